@@ -1,0 +1,92 @@
+// Package eventstore owns forge_events, the cluster's diary.
+package eventstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Types of events.
+const (
+	LeaderElected    = "leader_elected"
+	LeaderLost       = "leader_lost"
+	ElectionStarted  = "election_started"
+	NodeJoined       = "node_joined"
+	NodeLeft         = "node_left"
+	NodeDead         = "node_dead"
+	ClusterDegraded  = "cluster_degraded"
+	ClusterRecovered = "cluster_recovered"
+	ConfigApplied    = "config_applied"
+)
+
+// Event is one entry of the diary. NodeID, Role and Term are zero where they do
+// not apply.
+type Event struct {
+	ID     int64           `json:"id"`
+	At     time.Time       `json:"at"`
+	Type   string          `json:"type"`
+	NodeID string          `json:"node_id,omitempty"`
+	Role   string          `json:"role,omitempty"`
+	Term   int64           `json:"term,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
+}
+
+// Execer is what Append writes through: a pool, a connection or a transaction.
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// Queryer is what List reads through.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+const appendSQL = `
+INSERT INTO forge_events (type, node_id, role, term, data)
+VALUES ($1, nullif($2, ''), nullif($3, ''), nullif($4::bigint, 0), coalesce($5::jsonb, '{}'))`
+
+const listSQL = `
+SELECT id, at, type, coalesce(node_id, ''), coalesce(role, ''), coalesce(term, 0), data
+FROM forge_events
+WHERE ($1::bigint = 0 OR id < $1)
+ORDER BY id DESC
+LIMIT $2`
+
+// Append writes an event with the database's clock. data is marshalled to JSON;
+// nil means none.
+func Append(ctx context.Context, db Execer, event Event, data any) error {
+	var body []byte
+	if data != nil {
+		var err error
+		if body, err = json.Marshal(data); err != nil {
+			return fmt.Errorf("encode %s event: %w", event.Type, err)
+		}
+	}
+	if _, err := db.Exec(ctx, appendSQL, event.Type, event.NodeID, event.Role, event.Term, body); err != nil {
+		return fmt.Errorf("append %s event: %w", event.Type, err)
+	}
+	return nil
+}
+
+// List returns at most limit events older than the id before (0: the newest),
+// newest first.
+func List(ctx context.Context, db Queryer, before int64, limit int) ([]Event, error) {
+	rows, err := db.Query(ctx, listSQL, before, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
+		var e Event
+		err := row.Scan(&e.ID, &e.At, &e.Type, &e.NodeID, &e.Role, &e.Term, &e.Data)
+		return e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	return events, nil
+}

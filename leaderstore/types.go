@@ -1,0 +1,42 @@
+package leaderstore
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Leader is a row of forge_leaders: who leads a role, by the database's clock.
+// NodeID is empty and the times are zero while the role is vacant.
+type Leader struct {
+	Role        string          `json:"role"`
+	NodeID      string          `json:"node_id,omitempty"`
+	Incarnation string          `json:"incarnation,omitempty"`
+	Term        int64           `json:"term"`
+	AcquiredAt  time.Time       `json:"acquired_at,omitzero"`
+	RenewedAt   time.Time       `json:"renewed_at,omitzero"`
+	LeaseUntil  time.Time       `json:"lease_until,omitzero"`
+	BackendPID  int             `json:"backend_pid,omitempty"`
+	APIURL      string          `json:"api_url,omitempty"`
+	Timeline    string          `json:"timeline,omitempty"`
+	Metadata    json.RawMessage `json:"metadata,omitempty"`
+	// Now is the database's clock when the row was read.
+	Now time.Time `json:"-"`
+}
+
+// Leads says whether the row names a leader whose lease has not run out.
+func (l Leader) Leads() bool { return l.NodeID != "" && l.LeaseUntil.After(l.Now) }
+
+// Tenure is a row of forge_leader_history. EndedAt is zero and EndReason empty
+// while it lasts; HasGap is false for the first tenure of a role.
+type Tenure struct {
+	Role        string        `json:"role"`
+	Term        int64         `json:"term"`
+	NodeID      string        `json:"node_id"`
+	Incarnation string        `json:"incarnation"`
+	AcquiredAt  time.Time     `json:"acquired_at"`
+	EndedAt     time.Time     `json:"ended_at,omitzero"`
+	EndReason   string        `json:"end_reason,omitempty"`
+	Gap         time.Duration `json:"-"`
+	HasGap      bool          `json:"-"`
+	Timeline    string        `json:"timeline,omitempty"`
+}
