@@ -1,0 +1,125 @@
+// Package metrics names every Prometheus series that a node exports.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// Metrics are the collectors of one node. The zero value is not usable; New
+// registers them all.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	// Leadership, labels role and node_id.
+	LeaderIsLeader       *prometheus.GaugeVec
+	LeaderElections      *prometheus.CounterVec // and result: won, lost, error
+	LeaderTenureSeconds  *prometheus.GaugeVec
+	LeaderFailovers      *prometheus.CounterVec
+	LeaderLeaseRemaining *prometheus.GaugeVec
+	LeaderGapSeconds     *prometheus.HistogramVec
+	LeaderFencedWrites   *prometheus.CounterVec
+
+	// Crons, label cron.
+	CronRuns     *prometheus.CounterVec
+	CronTicks    *prometheus.CounterVec // and verdict
+	CronDelay    *prometheus.HistogramVec
+	CronFailures *prometheus.CounterVec
+	CronMissed   *prometheus.CounterVec
+
+	// Jobs, label kind.
+	JobEnqueued *prometheus.CounterVec
+	JobStarted  *prometheus.CounterVec
+	JobFinished *prometheus.CounterVec // and outcome
+	JobDuration *prometheus.HistogramVec
+	JobWait     *prometheus.HistogramVec
+	JobRunning  *prometheus.GaugeVec
+	JobOrphaned prometheus.Counter
+	JobRescued  prometheus.Counter
+
+	// Assignment, by the scheduler's leader.
+	AssignmentOffers  prometheus.Counter // jobs offered to nodes
+	AssignmentClaims  prometheus.Counter // jobs that this node claimed
+	AssignmentRefused prometheus.Counter // offered jobs that it could not claim
+	AssignmentWaiting prometheus.Gauge   // available jobs that no node could take
+
+	NodeSlots *prometheus.GaugeVec // label node_id
+}
+
+var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// New returns the collectors in a registry of their own, beside Go's and the
+// process's.
+func New(version string) *Metrics {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	f := factory{registry}
+	leader := []string{"role", "node_id"}
+	m := &Metrics{
+		Registry: registry,
+
+		LeaderIsLeader:       f.gaugeVec("forge_leader_is_leader", "1 while this node leads the role, else 0.", leader...),
+		LeaderElections:      f.counterVec("forge_leader_elections_total", "Attempts of this node to win the role, by result: won, lost or error.", "role", "node_id", "result"),
+		LeaderTenureSeconds:  f.gaugeVec("forge_leader_tenure_seconds", "Seconds since this node took the role; 0 while it does not lead.", leader...),
+		LeaderFailovers:      f.counterVec("forge_leader_failovers_total", "Times this node took the role over from another process.", leader...),
+		LeaderLeaseRemaining: f.gaugeVec("forge_leader_lease_remaining_seconds", "Seconds for which this node may still trust its lead; 0 while it does not lead.", leader...),
+		LeaderGapSeconds:     f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node took the role.", leader...),
+		LeaderFencedWrites:   f.counterVec("forge_leader_fenced_writes_total", "Writes that the database refused because the term was over.", leader...),
+
+		CronRuns:     f.counterVec("forge_cron_runs_total", "Ticks that became a job, fired in time or caught up.", "cron"),
+		CronTicks:    f.counterVec("forge_cron_ticks_total", "Due ticks recorded in the ledger, by verdict.", "cron", "verdict"),
+		CronDelay:    f.histogramVec("forge_cron_delay_seconds", "Seconds from a tick to the commit of its job.", "cron"),
+		CronFailures: f.counterVec("forge_cron_failures_total", "Ticks whose job could not be inserted.", "cron"),
+		CronMissed:   f.counterVec("forge_cron_missed_total", "Due ticks that were skipped because they fell due while nobody could fire them.", "cron"),
+
+		JobEnqueued: f.counterVec("forge_job_enqueued_total", "Jobs inserted by this node.", "kind"),
+		JobStarted:  f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind"),
+		JobFinished: f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome.", "kind", "outcome"),
+		JobDuration: f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind"),
+		JobWait:     f.histogramVec("forge_job_wait_seconds", "Seconds from due to started.", "kind"),
+		JobRunning:  f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind"),
+		JobOrphaned: f.counter("forge_job_orphaned_total", "Running jobs found on nodes that were gone."),
+		JobRescued:  f.counter("forge_job_rescued_total", "Orphaned jobs made available again."),
+
+		AssignmentOffers:  f.counter("forge_assignment_offers_total", "Jobs that this node, as the scheduler's leader, offered to nodes."),
+		AssignmentClaims:  f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed."),
+		AssignmentRefused: f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim."),
+		AssignmentWaiting: f.gauge("forge_assignment_waiting", "Available jobs that no node could take at the last sweep, as the scheduler's leader saw it."),
+
+		NodeSlots: f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
+	}
+	f.gaugeVec("forge_build_info", "1, with the version of this binary.", "version").WithLabelValues(version).Set(1)
+	return m
+}
+
+type factory struct{ registry prometheus.Registerer }
+
+func (f factory) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	f.registry.MustRegister(c)
+	return c
+}
+
+func (f factory) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	f.registry.MustRegister(c)
+	return c
+}
+
+func (f factory) gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
+	c := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	f.registry.MustRegister(c)
+	return c
+}
+
+func (f factory) gauge(name, help string) prometheus.Gauge {
+	c := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	f.registry.MustRegister(c)
+	return c
+}
+
+func (f factory) histogramVec(name, help string, labels ...string) *prometheus.HistogramVec {
+	c := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, labels)
+	f.registry.MustRegister(c)
+	return c
+}
