@@ -63,3 +63,16 @@ type LogChunk struct {
 	Stream  string    `json:"stream"`
 	Chunk   string    `json:"chunk"`
 }
+
+// NewJob is a job to be inserted. Zero values mean the defaults: queue
+// "default", priority 1, 25 attempts, due now.
+type NewJob struct {
+	Kind        string
+	Args        json.RawMessage
+	Queue       string
+	Priority    int
+	MaxAttempts int
+	ScheduledAt time.Time
+	// Metadata holds forge's keys, such as KeyCron.
+	Metadata map[string]any
+}

@@ -1,6 +1,9 @@
 package nodestore
 
-import "time"
+import (
+	"hash/fnv"
+	"time"
+)
 
 // States of a node.
 const (
@@ -42,3 +45,16 @@ func (n Node) ClientID() string { return ClientID(n.NodeID, n.Incarnation) }
 
 // ClientID joins a node id and an incarnation.
 func ClientID(nodeID, incarnation string) string { return nodeID + "-" + incarnation }
+
+// sessionLockClass is the first key of the advisory lock that every node's
+// election session holds for its incarnation: "FORG".
+const sessionLockClass int32 = 0x464F5247
+
+// SessionLock returns the two keys of the session-level advisory lock that
+// proves that an incarnation's election session is alive: PostgreSQL frees it
+// the moment that the process is gone.
+func SessionLock(incarnation string) (class, object int32) {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(incarnation)) // never fails
+	return sessionLockClass, int32(sum.Sum32())
+}
