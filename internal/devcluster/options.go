@@ -1,0 +1,127 @@
+package devcluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Log formats of Options.LogFormat.
+const (
+	LogText = "text"
+	LogJSON = "json"
+)
+
+// Options describe a cluster on this machine. Only Nodes must be set.
+type Options struct {
+	// Nodes is how many node processes run, at least 1. They are called node-1,
+	// node-2 and so on.
+	Nodes int
+	// ConfigPath is the configuration file given to each node; empty lets each
+	// node find its own.
+	ConfigPath string
+	// DataDir holds the embedded PostgreSQL and its data between runs; empty
+	// means DefaultDataDir.
+	DataDir string
+	// Listen is the address of the first node; node i listens i-1 ports above
+	// it, or on the next free port. Port 0 gives every node any free port.
+	// Empty means 127.0.0.1:8080.
+	Listen string
+	// LogFormat is LogText (readable lines, the default) or LogJSON.
+	LogFormat string
+	// Color colours the readable log; the caller knows whether Stderr is a
+	// terminal and what NO_COLOR says.
+	Color bool
+	// Stdout gets the banner and Stderr the logs; nil means the process's own.
+	Stdout, Stderr io.Writer
+
+	// Executable is the program of a node; empty means this one.
+	Executable string
+	// Args makes a node's arguments; nil means ServeArgs.
+	Args func(Node) []string
+	// Env is added to the environment of every node.
+	Env []string
+
+	// Prepare is called once when PostgreSQL accepts connections and before the
+	// first node starts: migrations belong here. Nil does nothing.
+	Prepare func(ctx context.Context, databaseURL string) error
+	// Leaders reads who leads each role, for the banner. It is asked again
+	// until every role that it names has a leader. Nil leaves the leaders out.
+	Leaders func(ctx context.Context, databaseURL string) ([]Leader, error)
+	// ReadyTimeout bounds the time from the first node's start until all are
+	// ready; 0 means one minute.
+	ReadyTimeout time.Duration
+
+	// PostgresBinDir names the directory of PostgreSQL's programs; empty
+	// searches for them as pgembed does.
+	PostgresBinDir string
+	// PostgresSettings are added to the server's own, for instance fsync=off
+	// in tests. Development keeps fsync on.
+	PostgresSettings map[string]string
+}
+
+// Node is one node process.
+type Node struct {
+	ID          string // node-1
+	Listen      string // host:port
+	ConfigPath  string
+	DatabaseURL string
+}
+
+// Leader is who leads a role.
+type Leader struct {
+	Role   string
+	NodeID string // empty while nobody leads
+	Term   int64
+}
+
+// ServeArgs are the arguments of `forge serve` for a node.
+func ServeArgs(n Node) []string {
+	args := []string{"serve", "--node-id", n.ID, "--listen", n.Listen}
+	if n.ConfigPath != "" {
+		args = append(args, "--config", n.ConfigPath)
+	}
+	return args
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Nodes < 1 {
+		return o, fmt.Errorf("a cluster needs at least one node, not %d", o.Nodes)
+	}
+	if o.LogFormat == "" {
+		o.LogFormat = LogText
+	}
+	if o.LogFormat != LogText && o.LogFormat != LogJSON {
+		return o, fmt.Errorf("log format %s is unknown: choose %s or %s", strconv.Quote(o.LogFormat), LogText, LogJSON)
+	}
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:8080"
+	}
+	if o.Args == nil {
+		o.Args = ServeArgs
+	}
+	if o.ReadyTimeout == 0 {
+		o.ReadyTimeout = time.Minute
+	}
+	var err error
+	if o.Executable == "" {
+		if o.Executable, err = os.Executable(); err != nil {
+			return o, fmt.Errorf("find our own program: %w", err)
+		}
+	}
+	if o.DataDir == "" {
+		if o.DataDir, err = DefaultDataDir(); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
