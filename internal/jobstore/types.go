@@ -16,6 +16,27 @@ const (
 	KeyAttempt = "forge:attempt:"
 )
 
+// Outcomes of an attempt. OutcomeInterrupted and OutcomeSnoozed did not burn it:
+// the next run has the same number.
+const (
+	OutcomeCompleted   = "completed"
+	OutcomeFailed      = "failed"
+	OutcomeCancelled   = "cancelled"
+	OutcomeTimedOut    = "timed_out"
+	OutcomeInterrupted = "interrupted"
+	OutcomeSnoozed     = "snoozed"
+	// OutcomeLost is written for an attempt whose node is gone.
+	OutcomeLost = "lost"
+)
+
+// Streams of an attempt's output.
+const (
+	StreamStdout = "stdout"
+	StreamStderr = "stderr"
+	// StreamSystem holds forge's own remarks on the attempt.
+	StreamSystem = "system"
+)
+
 // Attempt is what one run of a job came to. ExitCode and StatusCode are nil
 // where the kind has none.
 type Attempt struct {
@@ -23,7 +44,7 @@ type Attempt struct {
 	NodeID       string    `json:"node_id"`
 	StartedAt    time.Time `json:"started_at"`
 	DurationMS   float64   `json:"duration_ms"`
-	Outcome      string    `json:"outcome"` // completed, failed, cancelled, timed_out, lost
+	Outcome      string    `json:"outcome"` // one of the outcomes below, or lost
 	ExitCode     *int      `json:"exit_code,omitempty"`
 	StatusCode   *int      `json:"status_code,omitempty"`
 	Error        string    `json:"error,omitempty"`

@@ -1,0 +1,197 @@
+package jobstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNotFound says that no job has the id.
+var ErrNotFound = errors.New("no such job")
+
+// Queryer is what the readers need: a pool, a connection or a transaction.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Filter narrows List. Zero values do not narrow; Limit 0 means 50.
+type Filter struct {
+	State string
+	Kind  string
+	Queue string
+	Cron  string
+	// BeforeID continues a list: only jobs with a lower id.
+	BeforeID int64
+	Limit    int
+}
+
+const (
+	defaultLimit = 50
+	maxLimit     = 1000
+)
+
+const columnsSQL = `
+SELECT id, kind, state::text, queue, priority::int, attempt::int, max_attempts::int, args,
+       coalesce(metadata ->> 'forge:cron', ''), coalesce(metadata ->> 'forge:tick', ''),
+       coalesce(attempted_by[array_upper(attempted_by, 1)], ''),
+       created_at, scheduled_at, attempted_at, finalized_at,
+       coalesce(errors[array_upper(errors, 1)] ->> 'error', ''),`
+
+// A list reads neither the metadata's attempts nor the older errors.
+const listSQL = columnsSQL + `
+       '{}'::jsonb, '{}'::jsonb[]
+FROM river_job
+WHERE ($1 = '' OR state::text = $1)
+  AND ($2 = '' OR kind = $2)
+  AND ($3 = '' OR queue = $3)
+  AND ($4 = '' OR (metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = $4))
+  AND ($5::bigint = 0 OR id < $5)
+ORDER BY id DESC
+LIMIT $6`
+
+const getSQL = columnsSQL + `
+       metadata, coalesce(errors, '{}')
+FROM river_job
+WHERE id = $1`
+
+const countsSQL = `
+SELECT queue, state::text, count(*)
+FROM river_job
+GROUP BY queue, state
+ORDER BY queue, state`
+
+// List returns the newest jobs first.
+func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {
+	limit := min(cmp.Or(filter.Limit, defaultLimit), maxLimit)
+	rows, err := db.Query(ctx, listSQL, filter.State, filter.Kind, filter.Queue, filter.Cron, filter.BeforeID, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	jobs, err := pgx.CollectRows(rows, scanJob)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return jobs, nil
+}
+
+// Get returns one job with its attempts, oldest first, or ErrNotFound.
+func Get(ctx context.Context, db Queryer, id int64) (Job, error) {
+	rows, err := db.Query(ctx, getSQL, id)
+	if err != nil {
+		return Job{}, fmt.Errorf("read job %d: %w", id, err)
+	}
+	job, err := pgx.CollectExactlyOneRow(rows, scanJob)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Job{}, fmt.Errorf("job %d: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return Job{}, fmt.Errorf("read job %d: %w", id, err)
+	}
+	return job, nil
+}
+
+// Count is how many jobs of a queue are in a state.
+type Count struct {
+	Queue string `json:"queue"`
+	State string `json:"state"`
+	Jobs  int64  `json:"jobs"`
+}
+
+// CountsByQueueAndState counts every job there is, by queue and state.
+func CountsByQueueAndState(ctx context.Context, db Queryer) ([]Count, error) {
+	rows, err := db.Query(ctx, countsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("count jobs: %w", err)
+	}
+	counts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Count])
+	if err != nil {
+		return nil, fmt.Errorf("count jobs: %w", err)
+	}
+	return counts, nil
+}
+
+func scanJob(row pgx.CollectableRow) (Job, error) {
+	var (
+		job                    Job
+		tick, clientID         string
+		attemptedAt, finalized *time.Time
+		metadata               []byte
+		failures               [][]byte
+	)
+	err := row.Scan(&job.ID, &job.Kind, &job.State, &job.Queue, &job.Priority, &job.Attempt, &job.MaxAttempts,
+		&job.Args, &job.Cron, &tick, &clientID, &job.CreatedAt, &job.ScheduledAt, &attemptedAt, &finalized,
+		&job.LastError, &metadata, &failures)
+	if err != nil {
+		return Job{}, err
+	}
+	job.Tick = parseTick(tick)
+	job.NodeID = nodeOf(clientID)
+	job.CreatedAt, job.ScheduledAt = job.CreatedAt.UTC(), job.ScheduledAt.UTC()
+	job.AttemptedAt, job.FinalizedAt = orZero(attemptedAt), orZero(finalized)
+	job.Attempts = attempts(metadata, failures)
+	return job, nil
+}
+
+// parseTick is lenient: metadata is writable by everyone who may insert jobs.
+func parseTick(tick string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, tick)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// nodeOf takes the incarnation off a client id.
+func nodeOf(clientID string) string {
+	if cut := strings.LastIndexByte(clientID, '-'); cut >= 0 {
+		return clientID[:cut]
+	}
+	return clientID
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// attempts joins what forge recorded of each attempt with River's own errors,
+// which also tell of attempts that no node lived to record.
+func attempts(metadata []byte, failures [][]byte) []Attempt {
+	byNumber := map[int]Attempt{}
+	for _, failure := range failures {
+		var e struct {
+			At      time.Time `json:"at"`
+			Attempt int       `json:"attempt"`
+			Error   string    `json:"error"`
+		}
+		if json.Unmarshal(failure, &e) == nil && e.Attempt > 0 {
+			byNumber[e.Attempt] = Attempt{Attempt: e.Attempt, StartedAt: e.At, Outcome: OutcomeFailed, Error: e.Error}
+		}
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(metadata, &keys) == nil {
+		for key, value := range keys {
+			var recorded Attempt
+			if !strings.HasPrefix(key, KeyAttempt) || json.Unmarshal(value, &recorded) != nil {
+				continue
+			}
+			recorded.Error = cmp.Or(recorded.Error, byNumber[recorded.Attempt].Error)
+			byNumber[recorded.Attempt] = recorded
+		}
+	}
+	list := make([]Attempt, 0, len(byNumber))
+	for _, attempt := range byNumber {
+		list = append(list, attempt)
+	}
+	slices.SortFunc(list, func(a, b Attempt) int { return cmp.Compare(a.Attempt, b.Attempt) })
+	return list
+}

@@ -1,0 +1,22 @@
+// Package shim runs a command so that nothing of it is left behind.
+//
+// A process group is not enough: a grandchild that calls setsid leaves it. So
+// the node re-executes its own binary under the name "forge-shim", and that
+// process is the command's sub-reaper: every orphan below it becomes its child,
+// whatever session or group it moved to.
+//
+//	node --(order: Spec, then held open)--> shim --> command --> ...
+//	     <-(report: Result)----------------       orphans come back to the shim
+//
+// The shim ends all of it when the command exits, when the node closes the
+// order pipe (cancelled, timed out) and when the kernel closes it because the
+// node is gone, kill -9 included. PDEATHSIG alone would not do for that: it is
+// bound to the thread that forked, and it tells only the direct child. It
+// guards the other side: should the shim be killed, the command dies with it.
+//
+// The pipes for output belong to the command and its descendants alone, so
+// their end of file is the proof that all of them are gone.
+//
+// The hook is this package's init function: a program that embeds forge needs
+// to do nothing.
+package shim

@@ -1,0 +1,67 @@
+package shim
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// executable names the running binary itself: after an upgrade the path may
+// hold another version, whose order may read differently.
+func executable() (string, error) { return "/proc/self/exe", nil }
+
+func becomeReaper() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become a sub-reaper: %w", err)
+	}
+	return nil
+}
+
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// descendants lists every process below the shim. The command's own pid is not
+// needed: whoever loses its parent becomes the shim's child.
+func descendants(int) []int {
+	children := map[int][]int{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil {
+			if parent := parentOf(pid); parent > 0 {
+				children[parent] = append(children[parent], pid)
+			}
+		}
+	}
+	var found []int
+	for queue := []int{os.Getpid()}; len(queue) > 0; queue = queue[1:] {
+		found = append(found, children[queue[0]]...)
+		queue = append(queue, children[queue[0]]...)
+	}
+	return found
+}
+
+// parentOf reads the parent of a process, 0 when it is gone. The program's name
+// in the second field may hold anything, so the fields are counted from its end.
+func parentOf(pid int) int {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	if err != nil {
+		return 0
+	}
+	return parent
+}

@@ -1,0 +1,21 @@
+//go:build unix && !linux
+
+package shim
+
+import (
+	"os"
+	"syscall"
+)
+
+func executable() (string, error) { return os.Executable() }
+
+// becomeReaper does nothing: only Linux has sub-reapers. A descendant that
+// leaves the command's process group is left behind here.
+func becomeReaper() error { return nil }
+
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// descendants names the command's process group.
+func descendants(pid int) []int { return []int{-pid} }
