@@ -1,0 +1,299 @@
+package leaderstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const role = "scheduler"
+
+var lock = leaderstore.Lock{Role: role, ID: 0x464F524745_0001}
+
+// cluster is a database and the nodes' sessions on it.
+type cluster struct {
+	t    *testing.T
+	url  string
+	pool *pgxpool.Pool
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	url := pgtest.URL(t)
+	return &cluster{t: t, url: url, pool: pgtest.Connect(t, url)}
+}
+
+func (c *cluster) open(node string, change ...func(*leaderstore.SessionConfig)) *leaderstore.Session {
+	c.t.Helper()
+	cfg := leaderstore.SessionConfig{
+		URL: c.url, NodeID: node, Incarnation: fmt.Sprintf("%016x", len(node)*7919+int(node[len(node)-1])),
+		APIURL: "http://" + node, Lease: 3 * time.Second, CheckInterval: time.Second,
+		LockTimeout: 100 * time.Millisecond, NodeLockClass: 1, NodeLockObject: int32(node[len(node)-1]),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := leaderstore.OpenSession(c.t.Context(), cfg, []string{role, "log_compactor"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(s.Close)
+	return s
+}
+
+func (c *cluster) win(s *leaderstore.Session) leaderstore.Minted {
+	c.t.Helper()
+	won, err := s.TryLocks(c.t.Context(), []leaderstore.Lock{lock})
+	if err != nil || len(won) != 1 {
+		c.t.Fatalf("won %v, %v; want the lock", won, err)
+	}
+	minted, err := s.Mint(c.t.Context(), role)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return minted
+}
+
+func (c *cluster) leader() leaderstore.Leader {
+	c.t.Helper()
+	leaders, err := leaderstore.Leaders(c.t.Context(), c.pool)
+	if err != nil || len(leaders) == 0 {
+		c.t.Fatalf("leaders: %v, %v", leaders, err)
+	}
+	return leaders[0]
+}
+
+func (c *cluster) history() []leaderstore.Tenure {
+	c.t.Helper()
+	tenures, err := leaderstore.History(c.t.Context(), c.pool, role, 100)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return tenures
+}
+
+func TestMintWritesRowHistoryAndEvent(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	minted := c.win(c.open("a"))
+	if minted.Fence.Term != 1 || minted.Failover || minted.Gap >= 0 {
+		t.Fatalf("first term: %+v", minted)
+	}
+	leader := c.leader()
+	if leader.NodeID != "a" || leader.Term != 1 || !leader.Leads() || leader.APIURL != "http://a" || len(leader.Timeline) != 8 {
+		t.Fatalf("row: %+v", leader)
+	}
+	history := c.history()
+	if len(history) != 1 || history[0].NodeID != "a" || !history[0].EndedAt.IsZero() || history[0].HasGap {
+		t.Fatalf("history: %+v", history)
+	}
+	var events int
+	err := c.pool.QueryRow(t.Context(),
+		`SELECT count(*) FROM forge_events WHERE type = 'leader_elected' AND node_id = 'a' AND term = 1`).Scan(&events)
+	if err != nil || events != 1 {
+		t.Fatalf("events: %d, %v", events, err)
+	}
+}
+
+func TestOnlyOneSessionWinsALock(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	c.win(a)
+	if won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil || len(won) != 0 {
+		t.Fatalf("b won %v, %v while a leads", won, err)
+	}
+}
+
+func TestResignHandsOverAndNotifies(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	first := c.win(a)
+	drain(t, b)
+	if err := a.Resign(t.Context(), lock, first.Fence.Term, "resigned"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if notified, err := b.Wait(ctx); err != nil || !notified {
+		t.Fatalf("b was not told: %v, %v", notified, err)
+	}
+	if vacant := c.leader(); vacant.Leads() || vacant.Term != 1 {
+		t.Fatalf("row after resigning: %+v", vacant)
+	}
+	second := c.win(b)
+	if second.Fence.Term != 2 || !second.Failover || second.Gap < 0 {
+		t.Fatalf("second term: %+v", second)
+	}
+	if ended := c.history()[1]; ended.EndReason != "resigned" || ended.EndedAt.IsZero() {
+		t.Fatalf("ended tenure: %+v", ended)
+	}
+}
+
+func TestClosedSessionIsSucceededAsCrashed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	c.win(a)
+	a.Close()
+	until(t, func() bool {
+		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
+		return err == nil && len(won) == 1
+	})
+	if _, err := b.Mint(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	if ended := c.history()[1]; ended.EndReason != "crashed" || c.history()[0].Gap < 0 {
+		t.Fatalf("ended tenure: %+v", ended)
+	}
+}
+
+func TestServerEndsASilentLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	short := func(cfg *leaderstore.SessionConfig) {
+		cfg.Lease, cfg.CheckInterval = 500*time.Millisecond, 150*time.Millisecond
+	}
+	a, b := c.open("a", short), c.open("b", short)
+	c.win(a) // and then nothing more: a process that was stopped
+	until(t, func() bool {
+		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
+		return err == nil && len(won) == 1
+	})
+	if _, err := b.Mint(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	if ended := c.history()[1]; ended.EndReason != "lease_expired" {
+		t.Fatalf("ended tenure: %+v", ended)
+	}
+	if _, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}}); err == nil {
+		t.Fatal("the silent leader could still renew")
+	}
+}
+
+func TestRenewOnlyConfirmsTheCurrentTerm(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.open("a")
+	minted := c.win(a)
+	before := c.leader().LeaseUntil
+	held := []leaderstore.Held{{Role: role, Term: minted.Fence.Term}}
+	if still, err := a.Renew(t.Context(), held); err != nil || len(still) != 1 {
+		t.Fatalf("renewed %v, %v", still, err)
+	}
+	if !c.leader().LeaseUntil.After(before) {
+		t.Fatal("the lease did not move")
+	}
+	c.exec(`UPDATE forge_leaders SET term = 9, incarnation = 'ffffffffffffffff'`)
+	if still, err := a.Renew(t.Context(), held); err != nil || len(still) != 0 {
+		t.Fatalf("a replaced term was renewed: %v, %v", still, err)
+	}
+}
+
+func TestTermsSurviveALostRow(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.open("a")
+	if err := a.Resign(t.Context(), lock, c.win(a).Fence.Term, "resigned"); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`DELETE FROM forge_leaders`)
+	if term := c.win(c.open("b")).Fence.Term; term != 2 {
+		t.Fatalf("term %d after the row was deleted; want 2", term)
+	}
+}
+
+func TestFenceRefusesADeposedTerm(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	fence := c.win(c.open("a")).Fence
+	wrote := func(tx pgx.Tx, now time.Time) error {
+		if now.IsZero() {
+			t.Error("no clock from the fence")
+		}
+		_, err := tx.Exec(t.Context(), `INSERT INTO forge_events (type) VALUES ('probe')`)
+		return err
+	}
+	if err := fence.Do(t.Context(), c.pool, wrote); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE forge_leaders SET term = term + 1`)
+	if err := fence.Do(t.Context(), c.pool, wrote); !errors.Is(err, leaderstore.ErrDeposed) {
+		t.Fatalf("a deposed term wrote: %v", err)
+	}
+}
+
+// A transaction under the fence holds up the next mint, and nothing else: the
+// leader's own renewal goes through.
+func TestFencedTransactionBlocksMintNotRenewal(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	minted := c.win(a)
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := minted.Fence.Check(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	if still, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}}); err != nil || len(still) != 1 {
+		t.Fatalf("renewal under a fenced transaction: %v, %v", still, err)
+	}
+	a.Close()
+	until(t, func() bool {
+		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
+		return err == nil && len(won) == 1
+	})
+	if _, err := b.Mint(t.Context(), role); !errors.Is(err, leaderstore.ErrBusy) {
+		t.Fatalf("minted over a fenced transaction: %v", err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := b.Mint(t.Context(), role); err != nil || second.Fence.Term != 2 {
+		t.Fatalf("mint after the commit: %+v, %v", second, err)
+	}
+}
+
+func (c *cluster) exec(sql string) {
+	c.t.Helper()
+	if _, err := c.pool.Exec(c.t.Context(), sql); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// drain takes the notifications that are already on their way.
+func drain(t *testing.T, s *leaderstore.Session) {
+	t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		notified, err := s.Wait(ctx)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !notified {
+			return
+		}
+	}
+}
+
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,83 @@
+package leaderstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Queryer is what the reads go through: a pool, a connection or a transaction.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+const (
+	leadersSQL = `
+SELECT role, coalesce(node_id, ''), coalesce(incarnation, ''), term, acquired_at, renewed_at, lease_until,
+       coalesce(backend_pid, 0), api_url, timeline, metadata, clock_timestamp()
+FROM forge_leaders
+ORDER BY array_position(ARRAY['scheduler', 'metrics_aggregator', 'log_compactor'], role), role`
+
+	historySQL = `
+SELECT role, term, node_id, incarnation, acquired_at, ended_at, coalesce(end_reason, ''),
+       coalesce(extract(epoch FROM gap)::float8, 0), gap IS NOT NULL, timeline
+FROM forge_leader_history
+WHERE $1 = '' OR role = $1
+ORDER BY acquired_at DESC, role
+LIMIT $2`
+)
+
+// Leaders returns the row of every role, the scheduler's first.
+func Leaders(ctx context.Context, db Queryer) ([]Leader, error) {
+	rows, err := db.Query(ctx, leadersSQL)
+	if err != nil {
+		return nil, fmt.Errorf("read the leaders: %w", err)
+	}
+	leaders, err := pgx.CollectRows(rows, scanLeader)
+	if err != nil {
+		return nil, fmt.Errorf("read the leaders: %w", err)
+	}
+	return leaders, nil
+}
+
+// History returns at most limit tenures of a role ("" for all), newest first.
+func History(ctx context.Context, db Queryer, role string, limit int) ([]Tenure, error) {
+	rows, err := db.Query(ctx, historySQL, role, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read the leadership history: %w", err)
+	}
+	tenures, err := pgx.CollectRows(rows, scanTenure)
+	if err != nil {
+		return nil, fmt.Errorf("read the leadership history: %w", err)
+	}
+	return tenures, nil
+}
+
+func scanLeader(row pgx.CollectableRow) (Leader, error) {
+	var l Leader
+	var acquired, renewed, until *time.Time
+	err := row.Scan(&l.Role, &l.NodeID, &l.Incarnation, &l.Term, &acquired, &renewed, &until,
+		&l.BackendPID, &l.APIURL, &l.Timeline, &l.Metadata, &l.Now)
+	l.AcquiredAt, l.RenewedAt, l.LeaseUntil = orZero(acquired), orZero(renewed), orZero(until)
+	return l, err
+}
+
+func scanTenure(row pgx.CollectableRow) (Tenure, error) {
+	var t Tenure
+	var ended *time.Time
+	var gap float64
+	err := row.Scan(&t.Role, &t.Term, &t.NodeID, &t.Incarnation, &t.AcquiredAt, &ended, &t.EndReason,
+		&gap, &t.HasGap, &t.Timeline)
+	t.EndedAt = orZero(ended)
+	t.Gap = time.Duration(gap * float64(time.Second))
+	return t, err
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}

@@ -1,0 +1,255 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// bout is a Campaign on one session: a single goroutine speaks on it, so that
+// nothing is ever sent behind another statement's back.
+type bout struct {
+	*Campaign
+	session   Session
+	nextCheck time.Time
+	nextRenew time.Time
+	relaxed   bool
+}
+
+// run alternates between acting and waiting. It returns nil once ctx has ended
+// and every role is resigned, and an error when the session can no longer be
+// trusted.
+func (b *bout) run(ctx context.Context) error {
+	b.relaxed = true
+	for {
+		if err := b.act(ctx); err != nil {
+			return err
+		}
+		if ctx.Err() != nil && b.idle() {
+			return nil
+		}
+		if err := b.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// act does what is due now: stop, resign, renew, campaign.
+func (b *bout) act(ctx context.Context) error {
+	if ctx.Err() != nil {
+		for _, e := range b.electors {
+			e.stop(reasonResigned)
+		}
+	}
+	if err := b.resignStopped(ctx); err != nil {
+		return err
+	}
+	if err := b.renew(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return b.check(ctx)
+}
+
+func (b *bout) wait(ctx context.Context) error {
+	parent := context.WithoutCancel(ctx)
+	if ctx.Err() == nil {
+		stop := context.AfterFunc(ctx, b.wake.poke)
+		defer stop()
+	}
+	waiting, cancel := b.wake.context(parent, b.nextDeadline(ctx))
+	defer cancel()
+	notified, err := b.session.Wait(waiting)
+	if notified {
+		b.nextCheck = time.Time{}
+		b.opts.OnChange()
+	}
+	return err
+}
+
+func (b *bout) nextDeadline(ctx context.Context) time.Time {
+	next := b.nextCheck
+	if ctx.Err() != nil || len(b.vacant()) == 0 {
+		next = time.Now().Add(b.opts.CheckInterval)
+	}
+	if b.leading() && b.nextRenew.Before(next) {
+		next = b.nextRenew
+	}
+	return next
+}
+
+// check campaigns for every role that this node does not hold.
+func (b *bout) check(ctx context.Context) error {
+	now := time.Now()
+	if now.Before(b.nextCheck) {
+		return nil
+	}
+	b.nextCheck = now.Add(jitter(b.opts.CheckInterval))
+	locks := b.vacant()
+	if len(locks) == 0 {
+		return nil
+	}
+	won, err := b.tryLocks(ctx, locks)
+	if err != nil {
+		return err
+	}
+	for _, e := range b.electors {
+		if err := b.settle(ctx, e, won); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bout) tryLocks(ctx context.Context, locks []leaderstore.Lock) ([]string, error) {
+	sending, cancel := b.bounded(ctx)
+	defer cancel()
+	return b.session.TryLocks(sending, locks)
+}
+
+// settle turns a won lock into a term, and counts the attempt.
+func (b *bout) settle(ctx context.Context, e *elector, won []string) error {
+	if e.state != standby {
+		return nil
+	}
+	for _, role := range won {
+		if role == string(e.Role) {
+			return b.mint(ctx, e)
+		}
+	}
+	e.count("lost")
+	return nil
+}
+
+func (b *bout) mint(ctx context.Context, e *elector) error {
+	sending, cancel := b.bounded(ctx)
+	defer cancel()
+	sent := time.Now()
+	minted, err := b.session.Mint(sending, string(e.Role))
+	if errors.Is(err, leaderstore.ErrBusy) {
+		e.count("lost")
+		b.nextCheck = time.Time{}
+		return b.session.Unlock(sending, e.lock())
+	}
+	if err != nil {
+		e.count("error")
+		return err
+	}
+	b.relaxed = false
+	if !b.leading() {
+		b.nextRenew = sent.Add(b.opts.RefreshInterval)
+	}
+	e.lead(ctx, minted, sent)
+	return nil
+}
+
+// renew moves the lease of all led roles in one statement. What the database
+// does not confirm is lost at once.
+func (b *bout) renew(ctx context.Context) error {
+	held := b.held()
+	for _, e := range b.electors {
+		if e.distrusted() {
+			return errTrustOver
+		}
+	}
+	sent := time.Now()
+	if len(held) == 0 || sent.Before(b.nextRenew) {
+		return nil
+	}
+	sending, cancel := context.WithDeadline(context.WithoutCancel(ctx), b.trustEnd())
+	defer cancel()
+	still, err := b.session.Renew(sending, held)
+	if err != nil {
+		return err
+	}
+	b.nextRenew = sent.Add(b.opts.RefreshInterval)
+	for _, e := range b.electors {
+		if err := e.renewed(still, sent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resignStopped hands over the roles whose work has ended.
+func (b *bout) resignStopped(ctx context.Context) error {
+	for _, e := range b.electors {
+		if !e.workEnded() {
+			continue
+		}
+		sending, cancel := b.bounded(ctx)
+		err := b.session.Resign(sending, e.lock(), e.fence.Term, e.reason)
+		cancel()
+		if err != nil {
+			return err
+		}
+		e.resigned(ctx)
+	}
+	if b.idle() && !b.relaxed {
+		b.relaxed = true
+		return b.session.Relax(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// bounded gives a statement as long as this node may still trust its leads, and
+// a lease when it leads nothing.
+func (b *bout) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(context.WithoutCancel(ctx), b.trustEnd())
+}
+
+func (b *bout) trustEnd() time.Time {
+	end := time.Now().Add(b.opts.LeaseDuration)
+	for _, e := range b.electors {
+		if e.state != standby && e.trustUntil.Before(end) {
+			end = e.trustUntil
+		}
+	}
+	return end
+}
+
+// deposeAll ends every lead without a word to the database, and waits for the
+// work to stop.
+func (b *bout) deposeAll(cause error) {
+	for _, e := range b.electors {
+		e.depose(cause)
+	}
+	for _, e := range b.electors {
+		e.await()
+	}
+}
+
+// vacant lists the locks to campaign for.
+func (b *bout) vacant() []leaderstore.Lock {
+	var locks []leaderstore.Lock
+	for _, e := range b.electors {
+		if e.state == standby && !time.Now().Before(e.barredUntil) {
+			locks = append(locks, e.lock())
+		}
+	}
+	return locks
+}
+
+func (b *bout) held() []leaderstore.Held {
+	var held []leaderstore.Held
+	for _, e := range b.electors {
+		if e.state != standby {
+			held = append(held, leaderstore.Held{Role: string(e.Role), Term: e.fence.Term})
+		}
+	}
+	return held
+}
+
+func (b *bout) leading() bool { return len(b.held()) > 0 }
+
+func (b *bout) idle() bool { return !b.leading() }
+
+// jitter spreads the standbys: 0.9 to 1.1 times d.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}

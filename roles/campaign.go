@@ -1,0 +1,183 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// Duty is the work of a role's leader. It runs while its term lasts and must
+// return soon after ctx ends: the role is handed over only then. A return
+// before that gives the role up.
+type Duty func(ctx context.Context, fence leaderstore.Fence) error
+
+// Ballot is how locks are won and given back.
+type Ballot interface {
+	TryLocks(ctx context.Context, locks []leaderstore.Lock) ([]string, error)
+	Unlock(ctx context.Context, lock leaderstore.Lock) error
+	Relax(ctx context.Context) error
+}
+
+// Terms is how a won lock becomes a term, is renewed and ends.
+type Terms interface {
+	Mint(ctx context.Context, role string) (leaderstore.Minted, error)
+	Renew(ctx context.Context, held []leaderstore.Held) ([]string, error)
+	Resign(ctx context.Context, lock leaderstore.Lock, term int64, reason string) error
+}
+
+// Session is the node's one election session: *leaderstore.Session.
+type Session interface {
+	Ballot
+	Terms
+	Wait(ctx context.Context) (notified bool, err error)
+	Close()
+}
+
+// Contest is one role that the node stands for.
+type Contest struct {
+	Role   Role
+	LockID int64
+	Duty   Duty
+}
+
+// Options configure a Campaign. Durations are as in [cluster.leader_election].
+type Options struct {
+	NodeID          string
+	Contests        []Contest
+	Open            func(ctx context.Context) (Session, error)
+	CheckInterval   time.Duration
+	LeaseDuration   time.Duration
+	RefreshInterval time.Duration
+	// OnChange is called after this node's leadership or another's changed; it
+	// must not block.
+	OnChange func()
+	Metrics  *metrics.Metrics
+	Logger   *slog.Logger
+}
+
+// Campaign runs one elector per role over one session.
+type Campaign struct {
+	opts     Options
+	electors []*elector
+	wake     waker
+
+	mu    sync.Mutex
+	leads map[Role]leaderstore.Fence
+}
+
+// reopenDelay is how long a node waits before it opens a broken session again.
+const reopenDelay = 200 * time.Millisecond
+
+// New returns a Campaign that has not started.
+func New(opts Options) *Campaign {
+	c := &Campaign{opts: opts, leads: map[Role]leaderstore.Fence{}}
+	if c.opts.OnChange == nil {
+		c.opts.OnChange = func() {}
+	}
+	for _, contest := range opts.Contests {
+		c.electors = append(c.electors, newElector(c, contest))
+	}
+	return c
+}
+
+// Leads returns the fence of a role that this node leads now, by what it knows
+// itself: false is certain, true is until the fence says otherwise.
+func (c *Campaign) Leads(role Role) (leaderstore.Fence, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fence, ok := c.leads[role]
+	return fence, ok
+}
+
+// Run campaigns until ctx ends. It then stops the work of every role that it
+// leads, waits for it, and resigns.
+func (c *Campaign) Run(ctx context.Context) error {
+	for reported := false; ctx.Err() == nil; {
+		err := c.campaign(ctx)
+		if err == nil {
+			continue
+		}
+		c.opts.OnChange()
+		if !reported || !errors.Is(err, errOpen) {
+			c.opts.Logger.WarnContext(ctx, "election session lost, opening another", "error", err)
+		}
+		reported = errors.Is(err, errOpen)
+		pause(ctx, reopenDelay/2+rand.N(reopenDelay))
+	}
+	return nil
+}
+
+// errOpen marks failures to connect, which are reported once, not each time.
+var errOpen = errors.New("no election session")
+
+// campaign opens a session and leads on it until it breaks or ctx ends.
+func (c *Campaign) campaign(ctx context.Context) error {
+	session, err := c.opts.Open(ctx)
+	if err != nil {
+		return errors.Join(errOpen, err)
+	}
+	defer session.Close()
+	b := &bout{Campaign: c, session: session}
+	if err := b.run(ctx); err != nil {
+		session.Close() // free the locks first: the work may take a while to stop
+		b.deposeAll(err)
+		return err
+	}
+	return nil
+}
+
+func (c *Campaign) setLeads(role Role, fence leaderstore.Fence, leads bool) {
+	c.mu.Lock()
+	if leads {
+		c.leads[role] = fence
+	} else {
+		delete(c.leads, role)
+	}
+	c.mu.Unlock()
+	c.opts.OnChange()
+}
+
+// pause waits for d or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// waker interrupts a wait from another goroutine, also one that has not begun.
+type waker struct {
+	mu     sync.Mutex
+	cancel context.CancelFunc
+	woken  bool
+}
+
+func (w *waker) poke() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.woken = true
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
+
+// context returns a context that ends at deadline, with parent or at a poke.
+func (w *waker) context(parent context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithDeadline(parent, deadline)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancel = cancel
+	if w.woken {
+		cancel()
+	}
+	w.woken = false
+	return ctx, cancel
+}

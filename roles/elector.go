@@ -1,0 +1,202 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// trustFraction of the lease is how long a leader trusts a renewal, counted
+// from before it was sent; the rest is the margin before the server frees the
+// lock.
+const trustFraction = 0.8
+
+// Reasons for the end of a tenure, as forge_leader_history has them.
+const (
+	reasonResigned    = "resigned"
+	reasonSteppedDown = "stepped_down"
+)
+
+var (
+	errTrustOver = errors.New("the trust window ended before a renewal was confirmed")
+	errReplaced  = errors.New("the database no longer names this node as the leader")
+	errStopping  = errors.New("the leader resigns")
+)
+
+type state int
+
+const (
+	standby state = iota
+	leading
+	stopping // the work was told to end; renewed until it has
+)
+
+// elector is one role's part of a Campaign. Only the campaign's goroutine
+// touches it, but for the timer that ends the trust.
+type elector struct {
+	Contest
+	campaign *Campaign
+	logger   *slog.Logger
+
+	state       state
+	barredUntil time.Time // no campaign before: its work failed here
+	fence       leaderstore.Fence
+	since       time.Time
+	trustUntil  time.Time
+	trust       *time.Timer
+	trustOver   atomic.Bool
+	reason      string
+	cancel      context.CancelCauseFunc
+	done        chan error
+}
+
+func newElector(c *Campaign, contest Contest) *elector {
+	logger := c.opts.Logger.With("role", string(contest.Role), "node", c.opts.NodeID)
+	return &elector{Contest: contest, campaign: c, logger: logger}
+}
+
+func (e *elector) lock() leaderstore.Lock {
+	return leaderstore.Lock{Role: string(e.Role), ID: e.LockID}
+}
+
+// lead starts the work of a term that was committed. The context's values go
+// on; its end does not reach the work, which is told to stop in order.
+func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time.Time) {
+	e.state, e.fence, e.reason, e.since = leading, minted.Fence, reasonResigned, sent
+	e.trustOver.Store(false)
+	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	e.cancel, e.done = cancel, make(chan error, 1)
+	e.extend(sent)
+	e.count("won")
+	e.observe(minted)
+	e.logger.InfoContext(ctx, "became leader", "term", e.fence.Term, "gap", minted.Gap)
+	go func() {
+		e.done <- e.Duty(working, e.fence)
+		e.campaign.wake.poke()
+	}()
+	e.campaign.setLeads(e.Role, e.fence, true)
+}
+
+// extend opens a trust window that began when the statement was sent.
+func (e *elector) extend(sent time.Time) {
+	window := time.Duration(trustFraction * float64(e.campaign.opts.LeaseDuration))
+	e.trustUntil = sent.Add(window)
+	if e.trust != nil {
+		e.trust.Stop()
+	}
+	cancel := e.cancel
+	e.trust = time.AfterFunc(time.Until(e.trustUntil), func() {
+		e.trustOver.Store(true)
+		cancel(errTrustOver)
+		e.campaign.wake.poke()
+	})
+	e.gauge(true)
+}
+
+// renewed takes the database's answer: an error means deposed.
+func (e *elector) renewed(still []string, sent time.Time) error {
+	if e.state == standby {
+		return nil
+	}
+	if !slices.Contains(still, string(e.Role)) {
+		return errReplaced
+	}
+	e.extend(sent)
+	return nil
+}
+
+func (e *elector) distrusted() bool { return e.state != standby && e.trustOver.Load() }
+
+// stop tells the work to end; the role is resigned when it has.
+func (e *elector) stop(reason string) {
+	if e.state != leading {
+		return
+	}
+	e.state, e.reason = stopping, reason
+	e.cancel(errStopping)
+}
+
+// workEnded says, without waiting, whether the work is over while the term is
+// not. Work that ends unasked gives the role up and bars this node for a while,
+// so that another can try.
+func (e *elector) workEnded() bool {
+	if e.state == standby {
+		return false
+	}
+	select {
+	case err := <-e.done:
+		e.done <- err // for resigned and await
+		if e.state == leading {
+			e.reason = reasonSteppedDown
+			e.barredUntil = time.Now().Add(3 * e.campaign.opts.CheckInterval)
+			e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+func (e *elector) resigned(ctx context.Context) {
+	e.logger.InfoContext(ctx, "resigned", "term", e.fence.Term, "reason", e.reason)
+	e.end()
+	e.await()
+}
+
+// depose ends the lead at once: the session is gone or no longer trusted.
+func (e *elector) depose(cause error) {
+	if e.state == standby {
+		return
+	}
+	e.logger.Warn("lost the lead", "term", e.fence.Term, "error", cause)
+	e.cancel(cause)
+	e.end()
+}
+
+// end forgets the term; the work may still be stopping.
+func (e *elector) end() {
+	e.trust.Stop()
+	e.cancel(errStopping)
+	e.state = standby
+	e.gauge(false)
+	e.campaign.setLeads(e.Role, leaderstore.Fence{}, false)
+}
+
+// await blocks until the work of the last term has returned.
+func (e *elector) await() {
+	if e.done == nil {
+		return
+	}
+	<-e.done
+	e.done = nil
+}
+
+func (e *elector) count(result string) {
+	e.campaign.opts.Metrics.LeaderElections.WithLabelValues(string(e.Role), e.campaign.opts.NodeID, result).Inc()
+}
+
+func (e *elector) observe(minted leaderstore.Minted) {
+	labels := []string{string(e.Role), e.campaign.opts.NodeID}
+	if minted.Gap >= 0 {
+		e.campaign.opts.Metrics.LeaderGapSeconds.WithLabelValues(labels...).Observe(minted.Gap.Seconds())
+	}
+	if minted.Failover {
+		e.campaign.opts.Metrics.LeaderFailovers.WithLabelValues(labels...).Inc()
+	}
+}
+
+func (e *elector) gauge(leads bool) {
+	labels := []string{string(e.Role), e.campaign.opts.NodeID}
+	var is, tenure, remaining float64
+	if leads {
+		is, tenure, remaining = 1, time.Since(e.since).Seconds(), time.Until(e.trustUntil).Seconds()
+	}
+	e.campaign.opts.Metrics.LeaderIsLeader.WithLabelValues(labels...).Set(is)
+	e.campaign.opts.Metrics.LeaderTenureSeconds.WithLabelValues(labels...).Set(tenure)
+	e.campaign.opts.Metrics.LeaderLeaseRemaining.WithLabelValues(labels...).Set(remaining)
+}
