@@ -4,14 +4,15 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -52,7 +53,8 @@ type Migrator struct {
 	logger *slog.Logger
 }
 
-// New returns a Migrator. The pool needs room for two connections.
+// New returns a Migrator. Up and Down need a pool of two connections or more:
+// one holds the lock while the other works.
 func New(pool *pgxpool.Pool, logger *slog.Logger) *Migrator {
 	return &Migrator{pool: pool, logger: logger}
 }
@@ -64,63 +66,92 @@ func (m *Migrator) Up(ctx context.Context) error {
 		return err
 	}
 	return m.locked(ctx, func() error {
+		// Another process may have done it while this one waited.
 		if err := m.Check(ctx); !errors.Is(err, ErrPending) {
 			return err
 		}
-		river, err := m.river()
-		if err != nil {
+		if err := m.upRiver(ctx); err != nil {
 			return err
 		}
-		if _, err := river.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
-			return fmt.Errorf("migrate River's tables: %w", err)
-		}
-		return m.withGoose(func(provider *goose.Provider) error {
-			_, err := provider.Up(ctx)
-			if err != nil {
-				return fmt.Errorf("migrate forge's tables: %w", err)
-			}
-			return nil
-		})
+		return m.upForge(ctx)
 	})
 }
 
-// Down takes back forge's newest migration; River's tables and jobs stay.
+// Down takes back forge's newest migration, and does nothing when there is
+// none; River's tables and jobs stay. A database that a newer binary migrated
+// gives ErrNewerSchema, unchanged.
 func (m *Migrator) Down(ctx context.Context) error {
 	return m.locked(ctx, func() error {
-		return m.withGoose(func(provider *goose.Provider) error {
-			_, err := provider.Down(ctx)
-			if errors.Is(err, goose.ErrNoNextVersion) {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("take back a migration: %w", err)
-			}
+		if err := m.Check(ctx); err != nil && !errors.Is(err, ErrPending) {
+			return err
+		}
+		provider, closeDB, err := m.goose()
+		if err != nil {
+			return err
+		}
+		defer closeDB()
+		result, err := provider.Down(ctx)
+		if errors.Is(err, goose.ErrNoNextVersion) {
 			return nil
-		})
+		}
+		if err != nil {
+			return m.explain("take back a migration", err)
+		}
+		m.logger.InfoContext(ctx, "migration taken back", "source", "forge", "version", result.Source.Version)
+		return nil
 	})
 }
 
 // Check returns nil when the schema is exactly this binary's, ErrPending when
 // it is older and ErrNewerSchema when it is newer. It only reads.
 func (m *Migrator) Check(ctx context.Context) error {
-	steps, err := m.Status(ctx)
+	known, err := m.known()
 	if err != nil {
 		return err
 	}
-	newest, err := m.newestApplied(ctx)
+	applied, err := m.applied(ctx)
 	if err != nil {
 		return err
 	}
+	return verdict(known, applied)
+}
+
+// Status lists every migration that this binary knows, in order. It only reads.
+func (m *Migrator) Status(ctx context.Context) ([]Step, error) {
+	steps, err := m.known()
+	if err != nil {
+		return nil, err
+	}
+	applied, err := m.applied(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, step := range steps {
+		steps[i].Applied = applied[id{step.Source, step.Version}]
+	}
+	return steps, nil
+}
+
+// id names a migration, applied or known.
+type id struct {
+	source  string
+	version int64
+}
+
+// verdict compares what a binary knows with what a database has. An applied
+// migration that is unknown wins over one that is missing: a newer binary owns
+// the schema then, and this one must not touch it.
+func verdict(known []Step, applied map[id]bool) error {
+	newest := map[string]int64{}
 	pending := false
-	known := map[string]int64{}
-	for _, step := range steps {
-		known[step.Source] = max(known[step.Source], step.Version)
-		pending = pending || !step.Applied
+	for _, step := range known {
+		newest[step.Source] = max(newest[step.Source], step.Version)
+		pending = pending || !applied[id{step.Source, step.Version}]
 	}
-	for source, version := range newest {
-		if version > known[source] {
+	for migration := range applied {
+		if migration.version > newest[migration.source] {
 			return fmt.Errorf("%w: %s's migration %d is applied, this binary knows up to %d; use a newer forge",
-				ErrNewerSchema, source, version, known[source])
+				ErrNewerSchema, migration.source, migration.version, newest[migration.source])
 		}
 	}
 	if pending {
@@ -129,146 +160,184 @@ func (m *Migrator) Check(ctx context.Context) error {
 	return nil
 }
 
-// Status lists every migration that this binary knows, in order.
-func (m *Migrator) Status(ctx context.Context) ([]Step, error) {
-	steps, err := m.riverStatus(ctx)
+// known lists the migrations of this binary, none marked as applied.
+func (m *Migrator) known() ([]Step, error) {
+	river, err := m.river()
 	if err != nil {
 		return nil, err
 	}
-	err = m.withGoose(func(provider *goose.Provider) error {
-		applied, err := m.appliedForge(ctx)
+	var steps []Step
+	for _, version := range river.AllVersions() {
+		steps = append(steps, Step{Source: "river", Version: int64(version.Version), Name: version.Name})
+	}
+	provider, closeDB, err := m.goose()
+	if err != nil {
+		return nil, err
+	}
+	defer closeDB()
+	for _, source := range provider.ListSources() {
+		steps = append(steps, Step{Source: "forge", Version: source.Version, Name: source.Path})
+	}
+	return steps, nil
+}
+
+const (
+	tableExistsSQL  = `SELECT to_regclass($1) IS NOT NULL`
+	forgeAppliedSQL = `SELECT version_id FROM ` + table + ` WHERE version_id > 0 AND is_applied`
+
+	// River's first four migrations have no column line; reading the row as JSON
+	// serves both layouts, also in the midst of another process's run.
+	riverAppliedSQL = `SELECT version FROM river_migration r WHERE coalesce(to_jsonb(r) ->> 'line', 'main') = 'main'`
+)
+
+// applied reads which migrations the database has, River's and forge's.
+// Rivermigrate's own reader fails on versions that it does not know.
+func (m *Migrator) applied(ctx context.Context) (map[id]bool, error) {
+	applied := map[id]bool{}
+	for _, from := range []struct{ source, table, sql string }{
+		{"river", "river_migration", riverAppliedSQL},
+		{"forge", table, forgeAppliedSQL},
+	} {
+		versions, err := m.versions(ctx, from.table, from.sql)
 		if err != nil {
-			return err
+			return nil, m.explain("read the migrations in "+from.table, err)
 		}
-		for _, source := range provider.ListSources() {
-			steps = append(steps, Step{
-				Source: "forge", Version: source.Version, Name: source.Path, Applied: applied[source.Version],
-			})
+		for _, version := range versions {
+			applied[id{from.source, version}] = true
 		}
-		return nil
-	})
-	return steps, err
+	}
+	return applied, nil
+}
+
+func (m *Migrator) versions(ctx context.Context, table, sql string) ([]int64, error) {
+	var exists bool
+	if err := m.pool.QueryRow(ctx, tableExistsSQL, table).Scan(&exists); err != nil || !exists {
+		return nil, err
+	}
+	rows, err := m.pool.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 func (m *Migrator) river() (*rivermigrate.Migrator[pgx.Tx], error) {
-	migrator, err := rivermigrate.New(riverpgxv5.New(m.pool), &rivermigrate.Config{Logger: m.logger})
+	migrator, err := rivermigrate.New(riverpgxv5.New(m.pool),
+		&rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, fmt.Errorf("prepare River's migrations: %w", err)
 	}
 	return migrator, nil
 }
 
-func (m *Migrator) riverStatus(ctx context.Context) ([]Step, error) {
+func (m *Migrator) upRiver(ctx context.Context) error {
 	river, err := m.river()
-	if err != nil {
-		return nil, err
-	}
-	existing, err := river.ExistingVersions(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read River's migrations: %w", err)
-	}
-	applied := map[int]bool{}
-	for _, version := range existing {
-		applied[version.Version] = true
-	}
-	var steps []Step
-	for _, version := range river.AllVersions() {
-		steps = append(steps, Step{
-			Source: "river", Version: int64(version.Version), Name: version.Name, Applied: applied[version.Version],
-		})
-	}
-	return steps, nil
-}
-
-const (
-	tableExistsSQL = `SELECT to_regclass($1) IS NOT NULL`
-	appliedSQL     = `SELECT version_id FROM ` + table + ` WHERE version_id > 0 AND is_applied`
-	riverNewestSQL = `SELECT coalesce(max(version), 0) FROM river_migration WHERE line = 'main'`
-)
-
-func (m *Migrator) exists(ctx context.Context, name string) (bool, error) {
-	var exists bool
-	if err := m.pool.QueryRow(ctx, tableExistsSQL, name).Scan(&exists); err != nil {
-		return false, fmt.Errorf("look for table %s: %w", name, err)
-	}
-	return exists, nil
-}
-
-func (m *Migrator) appliedForge(ctx context.Context) (map[int64]bool, error) {
-	applied := map[int64]bool{}
-	if exists, err := m.exists(ctx, table); err != nil || !exists {
-		return applied, err
-	}
-	rows, err := m.pool.Query(ctx, appliedSQL)
-	if err != nil {
-		return nil, fmt.Errorf("read forge's migrations: %w", err)
-	}
-	versions, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("read forge's migrations: %w", err)
-	}
-	for _, version := range versions {
-		applied[version] = true
-	}
-	return applied, nil
-}
-
-func (m *Migrator) newestApplied(ctx context.Context) (map[string]int64, error) {
-	newest := map[string]int64{}
-	forge, err := m.appliedForge(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for version := range forge {
-		newest["forge"] = max(newest["forge"], version)
-	}
-	exists, err := m.exists(ctx, "river_migration")
-	if err != nil || !exists {
-		return newest, err
-	}
-	var river int64
-	if err := m.pool.QueryRow(ctx, riverNewestSQL).Scan(&river); err != nil {
-		return nil, fmt.Errorf("read River's migrations: %w", err)
-	}
-	newest["river"] = river
-	return newest, nil
-}
-
-// withGoose hands out a provider over the same pool; goose speaks database/sql.
-func (m *Migrator) withGoose(work func(*goose.Provider) error) error {
-	db := stdlib.OpenDBFromPool(m.pool)
-	defer func() { _ = db.Close() }()
-	provider, err := newProvider(db)
 	if err != nil {
 		return err
 	}
-	return work(provider)
+	result, err := river.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	if err != nil {
+		return m.explain("migrate River's tables", err)
+	}
+	for _, version := range result.Versions {
+		m.logger.InfoContext(ctx, "migration applied", "source", "river", "version", version.Version)
+	}
+	return nil
 }
 
-func newProvider(db *sql.DB) (*goose.Provider, error) {
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+func (m *Migrator) upForge(ctx context.Context) error {
+	provider, closeDB, err := m.goose()
+	if err != nil {
+		return err
+	}
+	defer closeDB()
+	results, err := provider.Up(ctx)
+	if err != nil {
+		return m.explain("migrate forge's tables", err)
+	}
+	for _, result := range results {
+		m.logger.InfoContext(ctx, "migration applied", "source", "forge", "version", result.Source.Version)
+	}
+	return nil
+}
+
+// goose returns a provider over the same pool; goose speaks database/sql.
+func (m *Migrator) goose() (provider *goose.Provider, closeDB func(), err error) {
+	db := stdlib.OpenDBFromPool(m.pool)
+	closeDB = func() { _ = db.Close() } // returns nothing of the pool's: it stays open
+	provider, err = goose.NewProvider(goose.DialectPostgres, db, files,
 		goose.WithTableName(table), goose.WithLogger(goose.NopLogger()))
 	if err != nil {
-		return nil, fmt.Errorf("prepare forge's migrations: %w", err)
+		closeDB()
+		return nil, nil, fmt.Errorf("prepare forge's migrations: %w", err)
 	}
-	return provider, nil
+	return provider, closeDB, nil
 }
 
-// locked runs work while one session holds the migration lock. The lock belongs
-// to the session, so a crash frees it.
+// The lock lives in a transaction, so that it also works through a transaction
+// pooler and a crash frees it. Nothing ever waits inside PostgreSQL for it: a
+// waiting statement holds a snapshot, and an index that is built CONCURRENTLY
+// waits for every snapshot. The holder idles in its transaction while another
+// connection works; a pool's idle timeout must not end it.
+const lockSQL = `
+SELECT pg_try_advisory_xact_lock($1)
+FROM set_config('idle_in_transaction_session_timeout', '0', true)`
+
+// lockPoll is the time between two tries to take the lock.
+const lockPoll = 50 * time.Millisecond
+
+// locked runs work while this process holds the migration lock, and waits for
+// it until ctx ends.
 func (m *Migrator) locked(ctx context.Context, work func() error) error {
-	conn, err := m.pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("connect to migrate: %w", err)
+	if m.pool.Config().MaxConns < 2 {
+		return errors.New("migrations need a pool of two connections or more: raise database.pool_size")
 	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, lockID); err != nil {
-		return fmt.Errorf("lock the migrations: %w", err)
-	}
-	defer func() {
-		if _, err := conn.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, lockID); err != nil {
-			_ = conn.Conn().Close(context.WithoutCancel(ctx)) // a closed session holds no lock
+	for {
+		held, err := m.tryLocked(ctx, work)
+		if held || err != nil {
+			return err
 		}
-	}()
-	return work()
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for another process that migrates: %w", ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+func (m *Migrator) tryLocked(ctx context.Context, work func() error) (held bool, err error) {
+	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, lockSQL, lockID).Scan(&held); err != nil {
+			return fmt.Errorf("lock the migrations: %w", err)
+		}
+		if !held {
+			return nil
+		}
+		return work()
+	})
+	return held, err
+}
+
+// PostgreSQL's codes that explain gives a remedy for.
+const (
+	codeInsufficientPrivilege = "42501"
+	codeInvalidSchemaName     = "3F000"
+)
+
+// explain wraps err with the operation, and with the remedy where the database
+// refuses for want of a right.
+func (m *Migrator) explain(operation string, err error) error {
+	user := m.pool.Config().ConnConfig.User
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch refused.Code {
+		case codeInsufficientPrivilege:
+			return fmt.Errorf("%s: role %q lacks a right on this database; let the schema's owner run "+
+				"GRANT USAGE, CREATE ON SCHEMA <schema> TO %q, or migrate as the owner of the tables: %w",
+				operation, user, user, err)
+		case codeInvalidSchemaName:
+			return fmt.Errorf("%s: the search_path of role %q names no schema that exists; "+
+				"run CREATE SCHEMA first: %w", operation, user, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", operation, err)
 }

@@ -1,15 +1,326 @@
 package migrations_test
 
 import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/migrations"
 )
 
-func TestPool(t *testing.T) {
-	pool := pgtest.Pool(t)
-	var n int
-	if err := pool.QueryRow(t.Context(), "select count(*) from forge_leaders").Scan(&n); err != nil {
+func TestUpOnEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Connect(t, emptyDatabase(t))
+	m := newMigrator(pool)
+
+	if err := m.Check(t.Context()); !errors.Is(err, migrations.ErrPending) {
+		t.Fatalf("Check of an empty database = %v, want ErrPending", err)
+	}
+	if steps := status(t, m); len(applied(steps)) != 0 || len(steps) < 9 {
+		t.Fatalf("an empty database has %d of %d migrations applied", len(applied(steps)), len(steps))
+	}
+	mustUp(t, m)
+	if err := m.Check(t.Context()); err != nil {
+		t.Fatalf("Check after Up: %v", err)
+	}
+	if steps := status(t, m); len(applied(steps)) != len(steps) {
+		t.Fatalf("after Up %d of %d migrations are applied", len(applied(steps)), len(steps))
+	}
+	before := catalogue(t, pool)
+	mustUp(t, m)
+	if diff := cmp.Diff(before, catalogue(t, pool)); diff != "" {
+		t.Errorf("a second Up changed the schema:\n%s", diff)
+	}
+}
+
+// Ten nodes of a fresh cluster start at once, each with a pool of the least
+// size.
+func TestUpTenAtOnce(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	start := make(chan struct{})
+	var group errgroup.Group
+	for range 10 {
+		pool := connect(t, database, func(c *pgxpool.Config) { c.MaxConns = 2 })
+		group.Go(func() error {
+			<-start
+			return newMigrator(pool).Up(t.Context())
+		})
+	}
+	close(start)
+	if err := group.Wait(); err != nil {
+		t.Fatalf("one of ten migrators failed: %v", err)
+	}
+	if err := newMigrator(pgtest.Connect(t, database)).Check(t.Context()); err != nil {
+		t.Errorf("Check after ten migrators: %v", err)
+	}
+}
+
+// Several migrators may share a pool: those that wait hold no connection.
+func TestUpManyOnOnePool(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, emptyDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 4 })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	for range 8 {
+		group.Go(func() error { return newMigrator(pool).Up(ctx) })
+	}
+	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestUpWaitsForTheLock(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Connect(t, emptyDatabase(t))
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock($1)`, int64(0x464F524745_00FF)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := newMigrator(pool).Up(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Up beside another migration = %v, want the deadline", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustUp(t, newMigrator(pool))
+}
+
+func TestNewerSchemaIsRefusedUnchanged(t *testing.T) {
+	t.Parallel()
+	for name, newer := range map[string]string{
+		"river": `INSERT INTO river_migration (line, version) VALUES ('main', 999)`,
+		"forge": `INSERT INTO forge_migrations (version_id, is_applied) VALUES (999, true)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.Pool(t)
+			m := newMigrator(pool)
+			// One of forge's migrations is missing too: the newer one must win.
+			if err := m.Down(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			mustExec(t, pool, newer)
+			before := catalogue(t, pool)
+
+			for operation, run := range map[string]func(context.Context) error{"Up": m.Up, "Down": m.Down, "Check": m.Check} {
+				err := run(t.Context())
+				if !errors.Is(err, migrations.ErrNewerSchema) {
+					t.Errorf("%s on a newer schema = %v, want ErrNewerSchema", operation, err)
+				} else if !strings.Contains(err.Error(), name+"'s migration 999") {
+					t.Errorf("%s: %q does not name the migration", operation, err)
+				}
+			}
+			if diff := cmp.Diff(before, catalogue(t, pool)); diff != "" {
+				t.Errorf("a newer schema was changed:\n%s", diff)
+			}
+			if _, err := m.Status(t.Context()); err != nil {
+				t.Errorf("Status of a newer schema: %v", err)
+			}
+		})
+	}
+}
+
+func TestDownThenUp(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	m := newMigrator(pool)
+	full := catalogue(t, pool)
+	mustExec(t, pool, `INSERT INTO river_job (kind, args, max_attempts) VALUES ('kept', '{}', 1)`)
+
+	for range forgeSteps(status(t, m)) + 1 { // the last one has nothing to do
+		if err := m.Down(t.Context()); err != nil {
+			t.Fatalf("Down: %v", err)
+		}
+	}
+	if left := forgeSteps(applied(status(t, m))); left != 0 {
+		t.Fatalf("%d of forge's migrations are left", left)
+	}
+	for _, object := range catalogue(t, pool) {
+		if strings.HasPrefix(object, "forge_") && !strings.HasPrefix(object, "forge_migrations") {
+			t.Errorf("Down left %s", object)
+		}
+	}
+	mustUp(t, m)
+	if diff := cmp.Diff(full, catalogue(t, pool)); diff != "" {
+		t.Errorf("Down and Up changed the schema:\n%s", diff)
+	}
+	var jobs int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM river_job WHERE kind = 'kept'`).Scan(&jobs); err != nil {
+		t.Fatal(err)
+	}
+	if jobs != 1 {
+		t.Error("Down lost River's jobs")
+	}
+}
+
+// A database that stopped in the midst of River's migrations, before the column
+// line came, is brought on.
+func TestUpFromAnEarlyRiver(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Connect(t, emptyDatabase(t))
+	mustExec(t, pool, `CREATE TABLE river_migration (id bigserial PRIMARY KEY,
+		created_at timestamptz NOT NULL DEFAULT now(), version bigint NOT NULL)`)
+	mustExec(t, pool, `INSERT INTO river_migration (version) VALUES (1)`)
+	m := newMigrator(pool)
+	if got := applied(status(t, m)); len(got) != 1 || got[0].Source != "river" || got[0].Version != 1 {
+		t.Fatalf("applied = %v, want river 1", got)
+	}
+	mustUp(t, m)
+}
+
+func TestUpWithoutRights(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	owner := pgtest.Connect(t, database)
+	role := "forge_test_" + strings.ToLower(rand.Text()[:12])
+	mustExec(t, owner, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'x'`, role))
+	t.Cleanup(func() { mustExec(t, owner, `DROP ROLE `+role) })
+	mustExec(t, owner, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+
+	pool := connect(t, database, func(c *pgxpool.Config) { c.ConnConfig.User, c.ConnConfig.Password = role, "x" })
+	err := newMigrator(pool).Up(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `GRANT USAGE, CREATE ON SCHEMA <schema> TO "`+role+`"`) {
+		t.Errorf("Up without rights = %v, want the GRANT that it needs", err)
+	}
+	if got := catalogue(t, owner); len(got) != 0 {
+		t.Errorf("Up without rights left %v", got)
+	}
+}
+
+func TestUpWithoutSchema(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, emptyDatabase(t), func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["search_path"] = "nowhere"
+	})
+	err := newMigrator(pool).Up(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "run CREATE SCHEMA first") {
+		t.Errorf("Up without a schema = %v, want the remedy", err)
+	}
+}
+
+func TestUpRefusesPoolOfOne(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, emptyDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 1 })
+	if err := newMigrator(pool).Up(t.Context()); err == nil || !strings.Contains(err.Error(), "pool_size") {
+		t.Errorf("Up with one connection = %v, want an error that names pool_size", err)
+	}
+}
+
+func newMigrator(pool *pgxpool.Pool) *migrations.Migrator {
+	return migrations.New(pool, slog.New(slog.DiscardHandler))
+}
+
+func mustUp(t *testing.T, m *migrations.Migrator) {
+	t.Helper()
+	if err := m.Up(t.Context()); err != nil {
+		t.Fatalf("Up: %v", err)
+	}
+}
+
+func status(t *testing.T, m *migrations.Migrator) []migrations.Step {
+	t.Helper()
+	steps, err := m.Status(t.Context())
+	if err != nil {
+		t.Fatalf("Status: %v", err)
+	}
+	return steps
+}
+
+func applied(steps []migrations.Step) []migrations.Step {
+	var done []migrations.Step
+	for _, step := range steps {
+		if step.Applied {
+			done = append(done, step)
+		}
+	}
+	return done
+}
+
+func forgeSteps(steps []migrations.Step) int {
+	n := 0
+	for _, step := range steps {
+		if step.Source == "forge" {
+			n++
+		}
+	}
+	return n
+}
+
+// catalogue describes every table and index of the schema public.
+func catalogue(t *testing.T, pool *pgxpool.Pool) []string {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `
+		SELECT c.relname || ' ' || coalesce(pg_get_indexdef(c.oid), '') || coalesce(array_to_string(c.reloptions, ','), '')
+		FROM pg_class c
+		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'i')
+		ORDER BY c.relname`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func connect(t *testing.T, database string, change func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(config)
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// emptyDatabase returns the address of a database without any table.
+func emptyDatabase(t *testing.T) string {
+	t.Helper()
+	server := os.Getenv(pgtest.EnvURL)
+	if server == "" {
+		t.Fatalf("no PostgreSQL for the tests: set %s", pgtest.EnvURL)
+	}
+	address, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "forge_empty_" + strings.ToLower(rand.Text()[:12])
+	admin := pgtest.Connect(t, server)
+	mustExec(t, admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { mustExec(t, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	address.Path = "/" + name
+	return address.String()
 }
