@@ -1,0 +1,196 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+// fakeRegistry answers from functions and records the beats.
+type fakeRegistry struct {
+	onRegister  func() error
+	onHeartbeat func(beat int) (string, error)
+	beats       []time.Time
+}
+
+func (f *fakeRegistry) register(context.Context) error { return f.onRegister() }
+
+func (f *fakeRegistry) heartbeat(context.Context, int) (string, error) {
+	f.beats = append(f.beats, time.Now())
+	return f.onHeartbeat(len(f.beats))
+}
+
+func (f *fakeRegistry) setState(context.Context, string) error { return nil }
+
+func newFake(registry registry, onState func(string)) *Member {
+	m := New(Options{Node: nodestore.Node{NodeID: "a"}, Logger: slog.New(slog.DiscardHandler), OnState: onState})
+	m.registry = registry
+	return m
+}
+
+func TestJoinWaitsForACrashedTwin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		m := newFake(&fakeRegistry{onRegister: func() error {
+			if tries++; tries < 5 {
+				return &nodestore.TwinError{NodeID: "a", PID: 7}
+			}
+			return nil
+		}}, nil)
+		if err := m.Join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestJoinRefusesALiveTwin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		m := newFake(&fakeRegistry{onRegister: func() error {
+			return &nodestore.TwinError{NodeID: "a", PID: 7, Hostname: "there"}
+		}}, nil)
+		err := m.Join(t.Context())
+		if err == nil {
+			t.Fatal("joined beside a live twin")
+		}
+		for _, want := range []string{"process 7", "there", "node.id", "stop that process"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("error %q does not name %q", err, want)
+			}
+		}
+		if waited := time.Since(start); waited < 5*time.Second || waited > 6*time.Second {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+func TestRunStopsWhenFenced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := &fakeRegistry{onHeartbeat: func(beat int) (string, error) {
+			if beat == 3 {
+				return "", nodestore.ErrFenced
+			}
+			return nodestore.Active, nil
+		}}
+		if err := newFake(fake, nil).Run(t.Context()); !errors.Is(err, nodestore.ErrFenced) {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+}
+
+func TestRunKeepsItsRhythmThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		fake := &fakeRegistry{onHeartbeat: func(beat int) (string, error) {
+			switch {
+			case beat == 20:
+				cancel()
+			case beat >= 5 && beat < 10:
+				return "", errors.New("no database")
+			}
+			return nodestore.Active, nil
+		}}
+		if err := newFake(fake, nil).Run(ctx); err != nil {
+			t.Fatalf("Run() = %v", err)
+		}
+		for i := 1; i < len(fake.beats); i++ {
+			most := time.Second
+			if i >= 5 && i < 10 {
+				most /= 4
+			}
+			if gap := fake.beats[i].Sub(fake.beats[i-1]); gap > most || gap < most*8/10 {
+				t.Errorf("gap before beat %d is %v, want at most %v", i+1, gap, most)
+			}
+		}
+	})
+}
+
+func TestRunTellsAboutTheRowsState(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var states []string
+		fake := &fakeRegistry{onHeartbeat: func(beat int) (string, error) {
+			if beat == 6 {
+				cancel()
+			}
+			if beat == 3 || beat == 4 {
+				return nodestore.Draining, nil
+			}
+			return nodestore.Active, nil
+		}}
+		if err := newFake(fake, func(state string) { states = append(states, state) }).Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(states, " "); got != "draining active" {
+			t.Errorf("states told: %q", got)
+		}
+	})
+}
+
+func TestMemberAgainstPostgreSQL(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	m := New(Options{
+		Pool: pool, Logger: slog.New(slog.DiscardHandler), Metrics: metrics.New("test"),
+		Node:    nodestore.Node{NodeID: "a", Incarnation: "00000000000000aa", Slots: 5},
+		Policy:  nodestore.Policy{HeartbeatInterval: 50 * time.Millisecond, DeadThreshold: 2 * time.Second},
+		Running: func() int { return 4 },
+	})
+	if err := m.Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- m.Run(t.Context()) }()
+	waitForRunning(t, pool, 4)
+	if err := m.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		_, err := nodestore.Fence(t.Context(), tx, "00000000000000aa")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if !errors.Is(err, nodestore.ErrFenced) {
+			t.Errorf("Run() after the fence = %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("Run() did not notice the fence")
+	}
+	if err := m.Leave(t.Context()); !errors.Is(err, nodestore.ErrFenced) {
+		t.Errorf("Leave() after the fence = %v", err)
+	}
+}
+
+func waitForRunning(t *testing.T, pool *pgxpool.Pool, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		node, err := nodestore.Get(t.Context(), pool, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if node.Running == want {
+			return
+		}
+	}
+	t.Fatalf("no heartbeat with %d running jobs", want)
+}

@@ -1,0 +1,79 @@
+package nodestore
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// rowOf returns the arguments of insertSQL and replaceSQL. The columns are NOT
+// NULL, so nil collections become empty ones.
+func rowOf(n Node) []any {
+	tags, queues := n.Tags, n.Queues
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	if queues == nil {
+		queues = map[string]int{}
+	}
+	return []any{
+		n.NodeID, n.Incarnation, n.Hostname, n.PID, n.Version, n.APIURL, notNil(n.Roles), notNil(n.Capabilities),
+		tags, notNil(n.Kinds), queues, n.Slots, n.ConfigHash,
+	}
+}
+
+func notNil(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+func scan(row pgx.Row) (Node, error) {
+	var n Node
+	var fenced *time.Time
+	if err := row.Scan(targets(&n, &fenced)...); err != nil {
+		return Node{}, err
+	}
+	n.FencedAt = orZero(fenced)
+	return n, nil
+}
+
+func scanLiveness(row pgx.Row) (Liveness, error) {
+	var l Liveness
+	var fenced *time.Time
+	var age float64
+	var held []int64
+	if err := row.Scan(append(targets(&l.Node, &fenced), &age, &held)...); err != nil {
+		return Liveness{}, err
+	}
+	l.FencedAt = orZero(fenced)
+	l.HeartbeatAge = time.Duration(age * float64(time.Second))
+	l.SessionLock = slices.Contains(held, lockObject(l.Incarnation))
+	return l, nil
+}
+
+// targets are where columnsSQL is scanned to.
+func targets(n *Node, fenced **time.Time) []any {
+	return []any{
+		&n.NodeID, &n.Incarnation, &n.Hostname, &n.PID, &n.Version, &n.APIURL, &n.State, &n.Roles, &n.Capabilities,
+		&n.Tags, &n.Kinds, &n.Queues, &n.Slots, &n.Running, &n.ConfigHash, &n.StartedAt, &n.LastHeartbeatAt, fenced, &n.Now,
+	}
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// lockClass and lockObject are SessionLock's keys as pg_locks shows them: oids
+// are unsigned.
+func lockClass() int64 { return int64(uint32(sessionLockClass)) }
+
+func lockObject(incarnation string) int64 {
+	_, object := SessionLock(incarnation)
+	return int64(uint32(object))
+}

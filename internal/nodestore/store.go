@@ -1,0 +1,261 @@
+package nodestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+const columnsSQL = `
+    node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags, kinds, queues,
+    slots, running, config_hash, started_at, last_heartbeat_at, fenced_at, clock_timestamp()`
+
+const listSQL = `
+SELECT` + columnsSQL + `
+FROM forge_nodes
+ORDER BY node_id`
+
+const getSQL = `
+SELECT` + columnsSQL + `
+FROM forge_nodes
+WHERE node_id = $1`
+
+// The locks are read once a statement, not once a row.
+const livenessSQL = `
+SELECT` + columnsSQL + `,
+    extract(epoch FROM clock_timestamp() - last_heartbeat_at)::float8,
+    ARRAY (
+        SELECT objid::bigint
+        FROM pg_locks
+        WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid::bigint = $1
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+FROM forge_nodes`
+
+const aliveSQL = livenessSQL + `
+WHERE state IN ('active', 'draining') AND fenced_at IS NULL
+ORDER BY node_id`
+
+const lockRowSQL = livenessSQL + `
+WHERE node_id = $2
+FOR UPDATE`
+
+// Waits for a concurrent insert of the same node id, and then does nothing.
+const insertSQL = `
+INSERT INTO forge_nodes (node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags,
+    kinds, queues, slots, running, config_hash, started_at, last_heartbeat_at)
+VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $8, $9, $10, $11, $12, 0, $13, clock_timestamp(), clock_timestamp())
+ON CONFLICT (node_id) DO NOTHING`
+
+const replaceSQL = `
+UPDATE forge_nodes
+SET incarnation = $2, hostname = $3, pid = $4, version = $5, api_url = $6, state = 'active', roles = $7,
+    capabilities = $8, tags = $9, kinds = $10, queues = $11, slots = $12, running = 0, config_hash = $13,
+    started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
+WHERE node_id = $1`
+
+const heartbeatSQL = `
+UPDATE forge_nodes
+SET running = $3, last_heartbeat_at = clock_timestamp()
+WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL
+RETURNING state`
+
+// A node that left stays left: its jobs were given to others.
+const setStateSQL = `
+UPDATE forge_nodes
+SET state = $3
+WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL AND (state <> 'left' OR $3 = 'left')`
+
+const fenceSQL = `
+UPDATE forge_nodes
+SET state = 'dead', fenced_at = clock_timestamp()
+WHERE incarnation = $1 AND fenced_at IS NULL AND state IN ('active', 'draining')
+RETURNING node_id`
+
+const notifySQL = `SELECT pg_notify(current_schema() || '.' || $1, $2)`
+
+// ErrFenced says that this incarnation no longer counts as a node: it was found
+// dead, or another process took its node id. It must stop claiming jobs, and
+// exit or register with a new incarnation.
+var ErrFenced = errors.New("fenced: the cluster has given this process up for dead")
+
+// ErrNotFound says that no node of that id ever joined.
+var ErrNotFound = errors.New("node not found")
+
+// TwinError says that another process, apparently alive, holds the node id.
+type TwinError struct {
+	NodeID        string
+	Incarnation   string
+	Hostname      string
+	PID           int
+	LastHeartbeat time.Time
+	// SessionLock says whether the process holds its session lock.
+	SessionLock bool
+}
+
+func (e *TwinError) Error() string {
+	return fmt.Sprintf("node id %q is held by process %d on host %q, last heard of at %s",
+		e.NodeID, e.PID, e.Hostname, e.LastHeartbeat.UTC().Format(time.RFC3339))
+}
+
+// Queryer is what reads go through: a pool, a connection or a transaction.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// RowQueryer is what one-row statements go through.
+type RowQueryer interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Beginner starts transactions: a pool, a connection or a transaction.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// List returns every node that ever joined, by node id, the dead and those that
+// left included.
+func List(ctx context.Context, db Queryer) ([]Node, error) {
+	rows, err := db.Query(ctx, listSQL)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Node, error) { return scan(row) })
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return nodes, nil
+}
+
+// Get returns the node of that id, or ErrNotFound.
+func Get(ctx context.Context, db RowQueryer, nodeID string) (Node, error) {
+	node, err := scan(db.QueryRow(ctx, getSQL, nodeID))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Node{}, fmt.Errorf("get node %q: %w", nodeID, ErrNotFound)
+	}
+	if err != nil {
+		return Node{}, fmt.Errorf("get node %q: %w", nodeID, err)
+	}
+	return node, nil
+}
+
+// Alive returns the nodes that are neither fenced nor have left, with the facts
+// by which Liveness.Dead judges them.
+func Alive(ctx context.Context, db Queryer) ([]Liveness, error) {
+	rows, err := db.Query(ctx, aliveSQL, lockClass())
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes' signs of life: %w", err)
+	}
+	alive, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Liveness, error) { return scanLiveness(row) })
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes' signs of life: %w", err)
+	}
+	return alive, nil
+}
+
+// Register makes node the holder of its node id and appends node_joined. It
+// fails with a *TwinError while a process of another incarnation holds the id
+// and is not dead by policy, and with ErrFenced when this very incarnation was
+// fenced before.
+func Register(ctx context.Context, db Beginner, node Node, policy Policy) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if err := claimRow(ctx, tx, node, policy); err != nil {
+			return err
+		}
+		return announce(ctx, tx, node.NodeID, eventstore.NodeJoined, map[string]any{
+			"incarnation": node.Incarnation, "hostname": node.Hostname, "pid": node.PID, "version": node.Version,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("register node %q: %w", node.NodeID, err)
+	}
+	return nil
+}
+
+func claimRow(ctx context.Context, tx pgx.Tx, node Node, policy Policy) error {
+	tag, err := tx.Exec(ctx, insertSQL, rowOf(node)...)
+	if err != nil || tag.RowsAffected() == 1 {
+		return err
+	}
+	holder, err := scanLiveness(tx.QueryRow(ctx, lockRowSQL, lockClass(), node.NodeID))
+	if err != nil {
+		return err
+	}
+	if err := mayReplace(holder, node.Incarnation, policy); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, replaceSQL, rowOf(node)...)
+	return err
+}
+
+// Heartbeat says that the node lives and how many jobs it runs, and returns the
+// state that its row has: an operator may have set it to draining. ErrFenced
+// means that the process must stop.
+func Heartbeat(ctx context.Context, db RowQueryer, nodeID, incarnation string, running int) (state string, err error) {
+	err = db.QueryRow(ctx, heartbeatSQL, nodeID, incarnation, running).Scan(&state)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", fmt.Errorf("heartbeat of node %q: %w", nodeID, ErrFenced)
+	}
+	if err != nil {
+		return "", fmt.Errorf("heartbeat of node %q: %w", nodeID, err)
+	}
+	return state, nil
+}
+
+// SetState makes the node Active, Draining or Left, and appends node_left for
+// the last. It returns ErrFenced when the incarnation no longer holds the id.
+func SetState(ctx context.Context, db Beginner, nodeID, incarnation, state string) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, setStateSQL, nodeID, incarnation, state)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return ErrFenced
+		}
+		event := ""
+		if state == Left {
+			event = eventstore.NodeLeft
+		}
+		return announce(ctx, tx, nodeID, event, map[string]any{"incarnation": incarnation})
+	})
+	if err != nil {
+		return fmt.Errorf("set node %q %s: %w", nodeID, state, err)
+	}
+	return nil
+}
+
+// Fence gives an incarnation up for dead and appends node_dead; once tx has
+// committed it can neither heartbeat nor claim. It reports false when there was
+// nothing left to fence.
+func Fence(ctx context.Context, tx pgx.Tx, incarnation string) (bool, error) {
+	var nodeID string
+	err := tx.QueryRow(ctx, fenceSQL, incarnation).Scan(&nodeID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err == nil {
+		err = announce(ctx, tx, nodeID, eventstore.NodeDead, map[string]any{"incarnation": incarnation})
+	}
+	if err != nil {
+		return false, fmt.Errorf("fence incarnation %s: %w", incarnation, err)
+	}
+	return true, nil
+}
+
+// announce appends an event, unless its type is empty, and wakes whoever
+// watches the nodes.
+func announce(ctx context.Context, tx pgx.Tx, nodeID, event string, data map[string]any) error {
+	if event != "" {
+		if err := eventstore.Append(ctx, tx, eventstore.Event{Type: event, NodeID: nodeID}, data); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, notifySQL, wire.NodeChannel, nodeID)
+	return err
+}

@@ -1,0 +1,250 @@
+package nodestore_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+const (
+	first  = "00000000000000aa"
+	second = "00000000000000bb"
+)
+
+func TestRegisterRoundTrip(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	want := nodestore.Node{
+		NodeID: "a", Incarnation: first, Hostname: "h", PID: 7, Version: "v1", APIURL: "http://h", State: nodestore.Active,
+		Roles: []string{"worker"}, Capabilities: []string{"gpu"}, Tags: map[string]string{"zone": "eu"},
+		Kinds: []string{"k"}, Queues: map[string]int{"default": 5}, Slots: 50, ConfigHash: "c",
+	}
+	register(t, pool, want)
+	nodes, err := nodestore.List(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clocks := cmpopts.IgnoreFields(nodestore.Node{}, "StartedAt", "LastHeartbeatAt", "Now")
+	if diff := cmp.Diff([]nodestore.Node{want}, nodes, clocks); diff != "" {
+		t.Errorf("List() (-want +got):\n%s", diff)
+	}
+	if nodes[0].StartedAt.IsZero() || nodes[0].LastHeartbeatAt.After(nodes[0].Now) {
+		t.Errorf("times: %+v", nodes[0])
+	}
+	if _, err := nodestore.Get(t.Context(), pool, "b"); !errors.Is(err, nodestore.ErrNotFound) {
+		t.Errorf("Get() of an unknown node: %v", err)
+	}
+	wantEvents(t, pool, eventstore.NodeJoined)
+}
+
+func TestTwinIsRefusedUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first, Hostname: "h", PID: 7})
+	unlock := lockSession(t, pool, first)
+
+	age(t, pool, "a", time.Hour) // silent, but its session lives
+	err := tryRegister(t.Context(), pool, second)
+	twin, ok := errors.AsType[*nodestore.TwinError](err)
+	if !ok || twin.PID != 7 || twin.Hostname != "h" || twin.Incarnation != first || !twin.SessionLock {
+		t.Fatalf("Register() beside a twin: %v", err)
+	}
+	unlock()
+	if err := tryRegister(t.Context(), pool, second); err != nil {
+		t.Fatalf("Register() after the twin has gone: %v", err)
+	}
+	if _, err := nodestore.Heartbeat(t.Context(), pool, "a", first, 0); !errors.Is(err, nodestore.ErrFenced) {
+		t.Errorf("Heartbeat() of the replaced incarnation: %v", err)
+	}
+	if state, err := nodestore.Heartbeat(t.Context(), pool, "a", second, 3); err != nil || state != nodestore.Active {
+		t.Errorf("Heartbeat() of the new incarnation: %q, %v", state, err)
+	}
+}
+
+// Of processes that start at once under one node id, one wins.
+func TestRegisterRace(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() { errs[i] = tryRegister(t.Context(), pool, "00000000000000a"+string(rune('0'+i))) })
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else if _, ok := errors.AsType[*nodestore.TwinError](err); !ok {
+			t.Errorf("loser got %v", err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d processes hold one node id", won)
+	}
+}
+
+func TestFence(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
+	if !fence(t, pool, first) {
+		t.Error("Fence() found nothing to fence")
+	}
+	if fence(t, pool, first) {
+		t.Error("Fence() fenced twice")
+	}
+	if _, err := nodestore.Heartbeat(t.Context(), pool, "a", first, 0); !errors.Is(err, nodestore.ErrFenced) {
+		t.Errorf("Heartbeat() after the fence: %v", err)
+	}
+	if err := nodestore.SetState(t.Context(), pool, "a", first, nodestore.Active); !errors.Is(err, nodestore.ErrFenced) {
+		t.Errorf("SetState() after the fence: %v", err)
+	}
+	if err := tryRegister(t.Context(), pool, first); !errors.Is(err, nodestore.ErrFenced) {
+		t.Errorf("Register() of a fenced incarnation: %v", err)
+	}
+	if err := tryRegister(t.Context(), pool, second); err != nil {
+		t.Errorf("Register() after a fenced incarnation: %v", err)
+	}
+	wantEvents(t, pool, eventstore.NodeJoined, eventstore.NodeDead, eventstore.NodeJoined)
+}
+
+func TestLeaveIsFinal(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	listener := listen(t, pool, wire.NodeChannel)
+	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
+	for _, state := range []string{nodestore.Draining, nodestore.Left, nodestore.Left} {
+		if err := nodestore.SetState(t.Context(), pool, "a", first, state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nodestore.SetState(t.Context(), pool, "a", first, nodestore.Active); !errors.Is(err, nodestore.ErrFenced) {
+		t.Errorf("a node that left came back: %v", err)
+	}
+	alive, err := nodestore.Alive(t.Context(), pool)
+	if err != nil || len(alive) != 0 {
+		t.Errorf("Alive() = %v, %v", alive, err)
+	}
+	for range 4 { // joined, draining, left, left
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		note, err := listener.WaitForNotification(ctx)
+		cancel()
+		if err != nil || note.Payload != "a" {
+			t.Fatalf("notification: %+v, %v", note, err)
+		}
+	}
+}
+
+func TestAliveReadsClockAndLock(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
+	register(t, pool, nodestore.Node{NodeID: "b", Incarnation: second})
+	lockSession(t, pool, first)
+	age(t, pool, "b", 90*time.Second)
+	alive, err := nodestore.Alive(t.Context(), pool)
+	if err != nil || len(alive) != 2 {
+		t.Fatalf("Alive() = %v, %v", alive, err)
+	}
+	if a := alive[0]; !a.SessionLock || a.HeartbeatAge < 0 || a.HeartbeatAge > 10*time.Second {
+		t.Errorf("locked, fresh node: %+v", a)
+	}
+	if b := alive[1]; b.SessionLock || b.HeartbeatAge < 90*time.Second || b.HeartbeatAge > 100*time.Second {
+		t.Errorf("unlocked, silent node: %+v", b)
+	}
+}
+
+func register(t *testing.T, pool *pgxpool.Pool, node nodestore.Node) {
+	t.Helper()
+	if err := nodestore.Register(t.Context(), pool, node, nodestore.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tryRegister(ctx context.Context, pool *pgxpool.Pool, incarnation string) error {
+	return nodestore.Register(ctx, pool, nodestore.Node{NodeID: "a", Incarnation: incarnation}, nodestore.Policy{})
+}
+
+func fence(t *testing.T, pool *pgxpool.Pool, incarnation string) (fenced bool) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+		fenced, err = nodestore.Fence(t.Context(), tx, incarnation)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fenced
+}
+
+// lockSession holds an incarnation's session lock until the returned function
+// is called or the test ends.
+func lockSession(t *testing.T, pool *pgxpool.Pool, incarnation string) (unlock func()) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	class, object := nodestore.SessionLock(incarnation)
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock($1, $2)", class, object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return func() {
+		if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock($1, $2)", class, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func listen(t *testing.T, pool *pgxpool.Pool, channel string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	name := pgx.Identifier{wire.Channel("public", channel)}.Sanitize()
+	if _, err := conn.Exec(t.Context(), "LISTEN "+name); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func age(t *testing.T, pool *pgxpool.Pool, nodeID string, by time.Duration) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(),
+		"UPDATE forge_nodes SET last_heartbeat_at = clock_timestamp() - $2::interval WHERE node_id = $1", nodeID, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantEvents(t *testing.T, pool *pgxpool.Pool, want ...string) {
+	t.Helper()
+	events, err := eventstore.List(t.Context(), pool, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, event := range slices.Backward(events) {
+		got = append(got, event.Type)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
