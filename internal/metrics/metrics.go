@@ -2,8 +2,11 @@
 package metrics
 
 import (
+	"net/http"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Metrics are the collectors of one node. The zero value is not usable; New
@@ -20,7 +23,7 @@ type Metrics struct {
 	LeaderGapSeconds     *prometheus.HistogramVec
 	LeaderFencedWrites   *prometheus.CounterVec
 
-	// Crons, label cron.
+	// Crons, label cron: always the value of CronLabel.
 	CronRuns     *prometheus.CounterVec
 	CronTicks    *prometheus.CounterVec // and verdict
 	CronDelay    *prometheus.HistogramVec
@@ -44,6 +47,14 @@ type Metrics struct {
 	AssignmentWaiting prometheus.Gauge   // available jobs that no node could take
 
 	NodeSlots *prometheus.GaugeVec // label node_id
+
+	// The cluster as the metrics aggregator's leader counts it; no series on
+	// the other nodes.
+	QueueDepth *prometheus.GaugeVec // labels queue and state
+	NodeCount  *prometheus.GaugeVec // label state
+
+	series []Series
+	crons  cronLabels
 }
 
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
@@ -53,7 +64,7 @@ var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 
 func New(version string) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	f := factory{registry}
+	f := &factory{registry: registry}
 	leader := []string{"role", "node_id"}
 	m := &Metrics{
 		Registry: registry,
@@ -87,39 +98,75 @@ func New(version string) *Metrics {
 		AssignmentWaiting: f.gauge("forge_assignment_waiting", "Available jobs that no node could take at the last sweep, as the scheduler's leader saw it."),
 
 		NodeSlots: f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
+
+		QueueDepth: f.gaugeVec(QueueDepthName, "Unfinished jobs by queue and state, as the metrics aggregator's leader counted them; no series on the other nodes.", "queue", "state"),
+		NodeCount:  f.gaugeVec(NodeCountName, "Nodes by state, as the metrics aggregator's leader counted them; no series on the other nodes.", "state"),
 	}
 	f.gaugeVec("forge_build_info", "1, with the version of this binary.", "version").WithLabelValues(version).Set(1)
+	m.series = f.series
 	return m
 }
 
-type factory struct{ registry prometheus.Registerer }
+// Names of the series that the metrics aggregator's leader counts itself.
+const (
+	QueueDepthName = "forge_queue_depth"
+	NodeCountName  = "forge_node_count"
+)
 
-func (f factory) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+// Handler serves the registry to Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{Registry: m.Registry})
+}
+
+// Series describes one metric that a node exports.
+type Series struct {
+	Name   string
+	Type   string // counter, gauge or histogram
+	Labels []string
+	Help   string
+}
+
+// Series lists forge's own metrics in the order of their registration. The
+// caller must not change it.
+func (m *Metrics) Series() []Series { return m.series }
+
+// factory registers collectors and remembers what they are.
+type factory struct {
+	registry prometheus.Registerer
+	series   []Series
+}
+
+func (f *factory) register(kind, name, help string, labels []string, collector prometheus.Collector) {
+	f.registry.MustRegister(collector)
+	f.series = append(f.series, Series{Name: name, Type: kind, Labels: labels, Help: help})
+}
+
+func (f *factory) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	f.registry.MustRegister(c)
+	f.register("counter", name, help, labels, c)
 	return c
 }
 
-func (f factory) counter(name, help string) prometheus.Counter {
+func (f *factory) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	f.registry.MustRegister(c)
+	f.register("counter", name, help, nil, c)
 	return c
 }
 
-func (f factory) gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
+func (f *factory) gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
 	c := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	f.registry.MustRegister(c)
+	f.register("gauge", name, help, labels, c)
 	return c
 }
 
-func (f factory) gauge(name, help string) prometheus.Gauge {
+func (f *factory) gauge(name, help string) prometheus.Gauge {
 	c := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	f.registry.MustRegister(c)
+	f.register("gauge", name, help, nil, c)
 	return c
 }
 
-func (f factory) histogramVec(name, help string, labels ...string) *prometheus.HistogramVec {
+func (f *factory) histogramVec(name, help string, labels ...string) *prometheus.HistogramVec {
 	c := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, labels)
-	f.registry.MustRegister(c)
+	f.register("histogram", name, help, labels, c)
 	return c
 }

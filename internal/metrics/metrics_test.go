@@ -1,0 +1,184 @@
+package metrics_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+)
+
+func TestCountersStartAtZero(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v0")
+	m.InitRoles("a", []string{"scheduler", "log_compactor"})
+	m.InitCrons([]string{"nightly"})
+	m.InitKinds([]string{"report"})
+
+	samples := snapshot(t, m)
+	for _, want := range []metrics.Sample{
+		{Name: "forge_leader_is_leader", Labels: map[string]string{"role": "scheduler", "node_id": "a"}},
+		{Name: "forge_leader_failovers_total", Labels: map[string]string{"role": "log_compactor", "node_id": "a"}},
+		{Name: "forge_leader_elections_total", Labels: map[string]string{"role": "scheduler", "node_id": "a", "result": "error"}},
+		{Name: "forge_cron_ticks_total", Labels: map[string]string{"cron": "nightly", "verdict": "skipped_window"}},
+		{Name: "forge_job_finished_total", Labels: map[string]string{"kind": "report", "outcome": "lost"}},
+	} {
+		if !slices.ContainsFunc(samples, func(s metrics.Sample) bool { return cmp.Equal(s, want) }) {
+			t.Errorf("no series %v at 0", want)
+		}
+	}
+	// Every counter that a node declares has a series: none was forgotten.
+	for _, series := range m.Series() {
+		if series.Type == "counter" && !slices.ContainsFunc(samples, func(s metrics.Sample) bool { return s.Name == series.Name }) {
+			t.Errorf("%s has no series at the start", series.Name)
+		}
+	}
+}
+
+func TestInitKeepsValues(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v0")
+	m.LeaderIsLeader.WithLabelValues("scheduler", "a").Set(1)
+	m.CronRuns.WithLabelValues("nightly").Inc()
+	m.InitRoles("a", []string{"scheduler"})
+	m.InitCrons([]string{"nightly"})
+	if got := testutil.ToFloat64(m.LeaderIsLeader.WithLabelValues("scheduler", "a")); got != 1 {
+		t.Errorf("InitRoles changed is_leader to %v", got)
+	}
+	if got := testutil.ToFloat64(m.CronRuns.WithLabelValues("nightly")); got != 1 {
+		t.Errorf("InitCrons changed the runs to %v", got)
+	}
+}
+
+func TestCronsBeyondTheBoundShareALabel(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v0")
+	names := make([]string, metrics.MaxCrons+5)
+	for i := range names {
+		names[len(names)-1-i] = fmt.Sprintf("cron-%04d", i) // the order of the file does not matter
+	}
+	m.InitCrons(names)
+	if got := testutil.CollectAndCount(m.CronRuns); got != metrics.MaxCrons+1 {
+		t.Errorf("%d series of runs, want %d and %s", got, metrics.MaxCrons, metrics.OtherCrons)
+	}
+	for name, want := range map[string]string{
+		"cron-0000": "cron-0000", "cron-0999": "cron-0999", "cron-1000": metrics.OtherCrons, "new": metrics.OtherCrons,
+	} {
+		if got := m.CronLabel(name); got != want {
+			t.Errorf("CronLabel(%q) = %q, want %q", name, got, want)
+		}
+	}
+	m.InitCrons([]string{"another", "cron-0999"})
+	if got := testutil.CollectAndCount(m.CronRuns); got != metrics.MaxCrons+1 {
+		t.Errorf("a reload grew the series to %d", got)
+	}
+}
+
+// The ledger's verdicts are a check constraint of the schema; each must have a
+// counter.
+func TestVerdictsAreTheLedgers(t *testing.T) {
+	t.Parallel()
+	schema, err := os.ReadFile("../../migrations/001_forge.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	constraint := regexp.MustCompile(`(?s)verdict IN \((.*?)\)`).FindSubmatch(schema)
+	if constraint == nil {
+		t.Fatal("the schema has no check of the verdicts")
+	}
+	var want []string
+	for _, quoted := range regexp.MustCompile(`'(\w+)'`).FindAllSubmatch(constraint[1], -1) {
+		want = append(want, string(quoted[1]))
+	}
+	m := metrics.New("v0")
+	m.InitCrons([]string{"nightly"})
+	var got []string
+	for _, sample := range snapshot(t, m) {
+		if sample.Name == "forge_cron_ticks_total" {
+			got = append(got, sample.Labels["verdict"])
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("verdicts of the schema (-) and of the metric (+):\n%s", diff)
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v1")
+	m.JobOrphaned.Add(2)
+	m.JobRunning.WithLabelValues("report").Set(3)
+	m.JobWait.WithLabelValues("report").Observe(1) // a histogram: not part of it
+	want := []metrics.Sample{
+		{Name: "forge_assignment_claims_total"},
+		{Name: "forge_assignment_offers_total"},
+		{Name: "forge_assignment_refused_total"},
+		{Name: "forge_assignment_waiting"},
+		{Name: "forge_build_info", Labels: map[string]string{"version": "v1"}, Value: 1},
+		{Name: "forge_job_orphaned_total", Value: 2},
+		{Name: "forge_job_rescued_total"},
+		{Name: "forge_job_running", Labels: map[string]string{"kind": "report"}, Value: 3},
+	}
+	if diff := cmp.Diff(want, snapshot(t, m)); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
+	}
+}
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v1")
+	m.InitRoles("a", []string{"scheduler"})
+	recorder := httptest.NewRecorder()
+	m.Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	body := recorder.Body.String()
+	for _, want := range []string{
+		`forge_leader_is_leader{node_id="a",role="scheduler"} 0`, `forge_build_info{version="v1"} 1`, "go_goroutines",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+}
+
+// The aggregator tells counters by their names.
+func TestNamesFollowTheirTypes(t *testing.T) {
+	t.Parallel()
+	for _, series := range metrics.New("v0").Series() {
+		if got := (metrics.Sample{Name: series.Name}).Counter(); got != (series.Type == "counter") {
+			t.Errorf("%s is a %s, its name says otherwise", series.Name, series.Type)
+		}
+	}
+}
+
+func TestNamesPassPrometheusLint(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v0")
+	m.InitRoles("a", []string{"scheduler"})
+	m.InitCrons([]string{"nightly"})
+	m.InitKinds([]string{"report"})
+	problems, err := testutil.GatherAndLint(m.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+}
+
+func snapshot(t *testing.T, m *metrics.Metrics) []metrics.Sample {
+	t.Helper()
+	samples, err := m.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return samples
+}
