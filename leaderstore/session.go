@@ -227,7 +227,7 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	case version < minServerVersion:
 		return fmt.Errorf("PostgreSQL %d is too old; forge needs 14 or newer", version/10000)
 	}
-	if err := s.watchConnection(ctx); err != nil {
+	if err := watchConnection(ctx, s.conn); err != nil {
 		return err
 	}
 	s.channel = wire.Channel(schema, wire.LeaderChannel)
@@ -242,8 +242,8 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 
 // watchConnection lets the server notice a dead client while a statement runs.
 // Not every platform's server can; there a statement in progress ends later.
-func (s *Session) watchConnection(ctx context.Context) error {
-	_, err := s.conn.Exec(ctx, connectionCheckSQL)
+func watchConnection(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, connectionCheckSQL)
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "22023" { // invalid_parameter_value
 		return nil
 	}
@@ -397,10 +397,12 @@ func (s *Session) Wait(ctx context.Context) (notified bool, err error) {
 }
 
 // Close ends the session at once; the server frees every lock of it.
-func (s *Session) Close() {
+func (s *Session) Close() { closeNow(s.conn) }
+
+func closeNow(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.conn.Close(ctx) // the socket is closed whatever the answer
+	_ = conn.Close(ctx) // the socket is closed whatever the answer
 }
 
 // patience is how long the server bears a silent standby.

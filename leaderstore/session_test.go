@@ -297,3 +297,30 @@ func until(t *testing.T, done func() bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+func TestWatchSeesTheEndOfASession(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.open("a") // holds the node lock (1, 'a')
+	watch, err := leaderstore.OpenWatch(t.Context(), leaderstore.SessionConfig{
+		URL: c.url, NodeID: "b", Incarnation: "00000000000000bb", Lease: 3 * time.Second, CheckInterval: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watch.Close)
+	if ended, err := watch.AwaitEnd(t.Context(), 1, 'a'); err != nil || ended {
+		t.Fatalf("a lives: ended %v, %v", ended, err)
+	}
+	a.Close()
+	until(t, func() bool {
+		ended, err := watch.AwaitEnd(t.Context(), 1, 'a')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ended
+	})
+	if won, err := c.open("c").TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil || len(won) != 1 {
+		t.Fatalf("the watch holds something: %v, %v", won, err)
+	}
+}

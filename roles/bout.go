@@ -86,10 +86,14 @@ func (b *bout) nextDeadline(ctx context.Context) time.Time {
 // check campaigns for every role that this node does not hold.
 func (b *bout) check(ctx context.Context) error {
 	now := time.Now()
-	if now.Before(b.nextCheck) {
+	hurries := b.hurries(now)
+	if now.Before(b.nextCheck) && !hurries {
 		return nil
 	}
 	b.nextCheck = now.Add(jitter(b.opts.CheckInterval))
+	if hurries {
+		b.nextCheck = now.Add(hurryEvery)
+	}
 	locks := b.vacant()
 	if len(locks) == 0 {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -67,9 +68,18 @@ type Campaign struct {
 	electors []*elector
 	wake     waker
 
+	hurryUntil atomic.Int64 // Unix nanoseconds
+
 	mu    sync.Mutex
 	leads map[Role]leaderstore.Fence
 }
+
+// A deputy's alarm makes the node try the locks this often for this long: the
+// server frees the locks of a dead session one after the other.
+const (
+	hurryEvery = time.Millisecond
+	hurryFor   = 25 * time.Millisecond
+)
 
 // reopenDelay is how long a node waits before it opens a broken session again.
 const reopenDelay = 200 * time.Millisecond
@@ -94,6 +104,15 @@ func (c *Campaign) Leads(role Role) (leaderstore.Fence, bool) {
 	fence, ok := c.leads[role]
 	return fence, ok
 }
+
+// Hurry makes the node try the locks at once and for a short while again and
+// again: some leader's session has ended.
+func (c *Campaign) Hurry() {
+	c.hurryUntil.Store(time.Now().Add(hurryFor).UnixNano())
+	c.wake.poke()
+}
+
+func (c *Campaign) hurries(now time.Time) bool { return now.UnixNano() < c.hurryUntil.Load() }
 
 // Run campaigns until ctx ends. It then stops the work of every role that it
 // leads, waits for it, and resigns.

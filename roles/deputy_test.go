@@ -1,0 +1,118 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestEveryLeaderHasItsDeputies(t *testing.T) {
+	t.Parallel()
+	var nodes []string
+	for i := range 50 {
+		nodes = append(nodes, fmt.Sprintf("%016x", i))
+	}
+	for _, leader := range nodes {
+		deputies := 0
+		for _, node := range nodes {
+			if deputyOf(node, leader, nodes) {
+				deputies++
+			}
+		}
+		if deputies != deputiesPerLeader {
+			t.Fatalf("%s has %d deputies", leader, deputies)
+		}
+	}
+	if !deputyOf("b", "a", []string{"a", "b"}) || deputyOf("a", "a", []string{"a", "b"}) {
+		t.Fatal("the only other node must watch, the leader itself must not")
+	}
+}
+
+type fakeWatch struct {
+	ended  <-chan struct{}
+	broken <-chan struct{}
+	opened *atomic.Int32
+}
+
+func (w fakeWatch) AwaitEnd(ctx context.Context, _ string) (bool, error) {
+	select {
+	case <-w.ended:
+		return true, nil
+	case <-w.broken:
+		return false, errors.New("connection broken")
+	case <-time.After(900 * time.Millisecond):
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+func (w fakeWatch) Close() { w.opened.Add(-1) }
+
+type fakeCluster struct {
+	mu      sync.Mutex
+	cluster Cluster
+}
+
+func (f *fakeCluster) set(leaders ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cluster = Cluster{Leaders: leaders, Candidates: []string{"a", "b", "c"}}
+}
+
+func (f *fakeCluster) get(context.Context) (Cluster, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cluster, nil
+}
+
+func TestDeputyHurriesWhenTheLeaderEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cluster fakeCluster
+		cluster.set("a")
+		ended, broken := make(chan struct{}, 1), make(chan struct{}, 1)
+		var opened, hurries atomic.Int32
+		d := NewDeputy(DeputyOptions{
+			Incarnation: "b", Cluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
+			Hurry: func() { hurries.Add(1) },
+			Open: func(context.Context) (Watch, error) {
+				opened.Add(1)
+				return fakeWatch{ended: ended, broken: broken, opened: &opened}, nil
+			},
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+
+		synctest.Wait()
+		broken <- struct{}{} // a lost connection is opened again
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if opened.Load() != 1 || hurries.Load() != 0 {
+			t.Fatalf("%d watches open, hurried %d times", opened.Load(), hurries.Load())
+		}
+		ended <- struct{}{}
+		synctest.Wait()
+		if hurries.Load() != 1 {
+			t.Fatalf("hurried %d times", hurries.Load())
+		}
+		cluster.set() // nobody else leads: nothing to watch
+		d.Look()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if opened.Load() != 0 {
+			t.Fatalf("%d watches open without a leader", opened.Load())
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
