@@ -1,25 +1,232 @@
-// Package pgembed runs a PostgreSQL of our own.
 package pgembed
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
 )
 
-// Options describe the server to start.
+// Mode is how a server is stopped.
+type Mode string
+
+// The modes of Stop. The first two are PostgreSQL's own words.
+const (
+	Fast      Mode = "fast"      // sessions are ended, everything is written
+	Immediate Mode = "immediate" // the server aborts, the next start recovers
+	Kill      Mode = "kill"      // SIGKILL to the server's main process
+)
+
+// Options describe the server to start. Only DataDir must be set.
 type Options struct {
-	DataDir  string
-	BinDir   string
-	Port     int
+	// DataDir is the launcher's directory (see the package comment); it is
+	// made when it does not exist.
+	DataDir string
+	// BinDir holds the programs postgres and initdb; empty searches for
+	// installed ones and downloads them when there are none.
+	BinDir string
+	// Port on 127.0.0.1; 0 takes the last run's port or any free one.
+	Port int
+	// Settings are server settings, on top of those in pgdata.
 	Settings map[string]string
-	Logger   *slog.Logger
+	// Ephemeral removes DataDir when the server has stopped and skips what
+	// makes a new one durable: for tests. It has no effect on fsync, which is
+	// a setting, and is refused for a directory that already holds data.
+	Ephemeral bool
+	// Logger hears of the steps that take long; nil discards them.
+	Logger *slog.Logger
+	// RepositoryURL is the Maven repository that programs are downloaded from;
+	// empty means Maven Central.
+	RepositoryURL string
 }
 
-// Server is a running PostgreSQL.
-type Server struct{ url string }
+// Server is a running PostgreSQL. It stops when this process ends, and when
+// the Server is no longer referenced.
+type Server struct {
+	ready    ready
+	cmd      *exec.Cmd
+	orders   *os.File
+	messages *os.File
+	decoder  *json.Decoder
 
-// Start starts a server.
-func Start(_ context.Context, _ Options) (*Server, error) { return &Server{}, nil }
+	waitOnce sync.Once
+	waitErr  error
+	doneOnce sync.Once
+	done     chan struct{}
+}
 
-// URL is the address of the server's postgres database, with its password.
-func (s *Server) URL() string { return s.url }
+// Start starts a server on the directory and returns when it accepts
+// connections. The first start makes the data (about a second, and the
+// download when no PostgreSQL is installed); ctx bounds it and has no meaning
+// afterwards.
+func Start(ctx context.Context, options Options) (*Server, error) {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	req, err := options.request()
+	if err != nil {
+		return nil, err
+	}
+	runAs, err := prepareDir(req.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	req.CacheDir = cacheDir(req.DataDir, runAs)
+	server, err := spawn(req.DataDir, runAs)
+	if err != nil {
+		return nil, err
+	}
+	// Closing the pipe is what makes the supervisor give up.
+	abandon := context.AfterFunc(ctx, func() { _ = server.orders.Close() })
+	err = server.handshake(req, options.Logger)
+	if !abandon() || err != nil {
+		_ = server.orders.Close()
+		return nil, errors.Join(context.Cause(ctx), err, server.reap())
+	}
+	return server, nil
+}
+
+func (o Options) request() (request, error) {
+	if o.DataDir == "" {
+		return request{}, errors.New("start PostgreSQL: no data directory given")
+	}
+	dir, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return request{}, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	return request{
+		DataDir: dir, BinDir: o.BinDir, Port: o.Port, Settings: o.Settings,
+		Ephemeral: o.Ephemeral, RepositoryURL: o.RepositoryURL, Launcher: os.Getpid(),
+	}, nil
+}
+
+// spawn starts the supervisor. It and what it starts form a session of their
+// own, so that Ctrl-C at the launcher's terminal does not reach them.
+func spawn(dir string, runAs *account) (*Server, error) {
+	program, err := ownProgram()
+	if err != nil {
+		return nil, err
+	}
+	in, orders, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	messages, out, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start PostgreSQL: %w", err), in.Close(), orders.Close())
+	}
+	cmd := &exec.Cmd{
+		Path: program, Args: []string{supervisorName, dir}, Dir: "/", Env: supervisorEnv(),
+		Stdin: in, Stdout: out,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Credential: runAs.credential()},
+	}
+	err = cmd.Start()
+	_, _ = in.Close(), out.Close()
+	if err != nil {
+		_, _ = orders.Close(), messages.Close()
+		return nil, fmt.Errorf("start PostgreSQL's supervisor %s: %w", runAs, err)
+	}
+	return &Server{
+		cmd: cmd, orders: orders, messages: messages, done: make(chan struct{}),
+		decoder: json.NewDecoder(bufio.NewReader(messages)),
+	}, nil
+}
+
+func (s *Server) handshake(req request, logger *slog.Logger) error {
+	if err := json.NewEncoder(s.orders).Encode(req); err != nil {
+		return fmt.Errorf("tell PostgreSQL's supervisor what to start: %w", err)
+	}
+	for {
+		var msg message
+		err := s.decoder.Decode(&msg)
+		switch {
+		case err != nil:
+			return fmt.Errorf("start PostgreSQL: its supervisor ended early (see %s): %w",
+				filepath.Join(req.DataDir, logName), err)
+		case msg.Error != "":
+			return errors.New(msg.Error)
+		case msg.Ready != nil:
+			s.ready = *msg.Ready
+			return nil
+		default:
+			logger.Info("starting PostgreSQL", "step", msg.Step)
+		}
+	}
+}
+
+// URL is the address of the database postgres on the server, with its password.
+func (s *Server) URL() string { return s.ready.URL }
+
+// BinDir is the directory of the programs that run.
+func (s *Server) BinDir() string { return s.ready.BinDir }
+
+// Version is the server's version, for instance 15.18.
+func (s *Server) Version() string { return s.ready.Version }
+
+// Port is the server's port on 127.0.0.1.
+func (s *Server) Port() int { return s.ready.Port }
+
+// PID is the process of the server, the postmaster.
+func (s *Server) PID() int { return s.ready.PID }
+
+// Stop stops the server, waits for its end and returns what Wait does. After
+// Fast the supervisor turns to harder means by itself when the server does not
+// end within ten seconds.
+func (s *Server) Stop(mode Mode) error {
+	// An error here means that the supervisor is gone, which Wait reports.
+	_, _ = fmt.Fprintln(s.orders, mode)
+	_ = s.orders.Close()
+	return s.Wait()
+}
+
+// Wait blocks until the server has ended: nil after Stop, an error when it
+// ended by itself.
+func (s *Server) Wait() error {
+	s.waitOnce.Do(func() {
+		var last message
+		err := s.decoder.Decode(&last)
+		if last.Error != "" {
+			s.waitErr = errors.New(last.Error)
+		} else if err != nil && !errors.Is(err, io.EOF) {
+			s.waitErr = fmt.Errorf("listen to PostgreSQL's supervisor: %w", err)
+		}
+		if err := s.reap(); s.waitErr == nil {
+			s.waitErr = err
+		}
+	})
+	return s.waitErr
+}
+
+// Done is closed when the server has ended. The goroutine that watches is
+// started by the first call: who never asks has none.
+func (s *Server) Done() <-chan struct{} {
+	s.doneOnce.Do(func() {
+		go func() {
+			defer close(s.done)
+			_ = s.Wait()
+		}()
+	})
+	return s.done
+}
+
+// reap collects the supervisor. Its exit code says nothing that its last
+// message has not said; a signal does.
+func (s *Server) reap() error {
+	err := s.cmd.Wait()
+	_, _ = s.orders.Close(), s.messages.Close()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("wait for PostgreSQL's supervisor: %w", err)
+	}
+	return nil
+}

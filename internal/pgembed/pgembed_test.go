@@ -1,0 +1,388 @@
+package pgembed_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/pgembed"
+)
+
+// envHold makes the test binary a launcher that starts a server on the named
+// directory, prints its address and holds it until it is killed.
+const envHold = "FORGE_TEST_HOLD_POSTGRES"
+
+// envBinDir is how the version matrix chooses the programs (see pgtest).
+const envBinDir = "FORGE_TEST_POSTGRES_BIN"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(envHold); dir != "" {
+		os.Exit(hold(dir))
+	}
+	os.Exit(m.Run())
+}
+
+func hold(dir string) int {
+	server, err := pgembed.Start(context.Background(), options(dir))
+	if err != nil {
+		fmt.Println("error:", err)
+		return 1
+	}
+	fmt.Println(server.URL(), server.PID())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if err := server.Stop(pgembed.Fast); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func options(dir string) pgembed.Options {
+	return pgembed.Options{DataDir: dir, BinDir: os.Getenv(envBinDir), Settings: map[string]string{"fsync": "off"}}
+}
+
+// serverDir is a directory whose path every user may walk, unlike t.TempDir's.
+func serverDir(t *testing.T) string {
+	t.Helper()
+	parent, err := os.MkdirTemp("", "forge-pgembed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	if err := os.Chmod(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(parent, "server")
+}
+
+func start(t *testing.T, opts pgembed.Options) *pgembed.Server {
+	t.Helper()
+	server, err := pgembed.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop(pgembed.Immediate) })
+	return server
+}
+
+func query(t *testing.T, url, sql string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	var value string
+	if err := conn.QueryRow(t.Context(), sql).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+func execute(t *testing.T, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func wantEnd(t *testing.T, pid int, within time.Duration) {
+	t.Helper()
+	for deadline := time.Now().Add(within); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d still runs after %s", pid, within)
+		}
+	}
+}
+
+func TestStartKeepsData(t *testing.T) {
+	t.Parallel()
+	dir := serverDir(t)
+	first := start(t, options(dir))
+	execute(t, first.URL(), `CREATE TABLE kept (n int)`)
+	if err := first.Stop(pgembed.Fast); err != nil {
+		t.Fatal(err)
+	}
+	wantEnd(t, first.PID(), 0)
+
+	began := time.Now()
+	again := start(t, options(dir))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the warm start took %s", took)
+	}
+	if again.URL() != first.URL() {
+		t.Errorf("the address changed from %s to %s", first.URL(), again.URL())
+	}
+	if got := query(t, again.URL(), `SELECT count(*)::text FROM kept`); got != "0" {
+		t.Errorf("kept holds %s rows", got)
+	}
+	if got := query(t, again.URL(), `SHOW fsync`); got != "off" {
+		t.Errorf("fsync is %s", got)
+	}
+}
+
+func TestStartWantsThePassword(t *testing.T) {
+	t.Parallel()
+	dir := serverDir(t)
+	server := start(t, options(dir))
+	stranger := fmt.Sprintf("postgres://postgres:wrong@127.0.0.1:%d/postgres?sslmode=disable", server.Port())
+	if conn, err := pgx.Connect(t.Context(), stranger); err == nil {
+		_ = conn.Close(t.Context())
+		t.Error("a wrong password was accepted")
+	}
+	info, err := os.Stat(filepath.Join(dir, "password"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the password file: %v, %v", info.Mode(), err)
+	}
+	if got := query(t, server.URL(), `SHOW listen_addresses`) + query(t, server.URL(), `SHOW unix_socket_directories`); got != "127.0.0.1" {
+		t.Errorf("it listens on %q", got)
+	}
+}
+
+func TestSecondLauncherIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := serverDir(t)
+	first := start(t, options(dir))
+	_, err := pgembed.Start(t.Context(), options(dir))
+	wantError(t, err, "is in use by process "+strconv.Itoa(os.Getpid()))
+	if got := query(t, first.URL(), `SELECT 'alive'`); got != "alive" {
+		t.Errorf("the first server says %q", got)
+	}
+}
+
+func TestOtherMajorVersionIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := serverDir(t)
+	server := start(t, options(dir))
+	if err := server.Stop(pgembed.Fast); err != nil {
+		t.Fatal(err)
+	}
+	version := filepath.Join(dir, "pgdata", "PG_VERSION")
+	if err := os.WriteFile(version, []byte("13\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := pgembed.Start(t.Context(), options(dir))
+	wantError(t, err, "the data was made by PostgreSQL 13")
+	if _, err := os.Stat(filepath.Join(dir, "pgdata", "base")); err != nil {
+		t.Errorf("the data is gone: %v", err)
+	}
+}
+
+func TestForeignDataIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := serverDir(t)
+	server := start(t, options(dir))
+	if err := server.Stop(pgembed.Fast); err != nil {
+		t.Fatal(err)
+	}
+	_, err := pgembed.Start(t.Context(), options(filepath.Join(dir, "pgdata")))
+	wantError(t, err, "that forge did not make")
+}
+
+func TestTakenPortIsRefused(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	opts := options(serverDir(t))
+	opts.Port = listener.Addr().(*net.TCPAddr).Port
+	_, err = pgembed.Start(t.Context(), opts)
+	wantError(t, err, fmt.Sprintf("port %d for PostgreSQL is taken", opts.Port))
+}
+
+func TestStartSaysWhyTheServerRefused(t *testing.T) {
+	t.Parallel()
+	opts := options(serverDir(t))
+	opts.Settings = map[string]string{"no_such_setting": "on"}
+	_, err := pgembed.Start(t.Context(), opts)
+	wantError(t, err, `unrecognized configuration parameter "no_such_setting"`)
+}
+
+func TestCancelledStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := serverDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if server, err := pgembed.Start(ctx, options(dir)); err == nil {
+		_ = server.Stop(pgembed.Immediate)
+		t.Fatal("a cancelled start succeeded")
+	}
+	start(t, options(dir))
+}
+
+func TestServerThatEndsByItself(t *testing.T) {
+	t.Parallel()
+	server := start(t, options(serverDir(t)))
+	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-server.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the end of the server went unnoticed")
+	}
+	wantError(t, server.Wait(), "ended by itself (signal: killed)")
+}
+
+func TestRestartAfterEachMode(t *testing.T) {
+	t.Parallel()
+	dir := serverDir(t)
+	for _, mode := range []pgembed.Mode{pgembed.Kill, pgembed.Immediate, pgembed.Fast} {
+		server := start(t, options(dir))
+		if err := server.Stop(mode); err != nil {
+			t.Fatalf("stop %s: %v", mode, err)
+		}
+		wantEnd(t, server.PID(), 0)
+	}
+	if got := query(t, start(t, options(dir)).URL(), `SELECT 'alive'`); got != "alive" {
+		t.Errorf("it says %q", got)
+	}
+}
+
+func TestEphemeralDirIsRemoved(t *testing.T) {
+	t.Parallel()
+	opts := options(serverDir(t))
+	opts.Ephemeral = true
+	server := start(t, opts)
+	if err := server.Stop(pgembed.Fast); err != nil {
+		t.Fatal(err)
+	}
+	// Under root the supervisor may empty the directory, not remove it.
+	if left, err := os.ReadDir(opts.DataDir); err == nil && len(left) > 0 {
+		t.Errorf("%d entries are left, the first is %s", len(left), left[0].Name())
+	}
+}
+
+// launcher starts a process of its own that holds a server on dir.
+func launcher(t *testing.T, dir string, as *syscall.Credential) (cmd *exec.Cmd, url string, pid int) {
+	t.Helper()
+	program := os.Args[0]
+	if runtime.GOOS == "linux" {
+		program = "/proc/self/exe" // others may not walk the path of a test binary
+	}
+	cmd = exec.Command(program) //nolint:noctx // it is killed by hand
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), envHold+"="+dir, "HOME=/nonexistent")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = stdin.Close(), cmd.Wait() })
+	line, _ := bufio.NewReader(output).ReadString('\n')
+	if _, err := fmt.Sscan(line, &url, &pid); err != nil {
+		t.Fatalf("the launcher said %q: %v", line, err)
+	}
+	return cmd, url, pid
+}
+
+func TestKilledLauncherLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := serverDir(t)
+	cmd, url, pid := launcher(t, dir, nil)
+	if got := query(t, url, `SELECT 'alive'`); got != "alive" {
+		t.Fatalf("it says %q", got)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// The successor waits for the lock of the dying server.
+	successor := start(t, options(dir))
+	wantEnd(t, pid, 5*time.Second)
+	if got := query(t, successor.URL(), `SELECT 'alive'`); got != "alive" {
+		t.Errorf("the successor says %q", got)
+	}
+}
+
+func TestKilledSupervisorLeavesNothing(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		return // documented: the server outlives it elsewhere
+	}
+	server := start(t, options(serverDir(t)))
+	supervisor, err := strconv.Atoi(query(t, server.URL(), `SELECT split_part(pg_read_file('/proc/`+strconv.Itoa(server.PID())+`/stat'), ' ', 4)`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(supervisor, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wantEnd(t, server.PID(), 5*time.Second)
+	if err := server.Wait(); err == nil {
+		t.Error("the loss of the supervisor went unnoticed")
+	}
+}
+
+// Under root the other tests run the server as another user; this one has an
+// ordinary user start it.
+func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		return // every other test has been one
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(nobody.Uid)
+	gid, _ := strconv.Atoi(nobody.Gid)
+	dir := serverDir(t)
+	if err := os.Chown(filepath.Dir(dir), uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	cmd, url, pid := launcher(t, dir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)})
+	if got := query(t, url, `SELECT 'alive'`); got != "alive" {
+		t.Errorf("it says %q", got)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wantEnd(t, pid, 5*time.Second)
+	// Root goes on with the user's data as that user.
+	if got := query(t, start(t, options(dir)).URL(), `SELECT 'alive'`); got != "alive" {
+		t.Errorf("it says %q", got)
+	}
+}
+
+func TestRootIsToldOfAClosedHome(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		return // only root runs the server as another user
+	}
+	_, err := pgembed.Start(t.Context(), options(filepath.Join(t.TempDir(), "server")))
+	wantError(t, err, "choose a data directory outside it")
+}
+
+func wantError(t *testing.T, err error, part string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), part) {
+		t.Errorf("the error is %v, want one with %q", err, part)
+	}
+}
