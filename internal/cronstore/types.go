@@ -58,6 +58,35 @@ type Cron struct {
 	PausedAt  time.Time `json:"paused_at,omitzero"`
 	Watermark time.Time `json:"watermark"`
 	NextTick  time.Time `json:"next_tick,omitzero"`
+	// Earlier timings that may have ticks after the watermark, oldest first.
+	Earlier []Era `json:"-"`
+	// Last is the newest row of the ledger; nil while there is none.
+	Last *Tick `json:"last,omitempty"`
+}
+
+// Timing is what decides when a cron is due.
+type Timing struct {
+	Schedule    string `json:"schedule"`
+	Timezone    string `json:"timezone"`
+	DSTMissing  string `json:"dst_missing"`
+	DSTRepeated string `json:"dst_repeated"`
+	Paused      bool   `json:"paused,omitempty"`
+}
+
+// Timing returns the part of the definition that decides when it is due.
+func (s Spec) Timing() Timing {
+	return Timing{s.Schedule, s.Timezone, s.DSTMissing, s.DSTRepeated, s.Paused}
+}
+
+// Era is a stretch of the past under a timing that is no longer in force. It
+// begins where the one before it ended.
+type Era struct {
+	Timing
+	// Removed says that the cron had left the configuration before the ticks
+	// of the era could be recorded: they are not fired any more.
+	Removed bool `json:"removed,omitempty"`
+	// Until is the era's last instant.
+	Until time.Time `json:"until"`
 }
 
 // Tick is a row of the ledger.
@@ -73,4 +102,49 @@ type Tick struct {
 	LatenessMS float64   `json:"lateness_ms"`
 	LastTick   time.Time `json:"last_tick,omitzero"`
 	Count      int64     `json:"tick_count"`
+}
+
+// Config is a version of the cluster's sections of forge.toml.
+type Config struct {
+	Hash      string          `json:"hash"`
+	AppliedAt time.Time       `json:"applied_at"`
+	AppliedBy string          `json:"applied_by"`
+	Body      json.RawMessage `json:"body,omitempty"`
+}
+
+// Applied is a configuration to be put in force.
+type Applied struct {
+	Hash   string
+	NodeID string
+	// Body is the cluster's sections as they are recorded.
+	Body json.RawMessage
+	// Crons are all crons of the file, by name.
+	Crons map[string]Spec
+	// Schema prefixes the notification's channel; empty means the
+	// connection's current schema.
+	Schema string
+}
+
+// State says what Apply found.
+type State string
+
+// The states of a configuration that was to be applied.
+const (
+	// StateApplied: it was put in force.
+	StateApplied State = "applied"
+	// StateInForce: it was in force already, and nothing was done.
+	StateInForce State = "in_force"
+	// StateSuperseded: another one was applied after it, and nothing was done.
+	StateSuperseded State = "superseded"
+)
+
+// Outcome is what Apply came to. Added, Changed and Removed are names of crons,
+// in order.
+type Outcome struct {
+	State State `json:"state"`
+	// InForce is the hash in force afterwards.
+	InForce string   `json:"in_force"`
+	Added   []string `json:"added,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	Removed []string `json:"removed,omitempty"`
 }

@@ -1,0 +1,241 @@
+package cronstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+// Definitions change one writer at a time. The leader takes only the locks of
+// the rows that it records for.
+const lockDefinitionsSQL = `SELECT pg_advisory_xact_lock(hashtextextended('forge_crons:definitions', 0))`
+
+const knownConfigSQL = `
+SELECT coalesce((SELECT hash FROM forge_config ORDER BY applied_at DESC LIMIT 1), ''),
+       EXISTS (SELECT FROM forge_config WHERE hash = $1)`
+
+// applied_at goes up even if the database's clock was set back.
+const recordConfigSQL = `
+INSERT INTO forge_config (hash, applied_by, body, applied_at)
+SELECT $1, $2, $3, greatest(clock_timestamp(), max(applied_at) + interval '1 microsecond') FROM forge_config
+ON CONFLICT (hash) DO UPDATE
+SET applied_at = excluded.applied_at, applied_by = excluded.applied_by, body = excluded.body`
+
+const definedSQL = `SELECT name, spec_hash, removed_at IS NOT NULL FROM forge_crons`
+
+// In the order of names, as the leader locks them.
+const lockCronsSQL = `
+SELECT ` + cronColumns + `
+FROM forge_crons AS c
+WHERE c.name = ANY($1)
+ORDER BY c.name
+FOR NO KEY UPDATE`
+
+const clockSQL = `SELECT clock_timestamp()`
+
+const upsertCronsSQL = `
+INSERT INTO forge_crons (name, spec, spec_hash, updated_at, removed_at, paused_at, watermark, next_tick)
+SELECT * FROM unnest($1::text[], $2::jsonb[], $3::text[], $4::timestamptz[], $5::timestamptz[],
+                     $6::timestamptz[], $7::timestamptz[], $8::timestamptz[])
+ON CONFLICT (name) DO UPDATE
+SET spec = excluded.spec, spec_hash = excluded.spec_hash, updated_at = excluded.updated_at,
+    removed_at = excluded.removed_at, paused_at = excluded.paused_at,
+    watermark = excluded.watermark, next_tick = excluded.next_tick`
+
+const notifySQL = `SELECT pg_notify(coalesce(nullif($1, ''), current_schema()) || '.' || $2, '')`
+
+// Apply puts a configuration in force, unless it is already or was superseded;
+// force applies a superseded one again. Everything is one transaction; the
+// leader is notified when it commits.
+func Apply(ctx context.Context, db Beginner, a Applied, force bool) (Outcome, error) {
+	if err := validate(a.Crons); err != nil {
+		return Outcome{}, fmt.Errorf("apply configuration: %w", err)
+	}
+	var outcome Outcome
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		var err error
+		outcome, err = apply(ctx, tx, a, force)
+		return err
+	})
+	if err != nil {
+		return Outcome{}, fmt.Errorf("apply configuration: %w", err)
+	}
+	return outcome, nil
+}
+
+func validate(crons map[string]Spec) error {
+	for name, spec := range crons {
+		if _, err := parse(name, spec.Timing()); err != nil {
+			return fmt.Errorf("cron %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, error) {
+	if _, err := tx.Exec(ctx, lockDefinitionsSQL); err != nil {
+		return Outcome{}, fmt.Errorf("lock the definitions: %w", err)
+	}
+	var (
+		inForce string
+		known   bool
+	)
+	if err := tx.QueryRow(ctx, knownConfigSQL, a.Hash).Scan(&inForce, &known); err != nil {
+		return Outcome{}, fmt.Errorf("look up the hash: %w", err)
+	}
+	switch {
+	case inForce == a.Hash:
+		return Outcome{State: StateInForce, InForce: inForce}, nil
+	case known && !force:
+		return Outcome{State: StateSuperseded, InForce: inForce}, nil
+	}
+	outcome, err := applyCrons(ctx, tx, a.Crons)
+	if err != nil {
+		return Outcome{}, err
+	}
+	outcome.State, outcome.InForce = StateApplied, a.Hash
+	body := a.Body
+	if len(body) == 0 {
+		body = json.RawMessage("{}")
+	}
+	if _, err := tx.Exec(ctx, recordConfigSQL, a.Hash, a.NodeID, body); err != nil {
+		return Outcome{}, fmt.Errorf("record the configuration: %w", err)
+	}
+	return outcome, announce(ctx, tx, a, known, outcome)
+}
+
+func announce(ctx context.Context, tx pgx.Tx, a Applied, again bool, outcome Outcome) error {
+	if _, err := tx.Exec(ctx, notifySQL, a.Schema, wire.CronChannel); err != nil {
+		return fmt.Errorf("notify the leader: %w", err)
+	}
+	return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.ConfigApplied, NodeID: a.NodeID}, map[string]any{
+		"hash": a.Hash, "again": again,
+		"added": len(outcome.Added), "changed": len(outcome.Changed), "removed": len(outcome.Removed),
+	})
+}
+
+// applyCrons makes forge_crons say what the file says.
+func applyCrons(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (Outcome, error) {
+	outcome, err := compare(ctx, tx, wanted)
+	if err != nil {
+		return Outcome{}, err
+	}
+	touched := slices.Concat(outcome.Added, outcome.Changed, outcome.Removed)
+	if len(touched) == 0 {
+		return outcome, nil
+	}
+	found, now, err := lockCrons(ctx, tx, touched)
+	if err != nil {
+		return Outcome{}, err
+	}
+	rows := make([]Cron, 0, len(touched))
+	for _, name := range touched {
+		old, exists := found[name]
+		spec, stays := wanted[name]
+		var row Cron
+		switch {
+		case !exists:
+			row = begin(name, spec, now)
+		case !stays:
+			row = retire(old, now)
+		default:
+			row = revise(old, spec, now)
+		}
+		rows = append(rows, row)
+	}
+	return outcome, upsert(ctx, tx, rows, now)
+}
+
+// compare finds the crons that differ from what is wanted.
+func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (Outcome, error) {
+	type defined struct {
+		Name    string
+		Hash    string
+		Removed bool
+	}
+	rows, err := collect(ctx, tx, pgx.RowToStructByPos[defined], definedSQL)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("read the defined crons: %w", err)
+	}
+	var outcome Outcome
+	known := make(map[string]bool, len(rows))
+	for _, row := range rows {
+		known[row.Name] = true
+		spec, stays := wanted[row.Name]
+		switch {
+		case !stays && !row.Removed:
+			outcome.Removed = append(outcome.Removed, row.Name)
+		case stays && row.Removed:
+			outcome.Added = append(outcome.Added, row.Name)
+		case stays && row.Hash != specHash(spec):
+			outcome.Changed = append(outcome.Changed, row.Name)
+		}
+	}
+	for name := range maps.Keys(wanted) {
+		if !known[name] {
+			outcome.Added = append(outcome.Added, name)
+		}
+	}
+	slices.Sort(outcome.Added)
+	slices.Sort(outcome.Changed)
+	slices.Sort(outcome.Removed)
+	return outcome, nil
+}
+
+// lockCrons locks the rows that exist and returns them with the database's
+// clock, read when no leader can record their ticks any more.
+func lockCrons(ctx context.Context, tx pgx.Tx, names []string) (map[string]Cron, time.Time, error) {
+	crons, err := collect(ctx, tx, scanCron, lockCronsSQL, names)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("lock crons: %w", err)
+	}
+	found := make(map[string]Cron, len(crons))
+	for _, cron := range crons {
+		found[cron.Name] = cron
+	}
+	var now time.Time
+	if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
+		return nil, time.Time{}, fmt.Errorf("read the clock: %w", err)
+	}
+	return found, now, nil
+}
+
+func upsert(ctx context.Context, tx pgx.Tx, crons []Cron, now time.Time) error {
+	n := len(crons)
+	names, specs, hashes := make([]string, n), make([][]byte, n), make([]string, n)
+	updated, watermarks := make([]time.Time, n), make([]time.Time, n)
+	removed, paused, next := make([]*time.Time, n), make([]*time.Time, n), make([]*time.Time, n)
+	for i, c := range crons {
+		doc, err := json.Marshal(document{c.Spec, c.Earlier})
+		if err != nil {
+			return fmt.Errorf("encode cron %s: %w", c.Name, err)
+		}
+		names[i], specs[i], hashes[i], updated[i] = c.Name, doc, specHash(c.Spec), now
+		removed[i], paused[i], watermarks[i], next[i] = nullable(c.RemovedAt), nullable(c.PausedAt), c.Watermark, nullable(c.NextTick)
+	}
+	if _, err := tx.Exec(ctx, upsertCronsSQL, names, specs, hashes, updated, removed, paused, watermarks, next); err != nil {
+		return fmt.Errorf("store crons: %w", err)
+	}
+	return nil
+}
+
+// specHash tells definitions apart. Args that differ in nothing but the order
+// of their keys count as different.
+func specHash(spec Spec) string {
+	body, err := json.Marshal(spec)
+	if err != nil { // only args that are no JSON: upsert reports them
+		return ""
+	}
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:8])
+}

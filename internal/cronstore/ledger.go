@@ -1,0 +1,221 @@
+package cronstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const upcomingSQL = `
+SELECT name, next_tick FROM forge_crons WHERE removed_at IS NULL OR next_tick IS NOT NULL ORDER BY name`
+
+// The definition comes along only where the caller's is out of date.
+const lockForFiringSQL = `
+SELECT c.name, CASE WHEN c.updated_at = k.known THEN NULL ELSE c.spec END, c.spec_hash, c.created_at, c.updated_at,
+       c.removed_at, c.paused_at, c.watermark, c.next_tick
+FROM unnest($1::text[], $2::timestamptz[]) AS k (name, known)
+JOIN forge_crons AS c ON c.name = k.name
+ORDER BY c.name
+FOR NO KEY UPDATE OF c`
+
+// clock_timestamp: now() is the start of the transaction, before the fence.
+const recordSQL = `
+INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, lateness_ms, last_tick, tick_count)
+SELECT r.cron, r.tick, r.verdict, r.reason, $7, $8,
+       greatest(0, extract(epoch FROM clock_timestamp() - r.tick) * 1000), r.last_tick, r.tick_count
+FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[])
+     AS r (cron, tick, verdict, reason, last_tick, tick_count)
+ON CONFLICT (cron, tick) DO NOTHING
+RETURNING cron, tick`
+
+const linkJobsSQL = `
+UPDATE forge_cron_ticks AS t
+SET job_id = u.job_id
+FROM unnest($1::text[], $2::timestamptz[], $3::bigint[]) AS u (cron, tick, job_id)
+WHERE t.cron = u.cron AND t.tick = u.tick`
+
+const markFailedSQL = `
+UPDATE forge_cron_ticks AS t
+SET verdict = 'failed', reason = u.reason
+FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS u (cron, tick, reason)
+WHERE t.cron = u.cron AND t.tick = u.tick`
+
+const advanceSQL = `
+UPDATE forge_crons AS c
+SET watermark = u.watermark, next_tick = u.next_tick
+FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[]) AS u (name, watermark, next_tick)
+WHERE c.name = u.name`
+
+const recordedSQL = `
+SELECT t.cron, t.tick
+FROM unnest($1::text[], $2::timestamptz[]) AS u (cron, after)
+JOIN forge_cron_ticks AS t ON t.cron = u.cron AND t.tick > u.after`
+
+// Upcoming is when a cron is due next; Next is zero if never.
+type Upcoming struct {
+	Name string
+	Next time.Time
+}
+
+// ListUpcoming returns every cron that is configured or still has ticks to be
+// recorded, by name.
+func ListUpcoming(ctx context.Context, db Queryer) ([]Upcoming, error) {
+	upcoming, err := collect(ctx, db, func(row pgx.CollectableRow) (Upcoming, error) {
+		var (
+			u    Upcoming
+			next *time.Time
+		)
+		err := row.Scan(&u.Name, &next)
+		u.Next = instant(next)
+		return u, err
+	}, upcomingSQL)
+	if err != nil {
+		return nil, fmt.Errorf("list upcoming ticks: %w", err)
+	}
+	return upcoming, nil
+}
+
+// Known names a cron and the UpdatedAt of the definition that the caller holds,
+// zero if none.
+type Known struct {
+	Name      string
+	UpdatedAt time.Time
+}
+
+// Locked is a cron whose row the transaction has locked. Unless Stale, its Spec
+// and Earlier are empty, and the caller's definition is up to date.
+type Locked struct {
+	Cron
+
+	Stale bool
+	// Err says that the definition cannot be decoded.
+	Err error
+}
+
+// LockForFiring locks the rows of crons, in the order of their names. A cron
+// that does not exist is left out.
+func LockForFiring(ctx context.Context, tx pgx.Tx, crons []Known) ([]Locked, error) {
+	names, known := make([]string, len(crons)), make([]*time.Time, len(crons))
+	for i, k := range crons {
+		names[i], known[i] = k.Name, nullable(k.UpdatedAt)
+	}
+	locked, err := collect(ctx, tx, func(row pgx.CollectableRow) (Locked, error) {
+		var raw rawCron
+		if err := row.Scan(raw.targets()...); err != nil {
+			return Locked{}, err
+		}
+		stale := raw.spec != nil
+		if !stale {
+			raw.spec = []byte("{}")
+		}
+		cron, err := raw.decode()
+		if err != nil {
+			cron = raw.cron
+		}
+		return Locked{Cron: cron, Stale: stale, Err: err}, nil
+	}, lockForFiringSQL, names, known)
+	if err != nil {
+		return nil, fmt.Errorf("lock due crons: %w", err)
+	}
+	return locked, nil
+}
+
+// Key identifies a row of the ledger.
+type Key struct {
+	Cron string
+	Tick int64 // microseconds since the Unix epoch, as PostgreSQL keeps them
+}
+
+// KeyOf returns the key of a cron's tick.
+func KeyOf(cron string, tick time.Time) Key { return Key{cron, tick.UnixMicro()} }
+
+func scanKey(row pgx.CollectableRow) (Key, error) {
+	var (
+		cron string
+		tick time.Time
+	)
+	err := row.Scan(&cron, &tick)
+	return KeyOf(cron, tick), err
+}
+
+// Record writes rows of the ledger in the name of a term, with their lateness by
+// the database's clock, and returns the keys of those that were not there
+// already. Of each row it takes Cron, Tick, Verdict, Reason, LastTick and Count.
+func Record(ctx context.Context, tx pgx.Tx, term int64, nodeID string, rows []Tick) (map[Key]bool, error) {
+	n := len(rows)
+	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
+	lasts, counts := make([]*time.Time, n), make([]int64, n)
+	for i, row := range rows {
+		crons[i], ticks[i], verdicts[i], reasons[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason
+		lasts[i], counts[i] = nullable(row.LastTick), row.Count
+	}
+	keys, err := collect(ctx, tx, scanKey, recordSQL, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID)
+	if err != nil {
+		return nil, fmt.Errorf("record ticks: %w", err)
+	}
+	return set(keys), nil
+}
+
+// Recorded returns the keys that stand in the ledger after each cron's instant.
+func Recorded(ctx context.Context, tx pgx.Tx, crons []string, after []time.Time) (map[Key]bool, error) {
+	keys, err := collect(ctx, tx, scanKey, recordedSQL, crons, after)
+	if err != nil {
+		return nil, fmt.Errorf("read recorded ticks: %w", err)
+	}
+	return set(keys), nil
+}
+
+func set(keys []Key) map[Key]bool {
+	s := make(map[Key]bool, len(keys))
+	for _, key := range keys {
+		s[key] = true
+	}
+	return s
+}
+
+// LinkJobs writes the JobID of each tick into its row.
+func LinkJobs(ctx context.Context, tx pgx.Tx, rows []Tick) error {
+	crons, ticks, ids := make([]string, len(rows)), make([]time.Time, len(rows)), make([]int64, len(rows))
+	for i, row := range rows {
+		crons[i], ticks[i], ids[i] = row.Cron, row.Tick, row.JobID
+	}
+	if _, err := tx.Exec(ctx, linkJobsSQL, crons, ticks, ids); err != nil {
+		return fmt.Errorf("link jobs to ticks: %w", err)
+	}
+	return nil
+}
+
+// MarkFailed turns recorded ticks into failed ones, with their Reason.
+func MarkFailed(ctx context.Context, tx pgx.Tx, rows []Tick) error {
+	crons, ticks, reasons := make([]string, len(rows)), make([]time.Time, len(rows)), make([]string, len(rows))
+	for i, row := range rows {
+		crons[i], ticks[i], reasons[i] = row.Cron, row.Tick, row.Reason
+	}
+	if _, err := tx.Exec(ctx, markFailedSQL, crons, ticks, reasons); err != nil {
+		return fmt.Errorf("mark failed ticks: %w", err)
+	}
+	return nil
+}
+
+// Progress is how far a cron's ledger is complete. Next is zero if no tick
+// follows.
+type Progress struct {
+	Name      string
+	Watermark time.Time
+	Next      time.Time
+}
+
+// Advance moves the watermarks of crons.
+func Advance(ctx context.Context, tx pgx.Tx, progress []Progress) error {
+	n := len(progress)
+	names, watermarks, next := make([]string, n), make([]time.Time, n), make([]*time.Time, n)
+	for i, p := range progress {
+		names[i], watermarks[i], next[i] = p.Name, p.Watermark, nullable(p.Next)
+	}
+	if _, err := tx.Exec(ctx, advanceSQL, names, watermarks, next); err != nil {
+		return fmt.Errorf("advance watermarks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package cronstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNotFound says that there is no such cron or configuration.
+var ErrNotFound = errors.New("not found")
+
+// Queryer is what the reads go through: a pool, a connection or a transaction.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Beginner starts transactions: a pool or a connection.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+const cronColumns = `
+c.name, c.spec, c.spec_hash, c.created_at, c.updated_at, c.removed_at, c.paused_at, c.watermark, c.next_tick`
+
+const tickColumns = `
+t.cron, t.tick, t.verdict, t.reason, coalesce(t.job_id, 0), t.term, t.node_id, t.recorded_at, t.lateness_ms,
+t.last_tick, t.tick_count`
+
+// The newest row of each cron is one probe of the ledger's primary key.
+const listSQL = `
+SELECT ` + cronColumns + `, coalesce(l.verdict, ''), l.tick, l.last_tick, coalesce(l.reason, ''),
+       coalesce(l.job_id, 0), coalesce(l.term, 0), coalesce(l.node_id, ''), l.recorded_at,
+       coalesce(l.lateness_ms, 0), coalesce(l.tick_count, 0)
+FROM forge_crons AS c
+LEFT JOIN LATERAL (
+    SELECT * FROM forge_cron_ticks AS t WHERE t.cron = c.name ORDER BY t.tick DESC LIMIT 1
+) AS l ON true
+WHERE CASE WHEN $1 = '' THEN c.removed_at IS NULL ELSE c.name = $1 END
+ORDER BY c.name`
+
+const ticksSQL = `
+SELECT ` + tickColumns + `
+FROM forge_cron_ticks AS t
+WHERE t.cron = $1 AND t.tick < coalesce($2::timestamptz, 'infinity')
+ORDER BY t.tick DESC
+LIMIT $3`
+
+// List returns the crons that are configured, by name, each with the newest row
+// of its ledger.
+func List(ctx context.Context, db Queryer) ([]Cron, error) {
+	crons, err := collect(ctx, db, scanListed, listSQL, "")
+	if err != nil {
+		return nil, fmt.Errorf("list crons: %w", err)
+	}
+	return crons, nil
+}
+
+// Get returns one cron, also if it was removed, or ErrNotFound.
+func Get(ctx context.Context, db Queryer, name string) (Cron, error) {
+	if name == "" {
+		return Cron{}, fmt.Errorf("cron without a name: %w", ErrNotFound)
+	}
+	crons, err := collect(ctx, db, scanListed, listSQL, name)
+	if err != nil {
+		return Cron{}, fmt.Errorf("get cron %s: %w", name, err)
+	}
+	if len(crons) == 0 {
+		return Cron{}, fmt.Errorf("cron %s: %w", name, ErrNotFound)
+	}
+	return crons[0], nil
+}
+
+// Ticks returns at most limit rows of a cron's ledger with ticks before an
+// instant (zero: the newest), newest first.
+func Ticks(ctx context.Context, db Queryer, cron string, before time.Time, limit int) ([]Tick, error) {
+	ticks, err := collect(ctx, db, scanTick, ticksSQL, cron, nullable(before), limit)
+	if err != nil {
+		return nil, fmt.Errorf("list ticks of %s: %w", cron, err)
+	}
+	return ticks, nil
+}
+
+// collect runs a query and scans its rows.
+func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+// document is what the column spec holds: the definition, and beside its keys
+// the eras that may be unsettled.
+type document struct {
+	Spec
+	Earlier []Era `json:"earlier,omitempty"`
+}
+
+// rawCron scans a row of forge_crons.
+type rawCron struct {
+	cron                       Cron
+	spec                       []byte
+	removedAt, pausedAt, nextT *time.Time
+}
+
+func (r *rawCron) targets() []any {
+	return []any{
+		&r.cron.Name, &r.spec, &r.cron.SpecHash, &r.cron.CreatedAt, &r.cron.UpdatedAt,
+		&r.removedAt, &r.pausedAt, &r.cron.Watermark, &r.nextT,
+	}
+}
+
+func (r *rawCron) decode() (Cron, error) {
+	var doc document
+	if err := json.Unmarshal(r.spec, &doc); err != nil {
+		return Cron{}, fmt.Errorf("decode the definition of cron %s: %w", r.cron.Name, err)
+	}
+	r.cron.Spec, r.cron.Earlier = doc.Spec, doc.Earlier
+	r.cron.RemovedAt, r.cron.PausedAt, r.cron.NextTick = instant(r.removedAt), instant(r.pausedAt), instant(r.nextT)
+	return r.cron, nil
+}
+
+func scanCron(row pgx.CollectableRow) (Cron, error) {
+	var raw rawCron
+	if err := row.Scan(raw.targets()...); err != nil {
+		return Cron{}, err
+	}
+	return raw.decode()
+}
+
+func scanListed(row pgx.CollectableRow) (Cron, error) {
+	var (
+		raw                        rawCron
+		last                       Tick
+		tick, lastTick, recordedAt *time.Time
+	)
+	if err := row.Scan(append(raw.targets(), &last.Verdict, &tick, &lastTick, &last.Reason, &last.JobID,
+		&last.Term, &last.NodeID, &recordedAt, &last.LatenessMS, &last.Count)...); err != nil {
+		return Cron{}, err
+	}
+	cron, err := raw.decode()
+	if tick != nil {
+		last.Cron, last.Tick, last.LastTick, last.RecordedAt = cron.Name, *tick, instant(lastTick), instant(recordedAt)
+		cron.Last = &last
+	}
+	return cron, err
+}
+
+func scanTick(row pgx.CollectableRow) (Tick, error) {
+	var (
+		t    Tick
+		last *time.Time
+	)
+	err := row.Scan(&t.Cron, &t.Tick, &t.Verdict, &t.Reason, &t.JobID, &t.Term, &t.NodeID, &t.RecordedAt,
+		&t.LatenessMS, &last, &t.Count)
+	t.LastTick = instant(last)
+	return t, err
+}
+
+// instant turns SQL's null into the zero time.
+func instant(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// nullable turns the zero time into SQL's null.
+func nullable(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,133 @@
+package cronstore
+
+import (
+	"fmt"
+	"iter"
+	"time"
+)
+
+// schedule is what a timeline needs of a parsed cron expression.
+type schedule interface {
+	// Next returns the first tick after an instant; false if there is none.
+	Next(after time.Time) (time.Time, bool)
+	// Ticks yields the ticks in (after, until], in order.
+	Ticks(after, until time.Time) iter.Seq[occurrence]
+}
+
+// Due is a tick and what stands in its way.
+type Due struct {
+	At time.Time
+	// SkippedDST: the local time is left out on that day.
+	SkippedDST bool
+	// Paused: the cron was paused at that time.
+	Paused bool
+	// Removed: the cron left the configuration before the tick was recorded.
+	Removed bool
+}
+
+// Timeline is when a cron was and will be due: its eras, then its present
+// timing.
+type Timeline struct {
+	stretches []stretch
+}
+
+// stretch is a piece of time with one timing. It begins where the one before it
+// ended.
+type stretch struct {
+	schedule schedule
+	paused   bool
+	removed  bool
+	until    time.Time // zero: open
+}
+
+// Timeline parses the cron's timings.
+func (c *Cron) Timeline() (*Timeline, error) {
+	t := &Timeline{}
+	for _, era := range c.Earlier {
+		if err := t.add(c.Name, era); err != nil {
+			return nil, err
+		}
+	}
+	for _, era := range c.present(c.RemovedAt) {
+		if err := t.add(c.Name, era); err != nil {
+			return nil, err
+		}
+	}
+	if !c.RemovedAt.IsZero() {
+		for i := range t.stretches {
+			t.stretches[i].removed = true
+		}
+	}
+	return t, nil
+}
+
+// present returns the timing in force as eras that end at until: two where the
+// cron was paused on the way.
+func (c *Cron) present(until time.Time) []Era {
+	now := Era{Timing: c.Spec.Timing(), Until: until}
+	if c.PausedAt.IsZero() {
+		return []Era{now}
+	}
+	before := now
+	before.Until = c.PausedAt
+	now.Paused = true
+	return []Era{before, now}
+}
+
+func (t *Timeline) add(name string, era Era) error {
+	parsed, err := parse(name, era.Timing)
+	if err != nil {
+		return fmt.Errorf("cron %s: %w", name, err)
+	}
+	t.stretches = append(t.stretches, stretch{parsed, era.Paused, era.Removed, era.Until})
+	return nil
+}
+
+// Paused says whether ticks of the future are skipped because the cron is
+// paused.
+func (t *Timeline) Paused() bool { return t.stretches[len(t.stretches)-1].paused }
+
+// Next returns the first due tick after an instant; false if there is none. It
+// passes over ticks that daylight saving leaves out: they are recorded with the
+// one that follows.
+func (t *Timeline) Next(after time.Time) (time.Time, bool) {
+	for _, s := range t.stretches {
+		next, ok := s.schedule.Next(after)
+		if ok && (s.until.IsZero() || !next.After(s.until)) {
+			return next, true
+		}
+		if s.until.After(after) {
+			after = s.until
+		}
+	}
+	return time.Time{}, false
+}
+
+// Ticks yields the due ticks in (after, until], in order.
+func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] {
+	return func(yield func(Due) bool) {
+		for _, s := range t.stretches {
+			end := until
+			if !s.until.IsZero() && s.until.Before(end) {
+				end = s.until
+			}
+			if !end.After(after) {
+				continue
+			}
+			for tick := range s.schedule.Ticks(after, end) {
+				if !yield(Due{tick.At, tick.SkippedDST, s.paused, s.removed}) {
+					return
+				}
+			}
+			after = end
+		}
+	}
+}
+
+// any says whether a tick is due in (after, until].
+func (t *Timeline) any(after, until time.Time) bool {
+	for range t.Ticks(after, until) {
+		return true
+	}
+	return false
+}

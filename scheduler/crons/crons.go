@@ -1,0 +1,88 @@
+package crons
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/wire"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// Inserter inserts jobs in a transaction and returns their ids in order.
+type Inserter interface {
+	InsertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJob) ([]int64, error)
+}
+
+// Options are what a Firer works with. All but Schema are required.
+type Options struct {
+	Pool     *pgxpool.Pool
+	Inserter Inserter
+	Metrics  *metrics.Metrics
+	Logger   *slog.Logger
+	// Schema is where forge's tables are, as it prefixes the channels of
+	// notifications; empty means the connections' current schema.
+	Schema string
+}
+
+// Firer fires crons while this node leads the scheduler's role.
+type Firer struct {
+	options Options
+	meter   *meter
+}
+
+// New returns a Firer that rests until it leads.
+func New(options Options) *Firer {
+	return &Firer{options: options, meter: newMeter(options.Metrics)}
+}
+
+const currentSchemaSQL = `SELECT current_schema()`
+
+// Lead fires crons in the name of a term until ctx ends, which is no error, or
+// until the term is over: then the error is leaderstore.ErrDeposed. Trouble with
+// the database is logged and tried again. One Lead runs at a time; when it
+// returns all that it started has stopped.
+func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
+	logger := f.options.Logger.With("role", fence.Role, "node", fence.NodeID, "term", fence.Term)
+	schema, err := f.schema(ctx)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	changes := make(chan struct{}, 1)
+	listening, stop := context.WithCancel(ctx)
+	var listener sync.WaitGroup
+	listener.Go(func() {
+		listen(listening, f.options.Pool.Config().ConnConfig, wire.Channel(schema, wire.CronChannel), changes, logger)
+	})
+	defer func() {
+		stop()
+		listener.Wait()
+	}()
+	desk := newLedger(f.options, schema, fence, f.meter, logger)
+	return ignoreEnd(ctx, newTerm(desk, f.meter, logger).run(ctx, changes))
+}
+
+func (f *Firer) schema(ctx context.Context) (string, error) {
+	if f.options.Schema != "" {
+		return f.options.Schema, nil
+	}
+	var schema string
+	if err := f.options.Pool.QueryRow(ctx, currentSchemaSQL).Scan(&schema); err != nil {
+		return "", fmt.Errorf("find the schema: %w", err)
+	}
+	return schema, nil
+}
+
+// ignoreEnd returns nil for whatever an ended context left behind.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

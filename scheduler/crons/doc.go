@@ -1,0 +1,49 @@
+// Package crons is what the scheduler's leader does to fire crons.
+//
+// The leader keeps the next tick of each cron in memory, sleeps until the first
+// of them by the database's clock, and records what fell due in one transaction
+// in the name of its term:
+//
+//	fence            the term is current, and stays so until the commit
+//	lock the crons   their definitions and watermarks, as of now
+//	decide           what becomes of each due tick: decide, a pure function
+//	ledger rows      ON CONFLICT (cron, tick) DO NOTHING
+//	jobs             only for the rows that were inserted and fire
+//	watermarks       every tick up to here stands in the ledger
+//	commit
+//
+// Nothing that the leader holds in memory decides anything: its next ticks only
+// say when to look, its cached definitions are checked against the locked rows,
+// its estimate of the database's clock only sets a timer, and the clock of the
+// transaction says which ticks are due. So a tick never fires early, a
+// transaction whose acknowledgement was lost can be tried again, and a new
+// leader starts from the watermarks.
+//
+// # Many crons
+//
+// Every statement is set-based: a batch costs the same few round trips for one
+// cron as for two thousand, which is as many as one transaction takes. Of the
+// crons that are due the freshest are taken first. A cron with a long backlog is
+// settled in slices of bounded size, one a transaction, behind those with fresh
+// ticks; its skipped ticks are counted, not listed: a run of more than ten alike
+// becomes one row with its first tick, its last and their number. Ticks and
+// watermark commit together, so a range can never be written twice with
+// different ends. A paused cron is looked at once a minute.
+//
+// # Catching up
+//
+// A tick that is recorded within a minute of its time is on time. A later one
+// was missed, and catch_up decides: none fires no missed tick, latest the newest
+// one, all the newest catch_up_limit; none of them one older than
+// catch_up_window. The verdicts of the others say which of the two kept them
+// from firing: skipped_window (too old, or catch_up is none, which is a window
+// of nothing) or skipped_limit (enough newer ticks were missed; for latest that
+// limit is one).
+//
+// With overlap skip at most one tick of a cron fires in a batch, and it is the
+// freshest. Whether an earlier run is still active is asked of river_job once
+// for all crons of a batch, and only of those with overlap skip. The leader
+// remembers which run it need not look behind, so the question stays cheap
+// however long the history is; an older run that was retried by hand is not
+// noticed.
+package crons

@@ -1,0 +1,319 @@
+package crons
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/failpoint"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	// pausedEvery is how often a paused cron is looked at.
+	pausedEvery = time.Minute
+	// unreadableEvery is how often a cron is looked at whose definition this
+	// binary cannot read.
+	unreadableEvery = time.Minute
+)
+
+const nowSQL = `SELECT clock_timestamp()`
+
+// ledger is the desk of one term on PostgreSQL.
+type ledger struct {
+	options Options
+	schema  string
+	fence   leaderstore.Fence
+	meter   *meter
+	logger  *slog.Logger
+	known   map[string]*definition
+}
+
+// definition is what the leader remembers of a cron. It is checked against the
+// row each time.
+type definition struct {
+	updatedAt time.Time
+	spec      cronstore.Spec
+	timeline  *cronstore.Timeline // nil: unreadable
+	// floor is the lowest id of a job that could still be an active run.
+	floor int64
+}
+
+// plan is what one transaction does for one cron.
+type plan struct {
+	cron       *cronstore.Locked
+	definition *definition
+	due        []cronstore.Due
+	more       bool // further ticks are due after these
+	earlier    *run
+	rows       []cronstore.Tick
+	watermark  time.Time
+	next       time.Time
+}
+
+func newLedger(options Options, schema string, fence leaderstore.Fence, m *meter, logger *slog.Logger) *ledger {
+	return &ledger{options: options, schema: schema, fence: fence, meter: m, logger: logger, known: map[string]*definition{}}
+}
+
+// Now implements desk.
+func (l *ledger) Now(ctx context.Context) (time.Time, error) {
+	var now time.Time
+	if err := l.options.Pool.QueryRow(ctx, nowSQL).Scan(&now); err != nil {
+		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return now, nil
+}
+
+// Upcoming implements desk.
+func (l *ledger) Upcoming(ctx context.Context) ([]cronstore.Upcoming, error) {
+	upcoming, err := cronstore.ListUpcoming(ctx, l.options.Pool)
+	if err != nil {
+		return nil, err
+	}
+	stays := make(map[string]bool, len(upcoming))
+	for _, u := range upcoming {
+		stays[u.Name] = true
+	}
+	for name := range l.known {
+		if !stays[name] {
+			delete(l.known, name)
+		}
+	}
+	return upcoming, nil
+}
+
+// Fire implements desk. A job that cannot be inserted must not keep the others
+// from firing: then the batch is done again, carefully.
+func (l *ledger) Fire(ctx context.Context, names []string) (fired, error) {
+	done, err := l.fire(ctx, names, false)
+	if _, refused := errors.AsType[*refusedError](err); refused {
+		done, err = l.fire(ctx, names, true)
+	}
+	if errors.Is(err, leaderstore.ErrDeposed) {
+		l.options.Metrics.LeaderFencedWrites.WithLabelValues(l.fence.Role, l.fence.NodeID).Inc()
+	}
+	return done, err
+}
+
+// fire is one fenced transaction.
+func (l *ledger) fire(ctx context.Context, names []string, careful bool) (fired, error) {
+	var (
+		done   fired
+		plans  []*plan
+		rows   []cronstore.Tick
+		passed time.Time // the fence, by the local clock
+	)
+	err := l.fence.Do(ctx, l.options.Pool, func(tx pgx.Tx, now time.Time) error {
+		var err error
+		done.Now, passed = now, time.Now()
+		if plans, err = l.plan(ctx, tx, now, names); err != nil {
+			return err
+		}
+		failpoint.Hit("crons/after-read")
+		if rows, err = l.write(ctx, tx, plans, careful); err != nil {
+			return err
+		}
+		failpoint.Hit("crons/before-commit")
+		return nil
+	})
+	if err != nil {
+		return fired{}, fmt.Errorf("fire crons: %w", err)
+	}
+	failpoint.Hit("crons/after-commit")
+	l.meter.count(rows, done.Now.Add(time.Since(passed)))
+	done.Next = l.wakeups(plans, done.Now)
+	return done, nil
+}
+
+// plan locks the crons and decides what becomes of their due ticks.
+func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now time.Time, names []string) ([]*plan, error) {
+	asked := make([]cronstore.Known, len(names))
+	for i, name := range names {
+		asked[i] = cronstore.Known{Name: name}
+		if d, ok := l.known[name]; ok {
+			asked[i].UpdatedAt = d.updatedAt
+		}
+	}
+	locked, err := cronstore.LockForFiring(ctx, tx, asked)
+	if err != nil {
+		return nil, err
+	}
+	plans := make([]*plan, len(locked))
+	for i := range locked {
+		plans[i] = l.gather(ctx, &locked[i], now)
+	}
+	if err := dropRecorded(ctx, tx, plans); err != nil {
+		return nil, err
+	}
+	if err := findEarlierRuns(ctx, tx, plans); err != nil {
+		return nil, err
+	}
+	for _, p := range plans {
+		p.decide(now)
+	}
+	return plans, nil
+}
+
+// gather collects the due ticks of a cron.
+func (l *ledger) gather(ctx context.Context, cron *cronstore.Locked, now time.Time) *plan {
+	p := &plan{cron: cron, definition: l.define(ctx, cron), watermark: cron.Watermark}
+	if p.definition.timeline == nil {
+		return p
+	}
+	limit := sliceLimit(&p.definition.spec)
+	for tick := range p.definition.timeline.Ticks(cron.Watermark, now) {
+		if p.more = len(p.due) == limit; p.more {
+			break
+		}
+		p.due = append(p.due, tick)
+	}
+	return p
+}
+
+// define returns the cron's definition, read anew if it changed.
+func (l *ledger) define(ctx context.Context, cron *cronstore.Locked) *definition {
+	if !cron.Stale {
+		return l.known[cron.Name]
+	}
+	d := &definition{updatedAt: cron.UpdatedAt, spec: cron.Spec}
+	err := cron.Err
+	if err == nil {
+		d.timeline, err = cron.Timeline()
+	}
+	if err != nil {
+		l.logger.ErrorContext(ctx, "a cron cannot be read and does not fire", "cron", cron.Name, "error", err)
+	}
+	if old, ok := l.known[cron.Name]; ok {
+		d.floor = old.floor
+	}
+	l.known[cron.Name] = d
+	return d
+}
+
+// dropRecorded leaves out ticks that stand in the ledger before their time was
+// settled, as those that were triggered by hand. A row of its own needs no such
+// care: the unique key keeps it out. A range must not count them.
+func dropRecorded(ctx context.Context, tx pgx.Tx, plans []*plan) error {
+	var (
+		crons []string
+		after []time.Time
+	)
+	for _, p := range plans {
+		if len(p.due) > longRun {
+			crons, after = append(crons, p.cron.Name), append(after, p.cron.Watermark)
+		}
+	}
+	if len(crons) == 0 {
+		return nil
+	}
+	recorded, err := cronstore.Recorded(ctx, tx, crons, after)
+	if err != nil || len(recorded) == 0 {
+		return err
+	}
+	for _, p := range plans {
+		p.due = slices.DeleteFunc(p.due, func(tick cronstore.Due) bool {
+			return recorded[cronstore.KeyOf(p.cron.Name, tick.At)]
+		})
+	}
+	return nil
+}
+
+// decide fills in the rows and how far they go.
+func (p *plan) decide(now time.Time) {
+	if p.definition.timeline == nil {
+		return
+	}
+	decisions := decide(&p.definition.spec, now, p.due, p.more, p.earlier)
+	p.rows = merge(p.cron.Name, decisions)
+	switch {
+	case !p.more:
+		p.watermark = now
+	case len(decisions) > 0:
+		p.watermark = decisions[len(decisions)-1].at
+	}
+	p.next, _ = p.definition.timeline.Next(p.watermark)
+}
+
+// write records the plans, inserts the jobs and moves the watermarks. It returns
+// the rows that are new.
+func (l *ledger) write(ctx context.Context, tx pgx.Tx, plans []*plan, careful bool) ([]cronstore.Tick, error) {
+	rows, jobs, err := l.record(ctx, tx, plans)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.insert(ctx, tx, rows, jobs, careful); err != nil {
+		return nil, err
+	}
+	var progress []cronstore.Progress
+	for _, p := range plans {
+		if p.watermark.After(p.cron.Watermark) {
+			progress = append(progress, cronstore.Progress{Name: p.cron.Name, Watermark: p.watermark, Next: p.next})
+		}
+	}
+	if len(progress) == 0 {
+		return rows, nil
+	}
+	return rows, cronstore.Advance(ctx, tx, progress)
+}
+
+// record writes the rows of the ledger. It returns the new ones, those that fire
+// first, and the jobs of these.
+func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan) ([]cronstore.Tick, []jobstore.NewJob, error) {
+	var all []cronstore.Tick
+	for _, p := range plans {
+		all = append(all, p.rows...)
+	}
+	if len(all) == 0 {
+		return nil, nil, nil
+	}
+	isNew, err := cronstore.Record(ctx, tx, l.fence.Term, l.fence.NodeID, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	var (
+		firing, others []cronstore.Tick
+		jobs           []jobstore.NewJob
+	)
+	for _, p := range plans {
+		for _, row := range p.rows {
+			switch {
+			case !isNew[cronstore.KeyOf(row.Cron, row.Tick)]:
+			case row.Verdict == cronstore.Fired || row.Verdict == cronstore.CaughtUp:
+				firing, jobs = append(firing, row), append(jobs, newJob(&p.definition.spec, row, l.fence.Term))
+			default:
+				others = append(others, row)
+			}
+		}
+	}
+	return append(firing, others...), jobs, nil
+}
+
+// wakeups says when to look at each cron again.
+func (l *ledger) wakeups(plans []*plan, now time.Time) map[string]time.Time {
+	next := make(map[string]time.Time, len(plans))
+	for _, p := range plans {
+		switch timeline := p.definition.timeline; {
+		case timeline == nil:
+			next[p.cron.Name] = now.Add(unreadableEvery)
+		case timeline.Paused() && !p.next.IsZero() && !p.more:
+			next[p.cron.Name] = latest(p.next, now.Add(pausedEvery))
+		default:
+			next[p.cron.Name] = p.next
+		}
+	}
+	return next
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,159 @@
+package crons
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// minutely returns n ticks a minute apart, the newest ago before noon.
+func minutely(n int, ago time.Duration) []cronstore.Due {
+	due := make([]cronstore.Due, n)
+	for i := range due {
+		due[i].At = noon.Add(-ago - time.Duration(n-1-i)*time.Minute)
+	}
+	return due
+}
+
+func verdictsOf(decisions []decision) string {
+	short := map[cronstore.Verdict]string{
+		cronstore.Fired: "F", cronstore.CaughtUp: "C", cronstore.SkippedOverlap: "o", cronstore.SkippedWindow: "w",
+		cronstore.SkippedLimit: "l", cronstore.SkippedDST: "d", cronstore.SkippedPaused: "p", cronstore.SkippedExcluded: "x",
+	}
+	var s string
+	for _, d := range decisions {
+		s += short[d.verdict]
+	}
+	return s
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	special := minutely(5, 0)
+	special[0].Removed, special[1].Paused, special[2].SkippedDST, special[3].Paused = true, true, true, true
+	special[3].Removed = true
+	tests := []struct {
+		name    string
+		due     []cronstore.Due
+		catchUp string
+		limit   int
+		window  time.Duration
+		overlap string
+		more    bool
+		earlier *run
+		want    string
+	}{
+		{name: "nothing is due", want: ""},
+		{name: "on time", due: minutely(1, 0), want: "F"},
+		{name: "just on time", due: minutely(1, time.Minute), want: "F"},
+		{name: "just missed", due: minutely(1, time.Minute+time.Microsecond), want: "C"},
+		{name: "latest", due: minutely(4, 90*time.Second), catchUp: "latest", want: "lllC"},
+		{name: "latest is the default", due: minutely(2, 90*time.Second), catchUp: "", want: "lC"},
+		{name: "latest beside a tick on time", due: minutely(4, 30*time.Second), catchUp: "latest", want: "llCF"},
+		{name: "none", due: minutely(3, 30*time.Second), catchUp: "none", want: "wwF"},
+		{name: "all", due: minutely(4, 90*time.Second), catchUp: "all", want: "CCCC"},
+		{name: "all within the limit", due: minutely(5, 90*time.Second), catchUp: "all", limit: 2, want: "lllCC"},
+		{name: "window before limit", due: minutely(6, 90*time.Second), catchUp: "all", limit: 2, window: 5 * time.Minute, want: "wwllCC"},
+		{name: "all too old", due: minutely(3, 2*time.Hour), catchUp: "latest", want: "www"},
+		{name: "at the edge of the window", due: minutely(2, time.Hour), catchUp: "all", want: "wC"},
+		{name: "overlap with an earlier run", due: minutely(3, 30*time.Second), overlap: "skip", earlier: &run{7, "running"}, want: "loo"},
+		{name: "overlap allowed", due: minutely(2, 0), overlap: "allow", earlier: &run{7, "running"}, want: "FF"},
+		{name: "the freshest of a batch fires", due: minutely(3, 30*time.Second), overlap: "skip", want: "loF"},
+		{name: "what stands in the way", due: special, catchUp: "all", want: "xpdpF"},
+		{name: "more follow, latest", due: minutely(4, 90*time.Second), catchUp: "latest", more: true, want: "lll"},
+		{name: "more follow, all", due: minutely(5, 90*time.Second), catchUp: "all", limit: 2, more: true, want: "lll"},
+		{name: "more follow, none", due: minutely(3, 90*time.Second), catchUp: "none", more: true, want: "www"},
+		{name: "more follow, too old to matter", due: minutely(3, 2*time.Hour), catchUp: "latest", more: true, want: "www"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			spec := &cronstore.Spec{CatchUp: tt.catchUp, CatchUpMax: tt.limit, CatchUpSpan: tt.window, Overlap: tt.overlap}
+			if tt.limit == 0 {
+				spec.CatchUpMax = 10
+			}
+			if tt.window == 0 {
+				spec.CatchUpSpan = time.Hour
+			}
+			if tt.overlap == "" {
+				spec.Overlap = "allow"
+			}
+			if got := verdictsOf(decide(spec, noon, tt.due, tt.more, tt.earlier)); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Whatever the slices, a backlog comes to the same verdicts.
+func TestDecideInSlices(t *testing.T) {
+	t.Parallel()
+	for _, catchUp := range []string{"none", "latest", "all"} {
+		spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 3, CatchUpSpan: 20 * time.Minute, Overlap: "allow"}
+		due := minutely(40, 10*time.Second)
+		want := verdictsOf(decide(spec, noon, due, false, nil))
+		for size := 5; size < 40; size++ {
+			var got string
+			for rest := due; len(rest) > 0; {
+				n := min(size, len(rest))
+				done := decide(spec, noon, rest[:n], n < len(rest), nil)
+				if len(done) == 0 {
+					t.Fatalf("%s: a slice of %d of %d settles nothing", catchUp, n, len(rest))
+				}
+				got, rest = got+verdictsOf(done), rest[len(done):]
+			}
+			if got != want {
+				t.Errorf("%s in slices of %d: got %s, want %s", catchUp, size, got, want)
+			}
+		}
+	}
+}
+
+func TestReasonsAreSentences(t *testing.T) {
+	t.Parallel()
+	due := minutely(100, 0)
+	due[0].SkippedDST, due[1].Paused, due[2].Removed = true, true, true
+	for _, catchUp := range []string{"none", "latest", "all"} {
+		for _, earlier := range []*run{nil, {42, "running"}} {
+			spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 10, CatchUpSpan: time.Hour, Overlap: "skip"}
+			for _, d := range decide(spec, noon, due, false, earlier) {
+				if d.verdict == cronstore.Fired {
+					continue
+				}
+				if len(d.reason) < 10 || d.reason[len(d.reason)-1] != '.' {
+					t.Errorf("%s: reason %q", d.verdict, d.reason)
+				}
+			}
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	spec := &cronstore.Spec{CatchUp: "latest", CatchUpSpan: time.Hour, Overlap: "allow"}
+	due := minutely(100, 0)
+	rows := merge("c", decide(spec, noon, due, false, nil))
+	var got []string
+	for _, row := range rows {
+		got = append(got, fmt.Sprintf("%s %s %d", row.Tick.Format("15:04"), row.Verdict, row.Count))
+	}
+	want := []string{
+		"10:21 skipped_window 39", "11:00 skipped_limit 58", "11:58 caught_up 1", "11:59 fired 1", "12:00 fired 1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if last := rows[0].LastTick.Format("15:04"); last != "10:59" {
+		t.Errorf("the first range ends %s, want 10:59", last)
+	}
+	short := merge("c", decide(spec, noon, minutely(longRun, 2*time.Hour), false, nil))
+	if len(short) != longRun {
+		t.Errorf("a short run became %d rows, want %d", len(short), longRun)
+	}
+}
