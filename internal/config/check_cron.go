@@ -1,0 +1,168 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxArgs is the most bytes of a cron's args as JSON.
+	maxArgs = 64 << 10
+	// manyTicks is how many ticks a catch-up may fire without a warning.
+	manyTicks = 10_000
+)
+
+// schedule is what the checks want to know of a parsed cron expression.
+type schedule interface {
+	Warnings(from time.Time) []string
+	MinInterval() time.Duration
+}
+
+func (l *loader) checkCrons() {
+	l.checkZone("scheduler.timezone", l.cfg.Scheduler.Timezone)
+	if l.has("cron_defaults.timezone") {
+		l.checkZone("cron_defaults.timezone", l.cfg.CronDefaults.Timezone)
+	}
+	first := map[string]string{}
+	for i, cron := range l.cfg.Crons {
+		path := element("crons", i)
+		l.checkCronName(path, cron.Name, first)
+		l.checkCronJob(path, cron)
+		l.checkArgs(path+".args", cron.Args)
+		if l.has(path + ".timezone") {
+			l.checkZone(path+".timezone", cron.Timezone)
+		}
+		l.checkSchedule(path, cron)
+	}
+}
+
+// checkCronName checks a name and that no other cron has it, in whatever case.
+func (l *loader) checkCronName(path, name string, first map[string]string) {
+	where := path + ".name"
+	if !l.ok(where) {
+		return
+	}
+	if message := checkName(name); message != "" {
+		got := ""
+		if name != "" {
+			got = strconv.Quote(clip(name))
+		}
+		l.wrong(where, message, got, wantJobName)
+	}
+	folded := strings.ToLower(strings.TrimSpace(name))
+	if other, taken := first[folded]; taken && folded != "" {
+		line, _ := l.ix.value(other + ".name")
+		l.wrong(where, "a cron of this name exists", strconv.Quote(clip(name)), fmt.Sprintf("another name than that of line %d", line))
+		return
+	}
+	first[folded] = path
+}
+
+// checkCronJob checks that a cron says what to do, once.
+func (l *loader) checkCronJob(path string, cron Cron) {
+	var forms []string
+	for _, form := range []string{"job", "command", "url", "sql"} {
+		if l.has(join(path, form)) || form == "job" && cron.Job != "" {
+			forms = append(forms, form)
+		}
+		if !l.ok(join(path, form)) {
+			return
+		}
+	}
+	if len(l.cfg.Jobs) > 0 && l.aliases[join("jobs", cron.Name)] == path {
+		return
+	}
+	const want = "one of job, command, url or sql"
+	switch {
+	case len(forms) > 1:
+		l.wrongKey(join(path, forms[1]), "more than one thing to do: "+strings.Join(forms, " and "), want)
+	case len(forms) == 0:
+		l.wrongKey(path, "nothing to do", want)
+	case cron.Job == "" && l.ok(path+".name"):
+		l.wrong(join(path, forms[0]), "nothing to do", "", want)
+	case cron.Job != "":
+		if _, ok := l.cfg.Jobs[cron.Job]; !ok {
+			l.unknownJob(path+".job", cron.Job)
+		}
+	}
+}
+
+func (l *loader) unknownJob(path, name string) {
+	names := slices.Collect(maps.Keys(l.cfg.Jobs))
+	want := suggest(name, names)
+	if want == "" || len(names) > 10 && nearest(name, names) == "" {
+		want = "[jobs." + clip(name) + "], or command, url or sql in its place"
+	}
+	l.wrong(path, "unknown job", strconv.Quote(clip(name)), want)
+}
+
+func (l *loader) checkArgs(path string, args map[string]any) {
+	if len(args) == 0 || !l.ok(path) {
+		return
+	}
+	if text, err := json.Marshal(args); err == nil && len(text) > maxArgs {
+		l.wrong(path, "args too large", strconv.Itoa(len(text))+" bytes as JSON", "at most 64 KiB")
+	}
+}
+
+// checkZone checks a time zone by itself, so that a wrong one is not blamed on
+// the schedule.
+func (l *loader) checkZone(path, zone string) {
+	if !l.ok(path) {
+		return
+	}
+	if _, err := parseSchedule("zone", "@daily", CronPolicy{Timezone: zone}); err != nil {
+		l.wrong(path, "not a time zone", strconv.Quote(clip(zone)), `an IANA name such as "Europe/Berlin" or "UTC"`)
+	}
+}
+
+// checkSchedule checks the expression and what the policy makes of it.
+func (l *loader) checkSchedule(path string, cron Cron) {
+	where := path + ".schedule"
+	if cron.Schedule == "" && l.ok(where) {
+		const want = `schedule = "0 3 * * *" (minute, hour, day, month, weekday) or "@every 5m"`
+		if l.has(where) {
+			l.wrong(where, "no schedule", `""`, want)
+		} else {
+			l.wrongKey(path, "no schedule", want)
+		}
+		return
+	}
+	if !l.ok(where) || !l.ok(path+".every") {
+		return
+	}
+	policy := cron.CronPolicy
+	if !l.ok(path+".timezone") || !l.ok("cron_defaults.timezone") || !l.ok("scheduler.timezone") {
+		policy.Timezone = "UTC"
+	}
+	parsed, err := parseSchedule(cron.Name, cron.Schedule, policy)
+	if err != nil {
+		l.wrong(where, err.Error(), "", "")
+		return
+	}
+	for _, warning := range parsed.Warnings(time.Now()) {
+		l.warn(where, warning, "")
+	}
+	l.checkInterval(path, cron, parsed.MinInterval())
+}
+
+func (l *loader) checkInterval(path string, cron Cron, interval time.Duration) {
+	if interval <= 0 {
+		return
+	}
+	ticks := min(int64(cron.CatchUpWindow.Std()/interval), int64(cron.CatchUpLimit))
+	if cron.CatchUp == "all" && ticks > manyTicks {
+		l.warn(l.firstGiven(path+".catch_up_limit", path+".catch_up", path+".schedule"),
+			fmt.Sprintf("catching up could fire %d ticks", ticks), "a lower catch_up_limit or a shorter catch_up_window")
+	}
+	timeout := join("jobs", cron.Job) + ".timeout"
+	if job, ok := l.cfg.Jobs[cron.Job]; ok && cron.Overlap == "allow" && l.has(timeout) && job.Timeout.Std() > interval {
+		l.warn(l.firstGiven(path+".overlap", timeout), fmt.Sprintf("runs may pile up: the job's timeout %s is longer than the cron's interval %s",
+			job.Timeout, Duration(interval)), `overlap = "skip" or a shorter timeout`)
+	}
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// ClusterSections returns what a file means for the whole cluster: its crons,
+// jobs, queues and alerts with their defaults resolved, as JSON that is the same
+// for the same meaning (keys sorted, crons by name), and its SHA-256 in
+// hexadecimal. References to secrets stand in it as they were written, and other
+// secrets are redacted: it is stored in the database, for every node to see.
+func (c *Config) ClusterSections() (canonical []byte, hash string, err error) {
+	shown := c.Redacted()
+	slices.SortFunc(shown.Crons, func(a, b Cron) int { return cmp.Compare(a.Name, b.Name) })
+	canonical, err = json.Marshal(map[string]any{
+		"crons":  tree(reflect.ValueOf(shown.Crons)),
+		"jobs":   tree(reflect.ValueOf(shown.Jobs)),
+		"queues": tree(reflect.ValueOf(shown.Queues)),
+		"alerts": tree(reflect.ValueOf(shown.Alerts)),
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("encode the cluster's sections: %w", err)
+	}
+	sum := sha256.Sum256(canonical)
+	return canonical, hex.EncodeToString(sum[:]), nil
+}
+
+// tree returns a value with the names of the file; fields at zero are left out.
+func tree(v reflect.Value) any {
+	if d, ok := v.Interface().(Duration); ok {
+		return d.String()
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		table := map[string]any{}
+		for _, f := range fieldsOf(v.Type()) {
+			if value := v.FieldByIndex(f.index); !value.IsZero() {
+				table[f.name] = tree(value)
+			}
+		}
+		return table
+	case reflect.Map:
+		table := map[string]any{}
+		for name, item := range v.Seq2() {
+			table[name.String()] = tree(item)
+		}
+		return table
+	case reflect.Slice:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = tree(v.Index(i))
+		}
+		return list
+	default:
+		return v.Interface()
+	}
+}

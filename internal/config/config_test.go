@@ -1,0 +1,254 @@
+package config
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// parseWith parses with the given variables and nothing else in the environment.
+func parseWith(text string, environ ...string) (*Config, Report, error) {
+	return Parse("forge.toml", []byte(text), LoadOptions{Environ: func() []string { return environ }})
+}
+
+// mustParse parses a text that has to be right.
+func mustParse(t *testing.T, text string, environ ...string) *Config {
+	t.Helper()
+	c, report, err := parseWith(text, environ...)
+	if err != nil {
+		t.Fatalf("parse: %v\n%s", err, report)
+	}
+	return c
+}
+
+var ignoreSecrets = cmpopts.IgnoreUnexported(Config{})
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestTemplateLoadsClean(t *testing.T) {
+	t.Parallel()
+	_, report, err := parseWith(Template)
+	if err != nil || len(report.Problems) > 0 {
+		t.Errorf("Template: %v\n%s", err, report)
+	}
+}
+
+func TestExampleLoadsClean(t *testing.T) {
+	t.Parallel()
+	c, report, err := parseWith(readText(t, "../../forge.toml.example"))
+	if err != nil || len(report.Problems) > 0 {
+		t.Fatalf("example: %v\n%s", err, report)
+	}
+	kinds := map[string]bool{}
+	for _, cron := range c.Crons {
+		_, job, ok := c.JobFor(cron)
+		if !ok {
+			t.Errorf("cron %s has no job", cron.Name)
+		}
+		kinds[job.Kind] = true
+	}
+	if want := map[string]bool{KindShell: true, KindHTTP: true, KindSQL: true}; !cmp.Equal(kinds, want) {
+		t.Errorf("kinds = %v, want %v", kinds, want)
+	}
+}
+
+// commentedKey is a default in the template.
+var commentedKey = regexp.MustCompile(`(?m)^#([a-z_]+ = )`)
+
+func TestTemplateShowsTheDefaults(t *testing.T) {
+	t.Parallel()
+	uncommented := commentedKey.ReplaceAllString(Template, "$1")
+	c := mustParse(t, uncommented, "DATABASE_URL=postgres://a", "DIRECT_DATABASE_URL=postgres://b")
+	want := Default()
+	want.Database.URL, want.Database.LeaderURL = "postgres://a", "postgres://b"
+	want.Node.ID, want.Node.APIURL = "node-1", "http://127.0.0.1:8080"
+	want.CronDefaults.Timezone = "UTC"
+	if diff := cmp.Diff(want, c, ignoreSecrets, cmpopts.IgnoreFields(Config{}, "Queues", "Jobs", "Crons")); diff != "" {
+		t.Errorf("the template's defaults differ (-Default +template):\n%s", diff)
+	}
+	for _, k := range scalarKeys() {
+		if k.path != "cron_defaults.timezone" && !strings.Contains(Template, "#"+k.name+" = ") {
+			t.Errorf("the template lacks %s", k.path)
+		}
+	}
+}
+
+// TestExampleAgreesWithDefaults keeps the figures that the example writes down
+// equal to the defaults, so that a newcomer sees the real ones.
+func TestExampleAgreesWithDefaults(t *testing.T) {
+	t.Parallel()
+	c, want := mustParse(t, readText(t, "../../forge.toml.example")), Default()
+	want.HTTP.AllowPrivateTargets = true // the example says why
+	want.CronDefaults.Timezone = "UTC"
+	if diff := cmp.Diff(want, c, ignoreSecrets, cmpopts.IgnoreFields(Config{}, "Queues", "Jobs", "Crons"),
+		cmpopts.IgnoreFields(Node{}, "ID")); diff != "" {
+		t.Errorf("the example's settings differ (-Default +example):\n%s", diff)
+	}
+}
+
+func TestEmptyFileIsTheDefault(t *testing.T) {
+	t.Parallel()
+	c := mustParse(t, "")
+	want := Default()
+	want.CronDefaults.Timezone = "UTC"
+	want.Node.ID = c.Node.ID
+	want.Queues, want.Jobs = map[string]Queue{"default": {Priority: 1}}, map[string]Job{}
+	if diff := cmp.Diff(want, c, ignoreSecrets); diff != "" {
+		t.Errorf("empty file (-want +got):\n%s", diff)
+	}
+	if c.Node.ID == "" {
+		t.Error("node.id is empty, want the host's name")
+	}
+}
+
+// TestShowRoundTrips reads what Show writes and finds the same configuration.
+func TestShowRoundTrips(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"template": Template, "example": readText(t, "../../forge.toml.example"), "full": full,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := mustParse(t, text, "TOKEN=s3cret-value")
+			var shown bytes.Buffer
+			if err := c.Show(&shown); err != nil {
+				t.Fatal(err)
+			}
+			again := mustParse(t, shown.String(), "TOKEN=s3cret-value")
+			if diff := cmp.Diff(c, again, ignoreSecrets, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("round trip (-first +again):\n%s\n%s", diff, shown.String())
+			}
+		})
+	}
+}
+
+// full holds every kind of value.
+const full = `
+[database]
+url = "postgres://forge:${env:TOKEN}@db.internal/forge"
+[node]
+id = "n1"
+tags = { zone = "a", "odd key" = "b" }
+[cluster.leader_election.roles.billing]
+lock_id = 77
+[queues.slow]
+max_workers = 3
+[jobs.hook]
+kind = "http"
+url = "https://example.com/hook?a=b"
+headers = { Authorization = "Bearer ${env:TOKEN}", Accept = "text/plain" }
+body = "{}"
+expect_status = [200, 204]
+queue = "slow"
+tags = { team = "x" }
+[jobs.purge]
+kind = "sql"
+statement = "DELETE FROM sessions WHERE expires_at < now()"
+database = "postgres://app@127.0.0.1/app"
+statement_timeout = "5s"
+[[crons]]
+name = "purge"
+schedule = "0 3 * * *"
+job = "purge"
+catch_up = true
+args = { days = 7, deep = { list = [1, "two", 3.5, true] } }
+[[crons]]
+name = "ping"
+schedule = "@every 30s"
+url = "https://example.com/${env:TOKEN}"
+paused = true
+`
+
+func TestShortFormsBecomeJobs(t *testing.T) {
+	t.Parallel()
+	c := mustParse(t, `
+[[crons]]
+name = "a-command"
+schedule = "@daily"
+command = ["date", "-u"]
+[[crons]]
+name = "a-request"
+schedule = "@daily"
+url = "https://example.com/"
+[[crons]]
+name = "a-statement"
+schedule = "@daily"
+sql = "SELECT 1"
+`)
+	for _, cron := range c.Crons {
+		name, _, ok := c.JobFor(cron)
+		if !ok || name != cron.Name || cron.Command != nil || cron.URL != "" || cron.SQL != "" {
+			t.Errorf("JobFor(%+v) = %q, %v", cron, name, ok)
+		}
+	}
+	if got := c.Jobs["a-command"]; got.Kind != KindShell || !cmp.Equal(got.Command, []string{"date", "-u"}) || got.Queue != "default" {
+		t.Errorf("a-command = %+v", got)
+	}
+	if got := c.Jobs["a-request"]; got.Kind != KindHTTP || got.Method != "GET" {
+		t.Errorf("a-request = %+v", got)
+	}
+	if got := c.Jobs["a-statement"]; got.Kind != KindSQL || got.Statement != "SELECT 1" || got.StatementTimeout != got.Timeout {
+		t.Errorf("a-statement = %+v", got)
+	}
+}
+
+func TestCompleteForConfigsBuiltInGo(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	c.Crons = []Cron{{Name: "beat", Schedule: "@every 1s", Command: []string{"true"}}}
+	if report := c.Complete(); len(report.Problems) > 0 {
+		t.Fatalf("Complete: %s", report)
+	}
+	if report := c.Complete(); len(report.Problems) > 0 {
+		t.Fatalf("Complete again: %s", report)
+	}
+	if c.Crons[0].Overlap != "skip" || c.Jobs["beat"].Kind != KindShell {
+		t.Errorf("not completed: %+v", c)
+	}
+	c.Crons[0].Job = "bate"
+	if report := c.Complete(); !strings.Contains(report.String(), `unknown job (got "bate"); want "beat"`) {
+		t.Errorf("Complete with a wrong job: %s", report)
+	}
+}
+
+func TestQueueWorkers(t *testing.T) {
+	t.Parallel()
+	c := mustParse(t, "[node]\nslots = 8\n[queues.wide]\nmax_workers = 100\n[queues.narrow]\nmax_workers = 2\n")
+	for queue, want := range map[string]int{"wide": 8, "narrow": 2, "default": 8} {
+		if got := c.QueueWorkers(queue); got != want {
+			t.Errorf("QueueWorkers(%s) = %d, want %d", queue, got, want)
+		}
+	}
+}
+
+func TestQueuePriorityIsTheJobsDefault(t *testing.T) {
+	t.Parallel()
+	c := mustParse(t, `
+[queues.slow]
+priority = 4
+[jobs.one]
+kind = "shell"
+command = ["true"]
+queue = "slow"
+[jobs.two]
+kind = "shell"
+command = ["true"]
+queue = "slow"
+priority = 2
+`)
+	if c.Jobs["one"].Priority != 4 || c.Jobs["two"].Priority != 2 {
+		t.Errorf("priorities = %d, %d, want 4, 2", c.Jobs["one"].Priority, c.Jobs["two"].Priority)
+	}
+}

@@ -1,0 +1,415 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tree puts the decoded tree into the Config. It goes over the tree itself, not
+// through the decoder's structs, to report every error at once and to take
+// neither 60 for "60s" nor LEASE_DURATION for lease_duration.
+func (l *loader) tree(tree map[string]any) {
+	l.table("", reflect.ValueOf(l.cfg).Elem(), tree)
+}
+
+// table fills a struct.
+func (l *loader) table(path string, target reflect.Value, table map[string]any) {
+	fields := map[string]field{}
+	for _, f := range fieldsOf(target.Type()) {
+		fields[f.name] = f
+	}
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		here := join(path, name)
+		f, ok := fields[name]
+		if !ok {
+			l.unknown(here, name, target.Type(), table[name])
+			continue
+		}
+		l.set(here, target.FieldByIndex(f.index), f, table[name])
+	}
+}
+
+// set puts one value into a field of a struct, an element or a map.
+func (l *loader) set(path string, target reflect.Value, f field, value any) {
+	if !l.has(path) {
+		l.given[path] = ""
+	}
+	switch pointer := target.Addr().Interface().(type) {
+	case *Duration:
+		l.duration(path, pointer, f, value)
+		return
+	case *CatchUp:
+		l.catchUp(path, pointer, f, value)
+		return
+	case *map[string]any:
+		l.args(path, pointer, value)
+		return
+	}
+	switch target.Kind() {
+	case reflect.String:
+		l.str(path, target, f, value)
+	case reflect.Bool:
+		take(l, path, target.SetBool, f, value, "true or false, without quotes")
+	case reflect.Int, reflect.Int64:
+		l.integer(path, target, f, value)
+	case reflect.Struct:
+		if table, ok := l.asTable(path, f, value); ok {
+			l.table(path, target, table)
+		}
+	case reflect.Map:
+		l.mapping(path, target, f, value)
+	case reflect.Slice:
+		l.slice(path, target, f, value)
+	default:
+		panic(fmt.Sprintf("config: no rule for the type %s of %s", target.Type(), path))
+	}
+}
+
+// take sets a value of the right type and refuses any other.
+func take[T any](l *loader, path string, set func(T), f field, value any, want string) bool {
+	typed, ok := value.(T)
+	if !ok {
+		l.wrong(path, "wrong type", l.describe(f, value), want)
+		return false
+	}
+	set(typed)
+	return true
+}
+
+func (l *loader) str(path string, target reflect.Value, f field, value any) {
+	want := "a string"
+	if words := f.tag.Get("oneof"); words != "" {
+		want = quotedList(strings.Split(words, "|"))
+	}
+	text := ""
+	if !take(l, path, func(s string) { text = s }, f, value, want) {
+		return
+	}
+	if f.refs() {
+		if text = l.resolve(path, text); !l.ok(path) {
+			return
+		}
+	}
+	if l.oneOf(path, f, text) {
+		target.SetString(text)
+	}
+}
+
+// oneOf checks a string against the words that the field allows. Words of later
+// versions are refused as such.
+func (l *loader) oneOf(path string, f field, text string) bool {
+	words := f.tag.Get("oneof")
+	if words == "" || slices.Contains(strings.Split(words, "|"), text) {
+		return true
+	}
+	if instead, later := laterWord(path, text); later {
+		l.wrong(path, notAvailable, strconv.Quote(text), instead)
+		return false
+	}
+	want := quotedList(strings.Split(words, "|"))
+	if near := nearest(text, strings.Split(words, "|")); near != "" {
+		want = strconv.Quote(near)
+	}
+	l.wrong(path, "not a known value", strconv.Quote(clip(text)), want)
+	return false
+}
+
+func (l *loader) catchUp(path string, target *CatchUp, f field, value any) {
+	switch v := value.(type) {
+	case bool:
+		*target = "none"
+		if v {
+			*target = "all"
+		}
+	case string:
+		text := v
+		switch { // as an environment variable has no bool
+		case v == "true":
+			text = "all"
+		case v == "false":
+			text = "none"
+		}
+		if l.oneOf(path, f, text) {
+			*target = CatchUp(text)
+		}
+	default:
+		l.wrong(path, "wrong type", l.describe(f, value), `"none", "latest", "all", true or false`)
+	}
+}
+
+func (l *loader) duration(path string, target *Duration, f field, value any) {
+	if number, ok := value.(int64); ok {
+		want := `a string such as "30s"`
+		if number > 0 {
+			want = fmt.Sprintf(`a string such as "%ds"`, number)
+		}
+		l.wrong(path, "duration without a unit", strconv.FormatInt(number, 10), want)
+		return
+	}
+	text := ""
+	if !take(l, path, func(s string) { text = s }, f, value, `a string such as "30s"`) {
+		return
+	}
+	parsed, err := ParseDuration(text)
+	if err != nil {
+		l.wrong(path, err.Error(), strconv.Quote(clip(text)), durationExample(text))
+		return
+	}
+	if l.durationBounds(path, f, parsed) {
+		*target = parsed
+	}
+}
+
+// durationExample shows the form of a duration, with the user's own number where
+// it can.
+func durationExample(text string) string {
+	number, rest := 0, ""
+	_, err := fmt.Sscanf(text+" .", "%d %s", &number, &rest)
+	if err != nil || number <= 0 {
+		return `a string such as "30s", "5m" or "24h"`
+	}
+	unit := "s"
+	for _, u := range []string{"ms", "minute", "hour", "day", "week"} {
+		if strings.HasPrefix(strings.ToLower(rest), u) {
+			unit = strings.TrimRight(u, "inuteorayk")
+			break
+		}
+	}
+	if unit == "w" || unit == "d" || unit == "h" || unit == "m" || unit == "ms" || unit == "s" {
+		return fmt.Sprintf(`a string such as "%d%s"`, number, unit)
+	}
+	return `a string such as "30s", "5m" or "24h"`
+}
+
+func (l *loader) durationBounds(path string, f field, d Duration) bool {
+	low, high := f.tag.Get("min"), f.tag.Get("max")
+	if low == "" {
+		return true
+	}
+	if d < mustDuration(low) || d > mustDuration(high) {
+		message := "out of range"
+		if d == 0 {
+			message = "zero duration"
+		}
+		l.wrong(path, message, strconv.Quote(d.String()), low+" to "+high)
+		return false
+	}
+	return true
+}
+
+// mustDuration reads a duration of a struct tag.
+func mustDuration(text string) Duration {
+	d, err := ParseDuration(text)
+	if err != nil {
+		panic(fmt.Sprintf("config: tag %q: %v", text, err))
+	}
+	return d
+}
+
+func (l *loader) integer(path string, target reflect.Value, f field, value any) {
+	want, low, high := "an integer", f.tag.Get("min"), f.tag.Get("max")
+	if low != "" {
+		want = "an integer from " + low + " to " + high
+	}
+	number := int64(0)
+	if !take(l, path, func(n int64) { number = n }, f, value, want) {
+		return
+	}
+	if low != "" && (number < mustInt(low) || number > mustInt(high)) {
+		l.wrong(path, "out of range", strconv.FormatInt(number, 10), low+" to "+high)
+		return
+	}
+	if target.OverflowInt(number) {
+		l.wrong(path, "out of range", strconv.FormatInt(number, 10), "")
+		return
+	}
+	target.SetInt(number)
+}
+
+// mustInt reads a number of a struct tag.
+func mustInt(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("config: tag %q: %v", text, err))
+	}
+	return n
+}
+
+func (l *loader) asTable(path string, f field, value any) (map[string]any, bool) {
+	table, ok := value.(map[string]any)
+	if !ok {
+		want := "a table"
+		if _, repeated := value.([]map[string]any); repeated && !strings.ContainsAny(path, ".[") {
+			want = "[" + path + "], not [[" + path + "]]"
+		}
+		l.wrong(path, "wrong type", l.describe(f, value), want)
+	}
+	return table, ok
+}
+
+// mapping fills a map whose keys the user chooses.
+func (l *loader) mapping(path string, target reflect.Value, f field, value any) {
+	table, ok := l.asTable(path, f, value)
+	if !ok {
+		return
+	}
+	if target.IsNil() {
+		target.Set(reflect.MakeMap(target.Type()))
+	}
+	element := field{name: f.name, typ: target.Type().Elem(), tag: f.tag}
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		item := reflect.New(target.Type().Elem()).Elem()
+		l.set(join(path, name), item, element, table[name])
+		target.SetMapIndex(reflect.ValueOf(name), item)
+	}
+}
+
+// slice fills a list of strings, of numbers or of tables.
+func (l *loader) slice(path string, target reflect.Value, f field, value any) {
+	items, ok := asList(value)
+	if !ok {
+		l.notAList(path, target, f, value)
+		return
+	}
+	list := reflect.MakeSlice(target.Type(), len(items), len(items))
+	inner := field{name: f.name, typ: target.Type().Elem(), tag: f.tag}
+	for i, item := range items {
+		l.set(element(path, i), list.Index(i), inner, item)
+	}
+	target.Set(list)
+}
+
+func asList(value any) ([]any, bool) {
+	switch v := value.(type) {
+	case []any:
+		return v, true
+	case []map[string]any:
+		items := make([]any, len(v))
+		for i := range v {
+			items[i] = v[i]
+		}
+		return items, true
+	}
+	return nil, false
+}
+
+func (l *loader) notAList(path string, target reflect.Value, f field, value any) {
+	text, isText := value.(string)
+	switch target.Type().Elem().Kind() {
+	case reflect.Struct:
+		l.wrong(path, "wrong type", l.describe(f, value), "[["+path+"]] for each")
+	case reflect.String:
+		want := "a list of strings"
+		if isText && f.name == "command" {
+			want = argv(text)
+		} else if isText {
+			want = fmt.Sprintf("a list such as [%q]", clip(text))
+		}
+		l.wrong(path, "wrong type", l.describe(f, value), want)
+	default:
+		l.wrong(path, "wrong type", l.describe(f, value), "a list such as [200]")
+	}
+}
+
+// argv shows a command line as the list that it should have been.
+func argv(line string) string {
+	words := strings.Fields(line)
+	if strings.ContainsAny(line, "|&;<>()$`\\\"'*?[]#~=%{}\n") {
+		words = []string{"sh", "-c", line}
+	}
+	return "a list of its words, command = [" + strings.Join(quotedAll(words), ", ") + "]"
+}
+
+// args takes a table of any values that JSON can carry.
+func (l *loader) args(path string, target *map[string]any, value any) {
+	table, ok := value.(map[string]any)
+	if !ok {
+		l.wrong(path, "wrong type", l.describe(field{}, value), "a table such as { days = 7 }")
+		return
+	}
+	if l.plain(path, table) {
+		*target = table
+	}
+}
+
+// plain reports the values in a tree that JSON or PostgreSQL cannot hold.
+func (l *loader) plain(path string, value any) bool {
+	fine := true
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			fine = l.plain(join(path, name), v[name]) && fine
+		}
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			l.wrong(path, "not a number that JSON has", strconv.FormatFloat(v, 'g', -1, 64), "a finite number")
+			return false
+		}
+	case string:
+		if strings.ContainsRune(v, 0) {
+			l.wrong(path, "a NUL character, which PostgreSQL's jsonb refuses", "", "text without it")
+			return false
+		}
+	default:
+		if items, ok := asList(value); ok {
+			for i, item := range items {
+				fine = l.plain(element(path, i), item) && fine
+			}
+		}
+	}
+	return fine
+}
+
+// describe shows a value as it was found, unless it may be a secret.
+func (l *loader) describe(f field, value any) string {
+	switch v := value.(type) {
+	case map[string]any:
+		return "a table"
+	case []any, []map[string]any:
+		return "a list"
+	case string:
+		if f.typ != nil && f.refs() {
+			return "a string"
+		}
+		return strconv.Quote(clip(v))
+	case time.Time:
+		return "a date"
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// clip shortens a text for a message.
+func clip(text string) string {
+	const most = 80
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "..."
+	}
+	return text
+}
+
+func quotedAll(words []string) []string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = strconv.Quote(word)
+	}
+	return quoted
+}
+
+// quotedList words a choice: "a", "b" or "c".
+func quotedList(words []string) string {
+	quoted := quotedAll(words)
+	last := len(quoted) - 1
+	if last < 1 {
+		return strings.Join(quoted, "")
+	}
+	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+}

@@ -1,0 +1,204 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// loader turns one text, and the environment, into a Config and a Report.
+type loader struct {
+	name string
+	dir  string // where ${file:PATH} starts
+	env  map[string]string
+	cfg  *Config
+	ix   *index
+	// given holds the paths that the file or the environment sets; the value
+	// is the environment variable, or "".
+	given map[string]string
+	// broken holds the paths whose value could not be taken.
+	broken map[string]bool
+	// aliases lead from a job in the short form to its cron.
+	aliases map[string]string
+	report  Report
+}
+
+func newLoader(name, text string, options LoadOptions) *loader {
+	return &loader{
+		name: name, dir: options.dir, env: options.environ(), cfg: Default(), ix: newIndex(text),
+		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
+	}
+}
+
+// add reports a problem at a path: at its key, or at its value.
+func (l *loader) add(path string, atKey bool, p Problem) {
+	path = l.written(path)
+	p.File, p.Key = l.name, path
+	if variable := l.given[path]; variable != "" {
+		p.File, p.Key = environment, variable
+	} else if atKey {
+		p.Line, p.Col = l.ix.key(path)
+	} else {
+		p.Line, p.Col = l.ix.value(path)
+	}
+	l.report.Problems = append(l.report.Problems, p)
+	if !p.Warning {
+		l.broken[path] = true
+	}
+}
+
+// written returns the path as it stands in the file.
+func (l *loader) written(path string) string {
+	for up := path; up != ""; up = parent(up) {
+		if cron, ok := l.aliases[up]; ok {
+			rest := path[len(up):]
+			if rest == ".statement" {
+				rest = ".sql"
+			}
+			return cron + rest
+		}
+	}
+	return path
+}
+
+// wrong reports an error of a value.
+func (l *loader) wrong(path, message, got, want string) {
+	l.add(path, false, Problem{Message: message, Got: got, Want: want})
+}
+
+// wrongKey reports an error of a key.
+func (l *loader) wrongKey(path, message, want string) {
+	l.add(path, true, Problem{Message: message, Want: want})
+}
+
+// warn reports what deserves a look.
+func (l *loader) warn(path, message, want string) {
+	l.add(path, false, Problem{Message: message, Want: want, Warning: true})
+}
+
+// ok says whether the value at a path was taken, or left out.
+func (l *loader) ok(path string) bool { return !l.broken[l.written(path)] }
+
+// has says whether a value was given at a path.
+func (l *loader) has(path string) bool {
+	_, given := l.given[l.written(path)]
+	return given
+}
+
+// at reports an error of the text itself.
+func (l *loader) at(offset int, p Problem) {
+	p.File = l.name
+	p.Line, p.Col = l.ix.position(offset)
+	l.report.Problems = append(l.report.Problems, p)
+}
+
+// load reads the text and then the environment, and checks the whole.
+func (l *loader) load(text string) {
+	text = strings.TrimPrefix(text, "\ufeff")
+	tree, ok := l.decode(text)
+	if ok {
+		l.tree(tree)
+	}
+	l.overrides()
+	if ok {
+		l.complete()
+		l.check()
+	}
+	l.report.sort()
+}
+
+// decode returns the tree of the text.
+func (l *loader) decode(text string) (map[string]any, bool) {
+	if problem, offset := badEncoding(text); problem.Message != "" {
+		l.ix = newIndex(text)
+		l.at(offset, problem)
+		return nil, false
+	}
+	ix, offset, err := scan(text)
+	l.ix = ix
+	switch {
+	case errors.Is(err, errTooDeep):
+		l.at(offset, Problem{Message: errTooDeep.Error(), Want: fmt.Sprintf("at most %d levels", maxNesting)})
+		return nil, false
+	case errors.Is(err, errKeyLength):
+		l.at(offset, Problem{Message: errKeyLength.Error(), Want: fmt.Sprintf("at most %d bytes with all its parts", maxKeyLength)})
+		return nil, false
+	case err != nil:
+		text = upTo(text, offset)
+	}
+	tree := map[string]any{}
+	if _, decodeErr := toml.Decode(text, &tree); decodeErr != nil {
+		l.syntax(decodeErr)
+		return nil, false
+	}
+	if err != nil {
+		l.at(offset, Problem{Message: err.Error()})
+	}
+	return tree, err == nil
+}
+
+// upTo cuts the text a little after the offset at which it went wrong, so that
+// the decoder finds and names the mistake but reads nothing unbounded after it.
+func upTo(text string, offset int) string {
+	const enough = 64
+	end := min(len(text), offset+enough)
+	if line := strings.IndexByte(text[offset:end], '\n'); line >= 0 {
+		end = offset + line + 1
+	}
+	return strings.ToValidUTF8(text[:end], "")
+}
+
+// badEncoding says what in a text is not UTF-8 without NUL.
+func badEncoding(text string) (p Problem, offset int) {
+	const want = "UTF-8"
+	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+		return Problem{Message: "the file is UTF-16", Want: want}, 0
+	}
+	if i := strings.IndexByte(text, 0); i >= 0 {
+		return Problem{Message: "a NUL byte", Want: want + " text"}, i
+	}
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			return Problem{Message: "invalid UTF-8", Got: fmt.Sprintf("byte 0x%02x", text[i]), Want: want}, i
+		}
+		i += size
+	}
+	return Problem{}, 0
+}
+
+// syntax reports the decoder's error with what would have been right, where that
+// can be told.
+func (l *loader) syntax(err error) {
+	var parse toml.ParseError
+	if !errors.As(err, &parse) {
+		l.at(0, Problem{Message: err.Error()})
+		return
+	}
+	p := Problem{Key: parse.LastKey, Message: strings.TrimSuffix(parse.Message, ".")}
+	line := lineAt(l.ix.text, parse.Position.Start)
+	switch {
+	case strings.ContainsAny(line, "“”‘’"):
+		p.Want = `straight quotes, " or '`
+	case strings.Contains(p.Message, "already"):
+		for _, section := range []string{"crons", "alerts"} {
+			if strings.Contains(line, "["+section+"]") {
+				p.Want = "[[" + section + "]]"
+			}
+		}
+	}
+	l.at(parse.Position.Start, p)
+}
+
+func lineAt(text string, offset int) string {
+	offset = max(0, min(offset, len(text)))
+	start := strings.LastIndexByte(text[:offset], '\n') + 1
+	end := strings.IndexByte(text[offset:], '\n')
+	if end < 0 {
+		return text[start:]
+	}
+	return text[start : offset+end]
+}

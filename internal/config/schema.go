@@ -1,0 +1,72 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// field is a key of a table, as the struct tags describe it.
+type field struct {
+	name  string
+	index []int
+	typ   reflect.Type
+	tag   reflect.StructTag
+}
+
+// refs says whether the field's strings may hold references to secrets.
+func (f field) refs() bool { return f.tag.Get("refs") != "" }
+
+// fieldsOf lists the keys of a struct; those of an embedded struct count as its
+// own.
+func fieldsOf(t reflect.Type) []field {
+	var fields []field
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+		if name != "" {
+			fields = append(fields, field{name: name, index: f.Index, typ: f.Type, tag: f.Tag})
+		}
+	}
+	return fields
+}
+
+func fieldNames(t reflect.Type) []string {
+	fields := fieldsOf(t)
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+// key is a key that stands alone: its path has no name that the user chose.
+type key struct {
+	path string
+	field
+}
+
+// override is the environment variable that overrides the key.
+func (k key) override() string {
+	return "FORGE_" + strings.ToUpper(strings.ReplaceAll(k.path, ".", "_"))
+}
+
+// scalarKeys lists the keys that one environment variable can hold: those of the
+// sections that stand once in a file.
+func scalarKeys() []key { return scalars(reflect.TypeFor[Config](), "", nil) }
+
+func scalars(t reflect.Type, path string, indexes []int) []key {
+	var keys []key
+	for _, f := range fieldsOf(t) {
+		f.index = slices.Concat(indexes, f.index)
+		here := join(path, f.name)
+		switch {
+		case f.typ.Kind() == reflect.Struct:
+			keys = append(keys, scalars(f.typ, here, f.index)...)
+		case f.typ.Kind() == reflect.Map:
+		case f.typ.Kind() == reflect.Slice && f.typ.Elem().Kind() != reflect.String:
+		default:
+			keys = append(keys, key{path: here, field: f})
+		}
+	}
+	return keys
+}

@@ -1,0 +1,246 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// redacted stands in place of a secret.
+const redacted = "[redacted]"
+
+// maxSecretFile bounds a file named by ${file:PATH}.
+const maxSecretFile = 64 << 10
+
+// secrets remembers where references stood and what they became, so that the
+// values are never shown.
+type secrets struct {
+	// references by path, in the form jobs.NAME.url.
+	references map[string]reference
+	values     []string
+}
+
+// reference is a string as it was written and as it was resolved.
+type reference struct{ text, value string }
+
+func (s *secrets) remember(path, text, value string) {
+	if s.references == nil {
+		s.references = map[string]reference{}
+	}
+	s.references[path] = reference{text, value}
+}
+
+// move gives what was remembered of one path to another.
+func (s *secrets) move(from, to string) {
+	if known, ok := s.references[from]; ok {
+		s.references[to] = known
+		delete(s.references, from)
+	}
+}
+
+// resolve replaces the references in a string. What they become is not read for
+// references again.
+func (l *loader) resolve(path, text string) string {
+	var b strings.Builder
+	rest := text
+	for {
+		before, after, found := cutReference(rest)
+		b.WriteString(before)
+		if !found {
+			break
+		}
+		body, tail, closed := strings.Cut(after, "}")
+		if !closed {
+			l.wrong(path, "reference without its closing brace", "", "${env:NAME} or ${file:PATH}")
+			return ""
+		}
+		value, err := l.lookUp(body)
+		if err != nil {
+			l.wrong(path, err.Error(), "${"+clip(body)+"}", "${env:NAME} with a value or ${file:PATH} of mode 0600")
+			return ""
+		}
+		l.cfg.secrets.values = append(l.cfg.secrets.values, value)
+		b.WriteString(value)
+		rest = tail
+	}
+	if rest != text {
+		l.cfg.secrets.remember(path, text, b.String())
+	}
+	return b.String()
+}
+
+// cutReference finds the next ${env or ${file; any other ${ is plain text.
+func cutReference(text string) (before, after string, found bool) {
+	at := -1
+	for _, opening := range []string{"${env", "${file"} {
+		if i := strings.Index(text, opening); i >= 0 && (at < 0 || i < at) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], text[at+len("${"):], true
+}
+
+// lookUp returns the value of env:NAME or file:PATH.
+func (l *loader) lookUp(body string) (string, error) {
+	scheme, name, ok := strings.Cut(body, ":")
+	if !ok || name == "" {
+		return "", errors.New("reference without a name")
+	}
+	if scheme == "file" {
+		return readSecret(l.dir, name)
+	}
+	if scheme != "env" {
+		return "", errors.New("unknown reference")
+	}
+	value, set := l.env[name]
+	switch {
+	case !set:
+		return "", fmt.Errorf("the environment variable %s is not set", name)
+	case value == "":
+		return "", fmt.Errorf("the environment variable %s is empty", name)
+	}
+	return value, nil
+}
+
+// readSecret reads a file that nobody but its owner may read.
+func readSecret(dir, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("read the secret: %w", withoutPath(err))
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return "", errors.New("the secret is not a regular file")
+	case info.Mode().Perm()&^0o600 != 0:
+		return "", fmt.Errorf("the secret's file has mode %04o, more than 0600", info.Mode().Perm())
+	case info.Size() > maxSecretFile:
+		return "", fmt.Errorf("the secret's file is larger than %d bytes", maxSecretFile)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the secret: %w", withoutPath(err))
+	}
+	value := strings.TrimRight(string(content), "\r\n")
+	switch {
+	case value == "":
+		return "", errors.New("the secret's file is empty")
+	case strings.ContainsRune(value, 0):
+		return "", errors.New("the secret's file holds a NUL byte")
+	}
+	return value, nil
+}
+
+// withoutPath returns the bare reason of a file error.
+func withoutPath(err error) error {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathError.Err
+	}
+	return err
+}
+
+var (
+	passwordInURL = regexp.MustCompile(`(://[^/@\s:]*:)\S*@`)
+	passwordInDSN = regexp.MustCompile(`(?i)(password\s*=\s*)('[^']*'|[^\s&]+)`)
+	secretName    = regexp.MustCompile(`(?i)(authorization|token|secret|passw|api[-_]?key|cookie|credential|private[-_]?key)`)
+)
+
+// redactAddress hides the password in a URL or DSN.
+func redactAddress(text string) string {
+	text = passwordInURL.ReplaceAllString(text, "${1}"+redacted+"@")
+	return passwordInDSN.ReplaceAllString(text, "${1}"+redacted)
+}
+
+// Redacted returns a copy in which references stand as they were written, and
+// neither their values nor passwords in addresses nor headers and variables with
+// telling names (Authorization, API_TOKEN) are left.
+func (c *Config) Redacted() *Config {
+	hide := func(path, text string) string {
+		if known, ok := c.secrets.references[path]; ok && known.value == text {
+			return known.text
+		}
+		if holder := parent(path); strings.HasSuffix(holder, ".headers") || strings.HasSuffix(holder, ".env") {
+			if secretName.MatchString(strings.TrimPrefix(path, holder)) {
+				return redacted
+			}
+		}
+		for _, value := range c.secrets.values {
+			text = strings.ReplaceAll(text, value, redacted)
+		}
+		return redactAddress(text)
+	}
+	copied := rewrite(reflect.ValueOf(*c), "", hide).Interface().(Config) //nolint:errcheck,forcetypeassert // rewrite keeps the type
+	return &copied
+}
+
+// rewrite copies a value deeply, with every string in it changed.
+func rewrite(v reflect.Value, path string, change func(path, text string) string) reflect.Value {
+	out := reflect.New(v.Type()).Elem()
+	switch v.Kind() {
+	case reflect.String:
+		out.SetString(change(path, v.String()))
+	case reflect.Struct:
+		for _, f := range fieldsOf(v.Type()) {
+			out.FieldByIndex(f.index).Set(rewrite(v.FieldByIndex(f.index), join(path, f.name), change))
+		}
+	case reflect.Map:
+		rewriteMap(out, v, path, change)
+	case reflect.Slice:
+		if !v.IsNil() {
+			out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+		}
+		for i := range v.Len() {
+			out.Index(i).Set(rewrite(v.Index(i), element(path, i), change))
+		}
+	case reflect.Interface:
+		if !v.IsNil() {
+			out.Set(rewrite(v.Elem(), path, change))
+		}
+	default:
+		out.Set(v)
+	}
+	return out
+}
+
+func rewriteMap(out, v reflect.Value, path string, change func(path, text string) string) {
+	if v.IsNil() {
+		return
+	}
+	out.Set(reflect.MakeMapWithSize(v.Type(), v.Len()))
+	for name, item := range v.Seq2() {
+		out.SetMapIndex(name, rewrite(item, join(path, name.String()), change))
+	}
+}
+
+// warnLiteral warns of a password that stands in the file itself.
+func (l *loader) warnLiteral(path, text string) {
+	if _, ok := l.cfg.secrets.references[path]; ok || l.given[path] != "" || !l.has(path) {
+		return
+	}
+	if redactAddress(text) != text {
+		l.warn(path, "a password in the file", "${env:NAME} or ${file:PATH} in its place")
+	}
+}
+
+// warnLiterals warns of headers and variables whose names tell of a secret that
+// stands in the file itself.
+func (l *loader) warnLiterals(path string, values map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		here := join(path, name)
+		if _, ok := l.cfg.secrets.references[here]; !ok && l.has(here) && secretName.MatchString(name) {
+			l.warn(here, "a secret in the file", "${env:NAME} or ${file:PATH} in its place")
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+)
+
+// notAvailable is what is said of the keys and words that are promised for later
+// versions.
+const notAvailable = "not available in this version"
+
+// later holds the keys of later versions and what to use instead. A * stands for
+// one name or index.
+var later = map[string]string{
+	"cluster.leader_election.leader_file":            "the HTTP check GET /leader/{role}, which answers 200 on the leader",
+	"cluster.leader_election.roles.*.takeover_delay": "no key: a role is taken over as soon as its lock is free",
+	"cron_defaults.jitter":                           "H in the schedule's fields, which spreads crons by their names",
+	"crons.*.jitter":                                 "H in the schedule's fields, which spreads crons by their names",
+	"crons.*.start_at":                               `paused = true, and "forge cron resume" when it is time`,
+	"crons.*.end_at":                                 `"forge cron pause" when it is time`,
+	"crons.*.exclude":                                "a schedule without those times, or a check in the job itself",
+	"crons.*.on_failure":                             "an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
+	"queues.*.global_limit":                          "max_workers, which limits each node",
+	"queues.*.limit_per_key":                         "max_workers, which limits each node",
+	"queues.*.rate_limit":                            "max_workers, which limits each node",
+	"jobs.*.unique":                                  `overlap = "skip" on the cron, or a check in the job itself`,
+	"jobs.*.output.retention":                        "retention.logs, which holds for all jobs",
+	"http.tls_cert_file":                             "a proxy in front that speaks TLS",
+	"http.tls_key_file":                              "a proxy in front that speaks TLS",
+	"dashboard.auth":                                 "a proxy in front that asks who is there",
+	"metrics.rollups":                                "Prometheus, which can scrape /metrics and keep history",
+}
+
+// elsewhere holds keys that people write where they do not belong.
+var elsewhere = map[string]string{
+	"crons.*.every":     `schedule = "@every 5m"`,
+	"crons.*.cron":      `"schedule"`,
+	"crons.*.tz":        `"timezone"`,
+	"crons.*.enabled":   "paused = true to hold it",
+	"crons.*.statement": `"sql"`,
+	"crons.*.kind":      "kind in [jobs.NAME] and job = NAME here",
+	"crons.*.queue":     "queue in [jobs.NAME] and job = NAME here",
+	"crons.*.priority":  "priority in [jobs.NAME] and job = NAME here",
+	"crons.*.timeout":   "timeout in [jobs.NAME] and job = NAME here",
+	"crons.*.retry":     "retry in [jobs.NAME] and job = NAME here",
+	"crons.*.env":       "env in [jobs.NAME] and job = NAME here",
+	"crons.*.headers":   "headers in [jobs.NAME] and job = NAME here",
+	"crons.*.method":    "method in [jobs.NAME] and job = NAME here",
+	"crons.*.body":      "body in [jobs.NAME] and job = NAME here",
+	"crons.*.database":  "database in [jobs.NAME] and job = NAME here",
+	"crons.*.output":    "output in [jobs.NAME] and job = NAME here",
+	"jobs.*.schedule":   "[[crons]] with this schedule and job = NAME",
+	"jobs.*.sql":        `"statement"`,
+	"http.port":         `listen = "127.0.0.1:PORT"`,
+	"http.host":         `listen = "HOST:8080"`,
+}
+
+// laterWords holds the words of later versions, by path.
+var laterWords = map[string]map[string]string{
+	"cluster.leader_election.strategy": {"lease": `"advisory", through a direct connection to PostgreSQL (database.leader_url)`},
+	"scheduler.assignment":             {"spread": `"least_loaded"`},
+	"cron_defaults.overlap":            laterOverlaps,
+	"crons.*.overlap":                  laterOverlaps,
+}
+
+var laterOverlaps = map[string]string{
+	"queue":     `"skip" or "allow"`,
+	"queue_all": `"skip" or "allow"`,
+	"replace":   `"skip", with a timeout on the job`,
+}
+
+func laterWord(path, word string) (instead string, ok bool) {
+	instead, ok = laterWords[pattern(path)][word]
+	return instead, ok
+}
+
+// unknown reports a key that the struct does not have.
+func (l *loader) unknown(path, name string, table reflect.Type, value any) {
+	if table == reflect.TypeFor[Notify]() {
+		return // receivers are only kept for a later version, see checkAlerts
+	}
+	if instead, ok := later[pattern(path)]; ok {
+		l.wrongKey(path, notAvailable, instead)
+		return
+	}
+	if right, ok := elsewhere[pattern(path)]; ok {
+		l.wrongKey(path, "unknown key", right)
+		return
+	}
+	names := fieldNames(table)
+	for _, right := range names {
+		if strings.EqualFold(name, right) {
+			l.wrongKey(path, "wrong case", `"`+right+`"`)
+			return
+		}
+	}
+	what := "unknown key"
+	switch value.(type) {
+	case map[string]any, []map[string]any:
+		what = "unknown section"
+	}
+	l.wrongKey(path, what, suggest(name, names))
+}
+
+// pattern replaces the names and indexes in a path by *.
+func pattern(path string) string {
+	var parts []string
+	for ; path != ""; path = parent(path) {
+		up := parent(path)
+		last := strings.TrimPrefix(path[len(up):], ".")
+		if strings.HasPrefix(last, "[") || chosen(up) {
+			last = "*"
+		}
+		parts = append([]string{last}, parts...)
+	}
+	return strings.Join(parts, ".")
+}
+
+// chosen says whether the keys of the table at a path are names that the user
+// chose.
+func chosen(path string) bool {
+	switch path {
+	case "jobs", "queues", "notify", "cluster.leader_election.roles":
+		return true
+	}
+	return false
+}
