@@ -1,0 +1,405 @@
+package devcluster_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/devcluster"
+)
+
+// The test binary plays the parts that forge plays: envPart names the part.
+const (
+	envPart    = "DEVCLUSTER_TEST_PART"
+	envDataDir = "DEVCLUSTER_TEST_DATA"
+	envNode    = "DEVCLUSTER_TEST_NODE" // the part of a cluster's nodes
+	partNode   = "node"
+	partSlow   = "slow"    // a node that takes for ever to drain
+	partFailed = "failed"  // a node that refuses its configuration
+	partRunner = "cluster" // a whole cluster, to be killed
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(envPart) {
+	case partNode, partSlow:
+		os.Exit(node())
+	case partFailed:
+		os.Exit(3)
+	case partRunner:
+		os.Exit(runCluster())
+	}
+	os.Exit(m.Run())
+}
+
+// node is a node of the tests: its arguments are an address and an id, it is
+// ready when it can reach the database, and it says who it is.
+func node() int {
+	devcluster.DieWithParent()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("node", os.Args[2])
+	conn, err := pgx.Connect(ctx, os.Getenv("FORGE_DATABASE_URL"))
+	if err != nil {
+		log.Error("connect", "error", err)
+		return 5
+	}
+	_ = conn.Close(ctx)
+	listener, err := net.Listen("tcp", os.Args[1])
+	if err != nil {
+		log.Error("listen", "error", err)
+		return 1
+	}
+	log.Info("node serves", "pid", os.Getpid(), "stray", os.Getenv("DEVCLUSTER_LIFELINE"))
+	fmt.Fprintln(os.Stderr, "not a record")
+	ready := http.NewServeMux()
+	ready.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+	go func() { _ = http.Serve(listener, ready) }() //nolint:gosec // a test's own
+	<-ctx.Done()
+	if os.Getenv(envPart) == partSlow {
+		log.Info("node drains")
+		select {}
+	}
+	log.Info("node drained")
+	return 0
+}
+
+func nodeArgs(n devcluster.Node) []string { return []string{n.Listen, n.ID} }
+
+func clusterOptions(dir, part string) devcluster.Options {
+	return devcluster.Options{
+		Nodes: 3, DataDir: dir, Listen: "127.0.0.1:0",
+		Executable: os.Args[0], Args: nodeArgs, Env: []string{envPart + "=" + part},
+		PostgresBinDir:   os.Getenv("FORGE_TEST_POSTGRES_BIN"),
+		PostgresSettings: map[string]string{"fsync": "off"},
+		Leaders: func(context.Context, string) ([]devcluster.Leader, error) {
+			return []devcluster.Leader{{Role: "scheduler", NodeID: "node-2", Term: 7}}, nil
+		},
+	}
+}
+
+func runCluster() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := devcluster.Run(ctx, clusterOptions(os.Getenv(envDataDir), os.Getenv(envNode))); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// output is what a cluster wrote so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// await waits until the output matches and returns the groups.
+func (o *output) await(t *testing.T, pattern string) []string {
+	t.Helper()
+	compiled := regexp.MustCompile(pattern)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if match := compiled.FindStringSubmatch(o.String()); match != nil {
+			return match
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q in:\n%s", pattern, o)
+		}
+	}
+}
+
+// dataDir is a directory whose path every user may walk, unlike t.TempDir's.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "forge-devcluster-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "data")
+}
+
+// run runs a cluster until stop is called, which returns Run's error.
+func run(t *testing.T, options devcluster.Options) (out *output, stop func() error) {
+	t.Helper()
+	out = &output{}
+	options.Stdout, options.Stderr = out, out
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- devcluster.Run(ctx, options) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-result
+	})
+	t.Cleanup(func() { _ = stop() })
+	return out, stop
+}
+
+func wantEnd(t *testing.T, pid string, within time.Duration) {
+	t.Helper()
+	number, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(within); syscall.Kill(number, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d still runs after %s", number, within)
+		}
+	}
+}
+
+func TestRunStartsAgainWhatDiesAndStopsAll(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	out, stop := run(t, clusterOptions(dir, partNode))
+	banner := out.await(t, `(?s)forge is running.*node-2 +http://127\.0\.0\.1:\d+ +pid (\d+) +leads scheduler \(term 7\).*kill -9 (\d+) .*Ctrl-C`)
+	if banner[1] != banner[2] {
+		t.Errorf("the banner names %s as the one to kill, not the leader %s", banner[2], banner[1])
+	}
+	leader, err := strconv.Atoi(banner[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(leader, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	out.await(t, `node ended, starting it again name=node-2 pid=`+banner[1]+` reason="signal: killed"`)
+	again := out.await(t, `(?s)starting it again.*INF node-2 +node serves pid=(\d+) stray=""`)
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	wantEnd(t, again[1], 0)
+	if drained := strings.Count(out.String(), "node drained"); drained != 3 {
+		t.Errorf("%d nodes drained, want 3:\n%s", drained, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, devcluster.URLFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the database's address is left: %v", err)
+	}
+}
+
+func TestRunLogsJSON(t *testing.T) {
+	t.Parallel()
+	options := clusterOptions(dataDir(t), partNode)
+	options.LogFormat, options.Nodes = devcluster.LogJSON, 1
+	out, stop := run(t, options)
+	out.await(t, "cluster is ready")
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	nodes := map[string]bool{}
+	for line := range strings.Lines(out.String()) {
+		var record struct{ Node, Msg string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Msg == "" {
+			t.Errorf("line %q: %v", line, err)
+		}
+		nodes[record.Node] = true
+	}
+	if len(nodes) != 2 || !nodes["node-1"] || !nodes["cluster"] {
+		t.Errorf("lines come from %v", nodes)
+	}
+}
+
+func TestRunGivesUpOnABadConfiguration(t *testing.T) {
+	t.Parallel()
+	options := clusterOptions(dataDir(t), partFailed)
+	options.Stderr = &output{}
+	err := devcluster.Run(t.Context(), options)
+	if err == nil || !strings.Contains(err.Error(), "cannot run: exit status 3") {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestRunEndsWithItsDatabase(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	options := clusterOptions(dir, partNode)
+	ended := make(chan error, 1)
+	out := &output{}
+	options.Stdout, options.Stderr = out, out
+	go func() { ended <- devcluster.Run(t.Context(), options) }()
+	out.await(t, "forge is running")
+	status, err := os.ReadFile(filepath.Join(dir, "postgres", "pgdata", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(status), &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "PostgreSQL ended by itself") {
+			t.Errorf("Run: %v", err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatal("Run went on without its database")
+	}
+}
+
+func TestPrepareRunsBeforeTheNodes(t *testing.T) {
+	t.Parallel()
+	options := clusterOptions(dataDir(t), partNode)
+	wrong := errors.New("no migration")
+	options.Prepare = func(ctx context.Context, url string) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		return errors.Join(wrong, conn.Close(ctx))
+	}
+	out := &output{}
+	options.Stdout, options.Stderr = out, out
+	if err := devcluster.Run(t.Context(), options); !errors.Is(err, wrong) {
+		t.Errorf("Run: %v", err)
+	}
+	if strings.Contains(out.String(), "node serves") {
+		t.Error("a node started on a database that was not prepared")
+	}
+}
+
+func TestRunRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	for want, options := range map[string]devcluster.Options{
+		"at least one node":      {},
+		`log format "xml"`:       {Nodes: 1, LogFormat: "xml"},
+		`listen address "8080"`:  {Nodes: 1, Listen: "8080"},
+		"a port from 0 to 65535": {Nodes: 1, Listen: "127.0.0.1:http"},
+	} {
+		err := devcluster.Run(t.Context(), options)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run(%+v): %v, want %q", options, err, want)
+		}
+	}
+}
+
+func TestNodesPassTakenPorts(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	port := taken.Addr().(*net.TCPAddr).Port
+	options := clusterOptions(dataDir(t), partNode)
+	options.Nodes, options.Listen = 1, taken.Addr().String()
+	out, _ := run(t, options)
+	banner := out.await(t, `dashboard +http://127\.0\.0\.1:(\d+)`)
+	if got, err := strconv.Atoi(banner[1]); err != nil || got <= port || got > port+20 {
+		t.Errorf("the node listens on %s, want a little above %d", banner[1], port)
+	}
+}
+
+// startCluster runs a whole cluster in a process of its own.
+func startCluster(t *testing.T, nodes string) (cluster *exec.Cmd, out *output, pids []string) {
+	t.Helper()
+	dir := dataDir(t)
+	out = &output{}
+	cluster = exec.Command(os.Args[0]) //nolint:noctx // it is killed by hand
+	cluster.Env = append(os.Environ(), envPart+"="+partRunner, envNode+"="+nodes, envDataDir+"="+dir)
+	cluster.Stdout, cluster.Stderr = out, out
+	cluster.WaitDelay = 10 * time.Second
+	if err := cluster.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Process.Kill() })
+	match := out.await(t, `(?s)node-1 +http\S+ +pid (\d+).*node-2 .* pid (\d+).*node-3 +http\S+ +pid (\d+)`)
+	status, err := os.ReadFile(filepath.Join(dir, "postgres", "pgdata", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	postmaster, _, _ := strings.Cut(string(status), "\n")
+	return cluster, out, append(match[1:], postmaster)
+}
+
+func TestKilledClusterLeavesNothing(t *testing.T) {
+	t.Parallel()
+	cluster, _, pids := startCluster(t, partNode)
+	if err := cluster.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cluster.Wait()
+	for _, pid := range pids {
+		wantEnd(t, pid, 5*time.Second)
+	}
+}
+
+func TestSecondInterruptHurries(t *testing.T) {
+	t.Parallel()
+	cluster, out, pids := startCluster(t, partSlow)
+	if err := cluster.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	out.await(t, `(?s)node drains.*node drains.*node drains`)
+	if err := cluster.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Wait(); err != nil {
+		t.Errorf("the cluster ended with %v:\n%s", err, out)
+	}
+	for _, pid := range pids {
+		wantEnd(t, pid, 0)
+	}
+}
+
+// On Linux the kernel is faster, so that the lifeline is tried alone.
+func TestLifelineEndsANode(t *testing.T) {
+	t.Parallel()
+	node := exec.Command(os.Args[0], "127.0.0.1:0", "node-1") //nolint:noctx // its end is the test
+	node.Env = append(os.Environ(), envPart+"="+partNode, "DEVCLUSTER_LIFELINE=1", "FORGE_DATABASE_URL=postgres://192.0.2.1/none")
+	lifeline, err := node.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- node.Wait() }()
+	if err := lifeline.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+		if code := node.ProcessState.ExitCode(); code != 128+9 {
+			t.Errorf("the node ended with %d", code)
+		}
+	case <-time.After(10 * time.Second):
+		_ = node.Process.Kill()
+		t.Fatal("the node outlived its lifeline")
+	}
+}

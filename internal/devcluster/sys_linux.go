@@ -1,0 +1,9 @@
+package devcluster
+
+import "syscall"
+
+// nodeAttributes put a node into a process group of its own, because Ctrl-C at
+// the terminal is ours to pass on, and have the kernel kill it with us.
+func nodeAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
