@@ -2,6 +2,7 @@
 package metrics
 
 import (
+	"crypto/rand"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,9 @@ import (
 // registers them all.
 type Metrics struct {
 	Registry *prometheus.Registry
+	// Instance names this set of counters: whoever sees another one knows that
+	// they began again at 0.
+	Instance string
 
 	// Leadership, labels role and node_id.
 	LeaderIsLeader       *prometheus.GaugeVec
@@ -68,6 +72,7 @@ func New(version string) *Metrics {
 	leader := []string{"role", "node_id"}
 	m := &Metrics{
 		Registry: registry,
+		Instance: rand.Text(),
 
 		LeaderIsLeader:       f.gaugeVec("forge_leader_is_leader", "1 while this node leads the role, else 0.", leader...),
 		LeaderElections:      f.counterVec("forge_leader_elections_total", "Attempts of this node to win the role, by result: won, lost or error.", "role", "node_id", "result"),

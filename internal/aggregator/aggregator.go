@@ -1,0 +1,131 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	// fullInterval is how often every series is written, changed or not.
+	fullInterval = time.Minute
+	// retireAfter is how long a node that is gone keeps a row of its own.
+	retireAfter = 24 * time.Hour
+	// freshIntervals is how many reports a live node may miss before its gauges
+	// no longer count.
+	freshIntervals = 3
+)
+
+// Options are the settings of an Aggregator. All fields are required.
+type Options struct {
+	// Interval is the time between two sums: metrics.scrape_interval.
+	Interval time.Duration
+	// Metrics shows the cluster's counts to Prometheus while this node leads.
+	Metrics *metrics.Metrics
+	Logger  *slog.Logger
+}
+
+// Aggregator is the work of the leader of the role metrics_aggregator.
+type Aggregator struct {
+	db   leaderstore.Beginner
+	opts Options
+}
+
+// New returns an Aggregator on a pool.
+func New(db leaderstore.Beginner, opts Options) *Aggregator {
+	return &Aggregator{db: db, opts: opts}
+}
+
+// Lead adds the cluster's metrics up, at once and at every interval, until ctx
+// ends. It returns leaderstore.ErrDeposed when the term is over; other errors
+// are logged, and the next sum makes up for what was missed.
+func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
+	defer a.opts.Metrics.QueueDepth.Reset()
+	defer a.opts.Metrics.NodeCount.Reset()
+	ticker := time.NewTicker(a.opts.Interval)
+	defer ticker.Stop()
+	tenure := tenure{Aggregator: a, fence: fence}
+	for ctx.Err() == nil {
+		err := tenure.sum(ctx)
+		switch {
+		case errors.Is(err, leaderstore.ErrDeposed):
+			return err
+		case err != nil && ctx.Err() == nil:
+			a.opts.Logger.WarnContext(ctx, "cluster metrics not written", "term", fence.Term, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// tenure is what one term remembers: only what it wrote last, to write less.
+type tenure struct {
+	*Aggregator
+	fence   leaderstore.Fence
+	written sums
+	full    time.Time // of the last full write, by the database's clock
+}
+
+func (t *tenure) sum(ctx context.Context) error {
+	var total, changed sums
+	var full time.Time
+	err := t.fence.Do(ctx, t.db, func(tx pgx.Tx, now time.Time) error {
+		var err error
+		if total, err = t.read(ctx, tx, now); err != nil {
+			return err
+		}
+		changed, full = changes(t.written, total), t.full
+		if now.Sub(t.full) >= fullInterval {
+			full = now
+			if err := retire(ctx, tx, now.Add(-retireAfter)); err != nil {
+				return err
+			}
+			maps.Copy(changed, total)
+		}
+		return writeSums(ctx, tx, changed.ordered(), now, t.fence.Term)
+	})
+	if err != nil {
+		return err
+	}
+	t.written, t.full = total, full
+	t.export(changed)
+	return nil
+}
+
+func (t *tenure) read(ctx context.Context, tx pgx.Tx, now time.Time) (sums, error) {
+	nodes, err := readReports(ctx, tx, now.Add(-freshIntervals*t.opts.Interval))
+	if err != nil {
+		return nil, err
+	}
+	total := clusterSums(nodes)
+	counts, err := countCluster(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	for _, sample := range counts {
+		total.add(sample)
+	}
+	return total, nil
+}
+
+// export shows to Prometheus what only the leader knows.
+func (t *tenure) export(changed sums) {
+	for _, sample := range changed {
+		switch sample.Name {
+		case metrics.QueueDepthName:
+			t.opts.Metrics.QueueDepth.WithLabelValues(sample.Labels["queue"], sample.Labels["state"]).Set(sample.Value)
+		case metrics.NodeCountName:
+			t.opts.Metrics.NodeCount.WithLabelValues(sample.Labels["state"]).Set(sample.Value)
+		}
+	}
+}

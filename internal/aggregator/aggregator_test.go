@@ -1,0 +1,355 @@
+package aggregator_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	interval = 10 * time.Millisecond
+	patience = 10 * time.Second
+	started  = "forge_job_started_total"
+	running  = "forge_job_running"
+)
+
+func TestSumsSurviveRestartsAndLeaders(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "00000000000000aa")
+	b := c.start("b", "00000000000000bb")
+	a.count(5)
+	b.count(7)
+	stop := c.lead(1)
+	c.await(started, 12)
+	c.await(running, 2)
+
+	a.crash()
+	c.await(running, 1) // the gauge goes, the counter stays
+	c.await(started, 12)
+	stop()
+
+	a = c.start("a", "00000000000000a2")
+	a.count(1)
+	stop = c.lead(2)
+	c.await(started, 13)
+	a.end()
+	a = c.start("a", "00000000000000a3")
+	a.count(100)
+	c.await(started, 113)
+	c.await(running, 2)
+	stop()
+
+	points, err := aggregator.Range(t.Context(), c.pool, started, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(points); i++ {
+		if points[i].Value < points[i-1].Value {
+			t.Errorf("the sum fell from %v to %v", points[i-1], points[i])
+		}
+	}
+	if first, last := points[0], points[len(points)-1]; first.Term != 1 || last.Term != 2 {
+		t.Errorf("terms go from %d to %d, want 1 to 2", first.Term, last.Term)
+	}
+}
+
+// An orderly end reports what was counted since the last report.
+func TestLastReport(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.interval = time.Hour
+	a := c.start("a", "00000000000000aa")
+	c.awaitRow("SELECT EXISTS (SELECT FROM forge_metrics_nodes)")
+	a.count(3)
+	a.end()
+	defer c.lead(1)()
+	c.await(started, 3)
+}
+
+// A second registration of one process does not count its counters twice.
+func TestSameProcessNewIncarnation(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "00000000000000aa")
+	a.count(4)
+	a.end()
+	a = c.startWith("a", "00000000000000a2", a.metrics)
+	defer a.end()
+	a.count(1)
+	defer c.lead(1)()
+	c.await(started, 5)
+}
+
+func TestFencedNodeReportsNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "00000000000000aa")
+	a.count(4)
+	a.end()
+	c.exec(`UPDATE forge_nodes SET incarnation = '00000000000000a2'`)
+	a = c.run("a", "00000000000000aa", metrics.New("v0"))
+	a.count(1000)
+	a.end() // has tried at least twice
+	defer c.lead(1)()
+	c.await(started, 4)
+}
+
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for node, count := range map[string]float64{"a": 2, "b": 3, "c": 4} {
+		n := c.start(node, "000000000000000"+node)
+		n.count(count)
+		n.end()
+	}
+	// b is old and gone, c is old but its node lives.
+	c.exec(`UPDATE forge_nodes SET state = 'dead' WHERE node_id IN ('a', 'b')`)
+	c.exec(`UPDATE forge_metrics_nodes SET at = at - interval '25 hours' WHERE node_id IN ('b', 'c')`)
+	stop := c.lead(1)
+	c.awaitRow(`SELECT array_agg(node_id ORDER BY node_id) = '{"",a,c}' FROM forge_metrics_nodes`)
+	stop()
+	c.exec(`UPDATE forge_metrics_nodes SET at = at - interval '25 hours' WHERE node_id = 'a'`)
+	stop = c.lead(2)
+	c.awaitRow(`SELECT array_agg(node_id ORDER BY node_id) = '{"",c}' FROM forge_metrics_nodes`)
+	stop()
+	defer c.lead(3)()
+	c.awaitTerm(3)
+	c.await(started, 9)
+}
+
+func TestCountsJobsAndNodes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.start("a", "00000000000000aa").end()
+	c.exec(`INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('b', '00000000000000bb', 'draining')`)
+	c.exec(`INSERT INTO river_queue (name, updated_at) VALUES ('empty', now())`)
+	c.exec(`INSERT INTO river_job (kind, args, max_attempts, queue, state, finalized_at) VALUES
+		('k', '{}', 1, 'q', 'available', NULL), ('k', '{}', 1, 'q', 'available', NULL),
+		('k', '{}', 1, 'q', 'running', NULL), ('k', '{}', 1, 'q', 'completed', now())`)
+	stop := c.lead(1)
+	defer stop()
+	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "q", "state": "available"}, 2)
+	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "q", "state": "running"}, 1)
+	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "empty", "state": "available"}, 0)
+	c.awaitLabels(metrics.NodeCountName, map[string]string{"state": "active"}, 1)
+	c.awaitLabels(metrics.NodeCountName, map[string]string{"state": "draining"}, 1)
+	c.awaitLabels(metrics.NodeCountName, map[string]string{"state": "dead"}, 0)
+	if got := testutil.ToFloat64(c.metrics.QueueDepth.WithLabelValues("q", "available")); got != 2 {
+		t.Errorf("the leader exports a depth of %v, want 2", got)
+	}
+	c.exec(`DELETE FROM river_job`)
+	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "q", "state": "available"}, 0)
+	stop()
+	if got := testutil.CollectAndCount(c.metrics.QueueDepth); got != 0 {
+		t.Errorf("after its term the leader exports %d depths", got)
+	}
+}
+
+func TestDeposedLeaderWritesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.start("a", "00000000000000aa").end()
+	c.mint(2)
+	err := c.aggregator().Lead(t.Context(), fence(1))
+	if !errors.Is(err, leaderstore.ErrDeposed) {
+		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
+	}
+	points, err := aggregator.Latest(t.Context(), c.pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(points) != 0 {
+		t.Errorf("a deposed leader wrote %v", points)
+	}
+}
+
+func TestLeadOutlivesErrors(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.exec(`ALTER TABLE forge_metrics_cluster RENAME TO away`)
+	defer c.lead(1)()
+	c.awaitRow(`SELECT EXISTS (SELECT FROM pg_stat_database WHERE datname = current_database() AND xact_rollback > 0)`)
+	c.exec(`ALTER TABLE away RENAME TO forge_metrics_cluster`)
+	c.awaitLabels(metrics.NodeCountName, map[string]string{"state": "dead"}, 0)
+}
+
+// cluster is a database with the loops of the package on it.
+type cluster struct {
+	t        *testing.T
+	pool     *pgxpool.Pool
+	metrics  *metrics.Metrics
+	interval time.Duration
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	return &cluster{t: t, pool: pgtest.Pool(t), metrics: metrics.New("v0"), interval: interval}
+}
+
+func fence(term int64) leaderstore.Fence {
+	return leaderstore.Fence{Role: "metrics_aggregator", Term: term, NodeID: "leader", Incarnation: "00000000000000ff"}
+}
+
+func (c *cluster) aggregator() *aggregator.Aggregator {
+	return aggregator.New(c.pool, aggregator.Options{
+		// Longer than a report's, so that three intervals forgive a slow machine.
+		Interval: 20 * interval, Metrics: c.metrics, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+	})
+}
+
+func (c *cluster) mint(term int64) {
+	c.t.Helper()
+	c.exec(`INSERT INTO forge_leaders (role, incarnation, term) VALUES ('metrics_aggregator', '00000000000000ff', $1)
+		ON CONFLICT (role) DO UPDATE SET term = excluded.term`, term)
+}
+
+// lead starts a leader; the function that it returns ends it and waits.
+func (c *cluster) lead(term int64) (stop func()) {
+	c.t.Helper()
+	c.mint(term)
+	return c.background(func(ctx context.Context) error { return c.aggregator().Lead(ctx, fence(term)) })
+}
+
+func (c *cluster) background(run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stopped := false
+	stop = func() {
+		cancel()
+		if stopped {
+			return
+		}
+		stopped = true
+		if err := <-done; err != nil {
+			c.t.Errorf("the loop ended with %v", err)
+		}
+	}
+	c.t.Cleanup(stop)
+	return stop
+}
+
+// process is a node that reports.
+type process struct {
+	c       *cluster
+	node    string
+	metrics *metrics.Metrics
+	stop    func()
+}
+
+func (c *cluster) start(node, incarnation string) *process {
+	c.t.Helper()
+	return c.startWith(node, incarnation, metrics.New("v0"))
+}
+
+func (c *cluster) startWith(node, incarnation string, m *metrics.Metrics) *process {
+	c.t.Helper()
+	c.exec(`INSERT INTO forge_nodes (node_id, incarnation) VALUES ($1, $2)
+		ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, state = 'active', fenced_at = NULL`,
+		node, incarnation)
+	return c.run(node, incarnation, m)
+}
+
+func (c *cluster) run(node, incarnation string, m *metrics.Metrics) *process {
+	c.t.Helper()
+	m.JobRunning.WithLabelValues("k").Set(1)
+	reporter := aggregator.NewReporter(c.pool, aggregator.ReporterOptions{
+		NodeID: node, Incarnation: incarnation, Interval: c.interval, Metrics: m, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+	})
+	return &process{c: c, node: node, metrics: m, stop: c.background(reporter.Run)}
+}
+
+func (p *process) count(n float64) { p.metrics.JobStarted.WithLabelValues("k").Add(n) }
+
+func (p *process) end() { p.stop() }
+
+// crash ends the process as the cluster sees a crash: without a last report of
+// its own, and fenced.
+func (p *process) crash() {
+	p.c.t.Helper()
+	p.c.exec(`UPDATE forge_nodes SET state = 'dead', fenced_at = clock_timestamp() WHERE node_id = $1`, p.node)
+	p.stop()
+}
+
+func (c *cluster) exec(sql string, args ...any) {
+	c.t.Helper()
+	if _, err := c.pool.Exec(context.Background(), sql, args...); err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// await waits until the newest sum of the metric with kind k is want.
+func (c *cluster) await(metric string, want float64) {
+	c.t.Helper()
+	c.awaitLabels(metric, map[string]string{"kind": "k"}, want)
+}
+
+func (c *cluster) awaitLabels(metric string, labels map[string]string, want float64) {
+	c.t.Helper()
+	var newest []aggregator.Point
+	c.until(func() bool {
+		var err error
+		if newest, err = aggregator.Latest(c.t.Context(), c.pool); err != nil {
+			c.t.Fatal(err)
+		}
+		for _, point := range newest {
+			if point.Metric == metric && sameLabels(point.Labels, labels) && point.Value == want {
+				return true
+			}
+		}
+		return false
+	}, func() { c.t.Fatalf("%s%v did not become %v: %v", metric, labels, want, newest) })
+}
+
+func sameLabels(got, want map[string]string) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for name, value := range want {
+		if got[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *cluster) awaitTerm(term int64) {
+	c.t.Helper()
+	c.until(func() bool {
+		points, err := aggregator.Latest(c.t.Context(), c.pool)
+		return err == nil && len(points) > 0 && points[0].Term == term
+	}, func() { c.t.Fatalf("term %d wrote nothing", term) })
+}
+
+func (c *cluster) awaitRow(sql string) {
+	c.t.Helper()
+	c.until(func() bool {
+		var ok *bool
+		if err := c.pool.QueryRow(c.t.Context(), sql).Scan(&ok); err != nil {
+			c.t.Fatalf("%s: %v", sql, err)
+		}
+		return ok != nil && *ok
+	}, func() { c.t.Fatalf("not so in %s: %s", patience, sql) })
+}
+
+func (c *cluster) until(ok func() bool, fail func()) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			fail()
+		}
+		time.Sleep(interval)
+	}
+}

@@ -1,0 +1,136 @@
+package aggregator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+)
+
+const previousSQL = `
+SELECT samples
+FROM forge_metrics_nodes
+WHERE node_id = $1
+FOR UPDATE`
+
+// A process that the cluster has given up must not count beside its successor.
+const reportSQL = `
+INSERT INTO forge_metrics_nodes (node_id, incarnation, at, samples)
+SELECT node_id, incarnation, clock_timestamp(), $3::jsonb
+FROM forge_nodes
+WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL
+ON CONFLICT (node_id) DO UPDATE
+SET incarnation = excluded.incarnation, at = excluded.at, samples = excluded.samples`
+
+// lastReportTimeout bounds the report of an ending process.
+const lastReportTimeout = 2 * time.Second
+
+// ReporterOptions say who reports what. All fields are required.
+type ReporterOptions struct {
+	NodeID      string
+	Incarnation string
+	// Interval is the time between two reports: metrics.scrape_interval.
+	Interval time.Duration
+	Metrics  *metrics.Metrics
+	Logger   *slog.Logger
+}
+
+// Reporter writes a node's metrics into its row.
+type Reporter struct {
+	db   ReporterDB
+	opts ReporterOptions
+	// base is known once the first report was written.
+	base    []metrics.Sample
+	carried bool
+}
+
+// ReporterDB is what a Reporter writes through: a pool.
+type ReporterDB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// NewReporter returns the Reporter of one incarnation of a node.
+func NewReporter(db ReporterDB, opts ReporterOptions) *Reporter {
+	return &Reporter{db: db, opts: opts}
+}
+
+// Run reports at once, at every interval and, for the last time, when ctx ends.
+// A report that fails is logged: the next one holds all that it held. Nothing is
+// written while forge_nodes does not name this incarnation.
+func (r *Reporter) Run(ctx context.Context) error {
+	ticker := time.NewTicker(r.opts.Interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		r.try(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastReportTimeout)
+	defer cancel()
+	r.try(last)
+	return nil
+}
+
+func (r *Reporter) try(ctx context.Context) {
+	if err := r.report(ctx); err != nil && ctx.Err() == nil {
+		r.opts.Logger.WarnContext(ctx, "metrics not reported", "error", err)
+	}
+}
+
+func (r *Reporter) report(ctx context.Context) error {
+	samples, err := r.opts.Metrics.Snapshot()
+	if err != nil {
+		return err
+	}
+	samples = reportable(samples)
+	if !r.carried {
+		return r.reportFirst(ctx, samples)
+	}
+	_, err = r.write(ctx, r.db, samples)
+	return err
+}
+
+// reportFirst takes over what an earlier process counted, and writes the two
+// together: in one transaction, so that the row cannot be retired in between.
+func (r *Reporter) reportFirst(ctx context.Context, samples []metrics.Sample) error {
+	var written bool
+	err := pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+		var previous report
+		err := tx.QueryRow(ctx, previousSQL, r.opts.NodeID).Scan(&previous)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("read the node's last metrics: %w", err)
+		}
+		r.base = carry(previous, r.opts.Metrics.Instance)
+		written, err = r.write(ctx, tx, samples)
+		return err
+	})
+	r.carried = err == nil && written
+	return err
+}
+
+// execer is the part of a pool and of a transaction that write needs.
+type execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+func (r *Reporter) write(ctx context.Context, db execer, samples []metrics.Sample) (written bool, err error) {
+	body, err := json.Marshal(report{Instance: r.opts.Metrics.Instance, Base: r.base, Samples: samples})
+	if err != nil {
+		return false, fmt.Errorf("encode the node's metrics: %w", err)
+	}
+	tag, err := db.Exec(ctx, reportSQL, r.opts.NodeID, r.opts.Incarnation, body)
+	if err != nil {
+		return false, fmt.Errorf("write the node's metrics: %w", err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
