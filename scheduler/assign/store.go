@@ -1,0 +1,121 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/wire"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// riverControlChannel is River's own; it tells of queues paused and resumed.
+const riverControlChannel = "river_control"
+
+// Each scan reads one queue after one position, in the order of River's
+// fetching index. Jobs that are due within lookahead are read as well: River
+// makes a retry that is due soon available at once, and nothing tells when its
+// time comes.
+const sweepSQL = `
+SELECT j.id, j.kind, j.queue, j.priority, j.scheduled_at,
+    coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags',
+    extract(epoch FROM j.scheduled_at - clock_timestamp())::float8, s.n
+FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::integer[]) WITH ORDINALITY
+    AS s (queue, priority, scheduled_at, id, most, n)
+CROSS JOIN LATERAL (
+    SELECT id, kind, queue, priority, scheduled_at, metadata
+    FROM river_job
+    WHERE state = 'available' AND queue = s.queue
+      AND (priority, scheduled_at, id) > (s.priority, s.scheduled_at, s.id)
+      AND scheduled_at <= now() + $6::interval
+    ORDER BY priority, scheduled_at, id
+    LIMIT s.most
+) AS j
+WHERE NOT EXISTS (SELECT FROM river_queue AS q WHERE q.name = s.queue AND q.paused_at IS NOT NULL)
+ORDER BY j.priority, j.scheduled_at, j.id`
+
+// The fence's predicate without its lock: an offer writes nothing, and the
+// claim checks the term again.
+const offerSQL = `
+WITH f AS MATERIALIZED (
+    SELECT term
+    FROM forge_leaders
+    WHERE role = $1 AND term = $2 AND incarnation = $3
+)
+SELECT pg_notify(o.channel, o.payload)
+FROM f, unnest($4::text[], $5::text[]) AS o (channel, payload)`
+
+// listen prepares the connection. Offers need not survive a crash, so their
+// commits do not wait for the disk.
+func listen(ctx context.Context, conn *pgx.Conn, schema string) error {
+	var sql strings.Builder
+	sql.WriteString("SET synchronous_commit = off")
+	for _, name := range []string{wire.RiverInsertChannel, riverControlChannel, wire.CreditChannel, wire.NodeChannel} {
+		sql.WriteString("; LISTEN " + pgx.Identifier{wire.Channel(schema, name)}.Sanitize())
+	}
+	if _, err := conn.Exec(ctx, sql.String()); err != nil {
+		return fmt.Errorf("listen for jobs and credit: %w", err)
+	}
+	return nil
+}
+
+// sweep reads the scans' jobs, all in one order.
+func sweep(ctx context.Context, conn *pgx.Conn, scans []scan) ([]job, error) {
+	var (
+		queues     = make([]string, len(scans))
+		priorities = make([]int16, len(scans))
+		times      = make([]time.Time, len(scans))
+		ids        = make([]int64, len(scans))
+		limits     = make([]int32, len(scans))
+	)
+	for i, s := range scans {
+		queues[i], limits[i] = s.lane.queue, int32(s.limit) //nolint:gosec // bounded by maxPage
+		priorities[i], times[i], ids[i] = s.after.priority, s.after.scheduledAt, s.after.id
+	}
+	rows, err := conn.Query(ctx, sweepSQL, queues, priorities, times, ids, limits, lookahead)
+	if err != nil {
+		return nil, fmt.Errorf("sweep available jobs: %w", err)
+	}
+	jobs, err := pgx.CollectRows(rows, scanJob)
+	if err != nil {
+		return nil, fmt.Errorf("sweep available jobs: %w", err)
+	}
+	return jobs, nil
+}
+
+func scanJob(row pgx.CollectableRow) (job, error) {
+	var (
+		j       job
+		tags    []byte
+		seconds float64
+		ordinal int64
+	)
+	err := row.Scan(&j.id, &j.kind, &j.queue, &j.priority, &j.scheduledAt, &j.capability, &tags, &seconds, &ordinal)
+	if err != nil {
+		return job{}, err
+	}
+	j.tags, j.unreadable = parseTags(tags)
+	j.dueIn = time.Duration(seconds * float64(time.Second))
+	j.scan = int(ordinal) - 1
+	return j, nil
+}
+
+// send notifies every node of its offers in one round trip, or returns
+// leaderstore.ErrDeposed and notifies nobody.
+func send(ctx context.Context, conn *pgx.Conn, fence leaderstore.Fence, schema string, letters []letter) error {
+	channels, payloads := make([]string, len(letters)), make([]string, len(letters))
+	for i, l := range letters {
+		channels[i], payloads[i] = wire.OfferChannel(schema, l.to.incarnation), wire.Marshal(l.offer)
+	}
+	tag, err := conn.Exec(ctx, offerSQL, fence.Role, fence.Term, fence.Incarnation, channels, payloads)
+	if err != nil {
+		return fmt.Errorf("offer jobs: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("offer jobs in %s term %d: %w", fence.Role, fence.Term, leaderstore.ErrDeposed)
+	}
+	return nil
+}
