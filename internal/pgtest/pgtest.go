@@ -1,14 +1,15 @@
 // Package pgtest gives each test a migrated PostgreSQL database of its own,
-// cloned from one template.
+// cloned from one template, and the means to break a real server and a real
+// connection.
+//
+// The databases live on the server named by FORGE_TEST_DATABASE_URL. Without
+// it the test binary starts a server for itself, without fsync, that ends with
+// the process; `make test` starts one for the whole run (see pgrun).
 package pgtest
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"net/url"
 	"os"
 	"strings"
@@ -18,38 +19,36 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/forge-scheduler/forge/migrations"
 )
 
-// EnvURL names the environment variable with the address of the server that the
-// tests may create databases on.
-const EnvURL = "FORGE_TEST_DATABASE_URL"
-
-var (
-	templateOnce sync.Once
-	templateName string
-	errTemplate  error
-	counter      atomic.Int64
+const (
+	// EnvURL names the environment variable with the address of the server that
+	// the tests may create databases on.
+	EnvURL = "FORGE_TEST_DATABASE_URL"
+	// EnvBinDir names the environment variable with the directory of the
+	// PostgreSQL programs that tests start servers of their own with; empty
+	// means that pgembed searches for them.
+	EnvBinDir = "FORGE_TEST_POSTGRES_BIN"
 )
+
+// prepared is the server of this test binary, made ready by the first test
+// that asks for a database.
+var prepared = sync.OnceValues(func() (*run, error) { return prepare(context.Background()) })
+
+var counter atomic.Int64
 
 // URL returns the address of a fresh, migrated database that is dropped when
 // the test ends. Without a server the test fails: it is never skipped.
 func URL(t testing.TB) string {
 	t.Helper()
-	server := os.Getenv(EnvURL)
-	if server == "" {
-		t.Fatalf("no PostgreSQL for the tests: set %s or run them with make test", EnvURL)
+	run, err := prepared()
+	if err != nil {
+		t.Fatalf("no PostgreSQL for the tests: %v", err)
 	}
-	ctx := context.Background()
-	templateOnce.Do(func() { templateName, errTemplate = prepareTemplate(ctx, server) })
-	if errTemplate != nil {
-		t.Fatalf("prepare the template database: %v", errTemplate)
-	}
-	name := fmt.Sprintf("forge_test_%d_%d", os.Getpid(), counter.Add(1))
-	exec(t, server, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, templateName))
-	t.Cleanup(func() { exec(t, server, fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", name)) })
-	return withDatabase(server, name)
+	name := fmt.Sprintf("%s%08x_%d", databasePrefix, uint32(run.id), counter.Add(1))
+	exec(t, run.server, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, run.template))
+	t.Cleanup(func() { exec(t, run.server, fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", name)) })
+	return withDatabase(run.server, name)
 }
 
 // Pool returns a pool on a fresh, migrated database.
@@ -69,60 +68,9 @@ func Connect(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-func prepareTemplate(ctx context.Context, server string) (string, error) {
-	hash, err := migrationHash()
-	if err != nil {
-		return "", err
-	}
-	name := "forge_template_" + hash
-	conn, err := pgx.Connect(ctx, server)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	// Test binaries of several packages start at once.
-	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(hashtext('forge_template'))`); err != nil {
-		return "", err
-	}
-	var ready bool
-	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1 AND datistemplate)`,
-		name).Scan(&ready); err != nil || ready {
-		return name, err
-	}
-	if _, err := conn.Exec(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
-		return "", err
-	}
-	if _, err := conn.Exec(ctx, "CREATE DATABASE "+name); err != nil {
-		return "", err
-	}
-	if err := migrate(ctx, withDatabase(server, name)); err != nil {
-		return "", err
-	}
-	_, err = conn.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s WITH is_template true", name))
-	return name, err
-}
-
-func migrate(ctx context.Context, url string) error {
-	pool, err := pgxpool.New(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return migrations.New(pool, slog.New(slog.DiscardHandler)).Up(ctx)
-}
-
-func migrationHash() (string, error) {
-	sum := sha256.New()
-	err := fs.WalkDir(migrations.Files(), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		body, err := fs.ReadFile(migrations.Files(), path)
-		sum.Write(body)
-		return err
-	})
-	return hex.EncodeToString(sum.Sum(nil))[:12], err
-}
+// BinDir is the directory of PostgreSQL programs given to the run, empty when
+// none was.
+func BinDir() string { return os.Getenv(EnvBinDir) }
 
 func exec(t testing.TB, server, sql string) {
 	t.Helper()

@@ -1,0 +1,40 @@
+package pgtest
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// EnvNotRun names the environment variable with the file that collects the
+// tests that could not run, for the list at the end of `make test`.
+const EnvNotRun = "FORGE_TEST_NOT_RUN"
+
+// NotRun ends a test that needs a real part that is missing here, say a
+// browser: the test is listed at the end of the run with the way to install
+// the part. With CI=true it fails instead. No other form of skipping is used.
+func NotRun(t testing.TB, part, install string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is missing: %s", part, install)
+	}
+	if path := os.Getenv(EnvNotRun); path != "" {
+		if err := note(path, fmt.Sprintf("%s: %s is missing: %s\n", t.Name(), part, install)); err != nil {
+			t.Fatalf("list a test that is not run: %v", err)
+		}
+	}
+	t.Skipf("not run: %s is missing: %s", part, install)
+}
+
+// note appends a line in one write: several test binaries share the file.
+func note(path, line string) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(line)
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
