@@ -1,0 +1,202 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
+)
+
+// outcomeFenced counts results that came too late: the attempt was somebody
+// else's by then. It is counted beside the outcome that the attempt had here.
+const outcomeFenced = "fenced"
+
+// Run is what a job knows of the attempt that runs it.
+type Run struct {
+	JobID   int64
+	Job     string // the kind
+	Attempt int    // from 1
+	// Cron, Tick and Term are of the tick that fired the job; zero for a job
+	// that was enqueued otherwise.
+	Cron   string
+	Tick   time.Time
+	Term   int64
+	NodeID string
+}
+
+// IdempotencyKey is the same for every attempt of the same piece of work: the
+// cron and its tick, or the job's id.
+func (r Run) IdempotencyKey() string {
+	if r.Cron != "" {
+		return r.Cron + "@" + formatTick(r.Tick)
+	}
+	return "job-" + strconv.FormatInt(r.JobID, 10)
+}
+
+type attemptKey struct{}
+
+// attempt is one running attempt: what it knows and what it comes to.
+type attempt struct {
+	Run
+	args       json.RawMessage
+	output     *output
+	exitCode   *int
+	statusCode *int
+}
+
+// FromContext returns what a worker's context knows of its run.
+func FromContext(ctx context.Context) (Run, bool) {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return Run{}, false
+	}
+	return a.Run, true
+}
+
+// Output returns where a worker may write for people to read beside the job:
+// the page and `forge job logs`. Outside a worker it discards.
+func Output(ctx context.Context) io.Writer {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return io.Discard
+	}
+	return a.output.stream(jobstore.StreamStdout)
+}
+
+// recorder is the worker middleware that writes down every attempt, of every
+// kind.
+type recorder struct {
+	river.MiddlewareDefaults
+	db      jobstore.Execer
+	nodeID  string
+	logger  *slog.Logger
+	metrics *metrics.Metrics
+}
+
+var _ rivertype.WorkerMiddleware = (*recorder)(nil)
+
+func newRecorder(options Options) *recorder {
+	return &recorder{db: options.Pool, nodeID: options.NodeID, logger: options.Logger, metrics: options.Metrics}
+}
+
+// Work is part of rivertype.WorkerMiddleware.
+func (r *recorder) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
+	a := r.begin(job)
+	started := time.Now()
+	panicked := true
+	defer func() {
+		if panicked {
+			err = errPanic // River's own handler writes the value and the trace
+		}
+		r.end(ctx, a, started, err)
+	}()
+	err = work(context.WithValue(ctx, attemptKey{}, a))
+	panicked = false
+	return err
+}
+
+var errPanic = errors.New("the worker panicked")
+
+func (r *recorder) begin(job *rivertype.JobRow) *attempt {
+	a := &attempt{Run: runOf(job, r.nodeID)}
+	a.output = newOutput(func(ctx context.Context, chunks []jobstore.LogChunk) error {
+		return jobstore.AppendLogs(ctx, r.db, a.JobID, a.Attempt, chunks)
+	}, r.logger.With("job_id", job.ID, "kind", job.Kind))
+	r.metrics.JobStarted.WithLabelValues(job.Kind).Inc()
+	r.metrics.JobRunning.WithLabelValues(job.Kind).Inc()
+	if job.AttemptedAt != nil { // both by the database's clock
+		r.metrics.JobWait.WithLabelValues(job.Kind).Observe(max(0, job.AttemptedAt.Sub(job.ScheduledAt).Seconds()))
+	}
+	return a
+}
+
+func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err error) {
+	a.output.close(ctx)
+	took := time.Since(started)
+	facts := jobstore.Attempt{
+		Attempt: a.Attempt, NodeID: a.NodeID, StartedAt: started.UTC(),
+		DurationMS: float64(took.Microseconds()) / 1000,
+		Outcome:    outcome(ctx, err), ExitCode: a.exitCode, StatusCode: a.statusCode,
+	}
+	if err != nil {
+		facts.Error = err.Error()
+	}
+	facts.OutputBytes, facts.DroppedBytes = a.output.totals()
+	if err := river.MetadataSet(ctx, jobstore.KeyAttempt+strconv.Itoa(a.Attempt), facts); err != nil {
+		r.logger.ErrorContext(ctx, "attempt not recorded", "job_id", a.JobID, "error", err)
+	}
+	r.metrics.JobRunning.WithLabelValues(a.Job).Dec()
+	r.metrics.JobFinished.WithLabelValues(a.Job, facts.Outcome).Inc()
+	r.metrics.JobDuration.WithLabelValues(a.Job).Observe(took.Seconds())
+}
+
+// outcome names how an attempt ended. ctx is the attempt's without its timeout:
+// it ends when the job is cancelled or the node stops.
+func outcome(ctx context.Context, err error) string {
+	var (
+		cancelled *rivertype.JobCancelError
+		snoozed   *rivertype.JobSnoozeError
+	)
+	switch {
+	case err == nil:
+		return jobstore.OutcomeCompleted
+	case errors.As(err, &snoozed):
+		return jobstore.OutcomeSnoozed
+	case errors.As(err, &cancelled), errors.Is(context.Cause(ctx), rivertype.ErrJobCancelledRemotely):
+		return jobstore.OutcomeCancelled
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
+		return jobstore.OutcomeInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		return jobstore.OutcomeTimedOut
+	default:
+		return jobstore.OutcomeFailed
+	}
+}
+
+func runOf(job *rivertype.JobRow, nodeID string) Run {
+	var metadata struct {
+		Cron string `json:"forge:cron"`
+		Tick string `json:"forge:tick"`
+		Term int64  `json:"forge:term"`
+	}
+	_ = json.Unmarshal(job.Metadata, &metadata) // anyone may have written it; zero then
+	tick, _ := time.Parse(time.RFC3339Nano, metadata.Tick)
+	return Run{
+		JobID: job.ID, Job: job.Kind, Attempt: job.Attempt, NodeID: nodeID,
+		Cron: metadata.Cron, Tick: tick.UTC(), Term: metadata.Term,
+	}
+}
+
+// formatTick is RFC 3339 in UTC, empty when there is no tick.
+func formatTick(tick time.Time) string {
+	if tick.IsZero() {
+		return ""
+	}
+	return tick.UTC().Format(time.RFC3339Nano)
+}
+
+// startAtZero makes every series of every kind exist before its first event.
+func startAtZero(m *metrics.Metrics, kinds []string) {
+	for _, kind := range kinds {
+		m.JobEnqueued.WithLabelValues(kind)
+		m.JobStarted.WithLabelValues(kind)
+		m.JobRunning.WithLabelValues(kind)
+		m.JobDuration.WithLabelValues(kind)
+		m.JobWait.WithLabelValues(kind)
+		for _, outcome := range []string{
+			jobstore.OutcomeCompleted, jobstore.OutcomeFailed, jobstore.OutcomeCancelled,
+			jobstore.OutcomeTimedOut, jobstore.OutcomeInterrupted, jobstore.OutcomeSnoozed, outcomeFenced,
+		} {
+			m.JobFinished.WithLabelValues(kind, outcome)
+		}
+	}
+}

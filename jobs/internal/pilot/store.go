@@ -1,0 +1,230 @@
+package pilot
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/rivershared/uniquestates"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// queryer is the pool, or the transaction of somebody who completes a job in
+// his own.
+type queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+const jobColumns = `
+river_job.id, river_job.args, river_job.attempt, river_job.attempted_at, river_job.attempted_by,
+river_job.created_at, river_job.errors, river_job.finalized_at, river_job.kind, river_job.max_attempts,
+river_job.metadata, river_job.priority, river_job.queue, river_job.state::text, river_job.scheduled_at,
+river_job.tags, river_job.unique_key, river_job.unique_states`
+
+// lastClient is who claimed the row's newest attempt.
+const lastClient = `river_job.attempted_by[array_upper(river_job.attempted_by, 1)]`
+
+// claimSQL is River's claim for the offered ids, with three conditions more: the
+// job is still there to take, no newer term than the offer's was minted (the row
+// keeps its term while nobody leads, so that offered work goes on), and this
+// incarnation was not fenced.
+const claimSQL = `
+UPDATE river_job
+SET state = 'running',
+    attempt = attempt + 1,
+    attempted_at = now(),
+    attempted_by = array_append(
+        CASE WHEN array_length(attempted_by, 1) >= @max_attempted_by::int
+        THEN attempted_by[array_length(attempted_by, 1) + 2 - @max_attempted_by::int:]
+        ELSE attempted_by END,
+        @client::text)
+WHERE id = ANY (@ids::bigint[])
+  AND state = 'available'
+  AND queue = @queue
+  AND scheduled_at <= now()
+  AND EXISTS (SELECT FROM forge_leaders WHERE role = 'scheduler' AND term = @term)
+  AND EXISTS (SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL)
+RETURNING ` + jobColumns
+
+// adoptSQL finds what a claim with a lost reply did achieve.
+const adoptSQL = `
+SELECT ` + jobColumns + `
+FROM river_job
+WHERE id = ANY (@ids::bigint[]) AND state = 'running' AND ` + lastClient + ` = @client::text`
+
+// setStateSQL is River's, with the attempt fence: a row is only touched while
+// this client holds its newest attempt and was not fenced. mine is false for a
+// row that was refused.
+const setStateSQL = `
+WITH fence AS MATERIALIZED (
+    SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL
+),
+input AS (
+    SELECT *
+    FROM unnest(@ids::bigint[], @attempts::int[], @errors::jsonb[], @finalized_ats::timestamptz[],
+                @metadata::jsonb[], @scheduled_ats::timestamptz[], @states::text[])
+         AS input (id, attempt, error, finalized_at, metadata, scheduled_at, state)
+),
+decided AS (
+    SELECT input.*, input.state IN ('available', 'retryable', 'scheduled') AS again FROM input
+),
+updated AS (
+    UPDATE river_job
+    SET attempt = CASE
+            WHEN river_job.state = 'running' AND NOT (again AND river_job.metadata ? 'cancel_attempted_at')
+            THEN coalesce(decided.attempt, river_job.attempt)
+            ELSE river_job.attempt END,
+        errors = CASE
+            WHEN river_job.state = 'running' AND decided.error IS NOT NULL
+            THEN array_append(river_job.errors, decided.error)
+            ELSE river_job.errors END,
+        finalized_at = CASE
+            WHEN river_job.state = 'running' AND again AND river_job.metadata ? 'cancel_attempted_at' THEN now()
+            WHEN river_job.state = 'running' THEN coalesce(decided.finalized_at, river_job.finalized_at)
+            ELSE river_job.finalized_at END,
+        metadata = river_job.metadata || coalesce(decided.metadata, '{}'),
+        scheduled_at = CASE
+            WHEN river_job.state = 'running' AND NOT (again AND river_job.metadata ? 'cancel_attempted_at')
+            THEN coalesce(decided.scheduled_at, river_job.scheduled_at)
+            ELSE river_job.scheduled_at END,
+        state = CASE
+            WHEN river_job.state = 'running' AND again AND river_job.metadata ? 'cancel_attempted_at'
+            THEN 'cancelled'::river_job_state
+            WHEN river_job.state = 'running' THEN decided.state::river_job_state
+            ELSE river_job.state END
+    FROM decided
+    WHERE river_job.id = decided.id
+      AND (river_job.state = 'running' OR decided.metadata IS NOT NULL)
+      AND ` + lastClient + ` = @client::text
+      AND EXISTS (SELECT FROM fence)
+    RETURNING ` + jobColumns + `
+)
+SELECT ` + jobColumns + `,
+       coalesce(` + lastClient + ` = @client::text, false) AND EXISTS (SELECT FROM fence) AS mine
+FROM river_job
+JOIN input ON river_job.id = input.id
+WHERE NOT EXISTS (SELECT FROM updated WHERE updated.id = river_job.id)
+UNION ALL
+SELECT updated.*, true FROM updated
+ORDER BY 1`
+
+func (p *Pilot) claim(ctx context.Context, queue string, ids []int64, term int64, maxAttemptedBy int) (*riverdriver.JobGetAvailableResult, error) {
+	return collectJobs(p.pool.Query(ctx, claimSQL, pgx.StrictNamedArgs{
+		"max_attempted_by": maxAttemptedBy, "client": p.clientID, "ids": ids, "queue": queue, "term": term,
+		"node": p.nodeID, "incarnation": p.incarnation,
+	}))
+}
+
+func (p *Pilot) adopt(ctx context.Context, ids []int64) (*riverdriver.JobGetAvailableResult, error) {
+	return collectJobs(p.pool.Query(ctx, adoptSQL, pgx.StrictNamedArgs{"ids": ids, "client": p.clientID}))
+}
+
+// setState returns the rows as they are now, without the refused ones, and the
+// ids and kinds of those.
+func (p *Pilot) setState(ctx context.Context, db queryer, params *riverdriver.JobSetStateIfRunningManyParams) (jobs, refused []*rivertype.JobRow, err error) {
+	states := make([]string, len(params.State))
+	metadata := make([][]byte, len(params.ID))
+	for i, state := range params.State {
+		states[i] = string(state)
+		if params.MetadataDoMerge[i] {
+			metadata[i] = params.MetadataUpdates[i]
+		}
+	}
+	rows, err := db.Query(ctx, setStateSQL, pgx.StrictNamedArgs{
+		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation,
+		"ids": params.ID, "attempts": params.Attempt, "errors": params.ErrData, "finalized_ats": params.FinalizedAt,
+		"metadata": metadata, "scheduled_ats": params.ScheduledAt, "states": states,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var (
+			raw  jobRow
+			mine bool
+		)
+		if err := rows.Scan(append(raw.targets(), &mine)...); err != nil {
+			return nil, nil, err
+		}
+		job, _ := raw.decode() // as River has it: a bad row must not stop the others
+		if mine {
+			jobs = append(jobs, job)
+		} else {
+			refused = append(refused, job)
+		}
+	}
+	return jobs, refused, rows.Err()
+}
+
+func collectJobs(rows pgx.Rows, err error) (*riverdriver.JobGetAvailableResult, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	result := &riverdriver.JobGetAvailableResult{}
+	for rows.Next() {
+		var raw jobRow
+		if err := rows.Scan(raw.targets()...); err != nil {
+			return nil, err
+		}
+		job, err := raw.decode()
+		if err != nil {
+			if result.DecodeErrors == nil {
+				result.DecodeErrors = map[int64]error{}
+			}
+			result.DecodeErrors[job.ID] = err
+		}
+		result.Jobs = append(result.Jobs, job)
+	}
+	return result, rows.Err()
+}
+
+// jobRow is a row of river_job as it comes; decode makes it River's.
+type jobRow struct {
+	rivertype.JobRow
+	errors       [][]byte
+	state        string
+	uniqueStates pgtype.Bits
+}
+
+func (r *jobRow) targets() []any {
+	return []any{
+		&r.ID, &r.EncodedArgs, &r.Attempt, &r.AttemptedAt, &r.AttemptedBy,
+		&r.CreatedAt, &r.errors, &r.FinalizedAt, &r.Kind, &r.MaxAttempts,
+		&r.Metadata, &r.Priority, &r.Queue, &r.state, &r.ScheduledAt,
+		&r.Tags, &r.UniqueKey, &r.uniqueStates,
+	}
+}
+
+// decode always returns a row; with an error the fields that could not be read
+// are empty.
+func (r *jobRow) decode() (*rivertype.JobRow, error) {
+	job := r.JobRow
+	job.State = rivertype.JobState(r.state)
+	job.CreatedAt, job.ScheduledAt = job.CreatedAt.UTC(), job.ScheduledAt.UTC()
+	job.AttemptedAt, job.FinalizedAt = utc(job.AttemptedAt), utc(job.FinalizedAt)
+	if r.uniqueStates.Valid && len(r.uniqueStates.Bytes) > 0 {
+		job.UniqueStates = uniquestates.UniqueBitmaskToStates(r.uniqueStates.Bytes[0])
+	}
+	job.Errors = make([]rivertype.AttemptError, len(r.errors))
+	var firstErr error
+	for i, raw := range r.errors {
+		firstErr = cmp.Or(firstErr, riverdriver.UnmarshalAttemptError(raw, &job.Errors[i]))
+	}
+	if firstErr != nil {
+		job.Errors = nil
+	}
+	return &job, firstErr
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}

@@ -1,0 +1,304 @@
+package jobs_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/jobs"
+)
+
+// tickMetadata is what the scheduler gives a job that a tick fired.
+var tickMetadata = map[string]any{
+	jobstore.KeyCron: "nightly", jobstore.KeyTick: "2026-11-20T03:00:00Z", jobstore.KeyTerm: 7,
+}
+
+// once is a job that is not retried.
+func once(job config.Job) config.Job {
+	job.Retry.MaxAttempts = 1
+	return job
+}
+
+// runOnce works one job of the kind to its end.
+func runOnce(t *testing.T, job config.Job, new jobstore.NewJob, change ...func(*jobs.Options)) (*node, jobstore.Job) {
+	t.Helper()
+	n := startNode(t, map[string]config.Job{"job": once(job)}, change...)
+	new.Kind = "job"
+	return n, n.finish(t, n.work(t, new), "completed", "discarded")
+}
+
+func TestShellSeesAnExplicitEnvironment(t *testing.T) {
+	t.Setenv("FORGE_DATABASE_URL", "postgres://secret")
+	job := config.Job{
+		Kind: config.KindShell, Command: []string{"env"}, Cwd: "/",
+		Env: map[string]string{"COLOUR": "blue", "FORGE_TERM": "forged"},
+	}
+	n, done := runOnce(t, job, jobstore.NewJob{Args: []byte(`{"n": 1}`), Metadata: tickMetadata})
+	got := map[string]string{}
+	for line := range strings.Lines(n.logs(t, done.ID, 1, jobstore.StreamStdout)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		got[name] = value
+	}
+	want := map[string]string{
+		"FORGE_JOB_ID": strconv.FormatInt(done.ID, 10), "FORGE_JOB": "job", "FORGE_ATTEMPT": "1",
+		"FORGE_CRON": "nightly", "FORGE_TICK": "2026-11-20T03:00:00Z", "FORGE_TERM": "7", "FORGE_NODE": nodeID,
+		"FORGE_ARGS": `{"n": 1}`, "COLOUR": "blue", "PATH": os.Getenv("PATH"),
+	}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s is %q, want %q", name, got[name], value)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		if name != "HOME" && name != "LANG" && name != "LC_ALL" && name != "TZ" && name != "TMPDIR" {
+			t.Errorf("the command also sees %s", name)
+		}
+	}
+}
+
+func TestShellThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, done := runOnce(t, config.Job{Kind: config.KindShell, Command: []string{"no-such-program"}}, jobstore.NewJob{})
+	if !strings.Contains(done.LastError, "no-such-program") || done.Attempts[0].ExitCode != nil {
+		t.Errorf("got %+v", done)
+	}
+}
+
+func TestTimeoutEndsTheWholeTree(t *testing.T) {
+	t.Parallel()
+	job := shell("setsid sleep 310 & echo $!; sh -c 'setsid sleep 311 & echo $!; wait' & echo $!; wait")
+	job.Timeout = config.Duration(700 * time.Millisecond)
+	n, done := runOnce(t, job, jobstore.NewJob{})
+	if done.Attempts[0].Outcome != jobstore.OutcomeTimedOut || !strings.Contains(done.LastError, "timed out after 700ms") {
+		t.Errorf("got %+v", done)
+	}
+	pids := strings.Fields(n.logs(t, done.ID, 1, jobstore.StreamStdout))
+	if len(pids) != 3 {
+		t.Fatalf("got pids %v, want 3", pids)
+	}
+	for _, pid := range pids {
+		wantGone(t, pid)
+	}
+}
+
+func wantGone(t *testing.T, text string) {
+	t.Helper()
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return syscall.Kill(pid, 0) != nil },
+		func() string { return "process " + text + " is still there" })
+}
+
+func TestOutputIsCapped(t *testing.T) {
+	t.Parallel()
+	job := shell(`head -c 100000 /dev/zero | tr '\0' x; printf 'a\000\377b' >&2`)
+	job.Output.Capture = 50_000
+	n, done := runOnce(t, job, jobstore.NewJob{})
+	stdout := n.logs(t, done.ID, 1, jobstore.StreamStdout)
+	system := n.logs(t, done.ID, 1, jobstore.StreamSystem)
+	if len(stdout) != 50_000 || !strings.Contains(system, "50004 bytes of output dropped") {
+		t.Errorf("%d bytes kept, remark %q", len(stdout), system)
+	}
+	if a := done.Attempts[0]; a.OutputBytes != 100_004 || a.DroppedBytes != 50_004 {
+		t.Errorf("got %+v", a)
+	}
+}
+
+func TestOutputComesWhileTheJobRuns(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"job": once(shell("echo first; sleep 300"))},
+		func(o *jobs.Options) { o.DrainTimeout = time.Millisecond })
+	id := n.work(t, jobstore.NewJob{Kind: "job"})
+	eventually(t, func() bool { return n.logs(t, id, 1, jobstore.StreamStdout) == "first\n" },
+		func() string { return "no output while the job runs" })
+	n.finish(t, id, "running")
+}
+
+func TestHTTPSendsTheRunAndKeepsTheAnswer(t *testing.T) {
+	t.Parallel()
+	type request struct {
+		method, body string
+		header       http.Header
+	}
+	seen := make(chan request, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		seen <- request{r.Method, string(body), r.Header}
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "done")
+	}))
+	t.Cleanup(server.Close)
+	job := config.Job{
+		Kind: config.KindHTTP, Method: "POST", URL: server.URL, Body: "ping",
+		Headers: map[string]string{"X-Colour": "blue", "Idempotency-Key": "forged"},
+	}
+	n, done := runOnce(t, job, jobstore.NewJob{Metadata: tickMetadata})
+	got := <-seen
+	for name, want := range map[string]string{
+		"X-Colour": "blue", "Idempotency-Key": "nightly@2026-11-20T03:00:00Z", "Forge-Job": "job",
+		"Forge-Job-Id": strconv.FormatInt(done.ID, 10), "Forge-Attempt": "1", "Forge-Cron": "nightly",
+		"Forge-Tick": "2026-11-20T03:00:00Z", "Forge-Term": "7", "Forge-Node": nodeID,
+	} {
+		if got.header.Get(name) != want {
+			t.Errorf("header %s is %q, want %q", name, got.header.Get(name), want)
+		}
+	}
+	if got.method != "POST" || got.body != "ping" {
+		t.Errorf("got %s %q", got.method, got.body)
+	}
+	if a := done.Attempts[0]; done.State != "completed" || a.StatusCode == nil || *a.StatusCode != http.StatusAccepted {
+		t.Errorf("got %+v", done)
+	}
+	if out := n.logs(t, done.ID, 1, jobstore.StreamStdout); out != "done" {
+		t.Errorf("output is %q", out)
+	}
+}
+
+func TestHTTPStatus(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	for state, expect := range map[string][]int{"discarded": nil, "completed": {http.StatusNotFound}} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			job := config.Job{Kind: config.KindHTTP, URL: server.URL, ExpectStatus: expect}
+			_, done := runOnce(t, job, jobstore.NewJob{})
+			if done.State != state || *done.Attempts[0].StatusCode != http.StatusNotFound {
+				t.Errorf("got %+v", done)
+			}
+		})
+	}
+}
+
+func TestHTTPRedirects(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "token %q", r.Header.Get("X-Token"))
+	}))
+	t.Cleanup(other.Close)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/hops/{n}", func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.PathValue("n"))
+		if n == 0 {
+			return
+		}
+		http.Redirect(w, r, fmt.Sprintf("/hops/%d", n-1), http.StatusFound)
+	})
+	mux.Handle("/away", http.RedirectHandler(other.URL, http.StatusFound))
+	mux.Handle("/metadata", http.RedirectHandler("http://169.254.169.254/latest", http.StatusFound))
+	mux.Handle("/file", http.RedirectHandler("file:///etc/passwd", http.StatusFound))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+
+	for path, want := range map[string]string{
+		"/hops/5": "", "/hops/6": "stopped after 5 redirects", "/metadata": "address not allowed",
+		"/file": "redirect to file refused", "/away": "",
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			job := config.Job{Kind: config.KindHTTP, URL: server.URL + path, Headers: map[string]string{"X-Token": "hunter22"}}
+			n, done := runOnce(t, job, jobstore.NewJob{})
+			if want == "" && done.State != "completed" || !strings.Contains(done.LastError, want) {
+				t.Errorf("got %s: %q, want %q", done.State, done.LastError, want)
+			}
+			if out := n.logs(t, done.ID, 1, jobstore.StreamStdout); path == "/away" && out != `token ""` {
+				t.Errorf("the job's own header went to another host: %s", out)
+			}
+		})
+	}
+}
+
+func TestHTTPStaysOutsideByDefault(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	_, done := runOnce(t, config.Job{Kind: config.KindHTTP, URL: server.URL}, jobstore.NewJob{},
+		func(o *jobs.Options) { o.AllowPrivateTargets = false })
+	if !strings.Contains(done.LastError, "allow_private_targets") {
+		t.Errorf("got %+v", done)
+	}
+}
+
+func TestHTTPTimeout(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(server.Close)
+	job := config.Job{Kind: config.KindHTTP, URL: server.URL, Timeout: config.Duration(100 * time.Millisecond)}
+	if _, done := runOnce(t, job, jobstore.NewJob{}); done.Attempts[0].Outcome != jobstore.OutcomeTimedOut {
+		t.Errorf("got %+v", done)
+	}
+}
+
+func TestErrorsShowNoSecrets(t *testing.T) {
+	t.Parallel()
+	job := config.Job{Kind: config.KindHTTP, URL: "http://user:hunter22@127.0.0.1:1/?token=s3cr3t5"}
+	_, done := runOnce(t, job, jobstore.NewJob{})
+	if done.LastError == "" || strings.Contains(done.LastError, "hunter22") || strings.Contains(done.LastError, "s3cr3t5") {
+		t.Errorf("the error is %q", done.LastError)
+	}
+}
+
+func TestSQL(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		statement, stdout, system, fails string
+		timeout                          time.Duration
+	}{
+		"parameters": {
+			statement: `SELECT @job_id > 0 AS id, @job AS job, @attempt AS attempt, @cron AS cron,
+				to_char(@tick::timestamptz AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS tick, @term AS term, @node AS node,
+				@args::jsonb ->> 'n' AS n, NULL AS nothing`,
+			stdout: "id\tjob\tattempt\tcron\ttick\tterm\tnode\tn\tnothing\n" +
+				"t\tjob\t1\tnightly\t2026-11-20 03:00\t7\tnode-a\t1\tNULL\n",
+			system: "SELECT 1\n",
+		},
+		"rows affected":    {statement: `INSERT INTO forge_events (type) SELECT @cron FROM generate_series(1, 3)`, system: "INSERT 0 3\n"},
+		"many rows":        {statement: `SELECT 1 AS one FROM generate_series(1, 102)`, stdout: "one\n" + strings.Repeat("1\n", 100), system: "2 more rows not shown\nSELECT 102\n"},
+		"no transaction":   {statement: `VACUUM forge_events`, system: "VACUUM\n"},
+		"error":            {statement: `SELECT 1/0`, fails: "division by zero"},
+		"two statements":   {statement: `SELECT 1; SELECT 2`, fails: "multiple commands"},
+		"server's timeout": {statement: `SELECT pg_sleep(60)`, timeout: 100 * time.Millisecond, fails: "timed out after 100ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := config.Job{Kind: config.KindSQL, Statement: test.statement, StatementTimeout: config.Duration(test.timeout)}
+			n, done := runOnce(t, job, jobstore.NewJob{Args: []byte(`{"n": 1}`), Metadata: tickMetadata})
+			if (done.State == "completed") != (test.fails == "") || !strings.Contains(done.LastError, test.fails) {
+				t.Fatalf("got %s: %q, want %q", done.State, done.LastError, test.fails)
+			}
+			if got := n.logs(t, done.ID, 1, jobstore.StreamStdout); got != test.stdout {
+				t.Errorf("output is %q, want %q", got, test.stdout)
+			}
+			if got := n.logs(t, done.ID, 1, jobstore.StreamSystem); got != test.system {
+				t.Errorf("remarks are %q, want %q", got, test.system)
+			}
+		})
+	}
+}
+
+func TestSQLIsCancelledOnTheServer(t *testing.T) {
+	t.Parallel()
+	job := config.Job{Kind: config.KindSQL, Statement: `SELECT pg_sleep(300)`, Timeout: config.Duration(300 * time.Millisecond)}
+	n, done := runOnce(t, job, jobstore.NewJob{})
+	if done.Attempts[0].Outcome != jobstore.OutcomeTimedOut {
+		t.Errorf("got %+v", done)
+	}
+	eventually(t, func() bool {
+		var left int
+		err := n.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND query LIKE '%pg_sleep(300)%' AND pid <> pg_backend_pid()`).Scan(&left)
+		return err == nil && left == 0
+	}, func() string { return "the statement still runs" })
+}

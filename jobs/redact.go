@@ -1,0 +1,103 @@
+package jobs
+
+import (
+	"cmp"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/config"
+)
+
+const redacted = "[redacted]"
+
+// secretName matches the names of headers and variables whose values are not
+// for everybody.
+var secretName = regexp.MustCompile(`(?i)auth|cookie|token|secret|passw|credential|signature|key`)
+
+// redactor takes the secrets of one job's configuration out of what is shown.
+type redactor struct{ secrets []string }
+
+func newRedactor(job config.Job, clusterURL string) redactor {
+	var r redactor
+	for name, value := range job.Headers {
+		if secretName.MatchString(name) {
+			r.add(value)
+			_, credentials, _ := strings.Cut(value, " ") // "Bearer ..."
+			r.add(credentials)
+		}
+	}
+	for name, value := range job.Env {
+		if secretName.MatchString(name) {
+			r.add(value)
+		}
+	}
+	r.addURL(job.URL)
+	for _, dsn := range []string{job.Database, clusterURL} {
+		if conn, err := pgx.ParseConfig(dsn); err == nil {
+			r.add(conn.Password)
+			r.add(url.QueryEscape(conn.Password))
+		}
+	}
+	// Longest first: a secret may be a part of another.
+	slices.SortFunc(r.secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return r
+}
+
+func (r *redactor) addURL(text string) {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return
+	}
+	if parsed.User != nil {
+		r.add(parsed.User.String())
+		password, _ := parsed.User.Password()
+		r.add(password)
+	}
+	for name, values := range parsed.Query() {
+		if secretName.MatchString(name) {
+			for _, value := range values {
+				r.add(value)
+				r.add(url.QueryEscape(value))
+			}
+		}
+	}
+}
+
+// add ignores what is too short to be a secret: it would blot out whole texts.
+func (r *redactor) add(secret string) {
+	const shortest = 4
+	if len(secret) >= shortest && !slices.Contains(r.secrets, secret) {
+		r.secrets = append(r.secrets, secret)
+	}
+}
+
+func (r redactor) text(text string) string {
+	for _, secret := range r.secrets {
+		text = strings.ReplaceAll(text, secret, redacted)
+	}
+	return text
+}
+
+func (r redactor) error(err error) error {
+	if err == nil {
+		return nil
+	}
+	if clean := r.text(err.Error()); clean != err.Error() {
+		return &cleanError{text: clean, err: err}
+	}
+	return err
+}
+
+// cleanError shows the clean text and keeps the chain for errors.Is.
+type cleanError struct {
+	text string
+	err  error
+}
+
+func (e *cleanError) Error() string { return e.text }
+
+func (e *cleanError) Unwrap() error { return e.err }
