@@ -57,6 +57,10 @@ WHERE ($1::bigint = 0 OR id < $1)
 ORDER BY id DESC
 LIMIT $2`
 
+const pruneSQL = `
+DELETE FROM forge_events
+WHERE id IN (SELECT id FROM forge_events WHERE at < $1 ORDER BY at LIMIT $2)`
+
 // Append writes an event with the database's clock. data is marshalled to JSON;
 // nil means none.
 func Append(ctx context.Context, db Execer, event Event, data any) error {
@@ -89,4 +93,14 @@ func List(ctx context.Context, db Queryer, before int64, limit int) ([]Event, er
 		return nil, fmt.Errorf("list events: %w", err)
 	}
 	return events, nil
+}
+
+// Prune deletes at most limit events from before an instant, the oldest first,
+// and returns their number.
+func Prune(ctx context.Context, db Execer, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, pruneSQL, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("prune events: %w", err)
+	}
+	return tag.RowsAffected(), nil
 }

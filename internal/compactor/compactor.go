@@ -1,0 +1,205 @@
+package compactor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// Retention is how long things are kept once they are over. 0 means for ever,
+// save for Metrics and Idle.
+type Retention struct {
+	Completed time.Duration // jobs and their output, from their end
+	Cancelled time.Duration
+	Discarded time.Duration
+	Logs      time.Duration // output of jobs, also of those that are kept
+	CronTicks time.Duration // the ledger
+	Events    time.Duration
+	History   time.Duration // tenures of leaders: cluster.leader_election.history_retention
+	// Metrics is for the cluster's sums. Default: 24 h; Prometheus keeps more.
+	Metrics time.Duration
+	// Idle is for the rows of queues that no node has worked and of nodes that
+	// left or died. Default: 24 h.
+	Idle time.Duration
+}
+
+// Options are the settings of a Compactor. Zero values of Interval, Delay, Batch
+// and Pause mean their defaults.
+type Options struct {
+	Retention Retention
+	Logger    *slog.Logger
+	// Interval between the starts of two passes. Default: 30 s.
+	Interval time.Duration
+	// Delay of the first pass: a take-over has better things to do. Default: 1 s.
+	Delay time.Duration
+	// Batch is the most rows that one transaction deletes, output of deleted
+	// jobs not counted. Default: 1,000.
+	Batch int
+	// Pause between two batches. Default: 100 ms.
+	Pause time.Duration
+}
+
+// Compactor is the work of the leader of the role log_compactor.
+type Compactor struct {
+	db   leaderstore.Beginner
+	opts Options
+}
+
+// New returns a Compactor on a pool.
+func New(db leaderstore.Beginner, opts Options) *Compactor {
+	opts.Interval = cmp.Or(opts.Interval, 30*time.Second)
+	opts.Delay = cmp.Or(opts.Delay, time.Second)
+	opts.Batch = cmp.Or(opts.Batch, 1000)
+	opts.Pause = cmp.Or(opts.Pause, 100*time.Millisecond)
+	opts.Retention.Metrics = cmp.Or(opts.Retention.Metrics, 24*time.Hour)
+	opts.Retention.Idle = cmp.Or(opts.Retention.Idle, 24*time.Hour)
+	return &Compactor{db: db, opts: opts}
+}
+
+// Lead makes passes until ctx ends, also in the midst of one. It returns
+// leaderstore.ErrDeposed when the term is over; other errors are logged, and the
+// next pass tries again.
+func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
+	next := time.NewTimer(c.opts.Delay)
+	defer next.Stop()
+	pass := &pass{Compactor: c, fence: fence}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-next.C:
+		}
+		next.Reset(c.opts.Interval)
+		if err := pass.run(ctx); errors.Is(err, leaderstore.ErrDeposed) {
+			return err
+		}
+	}
+}
+
+// pass goes through the sweeps in the name of one term.
+type pass struct {
+	*Compactor
+	fence leaderstore.Fence
+	// strayAfter is the job at which the search for stray output goes on.
+	strayAfter int64
+}
+
+// batch deletes at most limit rows that ended before an instant.
+type batch func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (deleted int64, err error)
+
+// sweep is the retention of one table.
+type sweep struct {
+	name string
+	keep time.Duration
+	batch
+}
+
+func (p *pass) sweeps() []sweep {
+	keep := p.opts.Retention
+	return []sweep{
+		{"completed_jobs", keep.Completed, statement(jobsSQL, "completed")},
+		{"cancelled_jobs", keep.Cancelled, statement(jobsSQL, "cancelled")},
+		{"discarded_jobs", keep.Discarded, statement(jobsSQL, "discarded")},
+		{"logs", keep.Logs, statement(logsSQL)},
+		{"cron_ticks", keep.CronTicks, statement(ticksSQL)},
+		{"events", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+			return eventstore.Prune(ctx, tx, before, limit)
+		}},
+		{"leader_history", keep.History, statement(historySQL)},
+		{"cluster_metrics", keep.Metrics, statement(metricsSQL)},
+		{"queues", keep.Idle, statement(queuesSQL)},
+		{"nodes", keep.Idle, statement(nodesSQL)},
+	}
+}
+
+func statement(sql string, more ...any) batch {
+	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+		tag, err := tx.Exec(ctx, sql, append([]any{before, limit}, more...)...)
+		return tag.RowsAffected(), err
+	}
+}
+
+// run makes one pass. A sweep that fails does not keep the others from theirs;
+// only the end of the term does.
+func (p *pass) run(ctx context.Context) error {
+	for _, sweep := range p.sweeps() {
+		if sweep.keep <= 0 {
+			continue
+		}
+		deleted, err := p.sweep(ctx, sweep)
+		if err := p.settle(ctx, sweep.name, deleted, err); err != nil {
+			return err
+		}
+	}
+	deleted, err := p.sweepStray(ctx)
+	return p.settle(ctx, "stray_logs", deleted, err)
+}
+
+// settle logs what a sweep came to, and returns the errors that end the pass.
+func (p *pass) settle(ctx context.Context, name string, deleted int64, err error) error {
+	switch {
+	case errors.Is(err, leaderstore.ErrDeposed) || ctx.Err() != nil:
+		return err
+	case err != nil:
+		p.opts.Logger.WarnContext(ctx, "retention not applied", "of", name, "term", p.fence.Term, "error", err)
+	case deleted > 0:
+		p.opts.Logger.DebugContext(ctx, "retention applied", "of", name, "term", p.fence.Term, "deleted", deleted)
+	}
+	return nil
+}
+
+// sweep deletes batch by batch until one is not full.
+func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
+	for {
+		var rows int64
+		err := p.fence.Do(ctx, p.db, func(tx pgx.Tx, now time.Time) error {
+			var err error
+			rows, err = s.batch(ctx, tx, now.Add(-s.keep), p.opts.Batch)
+			return err
+		})
+		if err != nil {
+			return deleted, fmt.Errorf("delete a batch of %s: %w", s.name, err)
+		}
+		deleted += rows
+		if rows < int64(p.opts.Batch) {
+			return deleted, nil
+		}
+		if err := p.pause(ctx); err != nil {
+			return deleted, err
+		}
+	}
+}
+
+// sweepStray looks at one batch of jobs a pass: stray output is rare, and the
+// retention of logs takes it in any case.
+func (p *pass) sweepStray(ctx context.Context) (deleted int64, err error) {
+	var last *int64
+	err = p.fence.Do(ctx, p.db, func(tx pgx.Tx, _ time.Time) error {
+		return tx.QueryRow(ctx, strayLogsSQL, p.strayAfter, p.opts.Batch).Scan(&last, &deleted)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delete stray output: %w", err)
+	}
+	p.strayAfter = 0
+	if last != nil {
+		p.strayAfter = *last
+	}
+	return deleted, nil
+}
+
+func (p *pass) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(p.opts.Pause):
+		return nil
+	}
+}

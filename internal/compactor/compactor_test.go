@@ -1,0 +1,395 @@
+package compactor_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/compactor"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	hour     = time.Hour
+	patience = 10 * time.Second
+)
+
+// allOfAnHour keeps everything for an hour, so that a row of 61 minutes is over
+// and one of 59 is not.
+var allOfAnHour = compactor.Retention{
+	Completed: hour, Cancelled: hour, Discarded: hour, Logs: hour, CronTicks: hour, Events: hour, History: hour,
+	Metrics: hour, Idle: hour,
+}
+
+// Each case has rows on both sides of the edge; want is what a full pass leaves.
+var retentionCases = map[string]struct {
+	setup, left string
+	want        []string
+}{
+	"jobs by state and end": {
+		setup: `INSERT INTO river_job (kind, args, max_attempts, state, scheduled_at, finalized_at) VALUES
+			('old completed', '{}', 1, 'completed', now(), now() - interval '61 minutes'),
+			('old cancelled', '{}', 1, 'cancelled', now(), now() - interval '61 minutes'),
+			('old discarded', '{}', 1, 'discarded', now(), now() - interval '61 minutes'),
+			('new completed', '{}', 1, 'completed', now() - interval '1 year', now() - interval '59 minutes'),
+			('new cancelled', '{}', 1, 'cancelled', now() - interval '1 year', now() - interval '59 minutes'),
+			('new discarded', '{}', 1, 'discarded', now() - interval '1 year', now() - interval '59 minutes'),
+			('available', '{}', 1, 'available', now() - interval '1 year', NULL),
+			('running', '{}', 1, 'running', now() - interval '1 year', NULL),
+			('retryable', '{}', 1, 'retryable', now() - interval '1 year', NULL),
+			('scheduled', '{}', 1, 'scheduled', now() - interval '1 year', NULL)`,
+		left: `SELECT kind FROM river_job ORDER BY kind`,
+		want: []string{
+			"available", "new cancelled", "new completed", "new discarded", "retryable", "running", "scheduled",
+		},
+	},
+	"more jobs than a batch": {
+		setup: `INSERT INTO river_job (kind, args, max_attempts, state, finalized_at)
+			SELECT 'k' || i, '{}', 1, 'completed', now() - i * interval '10 minutes' FROM generate_series(1, 30) i`,
+		left: `SELECT kind FROM river_job ORDER BY kind`,
+		want: []string{"k1", "k2", "k3", "k4", "k5"},
+	},
+	"output goes with its job": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (kind, args, max_attempts, state, finalized_at) VALUES
+					('old', '{}', 1, 'completed', now() - interval '61 minutes'),
+					('new', '{}', 1, 'completed', now() - interval '59 minutes')
+				RETURNING id, kind)
+			INSERT INTO forge_job_logs (job_id, attempt, seq, stream, chunk)
+			SELECT id, 1, seq, 'stdout', kind || seq FROM jobs, generate_series(1, 5) seq`,
+		left: `SELECT chunk FROM forge_job_logs ORDER BY chunk`,
+		want: []string{"new1", "new2", "new3", "new4", "new5"},
+	},
+	"output by its own age": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (kind, args, max_attempts) VALUES ('k', '{}', 1) RETURNING id)
+			INSERT INTO forge_job_logs (job_id, attempt, seq, stream, chunk, at)
+			SELECT id, 1, seq, 'stdout', 'c' || seq, now() - seq * interval '13 minutes' FROM jobs, generate_series(1, 9) seq`,
+		left: `SELECT chunk FROM forge_job_logs ORDER BY chunk`,
+		want: []string{"c1", "c2", "c3", "c4"},
+	},
+	"output of jobs that are gone": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (id, kind, args, max_attempts)
+				SELECT 2 * i, 'k', '{}', 1 FROM generate_series(1, 4) i)
+			INSERT INTO forge_job_logs (job_id, attempt, seq, stream, chunk)
+			SELECT i, 1, seq, 'stdout', i || '/' || seq FROM generate_series(1, 9) i, generate_series(1, 2) seq`,
+		left: `SELECT chunk FROM forge_job_logs ORDER BY chunk`,
+		want: []string{"2/1", "2/2", "4/1", "4/2", "6/1", "6/2", "8/1", "8/2"},
+	},
+	"ticks but the newest of a cron": {
+		setup: `INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id, recorded_at, last_tick) VALUES
+			('busy', now() - interval '3 hours', 'fired', 1, 'a', now() - interval '3 hours', NULL),
+			('busy', now() - interval '61 minutes', 'fired', 1, 'a', now() - interval '61 minutes', NULL),
+			('busy', now() - interval '59 minutes', 'fired', 1, 'a', now() - interval '59 minutes', NULL),
+			('yearly', now() - interval '1000 days', 'fired', 1, 'a', now() - interval '1000 days', NULL),
+			('yearly', now() - interval '700 days', 'fired', 1, 'a', now() - interval '700 days', NULL),
+			('waiting', now() - interval '3 hours', 'queued', 1, 'a', now() - interval '3 hours', NULL),
+			('waiting', now() - interval '2 hours', 'fired', 1, 'a', now() - interval '2 hours', NULL),
+			('outage', now() - interval '3 hours', 'skipped_window', 1, 'a', now() - interval '2 hours', now() - interval '59 minutes'),
+			('outage', now(), 'fired', 1, 'a', now(), NULL),
+			('backfill', now() - interval '1000 days', 'backfilled', 1, 'a', now() - interval '1 minute', NULL),
+			('backfill', now() - interval '1 minute', 'fired', 1, 'a', now(), NULL)`,
+		left: `SELECT cron || ' ' || date_trunc('minute', now() - tick + interval '1 second') FROM forge_cron_ticks ORDER BY cron, tick DESC`,
+		want: []string{
+			"backfill 00:01:00", "backfill 1000 days", "busy 00:59:00", "outage 00:00:00", "outage 03:00:00",
+			"waiting 02:00:00", "waiting 03:00:00", "yearly 700 days",
+		},
+	},
+	"events": {
+		setup: `INSERT INTO forge_events (type, at)
+			SELECT 'e' || i, now() - i * interval '13 minutes' FROM generate_series(1, 9) i`,
+		left: `SELECT type FROM forge_events ORDER BY type`,
+		want: []string{"e1", "e2", "e3", "e4"},
+	},
+	"tenures but the newest of a role": {
+		setup: `INSERT INTO forge_leader_history (role, term, node_id, incarnation, acquired_at, ended_at) VALUES
+			('idle', 1, 'a', 'i', now() - interval '5 hours', now() - interval '4 hours'),
+			('idle', 2, 'a', 'i', now() - interval '4 hours', now() - interval '3 hours'),
+			('long', 1, 'a', 'i', now() - interval '5 hours', now() - interval '59 minutes'),
+			('long', 2, 'a', 'i', now() - interval '59 minutes', NULL),
+			('open', 1, 'a', 'i', now() - interval '5 hours', NULL),
+			('open', 2, 'a', 'i', now() - interval '4 hours', NULL),
+			('open', 3, 'a', 'i', now() - interval '59 minutes', NULL)`,
+		left: `SELECT role || ' ' || term FROM forge_leader_history ORDER BY role, term`,
+		want: []string{"idle 2", "long 1", "long 2", "open 2", "open 3"},
+	},
+	"cluster metrics": {
+		setup: `INSERT INTO forge_metrics_cluster (metric, labels, at, value, term)
+			SELECT 'm' || i, '{"a": "b"}', now() - i * interval '13 minutes', 1, 1 FROM generate_series(1, 9) i`,
+		left: `SELECT metric FROM forge_metrics_cluster ORDER BY metric`,
+		want: []string{"m1", "m2", "m3", "m4"},
+	},
+	"queues": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (kind, args, max_attempts, queue) VALUES ('k', '{}', 1, 'old with a job'))
+			INSERT INTO river_queue (name, updated_at, paused_at) VALUES
+			('old', now() - interval '61 minutes', NULL), ('new', now() - interval '59 minutes', NULL),
+			('old and paused', now() - interval '2 hours', now()), ('old with a job', now() - interval '2 hours', NULL)`,
+		left: `SELECT name FROM river_queue ORDER BY name`,
+		want: []string{"new", "old and paused", "old with a job"},
+	},
+	"nodes": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (kind, args, max_attempts, state, attempted_by)
+				VALUES ('k', '{}', 9, 'running', '{other-00000000000000a1,orphan-00000000000000a1}'))
+			INSERT INTO forge_nodes (node_id, incarnation, state, last_heartbeat_at) VALUES
+			('left', '00000000000000a1', 'left', now() - interval '61 minutes'),
+			('dead', '00000000000000a1', 'dead', now() - interval '61 minutes'),
+			('other', '00000000000000a1', 'dead', now() - interval '61 minutes'),
+			('orphan', '00000000000000a1', 'dead', now() - interval '61 minutes'),
+			('left now', '00000000000000a1', 'left', now() - interval '59 minutes'),
+			('silent', '00000000000000a1', 'active', now() - interval '2 hours'),
+			('drains', '00000000000000a1', 'draining', now() - interval '2 hours')`,
+		left: `SELECT node_id FROM forge_nodes ORDER BY node_id`,
+		want: []string{"drains", "left now", "orphan", "silent"},
+	},
+}
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	for name, test := range retentionCases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			c.exec(test.setup)
+			stop := c.lead(allOfAnHour, 1)
+			c.await(test.left, test.want)
+			stop()
+			stop = c.lead(allOfAnHour, 2) // and no pass takes more
+			c.awaitPasses(2)
+			stop()
+			if diff := cmp.Diff(test.want, c.rows(test.left)); diff != "" {
+				t.Errorf("a later pass deleted more (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestZeroKeepsForEver(t *testing.T) {
+	t.Parallel()
+	for name, test := range retentionCases {
+		switch name {
+		case "output of jobs that are gone", "cluster metrics", "queues", "nodes":
+			continue // these have no setting that turns them off
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			c.exec(test.setup)
+			before := c.rows(test.left)
+			stop := c.lead(compactor.Retention{}, 1)
+			c.awaitPasses(2)
+			stop()
+			if diff := cmp.Diff(before, c.rows(test.left)); diff != "" {
+				t.Errorf("deleted without a retention (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A pass that ends after any batch has lost nothing and done what it did; the
+// next leader finishes it.
+func TestEndsInTheMidst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.exec(`INSERT INTO forge_events (type, at)
+		SELECT 'old', now() - interval '2 hours' FROM generate_series(1, 400)
+		UNION ALL SELECT 'new', now() FROM generate_series(1, 10)`)
+	c.pause = 20 * time.Millisecond
+	stop := c.lead(allOfAnHour, 1)
+	c.await(`SELECT 'begun' FROM forge_events HAVING count(*) < 400`, []string{"begun"})
+	stop()
+	left := c.count(`SELECT count(*) FROM forge_events WHERE type = 'old'`)
+	if left == 0 || left%batch != 0 {
+		t.Errorf("%d old events are left, want some, in whole batches of %d", left, batch)
+	}
+	c.pause = time.Millisecond
+	defer c.lead(allOfAnHour, 2)()
+	c.await(`SELECT count(*) || ' ' || type FROM forge_events GROUP BY type`, []string{"10 new"})
+}
+
+func TestDeposedDeletesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.exec(`INSERT INTO forge_events (type, at) VALUES ('old', now() - interval '2 hours')`)
+	c.mint(2)
+	if err := c.compactor(allOfAnHour).Lead(t.Context(), fence(1)); !errors.Is(err, leaderstore.ErrDeposed) {
+		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
+	}
+	if c.count(`SELECT count(*) FROM forge_events`) != 1 {
+		t.Error("a deposed leader deleted")
+	}
+}
+
+func TestDeposedInTheMidst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.exec(`INSERT INTO forge_events (type, at) SELECT 'old', now() - interval '2 hours' FROM generate_series(1, 400)`)
+	c.pause = 20 * time.Millisecond
+	c.mint(1)
+	done := make(chan error, 1)
+	go func() { done <- c.compactor(allOfAnHour).Lead(t.Context(), fence(1)) }()
+	c.await(`SELECT 'begun' FROM forge_events HAVING count(*) < 400`, []string{"begun"})
+	c.mint(2)
+	left := c.count(`SELECT count(*) FROM forge_events`) // nothing of term 1 can commit from here on
+	select {
+	case err := <-done:
+		if !errors.Is(err, leaderstore.ErrDeposed) {
+			t.Errorf("Lead = %v, want ErrDeposed", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Lead goes on after its term")
+	}
+	if got := c.count(`SELECT count(*) FROM forge_events`); got != left {
+		t.Errorf("%d events are left of the %d at the end of the term", got, left)
+	}
+}
+
+// A job that is being retried while it falls due for deletion must live.
+func TestRetriedJobIsKept(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.exec(`INSERT INTO river_job (kind, args, max_attempts, state, finalized_at) VALUES
+		('retried', '{}', 1, 'discarded', now() - interval '2 hours'), ('old', '{}', 1, 'discarded', now() - interval '2 hours')`)
+	retry, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = retry.Rollback(context.Background()) }()
+	if _, err := retry.Exec(t.Context(),
+		`UPDATE river_job SET state = 'available', finalized_at = NULL, max_attempts = 2 WHERE kind = 'retried'`); err != nil {
+		t.Fatal(err)
+	}
+	stop := c.lead(allOfAnHour, 1)
+	c.awaitPasses(2)
+	if err := retry.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitPasses(2)
+	stop()
+	if diff := cmp.Diff([]string{"retried"}, c.rows(`SELECT kind FROM river_job`)); diff != "" {
+		t.Errorf("jobs (-want +got):\n%s", diff)
+	}
+}
+
+// One table that cannot be swept does not keep the others from it.
+func TestErrorsDoNotEndThePass(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.exec(`ALTER TABLE river_job RENAME TO away`)
+	c.exec(`INSERT INTO forge_events (type, at) VALUES ('old', now() - interval '2 hours')`)
+	defer c.lead(allOfAnHour, 1)()
+	c.await(`SELECT type FROM forge_events`, nil)
+}
+
+// cluster is a database with a compactor's leader on it.
+type cluster struct {
+	t     *testing.T
+	pool  *pgxpool.Pool
+	pause time.Duration
+}
+
+const batch = 4
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	return &cluster{t: t, pool: pgtest.Pool(t), pause: time.Millisecond}
+}
+
+func fence(term int64) leaderstore.Fence {
+	return leaderstore.Fence{Role: "log_compactor", Term: term, NodeID: "leader", Incarnation: "00000000000000ff"}
+}
+
+func (c *cluster) compactor(retention compactor.Retention) *compactor.Compactor {
+	return compactor.New(c.pool, compactor.Options{
+		Retention: retention, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+		Interval: 10 * time.Millisecond, Delay: time.Millisecond, Batch: batch, Pause: c.pause,
+	})
+}
+
+func (c *cluster) mint(term int64) {
+	c.t.Helper()
+	c.exec(`INSERT INTO forge_leaders (role, incarnation, term) VALUES ('log_compactor', '00000000000000ff', $1)
+		ON CONFLICT (role) DO UPDATE SET term = excluded.term`, term)
+}
+
+// lead starts a leader; the function that it returns ends it and waits.
+func (c *cluster) lead(retention compactor.Retention, term int64) (stop func()) {
+	c.t.Helper()
+	c.mint(term)
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := c.compactor(retention).Lead(ctx, fence(term)); err != nil {
+			c.t.Errorf("Lead = %v", err)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	c.t.Cleanup(stop)
+	return stop
+}
+
+// awaitPasses waits for n passes, the first of which may have begun before: the
+// last sweep of retention deletes a node that was put there for it.
+func (c *cluster) awaitPasses(n int) {
+	c.t.Helper()
+	for range n {
+		c.exec(`INSERT INTO forge_nodes (node_id, incarnation, state, last_heartbeat_at)
+			VALUES ('canary', '00000000000000ca', 'left', now() - interval '2 days')`)
+		c.await(`SELECT node_id FROM forge_nodes WHERE node_id = 'canary'`, nil)
+	}
+}
+
+func (c *cluster) exec(sql string, args ...any) {
+	c.t.Helper()
+	if _, err := c.pool.Exec(context.Background(), sql, args...); err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (c *cluster) count(sql string) int {
+	c.t.Helper()
+	var n int
+	if err := c.pool.QueryRow(c.t.Context(), sql).Scan(&n); err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+func (c *cluster) rows(sql string) []string {
+	c.t.Helper()
+	rows, err := c.pool.Query(c.t.Context(), sql)
+	if err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+	return got
+}
+
+// await waits until the query's rows are want.
+func (c *cluster) await(sql string, want []string) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		diff := cmp.Diff(append([]string{}, want...), append([]string{}, c.rows(sql)...))
+		if diff == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("%s (-want +got):\n%s", sql, diff)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

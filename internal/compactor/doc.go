@@ -1,0 +1,34 @@
+// Package compactor applies the retention of everything that forge keeps: it is
+// the work of the leader of the role log_compactor.
+//
+// A pass runs about every 30 s through a list of sweeps, one a table. A sweep
+// deletes in batches of 1,000 rows, each in a transaction of its own that checks
+// the term first, and pauses between two full batches so that foreground work
+// goes first. A pass can stop after any batch: it keeps no state that matters,
+// and the next one, on whatever node, goes on where it stopped.
+//
+// # Whose SQL this is
+//
+// Elsewhere in forge a table's SQL stands in the package that owns the table.
+// Retention is the one exception: its statements stand here, side by side,
+// because they share their form and their promise. The diary's is the owner's
+// own (eventstore.Prune).
+//
+// # What is never deleted
+//
+//   - anything younger than its retention, by the database's clock; a retention
+//     of 0 keeps for ever
+//   - a job that is not finished, also when it was finished a moment ago and an
+//     operator retries it meanwhile
+//   - the newest tick of a cron, and a tick that is still queued
+//   - the newest tenure of a role: the next term is counted from it
+//   - a queue that is paused or has jobs
+//   - a dead node's row while a job still names it as its worker: the rescue of
+//     orphans needs it
+//
+// # River
+//
+// River's own JobDeleteBefore and QueueDeleteExpired are not used. The first
+// reads the table by id, all of it when nothing is due, and deletes a job that
+// was retried between its two steps; the second forgets that a queue is paused.
+package compactor

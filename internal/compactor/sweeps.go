@@ -1,0 +1,110 @@
+package compactor
+
+// The retention's statements. Each deletes at most $2 rows that ended before $1
+// and locks what it deletes before it decides, so that a row which changes at
+// that moment is judged by what it changed to.
+const (
+	// The order is that of River's index on (state, finalized_at). The job's
+	// output goes with it.
+	jobsSQL = `
+WITH due AS (
+    SELECT id
+    FROM river_job
+    WHERE state = $3::river_job_state AND finalized_at < $1
+    ORDER BY finalized_at
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+), output AS (
+    DELETE FROM forge_job_logs WHERE job_id IN (SELECT id FROM due)
+)
+DELETE FROM river_job WHERE id IN (SELECT id FROM due)`
+
+	logsSQL = `
+DELETE FROM forge_job_logs
+WHERE (job_id, attempt, seq) IN (
+    SELECT job_id, attempt, seq
+    FROM forge_job_logs
+    WHERE at < $1
+    ORDER BY at
+    LIMIT $2)`
+
+	// A row may stand for a stretch of ticks, and a backfilled tick is older
+	// than its row.
+	ticksSQL = `
+DELETE FROM forge_cron_ticks
+WHERE (cron, tick) IN (
+    SELECT cron, tick
+    FROM forge_cron_ticks t
+    WHERE tick < $1 AND coalesce(last_tick, tick) < $1 AND recorded_at < $1 AND verdict <> 'queued'
+      AND tick < (SELECT max(tick) FROM forge_cron_ticks WHERE cron = t.cron)
+    ORDER BY tick
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED)`
+
+	// A tenure without an end was over when the next one began.
+	historySQL = `
+DELETE FROM forge_leader_history
+WHERE (role, term) IN (
+    SELECT role, term
+    FROM forge_leader_history h
+    WHERE acquired_at < $1
+      AND term < (SELECT max(term) FROM forge_leader_history WHERE role = h.role)
+      AND coalesce(ended_at,
+          (SELECT min(acquired_at) FROM forge_leader_history WHERE role = h.role AND term > h.term)) < $1
+    ORDER BY acquired_at
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED)`
+
+	metricsSQL = `
+DELETE FROM forge_metrics_cluster
+WHERE (metric, labels, at) IN (
+    SELECT metric, labels, at
+    FROM forge_metrics_cluster
+    WHERE at < $1
+    ORDER BY at
+    LIMIT $2)`
+
+	queuesSQL = `
+DELETE FROM river_queue
+WHERE name IN (
+    SELECT name
+    FROM river_queue q
+    WHERE updated_at < $1 AND paused_at IS NULL
+      AND NOT EXISTS (
+          SELECT FROM river_job
+          WHERE queue = q.name AND state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED)`
+
+	nodesSQL = `
+DELETE FROM forge_nodes
+WHERE node_id IN (
+    SELECT node_id
+    FROM forge_nodes n
+    WHERE state IN ('left', 'dead') AND last_heartbeat_at < $1
+      AND NOT EXISTS (
+          SELECT FROM river_job
+          WHERE state = 'running'
+            AND attempted_by[array_upper(attempted_by, 1)] = n.node_id || '-' || n.incarnation)
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED)`
+)
+
+// Output whose job is gone, by whatever hand: looks at $2 jobs after job $1,
+// skipping from one to the next through the primary key, and returns the last
+// one that it looked at, or none at the end.
+const strayLogsSQL = `
+WITH RECURSIVE ids AS (
+    SELECT (SELECT min(job_id) FROM forge_job_logs WHERE job_id > $1) AS job_id, 1 AS n
+    UNION ALL
+    SELECT (SELECT min(l.job_id) FROM forge_job_logs l WHERE l.job_id > ids.job_id), n + 1
+    FROM ids
+    WHERE ids.job_id IS NOT NULL AND n < $2
+), stray AS (
+    DELETE FROM forge_job_logs
+    WHERE job_id IN (
+        SELECT job_id FROM ids
+        WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM river_job WHERE id = ids.job_id))
+    RETURNING 1
+)
+SELECT (SELECT job_id FROM ids WHERE n = $2), (SELECT count(*) FROM stray)`
