@@ -1,0 +1,314 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	defaultLimit = 50
+	maxLimit     = 1000
+)
+
+// list is the body of every listing. Next is the address of what follows, empty
+// at the end.
+type list[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+func listOf[T any](items []T, next string) list[T] {
+	if items == nil {
+		items = []T{}
+	}
+	return list[T]{Items: items, Next: next}
+}
+
+type leaderItem struct {
+	leaderstore.Leader
+	Leads          bool    `json:"leads"`
+	LeaseRemaining float64 `json:"lease_remaining_seconds"`
+}
+
+type tenureItem struct {
+	leaderstore.Tenure
+	// GapSeconds is null for the first tenure of a role.
+	GapSeconds *float64 `json:"gap_seconds"`
+}
+
+type cronItem struct {
+	cronstore.Cron
+	Description string `json:"description,omitempty"`
+}
+
+func (s *server) apiLeaders(w http.ResponseWriter, r *http.Request) {
+	leaders, err := s.Source.Leadership.Leaders(r.Context())
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	items := make([]leaderItem, 0, len(leaders))
+	for _, l := range s.allRoles(leaders) {
+		item := leaderItem{Leader: l, Leads: l.Leads()}
+		if item.Leads {
+			item.LeaseRemaining = l.LeaseUntil.Sub(l.Now).Seconds()
+		}
+		items = append(items, item)
+	}
+	writeJSON(w, http.StatusOK, listOf(items, ""))
+}
+
+func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	limit := q.limit()
+	if q.reject(w) {
+		return
+	}
+	tenures, err := s.Source.Leadership.History(r.Context(), q.values.Get("role"), limit)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	items := make([]tenureItem, 0, len(tenures))
+	for _, t := range tenures {
+		item := tenureItem{Tenure: t}
+		if t.HasGap {
+			gap := t.Gap.Seconds()
+			item.GapSeconds = &gap
+		}
+		items = append(items, item)
+	}
+	writeJSON(w, http.StatusOK, listOf(items, ""))
+}
+
+func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) {
+	nodes, err := s.Source.Nodes.List(r.Context())
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, listOf(nodes, ""))
+}
+
+func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
+	crons, err := s.Source.Crons.List(r.Context())
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	items := make([]cronItem, 0, len(crons))
+	for _, c := range crons {
+		items = append(items, cronItem{Cron: c, Description: s.describe(c.Spec)})
+	}
+	writeJSON(w, http.StatusOK, listOf(items, ""))
+}
+
+func (s *server) describe(spec cronstore.Spec) string {
+	if s.Describe == nil {
+		return ""
+	}
+	return s.Describe(spec.Schedule, spec.Timezone)
+}
+
+func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	before, limit := q.time("before"), q.limit()
+	if q.reject(w) {
+		return
+	}
+	name := r.PathValue("name")
+	if _, err := s.findCron(r.Context(), name); errors.Is(err, errNoCron) {
+		writeProblem(w, http.StatusNotFound, "There is no such cron.")
+		return
+	} else if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	ticks, err := s.Source.Crons.Ticks(r.Context(), name, before, limit)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	next := ""
+	if len(ticks) == limit {
+		next = q.next("before", ticks[len(ticks)-1].Tick.UTC().Format(time.RFC3339Nano))
+	}
+	writeJSON(w, http.StatusOK, listOf(ticks, next))
+}
+
+func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	filter := q.jobFilter()
+	if q.reject(w) {
+		return
+	}
+	jobs, err := s.Source.Jobs.List(r.Context(), filter)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	next := ""
+	if len(jobs) == filter.Limit {
+		next = q.next("before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
+	}
+	writeJSON(w, http.StatusOK, listOf(jobs, next))
+}
+
+func (s *server) apiJob(w http.ResponseWriter, r *http.Request) {
+	job, ok := s.jobOf(w, r)
+	if ok {
+		writeJSON(w, http.StatusOK, job)
+	}
+}
+
+// apiLogs is the output of one attempt (the newest, unless attempt names one)
+// after a chunk's number.
+func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	attempt, after := int(q.number("attempt")), int(q.number("after"))
+	if q.reject(w) {
+		return
+	}
+	job, ok := s.jobOf(w, r)
+	if !ok {
+		return
+	}
+	if attempt == 0 {
+		attempt = job.Attempt
+	}
+	chunks, err := s.Source.Jobs.Logs(r.Context(), job.ID, attempt, after)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	next := ""
+	if len(chunks) > 0 {
+		next = q.next("after", strconv.Itoa(chunks[len(chunks)-1].Seq))
+	}
+	writeJSON(w, http.StatusOK, listOf(chunks, next))
+}
+
+// jobOf answers the request itself when it returns false.
+func (s *server) jobOf(w http.ResponseWriter, r *http.Request) (jobstore.Job, bool) {
+	id, ok := jobID(r.PathValue("id"))
+	if !ok {
+		writeProblem(w, http.StatusNotFound, "There is no such job.")
+		return jobstore.Job{}, false
+	}
+	job, err := s.Source.Jobs.Get(r.Context(), id)
+	switch {
+	case errors.Is(err, jobstore.ErrNotFound):
+		writeProblem(w, http.StatusNotFound, "There is no such job.")
+	case err != nil:
+		s.unreadable(w, r, err)
+	}
+	return job, err == nil
+}
+
+func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	before, limit := q.number("before"), q.limit()
+	if q.reject(w) {
+		return
+	}
+	events, err := s.Source.Events.List(r.Context(), before, limit)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	next := ""
+	if len(events) == limit {
+		next = q.next("before", strconv.FormatInt(events[len(events)-1].ID, 10))
+	}
+	writeJSON(w, http.StatusOK, listOf(events, next))
+}
+
+// unreadable logs the cause and tells the client only that there is one: an
+// error of the database may name hosts and users.
+func (s *server) unreadable(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		s.Logger.ErrorContext(r.Context(), "read for a request", "path", r.URL.Path, "error", err)
+	}
+	s.fail(w, r, http.StatusServiceUnavailable, "The database cannot be read.")
+}
+
+func jobID(text string) (int64, bool) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	return id, err == nil && id > 0
+}
+
+// query reads the parameters of an address and collects what is wrong with
+// them.
+type query struct {
+	path   string
+	values url.Values
+	errs   []error
+}
+
+func newQuery(r *http.Request) *query { return &query{path: r.URL.EscapedPath(), values: r.URL.Query()} }
+
+// number is 0 when the parameter is absent.
+func (q *query) number(key string) int64 {
+	text := q.values.Get(key)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		q.errs = append(q.errs, fmt.Errorf("%s must be a number that is not negative", key))
+	}
+	return n
+}
+
+func (q *query) limit() int {
+	n := q.number("limit")
+	if n > maxLimit {
+		q.errs = append(q.errs, fmt.Errorf("limit must be at most %d", maxLimit))
+	}
+	if n == 0 {
+		return defaultLimit
+	}
+	return int(n)
+}
+
+// time is zero when the parameter is absent.
+func (q *query) time(key string) time.Time {
+	text := q.values.Get(key)
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		q.errs = append(q.errs, fmt.Errorf("%s must be a time such as 2026-11-20T15:04:05Z", key))
+	}
+	return t
+}
+
+func (q *query) jobFilter() jobstore.Filter {
+	return jobstore.Filter{
+		State: q.values.Get("state"), Kind: q.values.Get("kind"), Queue: q.values.Get("queue"), Cron: q.values.Get("cron"),
+		BeforeID: q.number("before"), Limit: q.limit(),
+	}
+}
+
+// next is the same address with one parameter changed.
+func (q *query) next(key, value string) string {
+	q.values.Set(key, value)
+	return q.path + "?" + q.values.Encode()
+}
+
+func (q *query) reject(w http.ResponseWriter) bool {
+	if len(q.errs) == 0 {
+		return false
+	}
+	writeProblem(w, http.StatusBadRequest, errors.Join(q.errs...).Error())
+	return true
+}

@@ -1,0 +1,319 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+func (s *server) pulseOf(facts clusterFacts) pulse {
+	return pulse{Now: facts.now.UnixMilli(), Peers: peersOf(facts.nodes, s.Self)}
+}
+
+// base is the part that the bodies of all pages share.
+type base struct {
+	name string
+	beat pulse
+	past bool
+}
+
+func (b base) title() string { return b.name }
+func (b base) pulse() pulse  { return b.beat }
+func (b base) live() bool    { return !b.past }
+
+type overviewBody struct {
+	base
+	Health    health
+	Tiles     []tile
+	Cards     []leaderCard
+	Lanes     swimlane
+	History   []tenureRow
+	Nodes     []nodeRow
+	Crons     []cronRow
+	MoreCrons int
+	Jobs      []jobRow
+}
+
+func (s *server) loadOverview(ctx context.Context, ask *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tenures, err := s.Source.Leadership.History(ctx, "", historyDepth)
+	if err != nil {
+		return nil, fmt.Errorf("read the history of leaders: %w", err)
+	}
+	tenures = newestFirst(tenures)
+	facts.colors = newPalette(nodeIDs(facts.nodes, tenures))
+	b := overviewBody{base: base{name: "Overview", beat: s.pulseOf(facts)}}
+	b.Cards = leaderCards(facts, s.Self)
+	b.Lanes = drawSwimlane(facts.now, chooseSpan(ask.values.Get("span"), facts.now, tenures), facts.leaders, tenures, facts.colors)
+	b.History = tenureRows(facts.now, tenures[:min(len(tenures), 8)], facts.leaders, facts.colors)
+	b.Nodes = nodeRows(facts, s.Self)
+	return &b, s.loadWork(ctx, &b, facts)
+}
+
+// loadWork fills in the crons, the jobs and what is judged by them.
+func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFacts) error {
+	crons, err := s.cronsInForce(ctx)
+	if err != nil {
+		return err
+	}
+	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Limit: jobsForRuns})
+	if err != nil {
+		return fmt.Errorf("read jobs: %w", err)
+	}
+	counts, err := s.counts.get(ctx)
+	if err != nil {
+		return fmt.Errorf("count jobs: %w", err)
+	}
+	shown := crons[:min(len(crons), overviewCrons)]
+	ticks, err := s.ticksOf(ctx, shown, facts.now)
+	if err != nil {
+		return err
+	}
+	b.Health, b.Tiles = judge(facts, crons), tiles(facts, crons, counts)
+	b.Crons, b.MoreCrons = s.cronRows(facts.now, shown, ticks, states(jobs)), len(crons)-len(shown)
+	b.Jobs = jobRows(facts.now, jobs[:min(len(jobs), overviewJobs)], facts.colors)
+	return nil
+}
+
+type leadersBody struct {
+	base
+	Role    string
+	Roles   []string
+	History []tenureRow
+}
+
+func (s *server) loadLeaders(ctx context.Context, ask *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	role := ask.values.Get("role")
+	tenures, err := s.Source.Leadership.History(ctx, role, historyDepth)
+	if err != nil {
+		return nil, fmt.Errorf("read the history of leaders: %w", err)
+	}
+	b := leadersBody{base: base{name: "Leadership history", beat: s.pulseOf(facts)}, Role: role}
+	for _, l := range facts.leaders {
+		b.Roles = append(b.Roles, l.Role)
+	}
+	b.History = tenureRows(facts.now, newestFirst(tenures), facts.leaders, newPalette(nodeIDs(facts.nodes, tenures)))
+	return &b, nil
+}
+
+type cronsBody struct {
+	base
+	Query string
+	Total int
+	Crons []cronRow
+	Next  string
+}
+
+func (s *server) loadCrons(ctx context.Context, ask *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	crons, err := s.cronsInForce(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Query: ask.values.Get("q"), Total: len(crons)}
+	wanted, after := strings.ToLower(b.Query), ask.values.Get("after")
+	shown := crons[:0]
+	for _, c := range crons {
+		if c.Name > after && strings.Contains(strings.ToLower(c.Name+" "+c.Spec.Job), wanted) {
+			shown = append(shown, c)
+		}
+	}
+	if len(shown) > cronsPerPage {
+		shown = shown[:cronsPerPage]
+		b.Next = "/crons?" + values("q", b.Query, "after", shown[len(shown)-1].Name)
+	}
+	ticks, err := s.ticksOf(ctx, shown, facts.now)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Limit: jobsForRuns})
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	b.Crons = s.cronRows(facts.now, shown, ticks, states(jobs))
+	return &b, nil
+}
+
+type cronBody struct {
+	base
+	Cron     cronRow
+	Policies []fact
+	Args     string
+	Ticks    []tickRow
+	Zone     string
+	Older    string
+	First    bool
+}
+
+func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
+	before := ask.time("before")
+	if err := ask.err(); err != nil {
+		return nil, err
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cron, err := s.findCron(ctx, ask.values.Get("name"))
+	if err != nil {
+		return nil, err
+	}
+	ticks, err := s.Source.Crons.Ticks(ctx, cron.Name, before, defaultLimit)
+	if err != nil {
+		return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
+	}
+	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Cron: cron.Name, BeforeID: newestJob(ticks) + 1, Limit: 2 * defaultLimit})
+	if err != nil {
+		return nil, fmt.Errorf("read jobs of %s: %w", cron.Name, err)
+	}
+	ends := states(jobs)
+	b := cronBody{base: base{name: cron.Name, beat: s.pulseOf(facts), past: !before.IsZero()}, First: before.IsZero()}
+	b.Cron = newCronRow(facts.now, cron, ticks, ends, s.describe(cron.Spec))
+	b.Policies, b.Args = policies(cron.Spec), prettyJSON(cron.Spec.Args)
+	zone := zoneOf(cron.Spec.Timezone)
+	b.Zone = zone.String()
+	b.Ticks = tickRows(facts.now, ticks, zone, ends, facts.colors)
+	if len(ticks) == defaultLimit {
+		b.Older = b.Cron.Path + "?" + values("before", ticks[len(ticks)-1].Tick.UTC().Format(time.RFC3339Nano))
+	}
+	return &b, nil
+}
+
+// newestJob is where the runs of these ticks begin, seen from the newest.
+func newestJob(ticks []cronstore.Tick) int64 {
+	var newest int64
+	for _, t := range ticks {
+		newest = max(newest, t.JobID)
+	}
+	return newest
+}
+
+type jobsBody struct {
+	base
+	Filter jobstore.Filter
+	States []string
+	Jobs   []jobRow
+	Older  string
+	First  bool
+}
+
+// jobStates are River's, in the order of a job's life.
+var jobStates = []string{"available", "pending", "scheduled", "running", "retryable", "completed", "cancelled", "discarded"}
+
+func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
+	filter := ask.jobFilter()
+	if err := ask.err(); err != nil {
+		return nil, err
+	}
+	if filter.State != "" && !slices.Contains(jobStates, filter.State) {
+		return nil, &requestError{fmt.Errorf("state must be one of %s", strings.Join(jobStates, ", "))}
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.Source.Jobs.List(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	past := filter.BeforeID != 0
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: past}, Filter: filter, States: jobStates, First: !past}
+	b.Jobs = jobRows(facts.now, jobs, facts.colors)
+	if len(jobs) == filter.Limit {
+		b.Older = "/jobs?" + values("state", filter.State, "kind", filter.Kind, "queue", filter.Queue, "cron", filter.Cron,
+			"before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
+	}
+	return &b, nil
+}
+
+type jobBody struct {
+	base
+	Job      jobRow
+	Facts    []fact
+	Tick     string
+	Args     string
+	Attempts []attemptRow
+	Shown    int
+	Output   []piece
+	Cut      bool
+	Running  bool
+}
+
+func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
+	id, ok := jobID(ask.values.Get("id"))
+	if !ok {
+		return nil, jobstore.ErrNotFound
+	}
+	shown := int(ask.number("attempt"))
+	if err := ask.err(); err != nil {
+		return nil, err
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.Source.Jobs.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if shown == 0 {
+		shown = job.Attempt
+	}
+	if err := ask.out.update(ctx, s.Source.Jobs, id, shown); err != nil {
+		return nil, err
+	}
+	b := jobBody{base: base{name: fmt.Sprintf("Job %d", id), beat: s.pulseOf(facts)}, Shown: shown}
+	b.Job, b.Args = newJobRow(facts.now, job, facts.colors), prettyJSON(job.Args)
+	b.Job.Error = plainText(job.LastError)
+	b.Facts = jobFacts(job)
+	b.Attempts = attemptRows(facts.now, job, shown, facts.colors)
+	b.Output, b.Cut = ask.out.pieces(), ask.out.Cut
+	b.Running = job.State == "running" && shown == job.Attempt
+	return &b, nil
+}
+
+func jobFacts(job jobstore.Job) []fact {
+	facts := []fact{
+		{"Queue", job.Queue}, {"Priority", strconv.Itoa(job.Priority)}, {"Attempt", fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts)},
+		{"Created", utc(job.CreatedAt)}, {"Due", utc(job.ScheduledAt)}, {"Started", utc(job.AttemptedAt)}, {"Finished", utc(job.FinalizedAt)},
+	}
+	if !job.Tick.IsZero() {
+		facts = append(facts, fact{"Tick", utc(job.Tick)})
+	}
+	return withoutEmpty(facts)
+}
+
+func utc(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000 UTC")
+}
+
+// values encodes pairs of parameters without the empty ones.
+func values(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			v.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return v.Encode()
+}

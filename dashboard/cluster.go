@@ -1,0 +1,202 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// leaderDocument is the lease of a role's leader, under the names that its
+// readers know it by.
+type leaderDocument struct {
+	Role       string    `json:"role"`
+	LeaderID   string    `json:"leader_id,omitempty"`
+	Term       int64     `json:"term"`
+	AcquiredAt time.Time `json:"acquired_at,omitzero"`
+	RenewedAt  time.Time `json:"renewed_at,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	// LeaseRemaining is by the database's clock, in seconds.
+	LeaseRemaining float64 `json:"lease_remaining_seconds"`
+	Hostname       string  `json:"hostname,omitempty"`
+	APIURL         string  `json:"api_url,omitempty"`
+	Elected        bool    `json:"elected"`
+}
+
+type nodeDocument struct {
+	NodeID        string    `json:"node_id"`
+	State         string    `json:"state"`
+	Hostname      string    `json:"hostname"`
+	APIURL        string    `json:"api_url"`
+	Version       string    `json:"version"`
+	IsHealthy     bool      `json:"is_healthy"`
+	LastHeartbeat time.Time `json:"last_heartbeat"`
+}
+
+// healthDocument is /cluster/health; statusDocument adds the details.
+type healthDocument struct {
+	Status       string           `json:"status"` // healthy or degraded
+	Clustering   string           `json:"clustering"`
+	Cluster      string           `json:"cluster"`
+	NodeID       string           `json:"node_id"`
+	State        string           `json:"state"` // leader or follower, of the scheduler's role
+	IsLeader     bool             `json:"is_leader"`
+	LeaderID     string           `json:"leader_id"`
+	Term         int64            `json:"term"`
+	ClusterSize  int              `json:"cluster_size"`
+	ClusterReady bool             `json:"cluster_ready"`
+	Roles        []leaderDocument `json:"roles"`
+	Timestamp    time.Time        `json:"timestamp"`
+	Version      string           `json:"version"`
+	Error        string           `json:"error,omitempty"`
+}
+
+type statusDocument struct {
+	healthDocument
+	Lease *leaderDocument `json:"lease"`
+	Nodes []nodeDocument  `json:"nodes"`
+}
+
+// clusterStatus is 200 whenever the database can be read, led or not.
+func (s *server) clusterStatus(w http.ResponseWriter, r *http.Request) {
+	doc, err := s.clusterDocument(r.Context())
+	if err != nil {
+		writeProblem(w, http.StatusServiceUnavailable, "The database cannot be read.")
+		return
+	}
+	writeJSON(w, http.StatusOK, doc)
+}
+
+// clusterHealth is 200 while the cluster can be judged, degraded or not, and
+// 503 with the same document when the database cannot be read.
+func (s *server) clusterHealth(w http.ResponseWriter, r *http.Request) {
+	doc, err := s.clusterDocument(r.Context())
+	status := http.StatusOK
+	if err != nil {
+		status = http.StatusServiceUnavailable
+		doc.Error = "the database cannot be read"
+	}
+	writeJSON(w, status, doc.healthDocument)
+}
+
+// clusterLeader is 503 while the role has no leader.
+func (s *server) clusterLeader(w http.ResponseWriter, r *http.Request) {
+	role := r.URL.Query().Get("role")
+	if role == "" {
+		role = SchedulerRole
+	}
+	doc, err := s.clusterDocument(r.Context())
+	if err != nil {
+		writeProblem(w, http.StatusServiceUnavailable, "The database cannot be read.")
+		return
+	}
+	lease := find(doc.Roles, role)
+	switch {
+	case lease == nil:
+		writeProblem(w, http.StatusNotFound, "There is no such role.")
+	case !lease.Elected:
+		writeProblem(w, http.StatusServiceUnavailable, "No leader elected.")
+	default:
+		writeJSON(w, http.StatusOK, lease)
+	}
+}
+
+func (s *server) clusterDocument(ctx context.Context) (statusDocument, error) {
+	doc := statusDocument{healthDocument: healthDocument{
+		Status: "degraded", Clustering: "enabled", Cluster: s.Self.Cluster,
+		NodeID: s.Self.NodeID, State: "follower", Roles: []leaderDocument{},
+		Timestamp: s.Now().UTC(), Version: s.Self.Version,
+	}, Nodes: []nodeDocument{}}
+	if fence, ok := s.Leads(SchedulerRole); ok {
+		doc.State, doc.IsLeader, doc.LeaderID, doc.Term = "leader", true, s.Self.NodeID, fence.Term
+	}
+	leaders, err := s.leaders(ctx)
+	if err != nil {
+		return doc, err
+	}
+	nodes, err := s.Source.Nodes.List(ctx)
+	if err != nil {
+		return doc, err
+	}
+	doc.addNodes(nodes)
+	doc.addRoles(s.allRoles(leaders), nodes)
+	return doc, nil
+}
+
+func (d *statusDocument) addNodes(nodes []nodestore.Node) {
+	for _, n := range nodes {
+		d.Nodes = append(d.Nodes, nodeDocument{
+			NodeID: n.NodeID, State: n.State, Hostname: n.Hostname, APIURL: n.APIURL, Version: n.Version,
+			IsHealthy: n.State == nodestore.Active || n.State == nodestore.Draining, LastHeartbeat: n.LastHeartbeatAt.UTC(),
+		})
+		if n.State == nodestore.Active || n.State == nodestore.Draining {
+			d.ClusterSize++
+		}
+	}
+}
+
+// addRoles judges readiness: a scheduler leads. The whole is healthy when every
+// role is led.
+func (d *statusDocument) addRoles(leaders []leaderstore.Leader, nodes []nodestore.Node) {
+	led := true
+	for _, l := range leaders {
+		d.Roles = append(d.Roles, documentOf(l, nodes))
+		led = led && l.Leads()
+	}
+	if lease := find(d.Roles, SchedulerRole); lease != nil {
+		d.Lease, d.ClusterReady, d.Term = lease, lease.Elected, lease.Term
+		d.LeaderID = lease.LeaderID
+	}
+	if d.ClusterReady && led {
+		d.Status = "healthy"
+	}
+}
+
+func documentOf(l leaderstore.Leader, nodes []nodestore.Node) leaderDocument {
+	doc := leaderDocument{Role: l.Role, Term: l.Term}
+	if !l.Leads() {
+		return doc
+	}
+	doc.LeaderID, doc.APIURL, doc.Elected = l.NodeID, l.APIURL, true
+	doc.AcquiredAt, doc.RenewedAt, doc.ExpiresAt = l.AcquiredAt.UTC(), l.RenewedAt.UTC(), l.LeaseUntil.UTC()
+	doc.LeaseRemaining = l.LeaseUntil.Sub(l.Now).Seconds()
+	for _, n := range nodes {
+		if n.NodeID == l.NodeID {
+			doc.Hostname = n.Hostname
+		}
+	}
+	return doc
+}
+
+func find(roles []leaderDocument, role string) *leaderDocument {
+	for i := range roles {
+		if roles[i].Role == role {
+			return &roles[i]
+		}
+	}
+	return nil
+}
+
+// allRoles puts the configured roles first, also those that nobody has ever
+// led and that have no row, then the others as they were read.
+func (s *server) allRoles(leaders []leaderstore.Leader) []leaderstore.Leader {
+	byRole := map[string]leaderstore.Leader{}
+	for _, l := range leaders {
+		byRole[l.Role] = l
+	}
+	all := make([]leaderstore.Leader, 0, len(leaders))
+	for _, role := range s.Roles {
+		l := byRole[role]
+		l.Role = role
+		all = append(all, l)
+		delete(byRole, role)
+	}
+	for _, l := range leaders {
+		if _, left := byRole[l.Role]; left {
+			all = append(all, l)
+		}
+	}
+	return all
+}

@@ -1,0 +1,26 @@
+// Package dashboard serves what a cluster looks like: the pages for people, the
+// JSON documents for programs and the probes for load balancers and probers.
+//
+// It reads and never writes. Every route is a GET, and what it reads comes
+// through the small interfaces of [Source], so that the package knows neither
+// SQL nor the processes around it.
+//
+// # Live pages
+//
+// A page opens one stream of server-sent events, which carries those parts of
+// the page that changed:
+//
+//	browser ── GET /events?page=… ──> stream ──┐ subscribes
+//	browser ── GET /events?page=… ──> stream ──┤
+//	                                           v
+//	          Changes ── a nudge ──────────> feed ── reads the Source
+//
+// One feed serves every stream of the same page and the same address, at most
+// two times a second and at least once a second. It starts with the first
+// stream and has ended when the last one returns: while no page is open nothing
+// is read.
+//
+// A stream lasts as long as its request. A server that shuts down must cancel
+// the context of its requests (http.Server.BaseContext), because
+// http.Server.Shutdown waits for streams and does not end them.
+package dashboard

@@ -1,0 +1,90 @@
+package dashboard
+
+import (
+	"net"
+	"net/http"
+	"strings"
+)
+
+// The pages load everything from their own origin and nothing inline, so that
+// text which slips through the templates still cannot run.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// guard stands before every route: headers, then the Host, then the origin.
+func (s *server) guard(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(s.crossOrigin))
+	next = protection.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
+		if !s.hostAllowed(r.Host) {
+			s.fail(w, r, http.StatusMisdirectedRequest, "This node does not answer to that name. Address it by one that it was configured for.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", contentSecurityPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+func (s *server) hostAllowed(hostport string) bool {
+	if len(s.AllowedHosts) == 0 {
+		return true
+	}
+	host := hostname(hostport)
+	for _, allowed := range s.AllowedHosts {
+		if strings.EqualFold(host, allowed) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostname strips the port and the brackets of an IPv6 address.
+func hostname(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		hostport = host
+	}
+	return strings.TrimSuffix(strings.Trim(hostport, "[]"), ".")
+}
+
+func (s *server) crossOrigin(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, r, http.StatusForbidden, "The request came from another site.")
+}
+
+func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Allow", "GET, HEAD")
+	s.fail(w, r, http.StatusMethodNotAllowed, "Only GET and HEAD are answered here.")
+}
+
+func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, r, http.StatusNotFound, "There is nothing at this address.")
+}
+
+// fail answers in the form that fits the path: a problem document for programs,
+// a page for people.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	if forPrograms(r.URL.Path) {
+		writeProblem(w, status, detail)
+		return
+	}
+	s.writeErrorPage(w, r, status, detail)
+}
+
+func forPrograms(path string) bool {
+	for _, prefix := range []string{"/api/", "/cluster/", "/leader/", "/healthz", "/readyz", "/metrics", "/events", "/static/"} {
+		if strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
+}

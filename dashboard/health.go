@@ -1,0 +1,196 @@
+package dashboard
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+)
+
+// health is the state of the cluster in one sentence, and what to know about
+// it.
+type health struct {
+	Tone     string // ok, warn or bad
+	Headline string
+	Notes    []string
+}
+
+type tile struct {
+	Name  string
+	Value string
+	Of    string
+	Note  string
+	Tone  string
+	Path  string
+}
+
+// recentlyDead is how long a dead node counts as news.
+const recentlyDead = 15 * time.Minute
+
+// consequence tells what a missing leader means, so that nobody has to guess
+// how bad it is.
+var consequence = map[string]string{
+	SchedulerRole:        "Jobs already offered go on. Ticks that fall due now are recorded by the next leader.",
+	"metrics_aggregator": "Totals of the cluster stand still. Crons and jobs are not affected.",
+	"log_compactor":      "Retention waits. Crons and jobs are not affected.",
+}
+
+func judge(facts clusterFacts, crons []cronstore.Cron) health {
+	h := health{Tone: "ok"}
+	for _, l := range facts.leaders {
+		if !l.Leads() {
+			h.raise("bad", "No node leads the "+roleTitle(l.Role)+" role", consequence[l.Role])
+		}
+	}
+	h.judgeNodes(facts)
+	overdue := 0
+	for _, c := range crons {
+		if isOverdue(facts.now, c) {
+			overdue++
+		}
+	}
+	if overdue > 0 {
+		h.raise("warn", plural(overdue, "cron is", "crons are")+" overdue", "Their next tick is past and not recorded yet.")
+	}
+	if h.Headline == "" {
+		h.Headline = allWell(crons)
+	}
+	return h
+}
+
+func (h *health) judgeNodes(facts clusterFacts) {
+	present, drifting := 0, 0
+	for _, row := range nodeRows(facts, Self{}) {
+		if row.Tone == "ok" || row.Tone == "warn" {
+			present++
+		}
+		if row.Drifts {
+			drifting++
+		}
+	}
+	if present == 0 {
+		h.raise("bad", "No node is active", "Start one with forge serve, or three with forge dev.")
+	}
+	for _, n := range facts.nodes {
+		if n.State == nodestore.Dead && facts.now.Sub(n.LastHeartbeatAt) < recentlyDead {
+			h.raise("warn", n.NodeID+" is dead", "Its running jobs are given to other nodes.")
+		}
+	}
+	if drifting > 0 {
+		h.raise("warn", plural(drifting, "node runs", "nodes run")+" another configuration",
+			"Restart the nodes that hold an older file.")
+	}
+}
+
+// raise makes the first finding of the worst tone the headline and the others
+// notes.
+func (h *health) raise(tone, headline, note string) {
+	switch {
+	case h.Headline == "" || (tone == "bad" && h.Tone != "bad"):
+		if h.Headline != "" {
+			h.Notes = append(h.Notes, h.Headline+".")
+		}
+		h.Tone, h.Headline = tone, headline
+		if note != "" {
+			h.Notes = slices.Insert(h.Notes, 0, note)
+		}
+	default:
+		h.Notes = append(h.Notes, headline+".")
+	}
+}
+
+func allWell(crons []cronstore.Cron) string {
+	if len(crons) == 0 {
+		return "Every role is led"
+	}
+	return "Every role is led and every cron is on time"
+}
+
+func tiles(facts clusterFacts, crons []cronstore.Cron, counts []jobstore.Count) []tile {
+	return append([]tile{nodesTile(facts), rolesTile(facts), cronsTile(facts.now, crons)}, jobTiles(counts)...)
+}
+
+func nodesTile(facts clusterFacts) tile {
+	active, known, running, slots := 0, 0, 0, 0
+	for _, n := range facts.nodes {
+		if n.State != nodestore.Left {
+			known++
+		}
+		if n.State == nodestore.Active {
+			active++
+			running += n.Running
+			slots += n.Slots
+		}
+	}
+	t := tile{Name: "Nodes", Value: strconv.Itoa(active), Of: strconv.Itoa(known), Note: fmt.Sprintf("%d of %d slots in use", running, slots), Path: "/#nodes"}
+	if active < known {
+		t.Tone = "warn"
+	}
+	return t
+}
+
+func rolesTile(facts clusterFacts) tile {
+	led := 0
+	for _, l := range facts.leaders {
+		if l.Leads() {
+			led++
+		}
+	}
+	t := tile{Name: "Roles led", Value: strconv.Itoa(led), Of: strconv.Itoa(len(facts.leaders)), Note: "one leader each", Path: "/leaders"}
+	if led < len(facts.leaders) {
+		t.Tone, t.Note = "bad", plural(len(facts.leaders)-led, "role is", "roles are")+" vacant"
+	}
+	return t
+}
+
+func cronsTile(now time.Time, crons []cronstore.Cron) tile {
+	paused, overdue := 0, 0
+	for _, c := range crons {
+		if isPaused(c) {
+			paused++
+		}
+		if isOverdue(now, c) {
+			overdue++
+		}
+	}
+	t := tile{Name: "Crons", Value: strconv.Itoa(len(crons)), Note: "none paused", Path: "/crons"}
+	if paused > 0 {
+		t.Note = fmt.Sprintf("%d paused", paused)
+	}
+	if overdue > 0 {
+		t.Tone, t.Note = "warn", fmt.Sprintf("%d overdue", overdue)
+	}
+	return t
+}
+
+func jobTiles(counts []jobstore.Count) []tile {
+	by := map[string]int64{}
+	for _, c := range counts {
+		by[c.State] += c.Jobs
+	}
+	waiting := tile{Name: "Waiting", Value: number(by["available"]), Note: number(by["scheduled"]+by["pending"]) + " scheduled", Path: "/jobs?state=available"}
+	failing := tile{Name: "Failing", Value: number(by["retryable"] + by["discarded"]), Note: fmt.Sprintf("%s to retry, %s given up", number(by["retryable"]), number(by["discarded"])), Path: "/jobs?state=retryable"}
+	if by["retryable"] == 0 && by["discarded"] > 0 {
+		failing.Path = "/jobs?state=discarded"
+	}
+	if by["retryable"]+by["discarded"] > 0 {
+		failing.Tone = "warn"
+	}
+	return []tile{
+		{Name: "Running", Value: number(by["running"]), Note: number(by["completed"]) + " completed", Path: "/jobs?state=running"},
+		waiting, failing,
+	}
+}
+
+// number groups digits by thousands.
+func number(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,235 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// minGap is the least time between two readings for one page.
+	minGap = 500 * time.Millisecond
+	// maxGap is the most: heartbeats and the states of jobs change without a
+	// nudge.
+	maxGap = time.Second
+	// maxStreams bounds the open streams of a node.
+	maxStreams = 256
+	// writeTimeout ends a stream whose reader has stopped reading.
+	writeTimeout = 10 * time.Second
+)
+
+// fragment is a part of a page. Version goes up when its HTML changes.
+type fragment struct {
+	version int64
+	html    []byte
+}
+
+// render returns a page's parts by name.
+type render func(ctx context.Context) map[string][]byte
+
+// feed reads for all streams of one page.
+type feed struct {
+	stop    context.CancelFunc
+	stopped chan struct{}
+
+	mu        sync.Mutex
+	version   int64
+	fragments map[string]fragment
+	listeners map[chan struct{}]struct{}
+}
+
+// feeds are the pages that someone looks at.
+type feeds struct {
+	subscribe func() (<-chan struct{}, func())
+
+	mu    sync.Mutex
+	open  map[string]*feed
+	count int
+}
+
+func newFeeds(subscribe func() (<-chan struct{}, func())) *feeds {
+	return &feeds{subscribe: subscribe, open: map[string]*feed{}}
+}
+
+// join adds a listener to the feed of a page, which it starts for the first
+// one. The listener is told through its channel that there is something to
+// collect. leave waits for the feed's end when this was the last listener.
+func (fs *feeds) join(key string, draw render) (f *feed, listener chan struct{}, leave func(), ok bool) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.count >= maxStreams {
+		return nil, nil, nil, false
+	}
+	fs.count++
+	f = fs.open[key]
+	if f == nil {
+		f = fs.start(draw)
+		fs.open[key] = f
+	}
+	listener = make(chan struct{}, 1)
+	f.mu.Lock()
+	f.listeners[listener] = struct{}{}
+	f.mu.Unlock()
+	nudge(listener)
+	return f, listener, func() { fs.leave(key, f, listener) }, true
+}
+
+// start runs a feed under a context of its own: it outlives the request that
+// happened to be the first.
+func (fs *feeds) start(draw render) *feed {
+	ctx, stop := context.WithCancel(context.Background())
+	f := &feed{stop: stop, stopped: make(chan struct{}), fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+	go func() {
+		defer close(f.stopped)
+		changes, cancel := fs.subscribe()
+		defer cancel()
+		f.run(ctx, changes, draw)
+	}()
+	return f
+}
+
+func (fs *feeds) leave(key string, f *feed, listener chan struct{}) {
+	fs.mu.Lock()
+	fs.count--
+	f.mu.Lock()
+	delete(f.listeners, listener)
+	last := len(f.listeners) == 0
+	f.mu.Unlock()
+	if last {
+		delete(fs.open, key)
+	}
+	fs.mu.Unlock()
+	if last {
+		f.stop()
+		<-f.stopped
+	}
+}
+
+func (f *feed) run(ctx context.Context, changes <-chan struct{}, draw render) {
+	for ctx.Err() == nil {
+		f.publish(draw(ctx))
+		pause(ctx, changes)
+	}
+}
+
+// pause waits for a change or for maxGap, whichever comes first, but never less
+// than minGap.
+func pause(ctx context.Context, changes <-chan struct{}) {
+	soon, late := time.NewTimer(minGap), time.NewTimer(maxGap)
+	defer soon.Stop()
+	defer late.Stop()
+	changed, rested := false, false
+	for !changed || !rested {
+		select {
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			return
+		case <-soon.C:
+			rested = true
+		case _, ok := <-changes:
+			if !ok {
+				changes = nil
+				continue
+			}
+			changed = true
+		}
+	}
+}
+
+func (f *feed) publish(parts map[string][]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version++
+	for name, html := range parts {
+		if !bytes.Equal(f.fragments[name].html, html) {
+			f.fragments[name] = fragment{version: f.version, html: html}
+		}
+	}
+	for listener := range f.listeners {
+		nudge(listener)
+	}
+}
+
+// since returns what changed after a version, as events in the order of their
+// names, and the version that it brings the listener to.
+func (f *feed) since(version int64) ([]byte, int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(f.fragments)) {
+		if part := f.fragments[name]; part.version > version {
+			writeEvent(&out, name, part.html)
+		}
+	}
+	return out.Bytes(), f.version
+}
+
+// nudge leaves a note in a channel of one place; a second note adds nothing.
+func nudge(listener chan struct{}) {
+	select {
+	case listener <- struct{}{}:
+	default:
+	}
+}
+
+// writeEvent frames HTML as one server-sent event. A carriage return would end
+// a line of the protocol, and with it let text pose as a field of the event.
+func writeEvent(out *bytes.Buffer, name string, html []byte) {
+	out.WriteString("event: " + name + "\n")
+	html = bytes.ReplaceAll(html, []byte("\r"), []byte("&#13;"))
+	for line := range bytes.Lines(html) {
+		out.WriteString("data: ")
+		out.Write(bytes.TrimSuffix(line, []byte("\n")))
+		out.WriteByte('\n')
+	}
+	out.WriteByte('\n')
+}
+
+// events serves the stream of a page.
+func (s *server) events(w http.ResponseWriter, r *http.Request) {
+	kind, ok := pageKinds[r.URL.Query().Get("page")]
+	if !ok {
+		writeProblem(w, http.StatusNotFound, "There is no such page.")
+		return
+	}
+	ask := newRequest(r, kind)
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
+	}
+	f, listener, leave, ok := s.feeds.join(kind.name+"?"+ask.key(), func(ctx context.Context) map[string][]byte {
+		return s.fragments(ctx, kind, ask)
+	})
+	if !ok {
+		w.Header().Set("Retry-After", "30")
+		writeProblem(w, http.StatusServiceUnavailable, "Too many pages are open on this node.")
+		return
+	}
+	defer leave()
+	stream(w, r, f, listener)
+}
+
+func stream(w http.ResponseWriter, r *http.Request, f *feed, listener <-chan struct{}) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	control := http.NewResponseController(w)
+	var version int64
+	out := []byte("retry: 1000\n\n")
+	for {
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
+		if _, err := w.Write(out); err != nil || control.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-listener:
+			out, version = f.since(version)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+//go:embed templates/*.html
+var templateFS embed.FS
+
+// readTimeout bounds the reading for one page, so that a page tells of a
+// database that hangs.
+const readTimeout = 3 * time.Second
+
+// pageKind is a page and its stream.
+type pageKind struct {
+	name string
+	// keys are the parameters that make one such page differ from another.
+	keys []string
+	// parts are the fragments that the stream replaces: the templates
+	// <name>/<part>.
+	parts []string
+	load  func(*server, context.Context, *request) (body, error)
+}
+
+var pageKinds = map[string]pageKind{
+	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "crons", "jobs"}, (*server).loadOverview},
+	"leaders":  {"leaders", []string{"role"}, []string{"history"}, (*server).loadLeaders},
+	"crons":    {"crons", []string{"q", "after"}, []string{"list"}, (*server).loadCrons},
+	"cron":     {"cron", []string{"name", "before"}, []string{"facts", "ticks"}, (*server).loadCron},
+	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before"}, []string{"list"}, (*server).loadJobs},
+	"job":      {"job", []string{"id", "attempt"}, []string{"facts", "attempts", "output"}, (*server).loadJob},
+}
+
+// request is what a page was asked for. The stream of the page asks again and
+// again with the same one, which therefore also keeps what was read so far.
+type request struct {
+	query
+	out output
+}
+
+func newRequest(r *http.Request, kind pageKind) *request {
+	asked, values := r.URL.Query(), url.Values{}
+	for _, key := range kind.keys {
+		value := r.PathValue(key)
+		if value == "" {
+			value = asked.Get(key)
+		}
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	return &request{query: query{path: r.URL.EscapedPath(), values: values}}
+}
+
+func (r *request) key() string { return r.values.Encode() }
+
+// err are the faults found in the parameters since the last call.
+func (r *request) err() error {
+	err := errors.Join(r.errs...)
+	r.errs = nil
+	if err != nil {
+		return &requestError{err}
+	}
+	return nil
+}
+
+// requestError is the reader's own mistake, and may be shown to them.
+type requestError struct{ error }
+
+// view is what the layout needs, around the Body of one page.
+type view struct {
+	Kind  string
+	Title string
+	// Live is the address of the page's stream; empty for one that shows the
+	// past.
+	Live  string
+	Self  Self
+	Pulse pulse
+	Body  any
+}
+
+// pulse comes with every reading: the clock by which the page counts, where
+// else the cluster can be seen, and what went wrong.
+type pulse struct {
+	Now   int64
+	Alert string
+	Peers []peer
+}
+
+// body is implemented by the bodies of all pages.
+type body interface {
+	title() string
+	pulse() pulse
+	// live is false for a page whose content does not change.
+	live() bool
+}
+
+type renderer struct{ templates *template.Template }
+
+func newRenderer(assets *assets) *renderer {
+	functions := template.FuncMap{"asset": assets.url}
+	return &renderer{template.Must(template.New("").Funcs(functions).ParseFS(templateFS, "templates/*.html"))}
+}
+
+func (r *renderer) draw(name string, data any) ([]byte, error) {
+	var out bytes.Buffer
+	err := r.templates.ExecuteTemplate(&out, name, data)
+	return out.Bytes(), err
+}
+
+// page serves a whole page.
+func (s *server) page(name string) http.HandlerFunc {
+	kind := pageKinds[name]
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+		defer cancel()
+		ask := newRequest(r, kind)
+		loaded, err := kind.load(s, ctx, ask)
+		if err != nil {
+			s.pageError(w, r, err)
+			return
+		}
+		s.writePage(w, r, http.StatusOK, s.viewOf(kind, ask, loaded))
+	}
+}
+
+func (s *server) viewOf(kind pageKind, ask *request, b body) view {
+	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Pulse: b.pulse(), Body: b}
+	if b.live() {
+		v.Live = "/events?" + url.Values{"page": {kind.name}}.Encode()
+		if key := ask.key(); key != "" {
+			v.Live += "&" + key
+		}
+	}
+	return v
+}
+
+// fragments draws the live parts of a page. While they cannot be read the page
+// keeps what it shows, and says so.
+func (s *server) fragments(ctx context.Context, kind pageKind, ask *request) map[string][]byte {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	parts := map[string][]byte{}
+	loaded, err := kind.load(s, ctx, ask)
+	if err != nil {
+		s.add(ctx, parts, "pulse", "pulse", pulse{Now: s.Now().UnixMilli(), Alert: s.explain(ctx, err)})
+		return parts
+	}
+	s.add(ctx, parts, "pulse", "pulse", loaded.pulse())
+	for _, part := range kind.parts {
+		s.add(ctx, parts, part, kind.name+"/"+part, loaded)
+	}
+	return parts
+}
+
+func (s *server) add(ctx context.Context, parts map[string][]byte, part, name string, data any) {
+	html, err := s.pages.draw(name, data)
+	if err != nil {
+		s.Logger.ErrorContext(ctx, "draw a part of a page", "part", name, "error", err)
+		return
+	}
+	parts[part] = html
+}
+
+// explain is what a reader is told of an error; the rest goes to the log.
+func (s *server) explain(ctx context.Context, err error) string {
+	if wrong, ok := errors.AsType[*requestError](err); ok {
+		return wrong.Error()
+	}
+	if errors.Is(err, jobstore.ErrNotFound) || errors.Is(err, errNoCron) {
+		return "It is no longer there: retention removed it, or it left the configuration."
+	}
+	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.Logger.WarnContext(ctx, "read for a page", "error", err)
+	}
+	return "The database cannot be read. What you see may be out of date."
+}
+
+func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
+	switch wrong, ok := errors.AsType[*requestError](err); {
+	case ok:
+		s.fail(w, r, http.StatusBadRequest, wrong.Error())
+	case errors.Is(err, jobstore.ErrNotFound):
+		s.fail(w, r, http.StatusNotFound, "There is no such job. Finished jobs are removed after their retention.")
+	case errors.Is(err, errNoCron):
+		s.fail(w, r, http.StatusNotFound, "There is no such cron.")
+	default:
+		w.Header().Set("Refresh", "5")
+		s.unreadable(w, r, err)
+	}
+}
+
+func (s *server) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {
+	html, err := s.pages.draw(v.Kind, v)
+	if err != nil {
+		s.Logger.ErrorContext(r.Context(), "draw a page", "page", v.Kind, "error", err)
+		http.Error(w, "The page could not be drawn.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(html) // the client is gone
+}
+
+// errorBody is the page that stands where another could not.
+type errorBody struct {
+	Status int
+	Name   string
+	Detail string
+}
+
+func (s *server) writeErrorPage(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	name := http.StatusText(status)
+	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Body: errorBody{status, name, detail}})
+}

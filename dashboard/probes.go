@@ -1,0 +1,119 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// probeTimeout bounds what a probe waits for the database: a prober that waits
+// longer calls the node dead.
+const probeTimeout = 2 * time.Second
+
+// healthz says that the process answers, and nothing about the rest.
+func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "node_id": s.Self.NodeID, "version": s.Self.Version})
+}
+
+type readiness struct {
+	Ready    bool     `json:"ready"`
+	NodeID   string   `json:"node_id"`
+	NotReady []string `json:"not_ready,omitempty"`
+}
+
+func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
+	defer cancel()
+	missing := causes(s.Ready(ctx))
+	status := http.StatusOK
+	if len(missing) > 0 {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, readiness{Ready: len(missing) == 0, NodeID: s.Self.NodeID, NotReady: missing})
+}
+
+// causes lists the messages of joined errors one by one.
+func causes(err error) []string {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only a join at the top is a list
+	if !ok {
+		return []string{err.Error()}
+	}
+	var all []string
+	for _, e := range joined.Unwrap() {
+		all = append(all, causes(e)...)
+	}
+	return all
+}
+
+// leaderFacts is the body of /leader/{role}; its first three also stand in the
+// headers.
+type leaderFacts struct {
+	Role   string `json:"role"`
+	NodeID string `json:"node_id,omitempty"`
+	Term   int64  `json:"term"`
+	APIURL string `json:"api_url,omitempty"`
+	// Leads is true on the node that leads.
+	Leads bool   `json:"leads"`
+	Error string `json:"error,omitempty"`
+}
+
+// leaderProbe is for load balancers: 200 on the node that leads and 503 on all
+// others. The leader answers from memory, which is never later than its own
+// step-down, so that it is right while the database is away.
+func (s *server) leaderProbe(w http.ResponseWriter, r *http.Request) {
+	role := r.PathValue("role")
+	if fence, ok := s.Leads(role); ok {
+		writeLeaderFacts(w, http.StatusOK, leaderFacts{Role: role, NodeID: s.Self.NodeID, Term: fence.Term, APIURL: s.Self.APIURL, Leads: true})
+		return
+	}
+	facts := leaderFacts{Role: role}
+	leaders, err := s.leaders(r.Context())
+	i := slices.IndexFunc(leaders, func(l leaderstore.Leader) bool { return l.Role == role })
+	switch {
+	case err != nil && slices.Contains(s.Roles, role):
+		facts.Error = "the database cannot be read"
+	case i >= 0:
+		facts = factsOf(leaders[i], s.Self)
+	case !slices.Contains(s.Roles, role):
+		writeProblem(w, http.StatusNotFound, "There is no such role.")
+		return
+	}
+	writeLeaderFacts(w, http.StatusServiceUnavailable, facts)
+}
+
+// factsOf describes a row for a node that does not lead: a row that still names
+// this node belongs to a term which is over.
+func factsOf(l leaderstore.Leader, self Self) leaderFacts {
+	facts := leaderFacts{Role: l.Role, Term: l.Term}
+	if l.Leads() && l.Incarnation != self.Incarnation {
+		facts.NodeID, facts.APIURL = l.NodeID, l.APIURL
+	}
+	return facts
+}
+
+func writeLeaderFacts(w http.ResponseWriter, status int, facts leaderFacts) {
+	h := w.Header()
+	h.Set("Forge-Leader-Node", facts.NodeID)
+	h.Set("Forge-Leader-Term", strconv.FormatInt(facts.Term, 10))
+	h.Set("Forge-Leader-Url", facts.APIURL)
+	writeJSON(w, status, facts)
+}
+
+// leaders reads the roles for probes, which may come from many balancers at
+// once.
+func (s *server) leaders(ctx context.Context) ([]leaderstore.Leader, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	leaders, err := s.lead.get(ctx)
+	if err != nil {
+		s.Logger.WarnContext(ctx, "read leaders for a probe", "error", err)
+	}
+	return leaders, err
+}

@@ -1,0 +1,146 @@
+// The page without scripts is complete. This file adds what a server cannot:
+// the theme, the moving clocks, and a stream that rests while nobody looks.
+(() => {
+  'use strict';
+  const root = document.documentElement;
+  const byId = (id) => document.getElementById(id);
+
+  // Theme: before the first paint.
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  const chosen = () => { try { return localStorage.getItem('forge-theme'); } catch { return null; } };
+  const paint = () => { root.dataset.theme = chosen() || (system.matches ? 'dark' : 'light'); };
+  system.addEventListener('change', paint);
+  paint();
+  const toggle = () => {
+    const next = root.dataset.theme === 'dark' ? 'light' : 'dark';
+    try { localStorage.setItem('forge-theme', next); } catch { /* private mode: until the reload */ }
+    root.dataset.theme = next;
+  };
+
+  // Clocks: count by the database's time, from the newest reading.
+  let skew = 0;
+  let heard = Date.now();
+  const two = (n) => String(n).padStart(2, '0');
+  const coarse = (ms) => { // as coarse in text.go
+    const s = Math.floor(Math.max(ms, 0) / 1000);
+    if (s < 60) return s + 's';
+    if (s < 3600) return Math.floor(s / 60) + 'm ' + two(s % 60) + 's';
+    if (s < 86400) return Math.floor(s / 3600) + 'h ' + two(Math.floor(s / 60) % 60) + 'm';
+    return Math.floor(s / 86400) + 'd ' + two(Math.floor(s / 3600) % 24) + 'h';
+  };
+  const say = (mode, at, now) => {
+    if (mode === 'ago') return coarse(now - at) + ' ago';
+    if (mode === 'since') return coarse(now - at);
+    return at > now ? 'in ' + coarse(at - now) : 'now';
+  };
+  const tick = () => {
+    if (document.hidden) return;
+    const now = Date.now() + skew;
+    for (const el of document.querySelectorAll('time[data-at]')) {
+      const text = say(el.dataset.mode, +el.dataset.at, now);
+      if (el.textContent !== text) el.textContent = text;
+    }
+    for (const el of document.querySelectorAll('svg.lease[data-until]')) {
+      const left = Math.min(Math.max((+el.dataset.until - now) / Math.max(+el.dataset.lease, 1), 0), 1);
+      el.querySelector('.left').setAttribute('width', (100 * left).toFixed(1) + '%');
+      el.classList.toggle('low', left < 0.34);
+    }
+    watch();
+  };
+  const sync = () => {
+    const beat = byId('beat');
+    if (beat && !('stale' in beat.dataset)) skew = +beat.dataset.now - Date.now();
+  };
+
+  // Connection: what the reader is told of it.
+  const show = (state, text) => {
+    const conn = byId('conn');
+    if (!conn) return;
+    conn.hidden = false;
+    if (conn.dataset.state !== state) { conn.dataset.state = state; byId('conn-text').textContent = text; }
+    const lost = state === 'lost';
+    document.body.classList.toggle('is-lost', lost);
+    const offline = byId('offline');
+    if (offline && offline.hidden === lost) offline.hidden = !lost;
+    if (lost && offline) byId('offline-age').textContent = coarse(Date.now() - heard);
+  };
+  const watch = () => {
+    if (!streams.size) return;
+    const silent = Date.now() - heard;
+    if (silent > 5000) show('lost', 'Disconnected');
+    else if (silent > 2500) show('wait', 'Waiting');
+  };
+
+  // Stream stands in for EventSource in htmx's extension: it closes while the
+  // tab is hidden, opens again with it, and never gives up.
+  const streams = new Set();
+  class Stream {
+    constructor(url) {
+      this.url = url;
+      this.listeners = [];
+      this.readyState = EventSource.CONNECTING;
+      streams.add(this);
+      if (!document.hidden) this.open();
+    }
+    open() {
+      this.rest();
+      const source = this.source = new EventSource(this.url);
+      source.onopen = () => { this.readyState = EventSource.OPEN; if (this.onopen) this.onopen(); };
+      source.onerror = () => {
+        this.readyState = EventSource.CONNECTING;
+        if (source.readyState === EventSource.CLOSED) this.timer = setTimeout(() => this.open(), 1000 + 1000 * Math.random());
+      };
+      for (const [name, fn] of this.listeners) source.addEventListener(name, fn);
+    }
+    rest() {
+      clearTimeout(this.timer);
+      if (this.source) this.source.close();
+      this.source = null;
+    }
+    close() { this.rest(); this.readyState = EventSource.CLOSED; streams.delete(this); }
+    addEventListener(name, listener) {
+      const fn = (event) => { heard = Date.now(); listener(event); };
+      this.listeners.push([name, fn, listener]);
+      if (this.source) this.source.addEventListener(name, fn);
+    }
+    removeEventListener(name, listener) {
+      const i = this.listeners.findIndex((l) => l[0] === name && l[2] === listener);
+      if (i < 0) return;
+      if (this.source) this.source.removeEventListener(name, this.listeners[i][1]);
+      this.listeners.splice(i, 1);
+    }
+  }
+  const wake = (stream) => { heard = Date.now(); stream.open(); };
+  document.addEventListener('visibilitychange', () => {
+    for (const stream of streams) if (document.hidden) stream.rest(); else wake(stream);
+  });
+  addEventListener('pagehide', () => { for (const stream of streams) stream.rest(); });
+  addEventListener('pageshow', (event) => { if (event.persisted) for (const stream of streams) wake(stream); });
+
+  // Output that grows is followed for as long as its end is in view.
+  let follow = false;
+  const output = () => document.querySelector('[data-follow]');
+  document.addEventListener('htmx:sseBeforeMessage', () => {
+    const el = output();
+    follow = !!el && el.scrollHeight - el.scrollTop - el.clientHeight < 24;
+  });
+  document.addEventListener('htmx:sseMessage', (event) => {
+    if (event.target.id === 'pulse') {
+      sync();
+      show('live', 'Live');
+    }
+    const el = output();
+    if (el && follow) el.scrollTop = el.scrollHeight;
+    tick();
+  });
+
+  document.addEventListener('DOMContentLoaded', () => {
+    const button = byId('theme');
+    button.hidden = false;
+    button.addEventListener('click', toggle);
+    if (window.htmx) htmx.createEventSource = (url) => new Stream(url);
+    sync();
+    tick();
+    setInterval(tick, 200);
+  });
+})();

@@ -1,0 +1,213 @@
+package dashboard
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// span is how much of the past a swimlane shows, and in how many steps.
+type span struct {
+	Name  string
+	Width time.Duration
+	steps int
+}
+
+var spans = []span{
+	{"15m", 15 * time.Minute, 3},
+	{"1h", time.Hour, 4},
+	{"6h", 6 * time.Hour, 3},
+	{"24h", 24 * time.Hour, 4},
+	{"7d", 7 * 24 * time.Hour, 7},
+}
+
+// lane is the leadership of one role, drawn from left (old) to right (now). All
+// positions are percentages, so that the drawing fits any width.
+type lane struct {
+	Role  string
+	Label string // for those who do not see it
+	Bars  []bar
+	Gaps  []gapMark
+}
+
+type bar struct {
+	X, Width string
+	Color    string
+	NodeID   string
+	Term     int64
+	Title    string
+	Current  bool
+}
+
+// gapMark is a time without a leader: hatched over its true width, with a mark
+// at its end that is wide enough to see when the gap is milliseconds.
+type gapMark struct {
+	X, Width, End string
+	Title         string
+}
+
+type axisMark struct {
+	X      string
+	Text   string
+	Anchor string
+}
+
+type swimlane struct {
+	Span  span
+	Spans []span
+	Lanes []lane
+	Axis  []axisMark
+}
+
+// chooseSpan takes the span that was asked for, or else the shortest one that
+// holds the last few changes of leader.
+func chooseSpan(name string, now time.Time, tenures []leaderstore.Tenure) span {
+	if i := slices.IndexFunc(spans, func(s span) bool { return s.Name == name }); i >= 0 {
+		return spans[i]
+	}
+	newest := slices.Clone(tenures)
+	slices.SortFunc(newest, func(a, b leaderstore.Tenure) int { return b.AcquiredAt.Compare(a.AcquiredAt) })
+	if len(newest) == 0 {
+		return spans[0]
+	}
+	oldest := newest[min(len(newest), 8)-1].AcquiredAt
+	for _, s := range spans {
+		if now.Sub(oldest) <= s.Width {
+			return s
+		}
+	}
+	return spans[len(spans)-1]
+}
+
+// drawSwimlane lays out one lane per role. The right edge moves in steps, so
+// that the drawing stays the same between most readings.
+func drawSwimlane(now time.Time, sp span, leaders []leaderstore.Leader, tenures []leaderstore.Tenure, colors palette) swimlane {
+	end := now.Truncate(sp.Width / 900).Add(sp.Width / 900)
+	scale := scale{start: end.Add(-sp.Width), width: sp.Width}
+	drawing := swimlane{Span: sp, Spans: spans}
+	for _, leader := range leaders {
+		drawing.Lanes = append(drawing.Lanes, drawLane(leader, ofRole(tenures, leader.Role), scale, end, colors))
+	}
+	for i := range sp.steps {
+		back := sp.Width * time.Duration(sp.steps-i) / time.Duration(sp.steps)
+		drawing.Axis = append(drawing.Axis, axisMark{X: scale.at(end.Add(-back)), Text: "−" + short(back), Anchor: "start"})
+	}
+	drawing.Axis = append(drawing.Axis, axisMark{X: "100%", Text: "now", Anchor: "end"})
+	return drawing
+}
+
+// drawLane takes the tenures oldest first.
+func drawLane(leader leaderstore.Leader, tenures []leaderstore.Tenure, sc scale, end time.Time, colors palette) lane {
+	l := lane{Role: leader.Role}
+	changes := 0
+	for i, t := range tenures {
+		until, open := endOf(tenures, i, leader, end)
+		if !until.After(sc.start) {
+			continue
+		}
+		l.Bars = append(l.Bars, bar{
+			X: sc.at(t.AcquiredAt), Width: sc.between(t.AcquiredAt, until), Color: colors.of(t.NodeID),
+			NodeID: t.NodeID, Term: t.Term, Current: open,
+			Title: fmt.Sprintf("%s, term %d, for %s", t.NodeID, t.Term, coarse(until.Sub(t.AcquiredAt))),
+		})
+		if t.HasGap && t.AcquiredAt.After(sc.start) {
+			changes++
+			l.Gaps = append(l.Gaps, sc.gap(t.AcquiredAt.Add(-t.Gap), t.AcquiredAt, "No leader for "+precise(t.Gap)))
+		}
+	}
+	if last := len(tenures) - 1; last >= 0 && !leader.Leads() {
+		until, _ := endOf(tenures, last, leader, end)
+		l.Gaps = append(l.Gaps, sc.gap(until, end, "No leader now"))
+	}
+	l.Label = fmt.Sprintf("%s: %s in this time.", leader.Role, plural(changes, "change of leader", "changes of leader"))
+	return l
+}
+
+// endOf says until when a tenure is drawn, and whether it lasts. One whose end
+// nobody recorded ended where the gap before its successor began, or, when it
+// has none, when its lease ran out.
+func endOf(tenures []leaderstore.Tenure, i int, leader leaderstore.Leader, end time.Time) (time.Time, bool) {
+	t := tenures[i]
+	switch {
+	case !t.EndedAt.IsZero():
+		return t.EndedAt, false
+	case i+1 < len(tenures):
+		return tenures[i+1].AcquiredAt.Add(-tenures[i+1].Gap), false
+	case leader.Leads():
+		return end, true
+	case leader.Term == t.Term && !leader.LeaseUntil.IsZero():
+		return leader.LeaseUntil, false
+	default:
+		return end, false
+	}
+}
+
+func ofRole(tenures []leaderstore.Tenure, role string) []leaderstore.Tenure {
+	var own []leaderstore.Tenure
+	for _, t := range tenures {
+		if t.Role == role {
+			own = append(own, t)
+		}
+	}
+	slices.SortFunc(own, func(a, b leaderstore.Tenure) int { return a.AcquiredAt.Compare(b.AcquiredAt) })
+	return own
+}
+
+// scale turns instants into percentages of the drawing's width.
+type scale struct {
+	start time.Time
+	width time.Duration
+}
+
+func (s scale) fraction(t time.Time) float64 {
+	return min(max(float64(t.Sub(s.start))/float64(s.width), 0), 1)
+}
+
+func (s scale) at(t time.Time) string { return percent(s.fraction(t)) }
+
+func (s scale) between(a, b time.Time) string {
+	return percent(max(s.fraction(b)-s.fraction(a), 0))
+}
+
+func (s scale) gap(from, to time.Time, title string) gapMark {
+	return gapMark{X: s.at(from), Width: s.between(from, to), End: s.at(to), Title: title}
+}
+
+func percent(fraction float64) string { return fmt.Sprintf("%.3f%%", 100*fraction) }
+
+// short is a step of the axis.
+func short(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+}
+
+// palette gives each node a colour of its own on every part of the page.
+type palette map[string]string
+
+const paletteSize = 8
+
+// newPalette colours the nodes by their place in the alphabet, and goes round
+// after the last colour.
+func newPalette(nodeIDs []string) palette {
+	ids := slices.Compact(slices.Sorted(slices.Values(nodeIDs)))
+	colors := palette{}
+	for i, id := range ids {
+		colors[id] = fmt.Sprintf("n%d", i%paletteSize)
+	}
+	return colors
+}
+
+func (p palette) of(nodeID string) string {
+	if color, ok := p[nodeID]; ok {
+		return color
+	}
+	return "n-none"
+}

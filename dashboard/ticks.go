@@ -1,0 +1,77 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// stripLength is how many ticks a strip shows.
+const stripLength = 30
+
+// tickCache keeps the newest ticks of each cron for as long as its watermark
+// stands still, so that a page with a hundred daily crons reads no ledger.
+// Ticks by hand do not move the watermark: an entry is read again after ten
+// seconds.
+type tickCache struct {
+	crons Crons
+
+	mu      sync.Mutex
+	entries map[string]tickEntry
+}
+
+type tickEntry struct {
+	watermark time.Time
+	readAt    time.Time
+	ticks     []cronstore.Tick
+}
+
+func newTickCache(crons Crons) *tickCache {
+	return &tickCache{crons: crons, entries: map[string]tickEntry{}}
+}
+
+func (c *tickCache) get(ctx context.Context, cron cronstore.Cron, now time.Time) ([]cronstore.Tick, error) {
+	c.mu.Lock()
+	entry, ok := c.entries[cron.Name]
+	c.mu.Unlock()
+	if ok && entry.fresh(cron, now) {
+		return entry.ticks, nil
+	}
+	ticks, err := c.crons.Ticks(ctx, cron.Name, time.Time{}, stripLength)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries[cron.Name] = tickEntry{watermark: cron.Watermark, readAt: now, ticks: ticks}
+	return ticks, nil
+}
+
+// keep forgets crons that are gone.
+func (c *tickCache) keep(crons []cronstore.Cron) {
+	names := make(map[string]bool, len(crons))
+	for _, cron := range crons {
+		names[cron.Name] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.entries {
+		if !names[name] {
+			delete(c.entries, name)
+		}
+	}
+}
+
+func (e tickEntry) fresh(cron cronstore.Cron, now time.Time) bool {
+	if !e.watermark.Equal(cron.Watermark) || now.Sub(e.readAt) >= 10*time.Second {
+		return false
+	}
+	for _, t := range e.ticks {
+		if t.Verdict == cronstore.Queued {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,148 @@
+package dashboard
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+type cronRow struct {
+	Name     string
+	Path     string
+	Job      string
+	Schedule string
+	English  string
+	Timezone string
+	Paused   bool
+	Removed  bool
+	Strip    strip
+	Last     *runCell
+	Lateness string
+	Next     stamp
+	// Overdue is set when the next tick is past and nobody fired it.
+	Overdue bool
+}
+
+// runCell is the newest tick that became a job.
+type runCell struct {
+	At    stamp
+	JobID int64
+	Path  string
+	State badge
+}
+
+// overdueAfter is how long after its time a tick may be waiting for the commit
+// that records it before the page says so.
+const overdueAfter = 2 * time.Second
+
+func (s *server) cronRows(now time.Time, crons []cronstore.Cron, ticks map[string][]cronstore.Tick, jobs map[int64]string) []cronRow {
+	rows := make([]cronRow, 0, len(crons))
+	for _, c := range crons {
+		rows = append(rows, newCronRow(now, c, ticks[c.Name], jobs, s.describe(c.Spec)))
+	}
+	return rows
+}
+
+func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs map[int64]string, english string) cronRow {
+	row := cronRow{
+		Name: c.Name, Path: cronPath(c.Name), Job: c.Spec.Job, Schedule: c.Spec.Schedule, English: english,
+		Timezone: c.Spec.Timezone, Paused: isPaused(c), Removed: !c.RemovedAt.IsZero(),
+		Strip: drawStrip(ticks), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
+	}
+	row.Overdue = isOverdue(now, c)
+	for _, t := range ticks {
+		if t.JobID == 0 {
+			continue
+		}
+		row.Last = &runCell{At: newStamp(modeAgo, now, t.RecordedAt), JobID: t.JobID, Path: jobPath(t.JobID), State: badgeOf(jobs[t.JobID])}
+		if t.Verdict == cronstore.Fired || t.Verdict == cronstore.CaughtUp {
+			row.Lateness = millis(t.LatenessMS)
+		}
+		break
+	}
+	return row
+}
+
+func isPaused(c cronstore.Cron) bool { return c.Spec.Paused || !c.PausedAt.IsZero() }
+
+func isOverdue(now time.Time, c cronstore.Cron) bool {
+	return !isPaused(c) && c.RemovedAt.IsZero() && !c.NextTick.IsZero() && now.Sub(c.NextTick) > overdueAfter
+}
+
+func cronPath(name string) string { return "/crons/" + url.PathEscape(name) }
+func jobPath(id int64) string     { return "/jobs/" + strconv.FormatInt(id, 10) }
+
+type tickRow struct {
+	Tick     stamp
+	Clock    string
+	Count    int64
+	Last     string
+	Mark     mark
+	Reason   string
+	Lateness string
+	Node     nodeName
+	Term     int64
+	JobID    int64
+	Path     string
+	State    badge
+}
+
+func tickRows(now time.Time, ticks []cronstore.Tick, zone *time.Location, jobs map[int64]string, colors palette) []tickRow {
+	rows := make([]tickRow, 0, len(ticks))
+	for _, t := range ticks {
+		row := tickRow{
+			Tick: newStamp(modeAgo, now, t.Tick), Clock: clock(t.Tick, zone), Count: t.Count, Mark: markOf(t.Verdict),
+			Reason: t.Reason, Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
+			Term: t.Term, JobID: t.JobID, Path: jobPath(t.JobID),
+		}
+		if t.JobID != 0 {
+			row.State = badgeOf(jobs[t.JobID])
+		}
+		if !t.LastTick.IsZero() && t.Count > 1 {
+			row.Last = clock(t.LastTick, zone)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// clock writes an instant in the cron's own zone: its schedule is read there.
+func clock(t time.Time, zone *time.Location) string { return t.In(zone).Format("2006-01-02 15:04:05 MST") }
+
+// zoneOf falls back to UTC for a zone that this machine does not know.
+func zoneOf(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return time.UTC
+	}
+	return zone
+}
+
+// fact is a line of a page's list of facts.
+type fact struct{ Name, Value string }
+
+func policies(spec cronstore.Spec) []fact {
+	facts := []fact{
+		{"Time zone", spec.Timezone}, {"Overlap", spec.Overlap}, {"Catch-up", spec.CatchUp}, {"Queue", spec.Queue},
+		{"Missing hour", spec.DSTMissing}, {"Repeated hour", spec.DSTRepeated}, {"Capability", spec.Capability},
+	}
+	if spec.CatchUp != "none" && spec.CatchUpSpan > 0 {
+		facts = append(facts, fact{"Catch-up window", coarse(spec.CatchUpSpan)})
+	}
+	if spec.MaxAttempts > 0 {
+		facts = append(facts, fact{"Attempts", strconv.Itoa(spec.MaxAttempts)})
+	}
+	return withoutEmpty(facts)
+}
+
+func withoutEmpty(facts []fact) []fact {
+	var full []fact
+	for _, f := range facts {
+		if f.Value != "" {
+			full = append(full, f)
+		}
+	}
+	return full
+}

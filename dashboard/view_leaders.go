@@ -1,0 +1,150 @@
+package dashboard
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// nodeName is a node as the pages write it: its id beside its colour.
+type nodeName struct {
+	ID    string
+	Color string
+}
+
+type leaderCard struct {
+	Role   string
+	Title  string
+	Duty   string
+	Vacant bool
+	Node   nodeName
+	URL    string
+	Mine   bool
+	Term   int64
+	Since  stamp
+	// The lease bar: LeaseMS is how long a full bar is, UntilMS where it runs
+	// out, Left its width now.
+	LeaseMS int64
+	Until   stamp
+	Left    string
+	Renewed stamp
+}
+
+type tenureRow struct {
+	Role     string
+	Node     nodeName
+	Term     int64
+	Acquired stamp
+	Lasted   string
+	// Since counts up while the tenure lasts; Lasted is then empty.
+	Since  stamp
+	Reason string
+	Tone   string
+	Gap    string
+}
+
+// duties say what a role is for, to those who meet it here first.
+var duties = map[string]string{
+	SchedulerRole:        "Fires crons and assigns jobs",
+	"metrics_aggregator": "Writes the cluster's totals",
+	"log_compactor":      "Applies retention",
+}
+
+func roleTitle(role string) string {
+	words := strings.ReplaceAll(role, "_", " ")
+	return strings.ToUpper(words[:min(1, len(words))]) + words[min(1, len(words)):]
+}
+
+func leaderCards(facts clusterFacts, self Self) []leaderCard {
+	cards := make([]leaderCard, 0, len(facts.leaders))
+	for _, l := range facts.leaders {
+		card := leaderCard{Role: l.Role, Title: roleTitle(l.Role), Duty: duties[l.Role], Term: l.Term, Vacant: !l.Leads()}
+		if !card.Vacant {
+			lease := l.LeaseUntil.Sub(l.RenewedAt)
+			card.Node = nodeName{l.NodeID, facts.colors.of(l.NodeID)}
+			card.Mine = l.NodeID == self.NodeID
+			card.URL = safeURL(l.APIURL)
+			card.Since = newStamp(modeSince, facts.now, l.AcquiredAt)
+			card.LeaseMS = lease.Milliseconds()
+			card.Until = newStamp(modeUntil, facts.now, l.LeaseUntil)
+			card.Renewed = newStamp(modeAgo, facts.now, l.RenewedAt)
+			card.Left = scale{start: l.RenewedAt, width: max(lease, 1)}.between(facts.now, l.LeaseUntil)
+		} else if !l.LeaseUntil.IsZero() && l.NodeID != "" {
+			card.Since = newStamp(modeSince, facts.now, l.LeaseUntil)
+		}
+		cards = append(cards, card)
+	}
+	return cards
+}
+
+// reasons puts the end of a tenure into words, and says how it looks: an
+// ordinary end, one that needed the crash path, or one that nobody explained.
+var reasons = map[string]struct{ words, tone string }{
+	"resigned":      {"resigned", "ok"},
+	"stepped_down":  {"stepped down", "ok"},
+	"transferred":   {"transferred", "ok"},
+	"crashed":       {"crashed", "bad"},
+	"lease_expired": {"lease expired", "warn"},
+	"evicted":       {"evicted", "warn"},
+	"database_lost": {"database lost", "warn"},
+	"unknown":       {"unknown", "idle"},
+}
+
+// tenureRows takes tenures newest first. now is the end of those that last.
+func tenureRows(now time.Time, tenures []leaderstore.Tenure, leaders []leaderstore.Leader, colors palette) []tenureRow {
+	rows := make([]tenureRow, 0, len(tenures))
+	for _, t := range tenures {
+		row := tenureRow{
+			Role: t.Role, Node: nodeName{t.NodeID, colors.of(t.NodeID)}, Term: t.Term,
+			Acquired: newStamp(modeAgo, now, t.AcquiredAt), Gap: "–",
+		}
+		if t.HasGap {
+			row.Gap = precise(t.Gap)
+		}
+		row.end(now, t, leaders)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (r *tenureRow) end(now time.Time, t leaderstore.Tenure, leaders []leaderstore.Leader) {
+	switch {
+	case !t.EndedAt.IsZero():
+		r.Lasted = precise(t.EndedAt.Sub(t.AcquiredAt))
+	case lasts(t, leaders):
+		r.Since = newStamp(modeSince, now, t.AcquiredAt)
+		r.Reason, r.Tone = "leading", "live"
+		return
+	default:
+		r.Lasted = "–"
+	}
+	r.Reason, r.Tone = "not recorded yet", "idle"
+	if reason, ok := reasons[t.EndReason]; ok {
+		r.Reason, r.Tone = reason.words, reason.tone
+	} else if t.EndReason != "" {
+		r.Reason = t.EndReason
+	}
+}
+
+func lasts(t leaderstore.Tenure, leaders []leaderstore.Leader) bool {
+	return slices.ContainsFunc(leaders, func(l leaderstore.Leader) bool {
+		return l.Role == t.Role && l.Term == t.Term && l.Leads()
+	})
+}
+
+func newestFirst(tenures []leaderstore.Tenure) []leaderstore.Tenure {
+	sorted := slices.Clone(tenures)
+	slices.SortStableFunc(sorted, func(a, b leaderstore.Tenure) int { return b.AcquiredAt.Compare(a.AcquiredAt) })
+	return sorted
+}
+
+// safeURL lets only web addresses become links: the row is written by other
+// nodes.
+func safeURL(address string) string {
+	if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+		return address
+	}
+	return ""
+}
