@@ -119,7 +119,7 @@ func (l *loader) checkNode() {
 	}
 	if node.APIURL != "" && l.ok("node.api_url") {
 		if u, err := url.Parse(node.APIURL); err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-			l.wrong("node.api_url", "not a URL of this node", strconv.Quote(clip(redactAddress(node.APIURL))), `such as "http://10.0.0.5:8080"`)
+			l.wrong("node.api_url", "not a URL of this node", strconv.Quote(clip(redactAddress(node.APIURL))), `a URL such as "http://10.0.0.5:8080"`)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
 const (
@@ -16,12 +18,6 @@ const (
 	// manyTicks is how many ticks a catch-up may fire without a warning.
 	manyTicks = 10_000
 )
-
-// schedule is what the checks want to know of a parsed cron expression.
-type schedule interface {
-	Warnings(from time.Time) []string
-	MinInterval() time.Duration
-}
 
 func (l *loader) checkCrons() {
 	l.checkZone("scheduler.timezone", l.cfg.Scheduler.Timezone)
@@ -116,8 +112,8 @@ func (l *loader) checkZone(path, zone string) {
 	if !l.ok(path) {
 		return
 	}
-	if _, err := parseSchedule("zone", "@daily", CronPolicy{Timezone: zone}); err != nil {
-		l.wrong(path, "not a time zone", strconv.Quote(clip(zone)), `an IANA name such as "Europe/Berlin" or "UTC"`)
+	if _, err := cronexpr.LoadZone(zone); err != nil {
+		l.badExpression(path, err)
 	}
 }
 
@@ -136,13 +132,12 @@ func (l *loader) checkSchedule(path string, cron Cron) {
 	if !l.ok(where) || !l.ok(path+".every") {
 		return
 	}
-	policy := cron.CronPolicy
 	if !l.ok(path+".timezone") || !l.ok("cron_defaults.timezone") || !l.ok("scheduler.timezone") {
-		policy.Timezone = "UTC"
+		cron.Timezone = "UTC" // its own mistake is reported
 	}
-	parsed, err := parseSchedule(cron.Name, cron.Schedule, policy)
+	parsed, err := parseSchedule(cron)
 	if err != nil {
-		l.wrong(where, err.Error(), "", "")
+		l.badExpression(where, err)
 		return
 	}
 	for _, warning := range parsed.Warnings(time.Now()) {

@@ -209,20 +209,20 @@ func (l *loader) checkRequest(path string, job Job) {
 // checkTarget checks the URL of a request. Its text is shown without secrets.
 func (l *loader) checkTarget(path, target string) {
 	if target == "" {
-		l.wrong(path, "no URL", "", `such as "https://example.com/hook"`)
+		l.wrong(path, "no URL", "", `a URL such as "https://example.com/hook"`)
 		return
 	}
 	u, err := url.Parse(target)
 	shown := l.shown(path, target)
 	switch {
 	case err != nil || strings.ContainsAny(target, " \t\r\n"):
-		l.wrong(path, "not a URL", shown, `such as "https://example.com/hook"`)
+		l.wrong(path, "not a URL", shown, `a URL such as "https://example.com/hook"`)
 	case u.Scheme != "http" && u.Scheme != "https":
 		l.wrong(path, "not an HTTP address", shown, "http:// or https://")
 	case u.User != nil:
 		l.wrong(path, "a user in the URL", shown, `headers = { Authorization = "${env:NAME}" }`)
 	case u.Hostname() == "":
-		l.wrong(path, "no host", shown, `such as "https://example.com/hook"`)
+		l.wrong(path, "no host", shown, `a URL such as "https://example.com/hook"`)
 	case !l.cfg.HTTP.AllowPrivateTargets && privateHost(u.Hostname()):
 		l.wrong(path, "a loopback or private address", shown, "allow_private_targets = true in [http], or a public address")
 	}

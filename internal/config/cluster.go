@@ -16,7 +16,7 @@ import (
 // hexadecimal. References to secrets stand in it as they were written, and other
 // secrets are redacted: it is stored in the database, for every node to see.
 func (c *Config) ClusterSections() (canonical []byte, hash string, err error) {
-	shown := c.Redacted()
+	shown := c.hide(nil) // by place, not by value: nodes may hold different values
 	slices.SortFunc(shown.Crons, func(a, b Cron) int { return cmp.Compare(a.Name, b.Name) })
 	canonical, err = json.Marshal(map[string]any{
 		"crons":  tree(reflect.ValueOf(shown.Crons)),

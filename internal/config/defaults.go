@@ -99,7 +99,7 @@ func (c *Config) Complete() Report {
 // queues that jobs name.
 func (l *loader) complete() {
 	c := l.cfg
-	fill(&c.Database.LeaderURL, c.Database.URL)
+	l.fillLeaderURL()
 	if c.Node.ID == "" {
 		c.Node.ID = hostID()
 	}
@@ -122,6 +122,17 @@ func (l *loader) complete() {
 	c.declareQueues()
 	for i := range c.Alerts {
 		fill(&c.Alerts[i].Severity, "warning")
+	}
+}
+
+func (l *loader) fillLeaderURL() {
+	db := &l.cfg.Database
+	if db.LeaderURL != "" {
+		return
+	}
+	db.LeaderURL = db.URL
+	if known, ok := l.cfg.secrets.references["database.url"]; ok {
+		l.cfg.secrets.remember("database.leader_url", known.text, known.value)
 	}
 }
 

@@ -47,7 +47,7 @@ func scan(text string) (ix *index, offset int, err error) {
 		}
 		err = s.expression()
 	}
-	return s.ix, s.at, err
+	return s.ix, min(s.at, len(text)), err
 }
 
 func (s *scanner) peek() byte {

@@ -16,6 +16,10 @@ import (
 // redacted stands in place of a secret.
 const redacted = "[redacted]"
 
+// minSecret is the length from which a secret's value is redacted wherever it
+// turns up. A shorter one is likely to be part of other words.
+const minSecret = 6
+
 // maxSecretFile bounds a file named by ${file:PATH}.
 const maxSecretFile = 64 << 10
 
@@ -167,7 +171,19 @@ func redactAddress(text string) string {
 // neither their values nor passwords in addresses nor headers and variables with
 // telling names (Authorization, API_TOKEN) are left.
 func (c *Config) Redacted() *Config {
-	hide := func(path, text string) string {
+	var values []string
+	for _, value := range c.secrets.values {
+		if len(value) >= minSecret {
+			values = append(values, value)
+		}
+	}
+	return c.hide(values)
+}
+
+// hide is Redacted for the given values; where a reference stood is known
+// without them.
+func (c *Config) hide(values []string) *Config {
+	change := func(path, text string) string {
 		if known, ok := c.secrets.references[path]; ok && known.value == text {
 			return known.text
 		}
@@ -176,12 +192,12 @@ func (c *Config) Redacted() *Config {
 				return redacted
 			}
 		}
-		for _, value := range c.secrets.values {
+		for _, value := range values {
 			text = strings.ReplaceAll(text, value, redacted)
 		}
 		return redactAddress(text)
 	}
-	copied := rewrite(reflect.ValueOf(*c), "", hide).Interface().(Config) //nolint:errcheck,forcetypeassert // rewrite keeps the type
+	copied := rewrite(reflect.ValueOf(*c), "", change).Interface().(Config) //nolint:errcheck,forcetypeassert // rewrite keeps the type
 	return &copied
 }
 

@@ -25,7 +25,7 @@ func badStatement(text string) (message, want string) {
 	case !closed:
 		return "a quote or comment that does not end", "a whole statement"
 	case len(statements) == 0:
-		return "no statement", `such as "DELETE FROM sessions WHERE expires_at < now()"`
+		return "no statement", `a statement such as "DELETE FROM sessions WHERE expires_at < now()"`
 	case len(statements) > 1:
 		return fmt.Sprintf("%d statements", len(statements)), "one statement; several belong in a function, or in jobs of their own"
 	case strings.ContainsRune(text, 0):

@@ -1,0 +1,385 @@
+package config
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// bad pairs a text with the exact report on it.
+type bad struct {
+	name string
+	text string
+	want []string
+}
+
+// inCron puts keys into a cron that is otherwise right.
+func inCron(keys string) string {
+	return "[[crons]]\nname = \"beat\"\n" + keys + "\n"
+}
+
+var badText = []bad{
+	{"unclosed string", "[node]\nid = \"a\nslots = 3\n", []string{`forge.toml:2:8: node.id: strings cannot contain newlines`}},
+	{"smart quotes", "[node]\nid = “a”\n", []string{"forge.toml:2:6: node.id: expected value but found '“' instead; want straight quotes, \" or '"}},
+	{"duplicate key", "[node]\nid = \"a\"\nid = \"b\"\n", []string{"forge.toml:3:1: node.id: Key 'node.id' has already been defined"}},
+	{"duplicate table", "[node]\n[node]\n", []string{"forge.toml:2:2: Key 'node' has already been defined"}},
+	{"duplicate [crons]", "[crons]\n[crons]\n", []string{"forge.toml:2:2: Key 'crons' has already been defined; want [[crons]]"}},
+	{"one [crons]", "[crons]\nname = \"a\"\n", []string{"forge.toml:1:2: crons: wrong type (got a table); want [[crons]] for each"}},
+	{"[[node]]", "[[node]]\nid = \"a\"\n", []string{"forge.toml:1:3: node: wrong type (got a list); want [node], not [[node]]"}},
+	{"UTF-16", "\xff\xfe[\x00n\x00", []string{"forge.toml:1:1: the file is UTF-16; want UTF-8"}},
+	{"NUL", "[node]\nid = \"a\x00\"\n", []string{"forge.toml:2:8: a NUL byte; want UTF-8 text"}},
+	{"invalid UTF-8", "# é\n[node]\nid = \"\xff\"\n", []string{"forge.toml:3:7: invalid UTF-8 (got byte 0xff); want UTF-8"}},
+	{"control character", "[node]\nid = \"a\x01\"\n", []string{`forge.toml:2:7: node.id: TOML files cannot contain control characters: '0x01'`}},
+	{"too large", strings.Repeat("#", 1<<20+1), []string{"forge.toml:1:1: config too large; want at most 1 MiB"}},
+	{"columns count characters", "[node]\ntags = { \"é\" = 1 }\n", []string{`forge.toml:2:16: node.tags."é": wrong type (got 1); want a string`}},
+	{"byte order mark", "\ufeff[node]\nslots = 0\n", []string{"forge.toml:2:9: node.slots: out of range (got 0); want 1 to 10000"}},
+}
+
+var badKeys = []bad{
+	{"unknown key", "[cluster.leader_election]\nleese_duration = \"3s\"\n", []string{`forge.toml:2:1: cluster.leader_election.leese_duration: unknown key; want "lease_duration"`}},
+	{"unknown section", "[clustre]\nname = \"a\"\n", []string{`forge.toml:1:2: clustre: unknown section; want "cluster"`}},
+	{"nothing near", "[dashboard]\nzzzzzzzz = 1\n", []string{`forge.toml:2:1: dashboard.zzzzzzzz: unknown key; want "enabled"`}},
+	{"wrong case", "[cluster.leader_election]\nLEASE_DURATION = \"3s\"\n", []string{`forge.toml:2:1: cluster.leader_election.LEASE_DURATION: wrong case; want "lease_duration"`}},
+	{"wrong case of a section", "[Node]\nslots = 3\n", []string{`forge.toml:1:2: Node: wrong case; want "node"`}},
+	{"every", inCron("every = \"5m\"\ncommand = [\"true\"]"), []string{
+		"forge.toml:1:3: crons[0]: no schedule; want schedule = \"0 3 * * *\" (minute, hour, day, month, weekday) or \"@every 5m\"",
+		`forge.toml:3:1: crons[0].every: unknown key; want schedule = "@every 5m"`,
+	}},
+	{"a job's key in a cron", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\ntimeout = \"5m\""), []string{
+		`forge.toml:5:1: crons[0].timeout: unknown key; want timeout in [jobs.NAME] and job = NAME here`,
+	}},
+	{"later: strategy", "[cluster.leader_election]\nstrategy = \"lease\"\n", []string{`forge.toml:2:12: cluster.leader_election.strategy: not available in this version (got "lease"); want "advisory", through a direct connection to PostgreSQL (database.leader_url)`}},
+	{"later: leader_file", "[cluster.leader_election]\nleader_file = \"/run/l\"\n", []string{`forge.toml:2:1: cluster.leader_election.leader_file: not available in this version; want the HTTP check GET /leader/{role}, which answers 200 on the leader`}},
+	{"later: takeover_delay", "[cluster.leader_election.roles.billing]\ntakeover_delay = \"3s\"\n", []string{"forge.toml:2:1: cluster.leader_election.roles.billing.takeover_delay: not available in this version; want no key: a role is taken over as soon as its lock is free"}},
+	{"later: limits", "[queues.a]\nglobal_limit = 1\nlimit_per_key = { key = \"k\", limit = 1 }\nrate_limit = { limit = 1, per = \"1s\" }\n", []string{
+		"forge.toml:2:1: queues.a.global_limit: not available in this version; want max_workers, which limits each node",
+		"forge.toml:3:1: queues.a.limit_per_key: not available in this version; want max_workers, which limits each node",
+		"forge.toml:4:1: queues.a.rate_limit: not available in this version; want max_workers, which limits each node",
+	}},
+	{"later: crons", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\noverlap = \"replace\"\njitter = \"1s\"\non_failure = { notify = [] }"), []string{
+		`forge.toml:5:11: crons[0].overlap: not available in this version (got "replace"); want "skip", with a timeout on the job`,
+		"forge.toml:6:1: crons[0].jitter: not available in this version; want H in the schedule's fields, which spreads crons by their names",
+		"forge.toml:7:1: crons[0].on_failure: not available in this version; want an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
+	}},
+	{"later: assignment", "[scheduler]\nassignment = \"spread\"\n", []string{`forge.toml:2:14: scheduler.assignment: not available in this version (got "spread"); want "least_loaded"`}},
+	{"later: the rest", "[http]\ntls_cert_file = \"a\"\n[dashboard]\nauth = true\n[metrics]\nrollups = { \"1m\" = \"24h\" }\n", []string{
+		"forge.toml:2:1: http.tls_cert_file: not available in this version; want a proxy in front that speaks TLS",
+		"forge.toml:4:1: dashboard.auth: not available in this version; want a proxy in front that asks who is there",
+		"forge.toml:6:1: metrics.rollups: not available in this version; want Prometheus, which can scrape /metrics and keep history",
+	}},
+}
+
+var badTypes = []bad{
+	{"integer duration", "[cluster.leader_election]\nlease_duration = 60\n", []string{`forge.toml:2:18: cluster.leader_election.lease_duration: duration without a unit (got 60); want a string such as "60s"`}},
+	{"words for a duration", "[node]\ndrain_timeout = \"5 minutes\"\n", []string{`forge.toml:2:17: node.drain_timeout: not a duration (got "5 minutes"); want a string such as "5m"`}},
+	{"number in quotes", "[node]\ndrain_timeout = \"5\"\n", []string{`forge.toml:2:17: node.drain_timeout: duration without a unit (got "5"); want a string such as "5s"`}},
+	{"negative duration", "[node]\ndrain_timeout = \"-5s\"\n", []string{`forge.toml:2:17: node.drain_timeout: negative duration (got "-5s"); want a string such as "30s", "5m" or "24h"`}},
+	{"zero duration", "[node]\ndrain_timeout = \"0s\"\n", []string{`forge.toml:2:17: node.drain_timeout: zero duration (got "0s"); want 100ms to 1d`}},
+	{"overflow", "[node]\ndrain_timeout = \"9999999h\"\n", []string{`forge.toml:2:17: node.drain_timeout: duration too long (got "9999999h"); want a string such as "30s", "5m" or "24h"`}},
+	{"too long", "[node]\ndrain_timeout = \"400d\"\n", []string{`forge.toml:2:17: node.drain_timeout: out of range (got "400d"); want 100ms to 1d`}},
+	{"poll of 1ns", "[cluster.leader_election]\ncheck_interval = \"1ns\"\n", []string{`forge.toml:2:18: cluster.leader_election.check_interval: out of range (got "1ns"); want 100ms to 1d`}},
+	{"no slots", "[node]\nslots = 0\n", []string{"forge.toml:2:9: node.slots: out of range (got 0); want 1 to 10000"}},
+	{"too many slots", "[node]\nslots = 1000000\n", []string{"forge.toml:2:9: node.slots: out of range (got 1000000); want 1 to 10000"}},
+	{"integer overflow", "[node]\nslots = 99999999999999999999\n", []string{"forge.toml:2:9: node.slots: 99999999999999999999 is out of range for int64"}},
+	{"float for int", "[node]\nslots = 1.5\n", []string{"forge.toml:2:9: node.slots: wrong type (got 1.5); want an integer from 1 to 10000"}},
+	{"nan", "[node]\nslots = nan\n", []string{"forge.toml:2:9: node.slots: wrong type (got NaN); want an integer from 1 to 10000"}},
+	{"string for bool", "[dashboard]\nenabled = \"yes\"\n", []string{`forge.toml:2:11: dashboard.enabled: wrong type (got "yes"); want true or false, without quotes`}},
+	{"string for list", "[node]\nroles = \"worker\"\n", []string{`forge.toml:2:9: node.roles: wrong type (got "worker"); want a list such as ["worker"]`}},
+	{"number in a list", "[node]\nroles = [\"worker\", 3]\n", []string{`forge.toml:2:20: node.roles[1]: wrong type (got 3); want a string`}},
+	{"value for a section", "node = 3\n", []string{"forge.toml:1:8: node: wrong type (got 3); want a table"}},
+	{"a secret is not shown", "[database]\npool_size = 5\n[database.url]\npassword = \"hunter2\"\n", []string{
+		"forge.toml:2:13: database.pool_size: too few connections (got 5); want at least 6: 2 for the node and 4 for its roles",
+		"forge.toml:3:2: database.url: wrong type (got a table); want a string",
+	}},
+}
+
+var badNode = []bad{
+	{"port 0", "[http]\nlisten = \"127.0.0.1:0\"\n", []string{`forge.toml:2:10: http.listen: not a port (got "0"); want 1 to 65535`}},
+	{"port 70000", "[http]\nlisten = \"127.0.0.1:70000\"\n", []string{`forge.toml:2:10: http.listen: not a port (got "70000"); want 1 to 65535`}},
+	{"no port", "[http]\nlisten = \"localhost\"\n", []string{`forge.toml:2:10: http.listen: not an address to listen on (got "localhost"); want HOST:PORT such as "127.0.0.1:8080"`}},
+	{"every address", "[http]\nlisten = \"0.0.0.0:8080\"\n", []string{`forge.toml:2:10: http.listen: not a loopback address, and this version has no authentication (got "0.0.0.0:8080"); want "127.0.0.1:8080", with a proxy in front that asks who is there`}},
+	{"no host", "[http]\nlisten = \":8080\"\n", []string{`forge.toml:2:10: http.listen: not a loopback address, and this version has no authentication (got ":8080"); want "127.0.0.1:8080", with a proxy in front that asks who is there`}},
+	{"pool", "[database]\npool_size = 5\n", []string{"forge.toml:2:13: database.pool_size: too few connections (got 5); want at least 6: 2 for the node and 4 for its roles"}},
+	{"schema", "[database]\nschema = \"Forge-1\"\n", []string{`forge.toml:2:10: database.schema: not a schema name (got "Forge-1"); want a lower-case letter or _, then at most 29 letters, digits or _`}},
+	{"database address", "[database]\nurl = \"postgres://u:hunter2@host:notaport/db\"\n", []string{`forge.toml:2:7: database.url: not an address of PostgreSQL (got "postgres://u:[redacted]@host:notaport/db"); want postgres://USER@HOST:5432/DATABASE`}},
+	{"password, no TLS", "[database]\nurl = \"postgres://u:hunter2@db.example.com/db?sslmode=disable\"\n", []string{
+		"forge.toml:2:7: warning: database.url: a password in the file; want ${env:NAME} or ${file:PATH} in its place",
+		"forge.toml:2:7: warning: database.url: sslmode=disable sends passwords and data in the clear to db.example.com; want sslmode=require or verify-full",
+	}},
+	{"node id", "[node]\nid = \"a b\"\n", []string{`forge.toml:2:6: node.id: not a node id (got "a b"); want 1 to 63 printable ASCII characters without spaces`}},
+	{"node id too long", "[node]\nid = \"" + strings.Repeat("n", 64) + "\"\n", []string{`forge.toml:2:6: node.id: not a node id (got "` + strings.Repeat("n", 64) + `"); want 1 to 63 printable ASCII characters without spaces`}},
+	{"roles", "[node]\nroles = [\n  \"worker\",\n  \"shedular\", # sic\n  \"worker\",\n]\n", []string{
+		`forge.toml:4:3: node.roles[1]: unknown role (got "shedular"); want "scheduler"`,
+		`forge.toml:5:3: node.roles[2]: role named twice (got "worker"); want each role once`,
+	}},
+	{"no roles", "[node]\nroles = []\n", []string{"forge.toml:2:9: node.roles: no roles (got []); want at least one of worker, scheduler, metrics_aggregator, log_compactor"}},
+	{"dead before a heartbeat", "[cluster]\nheartbeat_interval = \"5s\"\n", []string{`forge.toml:1:2: cluster.dead_threshold: a node would be dead before its second heartbeat (got "5s"); want at least 10s, twice cluster.heartbeat_interval`}},
+	{"lease not above refresh", "[cluster.leader_election]\nlease_duration = \"2s\"\nrefresh_interval = \"2s\"\n", []string{
+		"forge.toml:3:20: cluster.leader_election.refresh_interval: the lease runs out before it is refreshed (got lease_duration 2s, refresh_interval 2s); want refresh_interval of at most a third of lease_duration",
+	}},
+	{"short lease", "[cluster.leader_election]\nlease_duration = \"1s\"\nrefresh_interval = \"300ms\"\n", []string{
+		`forge.toml:2:18: warning: cluster.leader_election.lease_duration: a lease under 2s is lost to short pauses; want "3s"`,
+	}},
+	{"shortest lease", "[cluster.leader_election]\nlease_duration = \"499ms\"\n", []string{`forge.toml:2:18: cluster.leader_election.lease_duration: out of range (got "499ms"); want 500ms to 1d`}},
+	{"lock timeout", "[cluster.leader_election]\nlock_timeout = \"3s\"\n", []string{
+		"forge.toml:2:16: cluster.leader_election.lock_timeout: waiting for a lock would outlast the lease (got lock_timeout 3s, lease_duration 3s); want lock_timeout below lease_duration",
+	}},
+	{"rare checks", "[cluster.leader_election]\ncheck_interval = \"4s\"\n", []string{
+		"forge.toml:2:18: warning: cluster.leader_election.check_interval: check_interval 4s is longer than lease_duration 3s: a free role waits that long; want at most lease_duration",
+	}},
+	{"one lock for two roles", "[cluster.leader_election.roles.billing]\nlock_id = 0x464F524745_0001\n", []string{
+		"forge.toml:2:11: cluster.leader_election.roles.billing.lock_id: the role scheduler has the same lock (got 19790463171362817); want a number that no other role has",
+	}},
+	{"one lock for two custom roles", "[cluster.leader_election.roles]\na1 = { lock_id = 5 }\nb1 = { lock_id = 5 }\n", []string{
+		"forge.toml:3:18: cluster.leader_election.roles.b1.lock_id: the role a1 has the same lock (got 5); want a number that no other role has",
+	}},
+	{"almost a role", "[cluster.leader_election.roles.schedular]\nlock_id = 5\n", []string{
+		`forge.toml:1:2: warning: cluster.leader_election.roles.schedular: a custom role, named almost like a built-in one; want "scheduler"`,
+	}},
+	{"time zone", "[scheduler]\ntimezone = \"Mars/Base\"\n", []string{`forge.toml:2:12: scheduler.timezone: unknown time zone (got "Mars/Base"); want "UTC" or an IANA name such as "Europe/Berlin"`}},
+}
+
+const daily = "schedule = \"@daily\"\n"
+
+var badCrons = []bad{
+	{"four fields", inCron("schedule = \"* * * *\"\ncommand = [\"true\"]"), []string{`forge.toml:3:13: crons[0].schedule: expression: 4 fields (got "* * * *"); want 5 fields, or 6 with leading seconds`}},
+	{"weekday 8", inCron("schedule = \"* * * * 8\"\ncommand = [\"true\"]"), []string{`forge.toml:3:21: crons[0].schedule: day-of-week: 8 is out of range (got "8"); want 0 to 7 or SUN to SAT, or 5L, 5#3`}},
+	{"31 February", inCron("schedule = \"0 0 31 2 *\"\ncommand = [\"true\"]"), []string{`forge.toml:3:17: crons[0].schedule: day-of-month: it never fires, no such date exists (got "31 2 *"); want a day up to 29 in February`}},
+	{"duplicate name", inCron(daily+"command = [\"true\"]") + "[[crons]]\nname = \"BEAT\"\n" + daily + "command = [\"true\"]\n", []string{
+		`forge.toml:6:8: crons[1].name: a cron of this name exists (got "BEAT"); want another name than that of line 2`,
+	}},
+	{"no name", "[[crons]]\n" + daily + "command = [\"true\"]\n", []string{"forge.toml:1:3: crons[0].name: no name; want " + wantJobName}},
+	{"names", "[[crons]]\nname = \"../x\"\n" + daily + "job = \"j\"\n[[crons]]\nname = \"a b\"\n" + daily + "job = \"j\"\n[jobs.j2]\nkind = \"shell\"\ncommand = [\"true\"]\n", []string{
+		`forge.toml:2:8: crons[0].name: not a name (got "../x"); want ` + wantJobName,
+		`forge.toml:4:7: crons[0].job: unknown job (got "j"); want "j2"`,
+		`forge.toml:6:8: crons[1].name: not a name (got "a b"); want ` + wantJobName,
+		`forge.toml:8:7: crons[1].job: unknown job (got "j"); want "j2"`,
+	}},
+	{"no schedule", inCron("command = [\"true\"]"), []string{
+		"forge.toml:1:3: crons[0]: no schedule; want schedule = \"0 3 * * *\" (minute, hour, day, month, weekday) or \"@every 5m\"",
+	}},
+	{"wrong type says it once", inCron("schedule = 5\ncommand = \"true\""), []string{
+		"forge.toml:3:12: crons[0].schedule: wrong type (got 5); want a string",
+		`forge.toml:4:11: crons[0].command: wrong type (got "true"); want a list of its words, command = ["true"]`,
+	}},
+	{"time zone", inCron(daily + "timezone = \"Local\"\ncommand = [\"true\"]"), []string{
+		`forge.toml:4:12: crons[0].timezone: the host's own zone differs between nodes (got "Local"); want "UTC" or an IANA name such as "Europe/Berlin"`,
+	}},
+	{"words", inCron(daily + "command = [\"true\"]\ncatch_up = \"sometimes\"\noverlap = \"alow\"\ndst_missing = \"never\"\ncatch_up_window = \"1s\"\ncatch_up_limit = 0"), []string{
+		`forge.toml:5:12: crons[0].catch_up: not a known value (got "sometimes"); want "none", "latest" or "all"`,
+		`forge.toml:6:11: crons[0].overlap: not a known value (got "alow"); want "allow"`,
+		`forge.toml:7:15: crons[0].dst_missing: not a known value (got "never"); want "run-after", "shift" or "skip"`,
+		`forge.toml:8:19: crons[0].catch_up_window: out of range (got "1s"); want 10s to 31d`,
+		`forge.toml:9:18: crons[0].catch_up_limit: out of range (got 0); want 1 to 1000000`,
+	}},
+	{"unknown job", inCron(daily+"job = \"bakup\"") + "[jobs.backup]\nkind = \"shell\"\ncommand = [\"true\"]\n", []string{`forge.toml:4:7: crons[0].job: unknown job (got "bakup"); want "backup"`}},
+	{"no jobs at all", inCron(daily + "job = \"bakup\""), []string{`forge.toml:4:7: crons[0].job: unknown job (got "bakup"); want [jobs.bakup], or command, url or sql in its place`}},
+	{"nothing to do", inCron(daily), []string{"forge.toml:1:3: crons[0]: nothing to do; want one of job, command, url or sql"}},
+	{"two things to do", inCron(daily + "command = [\"true\"]\nsql = \"SELECT 1\""), []string{"forge.toml:5:1: crons[0].sql: more than one thing to do: command and sql; want one of job, command, url or sql"}},
+	{"name of a job", inCron(daily+"command = [\"true\"]") + "[jobs.beat]\nkind = \"shell\"\ncommand = [\"true\"]\n", []string{`forge.toml:2:8: crons[0].name: a job of this name is defined too (got "beat"); want job = NAME here, or another name`}},
+	{"catch-up of many", inCron("schedule = \"@every 1s\"\ncommand = [\"true\"]\ncatch_up = \"all\"\ncatch_up_window = \"31d\"\ncatch_up_limit = 1000000"), []string{
+		"forge.toml:7:18: warning: crons[0].catch_up_limit: catching up could fire 1000000 ticks; want a lower catch_up_limit or a shorter catch_up_window",
+	}},
+	{"pile-up", inCron("schedule = \"@every 1s\"\njob = \"slow\"\noverlap = \"allow\"") + "[jobs.slow]\nkind = \"shell\"\ncommand = [\"true\"]\ntimeout = \"5s\"\n", []string{
+		`forge.toml:5:11: warning: crons[0].overlap: runs may pile up: the job's timeout 5s is longer than the cron's interval 1s; want overlap = "skip" or a shorter timeout`,
+	}},
+	{"args", inCron(daily + "command = [\"true\"]\nargs = { a = inf, b = [1.5, nan], c = \"\\u0000\" }"), []string{
+		"forge.toml:5:14: crons[0].args.a: not a number that JSON has (got +Inf); want a finite number",
+		"forge.toml:5:29: crons[0].args.b[1]: not a number that JSON has (got NaN); want a finite number",
+		"forge.toml:5:39: crons[0].args.c: a NUL character, which PostgreSQL's jsonb refuses; want text without it",
+	}},
+	{"args too large", inCron(daily + "command = [\"true\"]\nargs = { a = \"" + strings.Repeat("x", 64<<10) + "\" }"), []string{
+		"forge.toml:5:8: crons[0].args: args too large (got 65544 bytes as JSON); want at most 64 KiB",
+	}},
+	{"short form's mistakes stand with the cron", inCron(daily + "url = \"ftp://example.com\""), []string{`forge.toml:4:7: crons[0].url: not an HTTP address (got "ftp://example.com"); want http:// or https://`}},
+	{"short statement", inCron(daily + "sql = \"SELECT 1; SELECT 2\""), []string{"forge.toml:4:7: crons[0].sql: 2 statements; want one statement; several belong in a function, or in jobs of their own"}},
+}
+
+var badJobs = []bad{
+	{"unknown kind", "[jobs.xy]\nkind = \"shel\"\ncommand = [\"true\"]\n", []string{`forge.toml:2:8: jobs.xy.kind: not a known value (got "shel"); want "shell"`}},
+	{"no kind", "[jobs.xy]\ncommand = [\"true\"]\n", []string{`forge.toml:1:2: jobs.xy: no kind; want kind = "shell"`}},
+	{"short name", "[jobs.x]\nkind = \"shell\"\ncommand = [\"true\"]\n", []string{"forge.toml:1:2: jobs.x: not a name; want " + wantJobName}},
+	{"command line", "[jobs.xy]\nkind = \"shell\"\ncommand = \"pg_dump -f out app\"\n", []string{
+		`forge.toml:3:11: jobs.xy.command: wrong type (got "pg_dump -f out app"); want a list of its words, command = ["pg_dump", "-f", "out", "app"]`,
+	}},
+	{"command line with a pipe", "[jobs.xy]\nkind = \"shell\"\ncommand = \"cat a | wc\"\n", []string{
+		`forge.toml:3:11: jobs.xy.command: wrong type (got "cat a | wc"); want a list of its words, command = ["sh", "-c", "cat a | wc"]`,
+	}},
+	{"no command", "[jobs.xy]\nkind = \"shell\"\n", []string{`forge.toml:1:2: jobs.xy.command: no command; want a list such as ["date", "-u"]`}},
+	{"relative paths", "[jobs.xy]\nkind = \"shell\"\ncommand = [\"./run.sh\"]\ncwd = \"tmp\"\n", []string{
+		`forge.toml:3:12: jobs.xy.command[0]: relative path (got "./run.sh"); want an absolute path, or a bare name that is found on PATH`,
+		`forge.toml:4:7: jobs.xy.cwd: relative path (got "tmp"); want an absolute path`,
+	}},
+	{"variables", "[jobs.xy]\nkind = \"shell\"\ncommand = [\"true\"]\nenv = { \"A=B\" = \"1\", LD_PRELOAD = \"x\", FORGE_TICK = \"x\", API_TOKEN = \"x\" }\n", []string{
+		`forge.toml:4:9: jobs.xy.env."A=B": not a variable's name; want a name without = and NUL`,
+		`forge.toml:4:22: jobs.xy.env.LD_PRELOAD: a variable that changes which code the program loads; want no LD_* or DYLD_*`,
+		`forge.toml:4:40: jobs.xy.env.FORGE_TICK: a variable that forge sets itself; want another name`,
+		"forge.toml:4:70: warning: jobs.xy.env.API_TOKEN: a secret in the file; want ${env:NAME} or ${file:PATH} in its place",
+	}},
+	{"keys of another kind", "[jobs.xy]\nkind = \"shell\"\ncommand = [\"true\"]\nurl = \"https://example.com\"\n", []string{
+		"forge.toml:4:1: jobs.xy.url: a key of http jobs in a job of kind shell; want only keys of its own kind",
+	}},
+	{"output", "[jobs.xy]\nkind = \"shell\"\ncommand = [\"true\"]\noutput = { capture = 0 }\n[jobs.yz]\nkind = \"shell\"\ncommand = [\"true\"]\noutput.capture = 16777217\n", []string{
+		"forge.toml:4:22: jobs.xy.output.capture: out of range (got 0); want 1 to 16777216",
+		"forge.toml:8:18: jobs.yz.output.capture: out of range (got 16777217); want 1 to 16777216",
+	}},
+	{"retry", "[jobs.xy]\nkind = \"shell\"\ncommand = [\"true\"]\nretry = { backoff = \"1m\", max_backoff = \"1s\", max_attempts = 0 }\n", []string{
+		`forge.toml:4:41: jobs.xy.retry.max_backoff: less than backoff (got "1s"); want at least 1m`,
+		"forge.toml:4:62: jobs.xy.retry.max_attempts: out of range (got 0); want 1 to 1000",
+	}},
+	{"queue", "[queues.reports]\n[queues.Bad]\n[jobs.xy]\nkind = \"shell\"\ncommand = [\"true\"]\nqueue = \"reprots\"\n", []string{
+		"forge.toml:2:2: queues.Bad: not a queue name; want " + wantQueueName,
+		`forge.toml:6:9: warning: jobs.xy.queue: a queue without a section; want "reports", or [queues.reprots]`,
+	}},
+	{"scheme", "[jobs.xy]\nkind = \"http\"\nurl = \"file:///etc/passwd\"\n", []string{`forge.toml:3:7: jobs.xy.url: not an HTTP address (got "file:///etc/passwd"); want http:// or https://`}},
+	{"user in the URL", "[jobs.xy]\nkind = \"http\"\nurl = \"https://u:hunter2@example.com/\"\n", []string{`forge.toml:3:7: jobs.xy.url: a user in the URL (got "https://u:[redacted]@example.com/"); want headers = { Authorization = "${env:NAME}" }`}},
+	{"no host in the URL", "[jobs.xy]\nkind = \"http\"\nurl = \"https:///x\"\n", []string{`forge.toml:3:7: jobs.xy.url: no host (got "https:///x"); want a URL such as "https://example.com/hook"`}},
+	{"private targets", "[jobs.xy]\nkind = \"http\"\nurl = \"http://169.254.169.254/\"\n[jobs.yz]\nkind = \"http\"\nurl = \"http://localhost/\"\n", []string{
+		`forge.toml:3:7: jobs.xy.url: a loopback or private address (got "http://169.254.169.254/"); want allow_private_targets = true in [http], or a public address`,
+		`forge.toml:6:7: jobs.yz.url: a loopback or private address (got "http://localhost/"); want allow_private_targets = true in [http], or a public address`,
+	}},
+	{"method and headers", "[jobs.xy]\nkind = \"http\"\nurl = \"https://example.com\"\nmethod = \"post\"\nheaders = { \"X Y\" = \"a\", X-Two = \"a\\r\\nb: c\", Host = \"h\", Forge-Tick = \"t\" }\nexpect_status = [99]\n", []string{
+		`forge.toml:4:10: jobs.xy.method: not an HTTP method (got "post"); want "POST"`,
+		`forge.toml:5:13: jobs.xy.headers."X Y": not a header's name; want letters, digits and -`,
+		"forge.toml:5:34: jobs.xy.headers.X-Two: a line end or NUL in a header; want text on one line",
+		"forge.toml:5:47: jobs.xy.headers.Host: the host cannot be overridden; want it in the url",
+		"forge.toml:5:59: jobs.xy.headers.Forge-Tick: a header that forge sets itself; want another name",
+		"forge.toml:6:18: jobs.xy.expect_status[0]: out of range (got 99); want 100 to 599",
+	}},
+	{"no statement", "[jobs.xy]\nkind = \"sql\"\nstatement = \" ; -- nothing\"\n", []string{`forge.toml:3:13: jobs.xy.statement: no statement; want a statement such as "DELETE FROM sessions WHERE expires_at < now()"`}},
+	{"transaction control", "[jobs.xy]\nkind = \"sql\"\nstatement = \"commit\"\n", []string{"forge.toml:3:13: jobs.xy.statement: COMMIT in a job, which has a transaction of its own; want the statement alone"}},
+	{"copy program", "[jobs.xy]\nkind = \"sql\"\nstatement = \"COPY t FROM PROGRAM 'rm'\"\n", []string{"forge.toml:3:13: jobs.xy.statement: COPY ... PROGRAM runs a command on the database's host; want a shell job"}},
+}
+
+var badAlerts = []bad{
+	{"alerts", "[[alerts]]\nname = \"a\"\nfor = \"-1s\"\nseverity = \"loud\"\n[[alerts]]\nname = \"a\"\ncondition = \"up\"\n[[alerts]]\ncondition = \" \"\n", []string{
+		"forge.toml:1:3: warning: alerts: this version does not evaluate alerts itself; want the same rules in Prometheus (see deploy/prometheus/)",
+		`forge.toml:1:3: alerts[0]: no condition; want condition = "..." in PromQL`,
+		`forge.toml:3:7: alerts[0].for: negative duration (got "-1s"); want a string such as "30s", "5m" or "24h"`,
+		`forge.toml:4:12: alerts[0].severity: not a known value (got "loud"); want "info", "warning", "error" or "critical"`,
+		`forge.toml:6:8: alerts[1].name: an alert of this name exists (got "a"); want another name`,
+		`forge.toml:8:3: alerts[2]: no name; want name = "..."`,
+		`forge.toml:8:3: alerts[2]: no condition; want condition = "..." in PromQL`,
+	}},
+	{"receivers", "[notify.slack]\napi_url = \"x\"\n[[alerts]]\nname = \"a\"\ncondition = \"up\"\nnotify = [\"slack:#ops\", \"pager\"]\n", []string{
+		"forge.toml:1:2: warning: notify: this version does not notify anybody itself; want Alertmanager, behind the rules in deploy/prometheus/",
+		"forge.toml:3:3: warning: alerts: this version does not evaluate alerts itself; want the same rules in Prometheus (see deploy/prometheus/)",
+		`forge.toml:6:25: warning: alerts[0].notify[1]: the receiver "pager" is not configured; want [notify.pager]`,
+	}},
+}
+
+func TestBadInputs(t *testing.T) {
+	t.Parallel()
+	for section, cases := range map[string][]bad{
+		"text": badText, "keys": badKeys, "types": badTypes, "node": badNode,
+		"crons": badCrons, "jobs": badJobs, "alerts": badAlerts,
+	} {
+		for _, c := range cases {
+			t.Run(section+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				_, report, err := parseWith(c.text)
+				if diff := cmp.Diff(c.want, messages(report)); diff != "" {
+					t.Errorf("report (-want +got):\n%s", diff)
+				}
+				if invalid, ok := errors.AsType[*InvalidError](err); ok != (len(report.Errors()) > 0) {
+					t.Errorf("error = %v, with %d errors in the report", invalid, len(report.Errors()))
+				}
+			})
+		}
+	}
+}
+
+func messages(report Report) []string {
+	var lines []string
+	for _, problem := range report.Problems {
+		lines = append(lines, problem.String())
+	}
+	return lines
+}
+
+// TestDeepNesting is refused before the decoder, which would take gigabytes.
+func TestDeepNesting(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	for name, text := range map[string]string{
+		"inline tables":          "a = " + strings.Repeat("{ a = ", n) + "1" + strings.Repeat(" }", n),
+		"arrays":                 "a = " + strings.Repeat("[", n),
+		"a megabyte of arrays":   "a = " + strings.Repeat("[", 1<<20-4),
+		"dotted key":             "a" + strings.Repeat(".a", n) + " = 1",
+		"dotted header":          "[a" + strings.Repeat(".a", n) + "]",
+		"dotted in inline table": "[a.b.c]\nx = { a" + strings.Repeat(".a", n) + " = 1 }",
+		"after a mistake":        "a = 'b' oops " + strings.Repeat("[", n) + "\nb = " + strings.Repeat("[", n),
+		"thirty-three":           "a = " + strings.Repeat("[", 33) + strings.Repeat("]", 33),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			started := time.Now()
+			_, report, err := parseWith(text)
+			if took := time.Since(started); took > time.Second {
+				t.Errorf("took %s", took)
+			}
+			if err == nil || len(report.Problems) != 1 {
+				t.Fatalf("error = %v, report %s", err, report)
+			}
+			if got := report.Problems[0].Message; name != "after a mistake" && got != "nesting too deep" {
+				t.Errorf("message = %q", got)
+			}
+		})
+	}
+}
+
+func TestNestingWithinBounds(t *testing.T) {
+	t.Parallel()
+	depth := maxNesting - len("crons args a") + 9 // crons, args and a are three levels
+	text := inCron(daily + "command = [\"true\"]\nargs = { a = " + strings.Repeat("[", depth) + strings.Repeat("]", depth) + " }")
+	mustParse(t, text)
+}
+
+// TestLongPathsStayCheap: each key under a long header costs its whole path.
+func TestLongPathsStayCheap(t *testing.T) {
+	t.Parallel()
+	text := "[" + strings.Repeat("k", 500_000) + "]\n" + strings.Repeat("a = 1\n", 50_000)
+	_, report, _ := parseWith(text)
+	if got := report.String(); got != "forge.toml:1:500003: key too long; want at most 512 bytes with all its parts" {
+		t.Errorf("report = %.200s", got)
+	}
+}
+
+func TestReportPrintsFifty(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("[node]\n")
+	for i := range 60 {
+		text.WriteString("zzzzzzzz" + strconv.Itoa(i) + " = 1\n")
+	}
+	_, report, err := parseWith(text.String())
+	if len(report.Problems) != 60 {
+		t.Fatalf("%d problems, want 60", len(report.Problems))
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 51 || lines[50] != "and 10 more" {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+}
+
+func TestBigFileIsQuick(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	count := 0
+	for text.Len() < maxFileSize-200 {
+		text.WriteString("[[crons]]\nname = \"c-" + strconv.Itoa(count) + "\"\nschedule = \"0 3 * * *\"\ncommand = [\"true\"]\n")
+		count++
+	}
+	started := time.Now()
+	c := mustParse(t, text.String())
+	if took := time.Since(started); took > 20*time.Second {
+		t.Errorf("%d crons took %s", count, took)
+	}
+	if len(c.Crons) != count {
+		t.Errorf("%d crons, want %d", len(c.Crons), count)
+	}
+}
