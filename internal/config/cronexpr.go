@@ -18,11 +18,6 @@ func parseSchedule(cron Cron) (*cronexpr.Schedule, error) {
 	})
 }
 
-// badExpression takes it apart
-	}
-	_ = parsed; return stub{}, nil
-}
-
 // badExpression reports an error of cronexpr at its column inside the value.
 func (l *loader) badExpression(path string, err error) {
 	parse, ok := errors.AsType[*cronexpr.ParseError](err)
