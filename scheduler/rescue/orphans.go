@@ -1,0 +1,193 @@
+package rescue
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	// signatureLook is the longest pause between two looks at who runs jobs,
+	// while the set of living nodes does not change.
+	signatureLook = 5 * time.Second
+	// endingBound is how long a dead node's sessions are waited for, and
+	// endingPause how often they are looked at. The fences hold without it.
+	endingBound, endingPause = 2 * time.Second, 20 * time.Millisecond
+)
+
+// patrol looks after the nodes in one term. Only one goroutine uses it.
+type patrol struct {
+	pool    *pgxpool.Pool
+	fence   leaderstore.Fence
+	metrics *metrics.Metrics
+	logger  *slog.Logger
+	watch   watch
+
+	// alive are the incarnations that the last look found.
+	alive []string
+	// checked is when the signatures were last found to be in order; zero: not
+	// since something happened.
+	checked time.Time
+}
+
+// step looks at the nodes once, and does what follows.
+func (p *patrol) step(ctx context.Context) (time.Duration, error) {
+	pause, err := p.look(ctx)
+	if err != nil {
+		p.watch.broken()
+		p.checked = time.Time{}
+	}
+	return pause, err
+}
+
+func (p *patrol) look(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	nodes, err := nodestore.Alive(ctx, p.pool)
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	p.watch.looked(now, nodes)
+	p.notice(nodes)
+	for _, node := range p.watch.dead(now, nodes) {
+		if err := p.bury(ctx, node); err != nil {
+			return 0, err
+		}
+	}
+	if now.Sub(p.checked) >= signatureLook {
+		if err := p.collect(ctx, now); err != nil {
+			return 0, err
+		}
+	}
+	return p.watch.nextLook(now, nodes), nil
+}
+
+// notice has the signatures checked when the set of living processes changed.
+func (p *patrol) notice(nodes []nodestore.Liveness) {
+	alive := make([]string, len(nodes))
+	for i, node := range nodes {
+		alive[i] = node.Incarnation
+	}
+	if !slices.Equal(alive, p.alive) {
+		p.alive, p.checked = alive, time.Time{}
+	}
+}
+
+// bury fences a dead node and ends its sessions.
+func (p *patrol) bury(ctx context.Context, node nodestore.Liveness) error {
+	p.logger.WarnContext(ctx, "node is dead, its jobs go to others", "dead_node", node.NodeID,
+		"incarnation", node.Incarnation, "heartbeat_age", node.HeartbeatAge, "session_lock", node.SessionLock)
+	p.checked = time.Time{}
+	err := p.fence.Do(ctx, p.pool, func(tx pgx.Tx, _ time.Time) error {
+		_, err := nodestore.Fence(ctx, tx, node.Incarnation)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return p.endSessions(ctx, node.Incarnation)
+}
+
+// collect gives back the running jobs of processes that are gone.
+func (p *patrol) collect(ctx context.Context, now time.Time) error {
+	signed, err := signatures(ctx, p.pool)
+	if err != nil {
+		return err
+	}
+	var lost []signature
+	if len(signed) > 0 {
+		nodes, err := nodestore.List(ctx, p.pool) // after the signatures: see gone
+		if err != nil {
+			return err
+		}
+		lost = gone(signed, nodes)
+	}
+	for _, s := range lost {
+		if err := p.rescue(ctx, s); err != nil {
+			return err
+		}
+	}
+	if len(lost) == 0 {
+		p.checked = now
+	}
+	return nil
+}
+
+// rescue gives back the jobs of one process that is gone.
+func (p *patrol) rescue(ctx context.Context, s signature) error {
+	if err := p.endSessions(ctx, s.incarnation); err != nil {
+		return err
+	}
+	for {
+		found, err := p.rescueBatch(ctx, s)
+		if err != nil || found < batch {
+			return err
+		}
+	}
+}
+
+func (p *patrol) rescueBatch(ctx context.Context, s signature) (found int, err error) {
+	available := 0
+	err = p.fence.Do(ctx, p.pool, func(tx pgx.Tx, now time.Time) error {
+		orphans, err := orphansOf(ctx, tx, nodestore.ClientID(s.nodeID, s.incarnation), batch)
+		if err != nil || len(orphans) == 0 {
+			return err
+		}
+		found = len(orphans)
+		verdicts := make([]verdict, found)
+		var queues []string
+		for i, o := range orphans {
+			if verdicts[i], err = o.judge(s.nodeID, now); err != nil {
+				return err
+			}
+			if o.next() == rivertype.JobStateAvailable {
+				available++
+				queues = append(queues, o.queue)
+			}
+		}
+		if err := release(ctx, tx, now, verdicts); err != nil {
+			return err
+		}
+		slices.Sort(queues)
+		return notifyQueues(ctx, tx, slices.Compact(queues))
+	})
+	if err != nil || found == 0 {
+		return 0, err
+	}
+	p.metrics.JobOrphaned.Add(float64(found))
+	p.metrics.JobRescued.Add(float64(available))
+	p.logger.InfoContext(ctx, "orphaned jobs released", "lost_node", s.nodeID, "incarnation", s.incarnation,
+		"jobs", found, "available", available)
+	return found, nil
+}
+
+// endSessions ends what is left of a process, and waits until nothing is. A
+// process that cannot be ended is left to the fences.
+func (p *patrol) endSessions(ctx context.Context, incarnation string) error {
+	for deadline := time.Now().Add(endingBound); ; {
+		found, permitted, err := endSessions(ctx, p.pool, incarnation)
+		switch {
+		case err != nil || found == 0 && permitted:
+			return err
+		case !permitted:
+			p.logger.WarnContext(ctx, "no right to end a dead node's sessions", "incarnation", incarnation)
+			return nil
+		case time.Now().After(deadline):
+			p.logger.WarnContext(ctx, "sessions of a dead node would not end", "incarnation", incarnation, "sessions", found)
+			return nil
+		}
+		if !sleep(ctx, endingPause) {
+			return ctx.Err()
+		}
+	}
+}

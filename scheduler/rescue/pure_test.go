@@ -1,0 +1,187 @@
+package rescue
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+)
+
+const (
+	incA = "00000000000000aa"
+	incB = "00000000000000bb"
+)
+
+func TestParseSignature(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		text string
+		want signature
+		ok   bool
+	}{
+		{text: "a-" + incA, want: signature{"a", incA}, ok: true},
+		{text: "web-1.eu-" + incA, want: signature{"web-1.eu", incA}, ok: true},
+		{text: "-" + incA},
+		{text: incA},
+		{text: ""},
+		{text: "a-00000000000000AA"},
+		{text: "a-0000000000000aa"},
+		{text: "a_" + incA},
+		{text: "host_2026_11_20T15_04_05_000000"},
+	}
+	for _, test := range tests {
+		t.Run(test.text, func(t *testing.T) {
+			t.Parallel()
+			got, ok := parseSignature(test.text)
+			if got != test.want || ok != test.ok {
+				t.Errorf("parseSignature() = %v, %v; want %v, %v", got, ok, test.want, test.ok)
+			}
+		})
+	}
+}
+
+func TestGone(t *testing.T) {
+	t.Parallel()
+	fenced := time.Now()
+	tests := []struct {
+		name  string
+		nodes []nodestore.Node
+		want  []signature
+	}{
+		{name: "alive", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Active}}},
+		{name: "draining", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Draining}}},
+		{name: "a node id that nobody knows"},
+		{
+			name: "left", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Left}},
+			want: []signature{{"a", incA}},
+		},
+		{
+			name: "fenced", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Dead, FencedAt: fenced}},
+			want: []signature{{"a", incA}},
+		},
+		{
+			name: "restarted", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incB, State: nodestore.Active}},
+			want: []signature{{"a", incA}},
+		},
+		{name: "another node has gone", nodes: []nodestore.Node{
+			{NodeID: "a", Incarnation: incA, State: nodestore.Active}, {NodeID: "b", Incarnation: incB, State: nodestore.Left},
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got := gone([]string{"a-" + incA, "host_2026_11_20T15_04_05_000000"}, test.nodes)
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(signature{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("gone() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	age := func(ages ...time.Duration) (nodes []nodestore.Liveness) {
+		for _, a := range ages {
+			nodes = append(nodes, nodestore.Liveness{HeartbeatAge: a})
+		}
+		return nodes
+	}
+	oneDead, allSilent := age(10*time.Second, 0, 0), age(10*time.Second, 10*time.Second, 0)
+	start := time.Now()
+	after := func(d time.Duration) time.Time { return start.Add(d) }
+	w := watch{policy: nodestore.Policy{}.WithDefaults()}
+	if w.dead(start, oneDead) != nil {
+		t.Error("judged before the first look")
+	}
+	w.looked(start, oneDead)
+	if w.dead(after(1200*time.Millisecond), oneDead) != nil {
+		t.Error("judged before a live node could have been heard")
+	}
+	w.looked(after(1250*time.Millisecond), oneDead)
+	if got := len(w.dead(after(1250*time.Millisecond), oneDead)); got != 1 {
+		t.Errorf("found %d dead nodes, want 1", got)
+	}
+	w.broken()
+	w.looked(after(2*time.Second), allSilent)
+	if w.dead(after(6*time.Second), allSilent) != nil {
+		t.Error("an outage was taken for the death of most nodes")
+	}
+	for at := 2 * time.Second; at <= 7*time.Second; at += time.Second {
+		w.looked(after(at), allSilent)
+	}
+	if got := len(w.dead(after(7*time.Second), allSilent)); got != 2 {
+		t.Errorf("found %d dead nodes after the outage, want 2", got)
+	}
+	w.looked(after(time.Minute), oneDead)
+	if w.dead(after(time.Minute), oneDead) != nil {
+		t.Error("judged right after this process stood still")
+	}
+}
+
+func TestNextLookComesWhenANodeCouldBeDead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	w := watch{policy: nodestore.Policy{}.WithDefaults(), since: now.Add(-time.Minute), last: now}
+	tests := []struct {
+		name string
+		ages []time.Duration
+		want time.Duration
+	}{
+		{"nobody", nil, maxLook},
+		{"fresh", []time.Duration{0}, maxLook},
+		{"the oldest counts", []time.Duration{0, 900 * time.Millisecond}, 600 * time.Millisecond},
+		{"overdue", []time.Duration{4 * time.Second}, minLook},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var nodes []nodestore.Liveness
+			for _, age := range test.ages {
+				nodes = append(nodes, nodestore.Liveness{HeartbeatAge: age, SessionLock: true})
+			}
+			if got := w.nextLook(now, nodes); got != test.want {
+				t.Errorf("nextLook() = %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	tests := []struct {
+		name   string
+		orphan orphan
+		want   rivertype.JobState
+	}{
+		{"attempts left", orphan{attempt: 2, maxAttempts: 3}, rivertype.JobStateAvailable},
+		{"attempts used up", orphan{attempt: 3, maxAttempts: 3}, rivertype.JobStateDiscarded},
+		{"cancellation asked for", orphan{attempt: 1, maxAttempts: 3, cancelAsked: true}, rivertype.JobStateCancelled},
+		{"both", orphan{attempt: 3, maxAttempts: 3, cancelAsked: true}, rivertype.JobStateCancelled},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.orphan.attemptedAt = now.Add(-1500 * time.Millisecond)
+			v, err := test.orphan.judge("a", now)
+			if err != nil || v.state != string(test.want) {
+				t.Fatalf("judge() = %+v, %v; want %s", v, err, test.want)
+			}
+			var attempts map[string]jobstore.Attempt
+			if err := json.Unmarshal(v.metadata, &attempts); err != nil || len(attempts) != 1 {
+				t.Fatalf("metadata %s: %v", v.metadata, err)
+			}
+			for _, a := range attempts {
+				if a.Outcome != "lost" || a.NodeID != "a" || a.DurationMS != 1500 || a.Attempt != test.orphan.attempt {
+					t.Errorf("attempt: %+v", a)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package rescue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	// batch is the most jobs that one transaction moves.
+	batch = 500
+	// stepTimeout bounds the statements of one step, so that a dead connection
+	// is noticed.
+	stepTimeout = 10 * time.Second
+	// retryDelay is the pause after a step that failed.
+	retryDelay = 250 * time.Millisecond
+)
+
+// Options is what a Rescuer needs; all are required but Policy, whose zero
+// value means the defaults.
+type Options struct {
+	Pool    *pgxpool.Pool
+	Metrics *metrics.Metrics
+	Logger  *slog.Logger
+	// Policy says when a node is dead.
+	Policy nodestore.Policy
+}
+
+// Rescuer makes due jobs available and gives the jobs of dead nodes back while
+// its node leads the scheduler.
+type Rescuer struct {
+	options Options
+	logger  *slog.Logger
+}
+
+// New returns a Rescuer.
+func New(options Options) *Rescuer {
+	options.Policy = options.Policy.WithDefaults()
+	return &Rescuer{options: options, logger: options.Logger.With("part", "rescue")}
+}
+
+// Lead does both duties until ctx ends, and then returns nil, or until the
+// database says that the term is over: leaderstore.ErrDeposed. Other failures
+// are logged once and the work tried again.
+func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
+	due := &schedule{pool: r.options.Pool, fence: fence}
+	orphans := &patrol{
+		pool: r.options.Pool, fence: fence, metrics: r.options.Metrics, logger: r.logger.With("term", fence.Term),
+		watch: watch{policy: r.options.Policy},
+	}
+	group, leading := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.repeat(leading, "due jobs", due.step) })
+	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step) })
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// repeat takes step after step, each as long after the last as that one said.
+func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Context) (time.Duration, error)) error {
+	for failing := false; ; {
+		pause, err := step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, leaderstore.ErrDeposed):
+			return err
+		case err != nil && !failing:
+			r.logger.WarnContext(ctx, "rescue failed, retrying", "duty", duty, "error", err)
+		case err == nil && failing:
+			r.logger.InfoContext(ctx, "rescue is back", "duty", duty)
+		}
+		if failing = err != nil; failing {
+			pause = retryDelay
+		}
+		if !sleep(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,339 @@
+package rescue_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/scheduler/rescue"
+)
+
+const (
+	patience = 15 * time.Second
+	incA     = "00000000000000aa"
+	incB     = "00000000000000bb"
+	incC     = "00000000000000cc"
+)
+
+type cluster struct {
+	pool    *pgxpool.Pool
+	metrics *metrics.Metrics
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	return &cluster{pool: pgtest.Pool(t), metrics: metrics.New("test")}
+}
+
+func (c *cluster) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := c.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) mint(t *testing.T, term int64) leaderstore.Fence {
+	t.Helper()
+	c.exec(t, `INSERT INTO forge_leaders (role, node_id, incarnation, term) VALUES ('scheduler', 'leader', $1, $2)
+		ON CONFLICT (role) DO UPDATE SET term = $2`, incC, term)
+	return leaderstore.Fence{Role: "scheduler", Term: term, NodeID: "leader", Incarnation: incC}
+}
+
+func (c *cluster) lead(t *testing.T, fence leaderstore.Fence) (stop func() error) {
+	t.Helper()
+	rescuer := rescue.New(rescue.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- rescuer.Lead(ctx, fence) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+// join registers a node that heartbeats until the returned function is called
+// or the test ends, and holds its session lock as long.
+func (c *cluster) join(t *testing.T, nodeID, incarnation string) (crash func()) {
+	t.Helper()
+	conn := c.session(t, "forge:"+incarnation+":"+nodeID)
+	class, object := nodestore.SessionLock(incarnation)
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock($1, $2)", class, object); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodestore.Register(t.Context(), c.pool, nodestore.Node{NodeID: nodeID, Incarnation: incarnation}, nodestore.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = nodestore.Heartbeat(ctx, c.pool, nodeID, incarnation, 0)
+			select {
+			case <-ctx.Done():
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	})
+	crash = sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+		_ = conn.Close(context.Background())
+	})
+	t.Cleanup(crash)
+	return crash
+}
+
+// session opens a connection under a name.
+func (c *cluster) session(t *testing.T, name string) *pgx.Conn {
+	t.Helper()
+	config := c.pool.Config().ConnConfig
+	config.RuntimeParams["application_name"] = name
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// running inserts a running job signed by clientID and returns its id.
+func (c *cluster) running(t *testing.T, clientID string, attempt, maxAttempts int, metadata string) (id int64) {
+	t.Helper()
+	err := c.pool.QueryRow(t.Context(), `INSERT INTO river_job
+		(kind, args, state, attempt, max_attempts, attempted_at, attempted_by, metadata, scheduled_at)
+		VALUES ('k', '{}', 'running', $2, $3, now() - interval '1 hour', ARRAY['before', $1], $4, now() - interval '1 hour')
+		RETURNING id`, clientID, attempt, maxAttempts, metadata).Scan(&id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (c *cluster) state(t *testing.T, id int64) (state string) {
+	t.Helper()
+	if err := c.pool.QueryRow(t.Context(), "SELECT state FROM river_job WHERE id = $1", id).Scan(&state); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func (c *cluster) waitFor(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !met(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+func TestDueJobsBecomeAvailableAtTheirTime(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	listener := c.session(t, "listener")
+	if _, err := listener.Exec(t.Context(), `LISTEN "public.river_insert"`); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(t, `INSERT INTO river_job (kind, args, state, queue, scheduled_at) VALUES
+		('k', '{}', 'scheduled', 'overdue', now() - interval '1 hour'),
+		('k', '{}', 'scheduled', 'soon', now() + interval '1200 ms'),
+		('k', '{}', 'retryable', 'later', now() + interval '1500 ms'),
+		('k', '{}', 'scheduled', 'never', now() + interval '1000 years')`)
+	c.lead(t, c.mint(t, 1))
+	for _, queue := range []string{"overdue", "soon", "later"} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		note, err := listener.WaitForNotification(ctx)
+		cancel()
+		if err != nil || note.Payload != `{"queue" : "`+queue+`"}` {
+			t.Fatalf("notification: %+v, %v; want queue %s", note, err, queue)
+		}
+		var late time.Duration
+		err = c.pool.QueryRow(t.Context(), `SELECT clock_timestamp() - scheduled_at FROM river_job
+			WHERE queue = $1 AND state = 'available'`, queue).Scan(&late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if queue != "overdue" && (late < 0 || late > 150*time.Millisecond) {
+			t.Errorf("job of queue %s became available %v after its time", queue, late)
+		}
+	}
+}
+
+func TestManyDueJobsAreMovedInBatches(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.exec(t, `INSERT INTO river_job (kind, args, state, scheduled_at)
+		SELECT 'k', '{}', 'scheduled', now() - interval '1 s' FROM generate_series(1, 1200)`)
+	c.lead(t, c.mint(t, 1))
+	c.waitFor(t, "all to be available", func() bool {
+		var n int
+		if err := c.pool.QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE state = 'available'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 1200
+	})
+}
+
+func TestJobsOfACrashedNodeComeBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	crash := c.join(t, "a", incA)
+	c.join(t, "b", incB)
+	again := c.running(t, "a-"+incA, 1, 3, "{}")
+	used := c.running(t, "a-"+incA, 3, 3, "{}")
+	cancelled := c.running(t, "a-"+incA, 1, 3, `{"cancel_attempted_at": "2026-11-20T12:00:00Z"}`)
+	living := c.running(t, "b-"+incB, 1, 3, "{}")
+	plain := c.running(t, "host_2026_11_20T15_04_05_000000", 1, 3, "{}")
+	stranger := c.running(t, "web-"+incA, 1, 3, "{}")
+	leftover := c.session(t, "forge:"+incA+":a")
+	c.lead(t, c.mint(t, 1))
+	time.Sleep(2 * time.Second) // nobody may be judged while all live
+	if got := c.state(t, again); got != "running" {
+		t.Fatalf("job of a living node is %s", got)
+	}
+
+	crash()
+	start := time.Now()
+	c.waitFor(t, "the job to be available", func() bool { return c.state(t, again) == "available" })
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("available %v after the crash", took)
+	}
+	want := map[int64]string{used: "discarded", cancelled: "cancelled", living: "running", plain: "running", stranger: "running"}
+	for id, state := range want {
+		if got := c.state(t, id); got != state {
+			t.Errorf("job %d is %s, want %s", id, got, state)
+		}
+	}
+	if node, err := nodestore.Get(t.Context(), c.pool, "a"); err != nil || node.State != nodestore.Dead || node.FencedAt.IsZero() {
+		t.Errorf("the dead node's row: %+v, %v", node, err)
+	}
+	if err := leftover.Ping(t.Context()); err == nil {
+		t.Error("a session of the dead node lives on")
+	}
+	if o, r := testutil.ToFloat64(c.metrics.JobOrphaned), testutil.ToFloat64(c.metrics.JobRescued); o != 3 || r != 1 {
+		t.Errorf("orphaned %v, rescued %v; want 3 and 1", o, r)
+	}
+	c.checkTrace(t, again)
+}
+
+// checkTrace checks what a lost attempt leaves on its job.
+func (c *cluster) checkTrace(t *testing.T, id int64) {
+	t.Helper()
+	var (
+		attempt           int
+		rawError, rawLost []byte
+		fresh             bool
+	)
+	err := c.pool.QueryRow(t.Context(), `SELECT attempt, errors[1], metadata -> 'forge:attempt:1',
+		scheduled_at > now() - interval '1 minute' FROM river_job WHERE id = $1`, id).Scan(&attempt, &rawError, &rawLost, &fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attemptError rivertype.AttemptError
+	var lost jobstore.Attempt
+	if err := errors.Join(json.Unmarshal(rawError, &attemptError), json.Unmarshal(rawLost, &lost)); err != nil {
+		t.Fatal(err)
+	}
+	if attempt != 1 || !fresh || attemptError.Error != "node lost" || attemptError.Attempt != 1 {
+		t.Errorf("attempt %d, rescheduled %v, error %+v", attempt, fresh, attemptError)
+	}
+	if lost.Outcome != "lost" || lost.NodeID != "a" || lost.Attempt != 1 || lost.DurationMS < 3_600_000 {
+		t.Errorf("lost attempt: %+v", lost)
+	}
+}
+
+// A session that reconnects holds no lock for a while; its process heartbeats.
+func TestReconnectingSessionIsNotACrash(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.join(t, "a", incA)
+	job := c.running(t, "a-"+incA, 1, 3, "{}")
+	class, object := nodestore.SessionLock(incA)
+	c.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_locks
+		WHERE locktype = 'advisory' AND classid::bigint = $1 AND objid::bigint = $2`, int64(class), int64(uint32(object)))
+	c.lead(t, c.mint(t, 1))
+	time.Sleep(4 * time.Second) // longer than a crash takes to be noticed
+	if got := c.state(t, job); got != "running" {
+		t.Errorf("job of a node whose session reconnects is %s", got)
+	}
+}
+
+func TestJobsOfARestartedOrDepartedNodeComeBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.lead(t, c.mint(t, 1))
+	c.join(t, "a", incB) // incA was here before
+	restarted := c.running(t, "a-"+incA, 1, 3, "{}")
+	current := c.running(t, "a-"+incB, 1, 3, "{}")
+	c.waitFor(t, "the old incarnation's job", func() bool { return c.state(t, restarted) == "available" })
+	if got := c.state(t, current); got != "running" {
+		t.Errorf("the new incarnation's job is %s", got)
+	}
+	if err := nodestore.SetState(t.Context(), c.pool, "a", incB, nodestore.Left); err != nil {
+		t.Fatal(err)
+	}
+	c.waitFor(t, "the departed node's job", func() bool { return c.state(t, current) == "available" })
+}
+
+func TestDeposedLeaderTouchesNothing(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		state   string
+		prepare func(c *cluster, t *testing.T)
+	}{
+		"due jobs": {state: "scheduled", prepare: func(c *cluster, t *testing.T) {
+			c.exec(t, `INSERT INTO river_job (kind, args, state, scheduled_at) VALUES ('k', '{}', 'scheduled', now())`)
+		}},
+		"orphans": {state: "running", prepare: func(c *cluster, t *testing.T) {
+			c.join(t, "a", incB)
+			c.running(t, "a-"+incA, 1, 3, "{}")
+		}},
+		"dead nodes": {prepare: func(c *cluster, t *testing.T) {
+			c.join(t, "a", incA)()
+			c.join(t, "b", incB)
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			old := c.mint(t, 1)
+			c.mint(t, 2)
+			test.prepare(c, t)
+			c.wantDeposed(t, old)
+			var changed int
+			err := c.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM river_job WHERE state <> $1::text::river_job_state)
+				+ (SELECT count(*) FROM forge_nodes WHERE state = 'dead')`, cmp.Or(test.state, "available")).Scan(&changed)
+			if err != nil || changed != 0 {
+				t.Errorf("a deposed leader changed %d rows, %v", changed, err)
+			}
+		})
+	}
+}
+
+// wantDeposed leads until the database says that the term is over.
+func (c *cluster) wantDeposed(t *testing.T, fence leaderstore.Fence) {
+	t.Helper()
+	rescuer := rescue.New(rescue.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := rescuer.Lead(ctx, fence); !errors.Is(err, leaderstore.ErrDeposed) {
+		t.Errorf("Lead() = %v, want ErrDeposed", err)
+	}
+}

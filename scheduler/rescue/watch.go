@@ -1,0 +1,132 @@
+package rescue
+
+import (
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/nodestore"
+)
+
+const (
+	// minLook and maxLook bound the pause between two looks at the nodes.
+	minLook, maxLook = 150 * time.Millisecond, time.Second
+	// hearing is how many heartbeat intervals a node is given to be heard
+	// before anyone is judged.
+	hearing = 1.25
+	// silent is after how many intervals a node counts as silent.
+	silent = 1.5
+)
+
+// watch remembers since when the nodes could have been heard without a break.
+type watch struct {
+	policy      nodestore.Policy
+	since, last time.Time
+	// patience is how long this watch listens before it judges.
+	patience time.Duration
+}
+
+// looked notes a look that succeeded. One that comes long after the last begins
+// a new watch: this process stood still meanwhile, or the database did. A watch
+// that finds most nodes silent believes in an outage rather than in their
+// death, and listens for a whole dead threshold.
+func (w *watch) looked(now time.Time, nodes []nodestore.Liveness) {
+	if w.since.IsZero() || now.Sub(w.last) > 3*maxLook {
+		w.since, w.patience = now, w.intervals(hearing)
+		if 2*w.silent(nodes) > len(nodes) {
+			w.patience = w.policy.DeadThreshold
+		}
+	}
+	w.last = now
+}
+
+func (w *watch) silent(nodes []nodestore.Liveness) int {
+	count := 0
+	for _, node := range nodes {
+		if node.HeartbeatAge >= w.intervals(silent) {
+			count++
+		}
+	}
+	return count
+}
+
+func (w *watch) intervals(n float64) time.Duration {
+	return time.Duration(n * float64(w.policy.HeartbeatInterval))
+}
+
+// broken notes a look that failed.
+func (w *watch) broken() { w.since = time.Time{} }
+
+// mayJudge says whether silence means anything yet.
+func (w *watch) mayJudge(now time.Time) bool {
+	return !w.since.IsZero() && now.Sub(w.since) >= w.patience
+}
+
+// dead returns the nodes to be buried.
+func (w *watch) dead(now time.Time, nodes []nodestore.Liveness) []nodestore.Liveness {
+	if !w.mayJudge(now) {
+		return nil
+	}
+	var dead []nodestore.Liveness
+	for _, node := range nodes {
+		if node.Dead(w.policy) {
+			dead = append(dead, node)
+		}
+	}
+	return dead
+}
+
+// nextLook is the pause until the first instant at which another look could
+// find a node dead.
+func (w *watch) nextLook(now time.Time, nodes []nodestore.Liveness) time.Duration {
+	next := maxLook
+	for _, node := range nodes {
+		next = min(next, node.UntilSuspect(w.policy))
+	}
+	if !w.mayJudge(now) {
+		next = max(next, w.since.Add(w.patience).Sub(now))
+	}
+	return min(maxLook, max(minLook, next))
+}
+
+// signature is who ran a job, as the last element of its attempted_by says.
+type signature struct{ nodeID, incarnation string }
+
+// incarnationLength is in hex digits.
+const incarnationLength = 16
+
+// parseSignature reads <node id>-<incarnation>. Plain River clients sign with
+// something else.
+func parseSignature(text string) (signature, bool) {
+	cut := len(text) - incarnationLength - 1
+	if cut < 1 || text[cut] != '-' {
+		return signature{}, false
+	}
+	incarnation := text[cut+1:]
+	if strings.Trim(incarnation, "0123456789abcdef") != "" {
+		return signature{}, false
+	}
+	return signature{nodeID: text[:cut], incarnation: incarnation}, true
+}
+
+// gone returns those signatures whose process is gone for good: it left, was
+// fenced, or lost its node id to another. nodes must have been read after the
+// signatures: a process is listed before it claims.
+func gone(signatures []string, nodes []nodestore.Node) []signature {
+	known := make(map[string]nodestore.Node, len(nodes))
+	for _, node := range nodes {
+		known[node.NodeID] = node
+	}
+	var lost []signature
+	for _, text := range signatures {
+		s, ok := parseSignature(text)
+		node, listed := known[s.nodeID]
+		if !ok || !listed {
+			continue
+		}
+		lives := node.State == nodestore.Active || node.State == nodestore.Draining
+		if node.Incarnation != s.incarnation || !node.FencedAt.IsZero() || !lives {
+			lost = append(lost, s)
+		}
+	}
+	return lost
+}
