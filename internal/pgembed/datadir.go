@@ -154,7 +154,7 @@ func (d *dataDir) readMajor() (int, error) {
 // initialise makes the data when there is none. It is made beside its place
 // and moved there, so that a launcher killed half-way leaves nothing that
 // looks like data.
-func (d *dataDir) initialise(ctx context.Context, programs programs, say func(string)) (err error) {
+func (d *dataDir) initialise(ctx context.Context, programs programs, durable bool, say func(string)) (err error) {
 	if d.major != 0 {
 		d.password, err = readPassword(d.file(passwordName))
 		return err
@@ -168,7 +168,7 @@ func (d *dataDir) initialise(ctx context.Context, programs programs, say func(st
 	if err := os.RemoveAll(fresh); err != nil {
 		return fmt.Errorf("remove an unfinished data directory: %w", err)
 	}
-	if err := initdb(ctx, programs, fresh, d.file(passwordName), d.ephemeral); err != nil {
+	if err := initdb(ctx, programs, fresh, d.file(passwordName), durable); err != nil {
 		return err
 	}
 	if err := os.Rename(fresh, d.pgdata()); err != nil {
@@ -177,12 +177,12 @@ func (d *dataDir) initialise(ctx context.Context, programs programs, say func(st
 	return nil
 }
 
-func initdb(ctx context.Context, programs programs, pgdata, passwordFile string, nosync bool) error {
+func initdb(ctx context.Context, programs programs, pgdata, passwordFile string, durable bool) error {
 	args := []string{
 		"--pgdata=" + pgdata, "--username=postgres", "--auth=scram-sha-256", "--pwfile=" + passwordFile,
 		"--encoding=UTF8", "--locale=C", "--no-instructions",
 	}
-	if nosync {
+	if !durable {
 		args = append(args, "--no-sync")
 	}
 	cmd := exec.CommandContext(ctx, programs.path("initdb"), args...)

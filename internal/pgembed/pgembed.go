@@ -35,11 +35,11 @@ type Options struct {
 	BinDir string
 	// Port on 127.0.0.1; 0 takes the last run's port or any free one.
 	Port int
-	// Settings are server settings, on top of those in pgdata.
+	// Settings are server settings, on top of those in pgdata. With fsync=off,
+	// which is for tests, a new data directory is not synced either.
 	Settings map[string]string
-	// Ephemeral removes DataDir when the server has stopped and skips what
-	// makes a new one durable: for tests. It has no effect on fsync, which is
-	// a setting, and is refused for a directory that already holds data.
+	// Ephemeral removes DataDir when the server has stopped: for tests. It is
+	// refused for a directory that already holds data.
 	Ephemeral bool
 	// Logger hears of the steps that take long; nil discards them.
 	Logger *slog.Logger

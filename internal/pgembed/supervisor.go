@@ -91,7 +91,7 @@ func supervise(in *bufio.Reader, out *json.Encoder) error {
 	if err != nil {
 		return err
 	}
-	if err := dir.initialise(ctx, programs, say); err != nil {
+	if err := dir.initialise(ctx, programs, req.Settings["fsync"] != "off", say); err != nil {
 		return err
 	}
 	run, err := dir.start(ctx, programs, req)

@@ -45,8 +45,24 @@ func URL(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("no PostgreSQL for the tests: %v", err)
 	}
+	return create(t, run, run.template)
+}
+
+// EmptyURL returns the address of a fresh database without forge's tables, for
+// the tests of the migrations.
+func EmptyURL(t testing.TB) string {
+	t.Helper()
+	run, err := prepared()
+	if err != nil {
+		t.Fatalf("no PostgreSQL for the tests: %v", err)
+	}
+	return create(t, run, "template1")
+}
+
+func create(t testing.TB, run *run, template string) string {
+	t.Helper()
 	name := fmt.Sprintf("%s%08x_%d", databasePrefix, uint32(run.id), counter.Add(1))
-	exec(t, run.server, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, run.template))
+	exec(t, run.server, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template))
 	t.Cleanup(func() { exec(t, run.server, fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", name)) })
 	return withDatabase(run.server, name)
 }

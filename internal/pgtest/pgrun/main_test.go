@@ -28,6 +28,7 @@ func TestRunGivesTheCommandAServer(t *testing.T) {
 
 func TestRunUsesAGivenServer(t *testing.T) {
 	t.Setenv("FORGE_TEST_DATABASE_URL", "postgres://given")
+	t.Setenv("FORGE_TEST_POSTGRES_BIN", "")
 	var stdout, stderr bytes.Buffer
 	code, err := run([]string{"--", "sh", "-c", `echo "$FORGE_TEST_DATABASE_URL"`}, &stdout, &stderr)
 	if code != 0 || err != nil || stdout.String() != "postgres://given\n" {
@@ -37,6 +38,7 @@ func TestRunUsesAGivenServer(t *testing.T) {
 
 func TestRunSaysWhatItCannotRun(t *testing.T) {
 	t.Setenv("FORGE_TEST_DATABASE_URL", "postgres://given")
+	t.Setenv("FORGE_TEST_POSTGRES_BIN", "")
 	var stdout, stderr bytes.Buffer
 	if code, err := run([]string{"--", "/no/such/command"}, &stdout, &stderr); code != 1 || err == nil {
 		t.Errorf("run: %d, %v", code, err)
