@@ -2,7 +2,9 @@ package compactor
 
 // The retention's statements. Each deletes at most $2 rows that ended before $1
 // and locks what it deletes before it decides, so that a row which changes at
-// that moment is judged by what it changed to.
+// that moment is judged by what it changed to. In the big tables the rows are
+// found again by ctid, for which no plan reads the whole table; rows that are
+// never updated need no lock.
 const (
 	// The order is that of River's index on (state, finalized_at). The job's
 	// output goes with it.
@@ -21,25 +23,25 @@ DELETE FROM river_job WHERE id IN (SELECT id FROM due)`
 
 	logsSQL = `
 DELETE FROM forge_job_logs
-WHERE (job_id, attempt, seq) IN (
-    SELECT job_id, attempt, seq
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
     FROM forge_job_logs
     WHERE at < $1
     ORDER BY at
-    LIMIT $2)`
+    LIMIT $2))`
 
 	// A row may stand for a stretch of ticks, and a backfilled tick is older
 	// than its row.
 	ticksSQL = `
 DELETE FROM forge_cron_ticks
-WHERE (cron, tick) IN (
-    SELECT cron, tick
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
     FROM forge_cron_ticks t
     WHERE tick < $1 AND coalesce(last_tick, tick) < $1 AND recorded_at < $1 AND verdict <> 'queued'
       AND tick < (SELECT max(tick) FROM forge_cron_ticks WHERE cron = t.cron)
     ORDER BY tick
     LIMIT $2
-    FOR UPDATE SKIP LOCKED)`
+    FOR UPDATE SKIP LOCKED))`
 
 	// A tenure without an end was over when the next one began.
 	historySQL = `
@@ -57,12 +59,12 @@ WHERE (role, term) IN (
 
 	metricsSQL = `
 DELETE FROM forge_metrics_cluster
-WHERE (metric, labels, at) IN (
-    SELECT metric, labels, at
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
     FROM forge_metrics_cluster
     WHERE at < $1
     ORDER BY at
-    LIMIT $2)`
+    LIMIT $2))`
 
 	queuesSQL = `
 DELETE FROM river_queue

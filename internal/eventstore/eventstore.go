@@ -59,7 +59,7 @@ LIMIT $2`
 
 const pruneSQL = `
 DELETE FROM forge_events
-WHERE id IN (SELECT id FROM forge_events WHERE at < $1 ORDER BY at LIMIT $2)`
+WHERE id = ANY (ARRAY (SELECT id FROM forge_events WHERE at < $1 ORDER BY at LIMIT $2))`
 
 // Append writes an event with the database's clock. data is marshalled to JSON;
 // nil means none.

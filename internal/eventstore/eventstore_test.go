@@ -1,0 +1,156 @@
+package eventstore_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func TestAppendAndList(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	want := []eventstore.Event{
+		{Type: eventstore.NodeJoined, NodeID: "a", Data: json.RawMessage(`{"pid": 7}`)},
+		{Type: eventstore.LeaderElected, NodeID: "a", Role: "scheduler", Term: 3, Data: json.RawMessage(`{}`)},
+		{Type: eventstore.ConfigApplied, Data: json.RawMessage(`{}`)},
+	}
+	appendEvent(t, pool, want[0], map[string]int{"pid": 7})
+	appendEvent(t, pool, want[1], nil)
+	appendEvent(t, pool, want[2], nil)
+
+	got := list(t, pool, 0, 10)
+	if len(got) != len(want) {
+		t.Fatalf("List returned %d events, want %d", len(got), len(want))
+	}
+	for i, event := range got { // newest first
+		if age := time.Since(event.At); age < -time.Minute || age > time.Minute {
+			t.Errorf("%s is of %s", event.Type, event.At)
+		}
+		expected := want[len(want)-1-i]
+		expected.ID, expected.At = event.ID, event.At
+		if diff := cmp.Diff(expected, event); diff != "" {
+			t.Errorf("event %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	for range 5 {
+		appendEvent(t, pool, eventstore.Event{Type: "x"}, nil)
+	}
+	var before, seen int64
+	for {
+		page := list(t, pool, before, 2)
+		if len(page) == 0 {
+			break
+		}
+		for _, event := range page {
+			if before != 0 && event.ID >= before {
+				t.Fatalf("event %d stands after event %d", event.ID, before)
+			}
+			before = event.ID
+			seen++
+		}
+	}
+	if seen != 5 {
+		t.Errorf("the pages hold %d events, want 5", seen)
+	}
+}
+
+// An event stands or falls with the transaction of what it tells of.
+func TestAppendInTransaction(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := eventstore.Append(t.Context(), tx, eventstore.Event{Type: "x"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if events := list(t, pool, 0, 10); len(events) != 0 {
+		t.Errorf("a transaction that was rolled back left %v", events)
+	}
+}
+
+func TestAppendErrors(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: "x"}, math.NaN())
+	if err == nil || !strings.Contains(err.Error(), "encode x event") {
+		t.Errorf("data that is no JSON: %v", err)
+	}
+	pool.Close()
+	if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: "x"}, nil); err == nil ||
+		!strings.Contains(err.Error(), "append x event") {
+		t.Errorf("no database: %v", err)
+	}
+	if _, err := eventstore.List(t.Context(), pool, 0, 1); err == nil || !strings.Contains(err.Error(), "list events") {
+		t.Errorf("no database: %v", err)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	edge := time.Now().Truncate(time.Millisecond)
+	for name, at := range map[string]time.Time{
+		"oldest": edge.Add(-2 * time.Hour), "older": edge.Add(-time.Hour), "old": edge.Add(-time.Millisecond), "edge": edge,
+	} {
+		if _, err := pool.Exec(t.Context(), `INSERT INTO forge_events (type, at) VALUES ($1, $2)`, name, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []struct {
+		deleted int64
+		left    []string
+	}{
+		{2, []string{"edge", "old"}}, {1, []string{"edge"}}, {0, []string{"edge"}},
+	} {
+		deleted, err := eventstore.Prune(t.Context(), pool, edge, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := pool.Query(t.Context(), `SELECT type FROM forge_events ORDER BY type`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.left, left); diff != "" || deleted != want.deleted {
+			t.Errorf("Prune deleted %d, want %d; left (-want +got):\n%s", deleted, want.deleted, diff)
+		}
+	}
+}
+
+func appendEvent(t *testing.T, pool *pgxpool.Pool, event eventstore.Event, data any) {
+	t.Helper()
+	if err := eventstore.Append(t.Context(), pool, event, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func list(t *testing.T, pool *pgxpool.Pool, before int64, limit int) []eventstore.Event {
+	t.Helper()
+	events, err := eventstore.List(t.Context(), pool, before, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
