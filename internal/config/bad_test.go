@@ -169,6 +169,7 @@ var badCrons = []bad{
 	{"time zone", inCron(daily + "timezone = \"Local\"\ncommand = [\"true\"]"), []string{
 		`forge.toml:4:12: crons[0].timezone: the host's own zone differs between nodes (got "Local"); want "UTC" or an IANA name such as "Europe/Berlin"`,
 	}},
+	{"forbid is skip", inCron(daily + "command = [\"true\"]\noverlap = \"forbid\""), nil},
 	{"words", inCron(daily + "command = [\"true\"]\ncatch_up = \"sometimes\"\noverlap = \"alow\"\ndst_missing = \"never\"\ncatch_up_window = \"1s\"\ncatch_up_limit = 0"), []string{
 		`forge.toml:5:12: crons[0].catch_up: not a known value (got "sometimes"); want "none", "latest" or "all"`,
 		`forge.toml:6:11: crons[0].overlap: not a known value (got "alow"); want "allow"`,

@@ -91,6 +91,9 @@ func (l *loader) str(path string, target reflect.Value, f field, value any) {
 	if !take(l, path, func(s string) { text = s }, f, value, want) {
 		return
 	}
+	if f.name == "overlap" && text == "forbid" {
+		text = "skip" // the word that Kubernetes has for it
+	}
 	if f.refs() {
 		if text = l.resolve(path, text); !l.ok(path) {
 			return
