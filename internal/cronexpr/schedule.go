@@ -1,0 +1,162 @@
+package cronexpr
+
+import (
+	"iter"
+	"math"
+	"time"
+)
+
+// Schedule is a parsed expression. It is immutable and safe for concurrent use.
+type Schedule struct {
+	expression string
+	kind       kind
+	zone       *time.Location
+
+	calendar calendar // of calendarKind
+	// wildcard crons follow the wall clock; the others are fixed-time.
+	wildcard    bool
+	dstMissing  string
+	dstRepeated string
+
+	every, phase int64 // of everyKind, in seconds
+	at           int64 // of atKind, in Unix seconds
+}
+
+type kind int
+
+const (
+	calendarKind kind = iota
+	everyKind
+	atKind
+	manualKind
+)
+
+// Tick is one due instant.
+type Tick struct {
+	At time.Time
+	// SkippedDST says that the tick does not fire: its wall-clock time is in a
+	// gap and the cron's dst_missing is skip. At is then the first instant
+	// after the gap.
+	SkippedDST bool
+}
+
+// Next returns the first tick strictly after an instant, in the cron's zone.
+// False means that there is none any more.
+func (s *Schedule) Next(after time.Time) (time.Time, bool) {
+	for at := range s.from(after) {
+		return at, true
+	}
+	return time.Time{}, false
+}
+
+// Between yields the ticks in (after, until], in the cron's zone.
+func (s *Schedule) Between(after, until time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for at := range s.from(after) {
+			if at.After(until) || !yield(at) {
+				return
+			}
+		}
+	}
+}
+
+// Ticks yields what the ledger records in (after, until]: the ticks of Between
+// and those that dst_missing skips. No two have the same instant.
+func (s *Schedule) Ticks(after, until time.Time) iter.Seq[Tick] {
+	return func(yield func(Tick) bool) {
+		for t := range s.ticks(after) {
+			if t.At.After(until) || !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// Count returns the number of ticks in (after, until], but at most limit.
+func (s *Schedule) Count(after, until time.Time, limit int) int {
+	if limit <= 0 {
+		return 0
+	}
+	n := 0
+	for range s.Between(after, until) {
+		if n++; n == limit {
+			break
+		}
+	}
+	return n
+}
+
+// Manual says that the cron fires only when it is triggered.
+func (s *Schedule) Manual() bool { return s.kind == manualKind }
+
+// String returns the expression as it was given.
+func (s *Schedule) String() string { return s.expression }
+
+// Zone returns the zone of the returned times.
+func (s *Schedule) Zone() *time.Location { return s.zone }
+
+// from yields the ticks after an instant that fire.
+func (s *Schedule) from(after time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for t := range s.ticks(after) {
+			if !t.SkippedDST && !yield(t.At) {
+				return
+			}
+		}
+	}
+}
+
+// ticks yields all ticks after an instant.
+func (s *Schedule) ticks(after time.Time) iter.Seq[Tick] {
+	return func(yield func(Tick) bool) {
+		next := s.stepper()
+		for last := unixSeconds(after); ; {
+			t, ok := next(last)
+			if !ok || t.unix > lastSecond || !yield(Tick{time.Unix(t.unix, 0).In(s.zone), t.skipped}) {
+				return
+			}
+			last = t.unix
+		}
+	}
+}
+
+// instant is a Tick in Unix seconds.
+type instant struct {
+	unix    int64
+	skipped bool
+}
+
+// stepper returns the function that finds the tick strictly after a second. It
+// is called with ascending seconds.
+func (s *Schedule) stepper() func(after int64) (instant, bool) {
+	switch s.kind {
+	case everyKind:
+		return func(after int64) (instant, bool) {
+			return instant{unix: after + s.every - floorMod(after-s.phase, s.every)}, true
+		}
+	case atKind:
+		return func(after int64) (instant, bool) { return instant{unix: s.at}, s.at > after }
+	case calendarKind:
+		w := walk{schedule: s}
+		return w.next
+	case manualKind:
+	}
+	return func(int64) (instant, bool) { return instant{}, false }
+}
+
+// unixSeconds rounds down to a second of the years in which ticks lie, or the
+// one before.
+func unixSeconds(t time.Time) int64 {
+	switch year := t.UTC().Year(); {
+	case year < 1:
+		return firstSecond - 1
+	case year > 9999:
+		return lastSecond
+	}
+	return t.Unix()
+}
+
+func floorMod(a, b int64) int64 { return ((a % b) + b) % b }
+
+// Forever is the MinInterval of a schedule without two ticks.
+const Forever = time.Duration(math.MaxInt64)
