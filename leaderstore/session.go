@@ -20,7 +20,7 @@ const minServerVersion = 140000
 type SessionConfig struct {
 	// URL must lead straight to the primary, never through a transaction pooler.
 	URL string
-	// Schema that holds forge's tables; empty means the server's search_path.
+	// Schema that holds forge's tables.
 	Schema string
 
 	NodeID      string
@@ -68,8 +68,7 @@ var ErrBusy = errors.New("the role's row is locked by the predecessor's last tra
 
 const (
 	openedSQL = `
-SELECT pg_backend_pid(), current_setting('server_version_num')::int, coalesce(current_schema(), ''),
-       current_setting('idle_session_timeout') <> '0'`
+SELECT pg_backend_pid(), current_setting('server_version_num')::int, current_setting('idle_session_timeout') <> '0'`
 
 	connectionCheckSQL = `SELECT set_config('client_connection_check_interval', '200', false)`
 
@@ -97,7 +96,7 @@ WITH old AS MATERIALIZED (
     SELECT * FROM forge_leaders WHERE role = $1 FOR UPDATE
 ), closed AS (
     UPDATE forge_leader_history h
-    SET ended_at = greatest(coalesce(o.renewed_at, h.acquired_at), h.acquired_at),
+    SET ended_at = greatest(h.acquired_at, o.renewed_at, CASE WHEN h.incarnation = $7 THEN $8::timestamptz END),
         end_reason = CASE
             WHEN o.node_id IS NULL OR o.term <> h.term THEN 'unknown'
             WHEN pg_postmaster_start_time() > o.renewed_at THEN 'database_lost'
@@ -199,9 +198,7 @@ func connect(ctx context.Context, cfg SessionConfig) (*pgx.Conn, error) {
 	params["lock_timeout"] = "0"
 	// Renewals only move a visible time stamp; the mint waits for its WAL.
 	params["synchronous_commit"] = "off"
-	if cfg.Schema != "" {
-		params["search_path"] = cfg.Schema
-	}
+	params["search_path"] = cfg.Schema
 	return pgx.ConnectConfig(ctx, config)
 }
 
@@ -215,9 +212,8 @@ func ApplicationName(nodeID, incarnation string) string {
 func (s *Session) prepare(ctx context.Context, roles []string) error {
 	var pid uint32
 	var version int
-	var schema string
 	var enforced bool
-	if err := s.conn.QueryRow(ctx, openedSQL).Scan(&pid, &version, &schema, &enforced); err != nil {
+	if err := s.conn.QueryRow(ctx, openedSQL).Scan(&pid, &version, &enforced); err != nil {
 		return err
 	}
 	switch {
@@ -230,7 +226,7 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	if err := watchConnection(ctx, s.conn); err != nil {
 		return err
 	}
-	s.channel = wire.Channel(schema, wire.LeaderChannel)
+	s.channel = wire.Channel(s.cfg.Schema, wire.LeaderChannel)
 	if _, err := s.conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.channel}.Sanitize()); err != nil {
 		return fmt.Errorf("listen for changes of leadership: %w", err)
 	}
@@ -314,8 +310,10 @@ type Minted struct {
 }
 
 // Mint makes this session the leader of a role whose lock it holds: it returns
-// once the new term is committed. ErrBusy leaves the session usable.
-func (s *Session) Mint(ctx context.Context, role string) (Minted, error) {
+// once the new term is committed. seen tells the history when the predecessor's
+// session ended; without it that is its last renewal. ErrBusy leaves the session
+// usable.
+func (s *Session) Mint(ctx context.Context, role string, seen End) (Minted, error) {
 	minted := Minted{Fence: Fence{Role: role, NodeID: s.cfg.NodeID, Incarnation: s.cfg.Incarnation}}
 	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = on"); err != nil {
@@ -327,7 +325,7 @@ func (s *Session) Mint(ctx context.Context, role string) (Minted, error) {
 		var gap float64
 		var replica bool
 		row := tx.QueryRow(ctx, mintSQL, role, s.cfg.NodeID, s.cfg.Incarnation, s.cfg.APIURL,
-			s.cfg.Lease, s.channel)
+			s.cfg.Lease, s.channel, seen.Incarnation, orNull(seen.At))
 		if err := row.Scan(&minted.Fence.Term, &gap, &minted.Failover, &replica, nil); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) open(node string, change ...func(*leaderstore.SessionConfig)) *leaderstore.Session {
 	c.t.Helper()
 	cfg := leaderstore.SessionConfig{
-		URL: c.url, NodeID: node, Incarnation: fmt.Sprintf("%016x", len(node)*7919+int(node[len(node)-1])),
+		URL: c.url, Schema: "public", NodeID: node, Incarnation: fmt.Sprintf("%016x", len(node)*7919+int(node[len(node)-1])),
 		APIURL: "http://" + node, Lease: 3 * time.Second, CheckInterval: time.Second,
 		LockTimeout: 100 * time.Millisecond, NodeLockClass: 1, NodeLockObject: int32(node[len(node)-1]),
 	}
@@ -55,7 +55,7 @@ func (c *cluster) win(s *leaderstore.Session) leaderstore.Minted {
 	if err != nil || len(won) != 1 {
 		c.t.Fatalf("won %v, %v; want the lock", won, err)
 	}
-	minted, err := s.Mint(c.t.Context(), role)
+	minted, err := s.Mint(c.t.Context(), role, leaderstore.End{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -149,11 +149,36 @@ func TestClosedSessionIsSucceededAsCrashed(t *testing.T) {
 		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
 		return err == nil && len(won) == 1
 	})
-	if _, err := b.Mint(t.Context(), role); err != nil {
+	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil {
 		t.Fatal(err)
 	}
 	if ended := c.history()[1]; ended.EndReason != "crashed" || c.history()[0].Gap < 0 {
 		t.Fatalf("ended tenure: %+v", ended)
+	}
+}
+
+// A deputy saw when the predecessor's session ended: the gap is counted from
+// there and not from the last renewal.
+func TestMintTakesTheDeputysWordForTheEnd(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	incarnation := c.win(a).Fence.Incarnation
+	c.exec(`UPDATE forge_leaders SET renewed_at = renewed_at - interval '700 ms'`)
+	a.Close()
+	until(t, func() bool {
+		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
+		return err == nil && len(won) == 1
+	})
+	var now time.Time
+	if err := c.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Mint(t.Context(), role, leaderstore.End{Incarnation: incarnation, At: now}); err != nil {
+		t.Fatal(err)
+	}
+	if ended := c.history()[1].EndedAt; !ended.Equal(now) {
+		t.Fatalf("ended at %v; want %v", ended, now)
 	}
 }
 
@@ -169,7 +194,7 @@ func TestServerEndsASilentLeader(t *testing.T) {
 		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
 		return err == nil && len(won) == 1
 	})
-	if _, err := b.Mint(t.Context(), role); err != nil {
+	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil {
 		t.Fatal(err)
 	}
 	if ended := c.history()[1]; ended.EndReason != "lease_expired" {
@@ -254,13 +279,13 @@ func TestFencedTransactionBlocksMintNotRenewal(t *testing.T) {
 		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
 		return err == nil && len(won) == 1
 	})
-	if _, err := b.Mint(t.Context(), role); !errors.Is(err, leaderstore.ErrBusy) {
+	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); !errors.Is(err, leaderstore.ErrBusy) {
 		t.Fatalf("minted over a fenced transaction: %v", err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if second, err := b.Mint(t.Context(), role); err != nil || second.Fence.Term != 2 {
+	if second, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil || second.Fence.Term != 2 {
 		t.Fatalf("mint after the commit: %+v, %v", second, err)
 	}
 }
@@ -303,13 +328,13 @@ func TestWatchSeesTheEndOfASession(t *testing.T) {
 	c := newCluster(t)
 	a := c.open("a") // holds the node lock (1, 'a')
 	watch, err := leaderstore.OpenWatch(t.Context(), leaderstore.SessionConfig{
-		URL: c.url, NodeID: "b", Incarnation: "00000000000000bb", Lease: 3 * time.Second, CheckInterval: time.Second,
+		URL: c.url, Schema: "public", NodeID: "b", Incarnation: "00000000000000bb", Lease: 3 * time.Second, CheckInterval: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(watch.Close)
-	if ended, err := watch.AwaitEnd(t.Context(), 1, 'a'); err != nil || ended {
+	if ended, err := watch.AwaitEnd(t.Context(), 1, 'a'); err != nil || !ended.IsZero() {
 		t.Fatalf("a lives: ended %v, %v", ended, err)
 	}
 	a.Close()
@@ -318,7 +343,7 @@ func TestWatchSeesTheEndOfASession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ended
+		return !ended.IsZero()
 	})
 	if won, err := c.open("c").TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil || len(won) != 1 {
 		t.Fatalf("the watch holds something: %v, %v", won, err)

@@ -81,3 +81,10 @@ func orZero(t *time.Time) time.Time {
 	}
 	return *t
 }
+
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -40,3 +40,24 @@ type Tenure struct {
 	HasGap      bool          `json:"-"`
 	Timeline    string        `json:"timeline,omitempty"`
 }
+
+// MarshalJSON adds the gap in milliseconds.
+func (t Tenure) MarshalJSON() ([]byte, error) {
+	type plain Tenure
+	document := struct {
+		plain
+		GapMS *float64 `json:"gap_ms,omitempty"`
+	}{plain: plain(t)}
+	if t.HasGap {
+		ms := float64(t.Gap.Microseconds()) / 1000
+		document.GapMS = &ms
+	}
+	return json.Marshal(document)
+}
+
+// End is when a session was seen to end, by a deputy that was waiting for it.
+// The zero value means that nobody saw.
+type End struct {
+	Incarnation string
+	At          time.Time
+}

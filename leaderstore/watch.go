@@ -35,13 +35,15 @@ func OpenWatch(ctx context.Context, cfg SessionConfig) (*Watch, error) {
 }
 
 // AwaitEnd waits up to a slice for the session that holds the lock (class,
-// object) and says whether it has ended. Any error means that the connection
-// must be closed.
-func (w *Watch) AwaitEnd(ctx context.Context, class, object int32) (ended bool, err error) {
+// object) and returns when it ended, by the database's clock; zero means that it
+// lives. A session that had ended before the call seems to have ended now. Any
+// error means that the connection must be closed.
+func (w *Watch) AwaitEnd(ctx context.Context, class, object int32) (time.Time, error) {
+	var ended *time.Time
 	if err := w.conn.QueryRow(ctx, awaitEndSQL, class, object, watchSlice).Scan(&ended); err != nil {
-		return false, fmt.Errorf("wait for the leader's session to end: %w", err)
+		return time.Time{}, fmt.Errorf("wait for the leader's session to end: %w", err)
 	}
-	return ended, nil
+	return orZero(ended), nil
 }
 
 // Close ends the connection.

@@ -167,17 +167,17 @@ CREATE INDEX forge_river_job_cron ON river_job ((metadata ->> 'forge:cron'), id)
     WHERE metadata ? 'forge:cron';
 
 -- Waits at most slice for the end of the session that holds an advisory lock,
--- and says whether it has ended. Short slices keep a waiter from holding back
+-- and says when it ended; null: not yet. Short slices keep a waiter from holding back
 -- VACUUM; the time-out is caught here so that nothing is logged.
 -- +goose StatementBegin
-CREATE FUNCTION forge_await_session_end(class integer, object integer, slice interval) RETURNS boolean
+CREATE FUNCTION forge_await_session_end(class integer, object integer, slice interval) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('lock_timeout', ceil(1000 * extract(epoch FROM slice))::text, true);
     PERFORM pg_advisory_xact_lock_shared(class, object);
-    RETURN true;
+    RETURN clock_timestamp();
 EXCEPTION WHEN lock_not_available THEN
-    RETURN false;
+    RETURN NULL;
 END
 $$;
 -- +goose StatementEnd

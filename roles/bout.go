@@ -134,7 +134,7 @@ func (b *bout) mint(ctx context.Context, e *elector) error {
 	sending, cancel := b.bounded(ctx)
 	defer cancel()
 	sent := time.Now()
-	minted, err := b.session.Mint(sending, string(e.Role))
+	minted, err := b.session.Mint(sending, string(e.Role), b.lastSeen())
 	if errors.Is(err, leaderstore.ErrBusy) {
 		e.count("lost")
 		b.nextCheck = time.Time{}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -27,7 +26,7 @@ type Ballot interface {
 
 // Terms is how a won lock becomes a term, is renewed and ends.
 type Terms interface {
-	Mint(ctx context.Context, role string) (leaderstore.Minted, error)
+	Mint(ctx context.Context, role string, seen leaderstore.End) (leaderstore.Minted, error)
 	Renew(ctx context.Context, held []leaderstore.Held) ([]string, error)
 	Resign(ctx context.Context, lock leaderstore.Lock, term int64, reason string) error
 }
@@ -68,10 +67,10 @@ type Campaign struct {
 	electors []*elector
 	wake     waker
 
-	hurryUntil atomic.Int64 // Unix nanoseconds
-
-	mu    sync.Mutex
-	leads map[Role]leaderstore.Fence
+	mu         sync.Mutex
+	leads      map[Role]leaderstore.Fence
+	hurryUntil time.Time
+	seen       leaderstore.End
 }
 
 // A deputy's alarm makes the node try the locks this often for this long: the
@@ -106,13 +105,25 @@ func (c *Campaign) Leads(role Role) (leaderstore.Fence, bool) {
 }
 
 // Hurry makes the node try the locks at once and for a short while again and
-// again: some leader's session has ended.
-func (c *Campaign) Hurry() {
-	c.hurryUntil.Store(time.Now().Add(hurryFor).UnixNano())
+// again: a leader's session was seen to end.
+func (c *Campaign) Hurry(seen leaderstore.End) {
+	c.mu.Lock()
+	c.hurryUntil, c.seen = time.Now().Add(hurryFor), seen
+	c.mu.Unlock()
 	c.wake.poke()
 }
 
-func (c *Campaign) hurries(now time.Time) bool { return now.UnixNano() < c.hurryUntil.Load() }
+func (c *Campaign) hurries(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now.Before(c.hurryUntil)
+}
+
+func (c *Campaign) lastSeen() leaderstore.End {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen
+}
 
 // Run campaigns until ctx ends. It then stops the work of every role that it
 // leads, waits for it, and resigns.

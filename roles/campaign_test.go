@@ -133,7 +133,7 @@ func (x *session) Unlock(_ context.Context, lock leaderstore.Lock) error {
 
 func (*session) Relax(context.Context) error { return nil }
 
-func (x *session) Mint(ctx context.Context, role string) (leaderstore.Minted, error) {
+func (x *session) Mint(ctx context.Context, role string, _ leaderstore.End) (leaderstore.Minted, error) {
 	if err := x.enter(ctx); err != nil {
 		return leaderstore.Minted{}, err
 	}

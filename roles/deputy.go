@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // deputiesPerLeader is how many nodes watch each leader's session.
@@ -20,9 +22,9 @@ const watchRefresh = 5 * time.Second
 
 // Watch waits for the end of another process's election session.
 type Watch interface {
-	// AwaitEnd waits for a bounded while and says whether the session of the
-	// incarnation has ended.
-	AwaitEnd(ctx context.Context, incarnation string) (ended bool, err error)
+	// AwaitEnd waits for a bounded while for the end of the incarnation's
+	// session and returns when that was; zero: it lives.
+	AwaitEnd(ctx context.Context, incarnation string) (time.Time, error)
 	Close()
 }
 
@@ -40,7 +42,7 @@ type DeputyOptions struct {
 	Cluster     func(ctx context.Context) (Cluster, error)
 	// Hurry is called when a watched leader's session has ended:
 	// (*Campaign).Hurry.
-	Hurry  func()
+	Hurry  func(seen leaderstore.End)
 	Logger *slog.Logger
 }
 
@@ -153,16 +155,22 @@ func (d *Deputy) watchOnce(ctx context.Context, leader string) error {
 		return err
 	}
 	defer watch.Close()
-	for ctx.Err() == nil {
+	for alive := false; ctx.Err() == nil; {
 		ended, err := watch.AwaitEnd(ctx, leader)
 		if err != nil {
 			return err
 		}
-		if ended {
-			d.opts.Hurry()
-			d.Look()
-			pause(ctx, time.Second) // whoever won has told us by then
+		if ended.IsZero() {
+			alive = true
+			continue
 		}
+		seen := leaderstore.End{}
+		if alive { // else it had ended before we looked, nobody knows when
+			seen = leaderstore.End{Incarnation: leader, At: ended}
+		}
+		d.opts.Hurry(seen)
+		d.Look()
+		pause(ctx, time.Second) // whoever won has told us by then
 	}
 	return nil
 }

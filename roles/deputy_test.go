@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 func TestEveryLeaderHasItsDeputies(t *testing.T) {
@@ -40,16 +42,16 @@ type fakeWatch struct {
 	opened *atomic.Int32
 }
 
-func (w fakeWatch) AwaitEnd(ctx context.Context, _ string) (bool, error) {
+func (w fakeWatch) AwaitEnd(ctx context.Context, _ string) (time.Time, error) {
 	select {
 	case <-w.ended:
-		return true, nil
+		return time.Now(), nil
 	case <-w.broken:
-		return false, errors.New("connection broken")
+		return time.Time{}, errors.New("connection broken")
 	case <-time.After(900 * time.Millisecond):
-		return false, nil
+		return time.Time{}, nil
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return time.Time{}, ctx.Err()
 	}
 }
 
@@ -81,7 +83,12 @@ func TestDeputyHurriesWhenTheLeaderEnds(t *testing.T) {
 		var opened, hurries atomic.Int32
 		d := NewDeputy(DeputyOptions{
 			Incarnation: "b", Cluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
-			Hurry: func() { hurries.Add(1) },
+			Hurry: func(seen leaderstore.End) {
+				hurries.Add(1)
+				if seen.Incarnation != "a" || seen.At.IsZero() {
+					t.Errorf("saw %+v", seen)
+				}
+			},
 			Open: func(context.Context) (Watch, error) {
 				opened.Add(1)
 				return fakeWatch{ended: ended, broken: broken, opened: &opened}, nil

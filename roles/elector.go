@@ -74,12 +74,20 @@ func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time
 	e.extend(sent)
 	e.count("won")
 	e.observe(minted)
-	e.logger.InfoContext(ctx, "became leader", "term", e.fence.Term, "gap", minted.Gap)
+	e.announce(ctx, minted)
 	go func() {
 		e.done <- e.Duty(working, e.fence)
 		e.campaign.wake.poke()
 	}()
 	e.campaign.setLeads(e.Role, e.fence, true)
+}
+
+func (e *elector) announce(ctx context.Context, minted leaderstore.Minted) {
+	logger := e.logger.With("term", e.fence.Term)
+	if minted.Gap >= 0 {
+		logger = logger.With("gap", minted.Gap)
+	}
+	logger.InfoContext(ctx, "became leader")
 }
 
 // extend opens a trust window that began when the statement was sent.

@@ -1,0 +1,67 @@
+package forge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// Apply puts the cluster's sections of a configuration in force, whole or not
+// at all. One that was superseded by a newer is left alone unless force is set.
+func Apply(ctx context.Context, pool *pgxpool.Pool, cfg *Config, force bool) (cronstore.Outcome, error) {
+	body, hash, err := cfg.ClusterSections()
+	if err != nil {
+		return cronstore.Outcome{}, err
+	}
+	specs, err := specsOf(cfg)
+	if err != nil {
+		return cronstore.Outcome{}, err
+	}
+	outcome, err := cronstore.Apply(ctx, pool, cronstore.Applied{
+		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Schema: cfg.Database.Schema,
+	}, force)
+	if err != nil {
+		return outcome, fmt.Errorf("apply the configuration: %w", err)
+	}
+	return outcome, nil
+}
+
+// specsOf resolves every cron with its job, as the scheduler's leader needs it.
+func specsOf(cfg *Config) (map[string]cronstore.Spec, error) {
+	specs := make(map[string]cronstore.Spec, len(cfg.Crons))
+	for _, cron := range cfg.Crons {
+		spec, err := specOf(cfg, cron)
+		if err != nil {
+			return nil, err
+		}
+		specs[cron.Name] = spec
+	}
+	return specs, nil
+}
+
+func specOf(cfg *Config, cron config.Cron) (cronstore.Spec, error) {
+	name, job, ok := cfg.JobFor(cron)
+	if !ok {
+		return cronstore.Spec{}, fmt.Errorf("cron %s: there is no job %q", cron.Name, name)
+	}
+	spec := cronstore.Spec{
+		Schedule: cron.Schedule, Timezone: cron.Timezone, Job: name, Paused: cron.Paused,
+		Overlap: cron.Overlap, CatchUp: string(cron.CatchUp), CatchUpMax: cron.CatchUpLimit,
+		CatchUpSpan: cron.CatchUpWindow.Std(), DSTMissing: cron.DSTMissing, DSTRepeated: cron.DSTRepeated,
+		Queue: job.Queue, Priority: job.Priority, MaxAttempts: job.Retry.MaxAttempts,
+		Capability: job.Capability, Tags: job.Tags,
+	}
+	if cron.Args != nil {
+		args, err := json.Marshal(cron.Args)
+		if err != nil {
+			return spec, fmt.Errorf("cron %s: encode args: %w", cron.Name, err)
+		}
+		spec.Args = args
+	}
+	return spec, nil
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/cronexpr"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+func (a *app) cronCommand() *cobra.Command {
+	return group("cron", "See the crons, their coming runs and their ledger",
+		a.cronListCommand(), a.cronNextCommand(), a.cronHistoryCommand())
+}
+
+func (a *app) cronListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the crons in force", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				crons, err := cronstore.List(ctx, pool)
+				if err != nil {
+					return err
+				}
+				return list(a, inForce(crons), cronColumns(time.Now()))
+			})
+		},
+	}
+}
+
+// inForce leaves out the crons that were removed from the configuration.
+func inForce(crons []cronstore.Cron) []cronstore.Cron {
+	var kept []cronstore.Cron
+	for _, cron := range crons {
+		if cron.RemovedAt.IsZero() {
+			kept = append(kept, cron)
+		}
+	}
+	return kept
+}
+
+func cronColumns(now time.Time) []column[cronstore.Cron] {
+	return []column[cronstore.Cron]{
+		{title: "cron", show: func(c cronstore.Cron) string { return c.Name }},
+		{title: "schedule", show: func(c cronstore.Cron) string { return c.Spec.Schedule }},
+		{title: "timezone", show: func(c cronstore.Cron) string { return c.Spec.Timezone }},
+		{title: "job", show: func(c cronstore.Cron) string { return c.Spec.Job }},
+		{title: "last", show: func(c cronstore.Cron) string {
+			if c.Last == nil {
+				return "-"
+			}
+			return string(c.Last.Verdict) + " " + ago(c.Last.Tick, now)
+		}},
+		{title: "late", show: func(c cronstore.Cron) string {
+			if c.Last == nil || c.Last.JobID == 0 {
+				return "-"
+			}
+			return span(time.Duration(c.Last.LatenessMS * float64(time.Millisecond)))
+		}},
+		{title: "next", show: func(c cronstore.Cron) string {
+			if c.Spec.Paused || !c.PausedAt.IsZero() {
+				return "paused"
+			}
+			return ago(c.NextTick, now)
+		}},
+		{title: "overlap", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Overlap }},
+		{title: "catch up", wide: true, show: func(c cronstore.Cron) string { return c.Spec.CatchUp }},
+		{title: "queue", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Queue }},
+		{title: "next at", wide: true, show: func(c cronstore.Cron) string { return stamp(c.NextTick) }},
+	}
+}
+
+// coming is one future tick, in the cron's zone and in UTC.
+type coming struct {
+	Tick time.Time `json:"tick"`
+	UTC  time.Time `json:"utc"`
+}
+
+func (a *app) cronNextCommand() *cobra.Command {
+	var zone, from string
+	var count int
+	cmd := &cobra.Command{
+		Use:   "next NAME|EXPRESSION",
+		Short: "Print the next ticks of a cron, or of an expression such as '*/5 * * * *'",
+		Example: "  forge cron next nightly-report -n 3\n" +
+			"  forge cron next '30 2 * * *' --timezone Europe/Berlin --from 2026-03-28T00:00:00Z",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			start := time.Now()
+			if from != "" {
+				var err error
+				if start, err = time.Parse(time.RFC3339, from); err != nil {
+					return usageError(fmt.Errorf("--from %q: want RFC 3339, such as 2026-03-28T00:00:00Z", from))
+				}
+			}
+			if count < 1 || count > 10_000 {
+				return usageError(fmt.Errorf("-n %d: want 1 to 10000", count))
+			}
+			schedule, err := a.schedule(cmd.Context(), args[0], zone, cmd.Flags().Changed("timezone"))
+			if err != nil {
+				return err
+			}
+			return a.printComing(schedule, start, count)
+		},
+	}
+	cmd.Flags().StringVar(&zone, "timezone", "UTC", "zone of a bare expression")
+	cmd.Flags().IntVarP(&count, "count", "n", 10, "how many")
+	cmd.Flags().StringVar(&from, "from", "", "ticks after this instant, RFC 3339 (default now)")
+	return cmd
+}
+
+func (a *app) printComing(schedule *cronexpr.Schedule, after time.Time, count int) error {
+	if a.format == "table" {
+		if _, err := fmt.Fprintln(a.err, schedule.Describe()); err != nil {
+			return err
+		}
+	}
+	var ticks []coming
+	for range count {
+		next, ok := schedule.Next(after)
+		if !ok {
+			break
+		}
+		ticks = append(ticks, coming{Tick: next, UTC: next.UTC()})
+		after = next
+	}
+	now := time.Now()
+	return list(a, ticks, []column[coming]{
+		{title: "tick", show: func(c coming) string { return c.Tick.Format("Mon 2006-01-02 15:04:05 -07:00") }},
+		{title: "utc", show: func(c coming) string { return c.UTC.Format(time.RFC3339) }},
+		{title: "in", show: func(c coming) string { return ago(c.UTC, now) }},
+	})
+}
+
+// schedule finds what the argument means: an expression has a space or starts
+// with @, everything else is the name of an applied cron.
+func (a *app) schedule(ctx context.Context, argument, zone string, zoneGiven bool) (*cronexpr.Schedule, error) {
+	if strings.ContainsAny(argument, " \t") || strings.HasPrefix(argument, "@") {
+		schedule, err := cronexpr.Parse(argument, cronexpr.Options{Timezone: zone})
+		if err != nil {
+			return nil, usageError(err)
+		}
+		return schedule, nil
+	}
+	if zoneGiven {
+		return nil, usageError(errors.New("--timezone goes with an expression; a cron has a zone of its own"))
+	}
+	var spec cronstore.Spec
+	err := a.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
+		cron, err := findCron(ctx, pool, argument)
+		spec = cron.Spec
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cronexpr.Parse(spec.Schedule, cronexpr.Options{
+		Name: argument, Timezone: spec.Timezone, DSTMissing: spec.DSTMissing, DSTRepeated: spec.DSTRepeated,
+	})
+}
+
+func findCron(ctx context.Context, pool *pgxpool.Pool, name string) (cronstore.Cron, error) {
+	cron, err := cronstore.Get(ctx, pool, name)
+	if errors.Is(err, cronstore.ErrNotFound) {
+		return cron, notFound("no cron %q; see forge cron list", name)
+	}
+	return cron, err
+}
+
+func (a *app) cronHistoryCommand() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "history NAME", Short: "Print the ledger of a cron: each due tick and its verdict", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				if _, err := findCron(ctx, pool, args[0]); err != nil {
+					return err
+				}
+				ticks, err := cronstore.Ticks(ctx, pool, args[0], time.Time{}, limit)
+				if err != nil {
+					return err
+				}
+				return list(a, ticks, tickColumns)
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many, newest first")
+	return cmd
+}
+
+var tickColumns = []column[cronstore.Tick]{
+	{title: "tick", show: func(t cronstore.Tick) string { return stamp(t.Tick) }},
+	{title: "verdict", show: func(t cronstore.Tick) string { return string(t.Verdict) }},
+	{title: "ticks", show: func(t cronstore.Tick) string { return strconv.FormatInt(t.Count, 10) }},
+	{title: "late", show: func(t cronstore.Tick) string {
+		return span(time.Duration(t.LatenessMS * float64(time.Millisecond)))
+	}},
+	{title: "job", show: func(t cronstore.Tick) string {
+		if t.JobID == 0 {
+			return "-"
+		}
+		return strconv.FormatInt(t.JobID, 10)
+	}},
+	{title: "term", show: func(t cronstore.Tick) string { return strconv.FormatInt(t.Term, 10) }},
+	{title: "by", show: func(t cronstore.Tick) string { return t.NodeID }},
+	{title: "reason", show: func(t cronstore.Tick) string { return dash(t.Reason) }},
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/dbpool"
+)
+
+// load reads the configuration and prints its warnings. Without a file the
+// defaults and the environment serve, unless the user named one.
+func (a *app) load() (*config.Config, error) { return a.loadWith(config.LoadOptions{}) }
+
+func (a *app) loadWith(opts config.LoadOptions) (*config.Config, error) {
+	cfg, report, err := config.Load(a.configPath, opts)
+	if errors.Is(err, config.ErrNotFound) && a.configPath == "" {
+		cfg, report, err = config.Parse("environment", nil, opts)
+	}
+	if err != nil {
+		return nil, configError(err)
+	}
+	a.warn(report)
+	return cfg, nil
+}
+
+func (a *app) warn(report config.Report) {
+	for _, problem := range report.Warnings() {
+		_, _ = fmt.Fprintln(a.err, problem)
+	}
+}
+
+// withDatabase runs work on a connected pool. Commands read the configuration
+// for the address only and leave its warnings to forge check.
+func (a *app) withDatabase(ctx context.Context, work func(context.Context, *pgxpool.Pool) error) error {
+	cfg, err := a.loadQuietly()
+	if err != nil {
+		return err
+	}
+	return connected(ctx, cfg, work)
+}
+
+func (a *app) loadQuietly() (*config.Config, error) {
+	quiet := *a
+	quiet.err = io.Discard
+	return quiet.load()
+}
+
+func connected(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
+	if err := cfg.RequireDatabase(); err != nil {
+		return databaseError(err)
+	}
+	pool, err := dbpool.New(ctx, dbpool.Options{
+		URL: cfg.Database.URL, Schema: cfg.Database.Schema, ApplicationName: "forge-cli",
+	})
+	if err != nil {
+		return databaseError(err)
+	}
+	defer pool.Close()
+	if err := dbpool.Ping(ctx, pool); err != nil {
+		return databaseError(err)
+	}
+	return explainMissingTables(work(ctx, pool))
+}
+
+// explainMissingTables turns PostgreSQL's complaint about a table of ours into
+// advice: nothing has migrated this database yet.
+func explainMissingTables(err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "42P01" { // undefined_table
+		return fmt.Errorf("this database has no forge tables yet; start a node or run forge migrate up (%s)", pgErr.Message)
+	}
+	return err
+}

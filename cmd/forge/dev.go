@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/migrations"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+func (a *app) devCommand() *cobra.Command {
+	var opts devcluster.Options
+	var log logFlags
+	cmd := &cobra.Command{
+		Use: "dev", Short: "Run a cluster on this machine: PostgreSQL, nodes, crons, dashboard", Args: cobra.NoArgs,
+		Long: "dev starts a PostgreSQL of its own, migrates it, and runs nodes as processes of\n" +
+			"this machine. Ctrl-C stops everything; the data is kept for the next time.\n" +
+			"Kill a leader with kill -9 and watch another take over.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts.LogFormat = log.format
+			return a.dev(cmd.Context(), opts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&opts.Nodes, "nodes", 1, "how many node processes")
+	flags.StringVar(&opts.DataDir, "data-dir", "", "where PostgreSQL's data is kept (default .forge)")
+	flags.StringVar(&opts.Listen, "listen", "127.0.0.1:8080", "address of the first node; the others take the ports after it")
+	log.register(cmd)
+	return cmd
+}
+
+func (a *app) dev(ctx context.Context, opts devcluster.Options) error {
+	if opts.Nodes < 1 || opts.Nodes > 100 {
+		return usageError(fmt.Errorf("--nodes %d: want 1 to 100", opts.Nodes))
+	}
+	path, err := a.devConfig(&opts)
+	if err != nil {
+		return err
+	}
+	opts.ConfigPath, opts.Color = path, a.colors()
+	opts.Stdout, opts.Stderr = a.out, a.err
+	opts.Prepare = func(ctx context.Context, url string) error { return a.prepare(ctx, path, url) }
+	opts.Leaders = currentLeaders
+	return devcluster.Run(ctx, opts)
+}
+
+// devConfig returns the path of the configuration that all nodes read. Without
+// a file the example serves, written beside the data.
+func (a *app) devConfig(opts *devcluster.Options) (string, error) {
+	_, report, err := config.Load(a.configPath, config.LoadOptions{})
+	switch {
+	case err == nil:
+		a.warn(report)
+		return a.foundConfig(), nil
+	case !errors.Is(err, config.ErrNotFound) || a.configPath != "":
+		return "", configError(err)
+	}
+	if opts.DataDir == "" {
+		if opts.DataDir, err = devcluster.DefaultDataDir(); err != nil {
+			return "", err
+		}
+	}
+	path := filepath.Join(opts.DataDir, config.DefaultPath)
+	if err := os.MkdirAll(opts.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL's own user must pass
+		return "", err
+	}
+	if err := os.WriteFile(path, []byte(forge.Example), 0o644); err != nil { //nolint:gosec // an example, no secrets
+		return "", err
+	}
+	_, err = fmt.Fprintf(a.err, "no forge.toml here: running the example, %s (forge init writes one of your own)\n", path)
+	return path, err
+}
+
+// foundConfig is the path that config.Load took.
+func (a *app) foundConfig() string {
+	for _, path := range []string{a.configPath, os.Getenv("FORGE_CONFIG"), config.DefaultPath} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return path
+		}
+	}
+	return ""
+}
+
+// prepare migrates the fresh database and puts the file's crons in force, also
+// when an older run had another file.
+func (a *app) prepare(ctx context.Context, path, url string) error {
+	environ := append(os.Environ(), "FORGE_DATABASE_URL="+url)
+	cfg, _, err := config.Load(path, config.LoadOptions{Environ: func() []string { return environ }})
+	if err != nil {
+		return configError(err)
+	}
+	return connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+		if err := dbpool.EnsureSchema(ctx, pool, cfg.Database.Schema); err != nil {
+			return err
+		}
+		if err := migrations.New(pool, discard()).Up(ctx); err != nil {
+			return err
+		}
+		_, err := forge.Apply(ctx, pool, cfg, true)
+		return err
+	})
+}
+
+// currentLeaders reads who leads, for the banner.
+func currentLeaders(ctx context.Context, url string) ([]devcluster.Leader, error) {
+	pool, err := dbpool.New(ctx, dbpool.Options{URL: url, Schema: "public", ApplicationName: "forge-dev"})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	found, err := leaderstore.Leaders(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	leaders := make([]devcluster.Leader, len(roles.All()))
+	for i, role := range roles.All() {
+		leaders[i].Role = string(role)
+		for _, l := range found {
+			if l.Role == string(role) && l.Leads() {
+				leaders[i].NodeID, leaders[i].Term = l.NodeID, l.Term
+			}
+		}
+	}
+	return leaders, nil
+}

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/jobs"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	return group("job", "See jobs and their output, and enqueue them",
+		a.jobListCommand(), a.jobShowCommand(), a.jobLogsCommand(), a.jobEnqueueCommand())
+}
+
+func (a *app) jobListCommand() *cobra.Command {
+	var filter jobstore.Filter
+	cmd := &cobra.Command{
+		Use: "list", Short: "List jobs, newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if filter.State != "" && !slices.Contains(jobStates, filter.State) {
+				return usageError(fmt.Errorf("--state %q: want one of %s", filter.State, strings.Join(jobStates, ", ")))
+			}
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				found, err := jobstore.List(ctx, pool, filter)
+				if err != nil {
+					return err
+				}
+				return list(a, found, jobColumns(time.Now()))
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&filter.State, "state", "", "only jobs in this state: "+strings.Join(jobStates, ", "))
+	flags.StringVar(&filter.Kind, "kind", "", "only jobs of this kind")
+	flags.StringVar(&filter.Queue, "queue", "", "only jobs of this queue")
+	flags.StringVar(&filter.Cron, "cron", "", "only runs of this cron")
+	flags.Int64Var(&filter.BeforeID, "before", 0, "only jobs with a lower id, to page on")
+	flags.IntVarP(&filter.Limit, "limit", "n", 30, "at most this many")
+	return cmd
+}
+
+var jobStates = []string{
+	"available", "cancelled", "completed", "discarded", "pending", "retryable", "running", "scheduled",
+}
+
+func jobColumns(now time.Time) []column[jobstore.Job] {
+	return []column[jobstore.Job]{
+		{title: "id", show: func(j jobstore.Job) string { return strconv.FormatInt(j.ID, 10) }},
+		{title: "kind", show: func(j jobstore.Job) string { return j.Kind }},
+		{title: "state", show: func(j jobstore.Job) string { return j.State }},
+		{title: "cron", show: func(j jobstore.Job) string { return dash(j.Cron) }},
+		{title: "node", show: func(j jobstore.Job) string { return dash(j.NodeID) }},
+		{title: "attempt", show: func(j jobstore.Job) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
+		{title: "due", show: func(j jobstore.Job) string { return ago(j.ScheduledAt, now) }},
+		{title: "took", show: func(j jobstore.Job) string {
+			if j.FinalizedAt.IsZero() || j.AttemptedAt.IsZero() {
+				return "-"
+			}
+			return span(j.FinalizedAt.Sub(j.AttemptedAt))
+		}},
+		{title: "error", show: func(j jobstore.Job) string { return dash(firstLine(j.LastError, 60)) }},
+		{title: "queue", wide: true, show: func(j jobstore.Job) string { return j.Queue }},
+		{title: "priority", wide: true, show: func(j jobstore.Job) string { return strconv.Itoa(j.Priority) }},
+		{title: "tick", wide: true, show: func(j jobstore.Job) string { return stamp(j.Tick) }},
+	}
+}
+
+func (a *app) jobShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show a job, its attempts and the output of the last", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
+				if a.format != "table" && a.format != "wide" {
+					return a.document(job)
+				}
+				if err := one(a, job, jobProperties); err != nil {
+					return err
+				}
+				if len(job.Attempts) == 0 {
+					return nil
+				}
+				_, _ = fmt.Fprintln(a.out)
+				if err := list(a, job.Attempts, attemptColumns); err != nil {
+					return err
+				}
+				return a.printOutput(ctx, pool, job)
+			})
+		},
+	}
+}
+
+func (a *app) printOutput(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
+	attempt := job.Attempts[len(job.Attempts)-1].Attempt
+	if _, err := fmt.Fprintf(a.out, "\noutput of attempt %d:\n", attempt); err != nil {
+		return err
+	}
+	_, err := a.copyLogs(ctx, pool, job.ID, attempt, 0)
+	return err
+}
+
+var jobProperties = []column[jobstore.Job]{
+	{title: "id", show: func(j jobstore.Job) string { return strconv.FormatInt(j.ID, 10) }},
+	{title: "kind", show: func(j jobstore.Job) string { return j.Kind }},
+	{title: "state", show: func(j jobstore.Job) string { return j.State }},
+	{title: "queue", show: func(j jobstore.Job) string { return fmt.Sprintf("%s, priority %d", j.Queue, j.Priority) }},
+	{title: "cron", show: func(j jobstore.Job) string { return j.Cron }},
+	{title: "tick", show: func(j jobstore.Job) string {
+		if j.Tick.IsZero() {
+			return ""
+		}
+		return stamp(j.Tick)
+	}},
+	{title: "args", show: func(j jobstore.Job) string { return string(j.Args) }},
+	{title: "created", show: func(j jobstore.Job) string { return stamp(j.CreatedAt) }},
+	{title: "due", show: func(j jobstore.Job) string { return stamp(j.ScheduledAt) }},
+	{title: "attempt", show: func(j jobstore.Job) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
+	{title: "error", show: func(j jobstore.Job) string { return j.LastError }},
+}
+
+var attemptColumns = []column[jobstore.Attempt]{
+	{title: "attempt", show: func(t jobstore.Attempt) string { return strconv.Itoa(t.Attempt) }},
+	{title: "outcome", show: func(t jobstore.Attempt) string { return dash(t.Outcome) }},
+	{title: "node", show: func(t jobstore.Attempt) string { return dash(t.NodeID) }},
+	{title: "started", show: func(t jobstore.Attempt) string { return stamp(t.StartedAt) }},
+	{title: "took", show: func(t jobstore.Attempt) string {
+		return span(time.Duration(t.DurationMS * float64(time.Millisecond)))
+	}},
+	{title: "exit", show: func(t jobstore.Attempt) string { return optional(t.ExitCode) }},
+	{title: "status", show: func(t jobstore.Attempt) string { return optional(t.StatusCode) }},
+	{title: "output", show: func(t jobstore.Attempt) string { return fmt.Sprintf("%d B", t.OutputBytes) }},
+	{title: "error", show: func(t jobstore.Attempt) string { return dash(firstLine(t.Error, 80)) }},
+}
+
+func (a *app) jobLogsCommand() *cobra.Command {
+	var follow bool
+	var attempt int
+	cmd := &cobra.Command{
+		Use: "logs ID", Short: "Print the output of a job's last attempt", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
+				if attempt == 0 {
+					attempt = job.Attempt
+				}
+				return a.followLogs(ctx, pool, job.ID, attempt, follow)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
+	cmd.Flags().IntVar(&attempt, "attempt", 0, "which attempt (default the last)")
+	return cmd
+}
+
+// followInterval is how often a followed job is looked at.
+const followInterval = 300 * time.Millisecond
+
+func (a *app) followLogs(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int, follow bool) error {
+	seq := 0
+	for {
+		job, err := jobstore.Get(ctx, pool, id)
+		if err != nil {
+			return err
+		}
+		if seq, err = a.copyLogs(ctx, pool, id, attempt, seq); err != nil {
+			return err
+		}
+		if !follow || !job.FinalizedAt.IsZero() || job.Attempt > attempt {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(followInterval):
+		}
+	}
+}
+
+// copyLogs prints the chunks after seq and returns the last one's.
+func (a *app) copyLogs(ctx context.Context, pool *pgxpool.Pool, id int64, attempt, seq int) (int, error) {
+	for {
+		chunks, err := jobstore.Logs(ctx, pool, id, attempt, seq)
+		if err != nil || len(chunks) == 0 {
+			return seq, err
+		}
+		for _, chunk := range chunks {
+			if _, err := fmt.Fprint(a.out, chunk.Chunk); err != nil {
+				return seq, err
+			}
+			seq = chunk.Seq
+		}
+	}
+}
+
+// enqueued is what forge job enqueue answers.
+type enqueued struct {
+	ID   int64  `json:"id"`
+	Kind string `json:"kind"`
+}
+
+func (a *app) jobEnqueueCommand() *cobra.Command {
+	var job jobstore.NewJob
+	var args, at string
+	cmd := &cobra.Command{
+		Use: "enqueue KIND", Short: "Enqueue a job", Args: cobra.ExactArgs(1),
+		Example: "  forge job enqueue greet --args '{\"name\":\"Ada\"}' --priority 1",
+		RunE: func(cmd *cobra.Command, positional []string) error {
+			job.Kind = positional[0]
+			if err := fillJob(&job, args, at); err != nil {
+				return usageError(err)
+			}
+			cfg, err := a.loadQuietly()
+			if err != nil {
+				return err
+			}
+			return connected(cmd.Context(), cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+				if err := a.checkKind(ctx, pool, job.Kind); err != nil {
+					return err
+				}
+				inserter, err := jobs.NewInserter(pool, cfg.Database.Schema)
+				if err != nil {
+					return err
+				}
+				id, err := inserter.Insert(ctx, job)
+				if err != nil {
+					return err
+				}
+				if a.format == "table" {
+					_, err = fmt.Fprintf(a.out, "enqueued job %d; see forge job show %d\n", id, id)
+					return err
+				}
+				return a.document(enqueued{ID: id, Kind: job.Kind})
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&args, "args", "{}", "arguments, a JSON object")
+	flags.StringVar(&job.Queue, "queue", "", "queue (default: default)")
+	flags.IntVar(&job.Priority, "priority", 0, "1 (first) to 4 (default 1)")
+	flags.StringVar(&at, "at", "", "run not before this instant, RFC 3339")
+	return cmd
+}
+
+func fillJob(job *jobstore.NewJob, args, at string) error {
+	var object map[string]any
+	if err := json.Unmarshal([]byte(args), &object); err != nil || object == nil {
+		return fmt.Errorf("--args %s: want a JSON object such as {\"name\":\"Ada\"}", args)
+	}
+	job.Args = json.RawMessage(args)
+	if job.Priority < 0 || job.Priority > 4 {
+		return fmt.Errorf("--priority %d: want 1 to 4", job.Priority)
+	}
+	if at == "" {
+		return nil
+	}
+	due, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return fmt.Errorf("--at %q: want RFC 3339, such as 2027-01-31T09:00:00Z", at)
+	}
+	job.ScheduledAt = due
+	return nil
+}
+
+// checkKind refuses a kind that no node of the cluster has ever had a worker
+// for, and warns when none that lives has.
+func (a *app) checkKind(ctx context.Context, pool *pgxpool.Pool, kind string) error {
+	nodes, err := nodestore.List(ctx, pool)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, node := range nodes {
+		live := node.State == nodestore.Active || node.State == nodestore.Draining
+		if live && slices.Contains(node.Kinds, kind) {
+			return nil
+		}
+		known = append(known, node.Kinds...)
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	if len(known) > 0 && !slices.Contains(known, kind) {
+		return notFound("no node has a worker for kind %q; known kinds: %s", kind, strings.Join(known, ", "))
+	}
+	_, err = fmt.Fprintf(a.err, "no live node works kind %q now; the job waits until one does\n", kind)
+	return err
+}
+
+func (a *app) withJob(ctx context.Context, argument string, work func(context.Context, *pgxpool.Pool, jobstore.Job) error) error {
+	id, err := strconv.ParseInt(argument, 10, 64)
+	if err != nil || id < 1 {
+		return usageError(fmt.Errorf("job id %q: want a positive number", argument))
+	}
+	return a.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
+		job, err := jobstore.Get(ctx, pool, id)
+		if errors.Is(err, jobstore.ErrNotFound) {
+			return notFound("no job %d; it may be past its retention", id)
+		}
+		if err != nil {
+			return err
+		}
+		return work(ctx, pool, job)
+	})
+}
+
+func firstLine(s string, most int) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return s
+}
+
+func optional(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
+}

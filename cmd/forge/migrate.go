@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/migrations"
+)
+
+func (a *app) migrateCommand() *cobra.Command {
+	return group("migrate", "Bring the database's schema to this binary's",
+		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand(), a.migratePrintCommand())
+}
+
+// withMigrator connects and makes sure that the configured schema exists.
+func (a *app) withMigrator(ctx context.Context, work func(context.Context, *migrations.Migrator) error) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	return connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+		if err := dbpool.EnsureSchema(ctx, pool, cfg.Database.Schema); err != nil {
+			return err
+		}
+		return work(ctx, migrations.New(pool, discard()))
+	})
+}
+
+func (a *app) migrateUpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "up", Short: "Apply what is missing; safe while nodes run and start", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
+				if err := m.Up(ctx); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(a.out, "the schema is up to date")
+				return err
+			})
+		},
+	}
+}
+
+func (a *app) migrateDownCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "down", Short: "Take back forge's newest migration; River's tables and jobs stay", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				return usageError(fmt.Errorf("this drops forge's tables with their history; say --yes if you mean it"))
+			}
+			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
+				return m.Down(ctx)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
+	return cmd
+}
+
+func (a *app) migrateStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "List the migrations", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
+				steps, err := m.Status(ctx)
+				if err != nil {
+					return err
+				}
+				return list(a, steps, []column[migrations.Step]{
+					{title: "source", show: func(s migrations.Step) string { return s.Source }},
+					{title: "version", show: func(s migrations.Step) string { return strconv.FormatInt(s.Version, 10) }},
+					{title: "name", show: func(s migrations.Step) string { return s.Name }},
+					{title: "applied", show: func(s migrations.Step) string {
+						if s.Applied {
+							return "yes"
+						}
+						return "no"
+					}},
+				})
+			})
+		},
+	}
+}
+
+func (a *app) migratePrintCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "print", Short: "Print forge's own migrations as SQL", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return fs.WalkDir(migrations.Files(), ".", func(path string, entry fs.DirEntry, err error) error {
+				if err != nil || entry.IsDir() {
+					return err
+				}
+				body, err := fs.ReadFile(migrations.Files(), path)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(a.out, "-- %s\n%s\n", path, body)
+				return err
+			})
+		},
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"sigs.k8s.io/yaml"
+)
+
+// column shows one property of a row; wide ones only with -o wide.
+type column[T any] struct {
+	title string
+	wide  bool
+	show  func(T) string
+}
+
+// list prints rows in the format that the user chose. JSON and YAML hold the
+// rows whole, whatever the table shows.
+func list[T any](a *app, rows []T, columns []column[T]) error {
+	if a.format == "table" || a.format == "wide" {
+		return a.table(rowsOf(a, rows, columns))
+	}
+	if rows == nil {
+		rows = []T{}
+	}
+	return a.document(rows)
+}
+
+// one prints a single thing: a list of properties, or the thing whole.
+func one[T any](a *app, row T, columns []column[T]) error {
+	if a.format != "table" && a.format != "wide" {
+		return a.document(row)
+	}
+	width := 0
+	for _, c := range columns {
+		width = max(width, len(c.title))
+	}
+	for _, c := range columns {
+		if value := c.show(row); value != "" && (!c.wide || a.format == "wide") {
+			if _, err := fmt.Fprintf(a.out, "%-*s  %s\n", width, c.title, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *app) document(value any) error {
+	switch a.format {
+	case "json":
+		encoder := json.NewEncoder(a.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(value)
+	case "yaml":
+		body, err := yaml.Marshal(value)
+		if err != nil {
+			return err
+		}
+		_, err = a.out.Write(body)
+		return err
+	default:
+		return usageError(fmt.Errorf("unknown output %q; want table, wide, json or yaml", a.format))
+	}
+}
+
+func rowsOf[T any](a *app, rows []T, columns []column[T]) (header table.Row, body []table.Row) {
+	shown := columns[:0:0]
+	for _, c := range columns {
+		if !c.wide || a.format == "wide" {
+			shown = append(shown, c)
+			header = append(header, c.title)
+		}
+	}
+	for _, row := range rows {
+		cells := make(table.Row, len(shown))
+		for i, c := range shown {
+			cells[i] = c.show(row)
+		}
+		body = append(body, cells)
+	}
+	return header, body
+}
+
+func (a *app) table(header table.Row, rows []table.Row) error {
+	writer := table.NewWriter()
+	writer.SetStyle(table.Style{
+		Box:     table.BoxStyle{PaddingRight: "   "},
+		Format:  table.FormatOptions{Header: text.FormatUpper},
+		Options: table.Options{},
+	})
+	writer.SuppressTrailingSpaces()
+	if !a.noHeaders {
+		writer.AppendHeader(header)
+	}
+	writer.AppendRows(rows)
+	_, err := fmt.Fprintln(a.out, writer.Render())
+	return err
+}
+
+// ago shows a past or coming instant relative to now; zero is a dash.
+func ago(at, now time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return humanize.RelTime(at, now, "ago", "from now")
+}
+
+// stamp shows an instant in the reader's own zone, to the millisecond.
+func stamp(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.Local().Format("2006-01-02 15:04:05.000 MST")
+}
+
+// span shows a duration with three significant places at most.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Minute:
+		return d.Round(10 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

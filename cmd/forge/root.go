@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// app is what the sub-commands share: where they write and the global flags.
+type app struct {
+	out, err io.Writer
+
+	configPath string
+	format     string
+	noHeaders  bool
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	a := &app{out: out, err: errOut}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		_, _ = fmt.Fprintln(errOut, "forge: "+err.Error())
+	}
+	return exitCode(ctx, err)
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "forge",
+		Short: "A job scheduler on PostgreSQL whose leadership you can see",
+		Long: "forge runs crons and background jobs on PostgreSQL. Every node can lead;\n" +
+			"one does, and you can see which.\n\n" +
+			"Start with:  forge dev      three things at once: PostgreSQL, a node, the dashboard\n" +
+			"             forge serve    one node on your own PostgreSQL",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configPath, "config", "", "path of forge.toml (default $FORGE_CONFIG, then ./forge.toml)")
+	flags.StringVarP(&a.format, "output", "o", "table", "output: table, wide, json or yaml")
+	flags.BoolVar(&a.noHeaders, "no-headers", false, "leave the header out of tables")
+	root.AddCommand(
+		a.devCommand(), a.serveCommand(),
+		a.initCommand(), a.checkCommand(), a.configCommand(), a.applyCommand(), a.migrateCommand(),
+		a.leaderCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.eventsCommand(),
+		a.versionCommand(),
+	)
+	strictArguments(root)
+	return root
+}
+
+// strictArguments makes every wrong count of arguments and every unknown
+// sub-command a usage error.
+func strictArguments(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		strictArguments(sub)
+	}
+}
+
+// group is a command that only holds others.
+func group(use, short string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
+			}
+			return fmt.Errorf("unknown command %q%s", args[0], hint)
+		},
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(subs...)
+	return cmd
+}

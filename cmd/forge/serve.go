@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/devcluster"
+)
+
+// serveFlags are the flags of forge serve.
+type serveFlags struct {
+	nodeID, listen string
+	apply          bool
+	log            logFlags
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var flags serveFlags
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run one node on your own PostgreSQL", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), flags) },
+	}
+	cmd.Flags().StringVar(&flags.nodeID, "node-id", "", "this node's id (default node.id, then the host's name)")
+	cmd.Flags().StringVar(&flags.listen, "listen", "", "address of the dashboard and the probes (default http.listen)")
+	cmd.Flags().BoolVar(&flags.apply, "apply", false, "put this file's crons in force even if a newer file superseded it")
+	flags.log.register(cmd)
+	return cmd
+}
+
+// serve runs the node until ctx ends. A node that the cluster took for dead,
+// and that lives after all, joins again as a new process would.
+func (a *app) serve(ctx context.Context, flags serveFlags) error {
+	devcluster.DieWithParent()
+	logger, err := flags.log.logger(a)
+	if err != nil {
+		return err
+	}
+	cfg, err := a.loadFor(flags)
+	if err != nil {
+		return err
+	}
+	for {
+		err := runNode(ctx, cfg, flags, logger)
+		if !errors.Is(err, forge.ErrFenced) {
+			return err
+		}
+		logger.WarnContext(ctx, "the cluster took this node for dead; joining again", "node", cfg.Node.ID)
+	}
+}
+
+func runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger) error {
+	opts := []forge.Option{forge.WithLogger(logger), forge.WithVersion(version)}
+	if flags.apply {
+		opts = append(opts, forge.WithApply())
+	}
+	node, err := forge.New(cfg, opts...)
+	if err != nil {
+		return databaseError(err)
+	}
+	err = node.Run(ctx)
+	if errors.Is(err, dbpool.ErrUnreachable) {
+		return databaseError(err)
+	}
+	return err
+}
+
+// loadFor reads the file with the flags in place of the variables that they
+// stand for, so that they are checked like any other value.
+func (a *app) loadFor(flags serveFlags) (*config.Config, error) {
+	environ := os.Environ()
+	if flags.nodeID != "" {
+		environ = append(environ, "FORGE_NODE_ID="+flags.nodeID)
+	}
+	if flags.listen != "" {
+		environ = append(environ, "FORGE_HTTP_LISTEN="+flags.listen)
+	}
+	cfg, err := a.loadWith(config.LoadOptions{Environ: func() []string { return environ }})
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.RequireDatabase(); err != nil {
+		return nil, databaseError(err)
+	}
+	return cfg, nil
+}
+
+// logFlags say how a long-running command logs.
+type logFlags struct{ format, level string }
+
+func (f *logFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.format, "log-format", devcluster.LogText, "text or json")
+	cmd.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
+}
+
+func (f *logFlags) logger(a *app) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.level)); err != nil {
+		return nil, usageError(fmt.Errorf("--log-level %q: want debug, info, warn or error", f.level))
+	}
+	switch f.format {
+	case devcluster.LogJSON:
+		return slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level})), nil
+	case devcluster.LogText:
+		return slog.New(tint.NewHandler(a.err, &tint.Options{
+			Level: level, TimeFormat: "15:04:05.000", NoColor: !a.colors(),
+		})), nil
+	default:
+		return nil, usageError(fmt.Errorf("--log-format %q: want text or json", f.format))
+	}
+}
+
+// colors says whether the log may be coloured.
+func (a *app) colors() bool {
+	file, ok := a.err.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))
+}

@@ -1,0 +1,145 @@
+// Package forge is a job scheduler on PostgreSQL: one node of it, to be run by
+// the forge command or embedded in a Go program with workers of its own.
+//
+//	cfg, err := forge.LoadConfig("forge.toml")
+//	...
+//	workers := river.NewWorkers()
+//	river.AddWorker(workers, &GreetWorker{})
+//	node, err := forge.New(cfg, forge.WithWorkers(workers))
+//	...
+//	err = node.Run(ctx) // until ctx ends: drains, hands over, leaves
+//
+// While it runs the program may insert jobs in its own transactions:
+//
+//	_, err = node.Client().InsertTx(ctx, tx, GreetArgs{Name: "Ada"}, nil)
+package forge
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/jobs"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+// Config is forge.toml. Its fields are documented in docs/configuration.md.
+type Config = config.Config
+
+// ErrFenced says that the cluster took this node for dead and gave its jobs to
+// others. The process is sound: a new Node may join at once.
+var ErrFenced = nodestore.ErrFenced
+
+// Example is a configuration with a cron of each kind, for trying forge out.
+//
+//go:embed forge.toml.example
+var Example string
+
+// LoadConfig reads the file at path, or at $FORGE_CONFIG, or ./forge.toml, and
+// applies FORGE_* variables. The error lists every mistake with its position.
+func LoadConfig(path string) (*Config, error) {
+	cfg, _, err := config.Load(path, config.LoadOptions{})
+	return cfg, err
+}
+
+// ParseConfig reads the text of a forge.toml; name stands in its errors.
+func ParseConfig(name, text string) (*Config, error) {
+	cfg, _, err := config.Parse(name, []byte(text), config.LoadOptions{})
+	return cfg, err
+}
+
+// Option changes what New builds.
+type Option func(*options)
+
+type options struct {
+	workers *river.Workers
+	logger  *slog.Logger
+	version string
+	apply   bool
+}
+
+// WithWorkers adds the program's own workers, registered as for River.
+func WithWorkers(workers *river.Workers) Option {
+	return func(o *options) { o.workers = workers }
+}
+
+// WithLogger sets where the node logs; the default is slog.Default.
+func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
+
+// WithVersion names the program's version on pages and in metrics.
+func WithVersion(version string) Option { return func(o *options) { o.version = version } }
+
+// WithApply puts the file's crons in force even if a newer file has superseded
+// it: a roll-back.
+func WithApply() Option { return func(o *options) { o.apply = true } }
+
+// Node is one process of the cluster.
+type Node struct {
+	cfg         *Config
+	opts        options
+	incarnation string
+	logger      *slog.Logger
+	pool        *pgxpool.Pool
+	metrics     *metrics.Metrics
+	runner      *jobs.Runner
+	campaign    *roles.Campaign
+	deputy      *roles.Deputy // nil on a node that stands for no role
+	changes     *changes
+	gate        *gate
+	admission   *admission
+	self        nodestore.Node
+}
+
+// New returns a node that has not started; it does not connect yet. cfg comes
+// from LoadConfig or ParseConfig. An error says what is missing or wrong.
+func New(cfg *Config, opts ...Option) (*Node, error) {
+	if err := cfg.RequireDatabase(); err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg:         cfg,
+		opts:        options{logger: slog.Default(), version: "dev"},
+		incarnation: newIncarnation(),
+		changes:     newChanges(),
+		gate:        &gate{},
+		admission:   &admission{},
+	}
+	for _, opt := range opts {
+		opt(&n.opts)
+	}
+	n.logger = n.opts.logger
+	n.metrics = metrics.New(n.opts.version)
+	if err := n.assemble(context.Background()); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Client returns the node's River client, for inserting jobs also in the
+// program's own transactions. It works once Run has migrated the database.
+func (n *Node) Client() *river.Client[pgx.Tx] { return n.runner.Client() }
+
+// ID is the node's id in the cluster.
+func (n *Node) ID() string { return n.cfg.Node.ID }
+
+// Ready returns a channel that is closed once the node works and campaigns.
+func (n *Node) Ready() <-chan struct{} { return n.gate.opened() }
+
+// newIncarnation names this process among all that ever had the node's id.
+func newIncarnation() string {
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil { // never fails, says its documentation
+		panic(fmt.Sprintf("read random bytes: %v", err))
+	}
+	return hex.EncodeToString(id[:])
+}

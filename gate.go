@@ -1,0 +1,62 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// gate opens when the node is ready and closes when it begins to stop.
+type gate struct {
+	once sync.Once
+	ch   chan struct{}
+	shut atomic.Bool
+}
+
+func (g *gate) opened() <-chan struct{} {
+	g.once.Do(func() { g.ch = make(chan struct{}) })
+	return g.ch
+}
+
+func (g *gate) open() { g.opened(); close(g.ch) }
+
+func (g *gate) close() { g.shut.Store(true) }
+
+// err says why the node is not ready, or nothing.
+func (g *gate) err() error {
+	select {
+	case <-g.opened():
+	default:
+		return errors.New("workers: the node is starting")
+	}
+	if g.shut.Load() {
+		return errors.New("workers: the node is stopping")
+	}
+	return nil
+}
+
+// admission turns away new connections of a node that was fenced: what it still
+// had in flight ended with its old ones.
+type admission struct{ joined atomic.Bool }
+
+const fencedSQL = `SELECT EXISTS (SELECT FROM forge_nodes WHERE incarnation = $1 AND fenced_at IS NULL)`
+
+func (a *admission) check(incarnation string) func(context.Context, *pgx.Conn) error {
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		if !a.joined.Load() {
+			return nil
+		}
+		var admitted bool
+		if err := conn.QueryRow(ctx, fencedSQL, incarnation).Scan(&admitted); err != nil {
+			return fmt.Errorf("check in with the cluster: %w", err)
+		}
+		if !admitted {
+			return fmt.Errorf("check in with the cluster: %w", ErrFenced)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,80 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/internal/cronexpr"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+// A browser's event stream never ends by itself, so the goodbye is short.
+const (
+	readHeaderTimeout = 5 * time.Second
+	idleTimeout       = 2 * time.Minute
+	closeTimeout      = 500 * time.Millisecond
+)
+
+// listen serves pages, probes and documents until ctx ends.
+func (n *Node) listen(ctx context.Context, listener net.Listener) error {
+	serving, stopStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStreams()
+	server := &http.Server{
+		Handler:           n.handler(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		BaseContext:       func(net.Listener) context.Context { return serving },
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	stopStreams()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := server.Shutdown(closing); err != nil {
+		_ = server.Close() // whoever is still connected is cut off
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) handler() http.Handler {
+	names := make([]string, 0, len(roles.All()))
+	for _, role := range roles.All() {
+		names = append(names, string(role))
+	}
+	return dashboard.New(dashboard.Options{
+		Source: n.source(),
+		Self: dashboard.Self{
+			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
+			Version: n.opts.version, APIURL: n.self.APIURL,
+		},
+		Roles: names,
+		Ready: n.ready,
+		Leads: func(role string) (leaderstore.Fence, bool) { return n.campaign.Leads(roles.Role(role)) },
+		Describe: func(schedule, timezone string) string {
+			parsed, err := cronexpr.Parse(schedule, cronexpr.Options{Timezone: timezone})
+			if err != nil {
+				return ""
+			}
+			return parsed.Describe()
+		},
+		Applied:      n.appliedHash,
+		Metrics:      n.metrics.Handler(),
+		Changes:      n.changes,
+		AllowedHosts: dashboard.LoopbackHosts(),
+		Logger:       n.logger,
+	})
+}

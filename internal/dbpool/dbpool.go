@@ -1,0 +1,101 @@
+// Package dbpool builds the connection pools of nodes and commands, all with
+// the same manners: they name themselves, keep to the configured schema and
+// never leave a transaction open behind a frozen process.
+package dbpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ErrUnreachable marks failures to get through to PostgreSQL.
+var ErrUnreachable = errors.New("PostgreSQL cannot be reached")
+
+// Options describe a pool.
+type Options struct {
+	URL string
+	// Schema holds forge's and River's tables.
+	Schema string
+	// MaxConns is the most connections; 0 means 4.
+	MaxConns int
+	// ApplicationName is how the connections show in pg_stat_activity.
+	ApplicationName string
+	// IdleInTransaction ends a transaction that its client has abandoned, frozen
+	// or cut off; 0 means 3 seconds.
+	IdleInTransaction time.Duration
+	// Admit is asked about every new connection; an error refuses it.
+	Admit func(ctx context.Context, conn *pgx.Conn) error
+}
+
+// New returns a pool that connects when it is first used. An error means that
+// the URL cannot be parsed; it never holds a password.
+func New(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(opts.URL)
+	if err != nil {
+		return nil, fmt.Errorf("parse the database's address: %w", err)
+	}
+	config.MaxConns = int32(max(opts.MaxConns, 4))
+	config.AfterConnect = opts.Admit
+	config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	idle := opts.IdleInTransaction
+	if idle == 0 {
+		idle = 3 * time.Second
+	}
+	params := config.ConnConfig.RuntimeParams
+	params["application_name"] = opts.ApplicationName
+	params["idle_in_transaction_session_timeout"] = strconv.FormatInt(idle.Milliseconds(), 10)
+	params["search_path"] = opts.Schema
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// Ping makes sure that the database answers. The error wraps ErrUnreachable and
+// says in one line what to do.
+func Ping(ctx context.Context, pool *pgxpool.Pool) error {
+	err := pool.Ping(ctx)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s; check database.url or FORGE_DATABASE_URL, or run forge dev for a database of your own",
+		ErrUnreachable, reason(err))
+}
+
+// reason is the heart of a connection error: pgx lists every address it tried,
+// over several lines.
+func reason(err error) string {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pgErr.Message
+	}
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// EnsureSchema creates the configured schema when it is missing. One that is
+// there needs no privilege.
+func EnsureSchema(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+	var exists bool
+	if err := pool.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL", schema).Scan(&exists); err != nil {
+		return fmt.Errorf("look for schema %s: %w", schema, err)
+	}
+	if exists {
+		return nil
+	}
+	_, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{schema}.Sanitize())
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "23505" { // another node was first
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create schema %s: %w", schema, err)
+	}
+	return nil
+}

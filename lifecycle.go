@@ -1,0 +1,65 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// service is one long-running part of a node. run blocks until ctx ends and
+// returns when all that it started has stopped.
+type service struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+// nest runs tiers of services, the outermost first. When ctx ends or a service
+// fails, the innermost tier is stopped and waited for, then the one around it:
+// what others lean on stays up until they have gone.
+func nest(ctx context.Context, tiers ...[]service) error {
+	running := make([]*tier, len(tiers))
+	failed := make(chan struct{})
+	var once sync.Once
+	for i, services := range tiers {
+		running[i] = startTier(ctx, services, func() { once.Do(func() { close(failed) }) })
+	}
+	select {
+	case <-ctx.Done():
+	case <-failed:
+	}
+	var errs []error
+	for i := len(running) - 1; i >= 0; i-- {
+		errs = append(errs, running[i].stop())
+	}
+	return errors.Join(errs...)
+}
+
+type tier struct {
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+	mu     sync.Mutex
+	errs   []error
+}
+
+func startTier(ctx context.Context, services []service, failed func()) *tier {
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t := &tier{cancel: cancel}
+	for _, s := range services {
+		t.wait.Go(func() {
+			if err := s.run(working); err != nil {
+				t.mu.Lock()
+				t.errs = append(t.errs, fmt.Errorf("%s: %w", s.name, err))
+				t.mu.Unlock()
+				failed()
+			}
+		})
+	}
+	return t
+}
+
+func (t *tier) stop() error {
+	t.cancel()
+	t.wait.Wait()
+	return errors.Join(t.errs...)
+}

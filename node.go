@@ -1,0 +1,187 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/membership"
+	"github.com/forge-scheduler/forge/migrations"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+// leaveTimeout bounds the goodbye to a database that may be gone.
+const leaveTimeout = 2 * time.Second
+
+// Run works and campaigns until ctx ends, which is no error. It then hands its
+// roles over, drains its jobs and leaves the cluster. A Node runs once.
+func (n *Node) Run(ctx context.Context) error {
+	defer n.pool.Close()
+	listener, err := net.Listen("tcp", n.cfg.HTTP.Listen) //nolint:noctx // returns at once
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer func() { _ = listener.Close() }() // the server has closed it by then
+	if n.self.APIURL == "" {
+		n.self.APIURL = "http://" + listener.Addr().String()
+	}
+	if err := n.join(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	return n.serve(ctx, listener)
+}
+
+// join migrates the database, enters the cluster and applies the file.
+func (n *Node) join(ctx context.Context) error {
+	if err := dbpool.Ping(ctx, n.pool); err != nil {
+		return err
+	}
+	if err := dbpool.EnsureSchema(ctx, n.pool, n.cfg.Database.Schema); err != nil {
+		return err
+	}
+	if err := migrations.New(n.pool, n.logger).Up(ctx); err != nil {
+		return err
+	}
+	if err := n.member().Join(ctx); err != nil {
+		return fmt.Errorf("join the cluster: %w", err)
+	}
+	n.admission.joined.Store(true)
+	outcome, err := Apply(ctx, n.pool, n.cfg, n.opts.apply)
+	if err != nil {
+		return err
+	}
+	n.reportApply(ctx, outcome)
+	return nil
+}
+
+func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome) {
+	switch outcome.State {
+	case cronstore.StateApplied:
+		n.logger.InfoContext(ctx, "configuration applied", "hash", outcome.InForce,
+			"added", len(outcome.Added), "changed", len(outcome.Changed), "removed", len(outcome.Removed))
+	case cronstore.StateSuperseded:
+		n.logger.WarnContext(ctx, "this file's crons were superseded by a newer configuration and stay as that one has them; run forge apply to go back",
+			"own_hash", n.self.ConfigHash, "in_force", outcome.InForce)
+	case cronstore.StateInForce:
+	}
+}
+
+func (n *Node) member() *membership.Member {
+	return membership.New(membership.Options{
+		Pool: n.pool, Node: n.self, Policy: n.policy(), Metrics: n.metrics, Logger: n.logger,
+		Running: n.runner.Running,
+	})
+}
+
+// serve runs every part, what others lean on outermost: the listener answers
+// until the end, the heart beats until the jobs are drained, and leadership is
+// handed over first of all.
+func (n *Node) serve(ctx context.Context, listener net.Listener) error {
+	member := n.member()
+	reporter := aggregator.NewReporter(n.pool, aggregator.ReporterOptions{
+		NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
+		Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,
+	})
+	n.initMetrics()
+	n.gate.open()
+	n.logger.InfoContext(ctx, "node is up", "node", n.cfg.Node.ID, "incarnation", n.incarnation,
+		"url", n.self.APIURL, "pid", n.self.PID)
+
+	err := nest(ctx,
+		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},
+		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}},
+		[]service{{"jobs", n.work}},
+		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}},
+	)
+	n.logger.InfoContext(ctx, "node has stopped", "node", n.cfg.Node.ID)
+	return err
+}
+
+// beat runs the heartbeat and, when it ends in peace, leaves the cluster.
+func (n *Node) beat(member *membership.Member) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := member.Run(ctx); err != nil {
+			return err
+		}
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+		if err := member.Leave(leaving); err != nil && !errors.Is(err, ErrFenced) {
+			n.logger.WarnContext(ctx, "could not leave the cluster in order; it will find out", "error", err)
+		}
+		return nil
+	}
+}
+
+// announceDrain waits for the end and says first of all that this node takes no
+// more jobs.
+func (n *Node) announceDrain(member *membership.Member) func(context.Context) error {
+	return func(ctx context.Context) error {
+		<-ctx.Done()
+		n.gate.close()
+		draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+		if err := member.Drain(draining); err != nil && !errors.Is(err, ErrFenced) {
+			n.logger.WarnContext(ctx, "could not announce the drain", "error", err)
+		}
+		return nil
+	}
+}
+
+// work runs jobs; a node without the worker role has none.
+func (n *Node) work(ctx context.Context) error {
+	if !n.cfg.Node.HasRole(workerRole) {
+		<-ctx.Done()
+		return nil
+	}
+	return n.runner.Run(ctx)
+}
+
+func (n *Node) deputize(ctx context.Context) error {
+	if n.deputy == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return n.deputy.Run(ctx)
+}
+
+func (n *Node) leadershipChanged() {
+	n.changes.announce()
+	if n.deputy != nil {
+		n.deputy.Look()
+	}
+}
+
+func (n *Node) initMetrics() {
+	var stands []string
+	for _, role := range roles.All() {
+		if n.cfg.Node.HasRole(string(role)) {
+			stands = append(stands, string(role))
+		}
+	}
+	n.metrics.InitRoles(n.cfg.Node.ID, stands)
+	names := make([]string, len(n.cfg.Crons))
+	for i, cron := range n.cfg.Crons {
+		names[i] = cron.Name
+	}
+	n.metrics.InitCrons(names)
+	n.metrics.InitKinds(n.runner.Kinds())
+}
+
+func (n *Node) election() config.LeaderElection { return n.cfg.Cluster.LeaderElection }
+
+// ready answers /readyz: whatever keeps this node from working.
+func (n *Node) ready(ctx context.Context) error {
+	if err := n.pool.Ping(ctx); err != nil {
+		return errors.Join(n.gate.err(), fmt.Errorf("database: %w", err))
+	}
+	return n.gate.err()
+}
