@@ -33,7 +33,7 @@ SELECT` + columnsSQL + `,
     ARRAY (
         SELECT objid::bigint
         FROM pg_locks
-        WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid::bigint = $1
+        WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted AND objsubid = 2 AND classid::bigint = $1
           AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
 FROM forge_nodes`
 

@@ -174,8 +174,8 @@ func TestBoardAccountsForOffersUnderWay(t *testing.T) {
 	}
 	report := wire.Credit{Incarnation: "inc-a", Term: 1, Seen: 1, Slots: 8, Free: map[string]int{"q": 8}}
 	b.credit(report, start)
-	if got := b.room("q"); got != 4 {
-		t.Errorf("room with two offers under way = %d, want 4", got)
+	if got := b.room("q"); got != 4 || m.slotsLeft != 4 {
+		t.Errorf("room with two offers under way = %d of %d slots, want 4", got, m.slotsLeft)
 	}
 	report.Seen, report.Slots, report.Free = 0, 10, map[string]int{"q": 10}
 	if b.credit(report, start) {
@@ -187,6 +187,26 @@ func TestBoardAccountsForOffersUnderWay(t *testing.T) {
 	}
 	if ask := b.silent(start.Add(2*time.Second), false); len(ask) != 1 {
 		t.Error("a member whose offers were lost is not asked")
+	}
+}
+
+// A report of another term says nothing about this one's offers.
+func TestBoardAsksAMemberThatReportsForAnotherTerm(t *testing.T) {
+	t.Parallel()
+	b := seated(t, LeastLoaded, []nodestore.Node{node("a", 10)}, nil)
+	start := time.Now()
+	if letters := b.letters(nil, b.silent(start, false), start); len(letters) != 1 || letters[0].offer.Jobs != nil {
+		t.Fatalf("first letters: %+v", letters)
+	}
+	if ask := b.silent(start.Add(askInterval/2), false); len(ask) != 0 {
+		t.Error("asked again too soon")
+	}
+	b.credit(wire.Credit{Incarnation: "inc-a", Term: 0, Seen: 9, Slots: 10, Free: map[string]int{"q": 10}}, start)
+	if got := b.room("q"); got != 0 {
+		t.Errorf("room by a report of another term = %d, want 0", got)
+	}
+	if ask := b.silent(start.Add(askInterval/2), false); len(ask) != 1 {
+		t.Error("the member is not asked at once")
 	}
 }
 
