@@ -49,11 +49,13 @@ WHERE id = ANY (@ids::bigint[])
   AND EXISTS (SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL)
 RETURNING ` + jobColumns
 
-// adoptSQL finds what a claim with a lost reply did achieve.
+// adoptSQL finds what a claim with a lost reply did achieve; the row lock waits
+// for one that is still being carried out.
 const adoptSQL = `
 SELECT ` + jobColumns + `
 FROM river_job
-WHERE id = ANY (@ids::bigint[]) AND state = 'running' AND ` + lastClient + ` = @client::text`
+WHERE id = ANY (@ids::bigint[]) AND state = 'running' AND ` + lastClient + ` = @client::text
+FOR NO KEY UPDATE`
 
 // setStateSQL is River's, with the attempt fence: a row is only touched while
 // this client holds its newest attempt and was not fenced. mine is false for a

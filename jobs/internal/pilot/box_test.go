@@ -1,0 +1,153 @@
+package pilot
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func offerOf(term, seq int64, queue string, ids ...int64) wire.Offer {
+	return wire.Offer{Term: term, Seq: seq, Jobs: map[string][]int64{queue: ids}}
+}
+
+func wantCredit(t *testing.T, b *box, want wire.Credit, wantAsked bool) {
+	t.Helper()
+	got, asked := b.credit()
+	if diff := cmp.Diff(want, got); diff != "" || asked != wantAsked {
+		t.Errorf("asked %t, want %t; credit (-want +got):\n%s", asked, wantAsked, diff)
+	}
+}
+
+func TestBoxCountsWhatIsHeldClaimedAndFinished(t *testing.T) {
+	t.Parallel()
+	b := newBox(3, map[string]int{"a": 2, "b": 3})
+	wake, dropped := b.put(offerOf(1, 1, "a", 30, 10, 20), noon)
+	if !slices.Equal(wake, []string{"a"}) || dropped != 0 {
+		t.Errorf("got %v, %d", wake, dropped)
+	}
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 0, Free: map[string]int{"a": 0, "b": 0}}, false)
+	ids, term := b.take("a", 2)
+	if !slices.Equal(ids, []int64{10, 30}) || term != 1 {
+		t.Errorf("took %v of term %d", ids, term)
+	}
+	b.claimed("a", 2, 1) // one was somebody else's
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 1, Free: map[string]int{"a": 0, "b": 1}}, false)
+	if wake := b.finish("a"); !slices.Equal(wake, []string{"a"}) { // 20 still waits
+		t.Errorf("finish wakes %v", wake)
+	}
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 2, Free: map[string]int{"a": 1, "b": 2}}, false)
+}
+
+func TestBoxKeepsToTheNewestTerm(t *testing.T) {
+	t.Parallel()
+	b := newBox(9, map[string]int{"a": 9})
+	b.put(offerOf(2, 7, "a", 1, 2), noon)
+	if _, dropped := b.put(offerOf(1, 8, "a", 3), noon); dropped != 1 {
+		t.Errorf("%d of the older term dropped, want 1", dropped)
+	}
+	if _, dropped := b.put(offerOf(3, 1, "a", 4), noon); dropped != 2 {
+		t.Errorf("%d held of the older term dropped, want 2", dropped)
+	}
+	if ids, term := b.take("a", 9); !slices.Equal(ids, []int64{4}) || term != 3 {
+		t.Errorf("took %v of term %d", ids, term)
+	}
+}
+
+func TestBoxTakesAnOfferOnce(t *testing.T) {
+	t.Parallel()
+	b := newBox(9, map[string]int{"a": 9})
+	b.put(offerOf(1, 1, "a", 1, 2), noon)
+	b.put(offerOf(1, 2, "a", 2, 3), noon)
+	if _, dropped := b.put(offerOf(1, 3, "elsewhere", 4), noon); dropped != 1 {
+		t.Errorf("%d of an unknown queue dropped, want 1", dropped)
+	}
+	if ids, _ := b.take("a", 9); !slices.Equal(ids, []int64{1, 2, 3}) {
+		t.Errorf("took %v", ids)
+	}
+}
+
+func TestBoxAnswersAnEmptyOffer(t *testing.T) {
+	t.Parallel()
+	b := newBox(1, map[string]int{"a": 1})
+	b.put(wire.Offer{Term: 4, Seq: 2}, noon)
+	wantCredit(t, b, wire.Credit{Term: 4, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, true)
+	wantCredit(t, b, wire.Credit{Term: 4, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, false)
+}
+
+func TestBoxDropsWhatNobodyClaims(t *testing.T) {
+	t.Parallel()
+	b := newBox(2, map[string]int{"a": 2})
+	b.put(offerOf(1, 1, "a", 1), noon)
+	b.put(offerOf(1, 2, "a", 2), noon.Add(heldFor))
+	wake, dropped := b.expire(noon.Add(heldFor + time.Millisecond))
+	if dropped != 1 || !slices.Equal(wake, []string{"a"}) {
+		t.Errorf("dropped %d, wakes %v", dropped, wake)
+	}
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, false)
+}
+
+func TestDrainingBoxGivesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBox(2, map[string]int{"a": 2})
+	b.put(offerOf(1, 1, "a", 1), noon)
+	if dropped := b.drain(); dropped != 1 {
+		t.Errorf("dropped %d, want 1", dropped)
+	}
+	b.put(offerOf(1, 2, "a", 2), noon)
+	if ids, _ := b.take("a", 2); len(ids) != 0 {
+		t.Errorf("took %v", ids)
+	}
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 2, Slots: 0, Free: map[string]int{"a": 0}}, true)
+}
+
+// Whatever happens, a box never promises more than there is.
+func TestBoxNeverOverbooks(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		slots := rapid.IntRange(1, 6).Draw(t, "slots")
+		b := newBox(slots, map[string]int{"a": rapid.IntRange(1, 6).Draw(t, "a"), "b": rapid.IntRange(1, 6).Draw(t, "b")})
+		running := map[string]int{}
+		next := int64(0)
+		for range 40 {
+			queue := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0:
+				next++
+				b.put(offerOf(1, next, queue, next), noon)
+			case 1:
+				ids, _ := b.take(queue, rapid.IntRange(0, 4).Draw(t, "limit"))
+				got := rapid.IntRange(0, len(ids)).Draw(t, "got")
+				b.claimed(queue, len(ids), got)
+				running[queue] += got
+			case 2:
+				ids, _ := b.take(queue, 1)
+				b.doubt(queue, ids)
+			case 3:
+				ids := b.takeDoubtful(queue, 1)
+				b.claimed(queue, len(ids), len(ids))
+				running[queue] += len(ids)
+			case 4:
+				if running[queue] > 0 {
+					b.finish(queue)
+					running[queue]--
+				}
+			}
+			credit, _ := b.credit()
+			if total := sum(running); b.running() != total || credit.Slots > max(0, slots-total) {
+				t.Fatalf("%d run (counted %d) of %d, credit %+v", total, b.running(), slots, credit)
+			}
+			for queue, free := range credit.Free {
+				if free > max(0, b.queues[queue]-running[queue]) || free > credit.Slots {
+					t.Fatalf("%v run, credit %+v", running, credit)
+				}
+			}
+		}
+	})
+}
