@@ -311,10 +311,13 @@ func TestTakeOverWaitsForTheTransaction(t *testing.T) {
 	inserter := newInserter(t, pool)
 	inside, proceed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	inserter.before = func(context.Context) {
+	inserter.before = func(ctx context.Context) {
 		once.Do(func() {
 			close(inside)
-			<-proceed
+			select {
+			case <-proceed:
+			case <-ctx.Done():
+			}
 		})
 	}
 	stop := lead(t, newFirer(t, pool, inserter), fence)

@@ -1,0 +1,318 @@
+package cronstore_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func spec(schedule string) cronstore.Spec {
+	return cronstore.Spec{
+		Schedule: schedule, Timezone: "UTC", Job: "tidy", Overlap: "skip", CatchUp: "latest",
+		CatchUpMax: 10, CatchUpSpan: time.Hour, DSTMissing: "run-after", DSTRepeated: "first",
+	}
+}
+
+func apply(t *testing.T, pool *pgxpool.Pool, hash string, crons map[string]cronstore.Spec, force bool) cronstore.Outcome {
+	t.Helper()
+	outcome, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+		Hash: hash, NodeID: "n1", Body: json.RawMessage(`{"hash": "` + hash + `"}`), Crons: crons,
+	}, force)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome
+}
+
+func get(t *testing.T, pool *pgxpool.Pool, name string) cronstore.Cron {
+	t.Helper()
+	cron, err := cronstore.Get(t.Context(), pool, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cron
+}
+
+func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pending returns the seconds after the watermark at which the cron was due by
+// now, and whether they were paused or removed.
+func pending(t *testing.T, cron cronstore.Cron) (due, paused, removed int) {
+	t.Helper()
+	timeline, err := cron.Timeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tick := range timeline.Ticks(cron.Watermark, time.Now()) {
+		due++
+		if tick.Paused {
+			paused++
+		}
+		if tick.Removed {
+			removed++
+		}
+	}
+	return due, paused, removed
+}
+
+func TestApplyByHash(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	first := map[string]cronstore.Spec{"a": spec("@hourly"), "b": spec("@hourly")}
+	second := map[string]cronstore.Spec{"b": spec("@daily"), "c": spec("@hourly")}
+	steps := []struct {
+		name, hash string
+		crons      map[string]cronstore.Spec
+		force      bool
+		want       cronstore.Outcome
+	}{
+		{"new", "h1", first, false, cronstore.Outcome{State: cronstore.StateApplied, InForce: "h1", Added: []string{"a", "b"}}},
+		{"in force", "h1", first, false, cronstore.Outcome{State: cronstore.StateInForce, InForce: "h1"}},
+		{"in force, forced", "h1", first, true, cronstore.Outcome{State: cronstore.StateInForce, InForce: "h1"}},
+		{"newer", "h2", second, false, cronstore.Outcome{
+			State: cronstore.StateApplied, InForce: "h2", Added: []string{"c"}, Changed: []string{"b"}, Removed: []string{"a"},
+		}},
+		{"superseded", "h1", first, false, cronstore.Outcome{State: cronstore.StateSuperseded, InForce: "h2"}},
+		{"superseded, forced", "h1", first, true, cronstore.Outcome{
+			State: cronstore.StateApplied, InForce: "h1", Added: []string{"a"}, Changed: []string{"b"}, Removed: []string{"c"},
+		}},
+		{"superseded by a roll-back", "h2", second, false, cronstore.Outcome{State: cronstore.StateSuperseded, InForce: "h1"}},
+	}
+	for _, step := range steps {
+		if diff := cmp.Diff(step.want, apply(t, pool, step.hash, step.crons, step.force)); diff != "" {
+			t.Fatalf("%s: %s", step.name, diff)
+		}
+	}
+	inForce, err := cronstore.ConfigInForce(t.Context(), pool)
+	if err != nil || inForce.Hash != "h1" || inForce.AppliedBy != "n1" || string(inForce.Body) != `{"hash": "h1"}` {
+		t.Errorf("in force: %+v, %v", inForce, err)
+	}
+	configs, err := cronstore.Configs(t.Context(), pool)
+	if err != nil || len(configs) != 2 || configs[1].Hash != "h2" {
+		t.Errorf("configurations: %+v, %v", configs, err)
+	}
+	crons, err := cronstore.List(t.Context(), pool)
+	if err != nil || len(crons) != 2 || crons[0].Name != "a" || crons[1].Spec.Schedule != "@hourly" {
+		t.Errorf("crons: %+v, %v", crons, err)
+	}
+	var events int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM forge_events WHERE type = 'config_applied'`).Scan(&events); err != nil || events != 3 {
+		t.Errorf("%d events, want 3 (%v)", events, err)
+	}
+}
+
+func TestApplyNotifiesTheLeader(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	if _, err := conn.Exec(t.Context(), `LISTEN "public.forge_cron"`); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, pgtest.Connect(t, url), "h1", map[string]cronstore.Spec{"a": spec("@hourly")}, false)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := conn.WaitForNotification(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestApplyRefusesAScheduleThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	_, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+		Hash: "h1", NodeID: "n1", Crons: map[string]cronstore.Spec{"a": spec("@hourly"), "b": spec("every so often")},
+	}, false)
+	if err == nil {
+		t.Fatal("applied")
+	}
+	if _, err := cronstore.ConfigInForce(t.Context(), pool); !errors.Is(err, cronstore.ErrNotFound) {
+		t.Errorf("in force: %v, want ErrNotFound", err)
+	}
+}
+
+func TestNewCronStartsNow(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	before := time.Now()
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("@hourly"), "m": spec("@manual")}, false)
+	a, m := get(t, pool, "a"), get(t, pool, "m")
+	if a.Watermark.Before(before.Add(-time.Minute)) || !a.NextTick.Equal(a.Watermark.Truncate(time.Hour).Add(time.Hour)) {
+		t.Errorf("watermark %s, next tick %s", a.Watermark, a.NextTick)
+	}
+	if !m.NextTick.IsZero() {
+		t.Errorf("a manual cron is due %s", m.NextTick)
+	}
+}
+
+func TestChangedPolicyKeepsTheWatermark(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("* * * * * *")}, false)
+	old := get(t, pool, "a")
+	changed := spec("* * * * * *")
+	changed.Job, changed.Args, changed.CatchUp = "sweep", json.RawMessage(`{"n":1}`), "all"
+	apply(t, pool, "h2", map[string]cronstore.Spec{"a": changed}, false)
+	got := get(t, pool, "a")
+	if !got.Watermark.Equal(old.Watermark) || !got.NextTick.Equal(old.NextTick) || got.Spec.Job != "sweep" {
+		t.Errorf("watermark %s, want %s; next %s, want %s; job %s", got.Watermark, old.Watermark, got.NextTick, old.NextTick, got.Spec.Job)
+	}
+	if len(got.Earlier) != 0 || !got.UpdatedAt.After(old.UpdatedAt) {
+		t.Errorf("eras %v, updated %s after %s", got.Earlier, got.UpdatedAt, old.UpdatedAt)
+	}
+}
+
+// The old schedule has a tick each second that no leader has recorded.
+func TestChangedScheduleLosesNoTick(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("* * * * * *")}, false)
+	exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp() - interval '10 seconds'`)
+	old := get(t, pool, "a")
+	apply(t, pool, "h2", map[string]cronstore.Spec{"a": spec("@yearly")}, false)
+	got := get(t, pool, "a")
+	if !got.Watermark.Equal(old.Watermark) || got.NextTick.After(time.Now()) {
+		t.Errorf("watermark %s, want %s; next tick %s", got.Watermark, old.Watermark, got.NextTick)
+	}
+	if due, _, _ := pending(t, got); due < 10 || due > 12 {
+		t.Errorf("%d ticks are pending, want those of 10 s", due)
+	}
+	// Pausing by the file ends another era; the ticks of the first are not paused.
+	paused := spec("* * * * * *")
+	paused.Paused = true
+	apply(t, pool, "h3", map[string]cronstore.Spec{"a": paused}, false)
+	exec(t, pool, `SELECT pg_sleep(1.1)`)
+	apply(t, pool, "h4", map[string]cronstore.Spec{"a": spec("@yearly")}, false)
+	due, skipped, _ := pending(t, get(t, pool, "a"))
+	if due-skipped < 10 || skipped < 1 || skipped > 3 {
+		t.Errorf("%d ticks are pending, %d of them paused", due, skipped)
+	}
+	// Once the watermark is past them the eras are dropped.
+	exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp()`)
+	apply(t, pool, "h5", map[string]cronstore.Spec{"a": spec("@daily")}, false)
+	if eras := get(t, pool, "a").Earlier; len(eras) != 0 {
+		t.Errorf("settled eras are kept: %v", eras)
+	}
+}
+
+func TestChangedScheduleStartsNow(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("@yearly")}, false)
+	exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp() - interval '10 seconds'`)
+	before := time.Now().Add(-time.Second)
+	apply(t, pool, "h2", map[string]cronstore.Spec{"a": spec("* * * * * *")}, false)
+	got := get(t, pool, "a")
+	if got.Watermark.Before(before) || len(got.Earlier) != 0 {
+		t.Errorf("watermark %s, eras %v: nothing was pending", got.Watermark, got.Earlier)
+	}
+}
+
+func TestRemovedAndAddedAgain(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	crons := map[string]cronstore.Spec{"a": spec("* * * * * *")}
+	apply(t, pool, "h1", crons, false)
+	exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp() - interval '5 seconds'`)
+	apply(t, pool, "h2", nil, false)
+	gone := get(t, pool, "a")
+	if gone.RemovedAt.IsZero() || gone.NextTick.After(gone.RemovedAt) {
+		t.Errorf("removed %s, next tick %s", gone.RemovedAt, gone.NextTick)
+	}
+	exec(t, pool, `SELECT pg_sleep(1.1)`) // ticks that never were
+	due, _, removed := pending(t, gone)
+	if due != removed || due < 5 || due > 6 {
+		t.Errorf("%d ticks are pending, %d of a removed cron", due, removed)
+	}
+	if listed, err := cronstore.List(t.Context(), pool); err != nil || len(listed) != 0 {
+		t.Errorf("listed %v, %v", listed, err)
+	}
+	apply(t, pool, "h1", crons, true)
+	back := get(t, pool, "a")
+	again, _, removed := pending(t, back)
+	if !back.RemovedAt.IsZero() || removed != due || again > due+1 {
+		t.Errorf("removed %q, %d ticks pending, %d from before", back.RemovedAt, again, removed)
+	}
+}
+
+func TestRemovedWithNothingPending(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("@yearly")}, false)
+	apply(t, pool, "h2", nil, false)
+	if next := get(t, pool, "a").NextTick; !next.IsZero() {
+		t.Errorf("next tick %s", next)
+	}
+}
+
+func TestTicksAndLast(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("@hourly"), "b": spec("@hourly")}, false)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	exec(t, pool, `
+		INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, lateness_ms, last_tick, tick_count)
+		SELECT 'a', $1::timestamptz + i * interval '1 hour', 'skipped_window', 'Why not.', 3, 'n1', 5, $1::timestamptz, 7
+		FROM generate_series(0, 4) AS i`, start)
+	page, err := cronstore.Ticks(t.Context(), pool, "a", start.Add(4*time.Hour), 2)
+	if err != nil || len(page) != 2 || !page[0].Tick.Equal(start.Add(3*time.Hour)) || page[0].Count != 7 {
+		t.Errorf("page %+v, %v", page, err)
+	}
+	crons, err := cronstore.List(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := crons[0].Last; last == nil || !last.Tick.Equal(start.Add(4*time.Hour)) || last.LatenessMS != 5 || last.Verdict != cronstore.SkippedWindow {
+		t.Errorf("last tick of a: %+v", last)
+	}
+	if crons[1].Last != nil {
+		t.Errorf("last tick of b: %+v", crons[1].Last)
+	}
+	if _, err := cronstore.Get(t.Context(), pool, "nobody"); !errors.Is(err, cronstore.ErrNotFound) {
+		t.Errorf("get nobody: %v", err)
+	}
+}
+
+// Nodes that start together with one file apply it once.
+func TestApplyByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	states := make(chan cronstore.State, 8)
+	for range cap(states) {
+		go func() {
+			outcome, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+				Hash: "h1", NodeID: "n1", Crons: map[string]cronstore.Spec{"a": spec("@hourly")},
+			}, false)
+			if err != nil {
+				t.Error(err)
+			}
+			states <- outcome.State
+		}()
+	}
+	applied := 0
+	for range cap(states) {
+		if <-states == cronstore.StateApplied {
+			applied++
+		}
+	}
+	if applied != 1 {
+		t.Errorf("applied %d times, want once", applied)
+	}
+}
