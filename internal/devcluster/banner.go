@@ -28,7 +28,7 @@ func (c *cluster) announce(ctx context.Context) {
 		return
 	}
 	if c.LogFormat == LogJSON {
-		c.logger.Info("cluster is ready", "nodes", len(c.nodes), "dashboard", c.nodes[0].address(), "data_dir", c.DataDir)
+		c.logger.InfoContext(ctx, "cluster is ready", "nodes", len(c.nodes), "dashboard", c.nodes[0].address(), "data_dir", c.DataDir)
 		return
 	}
 	_, _ = fmt.Fprint(c.Stdout, c.banner(leaders))
@@ -98,7 +98,7 @@ func (c *cluster) awaitLeaders(ctx context.Context) []Leader {
 		}
 		select {
 		case <-ctx.Done():
-			c.logger.Warn("not every role has a leader yet", "error", err)
+			c.logger.WarnContext(ctx, "not every role has a leader yet", "error", err)
 			return last
 		case <-time.After(readyPoll):
 		}

@@ -57,7 +57,7 @@ func (r *logRenderer) Write(line []byte) (int, error) {
 }
 
 // line passes on what a node wrote: a JSON record, or anything else as it is.
-func (r *logRenderer) line(node string, line []byte) {
+func (r *logRenderer) line(ctx context.Context, node string, line []byte) {
 	record, ok := parseRecord(line)
 	if !ok {
 		record = slog.NewRecord(time.Now(), slog.LevelWarn, string(line), 0)
@@ -67,9 +67,9 @@ func (r *logRenderer) line(node string, line []byte) {
 		_, _ = r.Write(append(bytes.Clone(line), '\n'))
 	case r.json:
 		record.AddAttrs(slog.String("node", node))
-		_ = r.handler.Handle(context.Background(), record)
+		_ = r.handler.Handle(ctx, record)
 	default:
-		_ = named{r.handler, r.prefix(node)}.Handle(context.Background(), withoutAttr(record, "node", node))
+		_ = named{r.handler, r.prefix(node)}.Handle(ctx, withoutAttr(record, "node", node))
 	}
 }
 

@@ -72,7 +72,7 @@ func (p *process) run(ctx context.Context) {
 		if time.Since(began) > healthyLife {
 			pause = firstPause
 		}
-		p.logger.Warn("node ended, starting it again",
+		p.logger.WarnContext(ctx, "node ended, starting it again",
 			"name", p.node.ID, "pid", p.pid.Load(), "reason", reason(err), "in", pause)
 		select {
 		case <-ctx.Done():
@@ -107,8 +107,8 @@ func (p *process) runOnce(ctx context.Context) error {
 	}
 	p.pid.Store(int64(cmd.Process.Pid))
 	p.starts.Add(1)
-	relayed := p.relay(output)
-	stopHurrying := context.AfterFunc(p.c.hurry, func() { _ = cmd.Process.Kill() })
+	relayed := p.relay(ctx, output)
+	stopHurrying := context.AfterFunc(p.c.hurry, func() { _ = cmd.Process.Kill() }) //nolint:contextcheck // it outlives ctx
 	err = cmd.Wait()
 	stopHurrying()
 	_ = output.SetReadDeadline(time.Now().Add(outputPatience))
@@ -117,7 +117,7 @@ func (p *process) runOnce(ctx context.Context) error {
 }
 
 // relay passes the node's lines on until its output ends.
-func (p *process) relay(output io.ReadCloser) <-chan struct{} {
+func (p *process) relay(ctx context.Context, output io.ReadCloser) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -126,7 +126,7 @@ func (p *process) relay(output io.ReadCloser) <-chan struct{} {
 		for {
 			line, _, err := lines.ReadLine()
 			if len(line) > 0 {
-				p.c.log.line(p.node.ID, line)
+				p.c.log.line(ctx, p.node.ID, line)
 			}
 			if err != nil {
 				return

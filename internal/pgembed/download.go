@@ -90,7 +90,7 @@ func fetch(ctx context.Context, dir, repository string, say func(string)) error 
 	err = awaitFetch(ctx, result, say)
 	if _, extracted := os.Stat(filepath.Join(dir, "bin")); errors.Is(err, errNoDownload) && extracted == nil {
 		// The trial server may run by now, and nobody else would stop it.
-		<-result
+		return errors.Join(err, <-result)
 	}
 	return err
 }

