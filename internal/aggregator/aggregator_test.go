@@ -165,6 +165,9 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	if !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
 	}
+	if got := testutil.ToFloat64(c.metrics.LeaderFencedWrites.WithLabelValues("metrics_aggregator", "leader")); got != 1 {
+		t.Errorf("%v fenced writes are counted, want 1", got)
+	}
 	points, err := aggregator.Latest(t.Context(), c.pool)
 	if err != nil {
 		t.Fatal(err)

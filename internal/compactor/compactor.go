@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -31,11 +32,13 @@ type Retention struct {
 	Idle time.Duration
 }
 
-// Options are the settings of a Compactor. Zero values of Interval, Delay, Batch
-// and Pause mean their defaults.
+// Options are the settings of a Compactor. Only Retention and Logger are
+// required.
 type Options struct {
 	Retention Retention
 	Logger    *slog.Logger
+	// Metrics counts a write that the fence refused. Default: nobody does.
+	Metrics *metrics.Metrics
 	// Interval between the starts of two passes. Default: 30 s.
 	Interval time.Duration
 	// Delay of the first pass: a take-over has better things to do. Default: 1 s.
@@ -79,8 +82,15 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		}
 		next.Reset(c.opts.Interval)
 		if err := pass.run(ctx); errors.Is(err, leaderstore.ErrDeposed) {
+			c.countRefusal(fence)
 			return err
 		}
+	}
+}
+
+func (c *Compactor) countRefusal(fence leaderstore.Fence) {
+	if c.opts.Metrics != nil {
+		c.opts.Metrics.LeaderFencedWrites.WithLabelValues(fence.Role, fence.NodeID).Inc()
 	}
 }
 

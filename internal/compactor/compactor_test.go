@@ -10,8 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/compactor"
+	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -224,6 +226,9 @@ func TestDeposedDeletesNothing(t *testing.T) {
 	if err := c.compactor(allOfAnHour).Lead(t.Context(), fence(1)); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
 	}
+	if got := testutil.ToFloat64(c.metrics.LeaderFencedWrites.WithLabelValues("log_compactor", "leader")); got != 1 {
+		t.Errorf("%v fenced writes are counted, want 1", got)
+	}
 	if c.count(`SELECT count(*) FROM forge_events`) != 1 {
 		t.Error("a deposed leader deleted")
 	}
@@ -292,16 +297,17 @@ func TestErrorsDoNotEndThePass(t *testing.T) {
 
 // cluster is a database with a compactor's leader on it.
 type cluster struct {
-	t     *testing.T
-	pool  *pgxpool.Pool
-	pause time.Duration
+	t       *testing.T
+	pool    *pgxpool.Pool
+	metrics *metrics.Metrics
+	pause   time.Duration
 }
 
 const batch = 4
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	return &cluster{t: t, pool: pgtest.Pool(t), pause: time.Millisecond}
+	return &cluster{t: t, pool: pgtest.Pool(t), metrics: metrics.New("v0"), pause: time.Millisecond}
 }
 
 func fence(term int64) leaderstore.Fence {
@@ -310,7 +316,7 @@ func fence(term int64) leaderstore.Fence {
 
 func (c *cluster) compactor(retention compactor.Retention) *compactor.Compactor {
 	return compactor.New(c.pool, compactor.Options{
-		Retention: retention, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+		Retention: retention, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)), Metrics: c.metrics,
 		Interval: 10 * time.Millisecond, Delay: time.Millisecond, Batch: batch, Pause: c.pause,
 	})
 }
