@@ -38,12 +38,6 @@ type leaderItem struct {
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
 }
 
-type tenureItem struct {
-	leaderstore.Tenure
-	// GapSeconds is null for the first tenure of a role.
-	GapSeconds *float64 `json:"gap_seconds"`
-}
-
 type cronItem struct {
 	cronstore.Cron
 	Description string `json:"description,omitempty"`
@@ -77,16 +71,7 @@ func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) {
 		s.unreadable(w, r, err)
 		return
 	}
-	items := make([]tenureItem, 0, len(tenures))
-	for _, t := range tenures {
-		item := tenureItem{Tenure: t}
-		if t.HasGap {
-			gap := t.Gap.Seconds()
-			item.GapSeconds = &gap
-		}
-		items = append(items, item)
-	}
-	writeJSON(w, http.StatusOK, listOf(items, ""))
+	writeJSON(w, http.StatusOK, listOf(tenures, ""))
 }
 
 func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) {
@@ -253,7 +238,9 @@ type query struct {
 	errs   []error
 }
 
-func newQuery(r *http.Request) *query { return &query{path: r.URL.EscapedPath(), values: r.URL.Query()} }
+func newQuery(r *http.Request) *query {
+	return &query{path: r.URL.EscapedPath(), values: r.URL.Query()}
+}
 
 // number is 0 when the parameter is absent.
 func (q *query) number(key string) int64 {

@@ -290,9 +290,13 @@ func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
 }
 
 func jobFacts(job jobstore.Job) []fact {
+	due := utc(job.ScheduledAt)
+	if due == utc(job.CreatedAt) {
+		due = "at once"
+	}
 	facts := []fact{
 		{"Queue", job.Queue}, {"Priority", strconv.Itoa(job.Priority)}, {"Attempt", fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts)},
-		{"Created", utc(job.CreatedAt)}, {"Due", utc(job.ScheduledAt)}, {"Started", utc(job.AttemptedAt)}, {"Finished", utc(job.FinalizedAt)},
+		{"Created", utc(job.CreatedAt)}, {"Due", due}, {"Started", utc(job.AttemptedAt)}, {"Finished", utc(job.FinalizedAt)},
 	}
 	if !job.Tick.IsZero() {
 		facts = append(facts, fact{"Tick", utc(job.Tick)})

@@ -41,11 +41,7 @@ var consequence = map[string]string{
 
 func judge(facts clusterFacts, crons []cronstore.Cron) health {
 	h := health{Tone: "ok"}
-	for _, l := range facts.leaders {
-		if !l.Leads() {
-			h.raise("bad", "No node leads the "+roleTitle(l.Role)+" role", consequence[l.Role])
-		}
-	}
+	h.judgeLeaders(facts)
 	h.judgeNodes(facts)
 	overdue := 0
 	for _, c := range crons {
@@ -62,18 +58,31 @@ func judge(facts clusterFacts, crons []cronstore.Cron) health {
 	return h
 }
 
-func (h *health) judgeNodes(facts clusterFacts) {
-	present, drifting := 0, 0
-	for _, row := range nodeRows(facts, Self{}) {
-		if row.Tone == "ok" || row.Tone == "warn" {
-			present++
+func (h *health) judgeLeaders(facts clusterFacts) {
+	if !slices.ContainsFunc(facts.nodes, isPresent) {
+		h.raise("bad", "No node is active", "Start one with forge serve, or three with forge dev.")
+	}
+	var vacant []string
+	for _, l := range facts.leaders {
+		if !l.Leads() {
+			vacant = append(vacant, l.Role)
 		}
+	}
+	switch len(vacant) {
+	case 0:
+	case 1:
+		h.raise("bad", "No node leads as "+roleWords(vacant[0]), consequence[vacant[0]])
+	default:
+		h.raise("bad", fmt.Sprintf("%d roles have no leader", len(vacant)), consequence[vacant[0]])
+	}
+}
+
+func (h *health) judgeNodes(facts clusterFacts) {
+	drifting := 0
+	for _, row := range nodeRows(facts, Self{}) {
 		if row.Drifts {
 			drifting++
 		}
-	}
-	if present == 0 {
-		h.raise("bad", "No node is active", "Start one with forge serve, or three with forge dev.")
 	}
 	for _, n := range facts.nodes {
 		if n.State == nodestore.Dead && facts.now.Sub(n.LastHeartbeatAt) < recentlyDead {

@@ -46,6 +46,8 @@ type bar struct {
 type gapMark struct {
 	X, Width, End string
 	Title         string
+	// Brief is a hand-over in less than a second: no cause for alarm.
+	Brief bool
 }
 
 type axisMark struct {
@@ -72,7 +74,7 @@ func chooseSpan(name string, now time.Time, tenures []leaderstore.Tenure) span {
 	if len(newest) == 0 {
 		return spans[0]
 	}
-	oldest := newest[min(len(newest), 8)-1].AcquiredAt
+	oldest := newest[min(len(newest), 6)-1].AcquiredAt
 	for _, s := range spans {
 		if now.Sub(oldest) <= s.Width {
 			return s
@@ -172,7 +174,7 @@ func (s scale) between(a, b time.Time) string {
 }
 
 func (s scale) gap(from, to time.Time, title string) gapMark {
-	return gapMark{X: s.at(from), Width: s.between(from, to), End: s.at(to), Title: title}
+	return gapMark{X: s.at(from), Width: s.between(from, to), End: s.at(to), Title: title, Brief: to.Sub(from) < time.Second}
 }
 
 func percent(fraction float64) string { return fmt.Sprintf("%.3f%%", 100*fraction) }

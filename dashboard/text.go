@@ -68,7 +68,10 @@ func newStamp(mode string, now, at time.Time) stamp {
 	text := ""
 	switch mode {
 	case modeAgo:
-		text = coarse(now.Sub(at)) + " ago"
+		text = "just now"
+		if now.Sub(at) >= time.Second {
+			text = coarse(now.Sub(at)) + " ago"
+		}
 	case modeSince:
 		text = coarse(now.Sub(at))
 	case modeUntil:

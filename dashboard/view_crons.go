@@ -109,7 +109,9 @@ func tickRows(now time.Time, ticks []cronstore.Tick, zone *time.Location, jobs m
 }
 
 // clock writes an instant in the cron's own zone: its schedule is read there.
-func clock(t time.Time, zone *time.Location) string { return t.In(zone).Format("2006-01-02 15:04:05 MST") }
+func clock(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("2006-01-02 15:04:05 MST")
+}
 
 // zoneOf falls back to UTC for a zone that this machine does not know.
 func zoneOf(name string) *time.Location {

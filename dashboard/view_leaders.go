@@ -52,8 +52,10 @@ var duties = map[string]string{
 	"log_compactor":      "Applies retention",
 }
 
+func roleWords(role string) string { return strings.ReplaceAll(role, "_", " ") }
+
 func roleTitle(role string) string {
-	words := strings.ReplaceAll(role, "_", " ")
+	words := roleWords(role)
 	return strings.ToUpper(words[:min(1, len(words))]) + words[min(1, len(words)):]
 }
 
@@ -82,9 +84,9 @@ func leaderCards(facts clusterFacts, self Self) []leaderCard {
 // reasons puts the end of a tenure into words, and says how it looks: an
 // ordinary end, one that needed the crash path, or one that nobody explained.
 var reasons = map[string]struct{ words, tone string }{
-	"resigned":      {"resigned", "ok"},
-	"stepped_down":  {"stepped down", "ok"},
-	"transferred":   {"transferred", "ok"},
+	"resigned":      {"resigned", "idle"},
+	"stepped_down":  {"stepped down", "idle"},
+	"transferred":   {"transferred", "idle"},
 	"crashed":       {"crashed", "bad"},
 	"lease_expired": {"lease expired", "warn"},
 	"evicted":       {"evicted", "warn"},
@@ -115,7 +117,7 @@ func (r *tenureRow) end(now time.Time, t leaderstore.Tenure, leaders []leadersto
 		r.Lasted = precise(t.EndedAt.Sub(t.AcquiredAt))
 	case lasts(t, leaders):
 		r.Since = newStamp(modeSince, now, t.AcquiredAt)
-		r.Reason, r.Tone = "leading", "live"
+		r.Reason, r.Tone = "leading", "ok"
 		return
 	default:
 		r.Lasted = "–"

@@ -29,7 +29,7 @@
     return Math.floor(s / 86400) + 'd ' + two(Math.floor(s / 3600) % 24) + 'h';
   };
   const say = (mode, at, now) => {
-    if (mode === 'ago') return coarse(now - at) + ' ago';
+    if (mode === 'ago') return now - at < 1000 ? 'just now' : coarse(now - at) + ' ago';
     if (mode === 'since') return coarse(now - at);
     return at > now ? 'in ' + coarse(at - now) : 'now';
   };

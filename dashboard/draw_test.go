@@ -1,0 +1,206 @@
+package dashboard
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+func TestPlainText(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"plain\ttext\n":                   "plain\ttext\n",
+		"\x1b[1;32mgreen\x1b[0m":          "green",
+		"\x1b]0;title\x07after":           "after",
+		"\x1b]8;;http://x\x1b\\link":      "link",
+		"\x1b]0;never ended":              "",
+		"10%\r20%\r\ndone":                "10%\n20%\ndone",
+		"\x00\x08\x7f\u0085nul":           "nul",
+		"user\u202egpj.exe":               "user\ufffdgpj.exe",
+		"\x1b(Bcharset\x1bM":              "charset",
+		"\xff\xfebad":                     "\ufffdbad",
+		"\x1bP1;2qpicture\x1b\\after":     "after",
+		"\x1b[?25lhidden cursor\x1b[?25h": "hidden cursor",
+	}
+	for in, want := range tests {
+		if got := plainText(in); got != want {
+			t.Errorf("plainText(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestOutputJoinsAnEscapeThatWasSplit(t *testing.T) {
+	t.Parallel()
+	o := output{chunks: []jobstore.LogChunk{
+		{Stream: "stdout", Chunk: "a\x1b[3"}, {Stream: "stdout", Chunk: "1mb"}, {Stream: "stderr", Chunk: "c"},
+	}}
+	got := o.pieces()
+	if len(got) != 2 || got[0] != (piece{"stdout", "ab"}) || got[1] != (piece{"stderr", "c"}) {
+		t.Errorf("pieces %+v", got)
+	}
+}
+
+func TestOutputKeepsItsEnd(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.logs = nil
+	for seq := range 10 {
+		c.logs = append(c.logs, jobstore.LogChunk{Attempt: 1, Seq: seq + 1, Chunk: strings.Repeat("x", maxOutput/4)})
+	}
+	var o output
+	if err := o.update(t.Context(), fakeJobs{c}, 42, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !o.Cut || o.size > maxOutput || o.seq != 10 || o.chunks[len(o.chunks)-1].Seq != 10 {
+		t.Errorf("cut %v, %d bytes, up to %d", o.Cut, o.size, o.seq)
+	}
+	reads := c.readCount()
+	c.logs = append(c.logs, jobstore.LogChunk{Attempt: 1, Seq: 11, Chunk: "new"})
+	if err := o.update(t.Context(), fakeJobs{c}, 42, 1); err != nil || o.seq != 11 || c.readCount() != reads+2 {
+		t.Errorf("up to %d after %d readings: %v", o.seq, c.readCount()-reads, err)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m 01s", time.Hour + 2*time.Minute: "1h 02m", 50 * time.Hour: "2d 02h",
+	} {
+		if got := coarse(d); got != want {
+			t.Errorf("coarse(%v) = %q, want %q", d, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		800 * time.Microsecond: "0.8 ms", 41 * time.Millisecond: "41 ms", 1240 * time.Millisecond: "1.24 s", 90 * time.Second: "1m 30s", -time.Second: "0 ms",
+	} {
+		if got := precise(d); got != want {
+			t.Errorf("precise(%v) = %q, want %q", d, got, want)
+		}
+	}
+	if got := number(1234567); got != "1,234,567" {
+		t.Errorf("number: %q", got)
+	}
+}
+
+// now is the right edge of a drawing that was made a moment before it.
+var now = epoch.Truncate(time.Second).Add(-time.Second)
+
+func drawOne(leader leaderstore.Leader, tenures ...leaderstore.Tenure) lane {
+	leader.Role, leader.Now = "scheduler", now
+	for i := range tenures {
+		tenures[i].Role = "scheduler"
+	}
+	return drawSwimlane(now, spans[0], []leaderstore.Leader{leader}, tenures, palette{"a": "n0"}).Lanes[0]
+}
+
+func TestSwimlane(t *testing.T) {
+	t.Parallel()
+	edge := now.Add(time.Second)
+	at := func(minutes int) time.Time { return edge.Add(-time.Duration(minutes) * time.Minute) }
+	leading := leaderstore.Leader{NodeID: "b", Term: 2, LeaseUntil: now.Add(time.Second)}
+
+	l := drawOne(leading,
+		leaderstore.Tenure{Term: 2, NodeID: "b", AcquiredAt: at(3), Gap: 3 * time.Minute, HasGap: true},
+		leaderstore.Tenure{Term: 1, NodeID: "a", AcquiredAt: at(60), EndedAt: at(6)})
+	if len(l.Bars) != 2 || len(l.Gaps) != 1 {
+		t.Fatalf("lane %+v", l)
+	}
+	if b := l.Bars[0]; b.X != "0.000%" || b.Width != "60.000%" || b.Current || b.Color != "n0" {
+		t.Errorf("a tenure that began before the drawing: %+v", b)
+	}
+	if b := l.Bars[1]; b.X != "80.000%" || b.Width != "20.000%" || !b.Current || b.Color != "n-none" {
+		t.Errorf("the tenure that lasts: %+v", b)
+	}
+	if g := l.Gaps[0]; g.X != "60.000%" || g.Width != "20.000%" || g.End != "80.000%" || g.Brief {
+		t.Errorf("gap %+v", g)
+	}
+	if l.Label != "scheduler: 1 change of leader in this time." {
+		t.Errorf("label %q", l.Label)
+	}
+}
+
+func TestSwimlaneOfATenureThatNobodyEnded(t *testing.T) {
+	t.Parallel()
+	edge := now.Add(time.Second)
+	vacant := leaderstore.Leader{NodeID: "a", Term: 1, LeaseUntil: edge.Add(-3 * time.Minute)}
+	l := drawOne(vacant, leaderstore.Tenure{Term: 1, NodeID: "a", AcquiredAt: edge.Add(-6 * time.Minute)})
+	if len(l.Bars) != 1 || l.Bars[0].Width != "20.000%" || l.Bars[0].Current || len(l.Gaps) != 1 || l.Gaps[0].X != "80.000%" {
+		t.Errorf("lane %+v", l)
+	}
+}
+
+func TestChooseSpan(t *testing.T) {
+	t.Parallel()
+	tenures := []leaderstore.Tenure{{AcquiredAt: epoch.Add(-5 * time.Hour)}}
+	for asked, want := range map[string]string{"": "6h", "1h": "1h", "nonsense": "6h"} {
+		if got := chooseSpan(asked, epoch, tenures); got.Name != want {
+			t.Errorf("span %q: %s, want %s", asked, got.Name, want)
+		}
+	}
+	if got := chooseSpan("", epoch, nil); got.Name != "15m" {
+		t.Errorf("without history: %s", got.Name)
+	}
+}
+
+func TestStrip(t *testing.T) {
+	t.Parallel()
+	var ticks []cronstore.Tick
+	for range 40 {
+		ticks = append(ticks, cronstore.Tick{Verdict: cronstore.Fired})
+	}
+	ticks[0].Verdict = cronstore.Failed
+	s := drawStrip(ticks)
+	if len(s.Cells) != stripLength || s.Label != "Last 30 ticks: 29 fired, 1 failed to fire" {
+		t.Errorf("%d cells, %q", len(s.Cells), s.Label)
+	}
+	if newest := s.Cells[0]; newest.Rects[0].X != s.Width-cellWidth || len(newest.Rects) != 2 {
+		t.Errorf("the newest tick: %+v", newest)
+	}
+	if got := drawStrip(nil).Label; got != "No ticks yet" {
+		t.Errorf("label %q", got)
+	}
+}
+
+// Each verdict has a tone, words of its own and a shape that tells bad from
+// good without colour.
+func TestEveryVerdictHasAMark(t *testing.T) {
+	t.Parallel()
+	words := map[string]cronstore.Verdict{}
+	shapes := map[string]string{}
+	for _, v := range []cronstore.Verdict{
+		cronstore.Fired, cronstore.CaughtUp, cronstore.Queued, cronstore.SkippedOverlap, cronstore.SkippedWindow, cronstore.SkippedLimit,
+		cronstore.SkippedDST, cronstore.SkippedPaused, cronstore.SkippedExcluded, cronstore.Replaced, cronstore.Failed, cronstore.Triggered, cronstore.Backfilled,
+	} {
+		m := markOf(v)
+		if other, taken := words[m.Words]; taken {
+			t.Errorf("%s and %s read alike", v, other)
+		}
+		words[m.Words] = v
+		if tone, taken := shapes[m.Shape]; taken && tone != m.Tone {
+			t.Errorf("%s: shape %s stands for %s and %s", v, m.Shape, tone, m.Tone)
+		}
+		shapes[m.Shape] = m.Tone
+	}
+}
+
+func TestHealthPutsTheWorstFirst(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	facts := clusterFacts{now: epoch, nodes: c.nodes, leaders: c.leaders}
+	if h := judge(facts, c.crons); h.Tone != "ok" || h.Headline != "Every role is led and every cron is on time" {
+		t.Errorf("all is well: %+v", h)
+	}
+	c.crons[0].NextTick = epoch.Add(-3 * time.Second)
+	if h := judge(facts, c.crons); h.Tone != "warn" || h.Headline != "1 cron is overdue" {
+		t.Errorf("overdue: %+v", h)
+	}
+	c.leaders[1].NodeID = ""
+	h := judge(facts, c.crons)
+	if h.Tone != "bad" || h.Headline != "No node leads as scheduler" || len(h.Notes) != 2 || h.Notes[1] != "1 cron is overdue." {
+		t.Errorf("no scheduler: %+v", h)
+	}
+}

@@ -1,0 +1,264 @@
+package dashboard
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// stopwatch is a page whose parts say when they were drawn.
+type stopwatch struct {
+	start time.Time
+	drawn []time.Duration
+}
+
+func (s *stopwatch) draw(context.Context) map[string][]byte {
+	at := time.Since(s.start)
+	s.drawn = append(s.drawn, at)
+	return map[string][]byte{"clock": []byte(at.String()), "still": []byte("same")}
+}
+
+func noChanges() (<-chan struct{}, func()) { return nil, func() {} }
+
+func TestNothingIsReadWhileNobodyListens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		watch := &stopwatch{start: time.Now()}
+		feeds := newFeeds(noChanges)
+		time.Sleep(time.Minute)
+		_, _, leave, _ := feeds.join("page", watch.draw)
+		_, _, leaveToo, _ := feeds.join("page", watch.draw)
+		time.Sleep(2*time.Second + time.Millisecond)
+		leave()
+		leaveToo()
+		if got := len(watch.drawn); got != 3 {
+			t.Errorf("%d readings in two seconds for two listeners, want 3 shared ones: %v", got, watch.drawn)
+		}
+		time.Sleep(time.Minute)
+		if got := len(watch.drawn); got != 3 {
+			t.Errorf("%d readings after the last listener left, want no more than 3", got)
+		}
+		if len(feeds.open) != 0 || feeds.count != 0 {
+			t.Errorf("%d feeds and %d streams are still open", len(feeds.open), feeds.count)
+		}
+	})
+}
+
+func TestChangesAreSeenAtOnceAndCoalesced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		watch := &stopwatch{start: time.Now()}
+		changes := make(chan struct{})
+		feeds := newFeeds(func() (<-chan struct{}, func()) { return changes, func() {} })
+		_, _, leave, _ := feeds.join("page", watch.draw)
+		defer leave()
+		time.Sleep(700 * time.Millisecond)
+		changes <- struct{}{} // later than minGap: drawn now
+		for range 40 {        // a storm: drawn once, minGap later
+			time.Sleep(10 * time.Millisecond)
+			changes <- struct{}{}
+		}
+		time.Sleep(400 * time.Millisecond)
+		synctest.Wait()
+		want := []time.Duration{0, 700 * time.Millisecond, 1200 * time.Millisecond}
+		if len(watch.drawn) != len(want) {
+			t.Fatalf("drawn at %v, want %v", watch.drawn, want)
+		}
+		for i, at := range want {
+			if watch.drawn[i] != at {
+				t.Errorf("drawn at %v, want %v", watch.drawn, want)
+			}
+		}
+	})
+}
+
+func TestOnlyWhatChangedIsSent(t *testing.T) {
+	t.Parallel()
+	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("1")})
+	first, version := f.since(0)
+	if string(first) != "event: a\ndata: 1\n\nevent: b\ndata: 1\n\n" {
+		t.Errorf("first: %q", first)
+	}
+	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("2")})
+	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("2")})
+	second, version := f.since(version)
+	if string(second) != "event: b\ndata: 2\n\n" {
+		t.Errorf("second: %q", second)
+	}
+	if third, _ := f.since(version); len(third) != 0 {
+		t.Errorf("third: %q", third)
+	}
+}
+
+func TestEventsCannotBeForged(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	writeEvent(&out, "a", []byte("x\rdata: forged\r\nevent: b\n\nlast"))
+	want := "event: a\ndata: x&#13;data: forged&#13;\ndata: event: b\ndata: \ndata: last\n\n"
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	feeds := newFeeds(noChanges)
+	feeds.count = maxStreams
+	if _, _, _, ok := feeds.join("page", nil); ok {
+		t.Error("one stream too many was let in")
+	}
+}
+
+// reader follows a stream and hands over its events.
+func follow(t *testing.T, url string) (<-chan [2]string, func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("status %d, content type %q", answer.StatusCode, answer.Header.Get("Content-Type"))
+	}
+	events := make(chan [2]string, 100)
+	go func() {
+		defer close(events)
+		defer answer.Body.Close()
+		name, data := "", ""
+		for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+			line := lines.Text()
+			switch {
+			case line == "":
+				events <- [2]string{name, data}
+				name, data = "", ""
+			case strings.HasPrefix(line, "event: "):
+				name = line[len("event: "):]
+			case strings.HasPrefix(line, "data: "):
+				data += line[len("data: "):] + "\n"
+			}
+		}
+	}()
+	return events, func() {
+		cancel()
+		for range events { //nolint:revive // until the stream has ended
+		}
+	}
+}
+
+// await returns the first event of a name whose data holds a text.
+func await(t *testing.T, events <-chan [2]string, name, text string) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				t.Fatalf("the stream ended before %s held %q", name, text)
+			}
+			if e[0] == name && strings.Contains(e[1], text) {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("%s never held %q", name, text)
+		}
+	}
+}
+
+func TestStreamShowsAKilledLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	web := httptest.NewServer(c.handler())
+	defer web.Close()
+	events, stop := follow(t, web.URL+"/events?page=overview")
+	await(t, events, "leaders", "node-1")
+	c.change(func(c *fakeCluster) { c.leaders[1].LeaseUntil = epoch.Add(-time.Second) })
+	await(t, events, "health", "2 roles have no leader")
+	c.change(func(c *fakeCluster) {
+		c.leaders[1] = leaderstore.Leader{Role: "scheduler", NodeID: "node-2", Term: 8, AcquiredAt: epoch, RenewedAt: epoch, LeaseUntil: epoch.Add(3 * time.Second), Now: epoch}
+	})
+	await(t, events, "leaders", "term 8")
+	c.change(func(c *fakeCluster) { c.err = errors.New("connection refused to db.internal") })
+	await(t, events, "pulse", "The database cannot be read.")
+	stop()
+	deadline := time.Now().Add(10 * time.Second)
+	for c.openSubscriptions() != 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the feed outlived its last stream")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	before := c.readCount()
+	nudge(c.changed)
+	get(t, c.handler(), "/healthz")
+	if after := c.readCount(); after != before {
+		t.Errorf("%d readings after the last stream ended", after-before)
+	}
+}
+
+func TestEveryPageStreamsItsParts(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := &server{Options: c.options(), assets: loadAssets(), ticks: newTickCache(fakeCrons{c})}
+	s.pages = newRenderer(s.assets)
+	s.counts = newMemo(time.Second, s.Source.Counts.CountsByQueueAndState)
+	for name, kind := range pageKinds {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42", nil)
+		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
+		for _, part := range append(kind.parts, "pulse") {
+			if len(parts[part]) == 0 {
+				t.Errorf("%s: part %s is empty", name, part)
+			}
+		}
+		page := get(t, c.handler(), map[string]string{"overview": "/", "cron": "/crons/backup", "job": "/jobs/42"}[name]+map[string]string{"leaders": "/leaders", "crons": "/crons", "jobs": "/jobs"}[name]).Body.String()
+		for _, part := range append(kind.parts, "pulse") {
+			if !strings.Contains(page, `sse-swap="`+part+`"`) {
+				t.Errorf("%s: the page has no place for part %s", name, part)
+			}
+		}
+	}
+}
+
+func TestTicksAreReadAgainOnlyWhenTheWatermarkMoved(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	cache := newTickCache(fakeCrons{c})
+	cron := c.crons[0]
+	steps := []struct {
+		name  string
+		cron  cronstore.Cron
+		now   time.Time
+		reads int
+	}{
+		{"first", cron, epoch, 1},
+		{"unchanged", cron, epoch.Add(time.Second), 1},
+		{"watermark moved", cronstore.Cron{Name: cron.Name, Watermark: epoch.Add(time.Second)}, epoch.Add(2 * time.Second), 2},
+		{"long ago", cronstore.Cron{Name: cron.Name, Watermark: epoch.Add(time.Second)}, epoch.Add(time.Minute), 3},
+	}
+	for _, step := range steps {
+		if _, err := cache.get(t.Context(), step.cron, step.now); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.readCount(); got != step.reads {
+			t.Errorf("%s: %d readings, want %d", step.name, got, step.reads)
+		}
+	}
+	cache.keep(nil)
+	if len(cache.entries) != 0 {
+		t.Error("a cron that is gone is still kept")
+	}
+}

@@ -1,0 +1,205 @@
+package dashboard
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+func TestPagesSayWhatIsTrue(t *testing.T) {
+	t.Parallel()
+	h := newCluster().handler()
+	tests := map[string][]string{
+		"/": {
+			"No node leads as metrics aggregator", "Totals of the cluster stand still", // health
+			"12,345 completed", "3 of 100 slots in use", // numbers
+			"term 7", "this node", "The first node that is up takes it", // leaders
+			"crashed", "8.0 ms", // history
+			"at 02:00 every day", "Last 2 ticks: 1 fired, 1 skipped: still running", "in 14h 00m", "4.2 ms", // crons
+			"#42", "retryable", "1/5", // jobs
+		},
+		"/jobs/42":            {"exit 1", "812 ms", "disk full", "&#34;keep&#34;: 14", "dumping", `href="/crons/backup"`},
+		"/crons/backup":       {"job 41 is still running", `href="/jobs/42"`, "2026-11-20 02:00:00 UTC", "term 6"},
+		"/jobs?state=running": {"No jobs here.", "forge job enqueue"},
+		"/crons?q=nothing":    {"No crons here.", "[[crons]]"},
+		"/leaders?role=log_compactor": {
+			"leading", `aria-current="true">log_compactor`,
+		},
+	}
+	for path, wants := range tests {
+		html := get(t, h, path).Body.String()
+		for _, want := range wants {
+			if !strings.Contains(html, want) {
+				t.Errorf("%s does not say %q", path, want)
+			}
+		}
+	}
+}
+
+func TestEmptyClusterTellsWhatToDo(t *testing.T) {
+	t.Parallel()
+	c := &fakeCluster{}
+	html := get(t, c.handler(), "/").Body.String()
+	for _, want := range []string{"No node is active", "forge serve", "forge dev --nodes 3", "[[crons]]", "forge job enqueue", "Nobody has led yet"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestDriftIsMarked(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.nodes[1].ConfigHash = "bbbbbbbbbb"
+	c.nodes[0].StartedAt = epoch
+	html := get(t, c.handler(), "/").Body.String()
+	if !strings.Contains(html, "1 node runs another configuration") || strings.Count(html, "drifts") != 1 {
+		t.Error("drift is not marked once")
+	}
+}
+
+func TestPageErrors(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		path   string
+		alter  func(*fakeCluster)
+		status int
+	}{
+		{path: "/jobs/999", status: 404},
+		{path: "/jobs/abc", status: 404},
+		{path: "/crons/none", status: 404},
+		{path: "/nowhere", status: 404},
+		{path: "/jobs?state=sleeping", status: 400},
+		{path: "/jobs?before=x", status: 400},
+		{path: "/crons/backup?before=yesterday", status: 400},
+		{path: "/", alter: func(c *fakeCluster) { c.err = errors.New("dial db.internal: refused") }, status: 503},
+		{path: "/jobs/42", alter: func(c *fakeCluster) { c.err = errors.New("dial db.internal: refused") }, status: 503},
+		{path: "/api/v1/jobs", alter: func(c *fakeCluster) { c.err = errors.New("dial db.internal: refused") }, status: 503},
+		{path: "/api/v1/jobs?limit=9999", status: 400},
+		{path: "/api/v1/jobs/999", status: 404},
+		{path: "/api/v1/jobs/x/logs", status: 404},
+		{path: "/api/v1/crons/none/ticks", status: 404},
+		{path: "/api/v1/events?before=-1", status: 400},
+		{path: "/events?page=none", status: 404},
+	}
+	for _, test := range tests {
+		c := newCluster()
+		if test.alter != nil {
+			test.alter(c)
+		}
+		w := get(t, c.handler(), test.path)
+		if w.Code != test.status {
+			t.Errorf("%s: status %d, want %d", test.path, w.Code, test.status)
+		}
+		if strings.Contains(w.Body.String(), "db.internal") {
+			t.Errorf("%s tells the inside of an error", test.path)
+		}
+		want := "text/html; charset=utf-8"
+		if forPrograms(test.path) {
+			want = "application/problem+json"
+		}
+		if got := w.Header().Get("Content-Type"); got != want {
+			t.Errorf("%s: content type %q, want %q", test.path, got, want)
+		}
+	}
+}
+
+func TestJobsArePaged(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.jobs = nil
+	for id := int64(defaultLimit + 10); id > 0; id-- {
+		c.jobs = append(c.jobs, jobstore.Job{ID: id, Kind: "dump", State: "completed"})
+	}
+	h := c.handler()
+	first := decode[list[jobstore.Job]](t, get(t, h, "/api/v1/jobs?kind=dump"))
+	if len(first.Items) != defaultLimit || first.Next != "/api/v1/jobs?before=11&kind=dump" {
+		t.Fatalf("%d jobs, next %q", len(first.Items), first.Next)
+	}
+	second := decode[list[jobstore.Job]](t, get(t, h, first.Next))
+	if len(second.Items) != 10 || second.Next != "" {
+		t.Errorf("%d jobs, next %q", len(second.Items), second.Next)
+	}
+	if html := get(t, h, "/jobs?kind=dump").Body.String(); !strings.Contains(html, `href="/jobs?before=11&amp;kind=dump"`) || !strings.Contains(html, "sse-connect") {
+		t.Error("the first page lacks the way to older jobs, or its stream")
+	}
+	if html := get(t, h, "/jobs?before=11&kind=dump").Body.String(); strings.Contains(html, "sse-connect") || !strings.Contains(html, "#10<") {
+		t.Error("a page of the past is live, or lacks its jobs")
+	}
+}
+
+func TestAPIListings(t *testing.T) {
+	t.Parallel()
+	h := newCluster().handler()
+	leaders := decode[list[leaderItem]](t, get(t, h, "/api/v1/leaders"))
+	if len(leaders.Items) != 3 || leaders.Items[0].Role != "scheduler" || !leaders.Items[0].Leads || leaders.Items[0].LeaseRemaining != 3 || leaders.Items[1].Leads {
+		t.Errorf("leaders %+v", leaders)
+	}
+	history := decode[list[map[string]any]](t, get(t, h, "/api/v1/leaders/history?role=scheduler"))
+	if len(history.Items) != 2 || history.Items[0]["gap_ms"] != 8.0 || history.Items[1]["gap_ms"] != nil {
+		t.Errorf("history %+v", history)
+	}
+	crons := decode[list[cronItem]](t, get(t, h, "/api/v1/crons"))
+	if len(crons.Items) != 1 || crons.Items[0].Description != "at 02:00 every day" {
+		t.Errorf("crons %+v", crons)
+	}
+	logs := decode[list[jobstore.LogChunk]](t, get(t, h, "/api/v1/jobs/42/logs"))
+	if len(logs.Items) != 1 || logs.Next != "/api/v1/jobs/42/logs?after=1" {
+		t.Errorf("logs %+v", logs)
+	}
+	if end := get(t, h, logs.Next); !strings.Contains(end.Body.String(), `"items":[]`) {
+		t.Errorf("the end of the logs: %s", end.Body)
+	}
+	events := decode[list[map[string]any]](t, get(t, h, "/api/v1/events?limit=1"))
+	if len(events.Items) != 1 || events.Next != "/api/v1/events?before=2&limit=1" {
+		t.Errorf("events %+v", events)
+	}
+}
+
+func TestAssetsStayWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	const budget = 100_000 // bytes on the wire for everything a first visit loads
+	h := newCluster().handler()
+	total := 0
+	for _, file := range loadAssets().byName {
+		r := ask(t, h, http.MethodGet, "/static/"+file.name)
+		if r.Header().Get("Content-Encoding") != "" || r.Body.Len() != len(file.plain) {
+			t.Errorf("%s: not plain for a client that did not ask for gzip", file.name)
+		}
+		if file.mimeType == "" {
+			t.Errorf("%s has no content type", file.name)
+		}
+		total += len(file.gzipped)
+	}
+	var page countingWriter
+	zip := gzip.NewWriter(&page)
+	_, _ = zip.Write(get(t, h, "/").Body.Bytes())
+	_ = zip.Close()
+	if total += int(page); total > budget {
+		t.Errorf("%d bytes, want at most %d", total, budget)
+	}
+}
+
+type countingWriter int
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	*w += countingWriter(len(p))
+	return len(p), nil
+}
+
+func TestAssetsAreCompressed(t *testing.T) {
+	t.Parallel()
+	file := loadAssets().byName[loadAssets().hashed["app.css"]]
+	zip, err := gzip.NewReader(strings.NewReader(string(file.gzipped)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := io.ReadAll(zip); err != nil || string(plain) != string(file.plain) {
+		t.Errorf("does not unpack to itself: %v", err)
+	}
+}

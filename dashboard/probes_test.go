@@ -1,0 +1,153 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestLeaderProbe(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		path   string
+		alter  func(*fakeCluster)
+		status int
+		node   string
+		term   string
+		url    string
+	}{
+		{name: "this node leads", path: "/leader/scheduler", status: 200, node: "node-1", term: "7", url: "http://127.0.0.1:8080"},
+		{name: "another leads", path: "/leader/log_compactor", status: 503, node: "node-2", term: "3", url: "http://127.0.0.1:8081"},
+		{name: "vacant", path: "/leader/metrics_aggregator", status: 503, term: "0"},
+		{name: "unknown role", path: "/leader/emperor", status: 404},
+		{name: "leader while the database is away", path: "/leader/scheduler", alter: func(c *fakeCluster) { c.err = errors.New("gone") }, status: 200, node: "node-1", term: "7", url: "http://127.0.0.1:8080"},
+		{name: "follower while the database is away", path: "/leader/log_compactor", alter: func(c *fakeCluster) { c.err = errors.New("gone") }, status: 503, term: "0"},
+		{name: "lease ran out", path: "/leader/log_compactor", alter: func(c *fakeCluster) { c.leaders[0].LeaseUntil = epoch }, status: 503, term: "3"},
+		{name: "a row that still names this node after its step-down", path: "/leader/log_compactor", alter: func(c *fakeCluster) {
+			c.leaders[0].NodeID, c.leaders[0].Incarnation = "node-1", incarnation
+		}, status: 503, term: "3"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			if test.alter != nil {
+				test.alter(c)
+			}
+			w := get(t, c.handler(), test.path)
+			if w.Code != test.status {
+				t.Fatalf("status %d, want %d", w.Code, test.status)
+			}
+			for header, want := range map[string]string{"Forge-Leader-Node": test.node, "Forge-Leader-Term": test.term, "Forge-Leader-Url": test.url} {
+				if got := w.Header().Get(header); got != want {
+					t.Errorf("%s is %q, want %q", header, got, want)
+				}
+			}
+			if test.status == http.StatusNotFound {
+				return
+			}
+			body := decode[leaderFacts](t, w)
+			if body.NodeID != test.node || fmt.Sprint(body.Term) != test.term || body.APIURL != test.url || body.Leads != (test.status == 200) {
+				t.Errorf("body %+v differs from the headers", body)
+			}
+		})
+	}
+}
+
+func TestReadyzNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	opts := newCluster().options()
+	opts.Ready = func(context.Context) error {
+		return errors.Join(errors.New("database: no answer"), errors.New("workers: not started"))
+	}
+	w := get(t, New(opts), "/readyz")
+	body := decode[readiness](t, w)
+	if w.Code != http.StatusServiceUnavailable || body.Ready || !slices.Equal(body.NotReady, []string{"database: no answer", "workers: not started"}) {
+		t.Errorf("status %d, body %+v", w.Code, body)
+	}
+}
+
+func TestReadyzIgnoresLeadership(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.leaders = nil
+	if w := get(t, c.handler(), "/readyz"); w.Code != http.StatusOK {
+		t.Errorf("status %d without a leader, want 200", w.Code)
+	}
+}
+
+func TestClusterHealth(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		alter  func(*fakeCluster)
+		status int
+		health string
+		ready  bool
+		leader string
+	}{
+		{name: "a role was never led", status: 200, health: "degraded", ready: true, leader: "node-1"},
+		{name: "all roles led", alter: func(c *fakeCluster) {
+			l := c.leaders[0]
+			l.Role = "metrics_aggregator"
+			c.leaders = append(c.leaders, l)
+		}, status: 200, health: "healthy", ready: true, leader: "node-1"},
+		{name: "no scheduler", alter: func(c *fakeCluster) { c.leaders[1].LeaseUntil = epoch.Add(-time.Second) }, status: 200, health: "degraded"},
+		{name: "database away", alter: func(c *fakeCluster) { c.err = errors.New("gone") }, status: 503, health: "degraded", leader: "node-1"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			if test.alter != nil {
+				test.alter(c)
+			}
+			w := get(t, c.handler(), "/cluster/health")
+			doc := decode[healthDocument](t, w)
+			if w.Code != test.status || doc.Status != test.health || doc.ClusterReady != test.ready || doc.LeaderID != test.leader {
+				t.Errorf("status %d, document %+v", w.Code, doc)
+			}
+			if doc.NodeID != "node-1" || doc.State != "leader" || !doc.IsLeader || doc.Clustering != "enabled" || !doc.Timestamp.Equal(epoch) {
+				t.Errorf("facts of this node: %+v", doc)
+			}
+		})
+	}
+}
+
+func TestClusterLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	doc := decode[leaderDocument](t, get(t, h, "/cluster/leader"))
+	if doc.Role != "scheduler" || doc.LeaderID != "node-1" || doc.Term != 7 || doc.Hostname != "alpha" || doc.LeaseRemaining != 3 || doc.ExpiresAt != epoch.Add(3*time.Second) {
+		t.Errorf("leader %+v", doc)
+	}
+	for path, status := range map[string]int{
+		"/cluster/leader?role=log_compactor":      http.StatusOK,
+		"/cluster/leader?role=metrics_aggregator": http.StatusServiceUnavailable,
+		"/cluster/leader?role=emperor":            http.StatusNotFound,
+	} {
+		w := get(t, h, path)
+		if w.Code != status {
+			t.Errorf("%s: status %d, want %d", path, w.Code, status)
+		}
+		if status != http.StatusOK && w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: content type %q", path, w.Header().Get("Content-Type"))
+		}
+	}
+}
+
+func TestClusterStatusCountsThePresent(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.nodes[1].State = "dead"
+	doc := decode[statusDocument](t, get(t, c.handler(), "/cluster/status"))
+	if doc.ClusterSize != 1 || len(doc.Nodes) != 2 || doc.Nodes[1].IsHealthy || doc.Lease == nil || doc.Lease.Term != 7 {
+		t.Errorf("document %+v", doc)
+	}
+}
