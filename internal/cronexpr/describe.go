@@ -18,6 +18,9 @@ func (s *Schedule) Describe() string {
 		return "once, at " + time.Unix(s.at, 0).In(s.zone).Format("2006-01-02 15:04:05 MST")
 	case everyKind:
 		text := "every " + spell(s.every)
+		if unit, one := strings.CutPrefix(text, "every 1 "); one && !strings.Contains(unit, " ") {
+			text = "every " + unit
+		}
 		if s.phase != 0 {
 			text += ", shifted by " + spell(s.phase)
 		}

@@ -116,7 +116,7 @@ func (w *walk) regular(at int64) (int64, bool) {
 	if !ok || unix >= high {
 		return 0, false
 	}
-	if !s.wildcard && s.dstRepeated == Last && high != endOfTime {
+	if !s.wildcard && s.dstRepeated == Last && unix > high-farthestApart && high != endOfTime {
 		// Leave out what the wall will show again.
 		back := seg.offset - segmentAt(s.zone, seg.end).offset
 		return unix, unix < high-back
