@@ -78,9 +78,10 @@ type Leader struct {
 	Term   int64
 }
 
-// ServeArgs are the arguments of `forge serve` for a node.
+// ServeArgs are the arguments of `forge serve` for a node. It logs JSON, which
+// the cluster renders.
 func ServeArgs(n Node) []string {
-	args := []string{"serve", "--node-id", n.ID, "--listen", n.Listen}
+	args := []string{"serve", "--node-id", n.ID, "--listen", n.Listen, "--log-format", LogJSON}
 	if n.ConfigPath != "" {
 		args = append(args, "--config", n.ConfigPath)
 	}
