@@ -3,12 +3,10 @@ package config
 import (
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // tree puts the decoded tree into the Config. It goes over the tree itself, not
@@ -327,92 +325,4 @@ func argv(line string) string {
 		words = []string{"sh", "-c", line}
 	}
 	return "a list of its words, command = [" + strings.Join(quotedAll(words), ", ") + "]"
-}
-
-// args takes a table of any values that JSON can carry.
-func (l *loader) args(path string, target *map[string]any, value any) {
-	table, ok := value.(map[string]any)
-	if !ok {
-		l.wrong(path, "wrong type", l.describe(field{}, value), "a table such as { days = 7 }")
-		return
-	}
-	if l.plain(path, table) {
-		*target = table
-	}
-}
-
-// plain reports the values in a tree that JSON or PostgreSQL cannot hold.
-func (l *loader) plain(path string, value any) bool {
-	fine := true
-	switch v := value.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			fine = l.plain(join(path, name), v[name]) && fine
-		}
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			l.wrong(path, "not a number that JSON has", strconv.FormatFloat(v, 'g', -1, 64), "a finite number")
-			return false
-		}
-	case string:
-		if strings.ContainsRune(v, 0) {
-			l.wrong(path, "a NUL character, which PostgreSQL's jsonb refuses", "", "text without it")
-			return false
-		}
-	default:
-		if items, ok := asList(value); ok {
-			for i, item := range items {
-				fine = l.plain(element(path, i), item) && fine
-			}
-		}
-	}
-	return fine
-}
-
-// describe shows a value as it was found, unless it may be a secret.
-func (l *loader) describe(f field, value any) string {
-	switch v := value.(type) {
-	case map[string]any:
-		return "a table"
-	case []any, []map[string]any:
-		return "a list"
-	case string:
-		if f.typ != nil && f.refs() {
-			return "a string"
-		}
-		return strconv.Quote(clip(v))
-	case time.Time:
-		return "a date"
-	case float64:
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-// clip shortens a text for a message.
-func clip(text string) string {
-	const most = 80
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "..."
-	}
-	return text
-}
-
-func quotedAll(words []string) []string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = strconv.Quote(word)
-	}
-	return quoted
-}
-
-// quotedList words a choice: "a", "b" or "c".
-func quotedList(words []string) string {
-	quoted := quotedAll(words)
-	last := len(quoted) - 1
-	if last < 1 {
-		return strings.Join(quoted, "")
-	}
-	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
 }

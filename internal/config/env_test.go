@@ -122,10 +122,16 @@ env = { API_TOKEN = "` + canary + `", OTHER = "x${env:TOKEN}y" }
 kind = "sql"
 statement = "SELECT 1"
 database = "postgres://app:` + canary + `@localhost/app"
+[notify.slack]
+url = "https://hooks.example.com/` + canary + `"
 [[crons]]
 name = "short"
 schedule = "@daily"
 url = "https://example.com/?t=${env:TOKEN}"
+[[crons]]
+name = "dump"
+schedule = "@daily"
+command = ["pg_dump", "postgres://u:` + canary + `@h/db"]
 `
 	c, report, err := parseWith(text, "TOKEN="+canary)
 	if err != nil {

@@ -195,10 +195,22 @@ func (c *Config) hide(values []string) *Config {
 		for _, value := range values {
 			text = strings.ReplaceAll(text, value, redacted)
 		}
-		return redactAddress(text)
+		return redactByKey(path, text)
 	}
 	copied := rewrite(reflect.ValueOf(*c), "", change).Interface().(Config) //nolint:errcheck,forcetypeassert // rewrite keeps the type
 	return &copied
+}
+
+// redactByKey hides what the key of a text says is a secret. Passwords in URLs
+// are hidden wherever they stand, such as in a command.
+func redactByKey(path, text string) string {
+	switch key := strings.TrimPrefix(path[len(parent(path)):], "."); {
+	case strings.HasPrefix(path, "notify.") && key == "url" && text != "":
+		return redacted // whoever knows a webhook's address may use it
+	case key == "url" || key == "leader_url" || key == "database" || key == "api_url":
+		return redactAddress(text)
+	}
+	return passwordInURL.ReplaceAllString(text, "${1}"+redacted+"@")
 }
 
 // rewrite copies a value deeply, with every string in it changed.
