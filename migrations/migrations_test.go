@@ -105,6 +105,38 @@ func TestUpWaitsForTheLock(t *testing.T) {
 	mustUp(t, newMigrator(pool))
 }
 
+// A node's pool ends abandoned transactions; the one that holds the lock is not
+// abandoned while another connection works.
+func TestUpOutlastsTheIdleTimeout(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	admin := pgtest.Connect(t, database)
+	tx, err := admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	// River's first migration waits for the end of this transaction.
+	if _, err := tx.Exec(t.Context(), `CREATE TABLE river_migration ()`); err != nil {
+		t.Fatal(err)
+	}
+	pool := connect(t, database, func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "500"
+	})
+	done := make(chan error, 1)
+	go func() { done <- newMigrator(pool).Up(t.Context()) }()
+	awaitTrue(t, admin, `SELECT EXISTS (
+		SELECT FROM pg_stat_activity
+		WHERE datname = current_database() AND state = 'idle in transaction' AND query LIKE '%pg_try_advisory%'
+		  AND clock_timestamp() - state_change > '1 second')`)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Up: %v", err)
+	}
+}
+
 func TestNewerSchemaIsRefusedUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, newer := range map[string]string{
@@ -288,6 +320,24 @@ func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
 	if _, err := pool.Exec(context.Background(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func awaitTrue(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		var ok bool
+		if err := pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not so in time: %s", sql)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
