@@ -4,15 +4,9 @@ import (
 	"fmt"
 	"iter"
 	"time"
-)
 
-// schedule is what a timeline needs of a parsed cron expression.
-type schedule interface {
-	// Next returns the first tick after an instant; false if there is none.
-	Next(after time.Time) (time.Time, bool)
-	// Ticks yields the ticks in (after, until], in order.
-	Ticks(after, until time.Time) iter.Seq[occurrence]
-}
+	"github.com/forge-scheduler/forge/internal/cronexpr"
+)
 
 // Due is a tick and what stands in its way.
 type Due struct {
@@ -34,7 +28,7 @@ type Timeline struct {
 // stretch is a piece of time with one timing. It begins where the one before it
 // ended.
 type stretch struct {
-	schedule schedule
+	schedule *cronexpr.Schedule
 	paused   bool
 	removed  bool
 	until    time.Time // zero: open
@@ -81,6 +75,12 @@ func (t *Timeline) add(name string, era Era) error {
 	}
 	t.stretches = append(t.stretches, stretch{parsed, era.Paused, era.Removed, era.Until})
 	return nil
+}
+
+func parse(name string, timing Timing) (*cronexpr.Schedule, error) {
+	return cronexpr.Parse(timing.Schedule, cronexpr.Options{
+		Name: name, Timezone: timing.Timezone, DSTMissing: timing.DSTMissing, DSTRepeated: timing.DSTRepeated,
+	})
 }
 
 // Paused says whether ticks of the future are skipped because the cron is
