@@ -148,7 +148,7 @@ func (m *Member) pause(failing bool) time.Duration {
 	if failing {
 		interval *= retryShare
 	}
-	return time.Duration(interval * (1 - jitter*rand.Float64())) //nolint:gosec // jitter needs no secrecy
+	return time.Duration(interval * (1 - jitter*rand.Float64()))
 }
 
 func (m *Member) noticeState(state string) {

@@ -3,6 +3,7 @@ package nodestore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func TestTwinIsRefusedUntilItIsGone(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first, Hostname: "h", PID: 7})
-	unlock := lockSession(t, pool, first)
+	unlock := lockSession(t, pool)
 
 	age(t, pool, "a", time.Hour) // silent, but its session lives
 	err := tryRegister(t.Context(), pool, second)
@@ -74,17 +75,36 @@ func TestTwinIsRefusedUntilItIsGone(t *testing.T) {
 	}
 }
 
-// Of processes that start at once under one node id, one wins.
+// Of processes that start at once under one node id, one wins: on a new id, and
+// on one that a process left behind.
 func TestRegisterRace(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
+	for _, before := range []string{"", nodestore.Left} {
+		t.Run("after "+before, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.Pool(t)
+			if before != "" {
+				register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
+				if err := nodestore.SetState(t.Context(), pool, "a", first, before); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if won := race(t, pool); won != 1 {
+				t.Errorf("%d processes hold one node id", won)
+			}
+		})
+	}
+}
+
+// race lets eight processes register node "a" at once and returns how many did.
+func race(t *testing.T, pool *pgxpool.Pool) (won int) {
+	t.Helper()
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
-		wg.Go(func() { errs[i] = tryRegister(t.Context(), pool, "00000000000000a"+string(rune('0'+i))) })
+		wg.Go(func() { errs[i] = tryRegister(t.Context(), pool, fmt.Sprintf("%016x", i)) })
 	}
 	wg.Wait()
-	won := 0
 	for _, err := range errs {
 		if err == nil {
 			won++
@@ -92,19 +112,17 @@ func TestRegisterRace(t *testing.T) {
 			t.Errorf("loser got %v", err)
 		}
 	}
-	if won != 1 {
-		t.Errorf("%d processes hold one node id", won)
-	}
+	return won
 }
 
 func TestFence(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
-	if !fence(t, pool, first) {
+	if !fence(t, pool) {
 		t.Error("Fence() found nothing to fence")
 	}
-	if fence(t, pool, first) {
+	if fence(t, pool) {
 		t.Error("Fence() fenced twice")
 	}
 	if _, err := nodestore.Heartbeat(t.Context(), pool, "a", first, 0); !errors.Is(err, nodestore.ErrFenced) {
@@ -125,7 +143,7 @@ func TestFence(t *testing.T) {
 func TestLeaveIsFinal(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	listener := listen(t, pool, wire.NodeChannel)
+	listener := listen(t, pool)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
 	for _, state := range []string{nodestore.Draining, nodestore.Left, nodestore.Left} {
 		if err := nodestore.SetState(t.Context(), pool, "a", first, state); err != nil {
@@ -154,7 +172,7 @@ func TestAliveReadsClockAndLock(t *testing.T) {
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
 	register(t, pool, nodestore.Node{NodeID: "b", Incarnation: second})
-	lockSession(t, pool, first)
+	lockSession(t, pool)
 	age(t, pool, "b", 90*time.Second)
 	alive, err := nodestore.Alive(t.Context(), pool)
 	if err != nil || len(alive) != 2 {
@@ -179,10 +197,10 @@ func tryRegister(ctx context.Context, pool *pgxpool.Pool, incarnation string) er
 	return nodestore.Register(ctx, pool, nodestore.Node{NodeID: "a", Incarnation: incarnation}, nodestore.Policy{})
 }
 
-func fence(t *testing.T, pool *pgxpool.Pool, incarnation string) (fenced bool) {
+func fence(t *testing.T, pool *pgxpool.Pool) (fenced bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
-		fenced, err = nodestore.Fence(t.Context(), tx, incarnation)
+		fenced, err = nodestore.Fence(t.Context(), tx, first)
 		return err
 	})
 	if err != nil {
@@ -191,15 +209,15 @@ func fence(t *testing.T, pool *pgxpool.Pool, incarnation string) (fenced bool) {
 	return fenced
 }
 
-// lockSession holds an incarnation's session lock until the returned function
+// lockSession holds the first incarnation's session lock until the returned function
 // is called or the test ends.
-func lockSession(t *testing.T, pool *pgxpool.Pool, incarnation string) (unlock func()) {
+func lockSession(t *testing.T, pool *pgxpool.Pool) (unlock func()) {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	class, object := nodestore.SessionLock(incarnation)
+	class, object := nodestore.SessionLock(first)
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock($1, $2)", class, object); err != nil {
 		t.Fatal(err)
 	}
@@ -211,14 +229,14 @@ func lockSession(t *testing.T, pool *pgxpool.Pool, incarnation string) (unlock f
 	}
 }
 
-func listen(t *testing.T, pool *pgxpool.Pool, channel string) *pgx.Conn {
+func listen(t *testing.T, pool *pgxpool.Pool) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	name := pgx.Identifier{wire.Channel("public", channel)}.Sanitize()
+	name := pgx.Identifier{wire.Channel("public", wire.NodeChannel)}.Sanitize()
 	if _, err := conn.Exec(t.Context(), "LISTEN "+name); err != nil {
 		t.Fatal(err)
 	}

@@ -151,12 +151,14 @@ func (c *cluster) join(t *testing.T, n nodestore.Node, change ...func(*fakeNode)
 }
 
 func (f *fakeNode) exec(ctx context.Context, t *testing.T, sql string, args ...any) {
+	t.Helper()
 	if _, err := f.conn.Exec(ctx, sql, args...); err != nil && ctx.Err() == nil {
 		t.Errorf("node %s: %v", f.node.NodeID, err)
 	}
 }
 
 func (f *fakeNode) serve(ctx context.Context, t *testing.T) {
+	t.Helper()
 	for {
 		note, err := f.conn.WaitForNotification(ctx)
 		if err != nil {
@@ -172,6 +174,7 @@ func (f *fakeNode) serve(ctx context.Context, t *testing.T) {
 }
 
 func (f *fakeNode) answer(ctx context.Context, t *testing.T, offer wire.Offer) {
+	t.Helper()
 	f.mu.Lock()
 	f.offers = append(f.offers, offer)
 	lost := f.lose(offer)
@@ -195,6 +198,7 @@ func (f *fakeNode) answer(ctx context.Context, t *testing.T, offer wire.Offer) {
 }
 
 func (f *fakeNode) claim(ctx context.Context, t *testing.T, ids []int64) {
+	t.Helper()
 	rows, _ := f.conn.Query(ctx, `UPDATE river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $2::text)
 		WHERE id = ANY ($1) AND state = 'available' RETURNING id`, ids, f.node.ClientID())

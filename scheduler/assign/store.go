@@ -72,7 +72,7 @@ func sweep(ctx context.Context, conn *pgx.Conn, scans []scan) ([]job, error) {
 		limits     = make([]int32, len(scans))
 	)
 	for i, s := range scans {
-		queues[i], limits[i] = s.lane.queue, int32(s.limit) //nolint:gosec // bounded by maxPage
+		queues[i], limits[i] = s.lane.queue, int32(s.limit)
 		priorities[i], times[i], ids[i] = s.after.priority, s.after.scheduledAt, s.after.id
 	}
 	rows, err := conn.Query(ctx, sweepSQL, queues, priorities, times, ids, limits, lookahead)

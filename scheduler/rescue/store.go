@@ -30,7 +30,6 @@ const orphansSQL = `
 SELECT id, queue, attempt, max_attempts, coalesce(attempted_at, created_at), metadata ? 'cancel_attempted_at'
 FROM river_job
 WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1
-ORDER BY id
 LIMIT $2
 FOR UPDATE SKIP LOCKED`
 
