@@ -1,0 +1,180 @@
+package crons
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// fakeDesk is a database whose clock is ahead of the local one.
+type fakeDesk struct {
+	ahead    time.Duration
+	next     map[string]time.Time
+	interval time.Duration
+	fail     []error // of the next calls of Fire
+	log      []string
+	probes   int
+	loads    int
+}
+
+func (d *fakeDesk) Now(context.Context) (time.Time, error) {
+	d.probes++
+	return time.Now().Add(d.ahead), nil
+}
+
+func (d *fakeDesk) Upcoming(context.Context) ([]cronstore.Upcoming, error) {
+	d.loads++
+	var upcoming []cronstore.Upcoming
+	for name, next := range d.next {
+		upcoming = append(upcoming, cronstore.Upcoming{Name: name, Next: next})
+	}
+	return upcoming, nil
+}
+
+func (d *fakeDesk) Fire(_ context.Context, names []string) (fired, error) {
+	if len(d.fail) > 0 {
+		err := d.fail[0]
+		d.fail = d.fail[1:]
+		return fired{}, err
+	}
+	done := fired{Now: time.Now().Add(d.ahead), Next: map[string]time.Time{}}
+	for _, name := range names {
+		if late := done.Now.Sub(d.next[name]); late < 0 {
+			d.log = append(d.log, fmt.Sprintf("%s looked at %s too early", name, -late))
+		} else {
+			d.log = append(d.log, fmt.Sprintf("%s %s", name, late))
+			d.next[name] = d.next[name].Add(d.interval)
+		}
+		done.Next[name] = d.next[name]
+	}
+	return done, nil
+}
+
+// runFor runs a term for a while and returns how it ended.
+func runFor(t *testing.T, d desk, changes <-chan struct{}, length time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	return newTerm(d, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler)).run(ctx, changes)
+}
+
+func TestTermWakesByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &fakeDesk{ahead: ahead, interval: time.Second}
+			d.next = map[string]time.Time{"c": time.Now().Add(ahead + 700*time.Millisecond)}
+			if err := runFor(t, d, nil, 3*time.Second); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if diff := cmp.Diff([]string{"c 0s", "c 0s", "c 0s"}, d.log); diff != "" {
+				t.Errorf("ahead %s: %s", ahead, diff)
+			}
+		})
+	}
+}
+
+func TestIdleTermCostsAProbeNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDesk{next: map[string]time.Time{}}
+		for i := range 100_000 {
+			d.next[fmt.Sprint(i)] = time.Now().Add(24 * time.Hour)
+		}
+		_ = runFor(t, d, nil, time.Hour) // ends by its deadline
+		if want := int(time.Hour / probeEvery); d.probes > want+1 || d.loads != 1 || len(d.log) != 0 {
+			t.Errorf("%d probes, %d loads, %d fires in an idle hour", d.probes, d.loads, len(d.log))
+		}
+	})
+}
+
+func TestTermFollowsAClockThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDesk{interval: time.Hour, next: map[string]time.Time{"c": time.Now().Add(15 * time.Second)}}
+		time.AfterFunc(12*time.Second, func() { d.ahead = -3 * time.Second })
+		_ = runFor(t, d, nil, 30*time.Second) // ends by its deadline
+		if diff := cmp.Diff([]string{"c looked at 3s too early", "c 0s"}, d.log); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestTermTriesAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("connection lost")
+		d := &fakeDesk{interval: time.Hour, fail: []error{broken, broken}}
+		d.next = map[string]time.Time{"c": time.Now().Add(time.Second)}
+		_ = runFor(t, d, nil, time.Minute) // ends by its deadline
+		if want := fmt.Sprintf("c %s", 3*minBackoff); len(d.log) != 1 || d.log[0] != want {
+			t.Errorf("log %q, want %q", d.log, want)
+		}
+	})
+}
+
+func TestTermEndsWhenDeposed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDesk{fail: []error{fmt.Errorf("fire crons: %w", leaderstore.ErrDeposed)}}
+		d.next = map[string]time.Time{"c": time.Now()}
+		if err := runFor(t, d, nil, time.Minute); !errors.Is(err, leaderstore.ErrDeposed) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+func TestTermReloadsWhenCronsChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDesk{next: map[string]time.Time{}, interval: time.Hour}
+		changes := make(chan struct{}, 1)
+		time.AfterFunc(5*time.Second, func() {
+			d.next["new"] = time.Now().Add(time.Second)
+			changes <- struct{}{}
+		})
+		_ = runFor(t, d, changes, 8*time.Second) // ends by its deadline
+		if diff := cmp.Diff([]string{"new 0s"}, d.log); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestTenThousandCronsAreTakenInBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDesk{next: map[string]time.Time{}, interval: time.Hour}
+		at := time.Now().Add(time.Second)
+		for i := range 5*batch + 1 {
+			d.next[fmt.Sprint(i)] = at
+		}
+		_ = runFor(t, d, nil, 2*time.Second) // ends by its deadline
+		if len(d.log) != 5*batch+1 {
+			t.Errorf("%d crons were looked at, want %d", len(d.log), 5*batch+1)
+		}
+	})
+}
+
+func TestMeterSharesALabelBeyondItsLimit(t *testing.T) {
+	t.Parallel()
+	m := newMeter(metrics.New("test"))
+	var crons []cronstore.Upcoming
+	for i := range maxLabels + 2 {
+		crons = append(crons, cronstore.Upcoming{Name: fmt.Sprintf("c%05d", i)})
+	}
+	m.know(crons)
+	m.know(crons)
+	if len(m.labels) != maxLabels+1 || m.label("c00000") != "c00000" || m.label("c01001") != otherLabel {
+		t.Errorf("%d labels, %s, %s", len(m.labels), m.label("c00000"), m.label("c01001"))
+	}
+}
