@@ -380,3 +380,23 @@ func TestInserterNeedsNoNode(t *testing.T) {
 		t.Errorf("got %v, want ErrNotFound", err)
 	}
 }
+
+func TestOffersAreHeardAgainAfterTheConnectionIsLost(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"hello": shell("true")})
+	for range 3 {
+		var ended int
+		err := n.pool.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND query LIKE 'LISTEN %' AND query NOT LIKE '%forge_credit%'`).Scan(&ended)
+		if err != nil || ended != 1 {
+			t.Fatalf("ended %d listeners: %v", ended, err)
+		}
+		started := time.Now()
+		n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 4 }) // reconnected, unasked
+		if took := time.Since(started); took > 3*time.Second {
+			t.Errorf("heard again after %s", took)
+		}
+		n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed")
+		n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 4 && c.Seen == n.seq.Load() })
+	}
+}
