@@ -13,7 +13,8 @@ var (
 
 // MinInterval returns a lower bound of the distance of two ticks that follow
 // each other, daylight saving included: 23h for a daily cron in a zone that has
-// it. It is Forever when there are no two ticks.
+// it. It holds for the rules that the zone has had since 2020, and is Forever
+// when there are no two ticks.
 func (s *Schedule) MinInterval() time.Duration {
 	switch s.kind {
 	case everyKind:
@@ -24,15 +25,18 @@ func (s *Schedule) MinInterval() time.Duration {
 	}
 	shortest := s.calendar.minInterval()
 	change := s.largestChange()
-	switch {
-	case shortest == 1 || change == 0:
-	case shortest > change:
-		// A change moves a tick against its neighbour by no more than itself.
-		shortest -= change
-	default:
-		shortest = s.minAroundChanges(shortest, change)
+	if shortest == 1 || change == 0 {
+		return time.Duration(shortest) * time.Second
 	}
-	return time.Duration(shortest) * time.Second
+	bound := shortest
+	if shortest > change {
+		// A change moves a tick against its neighbour by no more than itself.
+		bound -= change
+	}
+	if shortest <= change || s.wildcard || s.dstRepeated == Both {
+		bound = min(bound, s.minAroundChanges(change+min(shortest, change)))
+	}
+	return time.Duration(bound) * time.Second
 }
 
 // minInterval is the shortest distance on the wall, in seconds.
@@ -78,19 +82,20 @@ func (s *Schedule) largestChange() int64 {
 	return largest
 }
 
-// minAroundChanges measures the ticks around the changes of the zone, for
-// ticks that are nearer to each other than the change is large.
-func (s *Schedule) minAroundChanges(shortest, change int64) int64 {
+// minAroundChanges measures the ticks within reach of the changes of the zone,
+// on any day: there they are nearest to each other, or come twice.
+func (s *Schedule) minAroundChanges(reach int64) int64 {
 	daily := *s
 	daily.calendar.month = 1<<13 - 2
 	daily.calendar.dom = monthDays{days: ^uint32(0)}
 	daily.calendar.dow = weekDays{days: 1<<7 - 1}
+	shortest := int64(daySeconds)
 	for _, after := range transitions(s.zone, sampleStart, sampleEnd) {
 		last := int64(beginningOfTime)
 		next := daily.stepper()
-		for at := after.start - change - shortest; ; {
+		for at := after.start - reach; ; {
 			tick, ok := next(at)
-			if !ok || tick.unix > after.start+change+shortest {
+			if !ok || tick.unix > after.start+reach {
 				break
 			}
 			shortest = min(shortest, tick.unix-last)

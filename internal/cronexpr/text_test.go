@@ -123,7 +123,9 @@ func TestMinInterval(t *testing.T) {
 		{"0 0 * * *", "", day},
 		{"0 0 * * *", "Asia/Tokyo", day},
 		{"0 0 * * *", "Europe/Berlin", day - time.Hour},
+		{"0 */4 * * *", "Atlantic/Azores", time.Hour}, // 00:00 comes twice
 		{"0 0 * * 1", "", 7 * day},
+		{"0 0 * * 1", "Europe/Berlin", 7*day - time.Hour},
 		{"0 0,12 * * 1", "", 12 * time.Hour},
 		{"0 0 1 * *", "", 28 * day},
 		{"0 0 29 2 *", "", 1461 * day},
