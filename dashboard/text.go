@@ -76,7 +76,7 @@ func newStamp(mode string, now, at time.Time) stamp {
 		text = coarse(now.Sub(at))
 	case modeUntil:
 		text = "in " + coarse(at.Sub(now))
-		if !at.After(now) {
+		if at.Sub(now) < time.Second {
 			text = "now"
 		}
 	}

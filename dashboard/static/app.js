@@ -31,7 +31,7 @@
   const say = (mode, at, now) => {
     if (mode === 'ago') return now - at < 1000 ? 'just now' : coarse(now - at) + ' ago';
     if (mode === 'since') return coarse(now - at);
-    return at > now ? 'in ' + coarse(at - now) : 'now';
+    return at - now < 1000 ? 'now' : 'in ' + coarse(at - now);
   };
   const tick = () => {
     if (document.hidden) return;
