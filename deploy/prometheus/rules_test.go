@@ -5,6 +5,7 @@ package prometheus_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestRulesNameExistingSeries(t *testing.T) {
 					t.Errorf("%s: no node exports %s", name, node.Name)
 				}
 				for _, matcher := range node.LabelMatchers {
-					if matcher.Name != labels.MetricName {
+					if matcher.Name != model.MetricNameLabel {
 						checkLabel(t, name, known, matcher.Name)
 					}
 				}
@@ -79,7 +80,7 @@ func TestRulesNameExistingSeries(t *testing.T) {
 
 func metricName(selector []*labels.Matcher) string {
 	for _, matcher := range selector {
-		if matcher.Name == labels.MetricName {
+		if matcher.Name == model.MetricNameLabel {
 			return matcher.Value
 		}
 	}
@@ -88,12 +89,9 @@ func metricName(selector []*labels.Matcher) string {
 
 func checkLabel(t *testing.T, rule string, series metrics.Series, label string) {
 	t.Helper()
-	for _, known := range series.Labels {
-		if known == label {
-			return
-		}
+	if !slices.Contains(series.Labels, label) {
+		t.Errorf("%s: %s has no label %s", rule, series.Name, label)
 	}
-	t.Errorf("%s: %s has no label %s", rule, series.Name, label)
 }
 
 func TestRulesAreExplained(t *testing.T) {

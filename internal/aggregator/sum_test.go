@@ -150,9 +150,13 @@ func TestChanges(t *testing.T) {
 func TestReportable(t *testing.T) {
 	t.Parallel()
 	got := reportable([]metrics.Sample{
-		counter(0), gauge(0), counter(1),
-		gauge(math.NaN(), "kind", "nan"), gauge(math.Inf(1), "kind", "inf"),
-		{Name: metrics.QueueDepthName, Value: 3}, {Name: metrics.NodeCountName, Value: 3},
+		counter(0),
+		gauge(0),
+		counter(1),
+		gauge(math.NaN(), "kind", "nan"),
+		gauge(math.Inf(1), "kind", "inf"),
+		sample(metrics.QueueDepthName, 3),
+		sample(metrics.NodeCountName, 3),
 	})
 	if diff := cmp.Diff([]metrics.Sample{gauge(0), counter(1)}, got); diff != "" {
 		t.Errorf("reportable (-want +got):\n%s", diff)

@@ -166,7 +166,7 @@ func TestRetention(t *testing.T) {
 			c.await(test.left, test.want)
 			stop()
 			stop = c.lead(allOfAnHour, 2) // and no pass takes more
-			c.awaitPasses(2)
+			c.awaitPass()
 			stop()
 			if diff := cmp.Diff(test.want, c.rows(test.left)); diff != "" {
 				t.Errorf("a later pass deleted more (-want +got):\n%s", diff)
@@ -188,7 +188,7 @@ func TestZeroKeepsForEver(t *testing.T) {
 			c.exec(test.setup)
 			before := c.rows(test.left)
 			stop := c.lead(compactor.Retention{}, 1)
-			c.awaitPasses(2)
+			c.awaitPass()
 			stop()
 			if diff := cmp.Diff(before, c.rows(test.left)); diff != "" {
 				t.Errorf("deleted without a retention (-before +after):\n%s", diff)
@@ -274,11 +274,11 @@ func TestRetriedJobIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := c.lead(allOfAnHour, 1)
-	c.awaitPasses(2)
+	c.awaitPass()
 	if err := retry.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPasses(2)
+	c.awaitPass()
 	stop()
 	if diff := cmp.Diff([]string{"retried"}, c.rows(`SELECT kind FROM river_job`)); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
@@ -344,11 +344,12 @@ func (c *cluster) lead(retention compactor.Retention, term int64) (stop func()) 
 	return stop
 }
 
-// awaitPasses waits for n passes, the first of which may have begun before: the
-// last sweep of retention deletes a node that was put there for it.
-func (c *cluster) awaitPasses(n int) {
+// awaitPass waits for a whole pass, which is the second that ends: the first may
+// have begun before. The last sweep of retention deletes a node that was put
+// there for it.
+func (c *cluster) awaitPass() {
 	c.t.Helper()
-	for range n {
+	for range 2 {
 		c.exec(`INSERT INTO forge_nodes (node_id, incarnation, state, last_heartbeat_at)
 			VALUES ('canary', '00000000000000ca', 'left', now() - interval '2 days')`)
 		c.await(`SELECT node_id FROM forge_nodes WHERE node_id = 'canary'`, nil)
