@@ -173,6 +173,7 @@ func TestAliveReadsClockAndLock(t *testing.T) {
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
 	register(t, pool, nodestore.Node{NodeID: "b", Incarnation: second})
 	lockSession(t, pool)
+	deputyWaits(t, pool)
 	age(t, pool, "b", 90*time.Second)
 	alive, err := nodestore.Alive(t.Context(), pool)
 	if err != nil || len(alive) != 2 {
@@ -226,6 +227,21 @@ func lockSession(t *testing.T, pool *pgxpool.Pool) (unlock func()) {
 		if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock($1, $2)", class, object); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// deputyWaits holds the second incarnation's lock as a deputy does for a moment when it
+// is granted: shared.
+func deputyWaits(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	class, object := nodestore.SessionLock(second)
+	if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock_shared($1, $2)", class, object); err != nil {
+		t.Fatal(err)
 	}
 }
 
