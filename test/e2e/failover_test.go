@@ -1,0 +1,209 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+// everySecond is a cluster with one cron each second; its runs may overlap, so
+// that every tick is due to fire.
+const everySecond = `
+[[crons]]
+name = "second"
+schedule = "@every 1s"
+overlap = "allow"
+catch_up = "all"
+command = ["true"]
+`
+
+// kills is how often the leader dies.
+const kills = 10
+
+func TestKilledLeaderLosesAndDoublesNoTick(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, everySecond)
+	c.startAll("a", "b", "c")
+	id, term := c.leader(0)
+	var takeovers, firsts []time.Duration
+	for range kills {
+		time.Sleep(700 * time.Millisecond) // some ticks under this leader
+		killed := time.Now()
+		c.signal(id, syscall.SIGKILL)
+		dead := id
+		id, term = c.leader(term)
+		takeovers = append(takeovers, time.Since(killed))
+		eventually(t, 10*time.Second, "a tick of the new term", func() bool {
+			return c.number(`SELECT count(*) FROM forge_cron_ticks WHERE term = $1`, term) > 0
+		})
+		firsts = append(firsts, time.Since(killed))
+		<-c.nodes[dead].done
+		c.start(dead)
+	}
+	c.settle()
+	ticks := c.demandEveryTickOnce("second")
+	late := make([]float64, len(ticks))
+	for i, tick := range ticks {
+		late[i] = tick.Late
+	}
+	slices.Sort(late)
+	slices.Sort(takeovers)
+	slices.Sort(firsts)
+	t.Logf("%d ticks over %d kills; kill to new leader median %v, worst %v; kill to its first tick median %v, worst %v; lateness p50 %.1f ms, p99 %.1f ms",
+		len(ticks), kills, takeovers[kills/2], takeovers[kills-1], firsts[kills/2], firsts[kills-1],
+		late[len(late)/2], late[len(late)*99/100])
+	if n := c.number(`SELECT count(*) FROM forge_leader_history WHERE role = 'scheduler' AND end_reason = 'crashed'`); n != kills {
+		t.Errorf("%d tenures ended as crashed; want %d", n, kills)
+	}
+}
+
+// settle stops the nodes after every job has run.
+func (c *cluster) settle() {
+	c.t.Helper()
+	eventually(c.t, 20*time.Second, "all due jobs are done", func() bool {
+		return c.number(`SELECT count(*) FROM river_job
+			WHERE state <> 'completed' AND created_at < now() - interval '1 s'`) == 0
+	})
+	c.stopAll()
+}
+
+func TestTerminatedLeaderHandsOverAndDrains(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, everySecond+`
+[jobs.slow]
+kind = "shell"
+command = ["sleep", "1"]
+`)
+	c.startAll("a", "b")
+	id, term := c.leader(0)
+	for range 4 {
+		if out, errs, code := c.forge("job", "enqueue", "slow"); code != 0 {
+			t.Fatalf("enqueue: %d %s %s", code, out, errs)
+		}
+	}
+	eventually(t, 10*time.Second, "slow jobs run", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE kind = 'slow' AND state = 'running'`) == 4
+	})
+	began := time.Now()
+	c.signal(id, syscall.SIGTERM)
+	_, _ = c.leader(term)
+	t.Logf("SIGTERM to new leader: %v", time.Since(began))
+	c.awaitExit(id, c.nodes[id])
+	if n := c.number(`SELECT count(*) FROM river_job WHERE kind = 'slow' AND state = 'completed' AND attempt = 1
+		AND attempted_by[1] LIKE $1 || '-%'`, id); n == 0 {
+		t.Error("the drained node did not finish what it ran")
+	}
+	if n := c.number(`SELECT count(*) FROM forge_leader_history
+		WHERE role = 'scheduler' AND term = $1 AND end_reason = 'resigned'`, term); n != 1 {
+		t.Error("the tenure did not end as resigned")
+	}
+	if n := c.number(`SELECT count(*) FROM forge_nodes WHERE node_id = $1 AND state = 'left'`, id); n != 1 {
+		t.Error("the drained node did not leave")
+	}
+	c.settle()
+	c.demandEveryTickOnce("second")
+}
+
+// A stopped process cannot give its locks back; the server takes them. When it
+// wakes, nothing that it writes counts.
+func TestStoppedLeaderIsReplacedAndRejoins(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, everySecond)
+	c.startAll("a", "b", "c")
+	id, term := c.leader(0)
+	time.Sleep(time.Second)
+	began := time.Now()
+	c.signal(id, syscall.SIGSTOP)
+	_, second := c.leader(term)
+	took := time.Since(began)
+	t.Logf("SIGSTOP to new leader: %v", took)
+	eventually(t, 15*time.Second, "the stopped node is fenced", func() bool {
+		return c.number(`SELECT count(*) FROM forge_nodes WHERE node_id = $1 AND state = 'dead' AND fenced_at IS NOT NULL`, id) == 1
+	})
+	c.signal(id, syscall.SIGCONT)
+	eventually(t, 20*time.Second, "it has joined again under a new incarnation", func() bool {
+		return c.number(`SELECT count(*) FROM forge_nodes WHERE node_id = $1 AND state = 'active' AND fenced_at IS NULL`, id) == 1
+	})
+	if n := c.number(`SELECT count(*) FROM forge_cron_ticks WHERE term = $1
+		AND recorded_at > (SELECT acquired_at FROM forge_leader_history WHERE role = 'scheduler' AND term = $2)`, term, second); n != 0 {
+		t.Errorf("the stopped leader recorded %d ticks after its successor began", n)
+	}
+	if n := c.number(`SELECT count(*) FROM forge_leader_history
+		WHERE role = 'scheduler' AND term = $1 AND end_reason = 'lease_expired'`, term); n != 1 {
+		t.Error("the tenure did not end as lease_expired")
+	}
+	c.settle()
+	c.demandEveryTickOnce("second")
+}
+
+func TestPostgresRestartsHeal(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	c := clusterOn(t, server.URL(), everySecond)
+	c.startAll("a", "b")
+	_, term := c.leader(0)
+	for _, mode := range []pgembed.Mode{pgembed.Fast, pgembed.Immediate, pgembed.Kill} {
+		server.Restart(mode)
+		accepts := time.Now()
+		_, term = c.leader(term)
+		t.Logf("%s restart: new leader %v after PostgreSQL accepted connections", mode, time.Since(accepts))
+		time.Sleep(1500 * time.Millisecond)
+	}
+	c.settle()
+	c.demandEveryTickOnce("second")
+	if n := c.number(`SELECT count(*) FROM forge_leader_history WHERE end_reason = 'database_lost'`); n == 0 {
+		t.Error("no tenure ended as database_lost")
+	}
+}
+
+// Each role's leader works: ticks fire, totals are written, old jobs go.
+func TestEveryRoleWorks(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, everySecond+`
+[metrics]
+scrape_interval = "1s"
+`)
+	c.exec(`INSERT INTO river_job (kind, state, max_attempts, args, finalized_at)
+		VALUES ('old', 'completed', 1, '{}', now() - interval '25 h'), ('young', 'completed', 1, '{}', now() - interval '23 h')`)
+	c.startAll("a", "b")
+	eventually(t, 20*time.Second, "cluster totals", func() bool {
+		return c.number(`SELECT count(*) FROM forge_metrics_cluster WHERE metric = 'forge_cron_runs_total' AND value > 0`) > 0
+	})
+	eventually(t, 20*time.Second, "the old job is gone", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE kind = 'old'`) == 0
+	})
+	if n := c.number(`SELECT count(*) FROM river_job WHERE kind = 'young'`); n != 1 {
+		t.Error("a job inside its retention is gone")
+	}
+	if n := c.number(`SELECT count(*) FROM forge_leaders WHERE node_id IS NOT NULL AND lease_until > now()`); n != 3 {
+		t.Errorf("%d of 3 roles are led", n)
+	}
+}
+
+func TestTenNodesStartAtOnceOnAnEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	c := clusterOn(t, pgtest.EmptyURL(t), everySecond)
+	started := make([]*process, 10)
+	for i := range started {
+		id := string(rune('a' + i))
+		started[i] = launch(t, []string{"FORGE_DATABASE_URL=" + c.url, "FORGE_DATABASE_POOL_SIZE=8"},
+			"serve", "--config", c.config, "--node-id", id, "--listen", freeAddress(t))
+	}
+	eventually(t, 60*time.Second, "ten active nodes", func() bool {
+		var active int
+		err := c.pool.QueryRow(context.Background(), `SELECT count(*) FROM forge_nodes WHERE state = 'active'`).Scan(&active)
+		return err == nil && active == len(started)
+	})
+	for i, p := range started {
+		select {
+		case <-p.done:
+			t.Errorf("node %d ended: %v\n%s", i, p.err, p.output)
+		default:
+		}
+	}
+}
