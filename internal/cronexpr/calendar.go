@@ -132,20 +132,18 @@ func (d *weekDays) mask(first, length int) uint32 {
 // nearestWorkday returns the day from Monday to Friday that is nearest to day
 // and in the same month.
 func nearestWorkday(day, first, length int) int {
-	switch time.Weekday((first + day - 1) % 7) {
-	case time.Saturday:
-		if day == 1 {
-			return 3
-		}
+	weekday := time.Weekday((first + day - 1) % 7)
+	switch {
+	case weekday == time.Saturday && day == 1:
+		return 3
+	case weekday == time.Saturday:
 		return day - 1
-	case time.Sunday:
-		if day == length {
-			return day - 2
-		}
+	case weekday == time.Sunday && day == length:
+		return day - 2
+	case weekday == time.Sunday:
 		return day + 1
-	default:
-		return day
 	}
+	return day
 }
 
 // next returns the first matching civil second at or after from.

@@ -11,26 +11,26 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
-func mustParse(t testing.TB, expression string, o cronexpr.Options) *cronexpr.Schedule {
-	t.Helper()
+func mustParse(tb testing.TB, expression string, o cronexpr.Options) *cronexpr.Schedule {
+	tb.Helper()
 	s, err := cronexpr.Parse(expression, o)
 	if err != nil {
-		t.Fatalf("Parse(%q, %+v): %v", expression, o, err)
+		tb.Fatalf("Parse(%q, %+v): %v", expression, o, err)
 	}
 	return s
 }
 
-func instant(t testing.TB, text string) time.Time {
-	t.Helper()
+func instant(tb testing.TB, text string) time.Time {
+	tb.Helper()
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return at
 }
 
 // onDay returns the ticks of one civil day of the cron's zone.
-func onDay(t testing.TB, s *cronexpr.Schedule, day string) []string {
+func onDay(t *testing.T, s *cronexpr.Schedule, day string) []string {
 	t.Helper()
 	midnight, err := time.Parse(time.DateOnly, day)
 	if err != nil {

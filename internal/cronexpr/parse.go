@@ -1,6 +1,7 @@
 package cronexpr
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -113,7 +114,7 @@ func (p *parser) checkText() error {
 func (p *parser) options(s *Schedule, o Options) error {
 	zone, err := LoadZone(o.Timezone)
 	if err != nil {
-		if e, ok := err.(*ParseError); ok { //nolint:errorlint // LoadZone returns it bare
+		if e, ok := errors.AsType[*ParseError](err); ok {
 			e.Expression = p.expression
 		}
 		return err

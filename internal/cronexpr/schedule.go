@@ -64,8 +64,8 @@ func (s *Schedule) Between(after, until time.Time) iter.Seq[time.Time] {
 // and those that dst_missing skips. No two have the same instant.
 func (s *Schedule) Ticks(after, until time.Time) iter.Seq[Tick] {
 	return func(yield func(Tick) bool) {
-		for t := range s.ticks(after) {
-			if t.At.After(until) || !yield(t) {
+		for tick := range s.ticks(after) {
+			if tick.At.After(until) || !yield(tick) {
 				return
 			}
 		}
@@ -98,8 +98,8 @@ func (s *Schedule) Zone() *time.Location { return s.zone }
 // from yields the ticks after an instant that fire.
 func (s *Schedule) from(after time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
-		for t := range s.ticks(after) {
-			if !t.SkippedDST && !yield(t.At) {
+		for tick := range s.ticks(after) {
+			if !tick.SkippedDST && !yield(tick.At) {
 				return
 			}
 		}
