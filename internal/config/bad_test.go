@@ -137,6 +137,10 @@ var badNode = []bad{
 	{"one lock for two custom roles", "[cluster.leader_election.roles]\na1 = { lock_id = 5 }\nb1 = { lock_id = 5 }\n", []string{
 		"forge.toml:3:18: cluster.leader_election.roles.b1.lock_id: the role a1 has the same lock (got 5); want a number that no other role has",
 	}},
+	{"lock ids", "[cluster]\nlock_namespace = 128\n[cluster.leader_election.roles.billing]\nlock_id = 0\n", []string{
+		"forge.toml:2:18: cluster.lock_namespace: out of range (got 128); want 0 to 127",
+		"forge.toml:4:11: cluster.leader_election.roles.billing.lock_id: out of range (got 0); want 1 to 72057594037927935",
+	}},
 	{"almost a role", "[cluster.leader_election.roles.schedular]\nlock_id = 5\n", []string{
 		`forge.toml:1:2: warning: cluster.leader_election.roles.schedular: a custom role, named almost like a built-in one; want "scheduler"`,
 	}},

@@ -209,9 +209,7 @@ func (l *loader) checkRoles(section string) {
 		if near := nearest(role, slices.Collect(maps.Keys(lockIDs))); near != "" && near != role {
 			l.warn(path, "a custom role, named almost like a built-in one", strconv.Quote(near))
 		}
-		if path += ".lock_id"; l.has(path) && l.ok(path) && overrides[role].LockID == 0 {
-			l.wrong(path, "out of range", "0", "a number that no other lock has")
-		}
+		path += ".lock_id"
 		for _, other := range slices.Sorted(maps.Keys(ids)) {
 			if other != role && ids[role] == ids[other] && ids[role] != 0 && !(other > role && overrides[other].LockID != 0) {
 				l.wrong(path, "the role "+other+" has the same lock", strconv.FormatInt(ids[role], 10), "a number that no other role has")

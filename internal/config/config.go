@@ -61,7 +61,7 @@ type Cluster struct {
 	DeadThreshold     Duration `toml:"dead_threshold" min:"200ms" max:"1d"`
 	// LockNamespace moves every advisory lock id, for a database that another
 	// application shares.
-	LockNamespace  int            `toml:"lock_namespace" min:"0" max:"32767"`
+	LockNamespace  int            `toml:"lock_namespace" min:"0" max:"127"`
 	LeaderElection LeaderElection `toml:"leader_election"`
 }
 
@@ -78,7 +78,8 @@ type LeaderElection struct {
 
 // RoleOverrides change one role's election.
 type RoleOverrides struct {
-	LockID int64 `toml:"lock_id,omitzero"`
+	// LockID has at most 56 bits: the namespace stands above them.
+	LockID int64 `toml:"lock_id,omitzero" min:"1" max:"72057594037927935"`
 }
 
 // Scheduler is how the scheduler's leader works.

@@ -15,11 +15,14 @@ import (
 
 func TestEnvironmentOverridesTheFile(t *testing.T) {
 	t.Parallel()
-	c := mustParse(t, "[node]\nslots = 3\n[database]\nurl = \"postgres://file\"\n",
+	c, report, err := parseWith("[node]\nslots = 3\n[database]\nurl = \"postgres://file\"\n",
 		"FORGE_NODE_SLOTS=7", "FORGE_HTTP_LISTEN=127.0.0.1:9000", "FORGE_NODE_ROLES=worker, scheduler",
 		"FORGE_CLUSTER_LEADER_ELECTION_LEASE_DURATION=6s", "FORGE_DATABASE_URL=postgres://environment",
 		"FORGE_HTTP_ALLOW_PRIVATE_TARGETS=true", "FORGE_CRON_DEFAULTS_CATCH_UP=false", "DATABASE_URL=postgres://last",
 		"FORGE_NODE=reserved", "FORGE_JOB_ID=1", "FORGE_CONFIG=/etc/forge.toml")
+	if err != nil || len(report.Problems) > 0 {
+		t.Fatalf("error %v, report %s", err, report)
+	}
 	if c.Node.Slots != 7 || c.HTTP.Listen != "127.0.0.1:9000" || !c.HTTP.AllowPrivateTargets ||
 		c.Cluster.LeaderElection.LeaseDuration.Std() != 6*time.Second || c.CronDefaults.CatchUp != "none" {
 		t.Errorf("not overridden: %+v", c)
