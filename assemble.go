@@ -148,7 +148,9 @@ func (n *Node) duty(role roles.Role) (roles.Duty, error) {
 			Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,
 		}).Lead, nil
 	case roles.LogCompactor:
-		return compactor.New(n.pool, compactor.Options{Retention: n.retention(), Logger: n.logger}).Lead, nil
+		return compactor.New(n.pool, compactor.Options{
+			Retention: n.retention(), Metrics: n.metrics, Logger: n.logger,
+		}).Lead, nil
 	default:
 		return nil, fmt.Errorf("role %s has no work", role)
 	}
