@@ -295,8 +295,13 @@ func jobFacts(job jobstore.Job) []fact {
 		due = "at once"
 	}
 	facts := []fact{
-		{"Queue", job.Queue}, {"Priority", strconv.Itoa(job.Priority)}, {"Attempt", fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts)},
-		{"Created", utc(job.CreatedAt)}, {"Due", due}, {"Started", utc(job.AttemptedAt)}, {"Finished", utc(job.FinalizedAt)},
+		{"Queue", job.Queue},
+		{"Priority", strconv.Itoa(job.Priority)},
+		{"Attempt", fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts)},
+		{"Created", utc(job.CreatedAt)},
+		{"Due", due},
+		{"Started", utc(job.AttemptedAt)},
+		{"Finished", utc(job.FinalizedAt)},
 	}
 	if !job.Tick.IsZero() {
 		facts = append(facts, fact{"Tick", utc(job.Tick)})

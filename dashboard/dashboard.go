@@ -89,8 +89,8 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Describe, Applied, Metrics, AllowedHosts, Changes,
-// Logger and Now may be left out.
+// Options are what New needs. Describe, Applied, Metrics, AllowedHosts, NoPages,
+// Changes, Logger and Now may be left out.
 type Options struct {
 	Source Source
 	Self   Self
@@ -114,8 +114,11 @@ type Options struct {
 	// without port. Empty allows every name; a listener on loopback wants
 	// LoopbackHosts, or any web site could read it by rebinding its name.
 	AllowedHosts []string
-	Logger       *slog.Logger
-	Now          func() time.Time
+	// NoPages leaves out the pages and their streams, and keeps the documents,
+	// the API and the probes.
+	NoPages bool
+	Logger  *slog.Logger
+	Now     func() time.Time
 }
 
 // LoopbackHosts are the names of a listener on loopback.
@@ -153,15 +156,6 @@ type route struct {
 // routes is every path that the node answers; the tests walk it.
 func (s *server) routes() []route {
 	routes := []route{
-		{"/{$}", s.page("overview")},
-		{"/leaders", s.page("leaders")},
-		{"/crons", s.page("crons")},
-		{"/crons/{name}", s.page("cron")},
-		{"/jobs", s.page("jobs")},
-		{"/jobs/{id}", s.page("job")},
-		{"/events", s.events},
-		{"/static/{file}", s.assets.ServeHTTP},
-
 		{"/healthz", s.healthz},
 		{"/readyz", s.readyz},
 		{"/leader/{role}", s.leaderProbe},
@@ -182,7 +176,23 @@ func (s *server) routes() []route {
 	if s.Metrics != nil {
 		routes = append(routes, route{"/metrics", s.Metrics.ServeHTTP})
 	}
+	if !s.NoPages {
+		routes = append(routes, s.pageRoutes()...)
+	}
 	return routes
+}
+
+func (s *server) pageRoutes() []route {
+	return []route{
+		{"/{$}", s.page("overview")},
+		{"/leaders", s.page("leaders")},
+		{"/crons", s.page("crons")},
+		{"/crons/{name}", s.page("cron")},
+		{"/jobs", s.page("jobs")},
+		{"/jobs/{id}", s.page("job")},
+		{"/events", s.events},
+		{"/static/{file}", s.assets.ServeHTTP},
+	}
 }
 
 func (s *server) mux() *http.ServeMux {

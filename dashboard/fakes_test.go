@@ -208,8 +208,10 @@ func newCluster() *fakeCluster {
 			{Cron: "backup", Tick: epoch.Add(-34 * time.Hour), Verdict: cronstore.SkippedOverlap, Reason: "job 41 is still running", Term: 6, NodeID: "node-2", RecordedAt: epoch.Add(-34 * time.Hour), Count: 1},
 		}},
 		jobs: []jobstore.Job{
-			{ID: 42, Kind: "dump", State: "retryable", Queue: "default", Attempt: 1, MaxAttempts: 5, Args: json.RawMessage(`{"keep":14}`), Cron: "backup", NodeID: "node-2", CreatedAt: epoch, ScheduledAt: epoch, AttemptedAt: epoch,
-				LastError: "disk full", Attempts: []jobstore.Attempt{{Attempt: 1, NodeID: "node-2", StartedAt: epoch, DurationMS: 812, Outcome: "failed", ExitCode: &exit, Error: "disk full"}}},
+			{
+				ID: 42, Kind: "dump", State: "retryable", Queue: "default", Attempt: 1, MaxAttempts: 5, Args: json.RawMessage(`{"keep":14}`), Cron: "backup", NodeID: "node-2", CreatedAt: epoch, ScheduledAt: epoch, AttemptedAt: epoch,
+				LastError: "disk full", Attempts: []jobstore.Attempt{{Attempt: 1, NodeID: "node-2", StartedAt: epoch, DurationMS: 812, Outcome: "failed", ExitCode: &exit, Error: "disk full"}},
+			},
 			{ID: 41, Kind: "dump", State: "completed", Queue: "default", Attempt: 1, MaxAttempts: 5, CreatedAt: epoch, ScheduledAt: epoch, AttemptedAt: epoch, FinalizedAt: epoch.Add(time.Second)},
 		},
 		logs:   []jobstore.LogChunk{{Attempt: 1, Seq: 1, Stream: "stdout", Chunk: "dumping\n"}},

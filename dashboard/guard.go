@@ -73,7 +73,7 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 // fail answers in the form that fits the path: a problem document for programs,
 // a page for people.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, status int, detail string) {
-	if forPrograms(r.URL.Path) {
+	if s.NoPages || forPrograms(r.URL.Path) {
 		writeProblem(w, status, detail)
 		return
 	}

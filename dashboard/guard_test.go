@@ -173,7 +173,7 @@ func TestHostileTextStaysText(t *testing.T) {
 		checkNothingInline(t, path, html)
 	}
 	output := get(t, h, "/jobs/42").Body.String()
-	output = output[strings.Index(output, "data-follow"):]
+	_, output, _ = strings.Cut(output, "data-follow")
 	for _, bad := range []string{"\x1b", "\x07", "\u202e", "\r"} {
 		if strings.Contains(output, bad) {
 			t.Errorf("output holds %q", bad)

@@ -58,7 +58,7 @@ func newFeeds(subscribe func() (<-chan struct{}, func())) *feeds {
 // join adds a listener to the feed of a page, which it starts for the first
 // one. The listener is told through its channel that there is something to
 // collect. leave waits for the feed's end when this was the last listener.
-func (fs *feeds) join(key string, draw render) (f *feed, listener chan struct{}, leave func(), ok bool) {
+func (fs *feeds) join(ctx context.Context, key string, draw render) (f *feed, listener chan struct{}, leave func(), ok bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.count >= maxStreams {
@@ -67,7 +67,7 @@ func (fs *feeds) join(key string, draw render) (f *feed, listener chan struct{},
 	fs.count++
 	f = fs.open[key]
 	if f == nil {
-		f = fs.start(draw)
+		f = fs.start(ctx, draw)
 		fs.open[key] = f
 	}
 	listener = make(chan struct{}, 1)
@@ -78,10 +78,9 @@ func (fs *feeds) join(key string, draw render) (f *feed, listener chan struct{},
 	return f, listener, func() { fs.leave(key, f, listener) }, true
 }
 
-// start runs a feed under a context of its own: it outlives the request that
-// happened to be the first.
-func (fs *feeds) start(draw render) *feed {
-	ctx, stop := context.WithCancel(context.Background())
+// start runs a feed that outlives the request which happened to be the first.
+func (fs *feeds) start(ctx context.Context, draw render) *feed {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &feed{stop: stop, stopped: make(chan struct{}), fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
 	go func() {
 		defer close(f.stopped)
@@ -202,7 +201,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
-	f, listener, leave, ok := s.feeds.join(kind.name+"?"+ask.key(), func(ctx context.Context) map[string][]byte {
+	f, listener, leave, ok := s.feeds.join(r.Context(), kind.name+"?"+ask.key(), func(ctx context.Context) map[string][]byte {
 		return s.fragments(ctx, kind, ask)
 	})
 	if !ok {

@@ -36,8 +36,8 @@ func TestNothingIsReadWhileNobodyListens(t *testing.T) {
 		watch := &stopwatch{start: time.Now()}
 		feeds := newFeeds(noChanges)
 		time.Sleep(time.Minute)
-		_, _, leave, _ := feeds.join("page", watch.draw)
-		_, _, leaveToo, _ := feeds.join("page", watch.draw)
+		_, _, leave, _ := feeds.join(t.Context(), "page", watch.draw)
+		_, _, leaveToo, _ := feeds.join(t.Context(), "page", watch.draw)
 		time.Sleep(2*time.Second + time.Millisecond)
 		leave()
 		leaveToo()
@@ -60,7 +60,7 @@ func TestChangesAreSeenAtOnceAndCoalesced(t *testing.T) {
 		watch := &stopwatch{start: time.Now()}
 		changes := make(chan struct{})
 		feeds := newFeeds(func() (<-chan struct{}, func()) { return changes, func() {} })
-		_, _, leave, _ := feeds.join("page", watch.draw)
+		_, _, leave, _ := feeds.join(t.Context(), "page", watch.draw)
 		defer leave()
 		time.Sleep(700 * time.Millisecond)
 		changes <- struct{}{} // later than minGap: drawn now
@@ -115,12 +115,12 @@ func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	feeds := newFeeds(noChanges)
 	feeds.count = maxStreams
-	if _, _, _, ok := feeds.join("page", nil); ok {
+	if _, _, _, ok := feeds.join(t.Context(), "page", nil); ok {
 		t.Error("one stream too many was let in")
 	}
 }
 
-// reader follows a stream and hands over its events.
+// follow reads a stream and hands over its events, by name and data.
 func follow(t *testing.T, url string) (<-chan [2]string, func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -128,7 +128,7 @@ func follow(t *testing.T, url string) (<-chan [2]string, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := http.DefaultClient.Do(r) //nolint:bodyclose // the reader below closes it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func follow(t *testing.T, url string) (<-chan [2]string, func()) {
 	}()
 	return events, func() {
 		cancel()
-		for range events { //nolint:revive // until the stream has ended
+		for range events { // until the stream has ended
 		}
 	}
 }

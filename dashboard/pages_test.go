@@ -203,3 +203,19 @@ func TestAssetsAreCompressed(t *testing.T) {
 		t.Errorf("does not unpack to itself: %v", err)
 	}
 }
+
+func TestWithoutPages(t *testing.T) {
+	t.Parallel()
+	opts := newCluster().options()
+	opts.NoPages = true
+	h := New(opts)
+	for path, status := range map[string]int{"/": 404, "/jobs": 404, "/events?page=overview": 404, "/healthz": 200, "/api/v1/jobs": 200, "/leader/scheduler": 200, "/metrics": 200} {
+		w := get(t, h, path)
+		if w.Code != status {
+			t.Errorf("%s: status %d, want %d", path, w.Code, status)
+		}
+		if status == http.StatusNotFound && w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: content type %q", path, w.Header().Get("Content-Type"))
+		}
+	}
+}

@@ -54,19 +54,19 @@ func (s *server) cluster(ctx context.Context) (clusterFacts, error) {
 	}
 	facts.leaders = s.allRoles(leaders)
 	for _, n := range facts.nodes {
-		facts.now = later(facts.now, n.Now)
+		facts.now = databaseClock(facts.now, n.Now)
 	}
 	for _, l := range facts.leaders {
-		facts.now = later(facts.now, l.Now)
+		facts.now = databaseClock(facts.now, l.Now)
 	}
 	facts.colors = newPalette(nodeIDs(facts.nodes, nil))
 	return facts, nil
 }
 
-// later prefers the database's clock where the row carries one.
-func later(now, row time.Time) time.Time {
+// databaseClock is the row's, where it carries one.
+func databaseClock(own, row time.Time) time.Time {
 	if row.IsZero() {
-		return now
+		return own
 	}
 	return row
 }
@@ -82,8 +82,7 @@ func nodeIDs(nodes []nodestore.Node, tenures []leaderstore.Tenure) []string {
 	return ids
 }
 
-// cronsInForce reads the crons, the next due first and those that will not run
-// last.
+// cronsInForce reads the crons by name, without those that were removed.
 func (s *server) cronsInForce(ctx context.Context) ([]cronstore.Cron, error) {
 	all, err := s.Source.Crons.List(ctx)
 	if err != nil {

@@ -127,8 +127,13 @@ type fact struct{ Name, Value string }
 
 func policies(spec cronstore.Spec) []fact {
 	facts := []fact{
-		{"Time zone", spec.Timezone}, {"Overlap", spec.Overlap}, {"Catch-up", spec.CatchUp}, {"Queue", spec.Queue},
-		{"Missing hour", spec.DSTMissing}, {"Repeated hour", spec.DSTRepeated}, {"Capability", spec.Capability},
+		{"Time zone", spec.Timezone},
+		{"Overlap", spec.Overlap},
+		{"Catch-up", spec.CatchUp},
+		{"Queue", spec.Queue},
+		{"Missing hour", spec.DSTMissing},
+		{"Repeated hour", spec.DSTRepeated},
+		{"Capability", spec.Capability},
 	}
 	if spec.CatchUp != "none" && spec.CatchUpSpan > 0 {
 		facts = append(facts, fact{"Catch-up window", coarse(spec.CatchUpSpan)})

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -150,7 +151,7 @@ func withRunning(job jobstore.Job) []jobstore.Attempt {
 			return attempts
 		}
 	}
-	return append(attempts[:len(attempts):len(attempts)], jobstore.Attempt{
+	return append(slices.Clip(attempts), jobstore.Attempt{
 		Attempt: job.Attempt, NodeID: job.NodeID, StartedAt: job.AttemptedAt,
 	})
 }
