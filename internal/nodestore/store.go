@@ -68,12 +68,12 @@ RETURNING state`
 // A node that left stays left: its jobs were given to others.
 const setStateSQL = `
 UPDATE forge_nodes
-SET state = $3
+SET state = $3, running = CASE WHEN $3 = 'left' THEN 0 ELSE running END
 WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL AND (state <> 'left' OR $3 = 'left')`
 
 const fenceSQL = `
 UPDATE forge_nodes
-SET state = 'dead', fenced_at = clock_timestamp()
+SET state = 'dead', running = 0, fenced_at = clock_timestamp()
 WHERE incarnation = $1 AND fenced_at IS NULL AND state IN ('active', 'draining')
 RETURNING node_id`
 

@@ -119,11 +119,18 @@ func TestFence(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
+	if _, err := nodestore.Heartbeat(t.Context(), pool, "a", first, 7); err != nil {
+		t.Fatal(err)
+	}
 	if !fence(t, pool) {
 		t.Error("Fence() found nothing to fence")
 	}
 	if fence(t, pool) {
 		t.Error("Fence() fenced twice")
+	}
+	node, err := nodestore.Get(t.Context(), pool, "a")
+	if err != nil || node.State != nodestore.Dead || node.FencedAt.IsZero() || node.Running != 0 {
+		t.Errorf("row of a fenced node: %+v, %v", node, err)
 	}
 	if _, err := nodestore.Heartbeat(t.Context(), pool, "a", first, 0); !errors.Is(err, nodestore.ErrFenced) {
 		t.Errorf("Heartbeat() after the fence: %v", err)
