@@ -70,7 +70,7 @@ func startNode(t *testing.T, configured map[string]config.Job, change ...func(*j
 
 func (n *node) run(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 	stopped := false
@@ -128,7 +128,7 @@ func (n *node) offer(t *testing.T, queue string, ids ...int64) {
 	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{queue: ids}})
 }
 
-// insert adds a job, and offers it.
+// work inserts a job and offers it.
 func (n *node) work(t *testing.T, job jobstore.NewJob) int64 {
 	t.Helper()
 	id, err := n.Insert(t.Context(), job)
@@ -189,7 +189,7 @@ func (n *node) wantCredit(t *testing.T, want func(wire.Credit) bool) wire.Credit
 
 func listen(t *testing.T, url string) <-chan wire.Credit {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func listen(t *testing.T, url string) <-chan wire.Credit {
 		for {
 			notification, err := conn.WaitForNotification(ctx)
 			if err != nil {
-				_ = conn.Close(context.Background())
+				_ = conn.Close(context.WithoutCancel(ctx))
 				return
 			}
 			if credit, err := wire.Unmarshal[wire.Credit](notification.Payload); err == nil {
@@ -220,7 +220,7 @@ func listen(t *testing.T, url string) <-chan wire.Credit {
 
 func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
-	if _, err := pool.Exec(context.Background(), sql, args...); err != nil {
+	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }

@@ -101,8 +101,12 @@ func (h *httpJob) execute(ctx context.Context, a *attempt) error {
 }
 
 func (h *httpJob) request(ctx context.Context, a *attempt) (*http.Request, error) {
-	method := strings.ToUpper(cmp.Or(h.job.Method, http.MethodGet))
 	body, isArgs := h.job.Body, false
+	method := http.MethodGet
+	if body != "" {
+		method = http.MethodPost
+	}
+	method = strings.ToUpper(cmp.Or(h.job.Method, method))
 	if body == "" && method != http.MethodGet && method != http.MethodHead {
 		body, isArgs = string(a.args), true
 	}

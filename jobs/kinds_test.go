@@ -29,11 +29,11 @@ func once(job config.Job) config.Job {
 }
 
 // runOnce works one job of the kind to its end.
-func runOnce(t *testing.T, job config.Job, new jobstore.NewJob, change ...func(*jobs.Options)) (*node, jobstore.Job) {
+func runOnce(t *testing.T, job config.Job, add jobstore.NewJob, change ...func(*jobs.Options)) (*node, jobstore.Job) {
 	t.Helper()
 	n := startNode(t, map[string]config.Job{"job": once(job)}, change...)
-	new.Kind = "job"
-	return n, n.finish(t, n.work(t, new), "completed", "discarded")
+	add.Kind = "job"
+	return n, n.finish(t, n.work(t, add), "completed", "discarded")
 }
 
 func TestShellSeesAnExplicitEnvironment(t *testing.T) {
@@ -170,15 +170,15 @@ func TestHTTPStatus(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
-	for state, expect := range map[string][]int{"discarded": nil, "completed": {http.StatusNotFound}} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel()
-			job := config.Job{Kind: config.KindHTTP, URL: server.URL, ExpectStatus: expect}
-			_, done := runOnce(t, job, jobstore.NewJob{})
-			if done.State != state || *done.Attempts[0].StatusCode != http.StatusNotFound {
-				t.Errorf("got %+v", done)
-			}
-		})
+	n := startNode(t, map[string]config.Job{
+		"discarded": once(config.Job{Kind: config.KindHTTP, URL: server.URL}),
+		"completed": once(config.Job{Kind: config.KindHTTP, URL: server.URL, ExpectStatus: []int{http.StatusNotFound}}),
+	})
+	for _, state := range []string{"discarded", "completed"} {
+		done := n.finish(t, n.work(t, jobstore.NewJob{Kind: state}), "completed", "discarded")
+		if done.State != state || *done.Attempts[0].StatusCode != http.StatusNotFound {
+			t.Errorf("got %+v", done)
+		}
 	}
 }
 
@@ -202,14 +202,21 @@ func TestHTTPRedirects(t *testing.T) {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 
-	for path, want := range map[string]string{
+	wants := map[string]string{
 		"/hops/5": "", "/hops/6": "stopped after 5 redirects", "/metadata": "address not allowed",
 		"/file": "redirect to file refused", "/away": "",
-	} {
+	}
+	configured := map[string]config.Job{}
+	for path := range wants {
+		configured[path] = once(config.Job{
+			Kind: config.KindHTTP, URL: server.URL + path, Headers: map[string]string{"X-Token": "hunter22"},
+		})
+	}
+	n := startNode(t, configured)
+	for path, want := range wants {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			job := config.Job{Kind: config.KindHTTP, URL: server.URL + path, Headers: map[string]string{"X-Token": "hunter22"}}
-			n, done := runOnce(t, job, jobstore.NewJob{})
+			done := n.finish(t, n.work(t, jobstore.NewJob{Kind: path}), "completed", "discarded")
 			if want == "" && done.State != "completed" || !strings.Contains(done.LastError, want) {
 				t.Errorf("got %s: %q, want %q", done.State, done.LastError, want)
 			}
@@ -252,7 +259,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 
 func TestSQL(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
+	tests := map[string]struct {
 		statement, stdout, system, fails string
 		timeout                          time.Duration
 	}{
@@ -261,7 +268,7 @@ func TestSQL(t *testing.T) {
 				to_char(@tick::timestamptz AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS tick, @term AS term, @node AS node,
 				@args::jsonb ->> 'n' AS n, NULL AS nothing`,
 			stdout: "id\tjob\tattempt\tcron\ttick\tterm\tnode\tn\tnothing\n" +
-				"t\tjob\t1\tnightly\t2026-11-20 03:00\t7\tnode-a\t1\tNULL\n",
+				"t\tparameters\t1\tnightly\t2026-11-20 03:00\t7\tnode-a\t1\tNULL\n",
 			system: "SELECT 1\n",
 		},
 		"rows affected":    {statement: `INSERT INTO forge_events (type) SELECT @cron FROM generate_series(1, 3)`, system: "INSERT 0 3\n"},
@@ -270,11 +277,19 @@ func TestSQL(t *testing.T) {
 		"error":            {statement: `SELECT 1/0`, fails: "division by zero"},
 		"two statements":   {statement: `SELECT 1; SELECT 2`, fails: "multiple commands"},
 		"server's timeout": {statement: `SELECT pg_sleep(60)`, timeout: 100 * time.Millisecond, fails: "timed out after 100ms"},
-	} {
+	}
+	configured := map[string]config.Job{}
+	for name, test := range tests {
+		configured[name] = once(config.Job{
+			Kind: config.KindSQL, Statement: test.statement, StatementTimeout: config.Duration(test.timeout),
+		})
+	}
+	n := startNode(t, configured)
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := config.Job{Kind: config.KindSQL, Statement: test.statement, StatementTimeout: config.Duration(test.timeout)}
-			n, done := runOnce(t, job, jobstore.NewJob{Args: []byte(`{"n": 1}`), Metadata: tickMetadata})
+			id := n.work(t, jobstore.NewJob{Kind: name, Args: []byte(`{"n": 1}`), Metadata: tickMetadata})
+			done := n.finish(t, id, "completed", "discarded")
 			if (done.State == "completed") != (test.fails == "") || !strings.Contains(done.LastError, test.fails) {
 				t.Fatalf("got %s: %q, want %q", done.State, done.LastError, test.fails)
 			}

@@ -105,7 +105,7 @@ func lookUpUser(name string, env map[string]string) (*shim.Credential, error) {
 	}
 	env["HOME"], env["USER"], env["LOGNAME"] = account.HomeDir, account.Username, account.Username
 	if account.Uid == strconv.Itoa(os.Getuid()) {
-		return nil, nil //nolint:nilnil // no credential to take on is not an error
+		return nil, nil // there is nothing to take on
 	}
 	if os.Getuid() != 0 {
 		return nil, fmt.Errorf("user %q: only a node that runs as root can change the user", name)

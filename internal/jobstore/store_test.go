@@ -1,7 +1,6 @@
 package jobstore_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -129,7 +128,7 @@ func TestLogsAreNumberedAcrossAppends(t *testing.T) {
 	}
 	read := func(attempt, after int) (text string, last int) {
 		t.Helper()
-		chunks, err := jobstore.Logs(context.Background(), pool, 1, attempt, after)
+		chunks, err := jobstore.Logs(t.Context(), pool, 1, attempt, after)
 		if err != nil {
 			t.Fatal(err)
 		}

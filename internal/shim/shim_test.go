@@ -20,16 +20,16 @@ func spec(argv ...string) Spec {
 	return Spec{Argv: argv, Env: env, Grace: 200 * time.Millisecond}
 }
 
-func run(t *testing.T, spec Spec) (Result, error, string, string) {
+func run(t *testing.T, spec Spec) (result Result, stdout, stderr string, err error) {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	result, err := Run(t.Context(), spec, &stdout, &stderr)
-	return result, err, stdout.String(), stderr.String()
+	var out, errs bytes.Buffer
+	result, err = Run(t.Context(), spec, &out, &errs)
+	return result, out.String(), errs.String(), err
 }
 
 func TestRunGivesOutputAndExitCode(t *testing.T) {
 	t.Parallel()
-	result, err, stdout, stderr := run(t, spec("sh", "-c", "echo $COLOUR; echo oops >&2; env | wc -l; exit 7"))
+	result, stdout, stderr, err := run(t, spec("sh", "-c", "echo $COLOUR; echo oops >&2; env | wc -l; exit 7"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestRunGivesOutputAndExitCode(t *testing.T) {
 
 func TestRunReportsTheSignal(t *testing.T) {
 	t.Parallel()
-	result, err, _, _ := run(t, spec("sh", "-c", "kill -USR1 $$"))
+	result, _, _, err := run(t, spec("sh", "-c", "kill -USR1 $$"))
 	if err != nil || result.Signal != syscall.SIGUSR1 || result.ExitCode != 128+int(syscall.SIGUSR1) {
 		t.Errorf("got %+v, %v", result, err)
 	}
@@ -51,7 +51,7 @@ func TestRunSaysWhatCouldNotStart(t *testing.T) {
 	missingDir := spec("true")
 	missingDir.Dir = "/no/such/dir"
 	for _, s := range []Spec{spec("no-such-program"), spec("/etc/passwd"), missingDir, {}} {
-		if _, err, _, _ := run(t, s); !errors.Is(err, ErrNotStarted) {
+		if _, _, _, err := run(t, s); !errors.Is(err, ErrNotStarted) {
 			t.Errorf("%v: got %v, want ErrNotStarted", s.Argv, err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestRunSaysWhatCouldNotStart(t *testing.T) {
 
 func TestNothingIsLeftWhenTheCommandEnds(t *testing.T) {
 	t.Parallel()
-	result, err, stdout, _ := run(t, spec("sh", "-c", "setsid sleep 300 & echo $!; sh -c 'setsid sleep 301 & echo $!'"))
+	result, stdout, _, err := run(t, spec("sh", "-c", "setsid sleep 300 & echo $!; sh -c 'setsid sleep 301 & echo $!'"))
 	if err != nil || result.ExitCode != 0 {
 		t.Fatalf("got %+v, %v", result, err)
 	}
