@@ -241,20 +241,19 @@ func TestEverySecondOnceWhateverTheTerm(t *testing.T) {
 	}
 	const terms = 24
 	var (
-		leads   sync.WaitGroup
-		current *Firer
-		ended   = make([]error, terms)
-		turns   = make([]sync.Mutex, len(firers))
+		leads sync.WaitGroup
+		ended = make([]error, terms)
+		turns = make([]sync.Mutex, len(firers))
 	)
 	ctx, cancel := context.WithCancel(t.Context())
 	random := rand.New(rand.NewPCG(3, 1))
 	for i := range terms {
 		fence := mint(t, pool, fmt.Sprintf("n%d", i%len(firers)+1))
-		current = firers[i%len(firers)]
+		firer, turn := firers[i%len(firers)], &turns[i%len(firers)]
 		leads.Go(func() { // the one before is not told: the fence tells it
-			turns[i%len(firers)].Lock()
-			defer turns[i%len(firers)].Unlock()
-			ended[i] = current.Lead(ctx, fence)
+			turn.Lock()
+			defer turn.Unlock()
+			ended[i] = firer.Lead(ctx, fence)
 		})
 		time.Sleep(time.Duration(100+random.IntN(350)) * time.Millisecond) // the length of a term, not a wait
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 // fakeDesk is a database whose clock is ahead of the local one.
 type fakeDesk struct {
+	mu       sync.Mutex
 	ahead    time.Duration
 	next     map[string]time.Time
 	interval time.Duration
@@ -28,11 +30,15 @@ type fakeDesk struct {
 }
 
 func (d *fakeDesk) Now(context.Context) (time.Time, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.probes++
 	return time.Now().Add(d.ahead), nil
 }
 
 func (d *fakeDesk) Upcoming(context.Context) ([]cronstore.Upcoming, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.loads++
 	var upcoming []cronstore.Upcoming
 	for name, next := range d.next {
@@ -42,6 +48,8 @@ func (d *fakeDesk) Upcoming(context.Context) ([]cronstore.Upcoming, error) {
 }
 
 func (d *fakeDesk) Fire(_ context.Context, names []string) (fired, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.fail) > 0 {
 		err := d.fail[0]
 		d.fail = d.fail[1:]
@@ -102,7 +110,11 @@ func TestTermFollowsAClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDesk{interval: time.Hour, next: map[string]time.Time{"c": time.Now().Add(15 * time.Second)}}
-		time.AfterFunc(12*time.Second, func() { d.ahead = -3 * time.Second })
+		time.AfterFunc(12*time.Second, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.ahead = -3 * time.Second
+		})
 		_ = runFor(t, d, nil, 30*time.Second) // ends by its deadline
 		if diff := cmp.Diff([]string{"c looked at 3s too early", "c 0s"}, d.log); diff != "" {
 			t.Error(diff)
@@ -140,6 +152,8 @@ func TestTermReloadsWhenCronsChange(t *testing.T) {
 		d := &fakeDesk{next: map[string]time.Time{}, interval: time.Hour}
 		changes := make(chan struct{}, 1)
 		time.AfterFunc(5*time.Second, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
 			d.next["new"] = time.Now().Add(time.Second)
 			changes <- struct{}{}
 		})
