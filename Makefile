@@ -3,6 +3,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
+# The version is ours to say; asking git may fail in another user's checkout.
+export GOFLAGS += -buildvcs=false
+
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 CONFIG ?= forge.toml.example
 NODES ?= 3

@@ -123,7 +123,7 @@ func (c *cluster) banner(leaders []Leader) string {
 	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "  dashboard\t%s\n", c.nodes[0].address())
 	for _, node := range c.nodes {
-		fmt.Fprintf(table, "  %s\t%s\tpid %d\t%s\n", node.node.ID, node.address(), node.pid.Load(), leads(leaders, node.node.ID))
+		fmt.Fprintf(table, "  %s\t%s\tpid %d%s\n", node.node.ID, node.address(), node.pid.Load(), leads(leaders, node.node.ID))
 	}
 	_ = table.Flush()
 	fmt.Fprintf(&text, "\n  fail over   kill -9 %d   (%s; it is started again)\n", c.victim(leaders).pid.Load(), c.victim(leaders).node.ID)
@@ -142,7 +142,7 @@ func leads(leaders []Leader, node string) string {
 	if len(roles) == 0 {
 		return ""
 	}
-	return "leads " + strings.Join(roles, ", ")
+	return "   leads " + strings.Join(roles, ", ")
 }
 
 // victim is the node whose death shows most: the leader of the first role.

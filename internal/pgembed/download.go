@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
@@ -17,6 +18,7 @@ const (
 	downloadVersion = embeddedpostgres.V18
 	downloadLimit   = 5 * time.Minute
 	downloadReport  = 10 * time.Second
+	trialAttempts   = 5
 	mavenCentral    = "https://repo1.maven.org/maven2"
 )
 
@@ -50,7 +52,12 @@ func download(ctx context.Context, cacheDir, repository string, say func(string)
 	}
 	say(fmt.Sprintf("no PostgreSQL is installed: downloading %s (some 20 MB, once) from %s to %s", downloadVersion, repository, cacheDir))
 	fresh := target + ".new"
-	if err := fetch(ctx, fresh, repository, say); err != nil {
+	err := fetch(ctx, fresh, repository, say)
+	// Another program may take the trial server's port first.
+	for try := 1; err != nil && strings.Contains(err.Error(), "already listening") && try < trialAttempts; try++ {
+		err = fetch(ctx, fresh, repository, say)
+	}
+	if err != nil {
 		return programs{}, err
 	}
 	if err := errors.Join(os.RemoveAll(target), os.Rename(fresh, target)); err != nil {

@@ -90,8 +90,8 @@ func newest(found []programs, major int) (programs, error) {
 	case best.major != 0:
 		return best, nil
 	case major != 0:
-		return programs{}, fmt.Errorf("the data was made by PostgreSQL %d, and only %s is here: install PostgreSQL %d or choose another data directory (this one is left as it is)",
-			major, listOr(unfit, "no other version"), major)
+		return programs{}, fmt.Errorf("the data was made by PostgreSQL %d, and %s is here: install PostgreSQL %d or choose another data directory (this one is left as it is)",
+			major, only(unfit), major)
 	case len(unfit) > 0:
 		return programs{}, fmt.Errorf("%w (found %s)", errNoPrograms, strings.Join(unfit, ", "))
 	default:
@@ -99,11 +99,11 @@ func newest(found []programs, major int) (programs, error) {
 	}
 }
 
-func listOr(list []string, empty string) string {
-	if len(list) == 0 {
-		return empty
+func only(versions []string) string {
+	if len(versions) == 0 {
+		return "no program of it"
 	}
-	return strings.Join(list, ", ")
+	return "only " + strings.Join(versions, ", ")
 }
 
 // candidates are the installed programs and the downloaded ones, each
