@@ -73,7 +73,7 @@ func TestKilledNodeLeavesNoProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.offer(t, "default", id)
+	n.offer(t, id)
 	var pids []string
 	eventually(t, func() bool {
 		pids = strings.Fields(n.logs(t, id, 1, jobstore.StreamStdout))

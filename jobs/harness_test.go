@@ -122,10 +122,10 @@ func (n *node) send(t *testing.T, offer wire.Offer) {
 	exec(t, n.pool, `SELECT pg_notify($1, $2)`, wire.OfferChannel("public", n.incarnation), wire.Marshal(offer))
 }
 
-// offer offers the jobs of one queue in the current term.
-func (n *node) offer(t *testing.T, queue string, ids ...int64) {
+// offer offers jobs of the default queue in the current term.
+func (n *node) offer(t *testing.T, ids ...int64) {
 	t.Helper()
-	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{queue: ids}})
+	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{"default": ids}})
 }
 
 // work inserts a job and offers it.
@@ -135,7 +135,7 @@ func (n *node) work(t *testing.T, job jobstore.NewJob) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.offer(t, "default", id)
+	n.offer(t, id)
 	return id
 }
 

@@ -203,13 +203,13 @@ func TestHTTPRedirects(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	wants := map[string]string{
-		"/hops/5": "", "/hops/6": "stopped after 5 redirects", "/metadata": "address not allowed",
-		"/file": "redirect to file refused", "/away": "",
+		"hops/5": "", "hops/6": "stopped after 5 redirects", "metadata": "address not allowed",
+		"file": "redirect to file refused", "away": "",
 	}
 	configured := map[string]config.Job{}
 	for path := range wants {
 		configured[path] = once(config.Job{
-			Kind: config.KindHTTP, URL: server.URL + path, Headers: map[string]string{"X-Token": "hunter22"},
+			Kind: config.KindHTTP, URL: server.URL + "/" + path, Headers: map[string]string{"X-Token": "hunter22"},
 		})
 	}
 	n := startNode(t, configured)
@@ -220,7 +220,7 @@ func TestHTTPRedirects(t *testing.T) {
 			if want == "" && done.State != "completed" || !strings.Contains(done.LastError, want) {
 				t.Errorf("got %s: %q, want %q", done.State, done.LastError, want)
 			}
-			if out := n.logs(t, done.ID, 1, jobstore.StreamStdout); path == "/away" && out != `token ""` {
+			if out := n.logs(t, done.ID, 1, jobstore.StreamStdout); path == "away" && out != `token ""` {
 				t.Errorf("the job's own header went to another host: %s", out)
 			}
 		})
@@ -271,12 +271,12 @@ func TestSQL(t *testing.T) {
 				"t\tparameters\t1\tnightly\t2026-11-20 03:00\t7\tnode-a\t1\tNULL\n",
 			system: "SELECT 1\n",
 		},
-		"rows affected":    {statement: `INSERT INTO forge_events (type) SELECT @cron FROM generate_series(1, 3)`, system: "INSERT 0 3\n"},
-		"many rows":        {statement: `SELECT 1 AS one FROM generate_series(1, 102)`, stdout: "one\n" + strings.Repeat("1\n", 100), system: "2 more rows not shown\nSELECT 102\n"},
-		"no transaction":   {statement: `VACUUM forge_events`, system: "VACUUM\n"},
-		"error":            {statement: `SELECT 1/0`, fails: "division by zero"},
-		"two statements":   {statement: `SELECT 1; SELECT 2`, fails: "multiple commands"},
-		"server's timeout": {statement: `SELECT pg_sleep(60)`, timeout: 100 * time.Millisecond, fails: "timed out after 100ms"},
+		"rows-affected":   {statement: `INSERT INTO forge_events (type) SELECT @cron FROM generate_series(1, 3)`, system: "INSERT 0 3\n"},
+		"many-rows":       {statement: `SELECT 1 AS one FROM generate_series(1, 102)`, stdout: "one\n" + strings.Repeat("1\n", 100), system: "2 more rows not shown\nSELECT 102\n"},
+		"no-transaction":  {statement: `VACUUM forge_events`, system: "VACUUM\n"},
+		"error":           {statement: `SELECT 1/0`, fails: "division by zero"},
+		"two-statements":  {statement: `SELECT 1; SELECT 2`, fails: "multiple commands"},
+		"servers-timeout": {statement: `SELECT pg_sleep(60)`, timeout: 100 * time.Millisecond, fails: "timed out after 100ms"},
 	}
 	configured := map[string]config.Job{}
 	for name, test := range tests {

@@ -139,7 +139,6 @@ func riverConfig(options Options, workers *river.Workers) *river.Config {
 		Middleware:             []rivertype.Middleware{newRecorder(options)},
 		Queues:                 queues,
 		Schema:                 options.Schema,
-		SkipJobKindValidation:  true, // the configuration has rules of its own
 		SkipUnknownJobCheck:    true, // another node may hold the kind
 		SoftStopTimeout:        options.DrainTimeout,
 		Workers:                workers,

@@ -249,7 +249,7 @@ func TestFailedAttemptIsRetriedAsConfigured(t *testing.T) {
 		t.Errorf("retried after %s, want a minute", wait)
 	}
 	exec(t, n.pool, `UPDATE river_job SET state = 'available', scheduled_at = now()`)
-	n.offer(t, "default", id)
+	n.offer(t, id)
 	second := n.finish(t, id, "discarded")
 	if len(second.Attempts) != 2 || *second.Attempts[0].ExitCode != 1 || *second.Attempts[1].ExitCode != 2 ||
 		second.LastError != "exit status 2" || second.Attempts[0].Error != "exit status 1" {
@@ -297,7 +297,7 @@ func TestGoWorkerAndInsertInTheCallersTransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.offer(t, "default", id)
+	n.offer(t, id)
 	job := n.finish(t, id, "completed")
 	if run := <-seen; run.JobID != id || run.Job != "greet" || run.Attempt != 1 || run.NodeID != nodeID {
 		t.Errorf("the worker saw %+v", run)
