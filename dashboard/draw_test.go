@@ -94,7 +94,7 @@ func drawOne(leader leaderstore.Leader, tenures ...leaderstore.Tenure) lane {
 	for i := range tenures {
 		tenures[i].Role = "scheduler"
 	}
-	return drawSwimlane(now, spans[0], []leaderstore.Leader{leader}, tenures, palette{"a": "n0"}).Lanes[0]
+	return drawSwimlane(now, spans[1], []leaderstore.Leader{leader}, tenures, palette{"a": "n0"}).Lanes[0]
 }
 
 func TestSwimlane(t *testing.T) {
@@ -109,7 +109,7 @@ func TestSwimlane(t *testing.T) {
 	if len(l.Bars) != 2 || len(l.Gaps) != 1 {
 		t.Fatalf("lane %+v", l)
 	}
-	if b := l.Bars[0]; b.X != "0.000%" || b.Width != "60.000%" || b.Current || b.Color != "n0" {
+	if b := l.Bars[0]; b.X != "0.000%" || b.Width != "60.000%" || b.Current || b.Color != "n0" || b.Text != "a · 1" {
 		t.Errorf("a tenure that began before the drawing: %+v", b)
 	}
 	if b := l.Bars[1]; b.X != "80.000%" || b.Width != "20.000%" || !b.Current || b.Color != "n-none" {
@@ -141,7 +141,7 @@ func TestChooseSpan(t *testing.T) {
 			t.Errorf("span %q: %s, want %s", asked, got.Name, want)
 		}
 	}
-	if got := chooseSpan("", epoch, nil); got.Name != "15m" {
+	if got := chooseSpan("", epoch, nil); got.Name != "5m" {
 		t.Errorf("without history: %s", got.Name)
 	}
 }

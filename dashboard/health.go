@@ -86,7 +86,7 @@ func (h *health) judgeNodes(facts clusterFacts) {
 	}
 	for _, n := range facts.nodes {
 		if n.State == nodestore.Dead && facts.now.Sub(n.LastHeartbeatAt) < recentlyDead {
-			h.raise("warn", n.NodeID+" is dead", "Its running jobs are given to other nodes.")
+			h.raise("warn", n.NodeID+" is dead", "Its jobs go to other nodes.")
 		}
 	}
 	if drifting > 0 {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -16,6 +17,7 @@ type span struct {
 }
 
 var spans = []span{
+	{"5m", 5 * time.Minute, 5},
 	{"15m", 15 * time.Minute, 3},
 	{"1h", time.Hour, 4},
 	{"6h", 6 * time.Hour, 3},
@@ -35,10 +37,10 @@ type lane struct {
 type bar struct {
 	X, Width string
 	Color    string
-	NodeID   string
-	Term     int64
-	Title    string
-	Current  bool
+	// Text is empty on a bar that is too short to read.
+	Text    string
+	Title   string
+	Current bool
 }
 
 // gapMark is a time without a leader: hatched over its true width, with a mark
@@ -109,11 +111,7 @@ func drawLane(leader leaderstore.Leader, tenures []leaderstore.Tenure, sc scale,
 		if !until.After(sc.start) {
 			continue
 		}
-		l.Bars = append(l.Bars, bar{
-			X: sc.at(t.AcquiredAt), Width: sc.between(t.AcquiredAt, until), Color: colors.of(t.NodeID),
-			NodeID: t.NodeID, Term: t.Term, Current: open,
-			Title: fmt.Sprintf("%s, term %d, for %s", t.NodeID, t.Term, coarse(until.Sub(t.AcquiredAt))),
-		})
+		l.Bars = append(l.Bars, sc.bar(t, until, open, colors.of(t.NodeID)))
 		if t.HasGap && t.AcquiredAt.After(sc.start) {
 			changes++
 			l.Gaps = append(l.Gaps, sc.gap(t.AcquiredAt.Add(-t.Gap), t.AcquiredAt, "No leader for "+precise(t.Gap)))
@@ -171,6 +169,27 @@ func (s scale) at(t time.Time) string { return percent(s.fraction(t)) }
 
 func (s scale) between(a, b time.Time) string {
 	return percent(max(s.fraction(b)-s.fraction(a), 0))
+}
+
+// The least parts of the drawing that a bar takes which names its node, and one
+// which names its term alone.
+const (
+	roomForNode = 0.16
+	roomForTerm = 0.05
+)
+
+func (s scale) bar(t leaderstore.Tenure, until time.Time, open bool, color string) bar {
+	b := bar{
+		X: s.at(t.AcquiredAt), Width: s.between(t.AcquiredAt, until), Color: color, Current: open,
+		Title: fmt.Sprintf("%s, term %d, for %s", t.NodeID, t.Term, coarse(until.Sub(t.AcquiredAt))),
+	}
+	switch room := s.fraction(until) - s.fraction(t.AcquiredAt); {
+	case room >= roomForNode:
+		b.Text = fmt.Sprintf("%s · %d", t.NodeID, t.Term)
+	case room >= roomForTerm:
+		b.Text = strconv.FormatInt(t.Term, 10)
+	}
+	return b
 }
 
 func (s scale) gap(from, to time.Time, title string) gapMark {
