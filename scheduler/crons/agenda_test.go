@@ -13,7 +13,10 @@ func TestAgendaTakesTheFreshestFirst(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 	a := newAgenda([]cronstore.Upcoming{
-		{Name: "never"}, {Name: "old", Next: at(-60)}, {Name: "now", Next: at(0)}, {Name: "soon", Next: at(1)},
+		{Name: "never"},
+		{Name: "old", Next: at(-60)},
+		{Name: "now", Next: at(0)},
+		{Name: "soon", Next: at(1)},
 		{Name: "recent", Next: at(-1)},
 	})
 	var got []string

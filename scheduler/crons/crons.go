@@ -46,7 +46,7 @@ const currentSchemaSQL = `SELECT current_schema()`
 
 // Lead fires crons in the name of a term until ctx ends, which is no error, or
 // until the term is over: then the error is leaderstore.ErrDeposed. Trouble with
-// the database is logged and tried again. One Lead runs at a time; when it
+// the database, once it has begun, is logged and tried again. One Lead runs at a time; when it
 // returns all that it started has stopped.
 func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := f.options.Logger.With("role", fence.Role, "node", fence.NodeID, "term", fence.Term)
@@ -81,8 +81,8 @@ func (f *Firer) schema(ctx context.Context) (string, error) {
 
 // ignoreEnd returns nil for whatever an ended context left behind.
 func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

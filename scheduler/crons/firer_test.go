@@ -126,11 +126,11 @@ func lead(t *testing.T, firer *Firer, fence leaderstore.Fence) (stop func() erro
 }
 
 // await waits until a query's number is at least want.
-func await(t *testing.T, pool *pgxpool.Pool, want int64, sql string, args ...any) {
+func await(t *testing.T, pool *pgxpool.Pool, want int64, sql string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		got := count(t, pool, sql, args...)
+		got := count(t, pool, sql)
 		if got >= want {
 			return
 		}

@@ -285,7 +285,7 @@ func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan) ([]cronst
 		for _, row := range p.rows {
 			switch {
 			case !isNew[cronstore.KeyOf(row.Cron, row.Tick)]:
-			case row.Verdict == cronstore.Fired || row.Verdict == cronstore.CaughtUp:
+			case fires(row.Verdict):
 				firing, jobs = append(firing, row), append(jobs, newJob(&p.definition.spec, row, l.fence.Term))
 			default:
 				others = append(others, row)

@@ -65,15 +65,15 @@ func (m *meter) count(rows []cronstore.Tick, now time.Time) {
 	for _, row := range rows {
 		label, number := m.label(row.Cron), float64(row.Count)
 		m.metrics.CronTicks.WithLabelValues(label, string(row.Verdict)).Add(number)
-		switch row.Verdict {
-		case cronstore.Fired, cronstore.CaughtUp:
+		if fires(row.Verdict) {
 			m.metrics.CronRuns.WithLabelValues(label).Add(number)
 			m.metrics.CronDelay.WithLabelValues(label).Observe(now.Sub(row.Tick).Seconds())
-		case cronstore.SkippedWindow, cronstore.SkippedLimit:
+		}
+		if row.Verdict == cronstore.SkippedWindow || row.Verdict == cronstore.SkippedLimit {
 			m.metrics.CronMissed.WithLabelValues(label).Add(number)
-		case cronstore.Failed:
+		}
+		if row.Verdict == cronstore.Failed {
 			m.metrics.CronFailures.WithLabelValues(label).Add(number)
-		default:
 		}
 	}
 }

@@ -36,8 +36,9 @@ type decision struct {
 	reason  string
 }
 
-func (d decision) fires() bool {
-	return d.verdict == cronstore.Fired || d.verdict == cronstore.CaughtUp
+// fires says whether a verdict means a job.
+func fires(verdict cronstore.Verdict) bool {
+	return verdict == cronstore.Fired || verdict == cronstore.CaughtUp
 }
 
 // sliceLimit is how many ticks of a cron are looked at in one transaction: more
@@ -172,7 +173,7 @@ func merge(cron string, decisions []decision) []cronstore.Tick {
 }
 
 func alike(a, b decision) bool {
-	return !a.fires() && a.verdict == b.verdict && a.reason == b.reason
+	return !fires(a.verdict) && a.verdict == b.verdict && a.reason == b.reason
 }
 
 func newRow(cron string, d decision) cronstore.Tick {
