@@ -384,7 +384,7 @@ func TestInserterNeedsNoNode(t *testing.T) {
 func TestOffersAreHeardAgainAfterTheConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"hello": shell("true")})
-	for range 3 {
+	for range 5 {
 		var ended int
 		err := n.pool.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND query LIKE 'LISTEN %' AND query NOT LIKE '%forge_credit%'`).Scan(&ended)
