@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,8 @@ const (
 	envNode    = "DEVCLUSTER_TEST_NODE" // the part of a cluster's nodes
 	partNode   = "node"
 	partSlow   = "slow"    // a node that takes for ever to drain
+	partDeaf   = "deaf"    // a node that does not watch its lifeline
+	partIdle   = "idle"    // a process that does nothing but watch it
 	partFailed = "failed"  // a node that refuses its configuration
 	partRunner = "cluster" // a whole cluster, to be killed
 )
@@ -40,7 +43,13 @@ const (
 func TestMain(m *testing.M) {
 	switch os.Getenv(envPart) {
 	case partNode, partSlow:
+		devcluster.DieWithParent()
 		os.Exit(node())
+	case partDeaf:
+		os.Exit(node())
+	case partIdle:
+		devcluster.DieWithParent()
+		time.Sleep(time.Minute)
 	case partFailed:
 		os.Exit(3)
 	case partRunner:
@@ -52,7 +61,6 @@ func TestMain(m *testing.M) {
 // node is a node of the tests: its arguments are an address and an id, it is
 // ready when it can reach the database, and it says who it is.
 func node() int {
-	devcluster.DieWithParent()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("node", os.Args[2])
@@ -348,7 +356,11 @@ func startCluster(t *testing.T, nodes string) (cluster *exec.Cmd, out *output, p
 
 func TestKilledClusterLeavesNothing(t *testing.T) {
 	t.Parallel()
-	cluster, _, pids := startCluster(t, partNode)
+	part := partNode
+	if runtime.GOOS == "linux" {
+		part = partDeaf // the kernel alone ends them
+	}
+	cluster, _, pids := startCluster(t, part)
 	if err := cluster.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -376,11 +388,11 @@ func TestSecondInterruptHurries(t *testing.T) {
 	}
 }
 
-// On Linux the kernel is faster, so that the lifeline is tried alone.
+// Where the kernel does not end a node with its cluster, the lifeline does.
 func TestLifelineEndsANode(t *testing.T) {
 	t.Parallel()
-	node := exec.Command(os.Args[0], "127.0.0.1:0", "node-1")
-	node.Env = append(os.Environ(), envPart+"="+partNode, "DEVCLUSTER_LIFELINE=1", "FORGE_DATABASE_URL=postgres://192.0.2.1/none")
+	node := exec.Command(os.Args[0])
+	node.Env = append(os.Environ(), envPart+"="+partIdle, "DEVCLUSTER_LIFELINE=1")
 	lifeline, err := node.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
