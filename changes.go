@@ -1,16 +1,9 @@
 package forge
 
-import (
-	"sync"
-	"time"
-)
+import "sync"
 
-// beat is how often a subscriber looks even when nothing was announced: jobs
-// change without notice.
-const beat = time.Second
-
-// changes tells open pages that something may have changed. Without a
-// subscriber it does nothing at all.
+// changes tells open pages at once that something changed; what changes without
+// notice they find by themselves.
 type changes struct {
 	mu          sync.Mutex
 	subscribers map[chan struct{}]struct{}
@@ -23,42 +16,22 @@ func (c *changes) announce() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for subscriber := range c.subscribers {
-		wake(subscriber)
+		select {
+		case subscriber <- struct{}{}:
+		default: // has not yet looked after the last one
+		}
 	}
 }
 
-// Subscribe returns a channel that receives after changes, and each second.
+// Subscribe returns a channel that receives after one change or many.
 func (c *changes) Subscribe() (<-chan struct{}, func()) {
 	subscriber := make(chan struct{}, 1)
-	done := make(chan struct{})
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.subscribers[subscriber] = struct{}{}
-	c.mu.Unlock()
-	var ticking sync.WaitGroup
-	ticking.Go(func() {
-		ticker := time.NewTicker(beat)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				wake(subscriber)
-			}
-		}
-	})
-	return subscriber, sync.OnceFunc(func() {
+	return subscriber, func() {
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		delete(c.subscribers, subscriber)
-		c.mu.Unlock()
-		close(done)
-		ticking.Wait()
-	})
-}
-
-func wake(subscriber chan struct{}) {
-	select {
-	case subscriber <- struct{}{}:
-	default:
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard"
 	"github.com/forge-scheduler/forge/internal/cronexpr"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -61,20 +62,27 @@ func (n *Node) handler() http.Handler {
 			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
 			Version: n.opts.version, APIURL: n.self.APIURL,
 		},
-		Roles: names,
-		Ready: n.ready,
-		Leads: func(role string) (leaderstore.Fence, bool) { return n.campaign.Leads(roles.Role(role)) },
-		Describe: func(schedule, timezone string) string {
-			parsed, err := cronexpr.Parse(schedule, cronexpr.Options{Timezone: timezone})
-			if err != nil {
-				return ""
-			}
-			return parsed.Describe()
-		},
+		Roles:        names,
+		Ready:        n.ready,
+		Leads:        func(role string) (leaderstore.Fence, bool) { return n.campaign.Leads(roles.Role(role)) },
+		Describe:     describe,
+		NoPages:      !n.cfg.Dashboard.Enabled,
 		Applied:      n.appliedHash,
 		Metrics:      n.metrics.Handler(),
 		Changes:      n.changes,
 		AllowedHosts: dashboard.LoopbackHosts(),
 		Logger:       n.logger,
 	})
+}
+
+// describe puts a cron's schedule into plain English.
+func describe(cron cronstore.Cron) string {
+	schedule, err := cronexpr.Parse(cron.Spec.Schedule, cronexpr.Options{
+		Name: cron.Name, Timezone: cron.Spec.Timezone,
+		DSTMissing: cron.Spec.DSTMissing, DSTRepeated: cron.Spec.DSTRepeated,
+	})
+	if err != nil {
+		return "" // of another version of forge
+	}
+	return schedule.Describe()
 }

@@ -91,16 +91,16 @@ func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
 	}
 	items := make([]cronItem, 0, len(crons))
 	for _, c := range crons {
-		items = append(items, cronItem{Cron: c, Description: s.describe(c.Spec)})
+		items = append(items, cronItem{Cron: c, Description: s.describe(c)})
 	}
 	writeJSON(w, http.StatusOK, listOf(items, ""))
 }
 
-func (s *server) describe(spec cronstore.Spec) string {
+func (s *server) describe(cron cronstore.Cron) string {
 	if s.Describe == nil {
 		return ""
 	}
-	return s.Describe(spec.Schedule, spec.Timezone)
+	return s.Describe(cron)
 }
 
 func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {

@@ -185,7 +185,7 @@ func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
 	}
 	ends := states(jobs)
 	b := cronBody{base: base{name: cron.Name, beat: s.pulseOf(facts), past: !before.IsZero()}, First: before.IsZero()}
-	b.Cron = newCronRow(facts.now, cron, ticks, ends, s.describe(cron.Spec))
+	b.Cron = newCronRow(facts.now, cron, ticks, ends, s.describe(cron))
 	b.Policies, b.Args = policies(cron.Spec), prettyJSON(cron.Spec.Args)
 	zone := zoneOf(cron.Spec.Timezone)
 	b.Zone = zone.String()

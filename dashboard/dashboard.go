@@ -102,8 +102,9 @@ type Options struct {
 	Ready func(ctx context.Context) error
 	// Leads answers from memory whether this node leads a role.
 	Leads func(role string) (leaderstore.Fence, bool)
-	// Describe puts a schedule into plain English; empty means that it cannot.
-	Describe func(schedule, timezone string) string
+	// Describe puts a cron's schedule into plain English; empty means that it
+	// cannot.
+	Describe func(cron cronstore.Cron) string
 	// Applied returns the hash of the configuration in force. Without it the
 	// one that most nodes run counts.
 	Applied func(ctx context.Context) (string, error)

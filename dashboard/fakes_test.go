@@ -235,8 +235,8 @@ func (c *fakeCluster) options() Options {
 		Leads: func(role string) (leaderstore.Fence, bool) {
 			return leaderstore.Fence{Role: role, Term: 7, NodeID: "node-1", Incarnation: incarnation}, role == "scheduler"
 		},
-		Describe: func(schedule, _ string) string {
-			if schedule == "0 2 * * *" {
+		Describe: func(cron cronstore.Cron) string {
+			if cron.Spec.Schedule == "0 2 * * *" {
 				return "at 02:00 every day"
 			}
 			return ""

@@ -40,7 +40,7 @@ const overdueAfter = 2 * time.Second
 func (s *server) cronRows(now time.Time, crons []cronstore.Cron, ticks map[string][]cronstore.Tick, jobs map[int64]string) []cronRow {
 	rows := make([]cronRow, 0, len(crons))
 	for _, c := range crons {
-		rows = append(rows, newCronRow(now, c, ticks[c.Name], jobs, s.describe(c.Spec)))
+		rows = append(rows, newCronRow(now, c, ticks[c.Name], jobs, s.describe(c)))
 	}
 	return rows
 }

@@ -140,14 +140,21 @@ func (e *elector) workEnded() bool {
 	case err := <-e.done:
 		e.done <- err // for resigned and await
 		if e.state == leading {
-			e.reason = reasonSteppedDown
-			e.barredUntil = time.Now().Add(3 * e.campaign.opts.CheckInterval)
-			e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
+			e.giveUp(err)
 		}
 		return true
 	default:
 		return false
 	}
+}
+
+func (e *elector) giveUp(err error) {
+	e.reason = reasonSteppedDown
+	e.barredUntil = time.Now().Add(3 * e.campaign.opts.CheckInterval)
+	if errors.Is(err, leaderstore.ErrDeposed) {
+		e.campaign.opts.Metrics.LeaderFencedWrites.WithLabelValues(string(e.Role), e.campaign.opts.NodeID).Inc()
+	}
+	e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
 }
 
 func (e *elector) resigned(ctx context.Context) {
