@@ -109,11 +109,13 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 // beat runs the heartbeat and, when it ends in peace, leaves the cluster.
 func (n *Node) beat(member *membership.Member) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := member.Run(ctx); err != nil {
-			return err
-		}
+		err := member.Run(ctx)
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
+		if err != nil {
+			n.runner.Abandon(leaving)
+			return err
+		}
 		if err := member.Leave(leaving); err != nil && !errors.Is(err, ErrFenced) {
 			n.logger.WarnContext(ctx, "could not leave the cluster in order; it will find out", "error", err)
 		}

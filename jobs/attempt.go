@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
@@ -78,6 +79,7 @@ type recorder struct {
 	river.MiddlewareDefaults
 	db      jobstore.Execer
 	nodeID  string
+	jobs    map[string]config.Job // those without code
 	logger  *slog.Logger
 	metrics *metrics.Metrics
 }
@@ -85,7 +87,10 @@ type recorder struct {
 var _ rivertype.WorkerMiddleware = (*recorder)(nil)
 
 func newRecorder(options Options) *recorder {
-	return &recorder{db: options.Pool, nodeID: options.NodeID, logger: options.Logger, metrics: options.Metrics}
+	return &recorder{
+		db: options.Pool, nodeID: options.NodeID, jobs: options.Jobs,
+		logger: options.Logger, metrics: options.Metrics,
+	}
 }
 
 // Work is part of rivertype.WorkerMiddleware.
@@ -137,6 +142,28 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err e
 	r.metrics.JobRunning.WithLabelValues(a.Job).Dec()
 	r.metrics.JobFinished.WithLabelValues(a.Job, facts.Outcome).Inc()
 	r.metrics.JobDuration.WithLabelValues(a.Job).Observe(took.Seconds())
+	r.tell(ctx, a, facts, took)
+}
+
+// tell logs how an attempt went. A Go program's own jobs may be many and log for
+// themselves: their successes are only told in detail.
+func (r *recorder) tell(ctx context.Context, a *attempt, facts jobstore.Attempt, took time.Duration) {
+	level := slog.LevelInfo
+	_, withoutCode := r.jobs[a.Job]
+	switch {
+	case facts.Outcome == jobstore.OutcomeFailed || facts.Outcome == jobstore.OutcomeTimedOut:
+		level = slog.LevelWarn
+	case !withoutCode:
+		level = slog.LevelDebug
+	}
+	attrs := []slog.Attr{
+		slog.String("job", a.Job), slog.Int64("job_id", a.JobID), slog.Int("attempt", a.Attempt),
+		slog.String("outcome", facts.Outcome), slog.Duration("took", took.Round(100*time.Microsecond)),
+	}
+	if facts.Error != "" {
+		attrs = append(attrs, slog.String("error", facts.Error))
+	}
+	r.logger.LogAttrs(ctx, level, "job ran", attrs...)
 }
 
 // outcome names how an attempt ended. ctx is the attempt's without its timeout:

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,9 +69,10 @@ type Options struct {
 // Runner runs jobs on this node.
 type Runner struct {
 	*Inserter
-	pilot  *pilot.Pilot
-	queues map[string]int
-	logger *slog.Logger
+	pilot     *pilot.Pilot
+	queues    map[string]int
+	logger    *slog.Logger
+	abandoned atomic.Bool
 }
 
 // New registers every kind and makes the client; nothing runs yet. An error
@@ -170,10 +172,21 @@ func (r *Runner) Run(ctx context.Context) error {
 		<-r.client.Stopped()
 		return nil
 	case <-r.client.Stopped():
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || r.abandoned.Load() {
 			return nil
 		}
 		return errors.New("the job client stopped by itself")
+	}
+}
+
+// Abandon cancels what runs and claims no more: the cluster has given this
+// node's jobs to others, and nothing that it finishes would count. It returns
+// when all has stopped or ctx ends.
+func (r *Runner) Abandon(ctx context.Context) {
+	r.abandoned.Store(true)
+	r.pilot.Drain()
+	if err := r.client.StopAndCancel(ctx); err != nil {
+		r.logger.WarnContext(ctx, "abandoned jobs still run", "error", err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
@@ -21,9 +20,9 @@ func (a *app) configCommand() *cobra.Command {
 				return err
 			}
 			if a.format != "table" {
-				return a.document(cfg.Redacted())
+				return a.document(cfg.Effective())
 			}
-			return toml.NewEncoder(a.out).Encode(cfg.Redacted())
+			return cfg.Show(a.out)
 		},
 	}
 	return group("config", "Look at the configuration", show)

@@ -109,7 +109,7 @@ func (f *logFlags) logger(a *app) (*slog.Logger, error) {
 	}
 	switch f.format {
 	case devcluster.LogJSON:
-		return slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level})), nil
+		return slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level, ReplaceAttr: readable})), nil
 	case devcluster.LogText:
 		return slog.New(tint.NewHandler(a.err, &tint.Options{
 			Level: level, TimeFormat: "15:04:05.000", NoColor: !a.colors(),
@@ -117,6 +117,14 @@ func (f *logFlags) logger(a *app) (*slog.Logger, error) {
 	default:
 		return nil, usageError(fmt.Errorf("--log-format %q: want text or json", f.format))
 	}
+}
+
+// readable writes durations as people do: 13.4ms, not nanoseconds.
+func readable(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		return slog.String(attr.Key, span(attr.Value.Duration()))
+	}
+	return attr
 }
 
 // colors says whether the log may be coloured.
