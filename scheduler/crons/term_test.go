@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -183,12 +184,22 @@ func TestMeterSharesALabelBeyondItsLimit(t *testing.T) {
 	t.Parallel()
 	m := newMeter(metrics.New("test"))
 	var crons []cronstore.Upcoming
-	for i := range maxLabels + 2 {
+	for i := range metrics.MaxCrons + 2 {
 		crons = append(crons, cronstore.Upcoming{Name: fmt.Sprintf("c%05d", i)})
 	}
 	m.know(crons)
 	m.know(crons)
-	if len(m.labels) != maxLabels+1 || m.label("c00000") != "c00000" || m.label("c01001") != otherLabel {
-		t.Errorf("%d labels, %s, %s", len(m.labels), m.label("c00000"), m.label("c01001"))
+	var rows []cronstore.Tick
+	for _, c := range crons {
+		rows = append(rows, cronstore.Tick{Cron: c.Name, Verdict: cronstore.Fired, Count: 1})
+	}
+	m.count(rows, noon)
+	for label, want := range map[string]float64{"c00000": 1, "c00999": 1, metrics.OtherCrons: 2} {
+		if got := testutil.ToFloat64(m.metrics.CronRuns.WithLabelValues(label)); got != want {
+			t.Errorf("%s ran %f times, want %f", label, got, want)
+		}
+	}
+	if got := testutil.CollectAndCount(m.metrics.CronRuns); got != metrics.MaxCrons+1 {
+		t.Errorf("%d series, want %d", got, metrics.MaxCrons+1)
 	}
 }
