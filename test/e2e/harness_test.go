@@ -107,8 +107,14 @@ func (b *syncBuffer) String() string {
 // launch starts a command of the binary; it is killed when the test ends.
 func launch(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	return launchProgram(t, forgeBinary(t), env, args...)
+}
+
+// launchProgram starts a command of one of our builds, as launch does.
+func launchProgram(t *testing.T, program string, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{output: &syncBuffer{}, done: make(chan struct{})}
-	p.Cmd = exec.Command(forgeBinary(t), args...) //nolint:noctx,gosec // ended by the test
+	p.Cmd = exec.Command(program, args...) //nolint:noctx,gosec // ended by the test
 	p.Env = append(cleanEnvironment(), env...)
 	p.Stdout, p.Stderr = p.output, p.output
 	if err := p.Start(); err != nil {
@@ -132,8 +138,14 @@ func launch(t *testing.T, env []string, args ...string) *process {
 // start runs a node and waits until it is ready.
 func (c *cluster) start(id string) *process {
 	c.t.Helper()
+	return c.startProgram(forgeBinary(c.t), id)
+}
+
+// startProgram does so with one of our builds and more in its environment.
+func (c *cluster) startProgram(program, id string, env ...string) *process {
+	c.t.Helper()
 	listen := freeAddress(c.t)
-	p := launch(c.t, []string{"FORGE_DATABASE_URL=" + c.url},
+	p := launchProgram(c.t, program, append(env, "FORGE_DATABASE_URL="+c.url),
 		"serve", "--config", c.config, "--node-id", id, "--listen", listen)
 	p.listen = listen
 	c.nodes[id] = p
