@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -29,8 +30,8 @@ func nest(ctx context.Context, tiers ...[]service) error {
 	case <-failed:
 	}
 	var errs []error
-	for i := len(running) - 1; i >= 0; i-- {
-		errs = append(errs, running[i].stop())
+	for _, t := range slices.Backward(running) {
+		errs = append(errs, t.stop())
 	}
 	return errors.Join(errs...)
 }

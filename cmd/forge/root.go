@@ -21,7 +21,7 @@ type app struct {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	a := &app{out: out, err: errOut}
-	root := a.rootCommand()
+	root := a.rootCommand() //nolint:contextcheck // ExecuteContext passes it
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

@@ -63,7 +63,7 @@ func runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *s
 	if flags.apply {
 		opts = append(opts, forge.WithApply())
 	}
-	node, err := forge.New(cfg, opts...)
+	node, err := forge.New(cfg, opts...) //nolint:contextcheck // connects only in Run
 	if err != nil {
 		return databaseError(err)
 	}
@@ -111,7 +111,7 @@ func (f *logFlags) logger(a *app) (*slog.Logger, error) {
 	case devcluster.LogJSON:
 		return slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level, ReplaceAttr: readable})), nil
 	case devcluster.LogText:
-		return slog.New(tint.NewHandler(a.err, &tint.Options{
+		return slog.New(tint.NewTextHandler(a.err, &tint.Options{
 			Level: level, TimeFormat: "15:04:05.000", NoColor: !a.colors(),
 		})), nil
 	default:

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -44,9 +43,10 @@ func (w *ReceiptWorker) Work(_ context.Context, job *river.Job[ReceiptArgs]) err
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
-		slog.Error("embed failed", "error", err)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "embed:", err)
 		os.Exit(1)
 	}
 }
@@ -64,7 +64,7 @@ listen = "127.0.0.1:8090"
 	sent := make(chan int64, 1)
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &ReceiptWorker{sent: sent})
-	node, err := forge.New(cfg, forge.WithWorkers(workers))
+	node, err := forge.New(cfg, forge.WithWorkers(workers)) //nolint:contextcheck // connects only in Run
 	if err != nil {
 		return err
 	}

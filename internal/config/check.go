@@ -211,7 +211,8 @@ func (l *loader) checkRoles(section string) {
 		}
 		path += ".lock_id"
 		for _, other := range slices.Sorted(maps.Keys(ids)) {
-			if other != role && ids[role] == ids[other] && ids[role] != 0 && !(other > role && overrides[other].LockID != 0) {
+			reportedThere := other > role && overrides[other].LockID != 0
+			if other != role && ids[role] == ids[other] && ids[role] != 0 && !reportedThere {
 				l.wrong(path, "the role "+other+" has the same lock", strconv.FormatInt(ids[role], 10), "a number that no other role has")
 			}
 		}

@@ -33,7 +33,7 @@ func (c *Config) ClusterSections() (canonical []byte, hash string, err error) {
 
 // tree returns a value with the names of the file; fields at zero are left out.
 func tree(v reflect.Value) any {
-	if d, ok := v.Interface().(Duration); ok {
+	if d, ok := reflect.TypeAssert[Duration](v); ok {
 		return d.String()
 	}
 	switch v.Kind() {

@@ -130,10 +130,10 @@ func (l *loader) catchUp(path string, target *CatchUp, f field, value any) {
 		}
 	case string:
 		text := v
-		switch { // as an environment variable has no bool
-		case v == "true":
+		switch v { // an environment variable has no bool
+		case "true":
 			text = "all"
-		case v == "false":
+		case "false":
 			text = "none"
 		}
 		if l.oneOf(path, f, text) {

@@ -53,7 +53,7 @@ func (l *loader) override(k key, name string) {
 // fromText turns a variable into what the file would have held; what does not
 // fit stays a string for the error message.
 func fromText(text string, target reflect.Value) any {
-	if _, isDuration := target.Interface().(Duration); isDuration {
+	if _, isDuration := reflect.TypeAssert[Duration](target); isDuration {
 		return text
 	}
 	switch target.Kind() {

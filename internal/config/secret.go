@@ -197,7 +197,7 @@ func (c *Config) hide(values []string) *Config {
 		}
 		return redactByKey(path, text)
 	}
-	copied := rewrite(reflect.ValueOf(*c), "", change).Interface().(Config) //nolint:errcheck,forcetypeassert // rewrite keeps the type
+	copied := rewrite(reflect.ValueOf(*c), "", change).Interface().(Config) //nolint:forcetypeassert // rewrite keeps the type
 	return &copied
 }
 

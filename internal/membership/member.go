@@ -108,7 +108,7 @@ func (m *Member) Run(ctx context.Context) error {
 		found, err := m.beat(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the end was asked for; that a beat failed with it is no news
 		case errors.Is(err, nodestore.ErrFenced):
 			return err
 		case err != nil && !failing:
@@ -122,7 +122,7 @@ func (m *Member) Run(ctx context.Context) error {
 			m.noticeState(state)
 		}
 		if sleep(ctx, m.pause(failing)) != nil {
-			return nil
+			return nil //nolint:nilerr // the only error is the end of ctx
 		}
 	}
 }
