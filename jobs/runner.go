@@ -158,6 +158,9 @@ func (r *Runner) Run(ctx context.Context) error {
 		return nil
 	}
 	if err := r.client.Start(ctx); err != nil {
+		if ctx.Err() != nil { // told to stop before it had started
+			return nil
+		}
 		return fmt.Errorf("start working jobs: %w", err)
 	}
 	var reporting sync.WaitGroup

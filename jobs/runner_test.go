@@ -209,6 +209,42 @@ func TestDrainWaitsForWhatRuns(t *testing.T) {
 	}
 }
 
+func TestToldToStopBeforeItStarted(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"greet": shell("true")})
+	n.stop()
+	runner, err := jobs.New(jobs.Options{
+		Pool: n.pool, NodeID: nodeID, Incarnation: n.incarnation, Slots: 1, Logger: slog.New(slog.DiscardHandler),
+		Jobs: map[string]config.Job{"greet": shell("true")}, Metrics: metrics.New("test"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	if err := runner.Run(over); err != nil {
+		t.Errorf("an end that was asked for is no error: %v", err)
+	}
+}
+
+func TestAbandonedJobsAreCancelledAtOnce(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"sleep": shell("echo on; exec sleep 300")})
+	id := n.work(t, jobstore.NewJob{Kind: "sleep"})
+	eventually(t, func() bool { return n.logs(t, id, 1, jobstore.StreamStdout) != "" },
+		func() string { return "the job never began" })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.Abandon(t.Context())
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("abandoned jobs still run")
+	}
+}
+
 func TestDrainPutsTheRestBackUnburnt(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"sleep": shell("echo on; exec sleep 300")},
