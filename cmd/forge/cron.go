@@ -17,7 +17,7 @@ import (
 
 func (a *app) cronCommand() *cobra.Command {
 	return group("cron", "See the crons, their coming runs and their ledger",
-		a.cronListCommand(), a.cronNextCommand(), a.cronHistoryCommand())
+		a.cronListCommand(), a.cronNextCommand(), a.cronHistoryCommand(), a.cronWhyCommand())
 }
 
 func (a *app) cronListCommand() *cobra.Command {

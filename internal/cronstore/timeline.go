@@ -55,6 +55,15 @@ func (c *Cron) Timeline() (*Timeline, error) {
 	return t, nil
 }
 
+// Timeline parses the timing of a definition, as if it were and had been in
+// force always.
+func (s Spec) Timeline(name string) (*Timeline, error) {
+	timing := s.Timing()
+	timing.Paused = false
+	t := &Timeline{}
+	return t, t.add(name, Era{Timing: timing})
+}
+
 // present returns the timing in force as eras that end at until: two where the
 // cron was paused on the way.
 func (c *Cron) present(until time.Time) []Era {
@@ -122,6 +131,33 @@ func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] {
 			after = end
 		}
 	}
+}
+
+// reaches are how far back Before looks, the nearest first.
+var reaches = []time.Duration{time.Minute, time.Hour, 25 * time.Hour, 32 * 24 * time.Hour, 367 * 24 * time.Hour, 9 * 366 * 24 * time.Hour}
+
+// Before returns the last due tick before an instant; false if there is none
+// within nine years.
+func (t *Timeline) Before(at time.Time) (last Due, ok bool) {
+	for _, reach := range reaches {
+		for tick := range t.Ticks(at.Add(-reach), at.Add(-time.Nanosecond)) {
+			last, ok = tick, true
+		}
+		if ok {
+			break
+		}
+	}
+	return last, ok
+}
+
+// At says whether an instant is a due tick, and which.
+func (t *Timeline) At(at time.Time) (Due, bool) {
+	for tick := range t.Ticks(at.Add(-time.Nanosecond), at) {
+		if tick.At.Equal(at) {
+			return tick, true
+		}
+	}
+	return Due{}, false
 }
 
 // any says whether a tick is due in (after, until].

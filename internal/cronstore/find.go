@@ -1,0 +1,40 @@
+package cronstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A tick stands in a row of its own or inside a range; its own row comes first.
+const findTickSQL = `
+SELECT ` + tickColumns + `
+FROM forge_cron_ticks AS t
+WHERE t.cron = $1 AND t.tick <= $2 AND (t.tick = $2 OR t.last_tick >= $2)
+ORDER BY t.tick DESC
+LIMIT 1`
+
+// FindTick returns the row of the ledger in which a tick stands, alone or
+// inside a range, or ErrNotFound. It does not ask whether the cron was due
+// between the ends of a range.
+func FindTick(ctx context.Context, db Queryer, cron string, tick time.Time) (Tick, error) {
+	found, err := collect(ctx, db, scanTick, findTickSQL, cron, tick)
+	if err != nil {
+		return Tick{}, fmt.Errorf("find a tick of %s: %w", cron, err)
+	}
+	if len(found) == 0 {
+		return Tick{}, fmt.Errorf("tick %s of cron %s: %w", tick.UTC().Format(time.RFC3339Nano), cron, ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// Now reads the database's clock, which says what is due.
+func Now(ctx context.Context, db Queryer) (time.Time, error) {
+	times, err := collect(ctx, db, pgx.RowTo[time.Time], clockSQL)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return times[0], nil
+}
