@@ -16,8 +16,9 @@ import (
 )
 
 func (a *app) cronCommand() *cobra.Command {
-	return group("cron", "See the crons, their coming runs and their ledger",
-		a.cronListCommand(), a.cronNextCommand(), a.cronHistoryCommand(), a.cronWhyCommand())
+	return group("cron", "See the crons, their coming runs and their ledger, and run or hold them",
+		a.cronListCommand(), a.cronShowCommand(), a.cronNextCommand(), a.cronHistoryCommand(), a.cronWhyCommand(),
+		a.cronTriggerCommand(), a.cronPauseCommand(), a.cronResumeCommand())
 }
 
 func (a *app) cronListCommand() *cobra.Command {
@@ -65,7 +66,7 @@ func cronColumns(now time.Time) []column[cronstore.Cron] {
 			return span(time.Duration(c.Last.LatenessMS * float64(time.Millisecond)))
 		}},
 		{title: "next", show: func(c cronstore.Cron) string {
-			if c.Spec.Paused || !c.PausedAt.IsZero() {
+			if c.Paused() {
 				return "paused"
 			}
 			return ago(c.NextTick, now)
@@ -96,8 +97,8 @@ func (a *app) cronNextCommand() *cobra.Command {
 			start := time.Now()
 			if from != "" {
 				var err error
-				if start, err = time.Parse(time.RFC3339, from); err != nil {
-					return usageError(fmt.Errorf("--from %q: want RFC 3339, such as 2026-03-28T00:00:00Z", from))
+				if start, err = parseInstant("--from", from); err != nil {
+					return err
 				}
 			}
 			if count < 1 || count > 10_000 {
@@ -131,12 +132,15 @@ func (a *app) printComing(schedule *cronexpr.Schedule, after time.Time, count in
 		ticks = append(ticks, coming{Tick: next, UTC: next.UTC()})
 		after = next
 	}
-	now := time.Now()
-	return list(a, ticks, []column[coming]{
+	return list(a, ticks, comingColumns(time.Now()))
+}
+
+func comingColumns(now time.Time) []column[coming] {
+	return []column[coming]{
 		{title: "tick", show: func(c coming) string { return c.Tick.Format("Mon 2006-01-02 15:04:05 -07:00") }},
 		{title: "utc", show: func(c coming) string { return c.UTC.Format(time.RFC3339) }},
 		{title: "in", show: func(c coming) string { return ago(c.UTC, now) }},
-	})
+	}
 }
 
 // schedule finds what the argument means: an expression has a space or starts
@@ -161,9 +165,7 @@ func (a *app) schedule(ctx context.Context, argument, zone string, zoneGiven boo
 	if err != nil {
 		return nil, err
 	}
-	return cronexpr.Parse(spec.Schedule, cronexpr.Options{
-		Name: argument, Timezone: spec.Timezone, DSTMissing: spec.DSTMissing, DSTRepeated: spec.DSTRepeated,
-	})
+	return parseSpec(argument, spec)
 }
 
 func findCron(ctx context.Context, pool *pgxpool.Pool, name string) (cronstore.Cron, error) {

@@ -220,7 +220,7 @@ func upsert(ctx context.Context, tx pgx.Tx, crons []Cron, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("encode cron %s: %w", c.Name, err)
 		}
-		names[i], specs[i], hashes[i], updated[i] = c.Name, doc, specHash(c.Spec), now
+		names[i], specs[i], hashes[i], updated[i] = c.Name, doc, c.SpecHash, now
 		removed[i], paused[i], watermarks[i], next[i] = nullable(c.RemovedAt), nullable(c.PausedAt), c.Watermark, nullable(c.NextTick)
 	}
 	if _, err := tx.Exec(ctx, upsertCronsSQL, names, specs, hashes, updated, removed, paused, watermarks, next); err != nil {

@@ -7,7 +7,7 @@ var manual = Timing{Schedule: "@manual", Timezone: "UTC"}
 
 // begin returns a cron that was never seen before: its time starts now.
 func begin(name string, spec Spec, now time.Time) Cron {
-	c := Cron{Name: name, Spec: spec, Watermark: now}
+	c := Cron{Name: name, Spec: spec, SpecHash: specHash(spec), Watermark: now}
 	c.NextTick = c.next()
 	return c
 }
@@ -16,11 +16,28 @@ func begin(name string, spec Spec, now time.Time) Cron {
 // back, starts from now.
 func revise(old Cron, spec Spec, now time.Time) Cron {
 	if old.RemovedAt.IsZero() && old.Spec.Timing() == spec.Timing() {
-		old.Spec = spec
+		old.Spec, old.SpecHash = spec, specHash(spec)
 		return old
 	}
 	c := conclude(old, now)
-	c.Spec = spec
+	c.Spec, c.SpecHash = spec, specHash(spec)
+	c.NextTick = c.next()
+	return c
+}
+
+// pause holds a cron: what fell due before now still fires.
+func pause(old Cron, now time.Time) Cron {
+	old.PausedAt = now
+	old.NextTick = old.next()
+	return old
+}
+
+// resume ends a pause, whether it was asked for by hand or by the file: what
+// fell due in it is recorded and not fired. The file's hash stays, so that only
+// an edit of the cron brings the file's pause back.
+func resume(old Cron, now time.Time) Cron {
+	c := conclude(old, now)
+	c.PausedAt, c.Spec.Paused = time.Time{}, false
 	c.NextTick = c.next()
 	return c
 }

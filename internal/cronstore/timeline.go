@@ -96,6 +96,9 @@ func parse(name string, timing Timing) (*cronexpr.Schedule, error) {
 // paused.
 func (t *Timeline) Paused() bool { return t.stretches[len(t.stretches)-1].paused }
 
+// Manual says that the cron is never due by itself.
+func (t *Timeline) Manual() bool { return t.stretches[len(t.stretches)-1].schedule.Manual() }
+
 // Next returns the first due tick after an instant; false if there is none. It
 // passes over ticks that daylight saving leaves out: they are recorded with the
 // one that follows.

@@ -22,6 +22,9 @@ const (
 	ClusterDegraded  = "cluster_degraded"
 	ClusterRecovered = "cluster_recovered"
 	ConfigApplied    = "config_applied"
+	CronPaused       = "cron_paused"
+	CronResumed      = "cron_resumed"
+	CronTriggered    = "cron_triggered"
 )
 
 // Event is one entry of the diary. NodeID, Role and Term are zero where they do

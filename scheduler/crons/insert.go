@@ -29,12 +29,15 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return "insert jobs: " + e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// newJob makes the job of a tick that fires.
+// newJob makes the job of a tick that fires. The term is 0 when no leader fires
+// it.
 func newJob(spec *cronstore.Spec, row cronstore.Tick, term int64) jobstore.NewJob {
 	metadata := map[string]any{
 		jobstore.KeyCron: row.Cron,
 		jobstore.KeyTick: row.Tick.UTC().Format(time.RFC3339Nano),
-		jobstore.KeyTerm: term,
+	}
+	if term != 0 {
+		metadata[jobstore.KeyTerm] = term
 	}
 	if spec.Capability != "" {
 		metadata[jobstore.KeyCapability] = spec.Capability

@@ -66,3 +66,65 @@ func TestWhyATickRan(t *testing.T) {
 	c.refused(4, "cron", "why", "nobody", "2020-01-01T00:00:00Z")
 	c.refused(2, "cron", "why", "second", "yesterday")
 }
+
+func TestCronsAreHeldAndTriggered(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, everySecond+`
+[[crons]]
+name = "hourly"
+schedule = "@hourly"
+command = ["sh", "-c", "echo $FORGE_CRON $FORGE_TICK"]
+`)
+	c.start("a")
+	eventually(t, 20*time.Second, "a tick", func() bool { return c.number(`SELECT count(*) FROM forge_cron_ticks`) > 0 })
+	for range 2 { // a second pause is no mistake
+		if said := c.must("cron", "pause", "second"); !strings.Contains(said, "second is paused") {
+			t.Error(said)
+		}
+	}
+	if said := c.must("cron", "show", "second"); !strings.Contains(said, "paused           since ") {
+		t.Error(said)
+	}
+	paused := c.instant(`SELECT paused_at FROM forge_crons WHERE name = 'second'`).Truncate(time.Second).Add(time.Second)
+	eventually(t, 10*time.Second, "a tick in the pause", func() bool {
+		return c.instant(`SELECT clock_timestamp()`).After(paused.Add(100 * time.Millisecond))
+	})
+	c.must("cron", "resume", "second")
+	eventually(t, 10*time.Second, "it fires again", func() bool {
+		return c.number(`SELECT count(*) FROM forge_cron_ticks WHERE tick > $1 AND verdict = 'fired'`, paused) > 0
+	})
+	at := paused.Format(time.RFC3339)
+	if said := c.must("cron", "why", "second", at); !strings.Contains(said, "skipped_paused: the cron was paused; by node a") {
+		t.Error(said)
+	}
+	c.must("cron", "trigger", "second", "--at", at)
+	if said := c.must("cron", "why", "second", at); !strings.Contains(said, "recorded as triggered: triggered by ") ||
+		!strings.Contains(said, "before that it was skipped_paused: The cron was paused") {
+		t.Error(said)
+	}
+	if said := c.refused(6, "cron", "trigger", "second", "--at", at); !strings.Contains(said, "a tick runs once") {
+		t.Error(said)
+	}
+	row := decode[struct {
+		JobID int64 `json:"job_id"`
+		Tick  time.Time
+	}](t, c.must("cron", "trigger", "hourly", "-o", "json"))
+	eventually(t, 15*time.Second, "the triggered run is done", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE id = $1 AND state = 'completed'`, row.JobID) == 1
+	})
+	if n := c.number(`SELECT count(*) FROM forge_job_logs WHERE job_id = $1 AND chunk = $2`,
+		row.JobID, "hourly "+row.Tick.UTC().Format(time.RFC3339Nano)+"\n"); n != 1 {
+		t.Error("the triggered run does not know its tick")
+	}
+	c.refused(4, "cron", "trigger", "hourly", "--at", "2020-01-01T00:30:00Z")
+	c.refused(2, "cron", "trigger", "hourly", "--at", "2099-01-01T00:00:00Z")
+	c.refused(2, "cron", "trigger", "hourly", "--args", "[1]")
+	for _, verb := range []string{"trigger", "pause", "resume", "show"} {
+		c.refused(4, "cron", verb, "nobody")
+	}
+	for _, event := range []string{"cron_paused", "cron_resumed", "cron_triggered"} {
+		if c.number(`SELECT count(*) FROM forge_events WHERE type = $1 AND data ->> 'by' <> ''`, event) == 0 {
+			t.Errorf("no event %s", event)
+		}
+	}
+}

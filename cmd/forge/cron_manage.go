@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/jobs"
+	"github.com/forge-scheduler/forge/scheduler/crons"
+)
+
+// turned is what forge cron pause and resume answer.
+type turned struct {
+	cronstore.Cron
+	Changed bool `json:"changed"`
+}
+
+func (a *app) cronPauseCommand() *cobra.Command {
+	return a.turnCommand("pause NAME", "Hold a cron: its ticks are recorded as skipped_paused until it is resumed", cronstore.Pause,
+		func(name string, t turned) string {
+			switch {
+			case t.Changed:
+				return fmt.Sprintf("%s is paused; go on with forge cron resume %s", name, name)
+			case t.PausedAt.IsZero():
+				return name + " is paused by the configuration already"
+			default:
+				return name + " is paused already, since " + stamp(t.PausedAt)
+			}
+		})
+}
+
+func (a *app) cronResumeCommand() *cobra.Command {
+	return a.turnCommand("resume NAME", "Let a paused cron fire again, from now on", cronstore.Resume,
+		func(name string, t turned) string {
+			said := name + " is not paused"
+			if t.Changed {
+				said = name + " is resumed"
+			}
+			if t.NextTick.IsZero() {
+				return said + "; no tick is due any more"
+			}
+			return said + "; next tick " + stamp(t.NextTick)
+		})
+}
+
+// turnCommand pauses or resumes. To do it twice is no mistake.
+func (a *app) turnCommand(use, short string,
+	turn func(context.Context, cronstore.Beginner, cronstore.Change) (cronstore.Cron, bool, error), say func(string, turned) string,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
+				cron, changed, err := turn(ctx, pool, cronstore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
+				if err != nil {
+					return explainCron(args[0], err)
+				}
+				answer := turned{cron, changed}
+				if a.format != "table" && a.format != "wide" {
+					return a.document(answer)
+				}
+				_, err = fmt.Fprintln(a.out, say(args[0], answer))
+				return err
+			})
+		},
+	}
+}
+
+// withConfig is withDatabase for work that needs more of the configuration than
+// the address.
+func (a *app) withConfig(ctx context.Context, work func(context.Context, *config.Config, *pgxpool.Pool) error) error {
+	cfg, err := a.loadQuietly()
+	if err != nil {
+		return err
+	}
+	return connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error { return work(ctx, cfg, pool) })
+}
+
+// withManual runs work that makes ticks run.
+func (a *app) withManual(ctx context.Context, work func(context.Context, *pgxpool.Pool, crons.Manual) error) error {
+	return a.withConfig(ctx, func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
+		inserter, err := jobs.NewInserter(pool, cfg.Database.Schema)
+		if err != nil {
+			return err
+		}
+		return work(ctx, pool, crons.Manual{DB: pool, Inserter: inserter, Schema: cfg.Database.Schema})
+	})
+}
+
+func (a *app) cronTriggerCommand() *cobra.Command {
+	var at, args string
+	cmd := &cobra.Command{
+		Use: "trigger NAME", Short: "Run a cron now, or a tick of it that was not run", Args: cobra.ExactArgs(1),
+		Long: "Runs a cron now, whatever its schedule and its overlap policy say, also while it is paused.\n" +
+			"With --at it runs a due tick that has no job: one that was skipped, or that nobody recorded.\n" +
+			"A tick that has its job is never run again: that is exit code 6.",
+		Example: "  forge cron trigger nightly-report\n" +
+			"  forge cron trigger nightly-report --at 2026-11-20T01:30:00Z --args '{\"full\":true}'",
+		RunE: func(cmd *cobra.Command, positional []string) error {
+			trigger := crons.Trigger{Cron: positional[0], By: whoAmI()}
+			var err error
+			if at != "" {
+				if trigger.At, err = parseInstant("--at", at); err != nil {
+					return err
+				}
+			}
+			if trigger.Args, err = parseArgs(args); err != nil {
+				return err
+			}
+			return a.withManual(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool, manual crons.Manual) error {
+				row, err := manual.Trigger(ctx, trigger)
+				if err != nil {
+					return explainTrigger(ctx, pool, trigger, row, err)
+				}
+				if a.format != "table" && a.format != "wide" {
+					return a.document(row)
+				}
+				_, err = fmt.Fprintf(a.out, "triggered the tick %s of %s: job %d; see forge job show %d\n",
+					instantText(row.Tick), row.Cron, row.JobID, row.JobID)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&at, "at", "", "the tick to run, RFC 3339 (default now)")
+	cmd.Flags().StringVar(&args, "args", "", "arguments, a JSON object (default the cron's own)")
+	return cmd
+}
+
+func parseArgs(args string) (json.RawMessage, error) {
+	if args == "" {
+		return nil, nil
+	}
+	var object map[string]any
+	if err := json.Unmarshal([]byte(args), &object); err != nil || object == nil {
+		return nil, usageError(fmt.Errorf("--args %s: want a JSON object such as {\"name\":\"Ada\"}", args))
+	}
+	return json.RawMessage(args), nil
+}
+
+// explainCron turns what the store says into what the user can do.
+func explainCron(name string, err error) error {
+	if errors.Is(err, cronstore.ErrNotFound) {
+		return notFound("no cron %q; see forge cron list", name)
+	}
+	return err
+}
+
+func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger crons.Trigger, row cronstore.Tick, err error) error {
+	at := instantText(trigger.At)
+	switch {
+	case errors.Is(err, cronstore.ErrTaken) && row.JobID == 0:
+		return conflictError(fmt.Errorf("the tick %s of %s waits for its turn already", at, trigger.Cron))
+	case errors.Is(err, cronstore.ErrTaken):
+		return conflictError(fmt.Errorf("the tick %s of %s has job %d (%s); a tick runs once, so trigger the cron without --at or see forge job show %d",
+			at, trigger.Cron, row.JobID, row.Verdict, row.JobID))
+	case errors.Is(err, crons.ErrFuture):
+		return usageError(fmt.Errorf("--at %s lies in the future, where the cron fires by itself", at))
+	case errors.Is(err, crons.ErrNotDue):
+		facts, gathering := gatherFacts(ctx, pool, trigger.Cron, trigger.At)
+		if gathering != nil {
+			return gathering
+		}
+		answer, gathering := explain(facts)
+		if gathering != nil {
+			return gathering
+		}
+		return notFound("%s", answer.Sentence)
+	default:
+		return explainCron(trigger.Cron, err)
+	}
+}
+
+// whoAmI names the user of a command for the diary.
+func whoAmI() string {
+	name := "somebody"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+// noTime is what a column shows for an instant that never was.
+func noTime(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return stamp(at)
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/cronexpr"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// shownTicks is how many ticks of the past and of the future forge cron show
+// prints.
+const shownTicks = 5
+
+// shownCron is what forge cron show answers.
+type shownCron struct {
+	cronstore.Cron
+	Description string           `json:"description"`
+	Recent      []cronstore.Tick `json:"recent"`
+	Coming      []coming         `json:"coming"`
+}
+
+func (a *app) cronShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show a cron: its definition, its last ticks and its next", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				shown, err := lookAtCron(ctx, pool, args[0])
+				if err != nil {
+					return err
+				}
+				if a.format != "table" && a.format != "wide" {
+					return a.document(shown)
+				}
+				return a.printCron(shown)
+			})
+		},
+	}
+}
+
+func lookAtCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron, error) {
+	cron, err := findCron(ctx, pool, name)
+	if err != nil {
+		return shownCron{}, err
+	}
+	shown := shownCron{Cron: cron}
+	if shown.Recent, err = cronstore.Ticks(ctx, pool, name, time.Time{}, shownTicks); err != nil {
+		return shown, err
+	}
+	schedule, err := parseSpec(name, cron.Spec)
+	if err != nil {
+		return shown, err
+	}
+	shown.Description = schedule.Describe()
+	if cron.Paused() || !cron.RemovedAt.IsZero() {
+		return shown, nil
+	}
+	now, err := cronstore.Now(ctx, pool)
+	if err != nil {
+		return shown, err
+	}
+	shown.Coming, err = comingTicks(name, cron.Spec, now, shownTicks)
+	return shown, err
+}
+
+func parseSpec(name string, spec cronstore.Spec) (*cronexpr.Schedule, error) {
+	return cronexpr.Parse(spec.Schedule, cronexpr.Options{
+		Name: name, Timezone: spec.Timezone, DSTMissing: spec.DSTMissing, DSTRepeated: spec.DSTRepeated,
+	})
+}
+
+func comingTicks(name string, spec cronstore.Spec, after time.Time, count int) ([]coming, error) {
+	timeline, err := spec.Timeline(name)
+	if err != nil {
+		return nil, err
+	}
+	var ticks []coming
+	for due := range timeline.Ticks(after, endOfTime) {
+		if due.SkippedDST {
+			continue
+		}
+		ticks = append(ticks, coming{Tick: due.At, UTC: due.At.UTC()})
+		if len(ticks) == count {
+			break
+		}
+	}
+	return ticks, nil
+}
+
+func (a *app) printCron(shown shownCron) error {
+	if err := one(a, shown, cronProperties); err != nil {
+		return err
+	}
+	if len(shown.Recent) > 0 {
+		_, _ = fmt.Fprintln(a.out, "\nlast ticks:")
+		if err := list(a, shown.Recent, tickColumns); err != nil {
+			return err
+		}
+	}
+	if len(shown.Coming) > 0 {
+		_, _ = fmt.Fprintln(a.out, "\nnext ticks:")
+		return list(a, shown.Coming, comingColumns(time.Now()))
+	}
+	return nil
+}
+
+var cronProperties = []column[shownCron]{
+	{title: "cron", show: func(c shownCron) string { return c.Name }},
+	{title: "schedule", show: func(c shownCron) string { return c.Spec.Schedule }},
+	{title: "in words", show: func(c shownCron) string { return c.Description }},
+	{title: "timezone", show: func(c shownCron) string { return c.Spec.Timezone }},
+	{title: "job", show: func(c shownCron) string {
+		return fmt.Sprintf("%s, queue %s, priority %d, at most %d attempts", c.Spec.Job, c.Spec.Queue, c.Spec.Priority, c.Spec.MaxAttempts)
+	}},
+	{title: "args", show: func(c shownCron) string { return string(c.Spec.Args) }},
+	{title: "overlap", show: func(c shownCron) string { return c.Spec.Overlap }},
+	{title: "catch up", show: func(c shownCron) string {
+		return fmt.Sprintf("%s, window %s, limit %d", c.Spec.CatchUp, c.Spec.CatchUpSpan, c.Spec.CatchUpMax)
+	}},
+	{title: "daylight saving", show: func(c shownCron) string {
+		return fmt.Sprintf("missing %s, repeated %s", c.Spec.DSTMissing, c.Spec.DSTRepeated)
+	}},
+	{title: "needs", show: needs},
+	{title: "paused", show: func(c shownCron) string {
+		switch {
+		case !c.PausedAt.IsZero():
+			return "since " + stamp(c.PausedAt)
+		case c.Spec.Paused:
+			return "by the configuration"
+		default:
+			return "no"
+		}
+	}},
+	{title: "first seen", show: func(c shownCron) string { return stamp(c.CreatedAt) }},
+	{title: "changed", show: func(c shownCron) string { return stamp(c.UpdatedAt) }},
+	{title: "removed", show: func(c shownCron) string { return noTime(c.RemovedAt) }},
+	{title: "recorded up to", show: func(c shownCron) string { return stamp(c.Watermark) }},
+}
+
+// needs says which nodes may run the cron's job.
+func needs(c shownCron) string {
+	var all []string
+	if c.Spec.Capability != "" {
+		all = append(all, "capability "+c.Spec.Capability)
+	}
+	if len(c.Spec.Tags) > 0 {
+		all = append(all, fmt.Sprintf("tags %v", c.Spec.Tags))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,100 @@
+package cronstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrTaken says that a tick has a job already, or will get one.
+var ErrTaken = errors.New("the tick has its run")
+
+const takeOverSQL = `
+UPDATE forge_cron_ticks
+SET verdict = $3, reason = $4, term = 0, node_id = '', recorded_at = clock_timestamp(),
+    lateness_ms = greatest(0, extract(epoch FROM clock_timestamp() - tick) * 1000)
+WHERE cron = $1 AND tick = $2`
+
+const shrinkSQL = `
+UPDATE forge_cron_ticks SET tick = $3, last_tick = $4, tick_count = $5 WHERE cron = $1 AND tick = $2`
+
+const insideSQL = `SELECT cron, tick FROM forge_cron_ticks WHERE cron = $1 AND tick > $2 AND tick <= $3`
+
+// Claim writes that somebody, and not the schedule, runs a tick: verdict is
+// Triggered or Backfilled. What the ledger said of the tick before stays in the
+// reason. A tick that has a job, or waits for one, is ErrTaken. The caller holds
+// the lock on the cron's row.
+func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict Verdict, reason string) (Tick, error) {
+	claimed := Tick{Cron: cron.Name, Tick: tick, Verdict: verdict, Reason: reason + ".", Count: 1}
+	row, err := FindTick(ctx, tx, cron.Name, tick)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		_, err = Record(ctx, tx, 0, "", []Tick{claimed})
+		return claimed, err
+	case err != nil:
+		return Tick{}, err
+	case row.JobID != 0 || row.Verdict == Queued:
+		return row, ErrTaken
+	}
+	claimed.Reason = fmt.Sprintf("%s; before that it was %s.", reason, row.Verdict)
+	if row.Reason != "" {
+		claimed.Reason = fmt.Sprintf("%s; before that it was %s: %s", reason, row.Verdict, row.Reason)
+	}
+	if row.Count == 1 {
+		_, err = tx.Exec(ctx, takeOverSQL, cron.Name, tick, string(verdict), claimed.Reason)
+	} else if err = takeOut(ctx, tx, cron, row, tick); err == nil {
+		_, err = Record(ctx, tx, 0, "", []Tick{claimed})
+	}
+	if err != nil {
+		return Tick{}, fmt.Errorf("claim a tick of %s: %w", cron.Name, err)
+	}
+	return claimed, nil
+}
+
+// takeOut leaves a tick out of the range that counts it.
+func takeOut(ctx context.Context, tx pgx.Tx, cron *Cron, row Tick, tick time.Time) error {
+	first, last := row.Tick, row.LastTick
+	if tick.Equal(first) || tick.Equal(last) {
+		own, err := collect(ctx, tx, scanKey, insideSQL, cron.Name, row.Tick, row.LastTick)
+		if err != nil {
+			return fmt.Errorf("look into a range: %w", err)
+		}
+		timeline, err := cron.Spec.Timeline(cron.Name)
+		if err != nil {
+			return err
+		}
+		first, last = timeline.ends(cron.Name, row, tick, set(own))
+	}
+	count := row.Count - 1
+	end := &last
+	if count == 1 {
+		end = nil
+	}
+	if _, err := tx.Exec(ctx, shrinkSQL, cron.Name, row.Tick, first, end, count); err != nil {
+		return fmt.Errorf("shrink a range: %w", err)
+	}
+	return nil
+}
+
+// ends returns the first and the last tick that a range still counts without
+// one of them. own are the ticks between them that have rows of their own. If
+// the cron had another schedule when the range was written, its own ends are the
+// best that is known.
+func (t *Timeline) ends(cron string, row Tick, without time.Time, own map[Key]bool) (first, last time.Time) {
+	for tick := range t.Ticks(row.Tick.Add(-time.Nanosecond), row.LastTick) {
+		if tick.At.Equal(without) || own[KeyOf(cron, tick.At)] {
+			continue
+		}
+		if first.IsZero() {
+			first = tick.At
+		}
+		last = tick.At
+	}
+	if first.IsZero() {
+		return row.LastTick, row.LastTick
+	}
+	return first, last
+}

@@ -1,0 +1,138 @@
+package crons
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func manualOn(t *testing.T, pool *pgxpool.Pool) Manual {
+	t.Helper()
+	return Manual{DB: pool, Inserter: newInserter(t, pool), Schema: "public"}
+}
+
+func TestTriggerNow(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	spec := everySecond("skip")
+	spec.Schedule, spec.Paused, spec.Args = "@yearly", true, json.RawMessage(`{"n": 1}`)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
+	for _, args := range []json.RawMessage{nil, json.RawMessage(`{"n": 2}`)} {
+		row, err := manualOn(t, pool).Trigger(t.Context(), Trigger{Cron: "c", By: "ada", Args: args})
+		if err != nil || row.Verdict != cronstore.Triggered || row.JobID == 0 {
+			t.Fatalf("%+v, %v", row, err)
+		}
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks AS t JOIN river_job AS j ON j.id = t.job_id
+		WHERE t.verdict <> 'triggered' OR t.reason <> 'Triggered by ada.' OR j.state <> 'available' OR j.metadata ? 'forge:term'
+		   OR j.metadata ->> 'forge:cron' <> 'c' OR (j.metadata ->> 'forge:tick')::timestamptz <> t.tick`); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+	if n := count(t, pool, `SELECT count(*) FROM river_job WHERE args = '{"n": 1}' OR args = '{"n": 2}'`); n != 2 {
+		t.Errorf("%d jobs have the right args", n)
+	}
+	if n := count(t, pool, `SELECT count(*) FROM forge_events WHERE type = 'cron_triggered' AND data ->> 'job_id' IS NOT NULL`); n != 2 {
+		t.Errorf("%d events", n)
+	}
+}
+
+func TestTriggerRefuses(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	spec := everySecond("skip")
+	spec.Schedule = "@hourly"
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
+	hour := time.Now().UTC().Truncate(time.Hour)
+	manual := manualOn(t, pool)
+	if row, err := manual.Trigger(t.Context(), Trigger{Cron: "c", At: hour}); err != nil || !row.Tick.Equal(hour) {
+		t.Fatalf("a tick that nobody recorded: %+v, %v", row, err)
+	}
+	for _, test := range []struct {
+		name string
+		run  Trigger
+		want error
+	}{
+		{"run already", Trigger{Cron: "c", At: hour}, cronstore.ErrTaken},
+		{"not due", Trigger{Cron: "c", At: hour.Add(-time.Minute)}, ErrNotDue},
+		{"future", Trigger{Cron: "c", At: hour.Add(2 * time.Hour)}, ErrFuture},
+		{"unknown", Trigger{Cron: "nobody"}, cronstore.ErrNotFound},
+	} {
+		if _, err := manual.Trigger(t.Context(), test.run); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, err, test.want)
+		}
+	}
+	if jobs := count(t, pool, `SELECT count(*) FROM river_job`); jobs != 1 {
+		t.Errorf("%d jobs, want one", jobs)
+	}
+}
+
+// Whoever asks for a tick, and however often, beside the leader that records it:
+// it runs once.
+func TestATickRunsOnceWhoeverAsks(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
+	rewind(t, pool, 10*time.Second)
+	first := time.Now().UTC().Truncate(time.Second).Add(-5 * time.Second)
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	manual := manualOn(t, pool)
+	var askers sync.WaitGroup
+	for range 4 {
+		askers.Go(func() {
+			for i := range 6 {
+				_, err := manual.Trigger(t.Context(), Trigger{Cron: "c", At: first.Add(time.Duration(i) * time.Second)})
+				if err != nil && !errors.Is(err, cronstore.ErrTaken) && !errors.Is(err, ErrFuture) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	askers.Wait()
+	await(t, pool, 9, ledgerCountSQL)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
+		t.Errorf("%d seconds lost or doubled", holes)
+	}
+	if jobs, ticks := count(t, pool, `SELECT count(*) FROM river_job`), count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks WHERE job_id IS NOT NULL`); jobs != ticks {
+		t.Errorf("%d jobs for %d ticks", jobs, ticks)
+	}
+}
+
+func TestPausedTicksAreRecorded(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 1, ledgerCountSQL)
+	if _, _, err := cronstore.Pause(t.Context(), pool, cronstore.Change{Name: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `SELECT pg_sleep(2.1)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := cronstore.Resume(t.Context(), pool, cronstore.Change{Name: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	// The leader hears of it at once; a paused cron it would look at in a minute.
+	await(t, pool, 2, `SELECT sum(tick_count) FROM forge_cron_ticks WHERE verdict = 'skipped_paused'`)
+	await(t, pool, 1, `
+		SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'fired' AND tick > (
+		    SELECT max(tick) FROM forge_cron_ticks WHERE verdict = 'skipped_paused')`)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
+		t.Errorf("%d seconds lost or doubled", holes)
+	}
+}
