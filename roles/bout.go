@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -25,11 +26,9 @@ type bout struct {
 func (b *bout) run(ctx context.Context) error {
 	b.relaxed = true
 	for {
-		if err := b.act(ctx); err != nil {
+		err := b.act(ctx)
+		if err != nil || b.over(ctx) {
 			return err
-		}
-		if ctx.Err() != nil && b.idle() {
-			return nil
 		}
 		if err := b.wait(ctx); err != nil {
 			return err
@@ -37,12 +36,17 @@ func (b *bout) run(ctx context.Context) error {
 	}
 }
 
+// over says whether there is nothing left to hand over after the end of ctx.
+func (b *bout) over(ctx context.Context) bool { return ctx.Err() != nil && b.idle() }
+
 // act does what is due now: stop, resign, renew, campaign.
 func (b *bout) act(ctx context.Context) error {
-	if ctx.Err() != nil {
-		for _, e := range b.electors {
-			e.stop(reasonResigned)
+	for _, e := range b.electors {
+		if ctx.Err() != nil {
+			e.stop(reasonResigned, errStopping, b.opts.LeaseDuration)
 		}
+		e.checkProgress(time.Now())
+		e.reap(time.Now())
 	}
 	if err := b.resignStopped(ctx); err != nil {
 		return err
@@ -80,6 +84,11 @@ func (b *bout) nextDeadline(ctx context.Context) time.Time {
 	if b.leading() && b.nextRenew.Before(next) {
 		next = b.nextRenew
 	}
+	for _, e := range b.electors {
+		if look := e.nextLook(); !look.IsZero() && look.Before(next) {
+			next = look
+		}
+	}
 	return next
 }
 
@@ -103,6 +112,9 @@ func (b *bout) check(ctx context.Context) error {
 		return err
 	}
 	for _, e := range b.electors {
+		if !slices.Contains(locks, e.lock()) {
+			continue
+		}
 		if err := b.settle(ctx, e, won); err != nil {
 			return err
 		}
@@ -118,13 +130,8 @@ func (b *bout) tryLocks(ctx context.Context, locks []leaderstore.Lock) ([]string
 
 // settle turns a won lock into a term, and counts the attempt.
 func (b *bout) settle(ctx context.Context, e *elector, won []string) error {
-	if e.state != standby {
-		return nil
-	}
-	for _, role := range won {
-		if role == string(e.Role) {
-			return b.mint(ctx, e)
-		}
+	if slices.Contains(won, string(e.Role)) {
+		return b.mint(ctx, e)
 	}
 	e.count("lost")
 	return nil
@@ -180,10 +187,11 @@ func (b *bout) renew(ctx context.Context) error {
 	return nil
 }
 
-// resignStopped hands over the roles whose work has ended.
+// resignStopped hands over the roles whose work has ended, or should have by
+// now.
 func (b *bout) resignStopped(ctx context.Context) error {
 	for _, e := range b.electors {
-		if !e.workEnded() {
+		if !e.workEnded() && !e.overstays(time.Now()) {
 			continue
 		}
 		sending, cancel := b.bounded(ctx)
@@ -217,22 +225,20 @@ func (b *bout) trustEnd() time.Time {
 	return end
 }
 
-// deposeAll ends every lead without a word to the database, and waits for the
-// work to stop.
+// deposeAll ends every lead without a word to the database. Work that is still
+// stopping keeps this node from its own role only.
 func (b *bout) deposeAll(cause error) {
 	for _, e := range b.electors {
 		e.depose(cause)
-	}
-	for _, e := range b.electors {
-		e.await()
 	}
 }
 
 // vacant lists the locks to campaign for.
 func (b *bout) vacant() []leaderstore.Lock {
 	var locks []leaderstore.Lock
+	now := time.Now()
 	for _, e := range b.electors {
-		if e.state == standby && !time.Now().Before(e.barredUntil) {
+		if e.stands(now) {
 			locks = append(locks, e.lock())
 		}
 	}

@@ -3,6 +3,7 @@ package roles
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -13,8 +14,10 @@ import (
 )
 
 // Duty is the work of a role's leader. It runs while its term lasts and must
-// return soon after ctx ends: the role is handed over only then. A return
-// before that gives the role up.
+// return soon after ctx ends: the role is handed over then, and after a lease in
+// any case. A return before that gives the role up, and so does a lease without
+// a sign of progress: a Duty calls progress.Report, or waits with
+// progress.Await and progress.Sleep.
 type Duty func(ctx context.Context, fence leaderstore.Fence) error
 
 // Ballot is how locks are won and given back.
@@ -126,11 +129,12 @@ func (c *Campaign) lastSeen() leaderstore.End {
 }
 
 // Run campaigns until ctx ends. It then stops the work of every role that it
-// leads, waits for it, and resigns.
+// leads, waits for it, and resigns. An error names work that would not stop
+// within a lease.
 func (c *Campaign) Run(ctx context.Context) error {
 	for reported := false; ctx.Err() == nil; {
 		err := c.campaign(ctx)
-		if err == nil {
+		if err == nil || ctx.Err() != nil {
 			continue
 		}
 		c.opts.OnChange()
@@ -140,7 +144,18 @@ func (c *Campaign) Run(ctx context.Context) error {
 		reported = errors.Is(err, errOpen)
 		pause(ctx, reopenDelay/2+rand.N(reopenDelay))
 	}
-	return nil
+	return c.awaitAll()
+}
+
+// awaitAll waits for the work of terms that ended, as long as it may take.
+func (c *Campaign) awaitAll() error {
+	var errs []error
+	for _, e := range c.electors {
+		if !e.await() {
+			errs = append(errs, fmt.Errorf("the work of %s does not stop", e.Role))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // errOpen marks failures to connect, which are reported once, not each time.
@@ -155,7 +170,7 @@ func (c *Campaign) campaign(ctx context.Context) error {
 	defer session.Close()
 	b := &bout{Campaign: c, session: session}
 	if err := b.run(ctx); err != nil {
-		session.Close() // free the locks first: the work may take a while to stop
+		session.Close() // free the locks first
 		b.deposeAll(err)
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -210,11 +211,12 @@ type node struct {
 	mu      sync.Mutex
 	working bool
 	fail    chan error
+	hang    chan struct{}
 }
 
 func startNode(t *testing.T, s *server, id string) *node {
 	t.Helper()
-	n := &node{done: make(chan struct{}), fail: make(chan error, 1)}
+	n := &node{done: make(chan struct{}), fail: make(chan error, 1), hang: make(chan struct{})}
 	n.Campaign = roles.New(roles.Options{
 		NodeID: id, Open: s.open(id), CheckInterval: check, LeaseDuration: lease, RefreshInterval: refresh,
 		Contests: []roles.Contest{{Role: roles.Scheduler, LockID: 1, Duty: n.duty}},
@@ -235,11 +237,18 @@ func startNode(t *testing.T, s *server, id string) *node {
 func (n *node) duty(ctx context.Context, _ leaderstore.Fence) error {
 	n.set(true)
 	defer n.set(false)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-n.fail:
-		return err
+	for {
+		progress.Report(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-n.fail:
+			return err
+		case <-time.After(progress.Interval(ctx)):
+		case <-n.hang: // deaf to everything until the test lets go
+			<-n.hang
+			return nil
+		}
 	}
 }
 

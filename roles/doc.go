@@ -37,6 +37,9 @@
 //	leader stopped (SIGSTOP)     the server ends the silent session after
 //	                             lease_duration; when it wakes, its session is
 //	                             gone and the fence refuses what it had in flight
+//	leader's work hangs          it is told to stop when it has not reported for a
+//	                             lease; the role is handed over when it has, or a
+//	                             refresh later
 //	leader cut off               stops itself when the trust window ends, the
 //	                             server ends the session after lease_duration
 //	backend terminated           seen at once: the session is waited on

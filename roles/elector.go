@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -18,14 +19,16 @@ const trustFraction = 0.8
 
 // Reasons for the end of a tenure, as forge_leader_history has them.
 const (
-	reasonResigned    = "resigned"
-	reasonSteppedDown = "stepped_down"
+	reasonResigned     = "resigned"
+	reasonSteppedDown  = "stepped_down"
+	reasonLeaseExpired = "lease_expired"
 )
 
 var (
 	errTrustOver = errors.New("the trust window ended before a renewal was confirmed")
 	errReplaced  = errors.New("the database no longer names this node as the leader")
 	errStopping  = errors.New("the leader resigns")
+	errStalled   = errors.New("the leader's work does not turn")
 )
 
 type state int
@@ -33,7 +36,7 @@ type state int
 const (
 	standby state = iota
 	leading
-	stopping // the work was told to end; renewed until it has
+	stopping // the work was told to end; renewed until it has, or should have
 )
 
 // elector is one role's part of a Campaign. Only the campaign's goroutine
@@ -51,8 +54,11 @@ type elector struct {
 	trust       *time.Timer
 	trustOver   atomic.Bool
 	reason      string
+	stopBy      time.Time // when work that was told to end is given up
+	overdue     bool      // that was said
 	cancel      context.CancelCauseFunc
-	done        chan error
+	progress    *progress.Watch
+	done        chan error // not nil until the work of the last term has returned
 }
 
 func newElector(c *Campaign, contest Contest) *elector {
@@ -70,13 +76,16 @@ func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time
 	e.state, e.fence, e.reason, e.since = leading, minted.Fence, reasonResigned, sent
 	e.trustOver.Store(false)
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	e.cancel, e.done = cancel, make(chan error, 1)
+	e.progress = progress.NewWatch(e.campaign.opts.LeaseDuration)
+	working = e.progress.Context(working)
+	fence, done := e.fence, make(chan error, 1)
+	e.cancel, e.done, e.overdue = cancel, done, false
 	e.extend(sent)
 	e.count("won")
 	e.observe(minted)
 	e.announce(ctx, minted)
 	go func() {
-		e.done <- e.Duty(working, e.fence)
+		done <- e.Duty(working, fence)
 		e.campaign.wake.poke()
 	}()
 	e.campaign.setLeads(e.Role, e.fence, true)
@@ -120,13 +129,61 @@ func (e *elector) renewed(still []string, sent time.Time) error {
 
 func (e *elector) distrusted() bool { return e.state != standby && e.trustOver.Load() }
 
-// stop tells the work to end; the role is resigned when it has.
-func (e *elector) stop(reason string) {
+// stop tells the work to end; the role is resigned when it has, or when the
+// patience with it is over.
+func (e *elector) stop(reason string, cause error, patience time.Duration) {
 	if e.state != leading {
 		return
 	}
 	e.state, e.reason = stopping, reason
-	e.cancel(errStopping)
+	e.stopBy = time.Now().Add(patience)
+	e.cancel(cause)
+}
+
+// checkProgress gives the role up when the work has not turned for a lease.
+func (e *elector) checkProgress(now time.Time) {
+	if e.state != leading {
+		return
+	}
+	part, stalled := e.progress.Stalled(now)
+	if !stalled || len(e.done) > 0 {
+		return
+	}
+	e.logger.Error("the leader's work does not turn, giving up the role", "term", e.fence.Term, "part", part)
+	e.bar()
+	e.stop(reasonSteppedDown, errStalled, e.campaign.opts.RefreshInterval)
+}
+
+// overstays says whether the work was told to end and has not in time. The role
+// goes to another nevertheless: the fence refuses what the work still writes.
+func (e *elector) overstays(now time.Time) bool {
+	if e.state != stopping || now.Before(e.stopBy) {
+		return false
+	}
+	e.reason = reasonLeaseExpired
+	return true
+}
+
+// bar keeps this node from standing for the role for a while, so that another
+// can try.
+func (e *elector) bar() { e.barredUntil = time.Now().Add(3 * e.campaign.opts.CheckInterval) }
+
+// stands says whether this node campaigns for the role. While the work of an
+// earlier term still runs it does not: there must not be two of it.
+func (e *elector) stands(now time.Time) bool {
+	return e.state == standby && e.done == nil && !now.Before(e.barredUntil)
+}
+
+// nextLook is when the elector has to be looked at without any other cause.
+func (e *elector) nextLook() time.Time {
+	switch {
+	case e.state == leading:
+		return e.progress.Due().Add(1)
+	case e.done != nil && !e.overdue:
+		return e.stopBy
+	default:
+		return time.Time{}
+	}
 }
 
 // workEnded says, without waiting, whether the work is over while the term is
@@ -138,7 +195,7 @@ func (e *elector) workEnded() bool {
 	}
 	select {
 	case err := <-e.done:
-		e.done <- err // for resigned and await
+		e.done <- err // for reap
 		if e.state == leading {
 			e.giveUp(err)
 		}
@@ -150,7 +207,7 @@ func (e *elector) workEnded() bool {
 
 func (e *elector) giveUp(err error) {
 	e.reason = reasonSteppedDown
-	e.barredUntil = time.Now().Add(3 * e.campaign.opts.CheckInterval)
+	e.bar()
 	if errors.Is(err, leaderstore.ErrDeposed) {
 		e.campaign.opts.Metrics.LeaderFencedWrites.WithLabelValues(string(e.Role), e.campaign.opts.NodeID).Inc()
 	}
@@ -160,7 +217,7 @@ func (e *elector) giveUp(err error) {
 func (e *elector) resigned(ctx context.Context) {
 	e.logger.InfoContext(ctx, "resigned", "term", e.fence.Term, "reason", e.reason)
 	e.end()
-	e.await()
+	e.reap(time.Now())
 }
 
 // depose ends the lead at once: the session is gone or no longer trusted.
@@ -170,6 +227,7 @@ func (e *elector) depose(cause error) {
 	}
 	e.logger.Warn("lost the lead", "term", e.fence.Term, "error", cause)
 	e.cancel(cause)
+	e.stopBy = time.Now().Add(e.campaign.opts.LeaseDuration)
 	e.end()
 }
 
@@ -182,13 +240,44 @@ func (e *elector) end() {
 	e.campaign.setLeads(e.Role, leaderstore.Fence{}, false)
 }
 
-// await blocks until the work of the last term has returned.
-func (e *elector) await() {
-	if e.done == nil {
+// reap notices that the work of a term that is over has returned, and says once
+// when it should have.
+func (e *elector) reap(now time.Time) {
+	if e.state != standby || e.done == nil {
 		return
 	}
-	<-e.done
-	e.done = nil
+	select {
+	case err := <-e.done:
+		if e.overdue {
+			e.logger.Warn("the work of an ended term has returned at last", "term", e.fence.Term, "error", err)
+		}
+		e.done = nil
+	default:
+		if !e.overdue && !now.Before(e.stopBy) {
+			e.overdue = true
+			e.logger.Error("the work of an ended term does not stop; this node will not stand for the role before it does",
+				"term", e.fence.Term)
+		}
+	}
+}
+
+// await waits until the work of the last term has returned, or should have.
+func (e *elector) await() bool {
+	if e.done == nil {
+		return true
+	}
+	overdue := time.NewTimer(time.Until(e.stopBy))
+	defer overdue.Stop()
+	select {
+	case err := <-e.done:
+		if err != nil {
+			e.logger.Debug("the leader's work ended", "term", e.fence.Term, "error", err)
+		}
+		e.done = nil
+		return true
+	case <-overdue.C:
+		return false
+	}
 }
 
 func (e *elector) count(result string) {

@@ -10,12 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
 	// fullInterval is how often every series is written, changed or not.
 	fullInterval = time.Minute
+	// longSum is how long adding up may take with many jobs and queues.
+	longSum = time.Minute
 	// retireAfter is how long a node that is gone keeps a row of its own.
 	retireAfter = 24 * time.Hour
 	// freshIntervals is how many reports a live node may miss before its gauges
@@ -53,6 +56,7 @@ func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer ticker.Stop()
 	tenure := tenure{Aggregator: a, fence: fence}
 	for ctx.Err() == nil {
+		progress.Allow(ctx, longSum)
 		err := tenure.sum(ctx)
 		switch {
 		case errors.Is(err, leaderstore.ErrDeposed):
@@ -61,10 +65,7 @@ func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.WarnContext(ctx, "cluster metrics not written", "term", fence.Term, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
+		progress.Await(ctx, ticker.C)
 	}
 	return nil
 }

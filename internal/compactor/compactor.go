@@ -12,8 +12,12 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
+
+// longBatch is how long one batch may take on a slow disk.
+const longBatch = time.Minute
 
 // Retention is how long things are kept once they are over. 0 means for ever,
 // save for Metrics and Idle.
@@ -75,10 +79,8 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer next.Stop()
 	pass := &pass{Compactor: c, fence: fence}
 	for {
-		select {
-		case <-ctx.Done():
+		if !progress.Await(ctx, next.C) {
 			return nil
-		case <-next.C:
 		}
 		next.Reset(c.opts.Interval)
 		if err := pass.run(ctx); errors.Is(err, leaderstore.ErrDeposed) {
@@ -170,6 +172,7 @@ func (p *pass) settle(ctx context.Context, name string, deleted int64, err error
 func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
 	for {
 		var rows int64
+		progress.Allow(ctx, longBatch)
 		err := p.fence.Do(ctx, p.db, func(tx pgx.Tx, now time.Time) error {
 			var err error
 			rows, err = s.batch(ctx, tx, now.Add(-s.keep), p.opts.Batch)
@@ -192,6 +195,7 @@ func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
 // retention of logs takes it in any case.
 func (p *pass) sweepStray(ctx context.Context) (deleted int64, err error) {
 	var last *int64
+	progress.Allow(ctx, longBatch)
 	err = p.fence.Do(ctx, p.db, func(tx pgx.Tx, _ time.Time) error {
 		return tx.QueryRow(ctx, strayLogsSQL, p.strayAfter, p.opts.Batch).Scan(&last, &deleted)
 	})
@@ -206,10 +210,8 @@ func (p *pass) sweepStray(ctx context.Context) (deleted int64, err error) {
 }
 
 func (p *pass) pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
+	if !progress.Sleep(ctx, p.opts.Pause) {
 		return ctx.Err()
-	case <-time.After(p.opts.Pause):
-		return nil
 	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -74,6 +75,8 @@ func New(options Options) (*Assigner, error) {
 // logged once and made anew.
 func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := a.logger.With("term", fence.Term)
+	ctx, end := progress.Begin(ctx, "assign")
+	defer end()
 	defer a.options.Metrics.AssignmentWaiting.Set(0)
 	memory := newBoard(fence.Term, a.options.Strategy)
 	for failing := false; ; {
@@ -87,7 +90,7 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 			logger.WarnContext(ctx, "assignment lost its connection, reconnecting", "error", err)
 		}
 		failing = true
-		if !sleep(ctx, reconnectDelay) {
+		if !progress.Sleep(ctx, reconnectDelay) {
 			return nil
 		}
 	}
@@ -113,15 +116,4 @@ func (a *Assigner) connectAndLead(ctx context.Context, fence leaderstore.Fence, 
 	}
 	err = l.run(ctx)
 	return l.turns > 0, err
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -264,8 +265,22 @@ func (l *loop) wait(ctx context.Context) error {
 	}
 }
 
-// receive returns a notification, or nil once until has come.
+// receive returns a notification, or nil once until has come. It reports while
+// it waits.
 func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
+	for {
+		progress.Report(ctx)
+		report := time.Now().Add(progress.Interval(ctx))
+		if !report.Before(until) {
+			return l.receiveUntil(ctx, until)
+		}
+		if note, err := l.receiveUntil(ctx, report); note != nil || err != nil {
+			return note, err
+		}
+	}
+}
+
+func (l *loop) receiveUntil(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	note, err := l.conn.WaitForNotification(waiting)
@@ -326,6 +341,7 @@ func (l *loop) take(note *pgconn.Notification) bool {
 }
 
 func (l *loop) within(ctx context.Context, work func(ctx context.Context) error) error {
+	progress.Report(ctx)
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	return work(ctx)

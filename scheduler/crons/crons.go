@@ -11,6 +11,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -50,6 +51,8 @@ const currentSchemaSQL = `SELECT current_schema()`
 // returns all that it started has stopped.
 func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := f.options.Logger.With("role", fence.Role, "node", fence.NodeID, "term", fence.Term)
+	ctx, end := progress.Begin(ctx, "crons")
+	defer end()
 	schema, err := f.schema(ctx)
 	if err != nil {
 		return ignoreEnd(ctx, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -87,6 +88,7 @@ func (l *ledger) insertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJ
 // insertCarefully halves the jobs until those that are refused stand alone, each
 // part in a savepoint.
 func (l *ledger) insertCarefully(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, jobs []jobstore.NewJob) error {
+	progress.Report(ctx)
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		ids, err := l.insertMany(ctx, tx, jobs)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/failpoint"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -147,6 +148,7 @@ func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now time.Time, names []str
 	}
 	plans := make([]*plan, len(locked))
 	for i := range locked {
+		progress.Report(ctx)
 		plans[i] = l.gather(ctx, &locked[i], now)
 	}
 	if err := dropRecorded(ctx, tx, plans); err != nil {

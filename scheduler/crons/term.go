@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -58,6 +59,7 @@ func newTerm(d desk, m *meter, logger *slog.Logger) *term {
 // ctx ends or the term is over.
 func (t *term) run(ctx context.Context, changes <-chan struct{}) error {
 	for reload := true; ; {
+		progress.Report(ctx)
 		err := t.step(ctx, reload)
 		switch {
 		case ctx.Err() != nil:
@@ -70,7 +72,8 @@ func (t *term) run(ctx context.Context, changes <-chan struct{}) error {
 		default:
 			reload, t.backoff = false, 0
 		}
-		timer := time.NewTimer(t.pause(time.Now()))
+		progress.Report(ctx)
+		timer := time.NewTimer(min(t.pause(time.Now()), progress.Interval(ctx)))
 		select {
 		case <-ctx.Done():
 		case <-changes:

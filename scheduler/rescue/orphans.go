@@ -12,6 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -129,6 +130,7 @@ func (p *patrol) rescue(ctx context.Context, s signature) error {
 		return err
 	}
 	for {
+		progress.Report(ctx)
 		found, err := p.rescueBatch(ctx, s)
 		if err != nil || found < batch {
 			return err
@@ -186,7 +188,7 @@ func (p *patrol) endSessions(ctx context.Context, incarnation string) error {
 			p.logger.WarnContext(ctx, "sessions of a dead node would not end", "incarnation", incarnation, "sessions", found)
 			return nil
 		}
-		if !sleep(ctx, endingPause) {
+		if !progress.Sleep(ctx, endingPause) {
 			return ctx.Err()
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -67,7 +68,10 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 
 // repeat takes step after step, each as long after the last as that one said.
 func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Context) (time.Duration, error)) error {
+	ctx, end := progress.Begin(ctx, duty)
+	defer end()
 	for failing := false; ; {
+		progress.Report(ctx)
 		pause, err := step(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -82,19 +86,8 @@ func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Con
 		if failing = err != nil; failing {
 			pause = retryDelay
 		}
-		if !sleep(ctx, pause) {
+		if !progress.Sleep(ctx, pause) {
 			return nil
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
