@@ -16,14 +16,14 @@ func (s *server) guard(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(s.crossOrigin))
 	next = protection.Handler(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return packed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		if !s.hostAllowed(r.Host) {
 			s.fail(w, r, http.StatusMisdirectedRequest, "This node does not answer to that name. Address it by one that it was configured for.")
 			return
 		}
 		next.ServeHTTP(w, r)
-	})
+	}))
 }
 
 func secure(h http.Header) {

@@ -1,0 +1,87 @@
+package dashboard
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// asking asks for gzip, or not, and returns the answer with its plain body.
+func asking(t *testing.T, h http.Handler, method, path, encoding string) (w *httptest.ResponseRecorder, plain string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, http.NoBody)
+	r.Header.Set("Accept-Encoding", encoding)
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Header().Get("Content-Encoding") != "gzip" {
+		return w, w.Body.String()
+	}
+	zip, err := gzip.NewReader(w.Body)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	body, err := io.ReadAll(zip)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return w, string(body)
+}
+
+func TestPagesAndDocumentsAreCompressed(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	for range 5 {
+		c.crons = append(c.crons, c.crons...)
+	}
+	h := c.handler()
+	tests := []struct {
+		path, encoding string
+		status         int
+		packed         bool
+	}{
+		{path: "/", encoding: "gzip, br", status: 200, packed: true},
+		{path: "/", encoding: "identity", status: 200},
+		{path: "/jobs/9999", encoding: "gzip", status: 404, packed: true},
+		{path: "/api/v1/crons", encoding: "gzip", status: 200, packed: true},
+		{path: "/healthz", encoding: "gzip", status: 200}, // too small to gain
+		{path: "/leader/emperor", encoding: "gzip", status: 404},
+	}
+	for _, test := range tests {
+		t.Run(test.path+" "+test.encoding, func(t *testing.T) {
+			t.Parallel()
+			w, body := asking(t, h, http.MethodGet, test.path, test.encoding)
+			if packed := w.Header().Get("Content-Encoding") == "gzip"; packed != test.packed || w.Code != test.status {
+				t.Errorf("status %d, packed %v; want %d, %v", w.Code, packed, test.status, test.packed)
+			}
+			if got := w.Header().Get("Vary"); got != "Accept-Encoding" {
+				t.Errorf("Vary is %q", got)
+			}
+			if plain := get(t, h, test.path); plain.Code != w.Code || strings.Count(body, "\n") != strings.Count(plain.Body.String(), "\n") {
+				t.Errorf("unpacked it differs from the plain answer:\n%s\n%s", body, plain.Body)
+			}
+		})
+	}
+}
+
+func TestPackersAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	h := newCluster().handler()
+	for range 20 {
+		if _, body := asking(t, h, http.MethodGet, "/", "gzip"); strings.Count(body, "</html>") != 1 {
+			t.Fatalf("not one whole page:\n%s", body)
+		}
+	}
+}
+
+func TestStreamsAreNotCompressed(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(newCluster().handler())
+	defer server.Close()
+	// The client asks for gzip by itself, and flushed pieces still arrive.
+	events, stop := follow(t, server.URL+"/events?page=overview")
+	defer stop()
+	await(t, events, "leaders", "node-1")
+}
