@@ -24,7 +24,7 @@ const (
 	immediatePatience = 5 * time.Second
 	// Another program may take a free port before the server does, and the
 	// sessions of a server that was killed take a moment to notice.
-	startAttempts = 20
+	startAttempts = 120
 	attemptPause  = 250 * time.Millisecond
 )
 
