@@ -60,6 +60,11 @@ lint: ## The checks that run no test: format, lint, vet, module files.
 format: ## Format the Go files.
 	@git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -w
 
+.PHONY: screenshots
+screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).
+	@scripts/need-postgres
+	go run ./test/screenshots
+
 .PHONY: clean
 clean: ## Remove what was built; development's data in .forge stays.
 	rm -rf bin .cache
