@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -62,16 +63,17 @@ func (n *Node) handler() http.Handler {
 			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
 			Version: n.opts.version, APIURL: n.self.APIURL,
 		},
-		Roles:        names,
-		Ready:        n.ready,
-		Leads:        func(role string) (leaderstore.Fence, bool) { return n.campaign.Leads(roles.Role(role)) },
-		Describe:     describe,
-		NoPages:      !n.cfg.Dashboard.Enabled,
-		Applied:      n.appliedHash,
-		Metrics:      n.metrics.Handler(),
-		Changes:      n.changes,
-		AllowedHosts: dashboard.LoopbackHosts(),
-		Logger:       n.logger,
+		Roles:          names,
+		Ready:          n.ready,
+		Leads:          func(role string) (leaderstore.Fence, bool) { return n.campaign.Leads(roles.Role(role)) },
+		Describe:       describe,
+		NoPages:        !n.cfg.Dashboard.Enabled,
+		Applied:        n.appliedHash,
+		Metrics:        n.metrics.Handler(),
+		ClusterMetrics: aggregator.Handler(n.pool, n.metrics.Series(), n.logger),
+		Changes:        n.changes,
+		AllowedHosts:   dashboard.LoopbackHosts(),
+		Logger:         n.logger,
 	})
 }
 

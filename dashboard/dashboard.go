@@ -89,8 +89,8 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Describe, Applied, Metrics, AllowedHosts, NoPages,
-// Changes, Logger and Now may be left out.
+// Options are what New needs. Describe, Applied, Metrics, ClusterMetrics,
+// AllowedHosts, NoPages, Changes, Logger and Now may be left out.
 type Options struct {
 	Source Source
 	Self   Self
@@ -108,8 +108,8 @@ type Options struct {
 	// Applied returns the hash of the configuration in force. Without it the
 	// one that most nodes run counts.
 	Applied func(ctx context.Context) (string, error)
-	// Metrics serves /metrics.
-	Metrics http.Handler
+	// Metrics serves /metrics, ClusterMetrics /metrics/cluster.
+	Metrics, ClusterMetrics http.Handler
 	Changes Changes
 	// AllowedHosts are the names under which the listener may be addressed,
 	// without port. Empty allows every name; a listener on loopback wants
@@ -176,6 +176,9 @@ func (s *server) routes() []route {
 	}
 	if s.Metrics != nil {
 		routes = append(routes, route{"/metrics", s.Metrics.ServeHTTP})
+	}
+	if s.ClusterMetrics != nil {
+		routes = append(routes, route{"/metrics/cluster", s.ClusterMetrics.ServeHTTP})
 	}
 	if !s.NoPages {
 		routes = append(routes, s.pageRoutes()...)

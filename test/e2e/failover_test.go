@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -179,6 +180,12 @@ scrape_interval = "1s"
 	})
 	if n := c.number(`SELECT count(*) FROM river_job WHERE kind = 'young'`); n != 1 {
 		t.Error("a job inside its retention is gone")
+	}
+	for id, p := range c.nodes {
+		_, body, _ := get(p.listen, "/metrics/cluster")
+		if text := string(body); !strings.Contains(text, `forge_cron_runs_total{cron="second"}`) || !strings.Contains(text, `forge_node_count{state="active"} 2`) {
+			t.Errorf("/metrics/cluster of %s:\n%s", id, text)
+		}
 	}
 	if n := c.number(`SELECT count(*) FROM forge_leaders WHERE node_id IS NOT NULL AND lease_until > now()`); n != 3 {
 		t.Errorf("%d of 3 roles are led", n)
