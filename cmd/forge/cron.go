@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
@@ -82,6 +81,10 @@ func cronColumns(now time.Time) []column[cronstore.Cron] {
 type coming struct {
 	Tick time.Time `json:"tick"`
 	UTC  time.Time `json:"utc"`
+	// FiresAt is the tick with the cron's jitter, where it has one.
+	FiresAt time.Time `json:"fires_at,omitzero"`
+	// Excluded is what keeps the tick from firing.
+	Excluded string `json:"excluded,omitempty"`
 }
 
 func (a *app) cronNextCommand() *cobra.Command {
@@ -104,11 +107,11 @@ func (a *app) cronNextCommand() *cobra.Command {
 			if count < 1 || count > 10_000 {
 				return usageError(fmt.Errorf("-n %d: want 1 to 10000", count))
 			}
-			schedule, err := a.schedule(cmd.Context(), args[0], zone, cmd.Flags().Changed("timezone"))
+			ticks, err := a.comingOf(cmd.Context(), args[0], zone, cmd.Flags().Changed("timezone"), start, count)
 			if err != nil {
 				return err
 			}
-			return a.printComing(schedule, start, count)
+			return list(a, ticks, comingColumns(time.Now()))
 		},
 	}
 	cmd.Flags().StringVar(&zone, "timezone", "UTC", "zone of a bare expression")
@@ -117,41 +120,34 @@ func (a *app) cronNextCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printComing(schedule *cronexpr.Schedule, after time.Time, count int) error {
-	if a.format == "table" {
-		if _, err := fmt.Fprintln(a.err, schedule.Describe()); err != nil {
-			return err
-		}
-	}
-	var ticks []coming
-	for range count {
-		next, ok := schedule.Next(after)
-		if !ok {
-			break
-		}
-		ticks = append(ticks, coming{Tick: next, UTC: next.UTC()})
-		after = next
-	}
-	return list(a, ticks, comingColumns(time.Now()))
-}
-
 func comingColumns(now time.Time) []column[coming] {
 	return []column[coming]{
 		{title: "tick", show: func(c coming) string { return c.Tick.Format("Mon 2006-01-02 15:04:05 -07:00") }},
 		{title: "utc", show: func(c coming) string { return c.UTC.Format(time.RFC3339) }},
 		{title: "in", show: func(c coming) string { return ago(c.UTC, now) }},
+		{title: "note", show: func(c coming) string {
+			switch {
+			case c.Excluded != "":
+				return "excluded by " + c.Excluded
+			case !c.FiresAt.IsZero():
+				return "fires " + span(c.FiresAt.Sub(c.UTC)) + " later"
+			default:
+				return "-"
+			}
+		}},
 	}
 }
 
-// schedule finds what the argument means: an expression has a space or starts
-// with @, everything else is the name of an applied cron.
-func (a *app) schedule(ctx context.Context, argument, zone string, zoneGiven bool) (*cronexpr.Schedule, error) {
+// comingOf finds what the argument means, says it in words, and returns its next
+// ticks: an expression has a space or starts with @, everything else is the name
+// of an applied cron.
+func (a *app) comingOf(ctx context.Context, argument, zone string, zoneGiven bool, start time.Time, count int) ([]coming, error) {
 	if strings.ContainsAny(argument, " \t") || strings.HasPrefix(argument, "@") {
-		schedule, err := cronexpr.Parse(argument, cronexpr.Options{Timezone: zone})
-		if err != nil {
+		spec := cronstore.Spec{Schedule: argument, Timezone: zone}
+		if _, err := parseSpec("", spec); err != nil {
 			return nil, usageError(err)
 		}
-		return schedule, nil
+		return a.comingOfSpec("", spec, start, count)
 	}
 	if zoneGiven {
 		return nil, usageError(errors.New("--timezone goes with an expression; a cron has a zone of its own"))
@@ -165,7 +161,20 @@ func (a *app) schedule(ctx context.Context, argument, zone string, zoneGiven boo
 	if err != nil {
 		return nil, err
 	}
-	return parseSpec(argument, spec)
+	return a.comingOfSpec(argument, spec, start, count)
+}
+
+func (a *app) comingOfSpec(name string, spec cronstore.Spec, start time.Time, count int) ([]coming, error) {
+	schedule, err := parseSpec(name, spec)
+	if err != nil {
+		return nil, err
+	}
+	if a.format == "table" {
+		if _, err := fmt.Fprintln(a.err, schedule.Describe()); err != nil {
+			return nil, err
+		}
+	}
+	return comingTicks(name, spec, start, count)
 }
 
 func findCron(ctx context.Context, pool *pgxpool.Pool, name string) (cronstore.Cron, error) {

@@ -84,7 +84,11 @@ func comingTicks(name string, spec cronstore.Spec, after time.Time, count int) (
 		if due.SkippedDST {
 			continue
 		}
-		ticks = append(ticks, coming{Tick: due.At, UTC: due.At.UTC()})
+		tick := coming{Tick: due.At, UTC: due.At.UTC(), Excluded: due.Excluded}
+		if spec.Jitter > 0 {
+			tick.FiresAt = due.FiresAt.UTC()
+		}
+		ticks = append(ticks, tick)
 		if len(ticks) == count {
 			break
 		}
@@ -124,6 +128,15 @@ var cronProperties = []column[shownCron]{
 	}},
 	{title: "daylight saving", show: func(c shownCron) string {
 		return fmt.Sprintf("missing %s, repeated %s", c.Spec.DSTMissing, c.Spec.DSTRepeated)
+	}},
+	{title: "from", show: func(c shownCron) string { return noTime(c.Spec.StartAt) }},
+	{title: "until", show: func(c shownCron) string { return noTime(c.Spec.EndAt) }},
+	{title: "not at", show: func(c shownCron) string { return strings.Join(c.Spec.Exclude, "; ") }},
+	{title: "jitter", show: func(c shownCron) string {
+		if c.Spec.Jitter == 0 {
+			return ""
+		}
+		return "up to " + c.Spec.Jitter.String()
 	}},
 	{title: "needs", show: needs},
 	{title: "paused", show: func(c shownCron) string {

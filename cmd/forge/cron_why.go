@@ -140,7 +140,7 @@ func explain(facts tickFacts) (explanation, error) {
 		return explanation{}, err
 	}
 	e := explanation{Cron: facts.cron.Name, Tick: facts.tick}
-	_, due := timeline.At(facts.tick)
+	tick, due := timeline.At(facts.tick)
 	if row := facts.row; row != nil && (due || row.Tick.Equal(facts.tick) || row.LastTick.Equal(facts.tick)) {
 		e.Standing, e.Row, e.JobState = standRecorded, row, facts.jobState
 		e.Sentence = recordedSentence(facts.cron.Name, facts.tick, *row, facts.jobState)
@@ -154,7 +154,7 @@ func explain(facts tickFacts) (explanation, error) {
 		break
 	}
 	var what string
-	e.Standing, what = standing(facts, due)
+	e.Standing, what = standing(facts, tick, due)
 	e.Sentence = fmt.Sprintf("The tick %s of %s %s.", instantText(facts.tick), facts.cron.Name, what)
 	if e.Standing == standNotDue {
 		e.Sentence = strings.TrimSuffix(e.Sentence, ".") + "; " + nearest(e.Previous, e.Next) + "."
@@ -166,23 +166,37 @@ func explain(facts tickFacts) (explanation, error) {
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // standing says why a tick has no row of the ledger.
-func standing(facts tickFacts, due bool) (standing, what string) {
+func standing(facts tickFacts, at cronstore.Due, due bool) (standing, what string) {
 	cron, tick := facts.cron, facts.tick
 	switch {
 	case !due:
-		return standNotDue, fmt.Sprintf("is not due by the schedule %q in %s", cron.Spec.Schedule, cron.Spec.Timezone)
+		return standNotDue, fmt.Sprintf("is not due by the schedule %q in %s%s", cron.Spec.Schedule, cron.Spec.Timezone, bounds(cron.Spec))
 	case tick.After(facts.now):
 		return standFuture, "lies in the future: it is due in " + span(tick.Sub(facts.now))
 	case tick.Before(cron.CreatedAt):
 		return standBefore, "was never due: the cron was first seen at " + instantText(cron.CreatedAt)
 	case !cron.RemovedAt.IsZero() && tick.After(cron.RemovedAt):
 		return standRemoved, "was never due: the cron was removed at " + instantText(cron.RemovedAt)
+	case tick.After(cron.Watermark) && at.FiresAt.After(facts.now):
+		return standUnsettled, "is due, and its jitter lets it fire at " + instantText(at.FiresAt)
 	case tick.After(cron.Watermark):
 		return standUnsettled, "is due and not recorded yet; see forge leader status for who schedules"
 	default:
 		return standUnknown, "is not in the ledger: its row is past retention.cron_ticks, or the cron had another schedule then" +
 			" (its definition is of " + instantText(cron.UpdatedAt) + ")"
 	}
+}
+
+// bounds says from when to when a schedule holds.
+func bounds(spec cronstore.Spec) string {
+	said := ""
+	if !spec.StartAt.IsZero() {
+		said += " from " + instantText(spec.StartAt)
+	}
+	if !spec.EndAt.IsZero() {
+		said += " until " + instantText(spec.EndAt)
+	}
+	return said
 }
 
 func nearest(previous, next time.Time) string {

@@ -60,10 +60,41 @@ var badKeys = []bad{
 		"forge.toml:3:1: queues.a.limit_per_key: not available in this version; want max_workers, which limits each node",
 		"forge.toml:4:1: queues.a.rate_limit: not available in this version; want max_workers, which limits each node",
 	}},
-	{"later: crons", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\noverlap = \"replace\"\njitter = \"1s\"\non_failure = { notify = [] }"), []string{
+	{"later: crons", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\noverlap = \"replace\"\non_failure = { notify = [] }"), []string{
 		`forge.toml:5:11: crons[0].overlap: not available in this version (got "replace"); want "skip", with a timeout on the job`,
-		"forge.toml:6:1: crons[0].jitter: not available in this version; want H in the schedule's fields, which spreads crons by their names",
-		"forge.toml:7:1: crons[0].on_failure: not available in this version; want an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
+		"forge.toml:6:1: crons[0].on_failure: not available in this version; want an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
+	}},
+	{"jitter at the interval", inCron("schedule = \"@hourly\"\ncommand = [\"true\"]\njitter = \"1h\""), []string{
+		`forge.toml:5:10: crons[0].jitter: not below the shortest interval of the schedule "@hourly" (got "1h"); want less than 1h`,
+	}},
+	{"jitter in a zone with daylight saving", inCron("schedule = \"30 2 * * *\"\ntimezone = \"Europe/Berlin\"\ncommand = [\"true\"]\njitter = \"24h\""), []string{
+		`forge.toml:6:10: crons[0].jitter: not below the shortest interval of the schedule "30 2 * * *" (got "24h"); want less than 23h`,
+	}},
+	{"inherited jitter", "[cron_defaults]\njitter = \"30s\"\n" + inCron("schedule = \"@every 10s\"\ncommand = [\"true\"]"), []string{
+		`forge.toml:2:10: cron_defaults.jitter: not below the shortest interval of the schedule "@every 10s" (got "30s"); want a jitter of its own for cron beat, less than 10s`,
+	}},
+	{"no jitter", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\njitter = \"0s\""), []string{
+		`forge.toml:5:10: crons[0].jitter: zero duration (got "0s"); want 1ms to 31d`,
+	}},
+	{"bounds of a cron", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nstart_at = 2027-01-01T00:00:00\nend_at = \"tomorrow\""), []string{
+		`forge.toml:5:12: crons[0].start_at: an instant without an offset (got "2027-01-01T00:00:00"); want RFC 3339 with an offset, such as "2027-01-01T00:00:00Z"`,
+		`forge.toml:6:10: crons[0].end_at: not an instant (got "tomorrow"); want RFC 3339 with an offset, such as "2027-01-01T00:00:00Z"`,
+	}},
+	{"an end before the start", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nstart_at = 2099-01-01T00:00:00Z\nend_at = \"2099-01-01T01:00:00+01:00\""), []string{
+		`forge.toml:6:10: crons[0].end_at: not after start_at (got "2099-01-01T01:00:00+01:00"); want an instant after 2099-01-01T00:00:00Z`,
+	}},
+	{"an end that has passed", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nend_at = \"2020-01-01T00:00:00Z\""), []string{
+		`forge.toml:5:10: warning: crons[0].end_at: the cron never fires again: end_at has passed`,
+	}},
+	{"exclude", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nexclude = [\"2026-12-25\", \"2026-02-30\", \"61 * * * *\"]"), []string{
+		`forge.toml:5:26: crons[0].exclude[1]: date: it is neither a date nor an expression (got "2026-02-30"); want a date that exists, such as 2026-12-25, or 5 fields, or 6 with leading seconds`,
+		`forge.toml:5:41: crons[0].exclude[2]: minute: 61 is out of range (got "61"); want 0 to 59`,
+	}},
+	{"exclude is no list", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nexclude = \"2026-12-25\""), []string{
+		`forge.toml:5:11: crons[0].exclude: wrong type (got "2026-12-25"); want a list such as ["2026-12-25"]`,
+	}},
+	{"everything is excluded", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nexclude = [\"* 0 * * *\"]"), []string{
+		`forge.toml:5:11: warning: crons[0].exclude: each of the next 1000 ticks is excluded`,
 	}},
 	{"later: assignment", "[scheduler]\nassignment = \"spread\"\n", []string{`forge.toml:2:14: scheduler.assignment: not available in this version (got "spread"); want "least_loaded"`}},
 	{"later: the rest", "[http]\ntls_cert_file = \"a\"\n[dashboard]\nauth = true\n[metrics]\nrollups = { \"1m\" = \"24h\" }\n", []string{

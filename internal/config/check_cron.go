@@ -144,6 +144,64 @@ func (l *loader) checkSchedule(path string, cron Cron) {
 		l.warn(where, warning, "")
 	}
 	l.checkInterval(path, cron, parsed.MinInterval())
+	l.checkJitter(path, cron, parsed.MinInterval())
+	l.checkBounds(path, cron)
+	l.checkExclude(path, cron, parsed)
+}
+
+// checkJitter keeps each tick before the one that follows it.
+func (l *loader) checkJitter(path string, cron Cron, interval time.Duration) {
+	where := l.firstGiven(path+".jitter", "cron_defaults.jitter")
+	if cron.Jitter == 0 || cron.Jitter.Std() < interval || !l.ok(where) {
+		return
+	}
+	want := fmt.Sprintf("less than %s", Duration(interval))
+	if !l.has(path + ".jitter") {
+		want = fmt.Sprintf("a jitter of its own for cron %s, less than %s", cron.Name, Duration(interval))
+	}
+	l.wrong(where, "not below the shortest interval of the schedule "+strconv.Quote(clip(cron.Schedule)), strconv.Quote(cron.Jitter.String()), want)
+}
+
+func (l *loader) checkBounds(path string, cron Cron) {
+	start, end := cron.StartAt.Time(), cron.EndAt.Time()
+	switch where := path + ".end_at"; {
+	case end.IsZero() || !l.ok(where):
+	case !start.IsZero() && !end.After(start):
+		l.wrong(where, "not after start_at", strconv.Quote(string(cron.EndAt)), "an instant after "+string(cron.StartAt))
+	case end.Before(time.Now()):
+		l.warn(where, "the cron never fires again: end_at has passed", "")
+	}
+}
+
+// soonTicks is how many of the next ticks are looked at for one that is not
+// excluded.
+const soonTicks = 1000
+
+func (l *loader) checkExclude(path string, cron Cron, schedule *cronexpr.Schedule) {
+	var exclusions []*cronexpr.Exclusion
+	for i, text := range cron.Exclude {
+		where := element(path+".exclude", i)
+		if !l.ok(where) {
+			continue
+		}
+		exclusion, err := cronexpr.ParseExclusion(text, cronexpr.Options{Name: cron.Name, Timezone: cron.Timezone})
+		if err != nil {
+			l.badExpression(where, err)
+			continue
+		}
+		exclusions = append(exclusions, exclusion)
+	}
+	if len(exclusions) == 0 {
+		return
+	}
+	at, ok := schedule.Next(time.Now())
+	for range soonTicks {
+		if !ok || !slices.ContainsFunc(exclusions, func(e *cronexpr.Exclusion) bool { return e.Covers(at) }) {
+			return
+		}
+		at, ok = schedule.Next(at)
+	}
+	l.warn(path+".exclude", fmt.Sprintf("each of the next %d ticks is excluded", soonTicks), "")
 }
 
 func (l *loader) checkInterval(path string, cron Cron, interval time.Duration) {

@@ -99,6 +99,8 @@ type CronPolicy struct {
 	CatchUpLimit  int      `toml:"catch_up_limit,omitzero" min:"1" max:"1000000"`
 	DSTMissing    string   `toml:"dst_missing,omitempty" oneof:"run-after|shift|skip"`
 	DSTRepeated   string   `toml:"dst_repeated,omitempty" oneof:"first|last|both"`
+	// Jitter is the bound of the delay of each tick; 0 is none.
+	Jitter Duration `toml:"jitter,omitzero" min:"1ms" max:"31d"`
 }
 
 // CatchUp is "none", "latest" or "all"; in TOML also true (all) and false
@@ -173,6 +175,12 @@ type Cron struct {
 	Job      string         `toml:"job,omitempty"`
 	Args     map[string]any `toml:"args,omitempty"`
 	Paused   bool           `toml:"paused,omitempty"`
+	// StartAt is the first instant at which the cron may be due, EndAt the first
+	// at which it may not any more.
+	StartAt Instant `toml:"start_at,omitempty"`
+	EndAt   Instant `toml:"end_at,omitempty"`
+	// Exclude holds dates and expressions of ticks that are skipped.
+	Exclude []string `toml:"exclude,omitempty"`
 	CronPolicy
 
 	// The short forms; Load turns each into a Job named like the cron.

@@ -79,7 +79,7 @@ func TestTemplateShowsTheDefaults(t *testing.T) {
 		t.Errorf("the template's defaults differ (-Default +template):\n%s", diff)
 	}
 	for _, k := range scalarKeys() {
-		if k.path != "cron_defaults.timezone" && !strings.Contains(Template, "#"+k.name+" = ") {
+		if k.path != "cron_defaults.timezone" && k.path != "cron_defaults.jitter" && !strings.Contains(Template, "#"+k.name+" = ") {
 			t.Errorf("the template lacks %s", k.path)
 		}
 	}

@@ -45,6 +45,9 @@ func (l *loader) set(path string, target reflect.Value, f field, value any) {
 	case *CatchUp:
 		l.catchUp(path, pointer, f, value)
 		return
+	case *Instant:
+		l.instant(path, pointer, f, value)
+		return
 	case *map[string]any:
 		l.args(path, pointer, value)
 		return

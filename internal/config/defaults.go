@@ -201,6 +201,7 @@ func (p *CronPolicy) inherit(defaults CronPolicy) {
 	fill(&p.CatchUpLimit, defaults.CatchUpLimit)
 	fill(&p.DSTMissing, defaults.DSTMissing)
 	fill(&p.DSTRepeated, defaults.DSTRepeated)
+	fill(&p.Jitter, defaults.Jitter)
 }
 
 // inherit fills in what a job leaves out. queuePriority is 0 where the queue has

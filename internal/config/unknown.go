@@ -14,11 +14,6 @@ const notAvailable = "not available in this version"
 var later = map[string]string{
 	"cluster.leader_election.leader_file":            "the HTTP check GET /leader/{role}, which answers 200 on the leader",
 	"cluster.leader_election.roles.*.takeover_delay": "no key: a role is taken over as soon as its lock is free",
-	"cron_defaults.jitter":                           "H in the schedule's fields, which spreads crons by their names",
-	"crons.*.jitter":                                 "H in the schedule's fields, which spreads crons by their names",
-	"crons.*.start_at":                               `paused = true, and "forge cron resume" when it is time`,
-	"crons.*.end_at":                                 `"forge cron pause" when it is time`,
-	"crons.*.exclude":                                "a schedule without those times, or a check in the job itself",
 	"crons.*.on_failure":                             "an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
 	"queues.*.global_limit":                          "max_workers, which limits each node",
 	"queues.*.limit_per_key":                         "max_workers, which limits each node",

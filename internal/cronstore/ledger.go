@@ -24,9 +24,9 @@ FOR NO KEY UPDATE OF c`
 const recordSQL = `
 INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, lateness_ms, last_tick, tick_count)
 SELECT r.cron, r.tick, r.verdict, r.reason, $7, $8,
-       greatest(0, extract(epoch FROM clock_timestamp() - r.tick) * 1000), r.last_tick, r.tick_count
-FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[])
-     AS r (cron, tick, verdict, reason, last_tick, tick_count)
+       greatest(0, extract(epoch FROM clock_timestamp() - coalesce(r.fires_at, r.tick)) * 1000), r.last_tick, r.tick_count
+FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $9::timestamptz[])
+     AS r (cron, tick, verdict, reason, last_tick, tick_count, fires_at)
 ON CONFLICT (cron, tick) DO NOTHING
 RETURNING cron, tick`
 
@@ -142,16 +142,17 @@ func scanKey(row pgx.CollectableRow) (Key, error) {
 
 // Record writes rows of the ledger in the name of a term, with their lateness by
 // the database's clock, and returns the keys of those that were not there
-// already. Of each row it takes Cron, Tick, Verdict, Reason, LastTick and Count.
+// already. Of each row it takes Cron, Tick, Verdict, Reason, LastTick, Count and
+// FiresAt.
 func Record(ctx context.Context, tx pgx.Tx, term int64, nodeID string, rows []Tick) (map[Key]bool, error) {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
-	lasts, counts := make([]*time.Time, n), make([]int64, n)
+	lasts, counts, fires := make([]*time.Time, n), make([]int64, n), make([]*time.Time, n)
 	for i, row := range rows {
 		crons[i], ticks[i], verdicts[i], reasons[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason
-		lasts[i], counts[i] = nullable(row.LastTick), row.Count
+		lasts[i], counts[i], fires[i] = nullable(row.LastTick), row.Count, nullable(row.FiresAt)
 	}
-	keys, err := collect(ctx, tx, scanKey, recordSQL, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID)
+	keys, err := collect(ctx, tx, scanKey, recordSQL, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, fires)
 	if err != nil {
 		return nil, fmt.Errorf("record ticks: %w", err)
 	}

@@ -15,7 +15,7 @@ func begin(name string, spec Spec, now time.Time) Cron {
 // revise gives a cron another definition. A timing that changes, or that comes
 // back, starts from now.
 func revise(old Cron, spec Spec, now time.Time) Cron {
-	if old.RemovedAt.IsZero() && old.Spec.Timing() == spec.Timing() {
+	if old.RemovedAt.IsZero() && old.Spec.Timing().equal(spec.Timing()) {
 		old.Spec, old.SpecHash = spec, specHash(spec)
 		return old
 	}

@@ -1,6 +1,8 @@
 package cronstore
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"time"
@@ -17,6 +19,10 @@ type Due struct {
 	Paused bool
 	// Removed: the cron left the configuration before the tick was recorded.
 	Removed bool
+	// Excluded is what leaves the tick out; empty: nothing does.
+	Excluded string
+	// FiresAt is when the tick may fire: At and its jitter.
+	FiresAt time.Time
 }
 
 // Timeline is when a cron was and will be due: its eras, then its present
@@ -28,10 +34,12 @@ type Timeline struct {
 // stretch is a piece of time with one timing. It begins where the one before it
 // ended.
 type stretch struct {
-	schedule *cronexpr.Schedule
-	paused   bool
-	removed  bool
-	until    time.Time // zero: open
+	cron       string
+	schedule   *cronexpr.Schedule
+	exclusions []*cronexpr.Exclusion
+	timing     Timing
+	removed    bool
+	until      time.Time // zero: open
 }
 
 // Timeline parses the cron's timings.
@@ -78,12 +86,61 @@ func (c *Cron) present(until time.Time) []Era {
 }
 
 func (t *Timeline) add(name string, era Era) error {
-	parsed, err := parse(name, era.Timing)
-	if err != nil {
+	s := stretch{cron: name, timing: era.Timing, removed: era.Removed, until: era.Until}
+	var err error
+	if s.schedule, err = parse(name, era.Timing); err != nil {
 		return fmt.Errorf("cron %s: %w", name, err)
 	}
-	t.stretches = append(t.stretches, stretch{parsed, era.Paused, era.Removed, era.Until})
+	for _, text := range era.Exclude {
+		exclusion, err := cronexpr.ParseExclusion(text, cronexpr.Options{Name: name, Timezone: era.Timezone})
+		if err != nil {
+			return fmt.Errorf("cron %s: exclude: %w", name, err)
+		}
+		s.exclusions = append(s.exclusions, exclusion)
+	}
+	t.stretches = append(t.stretches, s)
 	return nil
+}
+
+// bound narrows (after, until] to the time between start_at and end_at. Ticks
+// are whole seconds, so that a nanosecond is between any two.
+func (s *stretch) bound(after, until time.Time) (time.Time, time.Time) {
+	if start := s.timing.StartAt; !start.IsZero() && !start.Before(after) {
+		after = start.Add(-time.Nanosecond)
+	}
+	if end := s.timing.EndAt; !end.IsZero() && !end.After(until) {
+		until = end.Add(-time.Nanosecond)
+	}
+	if !s.until.IsZero() && s.until.Before(until) {
+		until = s.until
+	}
+	return after, until
+}
+
+// due says what a tick of the stretch is.
+func (s *stretch) due(tick cronexpr.Tick) Due {
+	due := Due{
+		At: tick.At, SkippedDST: tick.SkippedDST, Paused: s.timing.Paused, Removed: s.removed,
+		FiresAt: tick.At.Add(jitter(s.cron, tick.At, s.timing.Jitter)),
+	}
+	for _, exclusion := range s.exclusions {
+		if exclusion.Covers(tick.At) {
+			due.Excluded = exclusion.String()
+			break
+		}
+	}
+	return due
+}
+
+// jitter is the delay of one tick, from 0 to below the bound, in whole
+// milliseconds. It depends on the cron and the tick alone, so that every node
+// and every attempt comes to the same.
+func jitter(cron string, tick time.Time, bound time.Duration) time.Duration {
+	if bound < time.Millisecond {
+		return 0
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s@%d", cron, tick.Unix()))
+	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(bound/time.Millisecond)) * time.Millisecond //nolint:gosec // below the bound
 }
 
 func parse(name string, timing Timing) (*cronexpr.Schedule, error) {
@@ -94,44 +151,41 @@ func parse(name string, timing Timing) (*cronexpr.Schedule, error) {
 
 // Paused says whether ticks of the future are skipped because the cron is
 // paused.
-func (t *Timeline) Paused() bool { return t.stretches[len(t.stretches)-1].paused }
+func (t *Timeline) Paused() bool { return t.stretches[len(t.stretches)-1].timing.Paused }
 
 // Manual says that the cron is never due by itself.
 func (t *Timeline) Manual() bool { return t.stretches[len(t.stretches)-1].schedule.Manual() }
 
-// Next returns the first due tick after an instant; false if there is none. It
-// passes over ticks that daylight saving leaves out: they are recorded with the
-// one that follows.
+// Next returns when the first due tick after an instant fires, with its jitter;
+// false if there is none. It passes over ticks that daylight saving leaves out:
+// they are recorded with the one that follows.
 func (t *Timeline) Next(after time.Time) (time.Time, bool) {
-	for _, s := range t.stretches {
-		next, ok := s.schedule.Next(after)
-		if ok && (s.until.IsZero() || !next.After(s.until)) {
-			return next, true
-		}
-		if s.until.After(after) {
-			after = s.until
+	for due := range t.Ticks(after, farthest) {
+		if !due.SkippedDST {
+			return due.FiresAt, true
 		}
 	}
 	return time.Time{}, false
 }
 
+// farthest is after every tick.
+var farthest = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
+
 // Ticks yields the due ticks in (after, until], in order.
 func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] {
 	return func(yield func(Due) bool) {
 		for _, s := range t.stretches {
-			end := until
-			if !s.until.IsZero() && s.until.Before(end) {
-				end = s.until
-			}
-			if !end.After(after) {
-				continue
-			}
-			for tick := range s.schedule.Ticks(after, end) {
-				if !yield(Due{tick.At, tick.SkippedDST, s.paused, s.removed}) {
-					return
+			from, end := s.bound(after, until)
+			if end.After(from) {
+				for tick := range s.schedule.Ticks(from, end) {
+					if !yield(s.due(tick)) {
+						return
+					}
 				}
 			}
-			after = end
+			if s.until.After(after) {
+				after = s.until
+			}
 		}
 	}
 }
@@ -142,6 +196,9 @@ var reaches = []time.Duration{time.Minute, time.Hour, 25 * time.Hour, 32 * 24 * 
 // Before returns the last due tick before an instant; false if there is none
 // within nine years.
 func (t *Timeline) Before(at time.Time) (last Due, ok bool) {
+	if end := t.stretches[len(t.stretches)-1].timing.EndAt; !end.IsZero() && end.Before(at) {
+		at = end
+	}
 	for _, reach := range reaches {
 		for tick := range t.Ticks(at.Add(-reach), at.Add(-time.Nanosecond)) {
 			last, ok = tick, true

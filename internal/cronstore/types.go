@@ -2,6 +2,7 @@ package cronstore
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -39,6 +40,10 @@ type Spec struct {
 	CatchUpSpan time.Duration   `json:"catch_up_window"`
 	DSTMissing  string          `json:"dst_missing"`
 	DSTRepeated string          `json:"dst_repeated"`
+	StartAt     time.Time       `json:"start_at,omitzero"`
+	EndAt       time.Time       `json:"end_at,omitzero"`
+	Exclude     []string        `json:"exclude,omitempty"`
+	Jitter      time.Duration   `json:"jitter,omitempty"`
 	// The job's own settings, resolved when the file was applied.
 	Queue       string            `json:"queue"`
 	Priority    int               `json:"priority"`
@@ -71,11 +76,29 @@ type Timing struct {
 	DSTMissing  string `json:"dst_missing"`
 	DSTRepeated string `json:"dst_repeated"`
 	Paused      bool   `json:"paused,omitempty"`
+	// StartAt is the first instant at which the cron may be due, EndAt the
+	// first at which it may not any more; zero: no bound.
+	StartAt time.Time `json:"start_at,omitzero"`
+	EndAt   time.Time `json:"end_at,omitzero"`
+	// Exclude holds dates and expressions of ticks that are skipped.
+	Exclude []string `json:"exclude,omitempty"`
+	// Jitter is the bound of the delay of each tick.
+	Jitter time.Duration `json:"jitter,omitempty"`
 }
 
 // Timing returns the part of the definition that decides when it is due.
 func (s Spec) Timing() Timing {
-	return Timing{s.Schedule, s.Timezone, s.DSTMissing, s.DSTRepeated, s.Paused}
+	return Timing{
+		Schedule: s.Schedule, Timezone: s.Timezone, DSTMissing: s.DSTMissing, DSTRepeated: s.DSTRepeated, Paused: s.Paused,
+		StartAt: s.StartAt, EndAt: s.EndAt, Exclude: s.Exclude, Jitter: s.Jitter,
+	}
+}
+
+// equal says whether two timings mean the same.
+func (t Timing) equal(o Timing) bool {
+	return t.Schedule == o.Schedule && t.Timezone == o.Timezone && t.DSTMissing == o.DSTMissing &&
+		t.DSTRepeated == o.DSTRepeated && t.Paused == o.Paused && t.Jitter == o.Jitter &&
+		t.StartAt.Equal(o.StartAt) && t.EndAt.Equal(o.EndAt) && slices.Equal(t.Exclude, o.Exclude)
 }
 
 // Era is a stretch of the past under a timing that is no longer in force. It
@@ -102,6 +125,17 @@ type Tick struct {
 	LatenessMS float64   `json:"lateness_ms"`
 	LastTick   time.Time `json:"last_tick,omitzero"`
 	Count      int64     `json:"tick_count"`
+	// FiresAt is the tick with its jitter, from which the lateness counts. Only
+	// Record reads it; zero means the tick itself.
+	FiresAt time.Time `json:"-"`
+}
+
+// Late returns how much later than it should have fired a tick is at an instant.
+func (t Tick) Late(now time.Time) time.Duration {
+	if t.FiresAt.IsZero() {
+		return now.Sub(t.Tick)
+	}
+	return now.Sub(t.FiresAt)
 }
 
 // Config is a version of the cluster's sections of forge.toml.

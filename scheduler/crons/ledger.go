@@ -52,7 +52,8 @@ type plan struct {
 	cron       *cronstore.Locked
 	definition *definition
 	due        []cronstore.Due
-	more       bool // further ticks are due after these
+	more       bool      // further ticks are due after these
+	held       time.Time // the first tick whose jitter has not passed; zero: none
 	earlier    *run
 	rows       []cronstore.Tick
 	watermark  time.Time
@@ -171,6 +172,10 @@ func (l *ledger) gather(ctx context.Context, cron *cronstore.Locked, now time.Ti
 	}
 	limit := sliceLimit(&p.definition.spec)
 	for tick := range p.definition.timeline.Ticks(cron.Watermark, now) {
+		if tick.FiresAt.After(now) {
+			p.held = tick.At
+			break
+		}
 		if p.more = len(p.due) == limit; p.more {
 			break
 		}
@@ -235,6 +240,8 @@ func (p *plan) decide(now time.Time) {
 	decisions := decide(&p.definition.spec, now, p.due, p.more, p.earlier)
 	p.rows = merge(p.cron.Name, decisions)
 	switch {
+	case !p.held.IsZero():
+		p.watermark = latest(p.watermark, p.held.Add(-time.Microsecond)) // it is not settled yet
 	case !p.more:
 		p.watermark = now
 	case len(decisions) > 0:

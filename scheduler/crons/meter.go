@@ -33,7 +33,7 @@ func (m *meter) count(rows []cronstore.Tick, now time.Time) {
 		m.metrics.CronTicks.WithLabelValues(label, string(row.Verdict)).Add(number)
 		if fires(row.Verdict) {
 			m.metrics.CronRuns.WithLabelValues(label).Add(number)
-			m.metrics.CronDelay.WithLabelValues(label).Observe(now.Sub(row.Tick).Seconds())
+			m.metrics.CronDelay.WithLabelValues(label).Observe(row.Late(now).Seconds())
 		}
 		if row.Verdict == cronstore.SkippedWindow || row.Verdict == cronstore.SkippedLimit {
 			m.metrics.CronMissed.WithLabelValues(label).Add(number)

@@ -32,6 +32,7 @@ type run struct {
 // decision is what becomes of one due tick.
 type decision struct {
 	at      time.Time
+	firesAt time.Time
 	verdict cronstore.Verdict
 	reason  string
 }
@@ -72,7 +73,7 @@ func decide(spec *cronstore.Spec, now time.Time, due []cronstore.Due, more bool,
 	decisions := make([]decision, len(due))
 	for i := len(due) - 1; i >= 0; i-- { // the freshest first
 		verdict, reason := j.judge(due[i])
-		decisions[i] = decision{due[i].At, verdict, reason}
+		decisions[i] = decision{due[i].At, due[i].FiresAt, verdict, reason}
 	}
 	return decisions
 }
@@ -100,8 +101,8 @@ func (j *judge) undecidedFrom(due []cronstore.Due) int {
 }
 
 func (j *judge) couldCatchUp(tick cronstore.Due) bool {
-	late := j.now.Sub(tick.At)
-	return !tick.SkippedDST && !tick.Paused && !tick.Removed && late > onTime && late <= j.spec.CatchUpSpan
+	late := j.now.Sub(tick.FiresAt)
+	return !tick.SkippedDST && !tick.Paused && !tick.Removed && tick.Excluded == "" && late > onTime && late <= j.spec.CatchUpSpan
 }
 
 func (j *judge) judge(tick cronstore.Due) (cronstore.Verdict, string) {
@@ -112,7 +113,9 @@ func (j *judge) judge(tick cronstore.Due) (cronstore.Verdict, string) {
 		return cronstore.SkippedPaused, "The cron was paused."
 	case tick.Removed:
 		return cronstore.SkippedExcluded, "The cron was removed before this tick could fire."
-	case j.now.Sub(tick.At) <= onTime:
+	case tick.Excluded != "":
+		return cronstore.SkippedExcluded, fmt.Sprintf("It is excluded by %q.", tick.Excluded)
+	case j.now.Sub(tick.FiresAt) <= onTime:
 		return j.fire(cronstore.Fired, "")
 	default:
 		return j.judgeMissed(tick)
@@ -120,7 +123,7 @@ func (j *judge) judge(tick cronstore.Due) (cronstore.Verdict, string) {
 }
 
 func (j *judge) judgeMissed(tick cronstore.Due) (cronstore.Verdict, string) {
-	late := j.now.Sub(tick.At)
+	late := j.now.Sub(tick.FiresAt)
 	switch {
 	case j.spec.CatchUp == catchUpNone:
 		return cronstore.SkippedWindow, "No scheduler could fire it within a minute, and catch_up is none."
@@ -177,5 +180,5 @@ func alike(a, b decision) bool {
 }
 
 func newRow(cron string, d decision) cronstore.Tick {
-	return cronstore.Tick{Cron: cron, Tick: d.at, Verdict: d.verdict, Reason: d.reason, Count: 1}
+	return cronstore.Tick{Cron: cron, Tick: d.at, Verdict: d.verdict, Reason: d.reason, Count: 1, FiresAt: d.firesAt}
 }

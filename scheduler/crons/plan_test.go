@@ -17,6 +17,7 @@ func minutely(n int, ago time.Duration) []cronstore.Due {
 	due := make([]cronstore.Due, n)
 	for i := range due {
 		due[i].At = noon.Add(-ago - time.Duration(n-1-i)*time.Minute)
+		due[i].FiresAt = due[i].At
 	}
 	return due
 }
@@ -36,6 +37,9 @@ func verdictsOf(decisions []decision) string {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	special := minutely(5, 0)
+	excluded, delayed := minutely(4, 90*time.Second), minutely(3, 2*time.Minute)
+	excluded[1].Excluded, excluded[3].Excluded = "2026-06-01", "2026-06-01"
+	delayed[1].FiresAt, delayed[2].FiresAt = noon.Add(-61*time.Second), noon.Add(-time.Minute)
 	special[0].Removed, special[1].Paused, special[2].SkippedDST, special[3].Paused = true, true, true, true
 	special[3].Removed = true
 	tests := []struct {
@@ -66,6 +70,8 @@ func TestDecide(t *testing.T) {
 		{name: "overlap allowed", due: minutely(2, 0), overlap: "allow", earlier: &run{7, "running"}, want: "FF"},
 		{name: "the freshest of a batch fires", due: minutely(3, 30*time.Second), overlap: "skip", want: "loF"},
 		{name: "what stands in the way", due: special, catchUp: "all", want: "xpdpF"},
+		{name: "excluded, and no catch-up of them", due: excluded, catchUp: "latest", want: "lxCx"},
+		{name: "late from the jittered instant", due: delayed, catchUp: "all", want: "CCF"},
 		{name: "more follow, latest", due: minutely(4, 90*time.Second), catchUp: "latest", more: true, want: "lll"},
 		{name: "more follow, all", due: minutely(5, 90*time.Second), catchUp: "all", limit: 2, more: true, want: "lll"},
 		{name: "more follow, none", due: minutely(3, 90*time.Second), catchUp: "none", more: true, want: "www"},
@@ -118,7 +124,7 @@ func TestDecideInSlices(t *testing.T) {
 func TestReasonsAreSentences(t *testing.T) {
 	t.Parallel()
 	due := minutely(100, 0)
-	due[0].SkippedDST, due[1].Paused, due[2].Removed = true, true, true
+	due[0].SkippedDST, due[1].Paused, due[2].Removed, due[3].Excluded = true, true, true, "2026-06-01"
 	for _, catchUp := range []string{"none", "latest", "all"} {
 		for _, earlier := range []*run{nil, {42, "running"}} {
 			spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 10, CatchUpSpan: time.Hour, Overlap: "skip"}

@@ -74,6 +74,15 @@ func TestCronsAreHeldAndTriggered(t *testing.T) {
 name = "hourly"
 schedule = "@hourly"
 command = ["sh", "-c", "echo $FORGE_CRON $FORGE_TICK"]
+
+[[crons]]
+name = "bounded"
+schedule = "@daily"
+start_at = 2099-12-24T00:00:00Z
+end_at = "2099-12-27T00:00:00Z"
+exclude = ["2099-12-25"]
+jitter = "1h"
+command = ["true"]
 `)
 	c.start("a")
 	eventually(t, 20*time.Second, "a tick", func() bool { return c.number(`SELECT count(*) FROM forge_cron_ticks`) > 0 })
@@ -115,6 +124,14 @@ command = ["sh", "-c", "echo $FORGE_CRON $FORGE_TICK"]
 	if n := c.number(`SELECT count(*) FROM forge_job_logs WHERE job_id = $1 AND chunk = $2`,
 		row.JobID, "hourly "+row.Tick.UTC().Format(time.RFC3339Nano)+"\n"); n != 1 {
 		t.Error("the triggered run does not know its tick")
+	}
+	next := decode[[]struct {
+		UTC      time.Time
+		FiresAt  time.Time `json:"fires_at"`
+		Excluded string
+	}](t, c.must("cron", "next", "bounded", "-o", "json"))
+	if len(next) != 3 || next[0].UTC.Day() != 24 || next[0].FiresAt.Before(next[0].UTC) || next[1].Excluded != "2099-12-25" {
+		t.Errorf("next ticks of a bounded cron: %+v", next)
 	}
 	c.refused(4, "cron", "trigger", "hourly", "--at", "2020-01-01T00:30:00Z")
 	c.refused(2, "cron", "trigger", "hourly", "--at", "2099-01-01T00:00:00Z")

@@ -1,0 +1,115 @@
+package cronstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func at(t *testing.T, text string) time.Time {
+	t.Helper()
+	instant, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return instant
+}
+
+func timeline(t *testing.T, s cronstore.Spec) *cronstore.Timeline {
+	t.Helper()
+	line, err := s.Timeline("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+func TestTimelineKeepsItsBounds(t *testing.T) {
+	t.Parallel()
+	bounded := spec("@hourly")
+	bounded.StartAt, bounded.EndAt = at(t, "2026-01-01T02:00:00Z"), at(t, "2026-01-01T05:00:00Z")
+	bounded.Exclude = []string{"30 * * * *", "* 3 * * *"}
+	line := timeline(t, bounded)
+	var got []string
+	for due := range line.Ticks(at(t, "2025-12-31T00:00:00Z"), at(t, "2026-01-02T00:00:00Z")) {
+		got = append(got, due.At.Format("15:04 ")+due.Excluded)
+	}
+	if diff := cmp.Diff([]string{"02:00 ", "03:00 * 3 * * *", "04:00 "}, got); diff != "" {
+		t.Error(diff)
+	}
+	if next, ok := line.Next(at(t, "2020-01-01T00:00:00Z")); !ok || !next.Equal(bounded.StartAt) {
+		t.Errorf("first tick %s", next)
+	}
+	if next, ok := line.Next(at(t, "2026-01-01T04:00:00Z")); ok {
+		t.Errorf("a tick at the end: %s", next)
+	}
+	if last, ok := line.Before(at(t, "2026-07-01T00:00:00Z")); !ok || !last.At.Equal(at(t, "2026-01-01T04:00:00Z")) {
+		t.Errorf("last tick %v", last)
+	}
+	if _, due := line.At(bounded.EndAt); due {
+		t.Error("due at its end")
+	}
+}
+
+func TestJitterIsTheTicksOwn(t *testing.T) {
+	t.Parallel()
+	shaken := spec("* * * * *")
+	shaken.Jitter = 50 * time.Second
+	line, buckets := timeline(t, shaken), map[int]int{}
+	for due := range line.Ticks(at(t, "2026-01-01T00:00:00Z"), at(t, "2026-01-01T10:00:00Z")) {
+		delay := due.FiresAt.Sub(due.At)
+		if delay < 0 || delay >= shaken.Jitter {
+			t.Fatalf("%s is delayed by %s", due.At, delay)
+		}
+		buckets[int(delay/(5*time.Second))]++
+		if again, _ := timeline(t, shaken).At(due.At); !again.FiresAt.Equal(due.FiresAt) {
+			t.Fatalf("%s fires at %s and at %s", due.At, due.FiresAt, again.FiresAt)
+		}
+		if next, _ := line.Next(due.At.Add(-time.Second)); !next.Equal(due.FiresAt) {
+			t.Fatalf("Next says %s, the tick %s", next, due.FiresAt)
+		}
+	}
+	for bucket := range 10 { // 600 ticks: 60 each
+		if n := buckets[bucket]; n < 30 || n > 90 {
+			t.Errorf("%d ticks are delayed by %d to %d s", n, 5*bucket, 5*bucket+5)
+		}
+	}
+}
+
+// A change of any of these starts a new stretch of time; the same again does
+// not.
+func TestTimingThatChangesStartsNow(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	s := spec("* * * * * *")
+	n := 0
+	change := func(what string, changes bool) {
+		n++
+		exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp() - interval '5 seconds'`)
+		old := get(t, pool, "a")
+		s.Job = fmt.Sprint("job", n)
+		apply(t, pool, fmt.Sprint("h", n), map[string]cronstore.Spec{"a": s}, false)
+		if got := get(t, pool, "a"); (len(got.Earlier) > 0) != changes || !got.Watermark.Equal(old.Watermark) {
+			t.Errorf("%s: %d eras", what, len(got.Earlier))
+		}
+		exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp()`)
+		s.Job = fmt.Sprint("drop the eras", n)
+		n++
+		apply(t, pool, fmt.Sprint("h", n), map[string]cronstore.Spec{"a": s}, false)
+	}
+	apply(t, pool, "h0", map[string]cronstore.Spec{"a": s}, false)
+	change("the job alone", false)
+	s.StartAt = at(t, "2026-01-01T00:00:00Z")
+	change("start_at", true)
+	s.StartAt = at(t, "2026-01-01T01:00:00+01:00")
+	s.Exclude = []string{"2026-12-25"}
+	change("exclude", true)
+	s.Exclude = []string{"2026-12-25"}
+	s.Jitter = 500 * time.Millisecond
+	change("jitter", true)
+}

@@ -1,0 +1,111 @@
+package crons
+
+import (
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+// Each tick fires once its jitter has passed, and not before, and is still the
+// tick that the schedule names.
+func TestJitterDelaysATick(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	spec := everySecond("allow")
+	spec.Jitter = 900 * time.Millisecond
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
+	for term := range 3 { // a new leader comes to the same delays
+		stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+		await(t, pool, int64(2*(term+1)), ledgerCountSQL)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ticks, err := cronstore.Ticks(t.Context(), pool, "c", time.Time{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := spec.Timeline("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	delayed := false
+	for _, tick := range ticks {
+		due, ok := line.At(tick.Tick)
+		if !ok || tick.Verdict != cronstore.Fired {
+			t.Fatalf("%+v", tick)
+		}
+		if tick.RecordedAt.Before(due.FiresAt) {
+			t.Errorf("tick %s fired at %s, before %s", tick.Tick, tick.RecordedAt, due.FiresAt)
+		}
+		late := tick.RecordedAt.Sub(due.FiresAt).Seconds() * 1000
+		if tick.LatenessMS > late+0.01 || tick.LatenessMS < late-50 {
+			t.Errorf("tick %s is said to be %f ms late, and is %f", tick.Tick, tick.LatenessMS, late)
+		}
+		delayed = delayed || due.FiresAt.After(due.At.Add(100*time.Millisecond))
+	}
+	if !delayed {
+		t.Error("no tick was delayed")
+	}
+	if wrong := count(t, pool, mismatchSQL); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+	if holes := count(t, pool, `
+		SELECT extract(epoch FROM max(tick) - min(tick))::bigint + 1 - count(*) FROM forge_cron_ticks`); holes != 0 {
+		t.Errorf("%d seconds are missing", holes)
+	}
+}
+
+// The tick whose jitter has not passed is left to the next look, whatever
+// schedule comes in between.
+func TestEditDuringAJitterLosesNoTick(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	spec := everySecond("allow")
+	spec.Schedule, spec.Jitter = "@every 3s", 2900*time.Millisecond
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
+	line, err := spec.Timeline("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, _ := line.Before(time.Now())
+	if _, err := pool.Exec(t.Context(), `UPDATE forge_crons SET watermark = $1::timestamptz - interval '1 second', next_tick = $2`, last.At, last.At); err != nil {
+		t.Fatal(err)
+	}
+	edited := spec
+	edited.Schedule = "@yearly"
+	apply(t, pool, "h2", map[string]cronstore.Spec{"c": edited})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 1, ledgerCountSQL)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks WHERE tick = $1 AND verdict = 'fired' AND recorded_at >= $2`, last.At, last.FiresAt); n != 1 {
+		t.Error("the tick of the old schedule was lost, or came early")
+	}
+}
+
+func TestExcludedTicksAreRecorded(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	spec := everySecond("allow")
+	spec.Exclude = []string{"*/2 * * * * *"}
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 4, ledgerCountSQL)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks
+		WHERE verdict <> CASE WHEN extract(epoch FROM tick)::bigint % 2 = 0 THEN 'skipped_excluded' ELSE 'fired' END
+		   OR (verdict = 'skipped_excluded') <> (reason = 'It is excluded by "*/2 * * * * *".')`); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
+		t.Errorf("%d seconds lost or doubled", holes)
+	}
+}
