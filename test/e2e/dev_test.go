@@ -131,6 +131,12 @@ func processesOf(t *testing.T, dir, listen string) []string {
 	for i := range 3 {
 		marks = append(marks, net.JoinHostPort(host, strconv.Itoa(first+i)))
 	}
+	return processesWith(t, marks...)
+}
+
+// processesWith lists the command lines that hold one of the marks.
+func processesWith(t *testing.T, marks ...string) []string {
+	t.Helper()
 	var found []string
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
