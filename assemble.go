@@ -125,9 +125,11 @@ func (n *Node) newCampaign(contests []roles.Contest) *roles.Campaign {
 		CheckInterval:   election.CheckInterval.Std(),
 		LeaseDuration:   election.LeaseDuration.Std(),
 		RefreshInterval: election.RefreshInterval.Std(),
-		OnChange:        n.leadershipChanged,
-		Metrics:         n.metrics,
-		Logger:          n.logger,
+		// Longer than it takes the node to hear that it is being drained.
+		StandBack: 3 * max(election.CheckInterval.Std(), n.cfg.Cluster.HeartbeatInterval.Std()),
+		OnChange:  n.leadershipChanged,
+		Metrics:   n.metrics,
+		Logger:    n.logger,
 	})
 }
 

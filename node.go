@@ -12,6 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/membership"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -79,6 +80,7 @@ func (n *Node) member() *membership.Member {
 	return membership.New(membership.Options{
 		Pool: n.pool, Node: n.self, Policy: n.policy(), Metrics: n.metrics, Logger: n.logger,
 		Running: n.runner.Running,
+		OnState: func(state string) { n.campaign.Abstain(state != nodestore.Active) },
 	})
 }
 

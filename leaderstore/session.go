@@ -78,11 +78,15 @@ SELECT pg_backend_pid(), current_setting('server_version_num')::int, current_set
 
 	// The statement that wins a lock also shortens the session's patience to
 	// the lease, so there is no instant at which a leader's session lives longer.
+	// A role that is being transferred is its target's to try first.
 	tryLocksSQL = `
 SELECT role, CASE WHEN pg_try_advisory_lock(id)
                   THEN set_config('idle_session_timeout', $3, false) IS NOT NULL
                   ELSE false END
-FROM unnest($1::text[], $2::bigint[]) AS wanted (role, id)`
+FROM unnest($1::text[], $2::bigint[]) AS wanted (role, id)
+WHERE NOT EXISTS (
+    SELECT FROM forge_leader_requests r
+    WHERE r.role = wanted.role AND r.target <> $4 AND r.reserved_until > clock_timestamp())`
 
 	unlockSQL = `SELECT pg_advisory_unlock($1)`
 
@@ -142,9 +146,10 @@ FROM minted m, recorded r`
 UPDATE forge_leaders l
 SET renewed_at = clock_timestamp(), lease_until = clock_timestamp() + $3::interval
 FROM unnest($1::text[], $2::bigint[]) AS held (role, term)
+LEFT JOIN forge_leader_requests r ON r.role = held.role AND r.term = held.term
 WHERE l.role = held.role AND l.term = held.term
   AND l.incarnation = $4 AND l.backend_pid = pg_backend_pid()
-RETURNING l.role`
+RETURNING l.role, r.role IS NOT NULL, coalesce(r.target, '')`
 
 	// The unlock is in the same statement: whoever wins the lock before this
 	// commits waits for the row.
@@ -164,6 +169,11 @@ WITH vacated AS (
     INSERT INTO forge_events (type, node_id, role, term, data)
     SELECT 'leader_lost', $5, v.role, v.term, jsonb_build_object('reason', $4::text)
     FROM vacated v
+), reserved AS (
+    UPDATE forge_leader_requests r
+    SET reserved_until = clock_timestamp() + $8::interval
+    FROM vacated v
+    WHERE r.role = v.role AND r.term = v.term
 )
 SELECT pg_advisory_unlock($6), pg_notify($7, $1)`
 )
@@ -273,7 +283,7 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 	for i, lock := range locks {
 		roles[i], ids[i] = lock.Role, lock.ID
 	}
-	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease))
+	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID)
 	if err != nil {
 		return nil, fmt.Errorf("try the locks: %w", err)
 	}
@@ -344,9 +354,19 @@ func (s *Session) Mint(ctx context.Context, role string, seen End) (Minted, erro
 	return minted, nil
 }
 
-// Renew moves the lease of every held term and returns the roles that are still
-// this session's.
-func (s *Session) Renew(ctx context.Context, held []Held) ([]string, error) {
+// Renewed is a term that is still the session's own, and what operators want of
+// it.
+type Renewed struct {
+	Role string
+	// HandOver asks the leader to stop and resign.
+	HandOver bool
+	// Target is the node that shall lead next; empty: any other.
+	Target string
+}
+
+// Renew moves the lease of every held term and returns those that are still this
+// session's.
+func (s *Session) Renew(ctx context.Context, held []Held) ([]Renewed, error) {
 	roles := make([]string, len(held))
 	terms := make([]int64, len(held))
 	for i, h := range held {
@@ -356,7 +376,7 @@ func (s *Session) Renew(ctx context.Context, held []Held) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("renew the lease: %w", err)
 	}
-	still, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	still, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Renewed])
 	if err != nil {
 		return nil, fmt.Errorf("renew the lease: %w", err)
 	}
@@ -366,7 +386,8 @@ func (s *Session) Renew(ctx context.Context, held []Held) ([]string, error) {
 // Resign vacates the role, records why, frees its lock and tells the standbys.
 // The work of the term must have stopped before.
 func (s *Session) Resign(ctx context.Context, lock Lock, term int64, reason string) error {
-	_, err := s.conn.Exec(ctx, resignSQL, lock.Role, term, s.cfg.Incarnation, reason, s.cfg.NodeID, lock.ID, s.channel)
+	_, err := s.conn.Exec(ctx, resignSQL, lock.Role, term, s.cfg.Incarnation, reason, s.cfg.NodeID, lock.ID,
+		s.channel, s.cfg.reservation())
 	if err != nil {
 		return fmt.Errorf("resign %s: %w", lock.Role, err)
 	}
@@ -402,6 +423,10 @@ func closeNow(conn *pgx.Conn) {
 	defer cancel()
 	_ = conn.Close(ctx) // the socket is closed whatever the answer
 }
+
+// reservation is how long a role that was vacated for one node is kept for it:
+// a little less than it takes the others to try again.
+func (cfg SessionConfig) reservation() time.Duration { return cfg.CheckInterval * 9 / 10 }
 
 // patience is how long the server bears a silent standby.
 func (cfg SessionConfig) patience() string {

@@ -45,6 +45,9 @@ func (b *bout) act(ctx context.Context) error {
 		if ctx.Err() != nil {
 			e.stop(reasonResigned, errStopping, b.opts.LeaseDuration)
 		}
+		if b.abstaining() {
+			e.stop(reasonSteppedDown, errStopping, b.opts.LeaseDuration)
+		}
 		e.checkProgress(time.Now())
 		e.reap(time.Now())
 	}
@@ -54,10 +57,10 @@ func (b *bout) act(ctx context.Context) error {
 	if err := b.renew(ctx); err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return b.check(ctx)
 	}
-	return b.check(ctx)
+	return nil
 }
 
 func (b *bout) wait(ctx context.Context) error {
@@ -70,7 +73,7 @@ func (b *bout) wait(ctx context.Context) error {
 	defer cancel()
 	notified, err := b.session.Wait(waiting)
 	if notified {
-		b.nextCheck = time.Time{}
+		b.nextCheck, b.nextRenew = time.Time{}, time.Time{} // a renewal reads the wishes
 		b.opts.OnChange()
 	}
 	return err
@@ -236,6 +239,9 @@ func (b *bout) deposeAll(cause error) {
 // vacant lists the locks to campaign for.
 func (b *bout) vacant() []leaderstore.Lock {
 	var locks []leaderstore.Lock
+	if b.abstaining() {
+		return nil
+	}
 	now := time.Now()
 	for _, e := range b.electors {
 		if e.stands(now) {

@@ -30,7 +30,7 @@ type Ballot interface {
 // Terms is how a won lock becomes a term, is renewed and ends.
 type Terms interface {
 	Mint(ctx context.Context, role string, seen leaderstore.End) (leaderstore.Minted, error)
-	Renew(ctx context.Context, held []leaderstore.Held) ([]string, error)
+	Renew(ctx context.Context, held []leaderstore.Held) ([]leaderstore.Renewed, error)
 	Resign(ctx context.Context, lock leaderstore.Lock, term int64, reason string) error
 }
 
@@ -57,6 +57,9 @@ type Options struct {
 	CheckInterval   time.Duration
 	LeaseDuration   time.Duration
 	RefreshInterval time.Duration
+	// StandBack is how long the node leaves a role that it gave up to others.
+	// Default: three check intervals.
+	StandBack time.Duration
 	// OnChange is called after this node's leadership or another's changed; it
 	// must not block.
 	OnChange func()
@@ -74,6 +77,7 @@ type Campaign struct {
 	leads      map[Role]leaderstore.Fence
 	hurryUntil time.Time
 	seen       leaderstore.End
+	abstains   bool
 }
 
 // A deputy's alarm makes the node try the locks this often for this long: the
@@ -89,6 +93,9 @@ const reopenDelay = 200 * time.Millisecond
 // New returns a Campaign that has not started.
 func New(opts Options) *Campaign {
 	c := &Campaign{opts: opts, leads: map[Role]leaderstore.Fence{}}
+	if c.opts.StandBack == 0 {
+		c.opts.StandBack = 3 * opts.CheckInterval
+	}
 	if c.opts.OnChange == nil {
 		c.opts.OnChange = func() {}
 	}
@@ -114,6 +121,21 @@ func (c *Campaign) Hurry(seen leaderstore.End) {
 	c.hurryUntil, c.seen = time.Now().Add(hurryFor), seen
 	c.mu.Unlock()
 	c.wake.poke()
+}
+
+// Abstain makes the node hand over what it leads and stand for nothing, until it
+// is told otherwise.
+func (c *Campaign) Abstain(abstain bool) {
+	c.mu.Lock()
+	c.abstains = abstain
+	c.mu.Unlock()
+	c.wake.poke()
+}
+
+func (c *Campaign) abstaining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.abstains
 }
 
 func (c *Campaign) hurries(now time.Time) bool {

@@ -30,6 +30,7 @@ type server struct {
 	rows     map[string]*session
 	sessions []*session
 	resigned []string
+	wishes   map[string]string // target by role
 	down     bool
 }
 
@@ -145,16 +146,17 @@ func (x *session) Mint(ctx context.Context, role string, _ leaderstore.End) (lea
 	return leaderstore.Minted{Fence: leaderstore.Fence{Role: role, Term: x.server.terms[role], NodeID: x.node}}, nil
 }
 
-func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]string, error) {
+func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]leaderstore.Renewed, error) {
 	if err := x.enter(ctx); err != nil {
 		return nil, err
 	}
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	var still []string
+	var still []leaderstore.Renewed
 	for _, h := range held {
 		if x.server.rows[h.Role] == x && x.server.terms[h.Role] == h.Term {
-			still = append(still, h.Role)
+			wish, wanted := x.server.wishes[h.Role]
+			still = append(still, leaderstore.Renewed{Role: h.Role, HandOver: wanted, Target: wish})
 		}
 	}
 	return still, nil

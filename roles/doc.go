@@ -37,6 +37,7 @@
 //	leader stopped (SIGSTOP)     the server ends the silent session after
 //	                             lease_duration; when it wakes, its session is
 //	                             gone and the fence refuses what it had in flight
+//	asked to hand over           the same; the node stands back for a while
 //	leader's work hangs          it is told to stop when it has not reported for a
 //	                             lease; the role is handed over when it has, or a
 //	                             refresh later

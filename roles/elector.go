@@ -21,6 +21,7 @@ const trustFraction = 0.8
 const (
 	reasonResigned     = "resigned"
 	reasonSteppedDown  = "stepped_down"
+	reasonTransferred  = "transferred"
 	reasonLeaseExpired = "lease_expired"
 )
 
@@ -116,15 +117,33 @@ func (e *elector) extend(sent time.Time) {
 }
 
 // renewed takes the database's answer: an error means deposed.
-func (e *elector) renewed(still []string, sent time.Time) error {
+func (e *elector) renewed(still []leaderstore.Renewed, sent time.Time) error {
 	if e.state == standby {
 		return nil
 	}
-	if !slices.Contains(still, string(e.Role)) {
+	i := slices.IndexFunc(still, func(r leaderstore.Renewed) bool { return r.Role == string(e.Role) })
+	if i < 0 {
 		return errReplaced
 	}
 	e.extend(sent)
+	if still[i].HandOver {
+		e.handOver(still[i].Target)
+	}
 	return nil
+}
+
+// handOver does what an operator asked for.
+func (e *elector) handOver(target string) {
+	if e.state != leading {
+		return
+	}
+	e.logger.Info("asked to hand over", "term", e.fence.Term, "target", target)
+	e.bar()
+	reason := reasonSteppedDown
+	if target != "" {
+		reason = reasonTransferred
+	}
+	e.stop(reason, errStopping, e.campaign.opts.LeaseDuration)
 }
 
 func (e *elector) distrusted() bool { return e.state != standby && e.trustOver.Load() }
@@ -166,7 +185,7 @@ func (e *elector) overstays(now time.Time) bool {
 
 // bar keeps this node from standing for the role for a while, so that another
 // can try.
-func (e *elector) bar() { e.barredUntil = time.Now().Add(3 * e.campaign.opts.CheckInterval) }
+func (e *elector) bar() { e.barredUntil = time.Now().Add(e.campaign.opts.StandBack) }
 
 // stands says whether this node campaigns for the role. While the work of an
 // earlier term still runs it does not: there must not be two of it.

@@ -17,6 +17,7 @@ const (
 	exitNotFound    = 4
 	exitDatabase    = 5
 	exitConflict    = 6
+	exitTimeout     = 124
 	exitInterrupted = 130
 )
 
@@ -33,6 +34,7 @@ func usageError(err error) error    { return &codedError{exitUsage, err} }
 func configError(err error) error   { return &codedError{exitConfig, err} }
 func databaseError(err error) error { return &codedError{exitDatabase, err} }
 func conflictError(err error) error { return &codedError{exitConflict, err} }
+func timeoutError(err error) error  { return &codedError{exitTimeout, err} }
 
 func notFound(format string, args ...any) error {
 	return &codedError{exitNotFound, fmt.Errorf(format, args...)}

@@ -12,8 +12,9 @@ import (
 )
 
 func (a *app) leaderCommand() *cobra.Command {
-	return group("leader", "See who leads, and who led before",
-		a.leaderStatusCommand(), a.leaderHistoryCommand())
+	return group("leader", "See who leads and who led before, and hand roles over",
+		a.leaderStatusCommand(), a.leaderHistoryCommand(), a.leaderWatchCommand(),
+		a.leaderStepDownCommand(), a.leaderTransferCommand())
 }
 
 func (a *app) leaderStatusCommand() *cobra.Command {

@@ -13,7 +13,8 @@ import (
 )
 
 func (a *app) nodeCommand() *cobra.Command {
-	return group("node", "See the nodes of the cluster", a.nodeListCommand())
+	return group("node", "See the nodes of the cluster, and drain them",
+		a.nodeListCommand(), a.nodeDrainCommand(), a.nodeUndrainCommand())
 }
 
 func (a *app) nodeListCommand() *cobra.Command {
