@@ -65,7 +65,11 @@ func (a *app) leaderHistoryCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(a, tenures, tenureColumns)
+				rows, err := withGapTicks(ctx, pool, tenures)
+				if err != nil {
+					return err
+				}
+				return list(a, rows, tenureColumns)
 			})
 		},
 	}
@@ -74,25 +78,26 @@ func (a *app) leaderHistoryCommand() *cobra.Command {
 	return cmd
 }
 
-var tenureColumns = []column[leaderstore.Tenure]{
-	{title: "role", show: func(t leaderstore.Tenure) string { return t.Role }},
-	{title: "term", show: func(t leaderstore.Tenure) string { return strconv.FormatInt(t.Term, 10) }},
-	{title: "node", show: func(t leaderstore.Tenure) string { return t.NodeID }},
-	{title: "from", show: func(t leaderstore.Tenure) string { return stamp(t.AcquiredAt) }},
-	{title: "lasted", show: func(t leaderstore.Tenure) string {
+var tenureColumns = []column[tenureRow]{
+	{title: "role", show: func(t tenureRow) string { return t.Role }},
+	{title: "term", show: func(t tenureRow) string { return strconv.FormatInt(t.Term, 10) }},
+	{title: "node", show: func(t tenureRow) string { return t.NodeID }},
+	{title: "from", show: func(t tenureRow) string { return stamp(t.AcquiredAt) }},
+	{title: "lasted", show: func(t tenureRow) string {
 		if t.EndedAt.IsZero() {
 			return "still leads"
 		}
 		return span(t.EndedAt.Sub(t.AcquiredAt))
 	}},
-	{title: "ended", show: func(t leaderstore.Tenure) string { return dash(t.EndReason) }},
-	{title: "gap before", show: func(t leaderstore.Tenure) string {
+	{title: "ended", show: func(t tenureRow) string { return dash(t.EndReason) }},
+	{title: "gap before", show: func(t tenureRow) string {
 		if !t.HasGap {
 			return "-"
 		}
 		return span(t.Gap)
 	}},
-	{title: "until", wide: true, show: func(t leaderstore.Tenure) string { return stamp(t.EndedAt) }},
-	{title: "incarnation", wide: true, show: func(t leaderstore.Tenure) string { return t.Incarnation }},
-	{title: "timeline", wide: true, show: func(t leaderstore.Tenure) string { return t.Timeline }},
+	{title: "ticks in gap", wide: true, show: tenureRow.gapTicks},
+	{title: "until", wide: true, show: func(t tenureRow) string { return stamp(t.EndedAt) }},
+	{title: "incarnation", wide: true, show: func(t tenureRow) string { return t.Incarnation }},
+	{title: "timeline", wide: true, show: func(t tenureRow) string { return t.Timeline }},
 }
