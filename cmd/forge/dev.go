@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -45,6 +47,9 @@ func (a *app) dev(ctx context.Context, opts devcluster.Options) error {
 	if opts.Nodes < 1 || opts.Nodes > 100 {
 		return usageError(fmt.Errorf("--nodes %d: want 1 to 100", opts.Nodes))
 	}
+	if err := checkListen(opts.Listen); err != nil {
+		return usageError(err)
+	}
 	path, err := a.devConfig(&opts)
 	if err != nil {
 		return err
@@ -54,6 +59,22 @@ func (a *app) dev(ctx context.Context, opts devcluster.Options) error {
 	opts.Prepare = func(ctx context.Context, url string) error { return a.prepare(ctx, path, url) }
 	opts.Leaders = currentLeaders
 	return devcluster.Run(ctx, opts)
+}
+
+// checkListen wants what the nodes would accept, before PostgreSQL is started for
+// them. Port 0 is any port.
+func checkListen(listen string) error {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q: want HOST:PORT such as 127.0.0.1:8080", listen)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("--listen %q: want a port from 0 to 65535", listen)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--listen %q: not a loopback address; want one such as 127.0.0.1:%s", listen, port)
+	}
+	return nil
 }
 
 // devConfig returns the path of the configuration that all nodes read. Without

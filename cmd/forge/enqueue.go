@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -79,6 +80,9 @@ func fillJob(job *jobstore.NewJob, args, at string) error {
 	job.Args = json.RawMessage(args)
 	if job.Priority < 0 || job.Priority > 4 {
 		return fmt.Errorf("--priority %d: want 1 to 4", job.Priority)
+	}
+	if job.Queue != "" && !config.ValidQueue(job.Queue) {
+		return fmt.Errorf("--queue %q: want 1 to 64 lower-case letters and digits, with single _ or - between them", job.Queue)
 	}
 	if at == "" {
 		return nil

@@ -26,10 +26,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
-	if err != nil && err.Error() != "" {
+	code := exitCode(ctx, err)
+	if err != nil && err.Error() != "" && code != exitInterrupted {
 		_, _ = fmt.Fprintln(errOut, "forge: "+err.Error())
 	}
-	return exitCode(ctx, err)
+	return code
 }
 
 func (a *app) rootCommand() *cobra.Command {
@@ -45,6 +46,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.PersistentPreRunE = checkLimit
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configPath, "config", "", "path of forge.toml (default $FORGE_CONFIG, then ./forge.toml)")
@@ -58,6 +60,16 @@ func (a *app) rootCommand() *cobra.Command {
 	)
 	strictArguments(root)
 	return root
+}
+
+// checkLimit refuses a list of no lines, wherever --limit stands.
+func checkLimit(cmd *cobra.Command, _ []string) error {
+	if limit := cmd.Flags().Lookup("limit"); limit != nil {
+		if n, err := cmd.Flags().GetInt("limit"); err != nil || n < 1 {
+			return usageError(fmt.Errorf("--limit %s: want a number from 1 on", limit.Value))
+		}
+	}
+	return nil
 }
 
 // strictArguments makes every wrong count of arguments and every unknown

@@ -82,7 +82,7 @@ func (l *loader) checkAddress(path, address string) {
 	}
 	parsed, err := pgconn.ParseConfig(address)
 	if err != nil {
-		l.wrong(path, "not an address of PostgreSQL", strconv.Quote(clip(redactAddress(address))),
+		l.wrong(path, "not an address of PostgreSQL", strconv.Quote(clip(redactBroken(address))),
 			"postgres://USER@HOST:5432/DATABASE")
 		return
 	}

@@ -43,7 +43,7 @@ func checkName(name string) (message string) {
 
 func (l *loader) checkQueues() {
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Queues)) {
-		if path := join("queues", name); l.has(path) && !goodQueue(name) {
+		if path := join("queues", name); l.has(path) && !ValidQueue(name) {
 			l.wrongKey(path, "not a queue name", wantQueueName)
 		}
 	}
@@ -51,7 +51,8 @@ func (l *loader) checkQueues() {
 
 const wantQueueName = "1 to 64 lower-case letters and digits, with single _ or - between them"
 
-func goodQueue(name string) bool { return len(name) <= maxQueueName && queueName.MatchString(name) }
+// ValidQueue says whether a queue may have this name.
+func ValidQueue(name string) bool { return len(name) <= maxQueueName && queueName.MatchString(name) }
 
 func (l *loader) checkJobs() {
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Jobs)) {
@@ -106,7 +107,7 @@ func (l *loader) checkKind(path string, job Job) {
 func (l *loader) checkCommon(path string, job Job) {
 	queue := path + ".queue"
 	if l.has(queue) && l.ok(queue) {
-		if !goodQueue(job.Queue) {
+		if !ValidQueue(job.Queue) {
 			l.wrong(queue, "not a queue name", strconv.Quote(clip(job.Queue)), wantQueueName)
 		} else if !l.has(join("queues", job.Queue)) && job.Queue != DefaultQueue {
 			l.undeclaredQueue(queue, job.Queue)

@@ -157,7 +157,7 @@ func withoutPath(err error) error {
 
 var (
 	passwordInURL = regexp.MustCompile(`(://[^/@\s:]*:)\S*@`)
-	passwordInDSN = regexp.MustCompile(`(?i)(password\s*=\s*)('[^']*'|[^\s&]+)`)
+	passwordInDSN = regexp.MustCompile(`(?is)(password\s*=\s*)('(?:[^'\\]|\\.)*(?:'|$)|(?:[^\s&\\]|\\.)+)`)
 	secretName    = regexp.MustCompile(`(?i)(authorization|token|secret|passw|api[-_]?key|cookie|credential|private[-_]?key)`)
 )
 
@@ -165,6 +165,27 @@ var (
 func redactAddress(text string) string {
 	text = passwordInURL.ReplaceAllString(text, "${1}"+redacted+"@")
 	return passwordInDSN.ReplaceAllString(text, "${1}"+redacted)
+}
+
+// redactBroken hides whatever may be the password in an address that cannot be
+// read: one with a blank in it, or one whose password stands where the port does.
+func redactBroken(address string) string {
+	scheme, rest, isURL := strings.Cut(address, "://")
+	if !isURL {
+		return redactAddress(address)
+	}
+	userInfo, host := "", rest
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		userInfo, host = rest[:at], rest[at+1:]
+	}
+	if user, _, ok := strings.Cut(userInfo, ":"); ok {
+		return scheme + "://" + user + ":" + redacted + "@" + redactAddress(host)
+	}
+	if name, port, ok := strings.Cut(host, ":"); ok && userInfo == "" {
+		_, path, _ := strings.Cut(port, "/")
+		return scheme + "://" + name + ":" + redacted + "/" + redactAddress(path)
+	}
+	return redactAddress(address)
 }
 
 // Redacted returns a copy in which references stand as they were written, and

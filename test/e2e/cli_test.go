@@ -51,6 +51,11 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"cron", "next", "61 * * * *"}, 2},
 		{[]string{"job", "list", "--state", "lost"}, 2},
 		{[]string{"job", "list", "-o", "xml"}, 2},
+		{[]string{"job", "list", "-n", "-1"}, 2},
+		{[]string{"leader", "history", "-n", "0"}, 2},
+		{[]string{"job", "enqueue", "pulse", "--queue", "No Such"}, 2},
+		{[]string{"dev", "--listen", "8080"}, 2},
+		{[]string{"dev", "--listen", "0.0.0.0:8080"}, 2},
 	} {
 		stdout, stderr, code := c.forge(test.args...)
 		if code != test.want {
