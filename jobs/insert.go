@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -47,6 +48,15 @@ func (i *Inserter) InsertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.Ne
 		return nil, err
 	}
 	return i.ids(i.client.InsertManyTx(ctx, tx, params))
+}
+
+// Cancel cancels a job when tx commits: a running one is told to stop. A job
+// that has ended, or is gone, is left alone.
+func (i *Inserter) Cancel(ctx context.Context, tx pgx.Tx, id int64) error {
+	if _, err := i.client.JobCancelTx(ctx, tx, id); err != nil && !errors.Is(err, rivertype.ErrNotFound) {
+		return fmt.Errorf("cancel job %d: %w", id, err)
+	}
+	return nil
 }
 
 // Insert adds one job in a transaction of its own and returns its id.

@@ -60,9 +60,8 @@ var badKeys = []bad{
 		"forge.toml:3:1: queues.a.limit_per_key: not available in this version; want max_workers, which limits each node",
 		"forge.toml:4:1: queues.a.rate_limit: not available in this version; want max_workers, which limits each node",
 	}},
-	{"later: crons", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\noverlap = \"replace\"\non_failure = { notify = [] }"), []string{
-		`forge.toml:5:11: crons[0].overlap: not available in this version (got "replace"); want "skip", with a timeout on the job`,
-		"forge.toml:6:1: crons[0].on_failure: not available in this version; want an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
+	{"later: crons", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\non_failure = { notify = [] }"), []string{
+		"forge.toml:5:1: crons[0].on_failure: not available in this version; want an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
 	}},
 	{"jitter at the interval", inCron("schedule = \"@hourly\"\ncommand = [\"true\"]\njitter = \"1h\""), []string{
 		`forge.toml:5:10: crons[0].jitter: not below the shortest interval of the schedule "@hourly" (got "1h"); want less than 1h`,

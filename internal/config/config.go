@@ -93,7 +93,7 @@ type Scheduler struct {
 // default.
 type CronPolicy struct {
 	Timezone      string   `toml:"timezone,omitempty"`
-	Overlap       string   `toml:"overlap,omitempty" oneof:"skip|allow"`
+	Overlap       string   `toml:"overlap,omitempty" oneof:"skip|allow|queue|queue_all|replace"`
 	CatchUp       CatchUp  `toml:"catch_up,omitempty" oneof:"none|latest|all"`
 	CatchUpWindow Duration `toml:"catch_up_window,omitzero" min:"10s" max:"31d"`
 	CatchUpLimit  int      `toml:"catch_up_limit,omitzero" min:"1" max:"1000000"`

@@ -54,14 +54,6 @@ var elsewhere = map[string]string{
 var laterWords = map[string]map[string]string{
 	"cluster.leader_election.strategy": {"lease": `"advisory", through a direct connection to PostgreSQL (database.leader_url)`},
 	"scheduler.assignment":             {"spread": `"least_loaded"`},
-	"cron_defaults.overlap":            laterOverlaps,
-	"crons.*.overlap":                  laterOverlaps,
-}
-
-var laterOverlaps = map[string]string{
-	"queue":     `"skip" or "allow"`,
-	"queue_all": `"skip" or "allow"`,
-	"replace":   `"skip", with a timeout on the job`,
 }
 
 func laterWord(path, word string) (instead string, ok bool) {

@@ -8,8 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// A cron with a queue is due at once: somebody has to see whose turn it is.
 const upcomingSQL = `
-SELECT name, next_tick FROM forge_crons WHERE removed_at IS NULL OR next_tick IS NOT NULL ORDER BY name`
+SELECT c.name, CASE WHEN q.cron IS NULL THEN c.next_tick ELSE least(c.next_tick, clock_timestamp()) END, q.cron IS NOT NULL
+FROM forge_crons AS c
+LEFT JOIN (SELECT DISTINCT cron FROM forge_cron_ticks WHERE verdict = 'queued') AS q ON q.cron = c.name
+WHERE c.removed_at IS NULL OR c.next_tick IS NOT NULL OR q.cron IS NOT NULL
+ORDER BY c.name`
 
 // The definition comes along only where the caller's is out of date.
 const lockForFiringSQL = `
@@ -57,17 +62,19 @@ JOIN forge_cron_ticks AS t ON t.cron = u.cron AND t.tick > u.after`
 type Upcoming struct {
 	Name string
 	Next time.Time
+	// Queued says that ticks wait for their turn.
+	Queued bool
 }
 
 // ListUpcoming returns every cron that is configured or still has ticks to be
-// recorded, by name.
+// recorded or queued, by name.
 func ListUpcoming(ctx context.Context, db Queryer) ([]Upcoming, error) {
 	upcoming, err := collect(ctx, db, func(row pgx.CollectableRow) (Upcoming, error) {
 		var (
 			u    Upcoming
 			next *time.Time
 		)
-		err := row.Scan(&u.Name, &next)
+		err := row.Scan(&u.Name, &next, &u.Queued)
 		u.Next = instant(next)
 		return u, err
 	}, upcomingSQL)

@@ -16,9 +16,11 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// Inserter inserts jobs in a transaction and returns their ids in order.
+// Inserter inserts jobs in a transaction and returns their ids in order, and
+// cancels them. To cancel a job that has ended, or is gone, is no error.
 type Inserter interface {
 	InsertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJob) ([]int64, error)
+	Cancel(ctx context.Context, tx pgx.Tx, id int64) error
 }
 
 // Options are what a Firer works with. All but Schema are required.

@@ -40,10 +40,22 @@
 // of nothing) or skipped_limit (enough newer ticks were missed; for latest that
 // limit is one).
 //
-// With overlap skip at most one tick of a cron fires in a batch, and it is the
-// freshest. Whether an earlier run is still active is asked of river_job once
-// for all crons of a batch, and only of those with overlap skip. The leader
+// # Overlap
+//
+// The catch-up policy says first which ticks would fire; the overlap policy then
+// objects. Whether an earlier run is still active is asked of river_job once
+// for all crons of a batch, and not of those with overlap allow. The leader
 // remembers which run it need not look behind, so the question stays cheap
 // however long the history is; an older run that was retried by hand is not
 // noticed.
+//
+// A tick that waits is a row of the ledger with the verdict queued, so the queue
+// needs no memory: whoever leads looks at crons that have one four times a
+// second, and turns the oldest row into a fired one, with its job, once nothing
+// runs. Replacing cancels the runs in the transaction that inserts the new one.
+//
+// # Jitter
+//
+// A tick whose delay has not passed stays after the watermark: it is not settled
+// yet. Delays are shorter than the interval, so it is the newest.
 package crons

@@ -30,6 +30,11 @@ type riverInserter struct {
 	before func(ctx context.Context) // called first, if set
 }
 
+func (i *riverInserter) Cancel(ctx context.Context, tx pgx.Tx, id int64) error {
+	_, err := i.client.JobCancelTx(ctx, tx, id)
+	return err
+}
+
 type dynamicArgs struct {
 	kind string
 	body json.RawMessage

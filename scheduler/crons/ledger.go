@@ -23,6 +23,10 @@ const (
 	// unreadableEvery is how often a cron is looked at whose definition this
 	// binary cannot read.
 	unreadableEvery = time.Minute
+	// queueEvery is how often a cron with a queue is looked at.
+	queueEvery = 250 * time.Millisecond
+	// queueBatch is how many queued ticks of one cron a transaction takes.
+	queueBatch = 100
 )
 
 const nowSQL = `SELECT clock_timestamp()`
@@ -35,6 +39,8 @@ type ledger struct {
 	meter   *meter
 	logger  *slog.Logger
 	known   map[string]*definition
+	// queued are the crons that had ticks in the queue when they were loaded.
+	queued map[string]bool
 }
 
 // definition is what the leader remembers of a cron. It is checked against the
@@ -54,7 +60,10 @@ type plan struct {
 	due        []cronstore.Due
 	more       bool      // further ticks are due after these
 	held       time.Time // the first tick whose jitter has not passed; zero: none
+	queue      cronstore.Queue
+	called     []cronstore.Tick // of the queue
 	earlier    *run
+	active     []int64 // all runs that are active
 	rows       []cronstore.Tick
 	watermark  time.Time
 	next       time.Time
@@ -80,8 +89,12 @@ func (l *ledger) Upcoming(ctx context.Context) ([]cronstore.Upcoming, error) {
 		return nil, err
 	}
 	stays := make(map[string]bool, len(upcoming))
+	l.queued = map[string]bool{}
 	for _, u := range upcoming {
 		stays[u.Name] = true
+		if u.Queued {
+			l.queued[u.Name] = true
+		}
 	}
 	for name := range l.known {
 		if !stays[name] {
@@ -153,6 +166,9 @@ func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now time.Time, names []str
 		plans[i] = l.gather(ctx, &locked[i], now)
 	}
 	if err := dropRecorded(ctx, tx, plans); err != nil {
+		return nil, err
+	}
+	if err := l.findQueues(ctx, tx, plans); err != nil {
 		return nil, err
 	}
 	if err := findEarlierRuns(ctx, tx, plans); err != nil {
@@ -237,8 +253,16 @@ func (p *plan) decide(now time.Time) {
 	if p.definition.timeline == nil {
 		return
 	}
-	decisions := decide(&p.definition.spec, now, p.due, p.more, p.earlier)
+	spec, timeline := &p.definition.spec, p.definition.timeline
+	p.called = callUp(spec, now, p.queue.Oldest, p.earlier, timeline.Paused(), !p.cron.RemovedAt.IsZero())
+	p.queue.Length -= len(p.called)
+	decisions := decide(spec, now, p.due, p.more, turn{p.earlier, p.queue.Length, len(p.called) > 0})
 	p.rows = merge(p.cron.Name, decisions)
+	for _, row := range p.rows {
+		if row.Verdict == cronstore.Queued {
+			p.queue.Length++
+		}
+	}
 	switch {
 	case !p.held.IsZero():
 		p.watermark = latest(p.watermark, p.held.Add(-time.Microsecond)) // it is not settled yet
@@ -260,6 +284,9 @@ func (l *ledger) write(ctx context.Context, tx pgx.Tx, plans []*plan, careful bo
 	if err := l.insert(ctx, tx, rows, jobs, careful); err != nil {
 		return nil, err
 	}
+	if err := l.replace(ctx, tx, plans, rows[:len(jobs)]); err != nil {
+		return nil, err
+	}
 	var progress []cronstore.Progress
 	for _, p := range plans {
 		if p.watermark.After(p.cron.Watermark) {
@@ -275,25 +302,30 @@ func (l *ledger) write(ctx context.Context, tx pgx.Tx, plans []*plan, careful bo
 // record writes the rows of the ledger. It returns the new ones, those that fire
 // first, and the jobs of these.
 func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan) ([]cronstore.Tick, []jobstore.NewJob, error) {
-	var all []cronstore.Tick
+	var all, called []cronstore.Tick
 	for _, p := range plans {
-		all = append(all, p.rows...)
+		all, called = append(all, p.rows...), append(called, p.called...)
 	}
-	if len(all) == 0 {
-		return nil, nil, nil
+	var isNew map[cronstore.Key]bool
+	if len(all) > 0 {
+		var err error
+		if isNew, err = cronstore.Record(ctx, tx, l.fence.Term, l.fence.NodeID, all); err != nil {
+			return nil, nil, err
+		}
 	}
-	isNew, err := cronstore.Record(ctx, tx, l.fence.Term, l.fence.NodeID, all)
-	if err != nil {
-		return nil, nil, err
+	if len(called) > 0 {
+		if err := cronstore.Settle(ctx, tx, l.fence.Term, l.fence.NodeID, called); err != nil {
+			return nil, nil, err
+		}
 	}
 	var (
 		firing, others []cronstore.Tick
 		jobs           []jobstore.NewJob
 	)
 	for _, p := range plans {
-		for _, row := range p.rows {
+		for i, row := range slices.Concat(p.called, p.rows) {
 			switch {
-			case !isNew[cronstore.KeyOf(row.Cron, row.Tick)]:
+			case i >= len(p.called) && !isNew[cronstore.KeyOf(row.Cron, row.Tick)]:
 			case fires(row.Verdict):
 				firing, jobs = append(firing, row), append(jobs, newJob(&p.definition.spec, row, l.fence.Term))
 			default:
@@ -315,6 +347,9 @@ func (l *ledger) wakeups(plans []*plan, now time.Time) map[string]time.Time {
 			next[p.cron.Name] = latest(p.next, now.Add(pausedEvery))
 		default:
 			next[p.cron.Name] = p.next
+			if turn := now.Add(queueEvery); p.queue.Length > 0 && !timeline.Paused() && (p.next.IsZero() || turn.Before(p.next)) {
+				next[p.cron.Name] = turn
+			}
 		}
 	}
 	return next

@@ -18,16 +18,13 @@ const (
 
 // Values of the policies of a cron.
 const (
-	catchUpNone   = "none"
-	catchUpLatest = "latest"
-	overlapAllow  = "allow"
+	catchUpNone     = "none"
+	catchUpLatest   = "latest"
+	overlapAllow    = "allow"
+	overlapQueue    = "queue"
+	overlapQueueAll = "queue_all"
+	overlapReplace  = "replace"
 )
-
-// run is a job of a cron that has not come to its end.
-type run struct {
-	ID    int64
-	State string
-}
 
 // decision is what becomes of one due tick.
 type decision struct {
@@ -63,9 +60,9 @@ func quota(spec *cronstore.Spec) int {
 // decide says what becomes of the due ticks of one cron, given in order. With
 // more set, further ticks are due after them: the newest ones, which those might
 // yet push out of the quota, stay undecided, and decide returns fewer decisions
-// than ticks. earlier is a run that overlap skip must wait for, or nil.
-func decide(spec *cronstore.Spec, now time.Time, due []cronstore.Due, more bool, earlier *run) []decision {
-	j := judge{spec: spec, now: now, quota: quota(spec), earlier: earlier}
+// than ticks. The turn is what the overlap policy has to look at.
+func decide(spec *cronstore.Spec, now time.Time, due []cronstore.Due, more bool, t turn) []decision {
+	j := judge{spec: spec, now: now, quota: quota(spec)}
 	if more {
 		due = due[:j.undecidedFrom(due)]
 		j.missed = j.quota
@@ -75,17 +72,16 @@ func decide(spec *cronstore.Spec, now time.Time, due []cronstore.Due, more bool,
 		verdict, reason := j.judge(due[i])
 		decisions[i] = decision{due[i].At, due[i].FiresAt, verdict, reason}
 	}
+	t.apply(spec.Overlap, decisions)
 	return decisions
 }
 
 // judge goes through the ticks of one cron from the newest to the oldest.
 type judge struct {
-	spec    *cronstore.Spec
-	now     time.Time
-	quota   int
-	missed  int // so far, of those that could be caught up
-	earlier *run
-	fired   bool // one of this cron, in this batch
+	spec   *cronstore.Spec
+	now    time.Time
+	quota  int
+	missed int // so far, of those that could be caught up
 }
 
 // undecidedFrom returns the index from which on later ticks matter: those could
@@ -116,7 +112,7 @@ func (j *judge) judge(tick cronstore.Due) (cronstore.Verdict, string) {
 	case tick.Excluded != "":
 		return cronstore.SkippedExcluded, fmt.Sprintf("It is excluded by %q.", tick.Excluded)
 	case j.now.Sub(tick.FiresAt) <= onTime:
-		return j.fire(cronstore.Fired, "")
+		return cronstore.Fired, ""
 	default:
 		return j.judgeMissed(tick)
 	}
@@ -135,21 +131,7 @@ func (j *judge) judgeMissed(tick cronstore.Due) (cronstore.Verdict, string) {
 		return cronstore.SkippedLimit, fmt.Sprintf("Enough newer ticks were missed too: catch_up_limit is %d.", j.quota)
 	}
 	j.missed++
-	return j.fire(cronstore.CaughtUp, fmt.Sprintf("No scheduler could fire it in time; it was caught up %s late.",
-		late.Round(time.Second)))
-}
-
-// fire grants a verdict unless the overlap policy objects.
-func (j *judge) fire(verdict cronstore.Verdict, reason string) (cronstore.Verdict, string) {
-	switch {
-	case j.spec.Overlap == overlapAllow:
-	case j.earlier != nil:
-		return cronstore.SkippedOverlap, fmt.Sprintf("An earlier run, job %d, was still %s.", j.earlier.ID, j.earlier.State)
-	case j.fired:
-		return cronstore.SkippedOverlap, "A newer tick of this cron fired at the same moment."
-	}
-	j.fired = true
-	return verdict, reason
+	return cronstore.CaughtUp, fmt.Sprintf("No scheduler could fire it in time; it was caught up %s late.", late.Round(time.Second))
 }
 
 // merge turns decisions into rows of the ledger: a long run of ticks that were
@@ -176,7 +158,7 @@ func merge(cron string, decisions []decision) []cronstore.Tick {
 }
 
 func alike(a, b decision) bool {
-	return !fires(a.verdict) && a.verdict == b.verdict && a.reason == b.reason
+	return !fires(a.verdict) && a.verdict != cronstore.Queued && a.verdict == b.verdict && a.reason == b.reason
 }
 
 func newRow(cron string, d decision) cronstore.Tick {

@@ -26,6 +26,7 @@ func verdictsOf(decisions []decision) string {
 	short := map[cronstore.Verdict]string{
 		cronstore.Fired: "F", cronstore.CaughtUp: "C", cronstore.SkippedOverlap: "o", cronstore.SkippedWindow: "w",
 		cronstore.SkippedLimit: "l", cronstore.SkippedDST: "d", cronstore.SkippedPaused: "p", cronstore.SkippedExcluded: "x",
+		cronstore.Queued: "q", cronstore.Replaced: "r",
 	}
 	var s string
 	for _, d := range decisions {
@@ -51,6 +52,8 @@ func TestDecide(t *testing.T) {
 		overlap string
 		more    bool
 		earlier *run
+		waiting int
+		taken   bool
 		want    string
 	}{
 		{name: "nothing is due", want: ""},
@@ -69,6 +72,17 @@ func TestDecide(t *testing.T) {
 		{name: "overlap with an earlier run", due: minutely(3, 30*time.Second), overlap: "skip", earlier: &run{7, "running"}, want: "loo"},
 		{name: "overlap allowed", due: minutely(2, 0), overlap: "allow", earlier: &run{7, "running"}, want: "FF"},
 		{name: "the freshest of a batch fires", due: minutely(3, 30*time.Second), overlap: "skip", want: "loF"},
+		{name: "a queued tick has its turn", due: minutely(1, 0), overlap: "skip", taken: true, want: "o"},
+		{name: "queue, free", due: minutely(1, 0), overlap: "queue", want: "F"},
+		{name: "queue behind a run", due: minutely(2, 0), overlap: "queue", earlier: &run{7, "running"}, want: "qo"},
+		{name: "queue is taken", due: minutely(2, 0), overlap: "queue", earlier: &run{7, "running"}, waiting: 1, want: "oo"},
+		{name: "queue behind one that has its turn", due: minutely(2, 0), overlap: "queue", taken: true, want: "qo"},
+		{name: "queue keeps the order", due: minutely(4, 90*time.Second), overlap: "queue", catchUp: "all", want: "Cqoo"},
+		{name: "queue_all", due: minutely(4, 0), overlap: "queue_all", catchUp: "all", want: "Cqqq"},
+		{name: "queue_all behind a run", due: minutely(2, 0), overlap: "queue_all", earlier: &run{7, "running"}, waiting: 5, want: "qq"},
+		{name: "queue_all is full", due: minutely(2, 0), overlap: "queue_all", earlier: &run{7, "running"}, waiting: maxQueued - 1, want: "qo"},
+		{name: "queue takes no skipped tick", due: excluded, overlap: "queue", catchUp: "all", earlier: &run{7, "running"}, want: "qxox"},
+		{name: "replace", due: minutely(3, 30*time.Second), overlap: "replace", catchUp: "all", earlier: &run{7, "running"}, want: "rrF"},
 		{name: "what stands in the way", due: special, catchUp: "all", want: "xpdpF"},
 		{name: "excluded, and no catch-up of them", due: excluded, catchUp: "latest", want: "lxCx"},
 		{name: "late from the jittered instant", due: delayed, catchUp: "all", want: "CCF"},
@@ -90,7 +104,7 @@ func TestDecide(t *testing.T) {
 			if tt.overlap == "" {
 				spec.Overlap = "allow"
 			}
-			if got := verdictsOf(decide(spec, noon, tt.due, tt.more, tt.earlier)); got != tt.want {
+			if got := verdictsOf(decide(spec, noon, tt.due, tt.more, turn{tt.earlier, tt.waiting, tt.taken})); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -103,12 +117,12 @@ func TestDecideInSlices(t *testing.T) {
 	for _, catchUp := range []string{"none", "latest", "all"} {
 		spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 3, CatchUpSpan: 20 * time.Minute, Overlap: "allow"}
 		due := minutely(40, 10*time.Second)
-		want := verdictsOf(decide(spec, noon, due, false, nil))
+		want := verdictsOf(decide(spec, noon, due, false, turn{}))
 		for size := 5; size < 40; size++ {
 			var got string
 			for rest := due; len(rest) > 0; {
 				n := min(size, len(rest))
-				done := decide(spec, noon, rest[:n], n < len(rest), nil)
+				done := decide(spec, noon, rest[:n], n < len(rest), turn{})
 				if len(done) == 0 {
 					t.Fatalf("%s: a slice of %d of %d settles nothing", catchUp, n, len(rest))
 				}
@@ -128,7 +142,7 @@ func TestReasonsAreSentences(t *testing.T) {
 	for _, catchUp := range []string{"none", "latest", "all"} {
 		for _, earlier := range []*run{nil, {42, "running"}} {
 			spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 10, CatchUpSpan: time.Hour, Overlap: "skip"}
-			for _, d := range decide(spec, noon, due, false, earlier) {
+			for _, d := range decide(spec, noon, due, false, turn{earlier: earlier}) {
 				if d.verdict == cronstore.Fired {
 					continue
 				}
@@ -144,7 +158,7 @@ func TestMerge(t *testing.T) {
 	t.Parallel()
 	spec := &cronstore.Spec{CatchUp: "latest", CatchUpSpan: time.Hour, Overlap: "allow"}
 	due := minutely(100, 0)
-	rows := merge("c", decide(spec, noon, due, false, nil))
+	rows := merge("c", decide(spec, noon, due, false, turn{}))
 	var got []string
 	for _, row := range rows {
 		got = append(got, fmt.Sprintf("%s %s %d", row.Tick.Format("15:04"), row.Verdict, row.Count))
@@ -158,7 +172,7 @@ func TestMerge(t *testing.T) {
 	if last := rows[0].LastTick.Format("15:04"); last != "10:59" {
 		t.Errorf("the first range ends %s, want 10:59", last)
 	}
-	short := merge("c", decide(spec, noon, minutely(longRun, 2*time.Hour), false, nil))
+	short := merge("c", decide(spec, noon, minutely(longRun, 2*time.Hour), false, turn{}))
 	if len(short) != longRun {
 		t.Errorf("a short run became %d rows, want %d", len(short), longRun)
 	}

@@ -145,3 +145,37 @@ command = ["true"]
 		}
 	}
 }
+
+func TestOverlapPoliciesOnARealRun(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[[crons]]
+name = "replaced"
+schedule = "@every 2s"
+overlap = "replace"
+command = ["sleep", "60"]
+
+[[crons]]
+name = "queued"
+schedule = "@every 1s"
+overlap = "queue_all"
+command = ["sleep", "1.2"]
+`)
+	c.start("a")
+	eventually(t, 30*time.Second, "two runs are stopped for newer ones", func() bool {
+		return c.number(`
+			SELECT count(*) FROM river_job j JOIN forge_cron_ticks t ON t.job_id = j.id
+			WHERE t.cron = 'replaced' AND t.verdict = 'replaced' AND j.state = 'cancelled'
+			  AND j.finalized_at < j.attempted_at + interval '30 s'`) > 1
+	})
+	eventually(t, 30*time.Second, "ticks have waited for their turn", func() bool {
+		return c.number(`
+			SELECT count(*) FROM river_job j JOIN forge_cron_ticks t ON t.job_id = j.id
+			WHERE t.cron = 'queued' AND t.reason LIKE 'It waited %' AND j.state = 'completed'`) > 1
+	})
+	if n := c.number(`
+		SELECT count(*) FROM river_job a JOIN river_job b ON a.id < b.id AND b.attempted_at < a.finalized_at
+		WHERE a.kind = 'queued' AND b.kind = 'queued'`); n != 0 {
+		t.Errorf("%d runs overlapped", n)
+	}
+}

@@ -1,0 +1,148 @@
+package crons
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func TestCallUp(t *testing.T) {
+	t.Parallel()
+	queue := []cronstore.Tick{{Tick: noon.Add(-time.Minute)}, {Tick: noon.Add(-time.Second)}}
+	for _, test := range []struct {
+		name            string
+		overlap         string
+		earlier         *run
+		paused, removed bool
+		want            string
+	}{
+		{"the oldest has its turn", "queue_all", nil, false, false, "fired: It waited 1m0s for its turn."},
+		{"something runs", "queue_all", &run{7, "running"}, false, false, ""},
+		{"paused", "queue_all", nil, true, false, ""},
+		{"now they may overlap", "allow", &run{7, "running"}, false, false, "fired: It waited 1m0s for its turn. fired: It waited 1s for its turn."},
+		{"now they are skipped", "skip", nil, false, false, "fired: It waited 1m0s for its turn."},
+		{
+			"removed", "queue", &run{7, "running"}, true, true,
+			strings.TrimSpace(strings.Repeat("skipped_excluded: The cron was removed before this tick had its turn. ", 2)),
+		},
+	} {
+		var got []string
+		for _, row := range callUp(&cronstore.Spec{Overlap: test.overlap}, noon, queue, test.earlier, test.paused, test.removed) {
+			got = append(got, fmt.Sprintf("%s: %s", row.Verdict, row.Reason))
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %q", test.name, got)
+		}
+	}
+}
+
+// finish ends the oldest run that is active, as a node would.
+func finish(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), `
+		UPDATE river_job SET state = 'completed', finalized_at = now()
+		WHERE id = (SELECT min(id) FROM river_job WHERE state = 'available')`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const activeSQL = `SELECT count(*) FROM river_job WHERE state = 'available'`
+
+func TestOverlapQueueAll(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("queue_all")})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'queued'`)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	// The next leader finds the queue, also of a cron that is not due any more.
+	once := everySecond("queue_all")
+	once.Schedule = "@yearly"
+	apply(t, pool, "h2", map[string]cronstore.Spec{"c": once})
+	stop = lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n2"))
+	for waiting := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'queued'`); waiting > 0; waiting-- {
+		if n := count(t, pool, activeSQL); n != 1 {
+			t.Fatalf("%d runs are active at once", n)
+		}
+		jobs := count(t, pool, `SELECT count(*) FROM river_job`)
+		finish(t, pool)
+		await(t, pool, jobs+1, `SELECT count(*) FROM river_job`)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks AS t
+		WHERE verdict <> 'fired' OR job_id IS NULL OR (tick > (SELECT min(tick) FROM forge_cron_ticks))
+		      <> (reason LIKE 'It waited %' AND term = 2 AND node_id = 'n2')`); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks AS a JOIN forge_cron_ticks AS b ON a.tick < b.tick AND a.job_id > b.job_id`); wrong != 0 {
+		t.Error("the queue lost its order")
+	}
+	if wrong := count(t, pool, mismatchSQL); wrong != 0 {
+		t.Errorf("%d ticks without exactly one job", wrong)
+	}
+}
+
+func TestOverlapQueueHoldsOne(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("queue")})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'skipped_overlap'`)
+	if n := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'queued'`); n != 1 {
+		t.Errorf("%d ticks wait, want one", n)
+	}
+	finish(t, pool)
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'fired'`)
+	apply(t, pool, "h2", nil) // what waits then does not fire any more
+	await(t, pool, 1, `SELECT 1 - count(*) FROM forge_cron_ticks WHERE verdict = 'queued'`)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
+		t.Errorf("%d seconds lost or doubled", holes)
+	}
+	if wrong := count(t, pool, mismatchSQL); wrong != 0 {
+		t.Errorf("%d ticks without exactly one job", wrong)
+	}
+}
+
+func TestOverlapReplace(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("replace"), "other": everySecond("skip")})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'c' AND verdict = 'replaced'`)
+	if _, err := pool.Exec(t.Context(), `
+		UPDATE river_job SET state = 'running' WHERE state = 'available' AND metadata ->> 'forge:cron' = 'c'`); err != nil {
+		t.Fatal(err)
+	}
+	await(t, pool, 1, `SELECT count(*) FROM river_job WHERE state = 'running' AND metadata ? 'cancel_attempted_at'`)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks AS t JOIN river_job AS j ON j.id = t.job_id
+		WHERE t.cron = 'c' AND (t.verdict = 'replaced') <> (j.state = 'cancelled' OR j.metadata ? 'cancel_attempted_at')
+		   OR t.verdict = 'replaced' AND t.reason NOT LIKE 'Its run was cancelled: job % of the tick % took its place.'
+		   OR t.cron = 'other' AND j.state <> 'available'`); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+	if n := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'c' AND verdict = 'fired'`); n != 1 {
+		t.Errorf("%d runs that were not replaced, want the last", n)
+	}
+	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
+		t.Errorf("%d seconds lost or doubled", holes)
+	}
+}
