@@ -11,8 +11,10 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/leaderfile"
 	"github.com/forge-scheduler/forge/internal/membership"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -100,7 +102,7 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 
 	err := nest(ctx,
 		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},
-		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}},
+		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}},
 		[]service{{"jobs", n.work}},
 		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}},
 	)
@@ -147,6 +149,24 @@ func (n *Node) work(ctx context.Context) error {
 		return nil
 	}
 	return n.runner.Run(ctx)
+}
+
+// keepLeaderFile writes who leads, if a file is wanted.
+func (n *Node) keepLeaderFile(ctx context.Context) error {
+	if n.election().LeaderFile == "" {
+		<-ctx.Done()
+		return nil
+	}
+	changed, unsubscribe := n.changes.Subscribe()
+	defer unsubscribe()
+	return leaderfile.New(leaderfile.Options{
+		Path: n.election().LeaderFile, Role: string(roles.Scheduler),
+		Leaders: func(ctx context.Context) ([]leaderstore.Leader, error) {
+			return leaderstore.Leaders(ctx, n.pool)
+		},
+		Interval: n.election().CheckInterval.Std(), Patience: n.election().LeaseDuration.Std(),
+		Changes: changed, Logger: n.logger,
+	}).Run(ctx)
 }
 
 func (n *Node) deputize(ctx context.Context) error {

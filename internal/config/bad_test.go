@@ -53,7 +53,6 @@ var badKeys = []bad{
 		`forge.toml:5:1: crons[0].timeout: unknown key; want timeout in [jobs.NAME] and job = NAME here`,
 	}},
 	{"later: strategy", "[cluster.leader_election]\nstrategy = \"lease\"\n", []string{`forge.toml:2:12: cluster.leader_election.strategy: not available in this version (got "lease"); want "advisory", through a direct connection to PostgreSQL (database.leader_url)`}},
-	{"later: leader_file", "[cluster.leader_election]\nleader_file = \"/run/l\"\n", []string{`forge.toml:2:1: cluster.leader_election.leader_file: not available in this version; want the HTTP check GET /leader/{role}, which answers 200 on the leader`}},
 	{"later: takeover_delay", "[cluster.leader_election.roles.billing]\ntakeover_delay = \"3s\"\n", []string{"forge.toml:2:1: cluster.leader_election.roles.billing.takeover_delay: not available in this version; want no key: a role is taken over as soon as its lock is free"}},
 	{"later: limits", "[queues.a]\nglobal_limit = 1\nlimit_per_key = { key = \"k\", limit = 1 }\nrate_limit = { limit = 1, per = \"1s\" }\n", []string{
 		"forge.toml:2:1: queues.a.global_limit: not available in this version; want max_workers, which limits each node",

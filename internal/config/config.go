@@ -73,6 +73,7 @@ type LeaderElection struct {
 	LockTimeout      Duration                 `toml:"lock_timeout" min:"1ms" max:"1d"`
 	Strategy         string                   `toml:"strategy" oneof:"advisory"`
 	HistoryRetention Duration                 `toml:"history_retention" min:"1h" max:"3650d"`
+	LeaderFile       string                   `toml:"leader_file"`
 	Roles            map[string]RoleOverrides `toml:"roles,omitempty"`
 }
 

@@ -12,7 +12,6 @@ const notAvailable = "not available in this version"
 // later holds the keys of later versions and what to use instead. A * stands for
 // one name or index.
 var later = map[string]string{
-	"cluster.leader_election.leader_file":            "the HTTP check GET /leader/{role}, which answers 200 on the leader",
 	"cluster.leader_election.roles.*.takeover_delay": "no key: a role is taken over as soon as its lock is free",
 	"crons.*.on_failure":                             "an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
 	"queues.*.global_limit":                          "max_workers, which limits each node",

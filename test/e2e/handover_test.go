@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +15,8 @@ import (
 // a successor and costs no tick.
 func TestOperatorsHandOverWithoutLosingATick(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond)
+	file := filepath.Join(t.TempDir(), "leader")
+	c := newCluster(t, everySecond+"\n[cluster.leader_election]\nleader_file = \""+file+"\"\n")
 	c.startAll("a", "b", "c")
 	watch := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "leader", "watch", "--role", "scheduler", "-o", "json")
 	id, term := c.leader(0)
@@ -24,6 +27,10 @@ func TestOperatorsHandOverWithoutLosingATick(t *testing.T) {
 	if first.NodeID != target || first.Term <= term {
 		t.Fatalf("transferred to %s in term %d", first.NodeID, first.Term)
 	}
+	eventually(t, 10*time.Second, "the leader file names "+target, func() bool {
+		line, err := os.ReadFile(file)
+		return err == nil && string(line) == target+"\n"
+	})
 	time.Sleep(1200 * time.Millisecond) // a tick under this leader
 	second := c.handsOver("leader", "step-down", "scheduler")
 	if second.NodeID == first.NodeID {
