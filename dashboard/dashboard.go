@@ -110,7 +110,7 @@ type Options struct {
 	Applied func(ctx context.Context) (string, error)
 	// Metrics serves /metrics, ClusterMetrics /metrics/cluster.
 	Metrics, ClusterMetrics http.Handler
-	Changes Changes
+	Changes                 Changes
 	// AllowedHosts are the names under which the listener may be addressed,
 	// without port. Empty allows every name; a listener on loopback wants
 	// LoopbackHosts, or any web site could read it by rebinding its name.

@@ -3,6 +3,7 @@ package deps
 
 import (
 	_ "github.com/BurntSushi/toml"
+	_ "github.com/chromedp/chromedp"
 	_ "github.com/dustin/go-humanize"
 	_ "github.com/fergusstrange/embedded-postgres"
 	_ "github.com/gofrs/flock"
@@ -23,6 +24,5 @@ import (
 	_ "golang.org/x/sys/unix"
 	_ "golang.org/x/term"
 	_ "pgregory.net/rapid"
-	_ "github.com/chromedp/chromedp"
 	_ "sigs.k8s.io/yaml"
 )

@@ -94,7 +94,7 @@ func TestWatch(t *testing.T) {
 	}
 	oneDead, allSilent := age(10*time.Second, 0, 0), age(10*time.Second, 10*time.Second, 0)
 	start := time.Now()
-	after := func(d time.Duration) time.Time { return start.Add(d) }
+	after := start.Add
 	w := watch{policy: nodestore.Policy{}.WithDefaults()}
 	if w.dead(start, oneDead) != nil {
 		t.Error("judged before the first look")

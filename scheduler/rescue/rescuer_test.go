@@ -54,18 +54,16 @@ func (c *cluster) mint(t *testing.T, term int64) leaderstore.Fence {
 	return leaderstore.Fence{Role: "scheduler", Term: term, NodeID: "leader", Incarnation: incC}
 }
 
-func (c *cluster) lead(t *testing.T, fence leaderstore.Fence) (stop func() error) {
+func (c *cluster) lead(t *testing.T, fence leaderstore.Fence) {
 	t.Helper()
 	rescuer := rescue.New(rescue.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- rescuer.Lead(ctx, fence) }()
-	stop = sync.OnceValue(func() error {
+	t.Cleanup(func() {
 		cancel()
-		return <-done
+		<-done
 	})
-	t.Cleanup(func() { _ = stop() })
-	return stop
 }
 
 // join registers a node that heartbeats until the returned function is called
@@ -113,13 +111,13 @@ func (c *cluster) session(t *testing.T, name string) *pgx.Conn {
 	return conn
 }
 
-// running inserts a running job signed by clientID and returns its id.
-func (c *cluster) running(t *testing.T, clientID string, attempt, maxAttempts int, metadata string) (id int64) {
+// running inserts a running job of three attempts, signed by clientID, and returns its id.
+func (c *cluster) running(t *testing.T, clientID string, attempt int, metadata string) (id int64) {
 	t.Helper()
 	err := c.pool.QueryRow(t.Context(), `INSERT INTO river_job
 		(kind, args, state, attempt, max_attempts, attempted_at, attempted_by, metadata, scheduled_at)
-		VALUES ('k', '{}', 'running', $2, $3, now() - interval '1 hour', ARRAY['before', $1], $4, now() - interval '1 hour')
-		RETURNING id`, clientID, attempt, maxAttempts, metadata).Scan(&id)
+		VALUES ('k', '{}', 'running', $2, 3, now() - interval '1 hour', ARRAY['before', $1], $3, now() - interval '1 hour')
+		RETURNING id`, clientID, attempt, metadata).Scan(&id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,12 +193,12 @@ func TestJobsOfACrashedNodeComeBack(t *testing.T) {
 	c := newCluster(t)
 	crash := c.join(t, "a", incA)
 	c.join(t, "b", incB)
-	again := c.running(t, "a-"+incA, 1, 3, "{}")
-	used := c.running(t, "a-"+incA, 3, 3, "{}")
-	cancelled := c.running(t, "a-"+incA, 1, 3, `{"cancel_attempted_at": "2026-11-20T12:00:00Z"}`)
-	living := c.running(t, "b-"+incB, 1, 3, "{}")
-	plain := c.running(t, "host_2026_11_20T15_04_05_000000", 1, 3, "{}")
-	stranger := c.running(t, "web-"+incA, 1, 3, "{}")
+	again := c.running(t, "a-"+incA, 1, "{}")
+	used := c.running(t, "a-"+incA, 3, "{}")
+	cancelled := c.running(t, "a-"+incA, 1, `{"cancel_attempted_at": "2026-11-20T12:00:00Z"}`)
+	living := c.running(t, "b-"+incB, 1, "{}")
+	plain := c.running(t, "host_2026_11_20T15_04_05_000000", 1, "{}")
+	stranger := c.running(t, "web-"+incA, 1, "{}")
 	leftover := c.session(t, "forge:"+incA+":a")
 	c.lead(t, c.mint(t, 1))
 	time.Sleep(2 * time.Second) // nobody may be judged while all live
@@ -280,7 +278,7 @@ func TestJobsComeBackWithoutTheRightToEndSessions(t *testing.T) {
 	c := newCluster(t)
 	c.join(t, "b", incB)
 	crash := c.join(t, "a", incA)
-	job := c.running(t, "a-"+incA, 1, 3, "{}")
+	job := c.running(t, "a-"+incA, 1, "{}")
 	leftover := c.session(t, "forge:"+incA+":a")
 	crash()
 	fence := c.mint(t, 1)
@@ -328,7 +326,7 @@ func TestReconnectingSessionIsNotACrash(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.join(t, "a", incA)
-	job := c.running(t, "a-"+incA, 1, 3, "{}")
+	job := c.running(t, "a-"+incA, 1, "{}")
 	class, object := nodestore.SessionLock(incA)
 	c.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_locks
 		WHERE locktype = 'advisory' AND classid::bigint = $1 AND objid::bigint = $2`, int64(class), int64(uint32(object)))
@@ -344,8 +342,8 @@ func TestJobsOfARestartedOrDepartedNodeComeBack(t *testing.T) {
 	c := newCluster(t)
 	c.lead(t, c.mint(t, 1))
 	c.join(t, "a", incB) // incA was here before
-	restarted := c.running(t, "a-"+incA, 1, 3, "{}")
-	current := c.running(t, "a-"+incB, 1, 3, "{}")
+	restarted := c.running(t, "a-"+incA, 1, "{}")
+	current := c.running(t, "a-"+incB, 1, "{}")
 	c.waitFor(t, "the old incarnation's job", func() bool { return c.state(t, restarted) == "available" })
 	if got := c.state(t, current); got != "running" {
 		t.Errorf("the new incarnation's job is %s", got)
@@ -369,7 +367,7 @@ func TestDeposedLeaderTouchesNothing(t *testing.T) {
 		"orphans": {state: "running", prepare: func(t *testing.T, c *cluster) {
 			t.Helper()
 			c.join(t, "a", incB)
-			c.running(t, "a-"+incA, 1, 3, "{}")
+			c.running(t, "a-"+incA, 1, "{}")
 		}},
 		"dead nodes": {prepare: func(t *testing.T, c *cluster) {
 			t.Helper()

@@ -37,13 +37,13 @@ var (
 func forgeBinary(t *testing.T) string {
 	t.Helper()
 	buildOnce.Do(func() {
-		dir, err := os.MkdirTemp("", "forge-e2e-")
+		dir, err := os.MkdirTemp("", "forge-e2e-") //nolint:usetesting // outlives the test that comes first
 		if err != nil {
 			errBuild = err
 			return
 		}
 		binary = filepath.Join(dir, "forge")
-		out, err := exec.Command("go", "build", "-o", binary, "../../cmd/forge").CombinedOutput() //nolint:noctx // once, at the start
+		out, err := exec.Command("go", "build", "-o", binary, "../../cmd/forge").CombinedOutput()
 		if err != nil {
 			errBuild = fmt.Errorf("build forge: %w\n%s", err, out)
 		}
@@ -114,7 +114,7 @@ func launch(t *testing.T, env []string, args ...string) *process {
 func launchProgram(t *testing.T, program string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{output: &syncBuffer{}, done: make(chan struct{})}
-	p.Cmd = exec.Command(program, args...) //nolint:noctx,gosec // ended by the test
+	p.Cmd = exec.Command(program, args...) //nolint:gosec // one of our builds
 	p.Env = append(cleanEnvironment(), env...)
 	p.Stdout, p.Stderr = p.output, p.output
 	if err := p.Start(); err != nil {
@@ -136,9 +136,9 @@ func launchProgram(t *testing.T, program string, env []string, args ...string) *
 }
 
 // start runs a node and waits until it is ready.
-func (c *cluster) start(id string) *process {
+func (c *cluster) start(id string) {
 	c.t.Helper()
-	return c.startProgram(forgeBinary(c.t), id)
+	c.startProgram(forgeBinary(c.t), id)
 }
 
 // startProgram does so with one of our builds and more in its environment.
@@ -218,9 +218,9 @@ func (c *cluster) number(sql string, args ...any) int64 {
 	return n
 }
 
-func (c *cluster) exec(sql string, args ...any) {
+func (c *cluster) exec(sql string) {
 	c.t.Helper()
-	if _, err := c.pool.Exec(c.t.Context(), sql, args...); err != nil {
+	if _, err := c.pool.Exec(c.t.Context(), sql); err != nil {
 		c.t.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -253,7 +253,7 @@ FROM forge_cron_ticks t WHERE t.cron = $1 ORDER BY t.tick`, cron)
 
 // demandEveryTickOnce checks the ledger of a one-second cron: no hole, one row
 // and one job for each second, and every job done.
-func (c *cluster) demandEveryTickOnce(cron string) []tickRow {
+func (c *cluster) demandEveryTickOnce(cron string) []tickRow { //nolint:unparam // whose ticks is said where it is called
 	c.t.Helper()
 	ticks := c.ticks(cron)
 	if len(ticks) == 0 {
@@ -285,7 +285,7 @@ func eventually(t *testing.T, within time.Duration, what string, done func() boo
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func freeAddress(t *testing.T) string {
 
 func get(address, path string) (code int, body []byte, header http.Header) {
 	client := http.Client{Timeout: 5 * time.Second}
-	response, err := client.Get("http://" + address + path) //nolint:noctx // bounded by the client
+	response, err := client.Get("http://" + address + path)
 	if err != nil {
 		return 0, nil, nil
 	}
