@@ -17,7 +17,7 @@ import (
 func (a *app) cronCommand() *cobra.Command {
 	return group("cron", "See the crons, their coming runs and their ledger, and run or hold them",
 		a.cronListCommand(), a.cronShowCommand(), a.cronNextCommand(), a.cronHistoryCommand(), a.cronWhyCommand(),
-		a.cronTriggerCommand(), a.cronPauseCommand(), a.cronResumeCommand())
+		a.cronTriggerCommand(), a.cronBackfillCommand(), a.cronPauseCommand(), a.cronResumeCommand())
 }
 
 func (a *app) cronListCommand() *cobra.Command {

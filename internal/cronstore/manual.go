@@ -23,6 +23,10 @@ UPDATE forge_cron_ticks SET tick = $3, last_tick = $4, tick_count = $5 WHERE cro
 
 const insideSQL = `SELECT cron, tick FROM forge_cron_ticks WHERE cron = $1 AND tick > $2 AND tick <= $3`
 
+const takenSQL = `
+SELECT cron, tick FROM forge_cron_ticks
+WHERE cron = $1 AND tick >= $2 AND tick < $3 AND (job_id IS NOT NULL OR verdict = 'queued')`
+
 // Claim writes that somebody, and not the schedule, runs a tick: verdict is
 // Triggered or Backfilled. What the ledger said of the tick before stays in the
 // reason. A tick that has a job, or waits for one, is ErrTaken. The caller holds
@@ -57,7 +61,7 @@ func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict V
 // takeOut leaves a tick out of the range that counts it.
 func takeOut(ctx context.Context, tx pgx.Tx, cron *Cron, row Tick, tick time.Time) error {
 	first, last := row.Tick, row.LastTick
-	if tick.Equal(first) || tick.Equal(last) {
+	if tick.Equal(first) || tick.Equal(last) || row.Count == 2 {
 		own, err := collect(ctx, tx, scanKey, insideSQL, cron.Name, row.Tick, row.LastTick)
 		if err != nil {
 			return fmt.Errorf("look into a range: %w", err)
@@ -81,11 +85,12 @@ func takeOut(ctx context.Context, tx pgx.Tx, cron *Cron, row Tick, tick time.Tim
 
 // ends returns the first and the last tick that a range still counts without
 // one of them. own are the ticks between them that have rows of their own. If
-// the cron had another schedule when the range was written, its own ends are the
-// best that is known.
+// the cron had another schedule when the range was written, the seconds next to
+// its own ends are the best that is known.
 func (t *Timeline) ends(cron string, row Tick, without time.Time, own map[Key]bool) (first, last time.Time) {
+	gone := func(at time.Time) bool { return at.Equal(without) || own[KeyOf(cron, at)] }
 	for tick := range t.Ticks(row.Tick.Add(-time.Nanosecond), row.LastTick) {
-		if tick.At.Equal(without) || own[KeyOf(cron, tick.At)] {
+		if gone(tick.At) || tick.Excluded != "" && row.Verdict != SkippedExcluded {
 			continue
 		}
 		if first.IsZero() {
@@ -93,8 +98,25 @@ func (t *Timeline) ends(cron string, row Tick, without time.Time, own map[Key]bo
 		}
 		last = tick.At
 	}
-	if first.IsZero() {
-		return row.LastTick, row.LastTick
+	if !first.IsZero() {
+		return first, last
+	}
+	first, last = row.Tick, row.LastTick
+	for gone(first) && first.Before(last) {
+		first = first.Add(time.Second)
+	}
+	for gone(last) && last.After(first) {
+		last = last.Add(-time.Second)
 	}
 	return first, last
+}
+
+// Taken returns the ticks of a cron in [from, to) that have a job or wait for
+// one.
+func Taken(ctx context.Context, db Queryer, cron string, from, to time.Time) (map[Key]bool, error) {
+	keys, err := collect(ctx, db, scanKey, takenSQL, cron, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("read the ticks of %s that ran: %w", cron, err)
+	}
+	return set(keys), nil
 }

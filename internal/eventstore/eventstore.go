@@ -25,6 +25,7 @@ const (
 	CronPaused       = "cron_paused"
 	CronResumed      = "cron_resumed"
 	CronTriggered    = "cron_triggered"
+	CronBackfilled   = "cron_backfilled"
 )
 
 // Event is one entry of the diary. NodeID, Role and Term are zero where they do

@@ -96,17 +96,29 @@ func (m Manual) run(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, at tim
 	if err != nil {
 		return row, err
 	}
-	job := newJob(&cron.Spec, row, 0)
-	ids, err := m.Inserter.InsertMany(ctx, tx, []jobstore.NewJob{job})
+	rows := []cronstore.Tick{row}
+	err = m.insert(ctx, tx, cron, rows)
+	return rows[0], err
+}
+
+// insert inserts the jobs of claimed ticks and links them.
+func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, rows []cronstore.Tick) error {
+	batch := make([]jobstore.NewJob, len(rows))
+	for i, row := range rows {
+		batch[i] = newJob(&cron.Spec, row, 0)
+	}
+	ids, err := m.Inserter.InsertMany(ctx, tx, batch)
 	if err != nil {
-		return row, err
+		return err
 	}
-	row.JobID = ids[0]
-	if err := cronstore.LinkJobs(ctx, tx, []cronstore.Tick{row}); err != nil {
-		return row, err
+	for i, id := range ids {
+		rows[i].JobID = id
 	}
-	if _, err := tx.Exec(ctx, announceSQL, wire.Channel(m.Schema, wire.RiverInsertChannel), []string{insertPayload(job.Queue)}); err != nil {
-		return row, fmt.Errorf("announce the job: %w", err)
+	if err := cronstore.LinkJobs(ctx, tx, rows); err != nil {
+		return err
 	}
-	return row, nil
+	if _, err := tx.Exec(ctx, announceSQL, wire.Channel(m.Schema, wire.RiverInsertChannel), []string{insertPayload(cron.Spec.Queue)}); err != nil {
+		return fmt.Errorf("announce the jobs: %w", err)
+	}
+	return nil
 }

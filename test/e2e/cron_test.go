@@ -133,6 +133,23 @@ command = ["true"]
 	if len(next) != 3 || next[0].UTC.Day() != 24 || next[0].FiresAt.Before(next[0].UTC) || next[1].Excluded != "2099-12-25" {
 		t.Errorf("next ticks of a bounded cron: %+v", next)
 	}
+	fill := []string{"cron", "backfill", "hourly", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T05:00:00Z"}
+	if said := c.must(append(fill, "--dry-run", "--limit", "2")...); !strings.Contains(said, "2026-01-01T01:00:00Z\nwould backfill 2 ticks of hourly; more are due") {
+		t.Error(said)
+	}
+	if said := c.must(append(fill, "--limit", "2")...); !strings.HasPrefix(said, "backfilled 2 ticks of hourly; more are due") {
+		t.Error(said)
+	}
+	if said := c.must(fill...); said != "backfilled 3 ticks of hourly; 2 have their job or are excluded\n" {
+		t.Error(said)
+	}
+	eventually(t, 15*time.Second, "the backfilled runs are done", func() bool {
+		return c.number(`SELECT count(*) FROM forge_cron_ticks t JOIN river_job j ON j.id = t.job_id
+			WHERE t.verdict = 'backfilled' AND j.state = 'completed'`) == 5
+	})
+	c.refused(2, "cron", "backfill", "hourly", "--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z")
+	c.refused(2, "cron", "backfill", "hourly")
+	c.refused(4, "cron", "backfill", "nobody", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
 	c.refused(4, "cron", "trigger", "hourly", "--at", "2020-01-01T00:30:00Z")
 	c.refused(2, "cron", "trigger", "hourly", "--at", "2099-01-01T00:00:00Z")
 	c.refused(2, "cron", "trigger", "hourly", "--args", "[1]")

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/forge-scheduler/forge/scheduler/crons"
+)
+
+// backfilled is what forge cron backfill answers.
+type backfilled struct {
+	crons.Backfill
+	DryRun bool `json:"dry_run"`
+	// Ran is how many of the ticks have a job now.
+	Ran int `json:"ran"`
+}
+
+func (a *app) cronBackfillCommand() *cobra.Command {
+	var from, to string
+	span := crons.Span{}
+	dryRun := false
+	cmd := &cobra.Command{
+		Use: "backfill NAME", Short: "Run the ticks of a stretch of the past that were not run", Args: cobra.ExactArgs(1),
+		Long: "Runs the ticks from --from up to, and without, --to that have no job: skipped ones, and those\n" +
+			"from before the cron was first seen. The oldest come first, and no more than --limit. Ticks that\n" +
+			"ran or are excluded stay as they are, so the same command again goes on where it was interrupted.",
+		Example: "  forge cron backfill nightly-report --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --dry-run",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			span.Cron = args[0]
+			if err := fillSpan(&span, from, to); err != nil {
+				return err
+			}
+			return a.withManual(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool, manual crons.Manual) error {
+				return a.backfill(ctx, pool, manual, span, dryRun)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&from, "from", "", "the first instant, RFC 3339")
+	flags.StringVar(&to, "to", "", "the first instant after the stretch, RFC 3339")
+	flags.IntVar(&span.Limit, "limit", 1000, "run at most this many ticks")
+	flags.BoolVar(&dryRun, "dry-run", false, "only print the ticks that would run")
+	return cmd
+}
+
+func fillSpan(span *crons.Span, from, to string) (err error) {
+	if from == "" || to == "" {
+		return usageError(errors.New("a backfill wants --from and --to"))
+	}
+	if span.From, err = parseInstant("--from", from); err != nil {
+		return err
+	}
+	if span.To, err = parseInstant("--to", to); err != nil {
+		return err
+	}
+	if !span.To.After(span.From) {
+		return usageError(fmt.Errorf("--to %s: want an instant after --from %s", to, from))
+	}
+	if span.Limit < 1 || span.Limit > 1_000_000 {
+		return usageError(fmt.Errorf("--limit %d: want 1 to 1000000", span.Limit))
+	}
+	return nil
+}
+
+func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Manual, span crons.Span, dryRun bool) error {
+	plan, err := crons.PlanBackfill(ctx, pool, span)
+	if err != nil {
+		return explainCron(span.Cron, err)
+	}
+	answer := backfilled{Backfill: plan, DryRun: dryRun}
+	if !dryRun {
+		bar := newBar(a.err, len(plan.Ticks))
+		answer.Ran, err = manual.RunBackfill(ctx, plan, whoAmI(), bar.set)
+		bar.end()
+		if err != nil {
+			return explainCron(span.Cron, err)
+		}
+	}
+	if a.format != "table" && a.format != "wide" {
+		return a.document(answer)
+	}
+	if dryRun && len(plan.Ticks) > 0 {
+		if err := list(a, plan.Ticks, []column[time.Time]{{title: "tick", show: instantText}}); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(a.out, answer)
+	return err
+}
+
+// String says what was done.
+func (b backfilled) String() string {
+	what, n := "backfilled", b.Ran
+	if b.DryRun {
+		what, n = "would backfill", len(b.Ticks)
+	}
+	said := fmt.Sprintf("%s %d ticks of %s", what, n, b.Cron)
+	if b.Left > 0 {
+		said += fmt.Sprintf("; %d have their job or are excluded", b.Left)
+	}
+	if b.More {
+		said += "; more are due, which the same command runs next, or a higher --limit"
+	}
+	return said
+}
+
+// bar is a progress bar on a terminal, and nothing elsewhere.
+type bar struct {
+	out   io.Writer // nil: nothing
+	total int
+}
+
+const barWidth = 40
+
+func newBar(out io.Writer, total int) bar {
+	file, ok := out.(*os.File)
+	if !ok || total == 0 || !term.IsTerminal(int(file.Fd())) {
+		return bar{}
+	}
+	b := bar{out, total}
+	b.set(0)
+	return b
+}
+
+func (b bar) set(done int) {
+	if b.out == nil {
+		return
+	}
+	full := barWidth * done / b.total
+	_, _ = fmt.Fprintf(b.out, "\r[%s%s] %d of %d", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), done, b.total)
+}
+
+func (b bar) end() {
+	if b.out != nil {
+		_, _ = fmt.Fprintln(b.out)
+	}
+}

@@ -1,0 +1,82 @@
+package crons
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func TestBackfill(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	spec := everySecond("skip")
+	spec.Schedule, spec.Exclude = "* * * * *", []string{"5 * * * *"}
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
+	from := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := pool.Exec(t.Context(), `
+		INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, job_id, term, node_id, last_tick, tick_count)
+		VALUES ('c', $1::timestamptz, 'fired', '', 9, 1, 'n1', NULL, 1),
+		       ('c', $1 + interval '1 minute', 'queued', '', NULL, 1, 'n1', NULL, 1),
+		       ('c', $1 + interval '100 minutes', 'skipped_window', 'Too old.', NULL, 1, 'n1', $1 + interval '130 minutes', 30)`, from); err != nil {
+		t.Fatal(err)
+	}
+	span := Span{Cron: "c", From: from, To: from.Add(4 * time.Hour), Limit: 150}
+	manual := manualOn(t, pool)
+	for _, want := range []struct {
+		ticks int
+		more  bool
+	}{{150, true}, {240 - 2 - 4 - 150, false}, {0, false}} {
+		plan, err := PlanBackfill(t.Context(), pool, span)
+		if err != nil || len(plan.Ticks) != want.ticks || plan.More != want.more {
+			t.Fatalf("%d ticks, more %t, %v; want %+v", len(plan.Ticks), plan.More, err, want)
+		}
+		var askers sync.WaitGroup
+		ran := make([]int, 2)
+		for i := range ran { // two at once share the ticks
+			askers.Go(func() {
+				settled := 0
+				n, err := manual.RunBackfill(t.Context(), plan, "ada", func(n int) { settled = n })
+				if err != nil || settled != len(plan.Ticks) {
+					t.Errorf("settled %d of %d, %v", settled, len(plan.Ticks), err)
+				}
+				ran[i] = n
+			})
+		}
+		askers.Wait()
+		if ran[0]+ran[1] != want.ticks {
+			t.Errorf("%d ran, want %d", ran, want.ticks)
+		}
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks AS t WHERE verdict = 'backfilled' AND (1 <> (
+		    SELECT count(*) FROM river_job AS j WHERE j.id = t.job_id AND (j.metadata ->> 'forge:tick')::timestamptz = t.tick)
+		    OR (reason <> 'Backfilled by ada.') <> (tick BETWEEN $1::timestamptz + interval '100 minutes' AND $1 + interval '130 minutes'))`, from); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+	if jobs := count(t, pool, `SELECT count(*) FROM river_job`); jobs != 240-2-4 {
+		t.Errorf("%d jobs", jobs)
+	}
+	if n := count(t, pool, `SELECT sum((data ->> 'ticks')::int) FROM forge_events WHERE type = 'cron_backfilled'`); n != 240-2-4 {
+		t.Errorf("the events tell of %d ticks", n)
+	}
+}
+
+// What the leader has not settled is the leader's.
+func TestBackfillEndsAtTheWatermark(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip")})
+	rewind(t, pool, time.Minute)
+	now := time.Now()
+	plan, err := PlanBackfill(t.Context(), pool, Span{Cron: "c", From: now.Add(-2 * time.Minute), To: now.Add(time.Hour), Limit: 1000})
+	if err != nil || len(plan.Ticks) < 55 || len(plan.Ticks) > 65 {
+		t.Errorf("%d ticks, %v; want those of the minute that is settled", len(plan.Ticks), err)
+	}
+	if _, err := PlanBackfill(t.Context(), pool, Span{Cron: "nobody"}); !errors.Is(err, cronstore.ErrNotFound) {
+		t.Errorf("nobody: %v", err)
+	}
+}
