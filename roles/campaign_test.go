@@ -30,7 +30,7 @@ type server struct {
 	rows     map[string]*session
 	sessions []*session
 	resigned []string
-	wishes   map[string]string // target by role
+	wishes   map[leaderstore.Held]string // target by term
 	down     bool
 }
 
@@ -155,7 +155,7 @@ func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]leaders
 	var still []leaderstore.Renewed
 	for _, h := range held {
 		if x.server.rows[h.Role] == x && x.server.terms[h.Role] == h.Term {
-			wish, wanted := x.server.wishes[h.Role]
+			wish, wanted := x.server.wishes[h]
 			still = append(still, leaderstore.Renewed{Role: h.Role, HandOver: wanted, Target: wish})
 		}
 	}

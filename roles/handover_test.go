@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
@@ -13,7 +14,8 @@ import (
 func (s *server) wish(target string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wishes = map[string]string{string(roles.Scheduler): target}
+	term := leaderstore.Held{Role: string(roles.Scheduler), Term: s.terms[string(roles.Scheduler)]}
+	s.wishes = map[leaderstore.Held]string{term: target}
 	for _, one := range s.sessions {
 		one.told <- struct{}{}
 	}
@@ -31,9 +33,6 @@ func TestAskedLeaderHandsOver(t *testing.T) {
 			synctest.Wait()
 			s.wish(target)
 			synctest.Wait() // no time passes: the leader was told, and then the standby
-			s.mu.Lock()
-			s.wishes = nil
-			s.mu.Unlock()
 			if a.works() || !b.works() || !slices.Equal(s.resigned, []string{want}) {
 				t.Fatalf("a works %v, b works %v, resigned %v", a.works(), b.works(), s.resigned)
 			}

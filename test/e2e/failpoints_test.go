@@ -20,11 +20,7 @@ var strikes = []string{
 // when all is written, and when all is committed and nobody knows yet.
 func TestLeaderStruckInsideATickLosesAndDoublesNone(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "forge-failpoints")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "failpoints", "-o", program, "../../cmd/forge").CombinedOutput() //nolint:gosec // our own
-	if err != nil {
-		t.Fatalf("build forge with failpoints: %v\n%s", err, out)
-	}
+	program := failpointBinary(t)
 	c := newCluster(t, everySecond)
 	armed := map[string]string{}
 	arm := func(id, strike string) {
@@ -61,6 +57,17 @@ func TestLeaderStruckInsideATickLosesAndDoublesNone(t *testing.T) {
 			t.Errorf("%d tenures ended as %s; want %d", n, reason, want)
 		}
 	}
+}
+
+// failpointBinary builds a forge that can be struck.
+func failpointBinary(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "forge-failpoints")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "failpoints", "-o", program, "../../cmd/forge").CombinedOutput() //nolint:gosec // our own
+	if err != nil {
+		t.Fatalf("build forge with failpoints: %v\n%s", err, out)
+	}
+	return program
 }
 
 // awaitStrike waits until a leader was struck. One that hangs goes on after
