@@ -66,9 +66,16 @@ func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 	if err == nil {
 		return nil
 	}
+	if strings.HasSuffix(err.Error(), readOnly) {
+		return fmt.Errorf("%w for writing: this server is read-only, a standby perhaps; let database.url or FORGE_DATABASE_URL "+
+			"lead to the primary, or name every server and target_session_attrs=read-write", ErrUnreachable)
+	}
 	return fmt.Errorf("%w: %s; check database.url or FORGE_DATABASE_URL, or run forge dev for a database of your own",
 		ErrUnreachable, reason(err))
 }
+
+// readOnly ends pgx's error for a server that a pool's connections do not accept.
+const readOnly = "read only connection"
 
 // reason is the heart of a connection error: pgx lists every address it tried,
 // over several lines.
