@@ -9,10 +9,16 @@ import (
 )
 
 // A tick stands in a row of its own or inside a range; its own row comes first.
+// Ranges of one cron do not overlap, so that the newest that began before is
+// the only one in question.
 const findTickSQL = `
 SELECT ` + tickColumns + `
-FROM forge_cron_ticks AS t
-WHERE t.cron = $1 AND t.tick <= $2 AND (t.tick = $2 OR t.last_tick >= $2)
+FROM (
+    (SELECT * FROM forge_cron_ticks WHERE cron = $1 AND tick = $2)
+    UNION ALL
+    (SELECT * FROM forge_cron_ticks WHERE cron = $1 AND tick < $2 AND last_tick IS NOT NULL ORDER BY tick DESC LIMIT 1)
+) AS t
+WHERE t.tick = $2 OR t.last_tick >= $2
 ORDER BY t.tick DESC
 LIMIT 1`
 
