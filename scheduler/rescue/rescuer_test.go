@@ -62,7 +62,7 @@ func (c *cluster) lead(t *testing.T, fence leaderstore.Fence) {
 	go func() { done <- rescuer.Lead(ctx, fence) }()
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		_ = <-done
 	})
 }
 
