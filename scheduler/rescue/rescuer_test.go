@@ -58,11 +58,14 @@ func (c *cluster) lead(t *testing.T, fence leaderstore.Fence) {
 	t.Helper()
 	rescuer := rescue.New(rescue.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- rescuer.Lead(ctx, fence) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = rescuer.Lead(ctx, fence)
+	}()
 	t.Cleanup(func() {
 		cancel()
-		_ = <-done
+		<-done
 	})
 }
 
