@@ -64,6 +64,9 @@ func (b *bout) act(ctx context.Context) error {
 }
 
 func (b *bout) wait(ctx context.Context) error {
+	if ctx.Err() != nil && b.unaware() {
+		return nil // it ended while a statement was under way
+	}
 	parent := context.WithoutCancel(ctx)
 	if ctx.Err() == nil {
 		stop := context.AfterFunc(ctx, b.wake.poke)
@@ -234,6 +237,11 @@ func (b *bout) deposeAll(cause error) {
 	for _, e := range b.electors {
 		e.depose(cause)
 	}
+}
+
+// unaware says whether some work has not been told to end.
+func (b *bout) unaware() bool {
+	return slices.ContainsFunc(b.electors, func(e *elector) bool { return e.state == leading })
 }
 
 // vacant lists the locks to campaign for.

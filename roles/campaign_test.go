@@ -31,6 +31,7 @@ type server struct {
 	sessions []*session
 	resigned []string
 	wishes   map[leaderstore.Held]string // target by term
+	onRenew  func() // called in the midst of a renewal
 	down     bool
 }
 
@@ -152,6 +153,9 @@ func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]leaders
 	}
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
+	if x.server.onRenew != nil {
+		x.server.onRenew()
+	}
 	var still []leaderstore.Renewed
 	for _, h := range held {
 		if x.server.rows[h.Role] == x && x.server.terms[h.Role] == h.Term {

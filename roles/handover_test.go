@@ -60,3 +60,27 @@ func TestAbstainingNodeLeadsNothing(t *testing.T) {
 		}
 	})
 }
+
+// A shutdown that comes while a statement is under way waits for nothing else.
+func TestShutdownDuringARenewalHandsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := startNode(t, s, "a")
+		synctest.Wait()
+		b := startNode(t, s, "b")
+		synctest.Wait()
+		var ended time.Time
+		s.mu.Lock()
+		s.onRenew = func() {
+			ended = time.Now()
+			a.stop()
+		}
+		s.mu.Unlock()
+		time.Sleep(refresh)
+		synctest.Wait()
+		if ended.IsZero() || a.works() || !b.works() || !time.Now().Equal(ended) {
+			t.Fatalf("a works %v, b works %v, %v after the end", a.works(), b.works(), time.Since(ended))
+		}
+	})
+}
