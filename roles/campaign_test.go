@@ -31,7 +31,7 @@ type server struct {
 	sessions []*session
 	resigned []string
 	wishes   map[leaderstore.Held]string // target by term
-	onRenew  func() // called in the midst of a renewal
+	onRenew  func()                      // called in the midst of a renewal
 	down     bool
 }
 
