@@ -52,8 +52,8 @@ func specOf(cfg *Config, cron config.Cron) (cronstore.Spec, error) {
 	spec := cronstore.Spec{
 		Schedule: cron.Schedule, Timezone: cron.Timezone, Job: name, Paused: cron.Paused,
 		Overlap: cron.Overlap, CatchUp: string(cron.CatchUp), CatchUpMax: cron.CatchUpLimit,
-		CatchUpSpan: cron.CatchUpWindow.Std(), DSTMissing: cron.DSTMissing, DSTRepeated: cron.DSTRepeated,
-		StartAt: cron.StartAt.Time(), EndAt: cron.EndAt.Time(), Exclude: cron.Exclude, Jitter: cron.Jitter.Std(),
+		CatchUpSpan: cron.CatchUpWindow, DSTMissing: cron.DSTMissing, DSTRepeated: cron.DSTRepeated,
+		StartAt: cron.StartAt.Time(), EndAt: cron.EndAt.Time(), Exclude: cron.Exclude, Jitter: cron.Jitter,
 		Queue: job.Queue, Priority: job.Priority, MaxAttempts: job.Retry.MaxAttempts,
 		Capability: job.Capability, Tags: job.Tags,
 	}

@@ -55,7 +55,7 @@ func (n *Node) join(ctx context.Context) error {
 		return err
 	}
 	if err := n.member().Join(ctx); err != nil {
-		return fmt.Errorf("join the cluster: %w", err)
+		return err
 	}
 	n.admission.joined.Store(true)
 	outcome, err := Apply(ctx, n.pool, n.cfg, n.opts.apply)

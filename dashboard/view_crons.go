@@ -136,7 +136,7 @@ func policies(spec cronstore.Spec) []fact {
 		{"Capability", spec.Capability},
 	}
 	if spec.CatchUp != "none" && spec.CatchUpSpan > 0 {
-		facts = append(facts, fact{"Catch-up window", coarse(spec.CatchUpSpan)})
+		facts = append(facts, fact{"Catch-up window", coarse(spec.CatchUpSpan.Std())})
 	}
 	if spec.MaxAttempts > 0 {
 		facts = append(facts, fact{"Attempts", strconv.Itoa(spec.MaxAttempts)})

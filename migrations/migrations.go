@@ -3,6 +3,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -327,13 +328,14 @@ const (
 // explain wraps err with the operation, and with the remedy where the database
 // refuses for want of a right.
 func (m *Migrator) explain(operation string, err error) error {
-	user := m.pool.Config().ConnConfig.User
+	connection := m.pool.Config().ConnConfig
+	user, schema := connection.User, cmp.Or(connection.RuntimeParams["search_path"], "public")
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch refused.Code {
 		case codeInsufficientPrivilege:
 			return fmt.Errorf("%s: role %q lacks a right on this database; let the schema's owner run "+
-				"GRANT USAGE, CREATE ON SCHEMA <schema> TO %q, or migrate as the owner of the tables: %w",
-				operation, user, user, err)
+				"GRANT USAGE, CREATE ON SCHEMA %s TO %q, or migrate as the owner of the tables: %w",
+				operation, user, schema, user, err)
 		case codeInvalidSchemaName:
 			return fmt.Errorf("%s: the search_path of role %q names no schema that exists; "+
 				"run CREATE SCHEMA first: %w", operation, user, err)

@@ -231,7 +231,7 @@ func TestUpWithoutRights(t *testing.T) {
 
 	pool := connect(t, database, func(c *pgxpool.Config) { c.ConnConfig.User, c.ConnConfig.Password = role, "x" })
 	err := newMigrator(pool).Up(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `GRANT USAGE, CREATE ON SCHEMA <schema> TO "`+role+`"`) {
+	if err == nil || !strings.Contains(err.Error(), `GRANT USAGE, CREATE ON SCHEMA public TO "`+role+`"`) {
 		t.Errorf("Up without rights = %v, want the GRANT that it needs", err)
 	}
 	if got := catalogue(t, owner); len(got) != 0 {

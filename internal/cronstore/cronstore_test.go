@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
@@ -18,7 +19,7 @@ import (
 func spec(schedule string) cronstore.Spec {
 	return cronstore.Spec{
 		Schedule: schedule, Timezone: "UTC", Job: "tidy", Overlap: "skip", CatchUp: "latest",
-		CatchUpMax: 10, CatchUpSpan: time.Hour, DSTMissing: "run-after", DSTRepeated: "first",
+		CatchUpMax: 10, CatchUpSpan: config.Duration(time.Hour), DSTMissing: "run-after", DSTRepeated: "first",
 	}
 }
 

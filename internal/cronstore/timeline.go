@@ -121,7 +121,7 @@ func (s *stretch) bound(after, until time.Time) (time.Time, time.Time) {
 func (s *stretch) due(tick cronexpr.Tick) Due {
 	due := Due{
 		At: tick.At, SkippedDST: tick.SkippedDST, Paused: s.timing.Paused, Removed: s.removed,
-		FiresAt: tick.At.Add(jitter(s.cron, tick.At, s.timing.Jitter)),
+		FiresAt: tick.At.Add(jitter(s.cron, tick.At, s.timing.Jitter.Std())),
 	}
 	for _, exclusion := range s.exclusions {
 		if exclusion.Covers(tick.At) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
@@ -59,11 +60,11 @@ func TestTimelineKeepsItsBounds(t *testing.T) {
 func TestJitterIsTheTicksOwn(t *testing.T) {
 	t.Parallel()
 	shaken := spec("* * * * *")
-	shaken.Jitter = 50 * time.Second
+	shaken.Jitter = config.Duration(50 * time.Second)
 	line, buckets := timeline(t, shaken), map[int]int{}
 	for due := range line.Ticks(at(t, "2026-01-01T00:00:00Z"), at(t, "2026-01-01T10:00:00Z")) {
 		delay := due.FiresAt.Sub(due.At)
-		if delay < 0 || delay >= shaken.Jitter {
+		if delay < 0 || delay >= shaken.Jitter.Std() {
 			t.Fatalf("%s is delayed by %s", due.At, delay)
 		}
 		buckets[int(delay/(5*time.Second))]++
@@ -110,6 +111,6 @@ func TestTimingThatChangesStartsNow(t *testing.T) {
 	s.Exclude = []string{"2026-12-25"}
 	change("exclude", true)
 	s.Exclude = []string{"2026-12-25"}
-	s.Jitter = 500 * time.Millisecond
+	s.Jitter = config.Duration(500 * time.Millisecond)
 	change("jitter", true)
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/config"
 )
 
 // Verdict says what became of a due tick.
@@ -37,13 +39,13 @@ type Spec struct {
 	Overlap     string          `json:"overlap"`
 	CatchUp     string          `json:"catch_up"`
 	CatchUpMax  int             `json:"catch_up_limit"`
-	CatchUpSpan time.Duration   `json:"catch_up_window"`
+	CatchUpSpan config.Duration `json:"catch_up_window"`
 	DSTMissing  string          `json:"dst_missing"`
 	DSTRepeated string          `json:"dst_repeated"`
 	StartAt     time.Time       `json:"start_at,omitzero"`
 	EndAt       time.Time       `json:"end_at,omitzero"`
 	Exclude     []string        `json:"exclude,omitempty"`
-	Jitter      time.Duration   `json:"jitter,omitempty"`
+	Jitter      config.Duration `json:"jitter,omitempty"`
 	// The job's own settings, resolved when the file was applied.
 	Queue       string            `json:"queue"`
 	Priority    int               `json:"priority"`
@@ -83,7 +85,7 @@ type Timing struct {
 	// Exclude holds dates and expressions of ticks that are skipped.
 	Exclude []string `json:"exclude,omitempty"`
 	// Jitter is the bound of the delay of each tick.
-	Jitter time.Duration `json:"jitter,omitempty"`
+	Jitter config.Duration `json:"jitter,omitempty"`
 }
 
 // Timing returns the part of the definition that decides when it is due.

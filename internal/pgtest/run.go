@@ -186,6 +186,7 @@ func migrationHash() (string, error) {
 			return err
 		}
 		body, err := fs.ReadFile(migrations.Files(), path)
+		sum.Write([]byte(path))
 		sum.Write(body)
 		return err
 	})

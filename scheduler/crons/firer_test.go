@@ -17,6 +17,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -106,7 +107,7 @@ func mint(t *testing.T, pool *pgxpool.Pool, node string) leaderstore.Fence {
 func everySecond(overlap string) cronstore.Spec {
 	return cronstore.Spec{
 		Schedule: "* * * * * *", Timezone: "UTC", Job: "tidy", Overlap: overlap, CatchUp: "latest",
-		CatchUpMax: 10, CatchUpSpan: time.Hour, DSTMissing: "run-after", DSTRepeated: "first",
+		CatchUpMax: 10, CatchUpSpan: config.Duration(time.Hour), DSTMissing: "run-after", DSTRepeated: "first",
 	}
 }
 

@@ -98,7 +98,7 @@ func (j *judge) undecidedFrom(due []cronstore.Due) int {
 
 func (j *judge) couldCatchUp(tick cronstore.Due) bool {
 	late := j.now.Sub(tick.FiresAt)
-	return !tick.SkippedDST && !tick.Paused && !tick.Removed && tick.Excluded == "" && late > onTime && late <= j.spec.CatchUpSpan
+	return !tick.SkippedDST && !tick.Paused && !tick.Removed && tick.Excluded == "" && late > onTime && late <= j.spec.CatchUpSpan.Std()
 }
 
 func (j *judge) judge(tick cronstore.Due) (cronstore.Verdict, string) {
@@ -123,7 +123,7 @@ func (j *judge) judgeMissed(tick cronstore.Due) (cronstore.Verdict, string) {
 	switch {
 	case j.spec.CatchUp == catchUpNone:
 		return cronstore.SkippedWindow, "No scheduler could fire it within a minute, and catch_up is none."
-	case late > j.spec.CatchUpSpan:
+	case late > j.spec.CatchUpSpan.Std():
 		return cronstore.SkippedWindow, fmt.Sprintf("No scheduler could fire it within catch_up_window (%s).", j.spec.CatchUpSpan)
 	case j.missed >= j.quota && j.quota == 1 && j.spec.CatchUp != "all":
 		return cronstore.SkippedLimit, "A newer tick was missed too, and catch_up is latest."

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
@@ -94,12 +95,12 @@ func TestDecide(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			spec := &cronstore.Spec{CatchUp: tt.catchUp, CatchUpMax: tt.limit, CatchUpSpan: tt.window, Overlap: tt.overlap}
+			spec := &cronstore.Spec{CatchUp: tt.catchUp, CatchUpMax: tt.limit, CatchUpSpan: config.Duration(tt.window), Overlap: tt.overlap}
 			if tt.limit == 0 {
 				spec.CatchUpMax = 10
 			}
 			if tt.window == 0 {
-				spec.CatchUpSpan = time.Hour
+				spec.CatchUpSpan = config.Duration(time.Hour)
 			}
 			if tt.overlap == "" {
 				spec.Overlap = "allow"
@@ -115,7 +116,7 @@ func TestDecide(t *testing.T) {
 func TestDecideInSlices(t *testing.T) {
 	t.Parallel()
 	for _, catchUp := range []string{"none", "latest", "all"} {
-		spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 3, CatchUpSpan: 20 * time.Minute, Overlap: "allow"}
+		spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 3, CatchUpSpan: config.Duration(20 * time.Minute), Overlap: "allow"}
 		due := minutely(40, 10*time.Second)
 		want := verdictsOf(decide(spec, noon, due, false, turn{}))
 		for size := 5; size < 40; size++ {
@@ -141,7 +142,7 @@ func TestReasonsAreSentences(t *testing.T) {
 	due[0].SkippedDST, due[1].Paused, due[2].Removed, due[3].Excluded = true, true, true, "2026-06-01"
 	for _, catchUp := range []string{"none", "latest", "all"} {
 		for _, earlier := range []*run{nil, {42, "running"}} {
-			spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 10, CatchUpSpan: time.Hour, Overlap: "skip"}
+			spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 10, CatchUpSpan: config.Duration(time.Hour), Overlap: "skip"}
 			for _, d := range decide(spec, noon, due, false, turn{earlier: earlier}) {
 				if d.verdict == cronstore.Fired {
 					continue
@@ -156,7 +157,7 @@ func TestReasonsAreSentences(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	t.Parallel()
-	spec := &cronstore.Spec{CatchUp: "latest", CatchUpSpan: time.Hour, Overlap: "allow"}
+	spec := &cronstore.Spec{CatchUp: "latest", CatchUpSpan: config.Duration(time.Hour), Overlap: "allow"}
 	due := minutely(100, 0)
 	rows := merge("c", decide(spec, noon, due, false, turn{}))
 	var got []string

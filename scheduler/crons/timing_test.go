@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
@@ -14,7 +15,7 @@ func TestJitterDelaysATick(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	spec := everySecond("allow")
-	spec.Jitter = 900 * time.Millisecond
+	spec.Jitter = config.Duration(900 * time.Millisecond)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
 	firer := newFirer(t, pool, newInserter(t, pool))
 	for term := range 3 { // a new leader comes to the same delays
@@ -72,7 +73,7 @@ func TestEditDuringAJitterLosesNoTick(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	spec := everySecond("allow")
-	spec.Schedule, spec.Jitter = "@every 3s", 2900*time.Millisecond
+	spec.Schedule, spec.Jitter = "@every 3s", config.Duration(2900*time.Millisecond)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
 	line, err := spec.Timeline("c")
 	if err != nil {
