@@ -28,7 +28,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer n.pool.Close()
 	listener, err := net.Listen("tcp", n.cfg.HTTP.Listen) //nolint:noctx // returns at once
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return fmt.Errorf("%w; choose another address with http.listen or --listen", err)
 	}
 	defer func() { _ = listener.Close() }() // the server has closed it by then
 	if n.self.APIURL == "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,6 +62,10 @@ type Session struct {
 	channel  string
 	nodeLock bool
 }
+
+// ErrUnfit says that the database cannot hold an election session as it is
+// reached; trying again does not help.
+var ErrUnfit = errors.New("unfit for elections")
 
 // ErrBusy says that the predecessor's last transaction still holds the role's
 // row; its own time-out ends it.
@@ -209,8 +214,21 @@ func connect(ctx context.Context, cfg SessionConfig) (*pgx.Conn, error) {
 	// Renewals only move a visible time stamp; the mint waits for its WAL.
 	params["synchronous_commit"] = "off"
 	params["search_path"] = cfg.Schema
-	return pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil && strings.Contains(err.Error(), unsupportedParameter) {
+		return nil, fmt.Errorf("%w: %s", ErrUnfit, throughPooler)
+	}
+	return conn, err
 }
+
+const (
+	// unsupportedParameter is PgBouncer's answer to settings that the server
+	// itself would take.
+	unsupportedParameter = "unsupported startup parameter"
+
+	throughPooler = "a pooler stands between this node and PostgreSQL; " +
+		"set database.leader_url to an address that leads straight to the server"
+)
 
 // ApplicationName is how every connection of a node names itself, so that the
 // sessions of a fenced process can be found. PostgreSQL keeps 63 bytes.
@@ -228,10 +246,9 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	}
 	switch {
 	case pid != s.conn.PgConn().PID() || !enforced:
-		return errors.New("a pooler stands between this node and PostgreSQL; " +
-			"set database.leader_url to an address that leads straight to the server")
+		return fmt.Errorf("%w: %s", ErrUnfit, throughPooler)
 	case version < minServerVersion:
-		return fmt.Errorf("PostgreSQL %d is too old; forge needs 14 or newer", version/10000)
+		return fmt.Errorf("%w: PostgreSQL %d is too old; forge needs 14 or newer", ErrUnfit, version/10000)
 	}
 	if err := watchConnection(ctx, s.conn); err != nil {
 		return err
@@ -418,6 +435,9 @@ func (s *Session) Wait(ctx context.Context) (notified bool, err error) {
 // Close ends the session at once; the server frees every lock of it.
 func (s *Session) Close() { closeNow(s.conn) }
 
+// closeNow takes no context: it must also work when the caller's has ended.
+//
+//nolint:contextcheck,nolintlint // contextcheck heeds this itself, unseen by nolintlint
 func closeNow(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

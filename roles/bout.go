@@ -84,7 +84,7 @@ func (b *bout) wait(ctx context.Context) error {
 
 func (b *bout) nextDeadline(ctx context.Context) time.Time {
 	next := b.nextCheck
-	if ctx.Err() != nil || len(b.vacant()) == 0 {
+	if ctx.Err() != nil || len(b.vacant()) == 0 && b.leading() {
 		next = time.Now().Add(b.opts.CheckInterval)
 	}
 	if b.leading() && b.nextRenew.Before(next) {
@@ -110,9 +110,11 @@ func (b *bout) check(ctx context.Context) error {
 		b.nextCheck = now.Add(hurryEvery)
 	}
 	locks := b.vacant()
-	if len(locks) == 0 {
+	if len(locks) == 0 && b.leading() {
 		return nil
 	}
+	// With nothing to win the statement still keeps the session alive, which
+	// shows the cluster that this node is.
 	won, err := b.tryLocks(ctx, locks)
 	if err != nil {
 		return err

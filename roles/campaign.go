@@ -160,6 +160,9 @@ func (c *Campaign) Run(ctx context.Context) error {
 			continue
 		}
 		c.opts.OnChange()
+		if errors.Is(err, leaderstore.ErrUnfit) {
+			return errors.Join(err, c.awaitAll())
+		}
 		if !reported || !errors.Is(err, errOpen) {
 			c.opts.Logger.WarnContext(ctx, "election session lost, opening another", "error", err)
 		}

@@ -30,6 +30,7 @@ type server struct {
 	rows     map[string]*session
 	sessions []*session
 	resigned []string
+	tries    int
 	wishes   map[leaderstore.Held]string // target by term
 	onRenew  func()                      // called in the midst of a renewal
 	down     bool
@@ -117,6 +118,7 @@ func (x *session) TryLocks(ctx context.Context, locks []leaderstore.Lock) ([]str
 	}
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
+	x.server.tries++
 	var won []string
 	for _, lock := range locks {
 		if x.server.holders[lock.ID] == nil {
@@ -427,6 +429,49 @@ func TestDatabaseOutageHealsByItself(t *testing.T) {
 		synctest.Wait()
 		if !a.works() {
 			t.Fatal("does not lead a second after the database returned")
+		}
+	})
+}
+
+// A node that stands for nothing still speaks: the server would end a silent
+// session, and with it the sign that the node lives.
+func TestNodeWithoutRolesKeepsItsSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		campaign := roles.New(roles.Options{
+			NodeID: "a", Open: s.open("a"), CheckInterval: check, LeaseDuration: lease, RefreshInterval: refresh,
+			Metrics: metrics.New("test"), Logger: slog.New(slog.DiscardHandler),
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- campaign.Run(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.mu.Lock()
+		spoke := s.tries
+		s.mu.Unlock()
+		if spoke < 50 {
+			t.Errorf("spoke %d times in a minute; want about 60", spoke)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A database that cannot hold an election session is not tried for ever.
+func TestUnfitDatabaseEndsTheCampaign(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		campaign := roles.New(roles.Options{
+			NodeID: "a", CheckInterval: check, LeaseDuration: lease, RefreshInterval: refresh,
+			Open:    func(context.Context) (roles.Session, error) { return nil, leaderstore.ErrUnfit },
+			Metrics: metrics.New("test"), Logger: slog.New(slog.DiscardHandler),
+		})
+		if err := campaign.Run(t.Context()); !errors.Is(err, leaderstore.ErrUnfit) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

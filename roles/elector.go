@@ -227,9 +227,6 @@ func (e *elector) workEnded() bool {
 func (e *elector) giveUp(err error) {
 	e.reason = reasonSteppedDown
 	e.bar()
-	if errors.Is(err, leaderstore.ErrDeposed) {
-		e.campaign.opts.Metrics.LeaderFencedWrites.WithLabelValues(string(e.Role), e.campaign.opts.NodeID).Inc()
-	}
 	e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
 }
 

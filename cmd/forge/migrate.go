@@ -37,10 +37,19 @@ func (a *app) migrateUpCommand() *cobra.Command {
 		Use: "up", Short: "Apply what is missing; safe while nodes run and start", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
+				before, err := m.Status(ctx)
+				if err != nil {
+					return err
+				}
 				if err := m.Up(ctx); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintln(a.out, "the schema is up to date")
+				for _, step := range before {
+					if !step.Applied {
+						_, _ = fmt.Fprintf(a.out, "applied %s %d %s\n", step.Source, step.Version, step.Name)
+					}
+				}
+				_, err = fmt.Fprintln(a.out, "the schema is up to date")
 				return err
 			})
 		},

@@ -39,7 +39,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Short: "A job scheduler on PostgreSQL whose leadership you can see",
 		Long: "forge runs crons and background jobs on PostgreSQL. Every node can lead;\n" +
 			"one does, and you can see which.\n\n" +
-			"Start with:  forge dev      three things at once: PostgreSQL, a node, the dashboard\n" +
+			"Start with:  forge dev      PostgreSQL, a node and the dashboard on this machine\n" +
 			"             forge serve    one node on your own PostgreSQL",
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -70,6 +70,10 @@ func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("%w for writing: this server is read-only, a standby perhaps; let database.url or FORGE_DATABASE_URL "+
 			"lead to the primary, or name every server and target_session_attrs=read-write", ErrUnreachable)
 	}
+	if strings.Contains(err.Error(), "unsupported startup parameter") {
+		return fmt.Errorf("%w as forge needs it: a pooler stands between, and refuses settings of a session; "+
+			"let database.url or FORGE_DATABASE_URL lead straight to PostgreSQL", ErrUnreachable)
+	}
 	return fmt.Errorf("%w: %s; check database.url or FORGE_DATABASE_URL, or run forge dev for a database of your own",
 		ErrUnreachable, reason(err))
 }

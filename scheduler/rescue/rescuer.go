@@ -60,7 +60,11 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	group, leading := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.repeat(leading, "due jobs", due.step) })
 	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step) })
-	if err := group.Wait(); ctx.Err() == nil {
+	err := group.Wait()
+	if errors.Is(err, leaderstore.ErrDeposed) {
+		r.options.Metrics.LeaderFencedWrites.WithLabelValues(fence.Role, fence.NodeID).Inc()
+	}
+	if ctx.Err() == nil {
 		return err
 	}
 	return nil
