@@ -60,6 +60,11 @@ lint: ## The checks that run no test: format, lint, vet, module files.
 format: ## Format the Go files.
 	@git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -w
 
+.PHONY: bench-failover
+bench-failover: ## Measure the time to a new leader after each fault, beside River's.
+	@scripts/need-postgres
+	go run ./bench/failover $(BENCHFLAGS)
+
 .PHONY: screenshots
 screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).
 	@scripts/need-postgres

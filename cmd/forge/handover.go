@@ -90,10 +90,13 @@ func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target str
 	if err != nil {
 		return errors.Join(a.gaveUp(ctx, err, role), leaderstore.Withdraw(context.WithoutCancel(ctx), pool, role, leader.Term))
 	}
-	if target != "" && successor.NodeID != target {
-		_, _ = fmt.Fprintf(a.err, "forge: %s did not take %s, %s did\n", target, role, successor.NodeID)
+	if err := a.showLeader(successor); err != nil {
+		return err
 	}
-	return a.showLeader(successor)
+	if target != "" && successor.NodeID != target {
+		return notFound("%s did not take %s, %s did", target, role, successor.NodeID)
+	}
+	return nil
 }
 
 func (a *app) showLeader(leader leaderstore.Leader) error { return one(a, leader, leaderColumns) }

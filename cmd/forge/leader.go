@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/roles"
 )
 
 func (a *app) leaderCommand() *cobra.Command {
@@ -26,10 +28,20 @@ func (a *app) leaderStatusCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(a, leaders, leaderColumns)
+				return list(a, withVacant(leaders), leaderColumns)
 			})
 		},
 	}
+}
+
+// withVacant adds the roles that no node has stood for yet.
+func withVacant(leaders []leaderstore.Leader) []leaderstore.Leader {
+	for _, role := range roles.All() {
+		if !slices.ContainsFunc(leaders, func(l leaderstore.Leader) bool { return l.Role == string(role) }) {
+			leaders = append(leaders, leaderstore.Leader{Role: string(role)})
+		}
+	}
+	return leaders
 }
 
 var leaderColumns = []column[leaderstore.Leader]{
@@ -64,6 +76,9 @@ func (a *app) leaderHistoryCommand() *cobra.Command {
 				tenures, err := leaderstore.History(ctx, pool, role, limit)
 				if err != nil {
 					return err
+				}
+				if len(tenures) == 0 && role != "" && !slices.Contains(roles.All(), roles.Role(role)) {
+					return notFound("no role %q has ever been led; see forge leader status", role)
 				}
 				rows, err := withGapTicks(ctx, pool, tenures)
 				if err != nil {

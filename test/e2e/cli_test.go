@@ -51,6 +51,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"cron", "next", "61 * * * *"}, 2},
 		{[]string{"job", "list", "--state", "lost"}, 2},
 		{[]string{"job", "list", "-o", "xml"}, 2},
+		{[]string{"leader", "history", "--role", "nobody"}, 4},
+		{[]string{"leader", "history", "--role", "scheduler"}, 0},
 		{[]string{"job", "list", "-n", "-1"}, 2},
 		{[]string{"leader", "history", "-n", "0"}, 2},
 		{[]string{"job", "enqueue", "pulse", "--queue", "No Such"}, 2},
