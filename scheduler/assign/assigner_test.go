@@ -117,7 +117,7 @@ func TestLostOfferIsMadeAgainToAnother(t *testing.T) {
 	c.insert(t, 1, "k", "default", "")
 	start := time.Now()
 	c.waitFor(t, "the job to be claimed", func() bool { return other.claimed() == 1 })
-	if took := time.Since(start); took < 400*time.Millisecond || took > 3*time.Second {
+	if took := time.Since(start); took < 400*time.Millisecond || took > 15*time.Second {
 		t.Errorf("offered again after %v", took)
 	}
 	if offered, _ := deaf.offered(); offered != 1 {
@@ -239,7 +239,7 @@ func TestAvailableJobWaitsForItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if early := c.count(t, "attempted_at < scheduled_at"); early > 0 || late > 500*time.Millisecond {
+	if early := c.count(t, "attempted_at < scheduled_at"); early > 0 || late > 5*time.Second {
 		t.Errorf("%d jobs early, latest by %v", early, late)
 	}
 }
