@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -40,18 +39,20 @@ func badgeOf(state string) badge {
 
 func outcomeBadge(outcome string) badge {
 	switch outcome {
-	case "completed":
-		return badge{"completed", "ok", "check"}
-	case "failed":
+	case "":
+		return badgeOf("running")
+	case jobstore.OutcomeFailed:
 		return badge{"failed", "bad", "cross"}
-	case "timed_out":
+	case jobstore.OutcomeTimedOut:
 		return badge{"timed out", "bad", "clock"}
-	case "cancelled":
-		return badge{"cancelled", "idle", "stop"}
-	case "lost":
+	case jobstore.OutcomeLost:
 		return badge{"node lost", "warn", "retry"}
+	case jobstore.OutcomeInterrupted:
+		return badge{"interrupted", "idle", "stop"}
+	case jobstore.OutcomeSnoozed:
+		return badge{"snoozed", "wait", "clock"}
 	default:
-		return badge{cmp.Or(outcome, "running"), "live", "play"}
+		return badgeOf(outcome) // an outcome that is also the job's state
 	}
 }
 

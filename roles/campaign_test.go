@@ -242,6 +242,17 @@ func startNode(t *testing.T, s *server, id string) *node {
 	return n
 }
 
+// startPair starts two nodes; a leads.
+func startPair(t *testing.T) (s *server, a, b *node) {
+	t.Helper()
+	s = newServer()
+	a = startNode(t, s, "a")
+	synctest.Wait()
+	b = startNode(t, s, "b")
+	synctest.Wait()
+	return s, a, b
+}
+
 func (n *node) duty(ctx context.Context, _ leaderstore.Fence) error {
 	n.set(true)
 	defer n.set(false)
@@ -293,11 +304,7 @@ func TestOneOfThreeLeads(t *testing.T) {
 func TestResigningLeaderIsSucceededAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		a := startNode(t, s, "a")
-		synctest.Wait()
-		b := startNode(t, s, "b")
-		synctest.Wait()
+		s, a, b := startPair(t)
 		a.stop()
 		<-a.done
 		synctest.Wait() // no time passes: the standby was told
@@ -313,11 +320,7 @@ func TestResigningLeaderIsSucceededAtOnce(t *testing.T) {
 func TestBrokenSessionStopsTheWorkAndElectsAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		a := startNode(t, s, "a")
-		synctest.Wait()
-		b := startNode(t, s, "b")
-		synctest.Wait()
+		s, a, b := startPair(t)
 		s.mu.Lock()
 		s.down = true // a cannot come back before b has looked
 		s.mu.Unlock()
@@ -375,11 +378,7 @@ func TestReplacedTermStopsTheWork(t *testing.T) {
 func TestFailedWorkGivesTheRoleToAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		a := startNode(t, s, "a")
-		synctest.Wait()
-		b := startNode(t, s, "b")
-		synctest.Wait()
+		s, a, b := startPair(t)
 		a.fail <- errors.New("out of order")
 		synctest.Wait()
 		if a.works() || !b.works() {

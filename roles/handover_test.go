@@ -65,11 +65,7 @@ func TestAbstainingNodeLeadsNothing(t *testing.T) {
 func TestShutdownDuringARenewalHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		a := startNode(t, s, "a")
-		synctest.Wait()
-		b := startNode(t, s, "b")
-		synctest.Wait()
+		s, a, b := startPair(t)
 		var ended time.Time
 		s.mu.Lock()
 		s.onRenew = func() {

@@ -40,13 +40,6 @@ var installedIn = []string{
 	"/usr/local/pgsql/bin",
 }
 
-// Installed reports whether this machine has programs that Start would use
-// without a download.
-func Installed() bool {
-	_, err := newest(candidates(context.Background(), ""), 0)
-	return err == nil
-}
-
 // findPrograms chooses the programs to run: those named, or the newest
 // installed ones that fit the data (major, 0 when there is none yet), or
 // downloaded ones.

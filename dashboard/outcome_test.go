@@ -1,0 +1,23 @@
+package dashboard
+
+import (
+	"testing"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// Only an attempt without an outcome still runs.
+func TestAnEndedAttemptNeverLooksAlive(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []string{
+		jobstore.OutcomeCompleted, jobstore.OutcomeFailed, jobstore.OutcomeCancelled, jobstore.OutcomeTimedOut,
+		jobstore.OutcomeInterrupted, jobstore.OutcomeSnoozed, jobstore.OutcomeLost,
+	} {
+		if b := outcomeBadge(outcome); b.Tone == "live" || b.Words == "" {
+			t.Errorf("%s shows as %+v", outcome, b)
+		}
+	}
+	if b := outcomeBadge(""); b.Tone != "live" {
+		t.Errorf("a running attempt shows as %+v", b)
+	}
+}
