@@ -19,6 +19,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/migrations"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 func TestUpOnEmptyDatabase(t *testing.T) {
@@ -73,7 +74,7 @@ func TestUpTenAtOnce(t *testing.T) {
 func TestUpManyOnOnePool(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, emptyDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 4 })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), nodes.Patience)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for range 8 {
@@ -325,7 +326,7 @@ func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
 
 func awaitTrue(t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(nodes.Patience)
 	for {
 		var ok bool
 		if err := pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
