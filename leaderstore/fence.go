@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/failpoint"
 )
 
 // ErrDeposed says that the term that wanted to write is no longer the current
@@ -19,6 +21,9 @@ type Fence struct {
 	Term        int64
 	NodeID      string
 	Incarnation string
+	// Patience is how long the server bears that a transaction under the fence is
+	// abandoned by its client; 0: as long as the connection's own settings say.
+	Patience time.Duration
 }
 
 // The fence takes FOR KEY SHARE: with UNIQUE (role, term) that blocks the next
@@ -29,12 +34,26 @@ FROM forge_leaders
 WHERE role = $1 AND term = $2 AND incarnation = $3
 FOR KEY SHARE`
 
+// unfencedSQL lets every term write: tests show with it what the fence is for.
+const unfencedSQL = `SELECT clock_timestamp() WHERE ($1::text, $2::bigint, $3::text) IS NOT NULL`
+
+const patienceInTxSQL = `SELECT set_config('idle_in_transaction_session_timeout', $1, true)`
+
 // Check must be the first statement of a leader's writing transaction. It
 // returns the database's clock, or ErrDeposed. Once it has succeeded no other
 // term can be minted for the role before tx ends.
 func (f Fence) Check(ctx context.Context, tx pgx.Tx) (time.Time, error) {
+	if f.Patience > 0 {
+		if _, err := tx.Exec(ctx, patienceInTxSQL, milliseconds(f.Patience)); err != nil {
+			return time.Time{}, fmt.Errorf("bound the transaction of %s: %w", f.Role, err)
+		}
+	}
 	var now time.Time
-	err := tx.QueryRow(ctx, fenceSQL, f.Role, f.Term, f.Incarnation).Scan(&now)
+	sql := fenceSQL
+	if failpoint.Off("leaderstore/fence") {
+		sql = unfencedSQL
+	}
+	err := tx.QueryRow(ctx, sql, f.Role, f.Term, f.Incarnation).Scan(&now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return time.Time{}, fmt.Errorf("%s term %d: %w", f.Role, f.Term, ErrDeposed)
 	}

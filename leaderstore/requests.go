@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -62,14 +63,24 @@ func Withdraw(ctx context.Context, db Execer, role string, term int64) error {
 	return nil
 }
 
-// Changes tells when the leadership of some role changes.
-type Changes struct{ conn *pgx.Conn }
+// unheard is how often to look for a change where notifications may not be heard:
+// through a pooler.
+const unheard = 100 * time.Millisecond
 
-// Follow takes a connection from the pool for itself and listens on it.
+// Changes tells when the leadership of some role changes.
+type Changes struct{ conn *pgx.Conn } // nil where nothing is heard
+
+// Follow takes a connection from the pool for itself and listens on it. Through a
+// pooler it does not: in transaction mode the session is somebody else's next.
 func Follow(ctx context.Context, pool *pgxpool.Pool) (*Changes, error) {
 	lent, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("follow the leadership: %w", err)
+	}
+	direct, err := dbpool.Direct(ctx, lent.Conn())
+	if err != nil || !direct {
+		lent.Release()
+		return &Changes{}, err
 	}
 	c := &Changes{conn: lent.Hijack()}
 	var schema string
@@ -88,6 +99,12 @@ func Follow(ctx context.Context, pool *pgxpool.Pool) (*Changes, error) {
 // Wait returns after a change, and after atMost in any case. It fails when ctx
 // ends or the connection breaks.
 func (c *Changes) Wait(ctx context.Context, atMost time.Duration) error {
+	if c.conn == nil {
+		waiting, cancel := context.WithTimeout(ctx, min(atMost, unheard))
+		defer cancel()
+		<-waiting.Done()
+		return ctx.Err()
+	}
 	waiting, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	_, err := c.conn.WaitForNotification(waiting)
@@ -103,4 +120,8 @@ func (c *Changes) Wait(ctx context.Context, atMost time.Duration) error {
 }
 
 // Close ends the connection.
-func (c *Changes) Close() { closeNow(c.conn) }
+func (c *Changes) Close() {
+	if c.conn != nil {
+		closeNow(c.conn)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 func TestRequestReachesTheLeaderOfThatTerm(t *testing.T) {
@@ -69,7 +70,7 @@ func TestTransferThatItsTargetDoesNotTakeGoesToOthers(t *testing.T) {
 	if err := a.Resign(t.Context(), lock, term, "transferred"); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(nodes.Patience); ; {
 		won, err := other.TryLocks(t.Context(), []leaderstore.Lock{lock})
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("won %v, %v", won, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,9 +14,19 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 const role = "scheduler"
+
+// calm is a lease that no test outlasts: the server would end the session of one
+// that is slow.
+const calm = 5 * time.Minute
+
+func TestMain(m *testing.M) {
+	nodes.Parallel(6) // they wait for leases
+	os.Exit(m.Run())
+}
 
 var lock = leaderstore.Lock{Role: role, ID: 0x464F524745_0001}
 
@@ -33,20 +45,33 @@ func newCluster(t *testing.T) *cluster {
 
 func (c *cluster) open(node string, change ...func(*leaderstore.SessionConfig)) *leaderstore.Session {
 	c.t.Helper()
-	cfg := leaderstore.SessionConfig{
-		URL: c.url, Schema: "public", NodeID: node, Incarnation: fmt.Sprintf("%016x", len(node)*7919+int(node[len(node)-1])),
-		APIURL: "http://" + node, Lease: 3 * time.Second, CheckInterval: time.Second,
-		LockTimeout: 100 * time.Millisecond, NodeLockClass: 1, NodeLockObject: int32(node[len(node)-1]),
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	s, err := leaderstore.OpenSession(c.t.Context(), cfg, []string{role, "log_compactor"})
+	s, err := leaderstore.OpenSession(c.t.Context(), c.config(node, change...), []string{role, "log_compactor"})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(s.Close)
 	return s
+}
+
+func (c *cluster) config(node string, change ...func(*leaderstore.SessionConfig)) leaderstore.SessionConfig {
+	cfg := leaderstore.SessionConfig{
+		URL: c.url, Schema: "public", NodeID: node, Incarnation: fmt.Sprintf("%016x", len(node)*7919+int(node[len(node)-1])),
+		APIURL: "http://" + node, Lease: calm, CheckInterval: time.Second,
+		LockTimeout: 100 * time.Millisecond, NodeLockClass: 1, NodeLockObject: int32(node[len(node)-1]),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return cfg
+}
+
+// awaitLock tries the lock until the session has it.
+func (c *cluster) awaitLock(s *leaderstore.Session) {
+	c.t.Helper()
+	until(c.t, func() bool {
+		won, err := s.TryLocks(c.t.Context(), []leaderstore.Lock{lock})
+		return err == nil && len(won) == 1
+	})
 }
 
 func (c *cluster) win(s *leaderstore.Session) leaderstore.Minted {
@@ -122,7 +147,7 @@ func TestResignHandsOverAndNotifies(t *testing.T) {
 	if err := a.Resign(t.Context(), lock, first.Fence.Term, "resigned"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), nodes.Patience)
 	defer cancel()
 	if notified, err := b.Wait(ctx); err != nil || !notified {
 		t.Fatalf("b was not told: %v, %v", notified, err)
@@ -145,10 +170,7 @@ func TestClosedSessionIsSucceededAsCrashed(t *testing.T) {
 	a, b := c.open("a"), c.open("b")
 	c.win(a)
 	a.Close()
-	until(t, func() bool {
-		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
-		return err == nil && len(won) == 1
-	})
+	c.awaitLock(b)
 	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil {
 		t.Fatal(err)
 	}
@@ -166,10 +188,7 @@ func TestMintTakesTheDeputysWordForTheEnd(t *testing.T) {
 	incarnation := c.win(a).Fence.Incarnation
 	c.exec(`UPDATE forge_leaders SET renewed_at = renewed_at - interval '700 ms'`)
 	a.Close()
-	until(t, func() bool {
-		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
-		return err == nil && len(won) == 1
-	})
+	c.awaitLock(b)
 	var now time.Time
 	if err := c.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		t.Fatal(err)
@@ -185,23 +204,62 @@ func TestMintTakesTheDeputysWordForTheEnd(t *testing.T) {
 func TestServerEndsASilentLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	short := func(cfg *leaderstore.SessionConfig) {
-		cfg.Lease, cfg.CheckInterval = 500*time.Millisecond, 150*time.Millisecond
-	}
-	a, b := c.open("a", short), c.open("b", short)
-	c.win(a) // and then nothing more: a process that was stopped
-	until(t, func() bool {
-		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
-		return err == nil && len(won) == 1
-	})
-	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil {
+	a, b := c.open("a", patient), c.open("b")
+	first := c.win(a)
+	c.fallSilent(a)
+	c.awaitLock(b)
+	var now time.Time // at which a deputy saw the session end: the leader was silent long before
+	if err := c.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		t.Fatal(err)
+	}
+	second, err := b.Mint(t.Context(), role, leaderstore.End{Incarnation: first.Fence.Incarnation, At: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Gap < lease {
+		t.Errorf("a gap of %v after a silence of a lease", second.Gap)
 	}
 	if ended := c.history()[1]; ended.EndReason != "lease_expired" {
 		t.Fatalf("ended tenure: %+v", ended)
 	}
 	if _, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}}); err == nil {
 		t.Fatal("the silent leader could still renew")
+	}
+}
+
+// patient keeps a standby's session for longer than a leader's.
+func patient(cfg *leaderstore.SessionConfig) { cfg.CheckInterval = calm }
+
+// fallSilent lets a leader's lease be a short one, and nothing more come from it: a
+// process that was stopped. Whoever wins gets the patience of its lease.
+func (c *cluster) fallSilent(s *leaderstore.Session) {
+	c.t.Helper()
+	want := strconv.FormatInt(calm.Milliseconds(), 10)
+	if got, err := s.Setting(c.t.Context(), "idle_session_timeout"); err != nil || got != want {
+		c.t.Errorf("the server bears a silent leader for %s ms, %v; want the lease, %s", got, err, want)
+	}
+	c.shorten()
+	if err := s.Exec(c.t.Context(), `SET idle_session_timeout = '500 ms'`); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// A server whose TCP gives up soon would free the lock of a leader that is cut off
+// while it still trusts.
+func TestSessionOutlivesShortTCPTimeouts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for _, setting := range []string{"user_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count"} {
+		if _, err := c.pool.Exec(t.Context(), fmt.Sprintf(
+			`DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET tcp_%s = 1', current_database()); END $$`, setting)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := c.open("a")
+	for _, name := range []string{"tcp_user_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"} {
+		if value, err := s.Setting(t.Context(), name); err != nil || value == "1" {
+			t.Errorf("%s is %s in the election's session (%v)", name, value, err)
+		}
 	}
 }
 
@@ -275,10 +333,7 @@ func TestFencedTransactionBlocksMintNotRenewal(t *testing.T) {
 		t.Fatalf("renewal under a fenced transaction: %v, %v", still, err)
 	}
 	a.Close()
-	until(t, func() bool {
-		won, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock})
-		return err == nil && len(won) == 1
-	})
+	c.awaitLock(b)
 	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); !errors.Is(err, leaderstore.ErrBusy) {
 		t.Fatalf("minted over a fenced transaction: %v", err)
 	}
@@ -288,6 +343,14 @@ func TestFencedTransactionBlocksMintNotRenewal(t *testing.T) {
 	if second, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil || second.Fence.Term != 2 {
 		t.Fatalf("mint after the commit: %+v, %v", second, err)
 	}
+}
+
+func (c *cluster) count(sql string) (n int) {
+	c.t.Helper()
+	if err := c.pool.QueryRow(c.t.Context(), sql).Scan(&n); err != nil {
+		c.t.Fatal(err)
+	}
+	return n
 }
 
 func (c *cluster) exec(sql string) {
@@ -315,12 +378,7 @@ func drain(t *testing.T, s *leaderstore.Session) {
 
 func until(t *testing.T, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	nodes.Eventually(t, nodes.Patience, "what the test waits for", done)
 }
 
 func TestWatchSeesTheEndOfASession(t *testing.T) {
@@ -328,7 +386,7 @@ func TestWatchSeesTheEndOfASession(t *testing.T) {
 	c := newCluster(t)
 	a := c.open("a") // holds the node lock (1, 'a')
 	watch, err := leaderstore.OpenWatch(t.Context(), leaderstore.SessionConfig{
-		URL: c.url, Schema: "public", NodeID: "b", Incarnation: "00000000000000bb", Lease: 3 * time.Second, CheckInterval: time.Second,
+		URL: c.url, Schema: "public", NodeID: "b", Incarnation: "00000000000000bb", Lease: calm, CheckInterval: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

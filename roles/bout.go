@@ -42,11 +42,14 @@ func (b *bout) over(ctx context.Context) bool { return ctx.Err() != nil && b.idl
 // act does what is due now: stop, resign, renew, campaign.
 func (b *bout) act(ctx context.Context) error {
 	for _, e := range b.electors {
+		if e.distrusted(time.Now()) { // before anything else is read into it: the whole process may have stood still
+			return errTrustOver
+		}
 		if ctx.Err() != nil {
-			e.stop(reasonResigned, errStopping, b.opts.LeaseDuration)
+			e.stop(reasonResigned, errStopping, e.patience())
 		}
 		if b.abstaining() {
-			e.stop(reasonSteppedDown, errStopping, b.opts.LeaseDuration)
+			e.stop(reasonSteppedDown, errStopping, e.patience())
 		}
 		e.checkProgress(time.Now())
 		e.reap(time.Now())
@@ -127,7 +130,7 @@ func (b *bout) check(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return b.evict(ctx)
 }
 
 func (b *bout) tryLocks(ctx context.Context, locks []leaderstore.Lock) ([]string, error) {
@@ -171,11 +174,6 @@ func (b *bout) mint(ctx context.Context, e *elector) error {
 // does not confirm is lost at once.
 func (b *bout) renew(ctx context.Context) error {
 	held := b.held()
-	for _, e := range b.electors {
-		if e.distrusted() {
-			return errTrustOver
-		}
-	}
 	sent := time.Now()
 	if len(held) == 0 || sent.Before(b.nextRenew) {
 		return nil

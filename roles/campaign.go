@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -34,7 +35,7 @@ type Terms interface {
 	Resign(ctx context.Context, lock leaderstore.Lock, term int64, reason string) error
 }
 
-// Session is the node's one election session: *leaderstore.Session.
+// Session is the node's one election session.
 type Session interface {
 	Ballot
 	Terms
@@ -42,12 +43,48 @@ type Session interface {
 	Close()
 }
 
+// OpenSession opens the session that elects by lease alone, or the one that
+// elects by locks.
+func OpenSession(ctx context.Context, cfg leaderstore.SessionConfig, roles []string, byLease bool) (Session, error) {
+	if byLease {
+		return opened(leaderstore.OpenLease(ctx, cfg, roles))
+	}
+	return opened(leaderstore.OpenSession(ctx, cfg, roles))
+}
+
+// opened keeps a nil pointer from becoming a session that is not nil.
+func opened[S Session](session S, err error) (Session, error) {
+	if err != nil {
+		return nil, err
+	}
+	return session, nil
+}
+
 // Contest is one role that the node stands for.
 type Contest struct {
 	Role   Role
 	LockID int64
 	Duty   Duty
+	// Patience is how long the work may take when it is asked to stop; the lease
+	// is renewed meanwhile. Default: one lease.
+	Patience time.Duration
+	// Trusted, if set, is told when each mint or renewal that was confirmed had
+	// been sent: the lease runs from then on. It must not block.
+	Trusted func(sent time.Time)
 }
+
+// TermChange is a term of this node's own that began or ended.
+type TermChange struct {
+	Role  Role
+	Term  int64
+	Leads bool
+	// Reason is why it ended, as forge_leader_history has it; Lost when nobody
+	// could tell the database.
+	Reason string
+}
+
+// Lost is the reason of a term whose session broke or was no longer trusted.
+const Lost = "lost"
 
 // Options configure a Campaign. Durations are as in [cluster.leader_election].
 type Options struct {
@@ -63,8 +100,11 @@ type Options struct {
 	// OnChange is called after this node's leadership or another's changed; it
 	// must not block.
 	OnChange func()
-	Metrics  *metrics.Metrics
-	Logger   *slog.Logger
+	// OnTerm, if set, is called after a term of this node's own has begun or
+	// ended; it must not block.
+	OnTerm  func(TermChange)
+	Metrics *metrics.Metrics
+	Logger  *slog.Logger
 }
 
 // Campaign runs one elector per role over one session.
@@ -78,6 +118,8 @@ type Campaign struct {
 	hurryUntil time.Time
 	seen       leaderstore.End
 	abstains   bool
+
+	obstacles map[string]bool // holders of locks that were told of; only Run's
 }
 
 // A deputy's alarm makes the node try the locks this often for this long: the
@@ -92,12 +134,15 @@ const reopenDelay = 200 * time.Millisecond
 
 // New returns a Campaign that has not started.
 func New(opts Options) *Campaign {
-	c := &Campaign{opts: opts, leads: map[Role]leaderstore.Fence{}}
+	c := &Campaign{opts: opts, leads: map[Role]leaderstore.Fence{}, obstacles: map[string]bool{}}
 	if c.opts.StandBack == 0 {
 		c.opts.StandBack = 3 * opts.CheckInterval
 	}
 	if c.opts.OnChange == nil {
 		c.opts.OnChange = func() {}
+	}
+	if c.opts.OnTerm == nil {
+		c.opts.OnTerm = func(TermChange) {}
 	}
 	for _, contest := range opts.Contests {
 		c.electors = append(c.electors, newElector(c, contest))
@@ -167,7 +212,7 @@ func (c *Campaign) Run(ctx context.Context) error {
 			c.opts.Logger.WarnContext(ctx, "election session lost, opening another", "error", err)
 		}
 		reported = errors.Is(err, errOpen)
-		pause(ctx, reopenDelay/2+rand.N(reopenDelay))
+		progress.Sleep(ctx, reopenDelay/2+rand.N(reopenDelay))
 	}
 	return c.awaitAll()
 }
@@ -193,6 +238,7 @@ func (c *Campaign) campaign(ctx context.Context) error {
 		return errors.Join(errOpen, err)
 	}
 	defer session.Close()
+	c.opts.OnChange() // nobody has told this session of what came before it
 	b := &bout{Campaign: c, session: session}
 	if err := b.run(ctx); err != nil {
 		session.Close() // free the locks first
@@ -211,16 +257,6 @@ func (c *Campaign) setLeads(role Role, fence leaderstore.Fence, leads bool) {
 	}
 	c.mu.Unlock()
 	c.opts.OnChange()
-}
-
-// pause waits for d or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // waker interrupts a wait from another goroutine, also one that has not begun.

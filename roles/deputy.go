@@ -5,20 +5,25 @@ import (
 	"context"
 	"hash/fnv"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // deputiesPerLeader is how many nodes watch each leader's session.
 const deputiesPerLeader = 2
 
-// watchRefresh is how often a node looks again at whom it should watch, when
-// nothing tells it to.
-const watchRefresh = 5 * time.Second
+const (
+	// watchRefresh is how often a node looks again at whom it should watch, when
+	// nothing tells it to: changes of leaders do, and the end of any node.
+	watchRefresh = time.Minute
+	// watchRetry is how soon it does when the database did not answer: what told it
+	// to look may be told no more.
+	watchRetry = time.Second
+)
 
 // Watch waits for the end of another process's election session.
 type Watch interface {
@@ -29,10 +34,10 @@ type Watch interface {
 }
 
 // Cluster is what a deputy needs to know, by incarnation: who leads anything,
-// and which live nodes could take over.
+// and for each of them which live nodes could take over.
 type Cluster struct {
 	Leaders    []string
-	Candidates []string
+	Candidates map[string][]string
 }
 
 // DeputyOptions configure a Deputy.
@@ -78,7 +83,11 @@ func (d *Deputy) Run(ctx context.Context) error {
 		}
 	}()
 	for ctx.Err() == nil {
-		wanted := d.wanted(ctx, slices.Collect(maps.Keys(watched)))
+		wanted, err := d.wanted(ctx)
+		if err != nil {
+			d.rest(ctx, watchRetry)
+			continue
+		}
 		for leader, stop := range watched {
 			if !slices.Contains(wanted, leader) {
 				stop()
@@ -92,31 +101,30 @@ func (d *Deputy) Run(ctx context.Context) error {
 				watches.Go(func() { d.watch(watching, leader) })
 			}
 		}
-		d.rest(ctx)
+		d.rest(ctx, watchRefresh)
 	}
 	return nil
 }
 
-// wanted lists the leaders that this node is a deputy of; when the database
-// does not answer, those that it is watching.
-func (d *Deputy) wanted(ctx context.Context, watching []string) []string {
+// wanted lists the leaders that this node is a deputy of.
+func (d *Deputy) wanted(ctx context.Context) ([]string, error) {
 	cluster, err := d.opts.Cluster(ctx)
 	if err != nil {
-		return watching
+		return nil, err
 	}
 	var wanted []string
 	for _, leader := range cluster.Leaders {
-		if !slices.Contains(wanted, leader) && deputyOf(d.opts.Incarnation, leader, cluster.Candidates) {
+		if !slices.Contains(wanted, leader) && deputyOf(d.opts.Incarnation, leader, cluster.Candidates[leader]) {
 			wanted = append(wanted, leader)
 		}
 	}
-	return wanted
+	return wanted, nil
 }
 
 // deputyOf says whether a node is among the deputies of a leader. Every node
 // comes to the same answer from the same list (rendezvous hashing).
 func deputyOf(node, leader string, candidates []string) bool {
-	if node == leader {
+	if node == leader || !slices.Contains(candidates, node) {
 		return false
 	}
 	better := 0
@@ -144,7 +152,7 @@ func (d *Deputy) watch(ctx context.Context, leader string) {
 	for ctx.Err() == nil {
 		if err := d.watchOnce(ctx, leader); err != nil && ctx.Err() == nil {
 			d.opts.Logger.DebugContext(ctx, "deputy's session lost, opening another", "error", err)
-			pause(ctx, time.Second)
+			progress.Sleep(ctx, time.Second)
 		}
 	}
 }
@@ -170,13 +178,14 @@ func (d *Deputy) watchOnce(ctx context.Context, leader string) error {
 		}
 		d.opts.Hurry(seen)
 		d.Look()
-		pause(ctx, time.Second) // whoever won has told us by then
+		progress.Sleep(ctx, time.Second) // whoever won has told us by then
 	}
 	return nil
 }
 
-func (d *Deputy) rest(ctx context.Context) {
-	timer := time.NewTimer(watchRefresh)
+// rest waits until somebody tells it to look, and no longer than most.
+func (d *Deputy) rest(ctx context.Context, most time.Duration) {
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

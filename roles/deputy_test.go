@@ -60,18 +60,59 @@ func (w fakeWatch) Close() { w.opened.Add(-1) }
 type fakeCluster struct {
 	mu      sync.Mutex
 	cluster Cluster
+	err     error
 }
 
 func (f *fakeCluster) set(leaders ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.cluster = Cluster{Leaders: leaders, Candidates: []string{"a", "b", "c"}}
+	f.cluster = Cluster{Leaders: leaders, Candidates: map[string][]string{"a": {"a", "b", "c"}}}
 }
 
 func (f *fakeCluster) get(context.Context) (Cluster, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.cluster, nil
+	return f.cluster, f.err
+}
+
+func (f *fakeCluster) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+// A server that restarts does not answer just when everything has changed, and
+// nobody tells of that again.
+func TestDeputyLooksAgainSoonWhenTheDatabaseDidNotAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cluster fakeCluster
+		cluster.fail(errors.New("the database system is starting up"))
+		var opened atomic.Int32
+		d := NewDeputy(DeputyOptions{
+			Incarnation: "b", Cluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
+			Hurry: func(leaderstore.End) {},
+			Open: func(context.Context) (Watch, error) {
+				opened.Add(1)
+				return fakeWatch{opened: &opened}, nil
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		time.Sleep(5 * time.Second)
+		cluster.set("a")
+		cluster.fail(nil)
+		time.Sleep(2 * watchRetry)
+		synctest.Wait()
+		if opened.Load() != 1 {
+			t.Errorf("%d sessions watch, want 1", opened.Load())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestDeputyHurriesWhenTheLeaderEnds(t *testing.T) {

@@ -43,6 +43,8 @@
 //	                             refresh later
 //	leader cut off               stops itself when the trust window ends, the
 //	                             server ends the session after lease_duration
+//	server keeps the session     another standby ends it when the lease has run out
+//	of a silent leader           by both clocks (evicted)
 //	backend terminated           seen at once: the session is waited on
 //	PostgreSQL restarts          every session is gone; nodes reconnect with a
 //	                             short back-off and elect anew

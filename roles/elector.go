@@ -5,17 +5,21 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// trustFraction of the lease is how long a leader trusts a renewal, counted
-// from before it was sent; the rest is the margin before the server frees the
-// lock.
+// trustFraction of the lease is how long a leader trusts a renewal; the rest is
+// the margin before the server frees the lock.
 const trustFraction = 0.8
+
+// TrustWindow is how long a leader trusts a renewal, counted from when it was
+// sent.
+func TrustWindow(lease time.Duration) time.Duration {
+	return time.Duration(trustFraction * float64(lease))
+}
 
 // Reasons for the end of a tenure, as forge_leader_history has them.
 const (
@@ -53,7 +57,6 @@ type elector struct {
 	since       time.Time
 	trustUntil  time.Time
 	trust       *time.Timer
-	trustOver   atomic.Bool
 	reason      string
 	stopBy      time.Time // when work that was told to end is given up
 	overdue     bool      // that was said
@@ -75,7 +78,6 @@ func (e *elector) lock() leaderstore.Lock {
 // on; its end does not reach the work, which is told to stop in order.
 func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time.Time) {
 	e.state, e.fence, e.reason, e.since = leading, minted.Fence, reasonResigned, sent
-	e.trustOver.Store(false)
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e.progress = progress.NewWatch(e.campaign.opts.LeaseDuration)
 	working = e.progress.Context(working)
@@ -90,6 +92,7 @@ func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time
 		e.campaign.wake.poke()
 	}()
 	e.campaign.setLeads(e.Role, e.fence, true)
+	e.campaign.opts.OnTerm(TermChange{Role: e.Role, Term: e.fence.Term, Leads: true})
 }
 
 func (e *elector) announce(ctx context.Context, minted leaderstore.Minted) {
@@ -102,17 +105,18 @@ func (e *elector) announce(ctx context.Context, minted leaderstore.Minted) {
 
 // extend opens a trust window that began when the statement was sent.
 func (e *elector) extend(sent time.Time) {
-	window := time.Duration(trustFraction * float64(e.campaign.opts.LeaseDuration))
-	e.trustUntil = sent.Add(window)
+	e.trustUntil = sent.Add(TrustWindow(e.campaign.opts.LeaseDuration))
 	if e.trust != nil {
 		e.trust.Stop()
 	}
 	cancel := e.cancel
 	e.trust = time.AfterFunc(time.Until(e.trustUntil), func() {
-		e.trustOver.Store(true)
 		cancel(errTrustOver)
 		e.campaign.wake.poke()
 	})
+	if e.Trusted != nil {
+		e.Trusted(sent)
+	}
 	e.gauge(true)
 }
 
@@ -143,10 +147,21 @@ func (e *elector) handOver(target string) {
 	if target != "" {
 		reason = reasonTransferred
 	}
-	e.stop(reason, errStopping, e.campaign.opts.LeaseDuration)
+	e.stop(reason, errStopping, e.patience())
 }
 
-func (e *elector) distrusted() bool { return e.state != standby && e.trustOver.Load() }
+// patience with work that was asked to stop in order.
+func (e *elector) patience() time.Duration {
+	if e.Patience > 0 {
+		return e.Patience
+	}
+	return e.campaign.opts.LeaseDuration
+}
+
+// distrusted says whether the lead is over by this node's own clock.
+func (e *elector) distrusted(now time.Time) bool {
+	return e.state != standby && !now.Before(e.trustUntil)
+}
 
 // stop tells the work to end; the role is resigned when it has, or when the
 // patience with it is over.
@@ -197,7 +212,10 @@ func (e *elector) stands(now time.Time) bool {
 func (e *elector) nextLook() time.Time {
 	switch {
 	case e.state == leading:
-		return e.progress.Due().Add(1)
+		if due := e.progress.Due(); !due.IsZero() {
+			return due.Add(1)
+		}
+		return time.Time{} // all of the work waits
 	case e.done != nil && !e.overdue:
 		return e.stopBy
 	default:
@@ -232,7 +250,7 @@ func (e *elector) giveUp(err error) {
 
 func (e *elector) resigned(ctx context.Context) {
 	e.logger.InfoContext(ctx, "resigned", "term", e.fence.Term, "reason", e.reason)
-	e.end()
+	e.end(e.reason)
 	e.reap(time.Now())
 }
 
@@ -244,16 +262,17 @@ func (e *elector) depose(cause error) {
 	e.logger.Warn("lost the lead", "term", e.fence.Term, "error", cause)
 	e.cancel(cause)
 	e.stopBy = time.Now().Add(e.campaign.opts.LeaseDuration)
-	e.end()
+	e.end(Lost)
 }
 
 // end forgets the term; the work may still be stopping.
-func (e *elector) end() {
+func (e *elector) end(reason string) {
 	e.trust.Stop()
 	e.cancel(errStopping)
 	e.state = standby
 	e.gauge(false)
 	e.campaign.setLeads(e.Role, leaderstore.Fence{}, false)
+	e.campaign.opts.OnTerm(TermChange{Role: e.Role, Term: e.fence.Term, Reason: reason})
 }
 
 // reap notices that the work of a term that is over has returned, and says once

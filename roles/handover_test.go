@@ -25,10 +25,7 @@ func TestAskedLeaderHandsOver(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{"": "scheduler stepped_down", "b": "scheduler transferred"} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer()
-			a := startNode(t, s, "a")
-			synctest.Wait()
-			b := startNode(t, s, "b")
+			s, a, b := startPair(t)
 			time.Sleep(refresh / 2)
 			synctest.Wait()
 			s.wish(target)

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -20,10 +19,7 @@ import (
 func TestHangingWorkLosesTheRole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		a := startNode(t, s, "a")
-		synctest.Wait()
-		b := startNode(t, s, "b")
+		s, a, b := startPair(t)
 		time.Sleep(10 * lease)
 		synctest.Wait()
 		if !a.works() || b.works() {
@@ -69,7 +65,7 @@ func TestStalledWorkThatStopsSteppedDown(t *testing.T) {
 			time.Sleep(refresh / 2)
 			return nil
 		}
-		stop := startDuties(t, s, "a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: deaf})
+		stop := start(t, s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: deaf}))
 		time.Sleep(lease + refresh/2 + time.Millisecond)
 		synctest.Wait()
 		if !slices.Equal(s.resigned, []string{"scheduler stepped_down"}) {
@@ -79,6 +75,47 @@ func TestStalledWorkThatStopsSteppedDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A process that stood still as a whole has lost its trust when it wakes: that its
+// work has not turned is no failing of the work's.
+func TestFrozenProcessBlamesNoWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		var reasons []string
+		var log strings.Builder
+		hangs := func(ctx context.Context, _ leaderstore.Fence) error {
+			<-ctx.Done()
+			return nil
+		}
+		opts := s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: hangs})
+		opts.Open = func(ctx context.Context) (roles.Session, error) {
+			opened, err := s.open("a")(ctx)
+			return frozen{opened}, err
+		}
+		opts.OnTerm = func(change roles.TermChange) { reasons = append(reasons, change.Reason) }
+		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		stop := start(t, opts)
+		time.Sleep(2*lease + check)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(reasons) < 2 || reasons[1] != roles.Lost {
+			t.Errorf("the first term's end: %q; want %q", reasons, roles.Lost)
+		}
+		if strings.Contains(log.String(), "does not turn") {
+			t.Errorf("the work is blamed:\n%s", &log)
+		}
+	})
+}
+
+// frozen is a session whose process stands still for two leases whenever it waits.
+type frozen struct{ roles.Session }
+
+func (f frozen) Wait(ctx context.Context) (bool, error) {
+	time.Sleep(2 * lease)
+	return f.Session.Wait(ctx)
 }
 
 // Neither another role nor a new session waits for work that hangs.
@@ -98,9 +135,9 @@ func TestHangingWorkKeepsNobodyElseWaiting(t *testing.T) {
 			progress.Sleep(ctx, time.Hour)
 			return nil
 		}
-		stop := startDuties(t, s, "a",
+		stop := start(t, s.options("a",
 			roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: hangs},
-			roles.Contest{Role: roles.LogCompactor, LockID: 2, Duty: works})
+			roles.Contest{Role: roles.LogCompactor, LockID: 2, Duty: works}))
 		synctest.Wait()
 		s.sever("a")
 		time.Sleep(2 * time.Second)
@@ -114,20 +151,4 @@ func TestHangingWorkKeepsNobodyElseWaiting(t *testing.T) {
 		}
 		close(release)
 	})
-}
-
-// startDuties runs a campaign; stop ends it and returns what Run did.
-func startDuties(t *testing.T, s *server, id string, contests ...roles.Contest) (stop func() error) {
-	t.Helper()
-	c := roles.New(roles.Options{
-		NodeID: id, Open: s.open(id), CheckInterval: check, LeaseDuration: lease, RefreshInterval: refresh,
-		Contests: contests, Metrics: metrics.New("test"), Logger: slog.New(slog.DiscardHandler),
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	return func() error {
-		cancel()
-		return <-done
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,15 @@ import (
 
 // ErrUnreachable marks failures to get through to PostgreSQL.
 var ErrUnreachable = errors.New("PostgreSQL cannot be reached")
+
+const (
+	// idleTime is how long a connection that a busy moment has opened is kept: each
+	// is a process of the server's, and one more that has to end before a dead
+	// node's locks are free.
+	idleTime = 15 * time.Second
+	// poolsIdleTime and poolsPeriod are pgxpool's own; an address may set others.
+	poolsIdleTime, poolsPeriod = 30 * time.Minute, time.Minute
+)
 
 // Options describe a pool.
 type Options struct {
@@ -31,6 +41,10 @@ type Options struct {
 	// IdleInTransaction ends a transaction that its client has abandoned, frozen
 	// or cut off; 0 means 3 seconds.
 	IdleInTransaction time.Duration
+	// Pooled says that the URL may lead through a pooler in transaction mode:
+	// nothing is asked of a session then. The schema must be where the role's own
+	// search_path leads.
+	Pooled bool
 	// Admit is asked about every new connection; an error refuses it.
 	Admit func(ctx context.Context, conn *pgx.Conn) error
 }
@@ -43,8 +57,15 @@ func New(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("parse the database's address: %w", err)
 	}
 	config.MaxConns = int32(max(opts.MaxConns, 4))
-	config.AfterConnect = opts.Admit
 	config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	if config.MaxConnIdleTime == poolsIdleTime {
+		config.MaxConnIdleTime = idleTime
+	}
+	if config.HealthCheckPeriod == poolsPeriod {
+		// A check turns the stack of idle connections round: the one that was idle for
+		// longest is used next. Checked more often, two would take turns for ever.
+		config.HealthCheckPeriod = 2 * config.MaxConnIdleTime
+	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
@@ -52,10 +73,21 @@ func New(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
 	if idle == 0 {
 		idle = 3 * time.Second
 	}
-	params := config.ConnConfig.RuntimeParams
-	params["application_name"] = opts.ApplicationName
-	params["idle_in_transaction_session_timeout"] = strconv.FormatInt(idle.Milliseconds(), 10)
-	params["search_path"] = opts.Schema
+	settings := map[string]string{
+		"idle_in_transaction_session_timeout": strconv.FormatInt(idle.Milliseconds(), 10),
+		searchPath:                            opts.Schema,
+	}
+	config.ConnConfig.RuntimeParams["application_name"] = opts.ApplicationName
+	maps.Copy(config.ConnConfig.RuntimeParams, settings) // to be read; a pooler would refuse them
+	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
+		maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return settings[name] != "" })
+		return nil
+	}
+	if opts.Pooled {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // prepares nothing by name
+	}
+	greet := &greeter{settings: settings, pooled: opts.Pooled, admit: opts.Admit}
+	config.AfterConnect = greet.greet
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
@@ -70,20 +102,20 @@ func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("%w for writing: this server is read-only, a standby perhaps; let database.url or FORGE_DATABASE_URL "+
 			"lead to the primary, or name every server and target_session_attrs=read-write", ErrUnreachable)
 	}
-	if strings.Contains(err.Error(), "unsupported startup parameter") {
-		return fmt.Errorf("%w as forge needs it: a pooler stands between, and refuses settings of a session; "+
-			"let database.url or FORGE_DATABASE_URL lead straight to PostgreSQL", ErrUnreachable)
+	if errors.Is(err, ErrTransactionPooler) {
+		return fmt.Errorf("%w as forge needs it: %w; let database.url lead straight to PostgreSQL or through a pooler "+
+			"in session mode, or set cluster.leader_election.strategy = \"lease\" on every node", ErrUnreachable, ErrTransactionPooler)
 	}
 	return fmt.Errorf("%w: %s; check database.url or FORGE_DATABASE_URL, or run forge dev for a database of your own",
-		ErrUnreachable, reason(err))
+		ErrUnreachable, Reason(err))
 }
 
 // readOnly ends pgx's error for a server that a pool's connections do not accept.
 const readOnly = "read only connection"
 
-// reason is the heart of a connection error: pgx lists every address it tried,
+// Reason is the heart of a connection error: pgx lists every address it tried,
 // over several lines.
-func reason(err error) string {
+func Reason(err error) string {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr.Message
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/progress"
 )
 
 const (
@@ -92,8 +93,8 @@ func (m *Member) Join(ctx context.Context) error {
 			m.logger.WarnContext(ctx, "node id is held by another process, waiting for it to go",
 				"held_by_pid", twin.PID, "held_by_host", twin.Hostname, "at_most", m.options.Policy.DeadThreshold)
 		}
-		if err := sleep(ctx, joinRetry); err != nil {
-			return fmt.Errorf("join the cluster: %w", err)
+		if !progress.Sleep(ctx, joinRetry) {
+			return fmt.Errorf("join the cluster: %w", ctx.Err())
 		}
 	}
 }
@@ -121,8 +122,8 @@ func (m *Member) Run(ctx context.Context) error {
 			state = found
 			m.noticeState(state)
 		}
-		if sleep(ctx, m.pause(failing)) != nil {
-			return nil //nolint:nilerr // the only error is the end of ctx
+		if !progress.Sleep(ctx, m.pause(failing)) {
+			return nil
 		}
 	}
 }
@@ -180,15 +181,4 @@ func (t table) heartbeat(ctx context.Context, running int) (string, error) {
 
 func (t table) setState(ctx context.Context, state string) error {
 	return nodestore.SetState(ctx, t.pool, t.node.NodeID, t.node.Incarnation, state)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

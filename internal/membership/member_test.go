@@ -173,7 +173,7 @@ func TestMemberAgainstPostgreSQL(t *testing.T) {
 		if !errors.Is(err, nodestore.ErrFenced) {
 			t.Errorf("Run() after the fence = %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Run() did not notice the fence")
 	}
 	if err := m.Leave(t.Context()); !errors.Is(err, nodestore.ErrFenced) {
@@ -183,7 +183,7 @@ func TestMemberAgainstPostgreSQL(t *testing.T) {
 
 func waitForRunning(t *testing.T, pool *pgxpool.Pool, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		node, err := nodestore.Get(t.Context(), pool, "a")
 		if err != nil {
 			t.Fatal(err)

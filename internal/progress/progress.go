@@ -2,7 +2,7 @@
 // hangs while its session lives would otherwise keep its role for ever.
 //
 //	watch := progress.NewWatch(lease)
-//	go work(watch.Context(ctx))      // calls Report, Await or Sleep all the while
+//	go work(watch.Context(ctx))      // calls Report all the while, and waits with Await or Sleep
 //	...
 //	part, stalled := watch.Stalled(time.Now())
 //
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// share of the patience after which work that waits reports again.
+// share of the patience after which work should report again.
 const share = 3
 
 // Watch knows when each part of a piece of work last turned.
@@ -31,7 +31,7 @@ type part struct {
 	watch    *Watch
 	parent   *part
 	name     string
-	due      time.Time
+	due      time.Time // zero while it waits for something
 	children int
 }
 
@@ -75,25 +75,35 @@ func (p *part) report(extra time.Duration) {
 	p.due = time.Now().Add(p.watch.patience + extra)
 }
 
+func (p *part) park() {
+	p.watch.mu.Lock()
+	defer p.watch.mu.Unlock()
+	p.due = time.Time{}
+}
+
+// judged says whether the part has to report: it does not while it waits, nor
+// while others stand for it.
+func (p *part) judged() bool { return p.children == 0 && !p.due.IsZero() }
+
 // Stalled names a part that should have reported before now.
 func (w *Watch) Stalled(now time.Time) (name string, stalled bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p := range w.parts {
-		if p.children == 0 && now.After(p.due) {
+		if p.judged() && now.After(p.due) {
 			return p.name, true
 		}
 	}
 	return "", false
 }
 
-// Due is when the next part has to have reported.
+// Due is when the next part has to have reported, zero while all of them wait.
 func (w *Watch) Due() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var due time.Time
 	for p := range w.parts {
-		if p.children == 0 && (due.IsZero() || p.due.Before(due)) {
+		if p.judged() && (due.IsZero() || p.due.Before(due)) {
 			due = p.due
 		}
 	}
@@ -131,7 +141,15 @@ func Allow(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Interval is how often a loop that has nothing to do should report.
+// Park says that the loop turns and is about to wait for something that may
+// take any time. Report ends the wait.
+func Park(ctx context.Context) {
+	if p := of(ctx); p != nil {
+		p.park()
+	}
+}
+
+// Interval is how often work that never waits should report.
 func Interval(ctx context.Context) time.Duration {
 	if p := of(ctx); p != nil {
 		return p.watch.patience / share
@@ -139,26 +157,21 @@ func Interval(ctx context.Context) time.Duration {
 	return time.Hour
 }
 
-// Await waits for c, reporting all the while. It returns false when ctx ended
-// first.
+// Await waits for c, and is no hanging meanwhile. It returns false when ctx
+// ended first.
 func Await[T any](ctx context.Context, c <-chan T) bool {
-	ticker := time.NewTicker(Interval(ctx))
-	defer ticker.Stop()
-	for {
-		Report(ctx)
-		select {
-		case <-ctx.Done():
-			return false
-		case <-c:
-			Report(ctx)
-			return true
-		case <-ticker.C:
-		}
+	Park(ctx)
+	defer Report(ctx)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c:
+		return true
 	}
 }
 
-// Sleep waits for d, reporting all the while. It returns false when ctx ended
-// first.
+// Sleep waits for d, and is no hanging meanwhile. It returns false when ctx
+// ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -76,10 +76,15 @@ func TestWaitingIsProgress(t *testing.T) {
 			time.Sleep(time.Second)
 			demand(t, w, "")
 		}
+		if !w.Due().IsZero() {
+			t.Fatalf("due at %v while it waits", w.Due())
+		}
 		stop()
 		if <-done {
 			t.Fatal("slept to the end of an hour")
 		}
+		time.Sleep(patience + time.Millisecond)
+		demand(t, w, "work") // the wait is over
 		if !progress.Sleep(w.Context(t.Context()), time.Minute) {
 			t.Fatal("did not sleep to the end")
 		}

@@ -1,0 +1,152 @@
+package leaderstore_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/test/nodes"
+)
+
+// delay is so long that no test outlasts it.
+const delay = time.Hour
+
+// winSoon wins a lock that a session which ended may still hold for a moment.
+func (c *cluster) winSoon(s *leaderstore.Session) leaderstore.Minted {
+	c.t.Helper()
+	for deadline := time.Now().Add(nodes.Patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		won, err := s.TryLocks(c.t.Context(), []leaderstore.Lock{lock})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if len(won) == 0 {
+			continue
+		}
+		minted, err := s.Mint(c.t.Context(), role, leaderstore.End{})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return minted
+	}
+	c.t.Fatal("the lock does not become free")
+	return leaderstore.Minted{}
+}
+
+func (c *cluster) mustWait(fence leaderstore.Fence, want bool) {
+	c.t.Helper()
+	wait, err := fence.TakeoverWait(c.t.Context(), c.pool, delay)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if want && (wait <= delay/2 || wait > delay) || !want && wait != 0 {
+		c.t.Fatalf("term %d waits %v; want any: %v", fence.Term, wait, want)
+	}
+}
+
+func TestTakeoverWaitsUnlessThePredecessorsWentInOrder(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	first := c.win(a)
+	c.mustWait(first.Fence, false)
+	if err := a.Resign(t.Context(), lock, first.Fence.Term, "resigned"); err != nil {
+		t.Fatal(err)
+	}
+	second := c.win(b)
+	c.mustWait(second.Fence, false)
+	b.Close() // a crash
+	third := c.winSoon(a)
+	c.mustWait(third.Fence, true)
+	// It resigns in order before it has begun: the crashed one may still work.
+	if err := a.Resign(t.Context(), lock, third.Fence.Term, "stepped_down"); err != nil {
+		t.Fatal(err)
+	}
+	fourth := c.win(c.open("c"))
+	c.mustWait(fourth.Fence, true)
+	if wait, err := fourth.Fence.TakeoverWait(t.Context(), c.pool, time.Microsecond); err != nil || wait != 0 {
+		t.Fatalf("a wait of %v, %v after the delay", wait, err)
+	}
+}
+
+// A process that lost its session stops its own work before it stands again.
+func TestTakeoverOfOnesOwnTermDoesNotWait(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.open("a")
+	c.win(a)
+	a.Close()
+	again := c.winSoon(c.open("a"))
+	if again.Fence.Term != 2 || again.Failover {
+		t.Fatalf("won %+v", again)
+	}
+	c.mustWait(again.Fence, false)
+}
+
+func TestMetadataLivesWithItsTerm(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.open("a", func(cfg *leaderstore.SessionConfig) {
+		cfg.Metadata = map[string]json.RawMessage{role: json.RawMessage(`{"shard": 7}`)}
+	})
+	b := c.open("b")
+	first := c.win(a)
+	c.wantMetadata(`{"shard": 7}`)
+	drain(t, b)
+	if err := first.Fence.Publish(t.Context(), c.pool, json.RawMessage(`{"shard": 8}`)); err != nil {
+		t.Fatal(err)
+	}
+	c.wantMetadata(`{"shard": 8}`)
+	if notified, err := b.Wait(t.Context()); err != nil || !notified {
+		t.Fatalf("nobody was told: %v, %v", notified, err)
+	}
+	if err := a.Resign(t.Context(), lock, first.Fence.Term, "resigned"); err != nil {
+		t.Fatal(err)
+	}
+	c.wantMetadata(`{}`)
+	c.win(b)
+	c.wantMetadata(`{}`)
+	if err := first.Fence.Publish(t.Context(), c.pool, json.RawMessage(`{}`)); !errors.Is(err, leaderstore.ErrDeposed) {
+		t.Fatalf("published under a term that is over: %v", err)
+	}
+}
+
+func (c *cluster) wantMetadata(want string) {
+	c.t.Helper()
+	if got := string(c.leader().Metadata); got != want {
+		c.t.Fatalf("metadata %s; want %s", got, want)
+	}
+}
+
+func TestElectionsAreTheDiarysInTheirOrder(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	c.win(a)
+	a.Close()
+	second := c.winSoon(b)
+	if err := b.Resign(t.Context(), lock, second.Fence.Term, "resigned"); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := c.pool.Query(t.Context(), `
+SELECT type || ' ' || node_id || ' ' || term || coalesce(' ' || (data ->> 'reason'), '') FROM forge_events ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"election_started a 1", "leader_elected a 1",
+		"leader_lost a 1 crashed", "election_started b 2", "leader_elected b 2",
+		"leader_lost b 2 resigned",
+	}
+	if !slices.Equal(events, want) {
+		t.Errorf("events %q; want %q", events, want)
+	}
+}

@@ -1,0 +1,224 @@
+package roles_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+func TestCustomLockIDs(t *testing.T) {
+	t.Parallel()
+	seen := map[int64]string{}
+	note := func(name string, id int64, err error) {
+		t.Helper()
+		if err != nil || id <= 0 {
+			t.Fatalf("%s: %d, %v", name, id, err)
+		}
+		if other, taken := seen[id]; taken {
+			t.Fatalf("%s and %s share lock %#x", name, other, id)
+		}
+		seen[id] = name
+	}
+	for namespace := range 3 {
+		for _, role := range roles.All() {
+			id, err := role.LockID(namespace)
+			note(string(role), id, err)
+		}
+		for _, name := range []string{"a", "billing", "billing2", "nightly_report", strings.Repeat("x", 63)} {
+			id, err := roles.CustomLockID(name, 0, namespace)
+			note(name, id, err)
+			if id>>55&1 != 1 {
+				t.Errorf("%s: lock %#x lies where the built-in ones may", name, id)
+			}
+		}
+	}
+	if id, err := roles.CustomLockID("billing", 42, 1); err != nil || id != 42+1<<56 {
+		t.Errorf("a lock id of one's own in namespace 1: %#x, %v", id, err)
+	}
+	if id, err := roles.CustomLockID("billing", 0, 0); err != nil || id != 0x95c7ece1ce1a97 {
+		t.Errorf("lock %#x, %v; the id of a name must stay what it was", id, err)
+	}
+	for _, bad := range [][2]int64{{-1, 0}, {1 << 56, 0}, {0, -1}, {0, 128}} {
+		if _, err := roles.CustomLockID("billing", bad[0], int(bad[1])); err == nil {
+			t.Errorf("lock %d in namespace %d is accepted", bad[0], bad[1])
+		}
+	}
+}
+
+func TestRolesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "Billing", "1st", "a-b", "worker", "scheduler", strings.Repeat("x", 64)} {
+		if roles.CheckCustom(name) == nil {
+			t.Errorf("role %q is accepted", name)
+		}
+	}
+	a, b := roles.Contest{Role: "a", LockID: 1}, roles.Contest{Role: "b", LockID: 1}
+	if err := roles.CheckLocks([]roles.Contest{a, b}); err == nil || !strings.Contains(err.Error(), "a and b") {
+		t.Errorf("two roles on one lock: %v", err)
+	}
+	b.LockID = 2
+	if err := roles.CheckLocks([]roles.Contest{a, b}); err != nil {
+		t.Error(err)
+	}
+	if roles.CheckLocks([]roles.Contest{a, b, {Role: "a", LockID: 3}}) == nil {
+		t.Error("one role twice is accepted")
+	}
+}
+
+// What a program is told of its terms, and the lease that it may count on.
+func TestTermsAndTrustAreTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		var told []roles.TermChange
+		var trusted []time.Time
+		idle := func(ctx context.Context, _ leaderstore.Fence) error {
+			progress.Sleep(ctx, time.Hour)
+			return nil
+		}
+		opts := s.options("b", roles.Contest{
+			Role: "billing", LockID: 1, Duty: idle,
+			Trusted: func(sent time.Time) { trusted = append(trusted, sent) },
+		})
+		opts.OnTerm = func(change roles.TermChange) { told = append(told, change) }
+		began := time.Now()
+		stop := start(t, opts)
+		time.Sleep(refresh + time.Millisecond)
+		synctest.Wait()
+		if want := []time.Time{began, began.Add(refresh)}; !slices.EqualFunc(trusted, want, time.Time.Equal) {
+			t.Errorf("trusted since %v; want %v", trusted, want)
+		}
+		s.sever("b")
+		time.Sleep(check)
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		want := []roles.TermChange{
+			{Role: "billing", Term: 1, Leads: true},
+			{Role: "billing", Term: 1, Reason: roles.Lost},
+			{Role: "billing", Term: 2, Leads: true},
+			{Role: "billing", Term: 2, Reason: "resigned"},
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %+v; want %+v", told, want)
+		}
+	})
+}
+
+// Work with a patience of its own keeps its lease while it stops.
+func TestPatienceOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		patience time.Duration
+		want     string
+	}{
+		{0, "billing lease_expired"},
+		{4 * lease, "billing resigned"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer()
+			slow := func(ctx context.Context, _ leaderstore.Fence) error {
+				progress.Sleep(ctx, time.Hour)
+				time.Sleep(2 * lease)
+				return nil
+			}
+			stop := start(t, s.options("b", roles.Contest{Role: "billing", LockID: 1, Duty: slow, Patience: test.patience}))
+			synctest.Wait()
+			err := stop()
+			time.Sleep(2 * lease)
+			if !slices.Equal(s.resigned, []string{test.want}) {
+				t.Errorf("patience %v: %v, %v; want %s", test.patience, s.resigned, err, test.want)
+			}
+		})
+	}
+}
+
+func TestUnwatchedWorkIsJudgedOnlyOnceItReports(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		promise := make(chan struct{})
+		duty := roles.Unwatched(func(ctx context.Context, _ leaderstore.Fence) error {
+			select {
+			case <-promise:
+			case <-ctx.Done():
+				return nil
+			}
+			_, end := progress.Begin(ctx, "billing")
+			defer end()
+			<-ctx.Done()
+			return nil
+		})
+		stop := start(t, s.options("b", roles.Contest{Role: "billing", LockID: 1, Duty: duty}))
+		time.Sleep(10 * lease)
+		synctest.Wait()
+		if len(s.resigned) > 0 {
+			t.Fatalf("resigned: %v", s.resigned)
+		}
+		close(promise)
+		time.Sleep(lease + time.Millisecond)
+		synctest.Wait()
+		if !slices.Equal(s.resigned, []string{"billing stepped_down"}) {
+			t.Fatalf("resigned: %v", s.resigned)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// history answers how long a takeover has to wait.
+type history struct {
+	seconds float64
+	err     error
+}
+
+func (h history) QueryRow(context.Context, string, ...any) pgx.Row { return h }
+
+func (h history) Scan(into ...any) error {
+	*into[0].(*float64) = h.seconds //nolint:forcetypeassert // the one column
+	return h.err
+}
+
+func TestUnfencedWorkWaitsForItsPredecessor(t *testing.T) {
+	t.Parallel()
+	const delay = 5 * time.Second
+	for _, test := range []struct {
+		name  string
+		delay time.Duration
+		db    history
+		want  time.Duration
+	}{
+		{"in order", delay, history{}, 0},
+		{"crashed", delay, history{seconds: 4}, 4 * time.Second},
+		{"unknown", delay, history{err: errors.New("connection broken")}, delay},
+		{"never beyond the delay", delay, history{seconds: 4000}, delay},
+		{"no delay", 0, history{err: errors.New("not asked")}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, after := time.Now(), time.Duration(-1)
+			duty := roles.AfterTakeover(func(context.Context, leaderstore.Fence) error {
+				after = time.Since(began)
+				return nil
+			}, test.delay, test.db, slog.New(slog.DiscardHandler))
+			if err := duty(t.Context(), leaderstore.Fence{Role: "billing", Term: 2}); err != nil {
+				t.Fatal(err)
+			}
+			if after != test.want {
+				t.Errorf("%s: began after %v; want %v", test.name, after, test.want)
+			}
+		})
+	}
+}
