@@ -45,7 +45,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: %q, every %s", expression, s.Describe(), s.MinInterval())
 		}
 		s.Warnings(time.Unix(unix, 0))
-		if spent := time.Since(started); spent > 2*time.Second {
+		if spent := time.Since(started); spent > 20*time.Second {
 			t.Fatalf("%q took %s", expression, spent)
 		}
 	})

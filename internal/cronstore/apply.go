@@ -75,7 +75,7 @@ func Apply(ctx context.Context, db Beginner, a Applied, force bool) (Outcome, er
 
 func validate(crons map[string]Spec) error {
 	for name, spec := range crons {
-		if _, err := parse(name, spec.Timing()); err != nil {
+		if _, err := spec.Timing().Parse(name); err != nil {
 			return fmt.Errorf("cron %s: %w", name, err)
 		}
 	}
@@ -110,6 +110,11 @@ func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, erro
 	}
 	if _, err := tx.Exec(ctx, recordConfigSQL, a.Hash, a.NodeID, body); err != nil {
 		return Outcome{}, fmt.Errorf("record the configuration: %w", err)
+	}
+	if a.Also != nil {
+		if err := a.Also(ctx, tx); err != nil {
+			return Outcome{}, err
+		}
 	}
 	return outcome, announce(ctx, tx, a, known, outcome)
 }

@@ -2,38 +2,57 @@ package cronstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 )
 
-const inForceSQL = `
-SELECT hash, applied_at, applied_by, body FROM forge_config ORDER BY applied_at DESC LIMIT 1`
+// The body may be large and rarely changes: whoever knows it reads only the rest.
+const inForceUnlessSQL = `
+SELECT hash, applied_at, applied_by, CASE WHEN hash = $1 THEN NULL ELSE body END
+FROM forge_config
+ORDER BY applied_at DESC
+LIMIT 1`
 
-const configsSQL = `
-SELECT hash, applied_at, applied_by, NULL::jsonb FROM forge_config ORDER BY applied_at DESC`
+const bodiesSQL = `
+SELECT hash, applied_at, applied_by, body FROM forge_config WHERE hash = ANY ($1)`
 
 // ConfigInForce returns the configuration that was applied last, or ErrNotFound
 // if none ever was.
 func ConfigInForce(ctx context.Context, db Queryer) (Config, error) {
-	configs, err := collect(ctx, db, scanConfig, inForceSQL)
+	inForce, err := ConfigInForceUnless(ctx, db, "")
+	if err == nil && inForce.Hash == "" {
+		err = fmt.Errorf("configuration in force: %w", ErrNotFound)
+	}
+	return inForce, err
+}
+
+// ConfigInForceUnless returns the configuration in force, without its body when
+// it is the one of the given hash; the zero Config if none was ever applied.
+func ConfigInForceUnless(ctx context.Context, db Queryer, hash string) (Config, error) {
+	configs, err := collect(ctx, db, scanConfig, inForceUnlessSQL, hash)
 	if err != nil {
 		return Config{}, fmt.Errorf("get the configuration in force: %w", err)
 	}
 	if len(configs) == 0 {
-		return Config{}, fmt.Errorf("configuration in force: %w", ErrNotFound)
+		return Config{}, nil
 	}
 	return configs[0], nil
 }
 
-// Configs returns every configuration that was ever applied, the one in force
-// first, without their bodies.
-func Configs(ctx context.Context, db Queryer) ([]Config, error) {
-	configs, err := collect(ctx, db, scanConfig, configsSQL)
+// ConfigBodies returns the cluster's sections of those configurations that were
+// ever applied, by hash.
+func ConfigBodies(ctx context.Context, db Queryer, hashes []string) (map[string]json.RawMessage, error) {
+	configs, err := collect(ctx, db, scanConfig, bodiesSQL, hashes)
 	if err != nil {
-		return nil, fmt.Errorf("list configurations: %w", err)
+		return nil, fmt.Errorf("get configurations: %w", err)
 	}
-	return configs, nil
+	bodies := make(map[string]json.RawMessage, len(configs))
+	for _, c := range configs {
+		bodies[c.Hash] = c.Body
+	}
+	return bodies, nil
 }
 
 func scanConfig(row pgx.CollectableRow) (Config, error) {

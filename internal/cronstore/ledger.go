@@ -25,13 +25,16 @@ JOIN forge_crons AS c ON c.name = k.name
 ORDER BY c.name
 FOR NO KEY UPDATE OF c`
 
-// clock_timestamp: now() is the start of the transaction, before the fence.
+// clock_timestamp: now() is the start of the transaction, before the fence. Rows that
+// are written before the instant of their commit ($11) count as recorded at it. The
+// clock is read once, so that a row is as late as its two times say.
 const recordSQL = `
-INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, lateness_ms, last_tick, tick_count)
-SELECT r.cron, r.tick, r.verdict, r.reason, $7, $8,
-       greatest(0, extract(epoch FROM clock_timestamp() - coalesce(r.fires_at, r.tick)) * 1000), r.last_tick, r.tick_count
-FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $9::timestamptz[])
-     AS r (cron, tick, verdict, reason, last_tick, tick_count, fires_at)
+WITH clock AS MATERIALIZED (SELECT greatest(clock_timestamp(), $11) AS now)
+INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, recorded_at, lateness_ms, last_tick, tick_count, job_id)
+SELECT r.cron, r.tick, r.verdict, r.reason, $7, $8, clock.now,
+       greatest(0, extract(epoch FROM clock.now - coalesce(r.fires_at, r.tick)) * 1000), r.last_tick, r.tick_count, nullif(r.job_id, 0)
+FROM clock, unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $9::timestamptz[], $10::bigint[])
+     AS r (cron, tick, verdict, reason, last_tick, tick_count, fires_at, job_id)
 ON CONFLICT (cron, tick) DO NOTHING
 RETURNING cron, tick`
 
@@ -43,7 +46,7 @@ WHERE t.cron = u.cron AND t.tick = u.tick`
 
 const markFailedSQL = `
 UPDATE forge_cron_ticks AS t
-SET verdict = 'failed', reason = u.reason
+SET verdict = 'failed', reason = u.reason, job_id = NULL
 FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS u (cron, tick, reason)
 WHERE t.cron = u.cron AND t.tick = u.tick`
 
@@ -149,17 +152,18 @@ func scanKey(row pgx.CollectableRow) (Key, error) {
 
 // Record writes rows of the ledger in the name of a term, with their lateness by
 // the database's clock, and returns the keys of those that were not there
-// already. Of each row it takes Cron, Tick, Verdict, Reason, LastTick, Count and
-// FiresAt.
-func Record(ctx context.Context, tx pgx.Tx, term int64, nodeID string, rows []Tick) (map[Key]bool, error) {
+// already. Of each row it takes Cron, Tick, Verdict, Reason, JobID, LastTick, Count
+// and FiresAt. If the transaction commits at an instant to come, that is at; else
+// it is zero.
+func Record(ctx context.Context, tx pgx.Tx, term int64, nodeID string, at time.Time, rows []Tick) (map[Key]bool, error) {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
-	lasts, counts, fires := make([]*time.Time, n), make([]int64, n), make([]*time.Time, n)
+	lasts, counts, fires, jobs := make([]*time.Time, n), make([]int64, n), make([]*time.Time, n), make([]int64, n)
 	for i, row := range rows {
 		crons[i], ticks[i], verdicts[i], reasons[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason
-		lasts[i], counts[i], fires[i] = nullable(row.LastTick), row.Count, nullable(row.FiresAt)
+		lasts[i], counts[i], fires[i], jobs[i] = nullable(row.LastTick), row.Count, nullable(row.FiresAt), row.JobID
 	}
-	keys, err := collect(ctx, tx, scanKey, recordSQL, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, fires)
+	keys, err := collect(ctx, tx, scanKey, recordSQL, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, fires, jobs, nullable(at))
 	if err != nil {
 		return nil, fmt.Errorf("record ticks: %w", err)
 	}
@@ -195,7 +199,8 @@ func LinkJobs(ctx context.Context, tx pgx.Tx, rows []Tick) error {
 	return nil
 }
 
-// MarkFailed turns recorded ticks into failed ones, with their Reason.
+// MarkFailed turns recorded ticks into failed ones, without a job and with their
+// Reason.
 func MarkFailed(ctx context.Context, tx pgx.Tx, rows []Tick) error {
 	crons, ticks, reasons := make([]string, len(rows)), make([]time.Time, len(rows)), make([]string, len(rows))
 	for i, row := range rows {

@@ -36,7 +36,7 @@ func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict V
 	row, err := FindTick(ctx, tx, cron.Name, tick)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		_, err = Record(ctx, tx, 0, "", []Tick{claimed})
+		_, err = Record(ctx, tx, 0, "", time.Time{}, []Tick{claimed})
 		return claimed, err
 	case err != nil:
 		return Tick{}, err
@@ -50,7 +50,7 @@ func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict V
 	if row.Count == 1 {
 		_, err = tx.Exec(ctx, takeOverSQL, cron.Name, tick, string(verdict), claimed.Reason)
 	} else if err = takeOut(ctx, tx, cron, row, tick); err == nil {
-		_, err = Record(ctx, tx, 0, "", []Tick{claimed})
+		_, err = Record(ctx, tx, 0, "", time.Time{}, []Tick{claimed})
 	}
 	if err != nil {
 		return Tick{}, fmt.Errorf("claim a tick of %s: %w", cron.Name, err)
@@ -111,9 +111,9 @@ func (t *Timeline) ends(cron string, row Tick, without time.Time, own map[Key]bo
 	return first, last
 }
 
-// Taken returns the ticks of a cron in [from, to) that have a job or wait for
+// taken returns the ticks of a cron in [from, to) that have a job or wait for
 // one.
-func Taken(ctx context.Context, db Queryer, cron string, from, to time.Time) (map[Key]bool, error) {
+func taken(ctx context.Context, db Queryer, cron string, from, to time.Time) (map[Key]bool, error) {
 	keys, err := collect(ctx, db, scanKey, takenSQL, cron, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("read the ticks of %s that ran: %w", cron, err)

@@ -22,9 +22,9 @@ ORDER BY t.cron, t.tick`
 
 const settleSQL = `
 UPDATE forge_cron_ticks AS t
-SET verdict = u.verdict, reason = u.reason, term = $5, node_id = $6, recorded_at = clock_timestamp(),
+SET verdict = u.verdict, reason = u.reason, job_id = nullif(u.job_id, 0), term = $5, node_id = $6, recorded_at = clock_timestamp(),
     lateness_ms = greatest(0, extract(epoch FROM clock_timestamp() - t.tick) * 1000)
-FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[]) AS u (cron, tick, verdict, reason)
+FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $7::bigint[]) AS u (cron, tick, verdict, reason, job_id)
 WHERE t.cron = u.cron AND t.tick = u.tick AND t.verdict = 'queued'`
 
 const markReplacedSQL = `
@@ -48,12 +48,11 @@ func Waiting(ctx context.Context, tx pgx.Tx, crons []string, limit int) (map[str
 	}
 	rows, err := collect(ctx, tx, func(r pgx.CollectableRow) (row, error) {
 		var (
+			raw   rawTick
 			found row
-			last  *time.Time
-			t     = &found.tick
 		)
-		err := r.Scan(&t.Cron, &t.Tick, &t.Verdict, &t.Reason, &t.JobID, &t.Term, &t.NodeID, &t.RecordedAt,
-			&t.LatenessMS, &last, &t.Count, &found.length)
+		err := r.Scan(append(raw.targets(), &found.length)...)
+		found.tick = raw.decode()
 		return found, err
 	}, waitingSQL, crons, limit)
 	if err != nil {
@@ -68,14 +67,16 @@ func Waiting(ctx context.Context, tx pgx.Tx, crons []string, limit int) (map[str
 	return queues, nil
 }
 
-// Settle gives queued ticks their Verdict and Reason, in the name of a term.
+// Settle gives queued ticks their Verdict, Reason and JobID, in the name of a
+// term.
 func Settle(ctx context.Context, tx pgx.Tx, term int64, nodeID string, rows []Tick) error {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
+	jobs := make([]int64, n)
 	for i, row := range rows {
-		crons[i], ticks[i], verdicts[i], reasons[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason
+		crons[i], ticks[i], verdicts[i], reasons[i], jobs[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason, row.JobID
 	}
-	if _, err := tx.Exec(ctx, settleSQL, crons, ticks, verdicts, reasons, term, nodeID); err != nil {
+	if _, err := tx.Exec(ctx, settleSQL, crons, ticks, verdicts, reasons, term, nodeID, jobs); err != nil {
 		return fmt.Errorf("settle queued ticks: %w", err)
 	}
 	return nil

@@ -150,15 +150,28 @@ func scanListed(row pgx.CollectableRow) (Cron, error) {
 	return cron, err
 }
 
+// rawTick scans a row of forge_cron_ticks.
+type rawTick struct {
+	tick     Tick
+	lastTick *time.Time
+}
+
+func (r *rawTick) targets() []any {
+	return []any{
+		&r.tick.Cron, &r.tick.Tick, &r.tick.Verdict, &r.tick.Reason, &r.tick.JobID, &r.tick.Term, &r.tick.NodeID,
+		&r.tick.RecordedAt, &r.tick.LatenessMS, &r.lastTick, &r.tick.Count,
+	}
+}
+
+func (r *rawTick) decode() Tick {
+	r.tick.LastTick = instant(r.lastTick)
+	return r.tick
+}
+
 func scanTick(row pgx.CollectableRow) (Tick, error) {
-	var (
-		t    Tick
-		last *time.Time
-	)
-	err := row.Scan(&t.Cron, &t.Tick, &t.Verdict, &t.Reason, &t.JobID, &t.Term, &t.NodeID, &t.RecordedAt,
-		&t.LatenessMS, &last, &t.Count)
-	t.LastTick = instant(last)
-	return t, err
+	var raw rawTick
+	err := row.Scan(raw.targets()...)
+	return raw.decode(), err
 }
 
 // instant turns SQL's null into the zero time.

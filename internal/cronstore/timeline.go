@@ -88,7 +88,7 @@ func (c *Cron) present(until time.Time) []Era {
 func (t *Timeline) add(name string, era Era) error {
 	s := stretch{cron: name, timing: era.Timing, removed: era.Removed, until: era.Until}
 	var err error
-	if s.schedule, err = parse(name, era.Timing); err != nil {
+	if s.schedule, err = era.Parse(name); err != nil {
 		return fmt.Errorf("cron %s: %w", name, err)
 	}
 	for _, text := range era.Exclude {
@@ -143,9 +143,10 @@ func jitter(cron string, tick time.Time, bound time.Duration) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(bound/time.Millisecond)) * time.Millisecond //nolint:gosec // below the bound
 }
 
-func parse(name string, timing Timing) (*cronexpr.Schedule, error) {
-	return cronexpr.Parse(timing.Schedule, cronexpr.Options{
-		Name: name, Timezone: timing.Timezone, DSTMissing: timing.DSTMissing, DSTRepeated: timing.DSTRepeated,
+// Parse reads the schedule of a cron.
+func (t Timing) Parse(cron string) (*cronexpr.Schedule, error) {
+	return cronexpr.Parse(t.Schedule, cronexpr.Options{
+		Name: cron, Timezone: t.Timezone, DSTMissing: t.DSTMissing, DSTRepeated: t.DSTRepeated,
 	})
 }
 
@@ -160,7 +161,7 @@ func (t *Timeline) Manual() bool { return t.stretches[len(t.stretches)-1].schedu
 // false if there is none. It passes over ticks that daylight saving leaves out:
 // they are recorded with the one that follows.
 func (t *Timeline) Next(after time.Time) (time.Time, bool) {
-	for due := range t.Ticks(after, farthest) {
+	for due := range t.After(after) {
 		if !due.SkippedDST {
 			return due.FiresAt, true
 		}
@@ -168,8 +169,11 @@ func (t *Timeline) Next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// farthest is after every tick.
+// farthest is no earlier than any tick.
 var farthest = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
+
+// After yields all due ticks after an instant, in order.
+func (t *Timeline) After(at time.Time) iter.Seq[Due] { return t.Ticks(at, farthest) }
 
 // Ticks yields the due ticks in (after, until], in order.
 func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] {

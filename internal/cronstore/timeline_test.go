@@ -57,6 +57,20 @@ func TestTimelineKeepsItsBounds(t *testing.T) {
 	}
 }
 
+// What daylight saving leaves out is due, for the ledger, and is not next.
+func TestNextPassesOverTheGap(t *testing.T) {
+	t.Parallel()
+	nightly := spec("30 2 * * *")
+	nightly.Timezone, nightly.DSTMissing = "Europe/Berlin", "skip"
+	line, eve := timeline(t, nightly), at(t, "2026-03-28T12:00:00Z")
+	if due, ok := line.At(at(t, "2026-03-29T01:00:00Z")); !ok || !due.SkippedDST {
+		t.Errorf("in the gap: %+v, %t", due, ok)
+	}
+	if next, ok := line.Next(eve); !ok || !next.Equal(at(t, "2026-03-30T00:30:00Z")) {
+		t.Errorf("next is %s", next)
+	}
+}
+
 func TestJitterIsTheTicksOwn(t *testing.T) {
 	t.Parallel()
 	shaken := spec("* * * * *")

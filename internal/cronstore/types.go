@@ -1,9 +1,12 @@
 package cronstore
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/config"
 )
@@ -46,6 +49,9 @@ type Spec struct {
 	EndAt       time.Time       `json:"end_at,omitzero"`
 	Exclude     []string        `json:"exclude,omitempty"`
 	Jitter      config.Duration `json:"jitter,omitempty"`
+	// OnFailure are the targets that are told of a run that failed for good. The
+	// database's triggers read it, see migration 005.
+	OnFailure []string `json:"on_failure,omitempty"`
 	// The job's own settings, resolved when the file was applied.
 	Queue       string            `json:"queue"`
 	Priority    int               `json:"priority"`
@@ -156,6 +162,8 @@ type Applied struct {
 	Body json.RawMessage
 	// Crons are all crons of the file, by name.
 	Crons map[string]Spec
+	// Also writes what else the file says, in the same transaction; may be nil.
+	Also func(ctx context.Context, tx pgx.Tx) error
 	// Schema prefixes the notification's channel; empty means the
 	// connection's current schema.
 	Schema string

@@ -22,10 +22,25 @@ const (
 	ClusterDegraded  = "cluster_degraded"
 	ClusterRecovered = "cluster_recovered"
 	ConfigApplied    = "config_applied"
+	ConfigReloaded   = "config_reloaded"
+	ConfigRejected   = "config_rejected"
 	CronPaused       = "cron_paused"
 	CronResumed      = "cron_resumed"
 	CronTriggered    = "cron_triggered"
 	CronBackfilled   = "cron_backfilled"
+	JobCancelled     = "job_cancelled"
+	JobRetried       = "job_retried"
+	JobDiscarded     = "job_discarded"
+	QueuePaused      = "queue_paused"
+	QueueResumed     = "queue_resumed"
+	// SecondRoundsGiven says that dead letters are tried again, DeadLettersDiscarded
+	// that somebody has no more use for some.
+	SecondRoundsGiven    = "second_rounds_given"
+	DeadLettersDiscarded = "dead_letters_discarded"
+	// NotificationDelivered and NotificationFailed say that a receiver was told
+	// of something, or could not be.
+	NotificationDelivered = "notification_delivered"
+	NotificationFailed    = "notification_failed"
 )
 
 // Event is one entry of the diary. NodeID, Role and Term are zero where they do
@@ -54,9 +69,11 @@ const appendSQL = `
 INSERT INTO forge_events (type, node_id, role, term, data)
 VALUES ($1, nullif($2, ''), nullif($3, ''), nullif($4::bigint, 0), coalesce($5::jsonb, '{}'))`
 
-const listSQL = `
+const selectSQL = `
 SELECT id, at, type, coalesce(node_id, ''), coalesce(role, ''), coalesce(term, 0), data
-FROM forge_events
+FROM forge_events`
+
+const listSQL = selectSQL + `
 WHERE ($1::bigint = 0 OR id < $1)
 ORDER BY id DESC
 LIMIT $2`
@@ -84,19 +101,19 @@ func Append(ctx context.Context, db Execer, event Event, data any) error {
 // List returns at most limit events older than the id before (0: the newest),
 // newest first.
 func List(ctx context.Context, db Queryer, before int64, limit int) ([]Event, error) {
-	rows, err := db.Query(ctx, listSQL, before, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
-	}
-	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
-		var e Event
-		err := row.Scan(&e.ID, &e.At, &e.Type, &e.NodeID, &e.Role, &e.Term, &e.Data)
-		return e, err
-	})
+	events, err := collect(ctx, db, pgx.RowToStructByPos[Event], listSQL, before, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}
 	return events, nil
+}
+
+func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
 }
 
 // Prune deletes at most limit events from before an instant, the oldest first,

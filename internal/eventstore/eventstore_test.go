@@ -2,12 +2,16 @@ package eventstore_test
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -153,4 +157,28 @@ func list(t *testing.T, pool *pgxpool.Pool, before int64, limit int) []eventstor
 		t.Fatal(err)
 	}
 	return events
+}
+
+// Whoever adds a type of events lists it.
+func TestTypesAreComplete(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "eventstore.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []string
+	for _, declaration := range file.Decls {
+		types, ok := declaration.(*ast.GenDecl)
+		if !ok || types.Tok != token.CONST || !types.Lparen.IsValid() {
+			continue
+		}
+		for _, spec := range types.Specs {
+			if literal, ok := spec.(*ast.ValueSpec).Values[0].(*ast.BasicLit); ok {
+				declared = append(declared, strings.Trim(literal.Value, `"`))
+			}
+		}
+	}
+	if diff := cmp.Diff(declared, eventstore.Types(), cmpopts.SortSlices(strings.Compare)); diff != "" || len(declared) == 0 {
+		t.Errorf("declared and listed differ:\n%s", diff)
+	}
 }

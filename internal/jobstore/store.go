@@ -67,6 +67,23 @@ FROM river_job
 GROUP BY queue, state
 ORDER BY queue, state`
 
+// River's own sequence.
+const reserveSQL = `SELECT nextval('river_job_id_seq') FROM generate_series(1, $1::int)`
+
+// ReserveIDs returns ids that no other job will have, in order. One that is not
+// used leaves a hole, as a rollback does.
+func ReserveIDs(ctx context.Context, db Queryer, n int) ([]int64, error) {
+	rows, err := db.Query(ctx, reserveSQL, n)
+	if err != nil {
+		return nil, fmt.Errorf("reserve ids of jobs: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("reserve ids of jobs: %w", err)
+	}
+	return ids, nil
+}
+
 // List returns the newest jobs first.
 func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {
 	limit := min(cmp.Or(filter.Limit, defaultLimit), maxLimit)
@@ -94,6 +111,7 @@ func Get(ctx context.Context, db Queryer, id int64) (Job, error) {
 	if err != nil {
 		return Job{}, fmt.Errorf("read job %d: %w", id, err)
 	}
+	job.Attempts = job.withPlain()
 	return job, nil
 }
 
@@ -136,6 +154,7 @@ func scanJob(row pgx.CollectableRow) (Job, error) {
 	job.CreatedAt, job.ScheduledAt = job.CreatedAt.UTC(), job.ScheduledAt.UTC()
 	job.AttemptedAt, job.FinalizedAt = orZero(attemptedAt), orZero(finalized)
 	job.Attempts = attempts(metadata, failures)
+	job.SecondRound = secondRound(metadata)
 	return job, nil
 }
 

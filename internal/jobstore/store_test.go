@@ -2,7 +2,6 @@ package jobstore_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -112,44 +111,97 @@ func TestGetJoinsFactsAndErrors(t *testing.T) {
 	}
 }
 
-func TestLogsAreNumberedAcrossAppends(t *testing.T) {
+// Nothing is recorded of a plain success: its row tells of it, and goes on to when
+// the job was run once more.
+func TestPlainSuccessIsAnAttempt(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	now := time.Now()
-	appendLogs := func(attempt int, texts ...string) {
-		t.Helper()
-		var chunks []jobstore.LogChunk
-		for _, text := range texts {
-			chunks = append(chunks, jobstore.LogChunk{At: now, Stream: jobstore.StreamStdout, Chunk: text})
+	exec(t, pool, `
+INSERT INTO river_job (id, kind, args, max_attempts, state, attempt, attempted_at, attempted_by, finalized_at)
+VALUES (1, 'k', '{}', 5, 'completed', 1, '2026-11-20 16:00Z', '{node-a-0123456789abcdef}', '2026-11-20 16:00:01.5Z'),
+       (2, 'k', '{}', 5, 'completed', 0, NULL, NULL, '2026-11-20 16:00Z')`)
+	want := []jobstore.Attempt{{
+		Attempt: 1, NodeID: "node-a", StartedAt: time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC),
+		DurationMS: 1500, Outcome: jobstore.OutcomeCompleted,
+	}}
+	for _, retry := range []bool{false, true} {
+		if retry {
+			if _, err := jobstore.Act(t.Context(), pool, jobstore.Order{Action: jobstore.Retry}, []int64{1, 2}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := jobstore.AppendLogs(t.Context(), pool, 1, attempt, chunks); err != nil {
+		job, err := jobstore.Get(t.Context(), pool, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, job.Attempts); diff != "" {
+			t.Errorf("tried again %v: (-want +got):\n%s", retry, diff)
+		}
+		if job, err := jobstore.Get(t.Context(), pool, 2); err != nil || len(job.Attempts) != 0 {
+			t.Errorf("a job that never ran: %+v, %v", job.Attempts, err)
+		}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	appendLogs := func(rows ...jobstore.LogRow) {
+		t.Helper()
+		if err := jobstore.AppendLogs(t.Context(), pool, rows); err != nil {
 			t.Fatal(err)
 		}
 	}
-	read := func(attempt, after int) (text string, last int) {
+	row := func(job int64, attempt, seq int, text string) jobstore.LogRow {
+		return jobstore.LogRow{JobID: job, LogChunk: jobstore.LogChunk{
+			Attempt: attempt, Seq: seq, At: time.Now(), Stream: jobstore.StreamStdout, Chunk: text,
+		}}
+	}
+	read := func(attempt, after int) (text string) {
 		t.Helper()
 		chunks, err := jobstore.Logs(t.Context(), pool, 1, attempt, after)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var b strings.Builder
 		for _, chunk := range chunks {
-			b.WriteString(chunk.Chunk)
-			last = chunk.Seq
+			text += chunk.Chunk
 		}
-		return b.String(), last
+		return text
 	}
-	appendLogs(1, "a", "b")
-	appendLogs(2, "other")
-	appendLogs(1, "c")
-	text, last := read(1, 0)
-	if text != "abc" || last != 3 {
-		t.Errorf("got %q up to %d", text, last)
+	appendLogs(row(1, 1, 1, "a"), row(2, 1, 1, "x"), row(1, 2, 1, "other"), row(1, 1, 2, "b"))
+	appendLogs(row(1, 1, 2, "again"), row(1, 1, 3, "c")) // a statement whose answer was lost
+	for _, test := range []struct {
+		attempt, after int
+		want           string
+	}{{1, 0, "abc"}, {1, 2, "c"}, {1, 3, ""}, {2, 0, "other"}, {3, 0, ""}} {
+		if got := read(test.attempt, test.after); got != test.want {
+			t.Errorf("attempt %d after chunk %d: got %q, want %q", test.attempt, test.after, got, test.want)
+		}
 	}
-	if text, _ := read(1, 2); text != "c" {
-		t.Errorf("after the second chunk: %q", text)
+	last, err := jobstore.LastSeqs(t.Context(), pool, []jobstore.RunKey{{1, 1}, {1, 2}, {1, 3}, {2, 1}})
+	if diff := cmp.Diff(map[jobstore.RunKey]int{{1, 1}: 3, {1, 2}: 1, {2, 1}: 1}, last); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if text, _ := read(1, 3); text != "" {
-		t.Errorf("after the last chunk: %q", text)
+}
+
+// The output of a job is as durable as its outcome, and costs no wait for the
+// disk of its own.
+func TestOutputDoesNotWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := []jobstore.LogRow{{JobID: 1, LogChunk: jobstore.LogChunk{Attempt: 1, Seq: 1, At: time.Now(), Stream: "stdout", Chunk: "x"}}}
+	if err := jobstore.AppendLogs(t.Context(), tx, rows); err != nil {
+		t.Fatal(err)
+	}
+	var setting string
+	if err := tx.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&setting); err != nil || setting != "off" {
+		t.Errorf("synchronous_commit is %q: %v", setting, err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

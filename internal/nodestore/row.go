@@ -10,17 +10,18 @@ import (
 // rowOf returns the arguments of insertSQL and replaceSQL. The columns are NOT
 // NULL, so nil collections become empty ones.
 func rowOf(n Node) []any {
-	tags, queues := n.Tags, n.Queues
-	if tags == nil {
-		tags = map[string]string{}
-	}
-	if queues == nil {
-		queues = map[string]int{}
-	}
 	return []any{
 		n.NodeID, n.Incarnation, n.Hostname, n.PID, n.Version, n.APIURL, notNil(n.Roles), notNil(n.Capabilities),
-		tags, notNil(n.Kinds), queues, n.Slots, n.ConfigHash,
+		table(n.Tags), notNil(n.Kinds), table(n.Queues), n.Slots, n.ConfigHash, table(n.Definitions),
+		n.TZData,
 	}
+}
+
+func table[V any](m map[string]V) map[string]V {
+	if m == nil {
+		return map[string]V{}
+	}
+	return m
 }
 
 func notNil(list []string) []string {
@@ -58,7 +59,8 @@ func scanLiveness(row pgx.Row) (Liveness, error) {
 func targets(n *Node, fenced **time.Time) []any {
 	return []any{
 		&n.NodeID, &n.Incarnation, &n.Hostname, &n.PID, &n.Version, &n.APIURL, &n.State, &n.Roles, &n.Capabilities,
-		&n.Tags, &n.Kinds, &n.Queues, &n.Slots, &n.Running, &n.ConfigHash, &n.StartedAt, &n.LastHeartbeatAt, fenced, &n.Now,
+		&n.Tags, &n.Kinds, &n.Queues, &n.Definitions, &n.Slots, &n.Running, &n.ConfigHash, &n.ConfigError, &n.ConfigRestart,
+		&n.StartedAt, &n.LastHeartbeatAt, fenced, &n.TZData, &n.Now,
 	}
 }
 

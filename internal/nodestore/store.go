@@ -14,7 +14,8 @@ import (
 
 const columnsSQL = `
     node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags, kinds, queues,
-    slots, running, config_hash, started_at, last_heartbeat_at, fenced_at, clock_timestamp()`
+    definitions, slots, running, config_hash, config_error, config_restart, started_at, last_heartbeat_at, fenced_at,
+    tzdata, clock_timestamp()`
 
 const listSQL = `
 SELECT` + columnsSQL + `
@@ -48,15 +49,15 @@ FOR UPDATE`
 // Waits for a concurrent insert of the same node id, and then does nothing.
 const insertSQL = `
 INSERT INTO forge_nodes (node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags,
-    kinds, queues, slots, running, config_hash, started_at, last_heartbeat_at)
-VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $8, $9, $10, $11, $12, 0, $13, clock_timestamp(), clock_timestamp())
+    kinds, queues, slots, running, config_hash, definitions, tzdata, started_at, last_heartbeat_at)
+VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, clock_timestamp(), clock_timestamp())
 ON CONFLICT (node_id) DO NOTHING`
 
 const replaceSQL = `
 UPDATE forge_nodes
 SET incarnation = $2, hostname = $3, pid = $4, version = $5, api_url = $6, state = 'active', roles = $7,
     capabilities = $8, tags = $9, kinds = $10, queues = $11, slots = $12, running = 0, config_hash = $13,
-    started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
+    definitions = $14, tzdata = $15, config_error = '', config_restart = '{}', started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
 WHERE node_id = $1`
 
 const heartbeatSQL = `
@@ -76,6 +77,8 @@ UPDATE forge_nodes
 SET state = 'dead', running = 0, fenced_at = clock_timestamp()
 WHERE incarnation = $1 AND fenced_at IS NULL AND state IN ('active', 'draining')
 RETURNING node_id`
+
+const admittedSQL = `SELECT EXISTS (SELECT FROM forge_nodes WHERE incarnation = $1 AND fenced_at IS NULL)`
 
 const notifySQL = `SELECT pg_notify(current_schema() || '.' || $1, $2)`
 
@@ -151,6 +154,21 @@ func Alive(ctx context.Context, db Queryer) ([]Liveness, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes' signs of life: %w", err)
 	}
+	return collectAlive(rows)
+}
+
+// QueueAlive has a batch read what Alive returns.
+func QueueAlive(batch *pgx.Batch, read func(alive []Liveness)) {
+	batch.Queue(aliveSQL, lockClass()).Query(func(rows pgx.Rows) error {
+		alive, err := collectAlive(rows)
+		if err == nil {
+			read(alive)
+		}
+		return err
+	})
+}
+
+func collectAlive(rows pgx.Rows) ([]Liveness, error) {
 	alive, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Liveness, error) { return scanLiveness(row) })
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes' signs of life: %w", err)
@@ -218,11 +236,10 @@ func SetState(ctx context.Context, db Beginner, nodeID, incarnation, state strin
 		if tag.RowsAffected() == 0 {
 			return ErrFenced
 		}
-		event := ""
 		if state == Left {
-			event = eventstore.NodeLeft
+			return announceGone(ctx, tx, nodeID, eventstore.NodeLeft, incarnation)
 		}
-		return announce(ctx, tx, nodeID, event, map[string]any{"incarnation": incarnation})
+		return wake(ctx, tx, nodeID)
 	})
 	if err != nil {
 		return fmt.Errorf("set node %q %s: %w", nodeID, state, err)
@@ -240,7 +257,7 @@ func Fence(ctx context.Context, tx pgx.Tx, incarnation string) (bool, error) {
 		return false, nil
 	}
 	if err == nil {
-		err = announce(ctx, tx, nodeID, eventstore.NodeDead, map[string]any{"incarnation": incarnation})
+		err = announceGone(ctx, tx, nodeID, eventstore.NodeDead, incarnation)
 	}
 	if err != nil {
 		return false, fmt.Errorf("fence incarnation %s: %w", incarnation, err)
@@ -248,14 +265,39 @@ func Fence(ctx context.Context, tx pgx.Tx, incarnation string) (bool, error) {
 	return true, nil
 }
 
-// announce appends an event, unless its type is empty, and wakes whoever
-// watches the nodes.
-func announce(ctx context.Context, tx pgx.Tx, nodeID, event string, data map[string]any) error {
-	if event != "" {
-		if err := eventstore.Append(ctx, tx, eventstore.Event{Type: event, NodeID: nodeID}, data); err != nil {
-			return err
-		}
+// Admit returns ErrFenced when the incarnation is no node, or none any more.
+func Admit(ctx context.Context, db RowQueryer, incarnation string) error {
+	var admitted bool
+	err := db.QueryRow(ctx, admittedSQL, incarnation).Scan(&admitted)
+	if err == nil && !admitted {
+		return ErrFenced
 	}
+	return err
+}
+
+// announceGone also lets the others look whether one of them has to be a deputy
+// now.
+func announceGone(ctx context.Context, tx pgx.Tx, nodeID, event, incarnation string) error {
+	if err := announce(ctx, tx, nodeID, event, map[string]any{"incarnation": incarnation}); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, notifySQL, wire.LeaderChannel, "")
+	return err
+}
+
+// announce appends an event, judges the cluster by it and wakes whoever watches
+// the nodes.
+func announce(ctx context.Context, tx pgx.Tx, nodeID, event string, data map[string]any) error {
+	if err := eventstore.Append(ctx, tx, eventstore.Event{Type: event, NodeID: nodeID}, data); err != nil {
+		return err
+	}
+	if _, err := eventstore.JudgeHealth(ctx, tx); err != nil {
+		return err
+	}
+	return wake(ctx, tx, nodeID)
+}
+
+func wake(ctx context.Context, tx pgx.Tx, nodeID string) error {
 	_, err := tx.Exec(ctx, notifySQL, wire.NodeChannel, nodeID)
 	return err
 }

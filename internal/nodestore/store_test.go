@@ -29,9 +29,10 @@ func TestRegisterRoundTrip(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	want := nodestore.Node{
-		NodeID: "a", Incarnation: first, Hostname: "h", PID: 7, Version: "v1", APIURL: "http://h", State: nodestore.Active,
+		NodeID: "a", Incarnation: first, Hostname: "h", PID: 7, Version: "v1", TZData: "2025c", APIURL: "http://h", State: nodestore.Active,
 		Roles: []string{"worker"}, Capabilities: []string{"gpu"}, Tags: map[string]string{"zone": "eu"},
 		Kinds: []string{"k"}, Queues: map[string]int{"default": 5}, Slots: 50, ConfigHash: "c",
+		Definitions: map[string]string{"k": "d"}, ConfigRestart: []string{},
 	}
 	register(t, pool, want)
 	nodes, err := nodestore.List(t.Context(), pool)
@@ -144,7 +145,8 @@ func TestFence(t *testing.T) {
 	if err := tryRegister(t.Context(), pool, second); err != nil {
 		t.Errorf("Register() after a fenced incarnation: %v", err)
 	}
-	wantEvents(t, pool, eventstore.NodeJoined, eventstore.NodeDead, eventstore.NodeJoined)
+	wantEvents(t, pool, eventstore.NodeJoined, eventstore.NodeDead, eventstore.ClusterDegraded,
+		eventstore.NodeJoined, eventstore.ClusterRecovered)
 }
 
 func TestLeaveIsFinal(t *testing.T) {
@@ -165,7 +167,7 @@ func TestLeaveIsFinal(t *testing.T) {
 		t.Errorf("Alive() = %v, %v", alive, err)
 	}
 	for range 4 { // joined, draining, left, left
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		note, err := listener.WaitForNotification(ctx)
 		cancel()
 		if err != nil || note.Payload != "a" {
@@ -177,6 +179,7 @@ func TestLeaveIsFinal(t *testing.T) {
 func TestAliveReadsClockAndLock(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
+	began := time.Now()
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
 	register(t, pool, nodestore.Node{NodeID: "b", Incarnation: second})
 	lockSession(t, pool)
@@ -186,10 +189,11 @@ func TestAliveReadsClockAndLock(t *testing.T) {
 	if err != nil || len(alive) != 2 {
 		t.Fatalf("Alive() = %v, %v", alive, err)
 	}
-	if a := alive[0]; !a.SessionLock || a.HeartbeatAge < 0 || a.HeartbeatAge > 10*time.Second {
+	most := time.Since(began)
+	if a := alive[0]; !a.SessionLock || a.HeartbeatAge < 0 || a.HeartbeatAge > most {
 		t.Errorf("locked, fresh node: %+v", a)
 	}
-	if b := alive[1]; b.SessionLock || b.HeartbeatAge < 90*time.Second || b.HeartbeatAge > 100*time.Second {
+	if b := alive[1]; b.SessionLock || b.HeartbeatAge < 90*time.Second || b.HeartbeatAge > 90*time.Second+most {
 		t.Errorf("unlocked, silent node: %+v", b)
 	}
 }

@@ -1,6 +1,8 @@
 package nodestore
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"hash/fnv"
 	"time"
 )
@@ -15,11 +17,13 @@ const (
 
 // Node is a row of forge_nodes.
 type Node struct {
-	NodeID       string            `json:"node_id"`
-	Incarnation  string            `json:"incarnation"`
-	Hostname     string            `json:"hostname"`
-	PID          int               `json:"pid"`
-	Version      string            `json:"version"`
+	NodeID      string `json:"node_id"`
+	Incarnation string `json:"incarnation"`
+	Hostname    string `json:"hostname"`
+	PID         int    `json:"pid"`
+	Version     string `json:"version"`
+	// TZData is the release of the time zones that the node goes by.
+	TZData       string            `json:"tzdata"`
 	APIURL       string            `json:"api_url"`
 	State        string            `json:"state"`
 	Roles        []string          `json:"roles"`
@@ -28,16 +32,28 @@ type Node struct {
 	// Kinds are the job kinds that the node has a worker for.
 	Kinds []string `json:"kinds"`
 	// Queues is the most jobs of each queue that the node runs at once.
-	Queues          map[string]int `json:"queues"`
-	Slots           int            `json:"slots"`
-	Running         int            `json:"running"`
-	ConfigHash      string         `json:"config_hash"`
-	StartedAt       time.Time      `json:"started_at"`
-	LastHeartbeatAt time.Time      `json:"last_heartbeat_at"`
-	FencedAt        time.Time      `json:"fenced_at,omitzero"`
+	Queues map[string]int `json:"queues"`
+	// Definitions are digests of the jobs that the node's file defines, by kind:
+	// the node is only given jobs whose definition in force it holds.
+	Definitions map[string]string `json:"definitions,omitempty"`
+	Slots       int               `json:"slots"`
+	Running     int               `json:"running"`
+	ConfigHash  string            `json:"config_hash"`
+	// ConfigError says why the node's file, as it stands now, was not taken over;
+	// the node goes on with what it had.
+	ConfigError string `json:"config_error,omitempty"`
+	// ConfigRestart are the keys that the node's file changes and that only a
+	// restart takes over.
+	ConfigRestart   []string  `json:"config_restart,omitempty"`
+	StartedAt       time.Time `json:"started_at"`
+	LastHeartbeatAt time.Time `json:"last_heartbeat_at"`
+	FencedAt        time.Time `json:"fenced_at,omitzero"`
 	// Now is the database's clock when the row was read.
 	Now time.Time `json:"-"`
 }
+
+// Present says that the node is here: it has neither left nor died.
+func (n Node) Present() bool { return n.State == Active || n.State == Draining }
 
 // ClientID is how the node signs the jobs it claims: the last element of
 // river_job.attempted_by.
@@ -45,6 +61,13 @@ func (n Node) ClientID() string { return ClientID(n.NodeID, n.Incarnation) }
 
 // ClientID joins a node id and an incarnation.
 func ClientID(nodeID, incarnation string) string { return nodeID + "-" + incarnation }
+
+// NewIncarnation names this process among all that ever had its node id.
+func NewIncarnation() string {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails, says its documentation
+	return hex.EncodeToString(id[:])
+}
 
 // sessionLockClass is the first key of the advisory lock that every node's
 // election session holds for its incarnation: "FORG".

@@ -1,0 +1,79 @@
+package alertstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/forge-scheduler/forge/internal/config"
+)
+
+// Rule is an alert of [[alerts]].
+type Rule struct {
+	Name        string            `json:"name"`
+	Condition   string            `json:"condition"`
+	For         config.Duration   `json:"for,omitzero"`
+	Severity    string            `json:"severity,omitempty"`
+	Notify      []string          `json:"notify,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Of returns the alerts of a configuration.
+func Of(cfg *config.Config) []Rule {
+	rules := make([]Rule, len(cfg.Alerts))
+	for i, a := range cfg.Alerts {
+		rules[i] = Rule{
+			Name: a.Name, Condition: a.Condition, For: a.For, Severity: a.Severity,
+			Notify: a.Notify, Labels: a.Labels, Annotations: a.Annotations,
+		}
+	}
+	return rules
+}
+
+// InSections returns the alerts of the cluster's sections, as the database holds
+// them.
+func InSections(sections []byte) ([]Rule, error) {
+	if len(sections) == 0 {
+		return nil, nil
+	}
+	var body struct {
+		Alerts []Rule `json:"alerts"`
+	}
+	if err := json.Unmarshal(sections, &body); err != nil {
+		return nil, fmt.Errorf("read the alerts of the configuration in force: %w", err)
+	}
+	return body.Alerts, nil
+}
+
+// Inactive is the state of an alert whose condition does not hold.
+const Inactive State = "inactive"
+
+// Status is an alert with its open incidents.
+type Status struct {
+	Rule
+	// State is the worst of the incidents', or inactive.
+	State     State      `json:"state"`
+	Incidents []Incident `json:"incidents"`
+}
+
+// Statuses puts open incidents to the alerts in force. Incidents of alerts that
+// there are no more are left out: the next evaluation ends them.
+func Statuses(rules []Rule, open []Incident) []Status {
+	all := make([]Status, len(rules))
+	for i, rule := range rules {
+		all[i] = Status{Rule: rule, State: Inactive, Incidents: []Incident{}}
+		for _, incident := range open {
+			if incident.Alert != rule.Name {
+				continue
+			}
+			all[i].Incidents = append(all[i].Incidents, incident)
+			if all[i].State != Firing {
+				all[i].State = incident.State
+			}
+		}
+	}
+	urgency := map[State]int{Firing: 0, Pending: 1, Inactive: 2}
+	slices.SortStableFunc(all, func(a, b Status) int { return urgency[a.State] - urgency[b.State] })
+	return all
+}

@@ -1,0 +1,173 @@
+// Package alertstore owns forge_alerts: the incidents of [[alerts]], those that
+// are open and those that are over.
+package alertstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// State is how far an incident has come.
+type State string
+
+// The states of an incident.
+const (
+	// Pending: the condition holds, but not yet for as long as the alert wants.
+	Pending State = "pending"
+	Firing  State = "firing"
+	// Resolved: it was firing, and the condition does not hold any more.
+	Resolved State = "resolved"
+)
+
+const columns = `id, alert, labels, annotations, severity, notify, state, value, active_at, fired_at, resolved_at, term`
+
+const openSQL = `
+SELECT ` + columns + ` FROM forge_alerts WHERE state <> 'resolved' ORDER BY alert, active_at, id`
+
+const historySQL = `
+SELECT ` + columns + `
+FROM forge_alerts
+WHERE state = 'resolved' AND ($1 = '' OR alert = $1)
+ORDER BY resolved_at DESC, id DESC
+LIMIT $2`
+
+const insertSQL = `
+INSERT INTO forge_alerts (alert, labels, annotations, severity, notify, state, value, active_at, fired_at, term)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+RETURNING id`
+
+const updateSQL = `
+UPDATE forge_alerts
+SET annotations = $2, severity = $3, notify = $4, state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9
+WHERE id = $1`
+
+const deleteSQL = `DELETE FROM forge_alerts WHERE id = $1`
+
+const pruneSQL = `
+DELETE FROM forge_alerts
+WHERE id = ANY (ARRAY (
+    SELECT id FROM forge_alerts WHERE state = 'resolved' AND resolved_at < $1 ORDER BY resolved_at LIMIT $2))`
+
+// Incident is a row of forge_alerts.
+type Incident struct {
+	ID    int64  `json:"id"`
+	Alert string `json:"alert"`
+	// Labels are those of the series that the condition holds for, with the
+	// alert's own.
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	Severity    string            `json:"severity"`
+	// Notify are the targets that are told.
+	Notify []string `json:"notify"`
+	State  State    `json:"state"`
+	Value  float64  `json:"value"`
+	// ActiveAt is since when the condition holds.
+	ActiveAt   time.Time `json:"active_at"`
+	FiredAt    time.Time `json:"fired_at,omitzero"`
+	ResolvedAt time.Time `json:"resolved_at,omitzero"`
+	Term       int64     `json:"term"`
+}
+
+// Key is the same for the incidents of one alert and label set.
+func (i Incident) Key() string {
+	labels, _ := json.Marshal(i.Labels) // sorted; strings cannot fail
+	return i.Alert + "\x00" + string(labels)
+}
+
+// Queryer is what the reads go through.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Open returns the pending and firing incidents.
+func Open(ctx context.Context, db Queryer) ([]Incident, error) {
+	return collect(ctx, db, openSQL)
+}
+
+// History returns at most limit incidents that are over, of one alert or, when
+// its name is empty, of all, newest first.
+func History(ctx context.Context, db Queryer, alert string, limit int) ([]Incident, error) {
+	return collect(ctx, db, historySQL, alert, limit)
+}
+
+func collect(ctx context.Context, db Queryer, sql string, args ...any) ([]Incident, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	incidents, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i Incident, err error) {
+		var fired, resolved *time.Time
+		err = row.Scan(&i.ID, &i.Alert, &i.Labels, &i.Annotations, &i.Severity, &i.Notify, &i.State, &i.Value,
+			&i.ActiveAt, &fired, &resolved, &i.Term)
+		if fired != nil {
+			i.FiredAt = *fired
+		}
+		if resolved != nil {
+			i.ResolvedAt = *resolved
+		}
+		return i, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	return incidents, nil
+}
+
+// Execer is what the writes go through: a transaction under the fence.
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Save writes an incident, and gives a new one its id.
+func Save(ctx context.Context, tx Execer, i *Incident) error {
+	var err error
+	if i.ID == 0 {
+		err = tx.QueryRow(ctx, insertSQL, i.Alert, i.Labels, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
+			i.ActiveAt, null(i.FiredAt), i.Term).Scan(&i.ID)
+	} else {
+		_, err = tx.Exec(ctx, updateSQL, i.ID, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
+			null(i.FiredAt), null(i.ResolvedAt), i.Term)
+	}
+	if err != nil {
+		return fmt.Errorf("save alert %s: %w", i.Alert, err)
+	}
+	return nil
+}
+
+// list is not null.
+func list(texts []string) []string {
+	if texts == nil {
+		return []string{}
+	}
+	return texts
+}
+
+func null(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// Forget deletes an incident that never fired.
+func Forget(ctx context.Context, tx Execer, id int64) error {
+	if _, err := tx.Exec(ctx, deleteSQL, id); err != nil {
+		return fmt.Errorf("forget alert %d: %w", id, err)
+	}
+	return nil
+}
+
+// Prune deletes at most limit incidents that were over before an instant.
+func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+	tag, err := tx.Exec(ctx, pruneSQL, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("prune alerts: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}

@@ -1,0 +1,170 @@
+package cronstore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const definedCronsSQL = `
+SELECT ` + cronColumns + `
+FROM forge_crons AS c
+ORDER BY c.name`
+
+// maxWalked bounds the ticks of one cron that a plan looks at: a year of a cron
+// that fires each minute, eleven days of one that fires each second.
+const maxWalked = 1_000_000
+
+// RunChange is how the runs of one cron would change.
+type RunChange struct {
+	Cron string `json:"cron"`
+	// Appear and Vanish count the runs until Until.
+	Appear int `json:"appear"`
+	Vanish int `json:"vanish"`
+	// FirstAppearing and FirstVanishing are the first of them.
+	FirstAppearing []time.Time `json:"first_appearing,omitempty"`
+	FirstVanishing []time.Time `json:"first_vanishing,omitempty"`
+	// Until is as far as was looked: sooner than was asked for with a cron that
+	// has very many runs.
+	Until time.Time `json:"until"`
+}
+
+// Planner foresees what applying crons would change. It only reads.
+type Planner struct {
+	now   time.Time
+	crons map[string]Cron
+}
+
+// RowQueryer is what one-row statements go through.
+type RowQueryer interface {
+	Queryer
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// NewPlanner reads the crons as they are, and the database's clock.
+func NewPlanner(ctx context.Context, db RowQueryer) (*Planner, error) {
+	p := &Planner{crons: map[string]Cron{}}
+	if err := db.QueryRow(ctx, clockSQL).Scan(&p.now); err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	crons, err := collect(ctx, db, scanCron, definedCronsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("read the defined crons: %w", err)
+	}
+	for _, cron := range crons {
+		p.crons[cron.Name] = cron
+	}
+	return p, nil
+}
+
+// Now is the instant from which the plan looks ahead.
+func (p *Planner) Now() time.Time { return p.now }
+
+// Runs returns the crons whose runs within ahead would change if the crons of a
+// file were put in force now, by name, each with at most keep of its first runs
+// that appear and that vanish. Ticks that are skipped are no runs.
+func (p *Planner) Runs(wanted map[string]Spec, ahead time.Duration, keep int) ([]RunChange, error) {
+	names := maps.Clone(wanted)
+	for name := range p.crons {
+		names[name] = wanted[name]
+	}
+	var changes []RunChange
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		now, then, err := p.timelines(name, wanted)
+		if err != nil {
+			return nil, err
+		}
+		if change := p.compare(name, now, then, p.now.Add(ahead), keep); change.Appear+change.Vanish > 0 {
+			changes = append(changes, change)
+		}
+	}
+	return changes, nil
+}
+
+// timelines returns a cron's times as they are and as they would be; nil where
+// it is not configured or nothing changes.
+func (p *Planner) timelines(name string, wanted map[string]Spec) (now, then *Timeline, err error) {
+	old, exists := p.crons[name]
+	spec, stays := wanted[name]
+	configured := exists && old.RemovedAt.IsZero()
+	if configured && stays && (old.SpecHash == specHash(spec) || old.Spec.Timing().equal(spec.Timing())) {
+		return nil, nil, nil // Apply would leave its times alone
+	}
+	if configured {
+		if now, err = old.Timeline(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if stays {
+		edited := begin(name, spec, p.now)
+		if exists {
+			edited = revise(old, spec, p.now)
+		}
+		then, err = edited.Timeline()
+	}
+	return now, then, err
+}
+
+// compare walks both timelines side by side.
+func (p *Planner) compare(name string, now, then *Timeline, until time.Time, keep int) RunChange {
+	change := RunChange{Cron: name, Until: until}
+	old, stopOld := iter.Pull(now.runs(p.now, until))
+	defer stopOld()
+	edited, stopEdited := iter.Pull(then.runs(p.now, until))
+	defer stopEdited()
+	a, hasA := old()
+	b, hasB := edited()
+	for walked := 0; hasA || hasB; walked++ {
+		if walked == maxWalked {
+			change.Until = earlier(a, hasA, b, hasB)
+			break
+		}
+		switch {
+		case hasA && hasB && a.Equal(b):
+			a, hasA = old()
+			b, hasB = edited()
+		case hasA && (!hasB || a.Before(b)):
+			change.Vanish++
+			if len(change.FirstVanishing) < keep {
+				change.FirstVanishing = append(change.FirstVanishing, a)
+			}
+			a, hasA = old()
+		default:
+			change.Appear++
+			if len(change.FirstAppearing) < keep {
+				change.FirstAppearing = append(change.FirstAppearing, b)
+			}
+			b, hasB = edited()
+		}
+	}
+	return change
+}
+
+// runs yields the ticks that fire. No timeline has none.
+func (t *Timeline) runs(after, until time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		if t == nil {
+			return
+		}
+		for due := range t.Ticks(after, until) {
+			if due.SkippedDST || due.Paused || due.Removed || due.Excluded != "" {
+				continue
+			}
+			if !yield(due.At) {
+				return
+			}
+		}
+	}
+}
+
+func earlier(a time.Time, hasA bool, b time.Time, hasB bool) time.Time {
+	if !hasB || hasA && a.Before(b) {
+		return a
+	}
+	return b
+}

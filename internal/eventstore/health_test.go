@@ -1,0 +1,140 @@
+package eventstore_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+// Each step changes the cluster and says what the diary then holds of its
+// health.
+func TestHealthIsToldOncePerChange(t *testing.T) {
+	t.Parallel()
+	for tries := 1; !healthIsTold(t); tries++ {
+		if tries == 10 {
+			t.Fatal("the machine takes longer for a step than a role may be vacant")
+		}
+	}
+}
+
+// healthIsTold returns false when a step took so long that a role was vacant for
+// longer than it meant.
+func healthIsTold(t *testing.T) (inTime bool) {
+	t.Helper()
+	pool := pgtest.Pool(t)
+	told := []string{}
+	for _, step := range []struct {
+		name, sql string
+		tells     string
+	}{
+		{"an empty cluster", ``, ""},
+		{"roles without nodes", `INSERT INTO forge_leaders (role) VALUES ('scheduler'), ('billing')`, ""},
+		{"a node comes", `INSERT INTO forge_nodes (node_id, incarnation, roles) VALUES ('a', '00000000000000aa', '{worker,scheduler}')`, ""},
+		{"nobody has led for long", `UPDATE forge_nodes SET started_at = now() - interval '6 s'`, `cluster_degraded ["nobody leads scheduler"]`},
+		{"still", ``, ""},
+		{"it leads", `UPDATE forge_leaders SET node_id = 'a', lease_until = now() + interval '1 h' WHERE role = 'scheduler'`, "cluster_recovered "},
+		{"it resigns", `UPDATE forge_leaders SET node_id = NULL, lease_until = now()`, ""},
+		{"for long", `UPDATE forge_leaders SET lease_until = now() - interval '6 s'`, `cluster_degraded ["nobody leads scheduler"]`},
+		{"it is stood for", `UPDATE forge_leaders SET lease_until = now() + interval '1 h'`, "cluster_recovered "},
+		{"another node died", `INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('b', '00000000000000bb', 'dead')`, `cluster_degraded ["node b is dead"]`},
+		{"and a role is vacant", `UPDATE forge_leaders SET lease_until = now() - interval '1 h'`, ""},
+		{"it came back", `UPDATE forge_nodes SET state = 'active'`, ""},
+		{"all is well", `UPDATE forge_leaders SET lease_until = now() + interval '1 h'`, "cluster_recovered "},
+		{"a custom role that nobody has", `UPDATE forge_leaders SET lease_until = now() - interval '1 h' WHERE role = 'billing'`, ""},
+		{"but somebody should", `UPDATE forge_nodes SET roles = '{billing}' WHERE node_id = 'a'`, `cluster_degraded ["nobody leads billing"]`},
+		{"it is gone for good", `UPDATE forge_nodes SET roles = '{}'`, "cluster_recovered "},
+		{"nodes leave in order", `UPDATE forge_nodes SET state = 'left'; UPDATE forge_leaders SET lease_until = now() - interval '1 h'`, ""},
+	} {
+		began := time.Now()
+		if _, err := pool.Exec(t.Context(), step.sql); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		for range 2 { // once more tells nothing more
+			if judged, err := eventstore.JudgeHealth(t.Context(), pool); err != nil || !judged {
+				t.Fatalf("%s: judged %v, %v", step.name, judged, err)
+			}
+		}
+		if step.tells != "" {
+			told = append(told, step.tells)
+		}
+		switch got := health(t, pool); {
+		case slices.Equal(got, told):
+		case time.Since(began) > 4*time.Second:
+			return false
+		default:
+			t.Fatalf("%s: the diary tells %q; want %q", step.name, got, told)
+		}
+	}
+	return true
+}
+
+func health(t *testing.T, pool *pgxpool.Pool) []string {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `SELECT type || ' ' || coalesce(data ->> 'causes', '') FROM forge_events ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return told
+}
+
+// A transaction that is looking, and may be frozen, keeps nobody waiting.
+func TestJudgingHealthNeverWaits(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := eventstore.JudgeHealth(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	if judged, err := eventstore.JudgeHealth(t.Context(), pool); err != nil || judged {
+		t.Fatalf("judged %v, %v beside another transaction", judged, err)
+	}
+}
+
+func TestFindChoosesEvents(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	for _, kind := range []string{eventstore.NodeJoined, eventstore.CronPaused, eventstore.NodeLeft, eventstore.NodeJoined} {
+		if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: kind, NodeID: "a"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		filter eventstore.Filter
+		want   []int64
+	}{
+		{eventstore.Filter{Limit: 10}, []int64{4, 3, 2, 1}},
+		{eventstore.Filter{Limit: 2}, []int64{4, 3}},
+		{eventstore.Filter{Limit: 10, After: 2}, []int64{4, 3}},
+		{eventstore.Filter{Limit: 10, Types: []string{eventstore.NodeJoined, eventstore.CronPaused}}, []int64{4, 2, 1}},
+		{eventstore.Filter{Limit: 10, Types: []string{"nothing"}}, nil},
+	} {
+		events, err := eventstore.Find(t.Context(), pool, test.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []int64
+		for _, event := range events {
+			ids = append(ids, event.ID)
+		}
+		if !slices.Equal(ids, test.want) {
+			t.Errorf("%+v: events %v; want %v", test.filter, ids, test.want)
+		}
+	}
+	if types, err := eventstore.Recorded(t.Context(), pool); err != nil || len(types) != 3 {
+		t.Errorf("recorded %v, %v", types, err)
+	}
+}

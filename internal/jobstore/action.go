@@ -1,0 +1,137 @@
+package jobstore
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+)
+
+// Action is what somebody can do to a job that is there.
+type Action string
+
+// The actions. Cancel ends a job for good, also one that runs; Retry makes one
+// available again, also one that has ended; Discard gives up one that waits.
+const (
+	Cancel  Action = "cancel"
+	Retry   Action = "retry"
+	Discard Action = "discard"
+)
+
+// Actions are all of them, in the order in which they are shown.
+var Actions = []Action{Retry, Cancel, Discard}
+
+// States of a job are River's.
+const (
+	stateAvailable = "available"
+	stateRunning   = "running"
+	stateCompleted = "completed"
+	stateDiscarded = "discarded"
+)
+
+var (
+	waitingStates  = []string{stateAvailable, "pending", "retryable", "scheduled"}
+	finishedStates = []string{"cancelled", "completed", stateDiscarded}
+)
+
+// Finished says whether a job in this state has ended for good.
+func Finished(state string) bool { return slices.Contains(finishedStates, state) }
+
+// Order is an action and who asks for it.
+type Order struct {
+	Action Action
+	// By says who asks, for the diary.
+	By string
+}
+
+// Change is what an order came to for one job.
+type Change struct {
+	ID    int64  `json:"id"`
+	Kind  string `json:"kind,omitempty"`
+	Queue string `json:"queue,omitempty"`
+	// Was is the state before, State the one after. A running job that is
+	// cancelled stays running until its node has ended it.
+	Was   string `json:"was,omitempty"`
+	State string `json:"state,omitempty"`
+	// Refused says why nothing was done.
+	Refused string `json:"refused,omitempty"`
+	// Missing: there is no such job.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// Changed says whether the order was carried out.
+func (c Change) Changed() bool { return c.Refused == "" && !c.Missing }
+
+// Refuses says why an action cannot be taken on a job in this state, or nothing.
+func (a Action) Refuses(state string) string {
+	switch {
+	case a == Retry && (state == stateRunning || state == stateAvailable):
+		return "it is " + state + " already"
+	case a == Discard && state == stateRunning:
+		return "it is running; cancel it first"
+	case a != Retry && Finished(state):
+		return "it is " + state + " already"
+	default:
+		return ""
+	}
+}
+
+// statesOf are the states of the jobs that a filter names and the action can
+// change. Where none is named, a retry in bulk means the discarded jobs: nobody
+// wants all that ever completed again.
+func (a Action) statesOf(filter Filter) []string {
+	states := []string{filter.State}
+	switch {
+	case filter.State != "":
+	case a == Retry:
+		states = []string{stateDiscarded}
+	default:
+		states = append([]string{stateRunning}, waitingStates...)
+	}
+	return slices.DeleteFunc(states, func(state string) bool { return a.Refuses(state) != "" })
+}
+
+func (a Action) event() string {
+	return map[Action]string{Cancel: eventstore.JobCancelled, Retry: eventstore.JobRetried, Discard: eventstore.JobDiscarded}[a]
+}
+
+// decide says of each job whether the action can be taken.
+func decide(action Action, found []locked) []Change {
+	changes := make([]Change, len(found))
+	granted := map[string]int64{} // unique keys that this batch takes
+	for i, job := range found {
+		changes[i] = job.Change
+		changes[i].Refused = action.Refuses(job.Was)
+		if action != Retry || changes[i].Refused != "" || len(job.uniqueKey) == 0 {
+			continue
+		}
+		switch first, taken := granted[string(job.uniqueKey)]; {
+		case job.rival:
+			changes[i].Refused = "another job holds its unique key"
+		case taken:
+			changes[i].Refused = fmt.Sprintf("job %d, which has the same unique key, is retried", first)
+		default:
+			granted[string(job.uniqueKey)] = job.ID
+		}
+	}
+	return changes
+}
+
+// shownIDs bounds the ids in one entry of the diary.
+const shownIDs = 20
+
+// entry is what the diary keeps of an order.
+func entry(order Order, filter *Filter, ids []int64) map[string]any {
+	data := map[string]any{"by": order.By, "jobs": len(ids), "ids": ids[:min(len(ids), shownIDs)]}
+	if filter == nil {
+		return data
+	}
+	named := map[string]string{}
+	for key, value := range map[string]string{"state": filter.State, "kind": filter.Kind, "queue": filter.Queue, "cron": filter.Cron} {
+		if value != "" {
+			named[key] = value
+		}
+	}
+	data["filter"] = named
+	return data
+}

@@ -1,0 +1,249 @@
+package jobstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DeadFilter narrows dead letters. Zero values do not narrow.
+type DeadFilter struct {
+	IDs   []int64
+	Group string
+	Kind  string
+	// Error is a part of the text of the error, whatever its case.
+	Error string
+	// OlderThan and NewerThan are since the death.
+	OlderThan, NewerThan time.Duration
+}
+
+// DeadGroup are the dead letters of one kind that died of the same sort of
+// error.
+type DeadGroup struct {
+	Group string    `json:"group"`
+	Kind  string    `json:"kind"`
+	Jobs  int64     `json:"jobs"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	// Error and NewestJob are of the one that died last.
+	Error     string `json:"error"`
+	NewestJob int64  `json:"newest_job"`
+	// SecondRound is when the next of them is tried again; zero: none is.
+	SecondRound time.Time `json:"second_round,omitzero"`
+}
+
+// DeadLetter is a job that has used up its attempts and that nobody has
+// discarded as a dead letter.
+type DeadLetter struct {
+	ID          int64     `json:"id"`
+	Group       string    `json:"group"`
+	Kind        string    `json:"kind"`
+	Queue       string    `json:"queue"`
+	Cron        string    `json:"cron,omitempty"`
+	NodeID      string    `json:"node_id,omitempty"`
+	Attempt     int       `json:"attempt"`
+	DiedAt      time.Time `json:"died_at"`
+	Error       string    `json:"error"`
+	SecondRound time.Time `json:"second_round,omitzero"`
+}
+
+// mostUnrecorded is how many letters that the leader has not recorded yet are
+// looked at; there are some only while nobody leads.
+const mostUnrecorded = 10_000
+
+// Whether the mark is of the job's last death.
+const markedSQL = `(metadata #>> '{forge:dead,attempt}') = attempt::text`
+
+const lastErrorSQL = `coalesce(errors[array_upper(errors, 1)] ->> 'error', '')`
+
+// The dead letters that a filter names. Those of a group that are not recorded
+// yet are named by their ids.
+const deadSQL = `
+FROM river_job
+WHERE state = 'discarded' AND finalized_at IS NOT NULL AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
+  AND NOT coalesce(` + markedSQL + ` AND metadata #> '{forge:dead,discarded_at}' IS NOT NULL, false)
+  AND ($1::bigint[] IS NULL OR id = ANY ($1))
+  AND ($2 = '' OR (` + markedSQL + ` AND metadata #>> '{forge:dead,group}' = $2) OR id = ANY ($3::bigint[]))
+  AND ($4 = '' OR kind = $4)
+  AND ($5 = '' OR strpos(lower(` + lastErrorSQL + `), lower($5)) > 0)
+  AND ($6::float8 = 0 OR finalized_at <= now() - make_interval(secs => $6))
+  AND ($7::float8 = 0 OR finalized_at > now() - make_interval(secs => $7))`
+
+const deadGroupsSQL = `
+WITH g AS (
+    SELECT kind, metadata #>> '{forge:dead,group}' AS dead_group, count(*) AS jobs, min(finalized_at) AS first, max(finalized_at) AS last,
+           (array_agg(id ORDER BY finalized_at DESC, id DESC))[1] AS newest,
+           coalesce(min((metadata #>> '{forge:dead,second_round}') COLLATE "C"), '') AS second_round` + deadSQL + `
+      AND ` + markedSQL + `
+    GROUP BY 1, 2)
+SELECT coalesce(dead_group, ''), g.kind, jobs, first, last, ` + lastErrorSQL + `, newest, second_round
+FROM g JOIN river_job ON river_job.id = g.newest
+ORDER BY last DESC`
+
+const deadLettersSQL = `
+SELECT id, CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,group}', '') ELSE '' END, kind, queue,
+       coalesce(metadata ->> 'forge:cron', ''), coalesce(attempted_by[array_upper(attempted_by, 1)], ''), attempt, finalized_at, ` + lastErrorSQL + `,
+       CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,second_round}', '') ELSE '' END` + deadSQL + `
+  AND ($8::bigint = 0 OR id < $8)
+ORDER BY id DESC
+LIMIT $9`
+
+const unrecordedSQL = `
+SELECT id, kind, ` + lastErrorSQL + `
+FROM river_job
+WHERE state = 'discarded' AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
+  AND (metadata #>> '{forge:dead,attempt}') IS DISTINCT FROM attempt::text
+ORDER BY (metadata #>> '{forge:dead,attempt}'), id
+LIMIT $1`
+
+// DeadGroups returns the groups of the dead letters that a filter names, those
+// with the newest death first.
+func DeadGroups(ctx context.Context, db Queryer, filter DeadFilter) ([]DeadGroup, error) {
+	fresh, err := unrecorded(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, deadGroupsSQL, filter.args(fresh)...)
+	if err != nil {
+		return nil, fmt.Errorf("list groups of dead letters: %w", err)
+	}
+	groups, err := pgx.CollectRows(rows, scanGroup)
+	if err != nil {
+		return nil, fmt.Errorf("list groups of dead letters: %w", err)
+	}
+	if len(fresh) == 0 {
+		return groups, nil
+	}
+	// The filter is PostgreSQL's to apply, also for those that are not grouped yet.
+	named := filter
+	named.IDs = filter.among(fresh)
+	letters, err := DeadLetters(ctx, db, named, 0, mostUnrecorded)
+	if err != nil {
+		return nil, err
+	}
+	return merge(groups, letters), nil
+}
+
+// DeadLetters returns at most limit dead letters that a filter names by
+// descending id, those below an id (0: all).
+func DeadLetters(ctx context.Context, db Queryer, filter DeadFilter, before int64, limit int) ([]DeadLetter, error) {
+	args, err := filter.resolve(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, deadLettersSQL, append(args, before, limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("list dead letters: %w", err)
+	}
+	letters, err := pgx.CollectRows(rows, scanLetter)
+	if err != nil {
+		return nil, fmt.Errorf("list dead letters: %w", err)
+	}
+	return letters, nil
+}
+
+// args are the filter's in deadSQL.
+func (f DeadFilter) args(fresh []unrecordedLetter) []any {
+	ofGroup := []int64{}
+	for _, l := range fresh {
+		if f.Group != "" && Fingerprint(l.kind, l.failure) == f.Group {
+			ofGroup = append(ofGroup, l.id)
+		}
+	}
+	return []any{f.IDs, f.Group, ofGroup, f.Kind, f.Error, f.OlderThan.Seconds(), f.NewerThan.Seconds()}
+}
+
+// among are the ids of those that the filter does not rule out by their ids.
+func (f DeadFilter) among(fresh []unrecordedLetter) []int64 {
+	ids := []int64{}
+	for _, l := range fresh {
+		if f.IDs == nil || slices.Contains(f.IDs, l.id) {
+			ids = append(ids, l.id)
+		}
+	}
+	return ids
+}
+
+// merge adds letters that are not recorded yet to the groups they will be in.
+func merge(groups []DeadGroup, fresh []DeadLetter) []DeadGroup {
+	at := make(map[string]int, len(groups))
+	for i, g := range groups {
+		at[g.Group] = i
+	}
+	for _, l := range fresh {
+		i, ok := at[l.Group]
+		if !ok {
+			i = len(groups)
+			at[l.Group] = i
+			groups = append(groups, DeadGroup{Group: l.Group, Kind: l.Kind, First: l.DiedAt})
+		}
+		g := &groups[i]
+		g.Jobs++
+		if l.DiedAt.Before(g.First) {
+			g.First = l.DiedAt
+		}
+		if l.DiedAt.After(g.Last) {
+			g.Last, g.Error, g.NewestJob = l.DiedAt, l.Error, l.ID
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b DeadGroup) int { return b.Last.Compare(a.Last) })
+	return groups
+}
+
+// unrecordedLetter is a dead letter that the leader has not recorded yet.
+type unrecordedLetter struct {
+	id      int64
+	kind    string
+	failure string
+}
+
+func unrecorded(ctx context.Context, db Queryer) ([]unrecordedLetter, error) {
+	rows, err := db.Query(ctx, unrecordedSQL, mostUnrecorded)
+	if err != nil {
+		return nil, fmt.Errorf("list new dead letters: %w", err)
+	}
+	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l unrecordedLetter, err error) {
+		return l, row.Scan(&l.id, &l.kind, &l.failure)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list new dead letters: %w", err)
+	}
+	return letters, nil
+}
+
+func scanGroup(row pgx.CollectableRow) (DeadGroup, error) {
+	var g DeadGroup
+	var again string
+	err := row.Scan(&g.Group, &g.Kind, &g.Jobs, &g.First, &g.Last, &g.Error, &g.NewestJob, &again)
+	g.First, g.Last, g.SecondRound = g.First.UTC(), g.Last.UTC(), parseMark(again)
+	return g, err
+}
+
+func scanLetter(row pgx.CollectableRow) (DeadLetter, error) {
+	var l DeadLetter
+	var clientID, again string
+	err := row.Scan(&l.ID, &l.Group, &l.Kind, &l.Queue, &l.Cron, &clientID, &l.Attempt, &l.DiedAt, &l.Error, &again)
+	l.Group = cmp.Or(l.Group, Fingerprint(l.Kind, l.Error))
+	l.NodeID, l.DiedAt, l.SecondRound = nodeOf(clientID), l.DiedAt.UTC(), parseMark(again)
+	return l, err
+}
+
+// parseMark is lenient, as parseTick is.
+func parseMark(text string) time.Time {
+	at, err := ParseMarkInstant(text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// IsDeadGroup says whether a text looks like the name of a group.
+func IsDeadGroup(text string) bool {
+	rest, ok := strings.CutPrefix(text, "d")
+	return ok && len(rest) == 10 && strings.Trim(rest, "0123456789abcdef") == ""
+}

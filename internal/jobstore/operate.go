@@ -1,0 +1,287 @@
+package jobstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+// Beginner starts transactions: a pool, a connection or a transaction.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// batchSize is how many jobs ActOnAll changes in one transaction: claims and
+// results of the same jobs wait for it.
+const batchSize = 500
+
+// Whether another job holds the unique key is asked here, so that one such job
+// does not fail the whole batch.
+const lockColumnsSQL = `
+SELECT id, kind, queue, state::text, coalesce(unique_key, ''),
+       unique_key IS NOT NULL AND EXISTS (
+           SELECT FROM river_job AS other
+           WHERE other.unique_key = river_job.unique_key AND other.id <> river_job.id
+             AND other.unique_states IS NOT NULL AND river_job_state_in_bitmask(other.unique_states, other.state))`
+
+const lockSQL = lockColumnsSQL + `
+FROM river_job`
+
+const lockByIDSQL = lockSQL + `
+WHERE id = ANY ($1::bigint[])
+ORDER BY id
+FOR NO KEY UPDATE`
+
+const matchesSQL = `
+WHERE state = ANY ($1::text[]::river_job_state[])
+  AND ($2 = '' OR kind = $2)
+  AND ($3 = '' OR queue = $3)
+  AND ($4 = '' OR (metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = $4))`
+
+const countMatchesSQL = `
+SELECT count(*), coalesce(max(id), 0)
+FROM river_job` + matchesSQL
+
+const lockMatchesSQL = lockSQL + matchesSQL + `
+  AND id > $5 AND id <= $6
+ORDER BY id
+LIMIT $7
+FOR NO KEY UPDATE`
+
+// A running job is only marked, as River does it: its node ends it, and the mark
+// keeps it from being run again whoever finds it first.
+const cancelSQL = `
+UPDATE river_job
+SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
+    finalized_at = CASE WHEN state = 'running' THEN finalized_at ELSE now() END,
+    metadata = jsonb_set(metadata, '{cancel_attempted_at}', to_jsonb(now()), true)
+WHERE id = ANY ($1::bigint[])
+RETURNING id, state::text`
+
+// The next attempt is granted where all were used up, and an old wish to cancel
+// does not outlive the one that it was meant for. A plain success, of which nothing
+// is recorded, is written down before its row tells of the next attempt.
+const retrySQL = `
+UPDATE river_job
+SET state = 'available',
+    max_attempts = CASE WHEN attempt >= max_attempts THEN attempt + 1 ELSE max_attempts END,
+    finalized_at = NULL,
+    scheduled_at = now(),
+    metadata = CASE WHEN state = 'completed' AND attempted_at IS NOT NULL
+        THEN jsonb_build_object('forge:attempt:' || attempt, jsonb_build_object(
+            'attempt', attempt, 'outcome', 'completed', 'started_at', attempted_at,
+            'node_id', regexp_replace(coalesce(attempted_by[array_upper(attempted_by, 1)], ''), '-[^-]*$', ''),
+            'duration_ms', greatest(0, 1000 * extract(epoch FROM finalized_at - attempted_at))))
+        ELSE '{}' END || (metadata - 'cancel_attempted_at')
+WHERE id = ANY ($1::bigint[])
+RETURNING id, state::text`
+
+const discardSQL = `
+UPDATE river_job
+SET state = 'discarded', finalized_at = now()
+WHERE id = ANY ($1::bigint[])
+RETURNING id, state::text`
+
+const notifyCancelledSQL = `
+SELECT pg_notify(current_schema() || '.' || $1, json_build_object('action', 'cancel', 'job_id', id, 'queue', queue)::text)
+FROM unnest($2::bigint[], $3::text[]) AS job (id, queue)`
+
+const notifyInsertedSQL = `
+SELECT pg_notify(current_schema() || '.' || $1, json_build_object('queue', queue)::text)
+FROM unnest($2::text[]) AS queue`
+
+// Matching says which jobs ActOnAll is to change.
+type Matching struct {
+	Jobs int64
+	// upTo is the newest of them: jobs that come later are not meant.
+	upTo int64
+}
+
+// CountMatching counts the jobs that a filter names and an action can change.
+// The filter's BeforeID and Limit are not asked.
+func CountMatching(ctx context.Context, db Queryer, action Action, filter Filter) (Matching, error) {
+	rows, err := db.Query(ctx, countMatchesSQL, action.statesOf(filter), filter.Kind, filter.Queue, filter.Cron)
+	if err != nil {
+		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
+	}
+	matching, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (m Matching, err error) {
+		return m, row.Scan(&m.Jobs, &m.upTo)
+	})
+	if err != nil {
+		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
+	}
+	return matching, nil
+}
+
+// Act carries out an order on the jobs of these ids, and returns what became of
+// each, in their order. Those that it cannot be done to are left alone.
+func Act(ctx context.Context, db Beginner, order Order, ids []int64) ([]Change, error) {
+	byID := map[int64]Change{}
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		found, err := lockJobs(ctx, tx, lockByIDSQL, ids)
+		if err != nil {
+			return err
+		}
+		changes, err := carryOut(ctx, tx, order, nil, found)
+		for _, change := range changes {
+			byID[change.ID] = change
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s jobs: %w", order.Action, err)
+	}
+	changes := make([]Change, len(ids))
+	for i, id := range ids {
+		changes[i] = Change{ID: id, Missing: true}
+		if change, ok := byID[id]; ok {
+			changes[i] = change
+		}
+	}
+	return changes, nil
+}
+
+// ActOnAll carries out an order on the jobs that were counted, the oldest first,
+// in many transactions, and returns how many it changed. progress hears how many
+// were dealt with.
+func ActOnAll(ctx context.Context, db Beginner, order Order, filter Filter, counted Matching, progress func(done int)) (int, error) {
+	changed, err := inBatches(progress, func(after int64) ([]Change, error) {
+		return actOnBatch(ctx, db, order, filter, after, counted.upTo)
+	})
+	if err != nil {
+		return changed, fmt.Errorf("%s jobs: %w", order.Action, err)
+	}
+	return changed, nil
+}
+
+// inBatches acts on batch after batch, each after the id of the one before, and
+// counts the jobs that were changed.
+func inBatches(progress func(done int), act func(after int64) ([]Change, error)) (changed int, err error) {
+	var after int64
+	for seen := 0; ; {
+		batch, err := act(after)
+		if err != nil {
+			return changed, err
+		}
+		for _, change := range batch {
+			if change.Refused == "" {
+				changed++
+			}
+			after = change.ID
+		}
+		seen += len(batch)
+		progress(seen)
+		if len(batch) < batchSize {
+			return changed, nil
+		}
+	}
+}
+
+func actOnBatch(ctx context.Context, db Beginner, order Order, filter Filter, after, upTo int64) (changes []Change, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		found, err := lockJobs(ctx, tx, lockMatchesSQL,
+			order.Action.statesOf(filter), filter.Kind, filter.Queue, filter.Cron, after, upTo, batchSize)
+		if err != nil {
+			return err
+		}
+		changes, err = carryOut(ctx, tx, order, &filter, found)
+		return err
+	})
+	return changes, err
+}
+
+// locked is a job as it was found, with its row locked.
+type locked struct {
+	Change
+
+	uniqueKey []byte
+	// rival: another job holds its unique key.
+	rival bool
+}
+
+func lockJobs(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]locked, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l locked, err error) {
+		err = row.Scan(&l.ID, &l.Kind, &l.Queue, &l.Was, &l.uniqueKey, &l.rival)
+		l.State = l.Was
+		return l, err
+	})
+}
+
+// carryOut changes the jobs that can be changed and writes the diary.
+func carryOut(ctx context.Context, tx pgx.Tx, order Order, filter *Filter, found []locked) ([]Change, error) {
+	changes := decide(order.Action, found)
+	var ids []int64
+	for _, change := range changes {
+		if change.Refused == "" {
+			ids = append(ids, change.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return changes, nil
+	}
+	states, err := update(ctx, tx, order.Action, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i := range changes {
+		if state, ok := states[changes[i].ID]; ok {
+			changes[i].State = state
+		}
+	}
+	if err := tell(ctx, tx, order.Action, changes); err != nil {
+		return nil, err
+	}
+	return changes, eventstore.Append(ctx, tx, eventstore.Event{Type: order.Action.event()}, entry(order, filter, ids))
+}
+
+func update(ctx context.Context, tx pgx.Tx, action Action, ids []int64) (map[int64]string, error) {
+	rows, err := tx.Query(ctx, map[Action]string{Cancel: cancelSQL, Retry: retrySQL, Discard: discardSQL}[action], ids)
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[int64]string, len(ids))
+	var id int64
+	var state string
+	_, err = pgx.ForEachRow(rows, []any{&id, &state}, func() error {
+		states[id] = state
+		return nil
+	})
+	return states, err
+}
+
+// tell lets those know at commit who have to do something at once: the nodes
+// that run cancelled jobs, and the leader that assigns those that are available
+// again.
+func tell(ctx context.Context, tx pgx.Tx, action Action, changes []Change) error {
+	var ids []int64
+	var queues, available []string
+	for _, change := range changes {
+		switch {
+		case change.Refused != "":
+		case action == Cancel && change.State == stateRunning:
+			ids, queues = append(ids, change.ID), append(queues, change.Queue)
+		case action == Retry && !slices.Contains(available, change.Queue):
+			available = append(available, change.Queue)
+		}
+	}
+	if len(ids) > 0 {
+		if _, err := tx.Exec(ctx, notifyCancelledSQL, wire.RiverControlChannel, ids, queues); err != nil {
+			return fmt.Errorf("notify nodes: %w", err)
+		}
+	}
+	if len(available) > 0 {
+		if _, err := tx.Exec(ctx, notifyInsertedSQL, wire.RiverInsertChannel, available); err != nil {
+			return fmt.Errorf("notify the leader: %w", err)
+		}
+	}
+	return nil
+}

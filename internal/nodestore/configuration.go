@@ -1,0 +1,57 @@
+package nodestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+)
+
+const reconfigureSQL = `
+UPDATE forge_nodes
+SET capabilities = $3, tags = $4, kinds = $5, queues = $6, slots = $7, config_hash = $8, definitions = $9,
+    config_restart = $10, config_error = ''
+WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL`
+
+const rejectConfigSQL = `
+UPDATE forge_nodes
+SET config_error = $3
+WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL`
+
+// Reconfigure records what a node that runs has taken over from its edited file
+// and appends config_reloaded. The scheduler's leader hears of it at once. It
+// returns ErrFenced when the incarnation no longer holds the id.
+func Reconfigure(ctx context.Context, db Beginner, n Node) error {
+	return configure(ctx, db, n, eventstore.ConfigReloaded,
+		map[string]any{"hash": n.ConfigHash, "needs_restart": notNil(n.ConfigRestart)},
+		reconfigureSQL, n.NodeID, n.Incarnation, notNil(n.Capabilities), table(n.Tags), notNil(n.Kinds), table(n.Queues),
+		n.Slots, n.ConfigHash, table(n.Definitions), notNil(n.ConfigRestart))
+}
+
+// RejectConfig records why a node did not take its edited file over and appends
+// config_rejected with all that was wrong. It returns ErrFenced as Reconfigure
+// does.
+func RejectConfig(ctx context.Context, db Beginner, n Node, reason string, problems []string) error {
+	return configure(ctx, db, n, eventstore.ConfigRejected,
+		map[string]any{"reason": reason, "problems": notNil(problems)},
+		rejectConfigSQL, n.NodeID, n.Incarnation, reason)
+}
+
+func configure(ctx context.Context, db Beginner, n Node, event string, data map[string]any, sql string, args ...any) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return ErrFenced
+		}
+		return announce(ctx, tx, n.NodeID, event, data)
+	})
+	if err != nil {
+		return fmt.Errorf("record the configuration of node %q: %w", n.NodeID, err)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package queuestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What a limit is on.
+const (
+	// ScopeQueue is all jobs of a queue.
+	ScopeQueue = "queue"
+	// ScopeJob is all jobs of a kind, whatever their queue.
+	ScopeJob = "job"
+)
+
+// Limit is the most jobs of a queue or of a kind that run at once.
+type Limit struct {
+	Scope string `json:"scope"`
+	Name  string `json:"name"`
+	Most  int    `json:"limit"`
+}
+
+// Usage is a limit with what it holds back.
+type Usage struct {
+	Limit
+	// Running are the places taken, Available the jobs that could take one.
+	Running   int64 `json:"running"`
+	Available int64 `json:"available"`
+}
+
+// Places are how many jobs of a queue and kind hold a place.
+type Places struct {
+	Queue string
+	Kind  string
+	Jobs  int
+}
+
+// Claims lock rows of several limits in one order; this lock spares the change
+// from knowing it.
+const lockLimitsSQL = `LOCK TABLE forge_limits IN EXCLUSIVE MODE`
+
+const setLimitsSQL = `
+WITH wanted AS (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (scope, name, most)
+), gone AS (
+    DELETE FROM forge_limits AS l
+    WHERE NOT EXISTS (SELECT FROM wanted AS w WHERE w.scope = l.scope AND w.name = l.name)
+)
+INSERT INTO forge_limits (scope, name, most)
+SELECT scope, name, most FROM wanted
+ON CONFLICT (scope, name) DO UPDATE SET most = excluded.most`
+
+const limitsSQL = `SELECT scope, name, most FROM forge_limits ORDER BY scope, name`
+
+// Offered jobs that are available still will be claimed, or offered again.
+const placesSQL = `
+SELECT queue, kind, count(*)
+FROM (
+    SELECT queue, kind
+    FROM river_job
+    WHERE state = 'running' AND (queue = ANY ($1::text[]) OR kind = ANY ($2::text[]))
+    UNION ALL
+    SELECT queue, kind
+    FROM river_job
+    WHERE id = ANY ($3::bigint[]) AND state::text = 'available'
+) AS held
+GROUP BY queue, kind`
+
+const usageSQL = `
+WITH active AS (
+    SELECT queue, kind, count(*) FILTER (WHERE state = 'running') AS running,
+           count(*) FILTER (WHERE state = 'available') AS available
+    FROM river_job
+    WHERE state IN ('running', 'available') AND EXISTS (SELECT FROM forge_limits)
+    GROUP BY queue, kind
+)
+SELECT l.scope, l.name, l.most, coalesce(sum(a.running), 0)::bigint, coalesce(sum(a.available), 0)::bigint
+FROM forge_limits AS l
+LEFT JOIN active AS a ON l.name = CASE l.scope WHEN 'queue' THEN a.queue ELSE a.kind END
+GROUP BY l.scope, l.name, l.most
+ORDER BY l.scope DESC, l.name`
+
+// SetLimits makes these the limits in force, and no others, when tx commits.
+func SetLimits(ctx context.Context, tx pgx.Tx, limits []Limit) error {
+	scopes, names, most := make([]string, len(limits)), make([]string, len(limits)), make([]int, len(limits))
+	for i, limit := range limits {
+		scopes[i], names[i], most[i] = limit.Scope, limit.Name, limit.Most
+	}
+	if _, err := tx.Exec(ctx, lockLimitsSQL); err != nil {
+		return fmt.Errorf("lock the limits: %w", err)
+	}
+	if _, err := tx.Exec(ctx, setLimitsSQL, scopes, names, most); err != nil {
+		return fmt.Errorf("set the limits: %w", err)
+	}
+	return nil
+}
+
+// Limits returns the limits in force.
+func Limits(ctx context.Context, db Queryer) ([]Limit, error) {
+	limits, err := collect(ctx, db, pgx.RowToStructByPos[Limit], limitsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("read the limits: %w", err)
+	}
+	return limits, nil
+}
+
+// Held counts the jobs of these queues and kinds that run, and those of the
+// offered ids that are available still.
+func Held(ctx context.Context, db Queryer, queues, kinds []string, offered []int64) ([]Places, error) {
+	places, err := collect(ctx, db, pgx.RowToStructByPos[Places], placesSQL, queues, kinds, offered)
+	if err != nil {
+		return nil, fmt.Errorf("count the places taken: %w", err)
+	}
+	return places, nil
+}
+
+// Usages returns the limits in force, those of queues first, and what they hold
+// back now.
+func Usages(ctx context.Context, db Queryer) ([]Usage, error) {
+	usages, err := collect(ctx, db, func(row pgx.CollectableRow) (u Usage, err error) {
+		return u, row.Scan(&u.Scope, &u.Name, &u.Most, &u.Running, &u.Available)
+	}, usageSQL)
+	if err != nil {
+		return nil, fmt.Errorf("read what the limits hold back: %w", err)
+	}
+	return usages, nil
+}

@@ -1,0 +1,140 @@
+package queuestore_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+)
+
+func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func set(t *testing.T, pool *pgxpool.Pool, limits ...queuestore.Limit) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return queuestore.SetLimits(t.Context(), tx, limits) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const jobsSQL = `
+INSERT INTO river_job (kind, queue, args, state, scheduled_at, attempted_by, finalized_at) VALUES
+    ('k', 'a', '{}', 'running', now(), '{x}', NULL), ('k', 'a', '{}', 'available', now() - interval '1 minute', NULL, NULL),
+    ('k', 'a', '{}', 'available', now(), NULL, NULL), ('r', 'b', '{}', 'running', now(), '{x}', NULL),
+    ('r', 'a', '{}', 'retryable', now() + interval '1 hour', NULL, NULL), ('r', 'b', '{}', 'scheduled', now() + interval '1 hour', NULL, NULL),
+    ('r', 'old', '{}', 'completed', now(), '{x}', now())`
+
+func TestLimitsAreReplacedWhole(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	set(t, pool, queuestore.Limit{Scope: "queue", Name: "a", Most: 3}, queuestore.Limit{Scope: "job", Name: "a", Most: 1})
+	set(t, pool, queuestore.Limit{Scope: "queue", Name: "a", Most: 5}, queuestore.Limit{Scope: "job", Name: "r", Most: 2})
+	want := []queuestore.Limit{{Scope: "job", Name: "r", Most: 2}, {Scope: "queue", Name: "a", Most: 5}}
+	got, err := queuestore.Limits(t.Context(), pool)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("limits (-want +got), %v:\n%s", err, diff)
+	}
+	exec(t, pool, jobsSQL)
+	usages, err := queuestore.Usages(t.Context(), pool)
+	if diff := cmp.Diff([]queuestore.Usage{{Limit: want[1], Running: 1, Available: 2}, {Limit: want[0], Running: 1}}, usages); diff != "" || err != nil {
+		t.Errorf("usages (-want +got), %v:\n%s", err, diff)
+	}
+	places, err := queuestore.Held(t.Context(), pool, []string{"a"}, []string{"r"}, []int64{2, 4, 7})
+	held := map[string]int{}
+	for _, p := range places {
+		held[p.Queue+"/"+p.Kind] = p.Jobs
+	}
+	if diff := cmp.Diff(map[string]int{"a/k": 2, "b/r": 1}, held); diff != "" || err != nil {
+		t.Errorf("places (-want +got), %v:\n%s", err, diff)
+	}
+	set(t, pool)
+	if got, err := queuestore.Limits(t.Context(), pool); len(got) != 0 || err != nil {
+		t.Errorf("limits %v, %v", got, err)
+	}
+}
+
+func TestListTellsOfEveryQueue(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, jobsSQL)
+	exec(t, pool, `INSERT INTO forge_nodes (node_id, incarnation, queues, slots) VALUES
+		('n', '00000000000000aa', '{"a": 50, "idle": 2}', 10), ('m', '00000000000000bb', '{"a": 4}', 10)`)
+	exec(t, pool, `INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('past', now(), now())`)
+	set(t, pool, queuestore.Limit{Scope: "queue", Name: "a", Most: 3}, queuestore.Limit{Scope: "job", Name: "a", Most: 9})
+	queues, err := queuestore.List(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range queues {
+		q := &queues[i]
+		if paused := !q.PausedAt.IsZero(); paused != (q.Name == "past") {
+			t.Errorf("%s is paused: %v", q.Name, paused)
+		}
+		if (q.Name == "a") != (q.Wait() > 50*time.Second && q.Now.Sub(q.OldestAt) == q.Wait()) {
+			t.Errorf("%s: the oldest waits %v, since %v", q.Name, q.Wait(), q.OldestAt)
+		}
+		q.PausedAt, q.OldestAt, q.Now, q.WaitSeconds = time.Time{}, time.Time{}, time.Time{}, 0
+	}
+	if diff := cmp.Diff([]queuestore.Queue{
+		{Name: "a", Available: 2, Running: 1, Retryable: 1, GlobalLimit: 3, Nodes: 2, Workers: 14},
+		{Name: "b", Running: 1, Scheduled: 1},
+		{Name: "idle", Nodes: 1, Workers: 2},
+		{Name: "past"},
+	}, queues); diff != "" {
+		t.Errorf("queues (-want +got):\n%s", diff)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `INSERT INTO forge_nodes (node_id, incarnation, queues) VALUES ('n', '00000000000000aa', '{"new": 2}')`)
+	control, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Release()
+	if _, err := control.Exec(t.Context(), `LISTEN "public.river_control"`); err != nil {
+		t.Fatal(err)
+	}
+	change := queuestore.Change{Name: "new", By: "test"}
+	since, changed, err := queuestore.Pause(t.Context(), pool, change)
+	if err != nil || !changed || since.IsZero() {
+		t.Fatalf("pause: %v, %v, %v", since, changed, err)
+	}
+	again, changed, err := queuestore.Pause(t.Context(), pool, change)
+	if err != nil || changed || !again.Equal(since) {
+		t.Errorf("pause again: %v, %v, %v; want %v", again, changed, err, since)
+	}
+	if since, changed, err = queuestore.Resume(t.Context(), pool, change); err != nil || !changed || !since.IsZero() {
+		t.Errorf("resume: %v, %v, %v", since, changed, err)
+	}
+	if _, changed, err = queuestore.Resume(t.Context(), pool, change); err != nil || changed {
+		t.Errorf("resume again: %v, %v", changed, err)
+	}
+	if _, _, err = queuestore.Pause(t.Context(), pool, queuestore.Change{Name: "nobody"}); !errors.Is(err, queuestore.ErrNotFound) {
+		t.Errorf("an unknown queue: %v", err)
+	}
+	for _, action := range []string{"pause", "resume"} { // and no more
+		note, err := control.Conn().WaitForNotification(t.Context())
+		if want := `{"action" : "` + action + `", "queue" : "new"}`; err != nil || note.Payload != want {
+			t.Errorf("told %v, %v; want %s", note, err, want)
+		}
+	}
+	events, err := eventstore.List(t.Context(), pool, 0, 10)
+	if err != nil || len(events) != 2 || events[0].Type != eventstore.QueueResumed || string(events[1].Data) != `{"by": "test", "queue": "new"}` {
+		t.Errorf("events %+v, %v", events, err)
+	}
+}

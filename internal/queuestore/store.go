@@ -1,0 +1,210 @@
+package queuestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+// ErrNotFound says that no node works such a queue and no job is in it.
+var ErrNotFound = errors.New("no such queue")
+
+// Queryer is what the readers go through: a pool, a connection or a transaction.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Beginner starts transactions: a pool or a connection.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Queue is what waits and runs in a queue.
+type Queue struct {
+	Name string `json:"name"`
+	// PausedAt is zero while the queue is not paused.
+	PausedAt  time.Time `json:"paused_at,omitzero"`
+	Available int64     `json:"available"`
+	Running   int64     `json:"running"`
+	Scheduled int64     `json:"scheduled"`
+	Retryable int64     `json:"retryable"`
+	// GlobalLimit is the most jobs that run at once in the cluster; 0: no limit.
+	GlobalLimit int `json:"global_limit,omitempty"`
+	// Nodes are how many nodes work the queue, Workers the most jobs of it that
+	// they run at once by their own limits.
+	Nodes   int `json:"nodes"`
+	Workers int `json:"workers"`
+	// OldestAt is when the available job that has waited longest was due.
+	OldestAt time.Time `json:"oldest_at,omitzero"`
+	// WaitSeconds is how long that job has waited; 0 without one.
+	WaitSeconds float64 `json:"wait_seconds"`
+	// Now is the database's clock.
+	Now time.Time `json:"now"`
+}
+
+// Wait is how long the oldest available job has waited.
+func (q *Queue) Wait() time.Duration { return time.Duration(q.WaitSeconds * float64(time.Second)) }
+
+// Change is what somebody asks of a queue.
+type Change struct {
+	Name string
+	// By says who asks, for the diary.
+	By string
+	// Schema prefixes the notification's channel; empty means the connection's
+	// current schema.
+	Schema string
+}
+
+// Finished jobs are not counted: there may be millions of them.
+const listSQL = `
+WITH jobs AS (
+    SELECT queue, count(*) FILTER (WHERE state = 'available') AS available,
+           count(*) FILTER (WHERE state = 'running') AS running,
+           count(*) FILTER (WHERE state = 'scheduled') AS scheduled,
+           count(*) FILTER (WHERE state = 'retryable') AS retryable,
+           min(scheduled_at) FILTER (WHERE state = 'available') AS oldest
+    FROM river_job
+    WHERE state IN ('available', 'pending', 'running', 'scheduled', 'retryable')
+    GROUP BY queue
+), worked AS (
+    SELECT q.key AS name, count(*) AS nodes, sum(least(q.value::integer, n.slots)) AS workers
+    FROM forge_nodes AS n, jsonb_each_text(n.queues) AS q
+    WHERE n.state = 'active'
+    GROUP BY q.key
+), names AS (
+    SELECT name FROM river_queue UNION SELECT queue FROM jobs UNION SELECT name FROM worked
+    UNION SELECT name FROM forge_limits WHERE scope = 'queue'
+)
+SELECT names.name, r.paused_at, coalesce(j.available, 0), coalesce(j.running, 0), coalesce(j.scheduled, 0),
+       coalesce(j.retryable, 0), coalesce(l.most, 0), coalesce(w.nodes, 0)::integer, coalesce(w.workers, 0)::integer,
+       j.oldest, greatest(extract(epoch FROM now() - j.oldest), 0)::float8, now()
+FROM names
+LEFT JOIN river_queue AS r ON r.name = names.name
+LEFT JOIN worked AS w ON w.name = names.name
+LEFT JOIN jobs AS j ON j.queue = names.name
+LEFT JOIN forge_limits AS l ON l.scope = 'queue' AND l.name = names.name
+ORDER BY names.name`
+
+const knownSQL = `
+SELECT EXISTS (SELECT FROM river_queue WHERE name = $1)
+    OR EXISTS (SELECT FROM forge_nodes WHERE queues ? $1)
+    OR EXISTS (SELECT FROM forge_limits WHERE scope = 'queue' AND name = $1)
+    OR EXISTS (SELECT FROM river_job WHERE queue = $1)`
+
+const pausedSQL = `SELECT paused_at FROM river_queue WHERE name = $1`
+
+// A queue that no node has worked yet has no row.
+const pauseSQL = `
+INSERT INTO river_queue (name, paused_at, updated_at)
+VALUES ($1, clock_timestamp(), clock_timestamp())
+ON CONFLICT (name) DO UPDATE
+SET paused_at = excluded.paused_at, updated_at = excluded.updated_at
+WHERE river_queue.paused_at IS NULL`
+
+const resumeSQL = `
+UPDATE river_queue
+SET paused_at = NULL, updated_at = clock_timestamp()
+WHERE name = $1 AND paused_at IS NOT NULL`
+
+// As River tells it: the leader and every node hear of it.
+const notifySQL = `
+SELECT pg_notify(coalesce(nullif($1, ''), current_schema()) || '.' || $2,
+                 json_build_object('action', $3::text, 'queue', $4::text)::text)`
+
+// List returns every queue that has a job, a node, a limit or a past, by name.
+func List(ctx context.Context, db Queryer) ([]Queue, error) {
+	queues, err := collect(ctx, db, scanQueue, listSQL)
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	return queues, nil
+}
+
+func scanQueue(row pgx.CollectableRow) (Queue, error) {
+	var (
+		q              Queue
+		paused, oldest *time.Time
+	)
+	err := row.Scan(&q.Name, &paused, &q.Available, &q.Running, &q.Scheduled, &q.Retryable, &q.GlobalLimit,
+		&q.Nodes, &q.Workers, &oldest, &q.WaitSeconds, &q.Now)
+	q.PausedAt, q.OldestAt = orZero(paused), orZero(oldest)
+	return q, err
+}
+
+// Pause lets no job of the queue start until Resume; those that run go on. It
+// returns since when it is paused and whether that changed anything, and
+// ErrNotFound for a queue that nobody knows.
+func Pause(ctx context.Context, db Beginner, change Change) (since time.Time, changed bool, err error) {
+	return turn(ctx, db, change, "pause", pauseSQL, eventstore.QueuePaused)
+}
+
+// Resume lets the jobs of a paused queue start again. It returns what Pause
+// does; since is zero.
+func Resume(ctx context.Context, db Beginner, change Change) (since time.Time, changed bool, err error) {
+	return turn(ctx, db, change, "resume", resumeSQL, eventstore.QueueResumed)
+}
+
+// turn changes one queue, in a transaction that tells the leader and the nodes.
+func turn(ctx context.Context, db Beginner, change Change, action, sql, event string) (since time.Time, changed bool, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		var known bool
+		if err := tx.QueryRow(ctx, knownSQL, change.Name).Scan(&known); err != nil {
+			return err
+		}
+		if !known {
+			return ErrNotFound
+		}
+		tag, err := tx.Exec(ctx, sql, change.Name)
+		if err != nil {
+			return err
+		}
+		if changed = tag.RowsAffected() > 0; changed {
+			if err := tell(ctx, tx, change, action, event); err != nil {
+				return err
+			}
+		}
+		since, err = pausedSince(ctx, tx, change.Name)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("%s queue %s: %w", action, change.Name, err)
+	}
+	return since, changed, nil
+}
+
+func tell(ctx context.Context, tx pgx.Tx, change Change, action, event string) error {
+	if _, err := tx.Exec(ctx, notifySQL, change.Schema, wire.RiverControlChannel, action, change.Name); err != nil {
+		return fmt.Errorf("notify the nodes: %w", err)
+	}
+	return eventstore.Append(ctx, tx, eventstore.Event{Type: event}, map[string]any{"queue": change.Name, "by": change.By})
+}
+
+func pausedSince(ctx context.Context, tx pgx.Tx, name string) (time.Time, error) {
+	var paused *time.Time
+	err := tx.QueryRow(ctx, pausedSQL, name).Scan(&paused)
+	if errors.Is(err, pgx.ErrNoRows) { // resumed before any node worked it
+		return time.Time{}, nil
+	}
+	return orZero(paused), err
+}
+
+func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
