@@ -52,15 +52,13 @@ var badKeys = []bad{
 	{"a job's key in a cron", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\ntimeout = \"5m\""), []string{
 		`forge.toml:5:1: crons[0].timeout: unknown key; want timeout in [jobs.NAME] and job = NAME here`,
 	}},
-	{"later: strategy", "[cluster.leader_election]\nstrategy = \"lease\"\n", []string{`forge.toml:2:12: cluster.leader_election.strategy: not available in this version (got "lease"); want "advisory", through a direct connection to PostgreSQL (database.leader_url)`}},
-	{"later: takeover_delay", "[cluster.leader_election.roles.billing]\ntakeover_delay = \"3s\"\n", []string{"forge.toml:2:1: cluster.leader_election.roles.billing.takeover_delay: not available in this version; want no key: a role is taken over as soon as its lock is free"}},
 	{"later: limits", "[queues.a]\nglobal_limit = 1\nlimit_per_key = { key = \"k\", limit = 1 }\nrate_limit = { limit = 1, per = \"1s\" }\n", []string{
-		"forge.toml:2:1: queues.a.global_limit: not available in this version; want max_workers, which limits each node",
-		"forge.toml:3:1: queues.a.limit_per_key: not available in this version; want max_workers, which limits each node",
-		"forge.toml:4:1: queues.a.rate_limit: not available in this version; want max_workers, which limits each node",
+		"forge.toml:3:1: queues.a.limit_per_key: not available in this version; want global_limit, which limits the whole queue",
+		"forge.toml:4:1: queues.a.rate_limit: not available in this version; want global_limit, which limits what runs at once",
 	}},
-	{"later: crons", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\non_failure = { notify = [] }"), []string{
-		"forge.toml:5:1: crons[0].on_failure: not available in this version; want an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
+	{"on_failure", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\non_failure = { notify = [], tell = 1 }"), []string{
+		`forge.toml:5:14: warning: crons[0].on_failure: nobody is told; want notify = ["NAME"]`,
+		`forge.toml:5:29: crons[0].on_failure.tell: unknown key; want "notify"`,
 	}},
 	{"jitter at the interval", inCron("schedule = \"@hourly\"\ncommand = [\"true\"]\njitter = \"1h\""), []string{
 		`forge.toml:5:10: crons[0].jitter: not below the shortest interval of the schedule "@hourly" (got "1h"); want less than 1h`,
@@ -95,10 +93,14 @@ var badKeys = []bad{
 		`forge.toml:5:11: warning: crons[0].exclude: each of the next 1000 ticks is excluded`,
 	}},
 	{"later: assignment", "[scheduler]\nassignment = \"spread\"\n", []string{`forge.toml:2:14: scheduler.assignment: not available in this version (got "spread"); want "least_loaded"`}},
-	{"later: the rest", "[http]\ntls_cert_file = \"a\"\n[dashboard]\nauth = true\n[metrics]\nrollups = { \"1m\" = \"24h\" }\n", []string{
+	{"rollups", "[metrics]\nrollups = { \"1m\" = \"10m\", \"2m\" = \"1d\", \"1h\" = 5 }\n", []string{
+		`forge.toml:2:20: metrics.rollups.1m: out of range (got "10m"); want 1h to 3650d`,
+		`forge.toml:2:27: metrics.rollups.2m: unknown key; want "1m"`,
+		`forge.toml:2:47: metrics.rollups.1h: duration without a unit (got 5); want a string such as "5s"`,
+	}},
+	{"later: the rest", "[http]\ntls_cert_file = \"a\"\n[dashboard]\nauth = true\n", []string{
 		"forge.toml:2:1: http.tls_cert_file: not available in this version; want a proxy in front that speaks TLS",
 		"forge.toml:4:1: dashboard.auth: not available in this version; want a proxy in front that asks who is there",
-		"forge.toml:6:1: metrics.rollups: not available in this version; want Prometheus, which can scrape /metrics and keep history",
 	}},
 }
 
@@ -150,6 +152,9 @@ var badNode = []bad{
 	{"lease not above refresh", "[cluster.leader_election]\nlease_duration = \"2s\"\nrefresh_interval = \"2s\"\n", []string{
 		"forge.toml:3:20: cluster.leader_election.refresh_interval: the lease runs out before it is refreshed (got lease_duration 2s, refresh_interval 2s); want refresh_interval of at most a third of lease_duration",
 	}},
+	{"refresh after the trust", "[cluster.leader_election]\nlease_duration = \"10s\"\nrefresh_interval = \"8s\"\n", []string{
+		"forge.toml:3:20: cluster.leader_election.refresh_interval: a leader trusts its lead for 0.8 of the lease, and would lose it before each refresh (got lease_duration 10s, refresh_interval 8s); want refresh_interval of at most a third of lease_duration",
+	}},
 	{"short lease", "[cluster.leader_election]\nlease_duration = \"1s\"\nrefresh_interval = \"300ms\"\n", []string{
 		`forge.toml:2:18: warning: cluster.leader_election.lease_duration: a lease under 2s is lost to short pauses; want "3s"`,
 	}},
@@ -169,6 +174,9 @@ var badNode = []bad{
 	{"lock ids", "[cluster]\nlock_namespace = 128\n[cluster.leader_election.roles.billing]\nlock_id = 0\n", []string{
 		"forge.toml:2:18: cluster.lock_namespace: out of range (got 128); want 0 to 127",
 		"forge.toml:4:11: cluster.leader_election.roles.billing.lock_id: out of range (got 0); want 1 to 72057594037927935",
+	}},
+	{"short takeover", "[cluster.leader_election.roles.billing]\ntakeover_delay = \"2s\"\n", []string{
+		`forge.toml:2:18: warning: cluster.leader_election.roles.billing.takeover_delay: shorter than lease_duration 3s: after a terminated session two may run for a moment; want "3s", or work that a fence guards throughout`,
 	}},
 	{"almost a role", "[cluster.leader_election.roles.schedular]\nlock_id = 5\n", []string{
 		`forge.toml:1:2: warning: cluster.leader_election.roles.schedular: a custom role, named almost like a built-in one; want "scheduler"`,
@@ -215,8 +223,8 @@ var badCrons = []bad{
 	{"nothing to do", inCron(daily), []string{"forge.toml:1:3: crons[0]: nothing to do; want one of job, command, url or sql"}},
 	{"two things to do", inCron(daily + "command = [\"true\"]\nsql = \"SELECT 1\""), []string{"forge.toml:5:1: crons[0].sql: more than one thing to do: command and sql; want one of job, command, url or sql"}},
 	{"name of a job", inCron(daily+"command = [\"true\"]") + "[jobs.beat]\nkind = \"shell\"\ncommand = [\"true\"]\n", []string{`forge.toml:2:8: crons[0].name: a job of this name is defined too (got "beat"); want job = NAME here, or another name`}},
-	{"catch-up of many", inCron("schedule = \"@every 1s\"\ncommand = [\"true\"]\ncatch_up = \"all\"\ncatch_up_window = \"31d\"\ncatch_up_limit = 1000000"), []string{
-		"forge.toml:7:18: warning: crons[0].catch_up_limit: catching up could fire 1000000 ticks; want a lower catch_up_limit or a shorter catch_up_window",
+	{"catch-up of many", inCron("schedule = \"@every 1s\"\ncommand = [\"true\"]\ncatch_up = \"all\"\ncatch_up_window = \"7d\"\ncatch_up_limit = 1000000"), []string{
+		"forge.toml:7:18: warning: crons[0].catch_up_limit: catching up could fire 604,800 ticks; want a lower catch_up_limit or a shorter catch_up_window",
 	}},
 	{"pile-up", inCron("schedule = \"@every 1s\"\njob = \"slow\"\noverlap = \"allow\"") + "[jobs.slow]\nkind = \"shell\"\ncommand = [\"true\"]\ntimeout = \"5s\"\n", []string{
 		`forge.toml:5:11: warning: crons[0].overlap: runs may pile up: the job's timeout 5s is longer than the cron's interval 1s; want overlap = "skip" or a shorter timeout`,
@@ -265,6 +273,12 @@ var badJobs = []bad{
 		`forge.toml:4:41: jobs.xy.retry.max_backoff: less than backoff (got "1s"); want at least 1m`,
 		"forge.toml:4:62: jobs.xy.retry.max_attempts: out of range (got 0); want 1 to 1000",
 	}},
+	{"second round", "[retention]\ndiscarded = \"1d\"\n[jobs.xy]\nkind = \"shell\"\ncommand = [\"true\"]\nretry = { second_round = \"24h\" }\n" +
+		"[jobs.yz]\nkind = \"shell\"\ncommand = [\"true\"]\nretry.second_round = \"0s\"\n[jobs.zz]\nkind = \"shell\"\ncommand = [\"true\"]\nretry.second_round = 60\n", []string{
+		`forge.toml:6:26: jobs.xy.retry.second_round: not before the job is deleted (got "24h"); want less than retention.discarded = "24h"`,
+		`forge.toml:10:22: jobs.yz.retry.second_round: zero duration (got "0s"); want 1s to 30d`,
+		`forge.toml:14:22: jobs.zz.retry.second_round: duration without a unit (got 60); want a string such as "60s"`,
+	}},
 	{"queue", "[queues.reports]\n[queues.Bad]\n[jobs.xy]\nkind = \"shell\"\ncommand = [\"true\"]\nqueue = \"reprots\"\n", []string{
 		"forge.toml:2:2: queues.Bad: not a queue name; want " + wantQueueName,
 		`forge.toml:6:9: warning: jobs.xy.queue: a queue without a section; want "reports", or [queues.reprots]`,
@@ -285,13 +299,12 @@ var badJobs = []bad{
 		"forge.toml:6:18: jobs.xy.expect_status[0]: out of range (got 99); want 100 to 599",
 	}},
 	{"no statement", "[jobs.xy]\nkind = \"sql\"\nstatement = \" ; -- nothing\"\n", []string{`forge.toml:3:13: jobs.xy.statement: no statement; want a statement such as "DELETE FROM sessions WHERE expires_at < now()"`}},
-	{"transaction control", "[jobs.xy]\nkind = \"sql\"\nstatement = \"commit\"\n", []string{"forge.toml:3:13: jobs.xy.statement: COMMIT in a job, which has a transaction of its own; want the statement alone"}},
+	{"transaction control", "[jobs.xy]\nkind = \"sql\"\nstatement = \"commit\"\n", []string{"forge.toml:3:13: jobs.xy.statement: COMMIT in a job, which is one statement outside any transaction; want the statement alone"}},
 	{"copy program", "[jobs.xy]\nkind = \"sql\"\nstatement = \"COPY t FROM PROGRAM 'rm'\"\n", []string{"forge.toml:3:13: jobs.xy.statement: COPY ... PROGRAM runs a command on the database's host; want a shell job"}},
 }
 
 var badAlerts = []bad{
 	{"alerts", "[[alerts]]\nname = \"a\"\nfor = \"-1s\"\nseverity = \"loud\"\n[[alerts]]\nname = \"a\"\ncondition = \"up\"\n[[alerts]]\ncondition = \" \"\n", []string{
-		"forge.toml:1:3: warning: alerts: this version does not evaluate alerts itself; want the same rules in Prometheus (see deploy/prometheus/)",
 		`forge.toml:1:3: alerts[0]: no condition; want condition = "..." in PromQL`,
 		`forge.toml:3:7: alerts[0].for: negative duration (got "-1s"); want a string such as "30s", "5m" or "24h"`,
 		`forge.toml:4:12: alerts[0].severity: not a known value (got "loud"); want "info", "warning", "error" or "critical"`,
@@ -299,23 +312,69 @@ var badAlerts = []bad{
 		`forge.toml:8:3: alerts[2]: no name; want name = "..."`,
 		`forge.toml:8:3: alerts[2]: no condition; want condition = "..." in PromQL`,
 	}},
-	{"receivers", "[notify.slack]\napi_url = \"x\"\n[[alerts]]\nname = \"a\"\ncondition = \"up\"\nnotify = [\"slack:#ops\", \"pager\"]\n", []string{
-		"forge.toml:1:2: warning: notify: this version does not notify anybody itself; want Alertmanager, behind the rules in deploy/prometheus/",
-		"forge.toml:3:3: warning: alerts: this version does not evaluate alerts itself; want the same rules in Prometheus (see deploy/prometheus/)",
-		`forge.toml:6:25: warning: alerts[0].notify[1]: the receiver "pager" is not configured; want [notify.pager]`,
+	{"alerts' conditions", "[[alerts]]\nname = \"a\"\ncondition = \"sum(up\"\nlabels = { \"a-b\" = \"x\" }\n[[alerts]]\nname = \"b\"\ncondition = \"up[5m]\"\n", []string{
+		`forge.toml:3:13: alerts[0].condition: at its character 7: unclosed left parenthesis (got "sum(up"); want an expression of PromQL`,
+		`forge.toml:4:12: alerts[0].labels.a-b: not a label that an alert may set; want letters, digits and _, and not alertname`,
+		`forge.toml:7:13: alerts[1].condition: a range vector (got "up[5m]"); want an instant vector: a comparison such as x > 5`,
+	}},
+	{"alerts' receivers", "[notify.hook]\ntype = \"webhook\"\nurl = \"http://h/\"\n[[alerts]]\nname = \"a\"\ncondition = \"up\"\nnotify = [\"hook\", \"pager\"]\n", []string{
+		`forge.toml:7:19: warning: alerts[0].notify[1]: the receiver "pager" is not configured; want [notify.pager]`,
 	}},
 }
+
+var badNotify = []bad{
+	{"types", "[notify.a]\n[notify.b]\ntype = \"slak\"\n[notify.\"a:b\"]\ntype = \"email\"\n", []string{
+		`forge.toml:1:2: notify.a: no type; want type = "slack", "pagerduty", "webhook" or "email"`,
+		`forge.toml:3:8: notify.b.type: not a known value (got "slak"); want "slack"`,
+		`forge.toml:4:2: notify."a:b": not a name of a receiver; want a name without a colon: what follows it names a channel or the like`,
+	}},
+	{"keys", "[notify.slack]\napi_ulr = \"x\"\nTitle = \"x\"\nto = \"x@example.com\"\nhttp_config = { basic_aut = 1 }\n", []string{
+		`forge.toml:1:2: notify.slack: no api_url; want api_url = "..."`,
+		`forge.toml:2:1: notify.slack.api_ulr: unknown key; want "api_url"`,
+		`forge.toml:3:1: notify.slack.Title: wrong case; want "title"`,
+		"forge.toml:4:1: notify.slack.to: not a key of slack; want a receiver of type email",
+		`forge.toml:5:17: notify.slack.http_config.basic_aut: unknown key; want "basic_auth"`,
+	}},
+	{"secrets", "[notify.slack]\napi_url = \"https://h/x\"\n[notify.pagerduty]\nrouting_key = \"\"\nhttp_config = { authorization = { credentials = \"x\" } }\n" +
+		"[notify.webhook]\nurl = \"http://u:p@h/\"\n", []string{
+		"forge.toml:2:11: notify.slack.api_url: a secret in the file; want ${env:NAME} or ${file:PATH} in its place",
+		`forge.toml:4:15: notify.pagerduty.routing_key: empty (got ""); want a value`,
+		"forge.toml:5:49: notify.pagerduty.http_config.authorization.credentials: a secret in the file; want ${env:NAME} or ${file:PATH} in its place",
+		`forge.toml:7:7: notify.webhook.url: a user in the address; want http_config = { basic_auth = { username = "...", password = "${env:NAME}" } }`,
+	}},
+	{"addresses", "[notify.webhook]\nurl = \"ftp://h/\"\n[notify.email]\nto = \"ops\"\nfrom = \"f@example.com\"\nsmarthost = \"mail\"\n" +
+		"[notify.clear]\ntype = \"email\"\nto = \"a@example.com, b@example.com\"\nfrom = \"f@example.com\"\nsmarthost = \"mail:25\"\nauth_username = \"u\"\nrequire_tls = false\n", []string{
+		"forge.toml:2:7: notify.webhook.url: not a URL; want https://HOST/PATH",
+		`forge.toml:4:6: notify.email.to: not a mail address (got "ops"); want an address such as "ops@example.com"`,
+		`forge.toml:6:13: notify.email.smarthost: not the address of a mail server (got "mail"); want HOST:PORT such as "mail.example.com:587"`,
+		"forge.toml:13:15: notify.clear.require_tls: the password would be sent in the clear to mail (got false); want true, or no auth_username",
+	}},
+	{"targets", receivers + inCron("schedule = \"@daily\"\ncommand = [\"true\"]\n"+
+		`on_failure = { notify = ["hook", "hook:x", "pager:loud", "mail:ops", "hok", "hook", "", "mail:"] }`), []string{
+		`forge.toml:16:34: crons[0].on_failure.notify[1]: a webhook has no places (got "x"); want its name alone`,
+		`forge.toml:16:44: crons[0].on_failure.notify[2]: not a severity of PagerDuty (got "loud"); want one of critical, error, info, warning`,
+		`forge.toml:16:58: crons[0].on_failure.notify[3]: not a mail address (got "ops"); want an address such as "ops@example.com"`,
+		`forge.toml:16:70: warning: crons[0].on_failure.notify[4]: the receiver "hok" is not configured; want "hook"`,
+		"forge.toml:16:77: warning: crons[0].on_failure.notify[5]: named twice: hook",
+		`forge.toml:16:85: crons[0].on_failure.notify[6]: not a receiver (got ""); want a name, or a name and a place such as "slack:#ops"`,
+		`forge.toml:16:89: crons[0].on_failure.notify[7]: not a receiver (got "mail:"); want a name, or a name and a place such as "slack:#ops"`,
+	}},
+}
+
+// receivers are good ones.
+const receivers = "[notify.hook]\ntype = \"webhook\"\nurl = \"http://h/\"\n[notify.pager]\ntype = \"pagerduty\"\nrouting_key = \"${env:ROUTING_KEY}\"\n" +
+	"[notify.mail]\ntype = \"email\"\nto = \"a@example.com\"\nfrom = \"b@example.com\"\nsmarthost = \"localhost:25\"\n"
 
 func TestBadInputs(t *testing.T) {
 	t.Parallel()
 	for section, cases := range map[string][]bad{
 		"text": badText, "keys": badKeys, "types": badTypes, "node": badNode,
-		"crons": badCrons, "jobs": badJobs, "alerts": badAlerts,
+		"crons": badCrons, "jobs": badJobs, "alerts": badAlerts, "notify": badNotify,
 	} {
 		for _, c := range cases {
 			t.Run(section+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
-				_, report, err := parseWith(c.text)
+				_, report, err := parseWith(c.text, "ROUTING_KEY=key")
 				if diff := cmp.Diff(c.want, messages(report)); diff != "" {
 					t.Errorf("report (-want +got):\n%s", diff)
 				}
@@ -353,7 +412,7 @@ func TestDeepNesting(t *testing.T) {
 			t.Parallel()
 			started := time.Now()
 			_, report, err := parseWith(text)
-			if took := time.Since(started); took > 10*time.Second {
+			if took := time.Since(started); took > time.Minute {
 				t.Errorf("took %s", took)
 			}
 			if err == nil || len(report.Problems) != 1 {
@@ -410,7 +469,7 @@ func TestBigFileIsQuick(t *testing.T) {
 	}
 	started := time.Now()
 	c := mustParse(t, text.String())
-	if took := time.Since(started); took > 20*time.Second {
+	if took := time.Since(started); took > time.Minute {
 		t.Errorf("%d crons took %s", count, took)
 	}
 	if len(c.Crons) != count {

@@ -53,8 +53,10 @@ func (l *loader) check() {
 	l.checkHTTP()
 	l.checkQueues()
 	l.checkJobs()
+	l.checkNotify()
 	l.checkCrons()
 	l.checkAlerts()
+	l.checkDeadman()
 }
 
 func (l *loader) checkDatabase() {
@@ -101,7 +103,7 @@ func (l *loader) checkNode() {
 	if l.ok("node.roles") && len(node.Roles) == 0 {
 		l.wrong("node.roles", "no roles", "[]", "at least one of "+strings.Join(Default().Node.Roles, ", "))
 	}
-	known := Default().Node.Roles
+	known := slices.Concat(Default().Node.Roles, slices.Sorted(maps.Keys(l.cfg.Cluster.LeaderElection.Roles)))
 	for i, role := range node.Roles {
 		path := l.elementPath("node.roles", i)
 		switch {
@@ -162,6 +164,10 @@ func (l *loader) checkElection() {
 			l.wrong(l.firstGiven(refresh, lease), "the lease runs out before it is refreshed",
 				fmt.Sprintf("lease_duration %s, refresh_interval %s", e.LeaseDuration, e.RefreshInterval),
 				"refresh_interval of at most a third of lease_duration")
+		case e.RefreshInterval >= e.LeaseDuration/10*8:
+			l.wrong(l.firstGiven(refresh, lease), "a leader trusts its lead for 0.8 of the lease, and would lose it before each refresh",
+				fmt.Sprintf("lease_duration %s, refresh_interval %s", e.LeaseDuration, e.RefreshInterval),
+				"refresh_interval of at most a third of lease_duration")
 		case e.RefreshInterval > e.LeaseDuration/3:
 			l.warn(l.firstGiven(refresh, lease), fmt.Sprintf("refresh_interval %s is more than a third of lease_duration %s: one lost refresh may cost the lead",
 				e.RefreshInterval, e.LeaseDuration), fmt.Sprintf("at most %s", e.LeaseDuration/3))
@@ -209,6 +215,7 @@ func (l *loader) checkRoles(section string) {
 		if near := nearest(role, slices.Collect(maps.Keys(lockIDs))); near != "" && near != role {
 			l.warn(path, "a custom role, named almost like a built-in one", strconv.Quote(near))
 		}
+		l.checkTakeover(path+".takeover_delay", role, overrides[role])
 		path += ".lock_id"
 		for _, other := range slices.Sorted(maps.Keys(ids)) {
 			reportedThere := other > role && overrides[other].LockID != 0
@@ -247,4 +254,16 @@ func localHost(host string) bool {
 	}
 	address, err := netip.ParseAddr(host)
 	return err == nil && address.Unmap().IsLoopback()
+}
+
+// checkDeadman never shows the address: it is as good as a password.
+func (l *loader) checkDeadman() {
+	const path = "metrics.deadman_url"
+	address := l.cfg.Metrics.DeadmanURL
+	if address == "" || !l.ok(path) {
+		return
+	}
+	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		l.wrong(path, "not a URL", "", "https://HOST/PATH")
+	}
 }

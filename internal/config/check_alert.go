@@ -1,19 +1,18 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// checkAlerts checks the form of alerts. This version keeps them, and receivers,
-// for a later one.
+// checkAlerts checks the form of alerts. What they mean is checked by "forge
+// alerts check", which knows the metrics.
 func (l *loader) checkAlerts() {
-	if len(l.cfg.Alerts) > 0 {
-		l.warn("alerts", "this version does not evaluate alerts itself", "the same rules in Prometheus (see deploy/prometheus/)")
-	}
-	if len(l.cfg.Notify) > 0 {
-		l.warn("notify", "this version does not notify anybody itself", "Alertmanager, behind the rules in deploy/prometheus/")
-	}
 	seen := map[string]bool{}
 	for i, alert := range l.cfg.Alerts {
 		path := element("alerts", i)
@@ -25,20 +24,42 @@ func (l *loader) checkAlerts() {
 			l.wrong(path+".name", "an alert of this name exists", strconv.Quote(clip(alert.Name)), "another name")
 		}
 		seen[alert.Name] = true
-		if l.ok(path+".condition") && strings.TrimSpace(alert.Condition) == "" {
-			l.wrongKey(path, "no condition", `condition = "..." in PromQL`)
+		l.checkCondition(path, alert.Condition)
+		for name := range alert.Labels {
+			if where := path + ".labels." + name; !labelName.MatchString(name) || name == "alertname" {
+				l.wrongKey(where, "not a label that an alert may set", "letters, digits and _, and not alertname")
+			}
 		}
-		l.checkReceivers(path, alert.Notify)
+		l.checkReceivers(path+".notify", alert.Notify)
 	}
 }
 
-// checkReceivers warns of targets that no section names. A target is a receiver,
-// or a receiver and a place, as in slack:#ops.
-func (l *loader) checkReceivers(path string, targets []string) {
-	for i, target := range targets {
-		name, _, _ := strings.Cut(target, ":")
-		if _, ok := l.cfg.Notify[name]; !ok && name != "" {
-			l.warn(element(path+".notify", i), "the receiver "+strconv.Quote(clip(name))+" is not configured", "[notify."+clip(name)+"]")
-		}
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+func (l *loader) checkCondition(path, condition string) {
+	where := path + ".condition"
+	if !l.ok(where) {
+		return
 	}
+	if strings.TrimSpace(condition) == "" {
+		l.wrongKey(path, "no condition", `condition = "..." in PromQL`)
+		return
+	}
+	expr, err := parser.ParseExpr(condition)
+	if err != nil {
+		l.wrong(where, parseError(err), strconv.Quote(clip(condition)), "an expression of PromQL")
+		return
+	}
+	if kind := expr.Type(); kind != parser.ValueTypeVector && kind != parser.ValueTypeScalar {
+		l.wrong(where, "a "+parser.DocumentedType(kind), strconv.Quote(clip(condition)), "an instant vector: a comparison such as x > 5")
+	}
+}
+
+// parseError says where in an expression what is wrong.
+func parseError(err error) string {
+	var list parser.ParseErrors
+	if !errors.As(err, &list) || len(list) == 0 {
+		return err.Error()
+	}
+	return fmt.Sprintf("at its character %d: %v", int(list[0].PositionRange.Start)+1, list[0].Err)
 }

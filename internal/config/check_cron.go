@@ -9,20 +9,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
 const (
-	// maxArgs is the most bytes of a cron's args as JSON.
-	maxArgs = 64 << 10
 	// manyTicks is how many ticks a catch-up may fire without a warning.
 	manyTicks = 10_000
+	// mostTicks is how many ticks may be in a window of which all are to be
+	// caught up: no limit that can be written lets more fire.
+	mostTicks = 1_000_000
+	// manyCrons is how many crons there may be without a warning, mostCrons how
+	// many at all.
+	manyCrons = 100_000
+	mostCrons = 1_000_000
 )
 
 func (l *loader) checkCrons() {
 	l.checkZone("scheduler.timezone", l.cfg.Scheduler.Timezone)
 	if l.has("cron_defaults.timezone") {
 		l.checkZone("cron_defaults.timezone", l.cfg.CronDefaults.Timezone)
+	}
+	if !l.checkCount(len(l.cfg.Crons)) {
+		return
 	}
 	first := map[string]string{}
 	for i, cron := range l.cfg.Crons {
@@ -34,7 +44,31 @@ func (l *loader) checkCrons() {
 			l.checkZone(path+".timezone", cron.Timezone)
 		}
 		l.checkSchedule(path, cron)
+		l.checkOnFailure(path+".on_failure", cron.OnFailure)
 	}
+}
+
+func (l *loader) checkOnFailure(path string, then OnFailure) {
+	if len(then.Notify) == 0 && l.has(path) && l.ok(path) && l.ok(path+".notify") {
+		l.warn(path, "nobody is told", `notify = ["NAME"]`)
+	}
+	l.checkReceivers(path+".notify", then.Notify)
+}
+
+// checkCount bounds the number of crons: the scheduler's leader keeps all of
+// them in memory.
+func (l *loader) checkCount(crons int) bool {
+	switch {
+	case crons > mostCrons:
+		l.add("crons", true, Problem{Message: "too many crons", Got: humanize.Comma(int64(crons)), Want: "at most " + humanize.Comma(mostCrons)})
+		return false
+	case crons > manyCrons:
+		l.add("crons", true, Problem{
+			Message: "very many crons", Got: humanize.Comma(int64(crons)), Want: "no more than " + humanize.Comma(manyCrons) + " in one cluster",
+			Warning: true,
+		})
+	}
+	return true
 }
 
 // checkCronName checks a name and that no other cron has it, in whatever case.
@@ -101,7 +135,7 @@ func (l *loader) checkArgs(path string, args map[string]any) {
 	if len(args) == 0 || !l.ok(path) {
 		return
 	}
-	if text, err := json.Marshal(args); err == nil && len(text) > maxArgs {
+	if text, err := json.Marshal(args); err == nil && len(text) > MaxArgs {
 		l.wrong(path, "args too large", strconv.Itoa(len(text))+" bytes as JSON", "at most 64 KiB")
 	}
 }
@@ -140,7 +174,7 @@ func (l *loader) checkSchedule(path string, cron Cron) {
 		l.badExpression(where, err)
 		return
 	}
-	for _, warning := range parsed.Warnings(time.Now()) {
+	for _, warning := range parsed.Warnings(l.now()) {
 		l.warn(where, warning, "")
 	}
 	l.checkInterval(path, cron, parsed.MinInterval())
@@ -168,7 +202,7 @@ func (l *loader) checkBounds(path string, cron Cron) {
 	case end.IsZero() || !l.ok(where):
 	case !start.IsZero() && !end.After(start):
 		l.wrong(where, "not after start_at", strconv.Quote(string(cron.EndAt)), "an instant after "+string(cron.StartAt))
-	case end.Before(time.Now()):
+	case end.Before(l.now()):
 		l.warn(where, "the cron never fires again: end_at has passed", "")
 	}
 }
@@ -194,7 +228,7 @@ func (l *loader) checkExclude(path string, cron Cron, schedule *cronexpr.Schedul
 	if len(exclusions) == 0 {
 		return
 	}
-	at, ok := schedule.Next(time.Now())
+	at, ok := schedule.Next(l.now())
 	for range soonTicks {
 		if !ok || !slices.ContainsFunc(exclusions, func(e *cronexpr.Exclusion) bool { return e.Covers(at) }) {
 			return
@@ -208,10 +242,17 @@ func (l *loader) checkInterval(path string, cron Cron, interval time.Duration) {
 	if interval <= 0 {
 		return
 	}
-	ticks := min(int64(cron.CatchUpWindow.Std()/interval), int64(cron.CatchUpLimit))
-	if cron.CatchUp == "all" && ticks > manyTicks {
+	inWindow := int64(cron.CatchUpWindow.Std() / interval)
+	ticks := min(inWindow, int64(cron.CatchUpLimit))
+	switch {
+	case cron.CatchUp != "all":
+	case inWindow > mostTicks:
+		l.wrong(l.firstGiven(path+".catch_up_window", path+".catch_up", "cron_defaults.catch_up_window", path+".schedule"),
+			"catching up could mean up to "+humanize.Comma(inWindow)+" runs", strconv.Quote(cron.CatchUpWindow.String()),
+			`a shorter catch_up_window, or catch_up = "latest"`)
+	case ticks > manyTicks:
 		l.warn(l.firstGiven(path+".catch_up_limit", path+".catch_up", path+".schedule"),
-			fmt.Sprintf("catching up could fire %d ticks", ticks), "a lower catch_up_limit or a shorter catch_up_window")
+			"catching up could fire "+humanize.Comma(ticks)+" ticks", "a lower catch_up_limit or a shorter catch_up_window")
 	}
 	timeout := join("jobs", cron.Job) + ".timeout"
 	if job, ok := l.cfg.Jobs[cron.Job]; ok && cron.Overlap == "allow" && l.has(timeout) && job.Timeout.Std() > interval {

@@ -117,8 +117,18 @@ func (l *loader) checkCommon(path string, job Job) {
 	if job.Retry.Backoff > job.Retry.MaxBackoff && l.ok(retry+".backoff") && l.ok(retry+".max_backoff") {
 		l.wrong(retry+".max_backoff", "less than backoff", strconv.Quote(job.Retry.MaxBackoff.String()), "at least "+job.Retry.Backoff.String())
 	}
+	l.checkSecondRound(retry+".second_round", job.Retry)
+	l.checkUnique(path+".unique", job.Unique)
 	if job.Capability != "" && !printable.MatchString(job.Capability) {
 		l.wrong(path+".capability", "not a capability", strconv.Quote(clip(job.Capability)), "a word without spaces")
+	}
+}
+
+// checkSecondRound sees to it that retention leaves the job there until then.
+func (l *loader) checkSecondRound(path string, retry Retry) {
+	if keep := l.cfg.Retention.Discarded; retry.SecondRound >= keep && l.ok(path) && l.ok("retention.discarded") {
+		l.wrong(path, "not before the job is deleted", strconv.Quote(retry.SecondRound.String()),
+			"less than retention.discarded = "+strconv.Quote(keep.String()))
 	}
 }
 
@@ -154,6 +164,11 @@ func (l *loader) checkShell(path string, job Job) {
 		if strings.Contains(word, "${env:") || strings.Contains(word, "${file:") {
 			l.warn(element(command, i), "references are not resolved in a command", `env = { NAME = "${env:NAME}" } and $NAME`)
 		}
+		if i == 0 {
+			l.checkNoRun(element(command, i), word, "the program cannot depend on the run", "its values among the arguments")
+		} else {
+			l.checkRun(element(command, i), word)
+		}
 	}
 	if job.Cwd != "" && !filepath.IsAbs(job.Cwd) {
 		l.wrong(path+".cwd", "relative path", strconv.Quote(clip(job.Cwd)), "an absolute path")
@@ -175,6 +190,7 @@ func (l *loader) checkVariables(path string, env map[string]string) {
 		case strings.ContainsRune(env[name], 0):
 			l.wrong(here, "a NUL character", "", "text without it")
 		}
+		l.checkRun(here, env[name])
 	}
 }
 
@@ -189,6 +205,7 @@ func (l *loader) checkRequest(path string, job Job) {
 		}
 		l.wrong(where, "not an HTTP method", strconv.Quote(clip(job.Method)), want)
 	}
+	l.checkRun(path+".body", job.Body)
 	headers := path + ".headers"
 	l.warnLiterals(headers, job.Headers)
 	for _, name := range slices.Sorted(maps.Keys(job.Headers)) {
@@ -201,11 +218,15 @@ func (l *loader) checkRequest(path string, job Job) {
 			l.wrongKey(here, "the host cannot be overridden", "it in the url")
 		case strings.HasPrefix(lower, "forge-"), lower == "idempotency-key", lower == "content-length", lower == "transfer-encoding":
 			l.wrongKey(here, "a header that forge sets itself", "another name")
-		case strings.ContainsAny(job.Headers[name], "\r\n\x00"):
+		case strings.ContainsFunc(job.Headers[name], headerControl):
 			l.wrong(here, "a line end or NUL in a header", "", "text on one line")
 		}
+		l.checkRun(here, job.Headers[name])
 	}
 }
+
+// headerControl says whether a character has no place in a header's value.
+func headerControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // checkTarget checks the URL of a request. Its text is shown without secrets.
 func (l *loader) checkTarget(path, target string) {
@@ -213,8 +234,17 @@ func (l *loader) checkTarget(path, target string) {
 		l.wrong(path, "no URL", "", `a URL such as "https://example.com/hook"`)
 		return
 	}
-	u, err := url.Parse(target)
 	shown := l.shown(path, target)
+	_, host, _ := strings.Cut(target, "://")
+	host, _, _ = strings.Cut(host, "/")
+	host, _, _ = strings.Cut(host, "?")
+	l.checkNoRun(path, host, "the host cannot depend on the run", "its values after the host")
+	l.checkRun(path, target)
+	if !l.ok(path) {
+		return
+	}
+	target, _ = ExpandRun(target, SampleRun, url.QueryEscape)
+	u, err := url.Parse(target)
 	switch {
 	case err != nil || strings.ContainsAny(target, " \t\r\n"):
 		l.wrong(path, "not a URL", shown, `a URL such as "https://example.com/hook"`)
@@ -258,6 +288,8 @@ func (l *loader) checkSQL(path string, job Job) {
 		if message, want := badStatement(job.Statement); message != "" {
 			l.wrong(where, message, "", want)
 		}
+		l.checkNoRun(where, job.Statement, "a statement has bind parameters", "@tick")
+		l.checkParameters(where, job.Statement)
 	}
 	where := path + ".statement_timeout"
 	if l.has(where) && l.ok(where) && job.StatementTimeout > job.Timeout {

@@ -7,23 +7,24 @@ package config
 //
 // The other tags are rules for a value that is written down: min and max bound
 // a number or a duration, oneof lists the words of a string, kind names the kind
-// of job that a key belongs to, and refs lets a string hold ${env:NAME} and
-// ${file:PATH}.
+// of job that a key belongs to, refs lets a string hold ${env:NAME} and
+// ${file:PATH}, and live marks what a running node takes over from an edited
+// file: everything else needs a restart.
 type Config struct {
 	Database     Database          `toml:"database"`
 	Node         Node              `toml:"node"`
 	Cluster      Cluster           `toml:"cluster"`
 	Scheduler    Scheduler         `toml:"scheduler"`
-	CronDefaults CronPolicy        `toml:"cron_defaults"`
-	Queues       map[string]Queue  `toml:"queues,omitempty"`
-	Jobs         map[string]Job    `toml:"jobs,omitempty"`
-	Crons        []Cron            `toml:"crons,omitempty"`
-	Alerts       []Alert           `toml:"alerts,omitempty"`
-	Notify       map[string]Notify `toml:"notify,omitempty"`
+	CronDefaults CronPolicy        `toml:"cron_defaults" live:"yes"`
+	Queues       map[string]Queue  `toml:"queues,omitempty" live:"yes"`
+	Jobs         map[string]Job    `toml:"jobs,omitempty" live:"yes"`
+	Crons        []Cron            `toml:"crons,omitempty" live:"yes"`
+	Alerts       []Alert           `toml:"alerts,omitempty" live:"yes"`
+	Notify       map[string]Notify `toml:"notify,omitempty" live:"yes"`
 	HTTP         HTTP              `toml:"http"`
 	Dashboard    Dashboard         `toml:"dashboard"`
 	Metrics      Metrics           `toml:"metrics"`
-	Retention    Retention         `toml:"retention"`
+	Retention    Retention         `toml:"retention" live:"yes"`
 
 	secrets secrets
 }
@@ -31,7 +32,8 @@ type Config struct {
 // Database says how PostgreSQL is reached.
 type Database struct {
 	URL string `toml:"url,omitempty" refs:"yes"`
-	// LeaderURL is a direct, session-mode address for the election's session.
+	// LeaderURL is the address of the election's session: direct or in session
+	// mode, unless the strategy is lease.
 	// Default: URL.
 	LeaderURL string `toml:"leader_url,omitempty" refs:"yes"`
 	// PoolSize is the most connections of the node's pool.
@@ -44,10 +46,10 @@ type Node struct {
 	// ID names the node in the cluster; default: the host's name.
 	ID                 string            `toml:"id,omitempty"`
 	Roles              []string          `toml:"roles"`
-	WorkerCapabilities []string          `toml:"worker_capabilities"`
-	Tags               map[string]string `toml:"tags,omitempty"`
+	WorkerCapabilities []string          `toml:"worker_capabilities" live:"yes"`
+	Tags               map[string]string `toml:"tags,omitempty" live:"yes"`
 	// Slots is the most jobs that the node runs at once.
-	Slots        int      `toml:"slots" min:"1" max:"10000"`
+	Slots        int      `toml:"slots" min:"1" max:"10000" live:"yes"`
 	DrainTimeout Duration `toml:"drain_timeout" min:"100ms" max:"1d"`
 	// APIURL is where other people reach this node; default: the listener's
 	// own address.
@@ -71,21 +73,29 @@ type LeaderElection struct {
 	LeaseDuration    Duration                 `toml:"lease_duration" min:"500ms" max:"1d"`
 	RefreshInterval  Duration                 `toml:"refresh_interval" min:"100ms" max:"1d"`
 	LockTimeout      Duration                 `toml:"lock_timeout" min:"1ms" max:"1d"`
-	Strategy         string                   `toml:"strategy" oneof:"advisory"`
+	Strategy         string                   `toml:"strategy" oneof:"advisory|lease"`
 	HistoryRetention Duration                 `toml:"history_retention" min:"1h" max:"3650d"`
 	LeaderFile       string                   `toml:"leader_file"`
 	Roles            map[string]RoleOverrides `toml:"roles,omitempty"`
 }
 
+// ByLease says that leaders are elected by their rows alone, for a database that
+// is reached through a pooler in transaction mode.
+func (e LeaderElection) ByLease() bool { return e.Strategy == "lease" }
+
 // RoleOverrides change one role's election.
 type RoleOverrides struct {
 	// LockID has at most 56 bits: the namespace stands above them.
 	LockID int64 `toml:"lock_id,omitzero" min:"1" max:"72057594037927935"`
+	// TakeoverDelay is how long the work of a new leader waits, unless its
+	// predecessor went in order; by default 0 for the built-in roles, whose
+	// writes are fenced, and a lease for all others.
+	TakeoverDelay Duration `toml:"takeover_delay" min:"0s" max:"1d"`
 }
 
 // Scheduler is how the scheduler's leader works.
 type Scheduler struct {
-	Timezone   string `toml:"timezone"`
+	Timezone   string `toml:"timezone" live:"yes"`
 	Assignment string `toml:"assignment" oneof:"least_loaded|round_robin"`
 }
 
@@ -113,20 +123,27 @@ type Queue struct {
 	// MaxWorkers is the most jobs of the queue that one node runs at once; 0 is
 	// as many as the node has slots.
 	MaxWorkers int `toml:"max_workers,omitzero" min:"1" max:"10000"`
+	// GlobalLimit is the most jobs of the queue that the whole cluster runs at
+	// once; 0 is no limit.
+	GlobalLimit int `toml:"global_limit,omitzero" min:"1" max:"10000"`
 	// Priority is the default of the queue's jobs, 1 (first) to 4.
 	Priority int `toml:"priority,omitzero" min:"1" max:"4"`
 }
 
 // Job is a job without code: a command, a request or a statement.
 type Job struct {
-	Kind       string            `toml:"kind,omitempty" oneof:"shell|http|sql"`
-	Queue      string            `toml:"queue,omitempty"`
-	Priority   int               `toml:"priority,omitzero" min:"1" max:"4"`
-	Timeout    Duration          `toml:"timeout,omitzero" min:"100ms" max:"30d"`
-	Retry      Retry             `toml:"retry,omitempty"`
-	Capability string            `toml:"capability,omitempty"`
-	Tags       map[string]string `toml:"tags,omitempty"`
-	Output     Output            `toml:"output,omitempty"`
+	Kind     string `toml:"kind,omitempty" oneof:"shell|http|sql"`
+	Queue    string `toml:"queue,omitempty"`
+	Priority int    `toml:"priority,omitzero" min:"1" max:"4"`
+	// GlobalLimit is the most of these jobs that the whole cluster runs at once;
+	// 0 is no limit.
+	GlobalLimit int               `toml:"global_limit,omitzero" min:"1" max:"10000"`
+	Timeout     Duration          `toml:"timeout,omitzero" min:"100ms" max:"30d"`
+	Retry       Retry             `toml:"retry,omitempty"`
+	Unique      Unique            `toml:"unique,omitempty"`
+	Capability  string            `toml:"capability,omitempty"`
+	Tags        map[string]string `toml:"tags,omitempty"`
+	Output      Output            `toml:"output,omitempty"`
 
 	// Shell.
 	Command []string          `toml:"command,omitempty" kind:"shell"`
@@ -145,6 +162,8 @@ type Job struct {
 	Statement        string   `toml:"statement,omitempty" kind:"sql"`
 	Database         string   `toml:"database,omitempty" kind:"sql" refs:"yes"`
 	StatementTimeout Duration `toml:"statement_timeout,omitzero" kind:"sql" min:"1ms" max:"30d"`
+
+	secrets []string // what its references became
 }
 
 // Kinds of jobs without code.
@@ -155,17 +174,22 @@ const (
 )
 
 // Retry is what follows a failed attempt: backoff doubles from Backoff up to
-// MaxBackoff.
+// MaxBackoff. SecondRound is how long after the last one as many are tried again,
+// once; 0: never.
 type Retry struct {
 	MaxAttempts int      `toml:"max_attempts,omitzero" min:"1" max:"1000"`
 	Backoff     Duration `toml:"backoff,omitzero" min:"100ms" max:"30d"`
 	MaxBackoff  Duration `toml:"max_backoff,omitzero" min:"100ms" max:"30d"`
+	SecondRound Duration `toml:"second_round,omitzero" min:"1s" max:"30d"`
 }
 
 // Output bounds what is kept of a job's output.
 type Output struct {
 	// Capture is the most bytes kept of one attempt.
 	Capture int `toml:"capture,omitzero" min:"1" max:"16777216"`
+	// Retention is how long what this job writes is kept.
+	// Default: as long as retention.logs says.
+	Retention Duration `toml:"retention,omitzero" min:"1m" max:"3650d"`
 }
 
 // Cron fires a job on a schedule. Instead of Job it may hold a command, a URL
@@ -182,6 +206,8 @@ type Cron struct {
 	EndAt   Instant `toml:"end_at,omitempty"`
 	// Exclude holds dates and expressions of ticks that are skipped.
 	Exclude []string `toml:"exclude,omitempty"`
+	// OnFailure is who is told when a run has failed for good.
+	OnFailure OnFailure `toml:"on_failure,omitempty"`
 	CronPolicy
 
 	// The short forms; Load turns each into a Job named like the cron.
@@ -201,10 +227,12 @@ type Alert struct {
 	Annotations map[string]string `toml:"annotations,omitempty"`
 }
 
-// Notify is a receiver of alerts.
-type Notify struct {
-	Type string `toml:"type,omitempty"`
-	URL  string `toml:"url,omitempty" refs:"yes"`
+// Rollups are how long windows of each length are kept. The least leaves time to
+// make the next longer ones of them.
+type Rollups struct {
+	Minute      Duration `toml:"1m" min:"1h" max:"3650d" live:"yes"`
+	FiveMinutes Duration `toml:"5m" min:"3h" max:"3650d" live:"yes"`
+	Hour        Duration `toml:"1h" min:"1d" max:"3650d" live:"yes"`
 }
 
 // HTTP is the node's one listener.
@@ -219,9 +247,14 @@ type Dashboard struct {
 	Enabled bool `toml:"enabled"`
 }
 
-// Metrics is how often nodes report to the aggregator.
+// Metrics is how often nodes report to the aggregator, and how long the history
+// of the cluster's metrics is kept.
 type Metrics struct {
 	ScrapeInterval Duration `toml:"scrape_interval" min:"1s" max:"1h"`
+	// DeadmanURL is asked after each evaluation of the alerts: whoever watches it
+	// notices when that ends.
+	DeadmanURL string  `toml:"deadman_url,omitempty" refs:"yes" live:"yes"`
+	Rollups    Rollups `toml:"rollups"`
 }
 
 // Retention is how long finished things are kept.

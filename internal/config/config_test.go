@@ -26,7 +26,7 @@ func mustParse(t *testing.T, text string, environ ...string) *Config {
 	return c
 }
 
-var ignoreSecrets = cmpopts.IgnoreUnexported(Config{})
+var ignoreSecrets = cmpopts.IgnoreUnexported(Config{}, Job{})
 
 func readText(t *testing.T, path string) string {
 	t.Helper()
@@ -65,7 +65,7 @@ func TestExampleLoadsClean(t *testing.T) {
 }
 
 // commentedKey is a default in the template.
-var commentedKey = regexp.MustCompile(`(?m)^#([a-z_]+ = )`)
+var commentedKey = regexp.MustCompile(`(?m)^#([a-z0-9_]+ = )`)
 
 func TestTemplateShowsTheDefaults(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,10 @@ func Default() *Config {
 		},
 		HTTP:      HTTP{Listen: "127.0.0.1:8080"},
 		Dashboard: Dashboard{Enabled: true},
-		Metrics:   Metrics{ScrapeInterval: Duration(15 * time.Second)},
+		Metrics: Metrics{
+			ScrapeInterval: Duration(15 * time.Second),
+			Rollups:        Rollups{Minute: Duration(day), FiveMinutes: Duration(week), Hour: Duration(90 * day)},
+		},
 		Retention: Retention{
 			Completed: Duration(day),
 			Cancelled: Duration(day),
@@ -86,7 +89,7 @@ func defaultJob() Job {
 // for a file, and reports what is wrong with it. Start from Default.
 func (c *Config) Complete() Report {
 	l := &loader{
-		name: "config", cfg: c, ix: newIndex(""),
+		name: "config", cfg: c, ix: newIndex(""), now: time.Now,
 		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
 	}
 	l.complete()
@@ -103,6 +106,7 @@ func (l *loader) complete() {
 	if c.Node.ID == "" {
 		c.Node.ID = hostID()
 	}
+	l.fillRoles()
 	fill(&c.CronDefaults.Timezone, c.Scheduler.Timezone)
 	if c.Jobs == nil {
 		c.Jobs = map[string]Job{}
@@ -120,6 +124,7 @@ func (l *loader) complete() {
 		c.Jobs[name] = job
 	}
 	c.declareQueues()
+	l.completeNotify()
 	for i := range c.Alerts {
 		fill(&c.Alerts[i].Severity, "warning")
 	}
@@ -132,7 +137,7 @@ func (l *loader) fillLeaderURL() {
 	}
 	db.LeaderURL = db.URL
 	if known, ok := l.cfg.secrets.references["database.url"]; ok {
-		l.cfg.secrets.remember("database.leader_url", known.text, known.value)
+		l.cfg.secrets.remember("database.leader_url", known)
 	}
 }
 
@@ -163,6 +168,9 @@ func (l *loader) shortForm(i int) {
 	}
 	if forms != 1 || cron.Job != "" || cron.Name == "" {
 		return // checkCronJob says what is wrong
+	}
+	if _, twice := l.aliases[join("jobs", cron.Name)]; twice {
+		return // checkCronName says which other cron has the name
 	}
 	if _, taken := l.cfg.Jobs[cron.Name]; taken {
 		l.wrong(path+".name", "a job of this name is defined too", strconv.Quote(cron.Name), "job = NAME here, or another name")

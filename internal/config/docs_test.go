@@ -23,7 +23,7 @@ func expectedDocs() map[string]documented {
 	describe("queues.NAME", reflect.ValueOf(Queue{}), docs)
 	describe("crons", reflect.ValueOf(Cron{}), docs)
 	describe("alerts", reflect.ValueOf(Alert{Severity: "warning"}), docs)
-	describe("notify.NAME", reflect.ValueOf(Notify{}), docs)
+	describe("notify.NAME", reflect.ValueOf(Notify{RequireTLS: true}), docs)
 	describe("cluster.leader_election.roles.NAME", reflect.ValueOf(RoleOverrides{}), docs)
 	return docs
 }
@@ -73,7 +73,7 @@ func values(f field) string {
 var (
 	docsHeading = regexp.MustCompile("^### `\\[+([^\\]]+)\\]+`$")
 	docsLiteral = regexp.MustCompile("^`[^`]*`$")
-	docsRow     = regexp.MustCompile("^\\| `([a-z_]+)` \\| ([^|]*) \\| ([^|]*) \\| ([^|]+) \\|$")
+	docsRow     = regexp.MustCompile("^\\| `([a-z0-9_]+)` \\| ([^|]*) \\| ([^|]*) \\| ([^|]+) \\|$")
 )
 
 func TestDocumentationAgrees(t *testing.T) {

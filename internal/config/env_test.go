@@ -125,8 +125,21 @@ env = { API_TOKEN = "` + canary + `", OTHER = "x${env:TOKEN}y" }
 kind = "sql"
 statement = "SELECT 1"
 database = "postgres://app:` + canary + `@localhost/app"
-[notify.slack]
+[notify.hook]
+type = "webhook"
 url = "https://hooks.example.com/` + canary + `"
+http_config = { authorization = { credentials = "${env:TOKEN}" }, proxy_url = "http://u:${env:TOKEN}@proxy" }
+[notify.slack]
+api_url = "https://hooks.example.com/${env:TOKEN}"
+[notify.pagerduty]
+routing_key = "${env:TOKEN}"
+[notify.email]
+to = "a@example.com"
+from = "b@example.com"
+smarthost = "mail.example.com:587"
+auth_username = "forge"
+auth_password = "${env:TOKEN}"
+auth_secret = "${env:TOKEN}"
 [[crons]]
 name = "short"
 schedule = "@daily"

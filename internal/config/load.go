@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // DefaultPath is where Load looks last.
@@ -21,6 +22,9 @@ type LoadOptions struct {
 	Environ func() []string
 
 	dir string
+	// onHost has the jobs checked against this host: the file is a node's own.
+	onHost bool
+	now    func() time.Time // nil: time.Now
 }
 
 func (o LoadOptions) environ() map[string]string {
@@ -51,7 +55,7 @@ func Load(path string, options LoadOptions) (*Config, Report, error) {
 	if err != nil {
 		return nil, Report{}, err
 	}
-	options.dir = filepath.Dir(path)
+	options.dir, options.onHost = filepath.Dir(path), true
 	return parse(path, text, mode, options)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
@@ -14,8 +15,11 @@ type loader struct {
 	name string
 	dir  string // where ${file:PATH} starts
 	env  map[string]string
-	cfg  *Config
-	ix   *index
+	now  func() time.Time // what warnings look ahead from
+	// onHost has the jobs checked against this host too.
+	onHost bool
+	cfg    *Config
+	ix     *index
 	// given holds the paths that the file or the environment sets; the value
 	// is the environment variable, or "".
 	given map[string]string
@@ -27,8 +31,11 @@ type loader struct {
 }
 
 func newLoader(name, text string, options LoadOptions) *loader {
+	if options.now == nil {
+		options.now = time.Now
+	}
 	return &loader{
-		name: name, dir: options.dir, env: options.environ(), cfg: Default(), ix: newIndex(text),
+		name: name, dir: options.dir, now: options.now, onHost: options.onHost, env: options.environ(), cfg: Default(), ix: newIndex(text),
 		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
 	}
 }
@@ -105,7 +112,11 @@ func (l *loader) load(text string) {
 	l.overrides()
 	if ok {
 		l.complete()
+		l.cfg.handSecrets()
 		l.check()
+		if l.onHost {
+			l.checkHost()
+		}
 	}
 	l.report.sort()
 }

@@ -5,7 +5,9 @@ import (
 	"strings"
 )
 
-// nearest returns the name that was probably meant, or "" when none is close.
+// Nearest returns the name that was probably meant, or "" when none is close.
+func Nearest(got string, names []string) string { return nearest(got, names) }
+
 func nearest(got string, names []string) string {
 	if len(got) > maxKeyLength {
 		return ""

@@ -32,13 +32,16 @@ type secrets struct {
 }
 
 // reference is a string as it was written and as it was resolved.
-type reference struct{ text, value string }
+type reference struct {
+	text, value string
+	parts       []string // what each reference in it became
+}
 
-func (s *secrets) remember(path, text, value string) {
+func (s *secrets) remember(path string, known reference) {
 	if s.references == nil {
 		s.references = map[string]reference{}
 	}
-	s.references[path] = reference{text, value}
+	s.references[path] = known
 }
 
 // move gives what was remembered of one path to another.
@@ -49,10 +52,28 @@ func (s *secrets) move(from, to string) {
 	}
 }
 
+// handSecrets tells each job what its references became.
+func (c *Config) handSecrets() {
+	for _, path := range slices.Sorted(maps.Keys(c.secrets.references)) {
+		for name, job := range c.Jobs {
+			if strings.HasPrefix(path, join("jobs", name)+".") {
+				job.secrets = append(job.secrets, c.secrets.references[path].parts...)
+				c.Jobs[name] = job
+			}
+		}
+	}
+}
+
+// Secrets are the values of the job's references.
+func (j Job) Secrets() []string { return j.secrets }
+
 // resolve replaces the references in a string. What they become is not read for
 // references again.
 func (l *loader) resolve(path, text string) string {
-	var b strings.Builder
+	var (
+		b     strings.Builder
+		parts []string
+	)
 	rest := text
 	for {
 		before, after, found := cutReference(rest)
@@ -71,11 +92,12 @@ func (l *loader) resolve(path, text string) string {
 			return ""
 		}
 		l.cfg.secrets.values = append(l.cfg.secrets.values, value)
+		parts = append(parts, value)
 		b.WriteString(value)
 		rest = tail
 	}
 	if rest != text {
-		l.cfg.secrets.remember(path, text, b.String())
+		l.cfg.secrets.remember(path, reference{text, b.String(), parts})
 	}
 	return b.String()
 }
@@ -226,8 +248,8 @@ func (c *Config) hide(values []string) *Config {
 // are hidden wherever they stand, such as in a command.
 func redactByKey(path, text string) string {
 	switch key := strings.TrimPrefix(path[len(parent(path)):], "."); {
-	case strings.HasPrefix(path, "notify.") && key == "url" && text != "":
-		return redacted // whoever knows a webhook's address may use it
+	case text != "" && notifySecret(path):
+		return redacted
 	case key == "url" || key == "leader_url" || key == "database" || key == "api_url":
 		return redactAddress(text)
 	}

@@ -59,7 +59,6 @@ func TestFirstFileWorksAsWritten(t *testing.T) {
 		t.Errorf("alerts (-want +got):\n%s", diff)
 	}
 	warnings := []string{
-		"forge.toml:3:3: warning: alerts: this version does not evaluate alerts itself; want the same rules in Prometheus (see deploy/prometheus/)",
 		`forge.toml:8:11: warning: alerts[0].notify[0]: the receiver "pagerduty" is not configured; want [notify.pagerduty]`,
 		`forge.toml:14:11: warning: alerts[1].notify[0]: the receiver "slack" is not configured; want [notify.slack]`,
 		"forge.toml:26:20: warning: cluster.leader_election.refresh_interval: refresh_interval 30s is more than a third of lease_duration 1m: one lost refresh may cost the lead; want at most 20s",

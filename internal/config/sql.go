@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 var (
 	dollarTag   = regexp.MustCompile(`^\$([A-Za-z_\x80-\xff][A-Za-z0-9_\x80-\xff]*)?\$`)
+	parameter   = regexp.MustCompile(`^@([A-Za-z_][A-Za-z0-9_]*)`)
 	firstWord   = regexp.MustCompile(`^[A-Za-z]+`)
+	copyStream  = regexp.MustCompile(`(?is)^copy\b.*\b(from\s+stdin|to\s+stdout)\b`)
 	copyProgram = regexp.MustCompile(`(?is)^copy\b.*\bprogram\b`)
 )
 
-// transactionWords start statements that the job's own transaction forbids.
+// transactionWords start statements that make sense only with others.
 var transactionWords = []string{
 	"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE",
 }
@@ -33,12 +36,37 @@ func badStatement(text string) (message, want string) {
 	}
 	statement := statements[0]
 	if word := strings.ToUpper(firstWord.FindString(statement)); slices.Contains(transactionWords, word) {
-		return word + " in a job, which has a transaction of its own", "the statement alone"
+		return word + " in a job, which is one statement outside any transaction", "the statement alone"
 	}
 	if copyProgram.MatchString(statement) {
 		return "COPY ... PROGRAM runs a command on the database's host", "a shell job"
 	}
+	if copyStream.MatchString(statement) {
+		return "COPY with a client's own input or output, and a job has none", "INSERT or SELECT"
+	}
 	return "", ""
+}
+
+// sqlParameters are what a statement may name, each after @.
+var sqlParameters = []string{"args", "attempt", "cron", "job", "job_id", "node", "term", "tick"}
+
+// checkParameters refuses a parameter that nobody binds: it would be NULL.
+func (l *loader) checkParameters(path, statement string) {
+	for statement != "" && l.ok(path) {
+		length, _, ok := sqlToken(statement)
+		if !ok {
+			return // badStatement has said it
+		}
+		if name := parameter.FindStringSubmatch(statement); name != nil && !slices.Contains(sqlParameters, name[1]) {
+			want := "@" + strings.Join(sqlParameters, ", @")
+			if near := nearest(name[1], sqlParameters); near != "" {
+				want = "@" + near
+			}
+			l.wrong(path, "an unknown parameter", strconv.Quote(clip(name[0])), want+", or a blank after the operator @")
+			return
+		}
+		statement = statement[length:]
+	}
 }
 
 // splitSQL returns the statements of a text without comments and white space

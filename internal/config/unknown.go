@@ -12,17 +12,12 @@ const notAvailable = "not available in this version"
 // later holds the keys of later versions and what to use instead. A * stands for
 // one name or index.
 var later = map[string]string{
-	"cluster.leader_election.roles.*.takeover_delay": "no key: a role is taken over as soon as its lock is free",
-	"crons.*.on_failure":                             "an alert on forge_job_finished_total in Prometheus (see deploy/prometheus/)",
-	"queues.*.global_limit":                          "max_workers, which limits each node",
-	"queues.*.limit_per_key":                         "max_workers, which limits each node",
-	"queues.*.rate_limit":                            "max_workers, which limits each node",
-	"jobs.*.unique":                                  `overlap = "skip" on the cron, or a check in the job itself`,
-	"jobs.*.output.retention":                        "retention.logs, which holds for all jobs",
-	"http.tls_cert_file":                             "a proxy in front that speaks TLS",
-	"http.tls_key_file":                              "a proxy in front that speaks TLS",
-	"dashboard.auth":                                 "a proxy in front that asks who is there",
-	"metrics.rollups":                                "Prometheus, which can scrape /metrics and keep history",
+	"queues.*.limit_per_key":  "global_limit, which limits the whole queue",
+	"queues.*.rate_limit":     "global_limit, which limits what runs at once",
+	"jobs.*.output.retention": "retention.logs, which holds for all jobs",
+	"http.tls_cert_file":      "a proxy in front that speaks TLS",
+	"http.tls_key_file":       "a proxy in front that speaks TLS",
+	"dashboard.auth":          "a proxy in front that asks who is there",
 }
 
 // elsewhere holds keys that people write where they do not belong.
@@ -51,8 +46,7 @@ var elsewhere = map[string]string{
 
 // laterWords holds the words of later versions, by path.
 var laterWords = map[string]map[string]string{
-	"cluster.leader_election.strategy": {"lease": `"advisory", through a direct connection to PostgreSQL (database.leader_url)`},
-	"scheduler.assignment":             {"spread": `"least_loaded"`},
+	"scheduler.assignment": {"spread": `"least_loaded"`},
 }
 
 func laterWord(path, word string) (instead string, ok bool) {
@@ -62,9 +56,6 @@ func laterWord(path, word string) (instead string, ok bool) {
 
 // unknown reports a key that the struct does not have.
 func (l *loader) unknown(path, name string, table reflect.Type, value any) {
-	if table == reflect.TypeFor[Notify]() {
-		return // receivers are only kept for a later version, see checkAlerts
-	}
 	if instead, ok := later[pattern(path)]; ok {
 		l.wrongKey(path, notAvailable, instead)
 		return

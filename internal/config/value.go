@@ -29,6 +29,9 @@ func (l *loader) plain(path string, value any) bool {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			fine = l.plain(join(path, name), v[name]) && fine
+			if text, ok := v[name].(string); ok && text != "" && secretName.MatchString(name) {
+				l.warn(join(path, name), "a secret in the args, which are stored and shown", `env or headers of the job, with "${env:NAME}"`)
+			}
 		}
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -39,6 +42,9 @@ func (l *loader) plain(path string, value any) bool {
 		if strings.ContainsRune(v, 0) {
 			l.wrong(path, "a NUL character, which PostgreSQL's jsonb refuses", "", "text without it")
 			return false
+		}
+		if _, _, found := cutReference(v); found {
+			l.warn(path, "references are not resolved in args, which are stored and shown", "env or headers of the job")
 		}
 	default:
 		if items, ok := asList(value); ok {

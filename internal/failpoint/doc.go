@@ -10,4 +10,8 @@
 // The actions are kill (SIGKILL to this process), stop (SIGSTOP to it) and
 // sleep:<duration>. An action may be followed by @<n> to strike only at the
 // n-th hit, from 1: "crons/after-commit=kill@3".
+//
+// With FORGE_FAILPOINTS=@<file> the list is in a file that a test may write at any
+// time, by renaming another to it: the first hit of a place in it removes the file
+// and strikes, once.
 package failpoint

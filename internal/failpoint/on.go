@@ -33,11 +33,30 @@ var actions = sync.OnceValue(func() map[string]*action {
 
 // Hit does what the environment asks for at the named place.
 func Hit(name string) {
+	if file, ok := strings.CutPrefix(os.Getenv(Env), "@"); ok {
+		hitFile(file, name)
+		return
+	}
 	a, ok := actions()[name]
 	if !ok {
 		return
 	}
 	if hit := a.hits.Add(1); a.only == 0 || hit == a.only {
+		a.do()
+	}
+}
+
+// hitFile strikes if the file names the place and nobody else has taken it.
+func hitFile(file, name string) {
+	list, err := os.ReadFile(file) //nolint:gosec // a test's own
+	if err != nil {
+		return // nothing is asked for
+	}
+	parsed, err := parse(string(list))
+	if err != nil {
+		panic(err)
+	}
+	if a, ok := parsed[name]; ok && os.Remove(file) == nil {
 		a.do()
 	}
 }

@@ -3,6 +3,8 @@
 package failpoint
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -24,6 +26,29 @@ func TestParse(t *testing.T) {
 	for _, bad := range []string{"a", "a=explode", "a=sleep:soon", "a=kill@0"} {
 		if _, err := parse(bad); err == nil {
 			t.Errorf("parse(%q) succeeded", bad)
+		}
+	}
+}
+
+func TestFileStrikesOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "list")
+	t.Setenv(Env, "@"+file)
+	took := func() time.Duration {
+		start := time.Now()
+		Hit("a")
+		return time.Since(start)
+	}
+	took() // there is no file yet
+	for range 2 {
+		if err := os.WriteFile(file, []byte("a=sleep:100ms"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		Hit("b")
+		if slept := took(); slept < 100*time.Millisecond {
+			t.Errorf("slept %s, want 100ms", slept)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Error("the file is still there")
 		}
 	}
 }

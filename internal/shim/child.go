@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -40,23 +39,29 @@ func main() int {
 	if err := decoder.Decode(&spec); err != nil {
 		return 2 // the node is gone, or changed its mind
 	}
-	result := supervise(spec, io.MultiReader(decoder.Buffered(), order))
+	result := supervise(spec, decoder)
 	if json.NewEncoder(report).Encode(result) != nil {
 		return 1
 	}
 	return 0
 }
 
-func supervise(spec Spec, order io.Reader) Result {
+func supervise(spec Spec, decoder *json.Decoder) Result {
 	if err := becomeReaper(); err != nil {
 		return Result{StartError: err.Error()}
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	orderEnded := make(chan struct{})
+	orders := make(chan order)
 	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, order)
-		close(orderEnded)
+		defer close(orders)
+		for {
+			var o order
+			if decoder.Decode(&o) != nil {
+				return
+			}
+			orders <- o
+		}
 	}()
 
 	pid, err := start(spec)
@@ -71,37 +76,12 @@ func supervise(spec Spec, order io.Reader) Result {
 		close(empty)
 	}()
 
-	var status syscall.WaitStatus
-	select {
-	case status = <-exited:
-	case <-signals:
-		status = stop(pid, spec.Grace, exited)
-	case <-orderEnded:
-		status = stop(pid, spec.Grace, exited)
-	}
+	s := &supervisor{pid: pid, grace: spec.Grace, leash: spec.Leash}
+	status := s.run(exited, signals, orders)
 	killAll(pid, empty)
-	return resultOf(status)
-}
-
-// stop asks politely, waits for the command, and leaves the rest to killAll.
-func stop(pid int, grace time.Duration, exited <-chan syscall.WaitStatus) syscall.WaitStatus {
-	for _, p := range descendants(pid) {
-		_ = syscall.Kill(p, syscall.SIGTERM)
-	}
-	select {
-	case status := <-exited:
-		return status
-	case <-time.After(grace):
-	}
-	for _, p := range descendants(pid) {
-		_ = syscall.Kill(p, syscall.SIGKILL)
-	}
-	select {
-	case status := <-exited:
-		return status
-	case <-time.After(hardStop): // in the kernel's hands: uninterruptible
-		return syscall.WaitStatus(syscall.SIGKILL)
-	}
+	result := resultOf(status)
+	result.Expired = s.expired
+	return result
 }
 
 // killAll kills what is left, again and again, for a process may fork while it

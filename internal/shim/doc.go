@@ -14,6 +14,10 @@
 // bound to the thread that forked, and it tells only the direct child. It
 // guards the other side: should the shim be killed, the command dies with it.
 //
+// A command on a leash (Start) has a deadline too, which the node moves for as
+// long as it may run: a node that is frozen cannot close a pipe, but neither can
+// it move the deadline, and the shim ends the command without it.
+//
 // The pipes for output belong to the command and its descendants alone, so
 // their end of file is the proof that all of them are gone.
 //

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,9 @@ import (
 // executable names the running binary itself: after an upgrade the path may
 // hold another version, whose order may read differently.
 func executable() (string, error) { return "/proc/self/exe", nil }
+
+// clock counts also while the machine is suspended, and alike in every process.
+func clock() time.Duration { return readClock(unix.CLOCK_BOOTTIME) }
 
 func becomeReaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

@@ -5,9 +5,15 @@ package shim
 import (
 	"os"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func executable() (string, error) { return os.Executable() }
+
+// clock counts alike in every process.
+func clock() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
 
 // becomeReaper does nothing: only Linux has sub-reapers. A descendant that
 // leaves the command's process group is left behind here.

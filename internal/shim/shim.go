@@ -41,6 +41,8 @@ type Spec struct {
 	Grace time.Duration `json:"grace"`
 	// Credential is whom to run as; nil means as the node itself.
 	Credential *Credential `json:"credential,omitempty"`
+	// Leash, if set, is how long the command may live unless more is granted.
+	Leash *Leash `json:"leash,omitempty"`
 }
 
 // Credential is a user with its groups. To take one on needs root.
@@ -59,6 +61,9 @@ type Result struct {
 	Signal syscall.Signal `json:"signal,omitempty"`
 	// StartError says why the command could not be started at all.
 	StartError string `json:"start_error,omitempty"`
+	// Expired says that the leash ran out and nobody else had asked for the
+	// command's end.
+	Expired bool `json:"expired,omitempty"`
 }
 
 // ErrNotStarted says that the command never ran: not found, not executable, no
@@ -70,23 +75,11 @@ var ErrNotStarted = errors.New("the command could not be started")
 // returns the cause wrapped. stdout and stderr are written from one goroutine
 // each.
 func Run(ctx context.Context, spec Spec, stdout, stderr io.Writer) (Result, error) {
-	order, orderRemote, report, reportRemote, err := pipes()
+	cmd, order, report, err := launch(ctx, stdout, stderr, spec.Grace+hardStop)
 	if err != nil {
-		return Result{}, fmt.Errorf("open the shim's pipes: %w", err)
+		return Result{}, err
 	}
 	defer func() { _ = report.Close() }()
-
-	cmd, err := command(ctx, stdout, stderr, orderRemote, reportRemote)
-	if err == nil {
-		cmd.Cancel = order.Close // the shim reads the end of its order
-		cmd.WaitDelay = spec.Grace + hardStop
-		err = cmd.Start()
-	}
-	_, _ = orderRemote.Close(), reportRemote.Close()
-	if err != nil {
-		_ = order.Close()
-		return Result{}, fmt.Errorf("start the shim: %w", err)
-	}
 	if err := json.NewEncoder(order).Encode(spec); err != nil && ctx.Err() == nil {
 		_ = order.Close() // the shim stops at once without a whole order
 		return Result{}, errors.Join(fmt.Errorf("give the shim its order: %w", err), cmd.Wait())
@@ -94,17 +87,42 @@ func Run(ctx context.Context, spec Spec, stdout, stderr io.Writer) (Result, erro
 	return finish(ctx, cmd, order, report)
 }
 
+// launch starts a shim that waits for its order. Once ctx has ended or the shim
+// has, its output is waited for no longer than waitDelay; 0: for ever.
+func launch(ctx context.Context, stdout, stderr io.Writer, waitDelay time.Duration) (cmd *exec.Cmd, order, report *os.File, err error) {
+	order, orderRemote, report, reportRemote, err := pipes()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("open the shim's pipes: %w", err)
+	}
+	cmd, err = command(ctx, stdout, stderr, orderRemote, reportRemote)
+	if err == nil {
+		cmd.Cancel = order.Close // the shim reads the end of its order
+		cmd.WaitDelay = waitDelay
+		err = cmd.Start()
+	}
+	_, _ = orderRemote.Close(), reportRemote.Close()
+	if err != nil {
+		_, _ = order.Close(), report.Close()
+		return nil, nil, nil, fmt.Errorf("start the shim: %w", err)
+	}
+	return cmd, order, report, nil
+}
+
 func finish(ctx context.Context, cmd *exec.Cmd, order, report *os.File) (Result, error) {
-	var result Result
 	waitErr := cmd.Wait()
 	_ = order.Close() // closed already when ctx ended first
-	decodeErr := json.NewDecoder(report).Decode(&result)
-	switch {
-	case ctx.Err() != nil:
+	result, err := readReport(report, waitErr)
+	if ctx.Err() != nil {
 		return result, fmt.Errorf("command stopped: %w", context.Cause(ctx))
-	case decodeErr != nil:
-		return result, fmt.Errorf("the shim ended without a report: %w", errors.Join(waitErr, decodeErr))
-	case result.StartError != "":
+	}
+	return result, err
+}
+
+func readReport(report *os.File, waitErr error) (result Result, err error) {
+	if err := json.NewDecoder(report).Decode(&result); err != nil {
+		return result, fmt.Errorf("the shim ended without a report: %w", errors.Join(waitErr, err))
+	}
+	if result.StartError != "" {
 		return result, fmt.Errorf("%w: %s", ErrNotStarted, result.StartError)
 	}
 	return result, nil
@@ -119,7 +137,7 @@ func command(ctx context.Context, stdout, stderr io.Writer, files ...*os.File) (
 	}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args = []string{argv0}
-	cmd.Env = []string{}
+	cmd.Env = environment()
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -93,7 +93,7 @@ func TestStopLetsTheCommandTidyUp(t *testing.T) {
 		cancel()
 	}()
 	s := spec("sh", "-c", `trap 'echo tidy; exit 3' TERM; echo ready; while :; do sleep 0.01; done`)
-	s.Grace = 10 * time.Second
+	s.Grace = time.Minute
 	if _, err := Run(ctx, s, stdout, stdout); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

@@ -27,14 +27,20 @@ const (
 	// NodeChannel announces that a row of forge_nodes changed other than by a
 	// heartbeat. Its payload is the node id.
 	NodeChannel = "forge_node"
-	// LeaderChannel announces a change of leadership, or a wish for one. Its
-	// payload is the role.
+	// LeaderChannel announces a change of leadership, a wish for one, or that a
+	// node has gone that could have taken over. Its payload is the role, or empty.
 	LeaderChannel = "forge_leader"
 	// CronChannel announces that crons were applied, paused or resumed. Its
 	// payload is empty.
 	CronChannel = "forge_cron"
+	// FailureChannel announces that somebody is to be told of a failed run. Its
+	// payload is empty.
+	FailureChannel = "forge_failure"
 	// RiverInsertChannel is River's own, sent when a job becomes available.
 	RiverInsertChannel = "river_insert"
+	// RiverControlChannel is River's own, sent to cancel a running job and to
+	// pause a queue.
+	RiverControlChannel = "river_control"
 
 	offerPrefix = "forge_offer_"
 )
@@ -64,6 +70,9 @@ type Offer struct {
 	Seq int64 `json:"s"`
 	// Jobs are ids of available jobs by queue. Empty asks for a Credit.
 	Jobs map[string][]int64 `json:"j,omitempty"`
+	// Limited says that a limit of the cluster is on each of Jobs: their claim
+	// makes sure that it is kept.
+	Limited bool `json:"l,omitempty"`
 }
 
 // Credit is a node's report of how many more jobs it could take.

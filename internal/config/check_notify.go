@@ -1,0 +1,159 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/mail"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var notifyTypes = []string{NotifySlack, NotifyPagerDuty, NotifyWebhook, NotifyEmail}
+
+// pagerDutySeverities are PagerDuty's own.
+var pagerDutySeverities = []string{"critical", "error", "warning", "info"}
+
+// completeNotify gives a receiver its defaults.
+func (l *loader) completeNotify() {
+	for name, receiver := range l.cfg.Notify {
+		path := join("notify", name)
+		if !l.has(path+".type") && slices.Contains(notifyTypes, name) {
+			receiver.Type = name
+		}
+		if receiver.Type == NotifyEmail && !l.has(path+".require_tls") {
+			receiver.RequireTLS = true
+		}
+		l.cfg.Notify[name] = receiver
+	}
+}
+
+func (l *loader) checkNotify() {
+	for _, name := range slices.Sorted(maps.Keys(l.cfg.Notify)) {
+		receiver, path := l.cfg.Notify[name], join("notify", name)
+		if name == "" || strings.Contains(name, ":") {
+			l.wrongKey(path, "not a name of a receiver", "a name without a colon: what follows it names a channel or the like")
+		}
+		if !l.ok(path) || !l.ok(path+".type") {
+			continue
+		}
+		if receiver.Type == "" {
+			l.wrongKey(path, "no type", "type = "+quotedList(notifyTypes))
+			continue
+		}
+		l.checkNotifyKeys(path, receiver)
+		l.checkNotifyAddresses(path, receiver)
+		if receiver.Type == NotifyEmail {
+			l.checkMail(path, receiver)
+		}
+	}
+}
+
+// checkNotifyKeys checks which keys are there, and that secrets are references.
+func (l *loader) checkNotifyKeys(path string, receiver Notify) {
+	for _, f := range fieldsOf(reflect.TypeFor[Notify]()) {
+		here, of := join(path, f.name), f.tag.Get("of")
+		switch given := l.has(here); {
+		case given && of != "" && !slices.Contains(strings.Split(of, "|"), receiver.Type):
+			l.wrongKey(here, "not a key of "+receiver.Type, "a receiver of type "+strings.ReplaceAll(of, "|", " or "))
+		case !given && f.tag.Get("need") == receiver.Type:
+			l.wrongKey(path, "no "+f.name, fmt.Sprintf("%s = \"...\"", f.name))
+		case given && f.tag.Get("need") == receiver.Type && l.ok(here) && reflect.ValueOf(receiver).FieldByIndex(f.index).IsZero():
+			l.wrong(here, "empty", `""`, "a value")
+		}
+	}
+	for _, secret := range notifySecrets() {
+		here := path + "." + secret.path
+		if _, ok := l.cfg.secrets.references[here]; !ok && l.has(here) && l.ok(here) {
+			l.wrong(here, "a secret in the file", "", "${env:NAME} or ${file:PATH} in its place")
+		}
+	}
+}
+
+// checkNotifyAddresses never shows an address: it may be the secret itself.
+func (l *loader) checkNotifyAddresses(path string, receiver Notify) {
+	for name, address := range map[string]string{
+		"api_url": receiver.APIURL, "url": receiver.URL, "http_config.proxy_url": receiver.HTTPConfig.ProxyURL,
+	} {
+		here := path + "." + name
+		if address == "" || !l.ok(here) {
+			continue
+		}
+		u, err := url.Parse(address)
+		_, referenced := l.cfg.secrets.references[here]
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+			l.wrong(here, "not a URL", "", "https://HOST/PATH")
+		case u.User != nil && !referenced:
+			l.wrong(here, "a user in the address", "", "http_config = { basic_auth = { username = \"...\", password = \"${env:NAME}\" } }")
+		}
+	}
+}
+
+func (l *loader) checkMail(path string, receiver Notify) {
+	for name, address := range map[string]string{"to": receiver.To, "from": receiver.From} {
+		if here := join(path, name); address != "" && l.ok(here) {
+			l.checkMailAddress(here, address)
+		}
+	}
+	host, port, err := net.SplitHostPort(receiver.Smarthost)
+	if where := path + ".smarthost"; receiver.Smarthost != "" && l.ok(where) && (err != nil || host == "" || port == "") {
+		l.wrong(where, "not the address of a mail server", strconv.Quote(clip(receiver.Smarthost)), `HOST:PORT such as "mail.example.com:587"`)
+		return
+	}
+	if receiver.AuthUsername != "" && !receiver.RequireTLS && !localHost(host) && l.ok(path+".require_tls") {
+		l.wrong(path+".require_tls", "the password would be sent in the clear to "+host, "false", "true, or no auth_username")
+	}
+}
+
+func (l *loader) checkMailAddress(where, address string) {
+	if _, err := mail.ParseAddressList(address); err != nil {
+		l.wrong(where, "not a mail address", strconv.Quote(clip(address)), `an address such as "ops@example.com"`)
+	}
+}
+
+// checkReceivers checks a list of targets: each a receiver, or a receiver and a
+// place, as in slack:#ops. A receiver that no section names is a warning: the
+// message is written down and shown, and delivered nowhere.
+func (l *loader) checkReceivers(path string, targets []string) {
+	for i, target := range targets {
+		where := element(path, i)
+		name, place, placed := strings.Cut(target, ":")
+		receiver, ok := l.cfg.Notify[name]
+		switch {
+		case !l.ok(where):
+		case name == "" || placed && place == "":
+			l.wrong(where, "not a receiver", strconv.Quote(clip(target)), `a name, or a name and a place such as "slack:#ops"`)
+		case slices.Contains(targets[:i], target):
+			l.warn(where, "named twice: "+clip(target), "")
+		case !ok:
+			l.warn(where, "the receiver "+strconv.Quote(clip(name))+" is not configured", l.wantReceiver(name))
+		case placed:
+			l.checkPlace(where, receiver.Type, place)
+		}
+	}
+}
+
+func (l *loader) wantReceiver(name string) string {
+	if near := nearest(name, slices.Collect(maps.Keys(l.cfg.Notify))); near != "" {
+		return strconv.Quote(near)
+	}
+	return "[notify." + clip(name) + "]"
+}
+
+// checkPlace checks what follows the colon of a target.
+func (l *loader) checkPlace(where, kind, place string) {
+	switch kind {
+	case NotifyWebhook:
+		l.wrong(where, "a webhook has no places", strconv.Quote(clip(place)), "its name alone")
+	case NotifyPagerDuty:
+		if !slices.Contains(pagerDutySeverities, place) {
+			l.wrong(where, "not a severity of PagerDuty", strconv.Quote(clip(place)), suggest(place, pagerDutySeverities))
+		}
+	case NotifyEmail:
+		l.checkMailAddress(where, place)
+	}
+}

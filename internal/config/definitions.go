@@ -1,0 +1,73 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Definitions returns a digest of what each job is, by its name, from the
+// cluster's sections as ClusterSections returns them or as the database gives
+// them back. Two nodes whose digests of a job agree run the same thing.
+func Definitions(sections []byte) (map[string]string, error) {
+	jobs, err := Section(sections, "jobs")
+	if err != nil {
+		return nil, err
+	}
+	digests := make(map[string]string, len(jobs))
+	for name, job := range jobs {
+		if table, ok := job.(map[string]any); ok {
+			delete(table, "global_limit") // how many run is the cluster's business, not the node's
+			delete(table, "unique")       // as is which are added
+		}
+		body, err := json.Marshal(job)
+		if err != nil {
+			return nil, fmt.Errorf("encode job %s: %w", name, err)
+		}
+		sum := sha256.Sum256(body)
+		digests[name] = hex.EncodeToString(sum[:8])
+	}
+	return digests, nil
+}
+
+// Section reads one of the cluster's sections as a table of tables by name.
+func Section(sections []byte, name string) (map[string]any, error) {
+	all, err := decodeSections(sections)
+	if err != nil {
+		return nil, err
+	}
+	return byName(all[name]), nil
+}
+
+func decodeSections(sections []byte) (map[string]any, error) {
+	all := map[string]any{}
+	if len(sections) == 0 {
+		return all, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(sections))
+	decoder.UseNumber() // a number comes back as it was written
+	if err := decoder.Decode(&all); err != nil {
+		return nil, fmt.Errorf("decode the cluster's sections: %w", err)
+	}
+	return all, nil
+}
+
+// byName turns a list of tables that have a name into a table of them.
+func byName(value any) map[string]any {
+	list, isList := value.([]any)
+	if !isList {
+		table, _ := value.(map[string]any)
+		return table
+	}
+	named := make(map[string]any, len(list))
+	for _, item := range list {
+		if table, ok := item.(map[string]any); ok {
+			if name, ok := table["name"].(string); ok {
+				named[name] = table
+			}
+		}
+	}
+	return named
+}

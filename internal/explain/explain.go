@@ -1,0 +1,160 @@
+// Package explain says in words what became of the ticks of crons, and which
+// ones come next: for the commands, the API and the pages alike.
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/outbox"
+)
+
+// Standings of a tick that somebody asks about.
+const (
+	Recorded  = "recorded"
+	Future    = "future"
+	NotDue    = "not_due"
+	Before    = "before_first_seen"
+	Removed   = "after_removal"
+	Unsettled = "not_recorded_yet"
+	Unknown   = "not_in_the_ledger"
+)
+
+// Explanation is what became of a tick, and why.
+type Explanation struct {
+	Cron     string    `json:"cron"`
+	Tick     time.Time `json:"tick"`
+	Standing string    `json:"standing"`
+	Sentence string    `json:"sentence"`
+	// Row is the tick's row of the ledger, or the range that it is in.
+	Row      *cronstore.Tick `json:"row,omitempty"`
+	JobState string          `json:"job_state,omitempty"`
+	// Told is who was told, or is to be, that the run has failed.
+	Told []outbox.Notification `json:"notifications,omitempty"`
+	// Previous and Next are the nearest due ticks.
+	Previous time.Time `json:"previous,omitzero"`
+	Next     time.Time `json:"next,omitzero"`
+}
+
+// Facts are what the database says of a tick.
+type Facts struct {
+	Cron cronstore.Cron
+	Tick time.Time
+	Now  time.Time
+	// Row is nil when there is none.
+	Row      *cronstore.Tick
+	JobState string
+	Told     []outbox.Notification
+}
+
+// Explain says what became of a tick.
+func Explain(facts Facts) (Explanation, error) {
+	timeline, err := facts.Cron.Spec.Timeline(facts.Cron.Name)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := Explanation{Cron: facts.Cron.Name, Tick: facts.Tick}
+	tick, due := timeline.At(facts.Tick)
+	if row := facts.Row; row != nil && (due || row.Tick.Equal(facts.Tick) || row.LastTick.Equal(facts.Tick)) {
+		e.Standing, e.Row, e.JobState, e.Told = Recorded, row, facts.JobState, facts.Told
+		e.Sentence = Row(facts, *row)
+		return e, nil
+	}
+	if previous, ok := timeline.Before(facts.Tick); ok {
+		e.Previous = previous.At.UTC()
+	}
+	for next := range timeline.After(facts.Tick) {
+		e.Next = next.At.UTC()
+		break
+	}
+	var what string
+	e.Standing, what = standing(facts, tick, due)
+	e.Sentence = fmt.Sprintf("The tick %s of %s %s.", Instant(facts.Tick), facts.Cron.Name, what)
+	if e.Standing == NotDue {
+		e.Sentence = strings.TrimSuffix(e.Sentence, ".") + "; " + nearest(e.Previous, e.Next) + "."
+	}
+	return e, nil
+}
+
+// standing says why a tick has no row of the ledger.
+func standing(facts Facts, at cronstore.Due, due bool) (standing, what string) {
+	cron, tick := facts.Cron, facts.Tick
+	switch {
+	case !due:
+		return NotDue, fmt.Sprintf("is not due by the schedule %q in %s%s", cron.Spec.Schedule, cron.Spec.Timezone, bounds(cron.Spec))
+	case !cron.RemovedAt.IsZero() && tick.After(cron.RemovedAt):
+		return Removed, "was never due: the cron was removed at " + Instant(cron.RemovedAt)
+	case tick.After(facts.Now):
+		return Future, "lies in the future: it is due in " + Span(tick.Sub(facts.Now))
+	case tick.Before(cron.CreatedAt):
+		return Before, "was never due: the cron was first seen at " + Instant(cron.CreatedAt)
+	case tick.After(cron.Watermark) && at.FiresAt.After(facts.Now):
+		return Unsettled, "is due, and its jitter lets it fire at " + Instant(at.FiresAt)
+	case tick.After(cron.Watermark):
+		return Unsettled, "is due and not recorded yet; see forge leader status for who schedules"
+	default:
+		return Unknown, "is not in the ledger: its row is past retention.cron_ticks, or the cron had another schedule then" +
+			" (its definition is of " + Instant(cron.UpdatedAt) + ")"
+	}
+}
+
+// bounds says from when to when a schedule holds.
+func bounds(spec cronstore.Spec) string {
+	said := ""
+	if !spec.StartAt.IsZero() {
+		said += " from " + Instant(spec.StartAt)
+	}
+	if !spec.EndAt.IsZero() {
+		said += " until " + Instant(spec.EndAt)
+	}
+	return said
+}
+
+func nearest(previous, next time.Time) string {
+	switch {
+	case previous.IsZero() && next.IsZero():
+		return "it is never due"
+	case previous.IsZero():
+		return "the nearest due tick is " + Instant(next)
+	case next.IsZero():
+		return "the nearest due tick is " + Instant(previous)
+	default:
+		return fmt.Sprintf("the nearest due ticks are %s and %s", Instant(previous), Instant(next))
+	}
+}
+
+// Row reads a row of the ledger aloud.
+func Row(facts Facts, row cronstore.Tick) string {
+	said := fmt.Sprintf("The tick %s of %s was recorded as %s", Instant(facts.Tick), facts.Cron.Name, row.Verdict)
+	if row.Count > 1 {
+		said += fmt.Sprintf(", one of %d from %s to %s", row.Count, Instant(row.Tick), Instant(row.LastTick))
+	}
+	var parts []string
+	if row.Reason != "" {
+		parts = append(parts, clause(row.Reason))
+	}
+	if row.JobID != 0 {
+		parts = append(parts, fmt.Sprintf("job %d is %s", row.JobID, facts.JobState))
+	}
+	if told := outbox.Sentence(facts.Told); told != "" {
+		parts = append(parts, told)
+	}
+	by := "by hand"
+	if row.NodeID != "" {
+		by = fmt.Sprintf("by node %s in term %d", row.NodeID, row.Term)
+	}
+	if row.Count <= 1 {
+		by += ", " + Span(time.Duration(row.LatenessMS*float64(time.Millisecond))) + " late"
+	}
+	return said + ": " + strings.Join(append(parts, by), "; ") + "."
+}
+
+// clause turns a reason, which is a sentence, into a part of one.
+func clause(reason string) string {
+	first, size := utf8.DecodeRuneInString(reason)
+	return string(unicode.ToLower(first)) + strings.TrimSuffix(reason[size:], ".")
+}

@@ -1,0 +1,232 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// Reasons for which a node is not given a job.
+const (
+	Dead       = "dead"
+	Draining   = "draining"
+	NoWorker   = "kind"
+	Differs    = "definition"
+	NoQueue    = "queue"
+	NoAbility  = "capability"
+	OtherTags  = "tags"
+	Unreadable = "unreadable_tags"
+	Full       = "slots"
+)
+
+// Rejection is why a node is not given a job.
+type Rejection struct {
+	Reason string `json:"reason"` // one of the above
+	// Detail goes on from the node's name: "is draining".
+	Detail string `json:"detail"`
+}
+
+// Candidate is a node with what speaks against it.
+type Candidate struct {
+	NodeID       string   `json:"node_id"`
+	Running      int      `json:"running"`
+	Slots        int      `json:"slots"`
+	Capabilities []string `json:"capabilities"`
+	// Rejected is empty for a node that could take the job now.
+	Rejected []Rejection `json:"rejected,omitempty"`
+	// Chosen marks the node that the leader would offer the job to, and those that
+	// are as good.
+	Chosen bool `json:"chosen"`
+}
+
+// Placement is where a job goes, or why it waits, or who ran it.
+type Placement struct {
+	JobID    int64  `json:"job_id"`
+	Kind     string `json:"kind"`
+	Queue    string `json:"queue"`
+	State    string `json:"state"`
+	Sentence string `json:"sentence"`
+	// Capability and Tags are what the job asks of a node.
+	Capability    string            `json:"capability,omitempty"`
+	Tags          map[string]string `json:"tags,omitempty"`
+	QueuePausedAt time.Time         `json:"queue_paused_at,omitzero"`
+	// Limit says which limit of the whole cluster is reached; empty: none.
+	Limit string `json:"limit,omitempty"`
+	// Leader is the node that assigns jobs now.
+	Leader string `json:"leader,omitempty"`
+	// Strategy is how it chooses among nodes that can take a job.
+	Strategy string `json:"strategy"`
+	// Candidates are the nodes that have not left; none for a job that runs or has
+	// ended.
+	Candidates []Candidate `json:"candidates"`
+	// Attempts are who ran it, oldest first.
+	Attempts []jobstore.Attempt `json:"attempts"`
+}
+
+// chosen are the nodes that the job may be offered to.
+func (p Placement) chosen() []Candidate {
+	return slices.DeleteFunc(slices.Clone(p.Candidates), func(c Candidate) bool { return !c.Chosen })
+}
+
+// Say puts a placement into one sentence. now is the database's.
+func (p Placement) Say(job jobstore.Job, now time.Time) string {
+	name := fmt.Sprintf("Job %d (%s)", job.ID, job.Kind)
+	switch {
+	case jobstore.Finished(job.State):
+		return name + " is " + job.State + "; " + p.lastRun(job) + "."
+	case job.State == "running":
+		return fmt.Sprintf("%s runs on %s since %s, attempt %d of %d.", name, job.NodeID, Instant(job.AttemptedAt), job.Attempt, job.MaxAttempts)
+	case job.State == "pending":
+		return name + " is pending: nothing runs it until it is made available."
+	case job.ScheduledAt.After(now):
+		said := fmt.Sprintf("%s waits until %s, in %s", name, Instant(job.ScheduledAt), Span(job.ScheduledAt.Sub(now)))
+		if job.State == "retryable" {
+			said += ", for its next attempt; " + p.lastRun(job)
+		}
+		return said + "; as things are, " + p.outlook(job) + "."
+	default:
+		return name + " waits: " + p.outlook(job) + "."
+	}
+}
+
+func (p Placement) lastRun(job jobstore.Job) string {
+	if len(p.Attempts) == 0 && job.Attempt == 0 {
+		return "it never ran"
+	}
+	last := jobstore.Attempt{Attempt: job.Attempt, NodeID: job.NodeID} // as the row says where nobody lived to record it
+	if len(p.Attempts) > 0 {
+		last = p.Attempts[len(p.Attempts)-1]
+	}
+	node := cmp.Or(last.NodeID, "a node that is not known any more")
+	if last.Outcome == "" {
+		return fmt.Sprintf("attempt %d of %d ran on %s", last.Attempt, job.MaxAttempts, node)
+	}
+	return fmt.Sprintf("attempt %d of %d ran on %s and ended as %s", last.Attempt, job.MaxAttempts, node, last.Outcome)
+}
+
+// outlook says where a job that waits goes, or what it waits for.
+func (p Placement) outlook(job jobstore.Job) string {
+	chosen := p.chosen()
+	switch {
+	case !p.QueuePausedAt.IsZero():
+		return fmt.Sprintf("queue %s is paused since %s; forge queue resume %s lets it go on", job.Queue, Instant(p.QueuePausedAt), job.Queue)
+	case len(chosen) == 0:
+		return p.obstacle(job)
+	case p.Limit != "":
+		return p.Limit
+	case p.Leader == "":
+		return "nobody leads the scheduler, so it is offered to no node; it would go to " + p.choice(chosen)
+	default:
+		return "it goes to " + p.choice(chosen)
+	}
+}
+
+// choice names the nodes that are chosen, and why them.
+func (p Placement) choice(chosen []Candidate) string {
+	names := make([]string, len(chosen))
+	for i, c := range chosen {
+		names[i] = c.NodeID
+	}
+	able := 0
+	for _, c := range p.Candidates {
+		if len(c.Rejected) == 0 {
+			able++
+		}
+	}
+	said := strings.Join(names, " or ")
+	switch {
+	case able == 1:
+		return said + ", the only node that can take it"
+	case p.Strategy == "round_robin":
+		return said + ", which take turns"
+	case len(chosen) > 1:
+		return fmt.Sprintf("%s, equally loaded: %d of %d slots in use", said, chosen[0].Running, chosen[0].Slots)
+	default:
+		return fmt.Sprintf("%s, the least loaded of %d nodes that can take it: %d of %d slots in use", said, able, chosen[0].Running, chosen[0].Slots)
+	}
+}
+
+// obstacle says why no node can take the job: by the most lasting reason that
+// all of them share, or node by node.
+func (p Placement) obstacle(job jobstore.Job) string {
+	live := slices.DeleteFunc(slices.Clone(p.Candidates), func(c Candidate) bool { return c.has(Dead) })
+	if len(live) == 0 {
+		return "no node is alive"
+	}
+	for _, reason := range []string{Unreadable, NoWorker, Differs, NoQueue, NoAbility, OtherTags, Draining, Full} {
+		if !slices.ContainsFunc(live, func(c Candidate) bool { return !c.has(reason) }) {
+			return p.shared(reason, job, live)
+		}
+	}
+	return none(live)
+}
+
+func (c Candidate) has(reason string) bool {
+	return slices.ContainsFunc(c.Rejected, func(r Rejection) bool { return r.Reason == reason })
+}
+
+// shared words a reason that holds for every live node.
+func (p Placement) shared(reason string, job jobstore.Job, live []Candidate) string {
+	switch reason {
+	case Unreadable:
+		return "its tags cannot be read: want an object of strings"
+	case NoWorker:
+		return "no node has a worker for kind " + job.Kind
+	case Differs:
+		return "no node defines " + job.Kind + " as the configuration in force does"
+	case NoQueue:
+		return "no node works queue " + job.Queue
+	case NoAbility:
+		return "no node has capability " + p.Capability + "; " + abilities(live)
+	case OtherTags:
+		return "no node has the tags " + tagList(p.Tags)
+	case Draining:
+		return "every node is draining"
+	default:
+		return "no node has a free slot: " + details(live)
+	}
+}
+
+func abilities(live []Candidate) string {
+	var known []string
+	for _, c := range live {
+		known = append(known, c.Capabilities...)
+	}
+	slices.Sort(known)
+	if known = slices.Compact(known); len(known) == 0 {
+		return "nodes have none"
+	}
+	return "nodes have " + strings.Join(known, ", ")
+}
+
+func tagList(tags map[string]string) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		list = append(list, key+"="+tags[key])
+	}
+	return strings.Join(list, ", ")
+}
+
+func none(live []Candidate) string {
+	return fmt.Sprintf("none of %d nodes can take it: %s", len(live), details(live))
+}
+
+// shownNodes bounds the nodes that a sentence names.
+const shownNodes = 5
+
+// details say of each node the first thing that speaks against it.
+func details(live []Candidate) string {
+	var said []string
+	for _, c := range live[:min(len(live), shownNodes)] {
+		said = append(said, c.NodeID+" "+c.Rejected[0].Detail)
+	}
+	if more := len(live) - len(said); more > 0 {
+		said = append(said, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(said, "; ")
+}

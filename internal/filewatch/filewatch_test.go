@@ -1,0 +1,203 @@
+package filewatch
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const patience = time.Minute
+
+// watching runs a Watcher of a file that holds "one".
+func watching(t *testing.T, path string) *Watcher {
+	t.Helper()
+	w := New(path, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wait.Wait()
+	})
+	return w
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tells repeats an edit until it is noticed: the watch may not have begun.
+func tells(t *testing.T, w *Watcher, what string, edit func(n int)) {
+	t.Helper()
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	deadline := time.After(patience)
+	edit(0)
+	for n := 1; ; n++ {
+		select {
+		case <-w.Changed():
+			return
+		case <-again.C:
+			edit(n)
+		case <-deadline:
+			t.Fatalf("not told of: %s", what)
+		}
+	}
+}
+
+func text(n int) string { return string(make([]byte, n+10)) }
+
+func TestEditsAreTold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "forge.toml")
+	write(t, path, "one")
+	w := watching(t, path)
+	tells(t, w, "a write", func(n int) { write(t, path, text(n)) })
+	tells(t, w, "a rename over it", func(n int) {
+		write(t, path+".new", text(n))
+		rename(t, path+".new", path)
+	})
+	tells(t, w, "its removal", func(int) { _ = os.Remove(path) })
+	tells(t, w, "its return", func(n int) { write(t, path, text(n)) })
+}
+
+// A deployment that swaps a link to a directory changes no file of that name.
+func TestALinkedDirectoryIsTold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, version := range []string{"v0", "v1"} {
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, version, "forge.toml"), version)
+	}
+	link := func(version string) {
+		if err := os.Symlink(version, filepath.Join(dir, "next")); err != nil {
+			t.Fatal(err)
+		}
+		rename(t, filepath.Join(dir, "next"), filepath.Join(dir, "data"))
+	}
+	link("v0")
+	path := filepath.Join(dir, "forge.toml")
+	if err := os.Symlink(filepath.Join("data", "forge.toml"), path); err != nil {
+		t.Fatal(err)
+	}
+	w := watching(t, path)
+	versions := [...]string{"v1", "v0"}
+	tells(t, w, "another version behind the link", func(n int) { link(versions[n%2]) })
+}
+
+// A file that is being written is told of once, when it has come to rest; what
+// happens beside it, and a file that is as it was, are not.
+func TestAFileIsToldOfAtRest(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	write(t, path, "one")
+	synctest.Test(t, func(t *testing.T) {
+		w := New(path, slog.New(slog.DiscardHandler))
+		events := make(chan fsnotify.Event)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wait sync.WaitGroup
+		wait.Go(func() { w.follow(ctx, events, nil, nil) })
+		defer wait.Wait()
+		defer cancel()
+		told := func() bool {
+			synctest.Wait()
+			select {
+			case <-w.Changed():
+				return true
+			default:
+				return false
+			}
+		}
+		for n := range 5 {
+			write(t, path, text(n))
+			events <- fsnotify.Event{}
+			time.Sleep(settleTime - time.Millisecond)
+			if told() {
+				t.Fatal("told of half a file")
+			}
+		}
+		time.Sleep(2 * settleTime)
+		if !told() {
+			t.Fatal("not told of a file at rest")
+		}
+		events <- fsnotify.Event{}
+		time.Sleep(3 * settleTime)
+		if told() {
+			t.Error("told of a file that is as it was")
+		}
+	})
+}
+
+// Whoever reads on his own account gets no half of a file either, also when it
+// is written while he reads.
+func TestReadingAtRest(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	write(t, path, "")
+	w := New(path, slog.New(slog.DiscardHandler))
+	var found []string
+	w.AtRest(t.Context(), func() {
+		if len(found) == 0 {
+			write(t, path, "whole")
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, string(text))
+	})
+	if age := look(path).age(); len(found) != 2 || found[1] != "whole" || age < settleTime {
+		t.Errorf("read %q, the last %s after it was written", found, age)
+	}
+	gone := 0
+	New(path+".gone", w.logger).AtRest(t.Context(), func() { gone++ })
+	if gone != 1 {
+		t.Errorf("a file that is not there was read %d times", gone)
+	}
+}
+
+// Where nothing tells of changes, looking at the file does.
+func TestLooksFindEdits(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	synctest.Test(t, func(t *testing.T) {
+		w := New(path, slog.New(slog.DiscardHandler))
+		poll := time.NewTicker(pollAlone)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wait sync.WaitGroup
+		wait.Go(func() { w.follow(ctx, nil, nil, poll.C) })
+		synctest.Wait()
+		write(t, path, "one")
+		time.Sleep(pollAlone + 2*settleTime)
+		synctest.Wait()
+		if len(w.changed) != 1 {
+			t.Error("not told of a new file")
+		}
+		cancel()
+		wait.Wait()
+	})
+}
