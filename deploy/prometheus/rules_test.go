@@ -161,6 +161,10 @@ func TestRulesFire(t *testing.T) {
 		{"ForgeNodeDead", "left", `forge_node_count{state="left"} 2x30
 			forge_node_count{state="dead"} 0x30`, false},
 		{"ForgeNodeDead", "dead", `forge_node_count{state="dead"} 1x30`, true},
+		{"ForgeConfigRefused", "taken over", `forge_config_reload_success 1x30`, false},
+		{"ForgeConfigRefused", "refused", `forge_config_reload_success 1x10 0x20`, true},
+		{"ForgeConfigDrift", "none", `forge_config_drifting_nodes 0x60`, false},
+		{"ForgeConfigDrift", "one", `forge_config_drifting_nodes 1x60`, true},
 	} {
 		t.Run(test.rule+"/"+test.name, func(t *testing.T) {
 			t.Parallel()

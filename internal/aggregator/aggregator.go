@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -26,13 +28,22 @@ const (
 	freshIntervals = 3
 )
 
-// Options are the settings of an Aggregator. All fields are required.
+// Watch looks at the totals of a term.
+type Watch interface {
+	// See looks at the newest totals, of which it may keep the samples.
+	See(ctx context.Context, totals Totals) error
+	Close()
+}
+
+// Options are the settings of an Aggregator. All but Watch are required.
 type Options struct {
 	// Interval is the time between two sums: metrics.scrape_interval.
 	Interval time.Duration
 	// Metrics shows the cluster's counts to Prometheus while this node leads.
 	Metrics *metrics.Metrics
-	Logger  *slog.Logger
+	// Watch begins to look at the totals of a term. Without it nobody does.
+	Watch  func(fence leaderstore.Fence) Watch
+	Logger *slog.Logger
 }
 
 // Aggregator is the work of the leader of the role metrics_aggregator.
@@ -52,9 +63,15 @@ func New(db leaderstore.Beginner, opts Options) *Aggregator {
 func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer a.opts.Metrics.QueueDepth.Reset()
 	defer a.opts.Metrics.NodeCount.Reset()
+	defer a.opts.Metrics.ConfigDrift.Reset()
+	defer a.opts.Metrics.NodeReporting.Reset()
 	ticker := time.NewTicker(a.opts.Interval)
 	defer ticker.Stop()
-	tenure := tenure{Aggregator: a, fence: fence}
+	tenure := tenure{Aggregator: a, fence: fence, rolled: map[rollupstore.Step]time.Time{}}
+	if a.opts.Watch != nil {
+		tenure.watch = a.opts.Watch(fence)
+		defer tenure.watch.Close()
+	}
 	for ctx.Err() == nil {
 		progress.Allow(ctx, longSum)
 		err := tenure.sum(ctx)
@@ -76,12 +93,16 @@ type tenure struct {
 	fence   leaderstore.Fence
 	written sums
 	full    time.Time // of the last full write, by the database's clock
+	rolled  map[rollupstore.Step]time.Time
+	watch   Watch // may be nil
+	fresh   bool  // some node reported lately
 }
 
 func (t *tenure) sum(ctx context.Context) error {
 	var total, changed sums
-	var full time.Time
+	var full, at time.Time
 	err := t.fence.Do(ctx, t.db, func(tx pgx.Tx, now time.Time) error {
+		at = now
 		var err error
 		if total, err = t.read(ctx, tx, now); err != nil {
 			return err
@@ -100,17 +121,29 @@ func (t *tenure) sum(ctx context.Context) error {
 		return err
 	}
 	t.written, t.full = total, full
-	t.export(changed)
-	return nil
+	t.export(changed, total)
+	return errors.Join(t.roll(ctx, at), t.see(ctx, at, total))
+}
+
+// see lets the watch look at the totals. Where no node reports, as after an outage
+// of the database, they say nothing of the cluster.
+func (t *tenure) see(ctx context.Context, at time.Time, total sums) error {
+	if t.watch == nil || !t.fresh {
+		return nil
+	}
+	progress.Allow(ctx, longSum)
+	return t.watch.See(ctx, Totals{At: at, Samples: slices.Collect(maps.Values(total))})
 }
 
 func (t *tenure) read(ctx context.Context, tx pgx.Tx, now time.Time) (sums, error) {
-	nodes, err := readReports(ctx, tx, now.Add(-freshIntervals*t.opts.Interval))
+	freshAfter := now.Add(-freshIntervals * t.opts.Interval)
+	nodes, err := readReports(ctx, tx, freshAfter)
 	if err != nil {
 		return nil, err
 	}
+	t.fresh = slices.ContainsFunc(nodes, func(n nodeReport) bool { return n.fresh })
 	total := clusterSums(nodes)
-	counts, err := countCluster(ctx, tx)
+	counts, err := countCluster(ctx, tx, freshAfter)
 	if err != nil {
 		return nil, err
 	}
@@ -121,13 +154,21 @@ func (t *tenure) read(ctx context.Context, tx pgx.Tx, now time.Time) (sums, erro
 }
 
 // export shows to Prometheus what only the leader knows.
-func (t *tenure) export(changed sums) {
-	for _, sample := range changed {
+func (t *tenure) export(changed, total sums) {
+	for key, sample := range changed {
 		switch sample.Name {
 		case metrics.QueueDepthName:
 			t.opts.Metrics.QueueDepth.WithLabelValues(sample.Labels["queue"], sample.Labels["state"]).Set(sample.Value)
 		case metrics.NodeCountName:
 			t.opts.Metrics.NodeCount.WithLabelValues(sample.Labels["state"]).Set(sample.Value)
+		case metrics.ConfigDriftName:
+			t.opts.Metrics.ConfigDrift.WithLabelValues().Set(sample.Value)
+		case metrics.NodeReportingName:
+			if _, known := total[key]; !known {
+				t.opts.Metrics.NodeReporting.DeleteLabelValues(sample.Labels["node_id"])
+				continue
+			}
+			t.opts.Metrics.NodeReporting.WithLabelValues(sample.Labels["node_id"]).Set(sample.Value)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package aggregator adds the nodes' metrics up to the cluster's. It owns
 // forge_metrics_nodes and forge_metrics_cluster.
 //
-// Every node runs a Reporter, which writes the node's counters and gauges into
+// Every node runs a Reporter, which writes the node's series into
 // its row of forge_metrics_nodes. The leader of the role metrics_aggregator runs
 // Aggregator.Lead, which adds the rows up and writes the sums, fenced by its
 // term, into forge_metrics_cluster:
@@ -26,8 +26,13 @@
 //
 // Gauges are summed over the nodes that live and have reported lately.
 //
+// Histograms are counters with a sum and buckets. A node's own labels (node_id)
+// are left out of the sums, but for forge_node_reporting: whether a node that
+// should report does.
+//
 // # What is written
 //
 // A sum is written when it changed, and all of them once a minute. A gauge that
-// nobody reports any more is written as 0 once.
+// nobody reports any more is written as 0 once. Windows that are over are rolled
+// up: see package rollupstore.
 package aggregator

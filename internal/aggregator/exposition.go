@@ -3,6 +3,7 @@ package aggregator
 import (
 	"log/slog"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 
@@ -55,9 +56,22 @@ func (e exposition) Collect(out chan<- prometheus.Metric) {
 		}
 		desc := prometheus.NewDesc(point.Metric, e.help[point.Metric], names, nil)
 		metric, err := prometheus.NewConstMetric(desc, kind, point.Value, values...)
+		if h := point.Histogram; h != nil {
+			metric, err = prometheus.NewConstHistogram(desc, uint64(point.Value), h.Sum, bounds(h), values...)
+		}
 		if err != nil {
 			metric = prometheus.NewInvalidMetric(desc, err)
 		}
 		out <- metric
 	}
+}
+
+func bounds(h *metrics.Histogram) map[float64]uint64 {
+	buckets := map[float64]uint64{}
+	for _, b := range h.Cumulative() {
+		if !math.IsInf(b.Bound, 1) {
+			buckets[b.Bound] = uint64(b.Count)
+		}
+	}
+	return buckets
 }

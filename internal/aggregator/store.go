@@ -33,11 +33,28 @@ FROM (SELECT name FROM river_queue UNION SELECT queue FROM depth) AS queues (nam
 CROSS JOIN unnest('{available,pending,retryable,running,scheduled}'::river_job_state[]) AS states (state)
 LEFT JOIN depth ON depth.queue = queues.name AND depth.state = states.state`
 
-const nodeCountSQL = `
-SELECT states.state, count(n.node_id)
+// Each row is a sample with at most one label. A node that did not leave in order
+// and does not report shows as such; roles that nobody leads, or ever led, have
+// series as well, so that no sum over them is empty.
+const clusterSQL = `
+SELECT 'forge_node_count', 'state', states.state, count(n.node_id)::float8
 FROM unnest('{active,draining,left,dead}'::text[]) AS states (state)
 LEFT JOIN forge_nodes n ON n.state = states.state
-GROUP BY states.state`
+GROUP BY states.state
+UNION ALL
+SELECT 'forge_config_drifting_nodes', '', '', count(*)::float8
+FROM forge_nodes n, (SELECT hash FROM forge_config ORDER BY applied_at DESC LIMIT 1) AS in_force
+WHERE n.state IN ('active', 'draining') AND n.config_hash <> in_force.hash
+UNION ALL
+SELECT 'forge_node_reporting', 'node_id', n.node_id,
+    ((m.at > $1 AND m.incarnation = n.incarnation AND n.state <> 'dead') IS TRUE)::int::float8
+FROM forge_nodes n
+LEFT JOIN forge_metrics_nodes m ON m.node_id = n.node_id
+WHERE n.state <> 'left'
+UNION ALL
+SELECT series, 'role', role, 0
+FROM (SELECT role FROM forge_leaders UNION SELECT unnest('{scheduler,metrics_aggregator,log_compactor}'::text[])) AS roles,
+    unnest('{forge_leader_is_leader,forge_leader_failovers_total}'::text[]) AS series`
 
 // retiredNode is the node id of the row that holds what nodes counted that are
 // gone. No node can have it.
@@ -57,23 +74,25 @@ VALUES ('', '', $1)
 ON CONFLICT (node_id) DO UPDATE SET at = clock_timestamp(), samples = excluded.samples`
 
 const writeSQL = `
-INSERT INTO forge_metrics_cluster (metric, labels, at, value, term)
-SELECT metric, labels::jsonb, $4, value, $5
-FROM unnest($1::text[], $2::text[], $3::float8[]) AS sums (metric, labels, value)
-ON CONFLICT (metric, labels, at) DO UPDATE SET value = excluded.value, term = excluded.term`
+INSERT INTO forge_metrics_cluster (metric, labels, at, value, histogram, term)
+SELECT metric, labels::jsonb, $5, value, histogram::jsonb, $6
+FROM unnest($1::text[], $2::text[], $3::float8[], $4::text[]) AS sums (metric, labels, value, histogram)
+ON CONFLICT (metric, labels, at) DO UPDATE
+SET value = excluded.value, histogram = excluded.histogram, term = excluded.term`
 
 // Every series is written at least once in fullInterval.
 const latestSQL = `
-SELECT DISTINCT ON (metric, labels) metric, labels, at, value, term
+SELECT DISTINCT ON (metric, labels) metric, labels, at, value, term, histogram
 FROM forge_metrics_cluster
 WHERE at >= (SELECT max(at) FROM forge_metrics_cluster) - 2 * $1::interval
 ORDER BY metric, labels, at DESC`
 
-const rangeSQL = `
-SELECT metric, labels, at, value, term
-FROM forge_metrics_cluster
-WHERE metric = $1 AND at BETWEEN $2 AND $3
-ORDER BY labels, at`
+const clocksSQL = `
+SELECT m.node_id, extract(epoch FROM (m.samples ->> 'clock')::timestamptz - m.at)::float8
+FROM forge_metrics_nodes m
+JOIN forge_nodes n ON n.node_id = m.node_id AND n.incarnation = m.incarnation AND n.state IN ('active', 'draining')
+WHERE m.samples ? 'clock'
+ORDER BY m.node_id`
 
 // Point is one sum of the cluster at one instant.
 type Point struct {
@@ -83,9 +102,11 @@ type Point struct {
 	Value  float64           `json:"value"`
 	// Term of the aggregator's leader that wrote it.
 	Term int64 `json:"term"`
+	// Histogram is nil for other kinds; Value is the number of its values.
+	Histogram *metrics.Histogram `json:"histogram,omitempty"`
 }
 
-// Queryer is what Latest and Range read through.
+// Queryer is what Latest and Clocks read through.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -97,25 +118,37 @@ func Latest(ctx context.Context, db Queryer) ([]Point, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's metrics: %w", err)
 	}
-	return points(rows)
-}
-
-// Range returns the points of one metric from one instant to another, series by
-// series, oldest first. A series has a point where it changed, and one a minute.
-func Range(ctx context.Context, db Queryer, metric string, from, to time.Time) ([]Point, error) {
-	rows, err := db.Query(ctx, rangeSQL, metric, from, to)
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's %s: %w", metric, err)
-	}
-	return points(rows)
-}
-
-func points(rows pgx.Rows) ([]Point, error) {
 	points, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Point])
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's metrics: %w", err)
 	}
 	return points, nil
+}
+
+// Clock is how far a node's clock is ahead of the database's, as its last report
+// showed: less what the report took to arrive.
+type Clock struct {
+	NodeID string
+	Ahead  time.Duration
+}
+
+// Clocks returns the clock of every living node that has reported.
+func Clocks(ctx context.Context, db Queryer) ([]Clock, error) {
+	rows, err := db.Query(ctx, clocksSQL)
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes' clocks: %w", err)
+	}
+	clocks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Clock, error) {
+		var clock Clock
+		var ahead float64
+		err := row.Scan(&clock.NodeID, &ahead)
+		clock.Ahead = time.Duration(ahead * float64(time.Second))
+		return clock, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes' clocks: %w", err)
+	}
+	return clocks, nil
 }
 
 func readReports(ctx context.Context, tx pgx.Tx, freshAfter time.Time) ([]nodeReport, error) {
@@ -134,8 +167,9 @@ func readReports(ctx context.Context, tx pgx.Tx, freshAfter time.Time) ([]nodeRe
 	return reports, nil
 }
 
-// countCluster counts what no node can: the jobs and the nodes themselves.
-func countCluster(ctx context.Context, tx pgx.Tx) ([]metrics.Sample, error) {
+// countCluster counts what no node can: the jobs and the nodes themselves. A node
+// that has not reported after an instant does not report.
+func countCluster(ctx context.Context, tx pgx.Tx, freshAfter time.Time) ([]metrics.Sample, error) {
 	rows, err := tx.Query(ctx, queueDepthSQL)
 	if err != nil {
 		return nil, fmt.Errorf("count the jobs: %w", err)
@@ -151,20 +185,23 @@ func countCluster(ctx context.Context, tx pgx.Tx) ([]metrics.Sample, error) {
 	if err != nil {
 		return nil, fmt.Errorf("count the jobs: %w", err)
 	}
-	rows, err = tx.Query(ctx, nodeCountSQL)
+	rows, err = tx.Query(ctx, clusterSQL, freshAfter)
 	if err != nil {
 		return nil, fmt.Errorf("count the nodes: %w", err)
 	}
-	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (metrics.Sample, error) {
-		var state string
-		var count float64
-		err := row.Scan(&state, &count)
-		return metrics.Sample{Name: metrics.NodeCountName, Labels: map[string]string{"state": state}, Value: count}, err
+	counts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (metrics.Sample, error) {
+		var sample metrics.Sample
+		var label, value string
+		err := row.Scan(&sample.Name, &label, &value, &sample.Value)
+		if label != "" {
+			sample.Labels = map[string]string{label: value}
+		}
+		return sample, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count the nodes: %w", err)
 	}
-	return append(depths, nodes...), nil
+	return append(depths, counts...), nil
 }
 
 // retire moves the counters of nodes that were last heard of before an instant
@@ -200,7 +237,7 @@ func writeSums(ctx context.Context, tx pgx.Tx, samples []metrics.Sample, at time
 		return nil
 	}
 	names, labels := make([]string, len(samples)), make([]string, len(samples))
-	values := make([]float64, len(samples))
+	values, histograms := make([]float64, len(samples)), make([]*string, len(samples))
 	for i, sample := range samples {
 		body, err := json.Marshal(sample.Labels)
 		if err != nil {
@@ -210,8 +247,15 @@ func writeSums(ctx context.Context, tx pgx.Tx, samples []metrics.Sample, at time
 			body = []byte("{}")
 		}
 		names[i], labels[i], values[i] = sample.Name, string(body), sample.Value
+		if sample.Histogram == nil {
+			continue
+		}
+		if body, err = json.Marshal(sample.Histogram); err != nil {
+			return fmt.Errorf("encode the histogram %s: %w", sample.Name, err)
+		}
+		histograms[i] = new(string(body))
 	}
-	if _, err := tx.Exec(ctx, writeSQL, names, labels, values, at, term); err != nil {
+	if _, err := tx.Exec(ctx, writeSQL, names, labels, values, histograms, at, term); err != nil {
 		return fmt.Errorf("write the cluster's metrics: %w", err)
 	}
 	return nil

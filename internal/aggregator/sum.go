@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
@@ -16,6 +17,8 @@ type report struct {
 	// Base is what counters of earlier instances had come to.
 	Base    []metrics.Sample `json:"base,omitempty"`
 	Samples []metrics.Sample `json:"samples,omitempty"`
+	// Clock is the node's own when it sent this.
+	Clock time.Time `json:"clock,omitzero"`
 }
 
 // sums are the samples of a set of series, by seriesKey.
@@ -29,6 +32,7 @@ func (s sums) add(sample metrics.Sample) {
 		return
 	}
 	sum.Value += sample.Value
+	sum.Histogram = sum.Histogram.Plus(sample.Histogram)
 	s[key] = sum
 }
 
@@ -50,13 +54,20 @@ func seriesKey(sample metrics.Sample) string {
 	return key.String()
 }
 
+// ofLeader are the series that the aggregator's leader counts itself.
+var ofLeader = []string{
+	metrics.QueueDepthName, metrics.NodeCountName, metrics.ConfigDriftName, metrics.NodeReportingName,
+}
+
 // reportable drops what a report need not carry: counters at 0, numbers that
-// JSON cannot hold, and what the aggregator's leader counts itself.
+// JSON cannot hold, times, which have no sum, and what the aggregator's leader
+// counts itself.
 func reportable(samples []metrics.Sample) []metrics.Sample {
 	return slices.DeleteFunc(samples, func(s metrics.Sample) bool {
 		return s.Counter() && s.Value == 0 ||
 			math.IsNaN(s.Value) || math.IsInf(s.Value, 0) ||
-			s.Name == metrics.QueueDepthName || s.Name == metrics.NodeCountName
+			strings.HasSuffix(s.Name, "_timestamp_seconds") ||
+			slices.Contains(ofLeader, s.Name)
 	})
 }
 
@@ -110,7 +121,8 @@ func withoutNode(sample metrics.Sample) metrics.Sample {
 }
 
 // changes returns what has to be written after written: the series whose sum is
-// another, and a 0 for every gauge that is gone.
+// another, and a 0 for every gauge that is gone: there is nothing left of what it
+// counted.
 func changes(written, now sums) sums {
 	changed := sums{}
 	for key, sample := range now {

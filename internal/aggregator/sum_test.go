@@ -157,6 +157,8 @@ func TestReportable(t *testing.T) {
 		gauge(math.Inf(1), "kind", "inf"),
 		sample(metrics.QueueDepthName, 3),
 		sample(metrics.NodeCountName, 3),
+		sample(metrics.ConfigDriftName, 3),
+		sample("forge_some_timestamp_seconds", 3),
 	})
 	if diff := cmp.Diff([]metrics.Sample{gauge(0), counter(1)}, got); diff != "" {
 		t.Errorf("reportable (-want +got):\n%s", diff)

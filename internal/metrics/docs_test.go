@@ -43,14 +43,38 @@ Every node serves these series at ` + "`/metrics`" + `, beside Go's and the proc
 from the start for every configured role, cron and kind, so that its first event shows in ` + "`rate()`" + `.
 The label ` + "`cron`" + ` has at most 1,000 values; the crons beyond them share ` + "`_other`" + `.
 
-The metrics aggregator's leader sums the counters and gauges of all nodes, without the label ` + "`node_id`" + `, into the
-table ` + "`forge_metrics_cluster`" + `. A node's restart does not set those sums back. Histograms are left to Prometheus.
+The metrics aggregator's leader adds the series of all nodes up, without the label ` + "`node_id`" + `, every
+` + "`metrics.scrape_interval`" + `. ` + "`/metrics/cluster`" + ` serves those totals, the same on every node. A node's restart does not set
+them back, and a new leader goes on where the last one ended. A node that stops reporting keeps its counters in the
+totals, loses its gauges after three intervals, and shows as ` + "`forge_node_reporting`" + ` 0 until it leaves or is forgotten.
 
 Alert rules on these series are in [deploy/prometheus/rules.yml](../deploy/prometheus/rules.yml), and
 [operations.md](operations.md) says what to do about them.
 
 | name | type | labels | unit | meaning |
 |---|---|---|---|---|
+`
+
+const history = `
+## History
+
+Once a minute is over, the same leader writes what became of each total in it, and of those windows the ones of five
+minutes and of an hour. A window says of a gauge its mean over time, least, greatest and last value; of a counter how
+much it rose; of a histogram what it was given. A counter or histogram without a window for a time did not move. Windows
+are made from what stands in the database alone, so a new leader also writes those that its predecessor could not.
+` + "`[metrics.rollups]`" + ` says how long they are kept.
+
+` + "```sh\ncurl 'http://127.0.0.1:8080/api/v1/metrics/range?metric=forge_job_wait_seconds&label.kind=report&from=2026-11-20T00:00:00Z'\n```" + `
+
+| parameter | meaning |
+|---|---|
+| ` + "`metric`" + ` | Its name. Required. |
+| ` + "`label.NAME`" + ` | The value that a label must have. |
+| ` + "`from`, `to`" + ` | Windows that begin in this time; by default the last hour. |
+| ` + "`step`" + ` | ` + "`1m`, `5m` or `1h`" + `; by default the finest that gives at most 1,500 windows. |
+
+The answer has the series with their points, oldest first; those of histograms with the estimated quantiles
+` + "`p50`, `p90` and `p99`" + `. At most 50,000 points are returned.
 `
 
 func page(all []metrics.Series) string {
@@ -63,6 +87,7 @@ func page(all []metrics.Series) string {
 		}
 		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", series.Name, series.Type, labels, unit(series), series.Help)
 	}
+	page.WriteString(history)
 	return page.String()
 }
 
@@ -70,7 +95,7 @@ func unit(series metrics.Series) string {
 	switch {
 	case strings.HasSuffix(series.Name, "_seconds"):
 		return "seconds"
-	case series.Name == "forge_build_info" || series.Name == "forge_leader_is_leader":
+	case series.Name == "forge_build_info" || series.Name == "forge_config_reload_success" || series.Name == metrics.LeaderIsLeaderName || series.Name == metrics.NodeReportingName:
 		return "0 or 1"
 	default:
 		return "count"

@@ -16,6 +16,7 @@ const (
 // would never be seen. So every counter is there, at 0, before anything happens.
 var (
 	results  = []string{"won", "lost", "error"}
+	reloads  = []string{"success", "failure"}
 	outcomes = []string{"completed", "failed", "cancelled", "timed_out", "lost"}
 	// verdicts are the ledger's: forge_cron_ticks.verdict.
 	verdicts = []string{
@@ -62,6 +63,10 @@ func (m *Metrics) InitKinds(kinds []string) {
 		m.JobEnqueued.WithLabelValues(kind)
 		m.JobStarted.WithLabelValues(kind)
 		m.JobRunning.WithLabelValues(kind)
+		m.JobDeadLetters.WithLabelValues(kind)
+		m.JobSecondRounds.WithLabelValues(kind)
+		m.JobOutputLines.WithLabelValues(kind)
+		m.JobOutputDropped.WithLabelValues(kind)
 		for _, outcome := range outcomes {
 			m.JobFinished.WithLabelValues(kind, outcome)
 		}

@@ -35,14 +35,19 @@ type Metrics struct {
 	CronMissed   *prometheus.CounterVec
 
 	// Jobs, label kind.
-	JobEnqueued *prometheus.CounterVec
-	JobStarted  *prometheus.CounterVec
-	JobFinished *prometheus.CounterVec // and outcome
-	JobDuration *prometheus.HistogramVec
-	JobWait     *prometheus.HistogramVec
-	JobRunning  *prometheus.GaugeVec
-	JobOrphaned prometheus.Counter
-	JobRescued  prometheus.Counter
+	JobEnqueued      *prometheus.CounterVec
+	JobStarted       *prometheus.CounterVec
+	JobFinished      *prometheus.CounterVec // and outcome
+	JobDuration      *prometheus.HistogramVec
+	JobWait          *prometheus.HistogramVec
+	JobRunning       *prometheus.GaugeVec
+	JobOutputLines   *prometheus.CounterVec
+	JobOutputDropped *prometheus.CounterVec
+	JobOrphaned      prometheus.Counter
+	JobRescued       prometheus.Counter
+	// Dead letters, label kind, counted by the scheduler's leader.
+	JobDeadLetters  *prometheus.CounterVec
+	JobSecondRounds *prometheus.CounterVec
 
 	// Assignment, by the scheduler's leader.
 	AssignmentOffers  prometheus.Counter // jobs offered to nodes
@@ -52,10 +57,19 @@ type Metrics struct {
 
 	NodeSlots *prometheus.GaugeVec // label node_id
 
+	// The node's own file.
+	ConfigReloadSuccess prometheus.Gauge
+	ConfigReloads       *prometheus.CounterVec // label result: success or failure
+	ConfigReloadedAt    prometheus.Gauge
+
 	// The cluster as the metrics aggregator's leader counts it; no series on
 	// the other nodes.
 	QueueDepth *prometheus.GaugeVec // labels queue and state
 	NodeCount  *prometheus.GaugeVec // label state
+	// ConfigDrift has at most one series.
+	ConfigDrift *prometheus.GaugeVec
+	// NodeReporting has the label node_id.
+	NodeReporting *prometheus.GaugeVec
 
 	series []Series
 	crons  cronLabels
@@ -74,10 +88,10 @@ func New(version string) *Metrics {
 		Registry: registry,
 		Instance: rand.Text(),
 
-		LeaderIsLeader:       f.gaugeVec("forge_leader_is_leader", "1 while this node leads the role, else 0.", leader...),
+		LeaderIsLeader:       f.gaugeVec(LeaderIsLeaderName, "1 while this node leads the role, else 0.", leader...),
 		LeaderElections:      f.counterVec("forge_leader_elections_total", "Attempts of this node to win the role, by result: won, lost or error.", "role", "node_id", "result"),
 		LeaderTenureSeconds:  f.gaugeVec("forge_leader_tenure_seconds", "Seconds since this node took the role; 0 while it does not lead.", leader...),
-		LeaderFailovers:      f.counterVec("forge_leader_failovers_total", "Times this node took the role over from another process.", leader...),
+		LeaderFailovers:      f.counterVec(LeaderFailoversName, "Times this node took the role over from another process.", leader...),
 		LeaderLeaseRemaining: f.gaugeVec("forge_leader_lease_remaining_seconds", "Seconds for which this node may still trust its lead; 0 while it does not lead.", leader...),
 		LeaderGapSeconds:     f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node took the role.", leader...),
 		LeaderFencedWrites:   f.counterVec("forge_leader_fenced_writes_total", "Writes that the database refused because the term was over.", leader...),
@@ -88,14 +102,18 @@ func New(version string) *Metrics {
 		CronFailures: f.counterVec("forge_cron_failures_total", "Ticks whose job could not be inserted.", "cron"),
 		CronMissed:   f.counterVec("forge_cron_missed_total", "Due ticks that were skipped because they fell due while nobody could fire them.", "cron"),
 
-		JobEnqueued: f.counterVec("forge_job_enqueued_total", "Jobs inserted by this node.", "kind"),
-		JobStarted:  f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind"),
-		JobFinished: f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome.", "kind", "outcome"),
-		JobDuration: f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind"),
-		JobWait:     f.histogramVec("forge_job_wait_seconds", "Seconds from due to started.", "kind"),
-		JobRunning:  f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind"),
-		JobOrphaned: f.counter("forge_job_orphaned_total", "Running jobs found on nodes that were gone."),
-		JobRescued:  f.counter("forge_job_rescued_total", "Orphaned jobs made available again."),
+		JobEnqueued:      f.counterVec("forge_job_enqueued_total", "Jobs inserted by this node.", "kind"),
+		JobStarted:       f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind"),
+		JobFinished:      f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome.", "kind", "outcome"),
+		JobDuration:      f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind"),
+		JobWait:          f.histogramVec("forge_job_wait_seconds", "Seconds from due to started.", "kind"),
+		JobRunning:       f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind"),
+		JobOutputLines:   f.counterVec("forge_job_output_lines_total", "Lines that attempts on this node wrote.", "kind"),
+		JobOutputDropped: f.counterVec("forge_job_output_dropped_lines_total", "Lines of those that were not kept: beyond output.capture, or the database did not take them in time.", "kind"),
+		JobOrphaned:      f.counter("forge_job_orphaned_total", "Running jobs found on nodes that were gone."),
+		JobRescued:       f.counter("forge_job_rescued_total", "Orphaned jobs made available again."),
+		JobDeadLetters:   f.counterVec("forge_job_dead_letters_total", "Jobs found to have used up their attempts, as the scheduler's leader recorded them.", "kind"),
+		JobSecondRounds:  f.counterVec("forge_job_second_rounds_total", "Second rounds of attempts that the scheduler's leader gave to dead letters.", "kind"),
 
 		AssignmentOffers:  f.counter("forge_assignment_offers_total", "Jobs that this node, as the scheduler's leader, offered to nodes."),
 		AssignmentClaims:  f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed."),
@@ -104,8 +122,18 @@ func New(version string) *Metrics {
 
 		NodeSlots: f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
 
-		QueueDepth: f.gaugeVec(QueueDepthName, "Unfinished jobs by queue and state, as the metrics aggregator's leader counted them; no series on the other nodes.", "queue", "state"),
-		NodeCount:  f.gaugeVec(NodeCountName, "Nodes by state, as the metrics aggregator's leader counted them; no series on the other nodes.", "state"),
+		ConfigReloadSuccess: f.gauge("forge_config_reload_success", "1 if this node's file was taken over when it was last read, 0 if it was refused and the node goes on with what it had."),
+		ConfigReloads:       f.counterVec("forge_config_reloads_total", "Times that this node read its file again, by result: success or failure.", "result"),
+		ConfigReloadedAt:    f.gauge("forge_config_last_reload_success_timestamp_seconds", "When this node last took its file over, in Unix time."),
+
+		QueueDepth:    f.gaugeVec(QueueDepthName, "Unfinished jobs by queue and state, as the metrics aggregator's leader counted them; no series on the other nodes.", "queue", "state"),
+		NodeCount:     f.gaugeVec(NodeCountName, "Nodes by state, as the metrics aggregator's leader counted them; no series on the other nodes.", "state"),
+		ConfigDrift:   f.gaugeVec(ConfigDriftName, "Nodes that run another configuration than the one in force, as the metrics aggregator's leader counted them; no series on the other nodes."),
+		NodeReporting: f.gaugeVec(NodeReportingName, "1 while the node hands its metrics to the metrics aggregator, 0 once three reports are missing; of the nodes that have not left, by the metrics aggregator's leader.", "node_id"),
+	}
+	m.ConfigReloadSuccess.Set(1)
+	for _, result := range reloads {
+		m.ConfigReloads.WithLabelValues(result)
 	}
 	f.gaugeVec("forge_build_info", "1, with the version of this binary.", "version").WithLabelValues(version).Set(1)
 	m.series = f.series
@@ -116,6 +144,17 @@ func New(version string) *Metrics {
 const (
 	QueueDepthName = "forge_queue_depth"
 	NodeCountName  = "forge_node_count"
+
+	ConfigDriftName = "forge_config_drifting_nodes"
+
+	NodeReportingName = "forge_node_reporting"
+)
+
+// Names of series of which the aggregator's leader writes a 0 for each role, so
+// that a sum over them is never empty.
+const (
+	LeaderIsLeaderName  = "forge_leader_is_leader"
+	LeaderFailoversName = "forge_leader_failovers_total"
 )
 
 // Handler serves the registry to Prometheus.

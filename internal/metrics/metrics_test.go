@@ -117,16 +117,26 @@ func TestSnapshot(t *testing.T) {
 	m := metrics.New("v1")
 	m.JobOrphaned.Add(2)
 	m.JobRunning.WithLabelValues("report").Set(3)
-	m.JobWait.WithLabelValues("report").Observe(1) // a histogram: not part of it
+	m.JobWait.WithLabelValues("report").Observe(1)
+	m.JobWait.WithLabelValues("report").Observe(.3)
+	m.JobWait.WithLabelValues("report").Observe(1000)
 	want := []metrics.Sample{
 		{Name: "forge_assignment_claims_total"},
 		{Name: "forge_assignment_offers_total"},
 		{Name: "forge_assignment_refused_total"},
 		{Name: "forge_assignment_waiting"},
 		{Name: "forge_build_info", Labels: map[string]string{"version": "v1"}, Value: 1},
+		{Name: "forge_config_last_reload_success_timestamp_seconds"},
+		{Name: "forge_config_reload_success", Value: 1},
+		{Name: "forge_config_reloads_total", Labels: map[string]string{"result": "failure"}},
+		{Name: "forge_config_reloads_total", Labels: map[string]string{"result": "success"}},
 		{Name: "forge_job_orphaned_total", Value: 2},
 		{Name: "forge_job_rescued_total"},
 		{Name: "forge_job_running", Labels: map[string]string{"kind": "report"}, Value: 3},
+		{
+			Name: "forge_job_wait_seconds", Labels: map[string]string{"kind": "report"}, Value: 3,
+			Histogram: &metrics.Histogram{Sum: 1001.3, Buckets: map[string]float64{"0.5": 1, "1": 1, "+Inf": 1}},
+		},
 	}
 	if diff := cmp.Diff(want, snapshot(t, m)); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)

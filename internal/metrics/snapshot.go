@@ -11,15 +11,17 @@ import (
 type Sample struct {
 	Name   string            `json:"n"`
 	Labels map[string]string `json:"l,omitempty"`
-	Value  float64           `json:"v"`
+	// Value of a histogram is the number of its observations.
+	Value     float64    `json:"v"`
+	Histogram *Histogram `json:"h,omitempty"`
 }
 
 // Counter says whether the sample's value only ever rises while its process
-// lives. By Prometheus' rule of naming every counter of forge ends in _total.
-func (s Sample) Counter() bool { return strings.HasSuffix(s.Name, "_total") }
+// lives, as histograms do and counters. By Prometheus' rule of naming every
+// counter of forge ends in _total.
+func (s Sample) Counter() bool { return s.Histogram != nil || strings.HasSuffix(s.Name, "_total") }
 
-// Snapshot returns forge's counters and gauges as they stand, ordered by name
-// and labels. Histograms stay with Prometheus.
+// Snapshot returns forge's series as they stand, ordered by name and labels.
 func (m *Metrics) Snapshot() ([]Sample, error) {
 	families, err := m.Registry.Gather()
 	if err != nil {
@@ -31,22 +33,29 @@ func (m *Metrics) Snapshot() ([]Sample, error) {
 			continue
 		}
 		for _, metric := range family.GetMetric() {
-			if value, ok := scalar(metric); ok {
-				samples = append(samples, Sample{Name: family.GetName(), Labels: labels(metric), Value: value})
+			sample := Sample{Name: family.GetName(), Labels: labels(metric)}
+			if read(metric, &sample) {
+				samples = append(samples, sample)
 			}
 		}
 	}
 	return samples, nil
 }
 
-func scalar(metric *dto.Metric) (value float64, ok bool) {
-	if counter := metric.GetCounter(); counter != nil {
-		return counter.GetValue(), true
+// read says whether the metric is of a kind that forge exports.
+func read(metric *dto.Metric, sample *Sample) bool {
+	switch {
+	case metric.GetCounter() != nil:
+		sample.Value = metric.GetCounter().GetValue()
+	case metric.GetGauge() != nil:
+		sample.Value = metric.GetGauge().GetValue()
+	case metric.GetHistogram() != nil:
+		sample.Value = float64(metric.GetHistogram().GetSampleCount())
+		sample.Histogram = newHistogram(metric.GetHistogram())
+	default:
+		return false
 	}
-	if gauge := metric.GetGauge(); gauge != nil {
-		return gauge.GetValue(), true
-	}
-	return 0, false
+	return true
 }
 
 func labels(metric *dto.Metric) map[string]string {

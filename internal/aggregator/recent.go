@@ -1,0 +1,105 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+)
+
+const instantsSQL = `SELECT DISTINCT at FROM forge_metrics_cluster WHERE at >= $1 ORDER BY at`
+
+const namesSQL = `SELECT DISTINCT metric FROM forge_metrics_cluster WHERE at >= $1`
+
+const recentSQL = `
+SELECT metric, labels, at, value, term, histogram
+FROM forge_metrics_cluster
+WHERE at >= $1 AND metric = ANY($2)
+ORDER BY at`
+
+// Totals are the cluster's at one instant.
+type Totals struct {
+	At      time.Time
+	Samples []metrics.Sample
+}
+
+// Recent returns the totals of each instant since one at which the cluster was
+// summed, of the metrics that are wanted. A total is written when it changes: in
+// between it is what it was, for as long as it holds (holds).
+func Recent(ctx context.Context, db Queryer, interval time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
+	all, err := recent(ctx, db, holds(interval), since, want)
+	if err != nil {
+		return nil, fmt.Errorf("read the recent totals: %w", err)
+	}
+	return all, nil
+}
+
+func recent(ctx context.Context, db Queryer, hold time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
+	from := since.Add(-hold)
+	instants, err := column[time.Time](ctx, db, instantsSQL, from)
+	if err != nil {
+		return nil, err
+	}
+	names, err := column[string](ctx, db, namesSQL, from)
+	if err != nil {
+		return nil, err
+	}
+	var wanted []string
+	for _, name := range names {
+		if want(name) {
+			wanted = append(wanted, name)
+		}
+	}
+	rows, err := db.Query(ctx, recentSQL, from, wanted)
+	if err != nil {
+		return nil, err
+	}
+	points, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Point])
+	if err != nil {
+		return nil, err
+	}
+	return fillIn(instants, points, since, hold), nil
+}
+
+func column[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[T])
+}
+
+// fillIn returns what each series was at each instant from since on. Points and
+// instants are in the order of time.
+func fillIn(instants []time.Time, points []Point, since time.Time, hold time.Duration) []Totals {
+	type held struct {
+		metrics.Sample
+		at time.Time
+	}
+	now := map[string]held{}
+	var all []Totals
+	for _, at := range instants {
+		for len(points) > 0 && !points[0].At.After(at) {
+			p := points[0]
+			sample := metrics.Sample{Name: p.Metric, Labels: p.Labels, Value: p.Value, Histogram: p.Histogram}
+			now[seriesKey(sample)] = held{sample, p.At}
+			points = points[1:]
+		}
+		if at.Before(since) {
+			continue
+		}
+		totals := Totals{At: at}
+		for key, h := range now {
+			if at.Sub(h.at) > hold {
+				delete(now, key)
+				continue
+			}
+			totals.Samples = append(totals.Samples, h.Sample)
+		}
+		all = append(all, totals)
+	}
+	return all
+}

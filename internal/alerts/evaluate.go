@@ -1,0 +1,194 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/template"
+
+	"github.com/forge-scheduler/forge/internal/alertstore"
+)
+
+const (
+	// maxSamples bounds what one condition may load.
+	maxSamples = 5_000_000
+	// evaluateTimeout bounds one condition.
+	evaluateTimeout = 10 * time.Second
+	// maxIncidents bounds for how many series one condition may hold.
+	maxIncidents = 1000
+)
+
+var (
+	errTooMany = fmt.Errorf("the condition holds for more than %d series: sum them, or narrow it", maxIncidents)
+	errSame    = errors.New("two series that the condition holds for have the same labels after those of the alert are set")
+)
+
+func newEngine(lookback time.Duration) *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{
+		MaxSamples: maxSamples, Timeout: evaluateTimeout, LookbackDelta: lookback,
+	})
+}
+
+// evaluate returns what a rule's condition holds for at an instant, as pending
+// incidents.
+func evaluate(ctx context.Context, engine *promql.Engine, h *history, rule Rule, at time.Time) ([]alertstore.Incident, error) {
+	query, err := engine.NewInstantQuery(ctx, h, nil, rule.Condition, at)
+	if err != nil {
+		return nil, err
+	}
+	defer query.Close()
+	result := query.Exec(ctx)
+	if result.Err != nil {
+		return nil, result.Err
+	}
+	vector, err := vectorOf(result)
+	if err != nil {
+		return nil, err
+	}
+	if len(vector) > maxIncidents {
+		return nil, errTooMany
+	}
+	lookUp := func(ctx context.Context, text string, at time.Time) (promql.Vector, error) {
+		query, err := engine.NewInstantQuery(ctx, h, nil, text, at)
+		if err != nil {
+			return nil, err
+		}
+		defer query.Close()
+		return vectorOf(query.Exec(ctx))
+	}
+	seen := map[string]bool{}
+	incidents := make([]alertstore.Incident, 0, len(vector))
+	for _, sample := range vector {
+		incident := describe(ctx, rule, sample, at, lookUp)
+		if seen[incident.Key()] {
+			return nil, errSame
+		}
+		seen[incident.Key()] = true
+		incidents = append(incidents, incident)
+	}
+	return incidents, nil
+}
+
+// vectorOf copies a result: the engine takes it back.
+func vectorOf(result *promql.Result) (promql.Vector, error) {
+	if result.Err != nil {
+		return nil, result.Err
+	}
+	switch found := result.Value.(type) {
+	case promql.Vector:
+		return append(promql.Vector(nil), found...), nil
+	case promql.Scalar:
+		return promql.Vector{{T: found.T, F: found.V}}, nil
+	default:
+		return nil, fmt.Errorf("the condition is a %s, not an instant vector", result.Value.Type())
+	}
+}
+
+// describe makes an incident of a series that the condition holds for. Labels
+// and annotations are Prometheus' templates.
+func describe(ctx context.Context, rule Rule, sample promql.Sample, at time.Time, lookUp template.QueryFunc) alertstore.Incident {
+	own := map[string]string{}
+	sample.Metric.Range(func(l labels.Label) { own[l.Name] = l.Value })
+	delete(own, model.MetricNameLabel)
+	data := template.AlertTemplateData(maps.Clone(own), nil, "", promql.Sample{F: sample.F})
+	fill := func(text string) string {
+		filled, err := expander(ctx, rule, text, data, at, lookUp).Expand()
+		if err != nil {
+			return fmt.Sprintf("<error expanding template: %v>", err)
+		}
+		return filled
+	}
+	incident := alertstore.Incident{
+		Alert: rule.Name, Labels: own, Annotations: map[string]string{}, Severity: rule.Severity, Notify: rule.Notify,
+		State: alertstore.Pending, Value: finite(sample.F), ActiveAt: at,
+	}
+	for name, text := range rule.Labels {
+		own[name] = fill(text)
+	}
+	own[model.AlertNameLabel] = rule.Name
+	if _, set := own["severity"]; !set && rule.Severity != "" {
+		own["severity"] = rule.Severity
+	}
+	for name, text := range rule.Annotations {
+		incident.Annotations[name] = fill(text)
+	}
+	if incident.Annotations["summary"] == "" {
+		incident.Annotations["summary"] = rule.Name
+	}
+	if incident.Annotations["description"] == "" {
+		incident.Annotations["description"] = fmt.Sprintf("%s holds: its value is %s.", rule.Condition, strconv.FormatFloat(sample.F, 'g', 6, 64))
+	}
+	return incident
+}
+
+// finite is a value that JSON can hold.
+func finite(value float64) float64 {
+	switch {
+	case math.IsNaN(value):
+		return 0
+	case math.IsInf(value, 0):
+		return math.Copysign(math.MaxFloat64, value)
+	default:
+		return value
+	}
+}
+
+// expander fills in a template in which rules may use what Prometheus' may.
+func expander(ctx context.Context, rule Rule, text string, data any, at time.Time, lookUp template.QueryFunc) *template.Expander {
+	const names = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
+	return template.NewTemplateExpander(ctx, names+text, "alert "+rule.Name, data,
+		model.TimeFromUnixNano(at.UnixNano()), lookUp, &url.URL{}, nil)
+}
+
+// changes are what an evaluation makes of the open incidents.
+type changes struct {
+	saved     []alertstore.Incident // begun, fired or resolved
+	forgotten []alertstore.Incident // pending ones that ceased
+}
+
+// told says whether receivers are to be told.
+func told(i alertstore.Incident) bool { return i.State != alertstore.Pending }
+
+// judge compares what the conditions hold for now with the open incidents, by
+// key. judged are the rules that could be evaluated, by name: the incidents of
+// others stay as they are, and those of rules that there are no more are over.
+func judge(now time.Time, open map[string]alertstore.Incident, holds []alertstore.Incident, judged map[string]Rule, gone func(alert string) bool) changes {
+	var c changes
+	met := map[string]bool{}
+	for _, incident := range holds {
+		met[incident.Key()] = true
+		before, known := open[incident.Key()]
+		if known {
+			incident.ID, incident.State = before.ID, before.State
+			incident.ActiveAt, incident.FiredAt = before.ActiveAt, before.FiredAt
+		}
+		wants := judged[incident.Alert].For.Std()
+		if incident.State == alertstore.Pending && now.Sub(incident.ActiveAt) >= wants {
+			incident.State, incident.FiredAt = alertstore.Firing, now
+		}
+		if !known || incident.State != before.State {
+			c.saved = append(c.saved, incident)
+		}
+	}
+	for key, incident := range open {
+		_, evaluated := judged[incident.Alert]
+		switch {
+		case met[key] || !evaluated && !gone(incident.Alert):
+		case incident.State == alertstore.Pending:
+			c.forgotten = append(c.forgotten, incident)
+		default:
+			incident.State, incident.ResolvedAt = alertstore.Resolved, now
+			c.saved = append(c.saved, incident)
+		}
+	}
+	return c
+}

@@ -1,0 +1,26 @@
+package alerts
+
+import (
+	"context"
+
+	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// InForce returns the alerts of the configuration in force with their open
+// incidents, those that fire first.
+func InForce(ctx context.Context, db cronstore.Queryer) ([]alertstore.Status, error) {
+	inForce, err := cronstore.ConfigInForceUnless(ctx, db, "")
+	if err != nil {
+		return nil, err
+	}
+	rules, err := alertstore.InSections(inForce.Body)
+	if err != nil {
+		return nil, err
+	}
+	open, err := alertstore.Open(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	return alertstore.Statuses(rules, open), nil
+}

@@ -1,0 +1,246 @@
+package alerts
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/prometheus/promql"
+
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/notify"
+	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// minLookback is the least time for which a total holds that is not followed by
+// another.
+const minLookback = 30 * time.Second
+
+// Options are what a Watch works with.
+type Options struct {
+	Pool *pgxpool.Pool
+	// Interval is the time between two totals.
+	Interval time.Duration
+	// InForce reads the configuration in force; its body may be left out when
+	// its hash is the given one.
+	InForce func(ctx context.Context, unless string) (cronstore.Config, error)
+	// DeadmanURL is asked after each evaluation, unless it is empty. May be nil.
+	DeadmanURL func() string
+	Logger     *slog.Logger
+}
+
+// Watch evaluates the alerts of one term.
+type Watch struct {
+	opts   Options
+	fence  leaderstore.Fence
+	engine *promql.Engine
+
+	hash    string
+	rules   []Rule
+	needs   needs
+	history *history
+	open    map[string]alertstore.Incident // by key
+	loaded  bool
+	failing map[string]string // by alert
+	unheard string            // why the last sign of life was not heard
+}
+
+// New returns the Watch of a term. It has to be closed.
+func New(opts Options, fence leaderstore.Fence) *Watch {
+	return &Watch{
+		opts: opts, fence: fence, failing: map[string]string{}, history: newHistory(),
+		engine: newEngine(max(minLookback, 3*opts.Interval)),
+	}
+}
+
+var _ aggregator.Watch = (*Watch)(nil)
+
+// Close ends the engine.
+func (w *Watch) Close() { _ = w.engine.Close() }
+
+// See looks at the totals of an instant. It returns leaderstore.ErrDeposed when
+// the term is over; after any other error the next call makes up for it.
+func (w *Watch) See(ctx context.Context, totals aggregator.Totals) error {
+	if err := w.see(ctx, totals); err != nil {
+		return err
+	}
+	w.signOfLife(ctx)
+	return nil
+}
+
+func (w *Watch) see(ctx context.Context, totals aggregator.Totals) error {
+	if err := w.prepare(ctx, totals.At); err != nil {
+		return err
+	}
+	w.history.add(totals.At, w.wanted(totals.Samples))
+	w.history.forget(totals.At.Add(-w.reach()))
+	holds, judged := w.evaluate(ctx, totals.At)
+	c := judge(totals.At, w.open, holds, judged, w.gone)
+	if len(c.saved)+len(c.forgotten) == 0 {
+		return nil
+	}
+	if err := w.write(ctx, &c); err != nil {
+		w.loaded = false // whether it was written nobody knows
+		return err
+	}
+	for _, incident := range c.forgotten {
+		delete(w.open, incident.Key())
+	}
+	for _, incident := range c.saved {
+		w.log(ctx, incident)
+		w.open[incident.Key()] = incident
+		if incident.State == alertstore.Resolved {
+			delete(w.open, incident.Key())
+		}
+	}
+	return nil
+}
+
+// prepare reads the rules in force when they are others than before, and what
+// their conditions look at.
+func (w *Watch) prepare(ctx context.Context, now time.Time) error {
+	inForce, err := w.opts.InForce(ctx, w.hash)
+	if err != nil {
+		return err
+	}
+	if inForce.Hash != w.hash {
+		rules, err := alertstore.InSections(inForce.Body)
+		if err != nil {
+			return err
+		}
+		w.loaded = false
+		w.hash, w.rules, w.needs = inForce.Hash, rules, needsOf(rules)
+	}
+	if w.loaded {
+		return nil
+	}
+	open, err := alertstore.Open(ctx, w.opts.Pool)
+	if err != nil {
+		return err
+	}
+	w.open = map[string]alertstore.Incident{}
+	for _, incident := range open {
+		w.open[incident.Key()] = incident
+	}
+	w.history = newHistory()
+	if len(w.rules) > 0 {
+		recent, err := aggregator.Recent(ctx, w.opts.Pool, w.opts.Interval, now.Add(-w.reach()), w.needs.want)
+		if err != nil {
+			return err
+		}
+		for _, totals := range recent {
+			if totals.At.Before(now) {
+				w.history.add(totals.At, totals.Samples)
+			}
+		}
+	}
+	w.loaded = true
+	return nil
+}
+
+// reach is how far back the totals are kept.
+func (w *Watch) reach() time.Duration { return w.needs.reach + max(minLookback, 3*w.opts.Interval) }
+
+func (w *Watch) wanted(samples []metrics.Sample) []metrics.Sample {
+	var wanted []metrics.Sample
+	for _, sample := range samples {
+		if w.needs.want(sample.Name) {
+			wanted = append(wanted, sample)
+		}
+	}
+	return wanted
+}
+
+func (w *Watch) gone(alert string) bool {
+	return !slices.ContainsFunc(w.rules, func(r Rule) bool { return r.Name == alert })
+}
+
+// evaluate returns what all conditions hold for, and the rules that could be
+// evaluated.
+func (w *Watch) evaluate(ctx context.Context, at time.Time) (holds []alertstore.Incident, judged map[string]Rule) {
+	judged = map[string]Rule{}
+	for _, rule := range w.rules {
+		found, err := evaluate(ctx, w.engine, w.history, rule, at)
+		if err != nil {
+			if text := err.Error(); w.failing[rule.Name] != text && ctx.Err() == nil {
+				w.failing[rule.Name] = text
+				w.opts.Logger.WarnContext(ctx, "alert not evaluated, it stays as it is", "alert", rule.Name, "error", err)
+			}
+			continue
+		}
+		delete(w.failing, rule.Name)
+		judged[rule.Name] = rule
+		holds = append(holds, found...)
+	}
+	return holds, judged
+}
+
+// write saves what changed and whom to tell, together.
+func (w *Watch) write(ctx context.Context, c *changes) error {
+	return w.fence.Do(ctx, w.opts.Pool, func(tx pgx.Tx, _ time.Time) error {
+		var tell []string
+		for i := range c.saved {
+			c.saved[i].Term = w.fence.Term
+			if err := alertstore.Save(ctx, tx, &c.saved[i]); err != nil {
+				return err
+			}
+			if alert := c.saved[i].Alert; told(c.saved[i]) && !slices.Contains(tell, alert) {
+				tell = append(tell, alert)
+			}
+		}
+		for _, incident := range c.forgotten {
+			if err := alertstore.Forget(ctx, tx, incident.ID); err != nil {
+				return err
+			}
+		}
+		for _, alert := range tell {
+			targets, news := w.news(alert, c.saved)
+			if err := outbox.TellOfAlert(ctx, tx, alert, targets, news); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// news are the incidents of an alert that receivers are told of: those that just
+// fired or are over, and those that go on to fire; and the targets that are told.
+func (w *Watch) news(alert string, saved []alertstore.Incident) (targets []string, news []notify.Incident) {
+	all := slices.Clone(saved)
+	for _, incident := range w.open {
+		if !slices.ContainsFunc(saved, func(s alertstore.Incident) bool { return s.ID == incident.ID }) {
+			all = append(all, incident)
+		}
+	}
+	slices.SortFunc(all, func(a, b alertstore.Incident) int { return strings.Compare(a.Key(), b.Key()) })
+	for _, i := range all {
+		if i.Alert != alert || !told(i) {
+			continue
+		}
+		news = append(news, notify.Incident{Labels: i.Labels, Annotations: i.Annotations, StartsAt: i.ActiveAt, EndsAt: i.ResolvedAt})
+		for _, target := range i.Notify {
+			if !slices.Contains(targets, target) {
+				targets = append(targets, target)
+			}
+		}
+	}
+	return targets, news
+}
+
+func (w *Watch) log(ctx context.Context, i alertstore.Incident) {
+	switch i.State {
+	case alertstore.Firing:
+		w.opts.Logger.WarnContext(ctx, "alert fires", "alert", i.Alert, "labels", i.Labels, "value", i.Value, "term", i.Term)
+	case alertstore.Resolved:
+		w.opts.Logger.InfoContext(ctx, "alert resolved", "alert", i.Alert, "labels", i.Labels, "term", i.Term)
+	case alertstore.Pending, alertstore.Inactive:
+	}
+}

@@ -1,0 +1,228 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/notify"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+// State is how far a notification has come.
+type State string
+
+// The states of a notification.
+const (
+	Pending   State = "pending"
+	Delivered State = "delivered"
+	Failed    State = "failed"
+	// Superseded: a newer message about the same alert came before it had left.
+	Superseded State = "superseded"
+)
+
+const columns = `
+n.id, coalesce(n.cron, ''), n.tick, coalesce(n.alert, ''), n.target, n.facts, n.state, n.attempts, n.created_at, n.next_at,
+n.done_at, n.error, n.node_id, n.term`
+
+const ofTicksSQL = `
+SELECT ` + columns + `
+FROM forge_notifications AS n
+WHERE n.cron = $1 AND n.tick = ANY($2)
+ORDER BY n.tick, n.id`
+
+const ofAlertsSQL = `
+SELECT ` + columns + `
+FROM forge_notifications AS n
+WHERE n.alert IS NOT NULL AND ($1 = '' OR n.alert = $1)
+ORDER BY n.id DESC
+LIMIT $2`
+
+// Messages about one alert go to a target in their order.
+const itsTurn = `NOT EXISTS (
+    SELECT FROM forge_notifications AS earlier
+    WHERE earlier.alert = n.alert AND earlier.target = n.target AND earlier.id < n.id AND earlier.state = 'pending')`
+
+const dueInSQL = `
+SELECT extract(epoch FROM min(next_at) - clock_timestamp())::float8
+FROM forge_notifications AS n
+WHERE state = 'pending' AND (alert IS NULL OR ` + itsTurn + `)`
+
+// What is being sent is on its way and cannot be called back.
+const supersedeSQL = `
+UPDATE forge_notifications
+SET state = 'superseded', done_at = clock_timestamp()
+WHERE alert = $1 AND target = $2 AND state = 'pending' AND NOT sending`
+
+const addSQL = `INSERT INTO forge_notifications (alert, target, facts) VALUES ($1, $2, $3)`
+
+const newsSQL = `SELECT pg_notify(current_schema() || '.` + wire.FailureChannel + `', '')`
+
+const claimSQL = `
+UPDATE forge_notifications AS n
+SET attempts = n.attempts + 1, sending = true, next_at = clock_timestamp() + $2, node_id = $3, term = $4
+FROM (
+    SELECT id FROM forge_notifications AS n
+    WHERE state = 'pending' AND next_at <= clock_timestamp() AND (alert IS NULL OR ` + itsTurn + `)
+    ORDER BY next_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+) AS due
+WHERE n.id = due.id
+RETURNING ` + columns
+
+// Whoever claimed it since is not disturbed.
+const settleSQL = `
+UPDATE forge_notifications
+SET state = $3, error = $4, sending = false, next_at = clock_timestamp() + $5,
+    done_at = CASE WHEN $3 = 'pending' THEN NULL ELSE clock_timestamp() END
+WHERE id = $1 AND attempts = $2 AND state = 'pending'`
+
+const pruneSQL = `
+DELETE FROM forge_notifications
+WHERE id = ANY (ARRAY (
+    SELECT id FROM forge_notifications WHERE state <> 'pending' AND done_at < $1 ORDER BY done_at LIMIT $2))`
+
+// Facts are what is told of a failed run. A tick whose job could not be inserted
+// has the error alone.
+type Facts struct {
+	JobID    int64  `json:"job_id,omitempty"`
+	Job      string `json:"job,omitempty"`
+	Attempts int    `json:"attempts,omitempty"`
+	Error    string `json:"error,omitempty"`
+	// Alerts are the incidents of an alert that a message is about.
+	Alerts []notify.Incident `json:"alerts,omitempty"`
+}
+
+// Notification is a row of forge_notifications.
+type Notification struct {
+	ID int64 `json:"id"`
+	// Cron and Tick say whose failure it is about; of an alert's they are zero.
+	Cron string    `json:"cron,omitempty"`
+	Tick time.Time `json:"tick,omitzero"`
+	// Alert is the name of the alert that it is about.
+	Alert  string `json:"alert,omitempty"`
+	Target string `json:"target"`
+	Facts  Facts  `json:"facts"`
+	State  State  `json:"state"`
+	// Attempts counts the tries to deliver it.
+	Attempts  int       `json:"attempts"`
+	CreatedAt time.Time `json:"created_at"`
+	NextAt    time.Time `json:"next_at"`
+	DoneAt    time.Time `json:"done_at,omitzero"`
+	// Error is what the last try that failed came to.
+	Error string `json:"error,omitempty"`
+	// NodeID and Term are of the leader that tried last.
+	NodeID string `json:"node_id,omitempty"`
+	Term   int64  `json:"term,omitempty"`
+}
+
+// Queryer is what the reads go through.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// OfTicks returns the notifications of ticks of a cron, by tick.
+func OfTicks(ctx context.Context, db Queryer, cron string, ticks []time.Time) ([]Notification, error) {
+	found, err := collect(ctx, db, ofTicksSQL, cron, ticks)
+	if err != nil {
+		return nil, fmt.Errorf("read notifications of %s: %w", cron, err)
+	}
+	return found, nil
+}
+
+// OfAlert returns at most limit messages about an alert or, when its name is
+// empty, about all, newest first.
+func OfAlert(ctx context.Context, db Queryer, alert string, limit int) ([]Notification, error) {
+	found, err := collect(ctx, db, ofAlertsSQL, alert, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read notifications of alerts: %w", err)
+	}
+	return found, nil
+}
+
+// TellOfAlert writes down, in a transaction of the leader, that targets are to be
+// told of an alert's incidents. What they were to be told before and has not left
+// is superseded.
+func TellOfAlert(ctx context.Context, tx pgx.Tx, alert string, targets []string, incidents []notify.Incident) error {
+	for _, target := range targets {
+		if _, err := tx.Exec(ctx, supersedeSQL, alert, target); err != nil {
+			return fmt.Errorf("supersede notifications of %s: %w", alert, err)
+		}
+		if _, err := tx.Exec(ctx, addSQL, alert, target, Facts{Alerts: incidents}); err != nil {
+			return fmt.Errorf("write a notification of %s: %w", alert, err)
+		}
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, newsSQL); err != nil {
+		return fmt.Errorf("announce notifications of %s: %w", alert, err)
+	}
+	return nil
+}
+
+func collect(ctx context.Context, db Queryer, sql string, args ...any) ([]Notification, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Notification, error) {
+		var (
+			n    Notification
+			done *time.Time
+			tick *time.Time
+		)
+		err := row.Scan(&n.ID, &n.Cron, &tick, &n.Alert, &n.Target, &n.Facts, &n.State, &n.Attempts, &n.CreatedAt,
+			&n.NextAt, &done, &n.Error, &n.NodeID, &n.Term)
+		if done != nil {
+			n.DoneAt = *done
+		}
+		if tick != nil {
+			n.Tick = *tick
+		}
+		return n, err
+	})
+}
+
+// dueIn returns how long it is until one is to be sent; false: none waits.
+func dueIn(ctx context.Context, db Queryer) (time.Duration, bool, error) {
+	rows, err := db.Query(ctx, dueInSQL)
+	if err != nil {
+		return 0, false, fmt.Errorf("look for notifications: %w", err)
+	}
+	seconds, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[*float64])
+	if err != nil || seconds == nil {
+		return 0, false, err
+	}
+	return time.Duration(*seconds * float64(time.Second)), true, nil
+}
+
+func claim(ctx context.Context, tx pgx.Tx, limit int, lasts time.Duration, nodeID string, term int64) ([]Notification, error) {
+	claimed, err := collect(ctx, tx, claimSQL, limit, lasts, nodeID, term)
+	if err != nil {
+		return nil, fmt.Errorf("claim notifications: %w", err)
+	}
+	return claimed, nil
+}
+
+// settle writes what a try came to. It says whether the notification was still
+// the caller's to settle.
+func settle(ctx context.Context, tx pgx.Tx, n Notification, state State, text string, wait time.Duration) (bool, error) {
+	tag, err := tx.Exec(ctx, settleSQL, n.ID, n.Attempts, string(state), text, wait)
+	if err != nil {
+		return false, fmt.Errorf("settle notification %d: %w", n.ID, err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+// Prune deletes at most limit notifications that were settled before an instant.
+func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+	tag, err := tx.Exec(ctx, pruneSQL, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("prune notifications: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
