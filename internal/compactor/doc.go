@@ -1,7 +1,7 @@
 // Package compactor applies the retention of everything that forge keeps: it is
 // the work of the leader of the role log_compactor.
 //
-// A pass runs about every 30 s through a list of sweeps, one a table. A sweep
+// A pass runs every five minutes through a list of sweeps, one a table. A sweep
 // deletes in batches of 1,000 rows, each in a transaction of its own that checks
 // the term first, and pauses between two full batches so that foreground work
 // goes first. A pass can stop after any batch: it keeps no state that matters,
@@ -11,8 +11,8 @@
 //
 // Elsewhere in forge a table's SQL stands in the package that owns the table.
 // Retention is the one exception: its statements stand here, side by side,
-// because they share their form and their promise. The diary's is the owner's
-// own (eventstore.Prune).
+// because they share their form and their promise. Those of the diary and of the
+// notifications are the owners' own (eventstore.Prune, outbox.Prune).
 //
 // # What is never deleted
 //

@@ -26,8 +26,18 @@ DELETE FROM forge_job_logs
 WHERE ctid = ANY (ARRAY (
     SELECT ctid
     FROM forge_job_logs
-    WHERE at < $1
+    WHERE at < $1 AND keep_until IS NULL
     ORDER BY at
+    LIMIT $2))`
+
+	// Of jobs with a retention of their own for what they write.
+	ownLogsSQL = `
+DELETE FROM forge_job_logs
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM forge_job_logs
+    WHERE keep_until < $1
+    ORDER BY keep_until
     LIMIT $2))`
 
 	// A row may stand for a stretch of ticks, and a backfilled tick is older

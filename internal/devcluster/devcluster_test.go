@@ -1,7 +1,6 @@
 package devcluster_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // The test binary plays the parts that forge plays: envPart names the part.
@@ -49,12 +49,13 @@ func TestMain(m *testing.M) {
 		os.Exit(node())
 	case partIdle:
 		devcluster.DieWithParent()
-		time.Sleep(time.Minute)
+		time.Sleep(2 * patience)
 	case partFailed:
 		os.Exit(3)
 	case partRunner:
 		os.Exit(runCluster())
 	}
+	nodes.Parallel(4) // they wait for servers
 	os.Exit(m.Run())
 }
 
@@ -113,56 +114,39 @@ func runCluster() int {
 	return 0
 }
 
-// output is what a cluster wrote so far.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
+// patience is for what must come: a busy machine takes its time to make a
+// PostgreSQL.
+const patience = nodes.Patience
 
 // await waits until the output matches and returns the groups.
-func (o *output) await(t *testing.T, pattern string) []string {
+func await(t *testing.T, out *nodes.Output, pattern string) (match []string) {
 	t.Helper()
 	compiled := regexp.MustCompile(pattern)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if match := compiled.FindStringSubmatch(o.String()); match != nil {
-			return match
+	defer func() {
+		if match == nil {
+			t.Logf("the output is:\n%s", out)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no %q in:\n%s", pattern, o)
-		}
-	}
+	}()
+	nodes.Eventually(t, patience, "a match of "+pattern, func() bool {
+		match = compiled.FindStringSubmatch(out.String())
+		return match != nil
+	})
+	return match
 }
 
-// dataDir is a directory whose path every user may walk, unlike t.TempDir's.
+// serving matches the output once so many nodes have begun to serve, and so to heed
+// signals.
+func serving(count int) string { return fmt.Sprintf(`(?s)(node serves.*){%d}`, count) }
+
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "forge-devcluster-") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, "data")
+	return filepath.Join(nodes.OpenDir(t), "data")
 }
 
 // run runs a cluster until stop is called, which returns Run's error.
-func run(t *testing.T, options devcluster.Options) (out *output, stop func() error) {
+func run(t *testing.T, options devcluster.Options) (out *nodes.Output, stop func() error) {
 	t.Helper()
-	out = &output{}
+	out = &nodes.Output{}
 	options.Stdout, options.Stderr = out, out
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
@@ -181,18 +165,14 @@ func wantEnd(t *testing.T, pid string, within time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(within); syscall.Kill(number, 0) == nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d still runs after %s", number, within)
-		}
-	}
+	nodes.Eventually(t, within, "the end of process "+pid, func() bool { return syscall.Kill(number, 0) != nil })
 }
 
 func TestRunStartsAgainWhatDiesAndStopsAll(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	out, stop := run(t, clusterOptions(dir, partNode))
-	banner := out.await(t, `(?s)forge is running.*node-2 +http://127\.0\.0\.1:\d+ +pid (\d+) +leads scheduler \(term 7\).*kill -9 (\d+) .*Ctrl-C`)
+	banner := await(t, out, `(?s)forge is running.*node-2 +http://127\.0\.0\.1:\d+ +pid (\d+) +leads scheduler \(term 7\).*kill -9 (\d+) .*Ctrl-C`)
 	if banner[1] != banner[2] {
 		t.Errorf("the banner names %s as the one to kill, not the leader %s", banner[2], banner[1])
 	}
@@ -200,11 +180,12 @@ func TestRunStartsAgainWhatDiesAndStopsAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	await(t, out, serving(3)) // the banner does not wait for all
 	if err := syscall.Kill(leader, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	out.await(t, `node ended, starting it again name=node-2 pid=`+banner[1]+` reason="signal: killed"`)
-	again := out.await(t, `(?s)starting it again.*INF node-2 +node serves pid=(\d+) stray=""`)
+	await(t, out, `node ended, starting it again name=node-2 pid=`+banner[1]+` reason="signal: killed"`)
+	again := await(t, out, `(?s)starting it again.*INF node-2 +node serves pid=(\d+) stray=""`)
 	if err := stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
@@ -222,7 +203,7 @@ func TestRunLogsJSON(t *testing.T) {
 	options := clusterOptions(dataDir(t), partNode)
 	options.LogFormat, options.Nodes = devcluster.LogJSON, 1
 	out, stop := run(t, options)
-	out.await(t, "cluster is ready")
+	await(t, out, "cluster is ready")
 	if err := stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
@@ -242,7 +223,7 @@ func TestRunLogsJSON(t *testing.T) {
 func TestRunGivesUpOnABadConfiguration(t *testing.T) {
 	t.Parallel()
 	options := clusterOptions(dataDir(t), partFailed)
-	options.Stderr = &output{}
+	options.Stderr = &nodes.Output{}
 	err := devcluster.Run(t.Context(), options)
 	if err == nil || !strings.Contains(err.Error(), "cannot run: exit status 3") {
 		t.Errorf("Run: %v", err)
@@ -254,10 +235,10 @@ func TestRunEndsWithItsDatabase(t *testing.T) {
 	dir := dataDir(t)
 	options := clusterOptions(dir, partNode)
 	ended := make(chan error, 1)
-	out := &output{}
+	out := &nodes.Output{}
 	options.Stdout, options.Stderr = out, out
 	go func() { ended <- devcluster.Run(t.Context(), options) }()
-	out.await(t, "forge is running")
+	await(t, out, "forge is running")
 	status, err := os.ReadFile(filepath.Join(dir, "postgres", "pgdata", "postmaster.pid"))
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +255,7 @@ func TestRunEndsWithItsDatabase(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "PostgreSQL ended by itself") {
 			t.Errorf("Run: %v", err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("Run went on without its database")
 	}
 }
@@ -290,7 +271,7 @@ func TestPrepareRunsBeforeTheNodes(t *testing.T) {
 		}
 		return errors.Join(wrong, conn.Close(ctx))
 	}
-	out := &output{}
+	out := &nodes.Output{}
 	options.Stdout, options.Stderr = out, out
 	if err := devcluster.Run(t.Context(), options); !errors.Is(err, wrong) {
 		t.Errorf("Run: %v", err)
@@ -326,26 +307,27 @@ func TestNodesPassTakenPorts(t *testing.T) {
 	options := clusterOptions(dataDir(t), partNode)
 	options.Nodes, options.Listen = 1, taken.Addr().String()
 	out, _ := run(t, options)
-	banner := out.await(t, `dashboard +http://127\.0\.0\.1:(\d+)`)
+	banner := await(t, out, `dashboard +http://127\.0\.0\.1:(\d+)`)
 	if got, err := strconv.Atoi(banner[1]); err != nil || got <= port || got > port+20 {
 		t.Errorf("the node listens on %s, want a little above %d", banner[1], port)
 	}
 }
 
 // startCluster runs a whole cluster in a process of its own.
-func startCluster(t *testing.T, nodes string) (cluster *exec.Cmd, out *output, pids []string) {
+func startCluster(t *testing.T, part string) (cluster *exec.Cmd, out *nodes.Output, pids []string) {
 	t.Helper()
 	dir := dataDir(t)
-	out = &output{}
+	out = &nodes.Output{}
 	cluster = exec.Command(os.Args[0])
-	cluster.Env = append(os.Environ(), envPart+"="+partRunner, envNode+"="+nodes, envDataDir+"="+dir)
+	cluster.Env = append(os.Environ(), envPart+"="+partRunner, envNode+"="+part, envDataDir+"="+dir)
 	cluster.Stdout, cluster.Stderr = out, out
-	cluster.WaitDelay = 10 * time.Second
+	cluster.WaitDelay = patience
 	if err := cluster.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cluster.Process.Kill() })
-	match := out.await(t, `(?s)node-1 +http\S+ +pid (\d+).*node-2 .* pid (\d+).*node-3 +http\S+ +pid (\d+)`)
+	await(t, out, serving(3)) // the banner does not wait for all
+	match := await(t, out, `(?s)node-1 +http\S+ +pid (\d+).*node-2 .* pid (\d+).*node-3 +http\S+ +pid (\d+)`)
 	status, err := os.ReadFile(filepath.Join(dir, "postgres", "pgdata", "postmaster.pid"))
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +348,7 @@ func TestKilledClusterLeavesNothing(t *testing.T) {
 	}
 	_ = cluster.Wait()
 	for _, pid := range pids {
-		wantEnd(t, pid, 5*time.Second)
+		wantEnd(t, pid, patience)
 	}
 }
 
@@ -376,7 +358,7 @@ func TestSecondInterruptHurries(t *testing.T) {
 	if err := cluster.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	out.await(t, `(?s)node drains.*node drains.*node drains`)
+	await(t, out, `(?s)node drains.*node drains.*node drains`)
 	if err := cluster.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +392,7 @@ func TestLifelineEndsANode(t *testing.T) {
 		if err == nil || err.Error() != "exit status 137" {
 			t.Errorf("the node ended with %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		_ = node.Process.Kill()
 		t.Fatal("the node outlived its lifeline")
 	}

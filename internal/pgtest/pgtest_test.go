@@ -14,6 +14,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/pgembed"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 func TestURLIsMigratedAndItsOwn(t *testing.T) {
@@ -50,6 +51,11 @@ func TestDatabasesOfADeadRunAreDropped(t *testing.T) {
 		if output, err := child.CombinedOutput(); (err == nil) != (part == "live") {
 			t.Fatalf("the child that is to %s: %v\n%s", part, err, output)
 		}
+		nodes.Eventually(t, nodes.Patience, "the server knows that the child has ended", func() bool {
+			var held bool
+			err := living.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1952805748 AND objid <> 42)`).Scan(&held)
+			return err == nil && !held
+		})
 	}
 	conn := connect(t, server.URL())
 	var left string

@@ -2,11 +2,13 @@ package pgtest
 
 import (
 	"context"
-	"os"
+	"maps"
 	"path/filepath"
 	"testing"
 
 	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/test/nodes"
+	"github.com/forge-scheduler/forge/test/parts"
 )
 
 // OwnServer is a PostgreSQL of one test, for tests that break it.
@@ -17,24 +19,24 @@ type OwnServer struct {
 	url     string
 }
 
-// Server starts a PostgreSQL for this test alone, with a migrated database; it
-// costs one to two seconds. It goes when the test ends.
-func Server(tb testing.TB) *OwnServer {
+// Server starts a PostgreSQL for this test alone, with a migrated database, that
+// the namespaces reach, too; it costs one to two seconds. It goes when the test
+// ends.
+func Server(tb testing.TB, namespaces ...*parts.Namespace) *OwnServer {
 	tb.Helper()
-	parent, err := os.MkdirTemp("", "forge-pgtest-") //nolint:usetesting // under root another user has to enter it
-	if err == nil {
-		err = os.Chmod(parent, 0o755)
-	}
-	if err != nil {
-		tb.Fatalf("make a directory for the test's own server: %v", err)
+	parent := nodes.OpenDir(tb)
+	settings := testSettings()
+	if len(namespaces) > 0 {
+		reachable, err := parts.Reachable(filepath.Join(parent, "pg_hba.conf"), namespaces...)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		maps.Copy(settings, reachable)
 	}
 	s := &OwnServer{tb: tb, options: pgembed.Options{
-		DataDir: filepath.Join(parent, "server"), BinDir: BinDir(), Settings: testSettings(),
+		DataDir: filepath.Join(parent, "server"), BinDir: BinDir(), Settings: settings,
 	}}
-	tb.Cleanup(func() {
-		s.Stop(pgembed.Immediate)
-		_ = os.RemoveAll(parent)
-	})
+	tb.Cleanup(func() { s.Stop(pgembed.Immediate) })
 	s.Start()
 	s.url = s.running.URL()
 	s.options.Port = s.running.Port()

@@ -4,7 +4,7 @@
 //	pgrun [-bindir DIR] -- COMMAND ARG...
 //
 // A server named by FORGE_TEST_DATABASE_URL is used as it is, unless
-// -bindir asks for another.
+// -bindir asks for another. The command sees none of forge's own variables.
 package main
 
 import (
@@ -46,7 +46,7 @@ func run(args []string, stdout, stderr io.Writer) (int, error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	env := os.Environ()
+	env := withoutOverrides(os.Environ())
 	if os.Getenv(pgtest.EnvURL) == "" || *binDir != "" {
 		server, err := pgtest.StartOwn(ctx, slog.New(slog.NewTextHandler(stderr, nil)), *binDir)
 		if err != nil {
@@ -57,6 +57,15 @@ func run(args []string, stdout, stderr io.Writer) (int, error) {
 		env = append(env, pgtest.EnvURL+"="+server.URL(), pgtest.EnvBinDir+"="+server.BinDir())
 	}
 	return runListing(ctx, flags.Args(), env, stdout, stderr)
+}
+
+// withoutOverrides takes out what forge reads in place of its configuration: tests
+// must not reach a database that its user works with.
+func withoutOverrides(env []string) []string {
+	return slices.DeleteFunc(env, func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return name == "DATABASE_URL" || strings.HasPrefix(name, "FORGE_") && !strings.HasPrefix(name, "FORGE_TEST_")
+	})
 }
 
 // runListing runs the command and then lists the tests that it could not run.

@@ -36,6 +36,22 @@ func TestRunUsesAGivenServer(t *testing.T) {
 	}
 }
 
+// Somebody who works with forge has its variables set; no test may heed them.
+func TestRunHidesForgesOwnVariables(t *testing.T) {
+	t.Setenv("FORGE_TEST_DATABASE_URL", "postgres://given")
+	t.Setenv("FORGE_TEST_POSTGRES_BIN", "")
+	for _, name := range []string{"FORGE_DATABASE_URL", "DATABASE_URL", "FORGE_CONFIG"} {
+		t.Setenv(name, "production")
+	}
+	var stdout, stderr bytes.Buffer
+	if code, err := run([]string{"--", "env"}, &stdout, &stderr); code != 0 || err != nil {
+		t.Errorf("run: %d, %v", code, err)
+	}
+	if got := stdout.String(); strings.Contains(got, "=production") || !strings.Contains(got, "FORGE_TEST_DATABASE_URL=postgres://given") {
+		t.Errorf("the command saw\n%s", got)
+	}
+}
+
 func TestRunSaysWhatItCannotRun(t *testing.T) {
 	t.Setenv("FORGE_TEST_DATABASE_URL", "postgres://given")
 	t.Setenv("FORGE_TEST_POSTGRES_BIN", "")

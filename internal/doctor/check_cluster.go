@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// applicationPrefix begins the name of every connection of a node; the
+// incarnation follows, and the node's id.
+const applicationPrefix = "forge:"
+
+// checkLocks looks at who holds the roles' locks: only nodes of this cluster may.
+func checkLocks(f Facts) []Finding {
+	if f.Cluster == nil {
+		return nil
+	}
+	var findings []Finding
+	for _, lock := range f.Cluster.Locks {
+		ofNode := strings.HasPrefix(lock.Application, applicationPrefix)
+		unknown := ofNode && !f.Schema.Empty && !f.Schema.readable() // ours, for all that can be read
+		if lock.PID == 0 || unknown || f.ours(lock.Application) {
+			continue
+		}
+		who := fmt.Sprintf("process %d (application_name %q, user %s%s)", lock.PID, lock.Application, lock.User, from(lock.Client))
+		if ofNode {
+			who = fmt.Sprintf("a node of another cluster, process %d (application_name %q%s)", lock.PID, lock.Application, from(lock.Client))
+		}
+		findings = append(findings, fail(
+			fmt.Sprintf("set cluster.lock_namespace to another number on every node (it is %d), or end that program", f.Config.Cluster.LockNamespace),
+			"the lock of %s (%d) is held by %s: nobody can lead", lock.Role, lock.ID, who))
+	}
+	return orOK(findings, "no other application holds the lock of a role")
+}
+
+// ours says whether a connection is a node's of this cluster, or a leader's that is
+// no node: forge run.
+func (f Facts) ours(application string) bool {
+	rest, isForge := strings.CutPrefix(application, applicationPrefix)
+	incarnation, _, _ := strings.Cut(rest, ":")
+	return isForge && (slices.ContainsFunc(f.Cluster.Nodes, func(n nodestore.Node) bool { return n.Incarnation == incarnation }) ||
+		slices.ContainsFunc(f.Cluster.Leaders, func(l leaderstore.Leader) bool { return l.Incarnation == incarnation }))
+}
+
+func from(client string) string {
+	if client == "" {
+		return ""
+	}
+	return ", from " + client
+}
+
+// checkLeaders looks for roles that nobody leads although somebody could, and for
+// roles that nobody could take over.
+func checkLeaders(f Facts) []Finding {
+	if f.Cluster == nil || !f.Schema.readable() {
+		return nil
+	}
+	if f.livingNodes() == 0 {
+		return []Finding{warn("start a node: forge serve", "no node is running, so nobody leads")}
+	}
+	var findings, led []Finding
+	for _, leader := range f.Cluster.Leaders {
+		stand := f.standing(leader.Role)
+		switch {
+		case leader.Leads():
+			led = append(led, ok("%s leads %s, term %d", leader.NodeID, leader.Role, leader.Term)...)
+			if len(stand) < 2 && f.known(leader.Role) {
+				findings = append(findings, warn("run a second node with this role in node.roles",
+					"%s leads %s, and no other node could take over", leader.NodeID, leader.Role))
+			}
+		case len(stand) == 0 && !f.known(leader.Role):
+			led = append(led, ok("nobody leads %s, and no node stands for it", leader.Role)...)
+		case len(stand) == 0:
+			findings = append(findings, warn("put "+leader.Role+" into node.roles of a node", "no running node stands for %s", leader.Role))
+		default:
+			findings = append(findings, fail("read the logs of "+strings.Join(stand, ", ")+"; see also the lines above",
+				"nobody leads %s", leader.Role))
+		}
+	}
+	return append(findings, led...)
+}
+
+// known says whether those who stand for a role are nodes. Others may run it by forge
+// run, which is none.
+func (f Facts) known(role string) bool { return builtIn(role) || len(f.standing(role)) > 0 }
+
+func (f Facts) standing(role string) []string {
+	var ids []string
+	for _, node := range f.Cluster.Nodes {
+		if node.State == nodestore.Active && f.heard(node) && slices.Contains(node.Roles, role) {
+			ids = append(ids, node.NodeID)
+		}
+	}
+	return ids
+}
+
+// heard says whether a node's heart has beaten lately.
+func (f Facts) heard(node nodestore.Node) bool {
+	return node.Now.Sub(node.LastHeartbeatAt) < f.Config.Cluster.DeadThreshold.Std()
+}
+
+func (f Facts) livingNodes() int {
+	if f.Cluster == nil {
+		return 0
+	}
+	living := 0
+	for _, node := range f.Cluster.Nodes {
+		if node.Present() && f.heard(node) {
+			living++
+		}
+	}
+	return living
+}
+
+func checkNodes(f Facts) []Finding {
+	if f.Cluster == nil || !f.Schema.readable() {
+		return nil
+	}
+	var findings []Finding
+	for _, node := range f.Cluster.Nodes {
+		silent := node.Now.Sub(node.LastHeartbeatAt).Round(time.Second)
+		switch {
+		case node.State == nodestore.Dead:
+			findings = append(findings, warn("start it again; its row goes after a day if it is gone for good",
+				"%s on host %s is dead, last heard of %s ago", node.NodeID, node.Hostname, silent))
+		case node.State != nodestore.Left && !f.heard(node):
+			findings = append(findings, warn("look after that process; the scheduler's leader gives it up",
+				"%s on host %s is silent for %s", node.NodeID, node.Hostname, silent))
+		}
+	}
+	return orOK(findings, "%d running", f.livingNodes())
+}
+
+// checkDrift compares what the nodes run with what is in force and with this file.
+func checkDrift(f Facts) []Finding {
+	if f.Cluster == nil || f.Cluster.InForce == "" {
+		return nil
+	}
+	var findings []Finding
+	versions, zones := map[string]bool{}, map[string]bool{}
+	for _, node := range f.Cluster.Nodes {
+		if node.State != nodestore.Active || !f.heard(node) {
+			continue
+		}
+		versions[node.Version], zones[node.TZData] = true, true
+		if node.ConfigHash != f.Cluster.InForce {
+			findings = append(findings, warn("give it the file that is in force, or forge apply its own",
+				"%s runs configuration %s; in force is %s", node.NodeID, short(node.ConfigHash), short(f.Cluster.InForce)))
+		}
+	}
+	if f.Cluster.OwnHash != f.Cluster.InForce {
+		findings = append(findings, warn("forge plan shows the difference, forge apply puts this file in force",
+			"this file means configuration %s; in force is %s", short(f.Cluster.OwnHash), short(f.Cluster.InForce)))
+	}
+	if len(versions) > 1 {
+		findings = append(findings, warn("finish the upgrade", "the nodes run %d versions of forge", len(versions)))
+	}
+	if len(zones) > 1 {
+		findings = append(findings, warn("run one version of forge: it brings the time zones along",
+			"the nodes go by different releases of the time zone database (%s), and may come to different ticks",
+			strings.Join(slices.Sorted(maps.Keys(zones)), ", ")))
+	}
+	return orOK(findings, "every node runs configuration %s", short(f.Cluster.InForce))
+}
+
+func short(hash string) string {
+	if hash == "" {
+		return "(none)"
+	}
+	return hash[:min(len(hash), 12)]
+}

@@ -1,0 +1,183 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/forge-scheduler/forge/migrations"
+)
+
+func checkSchema(f Facts) []Finding {
+	if f.Schema == nil {
+		return nil
+	}
+	s := *f.Schema
+	const migrate = "run forge migrate up, or start a node"
+	switch {
+	case s.Empty:
+		return []Finding{warn(migrate, "no tables yet in schema %s", s.Name)}
+	case s.Version != nil && !s.readable():
+		return nil // the grants say why
+	case errors.Is(s.Version, migrations.ErrPending) && !s.Owned:
+		return []Finding{fail("run forge migrate up as "+s.Owner, "the schema is older than this binary, and only %s may change it", s.Owner)}
+	case errors.Is(s.Version, migrations.ErrPending):
+		return []Finding{warn(migrate, "the schema is older than this binary")}
+	case s.Version != nil:
+		return []Finding{fail("use the forge that the nodes run, or a newer one", "%v", s.Version)}
+	default:
+		return ok("schema %s is this binary's", s.Name)
+	}
+}
+
+func checkGrants(f Facts) []Finding {
+	if f.Server == nil || f.Schema == nil {
+		return nil
+	}
+	var findings []Finding
+	for _, line := range grantLines(f.Schema.Missing, f.Server.User) {
+		findings = append(findings, fail("as the owner: "+line.statement, "%s", line.lacks(f.Server.User)))
+	}
+	for _, user := range f.Server.ForeignUsers {
+		findings = append(findings, warn(
+			fmt.Sprintf("let all nodes connect as one user, or: GRANT pg_signal_backend TO %s;", quote(f.Server.User)),
+			"nodes connect as %s too, whose sessions %s may not end: a hung leader of that user cannot be evicted", user, f.Server.User))
+	}
+	return orOK(findings, "user %s has what it needs", f.Server.User)
+}
+
+type grantLine struct {
+	privileges string
+	objects    []string
+	statement  string
+}
+
+// shownObjects is how many objects a line of the table names.
+const shownObjects = 3
+
+func (l grantLine) lacks(user string) string {
+	what := strings.Join(l.objects, ", ")
+	if len(l.objects) > shownObjects {
+		what = fmt.Sprintf("%s and %d more", strings.Join(l.objects[:shownObjects], ", "), len(l.objects)-shownObjects)
+	}
+	return fmt.Sprintf("%s lacks %s on %s", user, l.privileges, what)
+}
+
+// grantLines makes the fewest statements that give what is missing: objects that
+// lack the same go together.
+func grantLines(missing []Grant, user string) []grantLine {
+	type object struct{ kind, name string }
+	lacks := map[object][]string{}
+	var order []object
+	for _, grant := range missing {
+		key := object{grant.Kind, grant.Object}
+		if lacks[key] == nil {
+			order = append(order, key)
+		}
+		lacks[key] = append(lacks[key], grant.Privilege)
+	}
+	type set struct{ kind, privileges string }
+	grouped := map[set][]string{}
+	var sets []set
+	for _, o := range order {
+		key := set{o.kind, strings.Join(lacks[o], ", ")}
+		if grouped[key] == nil {
+			sets = append(sets, key)
+		}
+		grouped[key] = append(grouped[key], o.name)
+	}
+	lines := make([]grantLine, len(sets))
+	for i, s := range sets {
+		lines[i] = grantLine{privileges: s.privileges, objects: grouped[s], statement: fmt.Sprintf("GRANT %s ON %s %s TO %s;",
+			s.privileges, s.kind, strings.Join(grouped[s], ", "), quote(user))}
+	}
+	return lines
+}
+
+func checkReplication(f Facts) []Finding {
+	if f.Server == nil || f.Server.Replicas == 0 {
+		return nil
+	}
+	replicas := english.Plural(f.Server.Replicas, "replica", "")
+	if f.Server.SynchronousWith == "" {
+		return []Finding{warn("set synchronous_standby_names, or make sure that a fail-over stops the old primary first",
+			"%s %s asynchronously: a fail-over may lose the newest commits, and an old primary that lives on elects leaders of its own",
+			replicas, english.PluralWord(f.Server.Replicas, "follows", "follow"))}
+	}
+	return ok("%s, synchronous with %s", replicas, f.Server.SynchronousWith)
+}
+
+// checkConnections asks whether there is room for every node's pool, its election
+// session and its deputy's.
+func checkConnections(f Facts) []Finding {
+	if f.Server == nil {
+		return nil
+	}
+	const own = 2
+	limit, nodes := f.Server.MaxConnections, max(1, f.livingNodes())
+	most := nodes * (f.Config.Database.PoolSize + own)
+	const remedy = "raise max_connections, or lower database.pool_size"
+	switch {
+	case f.Server.Connections*10 >= limit*9:
+		return []Finding{warn(remedy, "%d of %d connections are in use", f.Server.Connections, limit)}
+	case most > limit:
+		return []Finding{warn(remedy, "%s of %d may want %d connections; the server has %d",
+			english.Plural(nodes, "node with a pool", "nodes with pools"), f.Config.Database.PoolSize, most, limit)}
+	default:
+		return ok("%d of %d in use", f.Server.Connections, limit)
+	}
+}
+
+func checkEncoding(f Facts) []Finding {
+	if f.Server == nil {
+		return nil
+	}
+	if f.Server.Encoding != "UTF8" {
+		return []Finding{warn("create the database with ENCODING 'UTF8'",
+			"the database is encoded in %s: output and arguments of jobs beyond it cannot be stored", f.Server.Encoding)}
+	}
+	return ok("%s", f.Server.Encoding)
+}
+
+// bloat is the share of dead rows, in tables of some size, that autovacuum should
+// not let stand.
+const (
+	bloatShare   = 0.5
+	bloatMinRows = 100_000
+)
+
+func checkStorage(f Facts) []Finding {
+	if f.Server == nil || f.Schema == nil {
+		return nil
+	}
+	var findings []Finding
+	if !f.Server.Fsync {
+		findings = append(findings, warn("set fsync = on", "fsync is off: a power cut may destroy the database"))
+	}
+	if !f.Server.Autovacuum {
+		findings = append(findings, warn("set autovacuum = on", "autovacuum is off: tables only grow"))
+	}
+	for _, t := range f.Schema.Tables {
+		if t.Dead > bloatMinRows && float64(t.Dead) > bloatShare*float64(t.Live+t.Dead) {
+			findings = append(findings, warn("look for long transactions in pg_stat_activity, and let autovacuum run",
+				"%s holds %s dead rows beside %s live ones", t.Name, humanize.Comma(t.Dead), humanize.Comma(t.Live)))
+		}
+	}
+	return orOK(findings, "%s", f.sizes())
+}
+
+func (f Facts) sizes() string {
+	sizes := []string{"database " + bytes(f.Server.DatabaseBytes)}
+	tables := slices.SortedFunc(slices.Values(f.Schema.Tables), func(a, b Table) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	for _, t := range tables[:min(len(tables), 2)] {
+		sizes = append(sizes, t.Name+" "+bytes(t.Bytes))
+	}
+	return strings.Join(sizes, ", ")
+}
+
+func bytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

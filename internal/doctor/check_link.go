@@ -1,0 +1,227 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+const (
+	// oldest is the first PostgreSQL with idle_session_timeout, newest the last
+	// that forge's tests have run on.
+	oldest, newest = 14, 18
+
+	// clockTolerance is the difference of clocks that nobody notices.
+	clockTolerance = time.Second
+)
+
+// links are the ways to look at: one when both keys hold the same address.
+func (f Facts) links() []Link {
+	if f.Config.Database.LeaderURL == f.Config.Database.URL {
+		return []Link{f.Election}
+	}
+	return []Link{f.Pool, f.Election}
+}
+
+// reached are the ways that lead to a server.
+func (f Facts) reached() []Link {
+	return slices.DeleteFunc(f.links(), func(l Link) bool { return l.Err != nil })
+}
+
+func checkConnection(f Facts) []Finding {
+	var findings []Finding
+	for _, link := range f.links() {
+		if link.Err != nil {
+			findings = append(findings, fail("check "+link.Key+", that the server runs and accepts connections from here, and the credentials",
+				"%s: %v", link.Key, link.Err))
+		}
+	}
+	if len(findings) == 0 && f.Err != nil {
+		return []Finding{fail("see the lines below; then run forge doctor again", "not all could be looked at: %v", f.Err)}
+	}
+	return orOK(findings, "PostgreSQL answers within %s", f.Election.RoundTrip.Round(10*time.Microsecond))
+}
+
+func checkPooler(f Facts) []Finding {
+	reached := f.reached()
+	if len(reached) == 0 {
+		return nil
+	}
+	var findings []Finding
+	for _, link := range reached {
+		if finding, found := f.judgePooler(link); found {
+			findings = append(findings, finding)
+		}
+	}
+	return orOK(findings, "no pooler between here and PostgreSQL")
+}
+
+func (f Facts) judgePooler(link Link) (Finding, bool) {
+	byLease := f.Config.Cluster.LeaderElection.ByLease()
+	switch {
+	case link.Shared && byLease:
+		return Finding{Status: OK, Detail: link.Key + `: a pooler in transaction mode, which strategy = "lease" bears`}, true
+	case link.Shared:
+		return fail("let "+link.Key+` lead straight to PostgreSQL, or set cluster.leader_election.strategy = "lease" on every node`,
+			"%s: a pooler in transaction mode stands between: no session of a node's own, no lock and no notification lasts", link.Key), true
+	case link.Pooled:
+		return Finding{Status: OK, Detail: link.Key + ": a pooler in session mode"}, true
+	default:
+		return Finding{}, false
+	}
+}
+
+func checkPrimary(f Facts) []Finding {
+	if len(f.reached()) == 0 {
+		return nil
+	}
+	var findings []Finding
+	for _, link := range f.links() {
+		if link.Replica {
+			findings = append(findings, fail(
+				"let "+link.Key+" lead to the primary, or name every server in it with target_session_attrs=read-write",
+				"%s: the server is a replica: it grants locks that elect nobody, and takes no writes", link.Key))
+		}
+	}
+	return orOK(findings, "the server is a primary")
+}
+
+func checkVersion(f Facts) []Finding {
+	if f.Server == nil {
+		return nil
+	}
+	switch major := f.Server.VersionNum / 10000; {
+	case major < oldest:
+		return []Finding{fail(fmt.Sprintf("upgrade PostgreSQL to %d or newer", oldest),
+			"PostgreSQL %s is too old: it cannot end the session of a silent leader", f.Server.Version)}
+	case major > newest:
+		return []Finding{warn("watch the first days, or use PostgreSQL "+fmt.Sprint(newest),
+			"PostgreSQL %s is newer than any that forge was tested on", f.Server.Version)}
+	default:
+		return ok("PostgreSQL %s", f.Server.Version)
+	}
+}
+
+func checkIdleTimeout(f Facts) []Finding {
+	link := f.Election
+	if link.Err != nil || link.Shared || f.Server != nil && f.Server.VersionNum/10000 < oldest {
+		return nil // said above
+	}
+	if !link.IdleEnded {
+		return []Finding{fail("remove what keeps sessions alive between this machine and PostgreSQL",
+			"the server bore a silent session for longer than it was told to: a leader that hangs would keep its lock")}
+	}
+	return ok("the server ends silent sessions when it is told to")
+}
+
+// checkLease judges the times of the election, by themselves, by the road to the
+// server, and beside those that the present leaders run with.
+func checkLease(f Facts) []Finding {
+	e := f.Config.Cluster.LeaderElection
+	var findings []Finding
+	trust := roles.TrustWindow(e.LeaseDuration.Std())
+	room := trust - e.RefreshInterval.Std()
+	trip := f.Election.RoundTrip
+	const lengthen = "raise cluster.leader_election.lease_duration, or lower refresh_interval"
+	switch {
+	case room <= 0:
+		findings = append(findings, fail("refresh_interval of at most a third of lease_duration",
+			"a leader trusts its lead for %s and renews it each %s: it would lose every term", trust, e.RefreshInterval))
+	case trip >= room:
+		findings = append(findings, fail(lengthen,
+			"a round trip to the server takes %s, and a renewal has %s: no leader could stay", trip.Round(time.Millisecond), room))
+	case trip >= room/4:
+		findings = append(findings, warn(lengthen,
+			"a round trip to the server takes %s, and a renewal has %s: leaders will be lost to slow moments", trip.Round(time.Millisecond), room))
+	}
+	if up := f.Election.GivesUp; up > 0 && up < e.LeaseDuration.Std() {
+		findings = append(findings, fail("raise the TCP keepalive times of the server's operating system (net.ipv4.tcp_keepalive_time on Linux)",
+			"the server gives up a client that does not answer after %s, before the lease of %s: another could lead while the old leader still trusts",
+			up, e.LeaseDuration))
+	}
+	return orOK(append(findings, otherLeases(f, e)...),
+		"lease %s, renewed each %s, trusted for %s", e.LeaseDuration, e.RefreshInterval, trust)
+}
+
+// otherLeases names leaders whose lease is not this file's.
+func otherLeases(f Facts, e config.LeaderElection) []Finding {
+	if f.Cluster == nil {
+		return nil
+	}
+	for _, leader := range f.Cluster.Leaders {
+		theirs := leader.LeaseUntil.Sub(leader.RenewedAt)
+		if leader.Leads() && math.Abs((theirs-e.LeaseDuration.Std()).Seconds()) > 0.1 {
+			return []Finding{warn("give every node the same [cluster.leader_election], and restart those that differ",
+				"%s leads %s with a lease of %s; this file says %s", leader.NodeID, leader.Role, theirs.Round(time.Millisecond), e.LeaseDuration)}
+		}
+	}
+	return nil
+}
+
+// checkClock compares the clocks. The election needs none to agree: but people
+// compare logs, and programs compare a leader file's lease_until.
+func checkClock(f Facts) []Finding {
+	if f.Election.Err != nil {
+		return nil
+	}
+	var findings []Finding
+	add := func(who string, ahead, give time.Duration) {
+		off := max(ahead.Abs()-give, 0)
+		if off <= clockTolerance {
+			return
+		}
+		finding := warn("let every machine keep time by NTP", "the clock of %s is %s the database's", who, apart(ahead))
+		if off > f.Config.Cluster.LeaderElection.LeaseDuration.Std() {
+			finding.Status = Fail
+			finding.Detail += ", more than a lease: whoever compares lease_until with that clock is misled"
+		}
+		findings = append(findings, finding)
+	}
+	add("this machine", f.Election.ClockAhead, f.Election.ClockError)
+	if f.Cluster != nil {
+		for _, clock := range f.Cluster.Clocks {
+			add("node "+clock.NodeID, clock.Ahead, 0)
+		}
+	}
+	return orOK(findings, "this machine's clock is %s the database's%s", apart(f.Election.ClockAhead), f.clocksSeen())
+}
+
+func (f Facts) clocksSeen() string {
+	if f.Cluster == nil || len(f.Cluster.Clocks) == 0 {
+		return ""
+	}
+	if len(f.Cluster.Clocks) == 1 {
+		return ", and that of 1 node is within a second"
+	}
+	return fmt.Sprintf(", and those of %d nodes are within a second", len(f.Cluster.Clocks))
+}
+
+func apart(ahead time.Duration) string {
+	switch ahead = ahead.Round(time.Millisecond); {
+	case ahead == 0:
+		return "equal to"
+	case ahead < 0:
+		return (-ahead).String() + " behind"
+	default:
+		return ahead.String() + " ahead of"
+	}
+}
+
+func checkTLS(f Facts) []Finding {
+	reached := f.reached()
+	if len(reached) == 0 {
+		return nil
+	}
+	var findings []Finding
+	for _, link := range reached {
+		if link.Remote != "" && !link.TLS {
+			findings = append(findings, warn("add sslmode=verify-full (or require) to "+link.Key,
+				"%s: passwords and data go to %s in the clear", link.Key, link.Remote))
+		}
+	}
+	return orOK(findings, "connections are encrypted, or stay on this machine")
+}

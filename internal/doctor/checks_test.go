@@ -1,0 +1,299 @@
+package doctor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/migrations"
+)
+
+var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+const (
+	incarnation = "00000000000000aa"
+	hash        = "0123456789abcdef"
+)
+
+// healthy is a cluster of two nodes with which nothing is wrong.
+func healthy() Facts {
+	cfg := config.Default()
+	cfg.Database.URL = "postgres://db.example/forge"
+	cfg.Database.LeaderURL = cfg.Database.URL
+	node := func(id, incarnation string) nodestore.Node {
+		return nodestore.Node{
+			NodeID: id, Incarnation: incarnation, State: nodestore.Active, Hostname: "host-" + id, Version: "v1",
+			Roles: []string{"scheduler"}, ConfigHash: hash, LastHeartbeatAt: now.Add(-time.Second), Now: now,
+		}
+	}
+	link := Link{Key: leaderURL, Remote: "10.0.0.5", TLS: true, RoundTrip: time.Millisecond, IdleEnded: true}
+	return Facts{
+		Config: cfg, Pool: link, Election: link,
+		Server: &Server{
+			VersionNum: 150018, Version: "15.18", Encoding: "UTF8", User: "forge", MaxConnections: 100,
+			Connections: 12, Autovacuum: true, Fsync: true, DatabaseBytes: 9 << 20,
+		},
+		Schema: &Schema{Name: "public", Owner: "forge", Owned: true},
+		Cluster: &Cluster{
+			Nodes: []nodestore.Node{node("web-1", incarnation), node("web-2", "00000000000000bb")},
+			Leaders: []leaderstore.Leader{{
+				Role: "scheduler", NodeID: "web-1", Incarnation: incarnation, Term: 7,
+				RenewedAt: now, LeaseUntil: now.Add(3 * time.Second), Now: now,
+			}},
+			Locks:   []Lock{{Role: "scheduler", ID: 42, PID: 9, Application: "forge:" + incarnation + ":web-1"}},
+			Clocks:  []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
+			InForce: hash, OwnHash: hash,
+		},
+	}
+}
+
+func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
+	t.Parallel()
+	for _, f := range Examine(healthy()) {
+		if f.Status != OK || f.Remedy != "" || f.Detail == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// Each case breaks one thing and demands the line that names it and its remedy.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil  func(f *Facts)
+		check  string
+		status Status
+		says   []string
+	}{
+		"warnings of the file": {func(f *Facts) {
+			f.Warnings = []config.Problem{{File: "forge.toml", Line: 3, Col: 1, Key: "alerts", Message: "not evaluated", Want: "rules", Warning: true}}
+		}, "configuration", Warn, []string{"forge.toml:3:1: alerts: not evaluated", "want rules"}},
+		"unreachable": {
+			func(f *Facts) { f.Election.Err = errors.New("connection refused") },
+			"connection", Fail,
+			[]string{"connection refused", "check database.leader_url"},
+		},
+		"not all read": {func(f *Facts) { f.Err = errors.New("list nodes: boom") }, "connection", Fail, []string{"boom"}},
+		"pooler in transaction mode": {
+			func(f *Facts) { f.Election.Pooled, f.Election.Shared = true, true },
+			"pooler", Fail,
+			[]string{"database.leader_url", "transaction mode", `strategy = "lease"`},
+		},
+		"pooler in transaction mode, by lease": {func(f *Facts) {
+			f.Election.Pooled, f.Election.Shared = true, true
+			f.Config.Cluster.LeaderElection.Strategy = "lease"
+		}, "pooler", OK, []string{"transaction mode"}},
+		"pooler in session mode": {func(f *Facts) { f.Election.Pooled = true }, "pooler", OK, []string{"session mode"}},
+		"pooler before the pool alone": {func(f *Facts) {
+			f.Config.Database.LeaderURL = "postgres://direct/forge"
+			f.Pool.Key, f.Pool.Shared = poolURL, true
+		}, "pooler", Fail, []string{"database.url"}},
+		"replica": {func(f *Facts) { f.Election.Replica = true }, "primary", Fail, []string{"replica", "target_session_attrs=read-write"}},
+		"too old": {
+			func(f *Facts) { f.Server.VersionNum, f.Server.Version = 130012, "13.12" },
+			"server version", Fail,
+			[]string{"13.12", "14 or newer"},
+		},
+		"too new": {
+			func(f *Facts) { f.Server.VersionNum, f.Server.Version = 190000, "19.0" },
+			"server version", Warn,
+			[]string{"19.0", "newer than any"},
+		},
+		"silent sessions are kept": {
+			func(f *Facts) { f.Election.IdleEnded = false },
+			"idle_session_timeout", Fail,
+			[]string{"a leader that hangs would keep its lock"},
+		},
+		"refresh beyond the trust": {
+			func(f *Facts) {
+				f.Config.Cluster.LeaderElection.RefreshInterval = config.Duration(2500 * time.Millisecond)
+			},
+			"lease", Fail,
+			[]string{"trusts its lead for 2.4s", "renews it each 2.5s", "a third"},
+		},
+		"far away":   {func(f *Facts) { f.Election.RoundTrip = 2 * time.Second }, "lease", Fail, []string{"round trip", "1.65s", "lease_duration"}},
+		"rather far": {func(f *Facts) { f.Election.RoundTrip = 500 * time.Millisecond }, "lease", Warn, []string{"slow moments"}},
+		"impatient server": {
+			func(f *Facts) { f.Election.GivesUp = 2 * time.Second },
+			"lease", Fail,
+			[]string{"after 2s", "lease of 3s", "tcp_keepalive_time"},
+		},
+		"another lease": {
+			func(f *Facts) { f.Cluster.Leaders[0].LeaseUntil = now.Add(time.Minute) },
+			"lease", Warn,
+			[]string{"web-1 leads scheduler with a lease of 1m0s", "this file says 3s"},
+		},
+		"this machine's clock": {
+			func(f *Facts) { f.Election.ClockAhead = -2 * time.Second },
+			"clock", Warn,
+			[]string{"this machine", "2s behind", "NTP"},
+		},
+		"clock beyond the lease": {
+			func(f *Facts) { f.Election.ClockAhead = time.Hour },
+			"clock", Fail,
+			[]string{"1h0m0s ahead of", "lease_until"},
+		},
+		"a clock that cannot be told": {
+			func(f *Facts) { f.Election.ClockAhead, f.Election.ClockError = 1500*time.Millisecond, time.Second },
+			"clock", OK, nil,
+		},
+		"a node's clock": {
+			func(f *Facts) { f.Cluster.Clocks[0].Ahead = -90 * time.Second },
+			"clock", Fail,
+			[]string{"node web-1", "1m30s behind"},
+		},
+		"nothing migrated": {func(f *Facts) { f.Schema.Empty = true }, "schema", Warn, []string{"no tables", "forge migrate up"}},
+		"pending":          {func(f *Facts) { f.Schema.Version = migrations.ErrPending }, "schema", Warn, []string{"older than this binary"}},
+		"pending, another's": {
+			func(f *Facts) { f.Schema.Version, f.Schema.Owned, f.Schema.Owner = migrations.ErrPending, false, "dba" },
+			"schema", Fail,
+			[]string{"as dba"},
+		},
+		"newer schema": {func(f *Facts) { f.Schema.Version = migrations.ErrNewerSchema }, "schema", Fail, []string{"or a newer one"}},
+		"missing grants": {func(f *Facts) {
+			f.Schema.Missing = []Grant{
+				{"INSERT", "TABLE", "public.forge_a"},
+				{"UPDATE", "TABLE", "public.forge_a"},
+				{"INSERT", "TABLE", "public.forge_b"},
+				{"UPDATE", "TABLE", "public.forge_b"},
+			}
+		}, "grants", Fail, []string{
+			"forge lacks INSERT, UPDATE on public.forge_a, public.forge_b",
+			`GRANT INSERT, UPDATE ON TABLE public.forge_a, public.forge_b TO "forge";`,
+		}},
+		"nodes of another user": {
+			func(f *Facts) { f.Server.ForeignUsers = []string{"other"} },
+			"grants", Warn,
+			[]string{"other", `GRANT pg_signal_backend TO "forge";`},
+		},
+		"lock of another application": {func(f *Facts) {
+			f.Cluster.Locks[0] = Lock{Role: "scheduler", ID: 42, PID: 4711, Application: "billing", User: "app", Client: "10.1.2.3"}
+		}, "lock ids", Fail, []string{"scheduler (42)", "process 4711", `"billing"`, "user app", "10.1.2.3", "cluster.lock_namespace"}},
+		"lock of another cluster": {
+			func(f *Facts) { f.Cluster.Locks[0].Application = "forge:ffffffffffffffff:web-1" },
+			"lock ids", Fail,
+			[]string{"another cluster", "cluster.lock_namespace"},
+		},
+		"no leader": {
+			func(f *Facts) { f.Cluster.Leaders[0].LeaseUntil = now.Add(-time.Second) },
+			"leaders", Fail,
+			[]string{"nobody leads scheduler", "web-1, web-2"},
+		},
+		"nobody stands": {
+			func(f *Facts) { f.Cluster.Leaders[0] = leaderstore.Leader{Role: "log_compactor", Now: now} },
+			"leaders", Warn,
+			[]string{"no running node stands for log_compactor"},
+		},
+		"no successor": {
+			func(f *Facts) { f.Cluster.Nodes = f.Cluster.Nodes[:1] },
+			"leaders", Warn,
+			[]string{"no other node could take over", "second node"},
+		},
+		"a singleton that nobody runs": {
+			func(f *Facts) { f.Cluster.Leaders[0] = leaderstore.Leader{Role: "mailer", Now: now} },
+			"leaders", OK,
+			[]string{"nobody leads mailer, and no node stands for it"},
+		},
+		"a singleton that is run": {func(f *Facts) {
+			f.Cluster.Leaders[0].Role, f.Cluster.Leaders[0].Incarnation = "mailer", "00000000000000cc"
+			f.Cluster.Locks[0] = Lock{Role: "mailer", ID: 1, PID: 3, Application: "forge:00000000000000cc:web-1"}
+		}, "lock ids", OK, nil},
+		"no node": {func(f *Facts) { f.Cluster.Nodes = nil }, "leaders", Warn, []string{"no node is running"}},
+		"dead node": {
+			func(f *Facts) { f.Cluster.Nodes[1].State = nodestore.Dead },
+			"nodes", Warn,
+			[]string{"web-2 on host host-web-2 is dead"},
+		},
+		"silent node": {
+			func(f *Facts) { f.Cluster.Nodes[1].LastHeartbeatAt = now.Add(-time.Minute) },
+			"nodes", Warn,
+			[]string{"web-2", "silent for 1m0s"},
+		},
+		"drift": {
+			func(f *Facts) { f.Cluster.Nodes[1].ConfigHash = "fedcba9876543210" },
+			"drift", Warn,
+			[]string{"web-2 runs configuration fedcba987654", "in force is 0123456789ab"},
+		},
+		"this file":    {func(f *Facts) { f.Cluster.OwnHash = "" }, "drift", Warn, []string{"this file", "forge apply"}},
+		"two versions": {func(f *Facts) { f.Cluster.Nodes[1].Version = "v2" }, "drift", Warn, []string{"2 versions"}},
+		"two time zone databases": {
+			func(f *Facts) { f.Cluster.Nodes[0].TZData, f.Cluster.Nodes[1].TZData = "2025b", "2025c" },
+			"drift", Warn,
+			[]string{"different releases of the time zone database (2025b, 2025c)", "one version of forge"},
+		},
+		"in the clear":        {func(f *Facts) { f.Election.TLS = false }, "tls", Warn, []string{"10.0.0.5 in the clear", "sslmode"}},
+		"asynchronous":        {func(f *Facts) { f.Server.Replicas = 2 }, "replication", Warn, []string{"2 replicas", "synchronous_standby_names"}},
+		"synchronous":         {func(f *Facts) { f.Server.Replicas, f.Server.SynchronousWith = 2, "*" }, "replication", OK, []string{"synchronous with *"}},
+		"connections used up": {func(f *Facts) { f.Server.Connections = 95 }, "connections", Warn, []string{"95 of 100", "max_connections"}},
+		"connections too few": {func(f *Facts) { f.Config.Database.PoolSize = 60 }, "connections", Warn, []string{"want 124", "the server has 100"}},
+		"encoding":            {func(f *Facts) { f.Server.Encoding = "SQL_ASCII" }, "encoding", Warn, []string{"SQL_ASCII", "UTF8"}},
+		"no fsync":            {func(f *Facts) { f.Server.Fsync = false }, "storage", Warn, []string{"power cut"}},
+		"no autovacuum":       {func(f *Facts) { f.Server.Autovacuum = false }, "storage", Warn, []string{"autovacuum = on"}},
+		"dead rows": {
+			func(f *Facts) { f.Schema.Tables = []Table{{Name: "river_job", Live: 10, Dead: 1_000_000}} },
+			"storage", Warn,
+			[]string{"river_job holds 1,000,000 dead rows"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			facts := healthy()
+			test.spoil(&facts)
+			demand(t, Examine(facts), test.check, test.status, test.says...)
+		})
+	}
+}
+
+// demand wants a line of the check with the status that says all of that.
+func demand(t *testing.T, findings []Finding, check string, status Status, says ...string) {
+	t.Helper()
+	for _, f := range findings {
+		if f.Check == check && f.Status == status && containsAll(f.Detail+" "+f.Remedy, says) {
+			if status != OK && f.Remedy == "" {
+				t.Errorf("no remedy: %+v", f)
+			}
+			return
+		}
+	}
+	t.Errorf("no line of %q is %s and says %q", check, status, says)
+	for _, f := range findings {
+		if f.Check == check || f.Check == "connection" {
+			t.Logf("there is %+v", f)
+		}
+	}
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestNothingIsSaidOfWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("connection refused")
+	findings := Examine(Facts{Config: config.Default(), Pool: Link{Key: poolURL, Err: gone}, Election: Link{Key: leaderURL, Err: gone}})
+	for _, f := range findings {
+		if f.Check != "configuration" && f.Check != "connection" && f.Check != "lease" {
+			t.Errorf("%+v", f)
+		}
+	}
+	demand(t, findings, "connection", Fail, "connection refused")
+}
+
+func TestInvalid(t *testing.T) {
+	t.Parallel()
+	_, report, err := config.Parse("forge.toml", []byte("[cluster.leader_election]\nlease_duration = \"1s\"\nrefresh_interval = \"2s\"\n"), config.LoadOptions{})
+	if err == nil {
+		t.Fatal("a lease that runs out before it is refreshed was accepted")
+	}
+	demand(t, Invalid(report), "configuration", Fail, "forge.toml:", "lease runs out", "want refresh_interval")
+}

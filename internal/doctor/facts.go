@@ -1,0 +1,136 @@
+package doctor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// Facts are all that the checks look at.
+type Facts struct {
+	Config *config.Config
+	// Warnings are those of the file.
+	Warnings []config.Problem
+
+	// Pool is the way by database.url, Election that by database.leader_url.
+	Pool, Election Link
+
+	// Server is nil when no address leads to one; likewise the two below it.
+	Server  *Server
+	Schema  *Schema
+	Cluster *Cluster
+	// Err is why the server, the schema or the cluster could not be looked at.
+	Err error
+}
+
+// Link is one way to the database, as it was found.
+type Link struct {
+	// Key of the configuration that holds the address.
+	Key string
+	// Err says why the server cannot be reached.
+	Err error
+	// Pooled says that the server process which answers is not the one that the
+	// connection was opened to.
+	Pooled bool
+	// Shared says that two statements of one session met two server processes: the
+	// pooler is in transaction mode.
+	Shared bool
+	// Replica says that the server only follows another.
+	Replica bool
+	// Remote is the server's address; empty for a Unix socket or this machine.
+	Remote string
+	TLS    bool
+	// RoundTrip is the longest of a few.
+	RoundTrip time.Duration
+	// ClockAhead is how far this machine's clock is ahead of the database's, give
+	// or take ClockError.
+	ClockAhead, ClockError time.Duration
+	// GivesUp is when TCP at the server gives up a client that does not answer; 0 is
+	// never.
+	GivesUp time.Duration
+	// IdleEnded says that the server ended a session that was silent for as long
+	// as it was told to bear.
+	IdleEnded bool
+}
+
+// Server is what PostgreSQL says of itself.
+type Server struct {
+	VersionNum      int
+	Version         string
+	Encoding        string
+	User            string
+	MaxConnections  int
+	Connections     int
+	Autovacuum      bool
+	Fsync           bool
+	DatabaseBytes   int64
+	Replicas        int
+	SynchronousWith string
+	// ForeignUsers are other users of the database whose names nodes of forge
+	// connect under, and whose sessions this one may not end.
+	ForeignUsers []string
+}
+
+// Schema is what of forge's and River's tables is there.
+type Schema struct {
+	Name string
+	// Version is nil, migrations.ErrPending or migrations.ErrNewerSchema.
+	Version error
+	// Empty says that nothing was migrated yet.
+	Empty bool
+	// Owner of forge's tables; Owned says whether this user may change them.
+	Owner string
+	Owned bool
+	// Missing are the privileges that this user lacks, by object.
+	Missing []Grant
+	Tables  []Table
+}
+
+// readable says whether this user may look into the tables that are there.
+func (s Schema) readable() bool {
+	return !s.Empty && !slices.ContainsFunc(s.Missing, func(g Grant) bool {
+		return g.Privilege == "SELECT" || g.Kind == "SCHEMA"
+	})
+}
+
+// Grant is a privilege on an object, as GRANT names them.
+type Grant struct {
+	Privilege string
+	// Kind is DATABASE, SCHEMA, TABLE, SEQUENCE or FUNCTION.
+	Kind   string
+	Object string
+}
+
+// Table is a large table.
+type Table struct {
+	Name  string
+	Bytes int64
+	Live  int64
+	Dead  int64
+}
+
+// Cluster is what nodes have written, and the locks that elect.
+type Cluster struct {
+	Nodes   []nodestore.Node
+	Leaders []leaderstore.Leader
+	Locks   []Lock
+	Clocks  []aggregator.Clock
+	// OwnHash is what this file means for the cluster, InForce what was applied
+	// last, if anything was.
+	OwnHash, InForce string
+}
+
+// Lock is a role's advisory lock and who holds it.
+type Lock struct {
+	Role string
+	ID   int64
+	// PID of the holder; 0: free.
+	PID         int
+	Application string
+	User        string
+	Client      string
+}

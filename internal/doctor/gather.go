@@ -1,0 +1,267 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/migrations"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+// The catalogue is read here and nowhere else; forge's tables are read by the
+// packages that own them.
+const (
+	searchPathSQL = `SELECT set_config('search_path', $1, false)`
+
+	serverSQL = `
+SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+       current_setting('server_encoding'), current_user,
+       current_setting('max_connections')::int,
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+       current_setting('autovacuum')::bool, current_setting('fsync')::bool,
+       pg_database_size(current_database()),
+       (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names'),
+       ARRAY (SELECT DISTINCT usename::text FROM pg_stat_activity
+              WHERE datname = current_database() AND application_name LIKE 'forge:%'
+                AND NOT pg_has_role(usesysid, 'MEMBER') AND NOT pg_has_role('pg_signal_backend', 'MEMBER')
+              ORDER BY 1)`
+
+	schemaSQL = `
+SELECT coalesce((SELECT pg_get_userbyid(relowner) FROM pg_class
+                 WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), ''),
+       coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
+                 WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), true)`
+
+	// What a node does: it reads and writes every table, and makes none but when it
+	// migrates. CASE keeps the planner from asking a table for a sequence's rights.
+	missingSQL = `
+WITH objects AS (
+    SELECT c.oid, c.relkind, $1 || '.' || c.relname AS name
+    FROM pg_class c
+    WHERE c.relnamespace = to_regnamespace($1)
+      AND (c.relname LIKE 'forge\_%' OR c.relname LIKE 'river\_%') AND c.relkind IN ('r', 'p', 'S')
+)
+SELECT privilege, kind, name FROM (
+    SELECT 1 AS place, 'CREATE' AS privilege, 'DATABASE' AS kind, quote_ident(current_database()) AS name
+    WHERE to_regnamespace($1) IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')
+    UNION ALL
+    SELECT 2, privilege, 'SCHEMA', $1
+    FROM unnest(CASE WHEN EXISTS (SELECT FROM objects) THEN ARRAY ['USAGE'] ELSE ARRAY ['USAGE', 'CREATE'] END) privilege
+    WHERE to_regnamespace($1) IS NOT NULL AND NOT has_schema_privilege($1, privilege)
+    UNION ALL
+    SELECT 3, privilege, 'TABLE', name
+    FROM objects, unnest(ARRAY ['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
+    WHERE CASE WHEN relkind = 'S' THEN false ELSE NOT has_table_privilege(oid, privilege) END
+    UNION ALL
+    SELECT 4, 'USAGE', 'SEQUENCE', name
+    FROM objects WHERE CASE WHEN relkind = 'S' THEN NOT has_sequence_privilege(oid, 'USAGE') ELSE false END
+    UNION ALL
+    SELECT 5, 'EXECUTE', 'FUNCTION', oid::regprocedure::text
+    FROM pg_proc
+    WHERE (pronamespace = to_regnamespace($1) AND proname LIKE 'forge\_%'
+           OR oid IN ('pg_catalog.pg_walfile_name(pg_lsn)'::regprocedure, 'pg_catalog.pg_current_wal_lsn()'::regprocedure))
+      AND NOT has_function_privilege(oid, 'EXECUTE')
+) missing
+ORDER BY place, name, array_position(ARRAY ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], privilege)`
+
+	tablesSQL = `
+SELECT relname::text, pg_total_relation_size(relid), n_live_tup, n_dead_tup
+FROM pg_stat_user_tables
+WHERE schemaname = $1 AND (relname LIKE 'forge\_%' OR relname LIKE 'river\_%')`
+
+	// A 64-bit key stands in pg_locks as two halves with objsubid 1.
+	locksSQL = `
+SELECT wanted.role, wanted.id, coalesce(l.pid, 0), coalesce(a.application_name, ''), coalesce(a.usename::text, ''),
+       coalesce(host(a.client_addr), '')
+FROM unnest($1::text[], $2::bigint[]) AS wanted (role, id)
+LEFT JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+    AND (l.classid::bigint << 32) | l.objid::bigint = wanted.id
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid`
+)
+
+// Gather looks at everything. What cannot be learned stays empty, with the reason
+// in Facts.Err or Link.Err.
+func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) Facts {
+	f := Facts{Config: cfg, Warnings: warnings}
+	f.Pool = probe(ctx, poolURL, cfg.Database.URL)
+	f.Election = f.Pool
+	if cfg.Database.LeaderURL != cfg.Database.URL {
+		f.Election = probe(ctx, leaderURL, cfg.Database.LeaderURL)
+	}
+	if f.Election.Err == nil && !f.Election.Shared {
+		f.Election.IdleEnded = probeIdle(ctx, cfg.Database.LeaderURL)
+	}
+	if url, found := f.direct(); found {
+		f.Err = f.read(ctx, url)
+	}
+	return f
+}
+
+// read looks at the server, the schema and the cluster, as far as each is there.
+func (f *Facts) read(ctx context.Context, url string) error {
+	pool, err := openPool(ctx, url, f.Config.Database.Schema, f.Pool.Shared || f.Election.Shared)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	server, err := readServer(ctx, pool)
+	if err != nil {
+		return err
+	}
+	f.Server = &server
+	schema, err := readSchema(ctx, pool, f.Config.Database.Schema)
+	if err != nil {
+		return err
+	}
+	f.Schema = &schema
+	cluster, err := readCluster(ctx, pool, f.Config, schema)
+	if err != nil {
+		return err
+	}
+	f.Cluster = &cluster
+	return nil
+}
+
+// openPool accepts replicas and poolers too: what is there can be read. A session
+// that others share keeps its settings.
+func openPool(ctx context.Context, url, schema string, shared bool) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("parse the database's address: %w", err)
+	}
+	config.MaxConns = 2
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.ConnConfig.RuntimeParams["application_name"] = applicationName
+	if !shared {
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, searchPathSQL, schema)
+			return err
+		}
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+func readServer(ctx context.Context, pool *pgxpool.Pool) (Server, error) {
+	var s Server
+	err := pool.QueryRow(ctx, serverSQL).Scan(&s.VersionNum, &s.Version, &s.Encoding, &s.User,
+		&s.MaxConnections, &s.Connections, &s.Autovacuum, &s.Fsync, &s.DatabaseBytes,
+		&s.Replicas, &s.SynchronousWith, &s.ForeignUsers)
+	if err != nil {
+		return Server{}, fmt.Errorf("look at the server: %w", err)
+	}
+	return s, nil
+}
+
+func readSchema(ctx context.Context, pool *pgxpool.Pool, name string) (Schema, error) {
+	s := Schema{Name: name}
+	if err := pool.QueryRow(ctx, schemaSQL, name).Scan(&s.Owner, &s.Owned); err != nil {
+		return Schema{}, fmt.Errorf("look at schema %s: %w", name, err)
+	}
+	s.Empty = s.Owner == ""
+	var err error
+	if s.Missing, err = collect[Grant](ctx, pool, missingSQL, name); err != nil {
+		return Schema{}, fmt.Errorf("look at the privileges: %w", err)
+	}
+	if s.Empty {
+		return s, nil
+	}
+	if s.Tables, err = collect[Table](ctx, pool, tablesSQL, name); err != nil {
+		return Schema{}, fmt.Errorf("look at the tables: %w", err)
+	}
+	s.Version = migrations.New(pool, slog.New(slog.DiscardHandler)).Check(ctx)
+	return s, nil
+}
+
+// readCluster reads what it may. Without the tables, or the right to read them,
+// there are only the locks.
+func readCluster(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, schema Schema) (Cluster, error) {
+	var c Cluster
+	if schema.readable() {
+		if err := c.read(ctx, pool); err != nil {
+			return Cluster{}, err
+		}
+	}
+	var err error
+	if _, c.OwnHash, err = cfg.ClusterSections(); err != nil {
+		return Cluster{}, err
+	}
+	if c.Locks, err = readLocks(ctx, pool, cfg, c.Leaders); err != nil {
+		return Cluster{}, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	if c.Nodes, err = nodestore.List(ctx, pool); err != nil {
+		return err
+	}
+	if c.Leaders, err = leaderstore.Leaders(ctx, pool); err != nil {
+		return err
+	}
+	if c.Clocks, err = aggregator.Clocks(ctx, pool); err != nil {
+		return err
+	}
+	inForce, err := cronstore.ConfigInForce(ctx, pool)
+	if errors.Is(err, cronstore.ErrNotFound) {
+		return nil
+	}
+	c.InForce = inForce.Hash
+	return err
+}
+
+// readLocks looks at the locks of the built-in roles, of those in the file and of
+// those that were ever led.
+func readLocks(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, leaders []leaderstore.Leader) ([]Lock, error) {
+	names := map[string]bool{}
+	for _, role := range roles.All() {
+		names[string(role)] = true
+	}
+	for role := range cfg.Cluster.LeaderElection.Roles {
+		names[role] = true
+	}
+	for _, leader := range leaders {
+		names[leader.Role] = true
+	}
+	wanted := slices.Sorted(maps.Keys(names))
+	ids := make([]int64, len(wanted))
+	for i, role := range wanted {
+		var err error
+		if ids[i], err = lockID(cfg, role); err != nil {
+			return nil, err
+		}
+	}
+	locks, err := collect[Lock](ctx, pool, locksSQL, wanted, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look at the locks: %w", err)
+	}
+	return locks, nil
+}
+
+func lockID(cfg *config.Config, role string) (int64, error) {
+	return roles.LockID(roles.Role(role), cfg.Cluster.LeaderElection.Roles[role].LockID, cfg.Cluster.LockNamespace)
+}
+
+func builtIn(role string) bool { return slices.Contains(roles.All(), roles.Role(role)) }
+
+func collect[T any](ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) ([]T, error) {
+	rows, err := pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }

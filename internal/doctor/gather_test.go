@@ -1,0 +1,343 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+func configFor(address string) *config.Config {
+	cfg := config.Default()
+	cfg.Database.URL, cfg.Database.LeaderURL = address, address
+	// A lease that no round trip on a busy machine is too slow for.
+	cfg.Cluster.LeaderElection.LeaseDuration = config.Duration(90 * time.Second)
+	return cfg
+}
+
+func examine(t *testing.T, cfg *config.Config) []Finding {
+	t.Helper()
+	return Examine(Gather(t.Context(), cfg, nil))
+}
+
+func execute(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// nothingFails demands that no line is worse than a warning.
+func nothingFails(t *testing.T, findings []Finding) {
+	t.Helper()
+	for _, f := range findings {
+		if f.Status == Fail {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestMigratedDatabaseWithoutNodes(t *testing.T) {
+	t.Parallel()
+	findings := examine(t, configFor(pgtest.URL(t)))
+	nothingFails(t, findings)
+	for _, check := range []string{
+		"connection", "pooler", "primary", "server version", "idle_session_timeout", "lease", "clock",
+		"schema", "grants", "lock ids", "tls", "encoding",
+	} {
+		demand(t, findings, check, OK)
+	}
+	demand(t, findings, "leaders", Warn, "no node is running")
+}
+
+func TestEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	findings := examine(t, configFor(pgtest.EmptyURL(t)))
+	nothingFails(t, findings)
+	demand(t, findings, "schema", Warn, "no tables yet", "forge migrate up")
+}
+
+func TestSchemaOfOtherBinaries(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	execute(t, pool, `UPDATE river_migration SET version = version + 1000`)
+	demand(t, examine(t, configFor(address)), "schema", Fail, "a newer one")
+	execute(t, pool, `DELETE FROM river_migration`)
+	demand(t, examine(t, configFor(address)), "schema", Warn, "older than this binary")
+}
+
+// A user without rights gets the statements that give them; they are all it takes.
+// Nothing is made up of what may not be read.
+func TestGrantsThatArePrintedSuffice(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	user := loginRole(t, pool)
+	cfg := configFor(asUser(t, address, user))
+
+	node := holdLock(t, address, "forge:"+incarnation+":web-1")
+	findings := examine(t, cfg)
+	for _, f := range findings {
+		if f.Status == Fail && f.Check != "grants" {
+			t.Errorf("beside the grants: %+v", f)
+		}
+	}
+	_ = node.Close(t.Context())
+	demand(t, findings, "grants", Fail, user+" lacks SELECT, INSERT, UPDATE, DELETE on public.", "as the owner: GRANT")
+	for _, f := range findings {
+		if f.Check == "grants" && f.Status == Fail {
+			execute(t, pool, strings.TrimPrefix(f.Remedy, "as the owner: "))
+		}
+	}
+	findings = examine(t, cfg)
+	nothingFails(t, findings)
+	demand(t, findings, "grants", OK, user)
+
+	execute(t, pool, `REVOKE INSERT ON forge_leader_history FROM `+user)
+	demand(t, examine(t, cfg), "grants", Fail, user+" lacks INSERT on public.forge_leader_history",
+		fmt.Sprintf(`GRANT INSERT ON TABLE public.forge_leader_history TO "%s";`, user))
+}
+
+func TestMigrationThatOnlyTheOwnerMayMake(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	user := loginRole(t, pool)
+	execute(t, pool, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO `+user)
+	execute(t, pool, `DELETE FROM river_migration`)
+	demand(t, examine(t, configFor(asUser(t, address, user))), "schema", Fail, "run forge migrate up as postgres")
+}
+
+// password is for servers that ask for one.
+const password = "doctor"
+
+// loginRole makes a user of the server that goes with the test.
+func loginRole(t *testing.T, pool *pgxpool.Pool) string {
+	t.Helper()
+	var name string
+	if err := pool.QueryRow(t.Context(), `SELECT 'doctor_' || current_database()`).Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, pool, `CREATE ROLE `+name+` LOGIN PASSWORD '`+password+`'`)
+	t.Cleanup(func() {
+		execute(t, pool, `DROP OWNED BY `+name)
+		execute(t, pool, `DROP ROLE `+name)
+	})
+	return name
+}
+
+func asUser(t *testing.T, address, user string) string {
+	t.Helper()
+	parsed, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.User = url.UserPassword(user, password)
+	return parsed.String()
+}
+
+// holdLock holds the scheduler's lock under that application_name.
+func holdLock(t *testing.T, address, application string) *pgx.Conn {
+	t.Helper()
+	parsed, err := pgx.ParseConfig(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.RuntimeParams["application_name"] = application
+	conn, err := pgx.ConnectConfig(t.Context(), parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	id, err := roles.Scheduler.LockID(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, id); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func TestLockOfAnotherApplicationIsNamed(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	other := holdLock(t, address, "billing")
+	findings := examine(t, configFor(address))
+	demand(t, findings, "lock ids", Fail, "scheduler", fmt.Sprintf("process %d", other.PgConn().PID()), `"billing"`, "cluster.lock_namespace")
+
+	moved := configFor(address)
+	moved.Cluster.LockNamespace = 3
+	demand(t, examine(t, moved), "lock ids", OK)
+
+	own := configFor(address)
+	own.Cluster.LeaderElection.Roles = map[string]config.RoleOverrides{"scheduler": {LockID: 99}, "mailer": {LockID: 0x464F524745_0001}}
+	findings = examine(t, own)
+	demand(t, findings, "lock ids", Fail, "the lock of mailer", `"billing"`)
+
+	_ = other.Close(t.Context())
+	execute(t, pool, `INSERT INTO forge_nodes (node_id, incarnation) VALUES ('web-1', $1)`, incarnation)
+	holdLock(t, address, "forge:"+incarnation+":web-1")
+	demand(t, examine(t, configFor(address)), "lock ids", OK)
+	execute(t, pool, `UPDATE forge_nodes SET incarnation = 'ffffffffffffffff'`)
+	demand(t, examine(t, configFor(address)), "lock ids", Fail, "a node of another cluster")
+}
+
+// What nodes have written is read as it stands.
+func TestClusterAsNodesWroteIt(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	for _, sql := range []string{
+		`INSERT INTO forge_nodes (node_id, incarnation, hostname, state, roles, config_hash) VALUES
+			('web-1', '00000000000000aa', 'h1', 'active', '{scheduler}', 'new'), ('web-2', '00000000000000bb', 'h2', 'dead', '{scheduler}', 'old')`,
+		`INSERT INTO forge_leaders (role, node_id, incarnation, term, acquired_at, renewed_at, lease_until)
+			VALUES ('scheduler', 'web-1', '00000000000000aa', 4, now(), now(), now() + interval '1 min'), ('log_compactor', NULL, NULL, 1, NULL, NULL, NULL)`,
+		`INSERT INTO forge_config (hash, applied_by, body) VALUES ('other', 'web-9', '{}')`,
+		`INSERT INTO forge_metrics_nodes (node_id, incarnation, samples)
+			VALUES ('web-1', '00000000000000aa', jsonb_build_object('clock', clock_timestamp() - interval '1 hour'))`,
+	} {
+		execute(t, pool, sql)
+	}
+	findings := examine(t, configFor(address))
+	demand(t, findings, "nodes", Warn, "web-2", "h2", "dead")
+	demand(t, findings, "leaders", Warn, "web-1 leads scheduler", "no other node")
+	demand(t, findings, "leaders", Warn, "no running node stands for log_compactor")
+	demand(t, findings, "lease", Warn, "lease of 1m0s")
+	demand(t, findings, "drift", Warn, "web-1 runs configuration new", "other")
+	demand(t, findings, "drift", Warn, "this file")
+	demand(t, findings, "clock", Fail, "node web-1", "behind")
+}
+
+func TestEncodingAndRoomOfTheServer(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	parsed, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(parsed.Path, "/") + "_ascii"
+	execute(t, pool, `CREATE DATABASE `+name+` ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
+	t.Cleanup(func() { execute(t, pool, `DROP DATABASE `+name+` WITH (FORCE)`) })
+	parsed.Path = "/" + name
+	cfg := configFor(parsed.String())
+	cfg.Database.PoolSize = 10_000
+	findings := examine(t, cfg)
+	demand(t, findings, "encoding", Warn, "SQL_ASCII")
+	demand(t, findings, "connections", Warn, "10002 connections")
+}
+
+// What the server's own settings say is overruled by the election's session.
+func TestShortTCPTimeoutsOfTheServerDoNotMatter(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	execute(t, pgtest.Connect(t, address), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET tcp_user_timeout = 100', current_database()); END $$`)
+	demand(t, examine(t, configFor(address)), "lease", OK)
+}
+
+// Where no session's setting helps, the time is learned from the server.
+func TestPatienceIsLearned(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]time.Duration{
+		`SET tcp_user_timeout = 2500`: 2500 * time.Millisecond,
+		`SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3`: 5 * time.Second,
+	} {
+		conn, err := pgx.Connect(t.Context(), pgtest.URL(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeNow(conn)
+		if _, err := conn.Exec(t.Context(), settings); err != nil {
+			t.Fatal(err)
+		}
+		var link Link
+		if err := link.patience(t.Context(), conn); err != nil || link.GivesUp != want {
+			t.Errorf("%s: %v, %v", settings, link.GivesUp, err)
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	findings := examine(t, configFor("postgres://forge:hunter2@127.0.0.1:1/forge"))
+	demand(t, findings, "connection", Fail, "connection refused")
+	for _, f := range findings {
+		if strings.Contains(f.Detail+f.Remedy, "hunter2") {
+			t.Errorf("the password is shown: %+v", f)
+		}
+	}
+}
+
+func TestReplica(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	replica := server.Replica()
+	findings := examine(t, configFor(replica.URL()))
+	demand(t, findings, "primary", Fail, "replica", "target_session_attrs=read-write")
+	demand(t, findings, "schema", OK)
+	demand(t, examine(t, configFor(server.URL())), "replication", OK, "1 replica, synchronous with")
+
+	pool := pgtest.Connect(t, server.URL())
+	execute(t, pool, `ALTER SYSTEM RESET synchronous_standby_names`)
+	execute(t, pool, `SELECT pg_reload_conf()`)
+	for deadline := time.Now().Add(time.Minute); ; {
+		findings = examine(t, configFor(server.URL()))
+		if slices.ContainsFunc(findings, func(f Finding) bool { return f.Check == "replication" && f.Status == Warn }) || time.Now().After(deadline) {
+			break
+		}
+	}
+	demand(t, findings, "replication", Warn, "asynchronously", "synchronous_standby_names")
+}
+
+func TestPoolerInTransactionMode(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	bouncer := pgtest.StartBouncer(t, address, "transaction")
+	findings := examine(t, configFor(bouncer.URL()))
+	demand(t, findings, "pooler", Fail, "transaction mode", "database.url lead straight", `strategy = "lease"`)
+	demand(t, findings, "server version", OK)
+
+	cfg := configFor(address)
+	cfg.Database.URL = bouncer.URL()
+	findings = examine(t, cfg)
+	demand(t, findings, "pooler", Fail, "database.url: a pooler in transaction mode")
+	demand(t, findings, "idle_session_timeout", OK)
+}
+
+func TestPoolerInSessionMode(t *testing.T) {
+	t.Parallel()
+	findings := examine(t, configFor(pgtest.StartBouncer(t, pgtest.URL(t), "session").URL()))
+	demand(t, findings, "pooler", OK, "session mode")
+	nothingFails(t, findings)
+}
+
+// A link that swallows what the server says keeps its end of a session open.
+func TestSessionsThatAreKeptAliveOnTheWay(t *testing.T) {
+	t.Parallel()
+	link := pgtest.Proxy(t, pgtest.URL(t))
+	conn, err := dial(t.Context(), link.URL(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeNow(conn)
+	link.StallReplies()
+	defer link.Resume()
+	waiting, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if endedByServer(waiting, conn) {
+		t.Error("a session without an end was taken for ended")
+	}
+}
