@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,11 @@ func (r Run) IdempotencyKey() string {
 	return "job-" + strconv.FormatInt(r.JobID, 10)
 }
 
+// values are what ${run:NAME} stands for.
+func (r Run) values() config.RunValues {
+	return config.RunValues{JobID: r.JobID, Job: r.Job, Attempt: r.Attempt, Term: r.Term, Node: r.NodeID, Tick: r.Tick}
+}
+
 type attemptKey struct{}
 
 // attempt is one running attempt: what it knows and what it comes to.
@@ -77,24 +83,28 @@ func Output(ctx context.Context) io.Writer {
 // kind.
 type recorder struct {
 	river.MiddlewareDefaults
-	db      jobstore.Execer
-	nodeID  string
-	jobs    map[string]config.Job // those without code
-	logger  *slog.Logger
-	metrics *metrics.Metrics
+	logs   *logWriter
+	nodeID string
+	// definitions are the jobs without code.
+	definitions *definitions
+	// keepTrace is told where a Go program's worker panicked.
+	keepTrace func(jobID int64, trace string)
+	logger    *slog.Logger
+	metrics   *metrics.Metrics
 }
 
 var _ rivertype.WorkerMiddleware = (*recorder)(nil)
 
-func newRecorder(options Options) *recorder {
+func newRecorder(options Options, configured *definitions, logs *logWriter, keepTrace func(int64, string)) *recorder {
 	return &recorder{
-		db: options.Pool, nodeID: options.NodeID, jobs: options.Jobs,
+		logs: logs, nodeID: options.NodeID, definitions: configured, keepTrace: keepTrace,
 		logger: options.Logger, metrics: options.Metrics,
 	}
 }
 
 // Work is part of rivertype.WorkerMiddleware.
 func (r *recorder) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
+	r.definitions.begun(job)
 	a := r.begin(job)
 	started := time.Now()
 	panicked := true
@@ -104,18 +114,31 @@ func (r *recorder) Work(ctx context.Context, job *rivertype.JobRow, work func(co
 		}
 		r.end(ctx, a, started, err)
 	}()
-	err = work(context.WithValue(ctx, attemptKey{}, a))
+	defer containPanic()
+	err = contained(r.run(job, func() error { return work(context.WithValue(ctx, attemptKey{}, a)) }))
 	panicked = false
 	return err
+}
+
+// run works the job: one without code here, a Go program's apart, with its panic
+// handed on.
+func (r *recorder) run(job *rivertype.JobRow, work func() error) error {
+	if r.definitions.of(job) != nil {
+		return work()
+	}
+	end := apart(work)
+	if end.panicked != nil {
+		r.keepTrace(job.ID, end.trace)
+		panic(end.panicked)
+	}
+	return end.err
 }
 
 var errPanic = errors.New("the worker panicked")
 
 func (r *recorder) begin(job *rivertype.JobRow) *attempt {
 	a := &attempt{Run: runOf(job, r.nodeID)}
-	a.output = newOutput(func(ctx context.Context, chunks []jobstore.LogChunk) error {
-		return jobstore.AppendLogs(ctx, r.db, a.JobID, a.Attempt, chunks)
-	}, r.logger.With("job_id", job.ID, "kind", job.Kind))
+	a.output = newOutput(r.logs, a.JobID, a.Attempt)
 	r.metrics.JobStarted.WithLabelValues(job.Kind).Inc()
 	r.metrics.JobRunning.WithLabelValues(job.Kind).Inc()
 	if job.AttemptedAt != nil { // both by the database's clock
@@ -125,7 +148,7 @@ func (r *recorder) begin(job *rivertype.JobRow) *attempt {
 }
 
 func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err error) {
-	a.output.close(ctx)
+	a.output.close()
 	took := time.Since(started)
 	facts := jobstore.Attempt{
 		Attempt: a.Attempt, NodeID: a.NodeID, StartedAt: started.UTC(),
@@ -135,9 +158,11 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err e
 	if err != nil {
 		facts.Error = err.Error()
 	}
-	facts.OutputBytes, facts.DroppedBytes = a.output.totals()
-	if err := river.MetadataSet(ctx, jobstore.KeyAttempt+strconv.Itoa(a.Attempt), facts); err != nil {
-		r.logger.ErrorContext(ctx, "attempt not recorded", "job_id", a.JobID, "error", err)
+	r.count(ctx, a, &facts)
+	if !facts.Plain() {
+		if err := river.MetadataSet(ctx, jobstore.KeyAttempt+strconv.Itoa(a.Attempt), facts); err != nil {
+			r.logger.ErrorContext(ctx, "attempt not recorded", "job_id", a.JobID, "error", err)
+		}
 	}
 	r.metrics.JobRunning.WithLabelValues(a.Job).Dec()
 	r.metrics.JobFinished.WithLabelValues(a.Job, facts.Outcome).Inc()
@@ -145,11 +170,24 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err e
 	r.tell(ctx, a, facts, took)
 }
 
+// count writes down how much the attempt wrote, and warns of what the database
+// did not take.
+func (r *recorder) count(ctx context.Context, a *attempt, facts *jobstore.Attempt) {
+	written, dropped, untaken := a.output.totals()
+	facts.OutputBytes, facts.DroppedBytes, facts.DroppedLines = written.bytes, dropped.bytes, dropped.lines
+	r.metrics.JobOutputLines.WithLabelValues(a.Job).Add(float64(written.lines))
+	r.metrics.JobOutputDropped.WithLabelValues(a.Job).Add(float64(dropped.lines))
+	if untaken.bytes > 0 {
+		r.logger.WarnContext(ctx, "output of a job dropped", "job", a.Job, "job_id", a.JobID, "attempt", a.Attempt,
+			"bytes", untaken.bytes, "lines", untaken.lines)
+	}
+}
+
 // tell logs how an attempt went. A Go program's own jobs may be many and log for
 // themselves: their successes are only told in detail.
 func (r *recorder) tell(ctx context.Context, a *attempt, facts jobstore.Attempt, took time.Duration) {
 	level := slog.LevelInfo
-	_, withoutCode := r.jobs[a.Job]
+	_, withoutCode := r.definitions.get(a.Job)
 	switch {
 	case facts.Outcome == jobstore.OutcomeFailed || facts.Outcome == jobstore.OutcomeTimedOut:
 		level = slog.LevelWarn
@@ -190,6 +228,10 @@ func outcome(ctx context.Context, err error) string {
 }
 
 func runOf(job *rivertype.JobRow, nodeID string) Run {
+	run := Run{JobID: job.ID, Job: job.Kind, Attempt: job.Attempt, NodeID: nodeID}
+	if !bytes.Contains(job.Metadata, ofCron) {
+		return run // most jobs of a program's own are of no cron, and many
+	}
 	var metadata struct {
 		Cron string `json:"forge:cron"`
 		Tick string `json:"forge:tick"`
@@ -197,11 +239,12 @@ func runOf(job *rivertype.JobRow, nodeID string) Run {
 	}
 	_ = json.Unmarshal(job.Metadata, &metadata) // anyone may have written it; zero then
 	tick, _ := time.Parse(time.RFC3339Nano, metadata.Tick)
-	return Run{
-		JobID: job.ID, Job: job.Kind, Attempt: job.Attempt, NodeID: nodeID,
-		Cron: metadata.Cron, Tick: tick.UTC(), Term: metadata.Term,
-	}
+	run.Cron, run.Tick, run.Term = metadata.Cron, tick.UTC(), metadata.Term
+	return run
 }
+
+// ofCron is in the metadata of every job of a cron's.
+var ofCron = []byte(strconv.Quote(jobstore.KeyCron))
 
 // formatTick is RFC 3339 in UTC, empty when there is no tick.
 func formatTick(tick time.Time) string {
@@ -219,6 +262,8 @@ func startAtZero(m *metrics.Metrics, kinds []string) {
 		m.JobRunning.WithLabelValues(kind)
 		m.JobDuration.WithLabelValues(kind)
 		m.JobWait.WithLabelValues(kind)
+		m.JobOutputLines.WithLabelValues(kind)
+		m.JobOutputDropped.WithLabelValues(kind)
 		for _, outcome := range []string{
 			jobstore.OutcomeCompleted, jobstore.OutcomeFailed, jobstore.OutcomeCancelled,
 			jobstore.OutcomeTimedOut, jobstore.OutcomeInterrupted, jobstore.OutcomeSnoozed, outcomeFenced,

@@ -10,7 +10,7 @@ import (
 
 // errBlockedAddress says that a request was not sent because of where it would
 // have gone.
-var errBlockedAddress = errors.New("address not allowed")
+var errBlockedAddress = errors.New("blocked address")
 
 // privateRanges are reachable only with http.allow_private_targets.
 var privateRanges = prefixes(
@@ -56,7 +56,7 @@ type guard struct{ allowPrivate bool }
 func (g guard) control(_, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%w: %s", errBlockedAddress, address)
+		return fmt.Errorf("%w %s", errBlockedAddress, address)
 	}
 	return g.check(target.Addr())
 }
@@ -69,9 +69,9 @@ func (g guard) check(address netip.Addr) error {
 	case address.IsLoopback() && g.allowPrivate: // ::1 also lies in ::/96
 		return nil
 	case slices.ContainsFunc(neverRanges, contains) && !address.IsLoopback():
-		return fmt.Errorf("%w: %s", errBlockedAddress, address)
+		return fmt.Errorf("%w %s (it can never be a target)", errBlockedAddress, address)
 	case private && !g.allowPrivate:
-		return fmt.Errorf("%w: %s is private; http.allow_private_targets = true allows it", errBlockedAddress, address)
+		return fmt.Errorf("%w %s (allow_private_targets = true in [http] opens it)", errBlockedAddress, address)
 	default:
 		return nil
 	}

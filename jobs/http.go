@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -33,7 +34,7 @@ type httpJob struct {
 }
 
 func newHTTP(job config.Job, allowPrivate bool) (execution, error) {
-	target, err := url.Parse(job.URL)
+	target, err := url.Parse(sampleURL(job.URL))
 	if err != nil || target.Host == "" || !httpScheme(target) {
 		return nil, errors.New("url must be an absolute http or https address")
 	}
@@ -41,6 +42,18 @@ func newHTTP(job config.Job, allowPrivate bool) (execution, error) {
 	h.client.CheckRedirect = h.checkRedirect
 	return h.execute, nil
 }
+
+// sampleURL is a URL as some run has it; as it stands in the file it may be none.
+func sampleURL(text string) string {
+	expanded, err := config.ExpandRun(text, config.SampleRun, escapeURL)
+	if err != nil {
+		return text
+	}
+	return expanded
+}
+
+// escapeURL makes a value fit a path as well as a query.
+func escapeURL(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }
 
 // newTransport ignores proxies of the environment (they would undo the guard)
 // and keeps no idle connections: jobs are rare and far between.
@@ -57,8 +70,8 @@ func newTransport(g guard) *http.Transport {
 
 func httpScheme(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }
 
-// checkRedirect lets few redirects pass, and gives the job's own headers, which
-// may hold credentials, to no other host.
+// checkRedirect lets few redirects pass, and gives the job's own headers, body and
+// address, which may hold credentials, to no other host.
 func (h *httpJob) checkRedirect(request *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
@@ -68,6 +81,10 @@ func (h *httpJob) checkRedirect(request *http.Request, via []*http.Request) erro
 	}
 	first := via[0].URL
 	if request.URL.Host != first.Host || (first.Scheme == "https" && request.URL.Scheme != "https") {
+		if request.Body != nil && request.Body != http.NoBody {
+			return fmt.Errorf("redirect to %s refused: it would be sent the body", request.URL.Host)
+		}
+		request.Header.Del("Referer") // the first URL's query may hold a credential
 		for name := range h.job.Headers {
 			request.Header.Del(name)
 		}
@@ -101,16 +118,20 @@ func (h *httpJob) execute(ctx context.Context, a *attempt) error {
 }
 
 func (h *httpJob) request(ctx context.Context, a *attempt) (*http.Request, error) {
-	body, isArgs := h.job.Body, false
+	job, err := expandRequest(h.job, a)
+	if err != nil {
+		return nil, err
+	}
+	body, isArgs := job.Body, false
 	method := http.MethodGet
 	if body != "" {
 		method = http.MethodPost
 	}
-	method = strings.ToUpper(cmp.Or(h.job.Method, method))
+	method = strings.ToUpper(cmp.Or(job.Method, method))
 	if body == "" && method != http.MethodGet && method != http.MethodHead {
 		body, isArgs = string(a.args), true
 	}
-	request, err := http.NewRequestWithContext(ctx, method, h.job.URL, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, job.URL, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +139,7 @@ func (h *httpJob) request(ctx context.Context, a *attempt) (*http.Request, error
 		request.Header.Set("Content-Type", "application/json")
 	}
 	request.Header.Set("User-Agent", "forge")
-	for name, value := range h.job.Headers {
+	for name, value := range job.Headers {
 		request.Header.Set(name, value)
 		if http.CanonicalHeaderKey(name) == "Host" {
 			request.Host = value
@@ -126,6 +147,25 @@ func (h *httpJob) request(ctx context.Context, a *attempt) (*http.Request, error
 	}
 	setRunHeaders(request.Header, a)
 	return request, nil
+}
+
+// expandRequest puts the run's values into the texts of a request.
+func expandRequest(job config.Job, a *attempt) (config.Job, error) {
+	var err error
+	if job.URL, err = config.ExpandRun(job.URL, a.values(), escapeURL); err != nil {
+		return job, fmt.Errorf("url: %w", err)
+	}
+	if job.Body, err = config.ExpandRun(job.Body, a.values(), nil); err != nil {
+		return job, fmt.Errorf("body: %w", err)
+	}
+	headers := make(map[string]string, len(job.Headers))
+	for _, name := range slices.Sorted(maps.Keys(job.Headers)) {
+		if headers[name], err = config.ExpandRun(job.Headers[name], a.values(), nil); err != nil {
+			return job, fmt.Errorf("headers.%s: %w", name, err)
+		}
+	}
+	job.Headers = headers
+	return job, nil
 }
 
 func setRunHeaders(header http.Header, a *attempt) {

@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivershared/uniquestates"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/config"
@@ -22,9 +24,9 @@ import (
 // Inserter adds jobs of any kind, also of kinds that this process cannot run.
 type Inserter struct {
 	client *river.Client[pgx.Tx]
-	// jobs give the defaults of their kinds; may be nil.
-	jobs    map[string]config.Job
-	metrics *metrics.Metrics // may be nil
+	// defaults looks up a configured job; may be nil.
+	defaults func(kind string) (config.Job, bool)
+	metrics  *metrics.Metrics // may be nil
 }
 
 // NewInserter returns an Inserter that needs no node. An empty schema means
@@ -34,6 +36,7 @@ func NewInserter(pool *pgxpool.Pool, schema string) (*Inserter, error) {
 		Schema:        cmp.Or(schema, defaultSchema),
 		FetchCooldown: river.FetchCooldownMin, // bounds the notifications of inserts
 		Logger:        slog.New(slog.DiscardHandler),
+		Middleware:    []rivertype.Middleware{reserved},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare to insert jobs: %w", err)
@@ -47,7 +50,7 @@ func (i *Inserter) InsertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.Ne
 	if err != nil || len(params) == 0 {
 		return nil, err
 	}
-	return i.ids(i.client.InsertManyTx(ctx, tx, params))
+	return i.ids(i.client.InsertManyTx(withReserved(ctx, jobs), tx, params))
 }
 
 // Cancel cancels a job when tx commits: a running one is told to stop. A job
@@ -61,15 +64,26 @@ func (i *Inserter) Cancel(ctx context.Context, tx pgx.Tx, id int64) error {
 
 // Insert adds one job in a transaction of its own and returns its id.
 func (i *Inserter) Insert(ctx context.Context, job jobstore.NewJob) (int64, error) {
+	added, err := i.InsertOnce(ctx, job)
+	return added.ID, err
+}
+
+// InsertOnce is Insert and says whether the job was there already, by its unique
+// key or by what is unique of its kind.
+func (i *Inserter) InsertOnce(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error) {
 	params, err := i.params([]jobstore.NewJob{job})
 	if err != nil {
-		return 0, err
+		return jobstore.Enqueued{}, err
 	}
-	ids, err := i.ids(i.client.InsertMany(ctx, params))
+	results, err := i.client.InsertMany(withReserved(ctx, []jobstore.NewJob{job}), params)
+	ids, err := i.ids(results, err)
 	if err != nil {
-		return 0, err
+		return jobstore.Enqueued{}, err
 	}
-	return ids[0], nil
+	row := results[0].Job
+	return jobstore.Enqueued{
+		ID: ids[0], Kind: job.Kind, Existing: results[0].UniqueSkippedAsDuplicate, State: string(row.State), Queue: row.Queue,
+	}, nil
 }
 
 func (i *Inserter) ids(results []*rivertype.JobInsertResult, err error) ([]int64, error) {
@@ -79,7 +93,7 @@ func (i *Inserter) ids(results []*rivertype.JobInsertResult, err error) ([]int64
 	ids := make([]int64, len(results))
 	for n, result := range results {
 		ids[n] = result.Job.ID
-		if i.metrics != nil {
+		if i.metrics != nil && !result.UniqueSkippedAsDuplicate {
 			i.metrics.JobEnqueued.WithLabelValues(result.Job.Kind).Inc()
 		}
 	}
@@ -96,7 +110,13 @@ func (i *Inserter) params(jobs []jobstore.NewJob) ([]river.InsertManyParams, err
 		if len(job.Metadata) == 0 {
 			metadata = nil
 		}
-		defaults := i.jobs[job.Kind]
+		if err := config.CheckArgs(job.Args); err != nil {
+			return nil, fmt.Errorf("a job of kind %s: %w", job.Kind, err)
+		}
+		var defaults config.Job
+		if i.defaults != nil {
+			defaults, _ = i.defaults(job.Kind)
+		}
 		params[n] = river.InsertManyParams{
 			Args: args{kind: job.Kind, body: job.Args},
 			InsertOpts: &river.InsertOpts{
@@ -105,10 +125,58 @@ func (i *Inserter) params(jobs []jobstore.NewJob) ([]river.InsertManyParams, err
 				MaxAttempts: cmp.Or(job.MaxAttempts, defaults.Retry.MaxAttempts),
 				ScheduledAt: job.ScheduledAt,
 				Metadata:    metadata,
+				UniqueOpts:  uniqueOpts(job),
 			},
 		}
 	}
 	return params, nil
+}
+
+type reservedKey struct{}
+
+// withReserved carries the jobs to reserved: River's parameters have no place for
+// their ids, nor for when an available one is ready, nor for a key of the caller's.
+func withReserved(ctx context.Context, jobs []jobstore.NewJob) context.Context {
+	return context.WithValue(ctx, reservedKey{}, jobs)
+}
+
+// reserved is the middleware that gives jobs what River's parameters have no
+// place for. An insert of the program's own within a worker has nothing of it.
+var reserved = river.JobInsertMiddlewareFunc(func(ctx context.Context, params []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
+	jobs, _ := ctx.Value(reservedKey{}).([]jobstore.NewJob)
+	for n := range min(len(jobs), len(params)) {
+		if jobs[n].ID != 0 {
+			params[n].ID = &jobs[n].ID
+		}
+		if !jobs[n].ReadyAt.IsZero() {
+			params[n].ScheduledAt = &jobs[n].ReadyAt
+		}
+		if jobs[n].Unique != "" {
+			params[n].UniqueKey, params[n].UniqueStates = uniqueKey(jobs[n]), uniqueStates
+		}
+	}
+	return insert(context.WithValue(ctx, reservedKey{}, nil)) // those that a hook inserts have others
+})
+
+// uniqueOpts are River's for the job; a key of the caller's goes before them.
+func uniqueOpts(job jobstore.NewJob) river.UniqueOpts {
+	if job.Unique != "" {
+		return river.UniqueOpts{}
+	}
+	opts := river.UniqueOpts{ByArgs: job.UniqueBy.Args, ByPeriod: job.UniqueBy.Period, ByQueue: job.UniqueBy.Queue}
+	for _, state := range job.UniqueBy.States {
+		opts.ByState = append(opts.ByState, rivertype.JobState(state))
+	}
+	return opts
+}
+
+// uniqueStates are River's own choice: all but cancelled and discarded.
+var uniqueStates = uniquestates.UniqueStatesToBitmask(rivertype.UniqueOptsByStateDefault())
+
+// uniqueKey is apart from those that River computes, and of each kind its own.
+func uniqueKey(job jobstore.NewJob) []byte {
+	sum := sha256.Sum256([]byte("forge:" + job.Kind + "\x00" + job.Unique))
+	return sum[:]
 }
 
 // args carries the arguments of a job whose kind is only known at run time.

@@ -19,10 +19,19 @@ const redacted = "[redacted]"
 var secretName = regexp.MustCompile(`(?i)auth|cookie|token|secret|passw|credential|signature|key`)
 
 // redactor takes the secrets of one job's configuration out of what is shown.
-type redactor struct{ secrets []string }
+type redactor struct {
+	secrets []string // longest first
+	// starts has the bytes that one of them begins with.
+	starts [256]bool
+}
 
-func newRedactor(job config.Job, clusterURL string) redactor {
-	var r redactor
+func newRedactor(job config.Job, clusterURL string) *redactor {
+	r := &redactor{}
+	for _, secret := range job.Secrets() {
+		r.add(secret)
+		r.add(url.QueryEscape(secret))
+		r.add(url.PathEscape(secret))
+	}
 	for name, value := range job.Headers {
 		if secretName.MatchString(name) {
 			r.add(value)
@@ -44,11 +53,14 @@ func newRedactor(job config.Job, clusterURL string) redactor {
 	}
 	// Longest first: a secret may be a part of another.
 	slices.SortFunc(r.secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	for _, secret := range r.secrets {
+		r.starts[secret[0]] = true
+	}
 	return r
 }
 
 func (r *redactor) addURL(text string) {
-	parsed, err := url.Parse(text)
+	parsed, err := url.Parse(sampleURL(text))
 	if err != nil {
 		return
 	}
@@ -75,14 +87,57 @@ func (r *redactor) add(secret string) {
 	}
 }
 
-func (r redactor) text(text string) string {
+// stretch cleans a stretch of a stream. Held is its end, where a secret may begin
+// whose rest is to come: it belongs before the next stretch.
+func (r *redactor) stretch(p []byte) (clean, held []byte) {
+	if r == nil || len(r.secrets) == 0 {
+		return p, nil
+	}
+	clean = make([]byte, 0, len(p))
+	from := 0 // what is not in clean yet
+	for i := 0; i < len(p); i++ {
+		if !r.starts[p[i]] {
+			continue
+		}
+		secret, unsure := r.match(p[i:])
+		if unsure {
+			return append(clean, p[from:i]...), p[i:]
+		}
+		if secret != "" {
+			clean = append(append(clean, p[from:i]...), redacted...)
+			i += len(secret) - 1
+			from = i + 1
+		}
+	}
+	return append(clean, p[from:]...), nil
+}
+
+// match returns the longest secret that text begins with. It is unsure while a
+// longer one may come.
+func (r *redactor) match(text []byte) (secret string, unsure bool) {
+	for _, secret := range r.secrets {
+		switch n := min(len(secret), len(text)); {
+		case string(text[:n]) != secret[:n]:
+		case n < len(secret):
+			return "", true
+		default:
+			return secret, false
+		}
+	}
+	return "", false
+}
+
+func (r *redactor) text(text string) string {
+	if r == nil {
+		return text
+	}
 	for _, secret := range r.secrets {
 		text = strings.ReplaceAll(text, secret, redacted)
 	}
 	return text
 }
 
-func (r redactor) error(err error) error {
+func (r *redactor) error(err error) error {
 	if err == nil {
 		return nil
 	}

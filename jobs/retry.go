@@ -1,10 +1,14 @@
 package jobs
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"time"
 
+	"github.com/riverqueue/river/rivertype"
+
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 const (
@@ -14,6 +18,19 @@ const (
 	// jobs that failed together do not come back together.
 	backoffJitter = 0.1
 )
+
+// attemptOfRound counts from the beginning of the second round where a job is in
+// it: its first failure there is as new as the very first was.
+func attemptOfRound(job *rivertype.JobRow) int {
+	var metadata struct {
+		SecondRound jobstore.SecondRound `json:"forge:second_round"`
+	}
+	_ = json.Unmarshal(job.Metadata, &metadata) // anyone may have written it; zero then
+	if before := metadata.SecondRound.Attempt; before > 0 && before < job.Attempt {
+		return job.Attempt - before
+	}
+	return job.Attempt
+}
 
 // backoff is the wait after a failed attempt: it doubles from one to the next,
 // up to the retry's most.

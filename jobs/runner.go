@@ -2,13 +2,11 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,6 +15,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/jobs/internal/pilot"
@@ -33,6 +32,7 @@ const (
 	defaultTimeout = time.Minute
 	// defaultDrain is how long a drain waits when the options do not say.
 	defaultDrain = 30 * time.Second
+	defaultIdle  = 15 * time.Second
 	defaultQueue = "default"
 	// defaultSchema is where River's and forge's tables are.
 	defaultSchema = "public"
@@ -58,50 +58,85 @@ type Options struct {
 	// DrainTimeout is how long Run waits for running jobs before it cancels
 	// them; 0 means 30 s.
 	DrainTimeout time.Duration
+	// IdleAfter is how long River's client runs on without work, which costs
+	// dozens of wake-ups a second; 0 means 15 s. With Workers it always runs: a
+	// program may have subscribed to its events, and River ends subscriptions
+	// with the client.
+	IdleAfter time.Duration
 	// ClusterURL is where sql jobs without a database of their own run.
 	ClusterURL string
 	// AllowPrivateTargets lets http jobs reach loopback and private addresses.
 	AllowPrivateTargets bool
-	Logger              *slog.Logger
-	Metrics             *metrics.Metrics
+	// Poll is how often to look for offers and for what operators want of jobs,
+	// where notifications are not heard: behind a pooler in transaction mode. 0:
+	// they are.
+	Poll time.Duration
+	// Hub hears notifications. Default: one of the runner's own.
+	Hub     *hearing.Hub
+	Logger  *slog.Logger
+	Metrics *metrics.Metrics
 }
 
 // Runner runs jobs on this node.
 type Runner struct {
 	*Inserter
-	pilot     *pilot.Pilot
-	queues    map[string]int
-	logger    *slog.Logger
-	abandoned atomic.Bool
+	pilot       *pilot.Pilot
+	definitions *definitions
+	engine      *engine
+	logs        *logWriter
+	logger      *slog.Logger
+
+	mu      sync.Mutex
+	options Options // as Replace last changed them
 }
 
 // New registers every kind and makes the client; nothing runs yet. An error
 // names the job that is at fault.
 func New(options Options) (*Runner, error) {
 	options = options.withDefaults()
-	workers := options.Workers
-	if workers == nil {
+	workers, own := options.Workers, options.Workers != nil
+	if !own {
 		workers = river.NewWorkers()
 	}
-	if err := register(workers, options); err != nil {
+	named, err := newWorkers(options)
+	if err != nil {
 		return nil, err
 	}
-	p := pilot.New(pilot.Options{
+	configured := &definitions{}
+	configured.current.Store(&named)
+	if err := configured.register(workers); err != nil {
+		return nil, err
+	}
+	p := newPilot(options, configured)
+	logs := newLogWriter(logTable{options.Pool}, options.Logger)
+	client, err := river.NewClient(p.Driver(), riverConfig(options, workers, newRecorder(options, configured, logs, p.KeepTrace)))
+	if err != nil {
+		return nil, fmt.Errorf("prepare the job client: %w", err)
+	}
+	r := &Runner{
+		Inserter: &Inserter{client: client, defaults: configured.get, metrics: options.Metrics},
+		pilot:    p, definitions: configured, logs: logs, logger: options.Logger, options: options,
+		engine: &engine{
+			client: client, pilot: p, steady: own, idleAfter: options.IdleAfter, logger: options.Logger,
+		},
+	}
+	if err := r.checkKinds(named); err != nil {
+		return nil, err
+	}
+	startAtZero(options.Metrics, r.Kinds())
+	return r, nil
+}
+
+func newPilot(options Options, configured *definitions) *pilot.Pilot {
+	return pilot.New(pilot.Options{
 		Pool: options.Pool, NodeID: options.NodeID, Incarnation: options.Incarnation,
 		ClientID: nodestore.ClientID(options.NodeID, options.Incarnation),
 		Schema:   options.Schema, Slots: options.Slots, Queues: options.Queues, Logger: options.Logger,
 		Claims: options.Metrics.AssignmentClaims, Refused: options.Metrics.AssignmentRefused,
-		Fenced: func(kind string) { options.Metrics.JobFinished.WithLabelValues(kind, outcomeFenced).Inc() },
+		Poll: options.Poll, Hub: options.Hub,
+		Fenced:  func(kind string) { options.Metrics.JobFinished.WithLabelValues(kind, outcomeFenced).Inc() },
+		Claimed: configured.claimed, Finished: configured.finished,
 	})
-	client, err := river.NewClient(p.Driver(), riverConfig(options, workers))
-	if err != nil {
-		return nil, fmt.Errorf("prepare the job client: %w", err)
-	}
-	startAtZero(options.Metrics, p.Kinds())
-	return &Runner{
-		Inserter: &Inserter{client: client, jobs: options.Jobs, metrics: options.Metrics},
-		pilot:    p, queues: options.Queues, logger: options.Logger,
-	}, nil
 }
 
 func (o Options) withDefaults() Options {
@@ -123,13 +158,20 @@ func (o Options) withDefaults() Options {
 	if o.DrainTimeout <= 0 {
 		o.DrainTimeout = defaultDrain
 	}
+	if o.IdleAfter <= 0 {
+		o.IdleAfter = defaultIdle
+	}
 	return o
 }
 
-func riverConfig(options Options, workers *river.Workers) *river.Config {
+// unbounded is the bound that River keeps for a queue. The pilot keeps the real
+// one, which may change while the client runs.
+var unbounded = river.QueueConfig{MaxWorkers: river.QueueNumWorkersMax}
+
+func riverConfig(options Options, workers *river.Workers, recording rivertype.Middleware) *river.Config {
 	queues := make(map[string]river.QueueConfig, len(options.Queues))
-	for queue, most := range options.Queues {
-		queues[queue] = river.QueueConfig{MaxWorkers: most}
+	for queue := range options.Queues {
+		queues[queue] = unbounded
 	}
 	return &river.Config{
 		ID:                     nodestore.ClientID(options.NodeID, options.Incarnation),
@@ -138,7 +180,7 @@ func riverConfig(options Options, workers *river.Workers) *river.Config {
 		JobTimeout:             defaultTimeout,
 		LeaderElectionDisabled: true,
 		Logger:                 quietLogger(options.Logger),
-		Middleware:             []rivertype.Middleware{newRecorder(options)},
+		Middleware:             []rivertype.Middleware{recording, reserved},
 		Queues:                 queues,
 		Schema:                 options.Schema,
 		SkipUnknownJobCheck:    true, // another node may hold the kind
@@ -152,52 +194,83 @@ func riverConfig(options Options, workers *river.Workers) *river.Config {
 // stopped. An attempt that the drain cuts is available again and not burnt. A
 // worker of a Go program that ignores its context holds Run up.
 func (r *Runner) Run(ctx context.Context) error {
-	if len(r.Kinds()) == 0 { // River would refuse to start
-		r.logger.InfoContext(ctx, "no jobs configured, running none")
-		<-ctx.Done()
-		return nil
-	}
-	if err := r.client.Start(ctx); err != nil {
-		if ctx.Err() != nil { // told to stop before it had started
-			return nil
-		}
-		return fmt.Errorf("start working jobs: %w", err)
-	}
-	var reporting sync.WaitGroup
-	reportCtx, stopReport := context.WithCancel(context.WithoutCancel(ctx))
-	reporting.Go(func() { r.pilot.Report(reportCtx) })
-	defer reporting.Wait()
-	defer stopReport()
-
-	select {
-	case <-ctx.Done():
-		r.pilot.Drain()
-		<-r.client.Stopped()
-		return nil
-	case <-r.client.Stopped():
-		if ctx.Err() != nil || r.abandoned.Load() {
-			return nil
-		}
-		return errors.New("the job client stopped by itself")
-	}
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	helping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	helpers.Go(func() { r.pilot.Report(helping) })
+	helpers.Go(func() { r.pilot.Listen(helping) })
+	helpers.Go(func() { r.logs.run(helping) })
+	return r.engine.run(ctx)
 }
 
 // Abandon cancels what runs and claims no more: the cluster has given this
 // node's jobs to others, and nothing that it finishes would count. It returns
 // when all has stopped or ctx ends.
 func (r *Runner) Abandon(ctx context.Context) {
-	r.abandoned.Store(true)
 	r.pilot.Drain()
-	if err := r.client.StopAndCancel(ctx); err != nil {
+	r.logs.abandon()
+	if err := r.engine.abandon(ctx); err != nil {
 		r.logger.WarnContext(ctx, "abandoned jobs still run", "error", err)
 	}
 }
 
+// Replace puts other jobs without code, queues and slots in force, without a
+// pause. Attempts that run go on as they began. After an error nothing has
+// changed.
+func (r *Runner) Replace(jobs map[string]config.Job, queues map[string]int, slots int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.options
+	next.Jobs, next.Queues, next.Slots = jobs, queues, slots
+	next = next.withDefaults()
+	named, err := newWorkers(next)
+	if err != nil {
+		return err
+	}
+	if err := r.checkKinds(named); err != nil {
+		return err
+	}
+	for _, queue := range slices.Sorted(maps.Keys(next.Queues)) {
+		if err := r.engine.addQueue(queue); err != nil {
+			return err
+		}
+	}
+	startAtZero(next.Metrics, slices.Sorted(maps.Keys(named)))
+	r.definitions.current.Store(&named)
+	r.pilot.Resize(next.Slots, next.Queues)
+	r.options = next
+	return nil
+}
+
 // Kinds are all kinds that this node has a worker for, sorted.
-func (r *Runner) Kinds() []string { return slices.Clone(r.pilot.Kinds()) }
+func (r *Runner) Kinds() []string {
+	kinds := r.definitions.names()
+	for _, kind := range r.pilot.Kinds() {
+		if kind != configuredKind {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// checkKinds refuses jobs of the file that the program has workers for.
+func (r *Runner) checkKinds(named map[string]*worker) error {
+	for _, kind := range r.pilot.Kinds() {
+		if _, taken := named[kind]; taken {
+			return fmt.Errorf("job %q: the program has a worker of its own for this kind", kind)
+		}
+	}
+	return nil
+}
 
 // Queues is the most jobs of each queue that this node runs at once.
-func (r *Runner) Queues() map[string]int { return maps.Clone(r.queues) }
+func (r *Runner) Queues() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.options.Queues)
+}
 
 // Running is how many jobs this node holds now.
 func (r *Runner) Running() int { return r.pilot.Running() }

@@ -19,9 +19,6 @@ import (
 // killGrace is the time a stopped command has between SIGTERM and SIGKILL.
 const killGrace = 3 * time.Second
 
-// defaultPath is the PATH of commands when the node has none itself.
-const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // passedOn are the node's own variables that commands see; all others, secrets
 // of the node among them, they do not.
 var passedOn = []string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"}
@@ -30,19 +27,21 @@ func newShell(job config.Job) (execution, error) {
 	if len(job.Command) == 0 {
 		return nil, errors.New("command is empty")
 	}
-	base := baseEnv()
-	var credential *shim.Credential
-	if job.User != "" {
-		var err error
-		if credential, err = lookUpUser(job.User, base); err != nil {
-			return nil, err
-		}
-	}
-	maps.Copy(base, job.Env)
 	return func(ctx context.Context, a *attempt) error {
-		spec := shim.Spec{
-			Argv: job.Command, Env: envOf(base, a), Dir: job.Cwd, Grace: killGrace, Credential: credential,
+		if wrong := job.CheckHost(); len(wrong) > 0 {
+			return wrong[0]
 		}
+		base := baseEnv()
+		credential, err := lookUpUser(job.User, base)
+		if err != nil {
+			return err
+		}
+		maps.Copy(base, job.Env)
+		argv, env, err := expandCommand(job.Command, base, a)
+		if err != nil {
+			return err
+		}
+		spec := shim.Spec{Argv: argv, Env: env, Dir: job.Cwd, Grace: killGrace, Credential: credential}
 		result, err := shim.Run(ctx, spec, a.output.stream(jobstore.StreamStdout), a.output.stream(jobstore.StreamStderr))
 		if errors.Is(err, shim.ErrNotStarted) {
 			return err
@@ -66,13 +65,31 @@ func exitError(result shim.Result, err error) error {
 }
 
 func baseEnv() map[string]string {
-	env := map[string]string{"PATH": defaultPath}
+	env := map[string]string{"PATH": config.Job{}.CommandPath()}
 	for _, name := range passedOn {
 		if value, ok := os.LookupEnv(name); ok {
 			env[name] = value
 		}
 	}
 	return env
+}
+
+// expandCommand puts the run's values into the arguments, each of which stays one
+// argument, and into the variables.
+func expandCommand(command []string, base map[string]string, a *attempt) (argv, env []string, err error) {
+	argv = slices.Clone(command)
+	for i := 1; i < len(argv); i++ {
+		if argv[i], err = config.ExpandRun(argv[i], a.values(), nil); err != nil {
+			return nil, nil, fmt.Errorf("command[%d]: %w", i, err)
+		}
+	}
+	variables := maps.Clone(base)
+	for _, name := range slices.Sorted(maps.Keys(base)) {
+		if variables[name], err = config.ExpandRun(base[name], a.values(), nil); err != nil {
+			return nil, nil, fmt.Errorf("env.%s: %w", name, err)
+		}
+	}
+	return argv, envOf(variables, a), nil
 }
 
 // envOf is the whole environment of a command; what tells of the run cannot be
@@ -97,8 +114,12 @@ func envOf(base map[string]string, a *attempt) []string {
 }
 
 // lookUpUser resolves the user that a command runs as and sets HOME and USER.
-// The node's own user needs no privilege; any other needs root.
+// The node's own user needs no privilege; any other needs root, which CheckHost
+// has seen to.
 func lookUpUser(name string, env map[string]string) (*shim.Credential, error) {
+	if name == "" {
+		return nil, nil
+	}
 	account, err := user.Lookup(name)
 	if err != nil {
 		return nil, fmt.Errorf("user: %w", err)
@@ -106,9 +127,6 @@ func lookUpUser(name string, env map[string]string) (*shim.Credential, error) {
 	env["HOME"], env["USER"], env["LOGNAME"] = account.HomeDir, account.Username, account.Username
 	if account.Uid == strconv.Itoa(os.Getuid()) {
 		return nil, nil // there is nothing to take on
-	}
-	if os.Getuid() != 0 {
-		return nil, fmt.Errorf("user %q: only a node that runs as root can change the user", name)
 	}
 	groups, err := account.GroupIds()
 	if err != nil {

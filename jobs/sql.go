@@ -11,12 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
@@ -38,6 +41,8 @@ type sqlJob struct {
 	job     config.Job
 	conn    *pgx.ConnConfig
 	timeout time.Duration
+	// settings are made before the statement runs.
+	settings string
 }
 
 func newSQL(job config.Job, options Options) (execution, error) {
@@ -52,9 +57,9 @@ func newSQL(job config.Job, options Options) (execution, error) {
 	// whose type the statement decides. A transaction pooler can carry that too.
 	conn.DefaultQueryExecMode = pgx.QueryExecModeExec
 	// Named like all of the node's sessions: fencing the node ends it.
-	conn.RuntimeParams["application_name"] = "forge:" + options.Incarnation + ":" + options.NodeID
+	conn.RuntimeParams["application_name"] = leaderstore.ApplicationName(options.NodeID, options.Incarnation)
 	conn.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelDelay}
+		return &canceller{conn: conn, patience: cancelDelay}
 	}
 	timeout := job.StatementTimeout.Std()
 	if timeout <= 0 {
@@ -62,6 +67,10 @@ func newSQL(job config.Job, options Options) (execution, error) {
 		timeout = cmp.Or(max(0, job.Timeout.Std()), defaultTimeout) + afterTimeout
 	}
 	s := &sqlJob{job: job, conn: conn, timeout: timeout}
+	s.settings = "SET statement_timeout = " + strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
+	if job.Database == "" && options.Schema != defaultSchema { // to see the cluster's own tables, too
+		s.settings += "; SET search_path = " + pgx.Identifier{options.Schema}.Sanitize() + ", " + defaultSchema
+	}
 	return s.execute, nil
 }
 
@@ -77,10 +86,11 @@ func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	timeout := "SET statement_timeout = " + strconv.FormatInt(max(1, s.timeout.Milliseconds()), 10)
-	if _, err := conn.Exec(ctx, timeout); err != nil {
-		return fmt.Errorf("set the statement's timeout: %w", err)
+	ctx, release, err := s.bound(ctx, conn)
+	if err != nil {
+		return err
 	}
+	defer release()
 	rows, err := conn.Query(ctx, s.job.Statement, parameters(a))
 	if err == nil {
 		err = show(rows, a.output)
@@ -88,12 +98,35 @@ func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
 	return s.explain(ctx, err)
 }
 
+// bound has the server end the statement when its time is over. Behind a pooler
+// the session may be somebody else's next and is left as it is: there we end the
+// statement, as long as we live.
+func (s *sqlJob) bound(ctx context.Context, conn *pgx.Conn) (bounded context.Context, release func(), err error) {
+	direct, err := dbpool.Direct(ctx, conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !direct {
+		bounded, release = context.WithTimeoutCause(ctx, s.timeout, errStatementTimeout)
+		return bounded, release, nil
+	}
+	if _, err := conn.PgConn().Exec(ctx, s.settings).ReadAll(); err != nil {
+		return nil, nil, fmt.Errorf("set the statement's timeout: %w", err)
+	}
+	return ctx, func() {}, nil
+}
+
+// errStatementTimeout is why a statement was ended that no server's timeout ends.
+var errStatementTimeout = errors.New("the statement's timeout")
+
 // explain adds what the server's answer to a cancelled statement does not say.
 func (s *sqlJob) explain(ctx context.Context, err error) error {
 	postgres, isPostgres := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(context.Cause(ctx), errStatementTimeout):
+		return &timeoutError{after: s.timeout, err: err}
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	case isPostgres && postgres.Code == queryCanceled:
@@ -132,7 +165,8 @@ func show(rows pgx.Rows, out *output) error {
 		return err
 	}
 	if count > maxRows {
-		out.remark(fmt.Sprintf("%d more rows not shown", count-maxRows))
+		more := count - maxRows
+		out.remark(fmt.Sprintf("%d more %s not shown", more, english.PluralWord(more, "row", "")))
 	}
 	out.remark(rows.CommandTag().String())
 	return nil

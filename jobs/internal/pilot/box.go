@@ -15,32 +15,48 @@ import (
 const heldFor = 5 * time.Second
 
 type heldJob struct {
-	id int64
-	at time.Time
+	id      int64
+	at      time.Time
+	limited bool
+}
+
+// taken are the ids of one claim: those that a limit of the cluster is on, and
+// the others. All are the term's.
+type taken struct {
+	free, limited []int64
+	term          int64
 }
 
 // box keeps the offers that were not claimed yet and counts the slots. Its
 // invariant: what Credit reports as free, plus what is held, doubtful and
 // active, is never more than the slots there are.
 type box struct {
-	slots  int
-	queues map[string]int
 	// changed has room for one signal: the credit may differ from the last one.
 	changed chan struct{}
+	// wanted likewise: there is something to claim.
+	wanted chan struct{}
+	// pressing likewise: much came free since the last report, which should not
+	// wait for more.
+	pressing chan struct{}
 
 	mu       sync.Mutex
+	slots    int
+	queues   map[string]int
+	touched  time.Time // when anything last came or went
 	term     int64
 	seen     int64
 	held     map[string][]heldJob
 	doubtful map[string][]int64 // the claim's outcome is unknown
 	active   map[string]int     // being claimed or running
 	asked    bool               // a report is due even if nothing changed
+	reported int                // free slots of the last report
 	draining bool
 }
 
 func newBox(slots int, queues map[string]int) *box {
 	return &box{
-		slots: slots, queues: maps.Clone(queues), changed: make(chan struct{}, 1),
+		slots: slots, queues: maps.Clone(queues), touched: time.Now(),
+		changed: make(chan struct{}, 1), wanted: make(chan struct{}, 1), pressing: make(chan struct{}, 1),
 		held: map[string][]heldJob{}, doubtful: map[string][]int64{}, active: map[string]int{},
 	}
 }
@@ -57,7 +73,7 @@ func (b *box) put(offer wire.Offer, now time.Time) (wake []string, dropped int) 
 		dropped = b.newTerm(offer.Term)
 	}
 	b.seen = max(b.seen, offer.Seq)
-	defer b.signal()
+	defer signal(b.changed)
 	if len(offer.Jobs) == 0 {
 		b.asked = true
 		return nil, dropped
@@ -73,19 +89,34 @@ func (b *box) put(offer wire.Offer, now time.Time) (wake []string, dropped int) 
 		}
 		for _, id := range offer.Jobs[queue] {
 			if !b.knows(queue, id) {
-				b.held[queue] = append(b.held[queue], heldJob{id: id, at: now})
+				b.held[queue] = append(b.held[queue], heldJob{id: id, at: now, limited: offer.Limited})
 			}
 		}
 		wake = append(wake, queue)
 	}
+	if len(wake) > 0 {
+		b.touched = now
+		signal(b.wanted)
+	}
 	return wake, dropped
+}
+
+// resize changes the slots. What is beyond them stays until it ends.
+func (b *box) resize(slots int, queues map[string]int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.slots, b.queues = slots, maps.Clone(queues)
+	for queue := range b.held {
+		if b.queues[queue] == 0 {
+			delete(b.held, queue) // the leader offers them elsewhere
+		}
+	}
+	signal(b.changed)
 }
 
 // newTerm forgets what the older term offered: the claim would be refused.
 func (b *box) newTerm(term int64) (dropped int) {
-	for _, jobs := range b.held {
-		dropped += len(jobs)
-	}
+	dropped = count(b.held)
 	clear(b.held)
 	b.term, b.seen = term, 0
 	return dropped
@@ -96,22 +127,29 @@ func (b *box) knows(queue string, id int64) bool {
 		slices.Contains(b.doubtful[queue], id)
 }
 
-// take moves at most limit held jobs of the queue, and no more than the node
-// has slots free, to active. Claimed or doubt must follow.
-func (b *box) take(queue string, limit int) (ids []int64, term int64) {
+// take moves at most limit held jobs of the queue, and no more than it and the
+// node have slots free, to active. Claimed or doubt must follow.
+func (b *box) take(queue string, limit int) taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := max(0, min(limit, len(b.held[queue]), b.slots-sum(b.active)))
+	n := max(0, min(limit, len(b.held[queue]), b.slots-sum(b.active), b.queues[queue]-b.active[queue]))
 	if b.draining {
 		n = 0
 	}
+	took := taken{term: b.term}
 	for _, job := range b.held[queue][:n] {
-		ids = append(ids, job.id)
+		if job.limited {
+			took.limited = append(took.limited, job.id)
+		} else {
+			took.free = append(took.free, job.id)
+		}
 	}
 	b.held[queue] = b.held[queue][n:]
 	b.active[queue] += n
-	slices.Sort(ids) // claims of two nodes that overlap lock rows in one order
-	return ids, b.term
+	// Claims of two nodes that overlap lock rows in one order.
+	slices.Sort(took.free)
+	slices.Sort(took.limited)
+	return took
 }
 
 // claimed settles a take: got of the taken jobs are this node's now.
@@ -119,7 +157,7 @@ func (b *box) claimed(queue string, taken, got int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.active[queue] -= taken - got
-	b.signal()
+	signal(b.changed)
 }
 
 // doubt keeps ids whose claim may or may not have happened.
@@ -128,7 +166,7 @@ func (b *box) doubt(queue string, ids []int64) {
 	defer b.mu.Unlock()
 	b.active[queue] -= len(ids)
 	b.doubtful[queue] = append(b.doubtful[queue], ids...)
-	b.signal()
+	signal(b.changed)
 }
 
 // takeDoubtful moves at most limit doubtful jobs to active, to be looked up.
@@ -147,9 +185,23 @@ func (b *box) finish(queue string) (wake []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.active[queue]--
-	b.signal()
+	b.touched = time.Now()
+	signal(b.changed)
+	if b.isPressing() {
+		signal(b.pressing)
+	}
 	return b.waiting()
 }
+
+// isPressing says whether the leader should know at once: a quarter of the slots
+// came free since the last report, or nothing is left to do.
+func (b *box) isPressing() bool {
+	free := b.free()
+	return free >= b.reported+max(1, b.slots/4) || free == b.slots
+}
+
+// free is how many slots nothing runs in or is meant for.
+func (b *box) free() int { return b.slots - sum(b.active) - count(b.held) - count(b.doubtful) }
 
 // expire drops offers that were held for too long, and returns the queues that
 // still wait.
@@ -162,7 +214,7 @@ func (b *box) expire(now time.Time) (wake []string, dropped int) {
 		b.held[queue] = fresh
 	}
 	if dropped > 0 {
-		b.signal()
+		signal(b.changed)
 	}
 	return b.waiting(), dropped
 }
@@ -172,11 +224,9 @@ func (b *box) drain() (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.draining = true
-	for _, jobs := range b.held {
-		dropped += len(jobs)
-	}
+	dropped = count(b.held)
 	clear(b.held)
-	b.signal()
+	signal(b.changed)
 	return dropped
 }
 
@@ -185,7 +235,7 @@ func (b *box) ask() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = true
-	b.signal()
+	signal(b.changed)
 }
 
 // credit is what this node could still take, and whether somebody asked.
@@ -194,12 +244,13 @@ func (b *box) credit() (credit wire.Credit, asked bool) {
 	defer b.mu.Unlock()
 	asked, b.asked = b.asked, false
 	credit = wire.Credit{Term: b.term, Seen: b.seen, Free: make(map[string]int, len(b.queues))}
-	free := b.slots - sum(b.active)
-	for queue := range b.queues {
-		free -= len(b.held[queue]) + len(b.doubtful[queue])
+	b.reported = b.free()
+	select {
+	case <-b.pressing: // told by this report
+	default:
 	}
 	if !b.draining {
-		credit.Slots = max(0, free)
+		credit.Slots = max(0, b.reported)
 	}
 	for queue, most := range b.queues {
 		used := b.active[queue] + len(b.held[queue]) + len(b.doubtful[queue])
@@ -217,17 +268,39 @@ func (b *box) running() int {
 // waiting lists the queues that hold something to claim or to look up.
 func (b *box) waiting() []string {
 	var queues []string
-	for queue := range b.queues {
-		if len(b.held[queue])+len(b.doubtful[queue]) > 0 {
+	for queue, jobs := range b.held {
+		if len(jobs) > 0 {
+			queues = append(queues, queue)
+		}
+	}
+	for queue, ids := range b.doubtful {
+		if len(ids) > 0 && len(b.held[queue]) == 0 {
 			queues = append(queues, queue)
 		}
 	}
 	return queues
 }
 
-func (b *box) signal() {
+// holds says whether any offer waits for its claim.
+func (b *box) holds() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting()) > 0
+}
+
+// idleSince is when the last job or offer went, zero while there are any.
+func (b *box) idleSince() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if sum(b.active) > 0 || len(b.waiting()) > 0 {
+		return time.Time{}
+	}
+	return b.touched
+}
+
+func signal(c chan struct{}) {
 	select {
-	case b.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -235,6 +308,13 @@ func (b *box) signal() {
 func jobsIn(offer wire.Offer) (n int) {
 	for _, ids := range offer.Jobs {
 		n += len(ids)
+	}
+	return n
+}
+
+func count[T any](lists map[string][]T) (n int) {
+	for _, list := range lists {
+		n += len(list)
 	}
 	return n
 }

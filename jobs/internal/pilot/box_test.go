@@ -33,9 +33,8 @@ func TestBoxCountsWhatIsHeldClaimedAndFinished(t *testing.T) {
 		t.Errorf("got %v, %d", wake, dropped)
 	}
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 0, Free: map[string]int{"a": 0, "b": 0}}, false)
-	ids, term := b.take("a", 2)
-	if !slices.Equal(ids, []int64{10, 30}) || term != 1 {
-		t.Errorf("took %v of term %d", ids, term)
+	if took := b.take("a", 2); !slices.Equal(took.free, []int64{10, 30}) || took.term != 1 {
+		t.Errorf("took %+v", took)
 	}
 	b.claimed("a", 2, 1) // one was somebody else's
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 1, Free: map[string]int{"a": 0, "b": 1}}, false)
@@ -43,6 +42,42 @@ func TestBoxCountsWhatIsHeldClaimedAndFinished(t *testing.T) {
 		t.Errorf("finish wakes %v", wake)
 	}
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 2, Free: map[string]int{"a": 1, "b": 2}}, false)
+}
+
+func TestBoxPressesWhenMuchCameFree(t *testing.T) {
+	t.Parallel()
+	const slots = 8
+	b := newBox(slots, map[string]int{"a": slots})
+	b.put(offerOf(1, 1, "a", 1, 2, 3, 4, 5, 6, 7, 8), noon)
+	b.take("a", slots)
+	b.claimed("a", slots, slots)
+	b.credit()
+	pressed := func() bool {
+		select {
+		case <-b.pressing:
+			return true
+		default:
+			return false
+		}
+	}
+	for n, want := range []bool{false, true, true} {
+		b.finish("a")
+		if got := pressed(); got != want {
+			t.Errorf("%d came free: pressing %t, want %t", n+1, got, want)
+		}
+	}
+	b.finish("a")
+	b.credit()
+	if pressed() {
+		t.Error("a report was sent since")
+	}
+	for range 3 {
+		b.finish("a")
+	}
+	b.credit()
+	if b.finish("a"); !pressed() {
+		t.Error("the last job did not press")
+	}
 }
 
 func TestBoxKeepsToTheNewestTerm(t *testing.T) {
@@ -55,8 +90,8 @@ func TestBoxKeepsToTheNewestTerm(t *testing.T) {
 	if _, dropped := b.put(offerOf(3, 1, "a", 4), noon); dropped != 2 {
 		t.Errorf("%d held of the older term dropped, want 2", dropped)
 	}
-	if ids, term := b.take("a", 9); !slices.Equal(ids, []int64{4}) || term != 3 {
-		t.Errorf("took %v of term %d", ids, term)
+	if took := b.take("a", 9); !slices.Equal(took.free, []int64{4}) || took.term != 3 {
+		t.Errorf("took %+v", took)
 	}
 }
 
@@ -68,8 +103,11 @@ func TestBoxTakesAnOfferOnce(t *testing.T) {
 	if _, dropped := b.put(offerOf(1, 3, "elsewhere", 4), noon); dropped != 1 {
 		t.Errorf("%d of an unknown queue dropped, want 1", dropped)
 	}
-	if ids, _ := b.take("a", 9); !slices.Equal(ids, []int64{1, 2, 3}) {
-		t.Errorf("took %v", ids)
+	limited := offerOf(1, 4, "a", 9, 7)
+	limited.Limited = true
+	b.put(limited, noon)
+	if took := b.take("a", 9); !slices.Equal(took.free, []int64{1, 2, 3}) || !slices.Equal(took.limited, []int64{7, 9}) {
+		t.Errorf("took %+v", took)
 	}
 }
 
@@ -101,8 +139,8 @@ func TestDrainingBoxGivesNothing(t *testing.T) {
 		t.Errorf("dropped %d, want 1", dropped)
 	}
 	b.put(offerOf(1, 2, "a", 2), noon)
-	if ids, _ := b.take("a", 2); len(ids) != 0 {
-		t.Errorf("took %v", ids)
+	if took := b.take("a", 2); len(took.free) != 0 {
+		t.Errorf("took %+v", took)
 	}
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 2, Slots: 0, Free: map[string]int{"a": 0}}, true)
 }
@@ -122,12 +160,12 @@ func TestBoxNeverOverbooks(t *testing.T) {
 				next++
 				b.put(offerOf(1, next, queue, next), noon)
 			case 1:
-				ids, _ := b.take(queue, rapid.IntRange(0, 4).Draw(t, "limit"))
+				ids := b.take(queue, rapid.IntRange(0, 4).Draw(t, "limit")).free
 				got := rapid.IntRange(0, len(ids)).Draw(t, "got")
 				b.claimed(queue, len(ids), got)
 				running[queue] += got
 			case 2:
-				ids, _ := b.take(queue, 1)
+				ids := b.take(queue, 1).free
 				b.doubt(queue, ids)
 			case 3:
 				ids := b.takeDoubtful(queue, 1)

@@ -49,6 +49,7 @@ func newPilot(t *testing.T) *Pilot {
 		Pool: pool, NodeID: "node-a", Incarnation: "00000000000000aa", ClientID: clientID, Schema: "public",
 		Slots: 100, Queues: map[string]int{"default": 100}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Claims: counter(), Refused: counter(), Fenced: func(string) {},
+		Claimed: func(*rivertype.JobRow) {}, Finished: func(*rivertype.JobRow) {},
 	})
 }
 
@@ -185,6 +186,49 @@ func TestSetStateDoesWhatRiversOwnDoes(t *testing.T) {
 	}
 }
 
+// Nobody reads the row of a plain success again: what is told of it is what was
+// claimed, and must be what the database has.
+func TestPlainSuccessIsToldAsTheDatabaseHasIt(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	stock := riverpgxv5.New(p.pool).GetExecutor()
+	ids := []int64{
+		insert(t, p.pool, "available", []string{"other"}, `{"a":1}`), insert(t, p.pool, "available", nil, `{}`),
+		insert(t, p.pool, "available", nil, `{}`),
+	}
+	p.box.put(wire.Offer{Term: 1, Seq: 1, Jobs: map[string][]int64{"default": ids}}, time.Now())
+	claimed, err := p.JobGetAvailable(t.Context(), nil, nil, &riverdriver.JobGetAvailableParams{
+		ClientID: clientID, MaxAttemptedBy: 100, MaxToLock: 3, Queue: "default",
+	})
+	if err != nil || len(claimed.Jobs) != 3 {
+		t.Fatalf("got %v, %v", claimed, err)
+	}
+	end := time.Now().Truncate(time.Microsecond)
+	done, err := p.JobSetStateIfRunningMany(t.Context(), nil, many(
+		riverdriver.JobSetStateCompleted(ids[2], end, nil),
+		riverdriver.JobSetStateErrorRetryable(ids[1], end, []byte(`{"error":"boom"}`), nil),
+		riverdriver.JobSetStateCompleted(ids[0], end, nil),
+	))
+	if err != nil || len(done) != 3 {
+		t.Fatalf("got %v, %v", done, err)
+	}
+	for _, job := range done {
+		want, err := stock.JobGetByID(t.Context(), &riverdriver.JobGetByIDParams{ID: job.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, job); diff != "" {
+			t.Errorf("told otherwise than it is (-database +told):\n%s", diff)
+		}
+	}
+	if claimed.Jobs[0].State != rivertype.JobStateRunning {
+		t.Error("the worker's own row was changed")
+	}
+	if len(p.manifest.rows) != 0 {
+		t.Errorf("rows are kept: %v", p.manifest.rows)
+	}
+}
+
 func many(params ...*riverdriver.JobSetStateIfRunningParams) *riverdriver.JobSetStateIfRunningManyParams {
 	all := &riverdriver.JobSetStateIfRunningManyParams{}
 	for _, p := range params {
@@ -232,8 +276,9 @@ func TestClaimWithALostReplyIsFoundAgain(t *testing.T) {
 	p.box.put(wire.Offer{Term: 1, Seq: 1, Jobs: map[string][]int64{"default": {claimed, missed}}}, time.Now())
 	params := &riverdriver.JobGetAvailableParams{MaxAttemptedBy: 100, MaxToLock: 10, Queue: "default"}
 
-	ids, term := p.box.take("default", 10)
-	if _, err := p.claim(t.Context(), "default", ids, term, 100); err != nil {
+	took := p.box.take("default", 10)
+	ids := took.free
+	if _, err := p.claim(t.Context(), "default", ids, took.term, 100); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.settle("default", ids)(nil, context.DeadlineExceeded); err == nil {

@@ -5,8 +5,8 @@
 // River's own producers look for work by themselves. Here the scheduler's
 // leader offers it:
 //
-//	NOTIFY offer --> tap (River's listener) --> box --> producer is woken
-//	                                             |
+//	NOTIFY offer --> ear --> box --> tap (River's listener) --> producer is woken
+//	                          |
 //	producer: JobGetAvailable --> claims what the box holds, one UPDATE
 //	producer: job finished    --> box has a slot more --> NOTIFY credit
 //	completer: JobSetStateIfRunningMany --> only rows this client holds

@@ -1,19 +1,15 @@
 package pilot
 
 import (
-	"strings"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivershared/baseservice"
 	"github.com/riverqueue/river/rivershared/riverpilot"
-
-	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// Driver is River's for pgx with this package's pilot aboard and a tap on its
-// listener.
+// Driver is River's for pgx with this package's pilot aboard, and with a tap for
+// its listener.
 type Driver struct {
 	*riverpgxv5.Driver
 	pilot *Pilot
@@ -39,13 +35,6 @@ func (d *Driver) PluginInit(*baseservice.Archetype) {}
 func (d *Driver) PluginPilot() riverpilot.Pilot { return d.pilot }
 
 // GetListener is called once per client that works jobs.
-func (d *Driver) GetListener(params *riverdriver.GetListenenerParams) riverdriver.Listener {
-	d.pilot.tap = &tap{
-		Listener: d.Driver.GetListener(params),
-		pilot:    d.pilot,
-		// The inner listener puts the schema before it.
-		topic:  strings.TrimPrefix(wire.OfferChannel(params.Schema, d.pilot.incarnation), params.Schema+"."),
-		topics: map[string]bool{},
-	}
+func (d *Driver) GetListener(*riverdriver.GetListenenerParams) riverdriver.Listener {
 	return d.pilot.tap
 }

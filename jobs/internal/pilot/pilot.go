@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,12 +16,15 @@ import (
 	"github.com/riverqueue/river/rivershared/baseservice"
 	"github.com/riverqueue/river/rivershared/riverpilot"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/hearing"
+	"github.com/forge-scheduler/forge/internal/wire"
 )
 
 // claimTimeout bounds one claim; River's own limit for it.
 const claimTimeout = 10 * time.Second
 
-// Options are what a Pilot needs. Every field is required.
+// Options are what a Pilot needs. Every field but Poll and Hub is required.
 type Options struct {
 	Pool        *pgxpool.Pool
 	NodeID      string
@@ -30,11 +35,19 @@ type Options struct {
 	Slots  int
 	Queues map[string]int
 	Logger *slog.Logger
+	// Poll is how often to look for offers where notifications are not heard; 0:
+	// they are.
+	Poll time.Duration
+	// Hub hears notifications. Default: one of the pilot's own.
+	Hub *hearing.Hub
 
 	Claims  prometheus.Counter
 	Refused prometheus.Counter
 	// Fenced is called for each result that the attempt fence refused.
 	Fenced func(kind string)
+	// Claimed is called with each job before River sees it, and Finished with
+	// the same one when it has left its slot.
+	Claimed, Finished func(job *rivertype.JobRow)
 }
 
 // Pilot answers River's producers from the leader's offers, and guards what
@@ -51,11 +64,18 @@ type Pilot struct {
 	claims      prometheus.Counter
 	refused     prometheus.Counter
 	fenced      func(kind string)
+	claimed     func(job *rivertype.JobRow)
+	finished    func(job *rivertype.JobRow)
 
-	box    *box
-	driver *Driver
-	tap    *tap
-	kinds  []string
+	offers, control string // channels
+	poll            time.Duration
+	hub             *hearing.Hub
+	box             *box
+	tap             *tap
+	driver          *Driver
+	traces          sync.Map // of panics whose error is not written yet, by job id
+	manifest        manifest
+	kinds           []string
 }
 
 var (
@@ -70,7 +90,18 @@ func New(options Options) *Pilot {
 		pool: options.Pool, nodeID: options.NodeID, incarnation: options.Incarnation,
 		clientID: options.ClientID, schema: options.Schema, logger: options.Logger,
 		claims: options.Claims, refused: options.Refused, fenced: options.Fenced,
-		box: newBox(options.Slots, options.Queues),
+		claimed: options.Claimed, finished: options.Finished,
+		offers:  wire.OfferChannel(options.Schema, options.Incarnation),
+		control: wire.Channel(options.Schema, wire.RiverControlChannel),
+		poll:    options.Poll,
+		hub:     options.Hub,
+		box:     newBox(options.Slots, options.Queues),
+		tap:     newTap(options.Schema),
+
+		manifest: manifest{rows: map[int64]*rivertype.JobRow{}},
+	}
+	if p.hub == nil {
+		p.hub = hearing.New(p.pool, p.logger)
 	}
 	p.driver = newDriver(p)
 	return p
@@ -82,6 +113,17 @@ func (p *Pilot) Driver() *Driver { return p.driver }
 // Kinds are the kinds that the client has a worker for, sorted; known once the
 // client is made.
 func (p *Pilot) Kinds() []string { return p.kinds }
+
+// Resize changes how many jobs of all queues together, and of each one, this
+// node runs at once. What runs beyond that goes on.
+func (p *Pilot) Resize(slots int, queues map[string]int) { p.box.resize(slots, queues) }
+
+// Wanted has a value when an offer waits for River's client.
+func (p *Pilot) Wanted() <-chan struct{} { return p.box.wanted }
+
+// IdleSince is when the last job or offer went; the zero time while there are
+// any.
+func (p *Pilot) IdleSince() time.Time { return p.box.idleSince() }
 
 // Running is how many jobs this node holds now.
 func (p *Pilot) Running() int { return p.box.running() }
@@ -111,7 +153,8 @@ type producerState struct {
 }
 
 // JobFinish runs on the producer's own loop, after it has given the slot back.
-func (s *producerState) JobFinish(*rivertype.JobRow) {
+func (s *producerState) JobFinish(job *rivertype.JobRow) {
+	s.pilot.finished(job)
 	s.pilot.wake(s.pilot.box.finish(s.queue))
 }
 
@@ -123,11 +166,38 @@ func (p *Pilot) JobGetAvailable(ctx context.Context, _ riverdriver.Executor, _ r
 	if ids := p.box.takeDoubtful(params.Queue, params.MaxToLock); len(ids) > 0 {
 		return p.settle(params.Queue, ids)(p.adopt(ctx, ids))
 	}
-	ids, term := p.box.take(params.Queue, params.MaxToLock)
-	if len(ids) == 0 {
-		return &riverdriver.JobGetAvailableResult{}, nil
+	took := p.box.take(params.Queue, params.MaxToLock)
+	result := &riverdriver.JobGetAvailableResult{}
+	var err error
+	if len(took.free) > 0 {
+		result, err = p.settle(params.Queue, took.free)(p.claim(ctx, params.Queue, took.free, took.term, params.MaxAttemptedBy))
 	}
-	return p.settle(params.Queue, ids)(p.claim(ctx, params.Queue, ids, term, params.MaxAttemptedBy))
+	if len(took.limited) > 0 {
+		return p.addLimited(ctx, params, took, result, err)
+	}
+	return result, err
+}
+
+// addLimited claims the limited jobs beside the others. What one of the claims
+// got is worked, whatever became of the other.
+func (p *Pilot) addLimited(ctx context.Context, params *riverdriver.JobGetAvailableParams, took taken, others *riverdriver.JobGetAvailableResult, failed error) (*riverdriver.JobGetAvailableResult, error) {
+	result, err := p.settle(params.Queue, took.limited)(p.claimLimited(ctx, params.Queue, took.limited, took.term, params.MaxAttemptedBy))
+	switch {
+	case err != nil && (failed != nil || len(took.free) == 0):
+		return nil, err
+	case err != nil:
+		p.logger.WarnContext(ctx, "limited jobs not claimed, will be looked up", "error", err)
+		return others, nil
+	case failed != nil:
+		p.logger.WarnContext(ctx, "jobs not claimed, will be looked up", "error", failed)
+		return result, nil
+	}
+	result.Jobs = append(others.Jobs, result.Jobs...)
+	if len(others.DecodeErrors) > 0 {
+		maps.Copy(others.DecodeErrors, result.DecodeErrors)
+		result.DecodeErrors = others.DecodeErrors
+	}
+	return result, nil
 }
 
 // settle books what became of the ids that were taken from the box.
@@ -140,21 +210,41 @@ func (p *Pilot) settle(queue string, ids []int64) func(*riverdriver.JobGetAvaila
 		p.box.claimed(queue, len(ids), len(result.Jobs))
 		p.claims.Add(float64(len(result.Jobs)))
 		p.refused.Add(float64(len(ids) - len(result.Jobs)))
+		p.manifest.add(result.Jobs)
+		for _, job := range result.Jobs {
+			p.claimed(job)
+		}
 		return result, nil
 	}
 }
 
 // JobSetStateIfRunningMany writes results, with the attempt fence. Refused rows
 // are not returned: to River's completer they are jobs that somebody else ended.
-func (p *Pilot) JobSetStateIfRunningMany(ctx context.Context, exec riverdriver.Executor, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
-	var db queryer = p.pool
+func (p *Pilot) JobSetStateIfRunningMany(ctx context.Context, exec riverdriver.Executor, params *riverdriver.JobSetStateIfRunningManyParams) (jobs []*rivertype.JobRow, err error) {
 	if tx, ok := exec.(riverdriver.ExecutorTx); ok { // river.JobCompleteTx
-		db = p.driver.UnwrapTx(tx)
+		return p.setStateIn(ctx, p.driver.UnwrapTx(tx), params)
 	}
+	jobs, left, err := p.complete(ctx, params)
+	if err != nil {
+		return nil, fmt.Errorf("set the state of finished jobs: %w", err)
+	}
+	if len(left.ID) == 0 {
+		return jobs, nil
+	}
+	p.manifest.remove(left.ID)
+	others, err := p.setStateIn(ctx, p.pool, left)
+	if err != nil {
+		return nil, err
+	}
+	return append(jobs, others...), nil
+}
+
+func (p *Pilot) setStateIn(ctx context.Context, db queryer, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	jobs, refused, err := p.setState(ctx, db, params)
 	if err != nil {
 		return nil, fmt.Errorf("set the state of finished jobs: %w", err)
 	}
+	p.dropTraces(params.ID, params.ErrData)
 	for _, job := range refused {
 		p.logger.WarnContext(ctx, "result of a stale attempt refused",
 			"job_id", job.ID, "kind", job.Kind, "state", string(job.State), "attempt", job.Attempt)
@@ -164,8 +254,8 @@ func (p *Pilot) JobSetStateIfRunningMany(ctx context.Context, exec riverdriver.E
 }
 
 func (p *Pilot) wake(queues []string) {
-	if p.tap != nil && len(queues) > 0 {
-		p.tap.wake(queues)
+	for _, queue := range queues {
+		p.tap.wake(queue)
 	}
 }
 

@@ -3,6 +3,7 @@ package pilot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,11 +28,17 @@ river_job.tags, river_job.unique_key, river_job.unique_states`
 // lastClient is who claimed the row's newest attempt.
 const lastClient = `river_job.attempted_by[array_upper(river_job.attempted_by, 1)]`
 
-// claimSQL is River's claim for the offered ids, with three conditions more: the
-// job is still there to take, no newer term than the offer's was minted (the row
-// keeps its term while nobody leads, so that offered work goes on), and this
-// incarnation was not fenced.
-const claimSQL = `
+// claimSQL is River's claim for the offered ids, with four conditions more: the
+// job is still there to take, its queue is not paused (a node may not have heard
+// of that yet), no newer term than the offer's was minted (the row keeps its term
+// while nobody leads, so that offered work goes on), and this incarnation was not
+// fenced. The cast keeps the planner from going through the
+// whole backlog by the index of available jobs, as it would where statistics are
+// younger than the backlog.
+const claimSQL = startSQL + `
+WHERE id = ANY (@ids::bigint[])` + claimableSQL
+
+const startSQL = `
 UPDATE river_job
 SET state = 'running',
     attempt = attempt + 1,
@@ -40,11 +47,13 @@ SET state = 'running',
         CASE WHEN array_length(attempted_by, 1) >= @max_attempted_by::int
         THEN attempted_by[array_length(attempted_by, 1) + 2 - @max_attempted_by::int:]
         ELSE attempted_by END,
-        @client::text)
-WHERE id = ANY (@ids::bigint[])
-  AND state = 'available'
+        @client::text)`
+
+const claimableSQL = `
+  AND state::text = 'available'
   AND queue = @queue
   AND scheduled_at <= now()
+  AND NOT EXISTS (SELECT FROM river_queue WHERE name = @queue AND paused_at IS NOT NULL)
   AND EXISTS (SELECT FROM forge_leaders WHERE role = 'scheduler' AND term = @term)
   AND EXISTS (SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL)
 RETURNING ` + jobColumns
@@ -59,7 +68,8 @@ FOR NO KEY UPDATE`
 
 // setStateSQL is River's, with the attempt fence: a row is only touched while
 // this client holds its newest attempt and was not fenced. mine is false for a
-// row that was refused.
+// row that was refused. NOT IN is hashed; for NOT EXISTS the planner, which takes
+// an array for ten rows, compares every row with every other.
 const setStateSQL = `
 WITH fence AS MATERIALIZED (
     SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL
@@ -108,7 +118,7 @@ SELECT ` + jobColumns + `,
        coalesce(` + lastClient + ` = @client::text, false) AND EXISTS (SELECT FROM fence) AS mine
 FROM river_job
 JOIN input ON river_job.id = input.id
-WHERE NOT EXISTS (SELECT FROM updated WHERE updated.id = river_job.id)
+WHERE input.id NOT IN (SELECT id FROM updated)
 UNION ALL
 SELECT updated.*, true FROM updated
 ORDER BY 1`
@@ -118,6 +128,39 @@ func (p *Pilot) claim(ctx context.Context, queue string, ids []int64, term int64
 		"max_attempted_by": maxAttemptedBy, "client": p.clientID, "ids": ids, "queue": queue, "term": term,
 		"node": p.nodeID, "incarnation": p.incarnation,
 	}))
+}
+
+// claimLimited is one round trip and one transaction: the claim counts what runs
+// in a snapshot that was taken when it had the limits' rows to itself. The
+// server carries it out to its end by itself, so that a node that freezes within
+// it holds nobody up.
+func (p *Pilot) claimLimited(ctx context.Context, queue string, ids []int64, term int64, maxAttemptedBy int) (*riverdriver.JobGetAvailableResult, error) {
+	batch := &pgx.Batch{}
+	batch.Queue(beginSQL)
+	batch.Queue(patienceSQL)
+	batch.Queue(lockLimitsSQL, pgx.StrictNamedArgs{"ids": ids, "queue": queue})
+	batch.Queue(claimLimitedSQL, pgx.StrictNamedArgs{
+		"max_attempted_by": maxAttemptedBy, "client": p.clientID, "ids": ids, "queue": queue, "term": term,
+		"node": p.nodeID, "incarnation": p.incarnation,
+	})
+	batch.Queue(commitSQL)
+	sent := p.pool.SendBatch(ctx, batch)
+	result, err := readClaim(sent)
+	return result, errors.Join(err, sent.Close())
+}
+
+func readClaim(sent pgx.BatchResults) (*riverdriver.JobGetAvailableResult, error) {
+	for range 3 { // begin, patience, lock
+		if _, err := sent.Exec(); err != nil {
+			return nil, err
+		}
+	}
+	result, err := collectJobs(sent.Query())
+	if err != nil {
+		return nil, err
+	}
+	_, err = sent.Exec() // commit
+	return result, err
 }
 
 func (p *Pilot) adopt(ctx context.Context, ids []int64) (*riverdriver.JobGetAvailableResult, error) {
@@ -132,12 +175,12 @@ func (p *Pilot) setState(ctx context.Context, db queryer, params *riverdriver.Jo
 	for i, state := range params.State {
 		states[i] = string(state)
 		if params.MetadataDoMerge[i] {
-			metadata[i] = params.MetadataUpdates[i]
+			metadata[i] = storable(params.MetadataUpdates[i])
 		}
 	}
 	rows, err := db.Query(ctx, setStateSQL, pgx.StrictNamedArgs{
 		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation,
-		"ids": params.ID, "attempts": params.Attempt, "errors": params.ErrData, "finalized_ats": params.FinalizedAt,
+		"ids": params.ID, "attempts": params.Attempt, "errors": p.storableErrors(params.ID, params.ErrData), "finalized_ats": params.FinalizedAt,
 		"metadata": metadata, "scheduled_ats": params.ScheduledAt, "states": states,
 	})
 	if err != nil {

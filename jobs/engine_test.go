@@ -1,0 +1,142 @@
+package jobs_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/wire"
+	"github.com/forge-scheduler/forge/jobs"
+)
+
+func idleSoon(o *jobs.Options) { o.IdleAfter = 50 * time.Millisecond }
+
+// River closes subscriptions when its client stops.
+func subscribe(t *testing.T, n *node) <-chan *river.Event {
+	t.Helper()
+	events, cancel := n.Client().Subscribe(river.EventKindJobCompleted)
+	t.Cleanup(cancel)
+	return events
+}
+
+func awaitClosed(t *testing.T, events <-chan *river.Event) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case _, open := <-events:
+			if !open {
+				return
+			}
+		case <-deadline:
+			t.Fatal("the idle client did not stop")
+		}
+	}
+}
+
+func TestIdleClientStopsAndStartsAgain(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"hello": shell("echo hello")}, idleSoon)
+	for range 3 {
+		events := subscribe(t, n)
+		id := n.work(t, jobstore.NewJob{Kind: "hello"})
+		if job := n.finish(t, id, "completed", "discarded"); job.State != "completed" {
+			t.Errorf("got %+v", job)
+		}
+		awaitClosed(t, events)
+	}
+}
+
+func TestIdleClientWaitsForWhatRuns(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	n := startNode(t, map[string]config.Job{
+		"wait": shell("until [ -e " + gate + " ]; do sleep 0.01; done"), "other": shell("true"),
+	}, idleSoon)
+	id := n.work(t, jobstore.NewJob{Kind: "wait"})
+	n.finish(t, id, "running")
+	time.Sleep(4 * 50 * time.Millisecond) // a client that stops now works nothing else
+	n.finish(t, n.work(t, jobstore.NewJob{Kind: "other"}), "completed")
+	open(t, gate)
+	if job := n.finish(t, id, "completed", "available", "retryable"); job.State != "completed" || job.Attempt != 1 {
+		t.Errorf("got %+v", job)
+	}
+}
+
+func TestProgramsOwnWorkersKeepTheClient(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil, idleSoon, func(o *jobs.Options) { o.Workers = river.NewWorkers() })
+	events := subscribe(t, n)
+	time.Sleep(4 * 50 * time.Millisecond)
+	select {
+	case event, open := <-events:
+		t.Errorf("got %v, open %t", event, open)
+	default:
+	}
+}
+
+func open(t *testing.T, gate string) {
+	t.Helper()
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReplaceChangesJobsWithoutDisturbingWhatRuns(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	n := startNode(t, map[string]config.Job{
+		"edited":  shell("until [ -e " + gate + " ]; do sleep 0.01; done; echo old"),
+		"removed": shell("true"),
+	})
+	old := n.work(t, jobstore.NewJob{Kind: "edited"})
+	n.finish(t, old, "running")
+
+	err := n.Replace(map[string]config.Job{"edited": shell("echo new"), "added": shell("echo added")},
+		map[string]int{"reports": 1}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 2 && c.Free["reports"] == 1 })
+	if got := n.Kinds(); len(got) != 2 || got[0] != "added" || got[1] != "edited" {
+		t.Errorf("kinds are %v", got)
+	}
+	edited := n.work(t, jobstore.NewJob{Kind: "edited"})
+	added, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "added", Queue: "reports"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{"reports": {added}}})
+	for id, want := range map[int64]string{edited: "new\n", added: "added\n"} {
+		n.finish(t, id, "completed")
+		if got := n.logs(t, id, 1, jobstore.StreamStdout); got != want {
+			t.Errorf("job %d printed %q, want %q", id, got, want)
+		}
+	}
+	open(t, gate)
+	n.finish(t, old, "completed")
+	if got := n.logs(t, old, 1, jobstore.StreamStdout); got != "old\n" {
+		t.Errorf("the job that ran meanwhile printed %q", got)
+	}
+}
+
+func TestReplaceThatIsRefusedChangesNothing(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"kept": shell("echo kept")})
+	if err := n.Replace(map[string]config.Job{"kept": {Kind: config.KindShell}}, nil, 1); err == nil {
+		t.Fatal("a job without a command was taken")
+	}
+	id := n.work(t, jobstore.NewJob{Kind: "kept"})
+	n.finish(t, id, "completed")
+	if got := n.logs(t, id, 1, jobstore.StreamStdout); got != "kept\n" {
+		t.Errorf("printed %q", got)
+	}
+	if got := n.Queues()["default"]; got != 4 {
+		t.Errorf("%d slots, want 4", got)
+	}
+}

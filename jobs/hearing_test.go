@@ -1,0 +1,77 @@
+package jobs_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/riverqueue/river"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+// cutListener ends the connection on which the node hears of offers.
+func (n *node) cutListener(t *testing.T) {
+	t.Helper()
+	var ended int
+	err := n.pool.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE datname = current_database() AND query NOT LIKE '%forge_credit%'
+		  AND (query LIKE 'LISTEN %' OR query = '-- ping')`).Scan(&ended) // the hub pings now and then
+	if err != nil || ended != 1 {
+		t.Fatalf("ended %d listeners: %v", ended, err)
+	}
+}
+
+// A node that has not heard of a pause is refused by the claim itself, and works
+// the job when the queue goes on.
+func TestClaimOfAPausedQueueIsRefused(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"hello": shell("true")})
+	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed") // River's client runs
+	exec(t, n.pool, `UPDATE river_queue SET paused_at = now()`)
+	refused := testutil.ToFloat64(n.metrics.AssignmentRefused)
+	id := n.work(t, jobstore.NewJob{Kind: "hello"})
+	eventually(t, func() bool { return testutil.ToFloat64(n.metrics.AssignmentRefused) > refused },
+		func() string { return "the claim was not refused" })
+	n.finish(t, id, "available")
+	exec(t, n.pool, `UPDATE river_queue SET paused_at = NULL`)
+	n.offer(t, id)
+	n.finish(t, id, "completed")
+}
+
+// A queue that goes on while the node hears nothing goes on there too.
+func TestResumeThatNobodyHeardIsFoundLater(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"hello": shell("true")})
+	paused, cancel := n.Client().Subscribe(river.EventKindQueuePaused)
+	defer cancel()
+	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed") // River's client runs
+	if err := n.Client().QueuePause(t.Context(), "default", nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-paused:
+	case <-time.After(patience):
+		t.Fatal("the node never paused the queue")
+	}
+	id := n.work(t, jobstore.NewJob{Kind: "hello"})
+	n.wantCredit(t, func(c wire.Credit) bool { return c.Seen == n.seq.Load() && c.Slots == 3 })
+	exec(t, n.pool, `UPDATE river_queue SET paused_at = NULL`)
+	n.cutListener(t)
+	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 3 }) // reconnected, unasked
+	n.offer(t, id)                                                    // as a leader does when the first one expired
+	n.finish(t, id, "completed")
+}
+
+func TestOffersAreHeardAgainAfterTheConnectionIsLost(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"hello": shell("true")})
+	for range 5 {
+		n.cutListener(t)
+		n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 4 }) // reconnected, unasked
+		n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed")
+		n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 4 && c.Seen == n.seq.Load() })
+	}
+}

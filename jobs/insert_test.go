@@ -1,0 +1,176 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/jobs"
+)
+
+func TestJobsGetTheIDsThatWereReserved(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	inserter, err := jobs.NewInserter(pool, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved, err := jobstore.ReserveIDs(t.Context(), pool, 3)
+	if err != nil || len(reserved) != 3 {
+		t.Fatalf("reserved %v: %v", reserved, err)
+	}
+	var got []int64
+	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+		got, err = inserter.InsertMany(t.Context(), tx, []jobstore.NewJob{
+			{Kind: "a", ID: reserved[2]}, {Kind: "b"}, {Kind: "c", ID: reserved[0]},
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []int64{reserved[2], reserved[2] + 1, reserved[0]}; !slices.Equal(got, want) {
+		t.Errorf("inserted as %v, want %v", got, want)
+	}
+	if id, err := inserter.Insert(t.Context(), jobstore.NewJob{Kind: "d", ID: reserved[1]}); err != nil || id != reserved[1] {
+		t.Errorf("inserted as %d, want %d: %v", id, reserved[1], err)
+	}
+}
+
+// A unique key admits one job of its kind, until that one was given up.
+func TestUniqueKeyAdmitsOneJob(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	inserter, err := jobs.NewInserter(pool, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert := func(kind, key string) (int64, bool) {
+		t.Helper()
+		added, err := inserter.InsertOnce(t.Context(), jobstore.NewJob{Kind: kind, Unique: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return added.ID, added.Existing
+	}
+	first, existing := insert("report", "monday")
+	if existing {
+		t.Error("the first was there already")
+	}
+	if again, existing := insert("report", "monday"); !existing || again != first {
+		t.Errorf("the same again is job %d, existing %v; want job %d", again, existing, first)
+	}
+	for _, other := range [][2]string{{"report", "tuesday"}, {"mail", "monday"}, {"report", ""}, {"report", ""}} {
+		if id, existing := insert(other[0], other[1]); existing || id == first {
+			t.Errorf("%v is job %d, existing %v", other, id, existing)
+		}
+	}
+	for state, free := range map[string]bool{"completed": false, "discarded": true} {
+		exec(t, pool, `UPDATE river_job SET state = $2::river_job_state, finalized_at = now() WHERE id = $1`, first, state)
+		if id, existing := insert("report", "monday"); existing == free {
+			t.Errorf("after the first was %s: job %d, existing %v", state, id, existing)
+		}
+		exec(t, pool, `DELETE FROM river_job WHERE kind = 'report' AND id > $1`, first)
+	}
+}
+
+// What is unique of a kind admits one job for each combination.
+func TestUniqueByAdmitsOneJobEach(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	inserter, err := jobs.NewInserter(pool, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := time.Date(2099, 1, 1, 12, 0, 0, 0, time.UTC)
+	insert := func(args, queue string, at time.Time, by jobstore.UniqueBy) jobstore.Enqueued {
+		t.Helper()
+		added, err := inserter.InsertOnce(t.Context(), jobstore.NewJob{
+			Kind: "report", Args: json.RawMessage(args), Queue: queue, ScheduledAt: at, UniqueBy: by,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return added
+	}
+	for name, test := range map[string]struct {
+		by                        jobstore.UniqueBy
+		sameArgs, otherArgs       bool // is one with these a duplicate?
+		otherQueue, otherTime     bool
+		afterCompleted, cancelled bool
+	}{
+		"args":   {jobstore.UniqueBy{Args: true}, true, false, true, true, true, false},
+		"queue":  {jobstore.UniqueBy{Queue: true}, true, true, false, true, true, false},
+		"period": {jobstore.UniqueBy{Period: time.Hour}, true, true, true, false, true, false},
+		"state": {
+			jobstore.UniqueBy{States: []string{"available", "pending", "running", "scheduled", "cancelled"}}, true, true, true, true, false, true,
+		},
+		"nothing": {jobstore.UniqueBy{}, false, false, false, false, false, false},
+	} {
+		exec(t, pool, `DELETE FROM river_job`)
+		first := insert(`{"a": 1, "b": {"c": 2}}`, "", due, test.by)
+		if first.Existing || first.State != "scheduled" || first.Queue != "default" || first.Kind != "report" {
+			t.Errorf("%s: the first is %+v", name, first)
+		}
+		want := func(what string, duplicate bool, got jobstore.Enqueued) {
+			t.Helper()
+			if got.Existing != duplicate || duplicate && got.ID != first.ID {
+				t.Errorf("unique by %s, %s: %+v, want a duplicate of %d: %v", name, what, got, first.ID, duplicate)
+			}
+			exec(t, pool, `DELETE FROM river_job WHERE id <> $1`, first.ID)
+		}
+		want("the same", test.sameArgs, insert(`{"b":{"c":2},"a":1}`, "", due.Add(59*time.Minute), test.by))
+		want("other args", test.otherArgs, insert(`{"a":2}`, "", due, test.by))
+		want("another queue", test.otherQueue, insert(`{"a":1,"b":{"c":2}}`, "slow", due, test.by))
+		want("another hour", test.otherTime, insert(`{"a":1,"b":{"c":2}}`, "", due.Add(time.Hour), test.by))
+		exec(t, pool, `UPDATE river_job SET state = 'completed', finalized_at = now()`)
+		want("after one has completed", test.afterCompleted, insert(`{"a":1,"b":{"c":2}}`, "", due, test.by))
+		exec(t, pool, `UPDATE river_job SET state = 'cancelled'`)
+		want("after one was cancelled", test.cancelled, insert(`{"a":1,"b":{"c":2}}`, "", due, test.by))
+	}
+}
+
+func TestArgsThatNoJobGets(t *testing.T) {
+	t.Parallel()
+	inserter, err := jobs.NewInserter(pgtest.Pool(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := func(bytes int) json.RawMessage { return fmt.Appendf(nil, `{"a":%q}`, strings.Repeat("x", bytes-8)) }
+	if _, err := inserter.Insert(t.Context(), jobstore.NewJob{Kind: "k1", Args: args(64 << 10)}); err != nil {
+		t.Errorf("64 KiB: %v", err)
+	}
+	_, err = inserter.Insert(t.Context(), jobstore.NewJob{Kind: "k1", Args: args(64<<10 + 1)})
+	if want := "a job of kind k1: args: too large (got 65537 bytes as JSON); want at most 64 KiB"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestLargeArgsInARow: anyone may have written the row, a Go program too.
+func TestLargeArgsInARow(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"print": once(shell(`printf %s "$FORGE_ARGS" | wc -c`))})
+	for numbers, want := range map[int]string{
+		30_000: "", // 64 kB, but 90 kB with the database's spaces
+		40_000: "args: too large (got 80007 bytes as JSON); want at most 64 KiB",
+	} {
+		var large int64
+		err := n.pool.QueryRow(t.Context(), `INSERT INTO river_job (kind, args, max_attempts, queue)
+			SELECT 'print', jsonb_build_object('a', array_agg(7)), 1, 'default' FROM generate_series(1, $1) RETURNING id`, numbers).Scan(&large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.offer(t, large)
+		if job := n.finish(t, large, "completed", "discarded"); job.LastError != want {
+			t.Errorf("%d numbers: %s, %q, want %q", numbers, job.State, job.LastError, want)
+		}
+	}
+}

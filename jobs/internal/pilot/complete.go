@@ -1,0 +1,136 @@
+package pilot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// completeSQL is setStateSQL for what most results are: the job succeeded, and
+// there is nothing else to write down. Of a row that it does not touch it tells
+// nothing; setStateSQL is asked then. The cast is claimSQL's.
+const completeSQL = `
+WITH fence AS MATERIALIZED (
+    SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL
+)
+UPDATE river_job
+SET state = 'completed', finalized_at = input.finalized_at
+FROM unnest(@ids::bigint[], @finalized_ats::timestamptz[]) AS input (id, finalized_at)
+WHERE river_job.id = input.id
+  AND river_job.state::text = 'running'
+  AND ` + lastClient + ` = @client::text
+  AND EXISTS (SELECT FROM fence)
+RETURNING river_job.id`
+
+// manifest are the rows of the jobs that were claimed here and have no result in
+// the database yet: a plain success changes so little of its row that it need not
+// be read again.
+type manifest struct {
+	mu   sync.Mutex
+	rows map[int64]*rivertype.JobRow
+}
+
+func (m *manifest) add(jobs []*rivertype.JobRow) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, job := range jobs {
+		m.rows[job.ID] = job
+	}
+}
+
+// remove returns the rows, nil for one that is unknown.
+func (m *manifest) remove(ids []int64) []*rivertype.JobRow {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rows := make([]*rivertype.JobRow, len(ids))
+	for i, id := range ids {
+		rows[i] = m.rows[id]
+		delete(m.rows, id)
+	}
+	return rows
+}
+
+// complete writes the plain successes among the results, in the order of their
+// ids. It returns their rows, and the results that are left to be written.
+func (p *Pilot) complete(ctx context.Context, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, *riverdriver.JobSetStateIfRunningManyParams, error) {
+	plain := plainSuccesses(params)
+	if len(plain) == 0 {
+		return nil, params, nil
+	}
+	ids, ends := make([]int64, len(plain)), make([]*time.Time, len(plain))
+	for n, i := range plain {
+		ids[n], ends[n] = params.ID[i], params.FinalizedAt[i]
+	}
+	rows, err := p.pool.Query(ctx, completeSQL, pgx.StrictNamedArgs{
+		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation, "ids": ids, "finalized_ats": ends,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	done, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, nil, fmt.Errorf("complete jobs: %w", err)
+	}
+	completed := map[int64]*rivertype.JobRow{}
+	for i, row := range p.manifest.remove(done) {
+		if row != nil {
+			completed[done[i]] = row
+		}
+	}
+	jobs := make([]*rivertype.JobRow, 0, len(completed))
+	for n, id := range ids {
+		if row, ok := completed[id]; ok {
+			jobs = append(jobs, asCompleted(row, *ends[n]))
+		}
+	}
+	return jobs, without(params, completed), nil
+}
+
+// plainSuccesses are the places of the results that say no more than when the job
+// succeeded, by its id.
+func plainSuccesses(params *riverdriver.JobSetStateIfRunningManyParams) []int {
+	var plain []int
+	for i, state := range params.State {
+		if state == rivertype.JobStateCompleted && params.FinalizedAt[i] != nil && !params.MetadataDoMerge[i] &&
+			params.Attempt[i] == nil && params.ErrData[i] == nil && params.ScheduledAt[i] == nil {
+			plain = append(plain, i)
+		}
+	}
+	slices.SortFunc(plain, func(a, b int) int { return cmp.Compare(params.ID[a], params.ID[b]) })
+	return plain
+}
+
+// asCompleted is the row as the database has it now. The claimed one is the
+// worker's still.
+func asCompleted(row *rivertype.JobRow, end time.Time) *rivertype.JobRow {
+	job := *row
+	end = end.UTC()
+	job.State, job.FinalizedAt = rivertype.JobStateCompleted, &end
+	return &job
+}
+
+// without returns the results of the other jobs.
+func without(params *riverdriver.JobSetStateIfRunningManyParams, written map[int64]*rivertype.JobRow) *riverdriver.JobSetStateIfRunningManyParams {
+	left := &riverdriver.JobSetStateIfRunningManyParams{Now: params.Now, Schema: params.Schema}
+	for i, id := range params.ID {
+		if _, ok := written[id]; ok {
+			continue
+		}
+		left.ID = append(left.ID, id)
+		left.Attempt = append(left.Attempt, params.Attempt[i])
+		left.ErrData = append(left.ErrData, params.ErrData[i])
+		left.FinalizedAt = append(left.FinalizedAt, params.FinalizedAt[i])
+		left.MetadataDoMerge = append(left.MetadataDoMerge, params.MetadataDoMerge[i])
+		left.MetadataUpdates = append(left.MetadataUpdates, params.MetadataUpdates[i])
+		left.ScheduledAt = append(left.ScheduledAt, params.ScheduledAt[i])
+		left.State = append(left.State, params.State[i])
+	}
+	return left
+}
