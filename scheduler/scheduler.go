@@ -1,6 +1,6 @@
 // Package scheduler joins what the scheduler's leader does: firing crons,
-// assigning jobs to nodes, and putting due and orphaned jobs back in line. Each
-// is a package of its own below this one.
+// assigning jobs to nodes, putting due and orphaned jobs back in line, and
+// looking after dead letters. Each is a package of its own below this one.
 package scheduler
 
 import (

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -40,9 +41,8 @@ const (
 	reconnectDelay = 250 * time.Millisecond
 )
 
-// Options is what an Assigner needs; all but Strategy are required.
+// Options is what an Assigner needs; all but Strategy, Poll and Hub are required.
 type Options struct {
-	// Pool lends the connection that the Assigner takes for itself.
 	Pool    *pgxpool.Pool
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
@@ -50,6 +50,11 @@ type Options struct {
 	Schema string
 	// Strategy is LeastLoaded (the default) or RoundRobin.
 	Strategy string
+	// Poll is how often to look for what notifications would tell, where they are
+	// not heard: behind a pooler in transaction mode. 0: they are.
+	Poll time.Duration
+	// Hub hears notifications. Default: one of the Assigner's own.
+	Hub *hearing.Hub
 }
 
 // Assigner offers available jobs to nodes while its node leads the scheduler.
@@ -67,12 +72,15 @@ func New(options Options) (*Assigner, error) {
 	default:
 		return nil, fmt.Errorf("assignment strategy %q: want %q or %q", options.Strategy, LeastLoaded, RoundRobin)
 	}
+	if options.Hub == nil {
+		options.Hub = hearing.New(options.Pool, options.Logger)
+	}
 	return &Assigner{options: options, logger: options.Logger.With("part", "assign")}, nil
 }
 
 // Lead assigns jobs until ctx ends, and then returns nil, or until the database
-// says that the term is over: leaderstore.ErrDeposed. A lost connection is
-// logged once and made anew.
+// says that the term is over: leaderstore.ErrDeposed. A failure is logged once,
+// and the work begun anew.
 func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := a.logger.With("term", fence.Term)
 	ctx, end := progress.Begin(ctx, "assign")
@@ -80,14 +88,14 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer a.options.Metrics.AssignmentWaiting.Set(0)
 	memory := newBoard(fence.Term, a.options.Strategy)
 	for failing := false; ; {
-		worked, err := a.connectAndLead(ctx, fence, memory)
+		worked, err := a.hearAndLead(ctx, fence, memory)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, leaderstore.ErrDeposed):
 			return err
 		case worked || !failing:
-			logger.WarnContext(ctx, "assignment lost its connection, reconnecting", "error", err)
+			logger.WarnContext(ctx, "assignment was interrupted, beginning anew", "error", err)
 		}
 		failing = true
 		if !progress.Sleep(ctx, reconnectDelay) {
@@ -96,23 +104,14 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	}
 }
 
-// connectAndLead works on a connection of its own until that fails, and tells
-// whether it got as far as one whole turn.
-func (a *Assigner) connectAndLead(ctx context.Context, fence leaderstore.Fence, memory *board) (worked bool, err error) {
-	lent, err := a.options.Pool.Acquire(ctx)
-	if err != nil {
-		return false, fmt.Errorf("connect: %w", err)
-	}
-	conn := lent.Hijack()
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = conn.Close(closing)
-	}()
+// hearAndLead works until a statement or the hearing fails, and tells whether it
+// got as far as one whole turn.
+func (a *Assigner) hearAndLead(ctx context.Context, fence leaderstore.Fence, memory *board) (worked bool, err error) {
 	memory.forget()
 	l := &loop{
-		conn: conn, fence: fence, schema: a.options.Schema, metrics: a.options.Metrics,
-		board: memory, lanes: map[string]*lane{}, flights: map[int64]flight{},
+		pool: a.options.Pool, hub: a.options.Hub, poll: a.options.Poll, fence: fence, schema: a.options.Schema,
+		metrics: a.options.Metrics,
+		board:   memory, limits: newLimits(), lanes: map[string]*lane{}, flights: map[int64]flight{},
 	}
 	err = l.run(ctx)
 	return l.turns > 0, err

@@ -15,9 +15,10 @@ type member struct {
 	nodeID, incarnation string
 	capabilities        []string
 	tags                map[string]string
-	kinds               map[string]bool
-	queues              map[string]int
-	slots               int
+	// kinds are those that it has a worker for, defined as in force.
+	kinds  map[string]bool
+	queues map[string]int
+	slots  int
 
 	// heard is when the newest report came; zero: none in this session.
 	heard  time.Time
@@ -68,8 +69,9 @@ type board struct {
 	members  []*member // seated, by node id
 	// known are all members of the term by incarnation: one that drains and
 	// comes back keeps its sequence.
-	known map[string]*member
-	turns uint64
+	known   map[string]*member
+	turns   uint64
+	inForce definitions
 }
 
 func newBoard(term int64, strategy string) *board {
@@ -81,7 +83,7 @@ func (b *board) seat(nodes []nodestore.Node) {
 	before := b.members
 	b.members = nil
 	for _, n := range nodes {
-		if n.State != nodestore.Active || !n.FencedAt.IsZero() || len(n.Kinds) == 0 || len(n.Queues) == 0 {
+		if absence(n) != "" || len(n.Kinds) == 0 || len(n.Queues) == 0 {
 			continue
 		}
 		m := b.known[n.Incarnation]
@@ -89,12 +91,7 @@ func (b *board) seat(nodes []nodestore.Node) {
 			m = &member{}
 			b.known[n.Incarnation] = m
 		}
-		m.nodeID, m.incarnation, m.slots = n.NodeID, n.Incarnation, n.Slots
-		m.capabilities, m.tags, m.queues = n.Capabilities, n.Tags, n.Queues
-		m.kinds = make(map[string]bool, len(n.Kinds))
-		for _, kind := range n.Kinds {
-			m.kinds[kind] = true
-		}
+		m.become(n, b.inForce)
 		b.members = append(b.members, m)
 	}
 	for _, m := range before {
@@ -102,6 +99,26 @@ func (b *board) seat(nodes []nodestore.Node) {
 			m.forget()
 		}
 	}
+}
+
+// absence is the state for which a node is given nothing; empty for one that is
+// there to work.
+func absence(n nodestore.Node) string {
+	switch {
+	case !n.FencedAt.IsZero():
+		return nodestore.Dead
+	case n.State != nodestore.Active:
+		return n.State
+	default:
+		return ""
+	}
+}
+
+// become takes over what the node's row says.
+func (m *member) become(n nodestore.Node, inForce definitions) {
+	m.nodeID, m.incarnation, m.slots = n.NodeID, n.Incarnation, n.Slots
+	m.capabilities, m.tags, m.queues = n.Capabilities, n.Tags, n.Queues
+	m.kinds = inForce.heldBy(n)
 }
 
 // credit takes a report in. It returns false for one that is of no use: of an

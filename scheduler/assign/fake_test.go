@@ -21,7 +21,7 @@ import (
 
 const (
 	schema   = "public"
-	patience = 10 * time.Second
+	patience = time.Minute
 )
 
 // cluster is a database with a term, and what the tests do to it.
@@ -55,6 +55,13 @@ func (c *cluster) exec(t *testing.T, sql string, args ...any) {
 // what Lead did.
 func (c *cluster) lead(t *testing.T, fence leaderstore.Fence, strategy string) (stop func() error) {
 	t.Helper()
+	stop, _ = c.leadToTheEnd(t, fence, strategy)
+	return stop
+}
+
+// leadToTheEnd is lead, and says when Lead has returned by itself.
+func (c *cluster) leadToTheEnd(t *testing.T, fence leaderstore.Fence, strategy string) (stop func() error, ended <-chan struct{}) {
+	t.Helper()
 	assigner, err := assign.New(assign.Options{
 		Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema, Strategy: strategy,
 	})
@@ -62,14 +69,18 @@ func (c *cluster) lead(t *testing.T, fence leaderstore.Fence, strategy string) (
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- assigner.Lead(ctx, fence) }()
-	stop = sync.OnceValue(func() error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = assigner.Lead(ctx, fence)
+	}()
+	stop = func() error {
 		cancel()
-		return <-done
-	})
+		<-done
+		return err
+	}
 	t.Cleanup(func() { _ = stop() })
-	return stop
+	return stop, done
 }
 
 // insert adds available jobs and notifies as River does.
@@ -110,6 +121,8 @@ type fakeNode struct {
 	offers []wire.Offer
 	claims map[int64]bool
 	free   int
+	// answered are the questions whose answer was sent.
+	answered int
 	// lose makes the node deaf to an offer.
 	lose func(offer wire.Offer) bool
 	// busy keeps the slots of claimed jobs in use.
@@ -173,19 +186,51 @@ func (f *fakeNode) serve(ctx context.Context, t *testing.T) {
 	}
 }
 
+// answer claims and reports in one transaction: whoever sees the jobs taken has
+// also been sent the credit that is left, however slow the machine is.
 func (f *fakeNode) answer(ctx context.Context, t *testing.T, offer wire.Offer) {
 	t.Helper()
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.offers = append(f.offers, offer)
-	lost := f.lose(offer)
-	f.mu.Unlock()
-	if lost {
+	if f.lose(offer) {
 		return
 	}
-	for _, ids := range offer.Jobs {
-		f.claim(ctx, t, ids)
+	var claimed []int64
+	err := pgx.BeginFunc(ctx, f.conn, func(tx pgx.Tx) (err error) {
+		for _, ids := range offer.Jobs {
+			some, err := f.claim(ctx, tx, ids)
+			if err != nil {
+				return err
+			}
+			claimed = append(claimed, some...)
+		}
+		_, err = tx.Exec(ctx, "SELECT pg_notify($1, $2)", wire.Channel(schema, wire.CreditChannel), wire.Marshal(f.credit(offer)))
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		t.Errorf("node %s answers: %v", f.node.NodeID, err)
 	}
-	f.mu.Lock()
+	for _, id := range claimed {
+		f.claims[id] = true
+	}
+	if len(offer.Jobs) == 0 {
+		f.answered++
+	}
+}
+
+func (f *fakeNode) claim(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
+	rows, _ := tx.Query(ctx, `UPDATE river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
+		attempted_by = array_append(attempted_by, $2::text)
+		WHERE id = ANY ($1) AND state = 'available' RETURNING id`, ids, f.node.ClientID())
+	claimed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if f.busy {
+		f.free -= len(claimed)
+	}
+	return claimed, err
+}
+
+func (f *fakeNode) credit(offer wire.Offer) wire.Credit {
 	credit := wire.Credit{
 		NodeID: f.node.NodeID, Incarnation: f.node.Incarnation, Term: offer.Term, Seen: offer.Seq,
 		Slots: f.free, Free: map[string]int{},
@@ -193,30 +238,7 @@ func (f *fakeNode) answer(ctx context.Context, t *testing.T, offer wire.Offer) {
 	for queue := range f.node.Queues {
 		credit.Free[queue] = f.free
 	}
-	f.mu.Unlock()
-	f.exec(ctx, t, "SELECT pg_notify($1, $2)", wire.Channel(schema, wire.CreditChannel), wire.Marshal(credit))
-}
-
-func (f *fakeNode) claim(ctx context.Context, t *testing.T, ids []int64) {
-	t.Helper()
-	rows, _ := f.conn.Query(ctx, `UPDATE river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
-		attempted_by = array_append(attempted_by, $2::text)
-		WHERE id = ANY ($1) AND state = 'available' RETURNING id`, ids, f.node.ClientID())
-	claimed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		if ctx.Err() == nil {
-			t.Errorf("node %s claims: %v", f.node.NodeID, err)
-		}
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, id := range claimed {
-		f.claims[id] = true
-	}
-	if f.busy {
-		f.free -= len(claimed)
-	}
+	return credit
 }
 
 func (f *fakeNode) claimed() int {
@@ -225,16 +247,77 @@ func (f *fakeNode) claimed() int {
 	return len(f.claims)
 }
 
-// offered counts the offers with jobs, and asked those without.
-func (f *fakeNode) offered() (offered, asked int) {
+// awaitCredit waits until the nodes have answered the leader's first question:
+// what is inserted then is placed with the credit of all of them.
+func (c *cluster) awaitCredit(t *testing.T, nodes ...*fakeNode) {
+	t.Helper()
+	for _, n := range nodes {
+		c.waitFor(t, "the first question to be answered", func() bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.answered > 0
+		})
+	}
+}
+
+// offered counts the offers with jobs.
+func (f *fakeNode) offered() (offered int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, offer := range f.offers {
 		if len(offer.Jobs) > 0 {
 			offered++
-		} else {
-			asked++
 		}
 	}
-	return offered, asked
+	return offered
+}
+
+// jobsOffered are the ids that were offered, again and again for a job that was
+// not claimed in time.
+func (f *fakeNode) jobsOffered() (ids []int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, offer := range f.offers {
+		for _, some := range offer.Jobs {
+			ids = append(ids, some...)
+		}
+	}
+	return ids
+}
+
+// overhear returns, as a function, the next offer of jobs to any of the nodes and
+// to whom: one connection hears them in the order in which they were made.
+func (c *cluster) overhear(t *testing.T, nodes ...*fakeNode) (next func() (*fakeNode, []int64)) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), c.pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	channels := map[string]*fakeNode{}
+	for _, n := range nodes {
+		channel := wire.OfferChannel(schema, n.node.Incarnation)
+		channels[channel] = n
+		if _, err := conn.Exec(t.Context(), "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() (*fakeNode, []int64) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for {
+			note, err := conn.WaitForNotification(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			offer, err := wire.Unmarshal[wire.Offer](note.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(offer.Jobs) > 0 {
+				return channels[note.Channel], offer.Jobs["default"]
+			}
+		}
+	}
 }

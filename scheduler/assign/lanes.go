@@ -5,8 +5,10 @@ import (
 )
 
 const (
-	// minPage and maxPage bound the jobs read of one queue at once.
-	minPage, maxPage = 100, 2000
+	// minPage and maxPage bound the jobs read of one queue at once. A page is
+	// widePage at least while there are jobs that no member can take: those behind
+	// them may have a place.
+	minPage, widePage, maxPage = 20, 200, 2000
 	// topInterval is how often a queue with a backlog is read from the top.
 	topInterval = 200 * time.Millisecond
 )
@@ -17,8 +19,11 @@ type lane struct {
 	queue string
 	deep  position // zero: the next scan begins at the top
 	topAt time.Time
-	// backlog: the last scan left jobs unread or without credit.
-	backlog bool
+	// heldUntil is when a queue whose limit is reached is read again.
+	heldUntil time.Time
+	// backlog: the last scan left jobs unread or without credit. stuck: it found
+	// some that no member could take.
+	backlog, stuck bool
 	// counting counts the jobs of this pass that no member could take, and
 	// waiting those of the last whole pass.
 	counting, waiting int
@@ -34,26 +39,33 @@ type scan struct {
 
 	read int
 	last position // of the jobs dealt with
-	// stopped: credit ran out before the page did.
+	// stopped: credit ran out before the page did. held: the queue's limit is
+	// reached.
 	stopped  bool
+	held     bool
 	unplaced int
 }
 
 // scans plans the reading of a lane for which room more jobs can be offered
-// while flying jobs are under way.
+// while flying jobs are under way. Those stand at the top until they are claimed;
+// beyond the cursor no job is read that cannot be offered.
 func (l *lane) scans(now time.Time, room, flying int) []scan {
-	if room <= 0 {
+	if room <= 0 || now.Before(l.heldUntil) {
 		return nil
 	}
-	limit := min(maxPage, max(minPage, 2*room)+flying)
+	page := max(minPage, room)
+	if l.stuck {
+		page = max(widePage, 2*room)
+	}
+	top := scan{lane: l, limit: min(maxPage, page+flying)}
 	if l.deep == (position{}) {
 		l.topAt = now
-		return []scan{{lane: l, limit: limit}}
+		return []scan{top}
 	}
-	plan := []scan{{lane: l, after: l.deep, limit: limit, last: l.deep}}
+	plan := []scan{{lane: l, after: l.deep, limit: min(maxPage, page), last: l.deep}}
 	if now.Sub(l.topAt) >= topInterval {
-		l.topAt = now
-		plan = append(plan, scan{lane: l, limit: limit, again: true})
+		l.topAt, top.again = now, true
+		plan = append(plan, top)
 	}
 	return plan
 }
@@ -64,7 +76,7 @@ func (l *lane) done(s scan) {
 		return
 	}
 	l.counting += s.unplaced
-	l.backlog = s.stopped || s.read == s.limit
+	l.backlog, l.stuck = s.stopped || s.read == s.limit, s.unplaced > 0
 	if l.backlog {
 		l.deep = s.last
 		return

@@ -2,15 +2,18 @@ package assign
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -29,15 +32,19 @@ type flight struct {
 	incarnation string
 }
 
-// loop is the assigner's work on one connection. Only run's goroutine touches
-// it.
+// loop is the assigner's work as long as it hears without a break. Only run's
+// goroutine touches it.
 type loop struct {
-	conn    *pgx.Conn
+	pool    *pgxpool.Pool
+	hub     *hearing.Hub
+	ear     ear
+	poll    time.Duration // how often; 0: notifications are heard
 	fence   leaderstore.Fence
 	schema  string
 	metrics *metrics.Metrics
 
 	board   *board
+	limits  *limits
 	lanes   map[string]*lane
 	flights map[int64]flight
 	flying  map[string]int // flights by queue, of the last count
@@ -55,9 +62,11 @@ type loop struct {
 }
 
 func (l *loop) run(ctx context.Context) error {
-	if err := l.within(ctx, func(ctx context.Context) error { return listen(ctx, l.conn, l.schema) }); err != nil {
+	shut, err := l.openEar(ctx)
+	if err != nil {
 		return err
 	}
+	defer shut()
 	l.news = time.Now()
 	for {
 		if err := l.turn(ctx); err != nil {
@@ -75,7 +84,7 @@ func (l *loop) turn(ctx context.Context) error {
 	if err := l.readRoster(ctx); err != nil {
 		return err
 	}
-	l.board.expire(l.lastTurn, offerTimeout)
+	l.board.expire(l.lastTurn, l.patience())
 	assigned, err := l.sweepAndPlace(ctx)
 	if err != nil {
 		return err
@@ -93,14 +102,22 @@ func (l *loop) readRoster(ctx context.Context) error {
 		return nil
 	}
 	var nodes []nodestore.Node
+	var inForce []queuestore.Limit
 	err := l.within(ctx, func(ctx context.Context) (err error) {
-		nodes, err = nodestore.List(ctx, l.conn)
+		if l.board.inForce, err = l.board.inForce.refresh(ctx, l.pool); err != nil {
+			return err
+		}
+		if inForce, err = queuestore.Limits(ctx, l.pool); err != nil {
+			return err
+		}
+		nodes, err = nodestore.List(ctx, l.pool)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	l.board.seat(nodes)
+	l.limits.set(inForce)
 	l.rosterAt = l.lastTurn.Add(rosterInterval)
 	lanes := map[string]*lane{}
 	for _, queue := range l.board.queues() {
@@ -114,7 +131,7 @@ func (l *loop) readRoster(ctx context.Context) error {
 
 // sweepAndPlace reads the lanes that have credit and decides who gets what.
 func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, error) {
-	l.dueAt, l.again = time.Time{}, time.Time{}
+	l.dueAt, l.again, l.limits.holding = time.Time{}, time.Time{}, false
 	var scans []scan
 	for queue, lane := range l.lanes {
 		scans = append(scans, lane.scans(l.lastTurn, l.board.room(queue), l.flying[queue])...)
@@ -124,13 +141,25 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	}
 	var jobs []job
 	err := l.within(ctx, func(ctx context.Context) (err error) {
-		jobs, err = sweep(ctx, l.conn, scans)
+		jobs, err = sweep(ctx, l.pool, scans)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	l.takeNews(ctx) // the credit that came meanwhile
+	if l.board.inForce.outdated(jobs) {
+		l.rosterAt, l.again = time.Time{}, l.lastTurn.Add(turnGap)
+		return nil, nil
+	}
+	if l.limits.anyOn(jobs) {
+		err := l.within(ctx, func(ctx context.Context) error { return l.limits.count(ctx, l.pool, l.lastTurn, l.patience()) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := l.takeNews(ctx); err != nil { // the credit that came meanwhile
+		return nil, err
+	}
 	assigned := l.place(scans, jobs)
 	l.finish(scans, len(assigned) > 0)
 	return assigned, nil
@@ -156,14 +185,23 @@ func (l *loop) place(scans []scan, jobs []job) map[*member]jobsByQueue {
 	return assigned
 }
 
-// placeOne reports false when the job's queue has no credit left.
+// placeOne reports false when the job's queue has no credit or place left.
 func (l *loop) placeOne(s *scan, j job, assigned map[*member]jobsByQueue) bool {
 	if j.dueIn > 0 {
 		l.dueAt = soonest(l.dueAt, time.Now().Add(j.dueIn))
 		return true
 	}
 	before := l.flights[j.id]
-	if l.lastTurn.Sub(before.at) < offerTimeout {
+	if l.lastTurn.Sub(before.at) < l.patience() {
+		return true
+	}
+	groups := l.limits.on(j)
+	switch g, full := l.limits.full(groups); {
+	case full && g.scope == queuestore.ScopeQueue:
+		s.held = true
+		return false
+	case full: // the jobs behind may have places
+		s.unplaced++
 		return true
 	}
 	m, credit := pick(j, l.board.members, l.board.strategy, before.incarnation)
@@ -175,6 +213,7 @@ func (l *loop) placeOne(s *scan, j job, assigned map[*member]jobsByQueue) bool {
 		return true
 	}
 	l.board.assign(m, j.queue)
+	l.limits.take(groups, j.id, l.lastTurn)
 	l.flights[j.id] = flight{at: l.lastTurn, incarnation: m.incarnation}
 	if assigned[m] == nil {
 		assigned[m] = jobsByQueue{}
@@ -191,9 +230,14 @@ func (l *loop) finish(scans []scan, fruitful bool) {
 	}
 	for _, s := range scans {
 		s.lane.done(s)
-		if s.lane.backlog && l.board.room(s.lane.queue) > 0 {
+		if s.held {
+			s.lane.heldUntil = l.lastTurn.Add(recountInterval)
+		} else if s.lane.backlog && l.board.room(s.lane.queue) > 0 {
 			l.again = soonest(l.again, l.lastTurn.Add(gap))
 		}
+	}
+	if l.limits.holding && l.lastTurn.Sub(l.news) < chase {
+		l.again = soonest(l.again, l.lastTurn.Add(recountInterval))
 	}
 	waiting := 0
 	for _, lane := range l.lanes {
@@ -208,11 +252,11 @@ func (l *loop) offer(ctx context.Context, assigned map[*member]jobsByQueue) erro
 	if safety {
 		l.lastSafety = l.lastTurn
 	}
-	letters := l.board.letters(assigned, l.board.silent(l.lastTurn, safety), l.lastTurn)
+	letters := l.board.letters(assigned, l.limits, l.board.silent(l.lastTurn, safety), l.lastTurn)
 	if len(letters) == 0 {
 		return nil
 	}
-	err := l.within(ctx, func(ctx context.Context) error { return send(ctx, l.conn, l.fence, l.schema, letters) })
+	err := l.within(ctx, func(ctx context.Context) error { return l.send(ctx, letters) })
 	if err != nil {
 		return err
 	}
@@ -227,12 +271,12 @@ func (l *loop) offer(ctx context.Context, assigned map[*member]jobsByQueue) erro
 // prune forgets old flights now and then, and counts those under way. A flight
 // is kept beyond its timeout, so that a lost job goes to another member.
 func (l *loop) prune() {
-	if l.lastTurn.Sub(l.prunedAt) < offerTimeout/2 {
+	if l.lastTurn.Sub(l.prunedAt) < l.patience()/2 {
 		return
 	}
 	l.prunedAt = l.lastTurn
 	for id, f := range l.flights {
-		if l.lastTurn.Sub(f.at) > 4*offerTimeout {
+		if l.lastTurn.Sub(f.at) > 4*l.patience() {
 			delete(l.flights, id)
 		}
 	}
@@ -265,31 +309,18 @@ func (l *loop) wait(ctx context.Context) error {
 	}
 }
 
-// receive returns a notification, or nil once until has come. It reports while
-// it waits.
+// receive returns a notification, or nil once until has come.
 func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
-	for {
-		progress.Report(ctx)
-		report := time.Now().Add(progress.Interval(ctx))
-		if !report.Before(until) {
-			return l.receiveUntil(ctx, until)
-		}
-		if note, err := l.receiveUntil(ctx, report); note != nil || err != nil {
-			return note, err
-		}
-	}
-}
-
-func (l *loop) receiveUntil(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
+	progress.Allow(ctx, time.Until(until))
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	note, err := l.conn.WaitForNotification(waiting)
+	note, err := l.ear.WaitForNotification(waiting)
 	switch {
 	case note != nil:
 		return note, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case errors.Is(waiting.Err(), context.DeadlineExceeded) && !l.conn.IsClosed():
+	case errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil:
 		return nil, nil
 	}
 	return nil, err
@@ -304,20 +335,23 @@ func (l *loop) nextTurn() time.Time {
 	if l.followUp < len(followUps) {
 		next = soonest(next, l.news.Add(followUps[l.followUp]))
 	}
-	for _, at := range []time.Time{l.dueAt, l.again, l.board.nextExpiry(offerTimeout), l.rosterAt} {
+	for _, at := range []time.Time{l.dueAt, l.again, l.board.nextExpiry(l.patience()), l.rosterAt} {
 		next = soonest(next, at)
 	}
 	return next
 }
 
 // takeNews takes in what has arrived already, without waiting.
-func (l *loop) takeNews(ctx context.Context) {
+func (l *loop) takeNews(ctx context.Context) error {
 	past, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
 	defer cancel()
 	for {
-		note, err := l.conn.WaitForNotification(past)
+		note, err := l.ear.WaitForNotification(past)
+		if errors.Is(err, hearing.ErrInterrupted) {
+			return err
+		}
 		if note == nil || err != nil {
-			return
+			return nil
 		}
 		l.pressing = l.take(note) || l.pressing
 	}
@@ -330,14 +364,47 @@ func (l *loop) take(note *pgconn.Notification) bool {
 		// A report that cannot be read comes from a newer version; the member is
 		// asked again in time.
 		report, err := wire.Unmarshal[wire.Credit](note.Payload)
-		if err != nil || !l.board.credit(report, time.Now()) {
+		wanted := report.Term != l.board.term || l.wantsCredit() // or the member is to be asked
+		if err != nil || !l.board.credit(report, time.Now()) || !wanted {
 			return false
 		}
-	case wire.Channel(l.schema, wire.NodeChannel):
+	case wire.Channel(l.schema, wire.RiverInsertChannel):
+		if !l.works(note.Payload) {
+			return false
+		}
+	case wire.Channel(l.schema, wire.NodeChannel), wire.Channel(l.schema, wire.CronChannel):
 		l.rosterAt = time.Time{}
 	}
 	l.news, l.followUp = time.Now(), 0
+	if l.poll > 0 { // the next look follows by itself
+		l.followUp = len(followUps)
+	}
 	return true
+}
+
+// works says whether some member may work the queue of an insert notification, or
+// whether that is not known.
+func (l *loop) works(payload string) bool {
+	var inserted struct {
+		Queue string `json:"queue"`
+	}
+	err := json.Unmarshal([]byte(payload), &inserted)
+	return err != nil || inserted.Queue == "" || len(l.lanes) == 0 || l.lanes[inserted.Queue] != nil
+}
+
+// wantsCredit says whether jobs wait for credit, as far as is known: a queue for
+// which nobody had any was not read. The credit of members that have enough is taken
+// in without a turn.
+func (l *loop) wantsCredit() bool {
+	if len(l.lanes) == 0 || l.limits.holding {
+		return true
+	}
+	for queue, lane := range l.lanes {
+		if lane.backlog || lane.waiting+lane.counting > 0 || lane.heldUntil.After(lane.topAt) || l.board.room(queue) <= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *loop) within(ctx context.Context, work func(ctx context.Context) error) error {

@@ -24,24 +24,28 @@ type jobsByQueue map[string][]int64
 
 // letters numbers and packs what each member is to be offered. A member with
 // nothing assigned is asked for its credit.
-func (b *board) letters(assigned map[*member]jobsByQueue, ask []*member, now time.Time) []letter {
+func (b *board) letters(assigned map[*member]jobsByQueue, l *limits, ask []*member, now time.Time) []letter {
 	var out []letter
 	for _, m := range b.members {
 		jobs := assigned[m]
 		if len(jobs) == 0 {
 			if slices.Contains(ask, m) {
-				out = append(out, b.write(m, nil, now))
+				out = append(out, b.write(m, nil, false, now))
 			}
 			continue
 		}
-		for _, part := range pack(jobs) {
-			out = append(out, b.write(m, part, now))
+		free, limited := l.split(jobs)
+		for _, part := range pack(free) {
+			out = append(out, b.write(m, part, false, now))
+		}
+		for _, part := range pack(limited) {
+			out = append(out, b.write(m, part, true, now))
 		}
 	}
 	return out
 }
 
-func (b *board) write(m *member, jobs jobsByQueue, now time.Time) letter {
+func (b *board) write(m *member, jobs jobsByQueue, limited bool, now time.Time) letter {
 	m.seq++
 	m.asked = now
 	if len(jobs) > 0 {
@@ -51,7 +55,7 @@ func (b *board) write(m *member, jobs jobsByQueue, now time.Time) letter {
 		}
 		m.offers = append(m.offers, sent{seq: m.seq, at: now, byQueue: counts})
 	}
-	return letter{to: m, offer: wire.Offer{Term: b.term, Seq: m.seq, Jobs: jobs}}
+	return letter{to: m, offer: wire.Offer{Term: b.term, Seq: m.seq, Jobs: jobs, Limited: limited}}
 }
 
 // pack splits jobs into offers that each fit a payload.

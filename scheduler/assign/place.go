@@ -26,6 +26,8 @@ type job struct {
 	dueIn time.Duration
 	// scan is the index of the scan that found it.
 	scan int
+	// appliedAt is when the configuration that was in force then was applied.
+	appliedAt time.Time
 }
 
 // position is a place in River's order. The zero value is before every job.
@@ -61,14 +63,22 @@ func pick(j job, members []*member, strategy, avoid string) (best *member, credi
 	return best, credit
 }
 
-// suits says whether the member has what the job asks for, apart from room.
+// suits says whether the member has what the job asks for, apart from room. Each
+// of its conditions is explained by rejections.
 func (m *member) suits(j job) bool {
-	if j.unreadable || !m.kinds[j.kind] {
-		return false
-	}
-	if j.capability != "" && !slices.Contains(m.capabilities, j.capability) {
-		return false
-	}
+	return !j.unreadable && m.works(j) && m.able(j) && m.tagged(j)
+}
+
+// works says whether the member has a worker for the job.
+func (m *member) works(j job) bool { return m.kinds[j.kind] }
+
+// able says whether it has the capability that the job asks for.
+func (m *member) able(j job) bool {
+	return j.capability == "" || slices.Contains(m.capabilities, j.capability)
+}
+
+// tagged says whether it has the tags that the job asks for.
+func (m *member) tagged(j job) bool {
 	for key, value := range j.tags {
 		if found, ok := m.tags[key]; !ok || found != value {
 			return false

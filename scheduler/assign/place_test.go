@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/wire"
@@ -168,7 +169,7 @@ func TestBoardAccountsForOffersUnderWay(t *testing.T) {
 	b := seated(t, LeastLoaded, []nodestore.Node{node("a", 10)}, map[string]wire.Credit{"a": free(10)})
 	m, start := b.members[0], time.Now()
 	for range 3 {
-		b.letters(map[*member]jobsByQueue{m: {"q": {1, 2}}}, nil, start)
+		b.letters(map[*member]jobsByQueue{m: {"q": {1, 2}}}, newLimits(), nil, start)
 		b.assign(m, "q")
 		b.assign(m, "q")
 	}
@@ -195,7 +196,7 @@ func TestBoardAsksAMemberThatReportsForAnotherTerm(t *testing.T) {
 	t.Parallel()
 	b := seated(t, LeastLoaded, []nodestore.Node{node("a", 10)}, nil)
 	start := time.Now()
-	if letters := b.letters(nil, b.silent(start, false), start); len(letters) != 1 || letters[0].offer.Jobs != nil {
+	if letters := b.letters(nil, newLimits(), b.silent(start, false), start); len(letters) != 1 || letters[0].offer.Jobs != nil {
 		t.Fatalf("first letters: %+v", letters)
 	}
 	if ask := b.silent(start.Add(askInterval/2), false); len(ask) != 0 {
@@ -210,11 +211,56 @@ func TestBoardAsksAMemberThatReportsForAnotherTerm(t *testing.T) {
 	}
 }
 
+// Credit that nobody waits for calls for no turn.
+func TestCreditIsWantedWhileJobsMayWaitForIt(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		free   int
+		change func(l *loop)
+		want   bool
+	}{
+		"all was offered":         {free: 10, change: func(*loop) {}},
+		"nobody had any":          {free: 0, change: func(*loop) {}, want: true},
+		"nothing was read yet":    {free: 10, change: func(l *loop) { l.lanes = nil }, want: true},
+		"jobs were left":          {free: 10, change: func(l *loop) { l.lanes["q"].backlog = true }, want: true},
+		"no member took a job":    {free: 10, change: func(l *loop) { l.lanes["q"].waiting = 1 }, want: true},
+		"a limit held jobs":       {free: 10, change: func(l *loop) { l.limits.holding = true }, want: true},
+		"a limit held the queue":  {free: 10, change: func(l *loop) { l.lanes["q"].heldUntil = now.Add(recountInterval) }, want: true},
+		"it held it once, before": {free: 10, change: func(l *loop) { l.lanes["q"].heldUntil = now.Add(-recountInterval) }},
+	} {
+		l := &loop{
+			board:  seated(t, LeastLoaded, []nodestore.Node{node("a", 10)}, map[string]wire.Credit{"a": free(c.free)}),
+			limits: newLimits(), lanes: map[string]*lane{"q": {queue: "q", topAt: now}},
+		}
+		c.change(l)
+		if got := l.wantsCredit(); got != c.want {
+			t.Errorf("%s: credit is wanted: %t", name, got)
+		}
+	}
+}
+
+func TestInsertsThatNobodyCanWorkCallForNoTurn(t *testing.T) {
+	t.Parallel()
+	l := &loop{schema: "public", lanes: map[string]*lane{"q": {queue: "q"}}}
+	for payload, want := range map[string]bool{
+		`{"queue":"q"}`: true, `{"queue":"other"}`: false, `{}`: true, `?`: true,
+	} {
+		if got := l.take(&pgconn.Notification{Channel: "public.river_insert", Payload: payload}); got != want {
+			t.Errorf("%s: calls for a turn: %t", payload, got)
+		}
+	}
+	l.lanes = nil // nothing is known yet
+	if !l.take(&pgconn.Notification{Channel: "public.river_insert", Payload: `{"queue":"other"}`}) {
+		t.Error("an insert before the first look at the nodes was ignored")
+	}
+}
+
 func TestSeatKeepsTheSequenceOfAReturningMember(t *testing.T) {
 	t.Parallel()
 	nodes := []nodestore.Node{node("a", 10)}
 	b := seated(t, LeastLoaded, nodes, map[string]wire.Credit{"a": free(10)})
-	b.letters(map[*member]jobsByQueue{b.members[0]: {"q": {1}}}, nil, time.Now())
+	b.letters(map[*member]jobsByQueue{b.members[0]: {"q": {1}}}, newLimits(), nil, time.Now())
 	nodes[0].State = nodestore.Draining
 	b.seat(nodes)
 	if len(b.members) != 0 {

@@ -3,26 +3,25 @@ package assign
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// riverControlChannel is River's own; it tells of queues paused and resumed.
-const riverControlChannel = "river_control"
-
 // Each scan reads one queue after one position, in the order of River's
 // fetching index. Jobs that are due within lookahead are read as well: River
 // makes a retry that is due soon available at once, and nothing tells when its
-// time comes.
+// time comes. When the configuration in force was applied is read in the same
+// snapshot: a job is never placed by definitions that are older than itself.
 const sweepSQL = `
 SELECT j.id, j.kind, j.queue, j.priority, j.scheduled_at,
     coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags',
-    extract(epoch FROM j.scheduled_at - clock_timestamp())::float8, s.n
+    extract(epoch FROM j.scheduled_at - clock_timestamp())::float8, s.n,
+    (SELECT max(applied_at) FROM forge_config)
 FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::integer[]) WITH ORDINALITY
     AS s (queue, priority, scheduled_at, id, most, n)
 CROSS JOIN LATERAL (
@@ -38,32 +37,19 @@ WHERE NOT EXISTS (SELECT FROM river_queue AS q WHERE q.name = s.queue AND q.paus
 ORDER BY j.priority, j.scheduled_at, j.id`
 
 // The fence's predicate without its lock: an offer writes nothing, and the
-// claim checks the term again.
+// claim checks the term again. Offers need not survive a crash, so their commit
+// does not wait for the disk.
 const offerSQL = `
 WITH f AS MATERIALIZED (
-    SELECT term
+    SELECT term, set_config('synchronous_commit', 'off', true)
     FROM forge_leaders
     WHERE role = $1 AND term = $2 AND incarnation = $3
 )
 SELECT pg_notify(o.channel, o.payload)
 FROM f, unnest($4::text[], $5::text[]) AS o (channel, payload)`
 
-// listen prepares the connection. Offers need not survive a crash, so their
-// commits do not wait for the disk.
-func listen(ctx context.Context, conn *pgx.Conn, schema string) error {
-	var sql strings.Builder
-	sql.WriteString("SET synchronous_commit = off")
-	for _, name := range []string{wire.RiverInsertChannel, riverControlChannel, wire.CreditChannel, wire.NodeChannel} {
-		sql.WriteString("; LISTEN " + pgx.Identifier{wire.Channel(schema, name)}.Sanitize())
-	}
-	if _, err := conn.Exec(ctx, sql.String()); err != nil {
-		return fmt.Errorf("listen for jobs and credit: %w", err)
-	}
-	return nil
-}
-
 // sweep reads the scans' jobs, all in one order.
-func sweep(ctx context.Context, conn *pgx.Conn, scans []scan) ([]job, error) {
+func sweep(ctx context.Context, pool *pgxpool.Pool, scans []scan) ([]job, error) {
 	var (
 		queues     = make([]string, len(scans))
 		priorities = make([]int16, len(scans))
@@ -75,7 +61,7 @@ func sweep(ctx context.Context, conn *pgx.Conn, scans []scan) ([]job, error) {
 		queues[i], limits[i] = s.lane.queue, int32(s.limit)
 		priorities[i], times[i], ids[i] = s.after.priority, s.after.scheduledAt, s.after.id
 	}
-	rows, err := conn.Query(ctx, sweepSQL, queues, priorities, times, ids, limits, lookahead)
+	rows, err := pool.Query(ctx, sweepSQL, queues, priorities, times, ids, limits, lookahead)
 	if err != nil {
 		return nil, fmt.Errorf("sweep available jobs: %w", err)
 	}
@@ -92,25 +78,29 @@ func scanJob(row pgx.CollectableRow) (job, error) {
 		tags    []byte
 		seconds float64
 		ordinal int64
+		applied *time.Time
 	)
-	err := row.Scan(&j.id, &j.kind, &j.queue, &j.priority, &j.scheduledAt, &j.capability, &tags, &seconds, &ordinal)
+	err := row.Scan(&j.id, &j.kind, &j.queue, &j.priority, &j.scheduledAt, &j.capability, &tags, &seconds, &ordinal, &applied)
 	if err != nil {
 		return job{}, err
 	}
 	j.tags, j.unreadable = parseTags(tags)
 	j.dueIn = time.Duration(seconds * float64(time.Second))
 	j.scan = int(ordinal) - 1
+	if applied != nil {
+		j.appliedAt = *applied
+	}
 	return j, nil
 }
 
 // send notifies every node of its offers in one round trip, or returns
 // leaderstore.ErrDeposed and notifies nobody.
-func send(ctx context.Context, conn *pgx.Conn, fence leaderstore.Fence, schema string, letters []letter) error {
+func send(ctx context.Context, pool *pgxpool.Pool, fence leaderstore.Fence, schema string, letters []letter) error {
 	channels, payloads := make([]string, len(letters)), make([]string, len(letters))
 	for i, l := range letters {
 		channels[i], payloads[i] = wire.OfferChannel(schema, l.to.incarnation), wire.Marshal(l.offer)
 	}
-	tag, err := conn.Exec(ctx, offerSQL, fence.Role, fence.Term, fence.Incarnation, channels, payloads)
+	tag, err := pool.Exec(ctx, offerSQL, fence.Role, fence.Term, fence.Incarnation, channels, payloads)
 	if err != nil {
 		return fmt.Errorf("offer jobs: %w", err)
 	}

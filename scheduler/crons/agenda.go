@@ -7,11 +7,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// agenda is when to look at which cron: those that wait, the earliest first,
-// and those that are due, the freshest first.
+// agenda is when to look at which cron. Those that are still on time come first,
+// and of them the earliest, so that a leader that cannot keep up serves all in
+// turn. Behind them come those with a backlog, the freshest first.
 type agenda struct {
-	waiting entries
-	due     entries
+	waiting entries // by when to look, the earliest on top
+	late    entries // the freshest on top
 }
 
 // entry is a cron and when to look at it.
@@ -27,7 +28,7 @@ type entries struct {
 }
 
 func newAgenda(upcoming []cronstore.Upcoming) *agenda {
-	a := &agenda{due: entries{freshen: true}}
+	a := &agenda{late: entries{freshen: true}}
 	for _, u := range upcoming {
 		if !u.Next.IsZero() {
 			a.waiting.list = append(a.waiting.list, entry{u.Name, u.Next})
@@ -40,8 +41,8 @@ func newAgenda(upcoming []cronstore.Upcoming) *agenda {
 // next returns when there is something to do; false if there never is.
 func (a *agenda) next() (time.Time, bool) {
 	switch {
-	case len(a.due.list) > 0:
-		return a.due.list[0].at, true
+	case len(a.late.list) > 0:
+		return a.late.list[0].at, true
 	case len(a.waiting.list) > 0:
 		return a.waiting.list[0].at, true
 	default:
@@ -49,14 +50,26 @@ func (a *agenda) next() (time.Time, bool) {
 	}
 }
 
-// take removes at most limit crons that are due at now, the freshest first.
-func (a *agenda) take(now time.Time, limit int) []entry {
-	for len(a.waiting.list) > 0 && !a.waiting.list[0].at.After(now) {
-		heap.Push(&a.due, heap.Pop(&a.waiting))
+// crowd returns how many crons are due within a span from the next instant at which
+// one is, counting up to most, and when the last of them is; 0 while others are late.
+func (a *agenda) crowd(span time.Duration, most int) (at time.Time, n int) {
+	if len(a.late.list) > 0 || len(a.waiting.list) == 0 {
+		return time.Time{}, 0
 	}
-	taken := make([]entry, 0, min(limit, len(a.due.list)))
-	for len(taken) < limit && len(a.due.list) > 0 {
-		taken = append(taken, heap.Pop(&a.due).(entry)) //nolint:forcetypeassert // the heap holds nothing else
+	return a.waiting.within(0, a.waiting.list[0].at.Add(span), most)
+}
+
+// take removes at most limit crons that are due at now.
+func (a *agenda) take(now time.Time, limit int) []entry {
+	for a.waiting.due(now.Add(-onTime)) {
+		heap.Push(&a.late, heap.Pop(&a.waiting))
+	}
+	var taken []entry
+	for len(taken) < limit && a.waiting.due(now) {
+		taken = append(taken, heap.Pop(&a.waiting).(entry)) //nolint:forcetypeassert // the heap holds nothing else
+	}
+	for len(taken) < limit && len(a.late.list) > 0 {
+		taken = append(taken, heap.Pop(&a.late).(entry)) //nolint:forcetypeassert // the heap holds nothing else
 	}
 	return taken
 }
@@ -68,6 +81,23 @@ func (a *agenda) add(back ...entry) {
 			heap.Push(&a.waiting, e)
 		}
 	}
+}
+
+// due says whether the one on top is due at an instant.
+func (e *entries) due(at time.Time) bool { return len(e.list) > 0 && !e.list[0].at.After(at) }
+
+// within counts up to most of the entries at or under the i-th that are due at an
+// instant, and says when the last of them is: in a heap they hang together.
+func (e *entries) within(i int, until time.Time, most int) (last time.Time, n int) {
+	if most <= 0 || i >= len(e.list) || e.list[i].at.After(until) {
+		return time.Time{}, 0
+	}
+	last, n = e.list[i].at, 1
+	for _, child := range [...]int{2*i + 1, 2*i + 2} {
+		at, more := e.within(child, until, most-n)
+		last, n = latest(last, at), n+more
+	}
+	return last, n
 }
 
 func (e *entries) Len() int { return len(e.list) }

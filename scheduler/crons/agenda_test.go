@@ -1,6 +1,7 @@
 package crons
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -9,23 +10,24 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-func TestAgendaTakesTheFreshestFirst(t *testing.T) {
+func TestAgendaTakesThoseOnTimeFirst(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 	a := newAgenda([]cronstore.Upcoming{
 		{Name: "never"},
-		{Name: "old", Next: at(-60)},
+		{Name: "old", Next: at(-3600)},
+		{Name: "late", Next: at(-60)},
 		{Name: "now", Next: at(0)},
 		{Name: "soon", Next: at(1)},
-		{Name: "recent", Next: at(-1)},
+		{Name: "recent", Next: at(-59)},
 	})
 	var got []string
-	for range 2 {
-		for _, e := range a.take(noon, 2) {
+	for range 4 {
+		for _, e := range a.take(noon, 1) {
 			got = append(got, e.name)
 		}
 	}
-	if diff := cmp.Diff([]string{"now", "recent", "old"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"recent", "now", "late", "old"}, got); diff != "" {
 		t.Error(diff)
 	}
 	if next, ok := a.next(); !ok || !next.Equal(at(1)) {
@@ -34,6 +36,24 @@ func TestAgendaTakesTheFreshestFirst(t *testing.T) {
 	a.add(entry{"again", at(0)}, entry{"gone", time.Time{}})
 	if next, _ := a.next(); !next.Equal(at(0)) {
 		t.Errorf("next is %s after add", next)
+	}
+}
+
+// A leader that fires one cron a second, of three that are due each second,
+// comes to all of them.
+func TestAgendaServesAllWhenItCannotKeepUp(t *testing.T) {
+	t.Parallel()
+	a := newAgenda([]cronstore.Upcoming{{Name: "a", Next: noon}, {Name: "b", Next: noon}, {Name: "c", Next: noon}})
+	turns := map[string]int{}
+	for second := range 30 {
+		now := noon.Add(time.Duration(second) * time.Second)
+		for _, e := range a.take(now, 1) {
+			turns[e.name]++
+			a.add(entry{e.name, now.Add(time.Second)})
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"a": 10, "b": 10, "c": 10}, turns); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -56,5 +76,26 @@ func TestClockKeepsToWhatItObserved(t *testing.T) {
 	c.observe(at(500), at(502), at(1400)) // and was set back
 	if got := c.now(at(500)); !got.Equal(at(1400)) {
 		t.Errorf("estimate %s, want %s", got, at(1400))
+	}
+}
+
+func TestAgendaCountsTheCrowdOfTheNextInstant(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(nil)
+	for i := range 1000 {
+		a.add(entry{strconv.Itoa(i), noon.Add(time.Duration(i%3) * time.Second)})
+	}
+	if at, n := a.crowd(0, 2000); !at.Equal(noon) || n != 334 {
+		t.Errorf("crowd of %d at %s; want 334 at noon", n, at)
+	}
+	if at, n := a.crowd(time.Second, 2000); !at.Equal(noon.Add(time.Second)) || n != 667 {
+		t.Errorf("%d within a second, until %s; want 667", n, at)
+	}
+	if _, n := a.crowd(0, 100); n != 100 {
+		t.Errorf("counted %d; want no more than 100", n)
+	}
+	a.take(noon.Add(2*onTime), 1)
+	if _, n := a.crowd(0, 2000); n != 0 {
+		t.Errorf("crowd of %d while others are late", n)
 	}
 }

@@ -24,13 +24,13 @@ func TestBackfill(t *testing.T) {
 		       ('c', $1 + interval '100 minutes', 'skipped_window', 'Too old.', NULL, 1, 'n1', $1 + interval '130 minutes', 30)`, from); err != nil {
 		t.Fatal(err)
 	}
-	span := Span{Cron: "c", From: from, To: from.Add(4 * time.Hour), Limit: 150}
+	span := cronstore.Span{Cron: "c", From: from, To: from.Add(4 * time.Hour), Limit: 150}
 	manual := manualOn(t, pool)
 	for _, want := range []struct {
 		ticks int
 		more  bool
 	}{{150, true}, {240 - 2 - 4 - 150, false}, {0, false}} {
-		plan, err := PlanBackfill(t.Context(), pool, span)
+		plan, err := cronstore.PlanBackfill(t.Context(), pool, span)
 		if err != nil || len(plan.Ticks) != want.ticks || plan.More != want.more {
 			t.Fatalf("%d ticks, more %t, %v; want %+v", len(plan.Ticks), plan.More, err, want)
 		}
@@ -71,12 +71,16 @@ func TestBackfillEndsAtTheWatermark(t *testing.T) {
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip")})
 	rewind(t, pool, time.Minute)
-	now := time.Now()
-	plan, err := PlanBackfill(t.Context(), pool, Span{Cron: "c", From: now.Add(-2 * time.Minute), To: now.Add(time.Hour), Limit: 1000})
-	if err != nil || len(plan.Ticks) < 55 || len(plan.Ticks) > 65 {
+	cron, err := cronstore.Get(t.Context(), pool, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled := cron.Watermark
+	plan, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "c", From: settled.Add(-59 * time.Second), To: settled.Add(time.Hour), Limit: 1000})
+	if err != nil || len(plan.Ticks) != 60 {
 		t.Errorf("%d ticks, %v; want those of the minute that is settled", len(plan.Ticks), err)
 	}
-	if _, err := PlanBackfill(t.Context(), pool, Span{Cron: "nobody"}); !errors.Is(err, cronstore.ErrNotFound) {
+	if _, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "nobody"}); !errors.Is(err, cronstore.ErrNotFound) {
 		t.Errorf("nobody: %v", err)
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/progress"
@@ -23,7 +25,7 @@ type Inserter interface {
 	Cancel(ctx context.Context, tx pgx.Tx, id int64) error
 }
 
-// Options are what a Firer works with. All but Schema are required.
+// Options are what a Firer works with. All but Schema, Poll and Hub are required.
 type Options struct {
 	Pool     *pgxpool.Pool
 	Inserter Inserter
@@ -32,6 +34,11 @@ type Options struct {
 	// Schema is where forge's tables are, as it prefixes the channels of
 	// notifications; empty means the connections' current schema.
 	Schema string
+	// Poll is how often to look for changes of crons where notifications are not
+	// heard: behind a pooler in transaction mode. 0: they are.
+	Poll time.Duration
+	// Hub hears notifications. Default: one of the Firer's own.
+	Hub *hearing.Hub
 }
 
 // Firer fires crons while this node leads the scheduler's role.
@@ -42,6 +49,9 @@ type Firer struct {
 
 // New returns a Firer that rests until it leads.
 func New(options Options) *Firer {
+	if options.Hub == nil {
+		options.Hub = hearing.New(options.Pool, options.Logger)
+	}
 	return &Firer{options: options, meter: newMeter(options.Metrics)}
 }
 
@@ -61,13 +71,15 @@ func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	}
 	changes := make(chan struct{}, 1)
 	listening, stop := context.WithCancel(ctx)
-	var listener sync.WaitGroup
-	listener.Go(func() {
-		listen(listening, f.options.Pool.Config().ConnConfig, wire.Channel(schema, wire.CronChannel), changes, logger)
-	})
+	ear := &listener{
+		hub: f.options.Hub, pool: f.options.Pool, channel: wire.Channel(schema, wire.CronChannel), poll: f.options.Poll,
+		changes: changes, logger: logger,
+	}
+	var waiting sync.WaitGroup
+	waiting.Go(func() { ear.run(listening) })
 	defer func() {
 		stop()
-		listener.Wait()
+		waiting.Wait()
 	}()
 	desk := newLedger(f.options, schema, fence, f.meter, logger)
 	return ignoreEnd(ctx, newTerm(desk, f.meter, logger).run(ctx, changes))

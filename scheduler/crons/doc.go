@@ -15,20 +15,45 @@
 // Nothing that the leader holds in memory decides anything: its next ticks only
 // say when to look, its cached definitions are checked against the locked rows,
 // its estimate of the database's clock only sets a timer, and the clock of the
-// transaction says which ticks are due. So a tick never fires early, a
+// transaction says which ticks are due. So a tick never fires early (what is
+// prepared early is not committed early), a
 // transaction whose acknowledgement was lost can be tried again, and a new
 // leader starts from the watermarks.
 //
 // # Many crons
 //
 // Every statement is set-based: a batch costs the same few round trips for one
-// cron as for two thousand, which is as many as one transaction takes. Of the
-// crons that are due the freshest are taken first. A cron with a long backlog is
-// settled in slices of bounded size, one a transaction, behind those with fresh
-// ticks; its skipped ticks are counted, not listed: a run of more than ten alike
+// cron as for two thousand. Of many crons that are due together the first
+// transaction takes 250, so that their jobs start while the others are written,
+// and each that follows twice as many, up to two thousand. The ids of its
+// jobs are reserved first, so that no row of the ledger is written twice. Of the
+// crons that are due those come first that are still on time, the earliest
+// before the others: a leader that cannot keep up serves all in turn. A cron
+// with a long backlog is settled in slices of bounded size, one a transaction,
+// behind them; its skipped ticks are counted, not listed: a run of more than ten alike
 // becomes one row with its first tick, its last and their number. Ticks and
 // watermark commit together, so a range can never be written twice with
 // different ends. A paused cron is looked at once a minute.
+//
+// In memory the leader keeps of every cron its name and the instant at which to
+// look, and the definition only of those that are due again within ten minutes.
+//
+// # Many at one instant, and one after the other
+//
+// Three crons and more that are due at the same coming instant are prepared before
+// it: the transaction begins as early as those before took to be written, is
+// decided as if the instant had come, and sleeps on the server until it has by the
+// database's clock. Then all that is left is the commit, so nothing is seen before
+// its time. Crons that are due one closely after the other, as jitter spreads them,
+// share such a transaction too: it commits when the last of those within ten
+// milliseconds is due, so a tick is at most that much later than alone, and a second
+// has at most a hundred transactions however many crons there are.
+//
+// A cron whose outcome depends on a run that is still active is left out, and looked
+// at again when its tick is due. The fence is passed last of all, right before the
+// commit: nobody is kept from taking over meanwhile, and what a deposed leader has
+// prepared is rolled back. Whoever wants one of these rows waits, for the lead of at
+// most a second.
 //
 // # Catching up
 //

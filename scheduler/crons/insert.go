@@ -51,38 +51,43 @@ func newJob(spec *cronstore.Spec, row cronstore.Tick, term int64) jobstore.NewJo
 		args = json.RawMessage("{}")
 	}
 	return jobstore.NewJob{
-		Kind: spec.Job, Args: args, Queue: spec.Queue, Priority: spec.Priority, MaxAttempts: spec.MaxAttempts,
+		ID: row.JobID, Kind: spec.Job, Args: args, Queue: spec.Queue, Priority: spec.Priority, MaxAttempts: spec.MaxAttempts,
 		Metadata: metadata,
 	}
 }
 
-// insert inserts the jobs of the first rows and links them. With careful set,
-// jobs that are refused turn their rows into failed ones.
+// insert inserts the jobs of the first rows. With careful set, jobs that are
+// refused turn their rows into failed ones.
 func (l *ledger) insert(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, jobs []jobstore.NewJob, careful bool) error {
 	if len(jobs) == 0 {
 		return nil
 	}
 	firing := rows[:len(jobs)]
 	if !careful {
-		ids, err := l.insertMany(ctx, tx, jobs)
-		if err != nil {
+		if err := l.insertMany(ctx, tx, jobs); err != nil {
 			return classify(tx, err)
-		}
-		for i, id := range ids {
-			firing[i].JobID = id
 		}
 	} else if err := l.insertCarefully(ctx, tx, firing, jobs); err != nil {
 		return err
 	}
-	return l.link(ctx, tx, firing, jobs)
+	return l.announce(ctx, tx, firing, jobs)
 }
 
-func (l *ledger) insertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJob) ([]int64, error) {
+// insertMany makes sure that the jobs got the ids that stand in the ledger.
+func (l *ledger) insertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJob) error {
 	ids, err := l.options.Inserter.InsertMany(ctx, tx, jobs)
-	if err == nil && len(ids) != len(jobs) {
-		err = fmt.Errorf("got %d ids for %d jobs", len(ids), len(jobs))
+	if err != nil {
+		return err
 	}
-	return ids, err
+	if len(ids) != len(jobs) {
+		return fmt.Errorf("got %d ids for %d jobs", len(ids), len(jobs))
+	}
+	for i, id := range ids {
+		if id != jobs[i].ID {
+			return fmt.Errorf("job %d was inserted as %d", jobs[i].ID, id)
+		}
+	}
+	return nil
 }
 
 // insertCarefully halves the jobs until those that are refused stand alone, each
@@ -90,12 +95,8 @@ func (l *ledger) insertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJ
 func (l *ledger) insertCarefully(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, jobs []jobstore.NewJob) error {
 	progress.Report(ctx)
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		ids, err := l.insertMany(ctx, tx, jobs)
-		if err != nil {
+		if err := l.insertMany(ctx, tx, jobs); err != nil {
 			return classify(tx, err)
-		}
-		for i, id := range ids {
-			rows[i].JobID = id
 		}
 		return nil
 	})
@@ -115,19 +116,18 @@ func (l *ledger) insertCarefully(ctx context.Context, tx pgx.Tx, rows []cronstor
 	return l.insertCarefully(ctx, tx, rows[half:], jobs[half:])
 }
 
-// link writes into the ledger which jobs the rows became, and wakes whoever
-// assigns them.
-func (l *ledger) link(ctx context.Context, tx pgx.Tx, firing []cronstore.Tick, jobs []jobstore.NewJob) error {
+// announce marks the rows whose jobs were refused, and wakes whoever assigns the
+// others.
+func (l *ledger) announce(ctx context.Context, tx pgx.Tx, firing []cronstore.Tick, jobs []jobstore.NewJob) error {
 	var (
-		linked, failed []cronstore.Tick
-		payloads       []string
+		failed   []cronstore.Tick
+		payloads []string
 	)
 	for i, row := range firing {
 		if row.Verdict == cronstore.Failed {
 			failed = append(failed, row)
 			continue
 		}
-		linked = append(linked, row)
 		if payload := insertPayload(jobs[i].Queue); !slices.Contains(payloads, payload) {
 			payloads = append(payloads, payload)
 		}
@@ -137,11 +137,8 @@ func (l *ledger) link(ctx context.Context, tx pgx.Tx, firing []cronstore.Tick, j
 			return err
 		}
 	}
-	if len(linked) == 0 {
+	if len(payloads) == 0 {
 		return nil
-	}
-	if err := cronstore.LinkJobs(ctx, tx, linked); err != nil {
-		return err
 	}
 	if _, err := tx.Exec(ctx, announceSQL, wire.Channel(l.schema, wire.RiverInsertChannel), payloads); err != nil {
 		return fmt.Errorf("announce the jobs: %w", err)

@@ -25,11 +25,21 @@ const (
 	unreadableEvery = time.Minute
 	// queueEvery is how often a cron with a queue is looked at.
 	queueEvery = 250 * time.Millisecond
+	// rememberFor is how soon a cron must be due again for its definition to stay
+	// in memory: reading it again costs less than keeping a hundred thousand.
+	rememberFor = 10 * time.Minute
 	// queueBatch is how many queued ticks of one cron a transaction takes.
 	queueBatch = 100
 )
 
-const nowSQL = `SELECT clock_timestamp()`
+// watchClientSQL lets the server end the sleep of a leader that dies in it.
+const watchClientSQL = `SELECT set_config('client_connection_check_interval', '50', true)`
+
+// holdSQL sleeps until an instant, a little longer so that rounding does not matter,
+// and says whether it has come: the clock may be set back meanwhile.
+const holdSQL = `
+SELECT clock_timestamp() >= $1
+FROM pg_sleep(greatest(0, extract(epoch FROM $1::timestamptz - clock_timestamp())::float8 + 1e-5)) AS slept`
 
 // ledger is the desk of one term on PostgreSQL.
 type ledger struct {
@@ -67,6 +77,7 @@ type plan struct {
 	rows       []cronstore.Tick
 	watermark  time.Time
 	next       time.Time
+	ready      time.Time // when its jobs are to be available; zero: at once
 }
 
 func newLedger(options Options, schema string, fence leaderstore.Fence, m *meter, logger *slog.Logger) *ledger {
@@ -75,11 +86,7 @@ func newLedger(options Options, schema string, fence leaderstore.Fence, m *meter
 
 // Now implements desk.
 func (l *ledger) Now(ctx context.Context) (time.Time, error) {
-	var now time.Time
-	if err := l.options.Pool.QueryRow(ctx, nowSQL).Scan(&now); err != nil {
-		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
-	}
-	return now, nil
+	return cronstore.Now(ctx, l.options.Pool)
 }
 
 // Upcoming implements desk.
@@ -106,10 +113,10 @@ func (l *ledger) Upcoming(ctx context.Context) ([]cronstore.Upcoming, error) {
 
 // Fire implements desk. A job that cannot be inserted must not keep the others
 // from firing: then the batch is done again, carefully.
-func (l *ledger) Fire(ctx context.Context, names []string) (fired, error) {
-	done, err := l.fire(ctx, names, false)
+func (l *ledger) Fire(ctx context.Context, names []string, at time.Time) (fired, error) {
+	done, err := l.fire(ctx, names, at, false)
 	if _, refused := errors.AsType[*refusedError](err); refused {
-		done, err = l.fire(ctx, names, true)
+		done, err = l.fire(ctx, names, at, true)
 	}
 	if errors.Is(err, leaderstore.ErrDeposed) {
 		l.options.Metrics.LeaderFencedWrites.WithLabelValues(l.fence.Role, l.fence.NodeID).Inc()
@@ -117,24 +124,35 @@ func (l *ledger) Fire(ctx context.Context, names []string) (fired, error) {
 	return done, err
 }
 
-// fire is one fenced transaction.
-func (l *ledger) fire(ctx context.Context, names []string, careful bool) (fired, error) {
+// fire is one fenced transaction. For an instant to come it is decided as if that
+// had come.
+func (l *ledger) fire(ctx context.Context, names []string, at time.Time, careful bool) (fired, error) {
 	var (
-		done   fired
-		plans  []*plan
-		rows   []cronstore.Tick
-		passed time.Time // the fence, by the local clock
+		done        fired
+		plans, busy []*plan
+		rows        []cronstore.Tick
+		passed      time.Time // the fence, by the local clock
+		due         time.Time // up to when ticks are due
+		began       = time.Now()
 	)
-	err := l.fence.Do(ctx, l.options.Pool, func(tx pgx.Tx, now time.Time) error {
+	failpoint.Hit("crons/before-fence")
+	if failpoint.Off("crons/cancel") {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err := l.transact(ctx, at, func(tx pgx.Tx, now time.Time) error {
 		var err error
-		done.Now, passed = now, time.Now()
-		if plans, err = l.plan(ctx, tx, now, names); err != nil {
+		done.Now, passed, due = now, time.Now(), latest(now, at)
+		if plans, err = l.plan(ctx, tx, due, names); err != nil {
 			return err
 		}
 		failpoint.Hit("crons/after-read")
-		if rows, err = l.write(ctx, tx, plans, careful); err != nil {
+		if due.After(now) {
+			plans, busy = sortOut(plans, now, at)
+		}
+		if rows, err = l.write(ctx, tx, plans, at, careful); err != nil {
 			return err
 		}
+		done.Prepared = time.Since(began)
 		failpoint.Hit("crons/before-commit")
 		return nil
 	})
@@ -143,8 +161,90 @@ func (l *ledger) fire(ctx context.Context, names []string, careful bool) (fired,
 	}
 	failpoint.Hit("crons/after-commit")
 	l.meter.count(rows, done.Now.Add(time.Since(passed)))
-	done.Next = l.wakeups(plans, done.Now)
+	done.Next = l.wakeups(plans, due)
+	for _, p := range busy {
+		done.Next[p.cron.Name] = p.newest()
+	}
+	l.forget(done)
 	return done, nil
+}
+
+// transact does the work under the fence. For an instant to come it is waited for
+// before the commit, and the fence is passed only then: nobody is kept from taking
+// over meanwhile, and what a deposed leader has prepared is rolled back.
+func (l *ledger) transact(ctx context.Context, at time.Time, work func(tx pgx.Tx, now time.Time) error) error {
+	if at.IsZero() {
+		return l.fence.Do(ctx, l.options.Pool, work)
+	}
+	return pgx.BeginFunc(ctx, l.options.Pool, func(tx pgx.Tx) error {
+		now, err := cronstore.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := work(tx, now); err != nil {
+			return err
+		}
+		progress.Allow(ctx, maxLead)
+		if err := hold(ctx, tx, at); err != nil {
+			return err
+		}
+		_, err = l.fence.Check(ctx, tx)
+		return err
+	})
+}
+
+// sortOut separates the plans that the end of another run may yet change before
+// their newest tick is due: they are made again when it is.
+func sortOut(plans []*plan, now, at time.Time) (settled, busy []*plan) {
+	for _, p := range plans {
+		if p.waits(now) {
+			busy = append(busy, p)
+			continue
+		}
+		p.ready = at
+		settled = append(settled, p)
+	}
+	return settled, busy
+}
+
+// waits says that something is due after now, and that another run decides about it.
+func (p *plan) waits(now time.Time) bool {
+	return (p.earlier != nil || len(p.queue.Oldest) > 0) && p.newest().After(now)
+}
+
+// newest is when the newest of the due ticks fires.
+func (p *plan) newest() time.Time {
+	if len(p.due) == 0 {
+		return time.Time{}
+	}
+	return p.due[len(p.due)-1].FiresAt
+}
+
+// hold waits for an instant by the database's clock.
+func hold(ctx context.Context, tx pgx.Tx, until time.Time) error {
+	var (
+		come  bool
+		batch pgx.Batch
+	)
+	batch.Queue(watchClientSQL)
+	batch.Queue(holdSQL, until).QueryRow(func(row pgx.Row) error { return row.Scan(&come) })
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("wait for %s: %w", until.UTC().Format(time.RFC3339Nano), err)
+	}
+	if !come {
+		return errors.New("the database's clock was set back while a tick was waited for")
+	}
+	return nil
+}
+
+// forget drops the definitions of crons that are not due for long, or never
+// again.
+func (l *ledger) forget(done fired) {
+	for name, at := range done.Next {
+		if at.IsZero() || at.Sub(done.Now) > rememberFor {
+			delete(l.known, name)
+		}
+	}
 }
 
 // plan locks the crons and decides what becomes of their due ticks.
@@ -274,10 +374,10 @@ func (p *plan) decide(now time.Time) {
 	p.next, _ = p.definition.timeline.Next(p.watermark)
 }
 
-// write records the plans, inserts the jobs and moves the watermarks. It returns
-// the rows that are new.
-func (l *ledger) write(ctx context.Context, tx pgx.Tx, plans []*plan, careful bool) ([]cronstore.Tick, error) {
-	rows, jobs, err := l.record(ctx, tx, plans)
+// write records the plans, inserts the jobs and moves the watermarks, all to be seen
+// at an instant to come if there is one. It returns the rows that are new.
+func (l *ledger) write(ctx context.Context, tx pgx.Tx, plans []*plan, at time.Time, careful bool) ([]cronstore.Tick, error) {
+	rows, jobs, err := l.record(ctx, tx, plans, at)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +401,10 @@ func (l *ledger) write(ctx context.Context, tx pgx.Tx, plans []*plan, careful bo
 
 // record writes the rows of the ledger. It returns the new ones, those that fire
 // first, and the jobs of these.
-func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan) ([]cronstore.Tick, []jobstore.NewJob, error) {
+func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan, at time.Time) ([]cronstore.Tick, []jobstore.NewJob, error) {
+	if err := reserveJobs(ctx, tx, plans); err != nil {
+		return nil, nil, err
+	}
 	var all, called []cronstore.Tick
 	for _, p := range plans {
 		all, called = append(all, p.rows...), append(called, p.called...)
@@ -309,7 +412,7 @@ func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan) ([]cronst
 	var isNew map[cronstore.Key]bool
 	if len(all) > 0 {
 		var err error
-		if isNew, err = cronstore.Record(ctx, tx, l.fence.Term, l.fence.NodeID, all); err != nil {
+		if isNew, err = cronstore.Record(ctx, tx, l.fence.Term, l.fence.NodeID, at, all); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -327,13 +430,41 @@ func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan) ([]cronst
 			switch {
 			case i >= len(p.called) && !isNew[cronstore.KeyOf(row.Cron, row.Tick)]:
 			case fires(row.Verdict):
-				firing, jobs = append(firing, row), append(jobs, newJob(&p.definition.spec, row, l.fence.Term))
+				job := newJob(&p.definition.spec, row, l.fence.Term)
+				job.ReadyAt = p.ready
+				firing, jobs = append(firing, row), append(jobs, job)
 			default:
 				others = append(others, row)
 			}
 		}
 	}
 	return append(firing, others...), jobs, nil
+}
+
+// reserveJobs gives the rows that fire the ids of their jobs, so that they need
+// not be written a second time once the jobs are there.
+func reserveJobs(ctx context.Context, tx pgx.Tx, plans []*plan) error {
+	var firing []*cronstore.Tick
+	for _, p := range plans {
+		for _, rows := range [][]cronstore.Tick{p.called, p.rows} {
+			for i := range rows {
+				if fires(rows[i].Verdict) {
+					firing = append(firing, &rows[i])
+				}
+			}
+		}
+	}
+	if len(firing) == 0 {
+		return nil
+	}
+	ids, err := jobstore.ReserveIDs(ctx, tx, len(firing))
+	if err != nil {
+		return err
+	}
+	for i, row := range firing {
+		row.JobID = ids[i]
+	}
+	return nil
 }
 
 // wakeups says when to look at each cron again.

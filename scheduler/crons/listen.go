@@ -2,48 +2,77 @@ package crons
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/hearing"
 )
 
-// relisten is how long to wait before a broken connection is made again.
-const relisten = time.Second
+// lookAgain is how long to wait after a look that failed.
+const lookAgain = time.Second
 
-// listen signals changes whenever the channel is notified, on a connection of
-// its own, and whenever it could have missed a notification: after each connect.
-// It returns when ctx ends.
-func listen(ctx context.Context, config *pgx.ConnConfig, channel string, changes chan<- struct{}, logger *slog.Logger) {
+// listener hears of changes of crons.
+type listener struct {
+	hub     *hearing.Hub
+	pool    *pgxpool.Pool
+	channel string
+	// poll is how often to look where notifications are not heard; 0: they are.
+	poll    time.Duration
+	changes chan<- struct{}
+	logger  *slog.Logger
+}
+
+// run signals changes whenever there may be any, also after each interruption. It
+// returns when ctx ends.
+func (l *listener) run(ctx context.Context) {
+	if l.poll == 0 {
+		stop := l.hub.Subscribe([]string{l.channel}, func(*pgconn.Notification) { l.signal() })
+		defer stop()
+		<-ctx.Done()
+		return
+	}
 	for ctx.Err() == nil {
-		err := listenOnce(ctx, config, channel, changes)
+		err := l.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		logger.WarnContext(ctx, "listening for changes of crons was interrupted", "error", err)
+		l.logger.WarnContext(ctx, "looking for changes of crons was interrupted", "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(relisten):
+		case <-time.After(lookAgain):
 		}
 	}
 }
 
-func listenOnce(ctx context.Context, config *pgx.ConnConfig, channel string, changes chan<- struct{}) error {
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return err
-	}
-	for {
+// look compares the definitions with those of the last look, again and again.
+func (l *listener) look(ctx context.Context) error {
+	tick := time.NewTicker(l.poll)
+	defer tick.Stop()
+	for last := ""; ; {
+		edition, err := cronstore.Edition(ctx, l.pool)
+		if err != nil {
+			return fmt.Errorf("look for changes: %w", err)
+		}
+		if edition != last {
+			l.signal()
+		}
+		last = edition
 		select {
-		case changes <- struct{}{}:
-		default: // one is pending already
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
 		}
-		if _, err := conn.WaitForNotification(ctx); err != nil {
-			return err
-		}
+	}
+}
+
+func (l *listener) signal() {
+	select {
+	case l.changes <- struct{}{}:
+	default: // one is pending already
 	}
 }

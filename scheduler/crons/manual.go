@@ -2,8 +2,6 @@ package crons
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,12 +13,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// ErrFuture says that a tick has not come yet.
-var ErrFuture = errors.New("the tick lies in the future, and fires by itself")
-
-// ErrNotDue says that a cron is not due at an instant.
-var ErrNotDue = errors.New("the cron is not due at that instant")
-
 // Manual runs ticks because somebody asks for it. It needs no lead: the lock on
 // the cron's row keeps it apart from the leader, and the ledger's key from a
 // second run. The overlap policy is not asked.
@@ -31,28 +23,17 @@ type Manual struct {
 	Schema string
 }
 
-// Trigger is a run that somebody asks for.
-type Trigger struct {
-	Cron string
-	// At is the tick that runs; zero is now.
-	At time.Time
-	// Args replace the cron's own; empty means those.
-	Args json.RawMessage
-	// By says who asks, for the ledger and the diary.
-	By string
-}
-
 // Trigger runs a cron now, or a tick of it that is due and was not run. It
-// returns the row of the ledger, and cronstore.ErrNotFound, cronstore.ErrTaken
-// (with the row), ErrNotDue or ErrFuture when it refuses.
-func (m Manual) Trigger(ctx context.Context, t Trigger) (cronstore.Tick, error) {
+// returns the row of the ledger, and cronstore's ErrNotFound, ErrTaken (with the
+// row), ErrNotDue or ErrFuture when it refuses.
+func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
 	var row cronstore.Tick
 	err := pgx.BeginFunc(ctx, m.DB, func(tx pgx.Tx) error {
 		cron, now, err := cronstore.LockConfigured(ctx, tx, t.Cron)
 		if err != nil {
 			return err
 		}
-		at, err := tickToRun(&cron, t.At, now)
+		at, err := cron.TickToRun(t.At, now)
 		if err != nil {
 			return err
 		}
@@ -62,6 +43,9 @@ func (m Manual) Trigger(ctx context.Context, t Trigger) (cronstore.Tick, error) 
 		if row, err = m.run(ctx, tx, &cron, at, cronstore.Triggered, "Triggered by "+t.By); err != nil {
 			return err
 		}
+		if row, err = cronstore.FindTick(ctx, tx, t.Cron, row.Tick); err != nil {
+			return err
+		}
 		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.CronTriggered},
 			map[string]any{"cron": t.Cron, "tick": row.Tick.UTC(), "job_id": row.JobID, "by": t.By})
 	})
@@ -69,25 +53,6 @@ func (m Manual) Trigger(ctx context.Context, t Trigger) (cronstore.Tick, error) 
 		return row, fmt.Errorf("trigger cron %s: %w", t.Cron, err)
 	}
 	return row, nil
-}
-
-// tickToRun returns the tick that is meant. A cron that is only triggered may be
-// given any instant of the past.
-func tickToRun(cron *cronstore.Cron, at, now time.Time) (time.Time, error) {
-	if at.IsZero() {
-		return now, nil
-	}
-	if at.After(now) {
-		return at, ErrFuture
-	}
-	timeline, err := cron.Spec.Timeline(cron.Name)
-	if err != nil {
-		return at, err
-	}
-	if _, due := timeline.At(at); !due && !timeline.Manual() {
-		return at, ErrNotDue
-	}
-	return at, nil
 }
 
 // run claims a tick and inserts its job.

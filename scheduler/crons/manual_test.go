@@ -25,9 +25,12 @@ func TestTriggerNow(t *testing.T) {
 	spec.Schedule, spec.Paused, spec.Args = "@yearly", true, json.RawMessage(`{"n": 1}`)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
 	for _, args := range []json.RawMessage{nil, json.RawMessage(`{"n": 2}`)} {
-		row, err := manualOn(t, pool).Trigger(t.Context(), Trigger{Cron: "c", By: "ada", Args: args})
+		row, err := manualOn(t, pool).Trigger(t.Context(), cronstore.Trigger{Cron: "c", By: "ada", Args: args})
 		if err != nil || row.Verdict != cronstore.Triggered || row.JobID == 0 {
 			t.Fatalf("%+v, %v", row, err)
+		}
+		if stored, err := cronstore.FindTick(t.Context(), pool, "c", row.Tick); err != nil || row != stored || row.RecordedAt.IsZero() {
+			t.Errorf("returned %+v\nstored   %+v, %v", row, stored, err)
 		}
 	}
 	if wrong := count(t, pool, `
@@ -52,18 +55,18 @@ func TestTriggerRefuses(t *testing.T) {
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
 	hour := time.Now().UTC().Truncate(time.Hour)
 	manual := manualOn(t, pool)
-	if row, err := manual.Trigger(t.Context(), Trigger{Cron: "c", At: hour}); err != nil || !row.Tick.Equal(hour) {
+	if row, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "c", At: hour}); err != nil || !row.Tick.Equal(hour) {
 		t.Fatalf("a tick that nobody recorded: %+v, %v", row, err)
 	}
 	for _, test := range []struct {
 		name string
-		run  Trigger
+		run  cronstore.Trigger
 		want error
 	}{
-		{"run already", Trigger{Cron: "c", At: hour}, cronstore.ErrTaken},
-		{"not due", Trigger{Cron: "c", At: hour.Add(-time.Minute)}, ErrNotDue},
-		{"future", Trigger{Cron: "c", At: hour.Add(2 * time.Hour)}, ErrFuture},
-		{"unknown", Trigger{Cron: "nobody"}, cronstore.ErrNotFound},
+		{"run already", cronstore.Trigger{Cron: "c", At: hour}, cronstore.ErrTaken},
+		{"not due", cronstore.Trigger{Cron: "c", At: hour.Add(-time.Minute)}, cronstore.ErrNotDue},
+		{"future", cronstore.Trigger{Cron: "c", At: hour.Add(2 * time.Hour)}, cronstore.ErrFuture},
+		{"unknown", cronstore.Trigger{Cron: "nobody"}, cronstore.ErrNotFound},
 	} {
 		if _, err := manual.Trigger(t.Context(), test.run); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, err, test.want)
@@ -88,8 +91,8 @@ func TestATickRunsOnceWhoeverAsks(t *testing.T) {
 	for range 4 {
 		askers.Go(func() {
 			for i := range 6 {
-				_, err := manual.Trigger(t.Context(), Trigger{Cron: "c", At: first.Add(time.Duration(i) * time.Second)})
-				if err != nil && !errors.Is(err, cronstore.ErrTaken) && !errors.Is(err, ErrFuture) {
+				_, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "c", At: first.Add(time.Duration(i) * time.Second)})
+				if err != nil && !errors.Is(err, cronstore.ErrTaken) && !errors.Is(err, cronstore.ErrFuture) {
 					t.Error(err)
 				}
 			}
@@ -125,7 +128,7 @@ func TestPausedTicksAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The leader hears of it at once; a paused cron it would look at in a minute.
-	await(t, pool, 2, `SELECT sum(tick_count) FROM forge_cron_ticks WHERE verdict = 'skipped_paused'`)
+	await(t, pool, 2, `SELECT coalesce(sum(tick_count), 0) FROM forge_cron_ticks WHERE verdict = 'skipped_paused'`)
 	await(t, pool, 1, `
 		SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'fired' AND tick > (
 		    SELECT max(tick) FROM forge_cron_ticks WHERE verdict = 'skipped_paused')`)

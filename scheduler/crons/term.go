@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	// batch is the most crons of one transaction.
-	batch = 2000
+	// minBatch is how many crons the first transaction takes of many that are due
+	// together: their jobs start while the others are written. Each that follows
+	// takes twice as many, so that few round trips are made, up to maxBatch.
+	minBatch = 250
+	maxBatch = 2000
 	// probeEvery is how often an idle leader asks for the database's time.
 	probeEvery = 10 * time.Second
 
@@ -27,8 +30,9 @@ type desk interface {
 	Now(ctx context.Context) (time.Time, error)
 	// Upcoming returns every cron and when it is due next.
 	Upcoming(ctx context.Context) ([]cronstore.Upcoming, error)
-	// Fire records what is due of these crons.
-	Fire(ctx context.Context, names []string) (fired, error)
+	// Fire records what is due of these crons: now, or at an instant to come, before
+	// which it does not commit.
+	Fire(ctx context.Context, names []string, at time.Time) (fired, error)
 }
 
 // fired is what a transaction came to.
@@ -38,6 +42,8 @@ type fired struct {
 	// Next is when to look at each cron again; one that is missing does not
 	// exist any more.
 	Next map[string]time.Time
+	// Prepared is how long the transaction took until it could be committed.
+	Prepared time.Duration
 }
 
 // term is the loop of one lead.
@@ -47,12 +53,14 @@ type term struct {
 	logger  *slog.Logger
 	clock   clock
 	agenda  *agenda
+	batch   int // of the next transaction
+	pace    pace
 	probed  time.Time
 	backoff time.Duration
 }
 
 func newTerm(d desk, m *meter, logger *slog.Logger) *term {
-	return &term{desk: d, meter: m, logger: logger, agenda: newAgenda(nil)}
+	return &term{desk: d, meter: m, logger: logger, agenda: newAgenda(nil), batch: minBatch}
 }
 
 // run loads the crons, and again at each change, and fires what is due, until
@@ -72,8 +80,8 @@ func (t *term) run(ctx context.Context, changes <-chan struct{}) error {
 		default:
 			reload, t.backoff = false, 0
 		}
-		progress.Report(ctx)
-		timer := time.NewTimer(min(t.pause(time.Now()), progress.Interval(ctx)))
+		timer := time.NewTimer(t.pause(time.Now()))
+		progress.Park(ctx)
 		select {
 		case <-ctx.Done():
 		case <-changes:
@@ -120,9 +128,10 @@ func (t *term) load(ctx context.Context) error {
 	return nil
 }
 
-// fire records the crons that are due by the estimate, one batch.
+// fire records the crons that are due by the estimate, one batch, or those of the
+// next instant when it is time to prepare them.
 func (t *term) fire(ctx context.Context) error {
-	taken := t.agenda.take(t.clock.now(time.Now()), batch)
+	taken, at := t.take(t.clock.now(time.Now()))
 	if len(taken) == 0 {
 		return nil
 	}
@@ -131,16 +140,62 @@ func (t *term) fire(ctx context.Context) error {
 		names[i] = e.name
 	}
 	sent := time.Now()
-	done, err := t.desk.Fire(ctx, names)
+	done, err := t.desk.Fire(ctx, names, at)
 	if err != nil {
 		t.agenda.add(taken...)
 		return err
 	}
-	t.clock.observe(sent, time.Now(), done.Now)
+	if at.IsZero() {
+		t.clock.observe(sent, time.Now(), done.Now)
+	} else {
+		t.pace.observe(len(names), done.Prepared)
+	}
 	for name, at := range done.Next {
 		t.agenda.add(entry{name, at})
 	}
 	return nil
+}
+
+// take removes what to fire next: the crons of an instant to come, which is returned
+// with them, once it is time to prepare them; else what is due.
+func (t *term) take(now time.Time) ([]entry, time.Time) {
+	if c, ok := t.coming(now); ok {
+		if c.begin.After(now) {
+			return nil, time.Time{}
+		}
+		return t.agenda.take(c.at, c.most), c.at
+	}
+	taken := t.agenda.take(now, t.batch)
+	if len(taken) == t.batch {
+		t.batch = min(2*t.batch, maxBatch)
+	} else {
+		t.batch = minBatch
+	}
+	return taken, time.Time{}
+}
+
+// coming are crons that are prepared before they are due.
+type coming struct {
+	at    time.Time // when the last of them is due
+	begin time.Time
+	most  int // can be prepared by then
+}
+
+// coming returns the next crons that are worth to be prepared together; false if
+// they are too few to, or it is too late for that.
+func (t *term) coming(now time.Time) (coming, bool) {
+	for _, span := range [...]time.Duration{0, bunchSpan} {
+		at, n := t.agenda.crowd(span, t.pace.most())
+		if n < minBunch || !at.After(now) {
+			continue
+		}
+		c := coming{at, at.Add(-t.pace.lead(n)), n}
+		if n >= minCrowd {
+			c.most = min(n, t.pace.fit(at.Sub(now)))
+		}
+		return c, c.most >= min(n, minCrowd)
+	}
+	return coming{}, false
 }
 
 // pause returns how long to wait for the next step.
@@ -153,5 +208,9 @@ func (t *term) pause(local time.Time) time.Duration {
 	if !ok {
 		return idle
 	}
-	return min(idle, max(next.Sub(t.clock.now(local)), 0))
+	now := t.clock.now(local)
+	if c, ok := t.coming(now); ok {
+		next = c.begin
+	}
+	return min(idle, max(next.Sub(now), 0))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,9 @@ type fakeDesk struct {
 	interval time.Duration
 	fail     []error // of the next calls of Fire
 	log      []string
+	sizes    []int           // of the batches
+	each     time.Duration   // that a cron takes to prepare
+	leads    []time.Duration // of batches that were prepared
 	probes   int
 	loads    int
 }
@@ -48,7 +52,7 @@ func (d *fakeDesk) Upcoming(context.Context) ([]cronstore.Upcoming, error) {
 	return upcoming, nil
 }
 
-func (d *fakeDesk) Fire(_ context.Context, names []string) (fired, error) {
+func (d *fakeDesk) Fire(_ context.Context, names []string, at time.Time) (fired, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.fail) > 0 {
@@ -56,7 +60,14 @@ func (d *fakeDesk) Fire(_ context.Context, names []string) (fired, error) {
 		d.fail = d.fail[1:]
 		return fired{}, err
 	}
+	d.sizes = append(d.sizes, len(names))
 	done := fired{Now: time.Now().Add(d.ahead), Next: map[string]time.Time{}}
+	if !at.IsZero() {
+		done.Prepared = time.Duration(len(names)) * d.each
+		d.leads = append(d.leads, at.Sub(done.Now))
+		time.Sleep(at.Sub(done.Now))
+		done.Now = at
+	}
 	for _, name := range names {
 		if late := done.Now.Sub(d.next[name]); late < 0 {
 			d.log = append(d.log, fmt.Sprintf("%s looked at %s too early", name, -late))
@@ -170,14 +181,123 @@ func TestTenThousandCronsAreTakenInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDesk{next: map[string]time.Time{}, interval: time.Hour}
 		at := time.Now().Add(time.Second)
-		for i := range 5*batch + 1 {
+		for i := range 10_000 {
 			d.next[fmt.Sprint(i)] = at
 		}
-		_ = runFor(t, d, nil, 2*time.Second) // ends by its deadline
-		if len(d.log) != 5*batch+1 {
-			t.Errorf("%d crons were looked at, want %d", len(d.log), 5*batch+1)
+		d.next["later"] = at.Add(time.Second)
+		_ = runFor(t, d, nil, 3*time.Second) // ends by its deadline
+		if diff := cmp.Diff([]int{6633, 250, 500, 1000, 1617, 1}, d.sizes); diff != "" {
+			t.Error(diff)
 		}
 	})
+}
+
+// A crowd is prepared before its instant, as long before as the ones before it took,
+// and what is due earlier still comes first.
+func TestACrowdIsPreparedBeforeItsInstant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDesk{next: map[string]time.Time{}, interval: time.Second, ahead: time.Hour, each: 200 * time.Microsecond}
+		at := time.Now().Add(d.ahead + time.Second)
+		for i := range 100 {
+			d.next[fmt.Sprint(i)] = at
+		}
+		d.next["before"] = at.Add(-2 * bunchSpan)
+		_ = runFor(t, d, nil, 20500*time.Millisecond) // ends by its deadline
+		if len(d.leads) != 20 {
+			t.Fatalf("%d crowds were prepared, want 20", len(d.leads))
+		}
+		for i, lead := range d.leads {
+			if lead <= 0 || lead > 2*bunchSpan {
+				t.Errorf("crowd %d: %s before its instant, after what was due before it", i, lead)
+			}
+		}
+		for _, line := range d.log {
+			if !strings.HasSuffix(line, " 0s") {
+				t.Error(line)
+			}
+		}
+	})
+}
+
+// Ticks that follow each other closely share transactions: each waits for those within
+// bunchSpan, and none is looked at before its time.
+func TestTicksThatFallDueCloselyShareTransactions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDesk{next: map[string]time.Time{}, interval: time.Second, ahead: time.Hour}
+		at := time.Now().Add(d.ahead + time.Second)
+		for i := range 500 {
+			d.next[fmt.Sprint(i)] = at.Add(time.Duration(i) * 2 * time.Millisecond)
+		}
+		_ = runFor(t, d, nil, 10500*time.Millisecond) // ends by its deadline
+		if most := 10 * int(time.Second/bunchSpan); len(d.sizes) > most || len(d.log) < 4500 {
+			t.Errorf("%d ticks in %d transactions, want at most %d", len(d.log), len(d.sizes), most)
+		}
+		for _, line := range d.log {
+			_, rest, _ := strings.Cut(line, " ")
+			if late, err := time.ParseDuration(rest); err != nil || late > bunchSpan {
+				t.Error(line)
+			}
+		}
+	})
+}
+
+// A leader that is a little late for its crowd takes all of it.
+func TestACrowdIsTakenWhole(t *testing.T) {
+	t.Parallel()
+	m := newTerm(&fakeDesk{}, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
+	for i := range 500 {
+		m.agenda.add(entry{fmt.Sprint(i), noon})
+	}
+	begin := noon.Add(-m.pace.lead(500))
+	if taken, _ := m.take(begin.Add(-time.Millisecond)); len(taken) != 0 {
+		t.Errorf("%d are taken before it is time", len(taken))
+	}
+	if taken, at := m.take(begin.Add(20 * time.Millisecond)); len(taken) != 500 || !at.Equal(noon) {
+		t.Errorf("%d are taken 20 ms late, for %s", len(taken), at)
+	}
+}
+
+func TestFewCronsAreNotPrepared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDesk{next: map[string]time.Time{}, interval: time.Second}
+		at := time.Now().Add(time.Second)
+		for i := range minBunch - 1 {
+			d.next[fmt.Sprint(i)] = at
+		}
+		_ = runFor(t, d, nil, 5*time.Second) // ends by its deadline
+		if len(d.leads) != 0 || len(d.sizes) == 0 {
+			t.Errorf("%d of %d batches were prepared", len(d.leads), len(d.sizes))
+		}
+	})
+}
+
+func TestPaceFollowsWhatIsMeasured(t *testing.T) {
+	t.Parallel()
+	var p pace
+	if p.lead(500) != leastLead+75*time.Millisecond || p.most() != 6633 || p.fit(20*time.Millisecond) != 150 {
+		t.Errorf("at first: lead %s, most %d, and %d fit", p.lead(500), p.most(), p.fit(20*time.Millisecond))
+	}
+	for range 50 {
+		p.observe(500, leastLead+20*time.Millisecond)
+	}
+	if lead := p.lead(500); lead < 34*time.Millisecond || lead > 36*time.Millisecond {
+		t.Errorf("500 take 25 ms: lead %s, want some 35 ms", lead)
+	}
+	for range 50 {
+		p.observe(minCrowd, 2*time.Second)
+	}
+	if p.most() >= minCrowd || p.lead(500) != maxLead || p.fit(0) != 0 {
+		t.Errorf("very slow: most %d, lead %s", p.most(), p.lead(500))
+	}
+	for range 50 {
+		p.observe(minBunch, time.Second)
+	}
+	if lead := p.lead(minBunch); lead < mostLead || lead > maxLead {
+		t.Errorf("slow round trips: lead %s, want at least %s", lead, mostLead)
+	}
 }
 
 func TestMeterSharesALabelBeyondItsLimit(t *testing.T) {

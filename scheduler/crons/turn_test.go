@@ -54,6 +54,25 @@ func finish(t *testing.T, pool *pgxpool.Pool) {
 
 const activeSQL = `SELECT count(*) FROM river_job WHERE state = 'available'`
 
+func TestOverlapSkip(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip"), "other": everySecond("skip")})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'c' AND verdict = 'skipped_overlap'`)
+	if _, err := pool.Exec(t.Context(), `
+		UPDATE river_job SET state = 'completed', finalized_at = now() WHERE metadata ->> 'forge:cron' = 'c'`); err != nil {
+		t.Fatal(err)
+	}
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'c' AND verdict = 'fired'`)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if fired := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'other' AND verdict = 'fired'`); fired != 1 {
+		t.Errorf("the other cron fired %d times beside its own run, want 1", fired)
+	}
+}
+
 func TestOverlapQueueAll(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -68,7 +87,8 @@ func TestOverlapQueueAll(t *testing.T) {
 	once.Schedule = "@yearly"
 	apply(t, pool, "h2", map[string]cronstore.Spec{"c": once})
 	stop = lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n2"))
-	for waiting := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'queued'`); waiting > 0; waiting-- {
+	await(t, pool, 1, `SELECT count(*) FROM forge_crons WHERE watermark > updated_at`) // the seconds until the edit are queued, too
+	for count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'queued'`) > 0 {
 		if n := count(t, pool, activeSQL); n != 1 {
 			t.Fatalf("%d runs are active at once", n)
 		}
@@ -124,9 +144,13 @@ func TestOverlapReplace(t *testing.T) {
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("replace"), "other": everySecond("skip")})
 	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
 	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'c' AND verdict = 'replaced'`)
-	if _, err := pool.Exec(t.Context(), `
-		UPDATE river_job SET state = 'running' WHERE state = 'available' AND metadata ->> 'forge:cron' = 'c'`); err != nil {
-		t.Fatal(err)
+	for claimed := int64(0); claimed == 0; { // the leader may have just replaced it
+		tag, err := pool.Exec(t.Context(), `
+			UPDATE river_job SET state = 'running' WHERE state = 'available' AND metadata ->> 'forge:cron' = 'c'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed = tag.RowsAffected()
 	}
 	await(t, pool, 1, `SELECT count(*) FROM river_job WHERE state = 'running' AND metadata ? 'cancel_attempted_at'`)
 	if err := stop(); err != nil {
@@ -144,5 +168,43 @@ func TestOverlapReplace(t *testing.T) {
 	}
 	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
 		t.Errorf("%d seconds lost or doubled", holes)
+	}
+}
+
+// A run that waits for its next attempt has not ended, and neither has one that
+// nobody has begun.
+func TestOverlapKnowsTheStatesOfARun(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	states := map[string]bool{ // and whether the run has ended
+		"available": false, "running": false, "retryable": false, "scheduled": false, "pending": false,
+		"completed": true, "cancelled": true, "discarded": true,
+	}
+	crons := map[string]cronstore.Spec{}
+	for state := range states {
+		crons[state] = everySecond("skip")
+	}
+	apply(t, pool, "h1", crons)
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, int64(len(states)), `SELECT count(DISTINCT cron) FROM forge_cron_ticks WHERE verdict = 'fired'`)
+	if _, err := pool.Exec(t.Context(), `
+		UPDATE river_job SET state = (metadata ->> 'forge:cron')::river_job_state,
+		    finalized_at = CASE WHEN metadata ->> 'forge:cron' IN ('completed', 'cancelled', 'discarded') THEN now() END`); err != nil {
+		t.Fatal(err)
+	}
+	for state, ended := range states {
+		if ended {
+			await(t, pool, 2, fmt.Sprintf(`SELECT count(*) FROM forge_cron_ticks WHERE cron = '%s' AND verdict = 'fired'`, state))
+		} else {
+			await(t, pool, 1, fmt.Sprintf(`SELECT count(*) FROM forge_cron_ticks WHERE cron = '%s' AND reason LIKE '%%was still %[1]s.'`, state))
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for state, ended := range states {
+		if n := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE cron = $1 AND verdict = 'fired'`, state); !ended && n != 1 {
+			t.Errorf("fired %d times beside a run that is %s", n, state)
+		}
 	}
 }

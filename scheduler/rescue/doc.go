@@ -3,7 +3,8 @@
 //
 // Due jobs (due.go). River's scheduled and retryable jobs become available at
 // their time: a timer is set for the next one that is known, and a cheap look
-// at the partial index finds newcomers within a second.
+// at the partial index, which goes along with the look at the nodes, finds
+// newcomers within a second.
 //
 // Orphans (orphans.go). Nodes that nodestore's policy finds dead are buried in
 // an order that a crash of this leader may cut anywhere, for the next one takes

@@ -11,17 +11,22 @@ import (
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// dueLook is the longest pause between two looks for the next due job: a job
-// inserted with a sooner time is late by at most that.
-const dueLook = time.Second
+// dueLook is the longest pause between two looks for the next due job. It is longer
+// than the patrol takes between two of its own, with which a look goes along: a job
+// inserted with a sooner time is late by a second at most, and by this while the
+// patrol has its hands full.
+const dueLook = 1500 * time.Millisecond
 
 // schedule makes River's scheduled and retryable jobs available at their time.
 type schedule struct {
 	pool  *pgxpool.Pool
 	fence leaderstore.Fence
+	// coming has how soon the next job is due by the patrol's last look.
+	coming chan time.Duration
 }
 
 func (s *schedule) step(ctx context.Context) (time.Duration, error) {
@@ -33,6 +38,46 @@ func (s *schedule) step(ctx context.Context) (time.Duration, error) {
 	}
 	_, err = s.release(ctx)
 	return 0, err // there may be more, and the next one's time is not known
+}
+
+// ride adds a look to the patrol's.
+func (s *schedule) ride(batch *pgx.Batch) {
+	batch.Queue(nextDueSQL).QueryRow(func(row pgx.Row) error {
+		next, err := scanDue(row)
+		if err != nil {
+			return err
+		}
+		select {
+		case s.coming <- next:
+		default: // the last one was not taken yet: a look is under way
+		}
+		return nil
+	})
+}
+
+// rest waits until the next job is due, and no longer than until somebody should
+// have looked.
+func (s *schedule) rest(ctx context.Context, pause time.Duration) bool {
+	at, known := time.Now().Add(pause), pause < dueLook
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	progress.Park(ctx)
+	defer progress.Report(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case next := <-s.coming:
+			soon := time.Now().Add(min(next, dueLook))
+			if known && soon.After(at) { // a look that was under way longer than our own
+				continue
+			}
+			at, known = soon, next < dueLook
+			timer.Reset(time.Until(at))
+		}
+	}
 }
 
 // release makes one batch of due jobs available, by the database's clock.

@@ -2,6 +2,7 @@ package rescue
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -32,6 +33,7 @@ type patrol struct {
 	metrics *metrics.Metrics
 	logger  *slog.Logger
 	watch   watch
+	along   []func(*pgx.Batch) // looks of others; nil: none
 
 	// alive are the incarnations that the last look found.
 	alive []string
@@ -53,7 +55,7 @@ func (p *patrol) step(ctx context.Context) (time.Duration, error) {
 func (p *patrol) look(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	nodes, err := nodestore.Alive(ctx, p.pool)
+	nodes, err := p.ask(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -71,6 +73,22 @@ func (p *patrol) look(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	return p.watch.nextLook(now, nodes), nil
+}
+
+// ask reads the nodes' signs of life, and in the same round trip what others look
+// for. These look for themselves when that fails.
+func (p *patrol) ask(ctx context.Context) (nodes []nodestore.Liveness, err error) {
+	batch, answered := &pgx.Batch{}, false
+	nodestore.QueueAlive(batch, func(alive []nodestore.Liveness) { nodes, answered = alive, true })
+	for _, add := range p.along {
+		if add != nil {
+			add(batch)
+		}
+	}
+	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil && !answered {
+		return nil, fmt.Errorf("look at the nodes: %w", err)
+	}
+	return nodes, nil
 }
 
 // notice has the signatures checked when the set of living processes changed.

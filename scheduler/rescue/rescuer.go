@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -25,14 +26,17 @@ const (
 	retryDelay = 250 * time.Millisecond
 )
 
-// Options is what a Rescuer needs; all are required but Policy, whose zero
-// value means the defaults.
+// Options is what a Rescuer needs; all are required but Along, and Policy,
+// whose zero value means the defaults.
 type Options struct {
 	Pool    *pgxpool.Pool
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
 	// Policy says when a node is dead.
 	Policy nodestore.Policy
+	// Along adds what another duty looks for to the look at the nodes, which comes
+	// once a second at least: one round trip for both.
+	Along func(batch *pgx.Batch)
 }
 
 // Rescuer makes due jobs available and gives the jobs of dead nodes back while
@@ -52,14 +56,15 @@ func New(options Options) *Rescuer {
 // database says that the term is over: leaderstore.ErrDeposed. Other failures
 // are logged once and the work tried again.
 func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
-	due := &schedule{pool: r.options.Pool, fence: fence}
+	due := &schedule{pool: r.options.Pool, fence: fence, coming: make(chan time.Duration, 1)}
 	orphans := &patrol{
 		pool: r.options.Pool, fence: fence, metrics: r.options.Metrics, logger: r.logger.With("term", fence.Term),
 		watch: watch{policy: r.options.Policy},
+		along: []func(*pgx.Batch){due.ride, r.options.Along},
 	}
 	group, leading := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.repeat(leading, "due jobs", due.step) })
-	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step) })
+	group.Go(func() error { return r.repeat(leading, "due jobs", due.step, due.rest) })
+	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step, progress.Sleep) })
 	err := group.Wait()
 	if errors.Is(err, leaderstore.ErrDeposed) {
 		r.options.Metrics.LeaderFencedWrites.WithLabelValues(fence.Role, fence.NodeID).Inc()
@@ -71,7 +76,7 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 }
 
 // repeat takes step after step, each as long after the last as that one said.
-func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Context) (time.Duration, error)) error {
+func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Context) (time.Duration, error), rest func(context.Context, time.Duration) bool) error {
 	ctx, end := progress.Begin(ctx, duty)
 	defer end()
 	for failing := false; ; {
@@ -90,7 +95,7 @@ func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Con
 		if failing = err != nil; failing {
 			pause = retryDelay
 		}
-		if !progress.Sleep(ctx, pause) {
+		if !rest(ctx, pause) {
 			return nil
 		}
 	}

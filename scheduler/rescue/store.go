@@ -64,8 +64,12 @@ const none = 24 * time.Hour
 // nextDue returns how long until the next scheduled or retryable job is due:
 // negative when it is overdue, and none when there is no such job.
 func nextDue(ctx context.Context, pool *pgxpool.Pool) (time.Duration, error) {
+	return scanDue(pool.QueryRow(ctx, nextDueSQL))
+}
+
+func scanDue(row pgx.Row) (time.Duration, error) {
 	var seconds *float64
-	if err := pool.QueryRow(ctx, nextDueSQL).Scan(&seconds); err != nil {
+	if err := row.Scan(&seconds); err != nil {
 		return 0, fmt.Errorf("look for due jobs: %w", err)
 	}
 	if seconds == nil || *seconds > none.Seconds() {

@@ -1,0 +1,114 @@
+package assign_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/wire"
+	"github.com/forge-scheduler/forge/scheduler/assign"
+)
+
+func (c *cluster) limit(t *testing.T, limits ...queuestore.Limit) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error { return queuestore.SetLimits(t.Context(), tx, limits) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish ends the running jobs of a queue as a node does, and says that there is
+// news.
+func (c *cluster) finish(t *testing.T, queue string) {
+	t.Helper()
+	c.exec(t, `UPDATE river_job SET state = 'completed', finalized_at = now() WHERE state = 'running' AND queue = $1`, queue)
+	c.exec(t, `SELECT pg_notify('public.river_insert', '{}')`)
+}
+
+// A queue gets no more offers than it has places, whoever took them; what is in
+// no such queue is not held up; and places come free when jobs end.
+func TestNoMoreIsOfferedThanALimitLeaves(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.limit(t, queuestore.Limit{Scope: "queue", Name: "narrow", Most: 3}, queuestore.Limit{Scope: "job", Name: "rare", Most: 2})
+	c.exec(t, `INSERT INTO river_job (kind, queue, args, state, attempted_by) VALUES ('k', 'narrow', '{}', 'running', '{gone}')`)
+	both := map[string]int{"default": 50, "narrow": 50}
+	kinds := []string{"k", "rare"}
+	nodes := []*fakeNode{
+		c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Queues: both, Kinds: kinds}),
+		c.join(t, nodestore.Node{NodeID: "b", Slots: 50, Queues: both, Kinds: kinds}),
+	}
+	c.insert(t, 8, "k", "narrow", "")
+	c.insert(t, 5, "rare", "default", "")
+	c.insert(t, 9, "k", "default", "")
+	c.lead(t, c.mint(t, 1), assign.LeastLoaded)
+
+	running := func(where string) int { return c.count(t, "state = 'running' AND "+where) }
+	c.waitFor(t, "what no limit is on", func() bool { return running("queue = 'default' AND kind = 'k'") == 9 })
+	c.waitFor(t, "the limits to be reached", func() bool { return running("queue = 'narrow'") == 3 && running("kind = 'rare'") == 2 })
+	c.finish(t, "default")
+	c.waitFor(t, "two more of the kind", func() bool {
+		return running("kind = 'rare'") == 2 && c.count(t, "kind = 'rare' AND state = 'completed'") == 2
+	})
+	for range 3 {
+		c.finish(t, "narrow")
+		c.waitFor(t, "the places to be taken again", func() bool {
+			return running("queue = 'narrow'") == 3 || c.count(t, "queue = 'narrow' AND state = 'available'") == 0
+		})
+	}
+	limited := map[int64]bool{}
+	for _, n := range nodes {
+		n.offeredAs(t, limited)
+	}
+	for id, is := range limited {
+		if is != (c.count(t, fmt.Sprintf("id = %d AND (queue = 'narrow' OR kind = 'rare')", id)) == 1) {
+			t.Errorf("job %d was offered with limited %v", id, is)
+		}
+	}
+}
+
+// offeredAs tells which of the offered jobs were said to be limited.
+func (f *fakeNode) offeredAs(t *testing.T, limited map[int64]bool) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, offer := range f.offers {
+		for _, ids := range offer.Jobs {
+			for _, id := range ids {
+				limited[id] = offer.Limited
+			}
+		}
+	}
+}
+
+// An offer that was not claimed yet holds its place, until it is lost.
+func TestAnOfferHoldsItsPlace(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.limit(t, queuestore.Limit{Scope: "queue", Name: "default", Most: 1})
+	lost := 0
+	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50}, func(f *fakeNode) {
+		f.lose = func(offer wire.Offer) bool {
+			if len(offer.Jobs) > 0 {
+				lost++
+			}
+			return len(offer.Jobs) > 0 && lost == 1
+		}
+	})
+	c.insert(t, 5, "k", "default", "")
+	c.lead(t, c.mint(t, 1), assign.LeastLoaded)
+	c.waitFor(t, "a claim", func() bool { return n.claimed() == 1 })
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var ids []int64
+	for _, offer := range n.offers {
+		ids = append(ids, offer.Jobs["default"]...)
+	}
+	if all := len(ids); all < 2 || len(slices.Compact(ids)) != 1 || !n.claims[ids[0]] {
+		t.Errorf("%d offers of %v; want one job, offered again", all, ids)
+	}
+}

@@ -1,0 +1,78 @@
+package crons
+
+import (
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func TestCatchUpAcrossAHole(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, catchUp  string
+		caughtUp, rows int64
+	}{
+		{"none", "none", 0, 1},
+		{"latest", "latest", 1, 2},
+		{"all", "all", 10, 11},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.Pool(t)
+			spec := everySecond("allow")
+			spec.CatchUp = tt.catchUp
+			apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
+			rewind(t, pool, 10*time.Minute)
+			stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+			await(t, pool, 60, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'fired'`)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if got := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'caught_up'`); got != tt.caughtUp {
+				t.Errorf("%d caught up, want %d", got, tt.caughtUp)
+			}
+			if got := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict <> 'fired'`); got != tt.rows {
+				t.Errorf("%d rows for the hole, want %d", got, tt.rows)
+			}
+			if wrong := count(t, pool, holesSQL, "c") + count(t, pool, mismatchSQL); wrong != 0 {
+				t.Errorf("%d wrong rows", wrong)
+			}
+		})
+	}
+}
+
+// An outage of two days: more ticks than a slice holds, and one of them was
+// triggered by hand.
+func TestLongOutageIsAFewRows(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow"), "fresh": everySecond("allow")})
+	rewind(t, pool, 48*time.Hour)
+	if _, err := pool.Exec(t.Context(), `
+		UPDATE forge_crons SET watermark = clock_timestamp(), next_tick = clock_timestamp() WHERE name = 'fresh'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `
+		INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id)
+		SELECT 'c', next_tick, 'triggered', 1, 'n1' FROM forge_crons WHERE name = 'c'`); err != nil {
+		t.Fatal(err)
+	}
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 60, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'c' AND verdict = 'fired'`)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	skipped := count(t, pool, `SELECT sum(tick_count) FROM forge_cron_ticks WHERE verdict LIKE 'skipped%'`)
+	if want := int64(47 * 3600); skipped < want {
+		t.Errorf("%d ticks skipped, want at least %d", skipped, want)
+	}
+	if rows := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict LIKE 'skipped%'`); rows > 15 {
+		t.Errorf("the outage takes %d rows", rows)
+	}
+	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
+		t.Errorf("%d seconds lost or doubled", holes)
+	}
+}

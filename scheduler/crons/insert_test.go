@@ -1,0 +1,113 @@
+package crons
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+// One job that nobody can insert does not keep the others from firing.
+func TestRefusedJobFailsAlone(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	crons := map[string]cronstore.Spec{}
+	for i := range 20 {
+		crons[fmt.Sprintf("c%02d", i)] = everySecond("allow")
+	}
+	bad, worse := everySecond("allow"), everySecond("allow")
+	bad.Queue, worse.Priority = "no such queue!", 9
+	crons["bad"], crons["worse"] = bad, worse
+	apply(t, pool, "h1", crons)
+	firer := newFirer(t, pool, newInserter(t, pool))
+	stop := lead(t, firer, mint(t, pool, "n1"))
+	await(t, pool, 22, ledgerCountSQL)
+	failures := firer.meter.metrics.CronFailures.WithLabelValues("bad")
+	for deadline := time.Now().Add(patience); testutil.ToFloat64(failures) == 0; {
+		if time.Now().After(deadline) { // it is counted once the commit is acknowledged
+			t.Fatal("forge_cron_failures_total is 0")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks
+		WHERE (verdict = 'failed') <> (cron IN ('bad', 'worse')) OR (verdict = 'failed') <> (job_id IS NULL)
+		   OR (verdict = 'failed') <> (reason LIKE 'The job could not be inserted: %')`); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+}
+
+func TestTwoThousandCronsAtOnce(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	crons := map[string]cronstore.Spec{}
+	for i := range 2000 {
+		crons[fmt.Sprintf("c%04d", i)] = everySecond("skip")
+	}
+	apply(t, pool, "h1", crons)
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 4000, ledgerCountSQL)
+	await(t, pool, 2000, `SELECT count(DISTINCT cron) FROM forge_cron_ticks`) // the slow record several ticks of some before others
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if missing := 2000 - count(t, pool, `SELECT count(DISTINCT metadata ->> 'forge:cron') FROM river_job`); missing != 0 {
+		t.Errorf("%d crons without a job", missing)
+	}
+	if wrong := count(t, pool, mismatchSQL); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+	var p99 float64
+	if err := pool.QueryRow(t.Context(), `
+		SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY lateness_ms) FROM forge_cron_ticks`).Scan(&p99); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("lateness of 2,000 crons a second: p99 %.0f ms", p99)
+}
+
+// River's limiter lets the second of two inserts pass in silence; the listener
+// hears of both.
+func TestEachBatchAnnouncesItsQueues(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	pool := pgtest.Connect(t, url)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	if _, err := conn.Exec(t.Context(), `LISTEN "public.river_insert"`); err != nil {
+		t.Fatal(err)
+	}
+	crons := map[string]cronstore.Spec{"c": everySecond("allow")}
+	apply(t, pool, "h1", crons)
+	firer := newFirer(t, pool, newInserter(t, pool))
+	desk := newLedger(firer.options, "public", mint(t, pool, "n1"), firer.meter, firer.options.Logger)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 2 {
+		rewind(t, pool, 3*time.Second)
+		if _, err := pool.Exec(ctx, `DELETE FROM forge_cron_ticks`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := desk.Fire(ctx, []string{"c"}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		notification, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			t.Fatalf("a batch was not announced: %v", err)
+		}
+		if notification.Payload != `{"queue": "default"}` {
+			t.Errorf("payload %s", notification.Payload)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package rescue
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestRestUntilTheNextJobIsDue(t *testing.T) {
+	t.Parallel()
+	type hint struct{ after, next time.Duration }
+	tests := map[string]struct {
+		pause time.Duration
+		hints []hint
+		want  time.Duration
+	}{
+		"nobody looked":              {pause: dueLook, want: dueLook},
+		"somebody looks all along":   {pause: dueLook, hints: []hint{{time.Second, none}, {time.Second, none}, {time.Second, none}}, want: 3*time.Second + dueLook},
+		"a newcomer":                 {pause: dueLook, hints: []hint{{time.Second, 200 * time.Millisecond}}, want: 1200 * time.Millisecond},
+		"a newcomer that is due":     {pause: dueLook, hints: []hint{{time.Second, -time.Second}}, want: time.Second},
+		"a newcomer before the next": {pause: 500 * time.Millisecond, hints: []hint{{100 * time.Millisecond, 100 * time.Millisecond}}, want: 200 * time.Millisecond},
+		"a look from before our own": {pause: 500 * time.Millisecond, hints: []hint{{0, none}}, want: 500 * time.Millisecond},
+		"one that tells of the same": {pause: dueLook, hints: []hint{{time.Second, 600 * time.Millisecond}, {300 * time.Millisecond, 300 * time.Millisecond}}, want: 1600 * time.Millisecond},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &schedule{coming: make(chan time.Duration, 1)}
+				go func() {
+					for _, h := range test.hints {
+						time.Sleep(h.after)
+						s.coming <- h.next
+					}
+				}()
+				start := time.Now()
+				if !s.rest(t.Context(), test.pause) {
+					t.Fatal("ended")
+				}
+				if got := time.Since(start); got != test.want {
+					t.Errorf("rested for %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
