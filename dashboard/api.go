@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -36,11 +35,6 @@ type leaderItem struct {
 	leaderstore.Leader
 	Leads          bool    `json:"leads"`
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
-}
-
-type cronItem struct {
-	cronstore.Cron
-	Description string `json:"description,omitempty"`
 }
 
 func (s *server) apiLeaders(w http.ResponseWriter, r *http.Request) {
@@ -83,52 +77,6 @@ func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(nodes, ""))
 }
 
-func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
-	crons, err := s.Source.Crons.List(r.Context())
-	if err != nil {
-		s.unreadable(w, r, err)
-		return
-	}
-	items := make([]cronItem, 0, len(crons))
-	for _, c := range crons {
-		items = append(items, cronItem{Cron: c, Description: s.describe(c)})
-	}
-	writeJSON(w, http.StatusOK, listOf(items, ""))
-}
-
-func (s *server) describe(cron cronstore.Cron) string {
-	if s.Describe == nil {
-		return ""
-	}
-	return s.Describe(cron)
-}
-
-func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(r)
-	before, limit := q.time("before"), q.limit()
-	if q.reject(w) {
-		return
-	}
-	name := r.PathValue("name")
-	if _, err := s.findCron(r.Context(), name); errors.Is(err, errNoCron) {
-		writeProblem(w, http.StatusNotFound, "There is no such cron.")
-		return
-	} else if err != nil {
-		s.unreadable(w, r, err)
-		return
-	}
-	ticks, err := s.Source.Crons.Ticks(r.Context(), name, before, limit)
-	if err != nil {
-		s.unreadable(w, r, err)
-		return
-	}
-	next := ""
-	if len(ticks) == limit {
-		next = q.next("before", ticks[len(ticks)-1].Tick.UTC().Format(time.RFC3339Nano))
-	}
-	writeJSON(w, http.StatusOK, listOf(ticks, next))
-}
-
 func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter := q.jobFilter()
@@ -152,33 +100,6 @@ func (s *server) apiJob(w http.ResponseWriter, r *http.Request) {
 	if ok {
 		writeJSON(w, http.StatusOK, job)
 	}
-}
-
-// apiLogs is the output of one attempt (the newest, unless attempt names one)
-// after a chunk's number.
-func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(r)
-	attempt, after := int(q.number("attempt")), int(q.number("after"))
-	if q.reject(w) {
-		return
-	}
-	job, ok := s.jobOf(w, r)
-	if !ok {
-		return
-	}
-	if attempt == 0 {
-		attempt = job.Attempt
-	}
-	chunks, err := s.Source.Jobs.Logs(r.Context(), job.ID, attempt, after)
-	if err != nil {
-		s.unreadable(w, r, err)
-		return
-	}
-	next := ""
-	if len(chunks) > 0 {
-		next = q.next("after", strconv.Itoa(chunks[len(chunks)-1].Seq))
-	}
-	writeJSON(w, http.StatusOK, listOf(chunks, next))
 }
 
 // jobOf answers the request itself when it returns false.
@@ -253,6 +174,19 @@ func (q *query) number(key string) int64 {
 		q.errs = append(q.errs, fmt.Errorf("%s must be a number that is not negative", key))
 	}
 	return n
+}
+
+// flag is false when the parameter is absent.
+func (q *query) flag(key string) bool {
+	switch q.values.Get(key) {
+	case "", "false":
+		return false
+	case "true":
+		return true
+	default:
+		q.errs = append(q.errs, fmt.Errorf("%s must be true or false", key))
+		return false
+	}
 }
 
 func (q *query) limit() int {

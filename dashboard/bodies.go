@@ -26,7 +26,7 @@ type base struct {
 
 func (b base) title() string { return b.name }
 func (b base) pulse() pulse  { return b.beat }
-func (b base) live() bool    { return !b.past }
+func (b base) Live() bool    { return !b.past }
 
 type overviewBody struct {
 	base
@@ -151,51 +151,6 @@ func (s *server) loadCrons(ctx context.Context, ask *request) (body, error) {
 	return &b, nil
 }
 
-type cronBody struct {
-	base
-	Cron     cronRow
-	Policies []fact
-	Args     string
-	Ticks    []tickRow
-	Zone     string
-	Older    string
-	First    bool
-}
-
-func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
-	before := ask.time("before")
-	if err := ask.err(); err != nil {
-		return nil, err
-	}
-	facts, err := s.cluster(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cron, err := s.findCron(ctx, ask.values.Get("name"))
-	if err != nil {
-		return nil, err
-	}
-	ticks, err := s.Source.Crons.Ticks(ctx, cron.Name, before, defaultLimit)
-	if err != nil {
-		return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
-	}
-	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Cron: cron.Name, BeforeID: newestJob(ticks) + 1, Limit: 2 * defaultLimit})
-	if err != nil {
-		return nil, fmt.Errorf("read jobs of %s: %w", cron.Name, err)
-	}
-	ends := states(jobs)
-	b := cronBody{base: base{name: cron.Name, beat: s.pulseOf(facts), past: !before.IsZero()}, First: before.IsZero()}
-	b.Cron = newCronRow(facts.now, cron, ticks, ends, s.describe(cron))
-	b.Policies, b.Args = policies(cron.Spec), prettyJSON(cron.Spec.Args)
-	zone := zoneOf(cron.Spec.Timezone)
-	b.Zone = zone.String()
-	b.Ticks = tickRows(facts.now, ticks, zone, ends, facts.colors)
-	if len(ticks) == defaultLimit {
-		b.Older = b.Cron.Path + "?" + values("before", ticks[len(ticks)-1].Tick.UTC().Format(time.RFC3339Nano))
-	}
-	return &b, nil
-}
-
 // newestJob is where the runs of these ticks begin, seen from the newest.
 func newestJob(ticks []cronstore.Tick) int64 {
 	var newest int64
@@ -211,7 +166,6 @@ type jobsBody struct {
 	States []string
 	Jobs   []jobRow
 	Older  string
-	First  bool
 }
 
 // jobStates are River's, in the order of a job's life.
@@ -233,8 +187,7 @@ func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
-	past := filter.BeforeID != 0
-	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: past}, Filter: filter, States: jobStates, First: !past}
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, States: jobStates}
 	b.Jobs = jobRows(facts.now, jobs, facts.colors)
 	if len(jobs) == filter.Limit {
 		b.Older = "/jobs?" + values("state", filter.State, "kind", filter.Kind, "queue", filter.Queue, "cron", filter.Cron,
@@ -245,15 +198,19 @@ func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 
 type jobBody struct {
 	base
-	Job      jobRow
-	Facts    []fact
-	Tick     string
-	Args     string
-	Attempts []attemptRow
-	Shown    int
-	Output   []piece
-	Cut      bool
-	Running  bool
+	Job    jobRow
+	Notice string
+	Acts   []act
+	Facts  []fact
+	// Placement is of a job that waits.
+	Placement placementBody
+	Tick      string
+	Args      string
+	Attempts  []attemptRow
+	Shown     int
+	Output    []piece
+	Cut       bool
+	Running   bool
 }
 
 func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
@@ -274,7 +231,7 @@ func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
 		return nil, err
 	}
 	if shown == 0 {
-		shown = job.Attempt
+		shown = job.LastAttempt()
 	}
 	if err := ask.out.update(ctx, s.Source.Jobs, id, shown); err != nil {
 		return nil, err
@@ -286,7 +243,9 @@ func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
 	b.Attempts = attemptRows(facts.now, job, shown, facts.colors)
 	b.Output, b.Cut = ask.out.pieces(), ask.out.Cut
 	b.Running = job.State == "running" && shown == job.Attempt
-	return &b, nil
+	b.Acts, b.Notice = s.acts(job), jobNotice(ask, job)
+	b.Placement, err = s.placementOf(ctx, job, facts.colors)
+	return &b, err
 }
 
 func jobFacts(job jobstore.Job) []fact {
@@ -305,6 +264,9 @@ func jobFacts(job jobstore.Job) []fact {
 	}
 	if !job.Tick.IsZero() {
 		facts = append(facts, fact{"Tick", utc(job.Tick)})
+	}
+	if round := job.SecondRound; round != nil {
+		facts = append(facts, fact{"Second round", fmt.Sprintf("after attempt %d, %s", round.Attempt, utc(round.At))})
 	}
 	return withoutEmpty(facts)
 }

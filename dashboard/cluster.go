@@ -129,9 +129,9 @@ func (d *statusDocument) addNodes(nodes []nodestore.Node) {
 	for _, n := range nodes {
 		d.Nodes = append(d.Nodes, nodeDocument{
 			NodeID: n.NodeID, State: n.State, Hostname: n.Hostname, APIURL: n.APIURL, Version: n.Version,
-			IsHealthy: n.State == nodestore.Active || n.State == nodestore.Draining, LastHeartbeat: n.LastHeartbeatAt.UTC(),
+			IsHealthy: n.Present(), LastHeartbeat: n.LastHeartbeatAt.UTC(),
 		})
-		if n.State == nodestore.Active || n.State == nodestore.Draining {
+		if n.Present() {
 			d.ClusterSize++
 		}
 	}
@@ -143,7 +143,7 @@ func (d *statusDocument) addRoles(leaders []leaderstore.Leader, nodes []nodestor
 	led := true
 	for _, l := range leaders {
 		d.Roles = append(d.Roles, documentOf(l, nodes))
-		led = led && l.Leads()
+		led = led && (l.Leads() || !wanted(l.Role, nodes))
 	}
 	if lease := find(d.Roles, SchedulerRole); lease != nil {
 		d.Lease, d.ClusterReady, d.Term = lease, lease.Elected, lease.Term

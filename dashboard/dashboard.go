@@ -5,12 +5,15 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/outbox"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -35,9 +38,15 @@ type Nodes interface {
 // Crons reads the crons in force and their ledger.
 type Crons interface {
 	List(ctx context.Context) ([]cronstore.Cron, error)
+	// Get returns one cron, also if it was removed, or cronstore.ErrNotFound.
+	Get(ctx context.Context, name string) (cronstore.Cron, error)
 	// Ticks returns at most limit ticks of a cron that fell due before an
 	// instant (zero: the newest), newest first.
 	Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error)
+	// Why says what became of a tick; cronstore.ErrNotFound: of no such cron.
+	Why(ctx context.Context, cron string, tick time.Time) (explain.Explanation, error)
+	// Told returns who was told, or is to be, of failed runs of these ticks.
+	Told(ctx context.Context, cron string, ticks []time.Time) ([]outbox.Notification, error)
 }
 
 // Jobs reads jobs and their output.
@@ -49,6 +58,8 @@ type Jobs interface {
 	// Logs returns the chunks of an attempt's output that follow afterSeq, as
 	// many as one reading gives; none means that there are no more.
 	Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error)
+	// Placement says where a job goes, why it waits, or who ran it.
+	Placement(ctx context.Context, id int64) (explain.Placement, error)
 }
 
 // Counts reads how many jobs are in each state.
@@ -70,7 +81,11 @@ type Source struct {
 	Crons      Crons
 	Jobs       Jobs
 	Counts     Counts
+	Queues     Queues
+	Dead       Dead
 	Events     Events
+	History    History
+	Alerts     Alerts
 }
 
 // Changes tells that something in the cluster changed.
@@ -89,11 +104,20 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Describe, Applied, Metrics, ClusterMetrics,
+// Options are what New needs. Holder, Runner, Changer, Stopper, DeadChanger, Describe, Applied, Metrics, ClusterMetrics,
 // AllowedHosts, NoPages, Changes, Logger and Now may be left out.
 type Options struct {
 	Source Source
 	Self   Self
+	// Holder and Runner do what is asked of crons; without both, nothing can be.
+	Holder Holder
+	Runner Runner
+	// Changer does what is asked of jobs; without it, nothing can be.
+	Changer Changer
+	// Stopper pauses queues; without it, nobody can.
+	Stopper Stopper
+	// DeadChanger does what is asked of dead letters; without it, nothing can be.
+	DeadChanger DeadChanger
 	// Roles are the roles that this cluster elects a leader for, in the order
 	// in which they are shown.
 	Roles []string
@@ -108,6 +132,9 @@ type Options struct {
 	// Applied returns the hash of the configuration in force. Without it the
 	// one that most nodes run counts.
 	Applied func(ctx context.Context) (string, error)
+	// Differs says in a few words what another configuration would change
+	// against the one in force; both are hashes. May be left out.
+	Differs func(ctx context.Context, applied, other string) (string, error)
 	// Metrics serves /metrics, ClusterMetrics /metrics/cluster.
 	Metrics, ClusterMetrics http.Handler
 	Changes                 Changes
@@ -131,8 +158,11 @@ type server struct {
 	pages  *renderer
 	feeds  *feeds
 	counts *memo[[]jobstore.Count]
+	dead   *memo[[]jobstore.DeadGroup]
 	ticks  *tickCache
 	lead   *memo[[]leaderstore.Leader]
+	// followers is how many outputs are followed.
+	followers atomic.Int64
 }
 
 // New returns the handler of a node's listener.
@@ -145,40 +175,54 @@ func New(opts Options) http.Handler {
 	s.pages = newRenderer(s.assets)
 	s.feeds = newFeeds(s.subscribe)
 	s.counts = newMemo(2*time.Second, opts.Source.Counts.CountsByQueueAndState)
+	s.dead = newMemo(2*time.Second, s.allDead)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
 	return s.guard(s.mux())
 }
 
+// route is a path with what it answers to GET and HEAD, to POST, or to both.
 type route struct {
-	path    string
-	handler http.HandlerFunc
+	path      string
+	get, post http.HandlerFunc
 }
 
 // routes is every path that the node answers; the tests walk it.
 func (s *server) routes() []route {
 	routes := []route{
-		{"/healthz", s.healthz},
-		{"/readyz", s.readyz},
-		{"/leader/{role}", s.leaderProbe},
-		{"/cluster/status", s.clusterStatus},
-		{"/cluster/leader", s.clusterLeader},
-		{"/cluster/health", s.clusterHealth},
+		{path: "/healthz", get: s.healthz},
+		{path: "/readyz", get: s.readyz},
+		{path: "/leader/{role}", get: s.leaderProbe},
+		{path: "/cluster/status", get: s.clusterStatus},
+		{path: "/cluster/leader", get: s.clusterLeader},
+		{path: "/cluster/health", get: s.clusterHealth},
 
-		{"/api/v1/leaders", s.apiLeaders},
-		{"/api/v1/leaders/history", s.apiHistory},
-		{"/api/v1/nodes", s.apiNodes},
-		{"/api/v1/crons", s.apiCrons},
-		{"/api/v1/crons/{name}/ticks", s.apiTicks},
-		{"/api/v1/jobs", s.apiJobs},
-		{"/api/v1/jobs/{id}", s.apiJob},
-		{"/api/v1/jobs/{id}/logs", s.apiLogs},
-		{"/api/v1/events", s.apiEvents},
+		{path: "/api/v1/leaders", get: s.apiLeaders},
+		{path: "/api/v1/leaders/history", get: s.apiHistory},
+		{path: "/api/v1/nodes", get: s.apiNodes},
+		{path: "/api/v1/crons", get: s.apiCrons},
+		{path: "/api/v1/crons/{name}", get: s.apiCron},
+		{path: "/api/v1/crons/{name}/ticks", get: s.apiTicks},
+		{path: "/api/v1/crons/{name}/ticks/{tick}", get: s.apiTick},
+		{path: "/api/v1/jobs", get: s.apiJobs},
+		{path: "/api/v1/jobs/{id}", get: s.apiJob},
+		{path: "/api/v1/jobs/{id}/logs", get: s.apiLogs},
+		{path: "/api/v1/jobs/{id}/explain", get: s.apiExplain},
+		{path: "/api/v1/queues", get: s.apiQueues},
+		{path: "/api/v1/limits", get: s.apiLimits},
+		{path: "/api/v1/dead", get: s.apiDead},
+		{path: "/api/v1/dead/{group}", get: s.apiDeadGroup},
+		{path: "/api/v1/events", get: s.apiEvents},
+		{path: "/api/v1/metrics/range", get: s.apiMetricsRange},
+		{path: "/api/v1/alerts", get: s.apiAlerts},
+		{path: "/api/v1/alerts/history", get: s.apiAlertsHistory},
+		{path: "/api/v1/alerts/notifications", get: s.apiAlertsTold},
 	}
+	routes = append(routes, s.writeRoutes()...)
 	if s.Metrics != nil {
-		routes = append(routes, route{"/metrics", s.Metrics.ServeHTTP})
+		routes = append(routes, route{path: "/metrics", get: s.Metrics.ServeHTTP})
 	}
 	if s.ClusterMetrics != nil {
-		routes = append(routes, route{"/metrics/cluster", s.ClusterMetrics.ServeHTTP})
+		routes = append(routes, route{path: "/metrics/cluster", get: s.ClusterMetrics.ServeHTTP})
 	}
 	if !s.NoPages {
 		routes = append(routes, s.pageRoutes()...)
@@ -186,24 +230,87 @@ func (s *server) routes() []route {
 	return routes
 }
 
-func (s *server) pageRoutes() []route {
-	return []route{
-		{"/{$}", s.page("overview")},
-		{"/leaders", s.page("leaders")},
-		{"/crons", s.page("crons")},
-		{"/crons/{name}", s.page("cron")},
-		{"/jobs", s.page("jobs")},
-		{"/jobs/{id}", s.page("job")},
-		{"/events", s.events},
-		{"/static/{file}", s.assets.ServeHTTP},
+// writeRoutes are those of the API that change something, as far as the server may.
+func (s *server) writeRoutes() (routes []route) {
+	if s.operates() {
+		routes = append(routes,
+			route{path: "/api/v1/crons/{name}/trigger", post: s.apiTrigger},
+			route{path: "/api/v1/crons/{name}/pause", post: s.apiPause},
+			route{path: "/api/v1/crons/{name}/resume", post: s.apiResume},
+			route{path: "/api/v1/crons/{name}/backfill", post: s.apiBackfill})
 	}
+	if s.Changer != nil {
+		for _, action := range jobstore.Actions {
+			routes = append(routes,
+				route{path: "/api/v1/jobs/{id}/" + string(action), post: s.apiAct(action)},
+				route{path: "/api/v1/bulk/jobs/" + string(action), post: s.apiActOnAll(action)})
+		}
+	}
+	if s.Stopper != nil {
+		routes = append(routes,
+			route{path: "/api/v1/queues/{name}/pause", post: s.apiTurnQueue(true)},
+			route{path: "/api/v1/queues/{name}/resume", post: s.apiTurnQueue(false)})
+	}
+	if s.DeadChanger != nil {
+		for _, action := range deadActions {
+			routes = append(routes, route{path: "/api/v1/bulk/dead/" + string(action), post: s.apiActOnDead(action)})
+		}
+	}
+	return routes
 }
+
+func (s *server) pageRoutes() []route {
+	routes := []route{
+		{path: "/{$}", get: s.page("overview")},
+		{path: "/leaders", get: s.page("leaders")},
+		{path: "/crons", get: s.page("crons")},
+		{path: "/crons/{name}", get: s.page("cron")},
+		{path: "/jobs", get: s.page("jobs")},
+		{path: "/jobs/{id}", get: s.page("job")},
+		{path: "/queues", get: s.page("queues")},
+		{path: "/alerts", get: s.page("alerts")},
+		{path: "/dead", get: s.page("dead")},
+		{path: "/dead/{group}", get: s.page("deadgroup")},
+		{path: "/events", get: s.events},
+		{path: "/static/{file}", get: s.assets.ServeHTTP},
+	}
+	if s.operates() {
+		routes = append(routes,
+			route{path: "/crons/{name}/trigger", post: s.formTrigger},
+			route{path: "/crons/{name}/pause", post: s.formPause},
+			route{path: "/crons/{name}/resume", post: s.formResume},
+			route{path: "/crons/{name}/backfill", get: s.page("backfill"), post: s.formBackfill})
+	}
+	if s.Changer != nil {
+		for _, action := range jobstore.Actions {
+			routes = append(routes, route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action)})
+		}
+	}
+	if s.Stopper != nil {
+		routes = append(routes,
+			route{path: "/queues/{name}/pause", post: s.formTurnQueue(true)},
+			route{path: "/queues/{name}/resume", post: s.formTurnQueue(false)})
+	}
+	if s.DeadChanger != nil {
+		for _, action := range deadActions {
+			routes = append(routes, route{path: "/dead/{group}/" + string(action), get: s.page("dead" + string(action)), post: s.formDead(action)})
+		}
+	}
+	return routes
+}
+
+func (s *server) operates() bool { return s.Holder != nil && s.Runner != nil }
 
 func (s *server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
-		mux.HandleFunc("GET "+r.path, r.handler) // and HEAD
-		mux.HandleFunc(r.path, s.methodNotAllowed)
+		if r.get != nil {
+			mux.HandleFunc("GET "+r.path, r.get) // and HEAD
+		}
+		if r.post != nil {
+			mux.HandleFunc("POST "+r.path, r.post)
+		}
+		mux.HandleFunc(r.path, s.methodNotAllowed(r))
 	}
 	mux.HandleFunc("/", s.notFound)
 	return mux

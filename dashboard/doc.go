@@ -1,9 +1,14 @@
 // Package dashboard serves what a cluster looks like: the pages for people, the
 // JSON documents for programs and the probes for load balancers and probers.
 //
-// It reads and never writes. Every route is a GET, and what it reads comes
-// through the small interfaces of [Source], so that the package knows neither
-// SQL nor the processes around it.
+// What it reads comes through the small interfaces of [Source], so that the
+// package knows neither SQL nor the processes around it. What it changes goes
+// through [Holder] and [Runner]: only a POST does, a GET changes nothing.
+//
+// There is no authentication: whoever reaches the listener may do all. A POST
+// from another site is refused (http.CrossOriginProtection), and so is a name
+// that the listener is not known by, which a site could have rebound; every
+// change is written to the diary with where it came from.
 //
 // # Live pages
 //

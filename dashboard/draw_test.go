@@ -153,14 +153,14 @@ func TestStrip(t *testing.T) {
 		ticks = append(ticks, cronstore.Tick{Verdict: cronstore.Fired})
 	}
 	ticks[0].Verdict = cronstore.Failed
-	s := drawStrip(ticks)
+	s := drawStrip(ticks, stripLength)
 	if len(s.Cells) != stripLength || s.Label != "Last 30 ticks: 29 fired, 1 failed to fire" {
 		t.Errorf("%d cells, %q", len(s.Cells), s.Label)
 	}
 	if newest := s.Cells[0]; newest.Rects[0].X != s.Width-cellWidth || len(newest.Rects) != 2 {
 		t.Errorf("the newest tick: %+v", newest)
 	}
-	if got := drawStrip(nil).Label; got != "No ticks yet" {
+	if got := drawStrip(nil, stripLength).Label; got != "No ticks yet" {
 		t.Errorf("label %q", got)
 	}
 }

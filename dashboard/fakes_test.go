@@ -3,16 +3,23 @@ package dashboard
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -33,6 +40,11 @@ type fakeCluster struct {
 	logs    []jobstore.LogChunk
 	counts  []jobstore.Count
 	events  []eventstore.Event
+	told    []outbox.Notification
+	windows []rollupstore.Row
+	asked   rollupstore.Query
+	// done is what an operator has asked for.
+	done    []string
 	changed chan struct{}
 	// subscribed is how many subscriptions are open.
 	subscribed int
@@ -86,6 +98,7 @@ type (
 	fakeCrons      struct{ *fakeCluster }
 	fakeJobs       struct{ *fakeCluster }
 	fakeEvents     struct{ *fakeCluster }
+	fakeQueues     struct{ *fakeCluster }
 )
 
 func (f fakeLeadership) Leaders(context.Context) ([]leaderstore.Leader, error) {
@@ -110,6 +123,109 @@ func (f fakeNodes) List(context.Context) ([]nodestore.Node, error) {
 
 func (f fakeCrons) List(context.Context) ([]cronstore.Cron, error) {
 	return read(f.fakeCluster, func() []cronstore.Cron { return append([]cronstore.Cron(nil), f.crons...) })
+}
+
+func (f fakeCrons) Get(ctx context.Context, name string) (cronstore.Cron, error) {
+	crons, err := f.List(ctx)
+	for _, c := range crons {
+		if c.Name == name {
+			return c, nil
+		}
+	}
+	if err == nil {
+		err = cronstore.ErrNotFound
+	}
+	return cronstore.Cron{}, err
+}
+
+func (f fakeCrons) Why(ctx context.Context, name string, tick time.Time) (explain.Explanation, error) {
+	cron, err := f.Get(ctx, name)
+	if err != nil {
+		return explain.Explanation{}, err
+	}
+	return explain.Explain(explain.Facts{Cron: cron, Tick: tick, Now: epoch})
+}
+
+func (f fakeCrons) Told(context.Context, string, []time.Time) ([]outbox.Notification, error) {
+	return read(f.fakeCluster, func() []outbox.Notification { return f.told })
+}
+
+// fakeOperator writes down what it is asked for.
+type fakeOperator struct{ *fakeCluster }
+
+func (f fakeOperator) note(cron, what string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return f.err
+	}
+	if cron != "backup" {
+		return cronstore.ErrNotFound
+	}
+	f.done = append(f.done, what)
+	return nil
+}
+
+func (f fakeOperator) Pause(_ context.Context, cron, by string) (cronstore.Cron, bool, error) {
+	return cronstore.Cron{Name: cron, PausedAt: epoch}, true, f.note(cron, "pause by "+by)
+}
+
+func (f fakeOperator) Resume(_ context.Context, cron, by string) (cronstore.Cron, bool, error) {
+	return cronstore.Cron{Name: cron}, false, f.note(cron, "resume by "+by)
+}
+
+func (f fakeOperator) Trigger(_ context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
+	row := cronstore.Tick{Cron: t.Cron, Tick: t.At, JobID: 43, Verdict: cronstore.Triggered}
+	switch {
+	case t.At.After(epoch):
+		return row, cronstore.ErrFuture
+	case t.At.Equal(epoch.Add(-10 * time.Hour)):
+		row.JobID, row.Verdict = 42, cronstore.Fired
+		return row, cronstore.ErrTaken
+	case !t.At.IsZero() && t.At.Minute() != 0:
+		return row, cronstore.ErrNotDue
+	}
+	return row, f.note(t.Cron, fmt.Sprintf("trigger %s %s by %s", t.At.Format(time.DateTime), t.Args, t.By))
+}
+
+func (f fakeOperator) PlanBackfill(_ context.Context, span cronstore.Span) (cronstore.Backfill, error) {
+	return cronstore.Backfill{Cron: span.Cron, Ticks: []time.Time{span.From}, Left: 2, More: true},
+		f.note(span.Cron, fmt.Sprintf("plan %s to %s at most %d", span.From.UTC().Format(time.DateTime), span.To.UTC().Format(time.DateTime), span.Limit))
+}
+
+func (f fakeOperator) RunBackfill(_ context.Context, plan cronstore.Backfill, by string) (int, error) {
+	return len(plan.Ticks), f.note(plan.Cron, "backfill by "+by)
+}
+
+// Act knows the jobs of the cluster, and changes none.
+func (f fakeOperator) Act(ctx context.Context, order jobstore.Order, ids []int64) ([]jobstore.Change, error) {
+	var changes []jobstore.Change
+	for _, id := range ids {
+		job, err := fakeJobs(f).Get(ctx, id)
+		switch change := (jobstore.Change{ID: id, Kind: job.Kind, Was: job.State, State: "changed", Refused: order.Action.Refuses(job.State)}); {
+		case errors.Is(err, jobstore.ErrNotFound):
+			changes = append(changes, jobstore.Change{ID: id, Missing: true})
+		case err != nil:
+			return nil, err
+		default:
+			changes = append(changes, change)
+			if change.Refused == "" {
+				_ = f.note("backup", fmt.Sprintf("%s job %d by %s", order.Action, id, order.By))
+			}
+		}
+	}
+	return changes, nil
+}
+
+func (f fakeOperator) CountMatching(_ context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
+	if filter.Queue == "vast" {
+		return jobstore.Matching{Jobs: maxBulk + 1}, nil
+	}
+	return jobstore.Matching{Jobs: 3}, f.note("backup", fmt.Sprintf("plan to %s %s", action, filter.Kind))
+}
+
+func (f fakeOperator) ActOnAll(_ context.Context, order jobstore.Order, filter jobstore.Filter, counted jobstore.Matching) (int, error) {
+	return int(counted.Jobs) - 1, f.note("backup", fmt.Sprintf("%s all %s by %s", order.Action, filter.Kind, order.By))
 }
 
 func (f fakeCrons) Ticks(_ context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {
@@ -163,8 +279,49 @@ func (f fakeJobs) Logs(_ context.Context, _ int64, attempt, afterSeq int) ([]job
 	})
 }
 
+func (f fakeJobs) Placement(ctx context.Context, id int64) (explain.Placement, error) {
+	job, err := f.Get(ctx, id)
+	return explain.Placement{
+		JobID: job.ID, State: job.State, Sentence: "Job 42 (dump) waits: no node has capability gpu; nodes have <none>.",
+		Candidates: []explain.Candidate{
+			{NodeID: "node-1", Slots: 50, Rejected: []explain.Rejection{{Reason: explain.Draining, Detail: "is draining"}, {Reason: explain.NoAbility, Detail: "lacks capability gpu"}}},
+			{NodeID: "node-2", Running: 3, Slots: 50, Chosen: true},
+		},
+	}, err
+}
+
 func (f fakeJobs) CountsByQueueAndState(context.Context) ([]jobstore.Count, error) {
 	return read(f.fakeCluster, func() []jobstore.Count { return f.counts })
+}
+
+func (f fakeQueues) List(context.Context) ([]queuestore.Queue, error) {
+	return read(f.fakeCluster, func() []queuestore.Queue {
+		return []queuestore.Queue{
+			{Name: "bulk", PausedAt: epoch.Add(-time.Hour), Available: 7, Scheduled: 4, OldestAt: epoch.Add(-90 * time.Second), WaitSeconds: 90},
+			{Name: "default", Running: 2, GlobalLimit: 3},
+		}
+	})
+}
+
+func (f fakeQueues) Usages(context.Context) ([]queuestore.Usage, error) {
+	return read(f.fakeCluster, func() []queuestore.Usage {
+		return []queuestore.Usage{{Limit: queuestore.Limit{Scope: "job", Name: "dump", Most: 9}, Running: 2, Available: 5}}
+	})
+}
+
+func (f fakeOperator) PauseQueue(_ context.Context, queue, by string) (time.Time, bool, error) {
+	return epoch, true, f.noteQueue(queue, "pause queue by "+by)
+}
+
+func (f fakeOperator) ResumeQueue(_ context.Context, queue, by string) (time.Time, bool, error) {
+	return time.Time{}, false, f.noteQueue(queue, "resume queue by "+by)
+}
+
+func (f fakeOperator) noteQueue(queue, what string) error {
+	if queue == "nobody" {
+		return queuestore.ErrNotFound
+	}
+	return f.note("backup", what)
 }
 
 func (f fakeEvents) List(_ context.Context, before int64, limit int) ([]eventstore.Event, error) {
@@ -225,7 +382,11 @@ var testRoles = []string{"scheduler", "metrics_aggregator", "log_compactor"}
 // options serve the cluster as node-1 sees it.
 func (c *fakeCluster) options() Options {
 	return Options{
-		Source:  Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Events: fakeEvents{c}},
+		Holder:  fakeOperator{c},
+		Runner:  fakeOperator{c},
+		Changer: fakeOperator{c},
+		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c},
+		Source:  Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}},
 		Self:    Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
 		Roles:   testRoles,
 		Ready:   func(context.Context) error { return nil },
@@ -268,4 +429,39 @@ func decode[T any](t *testing.T, w *httptest.ResponseRecorder) T {
 		t.Fatalf("body %q: %v", w.Body, err)
 	}
 	return body
+}
+
+type fakeHistory struct{ *fakeCluster }
+
+func (c fakeHistory) Range(_ context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
+	return read(c.fakeCluster, func() []rollupstore.Row {
+		c.asked = q
+		return c.windows
+	})
+}
+
+type fakeAlerts struct{ *fakeCluster }
+
+func (f fakeAlerts) List(context.Context) ([]alertstore.Status, error) {
+	return read(f.fakeCluster, func() []alertstore.Status {
+		return alertstore.Statuses([]alertstore.Rule{
+			{Name: "quiet", Condition: "vector(0) > 1", Severity: "info"},
+			{
+				Name: "no_scheduler_leader", Condition: "sum(forge_leader_is_leader{role='scheduler'}) == 0",
+				Severity: "critical", Notify: []string{"pager", "slack:#ops"},
+			},
+		}, []alertstore.Incident{anIncident})
+	})
+}
+
+func (f fakeAlerts) History(context.Context, string, int) ([]alertstore.Incident, error) {
+	return read(f.fakeCluster, func() []alertstore.Incident { return []alertstore.Incident{f.ended()} })
+}
+
+func (f fakeAlerts) Told(context.Context, string, int) ([]outbox.Notification, error) {
+	return read(f.fakeCluster, func() []outbox.Notification {
+		return []outbox.Notification{{
+			ID: 1, Alert: "no_scheduler_leader", Target: "slack:#ops", State: outbox.Failed, Attempts: 2, Error: "gone", CreatedAt: epoch,
+		}}
+	})
 }

@@ -61,9 +61,23 @@ func (s *server) crossOrigin(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, http.StatusForbidden, "The request came from another site.")
 }
 
-func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Allow", "GET, HEAD")
-	s.fail(w, r, http.StatusMethodNotAllowed, "Only GET and HEAD are answered here.")
+// allow lists the methods that a route answers.
+func (r route) allow() string {
+	switch {
+	case r.post == nil:
+		return "GET, HEAD"
+	case r.get == nil:
+		return "POST"
+	default:
+		return "GET, HEAD, POST"
+	}
+}
+
+func (s *server) methodNotAllowed(of route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", of.allow())
+		s.fail(w, r, http.StatusMethodNotAllowed, "Only these methods are answered here: "+of.allow()+".")
+	}
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {

@@ -8,18 +8,22 @@ import (
 	"testing"
 )
 
-// addresses turns the routes into addresses that exist.
-func addresses(s *server) []string {
-	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{role}", "scheduler", "{file}", s.assets.hashed["app.css"])
-	var all []string
+// addresses turns the routes into addresses that exist, with their routes.
+func addresses(s *server) map[string]route {
+	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{file}", s.assets.hashed["app.css"],
+		"{tick}", "2026-11-20T02:00:00Z")
+	all := map[string]route{}
 	for _, r := range s.routes() {
 		path := fill.Replace(r.path)
 		if path == "/events" {
 			path += "?page=overview"
 		}
-		all = append(all, path)
+		if path == "/api/v1/metrics/range" {
+			path += "?metric=forge_job_running"
+		}
+		all[path] = r
 	}
-	return append(all, "/nowhere", "/api/v1/nowhere")
+	return all
 }
 
 func newServer(c *fakeCluster) *server { return &server{Options: c.options(), assets: loadAssets()} }
@@ -28,25 +32,48 @@ func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	h := c.handler()
-	for _, path := range addresses(newServer(c)) {
+	for path, r := range addresses(newServer(c)) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			w := ask(t, h, http.MethodHead, path)
-			if want := map[bool]int{true: 404, false: 200}[strings.Contains(path, "nowhere")]; w.Code != want {
-				t.Errorf("HEAD: status %d, want %d", w.Code, want)
-			}
-			checkHeaders(t, w.Header(), strings.HasPrefix(path, "/static/"))
-			if strings.Contains(path, "nowhere") {
-				return
-			}
-			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			for _, method := range []string{http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 				w := ask(t, h, method, path)
-				if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+				checkHeaders(t, w.Header(), strings.HasPrefix(path, "/static/") && method == http.MethodHead)
+				switch {
+				case method == http.MethodHead && r.get != nil:
+					if w.Code != http.StatusOK {
+						t.Errorf("HEAD: status %d", w.Code)
+					}
+				case method == http.MethodPost && r.post != nil:
+					if w.Code == http.StatusMethodNotAllowed || w.Code == http.StatusNotFound || w.Code >= 500 {
+						t.Errorf("POST: status %d", w.Code)
+					}
+				case w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != r.allow():
 					t.Errorf("%s: status %d, Allow %q", method, w.Code, w.Header().Get("Allow"))
 				}
-				checkHeaders(t, w.Header(), false)
 			}
 		})
+	}
+	for _, path := range []string{"/nowhere", "/api/v1/nowhere"} {
+		if w := ask(t, h, http.MethodHead, path); w.Code != http.StatusNotFound {
+			t.Errorf("%s: status %d", path, w.Code)
+		}
+	}
+}
+
+// A GET changes nothing, whatever its address says.
+func TestOnlyPostsChange(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	for path, r := range addresses(newServer(c)) {
+		if r.get != nil && !strings.HasPrefix(path, "/events") {
+			get(t, h, path+"?from=2026-11-19T00:00&to=2026-11-20T00:00&at=2026-11-19T02:00:00Z")
+		}
+	}
+	for _, what := range c.done {
+		if !strings.HasPrefix(what, "plan ") {
+			t.Errorf("a GET did: %s", what)
+		}
 	}
 }
 
@@ -102,16 +129,36 @@ func TestWithoutAllowListEveryHostIsAnswered(t *testing.T) {
 
 func TestCrossOriginWritesAreRefused(t *testing.T) {
 	t.Parallel()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost:8080/api/v1/jobs", nil)
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	w := httptest.NewRecorder()
-	newCluster().handler().ServeHTTP(w, r)
-	if w.Code != http.StatusForbidden || w.Header().Get("Content-Type") != "application/problem+json" {
-		t.Errorf("status %d, content type %q", w.Code, w.Header().Get("Content-Type"))
+	c := newCluster()
+	h := c.handler()
+	for path, r := range addresses(newServer(c)) {
+		if r.post == nil {
+			continue
+		}
+		for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://evil.example"}, {"Origin", "null"}} {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost:8080"+path, nil)
+			request.Header.Set(header[0], header[1])
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, request)
+			if w.Code != http.StatusForbidden {
+				t.Errorf("%s with %s: status %d", path, header, w.Code)
+			}
+		}
+		rebound := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://evil.example:8080"+path, nil)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, rebound); w.Code != http.StatusMisdirectedRequest {
+			t.Errorf("%s under another name: status %d", path, w.Code)
+		}
+	}
+	if len(c.done) != 0 {
+		t.Errorf("done all the same: %v", c.done)
 	}
 }
 
-var pages = []string{"/", "/leaders", "/leaders?role=scheduler", "/crons", "/crons?q=back", "/crons/backup", "/jobs", "/jobs?state=running", "/jobs/42", "/nowhere"}
+var pages = []string{
+	"/", "/leaders", "/leaders?role=scheduler", "/crons", "/crons?q=back", "/crons/backup", "/crons/backup/backfill",
+	"/crons/backup/backfill?from=2026-11-19T00:00&to=2026-11-20T00:00", "/queues", "/queues?did=pause&queue=bulk", "/alerts", "/jobs", "/jobs?state=running", "/jobs/42", "/nowhere",
+}
 
 var (
 	ownScript      = regexp.MustCompile(`<script src="/static/[a-z.-]+\.[0-9a-f]{10}\.js"(?: defer)?></script>`)

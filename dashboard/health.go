@@ -59,12 +59,12 @@ func judge(facts clusterFacts, crons []cronstore.Cron) health {
 }
 
 func (h *health) judgeLeaders(facts clusterFacts) {
-	if !slices.ContainsFunc(facts.nodes, isPresent) {
+	if !slices.ContainsFunc(facts.nodes, nodestore.Node.Present) {
 		h.raise("bad", "No node is active", "Start one with forge serve, or three with forge dev.")
 	}
 	var vacant []string
 	for _, l := range facts.leaders {
-		if !l.Leads() {
+		if !l.Leads() && wanted(l.Role, facts.nodes) {
 			vacant = append(vacant, l.Role)
 		}
 	}
@@ -83,6 +83,12 @@ func (h *health) judgeNodes(facts clusterFacts) {
 		if row.Drifts {
 			drifting++
 		}
+		if row.Refused != "" {
+			h.raise("warn", row.Node.ID+" has refused its edited file", "It goes on with what it has: "+row.Refused)
+		}
+		if row.Restart != "" {
+			h.raise("warn", row.Node.ID+" needs a restart for "+row.Restart, "")
+		}
 	}
 	for _, n := range facts.nodes {
 		if n.State == nodestore.Dead && facts.now.Sub(n.LastHeartbeatAt) < recentlyDead {
@@ -91,7 +97,7 @@ func (h *health) judgeNodes(facts clusterFacts) {
 	}
 	if drifting > 0 {
 		h.raise("warn", plural(drifting, "node runs", "nodes run")+" another configuration",
-			"Restart the nodes that hold an older file.")
+			"Give every node the same file; forge node list -o wide says what differs.")
 	}
 }
 
@@ -143,15 +149,18 @@ func nodesTile(facts clusterFacts) tile {
 }
 
 func rolesTile(facts clusterFacts) tile {
-	led := 0
+	led, of := 0, 0
 	for _, l := range facts.leaders {
 		if l.Leads() {
 			led++
 		}
+		if l.Leads() || wanted(l.Role, facts.nodes) {
+			of++
+		}
 	}
-	t := tile{Name: "Roles led", Value: strconv.Itoa(led), Of: strconv.Itoa(len(facts.leaders)), Note: "one leader each", Path: "/leaders"}
-	if led < len(facts.leaders) {
-		t.Tone, t.Note = "bad", plural(len(facts.leaders)-led, "role is", "roles are")+" vacant"
+	t := tile{Name: "Roles led", Value: strconv.Itoa(led), Of: strconv.Itoa(of), Note: "one leader each", Path: "/leaders"}
+	if led < of {
+		t.Tone, t.Note = "bad", plural(of-led, "role is", "roles are")+" vacant"
 	}
 	return t
 }
@@ -159,7 +168,7 @@ func rolesTile(facts clusterFacts) tile {
 func cronsTile(now time.Time, crons []cronstore.Cron) tile {
 	paused, overdue := 0, 0
 	for _, c := range crons {
-		if isPaused(c) {
+		if c.Paused() {
 			paused++
 		}
 		if isOverdue(now, c) {

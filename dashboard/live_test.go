@@ -14,6 +14,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // stopwatch is a page whose parts say when they were drawn.
@@ -163,7 +164,7 @@ func follow(t *testing.T, url string) (<-chan [2]string, func()) {
 // await returns the first event of a name whose data holds a text.
 func await(t *testing.T, events <-chan [2]string, name, text string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(nodes.Patience)
 	for {
 		select {
 		case e, ok := <-events:
@@ -195,13 +196,7 @@ func TestStreamShowsAKilledLeader(t *testing.T) {
 	c.change(func(c *fakeCluster) { c.err = errors.New("connection refused to db.internal") })
 	await(t, events, "pulse", "The database cannot be read.")
 	stop()
-	deadline := time.Now().Add(10 * time.Second)
-	for c.openSubscriptions() != 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the feed outlived its last stream")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	nodes.Eventually(t, nodes.Patience, "the feed ends with its last stream", func() bool { return c.openSubscriptions() == 0 })
 	before := c.readCount()
 	nudge(c.changed)
 	get(t, c.handler(), "/healthz")
@@ -216,15 +211,20 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 	s := &server{Options: c.options(), assets: loadAssets(), ticks: newTickCache(fakeCrons{c})}
 	s.pages = newRenderer(s.assets)
 	s.counts = newMemo(time.Second, s.Source.Counts.CountsByQueueAndState)
+	s.dead = newMemo(time.Second, s.allDead)
 	for name, kind := range pageKinds {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&group="+deadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
 		for _, part := range append(kind.parts, "pulse") {
 			if len(parts[part]) == 0 {
 				t.Errorf("%s: part %s is empty", name, part)
 			}
 		}
-		page := get(t, c.handler(), map[string]string{"overview": "/", "cron": "/crons/backup", "job": "/jobs/42"}[name]+map[string]string{"leaders": "/leaders", "crons": "/crons", "jobs": "/jobs"}[name]).Body.String()
+		page := get(t, c.handler(), map[string]string{
+			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill",
+			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
+			"dead": "/dead", "deadgroup": "/dead/" + deadGroup, "deadretry": "/dead/" + deadGroup + "/retry", "deaddiscard": "/dead/" + deadGroup + "/discard",
+		}[name]).Body.String()
 		for _, part := range append(kind.parts, "pulse") {
 			if !strings.Contains(page, `sse-swap="`+part+`"`) {
 				t.Errorf("%s: the page has no place for part %s", name, part)

@@ -39,3 +39,10 @@ func (m *memo[T]) get(ctx context.Context) (T, error) {
 	m.value, m.until = value, end.Add(max(m.keep, 20*end.Sub(start)))
 	return value, nil
 }
+
+// forget has the next who asks read again.
+func (m *memo[T]) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.until = time.Time{}
+}

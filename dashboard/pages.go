@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -35,9 +36,20 @@ var pageKinds = map[string]pageKind{
 	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "crons", "jobs"}, (*server).loadOverview},
 	"leaders":  {"leaders", []string{"role"}, []string{"history"}, (*server).loadLeaders},
 	"crons":    {"crons", []string{"q", "after"}, []string{"list"}, (*server).loadCrons},
-	"cron":     {"cron", []string{"name", "before"}, []string{"facts", "ticks"}, (*server).loadCron},
+	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*server).loadCron},
+	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*server).loadBackfill},
 	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before"}, []string{"list"}, (*server).loadJobs},
-	"job":      {"job", []string{"id", "attempt"}, []string{"facts", "attempts", "output"}, (*server).loadJob},
+	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*server).loadJob},
+	"queues":   {"queues", []string{"did", "queue"}, []string{"list"}, (*server).loadQueues},
+	"alerts":   {"alerts", nil, []string{"list", "past"}, (*server).loadAlerts},
+	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
+	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
+	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},
+
+	"dead":        {"dead", []string{"did", "n"}, []string{"list"}, (*server).loadDead},
+	"deadgroup":   {"deadgroup", []string{"group", "before"}, []string{"facts", "letters"}, (*server).loadDeadGroup},
+	"deadretry":   {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Retry)},
+	"deaddiscard": {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Discard)},
 }
 
 // request is what a page was asked for. The stream of the page asks again and
@@ -100,8 +112,8 @@ type pulse struct {
 type body interface {
 	title() string
 	pulse() pulse
-	// live is false for a page whose content does not change.
-	live() bool
+	// Live is false for a page of the past, whose content does not change.
+	Live() bool
 }
 
 type renderer struct{ templates *template.Template }
@@ -135,7 +147,7 @@ func (s *server) page(name string) http.HandlerFunc {
 
 func (s *server) viewOf(kind pageKind, ask *request, b body) view {
 	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Pulse: b.pulse(), Body: b}
-	if b.live() {
+	if b.Live() {
 		v.Live = "/events?" + url.Values{"page": {kind.name}}.Encode()
 		if key := ask.key(); key != "" {
 			v.Live += "&" + key
@@ -176,7 +188,10 @@ func (s *server) explain(ctx context.Context, err error) string {
 	if wrong, ok := errors.AsType[*requestError](err); ok {
 		return wrong.Error()
 	}
-	if errors.Is(err, jobstore.ErrNotFound) || errors.Is(err, errNoCron) {
+	if no, ok := errors.AsType[*refusal](err); ok {
+		return no.detail
+	}
+	if errors.Is(err, jobstore.ErrNotFound) || errors.Is(err, cronstore.ErrNotFound) {
 		return "It is no longer there: retention removed it, or it left the configuration."
 	}
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -189,9 +204,11 @@ func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
 	switch wrong, ok := errors.AsType[*requestError](err); {
 	case ok:
 		s.fail(w, r, http.StatusBadRequest, wrong.Error())
+	case errors.Is(err, errNoSuchGroup):
+		s.fail(w, r, errNoSuchGroup.status, errNoSuchGroup.detail)
 	case errors.Is(err, jobstore.ErrNotFound):
 		s.fail(w, r, http.StatusNotFound, "There is no such job. Finished jobs are removed after their retention.")
-	case errors.Is(err, errNoCron):
+	case errors.Is(err, cronstore.ErrNotFound):
 		s.fail(w, r, http.StatusNotFound, "There is no such cron.")
 	default:
 		w.Header().Set("Refresh", "5")

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -60,6 +61,23 @@ func TestDriftIsMarked(t *testing.T) {
 	html := get(t, c.handler(), "/").Body.String()
 	if !strings.Contains(html, "1 node runs another configuration") || strings.Count(html, "drifts") != 1 {
 		t.Error("drift is not marked once")
+	}
+}
+
+// What keeps a node from running its file stands on every node's page.
+func TestRefusedFilesAreShown(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.nodes[0].ConfigError = "2 errors, the first: <forge.toml:3:1>"
+	c.nodes[1].ConfigRestart = []string{"http.listen", "node.id"}
+	html := get(t, c.handler(), "/").Body.String()
+	for _, want := range []string{
+		c.nodes[0].NodeID + " has refused its edited file", "the first: &lt;forge.toml:3:1&gt;",
+		c.nodes[1].NodeID + " needs a restart for http.listen, node.id", "Waits for a restart: http.listen, node.id",
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page does not say %q", want)
+		}
 	}
 }
 
@@ -217,5 +235,18 @@ func TestWithoutPages(t *testing.T) {
 		if status == http.StatusNotFound && w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: content type %q", path, w.Header().Get("Content-Type"))
 		}
+	}
+}
+
+func TestOneCronMoreThanTheOverviewShows(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	for i := range overviewCrons {
+		one := c.crons[0]
+		one.Name = fmt.Sprintf("backup-%d", i)
+		c.crons = append(c.crons, one)
+	}
+	if page := get(t, c.handler(), "/").Body.String(); !strings.Contains(page, ">1 more cron<") {
+		t.Error("the overview does not count the cron that it leaves out")
 	}
 }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,8 +12,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
-
-var errNoCron = errors.New("no such cron")
 
 // What the pages read at most.
 const (
@@ -33,6 +30,8 @@ type clusterFacts struct {
 	leaders []leaderstore.Leader
 	nodes   []nodestore.Node
 	applied string
+	// differs is what differs in other configurations, by hash.
+	differs map[string]string
 	colors  palette
 }
 
@@ -52,6 +51,9 @@ func (s *server) cluster(ctx context.Context) (clusterFacts, error) {
 			return facts, fmt.Errorf("read the applied configuration: %w", err)
 		}
 	}
+	if facts.differs, err = s.differences(ctx, facts); err != nil {
+		return facts, fmt.Errorf("compare configurations: %w", err)
+	}
 	facts.leaders = s.allRoles(leaders)
 	for _, n := range facts.nodes {
 		facts.now = databaseClock(facts.now, n.Now)
@@ -61,6 +63,26 @@ func (s *server) cluster(ctx context.Context) (clusterFacts, error) {
 	}
 	facts.colors = newPalette(nodeIDs(facts.nodes, nil))
 	return facts, nil
+}
+
+// differences asks what differs on the nodes that run another configuration.
+func (s *server) differences(ctx context.Context, facts clusterFacts) (map[string]string, error) {
+	if s.Differs == nil || facts.applied == "" {
+		return nil, nil
+	}
+	differs := map[string]string{}
+	for _, n := range facts.nodes {
+		_, known := differs[n.ConfigHash]
+		if known || !n.Present() || n.ConfigHash == facts.applied {
+			continue
+		}
+		text, err := s.Differs(ctx, facts.applied, n.ConfigHash)
+		if err != nil {
+			return nil, err
+		}
+		differs[n.ConfigHash] = text
+	}
+	return differs, nil
 }
 
 // databaseClock is the row's, where it carries one.
@@ -92,20 +114,6 @@ func (s *server) cronsInForce(ctx context.Context) ([]cronstore.Cron, error) {
 	slices.SortFunc(crons, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
 	s.ticks.keep(crons)
 	return crons, nil
-}
-
-// findCron also finds a cron that was removed: its history is kept.
-func (s *server) findCron(ctx context.Context, name string) (cronstore.Cron, error) {
-	crons, err := s.Source.Crons.List(ctx)
-	if err != nil {
-		return cronstore.Cron{}, fmt.Errorf("read crons: %w", err)
-	}
-	for _, c := range crons {
-		if c.Name == name {
-			return c, nil
-		}
-	}
-	return cronstore.Cron{}, errNoCron
 }
 
 // ticksOf reads the newest ticks of the crons that a page shows.

@@ -74,15 +74,15 @@ type cell struct {
 
 type rect struct{ X, Y, Width, Height int }
 
-// drawStrip takes the ticks newest first.
-func drawStrip(ticks []cronstore.Tick) strip {
-	ticks = ticks[:min(len(ticks), stripLength)]
-	s := strip{Width: stripLength*cellStep - (cellStep - cellWidth), Height: cellHeight, Label: summary(ticks)}
+// drawStrip takes the ticks newest first, and shows length of them.
+func drawStrip(ticks []cronstore.Tick, length int) strip {
+	ticks = ticks[:min(len(ticks), length)]
+	s := strip{Width: length*cellStep - (cellStep - cellWidth), Height: cellHeight, Label: summary(ticks)}
 	for i, tick := range ticks {
 		m := markOf(tick.Verdict)
 		s.Cells = append(s.Cells, cell{
 			Tone: m.Tone + " " + m.Shape, Title: cellTitle(tick, m),
-			Rects: shape(m.Shape, (stripLength-1-i)*cellStep),
+			Rects: shape(m.Shape, (length-1-i)*cellStep),
 		})
 	}
 	return s

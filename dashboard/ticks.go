@@ -8,8 +8,11 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// stripLength is how many ticks a strip shows.
-const stripLength = 30
+// How many ticks a strip shows: in a table, and on the page of one cron.
+const (
+	stripLength = 30
+	stripLong   = 60
+)
 
 // tickCache keeps the newest ticks of each cron for as long as its watermark
 // stands still, so that a page with a hundred daily crons reads no ledger.

@@ -3,9 +3,11 @@ package dashboard
 import (
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/outbox"
 )
 
 type cronRow struct {
@@ -48,8 +50,8 @@ func (s *server) cronRows(now time.Time, crons []cronstore.Cron, ticks map[strin
 func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs map[int64]string, english string) cronRow {
 	row := cronRow{
 		Name: c.Name, Path: cronPath(c.Name), Job: c.Spec.Job, Schedule: c.Spec.Schedule, English: english,
-		Timezone: c.Spec.Timezone, Paused: isPaused(c), Removed: !c.RemovedAt.IsZero(),
-		Strip: drawStrip(ticks), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
+		Timezone: c.Spec.Timezone, Paused: c.Paused(), Removed: !c.RemovedAt.IsZero(),
+		Strip: drawStrip(ticks, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
 	}
 	row.Overdue = isOverdue(now, c)
 	for _, t := range ticks {
@@ -65,22 +67,23 @@ func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs ma
 	return row
 }
 
-func isPaused(c cronstore.Cron) bool { return c.Spec.Paused || !c.PausedAt.IsZero() }
-
 func isOverdue(now time.Time, c cronstore.Cron) bool {
-	return !isPaused(c) && c.RemovedAt.IsZero() && !c.NextTick.IsZero() && now.Sub(c.NextTick) > overdueAfter
+	return !c.Paused() && c.RemovedAt.IsZero() && !c.NextTick.IsZero() && now.Sub(c.NextTick) > overdueAfter
 }
 
 func cronPath(name string) string { return "/crons/" + url.PathEscape(name) }
 func jobPath(id int64) string     { return "/jobs/" + strconv.FormatInt(id, 10) }
 
 type tickRow struct {
-	Tick     stamp
-	Clock    string
-	Count    int64
-	Last     string
-	Mark     mark
-	Reason   string
+	Tick  stamp
+	Clock string
+	Count int64
+	Last  string
+	Mark  mark
+	// Why says in a sentence why the tick became what it did, Told who heard of
+	// its failure.
+	Why      string
+	Told     string
 	Lateness string
 	Node     nodeName
 	Term     int64
@@ -89,12 +92,12 @@ type tickRow struct {
 	State    badge
 }
 
-func tickRows(now time.Time, ticks []cronstore.Tick, zone *time.Location, jobs map[int64]string, colors palette) []tickRow {
+func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]outbox.Notification, zone *time.Location, jobs map[int64]string, colors palette) []tickRow {
 	rows := make([]tickRow, 0, len(ticks))
 	for _, t := range ticks {
 		row := tickRow{
 			Tick: newStamp(modeAgo, now, t.Tick), Clock: clock(t.Tick, zone), Count: t.Count, Mark: markOf(t.Verdict),
-			Reason: t.Reason, Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
+			Why: whyOf(t), Told: plainText(outbox.Sentence(told[t.Tick.UnixMicro()])), Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
 			Term: t.Term, JobID: t.JobID, Path: jobPath(t.JobID),
 		}
 		if t.JobID != 0 {
@@ -106,6 +109,20 @@ func tickRows(now time.Time, ticks []cronstore.Tick, zone *time.Location, jobs m
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// whyOf is the ledger's reason, or what its silence means.
+func whyOf(t cronstore.Tick) string {
+	switch {
+	case t.Reason != "":
+		return t.Reason
+	case t.Verdict == cronstore.Fired:
+		return "It was due, and nothing stood in its way."
+	case t.Verdict == cronstore.CaughtUp:
+		return "Nobody fired it at its time, and it was caught up."
+	default:
+		return ""
+	}
 }
 
 // clock writes an instant in the cron's own zone: its schedule is read there.
@@ -134,6 +151,7 @@ func policies(spec cronstore.Spec) []fact {
 		{"Missing hour", spec.DSTMissing},
 		{"Repeated hour", spec.DSTRepeated},
 		{"Capability", spec.Capability},
+		{"On failure", strings.Join(spec.OnFailure, ", ")},
 	}
 	if spec.CatchUp != "none" && spec.CatchUpSpan > 0 {
 		facts = append(facts, fact{"Catch-up window", coarse(spec.CatchUpSpan.Std())})

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -124,7 +123,7 @@ type attemptRow struct {
 }
 
 func attemptRows(now time.Time, job jobstore.Job, shown int, colors palette) []attemptRow {
-	attempts := withRunning(job)
+	attempts := job.Runs()
 	rows := make([]attemptRow, 0, len(attempts))
 	for _, a := range attempts {
 		row := attemptRow{
@@ -139,22 +138,6 @@ func attemptRows(now time.Time, job jobstore.Job, shown int, colors palette) []a
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// withRunning adds the attempt that goes on, which nobody has recorded yet.
-func withRunning(job jobstore.Job) []jobstore.Attempt {
-	attempts := job.Attempts
-	if job.State != "running" {
-		return attempts
-	}
-	for _, a := range attempts {
-		if a.Attempt == job.Attempt {
-			return attempts
-		}
-	}
-	return append(slices.Clip(attempts), jobstore.Attempt{
-		Attempt: job.Attempt, NodeID: job.NodeID, StartedAt: job.AttemptedAt,
-	})
 }
 
 func code(a jobstore.Attempt) string {

@@ -1,10 +1,12 @@
 package dashboard
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -19,11 +21,13 @@ type leaderCard struct {
 	Title  string
 	Duty   string
 	Vacant bool
-	Node   nodeName
-	URL    string
-	Mine   bool
-	Term   int64
-	Since  stamp
+	// Idle: nobody leads it and nobody ought to.
+	Idle  bool
+	Node  nodeName
+	URL   string
+	Mine  bool
+	Term  int64
+	Since stamp
 	// The lease bar: LeaseMS is how long a full bar is, UntilMS where it runs
 	// out, Left its width now.
 	LeaseMS int64
@@ -52,6 +56,16 @@ var duties = map[string]string{
 	"log_compactor":      "Applies retention",
 }
 
+// wanted says whether a role ought to be led: the built-in ones always, others
+// while a node that is here stands for them. The rows of roles that a program had
+// once stay.
+func wanted(role string, nodes []nodestore.Node) bool {
+	_, builtIn := duties[role]
+	return builtIn || slices.ContainsFunc(nodes, func(n nodestore.Node) bool {
+		return n.Present() && slices.Contains(n.Roles, role)
+	})
+}
+
 func roleWords(role string) string { return strings.ReplaceAll(role, "_", " ") }
 
 func roleTitle(role string) string {
@@ -62,7 +76,10 @@ func roleTitle(role string) string {
 func leaderCards(facts clusterFacts, self Self) []leaderCard {
 	cards := make([]leaderCard, 0, len(facts.leaders))
 	for _, l := range facts.leaders {
-		card := leaderCard{Role: l.Role, Title: roleTitle(l.Role), Duty: duties[l.Role], Term: l.Term, Vacant: !l.Leads()}
+		card := leaderCard{
+			Role: l.Role, Title: roleTitle(l.Role), Duty: cmp.Or(duties[l.Role], "A role of a program's own"), Term: l.Term,
+			Vacant: !l.Leads(), Idle: !l.Leads() && !wanted(l.Role, facts.nodes),
+		}
 		if !card.Vacant {
 			lease := l.LeaseUntil.Sub(l.RenewedAt)
 			card.Node = nodeName{l.NodeID, facts.colors.of(l.NodeID)}

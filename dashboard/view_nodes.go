@@ -28,6 +28,12 @@ type nodeRow struct {
 	Host    string
 	Config  string
 	Drifts  bool
+	// Differs is what differs in the configuration of a node that drifts.
+	Differs string
+	// Refused says why the node's edited file was not taken over; Restart are the
+	// keys of it that wait for a restart.
+	Refused string
+	Restart string
 }
 
 // lateHeartbeat is when a heartbeat is worth a second look: nodes beat once a
@@ -38,7 +44,7 @@ func nodeRows(facts clusterFacts, self Self) []nodeRow {
 	applied := cmp.Or(facts.applied, commonHash(facts.nodes))
 	rows := make([]nodeRow, 0, len(facts.nodes))
 	for _, n := range facts.nodes {
-		present := isPresent(n)
+		present := n.Present()
 		rows = append(rows, nodeRow{
 			Node: nodeName{n.NodeID, facts.colors.of(n.NodeID)}, State: n.State, Tone: nodeTone(n.State),
 			Mine: n.NodeID == self.NodeID && n.Incarnation == self.Incarnation, URL: safeURL(n.APIURL),
@@ -47,7 +53,8 @@ func nodeRows(facts clusterFacts, self Self) []nodeRow {
 			Late:      present && facts.now.Sub(n.LastHeartbeatAt) > lateHeartbeat,
 			Started:   newStamp(modeAgo, facts.now, n.StartedAt),
 			Version:   n.Version, Host: n.Hostname, Config: n.ConfigHash[:min(7, len(n.ConfigHash))],
-			Drifts: present && applied != "" && n.ConfigHash != applied,
+			Drifts: present && applied != "" && n.ConfigHash != applied, Differs: facts.differs[n.ConfigHash],
+			Refused: ifPresent(present, n.ConfigError), Restart: ifPresent(present, strings.Join(n.ConfigRestart, ", ")),
 		})
 	}
 	slices.SortStableFunc(rows, func(a, b nodeRow) int {
@@ -56,8 +63,12 @@ func nodeRows(facts clusterFacts, self Self) []nodeRow {
 	return rows
 }
 
-func isPresent(n nodestore.Node) bool {
-	return n.State == nodestore.Active || n.State == nodestore.Draining
+// ifPresent leaves out what no longer matters of a node that is gone.
+func ifPresent(present bool, text string) string {
+	if !present {
+		return ""
+	}
+	return text
 }
 
 func nodeTone(state string) string {
@@ -104,7 +115,7 @@ func commonHash(nodes []nodestore.Node) string {
 	count := map[string]int{}
 	newest := map[string]time.Time{}
 	for _, n := range nodes {
-		if !isPresent(n) || n.ConfigHash == "" {
+		if !n.Present() || n.ConfigHash == "" {
 			continue
 		}
 		count[n.ConfigHash]++
@@ -128,7 +139,7 @@ type peer struct{ ID, URL string }
 func peersOf(nodes []nodestore.Node, self Self) []peer {
 	var peers []peer
 	for _, n := range nodes {
-		if url := safeURL(n.APIURL); isPresent(n) && n.NodeID != self.NodeID && url != "" {
+		if url := safeURL(n.APIURL); n.Present() && n.NodeID != self.NodeID && url != "" {
 			peers = append(peers, peer{n.NodeID, url})
 		}
 	}

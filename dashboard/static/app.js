@@ -33,12 +33,27 @@
     if (mode === 'since') return coarse(now - at);
     return at - now < 1000 ? 'now' : 'in ' + coarse(at - now);
   };
+  // The reader's own zone, which the server does not know.
+  const zone = 'Your time, ' + Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const days = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
+  const local = (ms) => {
+    const d = new Date(ms);
+    return days[d.getDay()] + ' ' + d.getFullYear() + '-' + two(d.getMonth() + 1) + '-' + two(d.getDate()) +
+      ' ' + two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds());
+  };
   const tick = () => {
     if (document.hidden) return;
     const now = Date.now() + skew;
     for (const el of document.querySelectorAll('time[data-at]')) {
       const text = say(el.dataset.mode, +el.dataset.at, now);
       if (el.textContent !== text) el.textContent = text;
+    }
+    for (const el of document.querySelectorAll('time[data-local]')) {
+      const text = local(+el.dataset.local);
+      if (el.textContent !== text) el.textContent = text;
+    }
+    for (const el of document.querySelectorAll('[data-zone]')) {
+      if (el.textContent !== zone) el.textContent = zone;
     }
     for (const el of document.querySelectorAll('svg.lease[data-until]')) {
       const left = Math.min(Math.max((+el.dataset.until - now) / Math.max(+el.dataset.lease, 1), 0), 1);

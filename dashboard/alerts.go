@@ -1,0 +1,136 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/outbox"
+)
+
+// Alerts reads the alerts in force and what became of them.
+type Alerts interface {
+	// List returns the alerts with their open incidents, those that fire first.
+	List(ctx context.Context) ([]alertstore.Status, error)
+	// History returns at most limit incidents that are over, of one alert or of
+	// all when its name is empty, newest first.
+	History(ctx context.Context, alert string, limit int) ([]alertstore.Incident, error)
+	// Told returns what receivers were told, or are to be, likewise.
+	Told(ctx context.Context, alert string, limit int) ([]outbox.Notification, error)
+}
+
+func (s *server) apiAlerts(w http.ResponseWriter, r *http.Request) {
+	alerts, err := s.Source.Alerts.List(r.Context())
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, listOf(alerts, ""))
+}
+
+func (s *server) apiAlertsHistory(w http.ResponseWriter, r *http.Request) {
+	answerAlerts(s, w, r, s.Source.Alerts.History)
+}
+
+func (s *server) apiAlertsTold(w http.ResponseWriter, r *http.Request) {
+	answerAlerts(s, w, r, s.Source.Alerts.Told)
+}
+
+func answerAlerts[T any](s *server, w http.ResponseWriter, r *http.Request, read func(context.Context, string, int) ([]T, error)) {
+	q := newQuery(r)
+	limit := q.limit()
+	if q.reject(w) {
+		return
+	}
+	items, err := read(r.Context(), q.values.Get("alert"), limit)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, listOf(items, ""))
+}
+
+// shownAlerts is how much of the past the page shows.
+const shownAlerts = 50
+
+type alertsBody struct {
+	base
+	Alerts  []alertRow
+	History []incidentRow
+	Told    []toldRow
+}
+
+type alertRow struct {
+	alertstore.Status
+	To   string
+	Open []incidentRow
+}
+
+type incidentRow struct {
+	alertstore.Incident
+	About  string
+	Level  string // of the value
+	Active stamp
+	Ended  *stamp
+}
+
+type toldRow struct {
+	outbox.Notification
+	At    stamp
+	About string
+}
+
+func (s *server) loadAlerts(ctx context.Context, _ *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := alertsBody{base: base{name: "Alerts", beat: s.pulseOf(facts)}}
+	alerts, err := s.Source.Alerts.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	for _, alert := range alerts {
+		row := alertRow{Status: alert, To: strings.Join(alert.Notify, ", ")}
+		for _, incident := range alert.Incidents {
+			row.Open = append(row.Open, s.incidentRow(facts, incident))
+		}
+		b.Alerts = append(b.Alerts, row)
+	}
+	history, err := s.Source.Alerts.History(ctx, "", shownAlerts)
+	if err != nil {
+		return nil, fmt.Errorf("read the history of alerts: %w", err)
+	}
+	for _, incident := range history {
+		b.History = append(b.History, s.incidentRow(facts, incident))
+	}
+	told, err := s.Source.Alerts.Told(ctx, "", shownAlerts)
+	if err != nil {
+		return nil, fmt.Errorf("read what was told of alerts: %w", err)
+	}
+	for _, n := range told {
+		b.Told = append(b.Told, toldRow{Notification: n, At: newStamp(modeAgo, facts.now, n.CreatedAt), About: outbox.Sentence([]outbox.Notification{n})})
+	}
+	return &b, nil
+}
+
+func (s *server) incidentRow(facts clusterFacts, incident alertstore.Incident) incidentRow {
+	row := incidentRow{
+		Incident: incident, Level: strconv.FormatFloat(incident.Value, 'g', 6, 64), Active: newStamp(modeAgo, facts.now, incident.ActiveAt),
+	}
+	for _, name := range slices.Sorted(maps.Keys(incident.Labels)) {
+		if name != "alertname" && name != "severity" {
+			row.About += name + "=" + incident.Labels[name] + " "
+		}
+	}
+	if !incident.ResolvedAt.IsZero() {
+		ended := newStamp(modeAgo, facts.now, incident.ResolvedAt)
+		row.Ended = &ended
+	}
+	return row
+}

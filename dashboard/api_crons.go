@@ -1,0 +1,214 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
+)
+
+type cronItem struct {
+	cronstore.Cron
+	Description string `json:"description,omitempty"`
+}
+
+// cronDocument is one cron with its next ticks.
+type cronDocument struct {
+	cronItem
+	Coming []explain.Coming `json:"coming"`
+}
+
+// coming is how many of the next ticks are shown.
+const coming = 5
+
+func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
+	crons, err := s.Source.Crons.List(r.Context())
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	items := make([]cronItem, 0, len(crons))
+	for _, c := range crons {
+		items = append(items, cronItem{Cron: c, Description: s.describe(c)})
+	}
+	writeJSON(w, http.StatusOK, listOf(items, ""))
+}
+
+func (s *server) describe(cron cronstore.Cron) string {
+	if s.Describe == nil {
+		return ""
+	}
+	return s.Describe(cron)
+}
+
+func (s *server) apiCron(w http.ResponseWriter, r *http.Request) {
+	cron, ok := s.cronOf(w, r)
+	if ok {
+		writeJSON(w, http.StatusOK, cronDocument{cronItem{cron, s.describe(cron)}, s.comingTicks(cron, s.Now())})
+	}
+}
+
+// comingTicks are none for a cron that is held, or whose schedule cannot be
+// read.
+func (s *server) comingTicks(cron cronstore.Cron, now time.Time) []explain.Coming {
+	none := []explain.Coming{}
+	if cron.Paused() || !cron.RemovedAt.IsZero() {
+		return none
+	}
+	ticks, err := explain.Next(cron.Name, cron.Spec, now, coming)
+	if err != nil || ticks == nil {
+		return none
+	}
+	return ticks
+}
+
+// cronOf answers the request itself when it returns false. A cron that was
+// removed is found too: its history is kept.
+func (s *server) cronOf(w http.ResponseWriter, r *http.Request) (cronstore.Cron, bool) {
+	cron, err := s.Source.Crons.Get(r.Context(), r.PathValue("name"))
+	if err != nil {
+		s.answer(w, r, refuse(err))
+	}
+	return cron, err == nil
+}
+
+// answer tells a program what went wrong.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, err error) {
+	if no, ok := errors.AsType[*refusal](err); ok {
+		s.fail(w, r, no.status, no.detail)
+		return
+	}
+	if r.Method == http.MethodPost {
+		s.Logger.ErrorContext(r.Context(), "carry out a request", "path", r.URL.Path, "error", err)
+		s.fail(w, r, http.StatusServiceUnavailable, "It could not be done: the database does not answer, or refused it.")
+		return
+	}
+	s.unreadable(w, r, err)
+}
+
+func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	before, limit := q.time("before"), q.limit()
+	if q.reject(w) {
+		return
+	}
+	cron, ok := s.cronOf(w, r)
+	if !ok {
+		return
+	}
+	ticks, err := s.Source.Crons.Ticks(r.Context(), cron.Name, before, limit)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	next := ""
+	if len(ticks) == limit {
+		next = q.next("before", ticks[len(ticks)-1].Tick.UTC().Format(time.RFC3339Nano))
+	}
+	writeJSON(w, http.StatusOK, listOf(ticks, next))
+}
+
+// apiTick says what became of one tick, also of one that is not in the ledger.
+func (s *server) apiTick(w http.ResponseWriter, r *http.Request) {
+	tick, err := time.Parse(time.RFC3339Nano, r.PathValue("tick"))
+	if err != nil {
+		writeProblem(w, http.StatusBadRequest, "The tick must be a time such as 2026-11-20T15:04:05Z.")
+		return
+	}
+	why, err := s.Source.Crons.Why(r.Context(), r.PathValue("name"), tick)
+	if err != nil {
+		s.answer(w, r, refuse(err))
+		return
+	}
+	writeJSON(w, http.StatusOK, why)
+}
+
+// viaAPI is who asks when a program does.
+const viaAPI = "the API"
+
+func (s *server) apiTrigger(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		At   time.Time       `json:"at"`
+		Args json.RawMessage `json:"args"`
+	}
+	if err := readJSON(w, r, &asked); err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	if len(asked.Args) > 0 && !bytes.HasPrefix(asked.Args, []byte("{")) {
+		writeProblem(w, http.StatusBadRequest, "args must be an object.")
+		return
+	}
+	if err := config.CheckArgs(asked.Args); err != nil {
+		writeProblem(w, http.StatusUnprocessableEntity, err.Error()+".")
+		return
+	}
+	row, err := s.trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), At: asked.At, Args: asked.Args, By: whoAsks(r, viaAPI)})
+	if err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	w.Header().Set("Location", "/api/v1/jobs/"+strconv.FormatInt(row.JobID, 10))
+	writeJSON(w, http.StatusCreated, row)
+}
+
+func (s *server) apiPause(w http.ResponseWriter, r *http.Request)  { s.apiHold(w, r, true) }
+func (s *server) apiResume(w http.ResponseWriter, r *http.Request) { s.apiHold(w, r, false) }
+
+func (s *server) apiHold(w http.ResponseWriter, r *http.Request, pause bool) {
+	if err := readJSON(w, r, &struct{}{}); err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	cron, changed, err := s.hold(r.Context(), r.PathValue("name"), whoAsks(r, viaAPI), pause)
+	if err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, struct {
+		cronstore.Cron
+		Changed bool `json:"changed"`
+	}{cron, changed})
+}
+
+func (s *server) apiBackfill(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		From   time.Time `json:"from"`
+		To     time.Time `json:"to"`
+		Limit  int       `json:"limit"`
+		DryRun bool      `json:"dry_run"`
+	}
+	err := readJSON(w, r, &asked)
+	var span cronstore.Span
+	if err == nil {
+		span, err = newSpan(r.PathValue("name"), asked.From, asked.To, asked.Limit)
+	}
+	if err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	plan, ran, err := s.backfill(r.Context(), span, whoAsks(r, viaAPI), asked.DryRun)
+	if err != nil {
+		s.answer(w, r, halfway(err, ran))
+		return
+	}
+	writeJSON(w, http.StatusOK, struct {
+		cronstore.Backfill
+		DryRun bool `json:"dry_run"`
+		Ran    int  `json:"ran"`
+	}{plan, asked.DryRun, ran})
+}
+
+// halfway says what a backfill came to before it broke off.
+func halfway(err error, ran int) error {
+	if ran == 0 {
+		return err
+	}
+	return &refusal{http.StatusServiceUnavailable, "The backfill broke off after " + plural(ran, "tick", "ticks") + ". The same again goes on from there."}
+}

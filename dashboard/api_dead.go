@@ -1,0 +1,99 @@
+package dashboard
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// deadAsk is a filter of dead letters as programs write it.
+type deadAsk struct {
+	IDs       []int64 `json:"ids"`
+	Group     string  `json:"group"`
+	Kind      string  `json:"kind"`
+	Error     string  `json:"error"`
+	OlderThan string  `json:"older_than"`
+	NewerThan string  `json:"newer_than"`
+	All       bool    `json:"all"`
+	DryRun    bool    `json:"dry_run"`
+}
+
+// filter reads what was asked; all of it has to be asked for by name.
+func (a deadAsk) filter() (filter jobstore.DeadFilter, err error) {
+	filter = jobstore.DeadFilter{IDs: a.IDs, Group: a.Group, Kind: a.Kind, Error: a.Error}
+	for _, age := range []struct {
+		name, text string
+		value      *time.Duration
+	}{{"older_than", a.OlderThan, &filter.OlderThan}, {"newer_than", a.NewerThan, &filter.NewerThan}} {
+		if age.text == "" {
+			continue
+		}
+		d, err := config.ParseDuration(age.text)
+		if err != nil || d <= 0 {
+			return filter, &refusal{http.StatusBadRequest, age.name + " must be a duration such as 90s, 6h or 2d."}
+		}
+		*age.value = d.Std()
+	}
+	named := a.IDs != nil || a.Group != "" || a.Kind != "" || a.Error != "" || a.OlderThan != "" || a.NewerThan != ""
+	if named == a.All {
+		return filter, &refusal{http.StatusBadRequest, "One or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone."}
+	}
+	return filter, nil
+}
+
+func (s *server) apiDead(w http.ResponseWriter, r *http.Request) {
+	asked := r.URL.Query()
+	groups, err := s.Source.Dead.Groups(r.Context(), jobstore.DeadFilter{Kind: asked.Get("kind"), Error: asked.Get("error")})
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, listOf(groups, ""))
+}
+
+func (s *server) apiDeadGroup(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	before, limit := q.number("before"), q.limit()
+	if q.reject(w) {
+		return
+	}
+	letters, err := s.Source.Dead.Letters(r.Context(), jobstore.DeadFilter{Group: r.PathValue("group")}, before, limit)
+	switch {
+	case err != nil:
+		s.unreadable(w, r, err)
+		return
+	case len(letters) == 0 && before == 0:
+		s.answer(w, r, errNoSuchGroup)
+		return
+	}
+	next := ""
+	if len(letters) == limit {
+		next = q.next("before", strconv.FormatInt(letters[len(letters)-1].ID, 10))
+	}
+	writeJSON(w, http.StatusOK, listOf(letters, next))
+}
+
+// apiActOnDead does it to all dead letters that are named.
+func (s *server) apiActOnDead(action jobstore.Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var asked deadAsk
+		err := readJSON(w, r, &asked)
+		var filter jobstore.DeadFilter
+		if err == nil {
+			filter, err = asked.filter()
+		}
+		if err != nil {
+			s.answer(w, r, err)
+			return
+		}
+		done, err := s.actOnDead(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaAPI)}, filter, asked.DryRun)
+		if err != nil {
+			s.answer(w, r, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, done)
+	}
+}

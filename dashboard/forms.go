@@ -1,0 +1,85 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// viaPage is who asks when a person does.
+const viaPage = "the dashboard"
+
+// form reads the fields of a form; it answers itself when it returns false.
+func (s *server) form(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
+	body, err := readBody(w, r, "application/x-www-form-urlencoded")
+	if err != nil {
+		s.answer(w, r, err)
+		return nil, false
+	}
+	fields, err := url.ParseQuery(string(body))
+	if err != nil {
+		s.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
+	}
+	return fields, err == nil
+}
+
+// done leads from a form back to the cron's page, which says what was done. The
+// page is got anew, so that a reload does not do it again.
+func done(w http.ResponseWriter, r *http.Request, did string, more ...string) {
+	to := cronPath(r.PathValue("name")) + "?" + values(append([]string{"did", did}, more...)...)
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+func (s *server) formTrigger(w http.ResponseWriter, r *http.Request) {
+	if _, ok := s.form(w, r); !ok {
+		return
+	}
+	row, err := s.trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), By: whoAsks(r, viaPage)})
+	if err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	done(w, r, "trigger", "job", strconv.FormatInt(row.JobID, 10))
+}
+
+func (s *server) formPause(w http.ResponseWriter, r *http.Request)  { s.formHold(w, r, true) }
+func (s *server) formResume(w http.ResponseWriter, r *http.Request) { s.formHold(w, r, false) }
+
+func (s *server) formHold(w http.ResponseWriter, r *http.Request, pause bool) {
+	if _, ok := s.form(w, r); !ok {
+		return
+	}
+	if _, _, err := s.hold(r.Context(), r.PathValue("name"), whoAsks(r, viaPage), pause); err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	did := "resume"
+	if pause {
+		did = "pause"
+	}
+	done(w, r, did)
+}
+
+func (s *server) formBackfill(w http.ResponseWriter, r *http.Request) {
+	fields, ok := s.form(w, r)
+	if !ok {
+		return
+	}
+	cron, ok := s.cronOf(w, r)
+	if !ok {
+		return
+	}
+	span, err := spanOf(cron, fields.Get("from"), fields.Get("to"), fields.Get("limit"))
+	if err != nil {
+		s.fail(w, r, http.StatusBadRequest, err.Error())
+		return
+	}
+	_, ran, err := s.backfill(r.Context(), span, whoAsks(r, viaPage), false)
+	if err != nil {
+		s.answer(w, r, halfway(err, ran))
+		return
+	}
+	done(w, r, "backfill", "n", strconv.Itoa(ran))
+}

@@ -1,0 +1,67 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// Changer changes jobs because somebody asks for it.
+type Changer interface {
+	// Act returns what became of each job, in the order of the ids.
+	Act(ctx context.Context, order jobstore.Order, ids []int64) ([]jobstore.Change, error)
+	// CountMatching counts the jobs that a filter names and an action can change,
+	// ActOnAll changes them and returns how many it changed.
+	CountMatching(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error)
+	ActOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, counted jobstore.Matching) (int, error)
+}
+
+// past is what an action has done.
+var past = map[jobstore.Action]string{jobstore.Cancel: "cancelled", jobstore.Retry: "retried", jobstore.Discard: "discarded"}
+
+var errNoSuchJob = &refusal{http.StatusNotFound, "There is no such job."}
+
+// act does something to one job.
+func (s *server) act(ctx context.Context, order jobstore.Order, text string) (jobstore.Change, error) {
+	id, ok := jobID(text)
+	if !ok {
+		return jobstore.Change{}, errNoSuchJob
+	}
+	changes, err := s.Changer.Act(ctx, order, []int64{id})
+	switch {
+	case err != nil:
+		return jobstore.Change{}, err
+	case changes[0].Missing:
+		return changes[0], errNoSuchJob
+	case changes[0].Refused != "":
+		return changes[0], &refusal{http.StatusConflict, fmt.Sprintf("The job cannot be %s: %s.", past[order.Action], changes[0].Refused)}
+	}
+	return changes[0], nil
+}
+
+// bulkDocument is what an order on many jobs came to.
+type bulkDocument struct {
+	Action  jobstore.Action `json:"action"`
+	Jobs    int64           `json:"jobs"`
+	Changed int             `json:"changed"`
+	DryRun  bool            `json:"dry_run"`
+}
+
+func (s *server) actOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, dryRun bool) (bulkDocument, error) {
+	counted, err := s.Changer.CountMatching(ctx, order.Action, filter)
+	done := bulkDocument{Action: order.Action, Jobs: counted.Jobs, DryRun: dryRun}
+	switch {
+	case err != nil || dryRun:
+		return done, err
+	case counted.Jobs > maxBulk:
+		return done, &refusal{http.StatusUnprocessableEntity, fmt.Sprintf(
+			"The filter names %d jobs, and one request changes at most %d. Narrow it, or use forge job %s.", counted.Jobs, maxBulk, order.Action)}
+	}
+	done.Changed, err = s.Changer.ActOnAll(ctx, order, filter, counted)
+	if err != nil && done.Changed > 0 {
+		err = &refusal{http.StatusServiceUnavailable, fmt.Sprintf("It broke off after %d jobs. The same again goes on from there.", done.Changed)}
+	}
+	return done, err
+}

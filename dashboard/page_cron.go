@@ -1,0 +1,236 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/outbox"
+)
+
+type cronBody struct {
+	base
+	Cron     cronRow
+	Held     string
+	Operates bool
+	Notice   *notice
+	Coming   []comingRow
+	Policies []fact
+	Args     string
+	Ticks    []tickRow
+	Zone     string
+	Older    string
+}
+
+// comingRow is one of the next runs.
+type comingRow struct {
+	Clock, UTC string
+	In         stamp
+	// Note says what the tick's time alone does not.
+	Note string
+}
+
+func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
+	before := ask.time("before")
+	said := noticeOf(ask)
+	if err := ask.err(); err != nil {
+		return nil, err
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cron, err := s.Source.Crons.Get(ctx, ask.values.Get("name"))
+	if err != nil {
+		return nil, err
+	}
+	newest, err := s.Source.Crons.Ticks(ctx, cron.Name, time.Time{}, stripLong)
+	if err != nil {
+		return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
+	}
+	b := cronBody{base: base{name: cron.Name, beat: s.pulseOf(facts), past: !before.IsZero()}}
+	b.Notice, b.Operates = said, s.operates() && cron.RemovedAt.IsZero()
+	b.Policies, b.Args, b.Held = policies(cron.Spec), prettyJSON(cron.Spec.Args), heldSince(cron)
+	zone := zoneOf(cron.Spec.Timezone)
+	b.Zone = zone.String()
+	b.Coming = comingRows(facts.now, s.comingTicks(cron, facts.now), zone)
+	shown := newest[:min(len(newest), defaultLimit)]
+	if !b.Live() {
+		if shown, err = s.Source.Crons.Ticks(ctx, cron.Name, before, defaultLimit); err != nil {
+			return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
+		}
+	}
+	return &b, s.loadLedger(ctx, &b, facts, cron, newest, shown)
+}
+
+// loadLedger fills in what became of the ticks.
+func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts, cron cronstore.Cron, newest, shown []cronstore.Tick) error {
+	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Cron: cron.Name, BeforeID: newestJob(shown) + 1, Limit: 2 * defaultLimit})
+	if err != nil {
+		return fmt.Errorf("read jobs of %s: %w", cron.Name, err)
+	}
+	ticks := make([]time.Time, len(shown))
+	for i, t := range shown {
+		ticks[i] = t.Tick
+	}
+	notifications, err := s.Source.Crons.Told(ctx, cron.Name, ticks)
+	if err != nil {
+		return err
+	}
+	told := map[int64][]outbox.Notification{}
+	for _, n := range notifications {
+		told[n.Tick.UnixMicro()] = append(told[n.Tick.UnixMicro()], n)
+	}
+	ends := states(jobs)
+	b.Cron = newCronRow(facts.now, cron, newest, ends, s.describe(cron))
+	b.Cron.Strip = drawStrip(newest, stripLong)
+	b.Ticks = tickRows(facts.now, shown, told, zoneOf(cron.Spec.Timezone), ends, facts.colors)
+	if len(shown) == defaultLimit {
+		b.Older = b.Cron.Path + "?" + values("before", shown[len(shown)-1].Tick.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// heldSince says who holds a cron; empty when nobody does.
+func heldSince(c cronstore.Cron) string {
+	switch {
+	case !c.PausedAt.IsZero():
+		return "Paused by hand since " + utc(c.PausedAt) + ". What falls due meanwhile is recorded and not made up for."
+	case c.Spec.Paused:
+		return "Paused by the configuration. What falls due meanwhile is recorded and not made up for."
+	default:
+		return ""
+	}
+}
+
+func comingRows(now time.Time, ticks []explain.Coming, zone *time.Location) []comingRow {
+	rows := make([]comingRow, 0, len(ticks))
+	for _, t := range ticks {
+		row := comingRow{Clock: weekday(t.Tick, zone), UTC: weekday(t.Tick, time.UTC), In: newStamp(modeUntil, now, t.Tick)}
+		switch {
+		case t.Excluded != "":
+			row.Note = "excluded by " + t.Excluded
+		case !t.FiresAt.IsZero():
+			row.Note = "fires " + precise(t.FiresAt.Sub(t.Tick)) + " later"
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func weekday(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST")
+}
+
+// notice says what the form that led here has done.
+type notice struct {
+	Text string
+	Path string // of the job, where there is one
+	Job  int64
+}
+
+func noticeOf(ask *request) *notice {
+	n, job := ask.number("n"), ask.number("job")
+	switch ask.values.Get("did") {
+	case "trigger":
+		return &notice{Text: "It runs now, as", Path: jobPath(job), Job: job}
+	case "pause":
+		return &notice{Text: "It is paused."}
+	case "resume":
+		return &notice{Text: "It goes on."}
+	case "backfill":
+		return &notice{Text: "Backfilled: " + plural(int(n), "tick runs", "ticks run") + "."}
+	default:
+		return nil
+	}
+}
+
+type backfillBody struct {
+	base
+	Cron, Path         string
+	From, To           string
+	Limit              string
+	Plan               *cronstore.Backfill
+	Ticks              []comingRow
+	Hidden             int
+	Zone               string
+	DefaultLimit, Most int
+}
+
+// shownBackfill is how many ticks of a plan a page lists.
+const shownBackfill = 200
+
+// loadBackfill shows the form, and what it would run once it is filled in.
+func (s *server) loadBackfill(ctx context.Context, ask *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cron, err := s.Source.Crons.Get(ctx, ask.values.Get("name"))
+	if err != nil || !cron.RemovedAt.IsZero() {
+		return nil, cmp.Or(err, cronstore.ErrNotFound)
+	}
+	zone := zoneOf(cron.Spec.Timezone)
+	b := backfillBody{
+		base: base{name: "Backfill of " + cron.Name, beat: s.pulseOf(facts), past: true}, Cron: cron.Name, Path: cronPath(cron.Name),
+		From: ask.values.Get("from"), To: ask.values.Get("to"), Limit: ask.values.Get("limit"),
+		Zone: zone.String(), DefaultLimit: defaultBackfill, Most: maxBackfill,
+	}
+	if b.From == "" && b.To == "" {
+		day := facts.now.In(zone)
+		b.To, b.From = day.Format(localTime), day.AddDate(0, 0, -1).Format(localTime)
+		return &b, nil
+	}
+	span, err := spanOf(cron, b.From, b.To, b.Limit)
+	if err != nil {
+		return nil, &requestError{err}
+	}
+	plan, err := s.Runner.PlanBackfill(ctx, span)
+	if err != nil {
+		return nil, err
+	}
+	b.Plan = &plan
+	listed := plan.Ticks[:min(len(plan.Ticks), shownBackfill)]
+	b.Hidden = len(plan.Ticks) - len(listed)
+	for _, t := range listed {
+		b.Ticks = append(b.Ticks, comingRow{Clock: weekday(t, zone), UTC: weekday(t, time.UTC)})
+	}
+	return &b, nil
+}
+
+// localTime is how a browser's form writes a time without a zone.
+const localTime = "2006-01-02T15:04"
+
+// spanOf reads the form: times on the wall in the cron's zone, or with an offset
+// of their own.
+func spanOf(cron cronstore.Cron, from, to, limit string) (cronstore.Span, error) {
+	first, err := wallTime("from", from, cron.Spec.Timezone)
+	if err != nil {
+		return cronstore.Span{}, err
+	}
+	last, err := wallTime("to", to, cron.Spec.Timezone)
+	if err != nil {
+		return cronstore.Span{}, err
+	}
+	most := 0
+	if limit != "" {
+		if most, err = strconv.Atoi(limit); err != nil {
+			return cronstore.Span{}, fmt.Errorf("limit must be from 1 to %d", maxBackfill)
+		}
+	}
+	return newSpan(cron.Name, first, last, most)
+}
+
+func wallTime(what, text, zone string) (time.Time, error) {
+	for _, layout := range []string{localTime, "2006-01-02T15:04:05", time.RFC3339} {
+		if at, err := time.ParseInLocation(layout, text, zoneOf(zone)); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s must be a time such as 2026-11-20T15:04 in the cron's zone", what)
+}

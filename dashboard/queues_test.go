@@ -1,0 +1,68 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/queuestore"
+)
+
+func TestQueueAPI(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	queues := decode[list[queuestore.Queue]](t, get(t, h, "/api/v1/queues")).Items
+	if len(queues) != 2 || queues[0].Name != "bulk" || queues[0].PausedAt.IsZero() || queues[1].GlobalLimit != 3 {
+		t.Errorf("queues: %+v", queues)
+	}
+	want := `{"items":[{"scope":"job","name":"dump","limit":9,"running":2,"available":5}]}` + "\n"
+	if diff := cmp.Diff(want, get(t, h, "/api/v1/limits").Body.String()); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	for _, step := range []struct {
+		path   string
+		status int
+		want   string
+	}{
+		{"bulk/pause", 200, `{"name":"bulk","paused_at":"2026-11-20T12:00:00Z","changed":true}`},
+		{"bulk/resume", 200, `{"name":"bulk","changed":false}`},
+		{"nobody/pause", 404, "There is no such queue."},
+	} {
+		if w := post(t, h, "/api/v1/queues/"+step.path, jsonType, ""); w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
+			t.Errorf("%s: %d %s", step.path, w.Code, w.Body)
+		}
+	}
+	if diff := cmp.Diff([]string{"pause queue by the API from 127.0.0.1", "resume queue by the API from 127.0.0.1"}, c.done); diff != "" {
+		t.Errorf("did (-want +got):\n%s", diff)
+	}
+}
+
+func TestQueuesPage(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	page := get(t, h, "/queues").Body.String()
+	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/jobs?queue=bulk"`, "paused</span>", "Limits of the whole cluster", ">dump<"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	w := post(t, h, "/queues/bulk/pause", formType, "")
+	if location := w.Header().Get("Location"); w.Code != http.StatusSeeOther || location != "/queues?did=pause&queue=bulk" {
+		t.Fatalf("%d to %s", w.Code, location)
+	}
+	if page := get(t, h, "/queues?did=pause&queue=bulk").Body.String(); !strings.Contains(page, "bulk is paused. What runs goes on.") {
+		t.Error("the page does not say that the queue is paused")
+	}
+	if w := post(t, h, "/queues/nobody/pause", formType, ""); w.Code != http.StatusNotFound {
+		t.Errorf("an unknown queue: %d", w.Code)
+	}
+	options := c.options()
+	options.Stopper = nil
+	if page := get(t, New(options), "/queues").Body.String(); strings.Contains(page, `method="post"`) {
+		t.Error("a page that cannot do anything has forms")
+	}
+}
