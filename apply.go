@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
 // Apply puts the cluster's sections of a configuration in force, whole or not
@@ -24,11 +26,28 @@ func Apply(ctx context.Context, pool *pgxpool.Pool, cfg *Config, force bool) (cr
 	}
 	outcome, err := cronstore.Apply(ctx, pool, cronstore.Applied{
 		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Schema: cfg.Database.Schema,
+		Also: func(ctx context.Context, tx pgx.Tx) error { return queuestore.SetLimits(ctx, tx, limitsOf(cfg)) },
 	}, force)
 	if err != nil {
 		return outcome, fmt.Errorf("apply the configuration: %w", err)
 	}
 	return outcome, nil
+}
+
+// limitsOf are the limits that hold for the whole cluster.
+func limitsOf(cfg *Config) []queuestore.Limit {
+	var limits []queuestore.Limit
+	for name, queue := range cfg.Queues {
+		if queue.GlobalLimit > 0 {
+			limits = append(limits, queuestore.Limit{Scope: queuestore.ScopeQueue, Name: name, Most: queue.GlobalLimit})
+		}
+	}
+	for name, job := range cfg.Jobs {
+		if job.GlobalLimit > 0 {
+			limits = append(limits, queuestore.Limit{Scope: queuestore.ScopeJob, Name: name, Most: job.GlobalLimit})
+		}
+	}
+	return limits
 }
 
 // specsOf resolves every cron with its job, as the scheduler's leader needs it.
@@ -54,7 +73,8 @@ func specOf(cfg *Config, cron config.Cron) (cronstore.Spec, error) {
 		Overlap: cron.Overlap, CatchUp: string(cron.CatchUp), CatchUpMax: cron.CatchUpLimit,
 		CatchUpSpan: cron.CatchUpWindow, DSTMissing: cron.DSTMissing, DSTRepeated: cron.DSTRepeated,
 		StartAt: cron.StartAt.Time(), EndAt: cron.EndAt.Time(), Exclude: cron.Exclude, Jitter: cron.Jitter,
-		Queue: job.Queue, Priority: job.Priority, MaxAttempts: job.Retry.MaxAttempts,
+		OnFailure: cron.OnFailure.Notify,
+		Queue:     job.Queue, Priority: job.Priority, MaxAttempts: job.Retry.MaxAttempts,
 		Capability: job.Capability, Tags: job.Tags,
 	}
 	if cron.Args != nil {

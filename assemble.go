@@ -4,18 +4,23 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactor"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 	"github.com/forge-scheduler/forge/scheduler"
 	"github.com/forge-scheduler/forge/scheduler/assign"
 	"github.com/forge-scheduler/forge/scheduler/crons"
+	"github.com/forge-scheduler/forge/scheduler/deadletters"
 	"github.com/forge-scheduler/forge/scheduler/rescue"
 )
 
@@ -29,15 +34,17 @@ func (n *Node) assemble(ctx context.Context) error {
 		URL: n.cfg.Database.URL, Schema: n.cfg.Database.Schema, MaxConns: n.cfg.Database.PoolSize,
 		ApplicationName:   leaderstore.ApplicationName(n.cfg.Node.ID, n.incarnation),
 		IdleInTransaction: n.election().LeaseDuration.Std(),
+		Pooled:            n.byLease(),
 		Admit:             n.admission.check(n.incarnation),
 	})
 	if err != nil {
 		return err
 	}
+	n.hub = hearing.New(n.pool, n.logger)
 	if n.runner, err = n.newRunner(); err != nil {
 		return err
 	}
-	if n.self, err = n.describe(); err != nil {
+	if n.self, err = n.describe(n.cfg); err != nil {
 		return err
 	}
 	contests, err := n.contests()
@@ -45,7 +52,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		return err
 	}
 	n.campaign = n.newCampaign(contests)
-	if len(contests) > 0 {
+	if len(contests) > 0 && !n.byLease() { // else there are no sessions to watch
 		n.deputy = roles.NewDeputy(roles.DeputyOptions{
 			Incarnation: n.incarnation, Open: n.openWatch, Cluster: n.lookAround,
 			Hurry: n.campaign.Hurry, Logger: n.logger,
@@ -54,20 +61,27 @@ func (n *Node) assemble(ctx context.Context) error {
 	return nil
 }
 
-func (n *Node) newRunner() (*jobs.Runner, error) {
+// queuesOf are the queues that a node with this file works.
+func queuesOf(cfg *Config) map[string]int {
 	queues := map[string]int{}
-	if n.cfg.Node.HasRole(workerRole) {
-		for name := range n.cfg.Queues {
-			queues[name] = n.cfg.QueueWorkers(name)
+	if cfg.Node.HasRole(workerRole) {
+		for name := range cfg.Queues {
+			queues[name] = cfg.QueueWorkers(name)
 		}
 	}
+	return queues
+}
+
+func (n *Node) newRunner() (*jobs.Runner, error) {
 	return jobs.New(jobs.Options{
 		Pool:                n.pool,
 		NodeID:              n.cfg.Node.ID,
 		Incarnation:         n.incarnation,
 		Schema:              n.cfg.Database.Schema,
+		Poll:                n.poll(),
+		Hub:                 n.hub,
 		Jobs:                n.cfg.Jobs,
-		Queues:              queues,
+		Queues:              queuesOf(n.cfg),
 		Slots:               n.cfg.Node.Slots,
 		Workers:             n.opts.workers,
 		DrainTimeout:        n.cfg.Node.DrainTimeout.Std(),
@@ -80,38 +94,50 @@ func (n *Node) newRunner() (*jobs.Runner, error) {
 
 // describe is the node's row in forge_nodes, but for its address, which is
 // known once it listens.
-func (n *Node) describe() (nodestore.Node, error) {
+func (n *Node) describe(cfg *Config) (nodestore.Node, error) {
 	host, _ := os.Hostname() // only shown
 	self := nodestore.Node{
-		NodeID: n.cfg.Node.ID, Incarnation: n.incarnation, Hostname: host, PID: os.Getpid(),
-		Version: n.opts.version, APIURL: n.cfg.Node.APIURL,
-		Roles: n.cfg.Node.Roles, Capabilities: n.cfg.Node.WorkerCapabilities, Tags: n.cfg.Node.Tags,
-		Slots: n.cfg.Node.Slots,
+		NodeID: cfg.Node.ID, Incarnation: n.incarnation, Hostname: host, PID: os.Getpid(),
+		Version: n.opts.version, TZData: cronexpr.TZDataVersion(), APIURL: cfg.Node.APIURL,
+		Roles: n.takesPartIn(), Capabilities: cfg.Node.WorkerCapabilities, Tags: cfg.Node.Tags,
+		Slots: cfg.Node.Slots,
 	}
-	if n.cfg.Node.HasRole(workerRole) {
+	if cfg.Node.HasRole(workerRole) {
 		self.Kinds, self.Queues = n.runner.Kinds(), n.runner.Queues()
 	}
-	var err error
-	_, self.ConfigHash, err = n.cfg.ClusterSections()
+	sections, hash, err := cfg.ClusterSections()
+	if err != nil {
+		return self, err
+	}
+	self.ConfigHash = hash
+	self.Definitions, err = config.Definitions(sections)
 	return self, err
 }
 
 // contests are the roles that this node stands for.
 func (n *Node) contests() ([]roles.Contest, error) {
-	var contests []roles.Contest
+	all, err := n.customContests()
+	if err != nil {
+		return nil, err
+	}
 	for _, role := range roles.All() {
-		if !n.cfg.Node.HasRole(string(role)) {
+		id, err := roles.LockID(role, n.election().Roles[string(role)].LockID, n.cfg.Cluster.LockNamespace)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, roles.Contest{Role: role, LockID: id})
+	}
+	if err := roles.CheckLocks(all); err != nil {
+		return nil, err
+	}
+	contests := slices.DeleteFunc(all, func(c roles.Contest) bool { return !n.stands(string(c.Role)) })
+	for i, contest := range contests {
+		if contest.Duty != nil {
 			continue
 		}
-		id, err := n.lockID(role)
-		if err != nil {
+		if contests[i].Duty, err = n.duty(contest.Role); err != nil {
 			return nil, err
 		}
-		duty, err := n.duty(role)
-		if err != nil {
-			return nil, err
-		}
-		contests = append(contests, roles.Contest{Role: role, LockID: id, Duty: duty})
 	}
 	return contests, nil
 }
@@ -128,30 +154,29 @@ func (n *Node) newCampaign(contests []roles.Contest) *roles.Campaign {
 		// Longer than it takes the node to hear that it is being drained.
 		StandBack: 3 * max(election.CheckInterval.Std(), n.cfg.Cluster.HeartbeatInterval.Std()),
 		OnChange:  n.leadershipChanged,
+		OnTerm:    n.herald.term,
 		Metrics:   n.metrics,
 		Logger:    n.logger,
 	})
 }
 
-func (n *Node) lockID(role roles.Role) (int64, error) {
-	if own := n.election().Roles[string(role)].LockID; own != 0 {
-		return own, nil
-	}
-	return role.LockID(n.cfg.Cluster.LockNamespace)
+// duty is what the leader of a built-in role does, and when it begins: at once,
+// since a fence guards all that it writes, unless the file wants it otherwise.
+func (n *Node) duty(role roles.Role) (roles.Duty, error) {
+	work, err := n.builtIn(role)
+	delay := n.election().Roles[string(role)].TakeoverDelay.Std()
+	return roles.AfterTakeover(work, delay, n.pool, n.logger), err
 }
 
-// duty is what the leader of a role does.
-func (n *Node) duty(role roles.Role) (roles.Duty, error) {
+func (n *Node) builtIn(role roles.Role) (roles.Duty, error) {
 	switch role {
 	case roles.Scheduler:
 		return n.schedulerDuty()
 	case roles.MetricsAggregator:
-		return aggregator.New(n.pool, aggregator.Options{
-			Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,
-		}).Lead, nil
+		return n.aggregatorDuty()
 	case roles.LogCompactor:
 		return compactor.New(n.pool, compactor.Options{
-			Retention: n.retention(), Metrics: n.metrics, Logger: n.logger,
+			Retention: n.retention, Metrics: n.metrics, Logger: n.logger,
 		}).Lead, nil
 	default:
 		return nil, fmt.Errorf("role %s has no work", role)
@@ -162,28 +187,34 @@ func (n *Node) schedulerDuty() (roles.Duty, error) {
 	schema := n.cfg.Database.Schema
 	assigner, err := assign.New(assign.Options{
 		Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Schema: schema,
-		Strategy: n.cfg.Scheduler.Assignment,
+		Strategy: n.cfg.Scheduler.Assignment, Poll: n.poll(), Hub: n.hub,
 	})
 	if err != nil {
 		return nil, err
 	}
+	letters := deadletters.New(deadletters.Options{Pool: n.pool, Metrics: n.metrics, Logger: n.logger})
 	return scheduler.New(
 		crons.New(crons.Options{
 			Pool: n.pool, Inserter: n.runner, Metrics: n.metrics, Logger: n.logger, Schema: schema,
+			Poll: n.poll(), Hub: n.hub,
 		}),
 		assigner,
 		rescue.New(rescue.Options{
-			Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Policy: n.policy(),
+			Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Policy: n.policy(), Along: letters.Ride,
 		}),
+		letters,
 	).Lead, nil
 }
 
 func (n *Node) retention() compactor.Retention {
-	keep := n.cfg.Retention
+	keep, rollups := n.current.Load().Retention, n.current.Load().Metrics.Rollups
 	return compactor.Retention{
 		Completed: keep.Completed.Std(), Cancelled: keep.Cancelled.Std(), Discarded: keep.Discarded.Std(),
 		CronTicks: keep.CronTicks.Std(), Logs: keep.Logs.Std(), Events: keep.Events.Std(),
 		History: n.election().HistoryRetention.Std(),
+		Rollups: map[rollupstore.Step]time.Duration{
+			rollupstore.Minute: rollups.Minute.Std(), rollupstore.FiveMinutes: rollups.FiveMinutes.Std(), rollupstore.Hour: rollups.Hour.Std(),
+		},
 	}
 }
 
@@ -192,19 +223,8 @@ func (n *Node) policy() nodestore.Policy {
 	return nodestore.Policy{
 		HeartbeatInterval: n.cfg.Cluster.HeartbeatInterval.Std(),
 		DeadThreshold:     n.cfg.Cluster.DeadThreshold.Std(),
+		NoSessionLocks:    n.byLease(),
 	}
-}
-
-func (n *Node) openSession(ctx context.Context) (roles.Session, error) {
-	names := make([]string, 0, len(roles.All()))
-	for _, role := range roles.All() {
-		names = append(names, string(role))
-	}
-	session, err := leaderstore.OpenSession(ctx, n.sessionConfig(), names)
-	if err != nil {
-		return nil, err
-	}
-	return session, nil
 }
 
 func (n *Node) sessionConfig() leaderstore.SessionConfig {
@@ -212,6 +232,7 @@ func (n *Node) sessionConfig() leaderstore.SessionConfig {
 	return leaderstore.SessionConfig{
 		URL: n.cfg.Database.LeaderURL, Schema: n.cfg.Database.Schema,
 		NodeID: n.cfg.Node.ID, Incarnation: n.incarnation, APIURL: n.self.APIURL,
+		Metadata:      n.metadata,
 		Lease:         n.election().LeaseDuration.Std(),
 		CheckInterval: n.election().CheckInterval.Std(),
 		LockTimeout:   n.election().LockTimeout.Std(),
@@ -245,17 +266,29 @@ func (n *Node) lookAround(ctx context.Context) (roles.Cluster, error) {
 	if err != nil {
 		return roles.Cluster{}, err
 	}
-	var cluster roles.Cluster
+	if err := n.vigil.look(ctx, leaders, nodes); err != nil && ctx.Err() == nil {
+		n.logger.DebugContext(ctx, "the next look judges the cluster's health", "error", err)
+	}
+	return succession(leaders, nodes, n.policy().DeadThreshold), nil
+}
+
+// succession says for each leader which live nodes stand for a role of its.
+func succession(leaders []leaderstore.Leader, nodes []nodestore.Node, deadThreshold time.Duration) roles.Cluster {
+	cluster := roles.Cluster{Candidates: map[string][]string{}}
 	for _, leader := range leaders {
-		if leader.Leads() {
-			cluster.Leaders = append(cluster.Leaders, leader.Incarnation)
+		if !leader.Leads() {
+			continue
 		}
-	}
-	for _, node := range nodes {
-		fresh := node.Now.Sub(node.LastHeartbeatAt) < n.policy().DeadThreshold+time.Second
-		if node.State == nodestore.Active && fresh && len(node.Roles) > 0 {
-			cluster.Candidates = append(cluster.Candidates, node.Incarnation)
+		cluster.Leaders = append(cluster.Leaders, leader.Incarnation)
+		candidates := cluster.Candidates[leader.Incarnation]
+		for _, node := range nodes {
+			fresh := node.Now.Sub(node.LastHeartbeatAt) < deadThreshold+time.Second
+			if node.State == nodestore.Active && fresh && slices.Contains(node.Roles, leader.Role) &&
+				!slices.Contains(candidates, node.Incarnation) {
+				candidates = append(candidates, node.Incarnation)
+			}
 		}
+		cluster.Candidates[leader.Incarnation] = candidates
 	}
-	return cluster, nil
+	return cluster
 }

@@ -12,24 +12,28 @@
 // While it runs the program may insert jobs in its own transactions:
 //
 //	_, err = node.Client().InsertTx(ctx, tx, GreetArgs{Name: "Ada"}, nil)
+//	_, err = node.Client().InsertManyTx(ctx, tx, []river.InsertManyParams{{Args: GreetArgs{Name: "Bo"}}})
 package forge
 
 import (
 	"context"
-	"crypto/rand"
 	_ "embed"
-	"encoding/hex"
-	"fmt"
+	"encoding/json"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/notify"
 	"github.com/forge-scheduler/forge/jobs"
+	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
@@ -66,6 +70,10 @@ type options struct {
 	logger  *slog.Logger
 	version string
 	apply   bool
+	file    file
+
+	roles     []customRole
+	callbacks Callbacks
 }
 
 // WithWorkers adds the program's own workers, registered as for River.
@@ -85,19 +93,28 @@ func WithApply() Option { return func(o *options) { o.apply = true } }
 
 // Node is one process of the cluster.
 type Node struct {
+	// cfg is what the node was made with; current is what it runs now.
 	cfg         *Config
+	current     atomic.Pointer[Config]
+	asked       chan struct{} // by Reload
 	opts        options
 	incarnation string
 	logger      *slog.Logger
 	pool        *pgxpool.Pool
+	hub         *hearing.Hub // hears notifications for every part
 	metrics     *metrics.Metrics
 	runner      *jobs.Runner
 	campaign    *roles.Campaign
-	deputy      *roles.Deputy // nil on a node that stands for no role
+	deputy      *roles.Deputy // nil on a node that stands for no role, and by lease
 	changes     *changes
+	herald      *herald
+	vigil       *vigil
 	gate        *gate
 	admission   *admission
 	self        nodestore.Node
+	metadata    map[string]json.RawMessage // of its own roles, with every term
+	receivers   atomic.Pointer[notify.Receivers]
+	differences sync.Map // of two hashes, in words
 }
 
 // New returns a node that has not started; it does not connect yet. cfg comes
@@ -109,16 +126,20 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 	n := &Node{
 		cfg:         cfg,
 		opts:        options{logger: slog.Default(), version: "dev"},
-		incarnation: newIncarnation(),
+		incarnation: nodestore.NewIncarnation(),
 		changes:     newChanges(),
 		gate:        &gate{},
 		admission:   &admission{},
+		asked:       make(chan struct{}, 1),
 	}
+	n.current.Store(cfg)
 	for _, opt := range opts {
 		opt(&n.opts)
 	}
 	n.logger = n.opts.logger
 	n.metrics = metrics.New(n.opts.version)
+	n.vigil = n.newVigil()
+	n.herald = newHerald(n.opts.callbacks, n.incarnation, n.election().CheckInterval.Std(), n.readLeaders)
 	if err := n.assemble(context.Background()); err != nil {
 		return nil, err
 	}
@@ -129,17 +150,9 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 // program's own transactions. It works once Run has migrated the database.
 func (n *Node) Client() *river.Client[pgx.Tx] { return n.runner.Client() }
 
-// ID is the node's id in the cluster.
-func (n *Node) ID() string { return n.cfg.Node.ID }
+func (n *Node) readLeaders(ctx context.Context) ([]leaderstore.Leader, error) {
+	return leaderstore.Leaders(ctx, n.pool)
+}
 
 // Ready returns a channel that is closed once the node works and campaigns.
 func (n *Node) Ready() <-chan struct{} { return n.gate.opened() }
-
-// newIncarnation names this process among all that ever had the node's id.
-func newIncarnation() string {
-	var id [8]byte
-	if _, err := rand.Read(id[:]); err != nil { // never fails, says its documentation
-		panic(fmt.Sprintf("read random bytes: %v", err))
-	}
-	return hex.EncodeToString(id[:])
-}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
 // gate opens when the node is ready and closes when it begins to stop.
@@ -43,19 +45,13 @@ func (g *gate) err() error {
 // had in flight ended with its old ones.
 type admission struct{ joined atomic.Bool }
 
-const fencedSQL = `SELECT EXISTS (SELECT FROM forge_nodes WHERE incarnation = $1 AND fenced_at IS NULL)`
-
 func (a *admission) check(incarnation string) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		if !a.joined.Load() {
 			return nil
 		}
-		var admitted bool
-		if err := conn.QueryRow(ctx, fencedSQL, incarnation).Scan(&admitted); err != nil {
+		if err := nodestore.Admit(ctx, conn, incarnation); err != nil {
 			return fmt.Errorf("check in with the cluster: %w", err)
-		}
-		if !admitted {
-			return fmt.Errorf("check in with the cluster: %w", ErrFenced)
 		}
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard"
 	"github.com/forge-scheduler/forge/internal/aggregator"
-	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -53,22 +52,25 @@ func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 }
 
 func (n *Node) handler() http.Handler {
-	names := make([]string, 0, len(roles.All()))
-	for _, role := range roles.All() {
-		names = append(names, string(role))
-	}
+	operator := n.operator()
 	return dashboard.New(dashboard.Options{
-		Source: n.source(),
+		Source:      n.source(),
+		Holder:      operator,
+		Runner:      operator,
+		Changer:     operator,
+		Stopper:     operator,
+		DeadChanger: operator,
 		Self: dashboard.Self{
 			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
 			Version: n.opts.version, APIURL: n.self.APIURL,
 		},
-		Roles:          names,
+		Roles:          n.roleNames(),
 		Ready:          n.ready,
 		Leads:          func(role string) (leaderstore.Fence, bool) { return n.campaign.Leads(roles.Role(role)) },
 		Describe:       describe,
 		NoPages:        !n.cfg.Dashboard.Enabled,
 		Applied:        n.appliedHash,
+		Differs:        n.differs,
 		Metrics:        n.metrics.Handler(),
 		ClusterMetrics: aggregator.Handler(n.pool, n.metrics.Series(), n.logger),
 		Changes:        n.changes,
@@ -79,10 +81,7 @@ func (n *Node) handler() http.Handler {
 
 // describe puts a cron's schedule into plain English.
 func describe(cron cronstore.Cron) string {
-	schedule, err := cronexpr.Parse(cron.Spec.Schedule, cronexpr.Options{
-		Name: cron.Name, Timezone: cron.Spec.Timezone,
-		DSTMissing: cron.Spec.DSTMissing, DSTRepeated: cron.Spec.DSTRepeated,
-	})
+	schedule, err := cron.Spec.Timing().Parse(cron.Name)
 	if err != nil {
 		return "" // of another version of forge
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
@@ -14,7 +15,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/leaderfile"
 	"github.com/forge-scheduler/forge/internal/membership"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -62,18 +62,18 @@ func (n *Node) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.reportApply(ctx, outcome)
+	n.reportApply(ctx, outcome, n.self.ConfigHash)
 	return nil
 }
 
-func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome) {
+func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome, own string) {
 	switch outcome.State {
 	case cronstore.StateApplied:
 		n.logger.InfoContext(ctx, "configuration applied", "hash", outcome.InForce,
 			"added", len(outcome.Added), "changed", len(outcome.Changed), "removed", len(outcome.Removed))
 	case cronstore.StateSuperseded:
 		n.logger.WarnContext(ctx, "this file's crons were superseded by a newer configuration and stay as that one has them; run forge apply to go back",
-			"own_hash", n.self.ConfigHash, "in_force", outcome.InForce)
+			"own_hash", own, "in_force", outcome.InForce)
 	case cronstore.StateInForce:
 	}
 }
@@ -96,15 +96,16 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 		Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,
 	})
 	n.initMetrics()
+	n.initConfigured(n.cfg)
 	n.gate.open()
 	n.logger.InfoContext(ctx, "node is up", "node", n.cfg.Node.ID, "incarnation", n.incarnation,
 		"url", n.self.APIURL, "pid", n.self.PID)
 
 	err := nest(ctx,
 		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},
-		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}},
+		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.herald.Run}},
 		[]service{{"jobs", n.work}},
-		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}},
+		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"configuration", n.keepConfiguration}},
 	)
 	n.logger.InfoContext(ctx, "node has stopped", "node", n.cfg.Node.ID)
 	return err
@@ -161,43 +162,46 @@ func (n *Node) keepLeaderFile(ctx context.Context) error {
 	defer unsubscribe()
 	return leaderfile.New(leaderfile.Options{
 		Path: n.election().LeaderFile, Role: string(roles.Scheduler),
-		Leaders: func(ctx context.Context) ([]leaderstore.Leader, error) {
-			return leaderstore.Leaders(ctx, n.pool)
-		},
+		Leaders:  n.readLeaders,
 		Interval: n.election().CheckInterval.Std(), Patience: n.election().LeaseDuration.Std(),
 		Changes: changed, Logger: n.logger,
 	}).Run(ctx)
 }
 
 func (n *Node) deputize(ctx context.Context) error {
-	if n.deputy == nil {
-		<-ctx.Done()
-		return nil
+	switch {
+	case n.deputy != nil:
+		return n.deputy.Run(ctx)
+	case n.byLease():
+		return n.keepVigil(ctx)
 	}
-	return n.deputy.Run(ctx)
+	<-ctx.Done()
+	return nil
 }
 
 func (n *Node) leadershipChanged() {
 	n.changes.announce()
+	n.herald.look()
 	if n.deputy != nil {
 		n.deputy.Look()
 	}
 }
 
 func (n *Node) initMetrics() {
-	var stands []string
-	for _, role := range roles.All() {
-		if n.cfg.Node.HasRole(string(role)) {
-			stands = append(stands, string(role))
-		}
-	}
+	stands := slices.DeleteFunc(n.takesPartIn(), func(name string) bool { return name == workerRole })
 	n.metrics.InitRoles(n.cfg.Node.ID, stands)
-	names := make([]string, len(n.cfg.Crons))
-	for i, cron := range n.cfg.Crons {
+}
+
+// initConfigured starts the series of a file's crons and jobs.
+func (n *Node) initConfigured(cfg *Config) {
+	names := make([]string, len(cfg.Crons))
+	for i, cron := range cfg.Crons {
 		names[i] = cron.Name
 	}
 	n.metrics.InitCrons(names)
 	n.metrics.InitKinds(n.runner.Kinds())
+	n.metrics.NodeSlots.WithLabelValues(cfg.Node.ID).Set(float64(cfg.Node.Slots))
+	n.metrics.ConfigReloadedAt.SetToCurrentTime()
 }
 
 func (n *Node) election() config.LeaderElection { return n.cfg.Cluster.LeaderElection }

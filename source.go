@@ -2,37 +2,64 @@ package forge
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
 // source lets the pages read through the stores.
 func (n *Node) source() dashboard.Source {
+	jobs := jobReader{n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()}}
 	return dashboard.Source{
 		Leadership: leadershipReader{n.pool},
 		Nodes:      nodeReader{n.pool},
 		Crons:      cronReader{n.pool},
-		Jobs:       jobReader{n.pool},
-		Counts:     jobReader{n.pool},
+		Jobs:       jobs,
+		Counts:     jobs,
+		Queues:     queueReader{n.pool},
+		Dead:       deadReader{n.pool},
 		Events:     eventReader{n.pool},
+		History:    historyReader{n.pool},
+		Alerts:     alertReader{n.pool},
 	}
 }
 
 func (n *Node) appliedHash(ctx context.Context) (string, error) {
-	inForce, err := cronstore.ConfigInForce(ctx, n.pool)
-	if errors.Is(err, cronstore.ErrNotFound) {
-		return "", nil
-	}
+	// All but the hash is left out for the hash that is in force most often.
+	inForce, err := cronstore.ConfigInForceUnless(ctx, n.pool, n.self.ConfigHash)
 	return inForce.Hash, err
+}
+
+// differs says what another configuration than the one in force would change.
+// Of the two the answer is always the same, and remembered.
+func (n *Node) differs(ctx context.Context, applied, other string) (string, error) {
+	key := [2]string{applied, other}
+	if known, ok := n.differences.Load(key); ok {
+		return known.(string), nil
+	}
+	inForce, drifts, err := cronstore.Drifts(ctx, n.pool, []string{other})
+	if err != nil {
+		return "", err
+	}
+	text := drifts[other].String()
+	if inForce == applied { // no newer one since
+		n.differences.Store(key, text)
+	}
+	return text, nil
 }
 
 type leadershipReader struct{ pool *pgxpool.Pool }
@@ -57,11 +84,26 @@ func (r cronReader) List(ctx context.Context) ([]cronstore.Cron, error) {
 	return cronstore.List(ctx, r.pool)
 }
 
+func (r cronReader) Get(ctx context.Context, name string) (cronstore.Cron, error) {
+	return cronstore.Get(ctx, r.pool, name)
+}
+
+func (r cronReader) Why(ctx context.Context, cron string, tick time.Time) (explain.Explanation, error) {
+	return explain.Tick(ctx, r.pool, cron, tick)
+}
+
+func (r cronReader) Told(ctx context.Context, cron string, ticks []time.Time) ([]outbox.Notification, error) {
+	return outbox.OfTicks(ctx, r.pool, cron, ticks)
+}
+
 func (r cronReader) Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {
 	return cronstore.Ticks(ctx, r.pool, cron, before, limit)
 }
 
-type jobReader struct{ pool *pgxpool.Pool }
+type jobReader struct {
+	pool  *pgxpool.Pool
+	rules assign.Rules
+}
 
 func (r jobReader) List(ctx context.Context, filter jobstore.Filter) ([]jobstore.Job, error) {
 	return jobstore.List(ctx, r.pool, filter)
@@ -75,12 +117,56 @@ func (r jobReader) Logs(ctx context.Context, id int64, attempt, afterSeq int) ([
 	return jobstore.Logs(ctx, r.pool, id, attempt, afterSeq)
 }
 
+func (r jobReader) Placement(ctx context.Context, id int64) (explain.Placement, error) {
+	return assign.Explain(ctx, r.pool, id, r.rules)
+}
+
 func (r jobReader) CountsByQueueAndState(ctx context.Context) ([]jobstore.Count, error) {
 	return jobstore.CountsByQueueAndState(ctx, r.pool)
+}
+
+type queueReader struct{ pool *pgxpool.Pool }
+
+func (r queueReader) List(ctx context.Context) ([]queuestore.Queue, error) {
+	return queuestore.List(ctx, r.pool)
+}
+
+func (r queueReader) Usages(ctx context.Context) ([]queuestore.Usage, error) {
+	return queuestore.Usages(ctx, r.pool)
 }
 
 type eventReader struct{ pool *pgxpool.Pool }
 
 func (r eventReader) List(ctx context.Context, before int64, limit int) ([]eventstore.Event, error) {
 	return eventstore.List(ctx, r.pool, before, limit)
+}
+
+type alertReader struct{ pool *pgxpool.Pool }
+
+func (r alertReader) List(ctx context.Context) ([]alertstore.Status, error) {
+	return alerts.InForce(ctx, r.pool)
+}
+
+func (r alertReader) History(ctx context.Context, alert string, limit int) ([]alertstore.Incident, error) {
+	return alertstore.History(ctx, r.pool, alert, limit)
+}
+
+func (r alertReader) Told(ctx context.Context, alert string, limit int) ([]outbox.Notification, error) {
+	return outbox.OfAlert(ctx, r.pool, alert, limit)
+}
+
+type historyReader struct{ pool *pgxpool.Pool }
+
+func (r historyReader) Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
+	return rollupstore.Range(ctx, r.pool, q)
+}
+
+type deadReader struct{ pool *pgxpool.Pool }
+
+func (r deadReader) Groups(ctx context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error) {
+	return jobstore.DeadGroups(ctx, r.pool, filter)
+}
+
+func (r deadReader) Letters(ctx context.Context, filter jobstore.DeadFilter, before int64, limit int) ([]jobstore.DeadLetter, error) {
+	return jobstore.DeadLetters(ctx, r.pool, filter, before, limit)
 }

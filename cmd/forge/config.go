@@ -19,7 +19,7 @@ func (a *app) configCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.format != "table" {
+			if !a.tabular() {
 				return a.document(cfg.Effective())
 			}
 			return cfg.Show(a.out)
@@ -34,7 +34,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Use: "check", Short: "Check forge.toml and print everything that is wrong with it", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, report, err := config.Load(a.configPath, config.LoadOptions{})
-			if a.format != "table" {
+			if !a.tabular() {
 				if problem := a.document(report.Problems); problem != nil {
 					return problem
 				}
@@ -48,7 +48,7 @@ func (a *app) checkCommand() *cobra.Command {
 			if strict && warnings > 0 {
 				return configError(fmt.Errorf("%d warnings, and --strict makes each an error", warnings))
 			}
-			if a.format == "table" {
+			if a.tabular() {
 				_, err = fmt.Fprintf(a.out, "ok: %d crons, %d jobs, %d queues, %d warnings\n",
 					len(cfg.Crons), len(cfg.Jobs), len(cfg.Queues), warnings)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
 )
 
 func (a *app) cronCommand() *cobra.Command {
@@ -29,21 +30,10 @@ func (a *app) cronListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(a, inForce(crons), cronColumns(time.Now()))
+				return list(a, crons, cronColumns(time.Now()))
 			})
 		},
 	}
-}
-
-// inForce leaves out the crons that were removed from the configuration.
-func inForce(crons []cronstore.Cron) []cronstore.Cron {
-	var kept []cronstore.Cron
-	for _, cron := range crons {
-		if cron.RemovedAt.IsZero() {
-			kept = append(kept, cron)
-		}
-	}
-	return kept
 }
 
 func cronColumns(now time.Time) []column[cronstore.Cron] {
@@ -75,16 +65,6 @@ func cronColumns(now time.Time) []column[cronstore.Cron] {
 		{title: "queue", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Queue }},
 		{title: "next at", wide: true, show: func(c cronstore.Cron) string { return stamp(c.NextTick) }},
 	}
-}
-
-// coming is one future tick, in the cron's zone and in UTC.
-type coming struct {
-	Tick time.Time `json:"tick"`
-	UTC  time.Time `json:"utc"`
-	// FiresAt is the tick with the cron's jitter, where it has one.
-	FiresAt time.Time `json:"fires_at,omitzero"`
-	// Excluded is what keeps the tick from firing.
-	Excluded string `json:"excluded,omitempty"`
 }
 
 func (a *app) cronNextCommand() *cobra.Command {
@@ -120,12 +100,12 @@ func (a *app) cronNextCommand() *cobra.Command {
 	return cmd
 }
 
-func comingColumns(now time.Time) []column[coming] {
-	return []column[coming]{
-		{title: "tick", show: func(c coming) string { return c.Tick.Format("Mon 2006-01-02 15:04:05 -07:00") }},
-		{title: "utc", show: func(c coming) string { return c.UTC.Format(time.RFC3339) }},
-		{title: "in", show: func(c coming) string { return ago(c.UTC, now) }},
-		{title: "note", show: func(c coming) string {
+func comingColumns(now time.Time) []column[explain.Coming] {
+	return []column[explain.Coming]{
+		{title: "tick", show: func(c explain.Coming) string { return c.Tick.Format("Mon 2006-01-02 15:04:05 -07:00") }},
+		{title: "utc", show: func(c explain.Coming) string { return c.UTC.Format(time.RFC3339) }},
+		{title: "in", show: func(c explain.Coming) string { return ago(c.UTC, now) }},
+		{title: "note", show: func(c explain.Coming) string {
 			switch {
 			case c.Excluded != "":
 				return "excluded by " + c.Excluded
@@ -141,10 +121,10 @@ func comingColumns(now time.Time) []column[coming] {
 // comingOf finds what the argument means, says it in words, and returns its next
 // ticks: an expression has a space or starts with @, everything else is the name
 // of an applied cron.
-func (a *app) comingOf(ctx context.Context, argument, zone string, zoneGiven bool, start time.Time, count int) ([]coming, error) {
+func (a *app) comingOf(ctx context.Context, argument, zone string, zoneGiven bool, start time.Time, count int) ([]explain.Coming, error) {
 	if strings.ContainsAny(argument, " \t") || strings.HasPrefix(argument, "@") {
 		spec := cronstore.Spec{Schedule: argument, Timezone: zone}
-		if _, err := parseSpec("", spec); err != nil {
+		if _, err := spec.Timing().Parse(""); err != nil {
 			return nil, usageError(err)
 		}
 		return a.comingOfSpec("", spec, start, count)
@@ -152,29 +132,43 @@ func (a *app) comingOf(ctx context.Context, argument, zone string, zoneGiven boo
 	if zoneGiven {
 		return nil, usageError(errors.New("--timezone goes with an expression; a cron has a zone of its own"))
 	}
-	var spec cronstore.Spec
-	err := a.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
-		cron, err := findCron(ctx, pool, argument)
-		spec = cron.Spec
+	var cron cronstore.Cron
+	err := a.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
+		cron, err = findCron(ctx, pool, argument)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return a.comingOfSpec(argument, spec, start, count)
+	if held := heldBack(cron); held != "" {
+		_, _ = fmt.Fprintln(a.err, held)
+	}
+	return a.comingOfSpec(argument, cron.Spec, start, count)
 }
 
-func (a *app) comingOfSpec(name string, spec cronstore.Spec, start time.Time, count int) ([]coming, error) {
-	schedule, err := parseSpec(name, spec)
+// heldBack says why the next ticks of a cron do not fire as they stand.
+func heldBack(cron cronstore.Cron) string {
+	switch {
+	case !cron.RemovedAt.IsZero():
+		return fmt.Sprintf("warning: %s was removed at %s; none of these ticks is due", cron.Name, stamp(cron.RemovedAt))
+	case cron.Paused():
+		return fmt.Sprintf("warning: %s is paused; until forge cron resume %s its ticks are skipped", cron.Name, cron.Name)
+	default:
+		return ""
+	}
+}
+
+func (a *app) comingOfSpec(name string, spec cronstore.Spec, start time.Time, count int) ([]explain.Coming, error) {
+	schedule, err := spec.Timing().Parse(name)
 	if err != nil {
 		return nil, err
 	}
-	if a.format == "table" {
+	if a.tabular() {
 		if _, err := fmt.Fprintln(a.err, schedule.Describe()); err != nil {
 			return nil, err
 		}
 	}
-	return comingTicks(name, spec, start, count)
+	return explain.Next(name, spec, start, count)
 }
 
 func findCron(ctx context.Context, pool *pgxpool.Pool, name string) (cronstore.Cron, error) {

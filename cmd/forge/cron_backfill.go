@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/scheduler/crons"
 )
 
 // backfilled is what forge cron backfill answers.
 type backfilled struct {
-	crons.Backfill
+	cronstore.Backfill
 	DryRun bool `json:"dry_run"`
 	// Ran is how many of the ticks have a job now.
 	Ran int `json:"ran"`
@@ -26,7 +28,7 @@ type backfilled struct {
 
 func (a *app) cronBackfillCommand() *cobra.Command {
 	var from, to string
-	span := crons.Span{}
+	span := cronstore.Span{}
 	dryRun := false
 	cmd := &cobra.Command{
 		Use: "backfill NAME", Short: "Run the ticks of a stretch of the past that were not run", Args: cobra.ExactArgs(1),
@@ -52,7 +54,7 @@ func (a *app) cronBackfillCommand() *cobra.Command {
 	return cmd
 }
 
-func fillSpan(span *crons.Span, from, to string) (err error) {
+func fillSpan(span *cronstore.Span, from, to string) (err error) {
 	if from == "" || to == "" {
 		return usageError(errors.New("a backfill wants --from and --to"))
 	}
@@ -71,8 +73,8 @@ func fillSpan(span *crons.Span, from, to string) (err error) {
 	return nil
 }
 
-func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Manual, span crons.Span, dryRun bool) error {
-	plan, err := crons.PlanBackfill(ctx, pool, span)
+func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Manual, span cronstore.Span, dryRun bool) error {
+	plan, err := cronstore.PlanBackfill(ctx, pool, span)
 	if err != nil {
 		return explainCron(span.Cron, err)
 	}
@@ -85,11 +87,11 @@ func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Man
 			return explainCron(span.Cron, err)
 		}
 	}
-	if a.format != "table" && a.format != "wide" {
+	if !a.tabular() {
 		return a.document(answer)
 	}
 	if dryRun && len(plan.Ticks) > 0 {
-		if err := list(a, plan.Ticks, []column[time.Time]{{title: "tick", show: instantText}}); err != nil {
+		if err := list(a, plan.Ticks, []column[time.Time]{{title: "tick", show: explain.Instant}}); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/scheduler/crons"
 )
@@ -22,6 +23,8 @@ import (
 type turned struct {
 	cronstore.Cron
 	Changed bool `json:"changed"`
+	// now is the database's.
+	now time.Time
 }
 
 func (a *app) cronPauseCommand() *cobra.Command {
@@ -45,10 +48,12 @@ func (a *app) cronResumeCommand() *cobra.Command {
 			if t.Changed {
 				said = name + " is resumed"
 			}
-			if t.NextTick.IsZero() {
+			// Not NextTick, which may be one of the pause that is still to be recorded.
+			coming, err := explain.Next(name, t.Spec, t.now, 1)
+			if err != nil || len(coming) == 0 {
 				return said + "; no tick is due any more"
 			}
-			return said + "; next tick " + stamp(t.NextTick)
+			return said + "; next tick " + stamp(coming[0].UTC)
 		})
 }
 
@@ -64,8 +69,12 @@ func (a *app) turnCommand(use, short string,
 				if err != nil {
 					return explainCron(args[0], err)
 				}
-				answer := turned{cron, changed}
-				if a.format != "table" && a.format != "wide" {
+				now, err := cronstore.Now(ctx, pool)
+				if err != nil {
+					return err
+				}
+				answer := turned{cron, changed, now}
+				if !a.tabular() {
 					return a.document(answer)
 				}
 				_, err = fmt.Fprintln(a.out, say(args[0], answer))
@@ -106,7 +115,7 @@ func (a *app) cronTriggerCommand() *cobra.Command {
 		Example: "  forge cron trigger nightly-report\n" +
 			"  forge cron trigger nightly-report --at 2026-11-20T01:30:00Z --args '{\"full\":true}'",
 		RunE: func(cmd *cobra.Command, positional []string) error {
-			trigger := crons.Trigger{Cron: positional[0], By: whoAmI()}
+			trigger := cronstore.Trigger{Cron: positional[0], By: whoAmI()}
 			var err error
 			if at != "" {
 				if trigger.At, err = parseInstant("--at", at); err != nil {
@@ -121,11 +130,11 @@ func (a *app) cronTriggerCommand() *cobra.Command {
 				if err != nil {
 					return explainTrigger(ctx, pool, trigger, row, err)
 				}
-				if a.format != "table" && a.format != "wide" {
+				if !a.tabular() {
 					return a.document(row)
 				}
 				_, err = fmt.Fprintf(a.out, "triggered the tick %s of %s: job %d; see forge job show %d\n",
-					instantText(row.Tick), row.Cron, row.JobID, row.JobID)
+					explain.Instant(row.Tick), row.Cron, row.JobID, row.JobID)
 				return err
 			})
 		},
@@ -139,9 +148,8 @@ func parseArgs(args string) (json.RawMessage, error) {
 	if args == "" {
 		return nil, nil
 	}
-	var object map[string]any
-	if err := json.Unmarshal([]byte(args), &object); err != nil || object == nil {
-		return nil, usageError(fmt.Errorf("--args %s: want a JSON object such as {\"name\":\"Ada\"}", args))
+	if err := config.CheckArgs(json.RawMessage(args)); err != nil {
+		return nil, usageError(fmt.Errorf("--%w", err))
 	}
 	return json.RawMessage(args), nil
 }
@@ -154,22 +162,18 @@ func explainCron(name string, err error) error {
 	return err
 }
 
-func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger crons.Trigger, row cronstore.Tick, err error) error {
-	at := instantText(trigger.At)
+func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger cronstore.Trigger, row cronstore.Tick, err error) error {
+	at := explain.Instant(trigger.At)
 	switch {
 	case errors.Is(err, cronstore.ErrTaken) && row.JobID == 0:
 		return conflictError(fmt.Errorf("the tick %s of %s waits for its turn already", at, trigger.Cron))
 	case errors.Is(err, cronstore.ErrTaken):
 		return conflictError(fmt.Errorf("the tick %s of %s has job %d (%s); a tick runs once, so trigger the cron without --at or see forge job show %d",
 			at, trigger.Cron, row.JobID, row.Verdict, row.JobID))
-	case errors.Is(err, crons.ErrFuture):
+	case errors.Is(err, cronstore.ErrFuture):
 		return usageError(fmt.Errorf("--at %s lies in the future, where the cron fires by itself", at))
-	case errors.Is(err, crons.ErrNotDue):
-		facts, gathering := gatherFacts(ctx, pool, trigger.Cron, trigger.At)
-		if gathering != nil {
-			return gathering
-		}
-		answer, gathering := explain(facts)
+	case errors.Is(err, cronstore.ErrNotDue):
+		answer, gathering := explain.Tick(ctx, pool, trigger.Cron, trigger.At)
 		if gathering != nil {
 			return gathering
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
 )
 
 // shownTicks is how many ticks of the past and of the future forge cron show
@@ -22,7 +22,7 @@ type shownCron struct {
 	cronstore.Cron
 	Description string           `json:"description"`
 	Recent      []cronstore.Tick `json:"recent"`
-	Coming      []coming         `json:"coming"`
+	Coming      []explain.Coming `json:"coming"`
 }
 
 func (a *app) cronShowCommand() *cobra.Command {
@@ -34,7 +34,7 @@ func (a *app) cronShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.format != "table" && a.format != "wide" {
+				if !a.tabular() {
 					return a.document(shown)
 				}
 				return a.printCron(shown)
@@ -52,7 +52,7 @@ func lookAtCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron
 	if shown.Recent, err = cronstore.Ticks(ctx, pool, name, time.Time{}, shownTicks); err != nil {
 		return shown, err
 	}
-	schedule, err := parseSpec(name, cron.Spec)
+	schedule, err := cron.Spec.Timing().Parse(name)
 	if err != nil {
 		return shown, err
 	}
@@ -64,36 +64,8 @@ func lookAtCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron
 	if err != nil {
 		return shown, err
 	}
-	shown.Coming, err = comingTicks(name, cron.Spec, now, shownTicks)
+	shown.Coming, err = explain.Next(name, cron.Spec, now, shownTicks)
 	return shown, err
-}
-
-func parseSpec(name string, spec cronstore.Spec) (*cronexpr.Schedule, error) {
-	return cronexpr.Parse(spec.Schedule, cronexpr.Options{
-		Name: name, Timezone: spec.Timezone, DSTMissing: spec.DSTMissing, DSTRepeated: spec.DSTRepeated,
-	})
-}
-
-func comingTicks(name string, spec cronstore.Spec, after time.Time, count int) ([]coming, error) {
-	timeline, err := spec.Timeline(name)
-	if err != nil {
-		return nil, err
-	}
-	var ticks []coming
-	for due := range timeline.Ticks(after, endOfTime) {
-		if due.SkippedDST {
-			continue
-		}
-		tick := coming{Tick: due.At, UTC: due.At.UTC(), Excluded: due.Excluded}
-		if spec.Jitter > 0 {
-			tick.FiresAt = due.FiresAt.UTC()
-		}
-		ticks = append(ticks, tick)
-		if len(ticks) == count {
-			break
-		}
-	}
-	return ticks, nil
 }
 
 func (a *app) printCron(shown shownCron) error {
@@ -139,6 +111,7 @@ var cronProperties = []column[shownCron]{
 		return "up to " + c.Spec.Jitter.String()
 	}},
 	{title: "needs", show: needs},
+	{title: "on failure", show: func(c shownCron) string { return strings.Join(c.Spec.OnFailure, ", ") }},
 	{title: "paused", show: func(c shownCron) string {
 		switch {
 		case !c.PausedAt.IsZero():

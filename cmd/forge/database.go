@@ -13,20 +13,26 @@ import (
 	"github.com/forge-scheduler/forge/internal/dbpool"
 )
 
-// load reads the configuration and prints its warnings. Without a file the
-// defaults and the environment serve, unless the user named one.
+// load reads the configuration and prints its warnings.
 func (a *app) load() (*config.Config, error) { return a.loadWith(config.LoadOptions{}) }
 
 func (a *app) loadWith(opts config.LoadOptions) (*config.Config, error) {
-	cfg, report, err := config.Load(a.configPath, opts)
-	if errors.Is(err, config.ErrNotFound) && a.configPath == "" {
-		cfg, report, err = config.Parse("environment", nil, opts)
-	}
+	cfg, report, err := a.loadReport(opts)
 	if err != nil {
 		return nil, configError(err)
 	}
 	a.warn(report)
 	return cfg, nil
+}
+
+// loadReport leaves the warnings to the caller. Without a file the defaults and
+// the environment serve, unless the user named one.
+func (a *app) loadReport(opts config.LoadOptions) (*config.Config, config.Report, error) {
+	cfg, report, err := config.Load(a.configPath, opts)
+	if errors.Is(err, config.ErrNotFound) && a.configPath == "" {
+		return config.Parse("environment", nil, opts)
+	}
+	return cfg, report, err
 }
 
 func (a *app) warn(report config.Report) {
@@ -45,10 +51,13 @@ func (a *app) withDatabase(ctx context.Context, work func(context.Context, *pgxp
 	return connected(ctx, cfg, work)
 }
 
-func (a *app) loadQuietly() (*config.Config, error) {
+func (a *app) loadQuietly() (*config.Config, error) { return a.quiet().load() }
+
+// quiet is the app without its warnings.
+func (a *app) quiet() *app {
 	quiet := *a
 	quiet.err = io.Discard
-	return quiet.load()
+	return &quiet
 }
 
 func connected(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
@@ -57,6 +66,7 @@ func connected(ctx context.Context, cfg *config.Config, work func(context.Contex
 	}
 	pool, err := dbpool.New(ctx, dbpool.Options{
 		URL: cfg.Database.URL, Schema: cfg.Database.Schema, ApplicationName: "forge-cli",
+		Pooled: cfg.Cluster.LeaderElection.ByLease(),
 	})
 	if err != nil {
 		return databaseError(err)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -21,6 +21,9 @@ import (
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
 )
+
+// defaultListen is where the first node of the example is.
+const defaultListen = "127.0.0.1:8080"
 
 func (a *app) devCommand() *cobra.Command {
 	var opts devcluster.Options
@@ -38,7 +41,7 @@ func (a *app) devCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVar(&opts.Nodes, "nodes", 1, "how many node processes")
 	flags.StringVar(&opts.DataDir, "data-dir", "", "where PostgreSQL's data is kept (default .forge)")
-	flags.StringVar(&opts.Listen, "listen", "127.0.0.1:8080", "address of the first node; the others take the ports after it")
+	flags.StringVar(&opts.Listen, "listen", defaultListen, "address of the first node; the others take the ports after it")
 	log.register(cmd)
 	return cmd
 }
@@ -84,7 +87,8 @@ func (a *app) devConfig(opts *devcluster.Options) (string, error) {
 	switch {
 	case err == nil:
 		a.warn(report)
-		return a.foundConfig(), nil
+		path, _ := a.configFile()
+		return path, nil
 	case !errors.Is(err, config.ErrNotFound) || a.configPath != "":
 		return "", configError(err)
 	}
@@ -97,24 +101,20 @@ func (a *app) devConfig(opts *devcluster.Options) (string, error) {
 	if err := os.MkdirAll(opts.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL's own user must pass
 		return "", err
 	}
-	if err := os.WriteFile(path, []byte(forge.Example), 0o644); err != nil { //nolint:gosec // an example, no secrets
+	if err := os.WriteFile(path, []byte(exampleAt(opts.Listen)), 0o644); err != nil { //nolint:gosec // an example, no secrets
 		return "", err
 	}
 	_, err = fmt.Fprintf(a.err, "no forge.toml here: running the example, %s (forge init writes one of your own)\n", path)
 	return path, err
 }
 
-// foundConfig is the path that config.Load took.
-func (a *app) foundConfig() string {
-	for _, path := range []string{a.configPath, os.Getenv("FORGE_CONFIG"), config.DefaultPath} {
-		if path == "" {
-			continue
-		}
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return path
-		}
+// exampleAt is the example for a first node at that address, which one of its
+// crons calls.
+func exampleAt(listen string) string {
+	if _, port, err := net.SplitHostPort(listen); err != nil || port == "0" {
+		return forge.Example
 	}
-	return ""
+	return strings.ReplaceAll(forge.Example, defaultListen, listen)
 }
 
 // prepare migrates the fresh database and puts the file's crons in force, also

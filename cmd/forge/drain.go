@@ -125,5 +125,5 @@ func (a *app) showNode(ctx context.Context, pool *pgxpool.Pool, id string) error
 	if err != nil {
 		return err
 	}
-	return one(a, node, nodeColumns)
+	return one(a, nodeLine{Node: node}, nodeColumns)
 }

@@ -20,21 +20,23 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-// enqueued is what forge job enqueue answers.
-type enqueued struct {
-	ID   int64  `json:"id"`
-	Kind string `json:"kind"`
-}
-
 func (a *app) jobEnqueueCommand() *cobra.Command {
 	var job jobstore.NewJob
 	var args, at string
+	var unique uniqueFlags
 	cmd := &cobra.Command{
 		Use: "enqueue KIND", Short: "Enqueue a job", Args: cobra.ExactArgs(1),
-		Example: "  forge job enqueue greet --args '{\"name\":\"Ada\"}' --priority 1",
+		Long: "Enqueues a job. With --unique it is added once: the same key again names the job that is there,\n" +
+			"until that one is cancelled, discarded or past its retention. The other flags of that name say in what\n" +
+			"it must differ from those that are there, in place of unique in the job's definition.",
+		Example: "  forge job enqueue greet --args '{\"name\":\"Ada\"}' --priority 1\n" +
+			"  forge job enqueue report --at 2027-01-31T09:00:00Z --unique report-january",
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			job.Kind = positional[0]
 			if err := fillJob(&job, args, at); err != nil {
+				return usageError(err)
+			}
+			if err := unique.fill(cmd.Flags(), &job); err != nil {
 				return usageError(err)
 			}
 			cfg, err := a.loadQuietly()
@@ -45,22 +47,18 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 				if err := a.checkKind(ctx, pool, job.Kind); err != nil {
 					return err
 				}
-				if err := completeJob(ctx, pool, &job); err != nil {
+				if err := completeJob(ctx, pool, &job, unique.given); err != nil {
 					return err
 				}
 				inserter, err := jobs.NewInserter(pool, cfg.Database.Schema)
 				if err != nil {
 					return err
 				}
-				id, err := inserter.Insert(ctx, job)
+				added, err := inserter.InsertOnce(ctx, job)
 				if err != nil {
 					return err
 				}
-				if a.format == "table" {
-					_, err = fmt.Fprintf(a.out, "enqueued job %d; see forge job show %d\n", id, id)
-					return err
-				}
-				return a.document(enqueued{ID: id, Kind: job.Kind})
+				return a.showEnqueued(added)
 			})
 		},
 	}
@@ -69,15 +67,27 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 	flags.StringVar(&job.Queue, "queue", "", "queue (default: the job's own)")
 	flags.IntVar(&job.Priority, "priority", 0, "1 (first) to 4 (default: the job's own)")
 	flags.StringVar(&at, "at", "", "run not before this instant, RFC 3339")
+	unique.register(flags, &job)
 	return cmd
 }
 
-func fillJob(job *jobstore.NewJob, args, at string) error {
-	var object map[string]any
-	if err := json.Unmarshal([]byte(args), &object); err != nil || object == nil {
-		return fmt.Errorf("--args %s: want a JSON object such as {\"name\":\"Ada\"}", args)
+func (a *app) showEnqueued(job jobstore.Enqueued) error {
+	if !a.tabular() {
+		return a.document(job)
 	}
+	said := "enqueued job %d; see forge job show %d\n"
+	if job.Existing {
+		said = "not enqueued: job %d is the same and " + wordOf(job.State) + "; see forge job show %d\n"
+	}
+	_, err := fmt.Fprintf(a.out, said, job.ID, job.ID)
+	return err
+}
+
+func fillJob(job *jobstore.NewJob, args, at string) error {
 	job.Args = json.RawMessage(args)
+	if err := config.CheckArgs(job.Args); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
 	if job.Priority < 0 || job.Priority > 4 {
 		return fmt.Errorf("--priority %d: want 1 to 4", job.Priority)
 	}
@@ -113,10 +123,19 @@ func (a *app) checkKind(ctx context.Context, pool *pgxpool.Pool, kind string) er
 	slices.Sort(known)
 	known = slices.Compact(known)
 	if len(known) > 0 && !slices.Contains(known, kind) {
-		return notFound("no node has a worker for kind %q; known kinds: %s", kind, strings.Join(known, ", "))
+		return notFound("no node has a worker for kind %q; %s", kind, knownKinds(kind, known))
 	}
 	_, err = fmt.Fprintf(a.err, "no live node works kind %q now; the job waits until one does\n", kind)
 	return err
+}
+
+// knownKinds names the kind that was probably meant first.
+func knownKinds(kind string, known []string) string {
+	list := "known kinds: " + strings.Join(known, ", ")
+	if near := config.Nearest(kind, known); near != "" {
+		return fmt.Sprintf("want %q; %s", near, list)
+	}
+	return list
 }
 
 // settings are the parts of an applied job that its enqueuing needs.
@@ -132,8 +151,8 @@ type settings struct {
 
 // completeJob fills in what the applied configuration says of the kind, as the
 // scheduler does for its crons. A Go program's own kinds are not in it and take
-// River's defaults.
-func completeJob(ctx context.Context, pool *pgxpool.Pool, job *jobstore.NewJob) error {
+// River's defaults. With uniqueGiven the caller has said what is unique.
+func completeJob(ctx context.Context, pool *pgxpool.Pool, job *jobstore.NewJob, uniqueGiven bool) error {
 	inForce, err := cronstore.ConfigInForce(ctx, pool)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return nil
@@ -155,6 +174,11 @@ func completeJob(ctx context.Context, pool *pgxpool.Pool, job *jobstore.NewJob) 
 	job.Priority = cmp.Or(job.Priority, own.Priority)
 	job.MaxAttempts = own.Retry.MaxAttempts
 	job.Metadata = map[string]any{}
+	if !uniqueGiven {
+		if job.UniqueBy, err = uniqueInForce(inForce.Body, job.Kind); err != nil {
+			return err
+		}
+	}
 	if own.Capability != "" {
 		job.Metadata[jobstore.KeyCapability] = own.Capability
 	}

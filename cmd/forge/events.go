@@ -2,7 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -10,13 +17,35 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 )
 
+const (
+	// followLook is how often the diary is read while it is followed.
+	followLook = 500 * time.Millisecond
+	// followDepth is how many ids back each look reads again: an event that took
+	// its id early may be committed late.
+	followDepth = 500
+	// followLimit is more events than happen between two looks.
+	followLimit = 100 * followDepth
+)
+
 func (a *app) eventsCommand() *cobra.Command {
 	var limit int
+	var types []string
+	var follow bool
 	cmd := &cobra.Command{
-		Use: "events", Short: "Show the cluster's diary, newest first", Args: cobra.NoArgs,
+		Use: "events", Short: "Show the cluster's diary, newest first, or follow it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if follow && a.format == "yaml" {
+				return usageError(errors.New(`output "yaml" does not stream; want table, wide or json`))
+			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				events, err := eventstore.List(ctx, pool, 0, limit)
+				if err := requireTypes(ctx, pool, types); err != nil {
+					return err
+				}
+				filter := eventstore.Filter{Types: types, Limit: limit}
+				if follow {
+					return a.followEvents(ctx, pool, filter)
+				}
+				events, err := eventstore.Find(ctx, pool, filter)
 				if err != nil {
 					return err
 				}
@@ -24,8 +53,84 @@ func (a *app) eventsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: so many to begin with")
+	cmd.Flags().StringSliceVar(&types, "type", nil, "only events of this type; may be given again, or several with commas")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new events, oldest first, until interrupted (-o json: one object each)")
 	return cmd
+}
+
+// requireTypes tells a type that nothing has from one of which nothing has
+// happened. Other versions may have written types that this one does not know.
+func requireTypes(ctx context.Context, pool *pgxpool.Pool, types []string) error {
+	known := eventstore.Types()
+	unknown := func(name string) bool { return !slices.Contains(known, name) }
+	if !slices.ContainsFunc(types, unknown) {
+		return nil
+	}
+	recorded, err := eventstore.Recorded(ctx, pool)
+	if err != nil {
+		return err
+	}
+	known = slices.Compact(slices.Sorted(slices.Values(append(known, recorded...))))
+	if i := slices.IndexFunc(types, unknown); i >= 0 {
+		return usageError(fmt.Errorf("--type %s: no such events; want %s", types[i], strings.Join(known, ", ")))
+	}
+	return nil
+}
+
+// followEvents prints events as they are committed.
+func (a *app) followEvents(ctx context.Context, pool *pgxpool.Pool, filter eventstore.Filter) error {
+	told := map[int64]bool{}
+	ticker := time.NewTicker(followLook)
+	defer ticker.Stop()
+	for begun := false; ; begun = true {
+		events, err := eventstore.Find(ctx, pool, filter)
+		if err != nil {
+			return err
+		}
+		for _, event := range slices.Backward(events) {
+			if !told[event.ID] {
+				told[event.ID] = true
+				if err := a.printEvent(event); err != nil {
+					return err
+				}
+			}
+		}
+		if len(events) > 0 {
+			if oldest := events[len(events)-1].ID; !begun && len(events) == filter.Limit {
+				filter.After = oldest - 1 // what is older was not asked for
+			}
+			filter.After = max(filter.After, events[0].ID-followDepth)
+			maps.DeleteFunc(told, func(id int64, _ bool) bool { return id <= filter.After })
+		}
+		filter.Limit = followLimit
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+func (a *app) printEvent(event eventstore.Event) error {
+	if a.format == "json" {
+		return json.NewEncoder(a.out).Encode(event)
+	}
+	var line strings.Builder
+	for i, column := range eventColumns {
+		if value := column.show(event); value != "-" && value != "{}" {
+			switch column.title {
+			case "role", "term":
+				value = column.title + " " + value
+			}
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			line.WriteString(value)
+		}
+	}
+	_, err := fmt.Fprintln(a.out, line.String())
+	return err
 }
 
 var eventColumns = []column[eventstore.Event]{

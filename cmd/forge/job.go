@@ -16,8 +16,9 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	return group("job", "See jobs and their output, and enqueue them",
-		a.jobListCommand(), a.jobShowCommand(), a.jobLogsCommand(), a.jobEnqueueCommand())
+	return group("job", "See jobs and their output, enqueue, cancel and retry them",
+		a.jobListCommand(), a.jobShowCommand(), a.jobLogsCommand(), a.jobExplainCommand(), a.jobWaitCommand(),
+		a.jobEnqueueCommand(), a.jobCancelCommand(), a.jobRetryCommand(), a.jobDiscardCommand())
 }
 
 func (a *app) jobListCommand() *cobra.Command {
@@ -78,7 +79,7 @@ func (a *app) jobShowCommand() *cobra.Command {
 		Use: "show ID", Short: "Show a job, its attempts and the output of the last", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
-				if a.format != "table" && a.format != "wide" {
+				if !a.tabular() {
 					return a.document(job)
 				}
 				if err := one(a, job, jobProperties); err != nil {
@@ -102,8 +103,7 @@ func (a *app) printOutput(ctx context.Context, pool *pgxpool.Pool, job jobstore.
 	if _, err := fmt.Fprintf(a.out, "\noutput of attempt %d:\n", attempt); err != nil {
 		return err
 	}
-	_, err := a.copyLogs(ctx, pool, job.ID, attempt, 0)
-	return err
+	return a.printLogText(ctx, pool, job.ID, attempt)
 }
 
 var jobProperties = []column[jobstore.Job]{
@@ -122,6 +122,7 @@ var jobProperties = []column[jobstore.Job]{
 	{title: "created", show: func(j jobstore.Job) string { return stamp(j.CreatedAt) }},
 	{title: "due", show: func(j jobstore.Job) string { return stamp(j.ScheduledAt) }},
 	{title: "attempt", show: func(j jobstore.Job) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
+	{title: "second round", show: func(j jobstore.Job) string { return secondRound(j.SecondRound) }},
 	{title: "error", show: func(j jobstore.Job) string { return j.LastError }},
 }
 
@@ -139,74 +140,15 @@ var attemptColumns = []column[jobstore.Attempt]{
 	{title: "error", show: func(t jobstore.Attempt) string { return dash(firstLine(t.Error, 80)) }},
 }
 
-func (a *app) jobLogsCommand() *cobra.Command {
-	var follow bool
-	var attempt int
-	cmd := &cobra.Command{
-		Use: "logs ID", Short: "Print the output of a job's last attempt", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
-				if attempt == 0 {
-					attempt = job.Attempt
-				}
-				return a.followLogs(ctx, pool, job.ID, attempt, follow)
-			})
-		},
-	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
-	cmd.Flags().IntVar(&attempt, "attempt", 0, "which attempt (default the last)")
-	return cmd
-}
-
-// followInterval is how often a followed job is looked at.
-const followInterval = 300 * time.Millisecond
-
-func (a *app) followLogs(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int, follow bool) error {
-	seq := 0
-	for {
-		job, err := jobstore.Get(ctx, pool, id)
-		if err != nil {
-			return err
-		}
-		if seq, err = a.copyLogs(ctx, pool, id, attempt, seq); err != nil {
-			return err
-		}
-		if !follow || !job.FinalizedAt.IsZero() || job.Attempt > attempt {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(followInterval):
-		}
-	}
-}
-
-// copyLogs prints the chunks after seq and returns the last one's.
-func (a *app) copyLogs(ctx context.Context, pool *pgxpool.Pool, id int64, attempt, seq int) (int, error) {
-	for {
-		chunks, err := jobstore.Logs(ctx, pool, id, attempt, seq)
-		if err != nil || len(chunks) == 0 {
-			return seq, err
-		}
-		for _, chunk := range chunks {
-			if _, err := fmt.Fprint(a.out, chunk.Chunk); err != nil {
-				return seq, err
-			}
-			seq = chunk.Seq
-		}
-	}
-}
-
 func (a *app) withJob(ctx context.Context, argument string, work func(context.Context, *pgxpool.Pool, jobstore.Job) error) error {
-	id, err := strconv.ParseInt(argument, 10, 64)
-	if err != nil || id < 1 {
-		return usageError(fmt.Errorf("job id %q: want a positive number", argument))
+	id, err := jobID(argument)
+	if err != nil {
+		return err
 	}
 	return a.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
 		job, err := jobstore.Get(ctx, pool, id)
 		if errors.Is(err, jobstore.ErrNotFound) {
-			return notFound("no job %d; it may be past its retention", id)
+			return noJob(id)
 		}
 		if err != nil {
 			return err
@@ -214,6 +156,8 @@ func (a *app) withJob(ctx context.Context, argument string, work func(context.Co
 		return work(ctx, pool, job)
 	})
 }
+
+func noJob(id int64) error { return notFound("no job %d; it may be past its retention", id) }
 
 func firstLine(s string, most int) string {
 	s, _, _ = strings.Cut(s, "\n")

@@ -64,6 +64,7 @@ var leaderColumns = []column[leaderstore.Leader]{
 	{title: "incarnation", wide: true, show: func(l leaderstore.Leader) string { return dash(l.Incarnation) }},
 	{title: "backend", wide: true, show: func(l leaderstore.Leader) string { return strconv.Itoa(l.BackendPID) }},
 	{title: "timeline", wide: true, show: func(l leaderstore.Leader) string { return dash(l.Timeline) }},
+	{title: "metadata", wide: true, show: func(l leaderstore.Leader) string { return dash(string(l.Metadata)) }},
 }
 
 func (a *app) leaderHistoryCommand() *cobra.Command {

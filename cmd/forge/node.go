@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
@@ -26,24 +28,70 @@ func (a *app) nodeListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(a, nodes, nodeColumns)
+				lines, err := withDrift(ctx, pool, nodes)
+				if err != nil {
+					return err
+				}
+				return list(a, lines, nodeColumns)
 			})
 		},
 	}
 }
 
-var nodeColumns = []column[nodestore.Node]{
-	{title: "node", show: func(n nodestore.Node) string { return n.NodeID }},
-	{title: "state", show: func(n nodestore.Node) string { return n.State }},
-	{title: "running", show: func(n nodestore.Node) string { return fmt.Sprintf("%d of %d", n.Running, n.Slots) }},
-	{title: "heartbeat", show: func(n nodestore.Node) string { return span(n.Now.Sub(n.LastHeartbeatAt)) + " ago" }},
-	{title: "started", show: func(n nodestore.Node) string { return ago(n.StartedAt, n.Now) }},
-	{title: "version", show: func(n nodestore.Node) string { return n.Version }},
-	{title: "api", show: func(n nodestore.Node) string { return dash(n.APIURL) }},
-	{title: "pid", wide: true, show: func(n nodestore.Node) string { return strconv.Itoa(n.PID) }},
-	{title: "host", wide: true, show: func(n nodestore.Node) string { return n.Hostname }},
-	{title: "roles", wide: true, show: func(n nodestore.Node) string { return dash(strings.Join(n.Roles, ",")) }},
-	{title: "capabilities", wide: true, show: func(n nodestore.Node) string { return dash(strings.Join(n.Capabilities, ",")) }},
-	{title: "config", wide: true, show: func(n nodestore.Node) string { return dash(n.ConfigHash) }},
-	{title: "incarnation", wide: true, show: func(n nodestore.Node) string { return n.Incarnation }},
+// nodeLine is a node with what its file would change against the one in force.
+type nodeLine struct {
+	nodestore.Node
+	Drift config.Diff `json:"drift,omitempty"`
+}
+
+// withDrift adds to the nodes that are here how their files differ.
+func withDrift(ctx context.Context, pool *pgxpool.Pool, nodes []nodestore.Node) ([]nodeLine, error) {
+	var hashes []string
+	for _, n := range nodes {
+		if n.Present() {
+			hashes = append(hashes, n.ConfigHash)
+		}
+	}
+	_, drifts, err := cronstore.Drifts(ctx, pool, hashes)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]nodeLine, len(nodes))
+	for i, n := range nodes {
+		lines[i].Node = n
+		if n.Present() {
+			lines[i].Drift = drifts[n.ConfigHash]
+		}
+	}
+	return lines, nil
+}
+
+// fileNote says what keeps the node from running its file as it stands.
+func fileNote(n nodeLine) string {
+	if n.ConfigError != "" {
+		return "refused: " + n.ConfigError
+	}
+	if len(n.ConfigRestart) > 0 {
+		return "needs a restart: " + strings.Join(n.ConfigRestart, ", ")
+	}
+	return "-"
+}
+
+var nodeColumns = []column[nodeLine]{
+	{title: "node", show: func(n nodeLine) string { return n.NodeID }},
+	{title: "state", show: func(n nodeLine) string { return n.State }},
+	{title: "running", show: func(n nodeLine) string { return fmt.Sprintf("%d of %d", n.Running, n.Slots) }},
+	{title: "heartbeat", show: func(n nodeLine) string { return span(n.Now.Sub(n.LastHeartbeatAt)) + " ago" }},
+	{title: "started", show: func(n nodeLine) string { return ago(n.StartedAt, n.Now) }},
+	{title: "version", show: func(n nodeLine) string { return n.Version }},
+	{title: "api", show: func(n nodeLine) string { return dash(n.APIURL) }},
+	{title: "tzdata", wide: true, show: func(n nodeLine) string { return dash(n.TZData) }},
+	{title: "pid", wide: true, show: func(n nodeLine) string { return strconv.Itoa(n.PID) }},
+	{title: "host", wide: true, show: func(n nodeLine) string { return n.Hostname }},
+	{title: "roles", wide: true, show: func(n nodeLine) string { return dash(strings.Join(n.Roles, ",")) }},
+	{title: "capabilities", wide: true, show: func(n nodeLine) string { return dash(strings.Join(n.Capabilities, ",")) }},
+	{title: "config", wide: true, show: func(n nodeLine) string { return dash(n.ConfigHash) }},
+	{title: "drift", wide: true, show: func(n nodeLine) string { return dash(n.Drift.String()) }},
+	{title: "file", wide: true, show: fileNote},
+	{title: "incarnation", wide: true, show: func(n nodeLine) string { return n.Incarnation }},
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"sigs.k8s.io/yaml"
+
+	"github.com/forge-scheduler/forge/internal/explain"
 )
 
 // column shows one property of a row; wide ones only with -o wide.
@@ -18,10 +20,13 @@ type column[T any] struct {
 	show  func(T) string
 }
 
+// tabular says whether people are to read the output, and not a program.
+func (a *app) tabular() bool { return a.format == "table" || a.format == "wide" }
+
 // list prints rows in the format that the user chose. JSON and YAML hold the
 // rows whole, whatever the table shows.
 func list[T any](a *app, rows []T, columns []column[T]) error {
-	if a.format == "table" || a.format == "wide" {
+	if a.tabular() {
 		return a.table(rowsOf(a, rows, columns))
 	}
 	if rows == nil {
@@ -32,7 +37,7 @@ func list[T any](a *app, rows []T, columns []column[T]) error {
 
 // one prints a single thing: a list of properties, or the thing whole.
 func one[T any](a *app, row T, columns []column[T]) error {
-	if a.format != "table" && a.format != "wide" {
+	if !a.tabular() {
 		return a.document(row)
 	}
 	width := 0
@@ -50,21 +55,17 @@ func one[T any](a *app, row T, columns []column[T]) error {
 }
 
 func (a *app) document(value any) error {
-	switch a.format {
-	case "json":
+	if a.format == "json" {
 		encoder := json.NewEncoder(a.out)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(value)
-	case "yaml":
-		body, err := yaml.Marshal(value)
-		if err != nil {
-			return err
-		}
-		_, err = a.out.Write(body)
-		return err
-	default:
-		return usageError(fmt.Errorf("unknown output %q; want table, wide, json or yaml", a.format))
 	}
+	body, err := yaml.Marshal(value)
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(body)
+	return err
 }
 
 func rowsOf[T any](a *app, rows []T, columns []column[T]) (header table.Row, body []table.Row) {
@@ -118,18 +119,7 @@ func stamp(at time.Time) string {
 }
 
 // span shows a duration with three significant places at most.
-func span(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(100 * time.Microsecond).String()
-	case d < time.Minute:
-		return d.Round(10 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
-	}
-}
+func span(d time.Duration) string { return explain.Span(d) }
 
 func dash(s string) string {
 	if s == "" {

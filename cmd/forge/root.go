@@ -46,7 +46,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.PersistentPreRunE = checkLimit
+	root.PersistentPreRunE = a.checkFlags
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configPath, "config", "", "path of forge.toml (default $FORGE_CONFIG, then ./forge.toml)")
@@ -54,16 +54,20 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.BoolVar(&a.noHeaders, "no-headers", false, "leave the header out of tables")
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(),
-		a.initCommand(), a.checkCommand(), a.configCommand(), a.applyCommand(), a.migrateCommand(),
-		a.leaderCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.eventsCommand(),
+		a.initCommand(), a.checkCommand(), a.configCommand(), a.planCommand(), a.applyCommand(), a.migrateCommand(),
+		a.runCommand(), a.leaderCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.eventsCommand(), a.doctorCommand(),
 		a.versionCommand(),
 	)
 	strictArguments(root)
 	return root
 }
 
-// checkLimit refuses a list of no lines, wherever --limit stands.
-func checkLimit(cmd *cobra.Command, _ []string) error {
+// checkFlags refuses, before anything is done, an output that there is not and,
+// wherever --limit stands, a list of no lines.
+func (a *app) checkFlags(cmd *cobra.Command, _ []string) error {
+	if !a.tabular() && a.format != "json" && a.format != "yaml" {
+		return usageError(fmt.Errorf("unknown output %q; want table, wide, json or yaml", a.format))
+	}
 	if limit := cmd.Flags().Lookup("limit"); limit != nil {
 		if n, err := cmd.Flags().GetInt("limit"); err != nil || n < 1 {
 			return usageError(fmt.Errorf("--limit %s: want a number from 1 on", limit.Value))

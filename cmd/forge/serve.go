@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 
 	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
@@ -49,29 +53,73 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	for {
-		err := runNode(ctx, cfg, flags, logger)
+		err := a.runNode(ctx, cfg, flags, logger, hangups)
 		if !errors.Is(err, forge.ErrFenced) {
 			return err
 		}
 		logger.WarnContext(ctx, "the cluster took this node for dead; joining again", "node", cfg.Node.ID)
+		flags.apply = false // a newer file may have come meanwhile
+		if edited, err := a.quiet().loadFor(flags); err == nil {
+			cfg = edited
+		}
 	}
 }
 
-func runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger) error {
+// runNode runs a node that reads its file again when it is edited, and on
+// SIGHUP.
+func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger, hangups <-chan os.Signal) error {
 	opts := []forge.Option{forge.WithLogger(logger), forge.WithVersion(version)}
 	if flags.apply {
 		opts = append(opts, forge.WithApply())
+	}
+	if path, ok := a.configFile(); ok {
+		again := a.quiet()
+		again.configPath = path // a file that is gone is a mistake, not an empty one
+		opts = append(opts, forge.WithFile(path, func() (*forge.Config, error) { return again.loadFor(flags) }))
 	}
 	node, err := forge.New(cfg, opts...) //nolint:contextcheck // connects only in Run
 	if err != nil {
 		return databaseError(err)
 	}
+	stop := onSignal(hangups, node.Reload)
+	defer stop()
 	err = node.Run(ctx)
 	if errors.Is(err, dbpool.ErrUnreachable) {
 		return databaseError(err)
 	}
 	return err
+}
+
+// onSignal calls do for each signal until stop is called.
+func onSignal(signals <-chan os.Signal, do func()) (stop func()) {
+	ended := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-signals:
+				do()
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		wait.Wait()
+	}
+}
+
+// configFile is where the configuration is read from; ok is false where there is
+// no file and the environment is all.
+func (a *app) configFile() (path string, ok bool) {
+	path = cmp.Or(a.configPath, os.Getenv("FORGE_CONFIG"), config.DefaultPath)
+	_, err := os.Stat(path)
+	return path, err == nil
 }
 
 // loadFor reads the file with the flags in place of the variables that they

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/notify"
+)
+
+func (a *app) alertsCommand() *cobra.Command {
+	return group("alerts", "See the alerts, check and export them, and try who is told",
+		a.alertsListCommand(), a.alertsHistoryCommand(), a.alertsCheckCommand(), a.alertsExportCommand(), a.alertsTestCommand())
+}
+
+func (a *app) alertsListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the alerts in force with what they hold for, those that fire first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				found, err := alerts.InForce(ctx, pool)
+				if err != nil {
+					return err
+				}
+				return list(a, found, alertColumns)
+			})
+		},
+	}
+}
+
+var alertColumns = []column[alertstore.Status]{
+	{title: "alert", show: func(s alertstore.Status) string { return s.Name }},
+	{title: "state", show: func(s alertstore.Status) string { return string(s.State) }},
+	{title: "severity", show: func(s alertstore.Status) string { return s.Severity }},
+	{title: "holds for", show: func(s alertstore.Status) string { return strconv.Itoa(len(s.Incidents)) }},
+	{title: "since", show: func(s alertstore.Status) string {
+		since := time.Time{}
+		for _, incident := range s.Incidents {
+			if since.IsZero() || incident.ActiveAt.Before(since) {
+				since = incident.ActiveAt
+			}
+		}
+		return stamp(since)
+	}},
+	{title: "tells", show: func(s alertstore.Status) string { return strings.Join(s.Notify, ", ") }},
+	{title: "for", wide: true, show: func(s alertstore.Status) string { return s.For.String() }},
+	{title: "condition", wide: true, show: func(s alertstore.Status) string { return s.Condition }},
+}
+
+func (a *app) alertsHistoryCommand() *cobra.Command {
+	limit := 50
+	cmd := &cobra.Command{
+		Use: "history [NAME]", Short: "List incidents that are over, newest first", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				found, err := alertstore.History(ctx, pool, strings.Join(args, ""), limit)
+				if err != nil {
+					return err
+				}
+				return list(a, found, incidentColumns)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many at most")
+	return cmd
+}
+
+var incidentColumns = []column[alertstore.Incident]{
+	{title: "alert", show: func(i alertstore.Incident) string { return i.Alert }},
+	{title: "began", show: func(i alertstore.Incident) string { return stamp(i.ActiveAt) }},
+	{title: "fired", show: func(i alertstore.Incident) string { return stamp(i.FiredAt) }},
+	{title: "ended", show: func(i alertstore.Incident) string { return stamp(i.ResolvedAt) }},
+	{title: "summary", show: func(i alertstore.Incident) string { return i.Annotations["summary"] }},
+	{title: "told", wide: true, show: func(i alertstore.Incident) string { return strings.Join(i.Notify, ", ") }},
+}
+
+func (a *app) alertsCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "check", Short: "Check what the alerts of forge.toml mean: expressions, metrics, receivers, texts", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := a.loadQuietly() // its errors have the place in the file
+			if err != nil {
+				return err
+			}
+			var problems []alerts.Problem
+			for _, rule := range alertstore.Of(cfg) {
+				problems = append(problems, alerts.Check(rule, clusterSeries())...)
+				problems = append(problems, unknownReceivers(cfg, rule)...)
+			}
+			return a.reportAlerts(len(cfg.Alerts), problems)
+		},
+	}
+}
+
+func (a *app) reportAlerts(checked int, problems []alerts.Problem) error {
+	broken := slices.ContainsFunc(problems, func(p alerts.Problem) bool { return !p.Warning })
+	if a.format != "table" && a.format != "wide" {
+		if err := a.document(problems); err != nil {
+			return err
+		}
+	} else {
+		for _, problem := range problems {
+			_, _ = fmt.Fprintln(a.out, problem)
+		}
+		if len(problems) == 0 {
+			_, _ = fmt.Fprintf(a.out, "%d alerts, nothing to say against them\n", checked)
+		}
+	}
+	if broken {
+		return configError(errors.New("some alerts cannot work"))
+	}
+	return nil
+}
+
+func unknownReceivers(cfg *config.Config, rule alertstore.Rule) []alerts.Problem {
+	var problems []alerts.Problem
+	for _, target := range rule.Notify {
+		if name, _, _ := strings.Cut(target, ":"); cfg.Notify[name].Type == "" {
+			problems = append(problems, alerts.Problem{
+				Alert: rule.Name, Message: "the receiver " + strconv.Quote(name) + " is not configured: it is shown, and nobody is told",
+				Want: "[notify." + name + "]", Warning: true,
+			})
+		}
+	}
+	return problems
+}
+
+// clusterSeries are the metrics as the cluster's totals have them.
+func clusterSeries() []alerts.Series {
+	var all []alerts.Series
+	for _, s := range metrics.New("").Series() {
+		labels := slices.Clone(s.Labels)
+		if s.Name != metrics.NodeReportingName {
+			labels = slices.DeleteFunc(labels, func(l string) bool { return l == "node_id" })
+		}
+		all = append(all, alerts.Series{Name: s.Name, Type: s.Type, Labels: labels})
+	}
+	return all
+}
+
+func (a *app) alertsExportCommand() *cobra.Command {
+	format := "prometheus"
+	cmd := &cobra.Command{
+		Use: "export", Short: "Print the alerts of forge.toml as rules for Prometheus", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if format != "prometheus" {
+				return usageError(fmt.Errorf("--format %s: want prometheus", format))
+			}
+			cfg, err := a.loadQuietly()
+			if err != nil {
+				return err
+			}
+			rules, err := alerts.Export(alertstore.Of(cfg))
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(rules)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", format, "what the rules are for: prometheus")
+	return cmd
+}
+
+func (a *app) alertsTestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "test NAME", Short: "Tell the receivers of an alert of forge.toml now, as if it fired, and that it is over", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.loadQuietly()
+			if err != nil {
+				return err
+			}
+			for _, rule := range alertstore.Of(cfg) {
+				if rule.Name == args[0] {
+					return a.tryAlert(cmd.Context(), cfg, rule)
+				}
+			}
+			return notFound("no alert %q in the file", args[0])
+		},
+	}
+}
+
+// tryAlert tells each target twice and goes on when one fails.
+func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alertstore.Rule) error {
+	if len(rule.Notify) == 0 {
+		return fmt.Errorf("alert %s tells nobody; give it notify = [...]", rule.Name)
+	}
+	receivers, err := notify.New(cfg.Notify, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, target := range rule.Notify {
+		result := "told"
+		if err := tryTarget(ctx, receivers, rule, target); err != nil {
+			failed++
+			result = err.Error()
+		}
+		_, _ = fmt.Fprintf(a.out, "%s: %s\n", target, result)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d could not be told", failed, len(rule.Notify))
+	}
+	return nil
+}
+
+func tryTarget(ctx context.Context, receivers *notify.Receivers, rule alertstore.Rule, target string) error {
+	now := time.Now()
+	incident := notify.Incident{
+		Labels: map[string]string{"alertname": rule.Name, "severity": rule.Severity, "test": "true"},
+		Annotations: map[string]string{
+			"summary":     "Test of the alert " + rule.Name,
+			"description": "Nothing is wrong: somebody ran forge alerts test. The condition is " + rule.Condition + ".",
+		},
+		StartsAt: now,
+	}
+	if err := receivers.Send(ctx, target, notify.AlertMessage("test "+rule.Name, now, []notify.Incident{incident})); err != nil {
+		return err
+	}
+	incident.EndsAt = now
+	return receivers.Send(ctx, target, notify.AlertMessage("test "+rule.Name, now, []notify.Incident{incident}))
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/doctor"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Examine the database, the way to it and the cluster, and name what would break leadership",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, report, err := a.loadReport(config.LoadOptions{})
+			if invalid, ok := errors.AsType[*config.InvalidError](err); ok {
+				return errors.Join(a.showFindings(doctor.Invalid(invalid.Report)), configError(errors.New("the configuration cannot be used")))
+			}
+			if err != nil {
+				return configError(err)
+			}
+			if err := cfg.RequireDatabase(); err != nil {
+				return databaseError(err)
+			}
+			facts := doctor.Gather(cmd.Context(), cfg, report.Warnings())
+			findings := doctor.Examine(facts)
+			if err := a.showFindings(findings); err != nil {
+				return err
+			}
+			return verdict(facts, findings)
+		},
+	}
+}
+
+func (a *app) showFindings(findings []doctor.Finding) error {
+	return list(a, findings, []column[doctor.Finding]{
+		{title: "status", show: func(f doctor.Finding) string { return string(f.Status) }},
+		{title: "check", show: func(f doctor.Finding) string { return f.Check }},
+		{title: "found", show: func(f doctor.Finding) string {
+			if f.Remedy == "" {
+				return f.Detail
+			}
+			return f.Detail + "\n→ " + f.Remedy
+		}},
+	})
+}
+
+func verdict(facts doctor.Facts, findings []doctor.Finding) error {
+	failed := 0
+	for _, f := range findings {
+		if f.Status == doctor.Fail {
+			failed++
+		}
+	}
+	switch {
+	case failed == 0:
+		return nil
+	case facts.Pool.Err != nil && facts.Election.Err != nil:
+		return databaseError(errors.New("the database cannot be reached"))
+	default:
+		return fmt.Errorf("%d of %d lines failed", failed, len(findings))
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func TestEnqueueRefusesArgs(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"[1]":              `--args: not an object; want a JSON object such as {"name":"Ada"}`,
+		"name=Ada":         `--args: not JSON: invalid character 'a' in literal null (expecting 'u'); want a JSON object such as {"name":"Ada"}`,
+		`{"a":"\u0000"}`:   "--args.a: a NUL character, which PostgreSQL's jsonb refuses; want text without it",
+		"{\"a\":\"\xff\"}": "--args: invalid UTF-8 (got byte 0xff at offset 6); want UTF-8",
+		`{"a":"` + strings.Repeat("x", 64<<10-7) + `"}`: "--args: too large (got 65537 bytes as JSON); want at most 64 KiB",
+	} {
+		err := fillJob(&jobstore.NewJob{}, args, "")
+		if err == nil || err.Error() != want {
+			t.Errorf("%.80s: got %v, want %s", args, err, want)
+		}
+		if _, err := parseArgs(args); err == nil || err.Error() != want {
+			t.Errorf("%.80s for a cron: got %v, want %s", args, err, want)
+		}
+	}
+}
+
+// What a job is unique by comes from the configuration in force, unless flags say
+// it, and a duplicate is told as such.
+func TestEnqueueIsUnique(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	text := "[database]\nurl = \"" + url + "\"\n[jobs.report]\nkind = \"shell\"\ncommand = [\"true\"]\nunique = { by_args = true, by_period = \"366d\" }\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := forge.LoadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := forge.Apply(t.Context(), pgtest.Connect(t, url), cfg, true); err != nil {
+		t.Fatal(err)
+	}
+	enqueue := func(want string, flags ...string) {
+		t.Helper()
+		var out, said bytes.Buffer
+		line := append([]string{"--config", path, "job", "enqueue", "report", "--at", "2099-06-01T00:00:00Z"}, flags...)
+		code := run(t.Context(), line, &out, &said)
+		got := strings.Join(strings.Fields(out.String()), " ")
+		if code != exitOK {
+			got = strings.TrimPrefix(strings.TrimSpace(said.String()), "forge: ")
+		}
+		if got != want {
+			t.Errorf("%v: got %q, want %q", flags, got, want)
+		}
+	}
+	enqueue("enqueued job 1; see forge job show 1", "--args", `{"a":1}`)
+	enqueue("not enqueued: job 1 is the same and waits (scheduled); see forge job show 1", "--args", `{"a":1}`)
+	enqueue(`{ "id": 1, "kind": "report", "existing": true, "state": "scheduled", "queue": "default" }`, "--args", `{"a":1}`, "-o", "json")
+	enqueue("enqueued job 4; see forge job show 4", "--args", `{"a":2}`)
+	enqueue("enqueued job 5; see forge job show 5", "--args", `{"a":2}`, "--no-unique")
+	enqueue("enqueued job 6; see forge job show 6", "--unique-queue")
+	enqueue("not enqueued: job 6 is the same and waits (scheduled); see forge job show 6", "--unique-queue", "--args", `{"a":3}`)
+	enqueue("--unique and --unique-args: want one of them", "--unique", "k", "--unique-args")
+	enqueue("--unique-args and --no-unique: want one of them", "--no-unique", "--unique-args")
+	enqueue(`--unique-period "1y": want 1s to 366d`, "--unique-period", "1y")
+	enqueue(`--unique-states "done": want of available, cancelled, completed, discarded, pending, retryable, running, scheduled`, "--unique-states", "done")
+	enqueue("--unique-states without pending, scheduled, which always count: want them too", "--unique-states", "available,running")
+}
+
+func TestKnownKinds(t *testing.T) {
+	t.Parallel()
+	known := []string{"backup", "report"}
+	if got, want := knownKinds("bakup", known), `want "backup"; known kinds: backup, report`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := knownKinds("zzz", known), "known kinds: backup, report"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestEnqueueLooksForTheKind: 67 refuses a kind that no node has ever worked, 69
+// warns of one that none works now.
+func TestEnqueueLooksForTheKind(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	_, err := pool.Exec(t.Context(), `INSERT INTO forge_nodes (node_id, incarnation, state, kinds)
+		VALUES ('a', '0000000000000001', 'active', '{backup}'), ('b', '0000000000000002', 'dead', '{backup,report}')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string][2]string{
+		"backup": {},
+		"report": {"", "no live node works kind \"report\" now; the job waits until one does\n"},
+		"bakup":  {`no node has a worker for kind "bakup"; want "backup"; known kinds: backup, report`, ""},
+	} {
+		var said bytes.Buffer
+		refused := ""
+		if err := (&app{err: &said}).checkKind(t.Context(), pool, kind); err != nil {
+			refused = err.Error()
+		}
+		if refused != want[0] || said.String() != want[1] {
+			t.Errorf("%s: refused %q, said %q, want %q", kind, refused, said.String(), want)
+		}
+	}
+}

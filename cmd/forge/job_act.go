@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// bulk is what is asked of the jobs that a filter names.
+type bulk struct {
+	filter      jobstore.Filter
+	dryRun, yes bool
+}
+
+// bulkDone is what a command on many jobs answers.
+type bulkDone struct {
+	Action jobstore.Action `json:"action"`
+	// Jobs is how many the filter named, Changed to how many it was done.
+	Jobs    int64 `json:"jobs"`
+	Changed int   `json:"changed"`
+	DryRun  bool  `json:"dry_run"`
+}
+
+func (a *app) jobCancelCommand() *cobra.Command {
+	return a.jobActCommand(jobstore.Cancel, "Cancel jobs; one that runs is told to stop",
+		"Cancels jobs for good. One that runs is told to stop and is cancelled when it has, see forge job wait.")
+}
+
+func (a *app) jobRetryCommand() *cobra.Command {
+	return a.jobActCommand(jobstore.Retry, "Run jobs again, or now",
+		"Makes jobs available now: those that failed and wait for their next attempt, those that are scheduled\n"+
+			"for later, and those that have ended. With a filter and no --state it means the discarded ones.")
+}
+
+func (a *app) jobDiscardCommand() *cobra.Command {
+	return a.jobActCommand(jobstore.Discard, "Give up jobs that wait",
+		"Gives up jobs that wait, as if their last attempt had failed: they stay to be looked at until\n"+
+			"retention.discarded is over, and those who are told of failed runs are told.")
+}
+
+func (a *app) jobActCommand(action jobstore.Action, short, long string) *cobra.Command {
+	var many bulk
+	cmd := &cobra.Command{
+		Use: string(action) + " ID...", Short: short, Args: cobra.ArbitraryArgs,
+		Long: long + "\n\nJobs are named by their ids, or all at once by a filter. What cannot be done is refused with the\n" +
+			"reason: exit code 6, or 4 where a job is not there. The other jobs named beside it are dealt with.",
+		Example: fmt.Sprintf("  forge job %[1]s 42 43\n  forge job %[1]s --kind report --queue slow --dry-run", action),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			byFilter := many.filter != jobstore.Filter{}
+			if err := many.check(action, args, byFilter); err != nil {
+				return usageError(err)
+			}
+			ids, err := jobIDs(args)
+			if err != nil {
+				return err
+			}
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				if byFilter {
+					return a.actOnAll(ctx, pool, action, many)
+				}
+				return a.act(ctx, pool, action, ids)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&many.filter.State, "state", "", "all jobs in this state")
+	flags.StringVar(&many.filter.Kind, "kind", "", "all jobs of this kind")
+	flags.StringVar(&many.filter.Queue, "queue", "", "all jobs of this queue")
+	flags.StringVar(&many.filter.Cron, "cron", "", "all runs of this cron")
+	flags.BoolVar(&many.dryRun, "dry-run", false, "with a filter: only say how many jobs it names")
+	flags.BoolVar(&many.yes, "yes", false, "with a filter: do not ask")
+	return cmd
+}
+
+func (b bulk) check(action jobstore.Action, args []string, byFilter bool) error {
+	state := b.filter.State
+	switch {
+	case len(args) > 0 && (byFilter || b.dryRun || b.yes):
+		return errors.New("jobs are named by ids or by a filter, not by both; --dry-run and --yes go with a filter")
+	case len(args) == 0 && !byFilter:
+		return errors.New("which jobs? Name ids, or a filter: --state, --kind, --queue, --cron")
+	case state != "" && !slices.Contains(jobStates, state):
+		return fmt.Errorf("--state %q: want one of %s", state, strings.Join(jobStates, ", "))
+	case state != "" && action.Refuses(state) != "":
+		return fmt.Errorf("--state %s: a job in that state cannot be taken: %s", state, action.Refuses(state))
+	}
+	return nil
+}
+
+func jobIDs(args []string) ([]int64, error) {
+	var ids []int64
+	for _, arg := range args {
+		id, err := jobID(arg)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+func jobID(argument string) (int64, error) {
+	id, err := strconv.ParseInt(argument, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usageError(fmt.Errorf("job id %q: want a positive number", argument))
+	}
+	return id, nil
+}
+
+// act does it to the jobs of these ids.
+func (a *app) act(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, ids []int64) error {
+	changes, err := jobstore.Act(ctx, pool, jobstore.Order{Action: action, By: whoAmI()}, ids)
+	if err != nil {
+		return err
+	}
+	if !a.tabular() {
+		if err := a.document(changes); err != nil {
+			return err
+		}
+	} else {
+		for _, change := range changes {
+			if !change.Changed() {
+				continue
+			}
+			if _, err := fmt.Fprintln(a.out, acted(action, change)); err != nil {
+				return err
+			}
+		}
+	}
+	return refusals(action, changes)
+}
+
+// acted says what was done to a job.
+func acted(action jobstore.Action, c jobstore.Change) string {
+	switch {
+	case action == jobstore.Cancel && c.State == "running":
+		return fmt.Sprintf("job %d (%s) runs and is told to stop; see forge job wait %d", c.ID, c.Kind, c.ID)
+	default:
+		return fmt.Sprintf("job %d (%s) was %s and is %s", c.ID, c.Kind, c.Was, c.State)
+	}
+}
+
+// refusals is nil when everything was done. A conflict weighs more than a job
+// that is not there.
+func refusals(action jobstore.Action, changes []jobstore.Change) error {
+	var said []string
+	conflict := false
+	for _, c := range changes {
+		switch {
+		case c.Missing:
+			said = append(said, noJob(c.ID).Error())
+		case c.Refused != "":
+			said = append(said, fmt.Sprintf("cannot %s job %d (%s): %s", action, c.ID, c.Kind, c.Refused))
+			conflict = true
+		}
+	}
+	switch {
+	case len(said) == 0:
+		return nil
+	case conflict:
+		return conflictError(errors.New(strings.Join(said, "\nforge: ")))
+	default:
+		return notFound("%s", strings.Join(said, "\nforge: "))
+	}
+}
+
+// actOnAll does it to the jobs that the filter names now.
+func (a *app) actOnAll(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, many bulk) error {
+	counted, err := jobstore.CountMatching(ctx, pool, action, many.filter)
+	if err != nil {
+		return err
+	}
+	answer := bulkDone{Action: action, Jobs: counted.Jobs, DryRun: many.dryRun}
+	if counted.Jobs > 0 && !many.dryRun {
+		if !many.yes {
+			if err := a.confirm(fmt.Sprintf("%s %s?", action, countJobs(counted.Jobs))); err != nil {
+				return err
+			}
+		}
+		progress := newBar(a.err, int(counted.Jobs))
+		answer.Changed, err = jobstore.ActOnAll(ctx, pool, jobstore.Order{Action: action, By: whoAmI()}, many.filter, counted,
+			func(done int) { progress.set(min(done, int(counted.Jobs))) })
+		progress.end()
+		if err != nil {
+			return fmt.Errorf("%w (after %s; the same again goes on)", err, countJobs(int64(answer.Changed)))
+		}
+	}
+	if !a.tabular() {
+		return a.document(answer)
+	}
+	_, err = fmt.Fprintln(a.out, answer)
+	return err
+}
+
+// String says what was done.
+func (b bulkDone) String() string {
+	if b.DryRun {
+		return fmt.Sprintf("would %s %s", b.Action, countJobs(b.Jobs))
+	}
+	did := map[jobstore.Action]string{
+		jobstore.Cancel: "cancelled, or told to stop,", jobstore.Retry: "made available", jobstore.Discard: "discarded",
+	}[b.Action]
+	said := fmt.Sprintf("%s %s", did, countJobs(int64(b.Changed)))
+	if left := b.Jobs - int64(b.Changed); left > 0 {
+		said += fmt.Sprintf("; %d went on meanwhile, or are refused one by one", left)
+	}
+	return said
+}
+
+func countJobs(n int64) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
+// confirm asks on a terminal, and refuses to guess elsewhere.
+func (a *app) confirm(question string) error {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return usageError(fmt.Errorf("%s Nobody is there to be asked: say --yes, or --dry-run to see how many", question))
+	}
+	if _, err := fmt.Fprintf(a.err, "%s [y/N] ", question); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil || !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
+		return errors.New("nothing was done")
+	}
+	return nil
+}

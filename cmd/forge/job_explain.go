@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/scheduler/assign"
+)
+
+func (a *app) jobExplainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain ID", Short: "Say where a job goes and why, why it waits, or who ran it", Args: cobra.ExactArgs(1),
+		Long: "Places the job as the scheduler's leader does, by what stands in the database: it names every\n" +
+			"node that has not left, what speaks against it, and the choice. No node has to be up.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := jobID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
+				placement, err := assign.Explain(ctx, pool, id, placementRules(cfg))
+				if errors.Is(err, jobstore.ErrNotFound) {
+					return noJob(id)
+				}
+				if err != nil {
+					return err
+				}
+				return a.showPlacement(placement)
+			})
+		},
+	}
+}
+
+func placementRules(cfg *config.Config) assign.Rules {
+	return assign.Rules{Strategy: cfg.Scheduler.Assignment, Policy: nodestore.Policy{
+		HeartbeatInterval: cfg.Cluster.HeartbeatInterval.Std(),
+		DeadThreshold:     cfg.Cluster.DeadThreshold.Std(),
+		NoSessionLocks:    cfg.Cluster.LeaderElection.ByLease(),
+	}}
+}
+
+func (a *app) showPlacement(p explain.Placement) error {
+	if !a.tabular() {
+		return a.document(p)
+	}
+	if _, err := fmt.Fprintln(a.out, p.Sentence); err != nil {
+		return err
+	}
+	if len(p.Candidates) > 0 {
+		_, _ = fmt.Fprintln(a.out)
+		if err := list(a, p.Candidates, candidateColumns); err != nil {
+			return err
+		}
+	}
+	if len(p.Attempts) > 0 {
+		_, _ = fmt.Fprintln(a.out)
+		return list(a, p.Attempts, attemptColumns)
+	}
+	return nil
+}
+
+var candidateColumns = []column[explain.Candidate]{
+	{title: "node", show: func(c explain.Candidate) string { return c.NodeID }},
+	{title: "running", show: func(c explain.Candidate) string { return fmt.Sprintf("%d of %d", c.Running, c.Slots) }},
+	{title: "verdict", show: func(c explain.Candidate) string {
+		switch {
+		case c.Chosen:
+			return "chosen"
+		case len(c.Rejected) == 0:
+			return "could take it"
+		default:
+			return "rejected"
+		}
+	}},
+	{title: "why", show: func(c explain.Candidate) string {
+		reasons := make([]string, len(c.Rejected))
+		for i, r := range c.Rejected {
+			reasons[i] = r.Detail
+		}
+		return dash(strings.Join(reasons, "; "))
+	}},
+	{title: "capabilities", wide: true, show: func(c explain.Candidate) string { return dash(strings.Join(c.Capabilities, ", ")) }},
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+func (a *app) jobLogsCommand() *cobra.Command {
+	var follow bool
+	var attempt int
+	cmd := &cobra.Command{
+		Use: "logs ID", Short: "Print what a job's last attempt wrote, or follow it", Args: cobra.ExactArgs(1),
+		Long: "Print what a job's last attempt wrote, stdout and stderr as they came.\n\n" +
+			"With --follow, go on until the job has finished, through the attempts that follow; with --attempt\n" +
+			"too, until that one is over. -o json prints the stored chunks, with --follow one object each.\n" +
+			"A terminal is spared control sequences; colours are kept unless NO_COLOR is set.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.checkLogs(cmd, attempt, follow); err != nil {
+				return err
+			}
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
+				if err := a.announce(job, attempt, follow); err != nil {
+					return err
+				}
+				if follow {
+					return a.followLogs(ctx, pool, job.ID, attempt)
+				}
+				if attempt == 0 {
+					attempt = job.LastAttempt()
+				}
+				return a.printLogs(ctx, pool, job.ID, attempt)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
+	cmd.Flags().IntVar(&attempt, "attempt", 0, "which attempt (default the last)")
+	return cmd
+}
+
+func (a *app) checkLogs(cmd *cobra.Command, attempt int, follow bool) error {
+	if cmd.Flags().Changed("attempt") && attempt < 1 {
+		return usageError(fmt.Errorf("--attempt %d: want a number from 1 on", attempt))
+	}
+	switch a.format {
+	case "table", "wide", "json":
+		return nil
+	case "yaml":
+		if !follow {
+			return nil
+		}
+		return usageError(errors.New(`output "yaml" does not stream; want table, wide or json`))
+	default:
+		return usageError(fmt.Errorf("unknown output %q; want table, wide, json or yaml", a.format))
+	}
+}
+
+// announce says on stderr why there is nothing to see yet. An attempt that has
+// not begun can be followed while it may still come.
+func (a *app) announce(job jobstore.Job, attempt int, follow bool) error {
+	last := job.LastAttempt()
+	if attempt > last && (!follow || !job.FinalizedAt.IsZero()) {
+		return notFound("job %d has no attempt %d; it has had %d", job.ID, attempt, last)
+	}
+	if last == 0 {
+		_, _ = fmt.Fprintf(a.err, "job %d is %s and has not run yet\n", job.ID, job.State)
+	}
+	return nil
+}
+
+// printLogs prints what is there of one attempt.
+func (a *app) printLogs(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int) error {
+	if a.format == "table" || a.format == "wide" {
+		return a.printLogText(ctx, pool, id, attempt)
+	}
+	all := []jobstore.LogChunk{}
+	err := eachChunk(ctx, pool, id, attempt, func(chunk jobstore.LogChunk) error {
+		all = append(all, chunk)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return a.document(all)
+}
+
+func (a *app) printLogText(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int) error {
+	out := a.logText()
+	err := eachChunk(ctx, pool, id, attempt, func(chunk jobstore.LogChunk) error {
+		_, err := io.WriteString(out, chunk.Chunk)
+		return err
+	})
+	return errors.Join(err, out.Close())
+}
+
+func eachChunk(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int, do func(jobstore.LogChunk) error) error {
+	for after := 0; ; {
+		chunks, err := jobstore.Logs(ctx, pool, id, attempt, after)
+		if err != nil || len(chunks) == 0 {
+			return err
+		}
+		for _, chunk := range chunks {
+			if err := do(chunk); err != nil {
+				return err
+			}
+			after = chunk.Seq
+		}
+	}
+}
+
+func (a *app) followLogs(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int) error {
+	out := a.logText()
+	pass := func(chunks []jobstore.LogChunk) error { return a.passText(out, chunks, &attempt) }
+	if a.format == "json" {
+		encoder := json.NewEncoder(a.out)
+		pass = func(chunks []jobstore.LogChunk) error {
+			for _, chunk := range chunks {
+				if err := encoder.Encode(chunk); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	err := errors.Join(jobstore.Follow(ctx, logPool{pool}, id, attempt, 0, pass), out.Close())
+	switch {
+	case errors.Is(err, jobstore.ErrNotFound):
+		return notFound("job %d was removed meanwhile", id)
+	case err != nil && ctx.Err() == nil && unreachable(err):
+		return databaseError(err)
+	default:
+		return err
+	}
+}
+
+// passText tells on stderr where another attempt than the one before begins.
+func (a *app) passText(out io.Writer, chunks []jobstore.LogChunk, attempt *int) error {
+	for _, chunk := range chunks {
+		if *attempt != 0 && *attempt != chunk.Attempt {
+			_, _ = fmt.Fprintf(a.err, "attempt %d:\n", chunk.Attempt)
+		}
+		*attempt = chunk.Attempt
+		if _, err := io.WriteString(out, chunk.Chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unreachable tells a database that went away from one that complains.
+func unreachable(err error) bool {
+	postgres, answered := errors.AsType[*pgconn.PgError](err)
+	if answered {
+		return postgres.Code[:min(2, len(postgres.Code))] == "57" // it shuts down
+	}
+	_, failed := errors.AsType[*pgconn.ConnectError](err)
+	return failed || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
+
+// logText is where the text of output goes: as it is, or fit for a terminal.
+func (a *app) logText() io.WriteCloser {
+	file, ok := a.out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return asItIs{a.out}
+	}
+	return &plainText{out: a.out, colors: os.Getenv("NO_COLOR") == ""}
+}
+
+type asItIs struct{ io.Writer }
+
+func (asItIs) Close() error { return nil }
+
+// logPool reads jobs and their output.
+type logPool struct{ pool *pgxpool.Pool }
+
+func (r logPool) Get(ctx context.Context, id int64) (jobstore.Job, error) {
+	return jobstore.Get(ctx, r.pool, id)
+}
+
+func (r logPool) Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error) {
+	return jobstore.Logs(ctx, r.pool, id, attempt, afterSeq)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A command without wide columns shows its table with -o wide too.
+func TestWideIsATable(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	forge := func(args ...string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), append(args, "--config", path), &out, &errs); code != 0 {
+			t.Errorf("forge %v: exit %d: %s", args, code, errs.String())
+		}
+		return out.String()
+	}
+	forge("init")
+	for _, command := range [][]string{{"check"}, {"config", "show"}} {
+		table, wide := forge(command...), forge(append(command, "-o", "wide")...)
+		if table == "" || wide != table {
+			t.Errorf("forge %v -o wide printed %q, and without %q", command, wide, table)
+		}
+	}
+}
+
+// A mistyped output is refused before the command does what it is for.
+func TestUnknownOutputDoesNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"init", "--config", path, "-o", "xml"}, &out, &errs); code != exitUsage {
+		t.Errorf("exit %d, want %d: %s", code, exitUsage, errs.String())
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it wrote the file")
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// mostDays bounds how far a plan looks ahead.
+const mostDays = 366
+
+func (a *app) planCommand() *cobra.Command {
+	var (
+		days     int
+		exitCode bool
+	)
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Show what this file would change, and which runs appear and vanish", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if days < 1 || days > mostDays {
+				return usageError(fmt.Errorf("--days %d: want 1 to %d", days, mostDays))
+			}
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			return connected(cmd.Context(), cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+				plan, err := forge.MakePlan(ctx, pool, cfg, time.Duration(days)*24*time.Hour)
+				if err != nil {
+					return err
+				}
+				if err := a.showPlan(plan); err != nil {
+					return err
+				}
+				if exitCode && !plan.Changes.Empty() {
+					return &codedError{exitNotFound, fmt.Errorf("the file would change what is applied")}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().IntVar(&days, "days", 7, "how many days of runs to compare")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 4 if the file would change anything")
+	return cmd
+}
+
+func (a *app) showPlan(plan forge.Plan) error {
+	if !a.tabular() {
+		return a.document(plan)
+	}
+	out := &strings.Builder{}
+	fmt.Fprintln(out, planStanding(plan))
+	for _, section := range planSections(plan.Changes) {
+		planSection(out, section, plan.Changes[section])
+	}
+	for _, rename := range plan.Renamed {
+		fmt.Fprintf(out, "\n%s -> %s is a rename, which removes one cron and adds another: %s keeps its history, and %s starts from now.\n",
+			rename.From, rename.To, rename.From, rename.To)
+	}
+	planRuns(out, plan)
+	_, err := io.WriteString(a.out, out.String())
+	return err
+}
+
+func planStanding(plan forge.Plan) string {
+	switch {
+	case plan.State == cronstore.StateInForce:
+		return "This file is in force: nothing changes."
+	case plan.State == cronstore.StateSuperseded:
+		return "A newer file has superseded this one: nodes leave it alone, and forge apply puts it in force."
+	case plan.InForce == "":
+		return "No file is in force yet: the first node that reads this one applies it."
+	default:
+		return "This file is new: the first node that reads it applies it."
+	}
+}
+
+// planSections are the sections in the order of the file, then any others.
+func planSections(diff config.Diff) []string {
+	known := []string{"crons", "jobs", "queues", "alerts"}
+	for _, name := range slices.Sorted(maps.Keys(diff)) {
+		if !slices.Contains(known, name) {
+			known = append(known, name)
+		}
+	}
+	return known
+}
+
+func planSection(out io.Writer, name string, diff config.SectionDiff) {
+	if diff.Empty() {
+		return
+	}
+	fmt.Fprintf(out, "\n%s: %d to add, %d to change, %d to remove, %d unchanged\n",
+		name, len(diff.Added), len(diff.Changed), len(diff.Removed), diff.Unchanged)
+	for _, added := range diff.Added {
+		fmt.Fprintf(out, "  + %s\n", added)
+	}
+	for _, changed := range diff.Changed {
+		fmt.Fprintf(out, "  ~ %s\n", changed.Name)
+		for _, field := range changed.Fields {
+			fmt.Fprintf(out, "      %s: %s -> %s\n", field.Key, planValue(field.From), planValue(field.To))
+		}
+	}
+	for _, removed := range diff.Removed {
+		fmt.Fprintf(out, "  - %s\n", removed)
+	}
+}
+
+// planValue shows a value as JSON, and on one short line.
+func planValue(value any) string {
+	if value == nil {
+		return "(not set)"
+	}
+	text := &strings.Builder{}
+	encoder := json.NewEncoder(text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Sprint(value)
+	}
+	const most = 100
+	line := []rune(strings.TrimSpace(text.String()))
+	if len(line) > most {
+		return string(line[:most]) + "..."
+	}
+	return string(line)
+}
+
+func planRuns(out io.Writer, plan forge.Plan) {
+	days := int(plan.Until.Sub(plan.From).Hours() / 24)
+	if len(plan.Runs) == 0 {
+		fmt.Fprintf(out, "\nNo run of the next %d days appears or vanishes.\n", days)
+		return
+	}
+	fmt.Fprintf(out, "\nruns of the next %d days:\n", days)
+	for _, change := range plan.Runs {
+		fmt.Fprintf(out, "  %s: %s appear, %s vanish%s\n", change.Cron,
+			humanize.Comma(int64(change.Appear)), humanize.Comma(int64(change.Vanish)), planHorizon(change, plan.Until))
+		planInstants(out, "+", change.FirstAppearing, change.Appear)
+		planInstants(out, "-", change.FirstVanishing, change.Vanish)
+	}
+}
+
+// planHorizon says that there were too many runs to count them all.
+func planHorizon(change cronstore.RunChange, until time.Time) string {
+	if !change.Until.Before(until) {
+		return ""
+	}
+	return ", counted until " + change.Until.Format(time.RFC3339)
+}
+
+func planInstants(out io.Writer, sign string, first []time.Time, all int) {
+	for _, at := range first {
+		fmt.Fprintf(out, "    %s %s\n", sign, at.Format("Mon "+time.RFC3339))
+	}
+	if rest := all - len(first); rest > 0 {
+		fmt.Fprintf(out, "    %s and %s more\n", sign, humanize.Comma(int64(rest)))
+	}
+}

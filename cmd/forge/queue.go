@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+)
+
+func (a *app) queueCommand() *cobra.Command {
+	return group("queue", "See what waits in the queues and what their limits hold back, and pause them",
+		a.queueListCommand(), a.queueLimitsCommand(), a.queuePauseCommand(), a.queueResumeCommand())
+}
+
+func (a *app) queueListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the queues with what waits and runs in them", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				queues, err := queuestore.List(ctx, pool)
+				if err != nil {
+					return err
+				}
+				return list(a, queues, queueColumns)
+			})
+		},
+	}
+}
+
+var queueColumns = []column[queuestore.Queue]{
+	{title: "queue", show: func(q queuestore.Queue) string { return q.Name }},
+	{title: "available", show: func(q queuestore.Queue) string { return strconv.FormatInt(q.Available, 10) }},
+	{title: "oldest waits", show: func(q queuestore.Queue) string {
+		if q.OldestAt.IsZero() {
+			return "-"
+		}
+		return span(q.Wait())
+	}},
+	{title: "running", show: func(q queuestore.Queue) string { return strconv.FormatInt(q.Running, 10) }},
+	{title: "limit", show: func(q queuestore.Queue) string {
+		if q.GlobalLimit == 0 {
+			return "-"
+		}
+		return strconv.Itoa(q.GlobalLimit)
+	}},
+	{title: "paused", show: func(q queuestore.Queue) string { return ago(q.PausedAt, q.Now) }},
+	{title: "scheduled", wide: true, show: func(q queuestore.Queue) string { return strconv.FormatInt(q.Scheduled, 10) }},
+	{title: "retryable", wide: true, show: func(q queuestore.Queue) string { return strconv.FormatInt(q.Retryable, 10) }},
+	{title: "nodes", wide: true, show: func(q queuestore.Queue) string { return strconv.Itoa(q.Nodes) }},
+	{title: "workers", wide: true, show: func(q queuestore.Queue) string { return strconv.Itoa(q.Workers) }},
+	{title: "paused at", wide: true, show: func(q queuestore.Queue) string { return stamp(q.PausedAt) }},
+}
+
+func (a *app) queueLimitsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "limits", Short: "List the cluster's limits in force, of queues and of jobs, with their use", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				usages, err := queuestore.Usages(ctx, pool)
+				if err != nil {
+					return err
+				}
+				return list(a, usages, limitColumns)
+			})
+		},
+	}
+}
+
+var limitColumns = []column[queuestore.Usage]{
+	{title: "on", show: func(u queuestore.Usage) string { return u.Scope }},
+	{title: "name", show: func(u queuestore.Usage) string { return u.Name }},
+	{title: "running", show: func(u queuestore.Usage) string { return strconv.FormatInt(u.Running, 10) }},
+	{title: "limit", show: func(u queuestore.Usage) string { return strconv.Itoa(u.Most) }},
+	{title: "available", show: func(u queuestore.Usage) string { return strconv.FormatInt(u.Available, 10) }},
+}
+
+// held is what forge queue pause and resume answer.
+type held struct {
+	Name     string    `json:"name"`
+	PausedAt time.Time `json:"paused_at,omitzero"`
+	Changed  bool      `json:"changed"`
+}
+
+func (a *app) queuePauseCommand() *cobra.Command {
+	return a.holdCommand("pause NAME", "Start no more jobs of a queue until it is resumed; those that run go on", queuestore.Pause,
+		func(h held) string {
+			if h.Changed {
+				return fmt.Sprintf("%s is paused; go on with forge queue resume %s", h.Name, h.Name)
+			}
+			return h.Name + " is paused already, since " + stamp(h.PausedAt)
+		})
+}
+
+func (a *app) queueResumeCommand() *cobra.Command {
+	return a.holdCommand("resume NAME", "Let the jobs of a paused queue start again", queuestore.Resume,
+		func(h held) string {
+			if h.Changed {
+				return h.Name + " is resumed"
+			}
+			return h.Name + " is not paused"
+		})
+}
+
+// holdCommand pauses or resumes. To do it twice is no mistake.
+func (a *app) holdCommand(use, short string,
+	turn func(context.Context, queuestore.Beginner, queuestore.Change) (time.Time, bool, error), say func(held) string,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
+				since, changed, err := turn(ctx, pool, queuestore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
+				if errors.Is(err, queuestore.ErrNotFound) {
+					return notFound("no queue %q; see forge queue list", args[0])
+				}
+				if err != nil {
+					return err
+				}
+				answer := held{Name: args[0], PausedAt: since, Changed: changed}
+				if a.format != "table" && a.format != "wide" {
+					return a.document(answer)
+				}
+				_, err = fmt.Fprintln(a.out, say(answer))
+				return err
+			})
+		},
+	}
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/singleton"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/migrations"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+// defaultGrace is the time between SIGTERM and SIGKILL.
+const defaultGrace = 10 * time.Second
+
+// runFlags are the flags of forge run.
+type runFlags struct {
+	role, nodeID  string
+	lockID        int64
+	takeoverDelay time.Duration
+	delayGiven    bool
+	grace         time.Duration
+	log           logFlags
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "run --role NAME [flags] -- CMD [ARG...]",
+		Short: "Run a command on one of many machines at a time: where this process leads a role",
+		Long: "forge run stands for a role and starts CMD once it leads it, with FORGE_ROLE,\n" +
+			"FORGE_TERM and FORGE_NODE in its environment. When leadership is lost CMD gets\n" +
+			"SIGTERM, then SIGKILL, and forge run stands by again. When CMD ends by itself the\n" +
+			"role is resigned and forge run exits with its code. No node needs to run.",
+		Example: "  forge run --role nightly -- /usr/local/bin/nightly --loop",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags.delayGiven = cmd.Flags().Changed("takeover-delay")
+			return a.runSingleton(cmd.Context(), flags, args)
+		},
+	}
+	cmd.Flags().SetInterspersed(false) // what follows CMD is its own
+	cmd.Flags().StringVar(&flags.role, "role", "", "name of the role, the same on every machine")
+	cmd.Flags().StringVar(&flags.nodeID, "node-id", "", "id that the leadership is shown under (default node.id, then the host's name)")
+	cmd.Flags().Int64Var(&flags.lockID, "lock-id", 0, "advisory lock of the role (default lock_id of the file, then made from the name)")
+	cmd.Flags().DurationVar(&flags.takeoverDelay, "takeover-delay", 0, "wait so long for what a crashed predecessor may have left running (default takeover_delay of the file, then one lease)")
+	cmd.Flags().DurationVar(&flags.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL, as far as the lease allows it")
+	flags.log.register(cmd)
+	return cmd
+}
+
+// runSingleton runs the command wherever this process leads, and exits as it
+// did.
+func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string) error {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	opts, cfg, err := a.singletonOptions(flags, command)
+	if err != nil {
+		return err
+	}
+	opts.Signals = signals
+	code := exitOK
+	err = connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+		if err := requireSchema(ctx, pool); err != nil {
+			return err
+		}
+		opts.History = pool
+		var err error
+		code, err = singleton.New(opts).Run(context.WithoutCancel(ctx)) // the signals end it
+		return err
+	})
+	switch {
+	case err != nil && code != exitOK:
+		return &codedError{code, err}
+	case err != nil:
+		return err
+	case code != exitOK:
+		return &codedError{code, errors.New("")} // the command has said why
+	}
+	return nil
+}
+
+func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	err := migrations.New(pool, nil).Check(ctx)
+	if errors.Is(err, migrations.ErrPending) {
+		return fmt.Errorf("%w; run forge migrate up, or start a node", err)
+	}
+	return err
+}
+
+func (a *app) singletonOptions(flags runFlags, command []string) (singleton.Options, *config.Config, error) {
+	var none singleton.Options
+	if err := roles.CheckCustom(flags.role); err != nil {
+		return none, nil, usageError(fmt.Errorf("--role: %w", err))
+	}
+	if flags.takeoverDelay < 0 || flags.grace < 0 {
+		return none, nil, usageError(errors.New("--takeover-delay and --grace: want no negative durations"))
+	}
+	logger, err := flags.log.logger(a)
+	if err != nil {
+		return none, nil, err
+	}
+	cfg, err := a.quiet().loadFor(serveFlags{nodeID: flags.nodeID})
+	if err != nil {
+		return none, nil, err
+	}
+	lockID, err := singletonLock(cfg, flags)
+	if err != nil {
+		return none, nil, err
+	}
+	election := cfg.Cluster.LeaderElection
+	return singleton.Options{
+		Role: flags.role, LockID: lockID, NodeID: cfg.Node.ID,
+		Command: command, Environ: os.Environ(), Stdout: a.out, Stderr: a.err,
+		Grace: flags.grace, TakeoverDelay: takeoverDelay(cfg, flags),
+		CheckInterval: election.CheckInterval.Std(), LeaseDuration: election.LeaseDuration.Std(),
+		RefreshInterval: election.RefreshInterval.Std(),
+		Open:            openSingleton(cfg, flags.role),
+		Logger:          logger,
+	}, cfg, nil
+}
+
+// singletonLock is the role's lock; no other role's may be the same.
+func singletonLock(cfg *config.Config, flags runFlags) (int64, error) {
+	overrides, namespace := cfg.Cluster.LeaderElection.Roles, cfg.Cluster.LockNamespace
+	own := flags.lockID
+	if own == 0 {
+		own = overrides[flags.role].LockID
+	}
+	id, err := roles.CustomLockID(flags.role, own, namespace)
+	if err != nil {
+		return 0, usageError(fmt.Errorf("--lock-id: %w", err))
+	}
+	all := []roles.Contest{{Role: roles.Role(flags.role), LockID: id}}
+	for _, role := range roles.All() {
+		id, err := roles.LockID(role, overrides[string(role)].LockID, namespace)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, roles.Contest{Role: role, LockID: id})
+	}
+	if err := roles.CheckLocks(all); err != nil {
+		return 0, usageError(err)
+	}
+	return id, nil
+}
+
+func takeoverDelay(cfg *config.Config, flags runFlags) time.Duration {
+	if flags.delayGiven {
+		return flags.takeoverDelay
+	}
+	if section, ok := cfg.Cluster.LeaderElection.Roles[flags.role]; ok {
+		return section.TakeoverDelay.Std()
+	}
+	return cfg.Cluster.LeaderElection.LeaseDuration.Std()
+}
+
+// openSingleton opens an election session for one role. The process is no node
+// of the cluster: it has an incarnation, but no row in forge_nodes.
+func openSingleton(cfg *config.Config, role string) func(context.Context) (roles.Session, error) {
+	election := cfg.Cluster.LeaderElection
+	incarnation := nodestore.NewIncarnation()
+	class, object := nodestore.SessionLock(incarnation)
+	session := leaderstore.SessionConfig{
+		URL: cfg.Database.LeaderURL, Schema: cfg.Database.Schema, NodeID: cfg.Node.ID, Incarnation: incarnation,
+		Lease: election.LeaseDuration.Std(), CheckInterval: election.CheckInterval.Std(), LockTimeout: election.LockTimeout.Std(),
+		NodeLockClass: class, NodeLockObject: object,
+	}
+	return func(ctx context.Context) (roles.Session, error) {
+		return roles.OpenSession(ctx, session, []string{role}, election.ByLease())
+	}
+}

@@ -1,0 +1,76 @@
+package forge
+
+import (
+	"context"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/scheduler/crons"
+)
+
+// operator lets the pages and the API do what the commands do.
+type operator struct {
+	manual crons.Manual
+	pool   interface {
+		cronstore.Beginner
+		cronstore.Queryer
+	}
+}
+
+func (n *Node) operator() operator {
+	return operator{crons.Manual{DB: n.pool, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.pool}
+}
+
+func (o operator) change(cron, by string) cronstore.Change {
+	return cronstore.Change{Name: cron, By: by, Schema: o.manual.Schema}
+}
+
+func (o operator) Pause(ctx context.Context, cron, by string) (cronstore.Cron, bool, error) {
+	return cronstore.Pause(ctx, o.pool, o.change(cron, by))
+}
+
+func (o operator) Resume(ctx context.Context, cron, by string) (cronstore.Cron, bool, error) {
+	return cronstore.Resume(ctx, o.pool, o.change(cron, by))
+}
+
+func (o operator) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
+	return o.manual.Trigger(ctx, t)
+}
+
+func (o operator) PlanBackfill(ctx context.Context, span cronstore.Span) (cronstore.Backfill, error) {
+	return cronstore.PlanBackfill(ctx, o.pool, span)
+}
+
+func (o operator) RunBackfill(ctx context.Context, plan cronstore.Backfill, by string) (int, error) {
+	return o.manual.RunBackfill(ctx, plan, by, func(int) {})
+}
+
+func (o operator) Act(ctx context.Context, order jobstore.Order, ids []int64) ([]jobstore.Change, error) {
+	return jobstore.Act(ctx, o.pool, order, ids)
+}
+
+func (o operator) CountMatching(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
+	return jobstore.CountMatching(ctx, o.pool, action, filter)
+}
+
+func (o operator) ActOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, counted jobstore.Matching) (int, error) {
+	return jobstore.ActOnAll(ctx, o.pool, order, filter, counted, func(int) {})
+}
+
+func (o operator) PauseQueue(ctx context.Context, queue, by string) (time.Time, bool, error) {
+	return queuestore.Pause(ctx, o.pool, queuestore.Change{Name: queue, By: by, Schema: o.manual.Schema})
+}
+
+func (o operator) ResumeQueue(ctx context.Context, queue, by string) (time.Time, bool, error) {
+	return queuestore.Resume(ctx, o.pool, queuestore.Change{Name: queue, By: by, Schema: o.manual.Schema})
+}
+
+func (o operator) CountDead(ctx context.Context, filter jobstore.DeadFilter) (jobstore.DeadMatching, error) {
+	return jobstore.CountDead(ctx, o.pool, filter)
+}
+
+func (o operator) ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, counted jobstore.DeadMatching) (int, error) {
+	return jobstore.ActOnDead(ctx, o.pool, order, filter, counted, func(int) {})
+}

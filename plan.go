@@ -1,0 +1,134 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// planKeep is how many runs of each cron a plan names; the others are counted.
+const planKeep = 3
+
+// Plan is what a configuration would change against the one in force.
+type Plan struct {
+	Hash string `json:"hash"`
+	// InForce is the hash in force; empty when none was ever applied.
+	InForce string `json:"in_force"`
+	// State is what a node that starts with the file would do: cronstore's
+	// applied, in_force or superseded.
+	State cronstore.State `json:"state"`
+	// Changes are by section: crons, jobs, queues, alerts.
+	Changes config.Diff `json:"changes"`
+	// Renamed are pairs among the removed and the added crons that differ in
+	// nothing but the name.
+	Renamed []Rename              `json:"renamed,omitempty"`
+	From    time.Time             `json:"from"`
+	Until   time.Time             `json:"until"`
+	Runs    []cronstore.RunChange `json:"runs"`
+}
+
+// Rename is a cron that would go and the one that would come in its place.
+type Rename struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// MakePlan compares a configuration with what is applied, and the runs of a
+// stretch of time from now. It changes nothing.
+func MakePlan(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Duration) (Plan, error) {
+	body, hash, err := cfg.ClusterSections()
+	if err != nil {
+		return Plan{}, err
+	}
+	inForce, err := cronstore.ConfigInForce(ctx, pool)
+	if err != nil && !errors.Is(err, cronstore.ErrNotFound) {
+		return Plan{}, err
+	}
+	plan := Plan{Hash: hash, InForce: inForce.Hash}
+	if plan.Changes, err = config.Compare(inForce.Body, body); err != nil {
+		return Plan{}, err
+	}
+	if plan.State, err = stateOf(ctx, pool, hash, inForce.Hash); err != nil {
+		return Plan{}, err
+	}
+	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, body); err != nil {
+		return Plan{}, err
+	}
+	return plan, plan.foresee(ctx, pool, cfg, ahead)
+}
+
+// foresee fills in the runs.
+func (p *Plan) foresee(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Duration) error {
+	specs, err := specsOf(cfg)
+	if err != nil {
+		return err
+	}
+	planner, err := cronstore.NewPlanner(ctx, pool)
+	if err != nil {
+		return err
+	}
+	p.From, p.Until = planner.Now(), planner.Now().Add(ahead)
+	if p.Runs, err = planner.Runs(specs, ahead, planKeep); err != nil {
+		return fmt.Errorf("foresee the runs: %w", err)
+	}
+	return nil
+}
+
+// stateOf is what Apply without force would find.
+func stateOf(ctx context.Context, pool *pgxpool.Pool, hash, inForce string) (cronstore.State, error) {
+	if hash == inForce {
+		return cronstore.StateInForce, nil
+	}
+	known, err := cronstore.ConfigBodies(ctx, pool, []string{hash})
+	if err != nil {
+		return "", err
+	}
+	if _, superseded := known[hash]; superseded {
+		return cronstore.StateSuperseded, nil
+	}
+	return cronstore.StateApplied, nil
+}
+
+// renames pairs each removed cron with an added one that is otherwise the same.
+func renames(crons config.SectionDiff, before, after []byte) ([]Rename, error) {
+	old, err := config.Section(before, "crons")
+	if err != nil {
+		return nil, err
+	}
+	edited, err := config.Section(after, "crons")
+	if err != nil {
+		return nil, err
+	}
+	var found []Rename
+	taken := map[string]bool{}
+	for _, from := range crons.Removed {
+		for _, to := range crons.Added {
+			if !taken[to] && reflect.DeepEqual(nameless(old[from]), nameless(edited[to])) {
+				found = append(found, Rename{From: from, To: to})
+				taken[to] = true
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+// nameless is a cron without its name, which the job of the short form bears
+// too.
+func nameless(cron any) map[string]any {
+	table, _ := cron.(map[string]any)
+	bare := maps.Clone(table)
+	if bare["job"] == bare["name"] {
+		delete(bare, "job")
+	}
+	delete(bare, "name")
+	return bare
+}

@@ -1,0 +1,107 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/test/nodes"
+)
+
+// An idle cluster is not judged; a changed one is, until somebody could.
+func TestVigilJudgesChangesOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		judgements, judged, failure := 0, true, error(nil)
+		var again atomic.Int32
+		v := &vigil{
+			judge: func(context.Context) (bool, error) { judgements++; return judged, failure },
+			again: func() { again.Add(1) },
+		}
+		leader := leaderstore.Leader{Role: "scheduler", NodeID: "a", LeaseUntil: began.Add(time.Hour)}
+		node := nodestore.Node{NodeID: "a", State: nodestore.Active, StartedAt: began}
+		look := func(want int, why string) {
+			t.Helper()
+			leader.Now = time.Now()
+			err := v.look(t.Context(), []leaderstore.Leader{leader}, []nodestore.Node{node})
+			if !errors.Is(err, failure) || judgements != want {
+				t.Fatalf("%s: judged %d times, %v; want %d", why, judgements, err, want)
+			}
+		}
+		look(1, "the first look")
+		look(1, "nothing new")
+		node.State = nodestore.Dead
+		judged = false
+		look(2, "a dead node, while another transaction judges")
+		failure = errors.New("connection broken")
+		look(3, "and again")
+		judged, failure = true, nil
+		look(4, "and again")
+		look(4, "nothing new")
+		node.State = nodestore.Active
+		look(5, "it came back")
+		leader.NodeID, leader.LeaseUntil = "", time.Now()
+		look(6, "vacant")
+		time.Sleep(leaderlessFor)
+		synctest.Wait()
+		if again.Load() != 1 {
+			t.Fatalf("looked again %d times", again.Load())
+		}
+		look(7, "vacant for long")
+		time.Sleep(time.Hour)
+		look(7, "nothing new")
+		if again.Load() != 1 {
+			t.Fatalf("looked again %d times", again.Load())
+		}
+	})
+}
+
+// A role that node.roles bars from every node stays vacant, and the diary says
+// what that means.
+func TestBarredRoleIsNotLedAndDegradesTheCluster(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	pool := pgtest.Connect(t, url)
+	// The cluster is old enough for a vacant role to count.
+	if _, err := pool.Exec(t.Context(), `INSERT INTO forge_nodes (node_id, incarnation, started_at)
+		VALUES ('old', '00000000000000aa', now() - interval '1 h')`); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := ParseConfig("test", fmt.Sprintf("[database]\nurl = %q\n[node]\nid = \"a\"\nroles = [\"worker\", \"scheduler\"]\n[http]\nlisten = %q\n",
+		url, nodes.FreeAddress(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := New(cfg, WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	counts := func(sql string) func() bool {
+		return func() bool {
+			var n int
+			return pool.QueryRow(t.Context(), sql).Scan(&n) == nil && n == 1
+		}
+	}
+	soon(t, "the cluster is degraded", counts(`SELECT count(*) FROM forge_events
+		WHERE type = 'cluster_degraded' AND data -> 'causes' ? 'nobody leads log_compactor'`))
+	soon(t, "a scheduler leads", counts(`SELECT count(*) FROM forge_leaders WHERE role = 'scheduler' AND node_id = 'a'`))
+	soon(t, "the log compactor's role is nobody's", counts(`SELECT count(*) FROM forge_leaders WHERE role = 'log_compactor' AND term = 0`))
+}
