@@ -6,154 +6,130 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"time"
+	"slices"
+	"sync"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/bench/internal/rig"
+	"github.com/forge-scheduler/forge/test/nodes"
+	"github.com/forge-scheduler/forge/test/parts"
 )
 
-// patience bounds every wait: a machine may be slow, a fault may not be healed.
-const patience = time.Minute
-
-// bench is one run: a PostgreSQL, the processes on it and what was measured.
+// bench is one run: its directory, the program that it measures and what it has
+// measured.
 type bench struct {
 	options
-	dir     string
-	binary  string
-	server  *pgembed.Server
-	launch  pgembed.Options
-	pool    *pgxpool.Pool
-	nodes   []*process
-	report  *report
-	started int // processes so far; each gets a name of its own
-	say     func(format string, args ...any)
+	dir    string
+	binary string
+	report *report
+	say    func(format string, args ...any)
+
+	mu    sync.Mutex
+	names map[string]int
 }
 
-func newBench(ctx context.Context, o options, progress io.Writer) (b *bench, err error) {
-	b = &bench{options: o, binary: o.forge, say: func(format string, args ...any) {
-		_, _ = fmt.Fprintf(progress, format+"\n", args...)
-	}}
-	if b.dir, err = os.MkdirTemp("", "forge-failover-"); err != nil {
-		return nil, fmt.Errorf("make a directory for the run: %w", err)
+// lane is what happens on one cluster, one thing after the other.
+type lane struct {
+	name string
+	run  func(ctx context.Context, b *bench) error
+}
+
+func newBench(o options, progress io.Writer) (b *bench, err error) {
+	b = &bench{options: o, binary: o.forge, say: rig.Progress(progress), names: map[string]int{}}
+	if b.dir, err = rig.Dir("forge-failover"); err != nil {
+		return nil, err
 	}
-	if err := b.prepare(ctx); err != nil {
+	if err := b.prepare(); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
 
-func (b *bench) prepare(ctx context.Context) error {
-	if err := os.Chmod(b.dir, 0o755); err != nil { //nolint:gosec // under root the server's user has to enter it
-		return fmt.Errorf("open the run's directory: %w", err)
+func (b *bench) prepare() (err error) {
+	if err := os.WriteFile(b.config(), []byte(forgeConfig()), 0o644); err != nil { //nolint:gosec // no secret
+		return fmt.Errorf("write the configuration: %w", err)
 	}
 	if b.binary == "" {
 		b.say("building forge")
-		b.binary = filepath.Join(b.dir, "forge")
-		build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", b.binary, "github.com/forge-scheduler/forge/cmd/forge") //nolint:gosec // fixed
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build forge: %w\n%s", err, out)
+		if b.binary, err = nodes.Build(b.dir, "cmd/forge"); err != nil {
+			return err
 		}
 	}
-	b.say("starting PostgreSQL")
-	b.launch = pgembed.Options{
-		DataDir:  filepath.Join(b.dir, "postgres"),
-		Settings: map[string]string{"track_commit_timestamp": "on", "max_connections": "200"},
-	}
-	if err := b.startServer(ctx); err != nil {
-		return err
-	}
-	b.launch.Port = b.server.Port()
-	var err error
-	if b.pool, err = pgxpool.New(ctx, b.server.URL()); err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	b.report, err = newReport(b.options, b.server.Version())
+	b.report, err = newReport(b.options)
 	return err
 }
 
-func (b *bench) startServer(ctx context.Context) (err error) {
-	if b.server, err = pgembed.Start(ctx, b.launch); err != nil {
-		return fmt.Errorf("start PostgreSQL: %w", err)
-	}
-	return nil
-}
+// config is the file that every node reads.
+func (b *bench) config() string { return filepath.Join(b.dir, "forge.toml") }
 
-// close ends every process and removes what the run made.
-func (b *bench) close() error {
-	b.killAll()
-	if b.pool != nil {
-		b.pool.Close()
-	}
-	var err error
-	if b.server != nil {
-		err = b.server.Stop(pgembed.Fast)
-	}
-	return errors.Join(err, os.RemoveAll(b.dir))
-}
+func (b *bench) close() error { return os.RemoveAll(b.dir) }
 
-func (b *bench) killAll() {
-	for _, node := range b.nodes {
-		node.kill()
-	}
-	b.nodes = nil
-}
-
-// name makes a name that no process of the run had before, so that none waits
-// for its predecessor to be given up.
-func (b *bench) name() string {
-	b.started++
-	return fmt.Sprintf("n%d", b.started)
-}
-
-func (b *bench) node(id string) *process {
-	for _, node := range b.nodes {
-		if node.id == id {
-			return node
+// measure runs the lanes. What is taken over in milliseconds is measured alone;
+// the rest mostly waits for leases and goes on side by side.
+func (b *bench) measure(ctx context.Context) error {
+	alone, together := b.lanes()
+	for _, l := range alone {
+		if err := b.runLane(ctx, l); err != nil {
+			return err
 		}
 	}
-	return nil
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range together {
+		group.Go(func() error { return b.runLane(ctx, l) })
+	}
+	return group.Wait()
 }
 
-func (b *bench) forget(id string) {
-	for i, node := range b.nodes {
-		if node.id == id {
-			b.nodes = append(b.nodes[:i], b.nodes[i+1:]...)
-			return
+func (b *bench) lanes() (alone, together []lane) {
+	quick := b.wanted(func(f fault) bool { return f.quick })
+	if len(quick) > 0 {
+		alone = append(alone, lane{"quick", measureOnOne(quick)})
+	}
+	for _, f := range b.wanted(func(f fault) bool { return !f.quick }) {
+		run := measureOnOne([]fault{f})
+		if f.own != nil {
+			run = f.own
+		}
+		together = append(together, lane{f.name, run})
+	}
+	for name, network := range map[string]bool{"River": false, "River, cut off": true} {
+		peers := b.wanted(func(f fault) bool { return f.peer && f.network == network })
+		if b.peerTrials > 0 && len(peers) > 0 {
+			together = append(together, lane{name, measurePeer(peers)})
 		}
 	}
+	return alone, together
 }
 
-// await looks every few milliseconds until done says so. Errors of the database
-// count as not yet: it may be what is broken.
-func await(ctx context.Context, what string, done func(ctx context.Context) (bool, error)) error {
-	deadline := time.Now().Add(patience)
-	for {
-		ok, err := done(ctx)
-		if ok && err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("waited %v in vain: %s", patience, what), err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
-// awaitRow looks until a query has a row that is true in its first column.
-func (b *bench) awaitRow(ctx context.Context, what, sql string, args ...any) error {
-	return await(ctx, what, func(ctx context.Context) (ok bool, err error) {
-		err = b.pool.QueryRow(ctx, sql, args...).Scan(&ok)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return false, nil
-		}
-		return ok, err
+// wanted lists the faults that were asked for, of a kind.
+func (b *bench) wanted(kind func(fault) bool) []fault {
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
+		return !kind(f) || !slices.Contains(b.faults, f.name)
 	})
+}
+
+// runLane reports a part that this machine lacks by its name.
+func (b *bench) runLane(ctx context.Context, l lane) error {
+	err := l.run(ctx, b)
+	missing, ok := errors.AsType[*parts.MissingError](err)
+	switch {
+	case err == nil:
+		return nil
+	case ok && os.Getenv("CI") != "true":
+		b.report.notRun(l.name, missing.Error())
+		return nil
+	default:
+		return fmt.Errorf("%s: %w", l.name, err)
+	}
+}
+
+// name makes a name that nothing of the run had before, so that no node waits
+// for its predecessor to be given up.
+func (b *bench) name(prefix string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.names[prefix]++
+	return fmt.Sprintf("%s%d", prefix, b.names[prefix])
 }

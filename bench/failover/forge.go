@@ -2,25 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/bench/internal/rig"
+	"github.com/forge-scheduler/forge/test/parts"
 )
 
-// nodes is how many processes a cluster has.
-const nodes = 3
-
-// calm is how long a cluster rests between two faults, at least: the deputies
-// take their places.
-const calm = 1500 * time.Millisecond
+// nodeCount is how many processes a cluster has.
+const nodeCount = 3
 
 // crons fire about ten times a second, so that a leader has work in flight.
 const crons = 10
@@ -42,81 +35,53 @@ SELECT max(pg_xact_commit_timestamp(xmin)) FROM forge_cron_ticks WHERE term = $1
 
 	joinedSQL = `SELECT state = 'active' FROM forge_nodes WHERE node_id = $1`
 
-	terminateSQL = `SELECT pg_terminate_backend(backend_pid) FROM forge_leaders WHERE role = 'scheduler'`
+	// A deputy waits in line for the lock that shows that the leader lives.
+	deputiesSQL = `
+SELECT count(*) >= 2
+FROM forge_leaders l
+JOIN pg_locks held ON held.pid = l.backend_pid AND held.locktype = 'advisory' AND held.granted
+JOIN pg_locks waits ON waits.locktype = 'advisory' AND NOT waits.granted AND waits.database = held.database
+     AND (waits.classid, waits.objid, waits.objsubid) = (held.classid, held.objid, held.objsubid)
+WHERE l.role = 'scheduler'`
 )
 
-// fault is a way to break the leader. strike returns when it was broken, or when
-// the database accepted connections again.
-type fault struct {
-	name   string
-	strike func(ctx context.Context, b *bench, leader *process, trial int) (time.Time, error)
-	// gone says that the leader's process has to be replaced.
-	gone bool
-}
-
-var faults = []fault{
-	{"term", sends(syscall.SIGTERM), true},
-	{"kill", sends(syscall.SIGKILL), true},
-	{"terminate", terminate, false},
-	{"stop", sends(syscall.SIGSTOP), true},
-	{"pg_restart", restart, false},
-}
-
-func faultNames() []string {
-	names := make([]string, len(faults))
-	for i, f := range faults {
-		names[i] = f.name
-	}
-	return names
-}
-
-func sends(s syscall.Signal) func(context.Context, *bench, *process, int) (time.Time, error) {
-	return func(_ context.Context, _ *bench, leader *process, _ int) (time.Time, error) {
-		now := time.Now()
-		return now, leader.signal(s)
-	}
-}
-
-func terminate(ctx context.Context, b *bench, _ *process, _ int) (time.Time, error) {
-	now := time.Now()
-	if _, err := b.pool.Exec(ctx, terminateSQL); err != nil {
-		return now, fmt.Errorf("terminate the leader's session: %w", err)
-	}
-	return now, nil
-}
-
-// restart takes the ways of stopping in turn.
-func restart(ctx context.Context, b *bench, _ *process, trial int) (time.Time, error) {
-	modes := []pgembed.Mode{pgembed.Fast, pgembed.Immediate, pgembed.Kill}
-	if err := b.server.Stop(modes[trial%len(modes)]); err != nil {
-		return time.Time{}, fmt.Errorf("stop PostgreSQL: %w", err)
-	}
-	err := b.startServer(ctx)
-	return time.Now(), err
-}
-
-func (b *bench) measureForge(ctx context.Context) error {
-	config := filepath.Join(b.dir, "forge.toml")
-	if err := os.WriteFile(config, []byte(forgeConfig()), 0o644); err != nil { //nolint:gosec // no secret
-		return fmt.Errorf("write the configuration: %w", err)
-	}
-	for range nodes {
-		if err := b.startNode(ctx, config); err != nil {
-			return err
-		}
-	}
-	for _, f := range faults {
-		if !slices.Contains(b.faults, f.name) {
-			continue
-		}
-		for trial := range b.trials {
-			if err := b.trial(ctx, f, trial, config); err != nil {
-				return fmt.Errorf("%s, trial %d: %w", f.name, trial+1, err)
+// measureOnOne takes the faults in turn on one cluster.
+func measureOnOne(faults []fault) func(context.Context, *bench) error {
+	return func(ctx context.Context, b *bench) error {
+		return b.withCluster(ctx, faults[0].network, func(c *cluster) error {
+			if err := c.startNodes(ctx); err != nil {
+				return err
 			}
-		}
+			for _, f := range faults {
+				for trial := range b.trials * max(len(f.kinds), 1) {
+					if err := c.trial(ctx, f, trial); err != nil {
+						return fmt.Errorf("trial %d: %w", trial+1, err)
+					}
+				}
+			}
+			return nil
+		})
 	}
-	b.killAll()
-	return nil
+}
+
+func makeNetworks(ctx context.Context) ([]*parts.Namespace, error) {
+	var networks []*parts.Namespace
+	for range nodeCount {
+		network, err := parts.NewNamespace(ctx)
+		if err != nil {
+			return nil, errors.Join(err, closeNetworks(networks))
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
+}
+
+func closeNetworks(networks []*parts.Namespace) error {
+	var errs []error
+	for _, network := range networks {
+		errs = append(errs, network.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func forgeConfig() string {
@@ -127,109 +92,163 @@ name = "tick-%d"
 schedule = "@every 1s"
 jitter = "900ms"
 overlap = "allow"
-command = ["true"]
+sql = "SELECT 1"
 
 `, i)
 	}
 	return text.String()
 }
 
-func (b *bench) startNode(ctx context.Context, config string) error {
-	id := b.name()
-	listen, err := freeAddress()
+func (c *cluster) startNodes(ctx context.Context) error {
+	for i := range nodeCount {
+		if err := c.startNode(ctx, c.network(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// network is the i-th node's own, nil if it has none.
+func (c *cluster) network(i int) *parts.Namespace {
+	if i < len(c.networks) {
+		return c.networks[i]
+	}
+	return nil
+}
+
+// address is the database's for a process in a network.
+func (c *cluster) address(network *parts.Namespace) (string, error) {
+	if network == nil {
+		return c.url, nil
+	}
+	return network.Through(c.url)
+}
+
+func (c *cluster) startNode(ctx context.Context, network *parts.Namespace) error {
+	id := c.name("n")
+	url, err := c.address(network)
 	if err != nil {
 		return err
 	}
-	node, err := b.start(id, []string{"FORGE_DATABASE_URL=" + b.server.URL()},
-		b.binary, "serve", "--config", config, "--node-id", id, "--listen", listen)
+	listen, err := rig.FreeAddress()
 	if err != nil {
 		return err
 	}
-	return await(ctx, id+" joins", func(ctx context.Context) (joined bool, err error) {
-		if err := node.alive(); err != nil {
+	node, err := c.start(id, network, []string{"FORGE_DATABASE_URL=" + url},
+		c.binary, "serve", "--config", c.config(), "--node-id", id, "--listen", listen, "--log-format", "json")
+	if err != nil {
+		return err
+	}
+	return rig.Await(ctx, id+" joins", func(ctx context.Context) (joined bool, err error) {
+		if err := node.Alive(); err != nil {
 			return false, err
 		}
-		err = b.pool.QueryRow(ctx, joinedSQL, id).Scan(&joined)
+		err = c.pool.QueryRow(ctx, joinedSQL, id).Scan(&joined)
 		return joined, err
 	})
 }
 
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
+// ready waits until there is a leader that works and has its deputies, and then
+// for a moment of the renewals' round that nobody can foresee.
+func (c *cluster) ready(ctx context.Context) (leader *process, term int64, err error) {
+	id, term, err := c.leader(ctx, 0)
 	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+		return nil, 0, err
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String(), nil
+	if err := c.awaitTrue(ctx, "the leader works", worksSQL, term); err != nil {
+		return nil, 0, err
+	}
+	if err := c.awaitTrue(ctx, "the leader has deputies", deputiesSQL); err != nil {
+		return nil, 0, err
+	}
+	time.Sleep(rand.N(time.Second))
+	if leader = c.node(id); leader == nil {
+		return nil, 0, fmt.Errorf("%s leads and is none of ours", id)
+	}
+	return leader, term, nil
 }
 
 // trial breaks the leader once and puts the cluster right again.
-func (b *bench) trial(ctx context.Context, f fault, trial int, config string) error {
-	id, term, err := b.leader(ctx, 0)
+func (c *cluster) trial(ctx context.Context, f fault, trial int) error {
+	leader, term, err := c.ready(ctx)
 	if err != nil {
 		return err
 	}
-	if err := b.awaitRow(ctx, "the leader works", worksSQL, term); err != nil {
-		return err
-	}
-	time.Sleep(calm + rand.N(time.Second))
-	leader := b.node(id)
-	if leader == nil {
-		return fmt.Errorf("%s leads and is none of ours", id)
-	}
-	struck, err := f.strike(ctx, b, leader, trial)
+	struck, err := f.strike(ctx, c, leader, trial)
 	if err != nil {
 		return err
 	}
-	_, next, err := b.leader(ctx, term)
+	m, err := c.successor(ctx, term, struck)
 	if err != nil {
 		return err
 	}
-	var minted time.Time
-	if err := b.pool.QueryRow(ctx, mintedSQL, next).Scan(&minted); err != nil {
-		return fmt.Errorf("read when term %d began: %w", next, err)
+	if f.stops != nil {
+		stopped, err := f.stops(struck, leader)
+		if err != nil {
+			return err
+		}
+		m.pause = m.minted.Sub(stopped)
 	}
-	if f.gone {
-		if err := b.replace(ctx, f, leader, config); err != nil {
+	if f.heal != nil {
+		if err := f.heal(ctx, leader); err != nil {
 			return err
 		}
 	}
-	var last *time.Time // after a stopped leader was woken: what it wrote late counts
-	if err := b.pool.QueryRow(ctx, lastWorkSQL, term).Scan(&last); err != nil || last == nil {
-		return fmt.Errorf("read the last work of term %d: %w", term, err)
+	if err := c.lastWork(ctx, term, &m); err != nil {
+		return err
 	}
-	took, gap := minted.Sub(struck), minted.Sub(*last)
-	b.report.forge(f.name, took, gap)
-	b.say("forge %-10s %2d of %d  %8.1f ms, gap %8.1f ms", f.name, trial+1, b.trials, ms(took), ms(gap))
+	names := []string{f.name}
+	if len(f.kinds) > 0 {
+		names = append(names, f.name+"_"+f.kinds[trial%len(f.kinds)])
+	}
+	c.record(names, m)
+	if !f.gone {
+		return nil
+	}
+	leader.Kill()
+	c.forget(leader)
+	return c.startNode(ctx, leader.network)
+}
+
+// outcome is what a trial found.
+type outcome struct {
+	minted time.Time
+	took   time.Duration // from the fault to the new term
+	gap    time.Duration // from the old term's last commit to it
+	pause  time.Duration // from the old leader's stop to it
+}
+
+// successor waits for the next term.
+func (c *cluster) successor(ctx context.Context, term int64, struck time.Time) (m outcome, err error) {
+	_, next, err := c.leader(ctx, term)
+	if err != nil {
+		return m, err
+	}
+	err = c.read(ctx, fmt.Sprintf("when term %d began", next), mintedSQL, []any{next}, &m.minted)
+	m.took = m.minted.Sub(struck)
+	return m, err
+}
+
+// lastWork is read after a broken leader was back: what it wrote late counts.
+func (c *cluster) lastWork(ctx context.Context, term int64, m *outcome) error {
+	var last time.Time
+	if err := c.read(ctx, fmt.Sprintf("the last work of term %d", term), lastWorkSQL, []any{term}, &last); err != nil {
+		return err
+	}
+	m.gap = m.minted.Sub(last)
 	return nil
 }
 
-// replace ends the broken leader, if it has not ended, and starts another. One
-// that was stopped is woken first and given the time to do harm.
-func (b *bench) replace(ctx context.Context, f fault, leader *process, config string) error {
-	if f.name == "stop" {
-		if err := leader.signal(syscall.SIGCONT); err != nil {
-			return err
-		}
-		time.Sleep(500 * time.Millisecond)
+func (c *cluster) record(names []string, m outcome) {
+	for _, name := range names {
+		c.report.forge(name, m)
 	}
-	if f.name == "term" {
-		select {
-		case <-leader.done:
-		case <-time.After(patience):
-			return fmt.Errorf("%s does not stop", leader.id)
-		}
-	}
-	leader.kill()
-	b.forget(leader.id)
-	return b.startNode(ctx, config)
+	c.say("forge %-20s %3d  %8.1f ms, gap %8.1f ms, stop to start %8.1f ms",
+		names[len(names)-1], c.report.trials(names[len(names)-1]), rig.Milliseconds(m.took), rig.Milliseconds(m.gap), rig.Milliseconds(m.pause))
 }
 
 // leader waits for a leader above a term.
-func (b *bench) leader(ctx context.Context, above int64) (id string, term int64, err error) {
-	err = await(ctx, fmt.Sprintf("a leader above term %d", above), func(ctx context.Context) (bool, error) {
-		err := b.pool.QueryRow(ctx, leaderSQL, above).Scan(&id, &term)
-		return err == nil, err
-	})
+func (c *cluster) leader(ctx context.Context, above int64) (id string, term int64, err error) {
+	err = c.read(ctx, fmt.Sprintf("a leader above term %d", above), leaderSQL, []any{above}, &id, &term)
 	return id, term, err
 }

@@ -1,124 +1,141 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"math"
-	"os"
 	"runtime"
-	"slices"
-	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
+	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// report gathers the trials and prints them.
+// report gathers the trials and prints them. The lanes of a run write to it at
+// once.
 type report struct {
+	mu       sync.Mutex
 	took     map[string][]time.Duration
 	gaps     map[string][]time.Duration
+	pauses   map[string][]time.Duration
 	peers    map[string][]time.Duration
+	missing  []string
+	began    time.Time
 	settings map[string]any
 }
 
-func newReport(o options, postgres string) (*report, error) {
+func newReport(o options) (*report, error) {
 	cfg, _, err := config.Parse("defaults", nil, config.LoadOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read the default settings: %w", err)
 	}
 	election := cfg.Cluster.LeaderElection
 	return &report{
-		took: map[string][]time.Duration{}, gaps: map[string][]time.Duration{}, peers: map[string][]time.Duration{},
+		took: map[string][]time.Duration{}, gaps: map[string][]time.Duration{}, began: time.Now(),
+		pauses: map[string][]time.Duration{}, peers: map[string][]time.Duration{},
 		settings: map[string]any{
-			"nodes": nodes, "trials": o.trials, "peer_trials": o.peerTrials, "postgresql": postgres,
+			"nodes": nodeCount, "trials": o.trials, "promotions": o.promotions, "peer_trials": o.peerTrials,
 			"check_interval":   election.CheckInterval.String(),
 			"lease_duration":   election.LeaseDuration.String(),
 			"refresh_interval": election.RefreshInterval.String(),
-			"machine":          machine(), "go": runtime.Version(),
+			"machine":          rig.Machine(), "go": runtime.Version(),
 		},
 	}, nil
 }
 
-// machine says what this ran on.
-func machine() string {
-	return fmt.Sprintf("%d CPUs, %s/%s%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, processor())
+func (r *report) postgres(version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settings["postgresql"] = version
 }
 
-func processor() string {
-	body, _ := os.ReadFile("/proc/cpuinfo") // not everywhere
-	for line := range strings.Lines(string(body)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return ", " + strings.TrimSpace(value)
-		}
-	}
-	return ""
+// notRun says what this machine cannot do.
+func (r *report) notRun(what, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.missing = append(r.missing, what+": "+why)
 }
 
 // forge records a trial. A leader that was back before the database told us
 // that it accepts connections took no time.
-func (r *report) forge(fault string, took, gap time.Duration) {
-	r.took[fault] = append(r.took[fault], max(took, 0))
-	r.gaps[fault] = append(r.gaps[fault], gap)
+func (r *report) forge(name string, m outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took[name] = append(r.took[name], max(m.took, 0))
+	r.gaps[name] = append(r.gaps[name], m.gap)
+	if m.pause != 0 {
+		r.pauses[name] = append(r.pauses[name], m.pause)
+	}
+}
+
+func (r *report) trials(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.took[name])
 }
 
 func (r *report) peer(fault string, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.peers[fault] = append(r.peers[fault], took)
+}
+
+// rows names the lines of the table: each fault and its kinds.
+func rows() []string {
+	var names []string
+	for _, f := range faults {
+		names = append(names, f.name)
+		for _, kind := range f.kinds {
+			names = append(names, f.name+"_"+kind)
+		}
+	}
+	return names
 }
 
 func (r *report) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "fault\ttrials\tp50 ms\tp99 ms\tworst ms\tsmallest gap ms\tRiver p50 ms\tRiver worst ms\tratio of p50\t")
+	fmt.Fprintln(table, "fault\ttrials\tp50 ms\tp99 ms\tworst ms\tsmallest gap ms\tstop to start ms\tRiver p50 ms\tRiver worst ms\tratio of p50\t")
 	ratios, values := map[string]float64{}, map[string]float64{}
-	for _, fault := range faultNames() {
-		took := r.took[fault]
-		if len(took) == 0 {
-			continue
+	for _, name := range rows() {
+		if len(r.took[name]) > 0 {
+			fmt.Fprintln(table, r.row(name, ratios, values))
 		}
-		p50, p99 := quantile(took, 0.5), quantile(took, 0.99)
-		values[fault+"_p50_ms"], values[fault+"_p99_ms"], values[fault+"_worst_ms"] = p50, p99, quantile(took, 1)
-		gap := quantile(r.gaps[fault], 0)
-		if smallest, ok := values["smallest_gap_ms"]; !ok || gap < smallest {
-			values["smallest_gap_ms"] = gap
-		}
-		line := fmt.Sprintf("%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t", fault, len(took), p50, p99, values[fault+"_worst_ms"], gap)
-		if peers := r.peers[fault]; len(peers) > 0 {
-			values["river_"+fault+"_p50_ms"] = quantile(peers, 0.5)
-			ratios[fault] = round(quantile(peers, 0.5) / max(p50, 0.001))
-			line += fmt.Sprintf("%.1f\t%.1f\t%.1f\t", quantile(peers, 0.5), quantile(peers, 1), ratios[fault])
-		} else {
-			line += "-\t-\t-\t"
-		}
-		fmt.Fprintln(table, line)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	return r.finish(out, ratios, values)
+	r.settings["run_took"] = time.Since(r.began).Round(time.Second).String()
+	return rig.Result{Bench: "failover", Ratios: ratios, Values: values, Settings: r.settings, NotRun: r.missing}.Print(out)
 }
 
-// finish prints the settings and the last line.
-func (r *report) finish(out io.Writer, ratios, values map[string]float64) error {
-	fmt.Fprintln(out)
-	for _, key := range slices.Sorted(maps.Keys(r.settings)) {
-		fmt.Fprintf(out, "%s: %v\n", key, r.settings[key])
+// row is a line of the table; it adds to what the last line of all will hold.
+func (r *report) row(name string, ratios, values map[string]float64) string {
+	took := r.took[name]
+	p50, p99, worst := rig.Quantile(took, 0.5), rig.Quantile(took, 0.99), rig.Quantile(took, 1)
+	values[name+"_p50_ms"], values[name+"_p99_ms"], values[name+"_worst_ms"] = p50, p99, worst
+	gap := rig.Quantile(r.gaps[name], 0)
+	lower(values, "smallest_gap_ms", gap)
+	line := fmt.Sprintf("%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t", name, len(took), p50, p99, worst, gap)
+	if pauses := r.pauses[name]; len(pauses) > 0 {
+		values[name+"_stop_to_start_ms"] = rig.Quantile(pauses, 0)
+		lower(values, "smallest_stop_to_start_ms", rig.Quantile(pauses, 0))
+		line += fmt.Sprintf("%.1f\t", rig.Quantile(pauses, 0))
+	} else {
+		line += "-\t"
 	}
-	fmt.Fprintln(out)
-	return json.NewEncoder(out).Encode(map[string]any{
-		"bench": "failover", "ratios": ratios, "values": values, "settings": r.settings,
-	})
+	peers := r.peers[name]
+	if len(peers) == 0 {
+		return line + "-\t-\t-\t"
+	}
+	values["river_"+name+"_p50_ms"] = rig.Quantile(peers, 0.5)
+	ratios[name] = rig.Round(rig.Quantile(peers, 0.5) / max(p50, 0.001))
+	return line + fmt.Sprintf("%.1f\t%.1f\t%.1f\t", rig.Quantile(peers, 0.5), rig.Quantile(peers, 1), ratios[name])
 }
 
-// quantile is the smallest trial that a share of all does not exceed, in
-// milliseconds.
-func quantile(trials []time.Duration, share float64) float64 {
-	sorted := slices.Sorted(slices.Values(trials))
-	rank := int(math.Ceil(share*float64(len(sorted)))) - 1
-	return round(ms(sorted[max(rank, 0)]))
+// lower keeps the smallest value of a key.
+func lower(values map[string]float64, key string, value float64) {
+	if smallest, ok := values[key]; !ok || value < smallest {
+		values[key] = value
+	}
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func round(f float64) float64 { return math.Round(f*100) / 100 }

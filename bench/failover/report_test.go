@@ -9,13 +9,17 @@ import (
 
 func TestLastLineIsTheWholeResult(t *testing.T) {
 	t.Parallel()
-	r, err := newReport(options{trials: 2, peerTrials: 1}, "18.0")
+	r, err := newReport(options{trials: 2, peerTrials: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.forge("kill", 4*time.Millisecond, 30*time.Millisecond)
-	r.forge("kill", 8*time.Millisecond, -2*time.Millisecond)
-	r.forge("pg_restart", -time.Millisecond, 500*time.Millisecond)
+	r.forge("kill", outcome{took: 4 * time.Millisecond, gap: 30 * time.Millisecond})
+	r.forge("kill", outcome{took: 8 * time.Millisecond, gap: -2 * time.Millisecond})
+	r.forge("partition", outcome{took: 3 * time.Second, gap: 3 * time.Second, pause: 700 * time.Millisecond})
+	r.forge("partition", outcome{took: 3 * time.Second, gap: 3 * time.Second, pause: 600 * time.Millisecond})
+	r.forge("pg_restart", outcome{took: -time.Millisecond, gap: 500 * time.Millisecond})
+	r.forge("pg_restart_kill", outcome{took: -time.Millisecond, gap: 500 * time.Millisecond})
+	r.notRun("promote", "pg_basebackup is missing")
 	r.peer("kill", 8*time.Second)
 	var out strings.Builder
 	if err := r.print(&out); err != nil {
@@ -33,10 +37,14 @@ func TestLastLineIsTheWholeResult(t *testing.T) {
 	}
 	for key, want := range map[string]float64{
 		"kill_p50_ms": 4, "kill_p99_ms": 8, "pg_restart_p50_ms": 0, "smallest_gap_ms": -2,
+		"pg_restart_kill_worst_ms": 0, "partition_stop_to_start_ms": 600, "smallest_stop_to_start_ms": 600,
 	} {
 		if got, ok := last.Values[key]; !ok || got != want {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
+	}
+	if !strings.Contains(out.String(), "not run here: promote: pg_basebackup is missing") {
+		t.Errorf("what is missing is not listed:\n%s", &out)
 	}
 	if last.Bench != "failover" || last.Ratios["kill"] != 2000 || last.Settings["lease_duration"] != "3s" {
 		t.Errorf("%+v", last)

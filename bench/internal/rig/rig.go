@@ -1,0 +1,137 @@
+// Package rig is what the benches stand on: a PostgreSQL of their own, processes
+// with their output in files, the forge node or River client that one is, and a
+// report whose last line is one JSON object.
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	neturl "net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/pgembed"
+)
+
+// patience bounds every wait: a machine may be slow.
+const patience = time.Minute
+
+// Rig is a directory with a server in it, and the processes of one run.
+type Rig struct {
+	Dir    string
+	Server *pgembed.Server
+
+	admin     *pgxpool.Pool
+	databases int
+	processes []*Process
+}
+
+// New starts a server with these settings beside its defaults.
+func New(ctx context.Context, name string, settings map[string]string) (r *Rig, err error) {
+	r = &Rig{}
+	if r.Dir, err = Dir(name); err != nil {
+		return nil, err
+	}
+	if err := r.start(ctx, settings); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// Dir makes a directory for a run. Under root the server's user has to enter it.
+func Dir(name string) (string, error) {
+	dir, err := os.MkdirTemp("", name+"-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) //nolint:gosec // said above
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a directory for the run: %w", err)
+	}
+	return dir, nil
+}
+
+func (r *Rig) start(ctx context.Context, settings map[string]string) (err error) {
+	r.Server, err = pgembed.Start(ctx, pgembed.Options{DataDir: filepath.Join(r.Dir, "postgres"), Settings: settings})
+	if err != nil {
+		return fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	if r.admin, err = pgxpool.New(ctx, r.Server.URL()); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	return nil
+}
+
+// Close ends every process and removes what the run made.
+func (r *Rig) Close() error {
+	r.KillAll()
+	if r.admin != nil {
+		r.admin.Close()
+	}
+	var err error
+	if r.Server != nil {
+		err = r.Server.Stop(pgembed.Fast)
+	}
+	return errors.Join(err, os.RemoveAll(r.Dir))
+}
+
+// Database makes an empty database and returns its address and a pool on it.
+func (r *Rig) Database(ctx context.Context) (url string, pool *pgxpool.Pool, err error) {
+	r.databases++
+	name := fmt.Sprintf("bench_%d", r.databases)
+	if _, err := r.admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
+		return "", nil, fmt.Errorf("create a database: %w", err)
+	}
+	address, err := neturl.Parse(r.Server.URL())
+	if err != nil {
+		return "", nil, fmt.Errorf("parse the server's address: %w", err)
+	}
+	address.Path = "/" + name
+	if pool, err = pgxpool.New(ctx, address.String()); err != nil {
+		return "", nil, fmt.Errorf("connect to %s: %w", name, err)
+	}
+	return address.String(), pool, nil
+}
+
+// FreeAddress is one on which nothing listens.
+func FreeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String(), nil
+}
+
+// Await looks every few milliseconds until done says so. Errors count as not
+// yet: the database may be what is broken.
+func Await(ctx context.Context, what string, done func(ctx context.Context) (bool, error)) error {
+	deadline := time.Now().Add(patience)
+	for {
+		ok, err := done(ctx)
+		if ok && err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("waited %v in vain: %s", patience, what), err)
+		}
+		if err := SleepUntil(ctx, time.Now().Add(5*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
+
+// SleepUntil returns an error when ctx ends first.
+func SleepUntil(ctx context.Context, at time.Time) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(at)):
+		return nil
+	}
+}

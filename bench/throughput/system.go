@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	neturl "net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/forge-scheduler/forge/bench/internal/rig"
+	"github.com/forge-scheduler/forge/migrations"
+)
+
+const (
+	// fetchCooldown is River's least time between two fetches when it is tuned:
+	// forge's own.
+	fetchCooldown = 2 * time.Millisecond
+	// riverWorkers is what River's README begins with; there is no default.
+	riverWorkers = 100
+	// poolSize is forge's default. A tuned River has it too; the default of pgx
+	// is 4 or one for each processor.
+	poolSize = "16"
+)
+
+// lookEvery is how often the table is asked what is left while jobs are worked.
+const lookEvery = time.Second
+
+const (
+	// A backlog of scheduled and finished jobs, in turns, as if of the next month
+	// and of the last hours.
+	rowsSQL = `
+INSERT INTO river_job (state, kind, args, max_attempts, priority, queue, metadata, scheduled_at, created_at,
+                       attempt, attempted_at, attempted_by, finalized_at)
+SELECT CASE WHEN ahead THEN 'scheduled' ELSE 'completed' END::river_job_state,
+       'noop', jsonb_build_object('n', n), 25, 1, 'default', '{}',
+       CASE WHEN ahead THEN now() + interval '1 hour' + n * interval '1 second' ELSE past END, now() - interval '4 hours',
+       CASE WHEN ahead THEN 0 ELSE 1 END, CASE WHEN NOT ahead THEN past END,
+       CASE WHEN NOT ahead THEN ARRAY['past'] END, CASE WHEN NOT ahead THEN past END
+FROM generate_series(1, 2 * $1::int) AS n
+CROSS JOIN LATERAL (SELECT n % 2 = 0 AS ahead, now() - interval '3 hours' + n * interval '1 millisecond' AS past) AS row`
+
+	leftSQL   = `SELECT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'running', 'retryable'))`
+	newestSQL = `SELECT coalesce(max(id), 0) FROM river_job`
+	workedSQL = `SELECT count(*), count(DISTINCT attempted_by[1]) FROM river_job WHERE id > $1 AND state = 'completed'`
+	walSQL    = `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`
+)
+
+// system is one of the two that are measured.
+type system struct {
+	name    string
+	prepare func(ctx context.Context, pool *pgxpool.Pool) error
+}
+
+var (
+	forgeSystem = &system{"forge", func(ctx context.Context, pool *pgxpool.Pool) error {
+		return migrations.New(pool, slog.New(slog.DiscardHandler)).Up(ctx)
+	}}
+	riverSystem = &system{"river", rig.MigrateRiver}
+)
+
+// field is a system on a database.
+type field struct {
+	system *system
+	url    string
+	pool   *pgxpool.Pool
+	client client // inserts only
+	// full says that there are rows to be kept.
+	full bool
+}
+
+func (b *bench) field(ctx context.Context, s *system) (*field, error) {
+	url, pool, err := b.rig.Database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &field{system: s, url: url, pool: pool}
+	if err = s.prepare(ctx, pool); err == nil {
+		f.client, err = river.NewClient(riverpgxv5.New(pool), &river.Config{})
+	}
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("prepare %s: %w", s.name, err)
+	}
+	return f, nil
+}
+
+// fill makes a backlog of that many scheduled and as many finished jobs.
+func (f *field) fill(ctx context.Context, rows int) error {
+	if _, err := f.pool.Exec(ctx, rowsSQL, rows); err != nil {
+		return fmt.Errorf("fill %s's table: %w", f.system.name, err)
+	}
+	if _, err := f.pool.Exec(ctx, "VACUUM ANALYZE river_job"); err != nil {
+		return fmt.Errorf("vacuum %s's table: %w", f.system.name, err)
+	}
+	f.full = true
+	return nil
+}
+
+// clear makes each turn begin alike, for the server too.
+func (f *field) clear(ctx context.Context) error {
+	if !f.full {
+		if _, err := f.pool.Exec(ctx, "TRUNCATE river_job"); err != nil {
+			return fmt.Errorf("clear %s's table: %w", f.system.name, err)
+		}
+	}
+	if _, err := f.pool.Exec(ctx, "CHECKPOINT"); err != nil {
+		return fmt.Errorf("make a checkpoint: %w", err)
+	}
+	return nil
+}
+
+// insert adds jobs that nobody sees until the transaction commits. The planner
+// knows of them then: of rows that are younger than its statistics it knows
+// nothing, and both systems suffer.
+func (f *field) insert(ctx context.Context, jobs int) (pgx.Tx, error) {
+	tx, err := f.pool.Begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("begin to insert: %w", err)
+	}
+	for done := 0; done < jobs && err == nil; done += batch {
+		params := make([]river.InsertManyParams, min(batch, jobs-done))
+		for i := range params {
+			params[i].Args = noop{N: done + i}
+		}
+		_, err = f.client.InsertManyFastTx(ctx, tx, params)
+	}
+	if err == nil {
+		_, err = tx.Exec(ctx, "ANALYZE river_job")
+	}
+	if err != nil {
+		_ = tx.Rollback(ctx) // the first error says more
+		return nil, fmt.Errorf("insert jobs: %w", err)
+	}
+	return tx, nil
+}
+
+// drained waits until no job is left that is not finished. It begins to look in
+// earnest once the processes have worked as many as they should.
+func (f *field) drained(ctx context.Context, worked func() int64, goal int64) error {
+	look := time.Now().Add(lookEvery)
+	for {
+		if worked() >= goal || time.Now().After(look) {
+			var left bool
+			if err := f.pool.QueryRow(ctx, leftSQL).Scan(&left); err != nil {
+				return fmt.Errorf("look for jobs that are left: %w", err)
+			}
+			if !left {
+				return nil
+			}
+			look = time.Now().Add(lookEvery)
+		}
+		if err := rig.SleepUntil(ctx, time.Now().Add(countEvery)); err != nil {
+			return fmt.Errorf("wait for the last job: %w", err)
+		}
+	}
+}
+
+// worked counts the finished jobs after id, and the nodes that worked them.
+func (f *field) worked(ctx context.Context, id int64) (jobs, nodes int, err error) {
+	if err := f.pool.QueryRow(ctx, workedSQL, id).Scan(&jobs, &nodes); err != nil {
+		return 0, 0, fmt.Errorf("count the finished jobs: %w", err)
+	}
+	return jobs, nodes, nil
+}
+
+func (f *field) newest(ctx context.Context) (id int64, err error) {
+	if err := f.pool.QueryRow(ctx, newestSQL).Scan(&id); err != nil {
+		return 0, fmt.Errorf("find the newest job: %w", err)
+	}
+	return id, nil
+}
+
+func (f *field) wal(ctx context.Context) (bytes float64, err error) {
+	if err := f.pool.QueryRow(ctx, walSQL).Scan(&bytes); err != nil {
+		return 0, fmt.Errorf("read the position of the WAL: %w", err)
+	}
+	return bytes, nil
+}
+
+// pooled gives a River client as many connections as forge has.
+func pooled(url string) (string, error) {
+	address, err := neturl.Parse(url)
+	if err != nil {
+		return "", fmt.Errorf("parse the database's address: %w", err)
+	}
+	query := address.Query()
+	query.Set("pool_max_conns", poolSize)
+	address.RawQuery = query.Encode()
+	return address.String(), nil
+}
