@@ -22,6 +22,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/browser"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // binaries is where forge is built for the run.
@@ -52,7 +53,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// newTab opens a tab that ends with the test, or with a minute.
+// newTab opens a tab that ends with the test, or when that takes too long.
 func newTab(t *testing.T) context.Context {
 	t.Helper()
 	chromium.Do(func() {
@@ -66,8 +67,19 @@ func newTab(t *testing.T) context.Context {
 	}
 	tab, closeTab := chromium.NewTab()
 	t.Cleanup(closeTab)
-	tab, cancel := context.WithTimeout(tab, time.Minute)
+	tab, cancel := context.WithTimeout(tab, 2*patience)
 	t.Cleanup(cancel)
+	return tab
+}
+
+// newPlainTab opens one that runs no scripts.
+func newPlainTab(t *testing.T) context.Context {
+	t.Helper()
+	tab := newTab(t)
+	do(t, tab, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}))
 	return tab
 }
 
@@ -94,14 +106,13 @@ func eval[T any](t *testing.T, tab context.Context, expression string) T { //nol
 
 // everyPage is the path of each kind of page.
 func everyPage(n *node) []string {
-	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing"}
+	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00"}
 }
 
 func TestPagesInARealBrowser(t *testing.T) {
 	t.Parallel()
 	newTab(t) // not run without a browser, before there are nodes
-	nodes := startNodes(t, "north", "south")
-	first := nodes[0]
+	first := startNodes(t, "north", "south")[0]
 
 	t.Run("no complaint in the console", func(t *testing.T) {
 		t.Parallel()
@@ -114,6 +125,11 @@ func TestPagesInARealBrowser(t *testing.T) {
 	t.Run("no sideways scroll on a phone", func(t *testing.T) {
 		t.Parallel()
 		checkPhone(t, first)
+	})
+	t.Run("crons by hand", func(t *testing.T) {
+		t.Parallel()
+		checkByHand(t, first, newTab(t))
+		checkByHand(t, first, newPlainTab(t))
 	})
 	t.Run("no stream while hidden", func(t *testing.T) {
 		t.Parallel()
@@ -163,12 +179,9 @@ const readFacts = `(() => {
 
 func checkWithoutScripts(t *testing.T, n *node) {
 	t.Helper()
-	scripted, plain := newTab(t), newTab(t)
+	scripted, plain := newTab(t), newPlainTab(t)
 	do(t, scripted, chromedp.Navigate(n.url("/")), live())
-	do(t, plain, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-		return err
-	}), chromedp.Navigate(n.url("/")), chromedp.WaitVisible(chromedp.CSS("noscript span")))
+	do(t, plain, chromedp.Navigate(n.url("/")), chromedp.WaitVisible(chromedp.CSS("noscript span")))
 	if eval[bool](t, plain, `"theme" in document.documentElement.dataset`) {
 		t.Fatal("scripts ran although they are disabled")
 	}
@@ -224,7 +237,7 @@ func checkHidden(t *testing.T, n *node) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream of the hidden page is closed", func() bool { return counted.open.Load() == 0 })
+	nodes.Eventually(t, patience, "the stream of the hidden page is closed", func() bool { return counted.open.Load() == 0 })
 	if state := eval[string](t, tab, `document.visibilityState`); state != "hidden" {
 		t.Errorf("the page is %s", state)
 	}
@@ -232,20 +245,21 @@ func checkHidden(t *testing.T, n *node) {
 
 func TestThePageShowsTheNextLeaderWithoutAReload(t *testing.T) {
 	t.Parallel()
-	tab := newTab(t)
-	nodes := startNodes(t, "north", "south")
-	old, other := nodes[0], nodes[1]
+	newTab(t) // not run without a browser, before there are nodes
+	started := startNodes(t, "north", "south")
+	old, other := started[0], started[1]
 	if leader(other) == other.id {
 		old, other = other, old
 	}
+	tab := newTab(t)
 	do(t, tab, chromedp.Navigate(other.url("/")), live(), chromedp.Evaluate[chromedp.Void](`window.same = true`))
 	if got := eval[string](t, tab, shownLeader); got != old.id {
 		t.Fatalf("the page shows the leader %q, want %q", got, old.id)
 	}
 
 	killed := time.Now()
-	old.kill()
-	deadline, cancel := context.WithTimeout(tab, 20*time.Second)
+	old.process.Kill()
+	deadline, cancel := context.WithTimeout(tab, patience)
 	defer cancel()
 	want := fmt.Sprintf(`document.querySelector("#leader-scheduler .node")?.textContent === %q`, other.id)
 	if _, err := chromedp.Run(deadline, chromedp.Poll[bool](want, chromedp.WithPollingInterval(10*time.Millisecond))); err != nil {

@@ -121,7 +121,7 @@ statement = "SELECT 40 + 2 AS answer"
 `, listen, listen))
 	p := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "serve", "--config", c.config, "--node-id", "a")
 	c.nodes["a"] = p
-	eventually(t, 20*time.Second, "ready", func() bool { return status(listen, "/readyz") == 200 })
+	p.AwaitReady(t, listen)
 
 	for kind, want := range map[string]struct{ state, output string }{
 		"greet": {"discarded", "hello greet"},
@@ -133,7 +133,7 @@ statement = "SELECT 40 + 2 AS answer"
 			t.Fatalf("enqueue %s: %s", kind, stderr)
 		}
 		id := decode[struct{ ID int64 }](t, stdout).ID
-		eventually(t, 15*time.Second, kind+" has ended", func() bool {
+		eventually(t, kind+" has ended", func() bool {
 			return c.number(`SELECT count(*) FROM river_job WHERE id = $1 AND state::text = $2`, id, want.state) == 1
 		})
 		stdout, _, _ = c.forge("job", "show", fmt.Sprint(id), "-o", "json")
@@ -164,12 +164,11 @@ statement = "SELECT 40 + 2 AS answer"
 
 func TestListsAsJSON(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond)
+	c := newCluster(t, everySecond+unhurried)
 	c.start("a")
-	c.leader(0)
-	eventually(t, 10*time.Second, "ticks", func() bool {
-		return c.number(`SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'fired'`) > 2
-	})
+	_, term := c.leader(0)
+	c.awaitTicks(term)
+	c.awaitRoles("a")
 	output := func(args ...string) string {
 		stdout, stderr, code := c.forge(append(args, "-o", "json")...)
 		if code != 0 {
@@ -226,10 +225,29 @@ func TestApplyGoesBack(t *testing.T) {
 	if name := inForce(); name != "other" {
 		t.Fatalf("the old file came back by itself: %s", name)
 	}
-	if _, stderr, code := c.forge("apply", "--config", first); code != 0 {
+	if _, stderr, code := c.forge("apply", "--config", first); code != 0 || stderr != "" {
 		t.Fatalf("apply: %d %s", code, stderr)
 	}
 	if name := inForce(); name != "second" {
 		t.Fatalf("%s is in force after apply", name)
+	}
+	third := filepath.Join(t.TempDir(), "forge.toml")
+	rewrite(t, third, strings.Replace(everySecond, `["true"]`, `["date"]`, 1))
+	if _, stderr, code := c.forge("apply", "--config", third); code != 0 ||
+		stderr != "warning: no node defines job second as this file does: its runs wait until one has the file\n" {
+		t.Errorf("apply of a file that no node has: %d %s", code, stderr)
+	}
+	waiting := c.instant(`SELECT max(applied_at) FROM forge_config`)
+	eventually(t, "a run waits", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE created_at > $1 AND state = 'available'`, waiting) > 0
+	})
+	rewrite(t, first, strings.Replace(everySecond, `["true"]`, `["date"]`, 1))
+	eventually(t, "the nodes that took the file over have run it", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE created_at > $1 AND state = 'completed'`, waiting) > 0
+	})
+	if n := c.number(`SELECT count(*) FROM river_job j JOIN forge_nodes n
+		ON j.attempted_by[array_length(j.attempted_by, 1)] = n.node_id || '-' || n.incarnation
+		WHERE j.created_at > $1 AND n.node_id = 'b'`, waiting); n != 0 {
+		t.Errorf("%d runs on the node with another definition", n)
 	}
 }

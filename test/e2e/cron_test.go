@@ -37,9 +37,9 @@ func (c *cluster) instant(sql string, args ...any) time.Time {
 
 func TestWhyATickRan(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond)
+	c := newCluster(t, everySecond+unhurried)
 	c.start("a")
-	eventually(t, 20*time.Second, "a run is done", func() bool {
+	eventually(t, "a run is done", func() bool {
 		return c.number(`SELECT count(*) FROM forge_cron_ticks t JOIN river_job j ON j.id = t.job_id WHERE j.state = 'completed'`) > 0
 	})
 	tick := c.instant(`SELECT t.tick FROM forge_cron_ticks t JOIN river_job j ON j.id = t.job_id WHERE j.state = 'completed' LIMIT 1`)
@@ -85,7 +85,7 @@ jitter = "1h"
 command = ["true"]
 `)
 	c.start("a")
-	eventually(t, 20*time.Second, "a tick", func() bool { return c.number(`SELECT count(*) FROM forge_cron_ticks`) > 0 })
+	eventually(t, "a tick", func() bool { return c.number(`SELECT count(*) FROM forge_cron_ticks`) > 0 })
 	for range 2 { // a second pause is no mistake
 		if said := c.must("cron", "pause", "second"); !strings.Contains(said, "second is paused") {
 			t.Error(said)
@@ -94,12 +94,20 @@ command = ["true"]
 	if said := c.must("cron", "show", "second"); !strings.Contains(said, "paused           since ") {
 		t.Error(said)
 	}
+	if _, said, _ := c.forge("cron", "next", "second"); !strings.Contains(said, "second is paused; until forge cron resume second its ticks are skipped") {
+		t.Error(said)
+	}
 	paused := c.instant(`SELECT paused_at FROM forge_crons WHERE name = 'second'`).Truncate(time.Second).Add(time.Second)
-	eventually(t, 10*time.Second, "a tick in the pause", func() bool {
+	eventually(t, "a tick in the pause", func() bool {
 		return c.instant(`SELECT clock_timestamp()`).After(paused.Add(100 * time.Millisecond))
 	})
-	c.must("cron", "resume", "second")
-	eventually(t, 10*time.Second, "it fires again", func() bool {
+	resumed := c.instant(`SELECT clock_timestamp()`)
+	answer := c.must("cron", "resume", "second")
+	_, next, _ := strings.Cut(strings.TrimSpace(answer), "; next tick ")
+	if at, err := time.Parse("2006-01-02 15:04:05.000 MST", next); err != nil || !at.After(resumed) {
+		t.Errorf("resumed at %s: %s", resumed, answer)
+	}
+	eventually(t, "it fires again", func() bool {
 		return c.number(`SELECT count(*) FROM forge_cron_ticks WHERE tick > $1 AND verdict = 'fired'`, paused) > 0
 	})
 	at := paused.Format(time.RFC3339)
@@ -118,20 +126,20 @@ command = ["true"]
 		JobID int64 `json:"job_id"`
 		Tick  time.Time
 	}](t, c.must("cron", "trigger", "hourly", "-o", "json"))
-	eventually(t, 15*time.Second, "the triggered run is done", func() bool {
+	eventually(t, "the triggered run is done", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE id = $1 AND state = 'completed'`, row.JobID) == 1
 	})
 	if n := c.number(`SELECT count(*) FROM forge_job_logs WHERE job_id = $1 AND chunk = $2`,
 		row.JobID, "hourly "+row.Tick.UTC().Format(time.RFC3339Nano)+"\n"); n != 1 {
 		t.Error("the triggered run does not know its tick")
 	}
-	next := decode[[]struct {
+	bounded := decode[[]struct {
 		UTC      time.Time
 		FiresAt  time.Time `json:"fires_at"`
 		Excluded string
 	}](t, c.must("cron", "next", "bounded", "-o", "json"))
-	if len(next) != 3 || next[0].UTC.Day() != 24 || next[0].FiresAt.Before(next[0].UTC) || next[1].Excluded != "2099-12-25" {
-		t.Errorf("next ticks of a bounded cron: %+v", next)
+	if len(bounded) != 3 || bounded[0].UTC.Day() != 24 || bounded[0].FiresAt.Before(bounded[0].UTC) || bounded[1].Excluded != "2099-12-25" {
+		t.Errorf("next ticks of a bounded cron: %+v", bounded)
 	}
 	fill := []string{"cron", "backfill", "hourly", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T05:00:00Z"}
 	if said := c.must(append(fill, "--dry-run", "--limit", "2")...); !strings.Contains(said, "2026-01-01T01:00:00Z\nwould backfill 2 ticks of hourly; more are due") {
@@ -143,7 +151,7 @@ command = ["true"]
 	if said := c.must(fill...); said != "backfilled 3 ticks of hourly; 2 have their job or are excluded\n" {
 		t.Error(said)
 	}
-	eventually(t, 15*time.Second, "the backfilled runs are done", func() bool {
+	eventually(t, "the backfilled runs are done", func() bool {
 		return c.number(`SELECT count(*) FROM forge_cron_ticks t JOIN river_job j ON j.id = t.job_id
 			WHERE t.verdict = 'backfilled' AND j.state = 'completed'`) == 5
 	})
@@ -179,13 +187,13 @@ overlap = "queue_all"
 command = ["sleep", "1.2"]
 `)
 	c.start("a")
-	eventually(t, 30*time.Second, "two runs are stopped for newer ones", func() bool {
+	eventually(t, "two runs are stopped for newer ones", func() bool {
 		return c.number(`
 			SELECT count(*) FROM river_job j JOIN forge_cron_ticks t ON t.job_id = j.id
 			WHERE t.cron = 'replaced' AND t.verdict = 'replaced' AND j.state = 'cancelled'
 			  AND j.finalized_at < j.attempted_at + interval '30 s'`) > 1
 	})
-	eventually(t, 30*time.Second, "ticks have waited for their turn", func() bool {
+	eventually(t, "ticks have waited for their turn", func() bool {
 		return c.number(`
 			SELECT count(*) FROM river_job j JOIN forge_cron_ticks t ON t.job_id = j.id
 			WHERE t.cron = 'queued' AND t.reason LIKE 'It waited %' AND j.state = 'completed'`) > 1

@@ -1,17 +1,18 @@
 package e2e
 
 import (
-	"net"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // dev starts `forge dev` with three nodes in a directory of its own and waits
@@ -23,31 +24,30 @@ func dev(t *testing.T, dir string) (p *process, listen string) {
 	if bin := pgtest.BinDir(); bin != "" {
 		env = append(env, "PATH="+bin+":"+os.Getenv("PATH"))
 	}
-	p = launch(t, env, "dev", "--nodes", "3", "--config", "../../forge.toml.example",
-		"--data-dir", dir, "--listen", listen)
-	eventually(t, 90*time.Second, "the banner", func() bool {
+	p = launch(t, env, "dev", "--nodes", "3", "--config", ownExample(t, dir), "--data-dir", dir, "--listen", listen)
+	eventually(t, "the banner", func() bool {
 		return strings.Contains(p.output.String(), "Ctrl-C")
 	})
 	return p, listen
 }
 
-// dataDir is a directory that PostgreSQL's own user may enter.
-func dataDir(t *testing.T) string {
+// ownExample copies the example beside the data: the nodes' command lines name it.
+func ownExample(t *testing.T, dir string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "forge-dev-") //nolint:usetesting // t.TempDir is closed to other users
+	text, err := os.ReadFile("../../forge.toml.example")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // no secrets in it
+	path := dir + ".toml"
+	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, "data")
+	return path
 }
 
 func TestDevRunsAClusterAndStopsItWhole(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
+	dir := filepath.Join(nodes.OpenDir(t), "data")
 	p, listen := dev(t, dir)
 	banner := p.output.String()
 	for _, want := range []string{"http://" + listen, "node-1", "node-2", "node-3", "scheduler (term 1)", "log_compactor"} {
@@ -61,7 +61,7 @@ func TestDevRunsAClusterAndStopsItWhole(t *testing.T) {
 	}
 	c := &cluster{t: t, url: strings.TrimSpace(string(body))}
 	c.pool = pgtest.Connect(t, c.url)
-	eventually(t, 20*time.Second, "runs of the one-second cron", func() bool {
+	eventually(t, "runs of the one-second cron", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE metadata ->> 'forge:cron' = 'pulse' AND state = 'completed'`) >= 3
 	})
 
@@ -72,7 +72,7 @@ func TestDevRunsAClusterAndStopsItWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.leader(term)
-	eventually(t, 20*time.Second, "the killed node is back", func() bool {
+	eventually(t, "the killed node is back", func() bool {
 		return c.number(`SELECT count(*) FROM forge_nodes WHERE state = 'active' AND pid <> $1`, pid) == 3
 	})
 	stdout, _, code := c.forge("leader", "status", "-o", "json")
@@ -81,7 +81,7 @@ func TestDevRunsAClusterAndStopsItWhole(t *testing.T) {
 	}
 	c.pool.Close()
 
-	if seen := processesOf(t, dir, listen); len(seen) < 4 {
+	if seen := processesWith(t, dir); len(seen) < 4 {
 		t.Fatalf("the check for processes left behind sees only %d of a running cluster", len(seen))
 	}
 	if err := p.Process.Signal(os.Interrupt); err != nil {
@@ -89,10 +89,10 @@ func TestDevRunsAClusterAndStopsItWhole(t *testing.T) {
 	}
 	select {
 	case <-p.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(nodes.Patience):
 		t.Fatal("forge dev does not stop")
 	}
-	demandNothingLeft(t, dir, listen)
+	demandNothingLeft(t, dir)
 
 	// The data is still there the next time.
 	again, _ := dev(t, dir)
@@ -104,35 +104,24 @@ func TestDevRunsAClusterAndStopsItWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-again.done
-	demandNothingLeft(t, dir, listen)
+	demandNothingLeft(t, dir)
 }
 
-// demandNothingLeft waits until no process of the cluster lives.
-func demandNothingLeft(t *testing.T, dir, listen string) {
+// demandNothingLeft waits until no process of the cluster lives: each names the
+// directory or the file beside it.
+func demandNothingLeft(t *testing.T, dir string) {
 	t.Helper()
-	eventually(t, 10*time.Second, "every process of the cluster has gone", func() bool {
-		return len(processesOf(t, dir, listen)) == 0
+	eventually(t, "every process of the cluster has gone", func() bool {
+		return len(processesWith(t, dir)) == 0
 	})
 }
 
-// processesOf lists the processes whose command line names the data directory
-// or one of the nodes' addresses.
-func processesOf(t *testing.T, dir, listen string) []string {
-	t.Helper()
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	marks := []string{dir}
-	for i := range 3 {
-		marks = append(marks, net.JoinHostPort(host, strconv.Itoa(first+i)))
-	}
-	return processesWith(t, marks...)
-}
+// marks counts what unique has returned.
+var marks atomic.Int64
+
+// unique is a number for command lines that no other process has, not even of
+// another run of these tests.
+func unique() string { return fmt.Sprintf("%d%06d", marks.Add(1), os.Getpid()) }
 
 // processesWith lists the command lines that hold one of the marks.
 func processesWith(t *testing.T, marks ...string) []string {

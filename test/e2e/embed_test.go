@@ -2,18 +2,18 @@ package e2e
 
 import (
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 func TestEmbeddedNodeWorksAJobOfItsOwnTransaction(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "embed")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../examples/embed").CombinedOutput(); err != nil { //nolint:gosec // our own example
-		t.Fatalf("build the example: %v\n%s", err, out)
+	program, err := nodes.Build(t.TempDir(), "examples/embed")
+	if err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program) //nolint:gosec // just built
 	cmd.Env = append(cleanEnvironment(), "FORGE_DATABASE_URL="+pgtest.EmptyURL(t), "FORGE_HTTP_LISTEN="+freeAddress(t))

@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,18 +31,18 @@ const kills = 10
 
 func TestKilledLeaderLosesAndDoublesNoTick(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond)
+	c := newCluster(t, everySecond+unhurried)
 	c.startAll("a", "b", "c")
 	id, term := c.leader(0)
+	c.awaitTicks(term)
 	var takeovers, firsts []time.Duration
 	for range kills {
-		time.Sleep(700 * time.Millisecond) // some ticks under this leader
 		killed := time.Now()
 		c.signal(id, syscall.SIGKILL)
 		dead := id
 		id, term = c.leader(term)
 		takeovers = append(takeovers, time.Since(killed))
-		eventually(t, 10*time.Second, "a tick of the new term", func() bool {
+		eventually(t, "a tick of the new term", func() bool {
 			return c.number(`SELECT count(*) FROM forge_cron_ticks WHERE term = $1`, term) > 0
 		})
 		firsts = append(firsts, time.Since(killed))
@@ -66,7 +69,7 @@ func TestKilledLeaderLosesAndDoublesNoTick(t *testing.T) {
 // settle stops the nodes after every job has run.
 func (c *cluster) settle() {
 	c.t.Helper()
-	eventually(c.t, 20*time.Second, "all due jobs are done", func() bool {
+	eventually(c.t, "all due jobs are done", func() bool {
 		return c.number(`SELECT count(*) FROM river_job
 			WHERE state <> 'completed' AND created_at < now() - interval '1 s'`) == 0
 	})
@@ -75,11 +78,14 @@ func (c *cluster) settle() {
 
 func TestTerminatedLeaderHandsOverAndDrains(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond+`
+	told := filepath.Join(t.TempDir(), "told") // the slow jobs end when it is there
+	c := newCluster(t, everySecond+unhurried+fmt.Sprintf(`
+[node]
+slots = 3 # no node has room for all slow jobs
 [jobs.slow]
 kind = "shell"
-command = ["sleep", "1"]
-`)
+command = ["sh", "-c", "until [ -e %s ]; do sleep 0.1; done"]
+`, told))
 	c.startAll("a", "b")
 	id, term := c.leader(0)
 	for range 4 {
@@ -87,14 +93,18 @@ command = ["sleep", "1"]
 			t.Fatalf("enqueue: %d %s %s", code, out, errs)
 		}
 	}
-	eventually(t, 10*time.Second, "slow jobs run", func() bool {
+	eventually(t, "slow jobs run", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE kind = 'slow' AND state = 'running'`) == 4
 	})
+	c.awaitTicks(term)
 	began := time.Now()
 	c.signal(id, syscall.SIGTERM)
-	_, _ = c.leader(term)
+	_, next := c.leader(term)
 	t.Logf("SIGTERM to new leader: %v", time.Since(began))
-	c.awaitExit(id, c.nodes[id])
+	if err := os.WriteFile(told, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitExit(id)
 	if n := c.number(`SELECT count(*) FROM river_job WHERE kind = 'slow' AND state = 'completed' AND attempt = 1
 		AND attempted_by[1] LIKE $1 || '-%'`, id); n == 0 {
 		t.Error("the drained node did not finish what it ran")
@@ -106,6 +116,7 @@ command = ["sleep", "1"]
 	if n := c.number(`SELECT count(*) FROM forge_nodes WHERE node_id = $1 AND state = 'left'`, id); n != 1 {
 		t.Error("the drained node did not leave")
 	}
+	c.awaitTicks(next)
 	c.settle()
 	c.demandEveryTickOnce("second")
 }
@@ -114,20 +125,20 @@ command = ["sleep", "1"]
 // wakes, nothing that it writes counts.
 func TestStoppedLeaderIsReplacedAndRejoins(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond)
+	c := newCluster(t, everySecond+steady)
 	c.startAll("a", "b", "c")
 	id, term := c.leader(0)
-	time.Sleep(time.Second)
+	c.awaitTicks(term)
 	began := time.Now()
 	c.signal(id, syscall.SIGSTOP)
 	_, second := c.leader(term)
 	took := time.Since(began)
 	t.Logf("SIGSTOP to new leader: %v", took)
-	eventually(t, 15*time.Second, "the stopped node is fenced", func() bool {
+	eventually(t, "the stopped node is fenced", func() bool {
 		return c.number(`SELECT count(*) FROM forge_nodes WHERE node_id = $1 AND state = 'dead' AND fenced_at IS NOT NULL`, id) == 1
 	})
 	c.signal(id, syscall.SIGCONT)
-	eventually(t, 20*time.Second, "it has joined again under a new incarnation", func() bool {
+	eventually(t, "it has joined again under a new incarnation", func() bool {
 		return c.number(`SELECT count(*) FROM forge_nodes WHERE node_id = $1 AND state = 'active' AND fenced_at IS NULL`, id) == 1
 	})
 	if n := c.number(`SELECT count(*) FROM forge_cron_ticks WHERE term = $1
@@ -150,10 +161,11 @@ func TestPostgresRestartsHeal(t *testing.T) {
 	_, term := c.leader(0)
 	for _, mode := range []pgembed.Mode{pgembed.Fast, pgembed.Immediate, pgembed.Kill} {
 		server.Restart(mode)
+		c.pool.Reset()
 		accepts := time.Now()
 		_, term = c.leader(term)
 		t.Logf("%s restart: new leader %v after PostgreSQL accepted connections", mode, time.Since(accepts))
-		time.Sleep(1500 * time.Millisecond)
+		c.awaitTicks(term)
 	}
 	c.settle()
 	c.demandEveryTickOnce("second")
@@ -165,31 +177,31 @@ func TestPostgresRestartsHeal(t *testing.T) {
 // Each role's leader works: ticks fire, totals are written, old jobs go.
 func TestEveryRoleWorks(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond+`
+	c := newCluster(t, everySecond+unhurried+`
 [metrics]
 scrape_interval = "1s"
 `)
 	c.exec(`INSERT INTO river_job (kind, state, max_attempts, args, finalized_at)
 		VALUES ('old', 'completed', 1, '{}', now() - interval '25 h'), ('young', 'completed', 1, '{}', now() - interval '23 h')`)
 	c.startAll("a", "b")
-	eventually(t, 20*time.Second, "cluster totals", func() bool {
+	eventually(t, "cluster totals", func() bool {
 		return c.number(`SELECT count(*) FROM forge_metrics_cluster WHERE metric = 'forge_cron_runs_total' AND value > 0`) > 0
 	})
-	eventually(t, 20*time.Second, "the old job is gone", func() bool {
+	eventually(t, "the old job is gone", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE kind = 'old'`) == 0
 	})
 	if n := c.number(`SELECT count(*) FROM river_job WHERE kind = 'young'`); n != 1 {
 		t.Error("a job inside its retention is gone")
 	}
 	for id, p := range c.nodes {
-		_, body, _ := get(p.listen, "/metrics/cluster")
-		if text := string(body); !strings.Contains(text, `forge_cron_runs_total{cron="second"}`) || !strings.Contains(text, `forge_node_count{state="active"} 2`) {
-			t.Errorf("/metrics/cluster of %s:\n%s", id, text)
-		}
+		eventually(t, "/metrics/cluster of "+id+" counts runs and both nodes", func() bool {
+			_, body, _ := get(p.listen, "/metrics/cluster")
+			return strings.Contains(string(body), `forge_cron_runs_total{cron="second"}`) && strings.Contains(string(body), `forge_node_count{state="active"} 2`)
+		})
 	}
-	if n := c.number(`SELECT count(*) FROM forge_leaders WHERE node_id IS NOT NULL AND lease_until > now()`); n != 3 {
-		t.Errorf("%d of 3 roles are led", n)
-	}
+	eventually(t, "every role is led", func() bool {
+		return c.number(`SELECT count(*) FROM forge_leaders WHERE node_id IS NOT NULL AND lease_until > now()`) == 3
+	})
 }
 
 func TestTenNodesStartAtOnceOnAnEmptyDatabase(t *testing.T) {
@@ -201,7 +213,7 @@ func TestTenNodesStartAtOnceOnAnEmptyDatabase(t *testing.T) {
 		started[i] = launch(t, []string{"FORGE_DATABASE_URL=" + c.url, "FORGE_DATABASE_POOL_SIZE=8"},
 			"serve", "--config", c.config, "--node-id", id, "--listen", freeAddress(t))
 	}
-	eventually(t, 60*time.Second, "ten active nodes", func() bool {
+	eventually(t, "ten active nodes", func() bool {
 		var active int
 		err := c.pool.QueryRow(context.Background(), `SELECT count(*) FROM forge_nodes WHERE state = 'active'`).Scan(&active)
 		return err == nil && active == len(started)
@@ -209,7 +221,7 @@ func TestTenNodesStartAtOnceOnAnEmptyDatabase(t *testing.T) {
 	for i, p := range started {
 		select {
 		case <-p.done:
-			t.Errorf("node %d ended: %v\n%s", i, p.err, p.output)
+			t.Errorf("node %d ended: %v\n%s", i, p.Err(), p.output)
 		default:
 		}
 	}

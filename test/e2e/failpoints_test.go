@@ -1,55 +1,48 @@
 package e2e
 
 import (
-	"errors"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// strikes are where a leader dies inside the transaction of a tick, each at the
-// second tick that it fires; the last one hangs, with the transaction open.
+// strikes are where a leader dies inside the transaction of a tick; the last one
+// hangs, with the transaction open.
 var strikes = []string{
-	"crons/after-read=kill@2", "crons/before-commit=kill@2", "crons/after-commit=kill@2", "crons/before-commit=stop@2",
+	"crons/after-read=kill", "crons/before-commit=kill", "crons/after-commit=kill", "crons/before-commit=stop",
 }
 
-// Each node is armed, so that whoever leads is struck: before it has written,
-// when all is written, and when all is committed and nobody knows yet.
+// Whoever leads is struck: before it has written, when all is written, and when
+// all is committed and nobody knows yet.
 func TestLeaderStruckInsideATickLosesAndDoublesNone(t *testing.T) {
 	t.Parallel()
-	program := failpointBinary(t)
-	c := newCluster(t, everySecond)
-	armed := map[string]string{}
-	arm := func(id, strike string) {
-		armed[id] = strike
-		c.startProgram(program, id, "FORGE_FAILPOINTS="+strike)
+	program, orders := failpointBinary(t), t.TempDir()
+	c := newCluster(t, everySecond+steady)
+	start := func(id string) {
+		c.startProgram(program, id, "FORGE_FAILPOINTS=@"+filepath.Join(orders, id))
 	}
-	for i, strike := range strikes[:3] {
-		arm(string(rune('a'+i)), strike)
+	for _, id := range []string{"a", "b", "c"} {
+		start(id)
 	}
-	rest := strikes[3:]
 	var term int64
-	for range strikes {
+	for _, strike := range strikes {
 		var id string
 		id, term = c.leader(term)
-		if len(rest) > 0 {
-			arm("d", rest[0])
-			rest = nil
+		c.awaitTicks(term)
+		t.Logf("term %d: %s will be struck by %s", term, id, strike)
+		rewrite(t, filepath.Join(orders, id), strike)
+		c.awaitStrike(id, strike, term)
+		if c.nodes[id] == nil {
+			start(id)
 		}
-		if len(armed) == 1 { // somebody has to take over from the last one
-			c.startAll("y", "z")
-		}
-		t.Logf("term %d: %s will be struck by %s", term, id, armed[id])
-		c.awaitStrike(id, armed[id], term)
-		delete(armed, id)
 	}
 	_, term = c.leader(term)
-	eventually(t, 20*time.Second, "ticks of the last term", func() bool {
-		return c.number(`SELECT count(*) FROM forge_cron_ticks WHERE term = $1`, term) > 1
-	})
+	c.awaitTicks(term)
 	c.settle()
 	c.demandEveryTickOnce("second")
 	for reason, want := range map[string]int64{"crashed": 3, "lease_expired": 1} {
@@ -59,13 +52,14 @@ func TestLeaderStruckInsideATickLosesAndDoublesNone(t *testing.T) {
 	}
 }
 
-// failpointBinary builds a forge that can be struck.
+// buildWithFailpoints builds a forge that can be struck, once a run.
+var buildWithFailpoints = sync.OnceValues(func() (string, error) { return buildOnce("failpoints") })
+
 func failpointBinary(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "forge-failpoints")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "failpoints", "-o", program, "../../cmd/forge").CombinedOutput() //nolint:gosec // our own
+	program, err := buildWithFailpoints()
 	if err != nil {
-		t.Fatalf("build forge with failpoints: %v\n%s", err, out)
+		t.Fatal(err)
 	}
 	return program
 }
@@ -82,12 +76,11 @@ func (c *cluster) awaitStrike(id, strike string, term int64) {
 	}
 	select {
 	case <-p.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(nodes.Patience):
 		c.t.Fatalf("%s is not struck by %s", id, strike)
 	}
 	delete(c.nodes, id)
-	exit, ok := errors.AsType[*exec.ExitError](p.err)
-	if status, isStatus := exit.Sys().(syscall.WaitStatus); !ok || !isStatus || status.Signal() != syscall.SIGKILL {
-		c.t.Fatalf("%s ended by itself: %v", id, p.err)
+	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+		c.t.Fatalf("%s ended by itself: %v", id, p.Err())
 	}
 }

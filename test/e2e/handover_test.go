@@ -16,30 +16,32 @@ import (
 func TestOperatorsHandOverWithoutLosingATick(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "leader")
-	c := newCluster(t, everySecond+"\n[cluster.leader_election]\nleader_file = \""+file+"\"\n")
+	c := newCluster(t, everySecond+steady+"leader_file = \""+file+"\"\n")
 	c.startAll("a", "b", "c")
 	watch := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "leader", "watch", "--role", "scheduler", "-o", "json")
 	id, term := c.leader(0)
-	eventually(t, 10*time.Second, "the watch has begun", func() bool { return strings.Contains(watch.output.String(), `"leads"`) })
+	eventually(t, "the watch has begun", func() bool { return strings.Contains(watch.output.String(), `"leads"`) })
 
 	target := other(id)
 	first := c.handsOver("leader", "transfer", "scheduler", "--to", target)
 	if first.NodeID != target || first.Term <= term {
 		t.Fatalf("transferred to %s in term %d", first.NodeID, first.Term)
 	}
-	eventually(t, 10*time.Second, "the leader file names "+target, func() bool {
+	eventually(t, "the leader file names "+target, func() bool {
 		line, err := os.ReadFile(file)
 		return err == nil && string(line) == target+"\n"
 	})
-	time.Sleep(1200 * time.Millisecond) // a tick under this leader
+	c.awaitTicks(first.Term)
 	second := c.handsOver("leader", "step-down", "scheduler")
 	if second.NodeID == first.NodeID {
 		t.Fatalf("%s stepped down and leads again", first.NodeID)
 	}
-	time.Sleep(1200 * time.Millisecond)
+	c.awaitTicks(second.Term)
 	c.drains(second.NodeID)
 	_, last := c.leader(second.Term)
-	time.Sleep(1500 * time.Millisecond) // with the drain longer than a lease: a leader that works keeps its role
+	eventually(t, "a lease has passed: a leader that works keeps its role", func() bool {
+		return c.number(`SELECT count(*) FROM forge_leaders WHERE role = 'scheduler' AND renewed_at > acquired_at + interval '6 s'`) == 1
+	})
 
 	c.tenureEnded(term, "transferred")
 	c.tenureEnded(first.Term, "stepped_down")
@@ -52,7 +54,7 @@ func TestOperatorsHandOverWithoutLosingATick(t *testing.T) {
 		t.Errorf("the other roles changed hands %d times; want once each at most, by the drain", n)
 	}
 	for _, want := range []string{`"lost"`, `"elected"`, `"transferred"`, `"stepped_down"`, `"node_id":"` + target + `"`} {
-		eventually(t, 10*time.Second, "the watch tells "+want, func() bool { return strings.Contains(watch.output.String(), want) })
+		eventually(t, "the watch tells "+want, func() bool { return strings.Contains(watch.output.String(), want) })
 	}
 	c.settle()
 	c.demandEveryTickOnce("second")
@@ -113,10 +115,12 @@ func (c *cluster) drains(id string) {
 
 func TestHandOversThatCannotBe(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond)
+	c := newCluster(t, everySecond+unhurried)
 	c.start("a")
 	id, term := c.leader(0)
-	c.exec(`INSERT INTO forge_nodes (node_id, incarnation, roles) VALUES ('w', '00000000000000aa', '{worker}')`)
+	c.awaitRoles("a")
+	c.exec(`INSERT INTO forge_nodes (node_id, incarnation, roles, last_heartbeat_at)
+		VALUES ('w', '00000000000000aa', '{worker}', now() + interval '1 h')`)
 	c.exec(`INSERT INTO forge_nodes (node_id, incarnation, roles, last_heartbeat_at)
 		VALUES ('mute', '00000000000000ab', '{scheduler}', now() + interval '1 h')`)
 	for _, test := range []struct {

@@ -8,14 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -25,32 +21,46 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-var (
-	buildOnce sync.Once
-	binary    string
-	errBuild  error
-)
+// builds is where what buildOnce makes outlives the test that comes first.
+var builds string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	nodes.Parallel(6) // what is tested here takes time rather than work
+	dir, err := os.MkdirTemp("", "forge-e2e-")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(dir) }()
+		err = os.Chmod(dir, 0o755) //nolint:gosec // another user runs what is built here
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	builds = dir
+	return m.Run()
+}
+
+var buildForge = sync.OnceValues(func() (string, error) { return buildOnce() })
+
+// buildOnce builds the command in a directory of its own.
+func buildOnce(tags ...string) (string, error) {
+	dir, err := os.MkdirTemp(builds, "")
+	if err != nil {
+		return "", err
+	}
+	return nodes.Build(dir, "cmd/forge", tags...)
+}
 
 // forgeBinary builds the command once a run.
 func forgeBinary(t *testing.T) string {
 	t.Helper()
-	buildOnce.Do(func() {
-		dir, err := os.MkdirTemp("", "forge-e2e-") //nolint:usetesting // outlives the test that comes first
-		if err != nil {
-			errBuild = err
-			return
-		}
-		binary = filepath.Join(dir, "forge")
-		out, err := exec.Command("go", "build", "-o", binary, "../../cmd/forge").CombinedOutput()
-		if err != nil {
-			errBuild = fmt.Errorf("build forge: %w\n%s", err, out)
-		}
-		errBuild = errors.Join(errBuild, os.Chmod(dir, 0o755)) //nolint:gosec // another user runs it
-	})
-	if errBuild != nil {
-		t.Fatal(errBuild)
+	binary, err := buildForge()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
@@ -80,29 +90,14 @@ func clusterOn(t *testing.T, url, config string) *cluster {
 
 // process is one running command with what it has printed.
 type process struct {
-	*exec.Cmd
+	*running
+
 	listen string
-	output *syncBuffer
-	done   chan struct{}
-	err    error
+	output *nodes.Output
+	done   <-chan struct{}
 }
 
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
+type running = nodes.Process
 
 // launch starts a command of the binary; it is killed when the test ends.
 func launch(t *testing.T, env []string, args ...string) *process {
@@ -113,26 +108,8 @@ func launch(t *testing.T, env []string, args ...string) *process {
 // launchProgram starts a command of one of our builds, as launch does.
 func launchProgram(t *testing.T, program string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{output: &syncBuffer{}, done: make(chan struct{})}
-	p.Cmd = exec.Command(program, args...) //nolint:gosec // one of our builds
-	p.Env = append(cleanEnvironment(), env...)
-	p.Stdout, p.Stderr = p.output, p.output
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		p.err = p.Wait()
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		_ = p.Process.Signal(syscall.SIGCONT)
-		_ = p.Process.Kill()
-		<-p.done
-		if t.Failed() {
-			t.Logf("output of %s:\n%s", strings.Join(args, " "), tail(p.output.String(), 60))
-		}
-	})
-	return p
+	started, output := nodes.Launch(t, program, env, args...)
+	return &process{running: started, output: output, done: started.Done()}
 }
 
 // start runs a node and waits until it is ready.
@@ -149,14 +126,7 @@ func (c *cluster) startProgram(program, id string, env ...string) *process {
 		"serve", "--config", c.config, "--node-id", id, "--listen", listen)
 	p.listen = listen
 	c.nodes[id] = p
-	eventually(c.t, 20*time.Second, id+" is ready", func() bool {
-		select {
-		case <-p.done:
-			c.t.Fatalf("%s ended: %v\n%s", id, p.err, p.output)
-		default:
-		}
-		return status(listen, "/readyz") == http.StatusOK
-	})
+	p.AwaitReady(c.t, listen)
 	return p
 }
 
@@ -170,20 +140,26 @@ func (c *cluster) startAll(ids ...string) {
 // stopAll ends every node in order and demands a clean exit.
 func (c *cluster) stopAll() {
 	c.t.Helper()
-	for id, p := range c.nodes {
-		c.signal(id, syscall.SIGTERM)
-		c.awaitExit(id, p)
+	for id := range c.nodes {
+		c.stop(id)
 	}
 }
 
-func (c *cluster) awaitExit(id string, p *process) {
+func (c *cluster) stop(id string) {
 	c.t.Helper()
+	c.signal(id, syscall.SIGTERM)
+	c.awaitExit(id)
+}
+
+func (c *cluster) awaitExit(id string) {
+	c.t.Helper()
+	p := c.nodes[id]
 	select {
 	case <-p.done:
-		if p.err != nil {
-			c.t.Errorf("%s: %v", id, p.err)
+		if err := p.Err(); err != nil {
+			c.t.Errorf("%s: %v", id, err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(nodes.Patience):
 		c.t.Fatalf("%s does not stop", id)
 	}
 	delete(c.nodes, id)
@@ -199,13 +175,43 @@ func (c *cluster) signal(id string, sig os.Signal) {
 // leader waits for a leader of the scheduler above a term.
 func (c *cluster) leader(above int64) (id string, term int64) {
 	c.t.Helper()
-	eventually(c.t, 20*time.Second, fmt.Sprintf("a scheduler above term %d", above), func() bool {
+	eventually(c.t, fmt.Sprintf("a scheduler above term %d", above), func() bool {
 		err := c.pool.QueryRow(context.Background(), `
 SELECT node_id, term FROM forge_leaders
 WHERE role = 'scheduler' AND node_id IS NOT NULL AND term > $1`, above).Scan(&id, &term)
 		return err == nil
 	})
 	return id, term
+}
+
+// awaitTicks waits until a leader has fired some ticks.
+func (c *cluster) awaitTicks(term int64) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("ticks of term %d", term), func() bool {
+		return c.number(`SELECT count(*) FROM forge_cron_ticks WHERE term = $1`, term) > 1
+	})
+}
+
+// unhurried keeps a slow machine from costing a leader its term, where a test
+// relies on terms that it does not end; steady does so where a test waits for the
+// end of a lease.
+const (
+	unhurried = `
+[cluster.leader_election]
+lease_duration = "1m"
+`
+	steady = `
+[cluster.leader_election]
+lease_duration = "6s"
+`
+)
+
+// awaitRoles waits until every role is led, by one node if it is named.
+func (c *cluster) awaitRoles(id string) {
+	c.t.Helper()
+	eventually(c.t, "every role is led "+id, func() bool {
+		return c.number(`SELECT count(*) FROM forge_leaders WHERE node_id IS NOT NULL AND node_id = coalesce(nullif($1, ''), node_id)`, id) == 3
+	})
 }
 
 // number reads one number from the database.
@@ -273,41 +279,21 @@ func (c *cluster) demandEveryTickOnce(cron string) []tickRow { //nolint:unparam 
 	return ticks
 }
 
-func eventually(t *testing.T, within time.Duration, what string, done func() bool) {
+func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", within, what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	nodes.Eventually(t, nodes.Patience, what, done)
 }
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return nodes.FreeAddress(t)
 }
 
 func get(address, path string) (code int, body []byte, header http.Header) {
-	client := http.Client{Timeout: 5 * time.Second}
-	response, err := client.Get("http://" + address + path)
-	if err != nil {
-		return 0, nil, nil
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, _ = io.ReadAll(response.Body)
-	return response.StatusCode, body, response.Header
+	return nodes.Get(address, path)
 }
 
-func status(address, path string) int {
-	code, _, _ := get(address, path)
-	return code
-}
+func status(address, path string) int { return nodes.Status(address, path) }
 
 // forge runs a command to its end and returns what it printed and its code.
 func (c *cluster) forge(args ...string) (stdout, stderr string, code int) {
@@ -332,12 +318,7 @@ func forgeWith(t *testing.T, env []string, args ...string) (stdout, stderr strin
 	return out.String(), errs.String(), 0
 }
 
-// cleanEnvironment is this process's, without what forge would read from it.
-func cleanEnvironment() []string {
-	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
-		return strings.HasPrefix(pair, "FORGE_") || strings.HasPrefix(pair, "DATABASE_URL=")
-	})
-}
+func cleanEnvironment() []string { return nodes.Environment() }
 
 func decode[T any](t *testing.T, body string) T {
 	t.Helper()
@@ -346,9 +327,4 @@ func decode[T any](t *testing.T, body string) T {
 		t.Fatalf("%v in %s", err, body)
 	}
 	return value
-}
-
-func tail(text string, lines int) string {
-	all := strings.Split(text, "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,36 +14,97 @@ import (
 // started is left, and the lost attempt can be seen afterwards.
 func TestJobOfAKilledNodeRunsAgain(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, `
+	// The first attempt does not end by itself.
+	endless, short := "2718."+unique(), "0.2718"+unique()
+	c := newCluster(t, fmt.Sprintf(`
 [jobs.long]
 kind = "shell"
-command = ["sleep", "2.71828"]
-`)
+command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep %s; fi; exec sleep %s"]
+`, endless, short))
 	c.startAll("a", "b")
 	c.leader(0)
 	if _, stderr, code := c.forge("job", "enqueue", "long"); code != 0 {
 		t.Fatalf("enqueue: %s", stderr)
 	}
 	var node string
-	eventually(t, 15*time.Second, "the job runs", func() bool {
+	eventually(t, "the job runs", func() bool {
 		return c.pool.QueryRow(t.Context(), `
 			SELECT n.node_id FROM river_job j JOIN forge_nodes n ON j.attempted_by[1] = n.node_id || '-' || n.incarnation
 			WHERE j.state = 'running'`).Scan(&node) == nil
 	})
 	killed := time.Now()
 	c.signal(node, syscall.SIGKILL)
-	eventually(t, 20*time.Second, "a second attempt runs", func() bool {
-		return c.number(`SELECT count(*) FROM river_job WHERE state = 'running' AND attempt = 2`) == 1
+	eventually(t, "a second attempt runs, or has run", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE state IN ('running', 'completed') AND attempt = 2`) == 1
 	})
 	t.Logf("killed to running again: %v", time.Since(killed))
-	eventually(t, 20*time.Second, "it completes", func() bool {
+	eventually(t, "it completes", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE state = 'completed' AND attempt = 2`) == 1
 	})
 	stdout, _, _ := c.forge("job", "show", "1")
 	if !strings.Contains(stdout, "lost") || !strings.Contains(stdout, "completed") {
 		t.Errorf("job show does not tell of both attempts:\n%s", stdout)
 	}
-	eventually(t, 10*time.Second, "no process of either attempt is left", func() bool {
-		return len(processesWith(t, "2.71828")) == 0
+	eventually(t, "no process of either attempt is left", func() bool {
+		return len(processesWith(t, endless, short)) == 0
 	})
+}
+
+// stuckCrons have a first run that does not end by itself. That of last has no
+// attempt left after it; the second attempt of more ends when it is told to.
+const stuckCrons = `
+[jobs.last]
+kind = "shell"
+retry = { max_attempts = 1 }
+command = ["sh", "-c", "if mkdir %[1]s/last; then exec sleep %[2]s; fi"]
+
+[jobs.more]
+kind = "shell"
+retry = { max_attempts = 2 }
+command = ["sh", "-c", "if mkdir %[1]s/more; then exec sleep %[2]s; fi; until [ -e %[1]s/go ]; do sleep 0.05; done"]
+
+[[crons]]
+name = "last"
+schedule = "@every 1s"
+job = "last"
+
+[[crons]]
+name = "more"
+schedule = "@every 1s"
+job = "more"
+`
+
+// With overlap skip an attempt on a dead node keeps no tick from firing. The run is
+// over with its last attempt; as long as it has another one it is that which counts.
+func TestAttemptOnAKilledNodeBlocksNoTick(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := newCluster(t, fmt.Sprintf(stuckCrons, dir, "2718."+unique()))
+	c.startProgram(forgeBinary(t), "s", "FORGE_NODE_ROLES=scheduler")
+	c.startProgram(forgeBinary(t), "w1", "FORGE_NODE_ROLES=worker")
+	c.leader(0)
+	// A job is running before its command is: only the folders tell that the first
+	// runs got as far as to be the ones that do not end.
+	eventually(t, "both first runs", func() bool { return exists(filepath.Join(dir, "last")) && exists(filepath.Join(dir, "more")) })
+	c.signal("w1", syscall.SIGKILL)
+	c.startProgram(forgeBinary(t), "w2", "FORGE_NODE_ROLES=worker")
+	const fired = `SELECT count(*) FROM forge_cron_ticks WHERE cron = $1 AND verdict = 'fired'`
+	eventually(t, "a tick after the last attempt", func() bool { return c.number(fired, "last") > 1 })
+	eventually(t, "a tick that the second attempt keeps from firing", func() bool {
+		return c.number(`
+			SELECT count(*) FROM forge_cron_ticks AS t JOIN river_job AS j ON j.kind = 'more' AND j.state = 'running' AND j.attempt = 2
+			WHERE t.cron = 'more' AND t.verdict = 'skipped_overlap' AND t.tick > j.attempted_at`) > 0
+	})
+	if n := c.number(fired, "more"); n != 1 {
+		t.Errorf("%d ticks fired beside a run with a second attempt", n-1)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a tick after the second attempt", func() bool { return c.number(fired, "more") > 1 })
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

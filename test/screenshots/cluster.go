@@ -3,18 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // exampleListen is the address in the example's configuration.
@@ -30,10 +27,8 @@ const (
 type cluster struct {
 	listen string
 	dir    string
-	cmd    *exec.Cmd
-	output *bytes.Buffer // to be read after the end
-	done   chan struct{}
-	err    error
+	forge  *nodes.Process
+	output nodes.Output
 }
 
 // startCluster returns when every node is ready.
@@ -42,8 +37,8 @@ func startCluster(ctx context.Context, binary, config string) (*cluster, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{dir: dir, output: &bytes.Buffer{}, done: make(chan struct{})}
-	if err := c.start(ctx, binary, config); err != nil {
+	c := &cluster{dir: dir}
+	if err := c.start(binary, config); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := c.awaitNodes(ctx, 3); err != nil {
@@ -52,12 +47,12 @@ func startCluster(ctx context.Context, binary, config string) (*cluster, error) 
 	return c, nil
 }
 
-func (c *cluster) start(ctx context.Context, binary, config string) error {
+func (c *cluster) start(binary, config string) error {
 	if err := os.Chmod(c.dir, 0o755); err != nil { //nolint:gosec // PostgreSQL's own user must pass
 		return err
 	}
 	var err error
-	if c.listen, err = freeAddress(ctx); err != nil {
+	if c.listen, err = nodes.Free(); err != nil {
 		return err
 	}
 	example, err := os.ReadFile(config) //nolint:gosec // named by the user
@@ -70,34 +65,27 @@ func (c *cluster) start(ctx context.Context, binary, config string) error {
 	if err := os.WriteFile(path, example, 0o644); err != nil { //nolint:gosec // no secrets in it
 		return err
 	}
-	// Not bound to ctx: Ctrl-C reaches stop, which ends it in order.
-	c.cmd = exec.Command(binary, "dev", "--nodes", "3", "--config", path, //nolint:gosec,noctx // ended by stop
+	// Not bound to a context: Ctrl-C reaches stop, which ends it in order.
+	cmd := exec.Command(binary, "dev", "--nodes", "3", "--config", path, //nolint:gosec,noctx // ended by stop
 		"--data-dir", filepath.Join(c.dir, "data"), "--listen", c.listen)
-	c.cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool {
-		return strings.HasPrefix(pair, "FORGE_") || strings.HasPrefix(pair, "DATABASE_URL=")
-	})
-	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is ours alone
-	if err := c.cmd.Start(); err != nil {
+	cmd.Env = nodes.Environment()
+	cmd.Stdout, cmd.Stderr = &c.output, &c.output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is ours alone
+	if c.forge, err = nodes.Run(cmd); err != nil {
 		return fmt.Errorf("start %s (make build builds it): %w", binary, err)
 	}
-	go func() {
-		c.err = c.cmd.Wait()
-		close(c.done)
-	}()
 	return nil
 }
 
 // stop ends the cluster and removes its data.
 func (c *cluster) stop() error {
-	_ = c.cmd.Process.Signal(os.Interrupt) // it may be gone
+	_ = c.forge.Process.Signal(os.Interrupt) // it may be gone
 	select {
-	case <-c.done:
+	case <-c.forge.Done():
 	case <-time.After(stopPatience):
-		_ = c.cmd.Process.Kill()
-		<-c.done
+		c.forge.Kill()
 	}
-	return errors.Join(c.err, os.RemoveAll(c.dir))
+	return errors.Join(c.forge.Err(), os.RemoveAll(c.dir))
 }
 
 func (c *cluster) awaitNodes(ctx context.Context, count int) error {
@@ -143,8 +131,8 @@ func (c *cluster) await(ctx context.Context, patience time.Duration, what string
 	defer cancel()
 	for !arrived() {
 		select {
-		case <-c.done:
-			return fmt.Errorf("forge dev ended: %w\n%s", c.err, c.output)
+		case <-c.forge.Done():
+			return fmt.Errorf("forge dev ended: %w\n%s", c.forge.Err(), &c.output)
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", what, ctx.Err())
 		case <-time.After(50 * time.Millisecond):
@@ -157,7 +145,7 @@ func (c *cluster) leader(ctx context.Context) (id string, err error) {
 	var status struct {
 		LeaderID string `json:"leader_id"`
 	}
-	err = c.get(ctx, "/cluster/status", &status)
+	err = nodes.Read(ctx, c.listen, "/cluster/status", &status)
 	return status.LeaderID, err
 }
 
@@ -168,7 +156,7 @@ type node struct {
 
 func (c *cluster) nodes(ctx context.Context) ([]node, error) {
 	var list struct{ Items []node }
-	err := c.get(ctx, "/api/v1/nodes", &list)
+	err := nodes.Read(ctx, c.listen, "/api/v1/nodes", &list)
 	return list.Items, err
 }
 
@@ -179,7 +167,7 @@ func (c *cluster) job(ctx context.Context, cron string) (id int64, err error) {
 			ID int64 `json:"id"`
 		}
 	}
-	if err := c.get(ctx, "/api/v1/jobs?state=completed&limit=1&cron="+cron, &list); err != nil {
+	if err := nodes.Read(ctx, c.listen, "/api/v1/jobs?state=completed&limit=1&cron="+cron, &list); err != nil {
 		return 0, err
 	}
 	if len(list.Items) == 0 {
@@ -191,30 +179,3 @@ func (c *cluster) job(ctx context.Context, cron string) (id int64, err error) {
 // url is an address on the first node. When that was the leader, it is back a
 // moment after it was killed.
 func (c *cluster) url(path string) string { return "http://" + c.listen + path }
-
-func (c *cluster) get(ctx context.Context, path string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(path), http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("get %s: %s", path, response.Status)
-	}
-	return json.NewDecoder(response.Body).Decode(into)
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
-}

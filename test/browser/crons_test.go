@@ -1,0 +1,85 @@
+package browser_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// byHand is the cron that the test holds and runs.
+const byHand = "a-name-as-long-as-names-get-in-the-wild-and-then-some-more-of-it"
+
+// cronDocument is what the API says of a cron.
+type cronDocument struct {
+	PausedAt time.Time `json:"paused_at"`
+}
+
+// said waits for what a form has come to, and returns it.
+func said(t *testing.T, tab context.Context) string { //nolint:revive // the test comes first
+	t.Helper()
+	do(t, tab, chromedp.WaitVisible(chromedp.CSS(".said")))
+	return strings.Join(strings.Fields(eval[string](t, tab, `document.querySelector(".said").textContent`)), " ")
+}
+
+// checkByHand presses every button of a cron's page.
+func checkByHand(t *testing.T, n *node, tab context.Context) { //nolint:revive // the node is the test's
+	t.Helper()
+	page := n.url("/crons/" + byHand)
+	do(t, tab, chromedp.Navigate(page), chromedp.Click(chromedp.CSS("#act-trigger button")))
+	if got := said(t, tab); !regexp.MustCompile(`^It runs now, as job \d+$`).MatchString(got) {
+		t.Errorf("after Run now: %s", got)
+	}
+	paused := func() bool { //nolint:contextcheck // the tab's is the browser's
+		var cron cronDocument
+		return n.get("/api/v1/crons/"+byHand, &cron) == nil && !cron.PausedAt.IsZero()
+	}
+	do(t, tab, chromedp.Navigate(page), chromedp.Click(chromedp.CSS("#act-pause button")), chromedp.WaitVisible(chromedp.CSS("#act-resume button")))
+	if got := said(t, tab); got != "It is paused." || !paused() {
+		t.Errorf("after Pause: %s, paused %v", got, paused())
+	}
+	if held := eval[string](t, tab, `document.querySelector(".held").textContent`); !strings.HasPrefix(held, "Paused by hand since ") {
+		t.Errorf("held: %s", held)
+	}
+	do(t, tab, chromedp.Click(chromedp.CSS("#act-resume button")), chromedp.WaitVisible(chromedp.CSS("#act-pause button")))
+	if got := said(t, tab); got != "It goes on." || paused() {
+		t.Errorf("after Resume: %s, paused %v", got, paused())
+	}
+	checkBackfill(t, n, tab, page)
+}
+
+// checkBackfill previews one, which runs nothing, and then runs it.
+func checkBackfill(t *testing.T, n *node, tab context.Context, page string) { //nolint:revive // the node is the test's
+	t.Helper()
+	recorded := func() (count int) { //nolint:contextcheck // the tab's is the browser's
+		var ticks struct {
+			Items []struct{ Verdict string }
+		}
+		if err := n.get("/api/v1/crons/"+byHand+"/ticks?limit=1000", &ticks); err != nil {
+			t.Fatal(err)
+		}
+		for _, tick := range ticks.Items {
+			if tick.Verdict == "backfilled" {
+				count++
+			}
+		}
+		return count
+	}
+	before := recorded()
+	do(t, tab, chromedp.Click(chromedp.CSS(`.acts a.button`)), chromedp.WaitVisible(chromedp.CSS("#preview button")),
+		chromedp.SetValue(chromedp.CSS("#preview [name=limit]"), "3"), chromedp.Click(chromedp.CSS("#preview button")),
+		chromedp.WaitVisible(chromedp.CSS("#act-backfill button")))
+	if got := eval[string](t, tab, `document.querySelector("#h-plan").textContent`); got != "3 ticks would run" || recorded() != before {
+		t.Errorf("the preview: %s; %d ticks backfilled, before %d", got, recorded(), before)
+	}
+	do(t, tab, chromedp.Click(chromedp.CSS("#act-backfill button")))
+	if got := said(t, tab); got != "Backfilled: 3 ticks run." || recorded() != before+3 {
+		t.Errorf("after the backfill: %s; %d ticks backfilled, before %d", got, recorded(), before)
+	}
+	if at := eval[string](t, tab, `location.href`); !strings.HasPrefix(at, page) {
+		t.Errorf("it led to %s", at)
+	}
+}

@@ -1,0 +1,116 @@
+package checker
+
+import "time"
+
+// Values of Cron.Overlap, Cron.CatchUp and the verdicts, as forge writes them.
+// They are repeated here because the checker must not take forge's word.
+const (
+	OverlapSkip     = "skip"
+	OverlapAllow    = "allow"
+	OverlapQueue    = "queue"
+	OverlapQueueAll = "queue_all"
+	OverlapReplace  = "replace"
+
+	CatchUpNone   = "none"
+	CatchUpLatest = "latest"
+	CatchUpAll    = "all"
+
+	Fired           = "fired"
+	CaughtUp        = "caught_up"
+	Queued          = "queued"
+	Replaced        = "replaced"
+	SkippedOverlap  = "skipped_overlap"
+	SkippedWindow   = "skipped_window"
+	SkippedLimit    = "skipped_limit"
+	SkippedExcluded = "skipped_excluded"
+)
+
+// Cron is a cron as the run configured it.
+type Cron struct {
+	Name     string
+	Rule     Rule
+	Excluded *Rule // nil: nothing is
+	Jitter   time.Duration
+	Overlap  string
+	CatchUp  string
+	Window   time.Duration
+	Limit    int
+	// It is due after Since and before Until.
+	Since, Until time.Time
+}
+
+// Row is a row of the ledger at the end.
+type Row struct {
+	Cron    string
+	Tick    time.Time
+	Last    time.Time // zero: it stands for one tick
+	Count   int64
+	Verdict string
+	Reason  string
+	JobID   int64
+	Term    int64
+	Node    string
+}
+
+// Entry is one write to the ledger, in the journal.
+type Entry struct {
+	Seq     int64     // drawn at the commit
+	At      time.Time // of the commit
+	Txid    int64     // those of one transaction were decided at one instant
+	Cron    string
+	Tick    time.Time
+	Verdict string
+	Term    int64
+	Node    string
+}
+
+// Lead is one change of a role's leader, in the journal.
+type Lead struct {
+	Seq  int64
+	At   time.Time
+	Role string
+	Term int64
+	Node string // empty: the role was vacated
+}
+
+// Job is a job at the end.
+type Job struct {
+	ID        int64
+	Cron      string
+	Tick      time.Time
+	State     string
+	Attempt   int64
+	Finalized time.Time // by the node; zero: it has not come to its end
+	// Ended is when the database was told, by the journal. It may be much later:
+	// until then the job is active, whatever became of its run.
+	Ended time.Time
+}
+
+// Line is what a job writes about itself. Tick is zero for a job without cron.
+type Line struct {
+	What    string    `json:"what"`
+	At      time.Time `json:"at"`
+	Cron    string    `json:"cron,omitempty"`
+	Tick    time.Time `json:"tick,omitzero"`
+	Job     int64     `json:"job"`
+	Attempt int64     `json:"attempt"`
+	Term    int64     `json:"term"`
+	Node    string    `json:"node"`
+}
+
+// Values of Line.What.
+const (
+	Began = "began"
+	Ended = "ended"
+)
+
+// History is all that is known of a run.
+type History struct {
+	Crons   []Cron
+	Rows    []Row
+	Entries []Entry // by Seq
+	Leads   []Lead  // by Seq
+	Jobs    []Job
+	Lines   []Line
+	Acked   []int64 // jobs whose enqueuing was acknowledged
+}

@@ -1,0 +1,143 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/test/chaos/checker"
+)
+
+// outage is how long nobody has looked at the crons when the run begins.
+const outage = 10 * time.Minute
+
+// cron is what the run configures, in the words of forge.toml, and what the
+// checker is told, in its own.
+type cron struct {
+	checker.Cron
+
+	schedule string
+	more     string // further keys
+	takes    time.Duration
+	missed   bool // it was due during the outage
+}
+
+// crons has every policy. Those that were due in the outage are slow or skip, so
+// that the run does not begin with a thousand jobs.
+func crons(now, until time.Time) []cron {
+	every := func(d time.Duration) checker.Rule { return checker.Rule{Every: d} }
+	kathmandu, err := time.LoadLocation("Asia/Kathmandu")
+	if err != nil {
+		panic(err)
+	}
+	first, last := now.Add(-time.Minute).In(kathmandu).Hour(), until.Add(time.Hour).In(kathmandu).Hour()
+	hours := []int{}
+	for hour := first; ; hour = (hour + 1) % 24 {
+		if hours = append(hours, hour); hour == last {
+			break
+		}
+	}
+	const s = time.Second
+	return []cron{
+		{Cron: checker.Cron{Name: "pulse", Rule: every(s), Overlap: checker.OverlapAllow, CatchUp: checker.CatchUpAll}, schedule: "@every 1s"},
+		{Cron: checker.Cron{Name: "skip", Rule: checker.Rule{}}, schedule: "* * * * * *", takes: 1300 * time.Millisecond, missed: true},
+		{
+			Cron:     checker.Cron{Name: "queue", Rule: every(2 * s), Overlap: checker.OverlapQueue, CatchUp: checker.CatchUpAll, Limit: 3},
+			schedule: "@every 2s", takes: 2500 * time.Millisecond, missed: true,
+		},
+		{
+			Cron:     checker.Cron{Name: "queue-all", Rule: every(4 * s), Overlap: checker.OverlapQueueAll, CatchUp: checker.CatchUpNone},
+			schedule: "@every 4s", takes: 700 * time.Millisecond,
+		},
+		{
+			Cron:     checker.Cron{Name: "replace", Rule: every(2 * s), Overlap: checker.OverlapReplace, CatchUp: checker.CatchUpLatest},
+			schedule: "@every 2s", takes: 2200 * time.Millisecond, missed: true,
+		},
+		{
+			Cron: checker.Cron{
+				Name: "zone", Overlap: checker.OverlapAllow, CatchUp: checker.CatchUpNone,
+				Rule: checker.Rule{Zone: kathmandu, Hours: hours, Seconds: thirds()},
+			},
+			schedule: fmt.Sprintf("*/3 * %s * * *", list(hours)), more: `timezone = "Asia/Kathmandu"`,
+		},
+		{
+			Cron:     checker.Cron{Name: "jitter", Rule: every(3 * s), Overlap: checker.OverlapAllow, Jitter: 2 * s},
+			schedule: "@every 3s", more: `jitter = "2s"`,
+		},
+		{
+			Cron:     checker.Cron{Name: "excluded", Rule: every(s), Overlap: checker.OverlapAllow, Excluded: &checker.Rule{Seconds: thirds()}},
+			schedule: "@every 1s", more: `exclude = ["*/3 * * * * *"]`,
+		},
+		{
+			Cron:     checker.Cron{Name: "all", Rule: every(5 * s), Overlap: checker.OverlapAllow, CatchUp: checker.CatchUpAll, Limit: 4, Window: 5 * time.Minute},
+			schedule: "@every 5s", missed: true,
+		},
+		{Cron: checker.Cron{Name: "latest", Rule: every(6 * s), Overlap: checker.OverlapAllow}, schedule: "@every 6s", missed: true},
+		{Cron: checker.Cron{Name: "none", Rule: every(6 * s), Overlap: checker.OverlapAllow, CatchUp: checker.CatchUpNone}, schedule: "@every 6s", missed: true},
+	}
+}
+
+func thirds() []int {
+	var seconds []int
+	for second := 0; second < 60; second += 3 {
+		seconds = append(seconds, second)
+	}
+	return seconds
+}
+
+func list(numbers []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
+}
+
+// complete fills in forge's defaults, which the checker has to be told too.
+func (c *cron) complete(until time.Time) {
+	c.Until = until
+	if c.Overlap == "" {
+		c.Overlap = checker.OverlapSkip
+	}
+	if c.CatchUp == "" {
+		c.CatchUp = checker.CatchUpLatest
+	}
+	if c.Window == 0 {
+		c.Window = time.Hour
+	}
+	if c.Limit == 0 {
+		c.Limit = 10
+	}
+}
+
+// acked is the job that is enqueued by hand.
+const acked = "acked"
+
+// config writes the cluster's file. A job's witness leaves its lines in
+// testimony; marker is in the environment of every process of the run.
+func config(crons []cron, witness, testimony, marker string) string {
+	text := &strings.Builder{}
+	text.WriteString("[node]\ndrain_timeout = \"10s\"\n")
+	job := func(name string, takes time.Duration) {
+		fmt.Fprintf(text, `
+[jobs.%s]
+kind = "shell"
+command = [%q, %q, %q]
+env = { %s = %q }
+retry = { max_attempts = 100, backoff = "1s" }
+`, name, witness, testimony, takes, markerName, marker)
+	}
+	job(acked, 0)
+	for _, c := range crons {
+		job(c.Name, c.takes)
+		fmt.Fprintf(text, `
+[[crons]]
+name = %q
+job = %q
+schedule = %q
+overlap = %q
+catch_up = %q
+catch_up_window = %q
+catch_up_limit = %d
+end_at = %q
+%s
+`, c.Name, c.Name, c.schedule, c.Overlap, c.CatchUp, c.Window, c.Limit, c.Until.UTC().Format(time.RFC3339), c.more)
+	}
+	return text.String()
+}

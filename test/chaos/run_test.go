@@ -1,0 +1,380 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/chaos/checker"
+	"github.com/forge-scheduler/forge/test/nodes"
+)
+
+var (
+	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the plan (default: a new one)")
+	forFlag  = flag.Duration("chaos.for", 20*time.Second, "how long to break the cluster")
+)
+
+const (
+	// markerName is in the environment of every process of the run.
+	markerName = "CHAOS_RUN"
+	// patience is for what must come: a leader, an answer, quiet.
+	patience = nodes.Patience
+	// progressEvery is how often the run says how far it is.
+	progressEvery = 5 * time.Second
+	// enqueueEvery is the pause between jobs that are enqueued by hand.
+	enqueueEvery = 700 * time.Millisecond
+)
+
+// run is a cluster that is broken.
+type run struct {
+	*testing.T
+
+	plan    *plan
+	dir     string
+	forge   string
+	config  string
+	env     []string
+	crons   []cron
+	server  *pgtest.OwnServer
+	pool    *pgxpool.Pool
+	keepers []*keeper
+	keeping sync.WaitGroup
+	over    atomic.Bool // nobody is started any more
+
+	mu     sync.Mutex
+	events []event
+	acked  []int64
+}
+
+// event is something that was done to the cluster, or came of it.
+type event struct {
+	at   time.Time
+	kind kind
+	node string // empty: it was done to no one node
+}
+
+func (r *run) note(what kind, node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, event{time.Now(), what, node})
+}
+
+// prepare builds the programs and starts PostgreSQL.
+func prepare(t *testing.T, seed uint64) *run {
+	t.Helper()
+	r := &run{T: t, plan: newPlan(seed)}
+	var err error
+	if r.dir, err = os.MkdirTemp("", "forge-chaos-"); err != nil { //nolint:usetesting // kept when the run fails
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what the nodes and the jobs wrote is in %s", r.dir)
+			return
+		}
+		_ = os.RemoveAll(r.dir)
+	})
+	if r.forge, err = nodes.Build(r.dir, "cmd/forge", "failpoints"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = nodes.Build(r.dir, "test/chaos/witness"); err != nil {
+		t.Fatal(err)
+	}
+	r.server = pgtest.Server(t)
+	r.pool = pgtest.Connect(t, r.server.URL())
+	r.env = []string{"FORGE_DATABASE_URL=" + r.server.URL(), markerName + "=" + r.dir}
+	return r
+}
+
+// begin applies the configuration as if that had been before an outage, and
+// starts the nodes.
+func (r *run) begin(lasts time.Duration) {
+	r.Helper()
+	now := time.Now()
+	until := now.Add(lasts + 2*time.Second).Truncate(time.Second)
+	r.crons = crons(now, until)
+	for i := range r.crons {
+		r.crons[i].complete(until)
+	}
+	r.config = filepath.Join(r.dir, "forge.toml")
+	text := config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
+	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+	if out, err := r.command(r.Context(), "apply", "--config", r.config).CombinedOutput(); err != nil {
+		r.Fatalf("forge apply: %v\n%s", err, out)
+	}
+	r.exec(journalSQL)
+	for i := range r.crons {
+		c := &r.crons[i]
+		if c.missed {
+			r.exec(missSQL, c.Name, outage)
+		}
+		if err := r.pool.QueryRow(r.Context(), watermarkSQL, c.Name).Scan(&c.Since); err != nil {
+			r.Fatal(err)
+		}
+	}
+	for _, id := range []string{"a", "b", "c"}[:nodeCount] {
+		log, err := os.Create(filepath.Join(r.dir, id+".log"))
+		if err != nil {
+			r.Fatal(err)
+		}
+		k := &keeper{run: r, id: id, address: nodes.FreeAddress(r), orders: filepath.Join(r.dir, id+".orders"), log: log}
+		r.keepers = append(r.keepers, k)
+		r.keeping.Go(k.keep)
+	}
+	r.Cleanup(r.abandon)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	if r.leader(ctx) == nil {
+		r.Fatalf("nobody leads after %s", patience)
+	}
+}
+
+func (r *run) testimony() string { return filepath.Join(r.dir, "testimony.jsonl") }
+
+// command is a call of forge's command line on the run's database.
+func (r *run) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, r.forge, args...) //nolint:gosec // our own build
+	cmd.Env = append(nodes.Environment(), r.env...)
+	cmd.Dir = r.dir
+	return cmd
+}
+
+func (r *run) exec(sql string, args ...any) {
+	r.Helper()
+	if _, err := r.pool.Exec(r.Context(), sql, args...); err != nil {
+		r.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// abandon ends what a failed run has left running.
+func (r *run) abandon() {
+	r.over.Store(true)
+	for _, k := range r.keepers {
+		k.signal(syscall.SIGKILL, fault{})
+	}
+	r.keeping.Wait()
+	for _, k := range r.keepers {
+		_ = k.log.Close()
+	}
+}
+
+// rage breaks the cluster until the crons are over, while jobs are enqueued.
+func (r *run) rage() {
+	r.Helper()
+	ctx, cancel := context.WithDeadline(r.Context(), r.crons[0].Until)
+	defer cancel()
+	var helpers sync.WaitGroup
+	helpers.Go(func() { r.enqueue(ctx) })
+	helpers.Go(func() { r.tell(ctx) })
+	for {
+		f := r.plan.next()
+		select {
+		case <-ctx.Done():
+			helpers.Wait()
+			return
+		case <-time.After(f.after):
+			r.inflict(ctx, f)
+		}
+	}
+}
+
+// restarts are the faults of PostgreSQL itself.
+var restarts = map[kind]pgembed.Mode{
+	restartFast: pgembed.Fast, restartCrash: pgembed.Immediate, restartKill: pgembed.Kill,
+}
+
+// inflict does one fault. A restart of PostgreSQL ends the test if the server
+// does not come back, so this is for the test's own goroutine.
+func (r *run) inflict(ctx context.Context, f fault) {
+	switch f.kind {
+	case restartFast, restartCrash, restartKill:
+		r.server.Restart(restarts[f.kind]) //nolint:contextcheck // half a restart is none
+		r.note(f.kind, "")
+	case killAny:
+		r.signal(r.keepers[f.node], syscall.SIGKILL, f)
+	case killLeader:
+		r.signal(r.leader(ctx), syscall.SIGKILL, f)
+	case freezeLeader:
+		r.signal(r.leader(ctx), syscall.SIGSTOP, f)
+	case stopLeader:
+		r.signal(r.leader(ctx), syscall.SIGTERM, f)
+	case endSession:
+		r.terminate(ctx, f.kind, endSessionSQL)
+	case endNode:
+		if k := r.leader(ctx); k != nil {
+			r.terminate(ctx, f.kind, endNodeSQL, k.id)
+		}
+	case endAll:
+		r.terminate(ctx, f.kind, endAllSQL)
+	case severInCommit:
+		r.sever(ctx, f)
+	case killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, delayAfterRead:
+		r.strike(ctx, f)
+	case endedByItself: // nobody does that
+	}
+}
+
+// sever has the next commit of a tick end the leader's session, and waits for it.
+func (r *run) sever(ctx context.Context, f fault) {
+	if _, err := r.pool.Exec(ctx, severSQL); err != nil {
+		return // it is the database's bad day
+	}
+	for ctx.Err() == nil {
+		var done bool
+		if err := r.pool.QueryRow(ctx, severedSQL).Scan(&done); err == nil && done {
+			r.note(f.kind, "")
+			return
+		}
+		time.Sleep(watchEvery)
+	}
+}
+
+func (r *run) signal(k *keeper, signal syscall.Signal, f fault) {
+	if k != nil && k.signal(signal, f) {
+		r.note(f.kind, k.id)
+	}
+}
+
+func (r *run) terminate(ctx context.Context, what kind, sql string, args ...any) {
+	var ended int
+	if err := r.pool.QueryRow(ctx, sql, args...).Scan(&ended); err == nil && ended > 0 {
+		r.note(what, "")
+	}
+}
+
+// strike has whoever leads strike itself inside a tick: another one, if the lead
+// goes elsewhere before.
+func (r *run) strike(ctx context.Context, f fault) {
+	for k := r.leader(ctx); k != nil; k = r.leader(ctx) {
+		if err := k.tell(f); err != nil {
+			r.Error(err)
+			return
+		}
+		for k.told() && ctx.Err() == nil && !r.leadsAnother(ctx, k.id) {
+			time.Sleep(watchEvery)
+		}
+		if k.untell() {
+			continue
+		}
+		r.note(f.kind, k.id)
+		return
+	}
+}
+
+// leadsAnother says whether the scheduler's leader is another node.
+func (r *run) leadsAnother(ctx context.Context, id string) bool {
+	var leader string
+	err := r.pool.QueryRow(ctx, leaderSQL).Scan(&leader)
+	return err == nil && leader != id
+}
+
+// leader waits for somebody to lead the scheduler; nil when the time is over.
+func (r *run) leader(ctx context.Context) *keeper {
+	for ctx.Err() == nil {
+		var id string
+		if err := r.pool.QueryRow(ctx, leaderSQL).Scan(&id); err == nil {
+			for _, k := range r.keepers {
+				if k.id == id {
+					return k
+				}
+			}
+		}
+		time.Sleep(watchEvery)
+	}
+	return nil
+}
+
+// enqueue adds jobs by hand and remembers those that were acknowledged.
+func (r *run) enqueue(ctx context.Context) {
+	for ctx.Err() == nil {
+		out, err := r.command(ctx, "job", "enqueue", acked, "--config", r.config, "-o", "json").Output()
+		var job struct{ ID int64 }
+		if err == nil && json.Unmarshal(out, &job) == nil && job.ID != 0 {
+			r.mu.Lock()
+			r.acked = append(r.acked, job.ID)
+			r.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(enqueueEvery):
+		}
+	}
+}
+
+// settle waits until every tick is recorded and every job has come to its end. Its
+// patience is with a cluster that stands still.
+func (r *run) settle() {
+	r.Helper()
+	began := time.Now()
+	last, moved := "", began
+	for time.Since(moved) < patience {
+		var open string
+		if err := r.pool.QueryRow(r.Context(), openSQL).Scan(&open); err == nil {
+			if open == "" {
+				r.Logf("quiet after %s", time.Since(began).Round(time.Millisecond))
+				return
+			}
+			if open != last {
+				last, moved = open, time.Now()
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	r.Errorf("after %s of quiet there is still: %s", time.Since(began).Round(time.Second), last)
+}
+
+// stop ends the nodes, and looks for what they left behind.
+func (r *run) stop() {
+	r.Helper()
+	r.over.Store(true)
+	for _, k := range r.keepers {
+		k.signal(syscall.SIGTERM, fault{})
+	}
+	r.keeping.Wait()
+	for _, k := range r.keepers {
+		k.checkLog()
+	}
+	var left []string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if left = r.processes(); len(left) == 0 {
+			return
+		}
+	}
+	for _, process := range left {
+		r.Errorf("left behind: %s", process)
+	}
+}
+
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) % 1_000_000 //nolint:gosec // not negative
+	}
+	t.Logf("seed %d: replay with make chaos SEED=%d FOR=%s", seed, seed, *forFlag)
+	r := prepare(t, seed)
+	r.begin(*forFlag)
+	r.rage()
+	r.settle()
+	r.stop()
+	history := r.history()
+	findings := checker.Check(history)
+	r.report(history, findings)
+	for _, finding := range findings {
+		t.Error(finding)
+	}
+}

@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+const apiCrons = `
+[[crons]]
+name = "report"
+schedule = "@hourly"
+command = ["true"]
+`
+
+// post sends JSON to a node, as any program would.
+func post(t *testing.T, address, path, body string) (code int, answer string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// TestCronsOverHTTP does with a real node what the commands do, and finds it in
+// the same ledger and diary.
+func TestCronsOverHTTP(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, apiCrons)
+	c.start("a")
+	address := c.nodes["a"].listen
+	const cron = "/api/v1/crons/report"
+	demand := func(code int, answer string, status int, want string) {
+		t.Helper()
+		if code != status || !strings.Contains(answer, want) {
+			t.Fatalf("status %d, want %d with %q: %s", code, status, want, answer)
+		}
+	}
+	code, body, _ := get(address, cron)
+	demand(code, string(body), 200, `"schedule":"@hourly"`)
+
+	code, answer := post(t, address, cron+"/pause", "")
+	demand(code, answer, 200, `"changed":true`)
+	code, answer = post(t, address, cron+"/pause", "")
+	demand(code, answer, 200, `"changed":false`)
+	if n := c.number(`SELECT count(*) FROM forge_crons WHERE paused_at IS NOT NULL`); n != 1 {
+		t.Error("the cron is not paused")
+	}
+	code, answer = post(t, address, cron+"/resume", "{}")
+	demand(code, answer, 200, `"changed":true`)
+
+	code, answer = post(t, address, cron+"/trigger", `{"args": {"full": true}}`)
+	demand(code, answer, 201, `"verdict":"triggered"`)
+	hour := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
+	at := hour.Format(time.RFC3339)
+	code, answer = post(t, address, cron+"/trigger", fmt.Sprintf(`{"at": %q}`, at))
+	demand(code, answer, 201, `"verdict":"triggered"`)
+	code, answer = post(t, address, cron+"/trigger", fmt.Sprintf(`{"at": %q}`, at))
+	demand(code, answer, 409, "a tick runs once")
+
+	span := fmt.Sprintf(`"from": %q, "to": %q`, hour.Add(-2*time.Hour).Format(time.RFC3339), hour.Add(2*time.Hour).Format(time.RFC3339))
+	code, answer = post(t, address, cron+"/backfill", "{"+span+`, "dry_run": true}`)
+	demand(code, answer, 200, `"left":1,"more":false,"dry_run":true,"ran":0`)
+	if n := c.number(`SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'backfilled'`); n != 0 {
+		t.Errorf("a dry run ran %d ticks", n)
+	}
+	code, answer = post(t, address, cron+"/backfill", "{"+span+"}")
+	demand(code, answer, 200, `"dry_run":false,"ran":3`)
+
+	code, body, _ = get(address, cron+"/ticks/"+url.PathEscape(at))
+	demand(code, string(body), 200, "was recorded as triggered: triggered by the API from 127.0.0.1; job ")
+	code, body, _ = get(address, cron+"/ticks?limit=2")
+	demand(code, string(body), 200, `"next":"/api/v1/crons/report/ticks?before=`)
+	if why, _, code := c.forge("cron", "why", "report", at); code != 0 || !strings.Contains(why, "the API from 127.0.0.1") {
+		t.Errorf("forge cron why: %s", why)
+	}
+	for kind, want := range map[string]int64{"cron_paused": 1, "cron_resumed": 1, "cron_triggered": 2, "cron_backfilled": 1} {
+		if n := c.number(`SELECT count(*) FROM forge_events WHERE type = $1 AND data ->> 'by' = 'the API from 127.0.0.1'`, kind); n != want {
+			t.Errorf("%d events %s, want %d", n, kind, want)
+		}
+	}
+	eventually(t, "every run has ended", func() bool {
+		return c.number(`SELECT count(*) FROM forge_cron_ticks t JOIN river_job j ON j.id = t.job_id
+			WHERE t.verdict IN ('triggered', 'backfilled') AND j.state = 'completed'`) == 5
+	})
+}

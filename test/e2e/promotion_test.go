@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/parts"
+)
+
+// The primary dies with a leader on it, and its replica takes over: the nodes
+// find it by the addresses of both, and no tick is lost or doubled.
+func TestPromotionOfAReplica(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Server(t)
+	replica := primary.Replica()
+	url, err := parts.MultiHost(primary.URL(), replica.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := clusterOn(t, url, everySecond)
+	c.startAll("a", "b", "c")
+	_, term := c.leader(0)
+	c.awaitTicks(term)
+	primary.Stop(pgembed.Kill)
+	writable := replica.Promote()
+	_, next := c.leader(term)
+	t.Logf("new leader %v after the replica took writes", time.Since(writable))
+	c.awaitTicks(next)
+	c.demandTimelines(term, next)
+	c.settle()
+	c.demandEveryTickOnce("second")
+}
+
+// demandTimelines looks for what tells two primaries apart.
+func (c *cluster) demandTimelines(before, after int64) {
+	c.t.Helper()
+	out, errs, code := c.forge("leader", "history", "--role", "scheduler", "-o", "json")
+	if code != 0 {
+		c.t.Fatalf("exit %d: %s", code, errs)
+	}
+	type tenure struct {
+		Term     int64  `json:"term"`
+		Timeline string `json:"timeline"`
+	}
+	timelines := map[int64]string{}
+	for _, t := range decode[[]tenure](c.t, out) {
+		timelines[t.Term] = t.Timeline
+	}
+	if timelines[before] != "00000001" || timelines[after] != "00000002" {
+		c.t.Errorf("timelines by term: %v", timelines)
+	}
+	for _, args := range [][]string{{"leader", "status", "-o", "wide"}, {"leader", "history", "-o", "wide"}} {
+		if out, errs, _ := c.forge(args...); !strings.Contains(out, "00000002") {
+			c.t.Errorf("no timeline in %v:\n%s%s", args, out, errs)
+		}
+	}
+}
+
+// Elections need a server that takes writes. A candidate on a replica says what
+// to do.
+func TestCandidateOnAReplicaIsRefused(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Server(t)
+	replica := primary.Replica()
+	c := clusterOn(t, primary.URL(), everySecond)
+	serve := []string{"serve", "--config", c.config, "--node-id", "a", "--listen", freeAddress(t)}
+	_, errs, code := forgeWith(t, []string{"FORGE_DATABASE_URL=" + replica.URL()}, serve...)
+	if code != 5 || !strings.Contains(errs, "read-only") || !strings.Contains(errs, "target_session_attrs=read-write") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	candidate := launch(t, []string{"FORGE_DATABASE_URL=" + c.url, "FORGE_DATABASE_LEADER_URL=" + replica.URL()}, serve...)
+	eventually(t, "the candidate says what to do", func() bool {
+		return strings.Contains(candidate.output.String(), "let database.leader_url lead to the primary")
+	})
+	if n := c.number(`SELECT count(*) FROM forge_leader_history`); n != 0 {
+		t.Errorf("%d tenures without a session on the primary", n)
+	}
+}
+
+// A replica is promoted while its primary lives on: both sides elect. The primary
+// waits for its replica at each commit, in vain now, so that its side fires
+// nothing any more; the timelines tell the terms of the two apart.
+func TestTwoPrimariesUnderSynchronousReplication(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Server(t)
+	replica := primary.Replica()
+	old := clusterOn(t, primary.URL(), everySecond)
+	old.startAll("a", "b")
+	_, term := old.leader(0)
+	old.awaitTicks(term)
+	replica.Promote()
+	fired := old.number(`SELECT count(*) FROM forge_cron_ticks`)
+
+	promoted := clusterOn(t, replica.URL(), everySecond)
+	promoted.start("c")
+	_, next := promoted.leader(term)
+	promoted.awaitTicks(next)
+	eventually(t, "the leader on the old primary gives up", func() bool {
+		return old.number(`SELECT count(*) FROM forge_leader_history
+			WHERE role = 'scheduler' AND term = $1 AND ended_at IS NOT NULL`, term) == 1
+	})
+	promoted.demandTimelines(term, next)
+	promoted.settle()
+	promoted.demandEveryTickOnce("second")
+	// What was under way at the promotion is there, though nobody was told so.
+	if n := old.number(`SELECT count(*) FROM forge_cron_ticks`); n > fired+1 {
+		t.Errorf("%d ticks fired on the old primary after the promotion", n-fired)
+	}
+	if n := old.number(`SELECT count(*) FROM forge_leader_history WHERE timeline <> '00000001'`); n != 0 {
+		t.Errorf("%d terms of the old primary bear another timeline", n)
+	}
+}

@@ -1,0 +1,122 @@
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// Patience is for whatever must come in the end: it only bounds how long a test
+// that fails takes. No slow machine needs as much.
+const Patience = 2 * time.Minute
+
+// Eventually waits until done says so, and fails the test when that takes too
+// long.
+func Eventually(tb testing.TB, within time.Duration, what string, done func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(within); !done(); {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited %v in vain: %s", within, what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// FreeAddress is an address on loopback that nobody listens on, and that nobody
+// is given for the next minute.
+func FreeAddress(tb testing.TB) string {
+	tb.Helper()
+	address, err := Free()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return address
+}
+
+// Free is FreeAddress for programs. The server's end of a connection closes
+// first, which leaves the port in TIME_WAIT: for a minute the system gives it only
+// to whoever listens on it by number.
+func Free() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	address := listener.Addr().String()
+	if err := errors.Join(linger(listener), listener.Close()); err != nil {
+		return "", fmt.Errorf("keep a free port: %w", err)
+	}
+	return address, nil
+}
+
+func linger(listener net.Listener) error {
+	client, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // we listen
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	server, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	if err := server.Close(); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, client) // until the end has arrived
+	return err
+}
+
+// Get asks a node; code 0 means that it did not answer.
+func Get(address, path string) (code int, body []byte, header http.Header) {
+	return ask(context.Background(), address, path)
+}
+
+func ask(ctx context.Context, address, path string) (code int, body []byte, header http.Header) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+	if err != nil {
+		return 0, nil, nil
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, _ = io.ReadAll(response.Body)
+	return response.StatusCode, body, response.Header
+}
+
+// Status is the code of the answer alone.
+func Status(address, path string) int {
+	code, _, _ := Get(address, path)
+	return code
+}
+
+// AwaitReady waits until a node that listens there is ready; it may not end
+// before.
+func (p *Process) AwaitReady(tb testing.TB, address string) {
+	tb.Helper()
+	Eventually(tb, Patience, "the node on "+address+" is ready", func() bool {
+		select {
+		case <-p.done:
+			tb.Fatalf("the node on %s ended: %v", address, p.err)
+		default:
+		}
+		return Status(address, "/readyz") == http.StatusOK
+	})
+}
+
+// Read reads a node's JSON document.
+func Read(ctx context.Context, address, path string, into any) error {
+	code, body, _ := ask(ctx, address, path)
+	if code != http.StatusOK {
+		return fmt.Errorf("get %s: status %d", path, code)
+	}
+	return json.Unmarshal(body, into)
+}

@@ -1,0 +1,34 @@
+//go:build !linux
+
+package parts
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Namespace is a network of its own for one process; only Linux has them.
+type Namespace struct{}
+
+// NewNamespace says that there are none here.
+func NewNamespace(context.Context) (*Namespace, error) {
+	return nil, &MissingError{Part: "network namespaces", Install: "run on Linux"}
+}
+
+// Outside is never called.
+func (*Namespace) Outside() netip.Addr { return netip.Addr{} }
+
+// Inside is never called.
+func (*Namespace) Inside(command ...string) []string { return command }
+
+// Drop is never called.
+func (*Namespace) Drop(context.Context) error { return nil }
+
+// DropReplies is never called.
+func (*Namespace) DropReplies(context.Context) error { return nil }
+
+// Heal is never called.
+func (*Namespace) Heal(context.Context) error { return nil }
+
+// Close is never called.
+func (*Namespace) Close() error { return nil }
