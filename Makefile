@@ -6,10 +6,15 @@ SHELL := /bin/bash
 # The version is ours to say; asking git may fail in another user's checkout.
 export GOFLAGS += -buildvcs=false
 
+# A program with the race detector lingers for a second when it ends, and the tests
+# run hundreds: this is for what is under way.
+export GORACE ?= atexit_sleep_ms=50
+
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 CONFIG ?= forge.toml.example
 NODES ?= 3
-PACKAGES ?= ./...
+# What takes longest comes first: the others run beside it.
+PACKAGES ?= ./test/e2e ./test/chaos ./...
 TOOL := go tool -modfile=tools/go.mod
 PGRUN := go run ./internal/pgtest/pgrun
 
@@ -60,10 +65,46 @@ lint: ## The checks that run no test: format, lint, vet, module files.
 format: ## Format the Go files.
 	@git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -w
 
+# SEED=n replays a plan of faults, FOR says how long.
+.PHONY: chaos
+chaos: FOR ?= 2m
+chaos: ## Break a cluster for two minutes, then check every tick and job (SEED=7 FOR=10m).
+	@scripts/need-postgres
+	go test ./test/chaos -run '^TestChaos$$' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0)
+
+.PHONY: chaos-short
+chaos-short: ## The same for 20 seconds, as make test does.
+	@$(MAKE) --no-print-directory chaos FOR=20s
+
 .PHONY: bench-failover
 bench-failover: ## Measure the time to a new leader after each fault, beside River's.
 	@scripts/need-postgres
 	go run ./bench/failover $(BENCHFLAGS)
+
+.PHONY: bench-standbys
+bench-standbys: ## Measure what 3, 50 and 200 nodes cost PostgreSQL while nothing happens.
+	@scripts/need-postgres
+	go run ./bench/standbys $(BENCHFLAGS)
+
+.PHONY: bench-crons
+bench-crons: ## Measure how late crons fire, what many cost and whether any is missed, beside River's.
+	@scripts/need-postgres
+	go run ./bench/crons $(BENCHFLAGS)
+
+.PHONY: bench-losses
+bench-losses: ## Count leaders that are lost to overload, ten minutes for each lease.
+	@scripts/need-postgres
+	go run ./bench/losses $(BENCHFLAGS)
+
+.PHONY: bench-throughput
+bench-throughput: ## Measure worked and inserted jobs a second, their start and their costs, beside River's.
+	@scripts/need-postgres
+	go run ./bench/throughput $(BENCHFLAGS)
+
+# One after the other: they would measure each other.
+.PHONY: bench
+bench: ## Run every bench, with what each does unless told otherwise.
+	@for bench in failover standbys crons throughput losses; do $(MAKE) --no-print-directory bench-$$bench BENCHFLAGS=; done
 
 .PHONY: screenshots
 screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).
