@@ -73,10 +73,11 @@ WITH old AS MATERIALIZED (
 SELECT m.term, coalesce(extract(epoch FROM r.gap)::float8, -1),
        EXISTS (SELECT FROM forge_leader_history WHERE role = $1 AND incarnation <> $3
                AND term = m.term - 1),
-       pg_is_in_recovery(), pg_notify($6, $1)
+       pg_notify($6, $1)
 FROM minted m, recorded r`
 
-	beginSQL = "BEGIN"
+	beginSQL  = "BEGIN"
+	commitSQL = "COMMIT"
 
 	// Settings of the mint's transaction alone: its WAL is waited for, the
 	// predecessor's last transaction is not waited for long, and a process that
@@ -89,7 +90,7 @@ SELECT set_config('synchronous_commit', 'on', true), set_config('lock_timeout', 
 // rehearse has the server parse now what a mint says, and load what it has to
 // know of the tables for that: when a leader has crashed there is no time.
 func (s *Session) rehearse(ctx context.Context) error {
-	for _, sql := range []string{beginSQL, prepareMintSQL, mintSQL} {
+	for _, sql := range []string{beginSQL, prepareMintSQL, mintSQL, commitSQL} {
 		if _, err := s.conn.Prepare(ctx, sql, sql); err != nil {
 			return fmt.Errorf("prepare to lead: %w", err)
 		}
@@ -123,12 +124,8 @@ func mint(ctx context.Context, conn *pgx.Conn, cfg SessionConfig, role string, s
 	}
 	err := mintAtOnce(ctx, conn, func(row pgx.Row) error {
 		var gap float64
-		var replica bool
-		if err := row.Scan(&minted.Fence.Term, &gap, &minted.Failover, &replica, nil); err != nil {
+		if err := row.Scan(&minted.Fence.Term, &gap, &minted.Failover, nil); err != nil {
 			return err
-		}
-		if replica {
-			return errors.New("the server is a replica")
 		}
 		minted.Gap = time.Duration(gap * float64(time.Second))
 		return nil
@@ -146,18 +143,18 @@ func mint(ctx context.Context, conn *pgx.Conn, cfg SessionConfig, role string, s
 	return minted, nil
 }
 
-// mintAtOnce runs the transaction of a mint in two round trips: everything, and
-// the commit once read has accepted the new row. After a crash each one counts.
+// mintAtOnce runs the transaction of a mint in one round trip: after a crash each
+// one counts.
 func mintAtOnce(ctx context.Context, conn *pgx.Conn, read func(pgx.Row) error, settings, values []any) error {
 	batch := &pgx.Batch{}
 	batch.Queue(beginSQL)
 	batch.Queue(prepareMintSQL, settings...)
 	batch.Queue(mintSQL, values...).QueryRow(read)
+	batch.Queue(commitSQL)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return errors.Join(err, rollBack(ctx, conn))
 	}
-	_, err := conn.Exec(ctx, "COMMIT")
-	return err
+	return nil
 }
 
 // rollBack ends a transaction that may not have begun. A connection that broke has
