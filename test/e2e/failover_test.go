@@ -66,12 +66,12 @@ func TestKilledLeaderLosesAndDoublesNoTick(t *testing.T) {
 	}
 }
 
-// settle stops the nodes after every job has run.
+// settle stops the nodes after every job of before has run.
 func (c *cluster) settle() {
 	c.t.Helper()
+	asked := c.instant(`SELECT clock_timestamp()`)
 	eventually(c.t, "all due jobs are done", func() bool {
-		return c.number(`SELECT count(*) FROM river_job
-			WHERE state <> 'completed' AND created_at < now() - interval '1 s'`) == 0
+		return c.number(`SELECT count(*) FROM river_job WHERE state <> 'completed' AND created_at < $1`, asked) == 0
 	})
 	c.stopAll()
 }
@@ -156,7 +156,7 @@ func TestStoppedLeaderIsReplacedAndRejoins(t *testing.T) {
 func TestPostgresRestartsHeal(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	c := clusterOn(t, server.URL(), everySecond)
+	c := clusterOn(t, server.URL(), everySecond+unhurried)
 	c.startAll("a", "b")
 	_, term := c.leader(0)
 	for _, mode := range []pgembed.Mode{pgembed.Fast, pgembed.Immediate, pgembed.Kill} {

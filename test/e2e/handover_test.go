@@ -11,12 +11,16 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
+// reserving keeps a role that is transferred for its new leader for longer, should the
+// machine be slow.
+const reserving = "check_interval = \"2s\"\n"
+
 // Operators move a role about: each hand-over is named in the history, ends with
 // a successor and costs no tick.
 func TestOperatorsHandOverWithoutLosingATick(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "leader")
-	c := newCluster(t, everySecond+steady+"leader_file = \""+file+"\"\n")
+	c := newCluster(t, everySecond+steady+"leader_file = \""+file+"\"\n"+reserving)
 	c.startAll("a", "b", "c")
 	watch := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "leader", "watch", "--role", "scheduler", "-o", "json")
 	id, term := c.leader(0)
@@ -103,7 +107,7 @@ func (c *cluster) drains(id string) {
 	if code != 4 || !strings.Contains(errs, "draining") {
 		c.t.Errorf("transfer to a drained node: exit %d: %s", code, errs)
 	}
-	time.Sleep(3500 * time.Millisecond) // longer than it stands back in any case
+	time.Sleep(7 * time.Second) // longer than it stands back in any case
 	if n := led(); n != 0 {
 		c.t.Errorf("the drained node took %d roles back", n)
 	}
@@ -137,8 +141,9 @@ func TestHandOversThatCannotBe(t *testing.T) {
 		{[]string{"node", "drain", "nobody"}, 4, "no node"},
 		{[]string{"node", "drain", "a"}, 4, "no other node can lead"},
 		{[]string{"node", "undrain", "nobody"}, 4, "no node"},
-		// Nobody takes it, so it is this node's again, which is no successor.
-		{[]string{"leader", "step-down", "scheduler", "--timeout", "300ms"}, 124, "scheduler"},
+		// Nobody takes it, so it is this node's again, which is no successor. The leader
+		// has to act before the request is withdrawn.
+		{[]string{"leader", "step-down", "scheduler", "--timeout", "5s"}, 124, "scheduler"},
 	} {
 		out, errs, code := c.forge(test.args...)
 		if code != test.code || !strings.Contains(errs, test.says) {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ func TestGlobalLimitHoldsWhileLeadersDie(t *testing.T) {
 	}
 	c.stayPaused()
 	c.losePlaces()
-	if worst := overlap(t, filepath.Join(dir, "journal")); worst != 3 {
+	if _, worst := c.overlap(); worst != 3 {
 		t.Errorf("%d jobs ran at once; the limit is 3", worst)
 	}
 }
@@ -159,9 +160,14 @@ func (c *narrow) add(capability string, priority int) {
 	c.exec(`SELECT pg_notify('public.river_insert', '{"queue": "narrow"}')`)
 }
 
-// letGo ends the jobs of this round and waits for it.
+// letGo ends the jobs of this round, once as many as may run have said that they do,
+// and waits for it. A job is running before its command is.
 func (c *narrow) letGo() {
 	c.t.Helper()
+	eventually(c.t, "the jobs that run to have begun", func() bool {
+		now, _ := c.overlap()
+		return now >= 3
+	})
 	if err := os.WriteFile(filepath.Join(c.dir, fmt.Sprintf("go%d", c.rounds)), nil, 0o600); err != nil {
 		c.t.Fatal(err)
 	}
@@ -195,13 +201,14 @@ func note(t *testing.T, journal, line string) {
 	}
 }
 
-// overlap reads how many jobs ran at once at most. What a node ran has ended when
-// the node was gone, also what wrote its first line in its last moment.
-func overlap(t *testing.T, journal string) (worst int) {
-	t.Helper()
-	body, err := os.ReadFile(journal)
-	if err != nil {
-		t.Fatal(err)
+// overlap reads in the journal how many jobs run, and how many ran at once at most.
+// What a node ran has ended when the node was gone, also what wrote its first line in
+// its last moment.
+func (c *narrow) overlap() (now, worst int) {
+	c.t.Helper()
+	body, err := os.ReadFile(filepath.Join(c.dir, "journal"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // nobody has written yet
+		c.t.Fatal(err)
 	}
 	running, gone := map[string]string{}, map[string]bool{}
 	for line := range strings.Lines(string(body)) {
@@ -217,5 +224,5 @@ func overlap(t *testing.T, journal string) (worst int) {
 		}
 		worst = max(worst, len(running))
 	}
-	return worst
+	return len(running), worst
 }

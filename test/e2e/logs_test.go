@@ -29,6 +29,7 @@ if [ $FORGE_ATTEMPT = 1 ]; then exec sleep 31415.9; fi
 	if _, stderr, code := c.forge("job", "enqueue", "talk"); code != 0 {
 		t.Fatalf("enqueue: %s", stderr)
 	}
+	c.awaitState("1", "running") // whoever follows before is told that it has not run
 	follow := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "job", "logs", "1", "--follow")
 	const first = "attempt 1 begins with open\ntoken [redacted]\n"
 	eventually(t, "the follower sees the first attempt", func() bool { return strings.Contains(follow.output.String(), first) })

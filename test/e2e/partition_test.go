@@ -30,7 +30,7 @@ func TestPartitionedLeaderStopsBeforeTheNextBegins(t *testing.T) {
 func testPartition(t *testing.T, partition func(*parts.Namespace, context.Context) error) {
 	t.Helper()
 	namespace := pgtest.Namespace(t)
-	c := clusterOn(t, pgtest.Server(t, namespace).URL(), everySecond+steady)
+	c := clusterOn(t, pgtest.Server(t, namespace).URL(), everySecond+patient)
 	cutOff := c.startInside(namespace, "a")
 	_, term := c.leader(0)
 	c.startAll("b", "c")

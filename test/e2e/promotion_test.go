@@ -20,7 +20,7 @@ func TestPromotionOfAReplica(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := clusterOn(t, url, everySecond)
+	c := clusterOn(t, url, everySecond+unhurried)
 	c.startAll("a", "b", "c")
 	_, term := c.leader(0)
 	c.awaitTicks(term)
@@ -87,14 +87,14 @@ func TestTwoPrimariesUnderSynchronousReplication(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Server(t)
 	replica := primary.Replica()
-	old := clusterOn(t, primary.URL(), everySecond)
+	old := clusterOn(t, primary.URL(), everySecond+steady)
 	old.startAll("a", "b")
 	_, term := old.leader(0)
 	old.awaitTicks(term)
 	replica.Promote()
 	fired := old.number(`SELECT count(*) FROM forge_cron_ticks`)
 
-	promoted := clusterOn(t, replica.URL(), everySecond)
+	promoted := clusterOn(t, replica.URL(), everySecond+steady)
 	promoted.start("c")
 	_, next := promoted.leader(term)
 	promoted.awaitTicks(next)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -66,19 +67,18 @@ func (c *cluster) wantMetric(id, line string) {
 // the file counts all the same.
 func TestANodeTakesItsEditedFileOver(t *testing.T) {
 	t.Parallel()
-	out := filepath.Join(t.TempDir(), "out")
+	dir := t.TempDir()
+	out, begun, told := filepath.Join(dir, "out"), filepath.Join(dir, "begun"), filepath.Join(dir, "told")
 	text := everySecond + fmt.Sprintf(`
 [jobs.slow]
 kind = "shell"
-command = ["sh", "-c", "sleep 3; echo old >> %s"]
-`, out)
+command = ["sh", "-c", "touch %s; until [ -e %s ]; do sleep 0.1; done; echo old >> %s"]
+`, begun, told, out)
 	c := newCluster(t, text)
 	c.startAll("a", "b")
 	c.must("job", "enqueue", "slow")
-	eventually(t, "the slow job runs", func() bool {
-		return c.number(`SELECT count(*) FROM river_job WHERE kind = 'slow' AND state = 'running'`) == 1
-	})
-	edited := strings.Replace(text, "sleep 3; echo old", "echo new", 1) + `
+	eventually(t, "the slow job runs", func() bool { return exists(begun) })
+	edited := regexp.MustCompile("touch .* old").ReplaceAllString(text, "echo new") + `
 [[crons]]
 name = "added"
 schedule = "@every 1s"
@@ -105,12 +105,17 @@ pool_size = 19
 		return c.number(`SELECT count(*) FROM river_job WHERE kind = 'added' AND state = 'completed'`) > 0
 	})
 	c.must("job", "enqueue", "slow")
+	eventually(t, "the second slow job is done", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE kind = 'slow' AND state = 'completed'`) == 1
+	})
+	if err := os.WriteFile(told, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "both slow jobs are done", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE kind = 'slow' AND state = 'completed' AND attempt = 1`) == 2
 	})
-	said, err := os.ReadFile(out)
-	if words := strings.Fields(string(said)); err != nil || len(words) != 2 || words[0] == words[1] {
-		t.Errorf("the job that ran and the job that came said %q, %v", words, err)
+	if said, err := os.ReadFile(out); err != nil || string(said) != "new\nold\n" {
+		t.Errorf("the job that came and the job that ran said %q, %v", said, err)
 	}
 	if events := c.events("config_reloaded"); len(events) != 2 || !strings.Contains(events[0], "database.pool_size") {
 		t.Errorf("events: %v", events)
@@ -262,6 +267,9 @@ func TestARollingRestartLosesAndDoublesNothing(t *testing.T) {
 	for _, cron := range []string{"steady", "slower", "added"} { // the end of the count
 		c.must("cron", "pause", cron)
 	}
+	eventually(t, "every tick of before is recorded", func() bool {
+		return c.number(`SELECT count(*) FROM forge_crons WHERE paused_at < next_tick`) == 3
+	})
 	eventually(t, "every job is done", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE state <> 'completed'`) == 0
 	})
