@@ -129,8 +129,8 @@ var badTypes = []bad{
 }
 
 var badNode = []bad{
-	{"port 0", "[http]\nlisten = \"127.0.0.1:0\"\n", []string{`forge.toml:2:10: http.listen: not a port (got "0"); want 1 to 65535`}},
-	{"port 70000", "[http]\nlisten = \"127.0.0.1:70000\"\n", []string{`forge.toml:2:10: http.listen: not a port (got "70000"); want 1 to 65535`}},
+	{"port -1", "[http]\nlisten = \"127.0.0.1:-1\"\n", []string{`forge.toml:2:10: http.listen: not a port (got "-1"); want 0 to 65535; 0 is any free one`}},
+	{"port 70000", "[http]\nlisten = \"127.0.0.1:70000\"\n", []string{`forge.toml:2:10: http.listen: not a port (got "70000"); want 0 to 65535; 0 is any free one`}},
 	{"no port", "[http]\nlisten = \"localhost\"\n", []string{`forge.toml:2:10: http.listen: not an address to listen on (got "localhost"); want HOST:PORT such as "127.0.0.1:8080"`}},
 	{"every address", "[http]\nlisten = \"0.0.0.0:8080\"\n", []string{`forge.toml:2:10: http.listen: not a loopback address, and this version has no authentication (got "0.0.0.0:8080"); want "127.0.0.1:8080", with a proxy in front that asks who is there`}},
 	{"no host", "[http]\nlisten = \":8080\"\n", []string{`forge.toml:2:10: http.listen: not a loopback address, and this version has no authentication (got ":8080"); want "127.0.0.1:8080", with a proxy in front that asks who is there`}},

@@ -237,8 +237,8 @@ func (l *loader) checkHTTP() {
 		l.wrong(path, "not an address to listen on", strconv.Quote(clip(listen)), `HOST:PORT such as "127.0.0.1:8080"`)
 		return
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		l.wrong(path, "not a port", strconv.Quote(clip(port)), "1 to 65535")
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		l.wrong(path, "not a port", strconv.Quote(clip(port)), "0 to 65535; 0 is any free one")
 	}
 	if !localHost(host) {
 		l.wrong(path, "not a loopback address, and this version has no authentication", strconv.Quote(clip(listen)),

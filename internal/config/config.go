@@ -237,6 +237,7 @@ type Rollups struct {
 
 // HTTP is the node's one listener.
 type HTTP struct {
+	// Listen is host:port; with port 0 the system chooses one.
 	Listen string `toml:"listen"`
 	// AllowPrivateTargets lets HTTP jobs reach loopback and private addresses.
 	AllowPrivateTargets bool `toml:"allow_private_targets"`

@@ -53,14 +53,14 @@ func startNodes(t *testing.T, ids ...string) []*node {
 		t.Fatal(err)
 	}
 	database := "FORGE_DATABASE_URL=" + pgtest.URL(t)
-	started := make([]*node, 0, len(ids))
-	for _, id := range ids {
-		n := &node{id: id, listen: nodes.FreeAddress(t)}
-		n.process, _ = nodes.Launch(t, binary, []string{database}, "serve", "--config", path, "--node-id", id, "--listen", n.listen)
-		started = append(started, n)
+	started, outputs := make([]*node, len(ids)), make([]*nodes.Output, len(ids))
+	for i, id := range ids {
+		started[i] = &node{id: id}
+		started[i].process, outputs[i] = nodes.Launch(t, binary, []string{database}, "serve", "--config", path, "--node-id", id, "--listen", nodes.AnyPort)
 	}
-	for _, n := range started {
-		n.process.AwaitReady(t, n.listen)
+	for i, n := range started {
+		n.process.AwaitReady(t, outputs[i])
+		n.listen = outputs[i].Address()
 	}
 	first := started[0]
 	nodes.Eventually(t, patience, "every role is led and a job ran", func() bool { return led(first) == 3 && lastJob(first) != 0 })

@@ -31,11 +31,10 @@ const restartAfter = 100 * time.Millisecond
 // keeper keeps one node running, as a supervisor would, and wakes it when it was
 // stopped.
 type keeper struct {
-	run     *run
-	id      string
-	address string
-	orders  string // the file of what the node is to do to itself
-	log     *os.File
+	run    *run
+	id     string
+	orders string // the file of what the node is to do to itself
+	log    *os.File
 
 	mu      sync.Mutex
 	process *nodes.Process // nil between two lives
@@ -55,7 +54,7 @@ func (k *keeper) keep() {
 // live runs the node once.
 func (k *keeper) live() {
 	env := append([]string{"FORGE_FAILPOINTS=@" + k.orders}, k.run.env...)
-	process, err := nodes.Start(k.run.forge, k.log, env, "serve", "--config", k.run.config, "--node-id", k.id, "--listen", k.address)
+	process, err := nodes.Start(k.run.forge, k.log, env, "serve", "--config", k.run.config, "--node-id", k.id, "--listen", nodes.AnyPort)
 	if err != nil {
 		k.run.Errorf("start %s: %v", k.id, err)
 		return

@@ -131,7 +131,7 @@ func (r *run) begin(lasts time.Duration) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		k := &keeper{run: r, id: id, address: nodes.FreeAddress(r), orders: filepath.Join(r.dir, id+".orders"), log: log}
+		k := &keeper{run: r, id: id, orders: filepath.Join(r.dir, id+".orders"), log: log}
 		r.keepers = append(r.keepers, k)
 		r.keeping.Go(k.keep)
 	}

@@ -101,7 +101,7 @@ func (c *cluster) documented(language, listen string) string {
 		c.t.Fatalf("docs/leadership.md has no block of %s", language)
 	}
 	return strings.NewReplacer(
-		"web-1:8080", c.nodes["a"].listen, "web-2:8080", c.nodes["b"].listen, "web-3:8080", c.nodes["c"].listen,
+		"web-1:8080", c.nodes["a"].listen(), "web-2:8080", c.nodes["b"].listen(), "web-3:8080", c.nodes["c"].listen(),
 		"bind :80", "bind "+listen, "listen 80;", "listen "+listen+";",
 	).Replace(string(block[1]))
 }

@@ -121,7 +121,7 @@ statement = "SELECT 40 + 2 AS answer"
 `, listen, listen))
 	p := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "serve", "--config", c.config, "--node-id", "a")
 	c.nodes["a"] = p
-	p.AwaitReady(t, listen)
+	p.AwaitReady(t, p.output)
 
 	for kind, want := range map[string]struct{ state, output string }{
 		"greet": {"discarded", "hello greet"},

@@ -43,7 +43,7 @@ func TestCronsOverHTTP(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, apiCrons)
 	c.start("a")
-	address := c.nodes["a"].listen
+	address := c.nodes["a"].listen()
 	const cron = "/api/v1/crons/report"
 	demand := func(code int, answer string, status int, want string) {
 		t.Helper()

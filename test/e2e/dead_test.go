@@ -48,7 +48,7 @@ func TestSecondRoundSurvivesItsLeader(t *testing.T) {
 			t.Errorf("job %s was granted more than two attempts twice", job)
 		}
 	}
-	address, group := c.nodes["a"].listen, jobstore.Fingerprint("broken", "exit status 1")
+	address, group := c.nodes["a"].listen(), jobstore.Fingerprint("broken", "exit status 1")
 	for _, path := range []string{"/dead", "/dead/" + group, "/api/v1/dead", "/api/v1/dead/" + group} {
 		if code, body, _ := get(address, path); code != 200 || !strings.Contains(string(body), "exit status 1") {
 			t.Errorf("GET %s: %d\n%s", path, code, body)

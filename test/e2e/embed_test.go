@@ -16,7 +16,7 @@ func TestEmbeddedNodeWorksAJobOfItsOwnTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program) //nolint:gosec // just built
-	cmd.Env = append(cleanEnvironment(), "FORGE_DATABASE_URL="+pgtest.EmptyURL(t), "FORGE_HTTP_LISTEN="+freeAddress(t))
+	cmd.Env = append(cleanEnvironment(), "FORGE_DATABASE_URL="+pgtest.EmptyURL(t), "FORGE_HTTP_LISTEN="+nodes.AnyPort)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("run the example: %v\n%s", err, out)

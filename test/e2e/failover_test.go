@@ -13,6 +13,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/pgembed"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // everySecond is a cluster with one cron each second; its runs may overlap, so
@@ -195,7 +196,7 @@ scrape_interval = "1s"
 	}
 	for id, p := range c.nodes {
 		eventually(t, "/metrics/cluster of "+id+" counts runs and both nodes", func() bool {
-			_, body, _ := get(p.listen, "/metrics/cluster")
+			_, body, _ := get(p.listen(), "/metrics/cluster")
 			return strings.Contains(string(body), `forge_cron_runs_total{cron="second"}`) && strings.Contains(string(body), `forge_node_count{state="active"} 2`)
 		})
 	}
@@ -211,7 +212,7 @@ func TestTenNodesStartAtOnceOnAnEmptyDatabase(t *testing.T) {
 	for i := range started {
 		id := string(rune('a' + i))
 		started[i] = launch(t, []string{"FORGE_DATABASE_URL=" + c.url, "FORGE_DATABASE_POOL_SIZE=8"},
-			"serve", "--config", c.config, "--node-id", id, "--listen", freeAddress(t))
+			"serve", "--config", c.config, "--node-id", id, "--listen", nodes.AnyPort)
 	}
 	eventually(t, "ten active nodes", func() bool {
 		var active int

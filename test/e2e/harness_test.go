@@ -92,7 +92,6 @@ func clusterOn(t *testing.T, url, config string) *cluster {
 type process struct {
 	*running
 
-	listen string
 	output *nodes.Output
 	done   <-chan struct{}
 }
@@ -121,14 +120,15 @@ func (c *cluster) start(id string) {
 // startProgram does so with one of our builds and more in its environment.
 func (c *cluster) startProgram(program, id string, env ...string) *process {
 	c.t.Helper()
-	listen := freeAddress(c.t)
 	p := launchProgram(c.t, program, append(env, "FORGE_DATABASE_URL="+c.url),
-		"serve", "--config", c.config, "--node-id", id, "--listen", listen)
-	p.listen = listen
+		"serve", "--config", c.config, "--node-id", id, "--listen", nodes.AnyPort)
 	c.nodes[id] = p
-	p.AwaitReady(c.t, listen)
+	p.AwaitReady(c.t, p.output)
 	return p
 }
+
+// listen is where a node listens: elsewhere, once it has joined anew.
+func (p *process) listen() string { return p.output.Address() }
 
 func (c *cluster) startAll(ids ...string) {
 	c.t.Helper()

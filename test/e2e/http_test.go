@@ -12,7 +12,7 @@ func TestProbesAndDocuments(t *testing.T) {
 	c := newCluster(t, everySecond+unhurried)
 	c.startAll("a", "b")
 	id, _ := c.leader(0)
-	leader, standby := c.nodes[id].listen, c.nodes[other(id)].listen
+	leader, standby := c.nodes[id].listen(), c.nodes[other(id)].listen()
 
 	for _, node := range []string{leader, standby} {
 		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/health", "/", "/jobs", "/crons/second", "/api/v1/leaders"} {

@@ -123,7 +123,7 @@ func TestOperatingJobs(t *testing.T) {
 	c.demand(2, "it is completed already", "job", "cancel", "--state", "completed")
 	c.demand(2, "want one of", "job", "retry", "--state", "lost")
 
-	address := c.nodes["a"].listen
+	address := c.nodes["a"].listen()
 	for _, step := range []struct {
 		path, body string
 		status     int
@@ -166,7 +166,7 @@ capability = "gpu"
 	if !strings.Contains(out, "is draining; lacks capability gpu") {
 		t.Errorf("node b is not draining in\n%s", out)
 	}
-	code, body, _ := get(c.nodes["a"].listen, "/api/v1/jobs/"+render+"/explain")
+	code, body, _ := get(c.nodes["a"].listen(), "/api/v1/jobs/"+render+"/explain")
 	if code != 200 || !strings.Contains(string(body), `"sentence":"Job `+render+` (render) waits: no node has capability gpu`) {
 		t.Errorf("the API says %d %s", code, body)
 	}

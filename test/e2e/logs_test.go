@@ -33,7 +33,7 @@ if [ $FORGE_ATTEMPT = 1 ]; then exec sleep 31415.9; fi
 	follow := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "job", "logs", "1", "--follow")
 	const first = "attempt 1 begins with open\ntoken [redacted]\n"
 	eventually(t, "the follower sees the first attempt", func() bool { return strings.Contains(follow.output.String(), first) })
-	if _, page, _ := get(c.nodes["a"].listen, "/jobs/1"); !strings.Contains(string(page), "token [redacted]") {
+	if _, page, _ := get(c.nodes["a"].listen(), "/jobs/1"); !strings.Contains(string(page), "token [redacted]") {
 		t.Error("the page of the running job is without its output")
 	}
 
@@ -60,7 +60,7 @@ if [ $FORGE_ATTEMPT = 1 ]; then exec sleep 31415.9; fi
 	if got, want := follow.output.String(), first+"attempt 2:\nattempt 2 begins with open\ntoken [redacted]\n"; follow.Err() != nil || got != want {
 		t.Errorf("followed: %v, %q, want %q", follow.Err(), got, want)
 	}
-	c.wantLogs(c.nodes["b"].listen, first)
+	c.wantLogs(c.nodes["b"].listen(), first)
 }
 
 // wantLogs asks for the first attempt of job 1 in every way, and for what is not

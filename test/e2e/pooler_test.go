@@ -127,7 +127,7 @@ func TestAdvisoryNodeRefusesATransactionPooler(t *testing.T) {
 		"database.url":        {"FORGE_DATABASE_URL=" + c.url},
 		"database.leader_url": {"FORGE_DATABASE_URL=" + direct, "FORGE_DATABASE_LEADER_URL=" + c.url},
 	} {
-		p := launch(t, env, "serve", "--config", c.config, "--node-id", "a", "--listen", freeAddress(t))
+		p := launch(t, env, "serve", "--config", c.config, "--node-id", "a", "--listen", nodes.AnyPort)
 		select {
 		case <-p.done:
 		case <-time.After(nodes.Patience):

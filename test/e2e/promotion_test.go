@@ -7,6 +7,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/pgembed"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -66,7 +67,7 @@ func TestCandidateOnAReplicaIsRefused(t *testing.T) {
 	primary := pgtest.Server(t)
 	replica := primary.Replica()
 	c := clusterOn(t, primary.URL(), everySecond)
-	serve := []string{"serve", "--config", c.config, "--node-id", "a", "--listen", freeAddress(t)}
+	serve := []string{"serve", "--config", c.config, "--node-id", "a", "--listen", nodes.AnyPort}
 	_, errs, code := forgeWith(t, []string{"FORGE_DATABASE_URL=" + replica.URL()}, serve...)
 	if code != 5 || !strings.Contains(errs, "read-only") || !strings.Contains(errs, "target_session_attrs=read-write") {
 		t.Errorf("exit %d: %s", code, errs)

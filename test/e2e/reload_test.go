@@ -57,7 +57,7 @@ func (c *cluster) events(kind string) []string {
 func (c *cluster) wantMetric(id, line string) {
 	c.t.Helper()
 	eventually(c.t, line, func() bool {
-		_, body, _ := get(c.nodes[id].listen, "/metrics")
+		_, body, _ := get(c.nodes[id].listen(), "/metrics")
 		return strings.Contains(string(body), "\n"+line+"\n")
 	})
 }
@@ -202,7 +202,7 @@ func (c *cluster) wantOnPages(texts ...string) {
 	c.t.Helper()
 	for id, p := range c.nodes {
 		eventually(c.t, fmt.Sprintf("the page of %s says %q", id, texts), func() bool {
-			code, body, _ := get(p.listen, "/")
+			code, body, _ := get(p.listen(), "/")
 			said := html.UnescapeString(string(body))
 			return code == http.StatusOK && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(said, text) })
 		})
@@ -287,7 +287,7 @@ func (c *cluster) wantDrift(nodes int, id, differs string) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("%d nodes drift", nodes), func() bool {
 		for _, p := range c.nodes {
-			_, body, _ := get(p.listen, "/metrics/cluster")
+			_, body, _ := get(p.listen(), "/metrics/cluster")
 			if !strings.Contains(string(body), fmt.Sprintf("\nforge_config_drifting_nodes %d\n", nodes)) {
 				return false
 			}

@@ -75,7 +75,7 @@ func TestProgramMovesFromRiverAndBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := launchProgram(t, program, []string{"DATABASE_URL=" + url, "FORGE_NODE_ID=shop", "FORGE_HTTP_LISTEN=" + freeAddress(t)})
+		p := launchProgram(t, program, []string{"DATABASE_URL=" + url, "FORGE_NODE_ID=shop", "FORGE_HTTP_LISTEN=" + nodes.AnyPort})
 		want := 3 + 5*i // three of its own, two that were left
 		eventually(t, version+" has worked all", func() bool {
 			var n int

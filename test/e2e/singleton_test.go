@@ -24,12 +24,12 @@ func TestSingletonExampleCountsOnce(t *testing.T) {
 		err := c.pool.QueryRow(t.Context(), sql).Scan(&n)
 		return err == nil && n > 2
 	}
-	a := launchProgram(t, program, []string{url}, "a", freeAddress(t))
+	a := launchProgram(t, program, []string{url}, "a", nodes.AnyPort)
 	eventually(t, "a counts", func() bool { return counts(`SELECT count(*) FROM counts WHERE node = 'a'`) })
 	if out, _, _ := c.forge("leader", "status", "-o", "wide"); !strings.Contains(out, `{"pid": `) {
 		t.Errorf("no metadata in\n%s", out)
 	}
-	b := launchProgram(t, program, []string{url}, "b", freeAddress(t))
+	b := launchProgram(t, program, []string{url}, "b", nodes.AnyPort)
 	eventually(t, "b stands by", func() bool {
 		return c.number(`SELECT count(*) FROM forge_nodes WHERE node_id = 'b' AND 'counter' = ANY (roles)`) == 1
 	})

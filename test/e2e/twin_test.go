@@ -21,7 +21,7 @@ func TestTwinIsRefused(t *testing.T) {
 			c.start("a")
 			_, term := c.leader(0)
 			twin := launch(t, []string{"FORGE_DATABASE_URL=" + c.url},
-				"serve", "--config", c.config, "--node-id", "a", "--listen", freeAddress(t))
+				"serve", "--config", c.config, "--node-id", "a", "--listen", nodes.AnyPort)
 			select {
 			case <-twin.done:
 			case <-time.After(nodes.Patience):

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"testing"
 	"time"
 )
@@ -98,17 +99,34 @@ func Status(address, path string) int {
 	return code
 }
 
-// AwaitReady waits until a node that listens there is ready; it may not end
+// AnyPort has a node listen on a port that the system chooses, which nobody else can
+// have taken.
+const AnyPort = "127.0.0.1:0"
+
+var isUp = regexp.MustCompile(`node is up .*url=http://(\S+) `)
+
+// Address is where the node whose output this is listens, as it said the last time;
+// empty: it has not yet.
+func (o *Output) Address() string {
+	said := isUp.FindAllStringSubmatch(o.String(), -1)
+	if len(said) == 0 {
+		return ""
+	}
+	return said[len(said)-1][1]
+}
+
+// AwaitReady waits until a node is ready that says where it listens; it may not end
 // before.
-func (p *Process) AwaitReady(tb testing.TB, address string) {
+func (p *Process) AwaitReady(tb testing.TB, output *Output) {
 	tb.Helper()
-	Eventually(tb, Patience, "the node on "+address+" is ready", func() bool {
+	Eventually(tb, Patience, "the node is ready", func() bool {
 		select {
 		case <-p.done:
-			tb.Fatalf("the node on %s ended: %v", address, p.err)
+			tb.Fatalf("the node ended: %v", p.err)
 		default:
 		}
-		return Status(address, "/readyz") == http.StatusOK
+		address := output.Address()
+		return address != "" && Status(address, "/readyz") == http.StatusOK
 	})
 }
 
