@@ -265,6 +265,9 @@ func jobFacts(job jobstore.Job) []fact {
 	if !job.Tick.IsZero() {
 		facts = append(facts, fact{"Tick", utc(job.Tick)})
 	}
+	if job.Snoozes > 0 {
+		facts = append(facts, fact{"Snoozed", plural(job.Snoozes, "time", "times")})
+	}
 	if round := job.SecondRound; round != nil {
 		facts = append(facts, fact{"Second round", fmt.Sprintf("after attempt %d, %s", round.Attempt, utc(round.At))})
 	}

@@ -155,7 +155,7 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err e
 		DurationMS: float64(took.Microseconds()) / 1000,
 		Outcome:    outcome(ctx, err), ExitCode: a.exitCode, StatusCode: a.statusCode,
 	}
-	if err != nil {
+	if err != nil && facts.Outcome != jobstore.OutcomeSnoozed { // which is no failure
 		facts.Error = err.Error()
 	}
 	r.count(ctx, a, &facts)

@@ -122,6 +122,7 @@ var jobProperties = []column[jobstore.Job]{
 	{title: "created", show: func(j jobstore.Job) string { return stamp(j.CreatedAt) }},
 	{title: "due", show: func(j jobstore.Job) string { return stamp(j.ScheduledAt) }},
 	{title: "attempt", show: func(j jobstore.Job) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
+	{title: "snoozed", show: func(j jobstore.Job) string { return snoozed(j.Snoozes) }},
 	{title: "second round", show: func(j jobstore.Job) string { return secondRound(j.SecondRound) }},
 	{title: "error", show: func(j jobstore.Job) string { return j.LastError }},
 }
@@ -138,6 +139,18 @@ var attemptColumns = []column[jobstore.Attempt]{
 	{title: "status", show: func(t jobstore.Attempt) string { return optional(t.StatusCode) }},
 	{title: "output", show: func(t jobstore.Attempt) string { return fmt.Sprintf("%d B", t.OutputBytes) }},
 	{title: "error", show: func(t jobstore.Attempt) string { return dash(firstLine(t.Error, 80)) }},
+}
+
+// snoozed is nothing for a job that never asked to be run later.
+func snoozed(times int) string {
+	switch times {
+	case 0:
+		return ""
+	case 1:
+		return "once"
+	default:
+		return fmt.Sprintf("%d times", times)
+	}
 }
 
 func (a *app) withJob(ctx context.Context, argument string, work func(context.Context, *pgxpool.Pool, jobstore.Job) error) error {

@@ -65,7 +65,8 @@ RETURNING id, state::text`
 
 // The next attempt is granted where all were used up, and an old wish to cancel
 // does not outlive the one that it was meant for. A plain success, of which nothing
-// is recorded, is written down before its row tells of the next attempt.
+// is recorded but earlier runs under its number, is written down before its row tells
+// of the next attempt.
 const retrySQL = `
 UPDATE river_job
 SET state = 'available',
@@ -77,7 +78,9 @@ SET state = 'available',
             'attempt', attempt, 'outcome', 'completed', 'started_at', attempted_at,
             'node_id', regexp_replace(coalesce(attempted_by[array_upper(attempted_by, 1)], ''), '-[^-]*$', ''),
             'duration_ms', greatest(0, 1000 * extract(epoch FROM finalized_at - attempted_at))))
-        ELSE '{}' END || (metadata - 'cancel_attempted_at')
+        ELSE '{}' END || (metadata - 'cancel_attempted_at' - CASE
+            WHEN metadata #>> ARRAY['forge:attempt:' || attempt, 'outcome'] IN ('interrupted', 'snoozed')
+            THEN 'forge:attempt:' || attempt ELSE '' END)
 WHERE id = ANY ($1::bigint[])
 RETURNING id, state::text`
 
@@ -98,8 +101,8 @@ FROM unnest($2::text[]) AS queue`
 // Matching says which jobs ActOnAll is to change.
 type Matching struct {
 	Jobs int64
-	// upTo is the newest of them: jobs that come later are not meant.
-	upTo int64
+	// UpTo is the newest of them: jobs that come later are not meant.
+	UpTo int64
 }
 
 // CountMatching counts the jobs that a filter names and an action can change.
@@ -110,7 +113,7 @@ func CountMatching(ctx context.Context, db Queryer, action Action, filter Filter
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
 	}
 	matching, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (m Matching, err error) {
-		return m, row.Scan(&m.Jobs, &m.upTo)
+		return m, row.Scan(&m.Jobs, &m.UpTo)
 	})
 	if err != nil {
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
@@ -151,7 +154,7 @@ func Act(ctx context.Context, db Beginner, order Order, ids []int64) ([]Change, 
 // were dealt with.
 func ActOnAll(ctx context.Context, db Beginner, order Order, filter Filter, counted Matching, progress func(done int)) (int, error) {
 	changed, err := inBatches(progress, func(after int64) ([]Change, error) {
-		return actOnBatch(ctx, db, order, filter, after, counted.upTo)
+		return actOnBatch(ctx, db, order, filter, after, counted.UpTo)
 	})
 	if err != nil {
 		return changed, fmt.Errorf("%s jobs: %w", order.Action, err)

@@ -154,8 +154,17 @@ func scanJob(row pgx.CollectableRow) (Job, error) {
 	job.CreatedAt, job.ScheduledAt = job.CreatedAt.UTC(), job.ScheduledAt.UTC()
 	job.AttemptedAt, job.FinalizedAt = orZero(attemptedAt), orZero(finalized)
 	job.Attempts = attempts(metadata, failures)
-	job.SecondRound = secondRound(metadata)
+	job.Snoozes, job.SecondRound = snoozes(metadata), secondRound(metadata)
 	return job, nil
+}
+
+// snoozes reads River's own count.
+func snoozes(metadata []byte) int {
+	var count struct {
+		Snoozes int `json:"snoozes"`
+	}
+	_ = json.Unmarshal(metadata, &count) // anyone may have written it; zero then
+	return count.Snoozes
 }
 
 // parseTick is lenient: metadata is writable by everyone who may insert jobs.

@@ -112,7 +112,8 @@ func TestGetJoinsFactsAndErrors(t *testing.T) {
 }
 
 // Nothing is recorded of a plain success: its row tells of it, and goes on to when
-// the job was run once more.
+// the job was run once more. What an earlier run under its number came to is no more
+// shown.
 func TestPlainSuccessIsAnAttempt(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -120,6 +121,8 @@ func TestPlainSuccessIsAnAttempt(t *testing.T) {
 INSERT INTO river_job (id, kind, args, max_attempts, state, attempt, attempted_at, attempted_by, finalized_at)
 VALUES (1, 'k', '{}', 5, 'completed', 1, '2026-11-20 16:00Z', '{node-a-0123456789abcdef}', '2026-11-20 16:00:01.5Z'),
        (2, 'k', '{}', 5, 'completed', 0, NULL, NULL, '2026-11-20 16:00Z')`)
+	// It was snoozed before, and that did not burn the attempt.
+	exec(t, pool, `UPDATE river_job SET metadata = '{"snoozes": 1, "forge:attempt:1": {"attempt": 1, "outcome": "snoozed", "node_id": "node-b"}}' WHERE id = 1`)
 	want := []jobstore.Attempt{{
 		Attempt: 1, NodeID: "node-a", StartedAt: time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC),
 		DurationMS: 1500, Outcome: jobstore.OutcomeCompleted,
@@ -134,8 +137,8 @@ VALUES (1, 'k', '{}', 5, 'completed', 1, '2026-11-20 16:00Z', '{node-a-012345678
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, job.Attempts); diff != "" {
-			t.Errorf("tried again %v: (-want +got):\n%s", retry, diff)
+		if diff := cmp.Diff(want, job.Attempts); diff != "" || job.Snoozes != 1 {
+			t.Errorf("tried again %v: snoozed %d times, (-want +got):\n%s", retry, job.Snoozes, diff)
 		}
 		if job, err := jobstore.Get(t.Context(), pool, 2); err != nil || len(job.Attempts) != 0 {
 			t.Errorf("a job that never ran: %+v, %v", job.Attempts, err)

@@ -80,8 +80,9 @@ type Job struct {
 	FinalizedAt time.Time `json:"finalized_at,omitzero"`
 	// LastError is the message of the newest failed attempt.
 	LastError string `json:"last_error,omitempty"`
-	// SecondRound and Attempts are filled by Get, not by List. SecondRound is nil for
-	// a job that got none.
+	// What follows is filled by Get, not by List. Snoozes is how often the job asked to
+	// be run later. SecondRound is nil for a job that got none.
+	Snoozes     int          `json:"snoozes,omitempty"`
 	SecondRound *SecondRound `json:"second_round,omitempty"`
 	Attempts    []Attempt    `json:"attempts,omitempty"`
 }
@@ -89,12 +90,12 @@ type Job struct {
 // withPlain adds the attempt that completed the job where nothing was recorded of
 // it. It began with its claim, by the database's clock, and ended by its node's.
 func (j Job) withPlain() []Attempt {
-	recorded := slices.ContainsFunc(j.Attempts, func(a Attempt) bool { return a.Attempt == j.Attempt })
+	before, recorded := j.before()
 	if j.State != stateCompleted || recorded || j.AttemptedAt.IsZero() {
 		return j.Attempts
 	}
 	took := max(0, j.FinalizedAt.Sub(j.AttemptedAt))
-	return append(j.Attempts, Attempt{
+	return append(before, Attempt{
 		Attempt: j.Attempt, NodeID: j.NodeID, StartedAt: j.AttemptedAt,
 		DurationMS: float64(took.Microseconds()) / 1000, Outcome: OutcomeCompleted,
 	})
@@ -103,11 +104,26 @@ func (j Job) withPlain() []Attempt {
 // Runs are the attempts with the one that goes on, which nobody has recorded yet:
 // it has no outcome.
 func (j Job) Runs() []Attempt {
-	recorded := slices.ContainsFunc(j.Attempts, func(a Attempt) bool { return a.Attempt == j.Attempt })
+	before, recorded := j.before()
 	if j.State != stateRunning || recorded {
 		return j.Attempts
 	}
-	return append(slices.Clip(j.Attempts), Attempt{Attempt: j.Attempt, NodeID: j.NodeID, StartedAt: j.AttemptedAt})
+	return append(before, Attempt{Attempt: j.Attempt, NodeID: j.NodeID, StartedAt: j.AttemptedAt})
+}
+
+// before are the attempts before the one that runs or has completed the job, and
+// whether that one is recorded. What was recorded of an earlier run under its number,
+// which did not burn it, tells nothing of this one.
+func (j Job) before() (before []Attempt, recorded bool) {
+	before = slices.Clone(j.Attempts)
+	at := slices.IndexFunc(before, func(a Attempt) bool { return a.Attempt == j.Attempt })
+	if at < 0 {
+		return before, false
+	}
+	if outcome := before[at].Outcome; outcome != OutcomeInterrupted && outcome != OutcomeSnoozed {
+		return before, true
+	}
+	return slices.Delete(before, at, at+1), false
 }
 
 // LogChunk is a row of forge_job_logs.
