@@ -87,6 +87,7 @@ func (n *Node) newRunner() (*jobs.Runner, error) {
 		DrainTimeout:        n.cfg.Node.DrainTimeout.Std(),
 		ClusterURL:          n.cfg.Database.URL,
 		AllowPrivateTargets: n.cfg.HTTP.AllowPrivateTargets,
+		AllowTargets:        n.cfg.HTTP.AllowedTargets(),
 		Metrics:             n.metrics,
 		Logger:              n.logger,
 	})

@@ -58,11 +58,11 @@ func TestJobCatalogueAtRunTime(t *testing.T) {
 		"78 not a directory": {inFile, `cwd: not a directory (got "` + text + `"); want a directory of this host`},
 		"80 link-local": {
 			config.Job{Kind: config.KindHTTP, URL: "http://169.254.169.254/"},
-			`Get "http://169.254.169.254/": dial tcp 169.254.169.254:80: blocked address 169.254.169.254 (it can never be a target)`,
+			`Get "http://169.254.169.254/": dial tcp 169.254.169.254:80: blocked address 169.254.169.254 (only allow_cidrs in [http] opens it)`,
 		},
 		"80 NAT64": {
 			config.Job{Kind: config.KindHTTP, URL: "http://[64:ff9b::a9fe:a9fe]/"},
-			`Get "http://[64:ff9b::a9fe:a9fe]/": dial tcp [64:ff9b::a9fe:a9fe]:80: blocked address 64:ff9b::a9fe:a9fe (it can never be a target)`,
+			`Get "http://[64:ff9b::a9fe:a9fe]/": dial tcp [64:ff9b::a9fe:a9fe]:80: blocked address 64:ff9b::a9fe:a9fe (only allow_cidrs in [http] opens it)`,
 		},
 		"82 the body to another host": {
 			sendsBody,
@@ -83,9 +83,21 @@ func TestPrivateTargetsAreBlockedByDefault(t *testing.T) {
 	t.Parallel()
 	_, done := runOnce(t, config.Job{Kind: config.KindHTTP, URL: "http://127.0.0.1:1/"}, jobstore.NewJob{},
 		func(o *jobs.Options) { o.AllowPrivateTargets = false })
-	want := `Get "http://127.0.0.1:1/": dial tcp 127.0.0.1:1: blocked address 127.0.0.1 (allow_private_targets = true in [http] opens it)`
+	want := `Get "http://127.0.0.1:1/": dial tcp 127.0.0.1:1: blocked address 127.0.0.1 (allow_private_targets or allow_cidrs in [http] opens it)`
 	if done.LastError != want {
 		t.Errorf("got %s, want %s", done.LastError, want)
+	}
+}
+
+func TestRangesOfTargetsAreOpened(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	_, done := runOnce(t, config.Job{Kind: config.KindHTTP, URL: server.URL}, jobstore.NewJob{}, func(o *jobs.Options) {
+		o.AllowPrivateTargets, o.AllowTargets = false, config.HTTP{AllowCIDRs: []string{"127.0.0.0/8"}}.AllowedTargets()
+	})
+	if done.State != "completed" {
+		t.Errorf("got %+v", done)
 	}
 }
 

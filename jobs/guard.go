@@ -12,7 +12,7 @@ import (
 // have gone.
 var errBlockedAddress = errors.New("blocked address")
 
-// privateRanges are reachable only with http.allow_private_targets.
+// privateRanges are reachable only with http.allow_private_targets or allow_cidrs.
 var privateRanges = prefixes(
 	"127.0.0.0/8", "::1/128", // loopback
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", // private
@@ -20,11 +20,12 @@ var privateRanges = prefixes(
 	"198.18.0.0/15", // benchmarking
 )
 
-// neverRanges hold no server that a job has business with: unspecified,
+// closedRanges hold no server that a job has business with, unless allow_cidrs
+// names them: unspecified,
 // link-local (the clouds' metadata service among them), multicast, reserved,
 // documentation, and the IPv6 ranges that carry an IPv4 address inside, through
 // which all the others could be reached.
-var neverRanges = prefixes(
+var closedRanges = prefixes(
 	"0.0.0.0/8", "::/128",
 	"169.254.0.0/16", "fe80::/10", "fec0::/10",
 	"224.0.0.0/4", "ff00::/8",
@@ -50,7 +51,29 @@ func prefixes(texts ...string) []netip.Prefix {
 // guard decides at the dial, on the address that will be connected to: a name
 // that resolves to something else the second time gains nothing, and every
 // redirect passes here too.
-type guard struct{ allowPrivate bool }
+type guard struct {
+	allowPrivate bool
+	allowed      []netip.Prefix
+}
+
+// opens tells whether the configuration opens an address, which may lie in a closed
+// range: a wide range, written with other hosts in mind, does not open that.
+func (g guard) opens(address netip.Addr, closed netip.Prefix) bool {
+	if g.allowPrivate && !closed.IsValid() {
+		return true
+	}
+	return slices.ContainsFunc(g.allowed, func(allowed netip.Prefix) bool {
+		return allowed.Contains(address) && (!closed.IsValid() || allowed.Bits() >= closed.Bits())
+	})
+}
+
+func rangeOf(ranges []netip.Prefix, address netip.Addr) (found netip.Prefix, in bool) {
+	at := slices.IndexFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address) })
+	if at < 0 {
+		return netip.Prefix{}, false
+	}
+	return ranges[at], true
+}
 
 // control is a net.Dialer's Control.
 func (g guard) control(_, address string, _ syscall.RawConn) error {
@@ -63,15 +86,14 @@ func (g guard) control(_, address string, _ syscall.RawConn) error {
 
 func (g guard) check(address netip.Addr) error {
 	address = address.Unmap().WithZone("")
-	contains := func(prefix netip.Prefix) bool { return prefix.Contains(address) }
-	private := slices.ContainsFunc(privateRanges, contains)
+	closed, isClosed := rangeOf(closedRanges, address)
+	isClosed = isClosed && !address.IsLoopback() // ::1 lies in ::/96
+	_, isPrivate := rangeOf(privateRanges, address)
 	switch {
-	case address.IsLoopback() && g.allowPrivate: // ::1 also lies in ::/96
-		return nil
-	case slices.ContainsFunc(neverRanges, contains) && !address.IsLoopback():
-		return fmt.Errorf("%w %s (it can never be a target)", errBlockedAddress, address)
-	case private && !g.allowPrivate:
-		return fmt.Errorf("%w %s (allow_private_targets = true in [http] opens it)", errBlockedAddress, address)
+	case isClosed && !g.opens(address, closed):
+		return fmt.Errorf("%w %s (only allow_cidrs in [http] opens it)", errBlockedAddress, address)
+	case isPrivate && !g.opens(address, netip.Prefix{}):
+		return fmt.Errorf("%w %s (allow_private_targets or allow_cidrs in [http] opens it)", errBlockedAddress, address)
 	default:
 		return nil
 	}

@@ -54,3 +54,32 @@ func TestGuard(t *testing.T) {
 		}
 	}
 }
+
+// What is named is opened, and nothing beside it.
+func TestGuardOpensRanges(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		address, allowed string
+		open             bool
+	}{
+		{"10.1.2.3", "10.1.0.0/16", true},
+		{"10.2.2.3", "10.1.0.0/16", false},
+		{"::ffff:10.1.2.3", "10.1.0.0/16", true},
+		{"127.0.0.1", "127.0.0.0/8", true},
+		{"::1", "::1/128", true},
+		{"::1", "127.0.0.0/8", false},
+		{"fd12::1", "fd12::/16", true},
+		{"169.254.169.254", "169.254.169.254/32", true},
+		{"169.254.169.254", "169.254.0.0/16", true},
+		{"169.254.169.254", "0.0.0.0/0", false}, // which did not have it in mind
+		{"100.100.100.200", "100.64.0.0/10", false},
+		{"100.100.100.200", "100.100.100.200/32", true},
+		{"10.1.2.3", "0.0.0.0/0", true},
+		{"93.184.215.14", "10.1.0.0/16", true},
+	} {
+		err := guard{allowed: prefixes(test.allowed)}.check(netip.MustParseAddr(test.address))
+		if (err == nil) != test.open || (err != nil && !errors.Is(err, errBlockedAddress)) {
+			t.Errorf("%s with %s allowed: got %v, want open %t", test.address, test.allowed, err, test.open)
+		}
+	}
+}

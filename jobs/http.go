@@ -33,12 +33,12 @@ type httpJob struct {
 	client *http.Client
 }
 
-func newHTTP(job config.Job, allowPrivate bool) (execution, error) {
+func newHTTP(job config.Job, targets guard) (execution, error) {
 	target, err := url.Parse(sampleURL(job.URL))
 	if err != nil || target.Host == "" || !httpScheme(target) {
 		return nil, errors.New("url must be an absolute http or https address")
 	}
-	h := &httpJob{job: job, client: &http.Client{Transport: newTransport(guard{allowPrivate: allowPrivate})}}
+	h := &httpJob{job: job, client: &http.Client{Transport: newTransport(targets)}}
 	h.client.CheckRedirect = h.checkRedirect
 	return h.execute, nil
 }

@@ -242,7 +242,7 @@ func TestHTTPRedirects(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	wants := map[string]string{
-		"hops/5": "", "hops/6": "stopped after 5 redirects", "metadata": "blocked address 169.254.169.254 (it can never be a target)",
+		"hops/5": "", "hops/6": "stopped after 5 redirects", "metadata": "blocked address 169.254.169.254 (only allow_cidrs in [http] opens it)",
 		"file": "redirect to file refused", "away": "",
 	}
 	configured := map[string]config.Job{}

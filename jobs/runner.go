@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -67,6 +68,8 @@ type Options struct {
 	ClusterURL string
 	// AllowPrivateTargets lets http jobs reach loopback and private addresses.
 	AllowPrivateTargets bool
+	// AllowTargets are ranges that http jobs may reach though they are closed.
+	AllowTargets []netip.Prefix
 	// Poll is how often to look for offers and for what operators want of jobs,
 	// where notifications are not heard: behind a pooler in transaction mode. 0:
 	// they are.

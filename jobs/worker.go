@@ -44,7 +44,7 @@ func executionOf(job config.Job, options Options) (execution, error) {
 	case config.KindShell:
 		return newShell(job)
 	case config.KindHTTP:
-		return newHTTP(job, options.AllowPrivateTargets)
+		return newHTTP(job, guard{allowPrivate: options.AllowPrivateTargets, allowed: options.AllowTargets})
 	case config.KindSQL:
 		return newSQL(job, options)
 	default:

@@ -39,7 +39,7 @@ const (
 	atStatement = "forge.toml:3:13: jobs.xy.statement: "
 
 	wantStatement = `a statement such as "DELETE FROM sessions WHERE expires_at < now()"`
-	wantPublic    = "allow_private_targets = true in [http], or a public address"
+	wantPublic    = "allow_private_targets = true or allow_cidrs in [http], or a public address"
 )
 
 // jobCatalogue is all that can be wrong with a job in the file, numbered so that
@@ -90,6 +90,13 @@ var jobCatalogue = []bad{
 	{"80 private", requesting("http://10.0.0.1/"), []string{atURL + `a loopback or private address (got "http://10.0.0.1/"); want ` + wantPublic}},
 	{"80 link-local", requesting("http://169.254.169.254/"), []string{atURL + `a loopback or private address (got "http://169.254.169.254/"); want ` + wantPublic}},
 	{"80 carrier-grade NAT", requesting("http://100.64.0.1/"), []string{atURL + `a loopback or private address (got "http://100.64.0.1/"); want ` + wantPublic}},
+	{"80 opened", "[http]\nallow_cidrs = [\"10.0.0.0/24\", \"::1/128\", \"169.254.169.254/32\"]\n" + requesting("http://10.0.0.1/") +
+		"[jobs.own]\nkind = \"http\"\nurl = \"http://localhost:1/\"\n[jobs.meta]\nkind = \"http\"\nurl = \"http://169.254.169.254/\"\n", nil},
+	{"80 another opened", requesting("http://10.0.1.1/") + "[http]\nallow_cidrs = [\"10.0.0.0/24\"]\n", []string{atURL + `a loopback or private address (got "http://10.0.1.1/"); want ` + wantPublic}},
+	{"80 no range", "[http]\nallow_cidrs = [\"10.0.0.1\", \"10.0.0.1/8\"]\n", []string{
+		`forge.toml:2:16: http.allow_cidrs[0]: not a range of addresses (got "10.0.0.1"); want a CIDR such as "10.1.0.0/16"`,
+		`forge.toml:2:28: http.allow_cidrs[1]: an address within a range (got "10.0.0.1/8"); want "10.0.0.0/8"`,
+	}},
 	{"81 method with a space", httpWith(`method = "GET /"`), []string{`forge.toml:4:10: jobs.xy.method: not an HTTP method (got "GET /"); want an HTTP method such as POST`}},
 	{"81 method in lower case", httpWith(`method = "post"`), []string{`forge.toml:4:10: jobs.xy.method: not an HTTP method (got "post"); want "POST"`}},
 	{"81 header with CRLF", httpWith(`headers = { X-A = "a\r\nX-B: b" }`), []string{"forge.toml:4:19: jobs.xy.headers.X-A: a line end or NUL in a header; want text on one line"}},

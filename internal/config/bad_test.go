@@ -287,8 +287,8 @@ var badJobs = []bad{
 	{"user in the URL", "[jobs.xy]\nkind = \"http\"\nurl = \"https://u:hunter2@example.com/\"\n", []string{`forge.toml:3:7: jobs.xy.url: a user in the URL (got "https://u:[redacted]@example.com/"); want headers = { Authorization = "${env:NAME}" }`}},
 	{"no host in the URL", "[jobs.xy]\nkind = \"http\"\nurl = \"https:///x\"\n", []string{`forge.toml:3:7: jobs.xy.url: no host (got "https:///x"); want a URL such as "https://example.com/hook"`}},
 	{"private targets", "[jobs.xy]\nkind = \"http\"\nurl = \"http://169.254.169.254/\"\n[jobs.yz]\nkind = \"http\"\nurl = \"http://localhost/\"\n", []string{
-		`forge.toml:3:7: jobs.xy.url: a loopback or private address (got "http://169.254.169.254/"); want allow_private_targets = true in [http], or a public address`,
-		`forge.toml:6:7: jobs.yz.url: a loopback or private address (got "http://localhost/"); want allow_private_targets = true in [http], or a public address`,
+		`forge.toml:3:7: jobs.xy.url: a loopback or private address (got "http://169.254.169.254/"); want allow_private_targets = true or allow_cidrs in [http], or a public address`,
+		`forge.toml:6:7: jobs.yz.url: a loopback or private address (got "http://localhost/"); want allow_private_targets = true or allow_cidrs in [http], or a public address`,
 	}},
 	{"method and headers", "[jobs.xy]\nkind = \"http\"\nurl = \"https://example.com\"\nmethod = \"post\"\nheaders = { \"X Y\" = \"a\", X-Two = \"a\\r\\nb: c\", Host = \"h\", Forge-Tick = \"t\" }\nexpect_status = [99]\n", []string{
 		`forge.toml:4:10: jobs.xy.method: not an HTTP method (got "post"); want "POST"`,

@@ -51,6 +51,7 @@ func (l *loader) check() {
 	l.checkCluster()
 	l.checkElection()
 	l.checkHTTP()
+	l.checkAllowed()
 	l.checkQueues()
 	l.checkJobs()
 	l.checkNotify()

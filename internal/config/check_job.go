@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -254,8 +253,8 @@ func (l *loader) checkTarget(path, target string) {
 		l.wrong(path, "a user in the URL", shown, `headers = { Authorization = "${env:NAME}" }`)
 	case u.Hostname() == "":
 		l.wrong(path, "no host", shown, `a URL such as "https://example.com/hook"`)
-	case !l.cfg.HTTP.AllowPrivateTargets && privateHost(u.Hostname()):
-		l.wrong(path, "a loopback or private address", shown, "allow_private_targets = true in [http], or a public address")
+	case privateHost(u.Hostname()) && !l.cfg.HTTP.opens(u.Hostname()):
+		l.wrong(path, "a loopback or private address", shown, "allow_private_targets = true or allow_cidrs in [http], or a public address")
 	}
 }
 
@@ -266,22 +265,6 @@ func (l *loader) shown(path, text string) string {
 	}
 	return strconv.Quote(clip(redactAddress(text)))
 }
-
-// privateHost says whether a host is plainly one that HTTP jobs may not reach.
-// What a name resolves to is checked when the job dials.
-func privateHost(host string) bool {
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	if err != nil {
-		return false
-	}
-	address = address.Unmap()
-	return !address.IsGlobalUnicast() || address.IsPrivate() || carrierNAT.Contains(address)
-}
-
-var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
 
 func (l *loader) checkSQL(path string, job Job) {
 	if where := path + ".statement"; l.ok(where) {

@@ -241,6 +241,8 @@ type HTTP struct {
 	Listen string `toml:"listen"`
 	// AllowPrivateTargets lets HTTP jobs reach loopback and private addresses.
 	AllowPrivateTargets bool `toml:"allow_private_targets"`
+	// AllowCIDRs are ranges that HTTP jobs may reach though they are closed.
+	AllowCIDRs []string `toml:"allow_cidrs,omitempty"`
 }
 
 // Dashboard is the page at /.

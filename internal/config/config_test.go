@@ -75,7 +75,7 @@ func TestTemplateShowsTheDefaults(t *testing.T) {
 	want.Database.URL, want.Database.LeaderURL = "postgres://a", "postgres://b"
 	want.Node.ID, want.Node.APIURL = "node-1", "http://127.0.0.1:8080"
 	want.CronDefaults.Timezone = "UTC"
-	if diff := cmp.Diff(want, c, ignoreSecrets, cmpopts.IgnoreFields(Config{}, "Queues", "Jobs", "Crons")); diff != "" {
+	if diff := cmp.Diff(want, c, ignoreSecrets, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Config{}, "Queues", "Jobs", "Crons")); diff != "" {
 		t.Errorf("the template's defaults differ (-Default +template):\n%s", diff)
 	}
 	for _, k := range scalarKeys() {
