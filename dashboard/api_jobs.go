@@ -62,7 +62,7 @@ func (s *server) apiActOnAll(action jobstore.Action) http.HandlerFunc {
 			s.answer(w, r, err)
 			return
 		}
-		done, err := s.actOnAll(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaAPI)}, filter, asked.DryRun)
+		done, err := s.actOnAll(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaAPI)}, filter, 0, asked.DryRun)
 		if err != nil {
 			s.answer(w, r, err)
 			return

@@ -166,6 +166,9 @@ type jobsBody struct {
 	States []string
 	Jobs   []jobRow
 	Older  string
+	// Acts are on all jobs that the filter names.
+	Acts   []act
+	Notice string
 }
 
 // jobStates are River's, in the order of a job's life.
@@ -188,10 +191,9 @@ func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
 	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, States: jobStates}
-	b.Jobs = jobRows(facts.now, jobs, facts.colors)
+	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(filter), bulkNotice(ask)
 	if len(jobs) == filter.Limit {
-		b.Older = "/jobs?" + values("state", filter.State, "kind", filter.Kind, "queue", filter.Queue, "cron", filter.Cron,
-			"before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
+		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
 	}
 	return &b, nil
 }

@@ -283,7 +283,9 @@ func (s *server) pageRoutes() []route {
 	}
 	if s.Changer != nil {
 		for _, action := range jobstore.Actions {
-			routes = append(routes, route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action)})
+			routes = append(routes,
+				route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action)},
+				route{path: "/bulk/jobs/" + string(action), get: s.page("bulk" + string(action)), post: s.formActOnAll(action)})
 		}
 	}
 	if s.Stopper != nil {

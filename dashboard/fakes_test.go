@@ -221,11 +221,11 @@ func (f fakeOperator) CountMatching(_ context.Context, action jobstore.Action, f
 	if filter.Queue == "vast" {
 		return jobstore.Matching{Jobs: maxBulk + 1}, nil
 	}
-	return jobstore.Matching{Jobs: 3}, f.note("backup", fmt.Sprintf("plan to %s %s", action, filter.Kind))
+	return jobstore.Matching{Jobs: 3, UpTo: 42}, f.note("backup", fmt.Sprintf("plan to %s %s", action, filter.Kind))
 }
 
 func (f fakeOperator) ActOnAll(_ context.Context, order jobstore.Order, filter jobstore.Filter, counted jobstore.Matching) (int, error) {
-	return int(counted.Jobs) - 1, f.note("backup", fmt.Sprintf("%s all %s by %s", order.Action, filter.Kind, order.By))
+	return int(counted.Jobs) - 1, f.note("backup", fmt.Sprintf("%s all %s to %d by %s", order.Action, filter.Kind, counted.UpTo, order.By))
 }
 
 func (f fakeCrons) Ticks(_ context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {

@@ -18,6 +18,9 @@ func addresses(s *server) map[string]route {
 		if path == "/events" {
 			path += "?page=overview"
 		}
+		if strings.HasPrefix(path, "/bulk/") {
+			path += "?kind=dump"
+		}
 		if path == "/api/v1/metrics/range" {
 			path += "?metric=forge_job_running"
 		}
@@ -157,7 +160,7 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 
 var pages = []string{
 	"/", "/leaders", "/leaders?role=scheduler", "/crons", "/crons?q=back", "/crons/backup", "/crons/backup/backfill",
-	"/crons/backup/backfill?from=2026-11-19T00:00&to=2026-11-20T00:00", "/queues", "/queues?did=pause&queue=bulk", "/alerts", "/jobs", "/jobs?state=running", "/jobs/42", "/nowhere",
+	"/crons/backup/backfill?from=2026-11-19T00:00&to=2026-11-20T00:00", "/queues", "/queues?did=pause&queue=bulk", "/alerts", "/jobs", "/jobs?state=running", "/jobs?kind=dump&did=cancel&n=3", "/bulk/jobs/cancel?kind=dump", "/jobs/42", "/nowhere",
 }
 
 var (

@@ -49,15 +49,18 @@ type bulkDocument struct {
 	DryRun  bool            `json:"dry_run"`
 }
 
-func (s *server) actOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, dryRun bool) (bulkDocument, error) {
+// actOnAll leaves those after the id upTo alone; 0: those that come after it counted.
+func (s *server) actOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, upTo int64, dryRun bool) (bulkDocument, error) {
 	counted, err := s.Changer.CountMatching(ctx, order.Action, filter)
 	done := bulkDocument{Action: order.Action, Jobs: counted.Jobs, DryRun: dryRun}
-	switch {
-	case err != nil || dryRun:
+	if err != nil || dryRun || counted.Jobs == 0 {
 		return done, err
-	case counted.Jobs > maxBulk:
-		return done, &refusal{http.StatusUnprocessableEntity, fmt.Sprintf(
-			"The filter names %d jobs, and one request changes at most %d. Narrow it, or use forge job %s.", counted.Jobs, maxBulk, order.Action)}
+	}
+	if err := bulkBounds(order.Action, counted); err != nil {
+		return done, err
+	}
+	if upTo != 0 {
+		counted.UpTo = min(counted.UpTo, upTo)
 	}
 	done.Changed, err = s.Changer.ActOnAll(ctx, order, filter, counted)
 	if err != nil && done.Changed > 0 {

@@ -38,7 +38,7 @@ var pageKinds = map[string]pageKind{
 	"crons":    {"crons", []string{"q", "after"}, []string{"list"}, (*server).loadCrons},
 	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*server).loadCron},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*server).loadBackfill},
-	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before"}, []string{"list"}, (*server).loadJobs},
+	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"list"}, (*server).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*server).loadJob},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list"}, (*server).loadQueues},
 	"alerts":   {"alerts", nil, []string{"list", "past"}, (*server).loadAlerts},
@@ -46,11 +46,17 @@ var pageKinds = map[string]pageKind{
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
 	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},
 
+	"bulkcancel":  {"bulkact", bulkKeys, nil, loadBulk(jobstore.Cancel)},
+	"bulkretry":   {"bulkact", bulkKeys, nil, loadBulk(jobstore.Retry)},
+	"bulkdiscard": {"bulkact", bulkKeys, nil, loadBulk(jobstore.Discard)},
+
 	"dead":        {"dead", []string{"did", "n"}, []string{"list"}, (*server).loadDead},
 	"deadgroup":   {"deadgroup", []string{"group", "before"}, []string{"facts", "letters"}, (*server).loadDeadGroup},
 	"deadretry":   {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Retry)},
 	"deaddiscard": {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Discard)},
 }
+
+var bulkKeys = []string{"state", "kind", "queue", "cron"}
 
 // request is what a page was asked for. The stream of the page asks again and
 // again with the same one, which therefore also keeps what was read so far.
