@@ -58,6 +58,7 @@ func (n *Node) handler() http.Handler {
 		Holder:      operator,
 		Runner:      operator,
 		Changer:     operator,
+		Enqueuer:    operator,
 		Stopper:     operator,
 		DeadChanger: operator,
 		Self: dashboard.Self{

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/scheduler/crons"
@@ -12,15 +13,18 @@ import (
 
 // operator lets the pages and the API do what the commands do.
 type operator struct {
-	manual crons.Manual
-	pool   interface {
+	manual   crons.Manual
+	inserter interface {
+		InsertOnce(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error)
+	}
+	pool interface {
 		cronstore.Beginner
 		cronstore.Queryer
 	}
 }
 
 func (n *Node) operator() operator {
-	return operator{crons.Manual{DB: n.pool, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.pool}
+	return operator{crons.Manual{DB: n.pool, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.runner, n.pool}
 }
 
 func (o operator) change(cron, by string) cronstore.Change {
@@ -57,6 +61,17 @@ func (o operator) CountMatching(ctx context.Context, action jobstore.Action, fil
 
 func (o operator) ActOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, counted jobstore.Matching) (int, error) {
 	return jobstore.ActOnAll(ctx, o.pool, order, filter, counted, func(int) {})
+}
+
+func (o operator) Kinds(ctx context.Context) (live, known []string, err error) {
+	return enqueue.Kinds(ctx, o.pool)
+}
+
+func (o operator) Enqueue(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error) {
+	if err := enqueue.Complete(ctx, o.pool, &job, job.Unique != ""); err != nil {
+		return jobstore.Enqueued{}, err
+	}
+	return o.inserter.InsertOnce(ctx, job)
 }
 
 func (o operator) PauseQueue(ctx context.Context, queue, by string) (time.Time, bool, error) {

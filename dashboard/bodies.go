@@ -167,8 +167,9 @@ type jobsBody struct {
 	Jobs   []jobRow
 	Older  string
 	// Acts are on all jobs that the filter names.
-	Acts   []act
-	Notice string
+	Acts     []act
+	Notice   string
+	Enqueues bool
 }
 
 // jobStates are River's, in the order of a job's life.
@@ -190,7 +191,7 @@ func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
-	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, States: jobStates}
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, States: jobStates, Enqueues: s.Enqueuer != nil}
 	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(filter), bulkNotice(ask)
 	if len(jobs) == filter.Limit {
 		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))

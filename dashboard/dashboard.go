@@ -104,7 +104,7 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Holder, Runner, Changer, Stopper, DeadChanger, Describe, Applied, Metrics, ClusterMetrics,
+// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Describe, Applied, Metrics, ClusterMetrics,
 // AllowedHosts, NoPages, Changes, Logger and Now may be left out.
 type Options struct {
 	Source Source
@@ -114,6 +114,8 @@ type Options struct {
 	Runner Runner
 	// Changer does what is asked of jobs; without it, nothing can be.
 	Changer Changer
+	// Enqueuer adds jobs; without it, nobody can.
+	Enqueuer Enqueuer
 	// Stopper pauses queues; without it, nobody can.
 	Stopper Stopper
 	// DeadChanger does what is asked of dead letters; without it, nothing can be.
@@ -203,7 +205,7 @@ func (s *server) routes() []route {
 		{path: "/api/v1/crons/{name}", get: s.apiCron},
 		{path: "/api/v1/crons/{name}/ticks", get: s.apiTicks},
 		{path: "/api/v1/crons/{name}/ticks/{tick}", get: s.apiTick},
-		{path: "/api/v1/jobs", get: s.apiJobs},
+		s.jobsRoute(),
 		{path: "/api/v1/jobs/{id}", get: s.apiJob},
 		{path: "/api/v1/jobs/{id}/logs", get: s.apiLogs},
 		{path: "/api/v1/jobs/{id}/explain", get: s.apiExplain},
@@ -228,6 +230,14 @@ func (s *server) routes() []route {
 		routes = append(routes, s.pageRoutes()...)
 	}
 	return routes
+}
+
+func (s *server) jobsRoute() route {
+	jobs := route{path: "/api/v1/jobs", get: s.apiJobs}
+	if s.Enqueuer != nil {
+		jobs.post = s.apiEnqueue
+	}
+	return jobs
 }
 
 // writeRoutes are those of the API that change something, as far as the server may.
@@ -287,6 +297,9 @@ func (s *server) pageRoutes() []route {
 				route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action)},
 				route{path: "/bulk/jobs/" + string(action), get: s.page("bulk" + string(action)), post: s.formActOnAll(action)})
 		}
+	}
+	if s.Enqueuer != nil {
+		routes = append(routes, route{path: "/enqueue", get: s.page("enqueue"), post: s.formEnqueue})
 	}
 	if s.Stopper != nil {
 		routes = append(routes,

@@ -228,6 +228,19 @@ func (f fakeOperator) ActOnAll(_ context.Context, order jobstore.Order, filter j
 	return int(counted.Jobs) - 1, f.note("backup", fmt.Sprintf("%s all %s to %d by %s", order.Action, filter.Kind, counted.UpTo, order.By))
 }
 
+func (f fakeOperator) Kinds(context.Context) (live, known []string, err error) {
+	return []string{"backup", "dump"}, []string{"backup", "dump", "old"}, nil
+}
+
+// Enqueue knows a job with the key taken.
+func (f fakeOperator) Enqueue(_ context.Context, job jobstore.NewJob) (jobstore.Enqueued, error) {
+	if job.Unique == "taken" {
+		return jobstore.Enqueued{ID: 42, Kind: job.Kind, Existing: true, State: "retryable", Queue: "default"}, nil
+	}
+	return jobstore.Enqueued{ID: 42, Kind: job.Kind, State: "available", Queue: "default"}, f.note("backup", fmt.Sprintf("enqueue %s %s %s %d %s",
+		job.Kind, job.Args, job.Queue, job.Priority, utc(job.ScheduledAt)))
+}
+
 func (f fakeCrons) Ticks(_ context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {
 	return read(f.fakeCluster, func() []cronstore.Tick {
 		var own []cronstore.Tick
@@ -384,7 +397,7 @@ func (c *fakeCluster) options() Options {
 	return Options{
 		Holder:  fakeOperator{c},
 		Runner:  fakeOperator{c},
-		Changer: fakeOperator{c},
+		Changer: fakeOperator{c}, Enqueuer: fakeOperator{c},
 		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c},
 		Source:  Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}},
 		Self:    Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},

@@ -223,7 +223,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 		page := get(t, c.handler(), map[string]string{
 			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill",
 			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
-			"bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",
+			"enqueue": "/enqueue", "bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",
 			"dead": "/dead", "deadgroup": "/dead/" + deadGroup, "deadretry": "/dead/" + deadGroup + "/retry", "deaddiscard": "/dead/" + deadGroup + "/discard",
 		}[name]).Body.String()
 		for _, part := range append(kind.parts, "pulse") {

@@ -10,6 +10,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
+// errNothingToChange is for pages of a server that only shows.
+var errNothingToChange = errors.New("nothing can be changed from here")
+
 // bulkFilter reads what names the jobs of an order on many; page and limit are of
 // the list alone.
 func bulkFilter(get func(key string) string) jobstore.Filter {
@@ -62,7 +65,7 @@ func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (
 		filter := bulkFilter(ask.values.Get)
 		err := checkBulk(action, filter)
 		if s.Changer == nil {
-			err = errors.New("nothing can be changed from here")
+			err = errNothingToChange
 		}
 		if err != nil {
 			return nil, &requestError{err}

@@ -92,6 +92,10 @@ func jobNotice(ask *request, job jobstore.Job) string {
 		return "It was made available."
 	case jobstore.Discard:
 		return "It was discarded."
+	case didEnqueue:
+		return "It was enqueued."
+	case didNothing:
+		return "It is the same as the one that was to be enqueued. Nothing was added."
 	default:
 		return ""
 	}

@@ -46,6 +46,7 @@ var pageKinds = map[string]pageKind{
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
 	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},
 
+	"enqueue":     {"enqueue", []string{"kind"}, nil, (*server).loadEnqueue},
 	"bulkcancel":  {"bulkact", bulkKeys, nil, loadBulk(jobstore.Cancel)},
 	"bulkretry":   {"bulkact", bulkKeys, nil, loadBulk(jobstore.Retry)},
 	"bulkdiscard": {"bulkact", bulkKeys, nil, loadBulk(jobstore.Discard)},

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,9 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/jobs"
 )
 
@@ -47,7 +44,7 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 				if err := a.checkKind(ctx, pool, job.Kind); err != nil {
 					return err
 				}
-				if err := completeJob(ctx, pool, &job, unique.given); err != nil {
+				if err := enqueue.Complete(ctx, pool, &job, unique.given); err != nil {
 					return err
 				}
 				inserter, err := jobs.NewInserter(pool, cfg.Database.Schema)
@@ -108,20 +105,10 @@ func fillJob(job *jobstore.NewJob, args, at string) error {
 // checkKind refuses a kind that no node of the cluster has ever had a worker
 // for, and warns when none that lives has.
 func (a *app) checkKind(ctx context.Context, pool *pgxpool.Pool, kind string) error {
-	nodes, err := nodestore.List(ctx, pool)
-	if err != nil {
+	live, known, err := enqueue.Kinds(ctx, pool)
+	if err != nil || slices.Contains(live, kind) {
 		return err
 	}
-	var known []string
-	for _, node := range nodes {
-		live := node.State == nodestore.Active || node.State == nodestore.Draining
-		if live && slices.Contains(node.Kinds, kind) {
-			return nil
-		}
-		known = append(known, node.Kinds...)
-	}
-	slices.Sort(known)
-	known = slices.Compact(known)
 	if len(known) > 0 && !slices.Contains(known, kind) {
 		return notFound("no node has a worker for kind %q; %s", kind, knownKinds(kind, known))
 	}
@@ -136,54 +123,4 @@ func knownKinds(kind string, known []string) string {
 		return fmt.Sprintf("want %q; %s", near, list)
 	}
 	return list
-}
-
-// settings are the parts of an applied job that its enqueuing needs.
-type settings struct {
-	Queue      string            `json:"queue"`
-	Priority   int               `json:"priority"`
-	Capability string            `json:"capability"`
-	Tags       map[string]string `json:"tags"`
-	Retry      struct {
-		MaxAttempts int `json:"max_attempts"`
-	} `json:"retry"`
-}
-
-// completeJob fills in what the applied configuration says of the kind, as the
-// scheduler does for its crons. A Go program's own kinds are not in it and take
-// River's defaults. With uniqueGiven the caller has said what is unique.
-func completeJob(ctx context.Context, pool *pgxpool.Pool, job *jobstore.NewJob, uniqueGiven bool) error {
-	inForce, err := cronstore.ConfigInForce(ctx, pool)
-	if errors.Is(err, cronstore.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var applied struct {
-		Jobs map[string]settings `json:"jobs"`
-	}
-	if err := json.Unmarshal(inForce.Body, &applied); err != nil {
-		return fmt.Errorf("read the applied configuration: %w", err)
-	}
-	own, ok := applied.Jobs[job.Kind]
-	if !ok {
-		return nil
-	}
-	job.Queue = cmp.Or(job.Queue, own.Queue)
-	job.Priority = cmp.Or(job.Priority, own.Priority)
-	job.MaxAttempts = own.Retry.MaxAttempts
-	job.Metadata = map[string]any{}
-	if !uniqueGiven {
-		if job.UniqueBy, err = uniqueInForce(inForce.Body, job.Kind); err != nil {
-			return err
-		}
-	}
-	if own.Capability != "" {
-		job.Metadata[jobstore.KeyCapability] = own.Capability
-	}
-	if len(own.Tags) > 0 {
-		job.Metadata[jobstore.KeyTags] = own.Tags
-	}
-	return nil
 }

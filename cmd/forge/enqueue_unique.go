@@ -79,16 +79,6 @@ func checkUniqueStates(states []string) error {
 	return nil
 }
 
-// uniqueInForce is what the configuration in force says of the kind.
-func uniqueInForce(sections []byte, kind string) (jobstore.UniqueBy, error) {
-	all, err := config.UniqueJobs(sections)
-	if err != nil {
-		return jobstore.UniqueBy{}, err
-	}
-	own := all[kind]
-	return jobstore.UniqueBy{Args: own.ByArgs, Queue: own.ByQueue, Period: own.ByPeriod.Std(), States: own.ByState}, nil
-}
-
 // wordOf says of a job of this state what it does.
 func wordOf(state string) string {
 	switch state {

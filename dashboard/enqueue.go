@@ -1,0 +1,163 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// Enqueuer adds jobs because somebody asks for it.
+type Enqueuer interface {
+	// Kinds returns the kinds that a node works now, and those that any ever did.
+	Kinds(ctx context.Context) (live, known []string, err error)
+	// Enqueue adds a job as the configuration in force has it, or tells of the one
+	// that is there already.
+	Enqueue(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error)
+}
+
+// What the form has done, for the page that it leads to.
+const (
+	didEnqueue = "enqueue"
+	didNothing = "same"
+)
+
+// maxUnique bounds a unique key; what is longer is no key but a text.
+const maxUnique = 1000
+
+// enqueue checks the job before it is added.
+func (s *server) enqueue(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error) {
+	if err := checkNewJob(job); err != nil {
+		return jobstore.Enqueued{}, err
+	}
+	_, known, err := s.Enqueuer.Kinds(ctx)
+	if err != nil {
+		return jobstore.Enqueued{}, err
+	}
+	if !slices.Contains(known, job.Kind) {
+		detail := fmt.Sprintf("No node has a worker for the kind %q.", job.Kind)
+		if near := config.Nearest(job.Kind, known); near != "" {
+			detail += fmt.Sprintf(" Did you mean %q?", near)
+		}
+		return jobstore.Enqueued{}, &refusal{http.StatusUnprocessableEntity, detail}
+	}
+	return s.Enqueuer.Enqueue(ctx, job)
+}
+
+func checkNewJob(job jobstore.NewJob) error {
+	wrong := func(detail string) error { return &refusal{http.StatusUnprocessableEntity, detail} }
+	switch err := config.CheckArgs(job.Args); {
+	case job.Kind == "":
+		return wrong("A kind is wanted.")
+	case err != nil:
+		return wrong(err.Error() + ".")
+	case job.Priority < 0 || job.Priority > 4:
+		return wrong(fmt.Sprintf("priority must be from 1 to 4 (got %d).", job.Priority))
+	case job.Queue != "" && !config.ValidQueue(job.Queue):
+		return wrong("queue must be 1 to 64 lower-case letters and digits, with single _ or - between them.")
+	case len(job.Unique) > maxUnique:
+		return wrong(fmt.Sprintf("unique may have at most %d bytes.", maxUnique))
+	default:
+		return nil
+	}
+}
+
+// apiEnqueue answers 201 with the job that was added, and 200 with the one that was
+// there.
+func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Kind     string          `json:"kind"`
+		Args     json.RawMessage `json:"args"`
+		Queue    string          `json:"queue"`
+		Priority int             `json:"priority"`
+		At       time.Time       `json:"at"`
+		Unique   string          `json:"unique"`
+	}
+	if err := readJSON(w, r, &asked); err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	added, err := s.enqueue(r.Context(), jobstore.NewJob{
+		Kind: asked.Kind, Args: asked.Args, Queue: asked.Queue, Priority: asked.Priority, ScheduledAt: asked.At, Unique: asked.Unique,
+	})
+	switch {
+	case err != nil:
+		s.answer(w, r, err)
+	case added.Existing:
+		writeJSON(w, http.StatusOK, added)
+	default:
+		w.Header().Set("Location", "/api/v1"+jobPath(added.ID))
+		writeJSON(w, http.StatusCreated, added)
+	}
+}
+
+// enqueueBody is the form.
+type enqueueBody struct {
+	base
+	Kinds []string
+	Kind  string
+}
+
+func (s *server) loadEnqueue(ctx context.Context, ask *request) (body, error) {
+	if s.Enqueuer == nil {
+		return nil, &requestError{errNothingToChange}
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	live, _, err := s.Enqueuer.Kinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &enqueueBody{base: base{name: "Enqueue a job", beat: s.pulseOf(facts), past: true}, Kinds: live, Kind: ask.values.Get("kind")}, nil
+}
+
+func (s *server) formEnqueue(w http.ResponseWriter, r *http.Request) {
+	fields, ok := s.form(w, r)
+	if !ok {
+		return
+	}
+	job, err := newJobOf(fields)
+	if err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	added, err := s.enqueue(r.Context(), job)
+	if err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	did := didEnqueue
+	if added.Existing {
+		did = didNothing
+	}
+	http.Redirect(w, r, jobPath(added.ID)+"?did="+did, http.StatusSeeOther)
+}
+
+// newJobOf reads the form. Its times are in UTC, as those of the pages are.
+func newJobOf(fields url.Values) (job jobstore.NewJob, err error) {
+	job = jobstore.NewJob{
+		Kind: fields.Get("kind"), Queue: strings.TrimSpace(fields.Get("queue")), Unique: fields.Get("unique"),
+		Args: json.RawMessage(strings.TrimSpace(fields.Get("args"))),
+	}
+	if text := fields.Get("priority"); text != "" {
+		if job.Priority, err = strconv.Atoi(text); err != nil {
+			return job, &refusal{http.StatusBadRequest, "priority must be a number."}
+		}
+	}
+	if text := fields.Get("at"); text != "" {
+		if job.ScheduledAt, err = wallTime("at", text, "UTC"); err != nil {
+			return job, &refusal{http.StatusBadRequest, "at must be a time such as 2026-11-20T15:04, in UTC."}
+		}
+	}
+	return job, nil
+}

@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEnqueueAPI(t *testing.T) {
+	t.Parallel()
+	for _, step := range []struct {
+		body   string
+		status int
+		want   string
+		done   []string
+	}{
+		{`{"kind": "dump"}`, 201, `{"id":42,"kind":"dump","state":"available","queue":"default"}`, []string{"enqueue dump   0 "}},
+		{
+			`{"kind": "old", "args": {"n": 1}, "queue": "bulk", "priority": 4, "at": "2027-01-01T02:00:00+02:00"}`, 201, `"id":42`,
+			[]string{`enqueue old {"n": 1} bulk 4 2027-01-01 00:00:00.000 UTC`},
+		},
+		{`{"kind": "dump", "unique": "taken"}`, 200, `"existing":true`, nil},
+		{`{"kind": "dmp"}`, 422, `No node has a worker for the kind \"dmp\". Did you mean \"dump\"?`, nil},
+		{"", 422, "A kind is wanted.", nil},
+		{`{"kind": "dump", "args": [1]}`, 422, "args: not an object", nil},
+		{`{"kind": "dump", "args": {"a": {"b": "\u0000"}}}`, 422, "args.a.b: a NUL character", nil},
+		{`{"kind": "dump", "args": {"a": "` + strings.Repeat("x", 64<<10) + `"}}`, 422, "args: too large", nil},
+		{`{"kind": "dump", "args": {"a": "` + strings.Repeat("x", maxBody) + `"}}`, 413, "The body is larger", nil},
+		{`{"kind": "dump", "args": {"a": 1, "a": 2}}`, 400, `the field \"a\" stands twice`, nil},
+		{`{"kind": "dump", "priority": 5}`, 422, "priority must be from 1 to 4 (got 5).", nil},
+		{`{"kind": "dump", "queue": "A b"}`, 422, "queue must be", nil},
+		{`{"kind": "dump", "at": "2027-01-01T00:00:00"}`, 400, "is not a time such as", nil},
+		{`{"kind": "dump", "unique": "` + strings.Repeat("k", 1001) + `"}`, 422, "unique may have at most 1000 bytes.", nil},
+		{`{"kind": "dump", "command": ["id"]}`, 400, `the field \"command\" is unknown`, nil},
+	} {
+		c := newCluster()
+		w := post(t, c.handler(), "/api/v1/jobs", jsonType, step.body)
+		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
+			t.Errorf("%.80s: status %d, body %s", step.body, w.Code, w.Body)
+		}
+		if diff := cmp.Diff(step.done, c.done); diff != "" {
+			t.Errorf("%.80s did (-want +got):\n%s", step.body, diff)
+		}
+		if got := w.Header().Get("Location"); (got == "/api/v1/jobs/42") != (step.status == 201) {
+			t.Errorf("%.80s leads to %q", step.body, got)
+		}
+	}
+}
+
+func TestEnqueueForm(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	if page := get(t, h, "/jobs?kind=dump").Body.String(); !strings.Contains(page, `href="/enqueue?kind=dump"`) {
+		t.Error("the page does not lead to the form")
+	}
+	form := get(t, h, "/enqueue?kind=dump").Body.String()
+	for _, want := range []string{`method="post" action="/enqueue"`, "<option>backup</option>", "<option selected>dump</option>"} {
+		if !strings.Contains(form, want) {
+			t.Errorf("the form lacks %s", want)
+		}
+	}
+	if strings.Contains(form, "<option>old</option>") {
+		t.Error("the form offers a kind that no node works now")
+	}
+	for body, want := range map[string]string{
+		"kind=dump&args=%7B%7D&queue=&priority=&at=&unique=":                  "/jobs/42?did=enqueue",
+		"kind=dump&args=+%7B%7D+&queue=bulk&priority=2&at=2027-01-01T00%3A00": "/jobs/42?did=enqueue",
+		"kind=dump&args=&unique=taken":                                        "/jobs/42?did=same",
+	} {
+		if w := post(t, h, "/enqueue", formType, body); w.Code != http.StatusSeeOther || w.Header().Get("Location") != want {
+			t.Errorf("%s: %d to %s %s", body, w.Code, w.Header().Get("Location"), w.Body)
+		}
+	}
+	for path, want := range map[string]string{"/jobs/42?did=enqueue": "It was enqueued.", "/jobs/42?did=same": "Nothing was added."} {
+		if !strings.Contains(get(t, h, path).Body.String(), want) {
+			t.Errorf("%s does not say %q", path, want)
+		}
+	}
+	c.done = nil
+	for body, want := range map[string]int{
+		"kind=dump&args=%5B%5D": 422, "kind=dump&priority=first": 400, "kind=dump&at=tomorrow": 400, "kind=nope": 422, "": 422,
+	} {
+		if w := post(t, h, "/enqueue", formType, body); w.Code != want || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d %s", body, w.Code, w.Header().Get("Content-Type"))
+		}
+	}
+	if len(c.done) != 0 {
+		t.Errorf("it did %v", c.done)
+	}
+	options := c.options()
+	options.Enqueuer = nil
+	readOnly := New(options)
+	if page := get(t, readOnly, "/jobs").Body.String(); strings.Contains(page, "/enqueue") {
+		t.Error("a page that cannot do anything has a button")
+	}
+	if w := post(t, readOnly, "/api/v1/jobs", jsonType, `{"kind": "dump"}`); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("status %d", w.Code)
+	}
+}

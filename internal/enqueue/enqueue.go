@@ -1,0 +1,95 @@
+// Package enqueue completes a job that somebody adds by hand with what the
+// configuration in force says of its kind, as the scheduler does for its crons.
+package enqueue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+)
+
+// Kinds returns the kinds that nodes which live have a worker for, and those that
+// any node ever had, sorted.
+func Kinds(ctx context.Context, db nodestore.Queryer) (live, known []string, err error) {
+	nodes, err := nodestore.List(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, node := range nodes {
+		if node.State == nodestore.Active || node.State == nodestore.Draining {
+			live = append(live, node.Kinds...)
+		}
+		known = append(known, node.Kinds...)
+	}
+	slices.Sort(live)
+	slices.Sort(known)
+	return slices.Compact(live), slices.Compact(known), nil
+}
+
+// settings are the parts of an applied job that its enqueuing needs.
+type settings struct {
+	Queue      string            `json:"queue"`
+	Priority   int               `json:"priority"`
+	Capability string            `json:"capability"`
+	Tags       map[string]string `json:"tags"`
+	Retry      struct {
+		MaxAttempts int `json:"max_attempts"`
+	} `json:"retry"`
+}
+
+// Complete fills in what the applied configuration says of the kind. A Go program's
+// own kinds are not in it and take River's defaults. With uniqueGiven the caller has
+// said what is unique.
+func Complete(ctx context.Context, db cronstore.Queryer, job *jobstore.NewJob, uniqueGiven bool) error {
+	inForce, err := cronstore.ConfigInForce(ctx, db)
+	if errors.Is(err, cronstore.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var applied struct {
+		Jobs map[string]settings `json:"jobs"`
+	}
+	if err := json.Unmarshal(inForce.Body, &applied); err != nil {
+		return fmt.Errorf("read the applied configuration: %w", err)
+	}
+	own, ok := applied.Jobs[job.Kind]
+	if !ok {
+		return nil
+	}
+	job.Queue = cmp.Or(job.Queue, own.Queue)
+	job.Priority = cmp.Or(job.Priority, own.Priority)
+	job.MaxAttempts = own.Retry.MaxAttempts
+	job.Metadata = map[string]any{}
+	if !uniqueGiven {
+		if job.UniqueBy, err = uniqueInForce(inForce.Body, job.Kind); err != nil {
+			return err
+		}
+	}
+	if own.Capability != "" {
+		job.Metadata[jobstore.KeyCapability] = own.Capability
+	}
+	if len(own.Tags) > 0 {
+		job.Metadata[jobstore.KeyTags] = own.Tags
+	}
+	return nil
+}
+
+// uniqueInForce is what the configuration in force says of the kind.
+func uniqueInForce(sections []byte, kind string) (jobstore.UniqueBy, error) {
+	all, err := config.UniqueJobs(sections)
+	if err != nil {
+		return jobstore.UniqueBy{}, err
+	}
+	own := all[kind]
+	return jobstore.UniqueBy{Args: own.ByArgs, Queue: own.ByQueue, Period: own.ByPeriod.Std(), States: own.ByState}, nil
+}
