@@ -9,6 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
@@ -33,6 +34,7 @@ func (n *Node) source() dashboard.Source {
 		Queues:     queueReader{n.pool},
 		Dead:       deadReader{n.pool},
 		Events:     eventReader{n.pool},
+		Compaction: compactionReader{n.pool},
 		History:    historyReader{n.pool},
 		Alerts:     alertReader{n.pool},
 	}
@@ -139,6 +141,12 @@ type eventReader struct{ pool *pgxpool.Pool }
 
 func (r eventReader) List(ctx context.Context, before int64, limit int) ([]eventstore.Event, error) {
 	return eventstore.List(ctx, r.pool, before, limit)
+}
+
+type compactionReader struct{ pool *pgxpool.Pool }
+
+func (r compactionReader) Status(ctx context.Context, limit int) (compactstore.Status, error) {
+	return compactstore.Read(ctx, r.pool, limit)
 }
 
 type alertReader struct{ pool *pgxpool.Pool }

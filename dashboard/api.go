@@ -137,6 +137,21 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(events, next))
 }
 
+// apiCompaction is the compactor's newest passes and the sizes of the tables.
+func (s *server) apiCompaction(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	limit := q.limit()
+	if q.reject(w) {
+		return
+	}
+	status, err := s.Source.Compaction.Status(r.Context(), limit)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, status)
+}
+
 // unreadable logs the cause and tells the client only that there is one: an
 // error of the database may name hosts and users.
 func (s *server) unreadable(w http.ResponseWriter, r *http.Request, err error) {

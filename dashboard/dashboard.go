@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
@@ -74,6 +75,12 @@ type Events interface {
 	List(ctx context.Context, before int64, limit int) ([]eventstore.Event, error)
 }
 
+// Compaction reads what the log compactor did.
+type Compaction interface {
+	// Status returns at most limit passes, newest first, and how large tables are.
+	Status(ctx context.Context, limit int) (compactstore.Status, error)
+}
+
 // Source is where the pages read. Every field is needed.
 type Source struct {
 	Leadership Leadership
@@ -86,6 +93,7 @@ type Source struct {
 	Events     Events
 	History    History
 	Alerts     Alerts
+	Compaction Compaction
 }
 
 // Changes tells that something in the cluster changed.
@@ -214,6 +222,7 @@ func (s *server) routes() []route {
 		{path: "/api/v1/dead", get: s.apiDead},
 		{path: "/api/v1/dead/{group}", get: s.apiDeadGroup},
 		{path: "/api/v1/events", get: s.apiEvents},
+		{path: "/api/v1/compaction", get: s.apiCompaction},
 		{path: "/api/v1/metrics/range", get: s.apiMetricsRange},
 		{path: "/api/v1/alerts", get: s.apiAlerts},
 		{path: "/api/v1/alerts/history", get: s.apiAlertsHistory},

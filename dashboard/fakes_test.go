@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
@@ -40,6 +41,7 @@ type fakeCluster struct {
 	logs    []jobstore.LogChunk
 	counts  []jobstore.Count
 	events  []eventstore.Event
+	passes  []compactstore.Pass
 	told    []outbox.Notification
 	windows []rollupstore.Row
 	asked   rollupstore.Query
@@ -98,6 +100,7 @@ type (
 	fakeCrons      struct{ *fakeCluster }
 	fakeJobs       struct{ *fakeCluster }
 	fakeEvents     struct{ *fakeCluster }
+	fakeCompaction struct{ *fakeCluster }
 	fakeQueues     struct{ *fakeCluster }
 )
 
@@ -349,6 +352,12 @@ func (f fakeEvents) List(_ context.Context, before int64, limit int) ([]eventsto
 	})
 }
 
+func (f fakeCompaction) Status(_ context.Context, limit int) (compactstore.Status, error) {
+	return read(f.fakeCluster, func() compactstore.Status {
+		return compactstore.Status{Passes: f.passes[:min(limit, len(f.passes))], Tables: []compactstore.Table{{Name: "river_job", Bytes: 8192}}}
+	})
+}
+
 const incarnation = "00000000000000a1"
 
 // newCluster has two nodes, of which node-1 leads the scheduler's role and
@@ -386,6 +395,7 @@ func newCluster() *fakeCluster {
 		},
 		logs:   []jobstore.LogChunk{{Attempt: 1, Seq: 1, Stream: "stdout", Chunk: "dumping\n"}},
 		counts: []jobstore.Count{{Queue: "default", State: "completed", Jobs: 12345}, {Queue: "default", State: "running", Jobs: 3}, {Queue: "bulk", State: "running", Jobs: 1}},
+		passes: []compactstore.Pass{{NodeID: "node-2", Chunks: 9}, {NodeID: "node-1"}},
 		events: []eventstore.Event{{ID: 2, At: epoch, Type: eventstore.LeaderElected}, {ID: 1, At: epoch, Type: eventstore.NodeJoined}},
 	}
 }
@@ -399,7 +409,7 @@ func (c *fakeCluster) options() Options {
 		Runner:  fakeOperator{c},
 		Changer: fakeOperator{c}, Enqueuer: fakeOperator{c},
 		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c},
-		Source:  Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}},
+		Source:  Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
 		Self:    Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
 		Roles:   testRoles,
 		Ready:   func(context.Context) error { return nil },

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -165,6 +166,10 @@ func TestAPIListings(t *testing.T) {
 	crons := decode[list[cronItem]](t, get(t, h, "/api/v1/crons"))
 	if len(crons.Items) != 1 || crons.Items[0].Description != "at 02:00 every day" {
 		t.Errorf("crons %+v", crons)
+	}
+	compaction := decode[compactstore.Status](t, get(t, h, "/api/v1/compaction?limit=1"))
+	if len(compaction.Passes) != 1 || compaction.Passes[0].Chunks != 9 || len(compaction.Tables) != 1 {
+		t.Errorf("compaction %+v", compaction)
 	}
 	logs := decode[list[jobstore.LogChunk]](t, get(t, h, "/api/v1/jobs/42/logs"))
 	if len(logs.Items) != 1 || logs.Next != "/api/v1/jobs/42/logs?after=1" {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/outbox"
@@ -19,8 +21,14 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// longBatch is how long one batch may take on a slow disk.
-const longBatch = time.Minute
+const (
+	// longBatch is how long one batch may take on a slow disk.
+	longBatch = time.Minute
+	// shortLock is how long a batch waits for others: it is the one to step back.
+	shortLock = 200 * time.Millisecond
+)
+
+const mannersSQL = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true)`
 
 // Retention is how long things are kept once they are over. 0 means for ever,
 // save for Metrics, Rollups and Idle.
@@ -59,6 +67,9 @@ type Options struct {
 	Batch int
 	// Pause between two batches. Default: 100 ms.
 	Pause time.Duration
+	// Quiet is how long an attempt that is over has written nothing before its
+	// output is merged: its node may be about to. Default: 5 minutes.
+	Quiet time.Duration
 }
 
 // Compactor is the work of the leader of the role log_compactor.
@@ -73,6 +84,7 @@ func New(db leaderstore.Beginner, opts Options) *Compactor {
 	opts.Delay = cmp.Or(opts.Delay, time.Second)
 	opts.Batch = cmp.Or(opts.Batch, 1000)
 	opts.Pause = cmp.Or(opts.Pause, 100*time.Millisecond)
+	opts.Quiet = cmp.Or(opts.Quiet, 5*time.Minute)
 	return &Compactor{db: db, opts: opts}
 }
 
@@ -107,6 +119,8 @@ type pass struct {
 	fence leaderstore.Fence
 	// strayAfter is the job at which the search for stray output goes on.
 	strayAfter int64
+	// record is what this pass has done so far.
+	record compactstore.Pass
 }
 
 // batch deletes at most limit rows that ended before an instant.
@@ -131,13 +145,16 @@ func (p *pass) sweeps() []sweep {
 		{"cancelled_jobs", keep.Cancelled, statement(jobsSQL, "cancelled")},
 		{"discarded_jobs", keep.Discarded, statement(jobsSQL, "discarded")},
 		{"logs", keep.Logs, statement(logsSQL)},
+		{"packed_logs", keep.Logs, statement(packedLogsSQL)},
 		{"own_logs", overAlready, statement(ownLogsSQL)},
+		{"own_packed_logs", overAlready, statement(ownPackedLogsSQL)},
 		{"cron_ticks", keep.CronTicks, statement(ticksSQL)},
 		{"events", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 			return eventstore.Prune(ctx, tx, before, limit)
 		}},
 		{"notifications", keep.Events, outbox.Prune},
 		{"alerts", keep.Events, alertstore.Prune},
+		{"compactions", keep.Events, compactstore.Prune},
 		{"leader_history", keep.History, statement(historySQL)},
 		{"cluster_metrics", keep.Metrics, statement(metricsSQL)},
 		{"queues", keep.Idle, statement(queuesSQL)},
@@ -168,6 +185,10 @@ func statement(sql string, more ...any) batch {
 // run makes one pass. A sweep that fails does not keep the others from theirs;
 // only the end of the term does.
 func (p *pass) run(ctx context.Context) error {
+	start := time.Now()
+	p.record = compactstore.Pass{
+		Term: p.fence.Term, NodeID: p.fence.NodeID, Removed: map[string]int64{}, Failed: map[string]string{},
+	}
 	for _, sweep := range p.sweeps() {
 		if sweep.keep <= 0 {
 			continue
@@ -178,7 +199,16 @@ func (p *pass) run(ctx context.Context) error {
 		}
 	}
 	deleted, err := p.sweepStray(ctx)
-	return p.settle(ctx, "stray_logs", deleted, err)
+	if err := p.settle(ctx, "stray_logs", deleted, err); err != nil {
+		return err
+	}
+	if err := p.settle(ctx, "merge", 0, p.merge(ctx)); err != nil {
+		return err
+	}
+	err = p.do(ctx, func(tx pgx.Tx, _ time.Time) error {
+		return compactstore.Record(ctx, tx, p.record, time.Since(start), p.opts.Interval)
+	})
+	return p.settle(ctx, "record", 0, err)
 }
 
 // settle logs what a sweep came to, and returns the errors that end the pass.
@@ -187,8 +217,10 @@ func (p *pass) settle(ctx context.Context, name string, deleted int64, err error
 	case errors.Is(err, leaderstore.ErrDeposed) || ctx.Err() != nil:
 		return err
 	case err != nil:
+		p.record.Failed[name] = err.Error()
 		p.opts.Logger.WarnContext(ctx, "retention not applied", "of", name, "term", p.fence.Term, "error", err)
 	case deleted > 0:
+		p.record.Removed[name] = deleted
 		p.opts.Logger.DebugContext(ctx, "retention applied", "of", name, "term", p.fence.Term, "deleted", deleted)
 	}
 	return nil
@@ -198,8 +230,7 @@ func (p *pass) settle(ctx context.Context, name string, deleted int64, err error
 func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
 	for {
 		var rows int64
-		progress.Allow(ctx, longBatch)
-		err := p.fence.Do(ctx, p.db, func(tx pgx.Tx, now time.Time) error {
+		err := p.do(ctx, func(tx pgx.Tx, now time.Time) error {
 			var err error
 			rows, err = s.batch(ctx, tx, now.Add(-s.keep), p.opts.Batch)
 			return err
@@ -211,7 +242,7 @@ func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
 		if rows < int64(p.opts.Batch) {
 			return deleted, nil
 		}
-		if err := p.pause(ctx); err != nil {
+		if err := p.pause(ctx, p.opts.Pause); err != nil {
 			return deleted, err
 		}
 	}
@@ -221,8 +252,7 @@ func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
 // retention of logs takes it in any case.
 func (p *pass) sweepStray(ctx context.Context) (deleted int64, err error) {
 	var last *int64
-	progress.Allow(ctx, longBatch)
-	err = p.fence.Do(ctx, p.db, func(tx pgx.Tx, _ time.Time) error {
+	err = p.do(ctx, func(tx pgx.Tx, _ time.Time) error {
 		return tx.QueryRow(ctx, strayLogsSQL, p.strayAfter, p.opts.Batch).Scan(&last, &deleted)
 	})
 	if err != nil {
@@ -235,8 +265,22 @@ func (p *pass) sweepStray(ctx context.Context) (deleted int64, err error) {
 	return deleted, nil
 }
 
-func (p *pass) pause(ctx context.Context) error {
-	if !progress.Sleep(ctx, p.opts.Pause) {
+// do makes one fenced transaction, which gives way to those of others.
+func (p *pass) do(ctx context.Context, work func(tx pgx.Tx, now time.Time) error) error {
+	progress.Allow(ctx, longBatch)
+	return p.fence.Do(ctx, p.db, func(tx pgx.Tx, now time.Time) error {
+		_, err := tx.Exec(ctx, mannersSQL, milliseconds(shortLock), milliseconds(longBatch/2))
+		if err != nil {
+			return fmt.Errorf("bound the waits of a batch: %w", err)
+		}
+		return work(tx, now)
+	})
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func (p *pass) pause(ctx context.Context, length time.Duration) error {
+	if !progress.Sleep(ctx, length) {
 		return ctx.Err()
 	}
 	return nil

@@ -32,6 +32,9 @@ var allOfAnHour = compactor.Retention{
 	Rollups: map[rollupstore.Step]time.Duration{rollupstore.Minute: hour, rollupstore.FiveMinutes: 2 * hour, rollupstore.Hour: 3 * hour},
 }
 
+// packs lists rows of packed output, whose packs are names here.
+const packs = `SELECT convert_from(pack, 'UTF8') FROM forge_job_log_packs ORDER BY pack`
+
 // Each case has rows on both sides of the edge; want is what a full pass leaves.
 var retentionCases = map[string]struct {
 	setup, left string
@@ -87,6 +90,43 @@ var retentionCases = map[string]struct {
 			FROM jobs, generate_series(1, 9) seq`,
 		left: `SELECT chunk FROM forge_job_logs ORDER BY chunk`,
 		want: []string{"c6", "c7", "c8", "c9"},
+	},
+	"packed output goes with its job": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (kind, args, max_attempts, state, finalized_at) VALUES
+					('old', '{}', 1, 'completed', now() - interval '61 minutes'),
+					('new', '{}', 1, 'completed', now() - interval '59 minutes')
+				RETURNING id, kind)
+			INSERT INTO forge_job_log_packs (job_id, attempt, first_seq, last_seq, chunks, text_bytes, at, pack)
+			SELECT id, 1, seq, seq, 1, 1, now(), convert_to(kind || seq, 'UTF8') FROM jobs, generate_series(1, 3) seq`,
+		left: packs,
+		want: []string{"new1", "new2", "new3"},
+	},
+	"packed output by its own age": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (kind, args, max_attempts) VALUES ('k', '{}', 1) RETURNING id)
+			INSERT INTO forge_job_log_packs (job_id, attempt, first_seq, last_seq, chunks, text_bytes, at, pack)
+			SELECT id, 1, seq, seq, 1, 1, now() - seq * interval '13 minutes', convert_to('p' || seq, 'UTF8') FROM jobs, generate_series(1, 9) seq`,
+		left: packs,
+		want: []string{"p1", "p2", "p3", "p4"},
+	},
+	"packed output by a retention of its own": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (kind, args, max_attempts) VALUES ('k', '{}', 1) RETURNING id)
+			INSERT INTO forge_job_log_packs (job_id, attempt, first_seq, last_seq, chunks, text_bytes, at, keep_until, pack)
+			SELECT id, 1, seq, seq, 1, 1, now() - interval '100 days', now() + (seq - 5) * interval '1 minute', convert_to('p' || seq, 'UTF8')
+			FROM jobs, generate_series(1, 9) seq`,
+		left: packs,
+		want: []string{"p6", "p7", "p8", "p9"},
+	},
+	"packed output of jobs that are gone": {
+		setup: `WITH jobs AS (
+				INSERT INTO river_job (id, kind, args, max_attempts)
+				SELECT 2 * i, 'k', '{}', 1 FROM generate_series(1, 4) i)
+			INSERT INTO forge_job_log_packs (job_id, attempt, first_seq, last_seq, chunks, text_bytes, at, pack)
+			SELECT i, 1, 1, 1, 1, 1, now(), convert_to('p' || i, 'UTF8') FROM generate_series(1, 9) i`,
+		left: packs,
+		want: []string{"p2", "p4", "p6", "p8"},
 	},
 	"output of jobs that are gone": {
 		setup: `WITH jobs AS (
@@ -216,7 +256,8 @@ func TestZeroKeepsForEver(t *testing.T) {
 	t.Parallel()
 	for name, test := range retentionCases {
 		switch name {
-		case "output of jobs that are gone", "output by a retention of its own", "cluster metrics", "rollups by their windows", "queues", "nodes":
+		case "output of jobs that are gone", "output by a retention of its own", "packed output of jobs that are gone",
+			"packed output by a retention of its own", "cluster metrics", "rollups by their windows", "queues", "nodes":
 			continue // these have no setting that turns them off
 		}
 		t.Run(name, func(t *testing.T) {
@@ -338,13 +379,14 @@ type cluster struct {
 	pool    *pgxpool.Pool
 	metrics *metrics.Metrics
 	pause   time.Duration
+	quiet   time.Duration // long, where nothing is to be merged
 }
 
 const batch = 4
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	return &cluster{t: t, pool: pgtest.Pool(t), metrics: metrics.New("v0"), pause: time.Millisecond}
+	return &cluster{t: t, pool: pgtest.Pool(t), metrics: metrics.New("v0"), pause: time.Millisecond, quiet: 10_000 * hour}
 }
 
 func fence(term int64) leaderstore.Fence {
@@ -354,7 +396,7 @@ func fence(term int64) leaderstore.Fence {
 func (c *cluster) compactor(retention compactor.Retention) *compactor.Compactor {
 	return compactor.New(c.pool, compactor.Options{
 		Retention: func() compactor.Retention { return retention }, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)), Metrics: c.metrics,
-		Interval: 10 * time.Millisecond, Delay: time.Millisecond, Batch: batch, Pause: c.pause,
+		Interval: 10 * time.Millisecond, Delay: time.Millisecond, Batch: batch, Pause: c.pause, Quiet: c.quiet,
 	})
 }
 

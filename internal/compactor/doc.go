@@ -7,17 +7,28 @@
 // goes first. A pass can stop after any batch: it keeps no state that matters,
 // and the next one, on whatever node, goes on where it stopped.
 //
+// # Merging
+//
+// A pass ends with the output of attempts that are over: jobstore.Merge takes their
+// chunks and writes them compressed, in the same transaction. What is deleted is what
+// is packed, so there is no state to resume from: what is still loose has not been
+// merged. Nobody waits for it: readers see both tables at one moment, and writers
+// add rows that no batch has seen. A node that hung may add a chunk late, or again:
+// chunks have numbers, and the one in a pack counts.
+//
 // # Whose SQL this is
 //
 // Elsewhere in forge a table's SQL stands in the package that owns the table.
 // Retention is the one exception: its statements stand here, side by side,
 // because they share their form and their promise. Those of the diary and of the
-// notifications are the owners' own (eventstore.Prune, outbox.Prune).
+// notifications are the owners' own (eventstore.Prune, outbox.Prune), and so is that of
+// merging.
 //
 // # What is never deleted
 //
 //   - anything younger than its retention, by the database's clock; a retention
 //     of 0 keeps for ever
+//   - a chunk of an attempt that runs is not merged either
 //   - a job that is not finished, also when it was finished a moment ago and an
 //     operator retries it meanwhile
 //   - the newest tick of a cron, and a tick that is still queued

@@ -18,6 +18,8 @@ WITH due AS (
     FOR UPDATE SKIP LOCKED
 ), output AS (
     DELETE FROM forge_job_logs WHERE job_id IN (SELECT id FROM due)
+), packed AS (
+    DELETE FROM forge_job_log_packs WHERE job_id IN (SELECT id FROM due)
 )
 DELETE FROM river_job WHERE id IN (SELECT id FROM due)`
 
@@ -36,6 +38,25 @@ DELETE FROM forge_job_logs
 WHERE ctid = ANY (ARRAY (
     SELECT ctid
     FROM forge_job_logs
+    WHERE keep_until < $1
+    ORDER BY keep_until
+    LIMIT $2))`
+
+	// A pack is as old as the newest that is in it.
+	packedLogsSQL = `
+DELETE FROM forge_job_log_packs
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM forge_job_log_packs
+    WHERE at < $1 AND keep_until IS NULL
+    ORDER BY at
+    LIMIT $2))`
+
+	ownPackedLogsSQL = `
+DELETE FROM forge_job_log_packs
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM forge_job_log_packs
     WHERE keep_until < $1
     ORDER BY keep_until
     LIMIT $2))`
@@ -103,20 +124,26 @@ WHERE node_id IN (
 )
 
 // Output whose job is gone, by whatever hand: looks at $2 jobs after job $1,
-// skipping from one to the next through the primary key, and returns the last
+// skipping from one to the next through the primary keys, and returns the last
 // one that it looked at, or none at the end.
 const strayLogsSQL = `
 WITH RECURSIVE ids AS (
-    SELECT (SELECT min(job_id) FROM forge_job_logs WHERE job_id > $1) AS job_id, 1 AS n
+    SELECT $1::bigint AS job_id, 0 AS n
     UNION ALL
-    SELECT (SELECT min(l.job_id) FROM forge_job_logs l WHERE l.job_id > ids.job_id), n + 1
+    SELECT least(
+        (SELECT min(l.job_id) FROM forge_job_logs l WHERE l.job_id > ids.job_id),
+        (SELECT min(k.job_id) FROM forge_job_log_packs k WHERE k.job_id > ids.job_id)), n + 1
     FROM ids
     WHERE ids.job_id IS NOT NULL AND n < $2
+), gone AS (
+    SELECT job_id
+    FROM ids
+    WHERE n > 0 AND job_id IS NOT NULL AND NOT EXISTS (SELECT FROM river_job WHERE id = ids.job_id)
 ), stray AS (
-    DELETE FROM forge_job_logs
-    WHERE job_id IN (
-        SELECT job_id FROM ids
-        WHERE job_id IS NOT NULL AND NOT EXISTS (SELECT FROM river_job WHERE id = ids.job_id))
+    DELETE FROM forge_job_logs WHERE job_id IN (SELECT job_id FROM gone)
+    RETURNING 1
+), packed AS (
+    DELETE FROM forge_job_log_packs WHERE job_id IN (SELECT job_id FROM gone)
     RETURNING 1
 )
-SELECT (SELECT job_id FROM ids WHERE n = $2), (SELECT count(*) FROM stray)`
+SELECT (SELECT job_id FROM ids WHERE n = $2), (SELECT count(*) FROM stray) + (SELECT count(*) FROM packed)`

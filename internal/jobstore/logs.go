@@ -1,8 +1,11 @@
 package jobstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,13 +18,14 @@ type Execer interface {
 }
 
 const lastSeqsSQL = `
-SELECT run.job_id, run.attempt, last.seq
+SELECT job_id, attempt, seq
 FROM unnest($1::bigint[], $2::smallint[]) AS run (job_id, attempt)
 CROSS JOIN LATERAL (
-    SELECT seq FROM forge_job_logs
-    WHERE job_id = run.job_id AND attempt = run.attempt
-    ORDER BY seq DESC
-    LIMIT 1) AS last`
+    SELECT greatest(
+        (SELECT max(seq) FROM forge_job_logs WHERE job_id = run.job_id AND attempt = run.attempt),
+        (SELECT max(last_seq) FROM forge_job_log_packs WHERE job_id = run.job_id AND attempt = run.attempt)) AS seq
+) AS last
+WHERE seq IS NOT NULL`
 
 // The commit need not wait for the disk: that of the job's outcome, which comes
 // later, does, and takes this one along. A chunk that is there already came with
@@ -34,15 +38,26 @@ FROM hurried, unnest(
     $1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::text[], $6::text[], $7::timestamptz[]) AS new
 ON CONFLICT DO NOTHING`
 
+// One statement, and so one moment: what is being packed shows once.
 const logsSQL = `
-SELECT attempt::int, seq, at, stream, chunk
+(SELECT seq, at, stream, chunk, NULL::integer AS last_seq, NULL::bytea AS pack
 FROM forge_job_logs
 WHERE job_id = $1 AND attempt = $2 AND seq > $3
 ORDER BY seq
-LIMIT $4`
+LIMIT $4)
+UNION ALL
+(SELECT first_seq, at, '', '', last_seq, pack
+FROM forge_job_log_packs
+WHERE job_id = $1 AND attempt = $2 AND last_seq > $3
+ORDER BY first_seq
+LIMIT $5)`
 
-// maxChunks bounds one answer of Logs.
-const maxChunks = 2000
+const (
+	// maxChunks bounds one answer of Logs.
+	maxChunks = 2000
+	// maxPacks bounds what is unpacked for it.
+	maxPacks = 4
+)
 
 // LastSeqs returns the number of the last chunk of each attempt that has output.
 func LastSeqs(ctx context.Context, db Queryer, runs []RunKey) (map[RunKey]int, error) {
@@ -93,15 +108,80 @@ func AppendLogs(ctx context.Context, db Execer, rows []LogRow) error {
 }
 
 // Logs returns the chunks of one attempt that follow afterSeq (0: from the
-// start), at most 2,000; call again with the last one's Seq for more.
+// start), at most 2,000; call again with the last one's Seq for more. Packed ones
+// are as they were.
 func Logs(ctx context.Context, db Queryer, jobID int64, attempt, afterSeq int) ([]LogChunk, error) {
-	rows, err := db.Query(ctx, logsSQL, jobID, attempt, afterSeq, maxChunks)
-	if err != nil {
-		return nil, fmt.Errorf("read output of job %d: %w", jobID, err)
-	}
-	chunks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LogChunk])
+	chunks, err := readLogs(ctx, db, jobID, attempt, afterSeq)
 	if err != nil {
 		return nil, fmt.Errorf("read output of job %d: %w", jobID, err)
 	}
 	return chunks, nil
+}
+
+func readLogs(ctx context.Context, db Queryer, jobID int64, attempt, afterSeq int) ([]LogChunk, error) {
+	rows, err := db.Query(ctx, logsSQL, jobID, attempt, afterSeq, maxChunks, maxPacks)
+	if err != nil {
+		return nil, err
+	}
+	p := page{attempt: attempt, packed: []LogChunk{}, until: math.MaxInt}
+	var (
+		chunk   LogChunk
+		lastSeq *int
+		packed  []byte
+	)
+	_, err = pgx.ForEachRow(rows, []any{&chunk.Seq, &chunk.At, &chunk.Stream, &chunk.Chunk, &lastSeq, &packed}, func() error {
+		if lastSeq == nil {
+			p.addLoose(chunk)
+			return nil
+		}
+		return p.addPack(packed, *lastSeq)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p.after(afterSeq), nil
+}
+
+// page is what one statement found of an attempt's output.
+type page struct {
+	attempt int
+	packed  []LogChunk
+	loose   []LogChunk
+	packs   int
+	// until is the number up to which nothing is missing.
+	until int
+}
+
+func (p *page) addLoose(chunk LogChunk) {
+	chunk.Attempt = p.attempt
+	if p.loose = append(p.loose, chunk); len(p.loose) == maxChunks {
+		p.until = min(p.until, chunk.Seq)
+	}
+}
+
+func (p *page) addPack(packed []byte, lastSeq int) error {
+	chunks, err := unpack(packed, p.attempt)
+	if err != nil {
+		return fmt.Errorf("unpack the chunks up to %d: %w", lastSeq, err)
+	}
+	p.packed = append(p.packed, chunks...)
+	if p.packs++; p.packs == maxPacks {
+		p.until = min(p.until, lastSeq)
+	}
+	return nil
+}
+
+func (p *page) after(afterSeq int) []LogChunk {
+	chunks := slices.DeleteFunc(once(p.packed, p.loose), func(c LogChunk) bool {
+		return c.Seq <= afterSeq || c.Seq > p.until
+	})
+	return chunks[:min(len(chunks), maxChunks)]
+}
+
+// once puts packed and loose chunks of an attempt in the order of their numbers,
+// each once.
+func once(packed, loose []LogChunk) []LogChunk {
+	all := append(slices.Clip(packed), loose...)
+	slices.SortStableFunc(all, func(a, b LogChunk) int { return cmp.Compare(a.Seq, b.Seq) })
+	return slices.CompactFunc(all, func(a, b LogChunk) bool { return a.Seq == b.Seq })
 }

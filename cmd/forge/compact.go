@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/compactstore"
+)
+
+func (a *app) compactCommand() *cobra.Command {
+	return group("compact", "See what retention and compaction do", a.compactStatusCommand())
+}
+
+func (a *app) compactStatusCommand() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the log compactor's last passes, when the next is due, and how large the tables are", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				status, err := compactstore.Read(ctx, pool, limit)
+				if err != nil {
+					return err
+				}
+				return a.printCompaction(status)
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", 5, "at most this many passes")
+	return cmd
+}
+
+func (a *app) printCompaction(status compactstore.Status) error {
+	if !a.tabular() {
+		return a.document(status)
+	}
+	if len(status.Passes) == 0 {
+		_, _ = fmt.Fprintln(a.err, "no pass was made yet")
+	}
+	if err := list(a, status.Passes, passColumns); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(a.out)
+	return list(a, status.Tables, tableColumns)
+}
+
+var passColumns = []column[compactstore.Pass]{
+	{title: "ended", show: func(p compactstore.Pass) string { return stamp(p.EndedAt) }},
+	{title: "took", show: func(p compactstore.Pass) string { return span(p.EndedAt.Sub(p.StartedAt)) }},
+	{title: "node", show: func(p compactstore.Pass) string { return p.NodeID }},
+	{title: "term", wide: true, show: func(p compactstore.Pass) string { return humanize.Comma(p.Term) }},
+	{title: "removed", show: func(p compactstore.Pass) string {
+		var removed []string
+		for _, what := range slices.Sorted(maps.Keys(p.Removed)) {
+			removed = append(removed, fmt.Sprintf("%s %s", humanize.Comma(p.Removed[what]), what))
+		}
+		return dash(strings.Join(removed, ", "))
+	}},
+	{title: "merged", show: func(p compactstore.Pass) string {
+		if p.Chunks == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%s chunks, %s to %s", humanize.Comma(p.Chunks), humanBytes(p.TextBytes), humanBytes(p.PackBytes))
+	}},
+	{title: "failed", show: func(p compactstore.Pass) string {
+		return dash(strings.Join(slices.Sorted(maps.Keys(p.Failed)), ", "))
+	}},
+	{title: "next due", show: func(p compactstore.Pass) string { return stamp(p.NextAt) }},
+}
+
+var tableColumns = []column[compactstore.Table]{
+	{title: "table", show: func(t compactstore.Table) string { return t.Name }},
+	{title: "size", show: func(t compactstore.Table) string { return humanBytes(t.Bytes) }},
+	{title: "of it indexes", show: func(t compactstore.Table) string { return humanBytes(t.IndexBytes) }},
+	{title: "rows (estimate)", show: func(t compactstore.Table) string { return humanize.Comma(t.Rows) }},
+	{title: "dead rows", wide: true, show: func(t compactstore.Table) string { return humanize.Comma(t.DeadRows) }},
+}
+
+func humanBytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -1,0 +1,136 @@
+package compactor_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	// linesSQL adds 40 finished jobs, each with an attempt of 30 chunks.
+	linesSQL = `
+WITH jobs AS (
+    INSERT INTO river_job (id, kind, args, max_attempts, attempt, state, finalized_at)
+    SELECT i, 'k', '{}', 1, 1, 'completed', now() FROM generate_series(1, 40) i)
+INSERT INTO forge_job_logs (job_id, attempt, seq, stream, chunk, at)
+SELECT i, 1, seq, 'stdout', 'line ' || seq || ' of job ' || i || E'\n', now() - interval '10 minutes'
+FROM generate_series(1, 40) i, generate_series(1, 30) seq`
+
+	looseSQL = `SELECT count(*)::text FROM forge_job_logs`
+)
+
+// output is what readers see of all attempts, as one text for each job.
+func (c *cluster) output() (jobs []string) {
+	c.t.Helper()
+	for id := int64(1); id <= 40; id++ {
+		chunks, err := jobstore.Logs(c.t.Context(), c.pool, id, 1, 0)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		text := ""
+		for _, chunk := range chunks {
+			text += chunk.Chunk
+		}
+		jobs = append(jobs, text)
+	}
+	return jobs
+}
+
+func TestMergesWhatIsOver(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.quiet = time.Minute
+	c.exec(linesSQL)
+	c.exec(`UPDATE river_job SET state = 'running', finalized_at = NULL WHERE id = 7`)
+	before := c.output()
+	defer c.lead(allOfAnHour, 1)()
+	c.await(looseSQL, []string{"30"})
+	if diff := cmp.Diff(before, c.output()); diff != "" {
+		t.Errorf("output (-before +after):\n%s", diff)
+	}
+	c.exec(`UPDATE river_job SET state = 'completed', finalized_at = now() WHERE id = 7`)
+	c.await(looseSQL, []string{"0"})
+	if diff := cmp.Diff(before, c.output()); diff != "" {
+		t.Errorf("output (-before +after):\n%s", diff)
+	}
+}
+
+// A merge that ends after any batch has lost and doubled nothing; the next leader
+// goes on with it.
+func TestMergeEndsInTheMidst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.quiet, c.pause = time.Minute, time.Hour // after the first batch
+	c.exec(linesSQL)
+	before := c.output()
+	stop := c.lead(allOfAnHour, 1)
+	c.await(`SELECT 'begun' FROM forge_job_logs HAVING count(*) < 40 * 30`, []string{"begun"})
+	stop()
+	if got := c.count(`SELECT count(*) FROM forge_job_logs`); got != (40-batch)*30 {
+		t.Errorf("%d chunks are left, want all but those of %d attempts", got, batch)
+	}
+	if diff := cmp.Diff(before, c.output()); diff != "" {
+		t.Errorf("output in the midst (-before +after):\n%s", diff)
+	}
+	c.pause = time.Millisecond
+	defer c.lead(allOfAnHour, 2)()
+	c.await(looseSQL, []string{"0"})
+	if diff := cmp.Diff(before, c.output()); diff != "" {
+		t.Errorf("output at the end (-before +after):\n%s", diff)
+	}
+}
+
+func TestDeposedMergesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.quiet = time.Minute
+	c.exec(linesSQL)
+	c.mint(2)
+	if err := c.compactor(allOfAnHour).Lead(t.Context(), fence(1)); !errors.Is(err, leaderstore.ErrDeposed) {
+		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
+	}
+	if got := c.count(`SELECT count(*) FROM forge_job_logs`); got != 40*30 {
+		t.Errorf("%d chunks are left of %d: a deposed leader merged", got, 40*30)
+	}
+}
+
+func TestPassesAreRecorded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.quiet = time.Minute
+	c.exec(linesSQL)
+	c.exec(`INSERT INTO forge_events (type, at) VALUES ('old', now() - interval '2 hours'), ('older', now() - interval '3 hours')`)
+	c.exec(`ALTER TABLE river_queue RENAME TO away`)
+	stop := c.lead(allOfAnHour, 1)
+	c.await(`SELECT least(count(*), 2)::text FROM forge_compactions`, []string{"2"}) // only the first found something
+	stop()
+	status, err := compactstore.Read(t.Context(), c.pool, 1_000_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := status.Passes[len(status.Passes)-1], status.Passes[len(status.Passes)-2]
+	if diff := cmp.Diff(map[string]int64{"events": 2}, first.Removed); diff != "" {
+		t.Errorf("removed (-want +got):\n%s", diff)
+	}
+	if len(first.Failed) != 1 || first.Failed["queues"] == "" {
+		t.Errorf("failed: %v, want queues", first.Failed)
+	}
+	if first.Chunks != 40*30 || first.Packs != 40 || first.TextBytes == 0 || first.PackBytes == 0 || second.Chunks != 0 || len(second.Removed) != 0 {
+		t.Errorf("merged %+v, then %+v", first, second)
+	}
+	if first.NodeID != "leader" || first.Term != 1 || first.EndedAt.Before(first.StartedAt) || !first.NextAt.Equal(first.StartedAt.Add(10*time.Millisecond)) {
+		t.Errorf("pass of %s in term %d from %v to %v, next at %v", first.NodeID, first.Term, first.StartedAt, first.EndedAt, first.NextAt)
+	}
+	if !slices.ContainsFunc(status.Tables, func(t compactstore.Table) bool {
+		return t.Name == "forge_job_log_packs" && t.Bytes > t.IndexBytes && t.IndexBytes > 0
+	}) {
+		t.Errorf("sizes: %+v", status.Tables)
+	}
+}

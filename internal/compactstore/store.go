@@ -1,0 +1,116 @@
+// Package compactstore owns forge_compactions, the record of the log compactor's
+// passes, and weighs the tables that they keep small.
+package compactstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const recordSQL = `
+INSERT INTO forge_compactions (term, node_id, started_at, ended_at, next_at, removed, failed, chunks, packs, text_bytes, pack_bytes)
+SELECT $1, $2, ended_at - $3::interval, ended_at, ended_at - $3::interval + $4::interval, $5, $6, $7, $8, $9, $10
+FROM clock_timestamp() AS ended_at`
+
+const pruneSQL = `
+DELETE FROM forge_compactions
+WHERE id IN (
+    SELECT id FROM forge_compactions
+    WHERE ended_at < $1 AND id < (SELECT max(id) FROM forge_compactions)
+    ORDER BY id
+    LIMIT $2)`
+
+const passesSQL = `
+SELECT term, node_id, started_at, ended_at, next_at, removed, failed, chunks, packs, text_bytes, pack_bytes
+FROM forge_compactions
+ORDER BY id DESC
+LIMIT $1`
+
+// The tables of forge's schema: the one in which this one is.
+const tablesSQL = `
+SELECT relname::text, pg_total_relation_size(relid), pg_indexes_size(relid), n_live_tup, n_dead_tup
+FROM pg_stat_user_tables
+WHERE schemaname = (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE c.oid = 'forge_compactions'::regclass)
+  AND (relname LIKE 'forge\_%' OR relname LIKE 'river\_%')
+ORDER BY 2 DESC, 1`
+
+// Pass is what one pass did.
+type Pass struct {
+	Term      int64             `json:"term"`
+	NodeID    string            `json:"node_id"`
+	StartedAt time.Time         `json:"started_at"`
+	EndedAt   time.Time         `json:"ended_at"`
+	NextAt    time.Time         `json:"next_at"`
+	Removed   map[string]int64  `json:"removed"`
+	Failed    map[string]string `json:"failed"`
+	Chunks    int64             `json:"merged_chunks"`
+	Packs     int64             `json:"packs"`
+	TextBytes int64             `json:"text_bytes"`
+	PackBytes int64             `json:"pack_bytes"`
+}
+
+// Table is how large a table is; Bytes are with its indexes and TOAST.
+type Table struct {
+	Name       string `json:"name"`
+	Bytes      int64  `json:"bytes"`
+	IndexBytes int64  `json:"index_bytes"`
+	Rows       int64  `json:"rows"` // as estimated
+	DeadRows   int64  `json:"dead_rows"`
+}
+
+// Status is what there is to know: the passes from the newest on, and the tables
+// from the largest on.
+type Status struct {
+	Passes []Pass  `json:"passes"`
+	Tables []Table `json:"tables"`
+}
+
+// Queryer is what the reads go through.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Record adds a pass that took a time and ends now, by the database's clock; the
+// times of pass do not count. The next one begins interval after its beginning.
+func Record(ctx context.Context, tx pgx.Tx, pass Pass, took, interval time.Duration) error {
+	_, err := tx.Exec(ctx, recordSQL, pass.Term, pass.NodeID, took, interval, pass.Removed, pass.Failed,
+		pass.Chunks, pass.Packs, pass.TextBytes, pass.PackBytes)
+	if err != nil {
+		return fmt.Errorf("record a pass of the compactor: %w", err)
+	}
+	return nil
+}
+
+// Prune deletes at most limit passes that ended before an instant, never the newest.
+func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+	tag, err := tx.Exec(ctx, pruneSQL, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("prune passes of the compactor: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// Read returns the newest passes, at most limit, and all tables.
+func Read(ctx context.Context, db Queryer, limit int) (Status, error) {
+	passes, err := collect[Pass](ctx, db, passesSQL, limit)
+	if err != nil {
+		return Status{}, fmt.Errorf("read passes of the compactor: %w", err)
+	}
+	tables, err := collect[Table](ctx, db, tablesSQL)
+	if err != nil {
+		return Status{}, fmt.Errorf("weigh tables: %w", err)
+	}
+	return Status{Passes: passes, Tables: tables}, nil
+}
+
+func collect[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}

@@ -1,0 +1,94 @@
+package jobstore
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func FuzzPack(f *testing.F) {
+	f.Add(1, int64(0), "line\n", 3, int64(-5), "\x00")
+	f.Add(5, int64(1_700_000_000_000_000), "", 7, int64(1_700_000_000_000_001), "äöü")
+	f.Fuzz(func(t *testing.T, seq int, at int64, text string, seq2 int, at2 int64, text2 string) {
+		want := []LogChunk{
+			{Attempt: 3, Seq: seq, At: time.UnixMicro(at), Stream: StreamStderr, Chunk: text},
+			{Attempt: 3, Seq: seq2, At: time.UnixMicro(at2), Stream: StreamSystem, Chunk: text2},
+		}
+		packed, err := pack(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := unpack(packed, 3)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Fatalf("%v (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
+// Whatever is damaged is an error, and never other text.
+func TestDamagedPack(t *testing.T) {
+	t.Parallel()
+	zip, err := compressor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unzip, err := decompressor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := pack([]LogChunk{{Attempt: 1, Seq: 1, At: time.Now(), Stream: StreamStdout, Chunk: "some text\n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := unzip.DecodeAll(packed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := [][]byte{nil, packed[:len(packed)-1]}
+	for _, plain := range [][]byte{
+		append([]byte{packVersion + 1}, plain[1:]...), append(slices.Clip(plain), 'x'), {packVersion, 200, 1},
+	} {
+		bad = append(bad, zip.EncodeAll(plain, nil))
+	}
+	for length := range plain {
+		bad = append(bad, zip.EncodeAll(plain[:length], nil))
+	}
+	for i := range packed {
+		flipped := append([]byte{}, packed...)
+		flipped[i] ^= 0x40
+		if chunks, err := unpack(flipped, 1); err == nil && (len(chunks) != 1 || chunks[0].Chunk != "some text\n") {
+			t.Errorf("byte %d flipped gives %+v", i, chunks)
+		}
+	}
+	for _, packed := range bad {
+		if chunks, err := unpack(packed, 1); err == nil {
+			t.Errorf("unpacked %x as %+v", packed, chunks)
+		}
+	}
+}
+
+func TestRation(t *testing.T) {
+	t.Parallel()
+	key := func(job int64) RunKey { return RunKey{job, 1} }
+	for name, test := range map[string]struct {
+		found []sized
+		next  RunKey
+		taken []share
+	}{
+		"nothing":              {},
+		"none is over":         {found: []sized{{1, 1, 0, 0}}},
+		"all":                  {found: []sized{{1, 1, 2, 10}, {2, 1, 0, 0}, {3, 1, 1, 0}}, taken: []share{{key(1), 2}, {key(3), 1}}},
+		"up to the bytes":      {found: []sized{{1, 1, 2, maxMergedBytes}, {2, 1, 1, 1}}, next: key(2), taken: []share{{key(1), 2}}},
+		"up to the chunks":     {found: []sized{{1, 1, 3999, 1}, {2, 1, 1, 1}}, next: key(2), taken: []share{{key(1), 3999}}},
+		"a part of a big one":  {found: []sized{{1, 1, 400, 4 * maxMergedBytes}}, next: key(1), taken: []share{{key(1), 100}}},
+		"one of many chunks":   {found: []sized{{1, 1, maxMergedChunks, 9}}, next: key(1), taken: []share{{key(1), maxMergedChunks}}},
+		"a chunk that is huge": {found: []sized{{1, 1, 1, 9 * maxMergedBytes}}, next: key(1), taken: []share{{key(1), 1}}},
+	} {
+		next, taken := ration(test.found)
+		if diff := cmp.Diff(test.taken, taken, cmp.AllowUnexported(share{})); diff != "" || next != test.next {
+			t.Errorf("%s: next %v, want %v (-want +got):\n%s", name, next, test.next, diff)
+		}
+	}
+}
