@@ -60,13 +60,17 @@ func TestJobsSpreadEvenly(t *testing.T) {
 	fence := c.mint(t, 1)
 	busy := func(f *fakeNode) { f.busy = true }
 	nodes := []*fakeNode{
-		c.join(t, nodestore.Node{NodeID: "a", Slots: 100}, busy),
-		c.join(t, nodestore.Node{NodeID: "b", Slots: 100}, busy),
-		c.join(t, nodestore.Node{NodeID: "c", Slots: 100}, busy),
+		c.join(t, nodestore.Node{NodeID: "a", Slots: 100, Kinds: []string{"k", "a"}}, busy),
+		c.join(t, nodestore.Node{NodeID: "b", Slots: 100, Kinds: []string{"k", "b"}}, busy),
+		c.join(t, nodestore.Node{NodeID: "c", Slots: 100, Kinds: []string{"k", "c"}}, busy),
+	}
+	c.lead(t, fence, assign.LeastLoaded)
+	// The leader knows of a node's credit once it has offered it a job of its own.
+	for _, n := range nodes {
+		c.insert(t, 1, n.node.NodeID, "default", "")
+		c.waitFor(t, "the node's own job", func() bool { return n.claimed() == 1 })
 	}
 	next := c.overhear(t, nodes...)
-	c.lead(t, fence, assign.LeastLoaded)
-	c.awaitCredit(t, nodes...)
 	c.insert(t, 150, "k", "default", "")
 	c.waitFor(t, "all to be claimed", func() bool { return c.count(t, "state = 'available'") == 0 })
 	// What was not claimed in time goes to another node: the first offers count.
