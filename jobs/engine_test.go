@@ -91,11 +91,12 @@ func TestReplaceChangesJobsWithoutDisturbingWhatRuns(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
 	n := startNode(t, map[string]config.Job{
-		"edited":  shell("until [ -e " + gate + " ]; do sleep 0.01; done; echo old"),
+		"edited":  shell("echo began; until [ -e " + gate + " ]; do sleep 0.01; done; echo old"),
 		"removed": shell("true"),
 	})
 	old := n.work(t, jobstore.NewJob{Kind: "edited"})
-	n.finish(t, old, "running")
+	// A job is running a moment before its definition is looked up.
+	eventually(t, func() bool { return n.logs(t, old, 1, jobstore.StreamStdout) == "began\n" }, func() string { return "the job does not begin" })
 
 	err := n.Replace(map[string]config.Job{"edited": shell("echo new"), "added": shell("echo added")},
 		map[string]int{"reports": 1}, 3)
@@ -120,7 +121,7 @@ func TestReplaceChangesJobsWithoutDisturbingWhatRuns(t *testing.T) {
 	}
 	open(t, gate)
 	n.finish(t, old, "completed")
-	if got := n.logs(t, old, 1, jobstore.StreamStdout); got != "old\n" {
+	if got := n.logs(t, old, 1, jobstore.StreamStdout); got != "began\nold\n" {
 		t.Errorf("the job that ran meanwhile printed %q", got)
 	}
 }
