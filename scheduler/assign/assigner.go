@@ -59,8 +59,9 @@ type Options struct {
 
 // Assigner offers available jobs to nodes while its node leads the scheduler.
 type Assigner struct {
-	options Options
-	logger  *slog.Logger
+	options      Options
+	logger       *slog.Logger
+	offerTimeout time.Duration
 }
 
 // New returns an Assigner.
@@ -75,7 +76,7 @@ func New(options Options) (*Assigner, error) {
 	if options.Hub == nil {
 		options.Hub = hearing.New(options.Pool, options.Logger)
 	}
-	return &Assigner{options: options, logger: options.Logger.With("part", "assign")}, nil
+	return &Assigner{options: options, logger: options.Logger.With("part", "assign"), offerTimeout: offerTimeout}, nil
 }
 
 // Lead assigns jobs until ctx ends, and then returns nil, or until the database
@@ -110,8 +111,8 @@ func (a *Assigner) hearAndLead(ctx context.Context, fence leaderstore.Fence, mem
 	memory.forget()
 	l := &loop{
 		pool: a.options.Pool, hub: a.options.Hub, poll: a.options.Poll, fence: fence, schema: a.options.Schema,
-		metrics: a.options.Metrics,
-		board:   memory, limits: newLimits(), lanes: map[string]*lane{}, flights: map[int64]flight{},
+		metrics: a.options.Metrics, offerTimeout: a.offerTimeout,
+		board: memory, limits: newLimits(), lanes: map[string]*lane{}, flights: map[int64]flight{},
 	}
 	err = l.run(ctx)
 	return l.turns > 0, err

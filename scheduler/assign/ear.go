@@ -66,4 +66,4 @@ func (l *loop) send(ctx context.Context, letters []letter) error {
 
 // patience is how long an offered job may stay unclaimed: where offers are
 // polled for, they are seen later.
-func (l *loop) patience() time.Duration { return offerTimeout + 3*l.poll }
+func (l *loop) patience() time.Duration { return l.offerTimeout + 3*l.poll }

@@ -52,21 +52,33 @@ func (c *cluster) exec(t *testing.T, sql string, args ...any) {
 }
 
 // lead runs an assigner until the test ends or stop is called, which returns
-// what Lead did.
+// what Lead did. It takes no offer for lost, however slow the claims are.
 func (c *cluster) lead(t *testing.T, fence leaderstore.Fence, strategy string) (stop func() error) {
 	t.Helper()
-	stop, _ = c.leadToTheEnd(t, fence, strategy)
+	stop, _ = c.leadToTheEnd(t, fence, strategy, func(a *assign.Assigner) { assign.Await(a, time.Hour) })
 	return stop
 }
 
-// leadToTheEnd is lead, and says when Lead has returned by itself.
-func (c *cluster) leadToTheEnd(t *testing.T, fence leaderstore.Fence, strategy string) (stop func() error, ended <-chan struct{}) {
+// leadInHaste is lead, and makes lost offers again.
+func (c *cluster) leadInHaste(t *testing.T, fence leaderstore.Fence) {
+	t.Helper()
+	c.leadToTheEnd(t, fence, assign.LeastLoaded)
+}
+
+// leadToTheEnd runs an assigner as a node does, and says when Lead has returned by
+// itself.
+func (c *cluster) leadToTheEnd(
+	t *testing.T, fence leaderstore.Fence, strategy string, change ...func(*assign.Assigner),
+) (stop func() error, ended <-chan struct{}) {
 	t.Helper()
 	assigner, err := assign.New(assign.Options{
 		Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema, Strategy: strategy,
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, set := range change {
+		set(assigner)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -247,8 +259,18 @@ func (f *fakeNode) claimed() int {
 	return len(f.claims)
 }
 
-// awaitCredit waits until the nodes have answered the leader's first question:
-// what is inserted then is placed with the credit of all of them.
+// acquaint waits until the leader knows the credit of the nodes: until it has
+// offered each a job of its own, whose kind is the node's name.
+func (c *cluster) acquaint(t *testing.T, nodes ...*fakeNode) {
+	t.Helper()
+	for _, n := range nodes {
+		c.insert(t, 1, n.node.NodeID, "default", "")
+		c.waitFor(t, "the node's own job", func() bool { return n.claimed() == 1 })
+	}
+}
+
+// awaitCredit waits until the nodes have answered the leader's first question,
+// which the leader may not have heard.
 func (c *cluster) awaitCredit(t *testing.T, nodes ...*fakeNode) {
 	t.Helper()
 	for _, n := range nodes {

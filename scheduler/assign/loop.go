@@ -42,6 +42,8 @@ type loop struct {
 	fence   leaderstore.Fence
 	schema  string
 	metrics *metrics.Metrics
+	// offerTimeout is the constant, but in tests.
+	offerTimeout time.Duration
 
 	board   *board
 	limits  *limits
