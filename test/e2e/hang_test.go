@@ -10,14 +10,14 @@ import (
 // role, stays a node, and no tick is lost or doubled.
 func TestHangingLeaderIsReplaced(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, everySecond)
+	c := newCluster(t, everySecond+patient+"[cluster]\ndead_threshold = \"1m\"\n")
 	orders := filepath.Join(t.TempDir(), "orders")
 	hangs := c.startProgram(failpointBinary(t), "a", "FORGE_FAILPOINTS=@"+orders)
 	_, term := c.leader(0)
 	c.awaitRoles("a")
 	c.start("b")
 	c.awaitTicks(term)
-	rewrite(t, orders, "crons/before-commit=sleep:8s")
+	rewrite(t, orders, "crons/before-commit=sleep:30s")
 	id, next := c.leader(term)
 	if id != "b" {
 		t.Errorf("%s leads term %d", id, next)
