@@ -107,12 +107,14 @@ func (f *floor) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 }
 
 // begin notes a job that has begun though a living node had begun it before. What
-// a node began in its last moment may be heard of after its end.
+// a node begins in its last moment may come to its end, and may be heard of after
+// another node has begun it again.
 func (f *floor) begin(job, node string) {
-	if f.dead[node] {
+	before, again := f.begun[job]
+	if f.dead[node] && again {
 		return
 	}
-	if before, again := f.begun[job]; again && !f.dead[before] {
+	if again && !f.dead[before] {
 		f.faults = append(f.faults, fmt.Sprintf("%s began job %s, which %s had begun", node, job, before))
 	}
 	f.begun[job] = node
