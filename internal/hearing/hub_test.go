@@ -163,9 +163,13 @@ func TestSilentConnectionIsFound(t *testing.T) {
 		t.Fatal("the dead connection was not found")
 	}
 	link.Resume()
-	want(t, q, "interrupted")
-	notify(t, direct, "a", "1")
-	want(t, q, "1")
+	// On a slow machine other connections may be taken for dead, too.
+	for next(t, q) != "interrupted" {
+		t.Log("heard after all, by a connection made before the link resumed")
+	}
+	for heard := ""; heard != "1"; heard = next(t, q) {
+		notify(t, direct, "a", "1")
+	}
 }
 
 // What was heard before ctx ended is not lost to who looks afterwards.
