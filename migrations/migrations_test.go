@@ -122,14 +122,14 @@ func TestUpOutlastsTheIdleTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	pool := connect(t, database, func(c *pgxpool.Config) {
-		c.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "500"
+		c.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "5s" // no slow machine pauses as long in a migration
 	})
 	done := make(chan error, 1)
 	go func() { done <- newMigrator(pool).Up(t.Context()) }()
 	awaitTrue(t, admin, `SELECT EXISTS (
 		SELECT FROM pg_stat_activity
 		WHERE datname = current_database() AND state = 'idle in transaction' AND query LIKE '%pg_try_advisory%'
-		  AND clock_timestamp() - state_change > '1 second')`)
+		  AND clock_timestamp() - state_change > '6 seconds')`)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

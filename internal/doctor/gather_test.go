@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/roles"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 func configFor(address string) *config.Config {
@@ -93,7 +94,7 @@ func TestGrantsThatArePrintedSuffice(t *testing.T) {
 			t.Errorf("beside the grants: %+v", f)
 		}
 	}
-	_ = node.Close(t.Context())
+	letGo(t, pool, node)
 	demand(t, findings, "grants", Fail, user+" lacks SELECT, INSERT, UPDATE, DELETE on public.", "as the owner: GRANT")
 	for _, f := range findings {
 		if f.Check == "grants" && f.Status == Fail {
@@ -170,6 +171,19 @@ func holdLock(t *testing.T, address, application string) *pgx.Conn {
 	return conn
 }
 
+// letGo ends a session that holds a lock, and waits until the server has done so.
+func letGo(t *testing.T, pool *pgxpool.Pool, conn *pgx.Conn) {
+	t.Helper()
+	_ = conn.Close(t.Context())
+	nodes.Eventually(t, nodes.Patience, "the session has ended", func() (ended bool) {
+		err := pool.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE pid = $1)`, conn.PgConn().PID()).Scan(&ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ended
+	})
+}
+
 func TestLockOfAnotherApplicationIsNamed(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
@@ -187,7 +201,7 @@ func TestLockOfAnotherApplicationIsNamed(t *testing.T) {
 	findings = examine(t, own)
 	demand(t, findings, "lock ids", Fail, "the lock of mailer", `"billing"`)
 
-	_ = other.Close(t.Context())
+	letGo(t, pool, other)
 	execute(t, pool, `INSERT INTO forge_nodes (node_id, incarnation) VALUES ('web-1', $1)`, incarnation)
 	holdLock(t, address, "forge:"+incarnation+":web-1")
 	demand(t, examine(t, configFor(address)), "lock ids", OK)

@@ -194,8 +194,8 @@ func (c *cluster) awaitTicks(term int64) {
 
 // unhurried keeps a slow machine from costing a leader its term, where a test
 // relies on terms that it does not end; steady does so where a test waits for the
-// end of a lease, and patient where it relies on what the leader does in the last
-// fifth of one.
+// end of a lease, and patient where it also relies on terms that go on meanwhile, or
+// on what the leader does in the last fifth of one.
 const (
 	unhurried = `
 [cluster.leader_election]
