@@ -21,16 +21,14 @@ const (
 
 // Attempts with output, from one on, found by skipping from each to the next
 // through the primary key, and of those that are over what they come to, up to a
-// bound: they do not run, and have written nothing for a while.
+// bound: they do not run, and have written nothing for a while. It ends with the
+// one that exceeds what one call takes: to look further is in vain.
 const runsSQL = `
 WITH RECURSIVE runs AS (
-    (SELECT job_id, attempt, 1 AS n
-    FROM forge_job_logs
-    WHERE (job_id, attempt) >= ($1, $2)
-    ORDER BY job_id, attempt
-    LIMIT 1)
+    SELECT $1::bigint AS job_id, ($2 - 1)::smallint AS attempt, 0 AS n, 0 AS chunks, 0 AS bytes,
+        0 AS all_chunks, 0 AS all_bytes
     UNION ALL
-    SELECT next.job_id, next.attempt, n + 1
+    SELECT next.job_id, next.attempt, n + 1, size.chunks, size.bytes, all_chunks + size.chunks, all_bytes + size.bytes
     FROM runs
     CROSS JOIN LATERAL (
         SELECT job_id, attempt
@@ -38,27 +36,24 @@ WITH RECURSIVE runs AS (
         WHERE (job_id, attempt) > (runs.job_id, runs.attempt)
         ORDER BY job_id, attempt
         LIMIT 1) AS next
-    WHERE n < $3
-), over AS (
-    SELECT runs.job_id, runs.attempt
-    FROM runs
-    JOIN river_job AS job ON job.id = runs.job_id
-    WHERE NOT (job.state = 'running' AND job.attempt = runs.attempt)
-      AND (SELECT at FROM forge_job_logs WHERE job_id = runs.job_id AND attempt = runs.attempt
-           ORDER BY seq DESC LIMIT 1) < $4
+    LEFT JOIN river_job AS job ON job.id = next.job_id
+    CROSS JOIN LATERAL (
+        SELECT count(*)::int AS chunks, coalesce(sum(octet_length(chunk)), 0)::int AS bytes
+        FROM (
+            SELECT chunk
+            FROM forge_job_logs
+            WHERE job_id = next.job_id AND attempt = next.attempt
+              AND NOT (job.state = 'running' AND job.attempt = next.attempt)
+              AND (SELECT at FROM forge_job_logs WHERE job_id = next.job_id AND attempt = next.attempt
+                   ORDER BY seq DESC LIMIT 1) < $4
+            ORDER BY seq
+            LIMIT $5) AS first) AS size
+    WHERE n < $3 AND all_chunks < $5 AND all_bytes <= $6
 )
-SELECT job_id, attempt::int, coalesce(size.chunks, 0), coalesce(size.bytes, 0)
+SELECT job_id, attempt::int, chunks, bytes
 FROM runs
-LEFT JOIN over USING (job_id, attempt)
-LEFT JOIN LATERAL (
-    SELECT count(*)::int AS chunks, sum(octet_length(chunk))::int AS bytes
-    FROM (
-        SELECT chunk
-        FROM forge_job_logs
-        WHERE job_id = over.job_id AND attempt = over.attempt
-        ORDER BY seq
-        LIMIT $5) AS first) AS size ON over.job_id IS NOT NULL
-ORDER BY job_id, attempt`
+WHERE n > 0
+ORDER BY n`
 
 // What is deleted is what is packed: nobody can come between.
 const takeChunksSQL = `
@@ -132,7 +127,7 @@ type share struct {
 }
 
 func findRuns(ctx context.Context, tx pgx.Tx, from RunKey, quiet time.Time, most int) (next RunKey, taken []share, err error) {
-	rows, err := tx.Query(ctx, runsSQL, from.JobID, from.Attempt, most, quiet, maxMergedChunks)
+	rows, err := tx.Query(ctx, runsSQL, from.JobID, from.Attempt, most, quiet, maxMergedChunks, maxMergedBytes)
 	if err != nil {
 		return RunKey{}, nil, err
 	}
