@@ -101,10 +101,16 @@ bench-throughput: ## Measure worked and inserted jobs a second, their start and 
 	@scripts/need-postgres
 	go run ./bench/throughput $(BENCHFLAGS)
 
+# LINES=n for fewer lines than ten million.
+.PHONY: bench-compaction
+bench-compaction: ## Measure what merging and compressing output saves, and what it costs (LINES=1000000).
+	@scripts/need-postgres
+	go run ./bench/compaction $(if $(LINES),-lines $(LINES)) $(BENCHFLAGS)
+
 # One after the other: they would measure each other.
 .PHONY: bench
 bench: ## Run every bench, with what each does unless told otherwise.
-	@for bench in failover standbys crons throughput losses; do $(MAKE) --no-print-directory bench-$$bench BENCHFLAGS=; done
+	@for bench in failover standbys crons throughput compaction losses; do $(MAKE) --no-print-directory bench-$$bench BENCHFLAGS=; done
 
 .PHONY: screenshots
 screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).

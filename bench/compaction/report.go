@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/forge-scheduler/forge/bench/internal/rig"
+)
+
+func (b *bench) report(out io.Writer) error {
+	const mb = 1e6
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\tloose MB\tpacked MB\ttotal MB\tbytes a line\ttimes smaller\t")
+	for _, row := range []struct {
+		name string
+		size
+	}{{"before", b.before}, {"after, with VACUUM", b.after}, {"after, with VACUUM FULL", b.tight}} {
+		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", row.name, float64(row.Loose)/mb, float64(row.Packed)/mb,
+			row.total()/mb, row.total()/float64(b.lines), b.before.total()/row.total())
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%d lines in %d chunks, %.1f MB of text, merged in %.1f s of the compactor: %.0f lines a second.\n", b.lines,
+		b.chunks, float64(b.text)/mb, b.busy.Seconds(), float64(b.lines)/b.busy.Seconds())
+	if share, ok := throughput(b.pairs); ok {
+		fmt.Fprintf(out, "Jobs worked beside it: %.1f %% of those without it (median of %d pairs of windows).\n", 100*share, len(b.pairs))
+	}
+	fmt.Fprintf(out, "Reading an attempt: %.1f ms (p99 %.1f) before, %.1f ms (p99 %.1f) after.\n",
+		rig.Quantile(b.loose, 0.5), rig.Quantile(b.loose, 0.99), rig.Quantile(b.packed, 0.5), rig.Quantile(b.packed, 0.99))
+	return b.result().Print(out)
+}
+
+func (b *bench) result() rig.Result {
+	r := rig.Result{
+		Bench:  "compaction",
+		Ratios: map[string]float64{"size": rig.Round(b.before.total() / b.tight.total())},
+		Values: map[string]float64{
+			"lines": float64(b.lines), "chunks": float64(b.chunks), "text_bytes": float64(b.text),
+			"bytes_before": b.before.total(), "bytes_after": b.after.total(), "bytes_after_full": b.tight.total(),
+			"packed_bytes": float64(b.tight.Packed), "seconds": rig.Round(b.busy.Seconds()),
+			"read_before_p50_ms": rig.Quantile(b.loose, 0.5), "read_before_p99_ms": rig.Quantile(b.loose, 0.99),
+			"read_p50_ms": rig.Quantile(b.packed, 0.5), "read_p99_ms": rig.Quantile(b.packed, 0.99),
+		},
+		Settings: map[string]any{
+			"machine": rig.Machine(), "go": runtime.Version(), "postgres": b.rig.Server.Version(),
+			"window_seconds": b.window.Seconds(), "lines_an_attempt": attemptLines,
+		},
+	}
+	if share, ok := throughput(b.pairs); ok {
+		r.Ratios["throughput"] = rig.Round(share)
+	}
+	return r
+}
+
+// throughput is the median share of the jobs a second that remains with the
+// compactor. It is not known when no job was worked without it either.
+func throughput(pairs [][2]float64) (share float64, ok bool) {
+	var shares []float64
+	for _, p := range pairs {
+		if p[0] > 0 {
+			shares = append(shares, p[1]/p[0])
+		}
+	}
+	if len(shares) == 0 {
+		return 0, false
+	}
+	slices.Sort(shares)
+	half := len(shares) / 2
+	if len(shares)%2 == 0 {
+		return (shares[half-1] + shares[half]) / 2, true
+	}
+	return shares[half], true
+}
