@@ -134,6 +134,32 @@ func TestShowRoundTrips(t *testing.T) {
 	}
 }
 
+func TestShowLeavesOutWhatIsEmpty(t *testing.T) {
+	t.Parallel()
+	c := mustParse(t, `
+[jobs.plain]
+kind = "shell"
+command = ["true"]
+[jobs."odd.name"]
+kind = "shell"
+command = ["true"]
+[jobs.once]
+kind = "shell"
+command = ["true"]
+unique = { by_args = true }
+`)
+	var shown bytes.Buffer
+	if err := c.Show(&shown); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(shown.String(), ".unique]"); got != 1 || !strings.Contains(shown.String(), "[jobs.once.unique]\nby_args = true\n") {
+		t.Errorf("%d sections of what is unique in\n%s", got, shown.String())
+	}
+	if got := strings.Count(shown.String(), ".output]\ncapture = 262144\n"); got != 3 {
+		t.Errorf("%d sections of output in\n%s", got, shown.String())
+	}
+}
+
 // full holds every kind of value.
 const full = `
 [database]

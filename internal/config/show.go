@@ -1,18 +1,28 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 
 	"github.com/BurntSushi/toml"
 )
 
+// emptyUnique is the section of a job that is not unique in anything: omitempty
+// holds a struct with a list and a number for one with values.
+var emptyUnique = regexp.MustCompile(`(?m)^\[jobs\..*\.unique\]\n(\[|\n|\z)`)
+
 // Show writes the effective configuration as TOML, secrets redacted.
 func (c *Config) Show(w io.Writer) error {
-	encoder := toml.NewEncoder(w)
+	var text bytes.Buffer
+	encoder := toml.NewEncoder(&text)
 	encoder.Indent = ""
 	if err := encoder.Encode(c.Redacted()); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	if _, err := w.Write(emptyUnique.ReplaceAll(text.Bytes(), []byte("$1"))); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return nil
