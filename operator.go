@@ -14,13 +14,8 @@ import (
 // operator lets the pages and the API do what the commands do.
 type operator struct {
 	manual   crons.Manual
-	inserter interface {
-		InsertOnce(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error)
-	}
-	pool interface {
-		cronstore.Beginner
-		cronstore.Queryer
-	}
+	inserter enqueue.Inserter
+	pool     enqueue.DB
 }
 
 func (n *Node) operator() operator {
@@ -67,11 +62,8 @@ func (o operator) Kinds(ctx context.Context) (live, known []string, err error) {
 	return enqueue.Kinds(ctx, o.pool)
 }
 
-func (o operator) Enqueue(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error) {
-	if err := enqueue.Complete(ctx, o.pool, &job, job.Unique != ""); err != nil {
-		return jobstore.Enqueued{}, err
-	}
-	return o.inserter.InsertOnce(ctx, job)
+func (o operator) Enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error) {
+	return enqueue.Add(ctx, o.pool, o.inserter, enqueue.Request{Job: job, OwnUnique: job.Unique != "", By: by})
 }
 
 func (o operator) PauseQueue(ctx context.Context, queue, by string) (time.Time, bool, error) {

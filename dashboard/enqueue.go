@@ -21,7 +21,7 @@ type Enqueuer interface {
 	Kinds(ctx context.Context) (live, known []string, err error)
 	// Enqueue adds a job as the configuration in force has it, or tells of the one
 	// that is there already.
-	Enqueue(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error)
+	Enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error)
 }
 
 // What the form has done, for the page that it leads to.
@@ -34,7 +34,7 @@ const (
 const maxUnique = 1000
 
 // enqueue checks the job before it is added.
-func (s *server) enqueue(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error) {
+func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error) {
 	if err := checkNewJob(job); err != nil {
 		return jobstore.Enqueued{}, err
 	}
@@ -49,7 +49,7 @@ func (s *server) enqueue(ctx context.Context, job jobstore.NewJob) (jobstore.Enq
 		}
 		return jobstore.Enqueued{}, &refusal{http.StatusUnprocessableEntity, detail}
 	}
-	return s.Enqueuer.Enqueue(ctx, job)
+	return s.Enqueuer.Enqueue(ctx, job, by)
 }
 
 func checkNewJob(job jobstore.NewJob) error {
@@ -87,7 +87,7 @@ func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) {
 	}
 	added, err := s.enqueue(r.Context(), jobstore.NewJob{
 		Kind: asked.Kind, Args: asked.Args, Queue: asked.Queue, Priority: asked.Priority, ScheduledAt: asked.At, Unique: asked.Unique,
-	})
+	}, whoAsks(r, viaAPI))
 	switch {
 	case err != nil:
 		s.answer(w, r, err)
@@ -131,7 +131,7 @@ func (s *server) formEnqueue(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, err)
 		return
 	}
-	added, err := s.enqueue(r.Context(), job)
+	added, err := s.enqueue(r.Context(), job, whoAsks(r, viaPage))
 	if err != nil {
 		s.answer(w, r, err)
 		return

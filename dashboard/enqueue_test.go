@@ -16,10 +16,10 @@ func TestEnqueueAPI(t *testing.T) {
 		want   string
 		done   []string
 	}{
-		{`{"kind": "dump"}`, 201, `{"id":42,"kind":"dump","state":"available","queue":"default"}`, []string{"enqueue dump   0 "}},
+		{`{"kind": "dump"}`, 201, `{"id":42,"kind":"dump","state":"available","queue":"default"}`, []string{"enqueue dump   0  by the API from 127.0.0.1"}},
 		{
 			`{"kind": "old", "args": {"n": 1}, "queue": "bulk", "priority": 4, "at": "2027-01-01T02:00:00+02:00"}`, 201, `"id":42`,
-			[]string{`enqueue old {"n": 1} bulk 4 2027-01-01 00:00:00.000 UTC`},
+			[]string{`enqueue old {"n": 1} bulk 4 2027-01-01 00:00:00.000 UTC by the API from 127.0.0.1`},
 		},
 		{`{"kind": "dump", "unique": "taken"}`, 200, `"existing":true`, nil},
 		{`{"kind": "dmp"}`, 422, `No node has a worker for the kind \"dmp\". Did you mean \"dump\"?`, nil},
@@ -73,6 +73,9 @@ func TestEnqueueForm(t *testing.T) {
 		if w := post(t, h, "/enqueue", formType, body); w.Code != http.StatusSeeOther || w.Header().Get("Location") != want {
 			t.Errorf("%s: %d to %s %s", body, w.Code, w.Header().Get("Location"), w.Body)
 		}
+	}
+	if len(c.done) == 0 || !strings.HasSuffix(c.done[0], " by the dashboard from 127.0.0.1") {
+		t.Errorf("it did %v", c.done)
 	}
 	for path, want := range map[string]string{"/jobs/42?did=enqueue": "It was enqueued.", "/jobs/42?did=same": "Nothing was added."} {
 		if !strings.Contains(get(t, h, path).Body.String(), want) {

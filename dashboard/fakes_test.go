@@ -236,12 +236,12 @@ func (f fakeOperator) Kinds(context.Context) (live, known []string, err error) {
 }
 
 // Enqueue knows a job with the key taken.
-func (f fakeOperator) Enqueue(_ context.Context, job jobstore.NewJob) (jobstore.Enqueued, error) {
+func (f fakeOperator) Enqueue(_ context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error) {
 	if job.Unique == "taken" {
 		return jobstore.Enqueued{ID: 42, Kind: job.Kind, Existing: true, State: "retryable", Queue: "default"}, nil
 	}
-	return jobstore.Enqueued{ID: 42, Kind: job.Kind, State: "available", Queue: "default"}, f.note("backup", fmt.Sprintf("enqueue %s %s %s %d %s",
-		job.Kind, job.Args, job.Queue, job.Priority, utc(job.ScheduledAt)))
+	return jobstore.Enqueued{ID: 42, Kind: job.Kind, State: "available", Queue: "default"}, f.note("backup", fmt.Sprintf("enqueue %s %s %s %d %s by %s",
+		job.Kind, job.Args, job.Queue, job.Priority, utc(job.ScheduledAt), by))
 }
 
 func (f fakeCrons) Ticks(_ context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {

@@ -64,18 +64,25 @@ func (i *Inserter) Cancel(ctx context.Context, tx pgx.Tx, id int64) error {
 
 // Insert adds one job in a transaction of its own and returns its id.
 func (i *Inserter) Insert(ctx context.Context, job jobstore.NewJob) (int64, error) {
-	added, err := i.InsertOnce(ctx, job)
-	return added.ID, err
+	params, err := i.params([]jobstore.NewJob{job})
+	if err != nil {
+		return 0, err
+	}
+	ids, err := i.ids(i.client.InsertMany(withReserved(ctx, []jobstore.NewJob{job}), params))
+	if err != nil {
+		return 0, err
+	}
+	return ids[0], nil
 }
 
-// InsertOnce is Insert and says whether the job was there already, by its unique
-// key or by what is unique of its kind.
-func (i *Inserter) InsertOnce(ctx context.Context, job jobstore.NewJob) (jobstore.Enqueued, error) {
+// InsertOnce adds one job within tx, and says whether it was there already, by its
+// unique key or by what is unique of its kind.
+func (i *Inserter) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob) (jobstore.Enqueued, error) {
 	params, err := i.params([]jobstore.NewJob{job})
 	if err != nil {
 		return jobstore.Enqueued{}, err
 	}
-	results, err := i.client.InsertMany(withReserved(ctx, []jobstore.NewJob{job}), params)
+	results, err := i.client.InsertManyTx(withReserved(ctx, []jobstore.NewJob{job}), tx, params)
 	ids, err := i.ids(results, err)
 	if err != nil {
 		return jobstore.Enqueued{}, err

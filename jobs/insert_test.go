@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -45,6 +46,18 @@ func TestJobsGetTheIDsThatWereReserved(t *testing.T) {
 	}
 }
 
+func insertOnce(t *testing.T, pool *pgxpool.Pool, inserter *jobs.Inserter, job jobstore.NewJob) (added jobstore.Enqueued) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+		added, err = inserter.InsertOnce(t.Context(), tx, job)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added
+}
+
 // A unique key admits one job of its kind, until that one was given up.
 func TestUniqueKeyAdmitsOneJob(t *testing.T) {
 	t.Parallel()
@@ -55,10 +68,7 @@ func TestUniqueKeyAdmitsOneJob(t *testing.T) {
 	}
 	insert := func(kind, key string) (int64, bool) {
 		t.Helper()
-		added, err := inserter.InsertOnce(t.Context(), jobstore.NewJob{Kind: kind, Unique: key})
-		if err != nil {
-			t.Fatal(err)
-		}
+		added := insertOnce(t, pool, inserter, jobstore.NewJob{Kind: kind, Unique: key})
 		return added.ID, added.Existing
 	}
 	first, existing := insert("report", "monday")
@@ -93,13 +103,9 @@ func TestUniqueByAdmitsOneJobEach(t *testing.T) {
 	due := time.Date(2099, 1, 1, 12, 0, 0, 0, time.UTC)
 	insert := func(args, queue string, at time.Time, by jobstore.UniqueBy) jobstore.Enqueued {
 		t.Helper()
-		added, err := inserter.InsertOnce(t.Context(), jobstore.NewJob{
+		return insertOnce(t, pool, inserter, jobstore.NewJob{
 			Kind: "report", Args: json.RawMessage(args), Queue: queue, ScheduledAt: at, UniqueBy: by,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return added
 	}
 	for name, test := range map[string]struct {
 		by                        jobstore.UniqueBy

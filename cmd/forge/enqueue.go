@@ -44,14 +44,11 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 				if err := a.checkKind(ctx, pool, job.Kind); err != nil {
 					return err
 				}
-				if err := enqueue.Complete(ctx, pool, &job, unique.given); err != nil {
-					return err
-				}
 				inserter, err := jobs.NewInserter(pool, cfg.Database.Schema)
 				if err != nil {
 					return err
 				}
-				added, err := inserter.InsertOnce(ctx, job)
+				added, err := enqueue.Add(ctx, pool, inserter, enqueue.Request{Job: job, OwnUnique: unique.given, By: whoAmI()})
 				if err != nil {
 					return err
 				}

@@ -10,11 +10,54 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
+
+// DB is what a job is added through.
+type DB interface {
+	cronstore.Queryer
+	cronstore.Beginner
+}
+
+// Inserter inserts a job within tx, or finds the one that is the same.
+type Inserter interface {
+	InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob) (jobstore.Enqueued, error)
+}
+
+// Request is a job that somebody wants to have added.
+type Request struct {
+	Job jobstore.NewJob
+	// OwnUnique: the request says what is unique, and not the configuration.
+	OwnUnique bool
+	// By says who asks, for the diary.
+	By string
+}
+
+// Add adds the job as the configuration in force has it, with an entry in the
+// diary, or tells of the one that is there already.
+func Add(ctx context.Context, db DB, inserter Inserter, request Request) (added jobstore.Enqueued, err error) {
+	job := request.Job
+	if err := complete(ctx, db, &job, request.OwnUnique); err != nil {
+		return added, err
+	}
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if added, err = inserter.InsertOnce(ctx, tx, job); err != nil || added.Existing {
+			return err
+		}
+		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.JobEnqueued},
+			map[string]any{"id": added.ID, "kind": added.Kind, "queue": added.Queue, "by": request.By})
+	})
+	if err != nil {
+		return jobstore.Enqueued{}, fmt.Errorf("enqueue: %w", err)
+	}
+	return added, nil
+}
 
 // Kinds returns the kinds that nodes which live have a worker for, and those that
 // any node ever had, sorted.
@@ -45,10 +88,10 @@ type settings struct {
 	} `json:"retry"`
 }
 
-// Complete fills in what the applied configuration says of the kind. A Go program's
+// complete fills in what the applied configuration says of the kind. A Go program's
 // own kinds are not in it and take River's defaults. With uniqueGiven the caller has
 // said what is unique.
-func Complete(ctx context.Context, db cronstore.Queryer, job *jobstore.NewJob, uniqueGiven bool) error {
+func complete(ctx context.Context, db cronstore.Queryer, job *jobstore.NewJob, uniqueGiven bool) error {
 	inForce, err := cronstore.ConfigInForce(ctx, db)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return nil

@@ -28,6 +28,7 @@ const (
 	CronResumed      = "cron_resumed"
 	CronTriggered    = "cron_triggered"
 	CronBackfilled   = "cron_backfilled"
+	JobEnqueued      = "job_enqueued"
 	JobCancelled     = "job_cancelled"
 	JobRetried       = "job_retried"
 	JobDiscarded     = "job_discarded"

@@ -42,7 +42,7 @@ func Types() []string {
 	return []string{
 		LeaderElected, LeaderLost, ElectionStarted, NodeJoined, NodeLeft, NodeDead, ClusterDegraded, ClusterRecovered,
 		ConfigApplied, ConfigReloaded, ConfigRejected, CronPaused, CronResumed, CronTriggered, CronBackfilled,
-		JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
+		JobEnqueued, JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
 		QueuePaused, QueueResumed,
 		NotificationDelivered, NotificationFailed,
 	}

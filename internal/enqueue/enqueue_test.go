@@ -1,0 +1,182 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/enqueue"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/jobs"
+)
+
+const file = `
+[database]
+url = "postgres://localhost/unused"
+[queues.slow]
+priority = 3
+[jobs.report]
+kind = "shell"
+command = ["true"]
+queue = "slow"
+capability = "gpu"
+tags = { zone = "a" }
+retry = { max_attempts = 7 }
+unique = { by_args = true, by_period = "366d" }
+[jobs.plain]
+kind = "shell"
+command = ["true"]
+`
+
+// apply puts the file in force and returns what jobs are added with.
+func apply(t *testing.T, text string) (*pgxpool.Pool, *jobs.Inserter) {
+	t.Helper()
+	pool := pgtest.Pool(t)
+	if text != "" {
+		cfg, err := forge.ParseConfig("forge.toml", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := forge.Apply(t.Context(), pool, cfg, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inserter, err := jobs.NewInserter(pool, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool, inserter
+}
+
+func add(t *testing.T, pool *pgxpool.Pool, inserter enqueue.Inserter, request enqueue.Request) jobstore.Enqueued {
+	t.Helper()
+	added, err := enqueue.Add(t.Context(), pool, inserter, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added
+}
+
+// rows are the values of a query's first column.
+func rows(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) []string {
+	t.Helper()
+	found, err := pool.Query(t.Context(), sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// A job takes what the configuration in force says of its kind where the request
+// says nothing, and a kind that is not in it takes River's defaults.
+func TestAddCompletesTheJob(t *testing.T) {
+	t.Parallel()
+	pool, inserter := apply(t, file)
+	for name, test := range map[string]struct {
+		job  jobstore.NewJob
+		want string
+	}{
+		"its own":     {jobstore.NewJob{Kind: "report"}, `slow 3 7 {"forge:tags": {"zone": "a"}, "forge:capability": "gpu"}`},
+		"the request": {jobstore.NewJob{Kind: "report", Queue: "default", Priority: 2, Args: []byte(`{"a":1}`)}, `default 2 7 {"forge:tags": {"zone": "a"}, "forge:capability": "gpu"}`},
+		"plain":       {jobstore.NewJob{Kind: "plain"}, `default 1 3 {}`},
+		"unknown":     {jobstore.NewJob{Kind: "greet"}, `default 1 25 {}`},
+	} {
+		added := add(t, pool, inserter, enqueue.Request{Job: test.job, By: "test"})
+		got := rows(t, pool, `SELECT concat_ws(' ', queue, priority, max_attempts, metadata - 'unique_key') FROM river_job WHERE id = $1`, added.ID)
+		if !slices.Equal(got, []string{test.want}) {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestAddWithoutAConfiguration(t *testing.T) {
+	t.Parallel()
+	pool, inserter := apply(t, "")
+	if added := add(t, pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: "greet"}, By: "test"}); added.State != "available" {
+		t.Errorf("got %+v", added)
+	}
+}
+
+// What is unique of the kind counts unless the request says it.
+func TestAddIsUnique(t *testing.T) {
+	t.Parallel()
+	pool, inserter := apply(t, file)
+	due := time.Date(2099, 6, 1, 0, 0, 0, 0, time.UTC)
+	job := jobstore.NewJob{Kind: "report", ScheduledAt: due}
+	first := add(t, pool, inserter, enqueue.Request{Job: job, By: "test"})
+	if again := add(t, pool, inserter, enqueue.Request{Job: job, By: "test"}); !again.Existing || again.ID != first.ID {
+		t.Errorf("the same again is %+v, want job %d", again, first.ID)
+	}
+	if own := add(t, pool, inserter, enqueue.Request{Job: job, OwnUnique: true, By: "test"}); own.Existing {
+		t.Errorf("unique against the request's own word: %+v", own)
+	}
+}
+
+// The diary tells who added what, and nothing of what was there already or was
+// not added.
+func TestAddIsInTheDiary(t *testing.T) {
+	t.Parallel()
+	pool, inserter := apply(t, file)
+	const diarySQL = `SELECT concat_ws(' ', data ->> 'by', data ->> 'kind', data ->> 'queue', data ->> 'id') FROM forge_events WHERE type = 'job_enqueued' ORDER BY id`
+	job := jobstore.NewJob{Kind: "report", Unique: "monday"}
+	first := add(t, pool, inserter, enqueue.Request{Job: job, OwnUnique: true, By: "ada"})
+	if again := add(t, pool, inserter, enqueue.Request{Job: job, OwnUnique: true, By: "bo"}); !again.Existing {
+		t.Fatalf("added twice: %+v", again)
+	}
+	if diff := cmp.Diff([]string{"ada report slow 1"}, rows(t, pool, diarySQL)); diff != "" || first.ID != 1 {
+		t.Errorf("job %d, the diary (-want +got):\n%s", first.ID, diff)
+	}
+	_, err := enqueue.Add(t.Context(), pool, failing{inserter}, enqueue.Request{Job: jobstore.NewJob{Kind: "plain"}, By: "cy"})
+	if err == nil || err.Error() != "enqueue: after the insert" {
+		t.Errorf("error %v", err)
+	}
+	if _, err := pool.Exec(t.Context(), `ALTER TABLE forge_events RENAME TO forge_events_gone`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enqueue.Add(t.Context(), pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: "plain"}, By: "di"}); err == nil {
+		t.Error("a job was added without a word in the diary")
+	}
+	if got := rows(t, pool, `SELECT kind FROM river_job`); !slices.Equal(got, []string{"report"}) {
+		t.Errorf("jobs %v, want the first alone", got)
+	}
+}
+
+// failing inserts and then fails, as a lost connection does.
+type failing struct{ *jobs.Inserter }
+
+func (f failing) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob) (jobstore.Enqueued, error) {
+	if _, err := f.Inserter.InsertOnce(ctx, tx, job); err != nil {
+		return jobstore.Enqueued{}, err
+	}
+	return jobstore.Enqueued{}, errors.New("after the insert")
+}
+
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	_, err := pool.Exec(t.Context(), `INSERT INTO forge_nodes (node_id, incarnation, state, kinds) VALUES
+		('a', '0000000000000001', 'active', '{mail,backup}'), ('b', '0000000000000002', 'draining', '{backup}'),
+		('c', '0000000000000003', 'dead', '{report}'), ('d', '0000000000000004', 'left', '{backup,old}')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, known, err := enqueue.Kinds(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]string{{"backup", "mail"}, {"backup", "mail", "old", "report"}}, [][]string{live, known}); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}
