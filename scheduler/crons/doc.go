@@ -53,7 +53,7 @@
 // at again when its tick is due. The fence is passed last of all, right before the
 // commit: nobody is kept from taking over meanwhile, and what a deposed leader has
 // prepared is rolled back. Whoever wants one of these rows waits, for the lead of at
-// most a second.
+// most two seconds, in which ten thousand crons can be written.
 //
 // # Catching up
 //

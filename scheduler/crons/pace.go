@@ -15,7 +15,7 @@ const (
 	bunchSpan = 10 * time.Millisecond
 	// maxLead is the longest before its instant that a crowd is prepared. So long
 	// may whoever pauses or edits one of these crons have to wait.
-	maxLead = time.Second
+	maxLead = 2 * time.Second
 	// leastLead covers the round trips, however few the crons; mostLead is what they
 	// are taken for at most, on a busy server.
 	leastLead = 5 * time.Millisecond
