@@ -7,6 +7,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -202,5 +203,25 @@ func TestHealthPutsTheWorstFirst(t *testing.T) {
 	h := judge(facts, c.crons)
 	if h.Tone != "bad" || h.Headline != "No node leads as scheduler" || len(h.Notes) != 2 || h.Notes[1] != "1 cron is overdue." {
 		t.Errorf("no scheduler: %+v", h)
+	}
+}
+
+func TestSilentNodesShow(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.nodes[0].Reporting, c.nodes[0].ReportedAt = false, epoch.Add(-2*time.Minute)
+	c.nodes[1].Reporting, c.nodes[1].ReportedAt, c.nodes[1].StartedAt = false, time.Time{}, epoch.Add(-10*time.Second)
+	page := get(t, c.handler(), "/").Body.String()
+	if n := strings.Count(page, "Hands over no metrics"); n != 1 || !strings.Contains(page, "the last ones came") {
+		t.Errorf("%d nodes are silent, want the first alone:\n%s", n, page)
+	}
+	c.nodes[1].StartedAt = epoch.Add(-2 * time.Minute)
+	c.nodes[0].State = nodestore.Left
+	if page := get(t, c.handler(), "/").Body.String(); !strings.Contains(page, "none came yet") || strings.Contains(page, "the last ones came") {
+		t.Errorf("want that the second node never reported and nothing of the first:\n%s", page)
+	}
+	nodes := decode[list[nodestore.Node]](t, get(t, c.handler(), "/api/v1/nodes")).Items
+	if nodes[0].Reporting || nodes[0].ReportedAt.IsZero() {
+		t.Errorf("the API says %+v", nodes[0])
 	}
 }

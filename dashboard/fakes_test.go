@@ -376,8 +376,8 @@ func newCluster() *fakeCluster {
 			{Role: "log_compactor", Term: 3, NodeID: "node-2", AcquiredAt: epoch.Add(-time.Hour)},
 		},
 		nodes: []nodestore.Node{
-			{NodeID: "node-1", Incarnation: incarnation, Hostname: "alpha", State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8080", Slots: 50, Running: 3, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: epoch, Now: epoch},
-			{NodeID: "node-2", Incarnation: "00000000000000b2", Hostname: "beta", State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8081", Slots: 50, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: epoch, Now: epoch},
+			{NodeID: "node-1", Incarnation: incarnation, Hostname: "alpha", State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8080", Slots: 50, Running: 3, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: epoch, ReportedAt: epoch, Reporting: true, Now: epoch},
+			{NodeID: "node-2", Incarnation: "00000000000000b2", Hostname: "beta", State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8081", Slots: 50, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: epoch, ReportedAt: epoch, Reporting: true, Now: epoch},
 		},
 		crons: []cronstore.Cron{{
 			Name: "backup", Spec: cronstore.Spec{Schedule: "0 2 * * *", Timezone: "UTC", Job: "dump"}, Watermark: epoch, NextTick: epoch.Add(14 * time.Hour),

@@ -30,6 +30,10 @@ type nodeRow struct {
 	Drifts  bool
 	// Differs is what differs in the configuration of a node that drifts.
 	Differs string
+	// Silent marks a node that hands its metrics over no more; Reported is when it
+	// last did, nil: never.
+	Silent   bool
+	Reported *stamp
 	// Refused says why the node's edited file was not taken over; Restart are the
 	// keys of it that wait for a restart.
 	Refused string
@@ -45,7 +49,9 @@ func nodeRows(facts clusterFacts, self Self) []nodeRow {
 	rows := make([]nodeRow, 0, len(facts.nodes))
 	for _, n := range facts.nodes {
 		present := n.Present()
+		silent, reported := silence(n, facts.now)
 		rows = append(rows, nodeRow{
+			Silent: silent, Reported: reported,
 			Node: nodeName{n.NodeID, facts.colors.of(n.NodeID)}, State: n.State, Tone: nodeTone(n.State),
 			Mine: n.NodeID == self.NodeID && n.Incarnation == self.Incarnation, URL: safeURL(n.APIURL),
 			Leads: rolesOf(n, facts.leaders), Slots: n.Slots, Running: n.Running, Used: used(n),
@@ -61,6 +67,22 @@ func nodeRows(facts clusterFacts, self Self) []nodeRow {
 		return cmp.Or(cmp.Compare(nodeRank(a.State), nodeRank(b.State)), strings.Compare(a.Node.ID, b.Node.ID))
 	})
 	return rows
+}
+
+// firstReport is how long a node has for its first metrics.
+const firstReport = time.Minute
+
+// silence says whether a node that is here hands its metrics over no more, and since
+// when.
+func silence(n nodestore.Node, now time.Time) (silent bool, last *stamp) {
+	if !n.Present() || n.Reporting || n.ReportedAt.IsZero() && now.Sub(n.StartedAt) < firstReport {
+		return false, nil
+	}
+	if n.ReportedAt.IsZero() {
+		return true, nil
+	}
+	at := newStamp(modeAgo, now, n.ReportedAt)
+	return true, &at
 }
 
 // ifPresent leaves out what no longer matters of a node that is gone.

@@ -77,6 +77,20 @@ func fileNote(n nodeLine) string {
 	return "-"
 }
 
+// reportNote says whether the node hands its metrics over.
+func reportNote(n nodeLine) string {
+	switch {
+	case !n.Present():
+		return "-"
+	case n.Reporting:
+		return "reported " + ago(n.ReportedAt, n.Now)
+	case n.ReportedAt.IsZero():
+		return "none reported"
+	default:
+		return "stopped " + ago(n.ReportedAt, n.Now)
+	}
+}
+
 var nodeColumns = []column[nodeLine]{
 	{title: "node", show: func(n nodeLine) string { return n.NodeID }},
 	{title: "state", show: func(n nodeLine) string { return n.State }},
@@ -93,5 +107,6 @@ var nodeColumns = []column[nodeLine]{
 	{title: "config", wide: true, show: func(n nodeLine) string { return dash(n.ConfigHash) }},
 	{title: "drift", wide: true, show: func(n nodeLine) string { return dash(n.Drift.String()) }},
 	{title: "file", wide: true, show: fileNote},
+	{title: "metrics", wide: true, show: reportNote},
 	{title: "incarnation", wide: true, show: func(n nodeLine) string { return n.Incarnation }},
 }

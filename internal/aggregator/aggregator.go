@@ -142,7 +142,11 @@ func (t *tenure) read(ctx context.Context, tx pgx.Tx, now time.Time) (sums, erro
 		return nil, err
 	}
 	t.fresh = slices.ContainsFunc(nodes, func(n nodeReport) bool { return n.fresh })
-	total := clusterSums(nodes)
+	vacant, err := readVacant(ctx, tx, now)
+	if err != nil {
+		return nil, err
+	}
+	total := clusterSums(nodes, vacant)
 	counts, err := countCluster(ctx, tx, freshAfter)
 	if err != nil {
 		return nil, err

@@ -75,6 +75,30 @@ func TestLastReport(t *testing.T) {
 	c.await(started, 3)
 }
 
+// A node that dies says until its reports are old that it leads; its lease is over
+// before.
+func TestLeaseThatRanOutLeadsNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "00000000000000aa")
+	defer a.end()
+	a.metrics.LeaderIsLeader.WithLabelValues("scheduler", "a").Set(1)
+	c.exec(`INSERT INTO forge_leaders (role, node_id, incarnation, term, lease_until)
+		VALUES ('scheduler', 'a', '00000000000000aa', 1, clock_timestamp() + interval '1 hour')`)
+	defer c.lead(1)()
+	leads := func(want float64) {
+		t.Helper()
+		c.awaitLabels(metrics.LeaderIsLeaderName, map[string]string{"role": "scheduler"}, want)
+	}
+	leads(1)
+	c.exec(`UPDATE forge_leaders SET lease_until = clock_timestamp() WHERE role = 'scheduler'`)
+	leads(0)
+	c.exec(`UPDATE forge_leaders SET lease_until = clock_timestamp() + interval '1 hour' WHERE role = 'scheduler'`)
+	leads(1)
+	c.exec(`UPDATE forge_leaders SET node_id = NULL WHERE role = 'scheduler'`)
+	leads(0)
+}
+
 // A second registration of one process does not count its counters twice.
 func TestSameProcessNewIncarnation(t *testing.T) {
 	t.Parallel()

@@ -22,12 +22,12 @@ FOR UPDATE`
 
 // A process that the cluster has given up must not count beside its successor.
 const reportSQL = `
-INSERT INTO forge_metrics_nodes (node_id, incarnation, at, samples)
-SELECT node_id, incarnation, clock_timestamp(), $3::jsonb
+INSERT INTO forge_metrics_nodes (node_id, incarnation, at, samples, every)
+SELECT node_id, incarnation, clock_timestamp(), $3::jsonb, $4
 FROM forge_nodes
 WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL
 ON CONFLICT (node_id) DO UPDATE
-SET incarnation = excluded.incarnation, at = excluded.at, samples = excluded.samples`
+SET incarnation = excluded.incarnation, at = excluded.at, samples = excluded.samples, every = excluded.every`
 
 // lastReportTimeout bounds the report of an ending process. The tests, which look
 // at it, have more time.
@@ -131,7 +131,7 @@ func (r *Reporter) write(ctx context.Context, db execer, samples []metrics.Sampl
 	if err != nil {
 		return false, fmt.Errorf("encode the node's metrics: %w", err)
 	}
-	tag, err := db.Exec(ctx, reportSQL, r.opts.NodeID, r.opts.Incarnation, body)
+	tag, err := db.Exec(ctx, reportSQL, r.opts.NodeID, r.opts.Incarnation, body, r.opts.Interval)
 	if err != nil {
 		return false, fmt.Errorf("write the node's metrics: %w", err)
 	}

@@ -56,6 +56,9 @@ SELECT series, 'role', role, 0
 FROM (SELECT role FROM forge_leaders UNION SELECT unnest('{scheduler,metrics_aggregator,log_compactor}'::text[])) AS roles,
     unnest('{forge_leader_is_leader,forge_leader_failovers_total}'::text[]) AS series`
 
+// Whatever its node reported last: nobody leads a role whose lease has run out.
+const vacantSQL = `SELECT role FROM forge_leaders WHERE node_id IS NULL OR lease_until <= $1`
+
 // retiredNode is the node id of the row that holds what nodes counted that are
 // gone. No node can have it.
 const retiredNode = ""
@@ -165,6 +168,19 @@ func readReports(ctx context.Context, tx pgx.Tx, freshAfter time.Time) ([]nodeRe
 		return nil, fmt.Errorf("read the nodes' metrics: %w", err)
 	}
 	return reports, nil
+}
+
+// readVacant returns the roles that nobody leads.
+func readVacant(ctx context.Context, tx pgx.Tx, now time.Time) (map[string]bool, error) {
+	roles, err := column[string](ctx, tx, vacantSQL, now)
+	if err != nil {
+		return nil, fmt.Errorf("read the roles that nobody leads: %w", err)
+	}
+	vacant := map[string]bool{}
+	for _, role := range roles {
+		vacant[role] = true
+	}
+	return vacant, nil
 }
 
 // countCluster counts what no node can: the jobs and the nodes themselves. A node

@@ -99,14 +99,19 @@ type nodeReport struct {
 	fresh bool
 }
 
-// clusterSums adds the nodes up: every counter, and the gauges of the fresh.
-func clusterSums(nodes []nodeReport) sums {
+// clusterSums adds the nodes up: every counter, and the gauges of the fresh, save
+// for what they say of roles that are vacant.
+func clusterSums(nodes []nodeReport, vacant map[string]bool) sums {
 	total := sums{}
 	for _, node := range nodes {
 		for _, sample := range slices.Concat(node.Base, node.Samples) {
-			if sample.Counter() || node.fresh {
-				total.add(withoutNode(sample))
+			if !sample.Counter() && !node.fresh {
+				continue
 			}
+			if sample.Name == metrics.LeaderIsLeaderName && vacant[sample.Labels["role"]] {
+				sample.Value = 0
+			}
+			total.add(withoutNode(sample))
 		}
 	}
 	return total

@@ -102,7 +102,7 @@ func TestClusterSums(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, clusterSums(test.nodes).ordered(), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(test.want, clusterSums(test.nodes, nil).ordered(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("sums (-want +got):\n%s", diff)
 			}
 		})
@@ -112,7 +112,7 @@ func TestClusterSums(t *testing.T) {
 func TestClusterSumsLeavesReportsAlone(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{"node_id": "a", "role": "scheduler"}
-	clusterSums([]nodeReport{{fresh: true, report: report{Samples: []metrics.Sample{{Name: "forge_x", Labels: labels}}}}})
+	clusterSums([]nodeReport{{fresh: true, report: report{Samples: []metrics.Sample{{Name: "forge_x", Labels: labels}}}}}, nil)
 	if labels["node_id"] != "a" {
 		t.Error("clusterSums changed a report's labels")
 	}
@@ -177,5 +177,21 @@ func TestSeriesKey(t *testing.T) {
 			t.Errorf("%v and %v share the key %q", s, other, seriesKey(s))
 		}
 		keys[seriesKey(s)] = s
+	}
+}
+
+func TestNobodyLeadsAVacantRole(t *testing.T) {
+	t.Parallel()
+	leads := func(role string) metrics.Sample {
+		return metrics.Sample{Name: metrics.LeaderIsLeaderName, Labels: map[string]string{"role": role, "node_id": "a"}, Value: 1}
+	}
+	total := clusterSums([]nodeReport{{fresh: true, report: report{Samples: []metrics.Sample{leads("led"), leads("vacant")}}}},
+		map[string]bool{"vacant": true})
+	got := map[string]float64{}
+	for _, sample := range total {
+		got[sample.Labels["role"]] = sample.Value
+	}
+	if diff := cmp.Diff(map[string]float64{"led": 1, "vacant": 0}, got); diff != "" {
+		t.Errorf("leaders (-want +got):\n%s", diff)
 	}
 }

@@ -46,7 +46,9 @@ The label ` + "`cron`" + ` has at most 1,000 values; the crons beyond them share
 The metrics aggregator's leader adds the series of all nodes up, without the label ` + "`node_id`" + `, every
 ` + "`metrics.scrape_interval`" + `. ` + "`/metrics/cluster`" + ` serves those totals, the same on every node. A node's restart does not set
 them back, and a new leader goes on where the last one ended. A node that stops reporting keeps its counters in the
-totals, loses its gauges after three intervals, and shows as ` + "`forge_node_reporting`" + ` 0 until it leaves or is forgotten.
+totals, loses its gauges after three intervals, and shows as ` + "`forge_node_reporting`" + ` 0 until it leaves or is forgotten;
+the overview, ` + "`forge node list -o wide` and `/api/v1/nodes`" + ` say so too. ` + "`forge_leader_is_leader`" + ` is 0 for a role whose
+lease has run out, whatever its last leader reported.
 
 Alert rules on these series are in [deploy/prometheus/rules.yml](../deploy/prometheus/rules.yml), and
 [operations.md](operations.md) says what to do about them.

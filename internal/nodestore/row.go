@@ -33,11 +33,11 @@ func notNil(list []string) []string {
 
 func scan(row pgx.Row) (Node, error) {
 	var n Node
-	var fenced *time.Time
-	if err := row.Scan(targets(&n, &fenced)...); err != nil {
+	var fenced, reported *time.Time
+	if err := row.Scan(append(targets(&n, &fenced), &reported, &n.Reporting)...); err != nil {
 		return Node{}, err
 	}
-	n.FencedAt = orZero(fenced)
+	n.FencedAt, n.ReportedAt = orZero(fenced), orZero(reported)
 	return n, nil
 }
 

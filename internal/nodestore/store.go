@@ -17,14 +17,16 @@ const columnsSQL = `
     definitions, slots, running, config_hash, config_error, config_restart, started_at, last_heartbeat_at, fenced_at,
     tzdata, clock_timestamp()`
 
-const listSQL = `
-SELECT` + columnsSQL + `
+// A node's metrics are its own only when this process reported them.
+const reportedSQL = `
+SELECT` + columnsSQL + `, at, (at > clock_timestamp() - 3 * every AND state <> 'dead') IS TRUE
 FROM forge_nodes
+LEFT JOIN forge_metrics_nodes USING (node_id, incarnation)`
+
+const listSQL = reportedSQL + `
 ORDER BY node_id`
 
-const getSQL = `
-SELECT` + columnsSQL + `
-FROM forge_nodes
+const getSQL = reportedSQL + `
 WHERE node_id = $1`
 
 // The locks are read once a statement, not once a row.

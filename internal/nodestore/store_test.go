@@ -298,3 +298,34 @@ func wantEvents(t *testing.T, pool *pgxpool.Pool, want ...string) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
+
+// A node reports while its reports are at most three intervals old, and are its own.
+func TestReporting(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
+	want := func(what string, reporting, ever bool) {
+		t.Helper()
+		if n := get(t, pool); n.Reporting != reporting || n.ReportedAt.IsZero() == ever {
+			t.Errorf("%s: reporting %v, last at %v", what, n.Reporting, n.ReportedAt)
+		}
+	}
+	set := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("no report yet", false, false)
+	set(`INSERT INTO forge_metrics_nodes (node_id, incarnation, samples, every) VALUES ('a', $1, '{}', '1 hour')`, first)
+	want("just now", true, true)
+	set(`UPDATE forge_metrics_nodes SET at = clock_timestamp() - interval '179 minutes'`)
+	want("late", true, true)
+	set(`UPDATE forge_metrics_nodes SET at = clock_timestamp() - interval '181 minutes'`)
+	want("three are missing", false, true)
+	set(`UPDATE forge_metrics_nodes SET at = clock_timestamp(), incarnation = 'another'`)
+	want("an earlier process reported", false, false)
+	set(`UPDATE forge_metrics_nodes SET incarnation = $1`, first)
+	set(`UPDATE forge_nodes SET state = 'dead'`)
+	want("dead", false, true)
+}

@@ -48,6 +48,11 @@ type Node struct {
 	StartedAt       time.Time `json:"started_at"`
 	LastHeartbeatAt time.Time `json:"last_heartbeat_at"`
 	FencedAt        time.Time `json:"fenced_at,omitzero"`
+	// Reporting says that the node hands its metrics to the metrics aggregator;
+	// three reports are missing where it does not. ReportedAt is when it last did,
+	// zero before the first time. List and Get alone know of both.
+	Reporting  bool      `json:"reporting"`
+	ReportedAt time.Time `json:"reported_at,omitzero"`
 	// Now is the database's clock when the row was read.
 	Now time.Time `json:"-"`
 }

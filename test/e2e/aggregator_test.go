@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -61,6 +62,9 @@ func TestKilledAggregatorLosesNoAlertAndNoCount(t *testing.T) {
 		c.must("cron", "trigger", "mark", "--config", c.config)
 	}
 	c.awaitRuns(3)
+	if said := c.must("node", "list", "-o", "wide"); strings.Count(said, "reported ") != 2 {
+		t.Errorf("node list: %s", said)
+	}
 	c.exec(planSQL)
 	fired := told.await(t, "much_is_planned", "firing", func(page) bool { return true })
 	eventually(t, "the delivery is written down", func() bool {
