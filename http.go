@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard"
@@ -54,6 +55,7 @@ func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 func (n *Node) handler() http.Handler {
 	operator := n.operator()
 	return dashboard.New(dashboard.Options{
+		Tokens:      n.tokens(),
 		Source:      n.source(),
 		Holder:      operator,
 		Runner:      operator,
@@ -75,9 +77,30 @@ func (n *Node) handler() http.Handler {
 		Metrics:        n.metrics.Handler(),
 		ClusterMetrics: aggregator.Handler(n.pool, n.metrics.Series(), n.logger),
 		Changes:        n.changes,
-		AllowedHosts:   dashboard.LoopbackHosts(),
+		AllowedHosts:   n.allowedHosts(),
 		Logger:         n.logger,
 	})
+}
+
+// tokens is nil, as an interface, where nobody has to have one.
+func (n *Node) tokens() dashboard.Tokens {
+	if !n.cfg.Dashboard.ByToken() {
+		return nil
+	}
+	return tokenReader{n.pool}
+}
+
+// allowedHosts are the names of the listener: those of loopback, and on a wider
+// address also its own, the host's and those of its other addresses.
+func (n *Node) allowedHosts() []string {
+	hosts := append(dashboard.LoopbackHosts(), n.cfg.HTTP.AllowedHosts...)
+	if !n.cfg.HTTP.Local() {
+		hosts = append(hosts, dashboard.AnyAddress, n.self.Hostname)
+	}
+	if u, err := url.Parse(n.self.APIURL); err == nil {
+		hosts = append(hosts, u.Hostname())
+	}
+	return hosts
 }
 
 // describe puts a cron's schedule into plain English.

@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/outbox"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/internal/tokenstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
@@ -177,4 +178,23 @@ func (r deadReader) Groups(ctx context.Context, filter jobstore.DeadFilter) ([]j
 
 func (r deadReader) Letters(ctx context.Context, filter jobstore.DeadFilter, before int64, limit int) ([]jobstore.DeadLetter, error) {
 	return jobstore.DeadLetters(ctx, r.pool, filter, before, limit)
+}
+
+// tokenReader lets the listener look tokens up.
+type tokenReader struct{ pool *pgxpool.Pool }
+
+func (r tokenReader) Verify(ctx context.Context, token string) (tokenstore.Holder, error) {
+	return tokenstore.Verify(ctx, r.pool, token)
+}
+
+func (r tokenReader) Session(ctx context.Context, session string) (tokenstore.Holder, error) {
+	return tokenstore.Session(ctx, r.pool, session)
+}
+
+func (r tokenReader) Login(ctx context.Context, token string) (session string, of tokenstore.Holder, err error) {
+	return tokenstore.Login(ctx, r.pool, token)
+}
+
+func (r tokenReader) Logout(ctx context.Context, session string) error {
+	return tokenstore.Logout(ctx, r.pool, session)
 }

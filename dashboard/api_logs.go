@@ -27,7 +27,9 @@ func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if follow {
-		s.followLogs(w, r, job.ID, attempt, after)
+		lasting, stop := s.whileAdmitted(r)
+		defer stop()
+		s.followLogs(w, lasting, job.ID, attempt, after)
 		return
 	}
 	if attempt == 0 {

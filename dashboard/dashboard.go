@@ -112,7 +112,7 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Describe, Applied, Metrics, ClusterMetrics,
+// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Describe, Applied, Metrics, ClusterMetrics, Tokens,
 // AllowedHosts, NoPages, Changes, Logger and Now may be left out.
 type Options struct {
 	Source Source
@@ -128,6 +128,8 @@ type Options struct {
 	Stopper Stopper
 	// DeadChanger does what is asked of dead letters; without it, nothing can be.
 	DeadChanger DeadChanger
+	// Tokens say who asks. Without them everybody may do everything.
+	Tokens Tokens
 	// Roles are the roles that this cluster elects a leader for, in the order
 	// in which they are shown.
 	Roles []string
@@ -159,6 +161,10 @@ type Options struct {
 	Now     func() time.Time
 }
 
+// AnyAddress stands among AllowedHosts for every IP address: a web site can give a
+// name of its own another address, but not the address another name.
+const AnyAddress = "*address*"
+
 // LoopbackHosts are the names of a listener on loopback.
 func LoopbackHosts() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
@@ -171,6 +177,7 @@ type server struct {
 	dead   *memo[[]jobstore.DeadGroup]
 	ticks  *tickCache
 	lead   *memo[[]leaderstore.Leader]
+	door   *door
 	// followers is how many outputs are followed.
 	followers atomic.Int64
 }
@@ -187,157 +194,8 @@ func New(opts Options) http.Handler {
 	s.counts = newMemo(2*time.Second, opts.Source.Counts.CountsByQueueAndState)
 	s.dead = newMemo(2*time.Second, s.allDead)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
+	s.door = newDoor(opts.Tokens, opts.Now)
 	return s.guard(s.mux())
-}
-
-// route is a path with what it answers to GET and HEAD, to POST, or to both.
-type route struct {
-	path      string
-	get, post http.HandlerFunc
-}
-
-// routes is every path that the node answers; the tests walk it.
-func (s *server) routes() []route {
-	routes := []route{
-		{path: "/healthz", get: s.healthz},
-		{path: "/readyz", get: s.readyz},
-		{path: "/leader/{role}", get: s.leaderProbe},
-		{path: "/cluster/status", get: s.clusterStatus},
-		{path: "/cluster/leader", get: s.clusterLeader},
-		{path: "/cluster/health", get: s.clusterHealth},
-
-		{path: "/api/v1/leaders", get: s.apiLeaders},
-		{path: "/api/v1/leaders/history", get: s.apiHistory},
-		{path: "/api/v1/nodes", get: s.apiNodes},
-		{path: "/api/v1/crons", get: s.apiCrons},
-		{path: "/api/v1/crons/{name}", get: s.apiCron},
-		{path: "/api/v1/crons/{name}/ticks", get: s.apiTicks},
-		{path: "/api/v1/crons/{name}/ticks/{tick}", get: s.apiTick},
-		s.jobsRoute(),
-		{path: "/api/v1/jobs/{id}", get: s.apiJob},
-		{path: "/api/v1/jobs/{id}/logs", get: s.apiLogs},
-		{path: "/api/v1/jobs/{id}/explain", get: s.apiExplain},
-		{path: "/api/v1/queues", get: s.apiQueues},
-		{path: "/api/v1/limits", get: s.apiLimits},
-		{path: "/api/v1/dead", get: s.apiDead},
-		{path: "/api/v1/dead/{group}", get: s.apiDeadGroup},
-		{path: "/api/v1/events", get: s.apiEvents},
-		{path: "/api/v1/compaction", get: s.apiCompaction},
-		{path: "/api/v1/metrics/range", get: s.apiMetricsRange},
-		{path: "/api/v1/alerts", get: s.apiAlerts},
-		{path: "/api/v1/alerts/history", get: s.apiAlertsHistory},
-		{path: "/api/v1/alerts/notifications", get: s.apiAlertsTold},
-	}
-	routes = append(routes, s.writeRoutes()...)
-	if s.Metrics != nil {
-		routes = append(routes, route{path: "/metrics", get: s.Metrics.ServeHTTP})
-	}
-	if s.ClusterMetrics != nil {
-		routes = append(routes, route{path: "/metrics/cluster", get: s.ClusterMetrics.ServeHTTP})
-	}
-	if !s.NoPages {
-		routes = append(routes, s.pageRoutes()...)
-	}
-	return routes
-}
-
-func (s *server) jobsRoute() route {
-	jobs := route{path: "/api/v1/jobs", get: s.apiJobs}
-	if s.Enqueuer != nil {
-		jobs.post = s.apiEnqueue
-	}
-	return jobs
-}
-
-// writeRoutes are those of the API that change something, as far as the server may.
-func (s *server) writeRoutes() (routes []route) {
-	if s.operates() {
-		routes = append(routes,
-			route{path: "/api/v1/crons/{name}/trigger", post: s.apiTrigger},
-			route{path: "/api/v1/crons/{name}/pause", post: s.apiPause},
-			route{path: "/api/v1/crons/{name}/resume", post: s.apiResume},
-			route{path: "/api/v1/crons/{name}/backfill", post: s.apiBackfill})
-	}
-	if s.Changer != nil {
-		for _, action := range jobstore.Actions {
-			routes = append(routes,
-				route{path: "/api/v1/jobs/{id}/" + string(action), post: s.apiAct(action)},
-				route{path: "/api/v1/bulk/jobs/" + string(action), post: s.apiActOnAll(action)})
-		}
-	}
-	if s.Stopper != nil {
-		routes = append(routes,
-			route{path: "/api/v1/queues/{name}/pause", post: s.apiTurnQueue(true)},
-			route{path: "/api/v1/queues/{name}/resume", post: s.apiTurnQueue(false)})
-	}
-	if s.DeadChanger != nil {
-		for _, action := range deadActions {
-			routes = append(routes, route{path: "/api/v1/bulk/dead/" + string(action), post: s.apiActOnDead(action)})
-		}
-	}
-	return routes
-}
-
-func (s *server) pageRoutes() []route {
-	routes := []route{
-		{path: "/{$}", get: s.page("overview")},
-		{path: "/leaders", get: s.page("leaders")},
-		{path: "/crons", get: s.page("crons")},
-		{path: "/crons/{name}", get: s.page("cron")},
-		{path: "/jobs", get: s.page("jobs")},
-		{path: "/jobs/{id}", get: s.page("job")},
-		{path: "/queues", get: s.page("queues")},
-		{path: "/alerts", get: s.page("alerts")},
-		{path: "/dead", get: s.page("dead")},
-		{path: "/dead/{group}", get: s.page("deadgroup")},
-		{path: "/events", get: s.events},
-		{path: "/static/{file}", get: s.assets.ServeHTTP},
-	}
-	if s.operates() {
-		routes = append(routes,
-			route{path: "/crons/{name}/trigger", post: s.formTrigger},
-			route{path: "/crons/{name}/pause", post: s.formPause},
-			route{path: "/crons/{name}/resume", post: s.formResume},
-			route{path: "/crons/{name}/backfill", get: s.page("backfill"), post: s.formBackfill})
-	}
-	if s.Changer != nil {
-		for _, action := range jobstore.Actions {
-			routes = append(routes,
-				route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action)},
-				route{path: "/bulk/jobs/" + string(action), get: s.page("bulk" + string(action)), post: s.formActOnAll(action)})
-		}
-	}
-	if s.Enqueuer != nil {
-		routes = append(routes, route{path: "/enqueue", get: s.page("enqueue"), post: s.formEnqueue})
-	}
-	if s.Stopper != nil {
-		routes = append(routes,
-			route{path: "/queues/{name}/pause", post: s.formTurnQueue(true)},
-			route{path: "/queues/{name}/resume", post: s.formTurnQueue(false)})
-	}
-	if s.DeadChanger != nil {
-		for _, action := range deadActions {
-			routes = append(routes, route{path: "/dead/{group}/" + string(action), get: s.page("dead" + string(action)), post: s.formDead(action)})
-		}
-	}
-	return routes
-}
-
-func (s *server) operates() bool { return s.Holder != nil && s.Runner != nil }
-
-func (s *server) mux() *http.ServeMux {
-	mux := http.NewServeMux()
-	for _, r := range s.routes() {
-		if r.get != nil {
-			mux.HandleFunc("GET "+r.path, r.get) // and HEAD
-		}
-		if r.post != nil {
-			mux.HandleFunc("POST "+r.path, r.post)
-		}
-		mux.HandleFunc(r.path, s.methodNotAllowed(r))
-	}
-	mux.HandleFunc("/", s.notFound)
-	return mux
 }
 
 func (s *server) subscribe() (<-chan struct{}, func()) {

@@ -5,8 +5,9 @@
 // package knows neither SQL nor the processes around it. What it changes goes
 // through [Holder] and [Runner]: only a POST does, a GET changes nothing.
 //
-// There is no authentication: whoever reaches the listener may do all. A POST
-// from another site is refused (http.CrossOriginProtection), and so is a name
+// Every route names the scope that it needs. With [Options].Tokens only those are
+// let in whose token covers it; without, whoever reaches the listener may do all. A
+// POST from another site is refused (http.CrossOriginProtection), and so is a name
 // that the listener is not known by, which a site could have rebound; every
 // change is written to the diary with where it came from.
 //

@@ -21,6 +21,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/outbox"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/internal/tokenstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -45,6 +46,8 @@ type fakeCluster struct {
 	told    []outbox.Notification
 	windows []rollupstore.Row
 	asked   rollupstore.Query
+	// scopes are those of the tokens that are good.
+	scopes map[string]tokenstore.Scope
 	// done is what an operator has asked for.
 	done    []string
 	changed chan struct{}

@@ -3,7 +3,10 @@ package dashboard
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
+
+	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
 // The pages load everything from their own origin and nothing inline, so that
@@ -19,7 +22,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	return packed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		if !s.hostAllowed(r.Host) {
-			s.fail(w, r, http.StatusMisdirectedRequest, "This node does not answer to that name. Address it by one that it was configured for.")
+			s.fail(w, r, http.StatusMisdirectedRequest, "This node does not answer to that name. Address it by one that it was configured for (http.allowed_hosts).")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -42,11 +45,16 @@ func (s *server) hostAllowed(hostport string) bool {
 	}
 	host := hostname(hostport)
 	for _, allowed := range s.AllowedHosts {
-		if strings.EqualFold(host, allowed) {
+		if strings.EqualFold(host, allowed) || allowed == AnyAddress && isAddress(host) {
 			return true
 		}
 	}
 	return false
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }
 
 // hostname strips the port and the brackets of an IPv6 address.
@@ -71,6 +79,14 @@ func (r route) allow() string {
 	default:
 		return "GET, HEAD, POST"
 	}
+}
+
+// least is what somebody needs to learn which methods a route answers.
+func (r route) least() tokenstore.Scope {
+	if r.get == nil {
+		return r.write
+	}
+	return r.read
 }
 
 func (s *server) methodNotAllowed(of route) http.HandlerFunc {

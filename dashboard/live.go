@@ -210,6 +210,8 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	r, stop := s.whileAdmitted(r)
+	defer stop()
 	stream(w, r, f, listener)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -122,9 +121,9 @@ func (s *server) backfill(ctx context.Context, span cronstore.Span, by string, d
 
 // whoAsks names the other end of a request, for the ledger and the diary.
 func whoAsks(r *http.Request, way string) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = "an unknown address"
+	from := way + " from " + addressOf(r)
+	if name := callerOf(r.Context()).Name; name != "" {
+		return name + " through " + from
 	}
-	return way + " from " + host
+	return from
 }

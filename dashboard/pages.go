@@ -101,8 +101,10 @@ type view struct {
 	Title string
 	// Live is the address of the page's stream; empty for one that shows the
 	// past.
-	Live  string
-	Self  Self
+	Live string
+	Self Self
+	// Who is logged in; empty where nobody has to be.
+	Who   string
 	Pulse pulse
 	Body  any
 }
@@ -224,6 +226,7 @@ func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *server) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {
+	v.Who = callerOf(r.Context()).Name
 	html, err := s.pages.draw(v.Kind, v)
 	if err != nil {
 		s.Logger.ErrorContext(r.Context(), "draw a page", "page", v.Kind, "error", err)

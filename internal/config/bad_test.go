@@ -42,7 +42,7 @@ var badText = []bad{
 var badKeys = []bad{
 	{"unknown key", "[cluster.leader_election]\nleese_duration = \"3s\"\n", []string{`forge.toml:2:1: cluster.leader_election.leese_duration: unknown key; want "lease_duration"`}},
 	{"unknown section", "[clustre]\nname = \"a\"\n", []string{`forge.toml:1:2: clustre: unknown section; want "cluster"`}},
-	{"nothing near", "[dashboard]\nzzzzzzzz = 1\n", []string{`forge.toml:2:1: dashboard.zzzzzzzz: unknown key; want "enabled"`}},
+	{"nothing near", "[dashboard]\nzzzzzzzz = 1\n", []string{`forge.toml:2:1: dashboard.zzzzzzzz: unknown key; want one of auth, enabled`}},
 	{"wrong case", "[cluster.leader_election]\nLEASE_DURATION = \"3s\"\n", []string{`forge.toml:2:1: cluster.leader_election.LEASE_DURATION: wrong case; want "lease_duration"`}},
 	{"wrong case of a section", "[Node]\nslots = 3\n", []string{`forge.toml:1:2: Node: wrong case; want "node"`}},
 	{"every", inCron("every = \"5m\"\ncommand = [\"true\"]"), []string{
@@ -98,9 +98,16 @@ var badKeys = []bad{
 		`forge.toml:2:27: metrics.rollups.2m: unknown key; want "1m"`,
 		`forge.toml:2:47: metrics.rollups.1h: duration without a unit (got 5); want a string such as "5s"`,
 	}},
-	{"later: the rest", "[http]\ntls_cert_file = \"a\"\n[dashboard]\nauth = true\n", []string{
-		"forge.toml:2:1: http.tls_cert_file: not available in this version; want a proxy in front that speaks TLS",
-		"forge.toml:4:1: dashboard.auth: not available in this version; want a proxy in front that asks who is there",
+	{"TLS by halves", "[http]\ntls_cert_file = \"a.pem\"\n[dashboard]\nauth = true\n", []string{
+		`forge.toml:2:17: http.tls_cert_file: a certificate without its key (got "a.pem"); want tls_key_file beside it`,
+		`forge.toml:4:8: dashboard.auth: wrong type (got true); want "none" or "token"`,
+	}},
+	{"names of hosts", "[http]\ntls_key_file = \"a.pem\"\nallowed_hosts = [\"forge.example.com\", \"10.1.2.3\", \"forge:80\", \"\", \"http://forge\"]\n[dashboard]\nauth = \"basic\"\n", []string{
+		`forge.toml:2:16: http.tls_key_file: a key without its certificate (got "a.pem"); want tls_cert_file beside it`,
+		`forge.toml:3:51: http.allowed_hosts[2]: not the name of a host (got "forge:80"); want a name such as "forge.example.com", without a port`,
+		`forge.toml:3:63: http.allowed_hosts[3]: not the name of a host (got ""); want a name such as "forge.example.com", without a port`,
+		`forge.toml:3:67: http.allowed_hosts[4]: not the name of a host (got "http://forge"); want a name such as "forge.example.com", without a port`,
+		`forge.toml:5:8: dashboard.auth: not a known value (got "basic"); want "none" or "token"`,
 	}},
 }
 
@@ -132,8 +139,8 @@ var badNode = []bad{
 	{"port -1", "[http]\nlisten = \"127.0.0.1:-1\"\n", []string{`forge.toml:2:10: http.listen: not a port (got "-1"); want 0 to 65535; 0 is any free one`}},
 	{"port 70000", "[http]\nlisten = \"127.0.0.1:70000\"\n", []string{`forge.toml:2:10: http.listen: not a port (got "70000"); want 0 to 65535; 0 is any free one`}},
 	{"no port", "[http]\nlisten = \"localhost\"\n", []string{`forge.toml:2:10: http.listen: not an address to listen on (got "localhost"); want HOST:PORT such as "127.0.0.1:8080"`}},
-	{"every address", "[http]\nlisten = \"0.0.0.0:8080\"\n", []string{`forge.toml:2:10: http.listen: not a loopback address, and this version has no authentication (got "0.0.0.0:8080"); want "127.0.0.1:8080", with a proxy in front that asks who is there`}},
-	{"no host", "[http]\nlisten = \":8080\"\n", []string{`forge.toml:2:10: http.listen: not a loopback address, and this version has no authentication (got ":8080"); want "127.0.0.1:8080", with a proxy in front that asks who is there`}},
+	{"every address", "[http]\nlisten = \"0.0.0.0:8080\"\n", []string{`forge.toml:2:10: http.listen: not a loopback address, and there is no authentication (got "0.0.0.0:8080"); want auth = "token" in [dashboard], or "127.0.0.1:8080"`}},
+	{"no host", "[http]\nlisten = \":8080\"\n", []string{`forge.toml:2:10: http.listen: not a loopback address, and there is no authentication (got ":8080"); want auth = "token" in [dashboard], or "127.0.0.1:8080"`}},
 	{"pool", "[database]\npool_size = 5\n", []string{"forge.toml:2:13: database.pool_size: too few connections (got 5); want at least 6: 2 for the node and 4 for its roles"}},
 	{"schema", "[database]\nschema = \"Forge-1\"\n", []string{`forge.toml:2:10: database.schema: not a schema name (got "Forge-1"); want a lower-case letter or _, then at most 29 letters, digits or _`}},
 	{"database address", "[database]\nurl = \"postgres://u:hunter2@host:notaport/db\"\n", []string{`forge.toml:2:7: database.url: not an address of PostgreSQL (got "postgres://u:[redacted]@host:notaport/db"); want postgres://USER@HOST:5432/DATABASE`}},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -224,26 +223,6 @@ func (l *loader) checkRoles(section string) {
 				l.wrong(path, "the role "+other+" has the same lock", strconv.FormatInt(ids[role], 10), "a number that no other role has")
 			}
 		}
-	}
-}
-
-func (l *loader) checkHTTP() {
-	const path = "http.listen"
-	if !l.ok(path) {
-		return
-	}
-	listen := l.cfg.HTTP.Listen
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		l.wrong(path, "not an address to listen on", strconv.Quote(clip(listen)), `HOST:PORT such as "127.0.0.1:8080"`)
-		return
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		l.wrong(path, "not a port", strconv.Quote(clip(port)), "0 to 65535; 0 is any free one")
-	}
-	if !localHost(host) {
-		l.wrong(path, "not a loopback address, and this version has no authentication", strconv.Quote(clip(listen)),
-			fmt.Sprintf(`"127.0.0.1:%s", with a proxy in front that asks who is there`, port))
 	}
 }
 

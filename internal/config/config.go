@@ -239,16 +239,26 @@ type Rollups struct {
 type HTTP struct {
 	// Listen is host:port; with port 0 the system chooses one.
 	Listen string `toml:"listen"`
+	// TLSCertFile and TLSKeyFile make the listener speak TLS, in PEM.
+	TLSCertFile string `toml:"tls_cert_file,omitempty"`
+	TLSKeyFile  string `toml:"tls_key_file,omitempty"`
 	// AllowPrivateTargets lets HTTP jobs reach loopback and private addresses.
 	AllowPrivateTargets bool `toml:"allow_private_targets"`
 	// AllowCIDRs are ranges that HTTP jobs may reach though they are closed.
 	AllowCIDRs []string `toml:"allow_cidrs,omitempty"`
+	// AllowedHosts are further names by which the listener may be addressed.
+	AllowedHosts []string `toml:"allowed_hosts,omitempty"`
 }
 
 // Dashboard is the page at /.
 type Dashboard struct {
 	Enabled bool `toml:"enabled"`
+	// Auth says who may use the listener: everybody, or who has a token.
+	Auth string `toml:"auth" oneof:"none|token"`
 }
+
+// ByToken says whether whoever uses the listener has to have a token.
+func (d Dashboard) ByToken() bool { return d.Auth == "token" }
 
 // Metrics is how often nodes report to the aggregator, and how long the history
 // of the cluster's metrics is kept.

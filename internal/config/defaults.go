@@ -53,7 +53,7 @@ func Default() *Config {
 			DSTRepeated:   "first",
 		},
 		HTTP:      HTTP{Listen: "127.0.0.1:8080"},
-		Dashboard: Dashboard{Enabled: true},
+		Dashboard: Dashboard{Enabled: true, Auth: "none"},
 		Metrics: Metrics{
 			ScrapeInterval: Duration(15 * time.Second),
 			Rollups:        Rollups{Minute: Duration(day), FiveMinutes: Duration(week), Hour: Duration(90 * day)},

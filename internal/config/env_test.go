@@ -78,7 +78,7 @@ func TestBadEnvironment(t *testing.T) {
 		`environment: FORGE_CLUSTER_LEADER_ELECTION_LEASE_DURATION: duration without a unit (got "60"); want a string such as "60s"`,
 		`environment: FORGE_NODE_SLOTS: wrong type (got "many"); want an integer from 1 to 10000`,
 		`environment: FORGE_NODE_ROLES: unknown role (got "shedular"); want "scheduler"`,
-		`environment: FORGE_HTTP_LISTEN: not a loopback address, and this version has no authentication (got ":80"); want "127.0.0.1:80", with a proxy in front that asks who is there`,
+		`environment: FORGE_HTTP_LISTEN: not a loopback address, and there is no authentication (got ":80"); want auth = "token" in [dashboard], or "127.0.0.1:80"`,
 		"environment: warning: FORGE_TEST_DATABASE_URL: not a variable of forge, and so ignored",
 	}
 	got := messages(report)

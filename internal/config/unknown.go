@@ -15,9 +15,6 @@ var later = map[string]string{
 	"queues.*.limit_per_key":  "global_limit, which limits the whole queue",
 	"queues.*.rate_limit":     "global_limit, which limits what runs at once",
 	"jobs.*.output.retention": "retention.logs, which holds for all jobs",
-	"http.tls_cert_file":      "a proxy in front that speaks TLS",
-	"http.tls_key_file":       "a proxy in front that speaks TLS",
-	"dashboard.auth":          "a proxy in front that asks who is there",
 }
 
 // elsewhere holds keys that people write where they do not belong.

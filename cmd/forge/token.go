@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/tokenstore"
+)
+
+func (a *app) tokenCommand() *cobra.Command {
+	return group("token", "Say who may use the dashboard and the API", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+}
+
+// tokenName is how tokens may be called: the diary and the audit log show it.
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?$`)
+
+// neverExpires is the value of --expires for a token that does not.
+const neverExpires = "never"
+
+func (a *app) tokenCreateCommand() *cobra.Command {
+	var scope, expires string
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a token and print it, this once",
+		Long: "Make a token, for programs as a bearer token and for people in the login form.\n" +
+			"It is printed once, on standard output; the database keeps only its hash.\n\n" +
+			"viewer    sees everything but the audit log\n" +
+			"operator  also acts on crons, jobs, queues and dead letters\n" +
+			"admin     also acts on leaders and nodes, and reads the audit log",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wanted, err := newToken(args[0], scope, expires)
+			if err != nil {
+				return usageError(err)
+			}
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				return a.createToken(ctx, pool, wanted)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&scope, "scope", string(tokenstore.Viewer), "what it may do: viewer, operator or admin")
+	cmd.Flags().StringVar(&expires, "expires", "90d", "how long it is good for, such as 12h or 90d, or never")
+	return cmd
+}
+
+func newToken(name, scope, expires string) (tokenstore.New, error) {
+	if !tokenName.MatchString(name) {
+		return tokenstore.New{}, fmt.Errorf("the name %q: want 1 to 63 letters, digits and . _ @ -, with a letter or digit at both ends", name)
+	}
+	parsed, err := tokenstore.ParseScope(scope)
+	if err != nil {
+		return tokenstore.New{}, fmt.Errorf("--scope: %w", err)
+	}
+	wanted := tokenstore.New{Name: name, Scope: parsed, By: whoAmI()}
+	if expires == neverExpires {
+		return wanted, nil
+	}
+	life, err := config.ParseDuration(expires)
+	if err != nil || life.Std() < time.Minute {
+		return wanted, fmt.Errorf("--expires %q: want a duration from 1m on such as 12h or 90d, or never", expires)
+	}
+	wanted.Life = life.Std()
+	return wanted, nil
+}
+
+// madeToken is a new token with its secret, for programs.
+type madeToken struct {
+	tokenstore.Token
+	Secret string `json:"token"`
+}
+
+func (a *app) createToken(ctx context.Context, pool *pgxpool.Pool, wanted tokenstore.New) error {
+	secret, token, err := tokenstore.Create(ctx, pool, wanted)
+	if errors.Is(err, tokenstore.ErrTaken) {
+		return conflictError(fmt.Errorf("a token %q exists; choose another name, or revoke it first", wanted.Name))
+	}
+	if err != nil {
+		return err
+	}
+	if !a.tabular() {
+		return a.document(madeToken{token, secret})
+	}
+	_, _ = fmt.Fprintf(a.err, "The token %s (%s, expires %s). It is not shown again:\n", token.Name, token.Scope, ends(token))
+	_, err = fmt.Fprintln(a.out, secret)
+	return err
+}
+
+func (a *app) tokenListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the tokens, without their secrets", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				tokens, err := tokenstore.List(ctx, pool)
+				if err != nil {
+					return err
+				}
+				return list(a, tokens, tokenColumns)
+			})
+		},
+	}
+}
+
+var tokenColumns = []column[tokenstore.Token]{
+	{title: "name", show: func(t tokenstore.Token) string { return t.Name }},
+	{title: "scope", show: func(t tokenstore.Token) string { return string(t.Scope) }},
+	{title: "state", show: func(t tokenstore.Token) string { return t.State }},
+	{title: "expires", show: ends},
+	{title: "last used", show: func(t tokenstore.Token) string { return ago(t.LastUsedAt, t.Now) }},
+	{title: "created by", show: func(t tokenstore.Token) string { return t.CreatedBy }},
+	{title: "created", wide: true, show: func(t tokenstore.Token) string { return stamp(t.CreatedAt) }},
+	{title: "revoked", wide: true, show: func(t tokenstore.Token) string { return stamp(t.RevokedAt) }},
+	{title: "revoked by", wide: true, show: func(t tokenstore.Token) string { return dash(t.RevokedBy) }},
+}
+
+// ends says when a token does.
+func ends(t tokenstore.Token) string {
+	if t.ExpiresAt.IsZero() {
+		return neverExpires
+	}
+	return ago(t.ExpiresAt, t.Now)
+}
+
+func (a *app) tokenRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke NAME", Short: "End a token and everybody who is logged in with it", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				token, err := tokenstore.Revoke(ctx, pool, args[0], whoAmI())
+				if errors.Is(err, tokenstore.ErrNotFound) {
+					return notFound("no token %q that is not revoked; see forge token list", args[0])
+				}
+				if err != nil {
+					return err
+				}
+				if !a.tabular() {
+					return a.document(token)
+				}
+				_, err = fmt.Fprintln(a.out, token.Name+" is revoked")
+				return err
+			})
+		},
+	}
+}

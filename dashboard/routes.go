@@ -1,0 +1,180 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/tokenstore"
+)
+
+// route is a path with what it answers to GET and HEAD, to POST, or to both, and
+// the scope that each needs.
+type route struct {
+	path        string
+	get, post   http.HandlerFunc
+	read, write tokenstore.Scope
+}
+
+// The scopes, as the table of routes names them. A route that names none answers
+// nobody.
+const (
+	open     tokenstore.Scope = "open" // to everybody
+	viewer                    = tokenstore.Viewer
+	operator                  = tokenstore.Operator
+)
+
+// routes is every path that the node answers; the tests walk it.
+func (s *server) routes() []route {
+	routes := []route{
+		{path: "/healthz", get: s.healthz, read: open},
+		{path: "/readyz", get: s.readyz, read: open},
+		{path: "/leader/{role}", get: s.leaderProbe, read: open},
+		{path: "/cluster/status", get: s.clusterStatus, read: viewer},
+		{path: "/cluster/leader", get: s.clusterLeader, read: viewer},
+		{path: "/cluster/health", get: s.clusterHealth, read: viewer},
+
+		{path: "/api/v1/leaders", get: s.apiLeaders, read: viewer},
+		{path: "/api/v1/leaders/history", get: s.apiHistory, read: viewer},
+		{path: "/api/v1/nodes", get: s.apiNodes, read: viewer},
+		{path: "/api/v1/crons", get: s.apiCrons, read: viewer},
+		{path: "/api/v1/crons/{name}", get: s.apiCron, read: viewer},
+		{path: "/api/v1/crons/{name}/ticks", get: s.apiTicks, read: viewer},
+		{path: "/api/v1/crons/{name}/ticks/{tick}", get: s.apiTick, read: viewer},
+		s.jobsRoute(),
+		{path: "/api/v1/jobs/{id}", get: s.apiJob, read: viewer},
+		{path: "/api/v1/jobs/{id}/logs", get: s.apiLogs, read: viewer},
+		{path: "/api/v1/jobs/{id}/explain", get: s.apiExplain, read: viewer},
+		{path: "/api/v1/queues", get: s.apiQueues, read: viewer},
+		{path: "/api/v1/limits", get: s.apiLimits, read: viewer},
+		{path: "/api/v1/dead", get: s.apiDead, read: viewer},
+		{path: "/api/v1/dead/{group}", get: s.apiDeadGroup, read: viewer},
+		{path: "/api/v1/events", get: s.apiEvents, read: viewer},
+		{path: "/api/v1/compaction", get: s.apiCompaction, read: viewer},
+		{path: "/api/v1/metrics/range", get: s.apiMetricsRange, read: viewer},
+		{path: "/api/v1/alerts", get: s.apiAlerts, read: viewer},
+		{path: "/api/v1/alerts/history", get: s.apiAlertsHistory, read: viewer},
+		{path: "/api/v1/alerts/notifications", get: s.apiAlertsTold, read: viewer},
+	}
+	routes = append(routes, s.writeRoutes()...)
+	if s.Metrics != nil {
+		routes = append(routes, route{path: "/metrics", get: s.Metrics.ServeHTTP, read: viewer})
+	}
+	if s.ClusterMetrics != nil {
+		routes = append(routes, route{path: "/metrics/cluster", get: s.ClusterMetrics.ServeHTTP, read: viewer})
+	}
+	if !s.NoPages {
+		routes = append(routes, s.pageRoutes()...)
+		routes = append(routes, s.loginRoutes()...)
+	}
+	return routes
+}
+
+func (s *server) jobsRoute() route {
+	jobs := route{path: "/api/v1/jobs", get: s.apiJobs, read: viewer}
+	if s.Enqueuer != nil {
+		jobs.post, jobs.write = s.apiEnqueue, operator
+	}
+	return jobs
+}
+
+// writeRoutes are those of the API that change something, as far as the server may.
+func (s *server) writeRoutes() (routes []route) {
+	if s.operates() {
+		routes = append(routes,
+			route{path: "/api/v1/crons/{name}/trigger", post: s.apiTrigger, write: operator},
+			route{path: "/api/v1/crons/{name}/pause", post: s.apiPause, write: operator},
+			route{path: "/api/v1/crons/{name}/resume", post: s.apiResume, write: operator},
+			route{path: "/api/v1/crons/{name}/backfill", post: s.apiBackfill, write: operator})
+	}
+	if s.Changer != nil {
+		for _, action := range jobstore.Actions {
+			routes = append(routes,
+				route{path: "/api/v1/jobs/{id}/" + string(action), post: s.apiAct(action), write: operator},
+				route{path: "/api/v1/bulk/jobs/" + string(action), post: s.apiActOnAll(action), write: operator})
+		}
+	}
+	if s.Stopper != nil {
+		routes = append(routes,
+			route{path: "/api/v1/queues/{name}/pause", post: s.apiTurnQueue(true), write: operator},
+			route{path: "/api/v1/queues/{name}/resume", post: s.apiTurnQueue(false), write: operator})
+	}
+	if s.DeadChanger != nil {
+		for _, action := range deadActions {
+			routes = append(routes, route{path: "/api/v1/bulk/dead/" + string(action), post: s.apiActOnDead(action), write: operator})
+		}
+	}
+	return routes
+}
+
+func (s *server) pageRoutes() []route {
+	routes := []route{
+		{path: "/{$}", get: s.page("overview"), read: viewer},
+		{path: "/leaders", get: s.page("leaders"), read: viewer},
+		{path: "/crons", get: s.page("crons"), read: viewer},
+		{path: "/crons/{name}", get: s.page("cron"), read: viewer},
+		{path: "/jobs", get: s.page("jobs"), read: viewer},
+		{path: "/jobs/{id}", get: s.page("job"), read: viewer},
+		{path: "/queues", get: s.page("queues"), read: viewer},
+		{path: "/alerts", get: s.page("alerts"), read: viewer},
+		{path: "/dead", get: s.page("dead"), read: viewer},
+		{path: "/dead/{group}", get: s.page("deadgroup"), read: viewer},
+		{path: "/events", get: s.events, read: viewer},
+		{path: "/static/{file}", get: s.assets.ServeHTTP, read: open},
+	}
+	if s.operates() {
+		routes = append(routes,
+			route{path: "/crons/{name}/trigger", post: s.formTrigger, write: operator},
+			route{path: "/crons/{name}/pause", post: s.formPause, write: operator},
+			route{path: "/crons/{name}/resume", post: s.formResume, write: operator},
+			route{path: "/crons/{name}/backfill", get: s.page("backfill"), post: s.formBackfill, read: viewer, write: operator})
+	}
+	if s.Changer != nil {
+		for _, action := range jobstore.Actions {
+			routes = append(routes,
+				route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action), read: viewer, write: operator},
+				route{path: "/bulk/jobs/" + string(action), get: s.page("bulk" + string(action)), post: s.formActOnAll(action), read: viewer, write: operator})
+		}
+	}
+	if s.Enqueuer != nil {
+		routes = append(routes, route{path: "/enqueue", get: s.page("enqueue"), post: s.formEnqueue, read: viewer, write: operator})
+	}
+	if s.Stopper != nil {
+		routes = append(routes,
+			route{path: "/queues/{name}/pause", post: s.formTurnQueue(true), write: operator},
+			route{path: "/queues/{name}/resume", post: s.formTurnQueue(false), write: operator})
+	}
+	if s.DeadChanger != nil {
+		for _, action := range deadActions {
+			routes = append(routes, route{path: "/dead/{group}/" + string(action), get: s.page("dead" + string(action)), post: s.formDead(action), read: viewer, write: operator})
+		}
+	}
+	return routes
+}
+
+// loginRoutes let people in, and out again.
+func (s *server) loginRoutes() []route {
+	if s.Tokens == nil {
+		return nil
+	}
+	return []route{
+		{path: "/login", get: s.loginPage, read: open, post: s.formLogin, write: open},
+		{path: "/logout", post: s.formLogout, write: open},
+	}
+}
+
+func (s *server) operates() bool { return s.Holder != nil && s.Runner != nil }
+
+func (s *server) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range s.routes() {
+		if r.get != nil {
+			mux.HandleFunc("GET "+r.path, s.admit(r.read, r.get)) // and HEAD
+		}
+		if r.post != nil {
+			mux.HandleFunc("POST "+r.path, s.admit(r.write, r.post))
+		}
+		mux.HandleFunc(r.path, s.admit(r.least(), s.methodNotAllowed(r)))
+	}
+	mux.HandleFunc("/", s.admit(viewer, s.notFound))
+	return mux
+}

@@ -1,0 +1,58 @@
+package dashboard
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// maxThrottled bounds how many are counted apart from each other.
+const maxThrottled = 4096
+
+// throttle bounds how often each of many may do something.
+type throttle struct {
+	every rate.Limit
+	burst int
+
+	mu   sync.Mutex
+	each map[string]*rate.Limiter
+}
+
+func newThrottle(every rate.Limit, burst int) *throttle {
+	return &throttle{every: every, burst: burst, each: map[string]*rate.Limiter{}}
+}
+
+// take returns 0 when who may go on, and else how long to wait.
+func (t *throttle) take(who string, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	limiter := t.each[who]
+	if limiter == nil {
+		t.makeRoom(now)
+		limiter = rate.NewLimiter(t.every, t.burst)
+		t.each[who] = limiter
+	}
+	reservation := limiter.ReserveN(now, 1)
+	if wait := reservation.DelayFrom(now); wait > 0 {
+		reservation.CancelAt(now)
+		return wait
+	}
+	return 0
+}
+
+// makeRoom forgets those who have done nothing for a while, or else everybody:
+// whoever fills the table has many addresses, and is not held up by it anyhow.
+func (t *throttle) makeRoom(now time.Time) {
+	if len(t.each) < maxThrottled {
+		return
+	}
+	for who, limiter := range t.each {
+		if limiter.TokensAt(now) >= float64(t.burst) {
+			delete(t.each, who)
+		}
+	}
+	if len(t.each) >= maxThrottled {
+		clear(t.each)
+	}
+}

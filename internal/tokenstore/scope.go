@@ -1,0 +1,36 @@
+package tokenstore
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Scope is what a token may do. Each scope covers those before it.
+type Scope string
+
+const (
+	// Viewer sees everything but the audit log.
+	Viewer Scope = "viewer"
+	// Operator also acts on crons, jobs, queues and dead letters.
+	Operator Scope = "operator"
+	// Admin also acts on leaders and nodes, and reads the audit log.
+	Admin Scope = "admin"
+)
+
+// Scopes are all scopes, the narrowest first.
+var Scopes = []Scope{Viewer, Operator, Admin}
+
+// Covers says whether the scope is at least the one that is needed; an unknown
+// scope covers nothing, and nothing covers it.
+func (s Scope) Covers(need Scope) bool {
+	has, wants := slices.Index(Scopes, s), slices.Index(Scopes, need)
+	return wants >= 0 && has >= wants
+}
+
+// ParseScope reads the name of a scope.
+func ParseScope(text string) (Scope, error) {
+	if scope := Scope(text); slices.Contains(Scopes, scope) {
+		return scope, nil
+	}
+	return "", fmt.Errorf("unknown scope %q; want viewer, operator or admin", text)
+}

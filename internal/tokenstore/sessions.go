@@ -1,0 +1,107 @@
+package tokenstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// SessionLife is how long somebody stays logged in.
+const SessionLife = 12 * time.Hour
+
+// Holder is whose secret it is.
+type Holder struct {
+	Name  string
+	Scope Scope
+}
+
+// A use is noted once a minute, so that reading does not become writing.
+const verifySQL = `
+WITH good AS (
+    SELECT id, name, scope, last_used_at FROM forge_tokens
+    WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+), noted AS (
+    UPDATE forge_tokens SET last_used_at = date_trunc('minute', now())
+    WHERE id IN (SELECT id FROM good WHERE coalesce(last_used_at, '-infinity') < date_trunc('minute', now()))
+)
+SELECT name, scope FROM good`
+
+const sessionSQL = `
+SELECT t.name, t.scope
+FROM forge_sessions AS s JOIN forge_tokens AS t ON t.id = s.token_id
+WHERE s.hash = $1 AND s.expires_at > now()
+  AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())`
+
+const openSQL = `
+INSERT INTO forge_sessions (hash, token_id, expires_at)
+SELECT $2, id, least(clock_timestamp() + $3::interval, expires_at)
+FROM forge_tokens
+WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+RETURNING (SELECT name FROM forge_tokens WHERE id = token_id), (SELECT scope FROM forge_tokens WHERE id = token_id)`
+
+const closeSQL = `DELETE FROM forge_sessions WHERE hash = $1`
+
+const pruneSessionsSQL = `
+DELETE FROM forge_sessions
+WHERE hash IN (SELECT hash FROM forge_sessions WHERE expires_at < $1 LIMIT $2)`
+
+// Verify says whose token it is, or ErrInvalid.
+func Verify(ctx context.Context, db Queryer, token string) (Holder, error) {
+	return holder(ctx, db, verifySQL, tokenPrefix, token)
+}
+
+// Session says who is logged in with a session, or ErrInvalid.
+func Session(ctx context.Context, db Queryer, session string) (Holder, error) {
+	return holder(ctx, db, sessionSQL, sessionPrefix, session)
+}
+
+// Login opens a session for a token, or returns ErrInvalid.
+func Login(ctx context.Context, db Queryer, token string) (session string, of Holder, err error) {
+	session = newSecret(sessionPrefix)
+	hash, _ := hashOf(sessionPrefix, session)
+	of, err = holder(ctx, db, openSQL, tokenPrefix, token, hash, SessionLife)
+	if err != nil {
+		return "", Holder{}, err
+	}
+	return session, of, nil
+}
+
+// Logout ends a session; one that is over already is no error.
+func Logout(ctx context.Context, db Queryer, session string) error {
+	hash, ok := hashOf(sessionPrefix, session)
+	if !ok {
+		return nil
+	}
+	if _, err := db.Exec(ctx, closeSQL, hash); err != nil {
+		return fmt.Errorf("end a session: %w", err)
+	}
+	return nil
+}
+
+// PruneSessions deletes at most limit sessions that ended before an instant.
+func PruneSessions(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+	tag, err := tx.Exec(ctx, pruneSessionsSQL, before, limit)
+	return tag.RowsAffected(), err
+}
+
+func holder(ctx context.Context, db Queryer, sql, prefix, secret string, more ...any) (Holder, error) {
+	hash, ok := hashOf(prefix, secret)
+	if !ok {
+		return Holder{}, ErrInvalid
+	}
+	rows, err := db.Query(ctx, sql, append([]any{hash}, more...)...)
+	if err != nil {
+		return Holder{}, fmt.Errorf("look a token up: %w", err)
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Holder])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Holder{}, ErrInvalid
+	}
+	if err != nil {
+		return Holder{}, fmt.Errorf("look a token up: %w", err)
+	}
+	return found, nil
+}
