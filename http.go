@@ -63,6 +63,8 @@ func (n *Node) handler() http.Handler {
 		Enqueuer:    operator,
 		Stopper:     operator,
 		DeadChanger: operator,
+		Mover:       operator,
+		Settings:    func() map[string]any { return n.current.Load().Effective() },
 		Self: dashboard.Self{
 			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
 			Version: n.opts.version, APIURL: n.self.APIURL,

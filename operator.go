@@ -6,8 +6,10 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/enqueue"
+	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/scheduler/crons"
 )
 
@@ -15,7 +17,10 @@ import (
 type operator struct {
 	manual   crons.Manual
 	inserter enqueue.Inserter
-	pool     enqueue.DB
+	pool     interface {
+		enqueue.DB
+		handover.DB
+	}
 }
 
 func (n *Node) operator() operator {
@@ -80,4 +85,16 @@ func (o operator) CountDead(ctx context.Context, filter jobstore.DeadFilter) (jo
 
 func (o operator) ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, counted jobstore.DeadMatching) (int, error) {
 	return jobstore.ActOnDead(ctx, o.pool, order, filter, counted, func(int) {})
+}
+
+func (o operator) HandOver(ctx context.Context, role, target, by string) (leaderstore.Leader, bool, error) {
+	return handover.Ask(ctx, o.pool, role, target, by)
+}
+
+func (o operator) Drain(ctx context.Context, node, by string) ([]leaderstore.Leader, error) {
+	return handover.Drain(ctx, o.pool, node, by)
+}
+
+func (o operator) Undrain(ctx context.Context, node, by string) error {
+	return handover.Undrain(ctx, o.pool, node, by)
 }

@@ -144,6 +144,10 @@ func (r eventReader) List(ctx context.Context, before int64, limit int) ([]event
 	return eventstore.List(ctx, r.pool, before, limit)
 }
 
+func (r eventReader) OfTypes(ctx context.Context, types []string, limit int) ([]eventstore.Event, error) {
+	return eventstore.Find(ctx, r.pool, eventstore.Filter{Types: types, Limit: limit})
+}
+
 type compactionReader struct{ pool *pgxpool.Pool }
 
 func (r compactionReader) Status(ctx context.Context, limit int) (compactstore.Status, error) {

@@ -34,6 +34,7 @@ type overviewBody struct {
 	Tiles     []tile
 	Cards     []leaderCard
 	Lanes     swimlane
+	Spans     []spanLink
 	History   []tenureRow
 	Nodes     []nodeRow
 	Crons     []cronRow
@@ -54,7 +55,9 @@ func (s *server) loadOverview(ctx context.Context, ask *request) (body, error) {
 	facts.colors = newPalette(nodeIDs(facts.nodes, tenures))
 	b := overviewBody{base: base{name: "Overview", beat: s.pulseOf(facts)}}
 	b.Cards = leaderCards(facts, s.Self)
-	b.Lanes = drawSwimlane(facts.now, chooseSpan(ask.values.Get("span"), facts.now, tenures), facts.leaders, tenures, facts.colors)
+	sp := chooseSpan(ask.values.Get("span"), facts.now, tenures)
+	b.Lanes = drawSwimlane(facts.now, sp, facts.leaders, tenures, facts.colors)
+	b.Spans = spanLinks(spans, sp, func(name string) string { return "/?" + values("span", name) + "#history" })
 	b.History = tenureRows(facts.now, tenures[:min(len(tenures), 8)], facts.leaders, facts.colors)
 	b.Nodes = nodeRows(facts, s.Self)
 	return &b, s.loadWork(ctx, &b, facts)
@@ -83,31 +86,6 @@ func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFac
 	b.Crons, b.MoreCrons = s.cronRows(facts.now, shown, ticks, states(jobs)), len(crons)-len(shown)
 	b.Jobs = jobRows(facts.now, jobs[:min(len(jobs), overviewJobs)], facts.colors)
 	return nil
-}
-
-type leadersBody struct {
-	base
-	Role    string
-	Roles   []string
-	History []tenureRow
-}
-
-func (s *server) loadLeaders(ctx context.Context, ask *request) (body, error) {
-	facts, err := s.cluster(ctx)
-	if err != nil {
-		return nil, err
-	}
-	role := ask.values.Get("role")
-	tenures, err := s.Source.Leadership.History(ctx, role, historyDepth)
-	if err != nil {
-		return nil, fmt.Errorf("read the history of leaders: %w", err)
-	}
-	b := leadersBody{base: base{name: "Leadership history", beat: s.pulseOf(facts)}, Role: role}
-	for _, l := range facts.leaders {
-		b.Roles = append(b.Roles, l.Role)
-	}
-	b.History = tenureRows(facts.now, newestFirst(tenures), facts.leaders, newPalette(nodeIDs(facts.nodes, tenures)))
-	return &b, nil
 }
 
 type cronsBody struct {

@@ -73,6 +73,8 @@ type Events interface {
 	// List returns at most limit events older than the id before (0: the
 	// newest), newest first.
 	List(ctx context.Context, before int64, limit int) ([]eventstore.Event, error)
+	// OfTypes returns at most limit events of these types, newest first.
+	OfTypes(ctx context.Context, types []string, limit int) ([]eventstore.Event, error)
 }
 
 // Compaction reads what the log compactor did.
@@ -112,7 +114,7 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Describe, Applied, Metrics, ClusterMetrics, Tokens,
+// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Mover, Settings, Describe, Applied, Metrics, ClusterMetrics, Tokens,
 // AllowedHosts, NoPages, Changes, Logger and Now may be left out.
 type Options struct {
 	Source Source
@@ -130,6 +132,11 @@ type Options struct {
 	DeadChanger DeadChanger
 	// Tokens say who asks. Without them everybody may do everything.
 	Tokens Tokens
+	// Mover hands roles over and drains nodes; without it, nobody can.
+	Mover Mover
+	// Settings is the node's effective configuration as a tree, secrets redacted;
+	// without it, there is no page of it.
+	Settings func() map[string]any
 	// Roles are the roles that this cluster elects a leader for, in the order
 	// in which they are shown.
 	Roles []string

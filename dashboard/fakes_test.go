@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +54,7 @@ type fakeCluster struct {
 	changed chan struct{}
 	// subscribed is how many subscriptions are open.
 	subscribed int
+	settings   map[string]any
 }
 
 // change alters the cluster and tells the page of it.
@@ -355,6 +357,18 @@ func (f fakeEvents) List(_ context.Context, before int64, limit int) ([]eventsto
 	})
 }
 
+func (f fakeEvents) OfTypes(_ context.Context, types []string, limit int) ([]eventstore.Event, error) {
+	return read(f.fakeCluster, func() []eventstore.Event {
+		var own []eventstore.Event
+		for _, e := range f.events {
+			if slices.Contains(types, e.Type) && len(own) < limit {
+				own = append(own, e)
+			}
+		}
+		return own
+	})
+}
+
 func (f fakeCompaction) Status(_ context.Context, limit int) (compactstore.Status, error) {
 	return read(f.fakeCluster, func() compactstore.Status {
 		return compactstore.Status{Passes: f.passes[:min(limit, len(f.passes))], Tables: []compactstore.Table{{Name: "river_job", Bytes: 8192}}}
@@ -379,8 +393,8 @@ func newCluster() *fakeCluster {
 			{Role: "log_compactor", Term: 3, NodeID: "node-2", AcquiredAt: epoch.Add(-time.Hour)},
 		},
 		nodes: []nodestore.Node{
-			{NodeID: "node-1", Incarnation: incarnation, Hostname: "alpha", State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8080", Slots: 50, Running: 3, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: epoch, ReportedAt: epoch, Reporting: true, Now: epoch},
-			{NodeID: "node-2", Incarnation: "00000000000000b2", Hostname: "beta", State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8081", Slots: 50, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: epoch, ReportedAt: epoch, Reporting: true, Now: epoch},
+			{NodeID: "node-1", Incarnation: incarnation, Hostname: "alpha", Roles: testRoles, State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8080", Slots: 50, Running: 3, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: epoch, ReportedAt: epoch, Reporting: true, Now: epoch},
+			{NodeID: "node-2", Incarnation: "00000000000000b2", Hostname: "beta", Roles: testRoles, State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8081", Slots: 50, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: epoch, ReportedAt: epoch, Reporting: true, Now: epoch},
 		},
 		crons: []cronstore.Cron{{
 			Name: "backup", Spec: cronstore.Spec{Schedule: "0 2 * * *", Timezone: "UTC", Job: "dump"}, Watermark: epoch, NextTick: epoch.Add(14 * time.Hour),
@@ -398,6 +412,11 @@ func newCluster() *fakeCluster {
 		},
 		logs:   []jobstore.LogChunk{{Attempt: 1, Seq: 1, Stream: "stdout", Chunk: "dumping\n"}},
 		counts: []jobstore.Count{{Queue: "default", State: "completed", Jobs: 12345}, {Queue: "default", State: "running", Jobs: 3}, {Queue: "bulk", State: "running", Jobs: 1}},
+		settings: map[string]any{
+			"cluster": map[string]any{"leader_election": map[string]any{"lease_duration": "3s"}},
+			"node":    map[string]any{"roles": []any{"worker", "scheduler"}},
+			"crons":   []any{map[string]any{"name": "pulse", "schedule": "@every 1s"}, map[string]any{"name": "other"}},
+		},
 		passes: []compactstore.Pass{{NodeID: "node-2", Chunks: 9}, {NodeID: "node-1"}},
 		events: []eventstore.Event{{ID: 2, At: epoch, Type: eventstore.LeaderElected}, {ID: 1, At: epoch, Type: eventstore.NodeJoined}},
 	}
@@ -411,14 +430,15 @@ func (c *fakeCluster) options() Options {
 		Holder:  fakeOperator{c},
 		Runner:  fakeOperator{c},
 		Changer: fakeOperator{c}, Enqueuer: fakeOperator{c},
-		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c},
-		Source:  Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
-		Self:    Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
-		Roles:   testRoles,
-		Ready:   func(context.Context) error { return nil },
-		Changes: c,
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("forge_build_info 1\n")) }),
-		Now:     func() time.Time { return epoch },
+		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c}, Mover: fakeOperator{c},
+		Settings: func() map[string]any { return c.settings },
+		Source:   Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
+		Self:     Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
+		Roles:    testRoles,
+		Ready:    func(context.Context) error { return nil },
+		Changes:  c,
+		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("forge_build_info 1\n")) }),
+		Now:      func() time.Time { return epoch },
 		Leads: func(role string) (leaderstore.Fence, bool) {
 			return leaderstore.Fence{Role: role, Term: 7, NodeID: "node-1", Incarnation: incarnation}, role == "scheduler"
 		},

@@ -10,7 +10,7 @@ import (
 
 // addresses turns the routes into addresses that exist, with their routes.
 func addresses(s *server) map[string]route {
-	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{file}", s.assets.hashed["app.css"],
+	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{node}", "node-1", "{file}", s.assets.hashed["app.css"],
 		"{tick}", "2026-11-20T02:00:00Z")
 	all := map[string]route{}
 	for _, r := range s.routes() {

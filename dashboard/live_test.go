@@ -213,7 +213,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 	s.counts = newMemo(time.Second, s.Source.Counts.CountsByQueueAndState)
 	s.dead = newMemo(time.Second, s.allDead)
 	for name, kind := range pageKinds {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&group="+deadGroup, nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&group="+deadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
 		for _, part := range append(kind.parts, "pulse") {
 			if len(parts[part]) == 0 {
@@ -222,6 +222,8 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 		}
 		page := get(t, c.handler(), map[string]string{
 			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill",
+			"nodes": "/nodes", "settings": "/settings", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
+			"drain": "/nodes/node-1/drain", "undrain": "/nodes/node-1/undrain",
 			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
 			"enqueue": "/enqueue", "bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",
 			"dead": "/dead", "deadgroup": "/dead/" + deadGroup, "deadretry": "/dead/" + deadGroup + "/retry", "deaddiscard": "/dead/" + deadGroup + "/discard",

@@ -34,7 +34,13 @@ type pageKind struct {
 
 var pageKinds = map[string]pageKind{
 	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "crons", "jobs"}, (*server).loadOverview},
-	"leaders":  {"leaders", []string{"role"}, []string{"history"}, (*server).loadLeaders},
+	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*server).loadLeaders},
+	"nodes":    {"nodes", []string{"did", "node"}, []string{"tiles", "list"}, (*server).loadNodes},
+	"settings": {"settings", nil, nil, (*server).loadSettings},
+	"stepdown": {"move", []string{"role"}, nil, loadHandOver(false)},
+	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},
+	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
+	"undrain":  {"move", []string{"node"}, nil, loadDrain(false)},
 	"crons":    {"crons", []string{"q", "after"}, []string{"list"}, (*server).loadCrons},
 	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*server).loadCron},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*server).loadBackfill},
@@ -104,9 +110,11 @@ type view struct {
 	Live string
 	Self Self
 	// Who is logged in; empty where nobody has to be.
-	Who   string
-	Pulse pulse
-	Body  any
+	Who string
+	// Settings says that there is a page of them.
+	Settings bool
+	Pulse    pulse
+	Body     any
 }
 
 // pulse comes with every reading: the clock by which the page counts, where
@@ -155,7 +163,7 @@ func (s *server) page(name string) http.HandlerFunc {
 }
 
 func (s *server) viewOf(kind pageKind, ask *request, b body) view {
-	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Pulse: b.pulse(), Body: b}
+	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Settings: s.Settings != nil, Pulse: b.pulse(), Body: b}
 	if b.Live() {
 		v.Live = "/events?" + url.Values{"page": {kind.name}}.Encode()
 		if key := ask.key(); key != "" {
@@ -210,11 +218,12 @@ func (s *server) explain(ctx context.Context, err error) string {
 }
 
 func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
+	no, refused := errors.AsType[*refusal](err)
 	switch wrong, ok := errors.AsType[*requestError](err); {
 	case ok:
 		s.fail(w, r, http.StatusBadRequest, wrong.Error())
-	case errors.Is(err, errNoSuchGroup):
-		s.fail(w, r, errNoSuchGroup.status, errNoSuchGroup.detail)
+	case refused:
+		s.fail(w, r, no.status, no.detail)
 	case errors.Is(err, jobstore.ErrNotFound):
 		s.fail(w, r, http.StatusNotFound, "There is no such job. Finished jobs are removed after their retention.")
 	case errors.Is(err, cronstore.ErrNotFound):
@@ -247,5 +256,5 @@ type errorBody struct {
 
 func (s *server) writeErrorPage(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	name := http.StatusText(status)
-	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Body: errorBody{status, name, detail}})
+	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Settings: s.Settings != nil, Body: errorBody{status, name, detail}})
 }

@@ -30,8 +30,22 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 		"/jobs?state=running": {"No jobs here.", "forge job enqueue"},
 		"/crons?q=nothing":    {"No crons here.", "[[crons]]"},
 		"/leaders?role=log_compactor": {
-			"leading", `aria-current="true">log_compactor`,
+			"leading", `aria-current="true">Log compactor`,
 		},
+		"/leaders": {
+			`href="/leaders/scheduler/transfer"`, "8.0 ms without a leader before term 7 of node-1 (crashed)", "1 change of leader in this time",
+			`<circle cx="98.222%"`, "leader elected", `href="/leaders?span=30d"`, "node-2, term 6, for 3m 59s",
+		},
+		"/nodes": {"3<small>/100</small>", "none draining", "Stands for", `href="/nodes/node-2/drain"`, "Log compactor"},
+		"/settings": {
+			`<th scope="row">leader_election.lease_duration</th><td><code>&#34;3s&#34;</code>`, "[&#34;worker&#34;, &#34;scheduler&#34;]",
+			"2 entries", `<th scope="row">pulse.schedule</th>`,
+		},
+		"/leaders/scheduler/step-down":          {"Have another node lead as scheduler?", "node-1 leads in term 7.", `action="/leaders/scheduler/step-down"`},
+		"/leaders/scheduler/transfer":           {"<option>node-2</option>", `action="/leaders/scheduler/transfer"`},
+		"/leaders/metrics_aggregator/step-down": {"Nobody leads it now."},
+		"/nodes/node-1/drain":                   {"Drain node-1?", "3 jobs that it runs go on.", `action="/nodes/node-1/drain"`},
+		"/nodes/node-2/undrain":                 {"Let node-2 work again?"},
 	}
 	for path, wants := range tests {
 		html := get(t, h, path).Body.String()
@@ -91,6 +105,8 @@ func TestPageErrors(t *testing.T) {
 	}{
 		{path: "/jobs/999", status: 404},
 		{path: "/jobs/abc", status: 404},
+		{path: "/leaders/king/step-down", status: 404},
+		{path: "/nodes/node-9/drain", status: 404},
 		{path: "/crons/none", status: 404},
 		{path: "/nowhere", status: 404},
 		{path: "/jobs?state=sleeping", status: 400},

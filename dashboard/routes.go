@@ -56,6 +56,10 @@ func (s *server) routes() []route {
 		{path: "/api/v1/alerts/notifications", get: s.apiAlertsTold, read: viewer},
 	}
 	routes = append(routes, s.writeRoutes()...)
+	routes = append(routes, s.moveRoutes()...)
+	if s.Settings != nil {
+		routes = append(routes, route{path: "/api/v1/settings", get: s.apiSettings, read: viewer})
+	}
 	if s.Metrics != nil {
 		routes = append(routes, route{path: "/metrics", get: s.Metrics.ServeHTTP, read: viewer})
 	}
@@ -110,6 +114,7 @@ func (s *server) pageRoutes() []route {
 	routes := []route{
 		{path: "/{$}", get: s.page("overview"), read: viewer},
 		{path: "/leaders", get: s.page("leaders"), read: viewer},
+		{path: "/nodes", get: s.page("nodes"), read: viewer},
 		{path: "/crons", get: s.page("crons"), read: viewer},
 		{path: "/crons/{name}", get: s.page("cron"), read: viewer},
 		{path: "/jobs", get: s.page("jobs"), read: viewer},
@@ -120,6 +125,10 @@ func (s *server) pageRoutes() []route {
 		{path: "/dead/{group}", get: s.page("deadgroup"), read: viewer},
 		{path: "/events", get: s.events, read: viewer},
 		{path: "/static/{file}", get: s.assets.ServeHTTP, read: open},
+	}
+	routes = append(routes, s.movePages()...)
+	if s.Settings != nil {
+		routes = append(routes, route{path: "/settings", get: s.page("settings"), read: viewer})
 	}
 	if s.operates() {
 		routes = append(routes,

@@ -23,6 +23,21 @@ var spans = []span{
 	{"6h", 6 * time.Hour, 3},
 	{"24h", 24 * time.Hour, 4},
 	{"7d", 7 * 24 * time.Hour, 7},
+	{"30d", 30 * 24 * time.Hour, 5},
+}
+
+// spanLink leads to the same page with another span.
+type spanLink struct {
+	Name, Path string
+	Current    bool
+}
+
+func spanLinks(spans []span, current span, path func(name string) string) []spanLink {
+	links := make([]spanLink, len(spans))
+	for i, sp := range spans {
+		links[i] = spanLink{sp.Name, path(sp.Name), sp == current}
+	}
+	return links
 }
 
 // lane is the leadership of one role, drawn from left (old) to right (now). All
@@ -59,8 +74,6 @@ type axisMark struct {
 }
 
 type swimlane struct {
-	Span  span
-	Spans []span
 	Lanes []lane
 	Axis  []axisMark
 }
@@ -88,18 +101,28 @@ func chooseSpan(name string, now time.Time, tenures []leaderstore.Tenure) span {
 // drawSwimlane lays out one lane per role. The right edge moves in steps, so
 // that the drawing stays the same between most readings.
 func drawSwimlane(now time.Time, sp span, leaders []leaderstore.Leader, tenures []leaderstore.Tenure, colors palette) swimlane {
-	end := now.Truncate(sp.Width / 900).Add(sp.Width / 900)
-	scale := scale{start: end.Add(-sp.Width), width: sp.Width}
-	drawing := swimlane{Span: sp, Spans: spans}
+	scale := sp.until(now)
+	drawing := swimlane{Axis: sp.axis()}
 	for _, leader := range leaders {
-		drawing.Lanes = append(drawing.Lanes, drawLane(leader, ofRole(tenures, leader.Role), scale, end, colors))
+		drawing.Lanes = append(drawing.Lanes, drawLane(leader, ofRole(tenures, leader.Role), scale, scale.start.Add(sp.Width), colors))
 	}
+	return drawing
+}
+
+// until is the scale of a drawing of the span whose right edge is now, or a step
+// after it.
+func (sp span) until(now time.Time) scale {
+	step := sp.Width / 900
+	return scale{start: now.Truncate(step).Add(step - sp.Width), width: sp.Width}
+}
+
+func (sp span) axis() []axisMark {
+	var marks []axisMark
 	for i := range sp.steps {
 		back := sp.Width * time.Duration(sp.steps-i) / time.Duration(sp.steps)
-		drawing.Axis = append(drawing.Axis, axisMark{X: scale.at(end.Add(-back)), Text: "−" + short(back), Anchor: "start"})
+		marks = append(marks, axisMark{X: percent(float64(i) / float64(sp.steps)), Text: "−" + short(back), Anchor: "start"})
 	}
-	drawing.Axis = append(drawing.Axis, axisMark{X: "100%", Text: "now", Anchor: "end"})
-	return drawing
+	return append(marks, axisMark{X: "100%", Text: "now", Anchor: "end"})
 }
 
 // drawLane takes the tenures oldest first.

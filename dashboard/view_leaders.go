@@ -34,6 +34,8 @@ type leaderCard struct {
 	Until   stamp
 	Left    string
 	Renewed stamp
+	// Acts are what can be asked of the leader.
+	Acts []act
 }
 
 type tenureRow struct {

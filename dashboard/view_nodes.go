@@ -38,6 +38,9 @@ type nodeRow struct {
 	// keys of it that wait for a restart.
 	Refused string
 	Restart string
+	// Facts and Act are of the page of the nodes alone.
+	Facts []fact
+	Act   *act
 }
 
 // lateHeartbeat is when a heartbeat is worth a second look: nodes beat once a

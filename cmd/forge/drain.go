@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -36,51 +35,25 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 		Use: "undrain NODE", Short: "Let a drained node stand and work again", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				node, err := liveNode(ctx, pool, args[0])
-				if err != nil {
-					return err
+				if err := handover.Undrain(ctx, pool, args[0], whoAmI()); err != nil {
+					return refused(err)
 				}
-				if err := nodestore.SetState(ctx, pool, node.NodeID, node.Incarnation, nodestore.Active); err != nil {
-					return err
-				}
-				return a.showNode(ctx, pool, node.NodeID)
+				return a.showNode(ctx, pool, args[0])
 			})
 		},
 	}
 }
 
-// drain asks for the roles and closes the node in one transaction, so that
-// neither happens alone, and waits for the successors.
+// drain waits for the successors of a node that is drained.
 func (a *app) drain(ctx context.Context, pool *pgxpool.Pool, id string, timeout time.Duration) error {
-	node, err := liveNode(ctx, pool, id)
-	if err != nil {
-		return err
-	}
-	led, err := ledBy(ctx, pool, node.Incarnation)
-	if err != nil {
-		return err
-	}
-	for _, leader := range led {
-		if err := requireSuccessor(ctx, pool, leader, ""); err != nil {
-			return err
-		}
-	}
 	changes, err := leaderstore.Follow(ctx, pool)
 	if err != nil {
 		return err
 	}
 	defer changes.Close()
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		for _, leader := range led {
-			err := leaderstore.Request(ctx, tx, leader.Role, leader.Term, "")
-			if err != nil && !errors.Is(err, leaderstore.ErrTermOver) {
-				return err
-			}
-		}
-		return nodestore.SetState(ctx, tx, node.NodeID, node.Incarnation, nodestore.Draining)
-	})
+	led, err := handover.Drain(ctx, pool, id, whoAmI())
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -90,34 +63,6 @@ func (a *app) drain(ctx context.Context, pool *pgxpool.Pool, id string, timeout 
 		}
 	}
 	return a.showNode(ctx, pool, id)
-}
-
-// liveNode returns a node that can be drained and undrained.
-func liveNode(ctx context.Context, pool *pgxpool.Pool, id string) (nodestore.Node, error) {
-	node, err := nodestore.Get(ctx, pool, id)
-	switch {
-	case errors.Is(err, nodestore.ErrNotFound):
-		return node, notFound("no node %q; see forge node list", id)
-	case err != nil:
-		return node, err
-	case node.State == nodestore.Left || node.State == nodestore.Dead || !node.FencedAt.IsZero():
-		return node, notFound("node %s is %s", id, node.State)
-	}
-	return node, nil
-}
-
-func ledBy(ctx context.Context, pool *pgxpool.Pool, incarnation string) ([]leaderstore.Leader, error) {
-	leaders, err := leaderstore.Leaders(ctx, pool)
-	if err != nil {
-		return nil, err
-	}
-	var led []leaderstore.Leader
-	for _, leader := range leaders {
-		if leader.Leads() && leader.Incarnation == incarnation {
-			led = append(led, leader)
-		}
-	}
-	return led, nil
 }
 
 func (a *app) showNode(ctx context.Context, pool *pgxpool.Pool, id string) error {

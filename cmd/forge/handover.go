@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -20,8 +18,6 @@ const (
 	defaultHandoverTimeout = 30 * time.Second
 	// handoverLook is how often it looks when nothing tells it to.
 	handoverLook = 250 * time.Millisecond
-	// silentAfter is when a node without a heartbeat is no candidate.
-	silentAfter = 10 * time.Second
 )
 
 func (a *app) leaderStepDownCommand() *cobra.Command {
@@ -65,24 +61,17 @@ func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 // handOver asks the leader of a role to hand it over, waits for the successor
 // and prints it.
 func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target string, timeout time.Duration) error {
-	leader, err := currentLeader(ctx, pool, role)
-	if err != nil {
-		return err
-	}
-	if leader.NodeID == target {
-		return a.showLeader(leader)
-	}
-	if err := requireSuccessor(ctx, pool, leader, target); err != nil {
-		return err
-	}
 	changes, err := leaderstore.Follow(ctx, pool)
 	if err != nil {
 		return err
 	}
 	defer changes.Close()
-	err = leaderstore.Request(ctx, pool, role, leader.Term, target)
-	if err != nil && !errors.Is(err, leaderstore.ErrTermOver) { // then it has just been handed over
-		return err
+	leader, asked, err := handover.Ask(ctx, pool, role, target, whoAmI())
+	if err != nil {
+		return refused(err)
+	}
+	if !asked {
+		return a.showLeader(leader)
 	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -99,6 +88,14 @@ func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target str
 	return nil
 }
 
+// refused gives what cannot be its exit code.
+func refused(err error) error {
+	if _, ok := errors.AsType[*handover.RefusedError](err); ok {
+		return &codedError{exitNotFound, err}
+	}
+	return err
+}
+
 func (a *app) showLeader(leader leaderstore.Leader) error { return one(a, leader, leaderColumns) }
 
 // gaveUp tells a wait that took too long from one that was interrupted.
@@ -107,67 +104,6 @@ func (*app) gaveUp(ctx context.Context, err error, what string) error {
 		return timeoutError(fmt.Errorf("nobody has taken %s over in time", what))
 	}
 	return err
-}
-
-func currentLeader(ctx context.Context, pool *pgxpool.Pool, role string) (leaderstore.Leader, error) {
-	leaders, err := leaderstore.Leaders(ctx, pool)
-	if err != nil {
-		return leaderstore.Leader{}, err
-	}
-	known := make([]string, len(leaders))
-	for i, leader := range leaders {
-		if known[i] = leader.Role; leader.Role != role {
-			continue
-		}
-		if !leader.Leads() {
-			return leaderstore.Leader{}, notFound("nobody leads %s now", role)
-		}
-		return leader, nil
-	}
-	return leaderstore.Leader{}, notFound("no role %q; want %s", role, strings.Join(known, ", "))
-}
-
-// requireSuccessor makes sure that the target, or any other node if there is
-// none, can stand for the role, as far as the nodes tell.
-func requireSuccessor(ctx context.Context, pool *pgxpool.Pool, leader leaderstore.Leader, target string) error {
-	nodes, err := nodestore.List(ctx, pool)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(nodes, func(n nodestore.Node) bool { return n.Incarnation == leader.Incarnation }) {
-		return nil // a process of forge run: nobody lists those that stand by
-	}
-	if target == "" {
-		for _, node := range nodes {
-			if node.NodeID != leader.NodeID && cannotStand(node, leader.Role) == "" {
-				return nil
-			}
-		}
-		return notFound("no other node can lead %s; see forge node list -o wide", leader.Role)
-	}
-	for _, node := range nodes {
-		if node.NodeID != target {
-			continue
-		}
-		if why := cannotStand(node, leader.Role); why != "" {
-			return notFound("%s cannot lead %s: %s", target, leader.Role, why)
-		}
-		return nil
-	}
-	return notFound("no node %q; see forge node list", target)
-}
-
-// cannotStand says why a node is no candidate for a role, or nothing.
-func cannotStand(node nodestore.Node, role string) string {
-	switch {
-	case node.State != nodestore.Active || !node.FencedAt.IsZero():
-		return "it is " + node.State
-	case !slices.Contains(node.Roles, role):
-		return "its node.roles do not list it"
-	case node.Now.Sub(node.LastHeartbeatAt) > silentAfter:
-		return "nothing was heard from it for " + span(node.Now.Sub(node.LastHeartbeatAt))
-	}
-	return ""
 }
 
 // awaitSuccessor waits for a later term of another process.

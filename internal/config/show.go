@@ -29,4 +29,6 @@ func (c *Config) Show(w io.Writer) error {
 }
 
 // Effective returns what Show writes as a tree, for other formats.
-func (c *Config) Effective() any { return tree(reflect.ValueOf(*c.Redacted())) }
+func (c *Config) Effective() map[string]any {
+	return tree(reflect.ValueOf(*c.Redacted())).(map[string]any) // as every struct
+}

@@ -34,6 +34,10 @@ const (
 	JobDiscarded     = "job_discarded"
 	QueuePaused      = "queue_paused"
 	QueueResumed     = "queue_resumed"
+	// HandOverAsked says that somebody asked a leader to hand its role over.
+	HandOverAsked = "hand_over_asked"
+	NodeDrained   = "node_drained"
+	NodeUndrained = "node_undrained"
 	// SecondRoundsGiven says that dead letters are tried again, DeadLettersDiscarded
 	// that somebody has no more use for some.
 	SecondRoundsGiven    = "second_rounds_given"

@@ -43,7 +43,7 @@ func Types() []string {
 		LeaderElected, LeaderLost, ElectionStarted, NodeJoined, NodeLeft, NodeDead, ClusterDegraded, ClusterRecovered,
 		ConfigApplied, ConfigReloaded, ConfigRejected, CronPaused, CronResumed, CronTriggered, CronBackfilled,
 		JobEnqueued, JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
-		QueuePaused, QueueResumed,
+		QueuePaused, QueueResumed, HandOverAsked, NodeDrained, NodeUndrained,
 		NotificationDelivered, NotificationFailed,
 	}
 }

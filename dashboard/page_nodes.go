@@ -1,0 +1,128 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/forge-scheduler/forge/internal/nodestore"
+)
+
+type nodesBody struct {
+	base
+	Notice string
+	Tiles  []tile
+	Nodes  []nodeRow
+	// Gone are those that left or died.
+	Gone []nodeRow
+}
+
+func (s *server) loadNodes(ctx context.Context, ask *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := nodesBody{base: base{name: "Nodes", beat: s.pulseOf(facts)}, Notice: drainNotice(ask), Tiles: nodeTiles(facts)}
+	byID := map[string]nodestore.Node{}
+	for _, n := range facts.nodes {
+		byID[n.NodeID] = n
+	}
+	for _, row := range nodeRows(facts, s.Self) {
+		node := byID[row.Node.ID]
+		if !node.Present() {
+			b.Gone = append(b.Gone, row)
+			continue
+		}
+		row.Facts = nodeFacts(node)
+		if s.Mover != nil {
+			row.Act = drainAct(node)
+		}
+		b.Nodes = append(b.Nodes, row)
+	}
+	return &b, nil
+}
+
+// drainAct is what can be asked of a node that is here.
+func drainAct(n nodestore.Node) *act {
+	if n.State == nodestore.Draining {
+		return &act{nodePath(n.NodeID) + "/" + didUndrain, "Undrain", "play"}
+	}
+	return &act{nodePath(n.NodeID) + "/" + didDrain, "Drain", "pause"}
+}
+
+// nodeFacts are what a node is made for.
+func nodeFacts(n nodestore.Node) []fact {
+	var tags, queues []string
+	for name, value := range n.Tags {
+		tags = append(tags, name+"="+value)
+	}
+	for name, most := range n.Queues {
+		queues = append(queues, fmt.Sprintf("%s (at most %d)", name, most))
+	}
+	slices.Sort(tags)
+	slices.Sort(queues)
+	roles := slices.Clone(n.Roles)
+	for i, role := range roles {
+		roles[i] = roleWords(role)
+	}
+	return withoutEmpty([]fact{
+		{"Stands for", strings.Join(roles, ", ")},
+		{"Capabilities", strings.Join(n.Capabilities, ", ")},
+		{"Tags", strings.Join(tags, ", ")},
+		{"Queues", strings.Join(queues, ", ")},
+		{"Time zones", n.TZData},
+		{"Process", fmt.Sprintf("%d on %s", n.PID, n.Hostname)},
+	})
+}
+
+// nodeTiles sum the nodes up that are here.
+func nodeTiles(facts clusterFacts) []tile {
+	var present, draining, running, slots, drifting int
+	versions := map[string]bool{}
+	for _, row := range nodeRows(facts, Self{}) {
+		if row.Drifts {
+			drifting++
+		}
+	}
+	for _, n := range facts.nodes {
+		if !n.Present() {
+			continue
+		}
+		present++
+		running, slots = running+n.Running, slots+n.Slots
+		versions[n.Version] = true
+		if n.State == nodestore.Draining {
+			draining++
+		}
+	}
+	tiles := []tile{
+		{Name: "Nodes", Value: fmt.Sprint(present), Note: "none draining", Path: "/nodes"},
+		{Name: "Slots in use", Value: fmt.Sprint(running), Of: fmt.Sprint(slots), Note: "jobs that run", Path: "/jobs?state=running"},
+		{Name: "Versions", Value: fmt.Sprint(len(versions)), Note: "of forge", Path: "/nodes"},
+		{Name: "Drift", Value: fmt.Sprint(drifting), Note: "every node runs the configuration in force", Path: "/nodes"},
+	}
+	if draining > 0 {
+		tiles[0].Note, tiles[0].Tone = fmt.Sprintf("%d draining", draining), "warn"
+	}
+	if len(versions) > 1 {
+		tiles[2].Tone = "warn"
+	}
+	if drifting > 0 {
+		tiles[3].Note, tiles[3].Tone = "run another configuration", "warn"
+	}
+	return tiles
+}
+
+// drainNotice says what the form that led here has done.
+func drainNotice(ask *request) string {
+	node := ask.values.Get("node")
+	switch ask.values.Get("did") {
+	case didDrain:
+		return node + " is drained: it hands its roles over and gets no more jobs."
+	case didUndrain:
+		return node + " works again."
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,136 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// settingsBody is the configuration that this node goes by, secrets redacted.
+type settingsBody struct {
+	base
+	Sections []settingsSection
+	Applied  string
+	Mine     string
+	Drifts   bool
+}
+
+// settingsSection is one table of the file.
+type settingsSection struct {
+	Name string
+	Rows []fact
+	// Count is of a section with many entries, which is folded; Hidden are the
+	// lines of it that are not shown.
+	Count  int
+	Hidden int
+}
+
+// sectionOrder is the order of the file; what is not named here comes after it.
+var sectionOrder = []string{
+	"database", "node", "cluster", "scheduler", "cron_defaults", "http", "dashboard", "metrics", "retention", "queues", "notify", "alerts", "jobs", "crons",
+}
+
+// folded are the sections that can be long.
+var folded = []string{"jobs", "crons"}
+
+// shownSettings is how many lines of a section are shown.
+const shownSettings = 500
+
+func (s *server) loadSettings(ctx context.Context, _ *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := settingsBody{base: base{name: "Settings", beat: s.pulseOf(facts), past: true}}
+	for _, row := range nodeRows(facts, s.Self) {
+		if row.Mine {
+			b.Mine, b.Drifts = row.Config, row.Drifts
+		}
+	}
+	b.Applied = facts.applied[:min(7, len(facts.applied))]
+	b.Sections = sectionsOf(s.Settings())
+	return &b, nil
+}
+
+func (s *server) apiSettings(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, s.Settings())
+}
+
+func sectionsOf(settings map[string]any) []settingsSection {
+	names := slices.SortedFunc(maps.Keys(settings), func(a, b string) int { return rank(a) - rank(b) })
+	var sections []settingsSection
+	for _, name := range names {
+		section := settingsSection{Name: name, Rows: flatten("", settings[name], nil)}
+		if slices.Contains(folded, name) {
+			section.Count = entries(settings[name])
+		}
+		section.Hidden = max(len(section.Rows)-shownSettings, 0)
+		section.Rows = section.Rows[:len(section.Rows)-section.Hidden]
+		if len(section.Rows) > 0 {
+			sections = append(sections, section)
+		}
+	}
+	return sections
+}
+
+func rank(name string) int {
+	if i := slices.Index(sectionOrder, name); i >= 0 {
+		return i
+	}
+	return len(sectionOrder)
+}
+
+func entries(value any) int {
+	switch value := value.(type) {
+	case map[string]any:
+		return len(value)
+	case []any:
+		return len(value)
+	default:
+		return 0
+	}
+}
+
+// flatten writes a tree as lines: the keys joined with dots, lists of tables by
+// the names of their entries.
+func flatten(prefix string, value any, rows []fact) []fact {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			rows = flatten(strings.TrimPrefix(prefix+"."+key, "."), value[key], rows)
+		}
+		return rows
+	case []any:
+		if len(value) == 0 || !isTable(value[0]) {
+			return append(rows, fact{prefix, settingText(value)})
+		}
+		for i, item := range value {
+			name := fmt.Sprint(i + 1)
+			if named, ok := item.(map[string]any)["name"].(string); ok {
+				name = named
+			}
+			rows = flatten(strings.TrimPrefix(prefix+"."+name, "."), item, rows)
+		}
+		return rows
+	default:
+		return append(rows, fact{prefix, settingText(value)})
+	}
+}
+
+func isTable(value any) bool {
+	_, ok := value.(map[string]any)
+	return ok
+}
+
+// settingText writes a value as the file has it.
+func settingText(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `","`, `", "`).Replace(string(text))
+}
