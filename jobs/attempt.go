@@ -15,7 +15,6 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
 // outcomeFenced counts results that came too late: the attempt was somebody
@@ -56,6 +55,7 @@ type attempt struct {
 	Run
 	args       json.RawMessage
 	output     *output
+	meter      *meter
 	exitCode   *int
 	statusCode *int
 }
@@ -90,7 +90,7 @@ type recorder struct {
 	// keepTrace is told where a Go program's worker panicked.
 	keepTrace func(jobID int64, trace string)
 	logger    *slog.Logger
-	metrics   *metrics.Metrics
+	meters    *meters
 }
 
 var _ rivertype.WorkerMiddleware = (*recorder)(nil)
@@ -98,7 +98,7 @@ var _ rivertype.WorkerMiddleware = (*recorder)(nil)
 func newRecorder(options Options, configured *definitions, logs *logWriter, keepTrace func(int64, string)) *recorder {
 	return &recorder{
 		logs: logs, nodeID: options.NodeID, definitions: configured, keepTrace: keepTrace,
-		logger: options.Logger, metrics: options.Metrics,
+		logger: options.Logger, meters: &meters{metrics: options.Metrics},
 	}
 }
 
@@ -139,10 +139,11 @@ var errPanic = errors.New("the worker panicked")
 func (r *recorder) begin(job *rivertype.JobRow) *attempt {
 	a := &attempt{Run: runOf(job, r.nodeID)}
 	a.output = newOutput(r.logs, a.JobID, a.Attempt)
-	r.metrics.JobStarted.WithLabelValues(job.Kind).Inc()
-	r.metrics.JobRunning.WithLabelValues(job.Kind).Inc()
+	a.meter = r.meters.of(job.Kind)
+	a.meter.started.Inc()
+	a.meter.running.Inc()
 	if job.AttemptedAt != nil { // both by the database's clock
-		r.metrics.JobWait.WithLabelValues(job.Kind).Observe(max(0, job.AttemptedAt.Sub(job.ScheduledAt).Seconds()))
+		a.meter.wait.Observe(max(0, job.AttemptedAt.Sub(job.ScheduledAt).Seconds()))
 	}
 	return a
 }
@@ -164,9 +165,9 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err e
 			r.logger.ErrorContext(ctx, "attempt not recorded", "job_id", a.JobID, "error", err)
 		}
 	}
-	r.metrics.JobRunning.WithLabelValues(a.Job).Dec()
-	r.metrics.JobFinished.WithLabelValues(a.Job, facts.Outcome).Inc()
-	r.metrics.JobDuration.WithLabelValues(a.Job).Observe(took.Seconds())
+	a.meter.running.Dec()
+	a.meter.finished[facts.Outcome].Inc()
+	a.meter.took.Observe(took.Seconds())
 	r.tell(ctx, a, facts, took)
 }
 
@@ -175,8 +176,8 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err e
 func (r *recorder) count(ctx context.Context, a *attempt, facts *jobstore.Attempt) {
 	written, dropped, untaken := a.output.totals()
 	facts.OutputBytes, facts.DroppedBytes, facts.DroppedLines = written.bytes, dropped.bytes, dropped.lines
-	r.metrics.JobOutputLines.WithLabelValues(a.Job).Add(float64(written.lines))
-	r.metrics.JobOutputDropped.WithLabelValues(a.Job).Add(float64(dropped.lines))
+	a.meter.lines.Add(float64(written.lines))
+	a.meter.dropped.Add(float64(dropped.lines))
 	if untaken.bytes > 0 {
 		r.logger.WarnContext(ctx, "output of a job dropped", "job", a.Job, "job_id", a.JobID, "attempt", a.Attempt,
 			"bytes", untaken.bytes, "lines", untaken.lines)
@@ -193,6 +194,9 @@ func (r *recorder) tell(ctx context.Context, a *attempt, facts jobstore.Attempt,
 		level = slog.LevelWarn
 	case !withoutCode:
 		level = slog.LevelDebug
+	}
+	if !r.logger.Enabled(ctx, level) {
+		return
 	}
 	attrs := []slog.Attr{
 		slog.String("job", a.Job), slog.Int64("job_id", a.JobID), slog.Int("attempt", a.Attempt),
@@ -252,23 +256,4 @@ func formatTick(tick time.Time) string {
 		return ""
 	}
 	return tick.UTC().Format(time.RFC3339Nano)
-}
-
-// startAtZero makes every series of every kind exist before its first event.
-func startAtZero(m *metrics.Metrics, kinds []string) {
-	for _, kind := range kinds {
-		m.JobEnqueued.WithLabelValues(kind)
-		m.JobStarted.WithLabelValues(kind)
-		m.JobRunning.WithLabelValues(kind)
-		m.JobDuration.WithLabelValues(kind)
-		m.JobWait.WithLabelValues(kind)
-		m.JobOutputLines.WithLabelValues(kind)
-		m.JobOutputDropped.WithLabelValues(kind)
-		for _, outcome := range []string{
-			jobstore.OutcomeCompleted, jobstore.OutcomeFailed, jobstore.OutcomeCancelled,
-			jobstore.OutcomeTimedOut, jobstore.OutcomeInterrupted, jobstore.OutcomeSnoozed, outcomeFenced,
-		} {
-			m.JobFinished.WithLabelValues(kind, outcome)
-		}
-	}
 }

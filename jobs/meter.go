@@ -1,0 +1,61 @@
+package jobs
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
+)
+
+// meter is what is counted of the attempts of one kind.
+type meter struct {
+	started, lines, dropped prometheus.Counter
+	running                 prometheus.Gauge
+	wait, took              prometheus.Observer
+	finished                map[string]prometheus.Counter // by outcome
+}
+
+// newMeter makes every series of the kind exist before its first event.
+func newMeter(m *metrics.Metrics, kind string) *meter {
+	made := &meter{
+		started:  m.JobStarted.WithLabelValues(kind),
+		running:  m.JobRunning.WithLabelValues(kind),
+		took:     m.JobDuration.WithLabelValues(kind),
+		wait:     m.JobWait.WithLabelValues(kind),
+		lines:    m.JobOutputLines.WithLabelValues(kind),
+		dropped:  m.JobOutputDropped.WithLabelValues(kind),
+		finished: map[string]prometheus.Counter{},
+	}
+	for _, outcome := range []string{
+		jobstore.OutcomeCompleted, jobstore.OutcomeFailed, jobstore.OutcomeCancelled,
+		jobstore.OutcomeTimedOut, jobstore.OutcomeInterrupted, jobstore.OutcomeSnoozed, outcomeFenced,
+	} {
+		made.finished[outcome] = m.JobFinished.WithLabelValues(kind, outcome)
+	}
+	return made
+}
+
+// meters keeps the meter of each kind: to find a series by its labels takes longer
+// than anything else that is written down of a short attempt.
+type meters struct {
+	metrics *metrics.Metrics
+	byKind  sync.Map // of *meter
+}
+
+func (m *meters) of(kind string) *meter {
+	if known, ok := m.byKind.Load(kind); ok {
+		return known.(*meter)
+	}
+	made, _ := m.byKind.LoadOrStore(kind, newMeter(m.metrics, kind))
+	return made.(*meter)
+}
+
+// startAtZero makes every series of every kind exist before its first event.
+func startAtZero(m *metrics.Metrics, kinds []string) {
+	for _, kind := range kinds {
+		m.JobEnqueued.WithLabelValues(kind)
+		newMeter(m, kind)
+	}
+}
