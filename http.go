@@ -2,11 +2,13 @@ package forge
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard"
@@ -22,6 +24,36 @@ const (
 	idleTimeout       = 2 * time.Minute
 	closeTimeout      = 500 * time.Millisecond
 )
+
+// openListener also reads the certificate, if there is to be one.
+func (n *Node) openListener() (net.Listener, error) {
+	listener, err := net.Listen("tcp", n.cfg.HTTP.Listen) //nolint:noctx // returns at once
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose another address with http.listen or --listen", err)
+	}
+	if !n.cfg.HTTP.ByTLS() {
+		return listener, nil
+	}
+	shown, err := newCertificate(n.cfg.HTTP.TLSCertFile, n.cfg.HTTP.TLSKeyFile, n.logger)
+	if err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	return tls.NewListener(listener, shown.config()), nil
+}
+
+// urlOf is where others find the listener; one that listens on all addresses is
+// found by the machine's name.
+func (n *Node) urlOf(address net.Addr) string {
+	scheme, hostport := "http://", address.String()
+	if n.cfg.HTTP.ByTLS() {
+		scheme = "https://"
+	}
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() && n.self.Hostname != "" {
+		hostport = net.JoinHostPort(n.self.Hostname, strconv.Itoa(tcp.Port))
+	}
+	return scheme + hostport
+}
 
 // listen serves pages, probes and documents until ctx ends.
 func (n *Node) listen(ctx context.Context, listener net.Listener) error {

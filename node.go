@@ -26,13 +26,13 @@ const leaveTimeout = 2 * time.Second
 // roles over, drains its jobs and leaves the cluster. A Node runs once.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.pool.Close()
-	listener, err := net.Listen("tcp", n.cfg.HTTP.Listen) //nolint:noctx // returns at once
+	listener, err := n.openListener()
 	if err != nil {
-		return fmt.Errorf("%w; choose another address with http.listen or --listen", err)
+		return err
 	}
 	defer func() { _ = listener.Close() }() // the server has closed it by then
 	if n.self.APIURL == "" {
-		n.self.APIURL = "http://" + listener.Addr().String()
+		n.self.APIURL = n.urlOf(listener.Addr())
 	}
 	if err := n.join(ctx); err != nil {
 		if ctx.Err() != nil {

@@ -174,10 +174,10 @@ func (s *server) moveRoutes() []route {
 		return nil
 	}
 	return []route{
-		{path: "/api/v1/leaders/{role}/step-down", post: s.apiHandOver(false), write: operator},
-		{path: "/api/v1/leaders/{role}/transfer", post: s.apiHandOver(true), write: operator},
-		{path: "/api/v1/nodes/{node}/drain", post: s.apiDrain(true), write: operator},
-		{path: "/api/v1/nodes/{node}/undrain", post: s.apiDrain(false), write: operator},
+		{path: "/api/v1/leaders/{role}/step-down", post: s.apiHandOver(false), write: admin},
+		{path: "/api/v1/leaders/{role}/transfer", post: s.apiHandOver(true), write: admin},
+		{path: "/api/v1/nodes/{node}/drain", post: s.apiDrain(true), write: admin},
+		{path: "/api/v1/nodes/{node}/undrain", post: s.apiDrain(false), write: admin},
 	}
 }
 
@@ -187,10 +187,10 @@ func (s *server) movePages() []route {
 		return nil
 	}
 	return []route{
-		{path: "/leaders/{role}/step-down", get: s.page("stepdown"), post: s.formHandOver(false), read: viewer, write: operator},
-		{path: "/leaders/{role}/transfer", get: s.page("transfer"), post: s.formHandOver(true), read: viewer, write: operator},
-		{path: "/nodes/{node}/drain", get: s.page("drain"), post: s.formDrain(true), read: viewer, write: operator},
-		{path: "/nodes/{node}/undrain", get: s.page("undrain"), post: s.formDrain(false), read: viewer, write: operator},
+		{path: "/leaders/{role}/step-down", get: s.page("stepdown"), post: s.formHandOver(false), read: viewer, write: admin},
+		{path: "/leaders/{role}/transfer", get: s.page("transfer"), post: s.formHandOver(true), read: viewer, write: admin},
+		{path: "/nodes/{node}/drain", get: s.page("drain"), post: s.formDrain(true), read: viewer, write: admin},
+		{path: "/nodes/{node}/undrain", get: s.page("undrain"), post: s.formDrain(false), read: viewer, write: admin},
 	}
 }
 

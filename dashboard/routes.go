@@ -21,6 +21,7 @@ const (
 	open     tokenstore.Scope = "open" // to everybody
 	viewer                    = tokenstore.Viewer
 	operator                  = tokenstore.Operator
+	admin                     = tokenstore.Admin
 )
 
 // routes is every path that the node answers; the tests walk it.

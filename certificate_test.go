@@ -1,0 +1,93 @@
+package forge
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writePair makes a certificate for 127.0.0.1 with a serial number of its own.
+func writePair(t *testing.T, certFile, keyFile string, serial int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+		if path == "" {
+			continue
+		}
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCertificateIsReadAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writePair(t, certFile, keyFile, 1)
+	var log bytes.Buffer
+	c, err := newCertificate(certFile, keyFile, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(serial int64, why string) {
+		t.Helper()
+		c.looked = time.Time{} // as if a second had passed
+		pair, err := c.get(&tls.ClientHelloInfo{})
+		if err != nil || pair.Leaf.SerialNumber.Int64() != serial {
+			t.Errorf("%s: certificate %v, %v", why, pair.Leaf.SerialNumber, err)
+		}
+	}
+	later := func(path string, hours int) { // whatever the file system's clock can tell apart
+		t.Helper()
+		at := time.Now().Add(time.Duration(hours) * time.Hour)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shows(1, "at first")
+	writePair(t, certFile, "", 2) // without its key
+	later(certFile, 1)
+	shows(1, "between the two files")
+	shows(1, "still between them")
+	if n := strings.Count(log.String(), "the old one stays"); n != 1 {
+		t.Errorf("it says so %d times: %s", n, &log)
+	}
+	writePair(t, certFile, keyFile, 3)
+	later(certFile, 2)
+	shows(3, "after both")
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	shows(3, "without a file")
+	if _, err := newCertificate(certFile, keyFile, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "http.tls_key_file "+keyFile) {
+		t.Errorf("a node without its key starts: %v", err)
+	}
+}
