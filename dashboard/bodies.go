@@ -37,9 +37,53 @@ type overviewBody struct {
 	Spans     []spanLink
 	History   []tenureRow
 	Nodes     []nodeRow
+	Coming    []comingCron
+	Failures  []deadGroupRow
 	Crons     []cronRow
 	MoreCrons int
 	Jobs      []jobRow
+}
+
+// comingCron is one that is due soon.
+type comingCron struct {
+	Name, Path string
+	English    string
+	Next       stamp
+}
+
+// What the overview lists at most of what is due and of what failed.
+const (
+	overviewComing   = 5
+	overviewFailures = 5
+)
+
+// coming are the crons that are due next.
+func (s *server) coming(now time.Time, crons []cronstore.Cron) []comingCron {
+	due := slices.DeleteFunc(slices.Clone(crons), func(c cronstore.Cron) bool { return c.Paused() || c.NextTick.IsZero() })
+	slices.SortStableFunc(due, func(a, b cronstore.Cron) int { return a.NextTick.Compare(b.NextTick) })
+	var next []comingCron
+	for _, c := range due[:min(len(due), overviewComing)] {
+		next = append(next, comingCron{Name: c.Name, Path: cronPath(c.Name), English: s.describe(c), Next: newStamp(modeUntil, now, c.NextTick)})
+	}
+	return next
+}
+
+// loadTrouble fills in what failed and which alerts fire.
+func (s *server) loadTrouble(ctx context.Context, b *overviewBody, facts clusterFacts) error {
+	groups, err := s.dead.get(ctx)
+	if err != nil {
+		return fmt.Errorf("read dead letters: %w", err)
+	}
+	for _, g := range groups[:min(len(groups), overviewFailures)] {
+		b.Failures = append(b.Failures, newDeadGroupRow(facts.now, g))
+	}
+	alerts, err := s.firing.get(ctx)
+	if err != nil {
+		return fmt.Errorf("read alerts: %w", err)
+	}
+	firing, pending := b.Health.judgeAlerts(alerts)
+	b.Tiles = append(b.Tiles, alertsTile(firing, pending, len(alerts)))
+	return nil
 }
 
 func (s *server) loadOverview(ctx context.Context, ask *request) (body, error) {
@@ -83,6 +127,10 @@ func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFac
 		return err
 	}
 	b.Health, b.Tiles = judge(facts, crons), tiles(facts, crons, counts)
+	b.Coming = s.coming(facts.now, crons)
+	if err := s.loadTrouble(ctx, b, facts); err != nil {
+		return err
+	}
 	b.Crons, b.MoreCrons = s.cronRows(facts.now, shown, ticks, states(jobs)), len(crons)-len(shown)
 	b.Jobs = jobRows(facts.now, jobs[:min(len(jobs), overviewJobs)], facts.colors)
 	return nil
@@ -188,10 +236,14 @@ type jobBody struct {
 	Tick      string
 	Args      string
 	Attempts  []attemptRow
-	Shown     int
-	Output    []piece
-	Cut       bool
-	Running   bool
+	// Timeline is the attempts again, drawn from the job's creation to its end.
+	Timeline       []attemptBar
+	TimelineLabel  string
+	TimelineHeight int
+	Shown          int
+	Output         []piece
+	Cut            bool
+	Running        bool
 }
 
 func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
@@ -222,6 +274,8 @@ func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
 	b.Job.Error = plainText(job.LastError)
 	b.Facts = jobFacts(job)
 	b.Attempts = attemptRows(facts.now, job, shown, facts.colors)
+	b.Timeline, b.TimelineLabel = drawAttempts(facts.now, job)
+	b.TimelineHeight = attemptHeight * len(b.Timeline)
 	b.Output, b.Cut = ask.out.pieces(), ask.out.Cut
 	b.Running = job.State == "running" && shown == job.Attempt
 	b.Acts, b.Notice = s.acts(job), jobNotice(ask, job)

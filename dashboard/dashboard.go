@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -184,6 +185,7 @@ type server struct {
 	dead   *memo[[]jobstore.DeadGroup]
 	ticks  *tickCache
 	lead   *memo[[]leaderstore.Leader]
+	firing *memo[[]alertstore.Status]
 	door   *door
 	// followers is how many outputs are followed.
 	followers atomic.Int64
@@ -200,6 +202,7 @@ func New(opts Options) http.Handler {
 	s.feeds = newFeeds(s.subscribe)
 	s.counts = newMemo(2*time.Second, opts.Source.Counts.CountsByQueueAndState)
 	s.dead = newMemo(2*time.Second, s.allDead)
+	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
 	s.door = newDoor(opts.Tokens, opts.Now)
 	return s.guard(s.mux())

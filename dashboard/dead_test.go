@@ -132,7 +132,7 @@ func TestDeadPages(t *testing.T) {
 	c := newCluster()
 	h := c.handler()
 	for path, wants := range map[string][]string{
-		"/dead": {`href="/dead/d28cfe5c16a">dump</a>`, "disk &lt;b&gt;full&lt;/b&gt;<", "1h 00m ago", "in 1h 00m", `href="/dead/d28cfe5c16a/discard"`, `<a href="/dead" aria-current="page">`},
+		"/dead": {`href="/dead/d28cfe5c16a">dump</a>`, "disk &lt;b&gt;full&lt;/b&gt;<", "1h 00m ago", "in 1h 00m", `href="/dead/d28cfe5c16a/discard"`, `<a href="/dead" aria-current="page"`},
 		"/dead/" + deadGroup: {
 			`href="/jobs/42">#42</a>`, `href="/crons/backup">backup</a>`, "node-2", `action="/dead/d28cfe5c16a/retry"`, `name="id" value="41"`,
 			"2 dead letters in the group", "Retry all…",

@@ -225,3 +225,28 @@ func TestSilentNodesShow(t *testing.T) {
 		t.Errorf("the API says %+v", nodes[0])
 	}
 }
+
+func TestAttemptsAreDrawnFromTheTickToTheEnd(t *testing.T) {
+	t.Parallel()
+	job := jobstore.Job{
+		State: "completed", Tick: epoch, CreatedAt: epoch.Add(time.Second), FinalizedAt: epoch.Add(10 * time.Second), Attempt: 2,
+		Attempts: []jobstore.Attempt{
+			{Attempt: 1, StartedAt: epoch.Add(2 * time.Second), DurationMS: 1000, Outcome: jobstore.OutcomeFailed},
+			{Attempt: 2, StartedAt: epoch.Add(5 * time.Second), DurationMS: 5000, Outcome: "completed"},
+		},
+	}
+	bars, label := drawAttempts(epoch, job)
+	if label != "2 attempts in 10.00 s" || len(bars) != 2 {
+		t.Fatalf("%d bars, %q", len(bars), label)
+	}
+	if b := bars[0]; b.X != "20.000%" || b.Width != "10.000%" || b.Tone != "bad" || b.Title != "Attempt 1: failed, began 2.00 s after the job was added, took 1.00 s" {
+		t.Errorf("the first bar is %+v", b)
+	}
+	if b := bars[1]; b.X != "50.000%" || b.Width != "50.000%" || b.Y != attemptHeight+3 {
+		t.Errorf("the second bar is %+v", b)
+	}
+	job.CreatedAt, job.Tick, job.FinalizedAt = epoch.Add(-48*time.Hour), time.Time{}, time.Time{}
+	if bars, _ := drawAttempts(epoch.Add(10*time.Second), job); bars[0].X != "0.000%" {
+		t.Errorf("a long wait squeezes the attempts: %+v", bars[0])
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -101,6 +103,37 @@ func (h *health) judgeNodes(facts clusterFacts) {
 	}
 }
 
+// judgeAlerts counts those that fire and those that are about to.
+func (h *health) judgeAlerts(alerts []alertstore.Status) (firing, pending int) {
+	var names []string
+	for _, alert := range alerts {
+		switch alert.State {
+		case alertstore.Firing:
+			names = append(names, alert.Name)
+		case alertstore.Pending:
+			pending++
+		case alertstore.Inactive:
+		}
+	}
+	if len(names) > 0 && h.Tone == "ok" {
+		h.Headline = "" // not all is well
+	}
+	if len(names) == 1 {
+		h.raise("warn", "The alert "+names[0]+" fires", "")
+	} else if len(names) > 1 {
+		h.raise("warn", fmt.Sprintf("%d alerts fire", len(names)), "They are "+strings.Join(names, ", ")+".")
+	}
+	return len(names), pending
+}
+
+func alertsTile(firing, pending, all int) tile {
+	t := tile{Name: "Alerts firing", Value: strconv.Itoa(firing), Note: fmt.Sprintf("%d pending, of %d", pending, all), Path: "/alerts"}
+	if firing > 0 {
+		t.Tone = "bad"
+	}
+	return t
+}
+
 // raise makes the first finding of the worst tone the headline and the others
 // notes.
 func (h *health) raise(tone, headline, note string) {
@@ -141,7 +174,7 @@ func nodesTile(facts clusterFacts) tile {
 			slots += n.Slots
 		}
 	}
-	t := tile{Name: "Nodes", Value: strconv.Itoa(active), Of: strconv.Itoa(known), Note: fmt.Sprintf("%d of %d slots in use", running, slots), Path: "/#nodes"}
+	t := tile{Name: "Nodes", Value: strconv.Itoa(active), Of: strconv.Itoa(known), Note: fmt.Sprintf("%d of %d slots in use", running, slots), Path: "/nodes"}
 	if active < known {
 		t.Tone = "warn"
 	}

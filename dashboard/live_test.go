@@ -212,6 +212,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 	s.pages = newRenderer(s.assets)
 	s.counts = newMemo(time.Second, s.Source.Counts.CountsByQueueAndState)
 	s.dead = newMemo(time.Second, s.allDead)
+	s.firing = newMemo(time.Second, s.Source.Alerts.List)
 	for name, kind := range pageKinds {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&group="+deadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))

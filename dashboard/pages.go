@@ -33,7 +33,7 @@ type pageKind struct {
 }
 
 var pageKinds = map[string]pageKind{
-	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "crons", "jobs"}, (*server).loadOverview},
+	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "coming", "failures", "crons", "jobs"}, (*server).loadOverview},
 	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*server).loadLeaders},
 	"nodes":    {"nodes", []string{"did", "node"}, []string{"tiles", "list"}, (*server).loadNodes},
 	"settings": {"settings", nil, nil, (*server).loadSettings},

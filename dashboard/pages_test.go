@@ -24,6 +24,7 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 			"crashed", "8.0 ms", // history
 			"at 02:00 every day", "Last 2 ticks: 1 fired, 1 skipped: still running", "in 14h 00m", "4.2 ms", // crons
 			"#42", "retryable", "1/5", // jobs
+			"Next ticks", `id="coming"`, "The alert no_scheduler_leader fires.", "0 pending, of 2", // what is due, and alerts
 		},
 		"/jobs/42":            {"exit 1", "812 ms", "disk full", "&#34;keep&#34;: 14", "dumping", `href="/crons/backup"`},
 		"/crons/backup":       {"job 41 is still running", `href="/jobs/42"`, "2026-11-20 02:00:00 UTC", "term 6"},

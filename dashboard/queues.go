@@ -104,7 +104,7 @@ type queuesBody struct {
 	Notice   *notice
 	Operates bool
 	Queues   []queueRow
-	Limits   []queuestore.Usage
+	Limits   []limitRow
 }
 
 type queueRow struct {
@@ -112,6 +112,13 @@ type queueRow struct {
 	Path, Jobs string
 	Waits      string
 	Paused     *stamp
+}
+
+// limitRow has how wide the part in use is drawn.
+type limitRow struct {
+	queuestore.Usage
+
+	Used string
 }
 
 func (s *server) loadQueues(ctx context.Context, ask *request) (body, error) {
@@ -124,8 +131,12 @@ func (s *server) loadQueues(ctx context.Context, ask *request) (body, error) {
 		return nil, fmt.Errorf("read queues: %w", err)
 	}
 	b := queuesBody{base: base{name: "Queues", beat: s.pulseOf(facts)}, Operates: s.Stopper != nil, Notice: turnedQueue(ask)}
-	if b.Limits, err = s.Source.Queues.Usages(ctx); err != nil {
+	limits, err := s.Source.Queues.Usages(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)
+	}
+	for _, l := range limits {
+		b.Limits = append(b.Limits, limitRow{l, percent(min(float64(l.Running)/float64(max(l.Most, 1)), 1))})
 	}
 	for _, q := range queues {
 		row := queueRow{Queue: q, Path: "/queues/" + url.PathEscape(q.Name), Jobs: "/jobs?" + values("queue", q.Name), Waits: "–"}

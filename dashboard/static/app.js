@@ -42,7 +42,7 @@
       ' ' + two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds());
   };
   const tick = () => {
-    if (document.hidden) return;
+    if (document.hidden || paused) return;
     const now = Date.now() + skew;
     for (const el of document.querySelectorAll('time[data-at]')) {
       const text = say(el.dataset.mode, +el.dataset.at, now);
@@ -65,6 +65,16 @@
   const sync = () => {
     const beat = byId('beat');
     if (beat && !('stale' in beat.dataset)) skew = +beat.dataset.now - Date.now();
+  };
+
+  // Pause: the page stays as it is until the reader lets it go on.
+  let paused = false;
+  const pause = () => {
+    if (!streams.size) return;
+    paused = !paused;
+    byId('conn').setAttribute('aria-pressed', String(paused));
+    for (const stream of streams) if (paused) stream.rest(); else wake(stream);
+    if (paused) show('paused', 'Paused'); else show('wait', 'Waiting');
   };
 
   // Connection: what the reader is told of it.
@@ -95,7 +105,7 @@
       this.listeners = [];
       this.readyState = EventSource.CONNECTING;
       streams.add(this);
-      if (!document.hidden) this.open();
+      if (!document.hidden && !paused) this.open();
     }
     open() {
       this.rest();
@@ -114,7 +124,7 @@
     }
     close() { this.rest(); this.readyState = EventSource.CLOSED; streams.delete(this); }
     addEventListener(name, listener) {
-      const fn = (event) => { heard = Date.now(); listener(event); };
+      const fn = (event) => { heard = Date.now(); if (!paused) deliver(name, event, listener); };
       this.listeners.push([name, fn, listener]);
       if (this.source) this.source.addEventListener(name, fn);
     }
@@ -125,7 +135,22 @@
       this.listeners.splice(i, 1);
     }
   }
-  const wake = (stream) => { heard = Date.now(); stream.open(); };
+  const wake = (stream) => { heard = Date.now(); if (!paused) stream.open(); };
+
+  // Lists whose rows move wait while the pointer is over them: nothing jumps away
+  // from under it. What comes meanwhile is shown when it leaves.
+  const held = new Map();
+  const hovers = matchMedia('(hover: hover)');
+  const deliver = (name, event, listener) => {
+    const part = document.querySelector('[data-steady][sse-swap="' + name + '"]');
+    if (part && hovers.matches && part.matches(':hover')) held.set(part, () => listener(event));
+    else { held.delete(part); listener(event); }
+  };
+  const release = () => {
+    for (const [part, shown] of held) if (!part.matches(':hover')) { held.delete(part); shown(); }
+  };
+  document.addEventListener('pointerover', release);
+  document.documentElement.addEventListener('pointerleave', release);
   document.addEventListener('visibilitychange', () => {
     for (const stream of streams) if (document.hidden) stream.rest(); else wake(stream);
   });
@@ -142,14 +167,48 @@
   document.addEventListener('htmx:sseMessage', (event) => {
     if (event.target.id === 'pulse') {
       sync();
-      show('live', 'Live');
+      if (!paused) show('live', 'Live');
     }
     const el = output();
     if (el && follow) el.scrollTop = el.scrollHeight;
     tick();
   });
 
+  // Keys: those of the links of the navigation after g, and a few more. Forms keep
+  // theirs.
+  const typing = (el) => el.matches('input, select, textarea, [contenteditable]');
+  const rows = () => [...document.querySelectorAll('main tbody tr, main .nodes li, main .cards li, main .node-cards li')]
+    .map((row) => row.querySelector('a, button')).filter((el) => el && el.offsetParent);
+  const step = (by) => {
+    const all = rows();
+    const at = all.findIndex((el) => el.closest('tr, li').contains(document.activeElement));
+    const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : at + by];
+    if (next) { next.focus(); next.scrollIntoView({ block: 'nearest' }); }
+  };
+  const search = () => {
+    const field = document.querySelector('main input[type=search], main .filter input, main .filter select');
+    if (field) field.focus(); else location.href = '/crons#q';
+  };
+  const help = () => { const keys = byId('keys'); if (keys.open) keys.close(); else keys.showModal(); };
+  const keys = { '/': search, '?': help, j: () => step(1), k: () => step(-1), p: pause, t: toggle };
+  let going = 0;
+  document.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event.target)) return;
+    const link = Date.now() - going < 1500 && document.querySelector('nav a[data-key="' + CSS.escape(event.key) + '"]');
+    going = 0;
+    if (link) link.click();
+    else if (event.key === 'g') going = Date.now();
+    else if (keys[event.key]) keys[event.key]();
+    else return;
+    event.preventDefault();
+  });
+
   document.addEventListener('DOMContentLoaded', () => {
+    if (location.hash === '#q') search();
+    const conn = byId('conn');
+    if (conn) conn.addEventListener('click', pause);
+    byId('help').hidden = false;
+    for (const id of ['help', 'keys-close']) byId(id).addEventListener('click', help);
     const button = byId('theme');
     button.hidden = false;
     button.addEventListener('click', toggle);

@@ -1,0 +1,48 @@
+package dashboard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// attemptBar is an attempt on the scale of the job's life, one below the other.
+type attemptBar struct {
+	X, Width  string
+	Y, Middle int
+	Tone      string
+	Title     string
+}
+
+const attemptHeight = 20
+
+// drawAttempts draws from when the job was added, or due, to its end or now.
+func drawAttempts(now time.Time, job jobstore.Job) (bars []attemptBar, label string) {
+	attempts := job.Runs()
+	if len(attempts) == 0 {
+		return nil, ""
+	}
+	start, end := attempts[0].StartedAt, job.FinalizedAt
+	for _, at := range []time.Time{job.CreatedAt, job.Tick} {
+		if !at.IsZero() && at.Before(start) && start.Sub(at) < 24*time.Hour {
+			start = at
+		}
+	}
+	if end.IsZero() {
+		end = now
+	}
+	sc := scale{start: start, width: max(end.Sub(start), time.Millisecond)}
+	for i, a := range attempts {
+		outcome := outcomeBadge(a.Outcome)
+		until := a.StartedAt.Add(time.Duration(a.DurationMS * float64(time.Millisecond)))
+		if a.Outcome == "" {
+			until = end
+		}
+		bars = append(bars, attemptBar{
+			X: sc.at(a.StartedAt), Width: sc.between(a.StartedAt, until), Y: i*attemptHeight + 3, Middle: i*attemptHeight + 10, Tone: outcome.Tone,
+			Title: fmt.Sprintf("Attempt %d: %s, began %s after the job was added, took %s", a.Attempt, outcome.Words, precise(a.StartedAt.Sub(start)), precise(until.Sub(a.StartedAt))),
+		})
+	}
+	return bars, plural(len(bars), "attempt", "attempts") + " in " + precise(end.Sub(start))
+}
