@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/handover"
@@ -65,6 +66,10 @@ func (o operator) ActOnAll(ctx context.Context, order jobstore.Order, filter job
 
 func (o operator) Kinds(ctx context.Context) (live, known []string, err error) {
 	return enqueue.Kinds(ctx, o.pool)
+}
+
+func (o operator) Fields(ctx context.Context, kind string) ([]argschema.Field, error) {
+	return enqueue.Fields(ctx, o.pool, kind)
 }
 
 func (o operator) Enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error) {

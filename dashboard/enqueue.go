@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
@@ -19,6 +20,8 @@ import (
 type Enqueuer interface {
 	// Kinds returns the kinds that a node works now, and those that any ever did.
 	Kinds(ctx context.Context) (live, known []string, err error)
+	// Fields are what the schema of a kind in the configuration in force asks for.
+	Fields(ctx context.Context, kind string) ([]argschema.Field, error)
 	// Enqueue adds a job as the configuration in force has it, or tells of the one
 	// that is there already.
 	Enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error)
@@ -49,7 +52,8 @@ func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, by string) (j
 		}
 		return jobstore.Enqueued{}, &refusal{http.StatusUnprocessableEntity, detail}
 	}
-	return s.Enqueuer.Enqueue(ctx, job, by)
+	added, err := s.Enqueuer.Enqueue(ctx, job, by)
+	return added, refuse(err)
 }
 
 func checkNewJob(job jobstore.NewJob) error {
@@ -104,6 +108,8 @@ type enqueueBody struct {
 	base
 	Kinds []string
 	Kind  string
+	// Fields are what the kind's schema asks for.
+	Fields []argschema.Field
 }
 
 func (s *server) loadEnqueue(ctx context.Context, ask *request) (body, error) {
@@ -118,7 +124,12 @@ func (s *server) loadEnqueue(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &enqueueBody{base: base{name: "Enqueue a job", beat: s.pulseOf(facts), past: true}, Kinds: live, Kind: ask.values.Get("kind")}, nil
+	kind := ask.values.Get("kind")
+	fields, err := s.Enqueuer.Fields(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	return &enqueueBody{base: base{name: "Enqueue a job", beat: s.pulseOf(facts), past: true}, Kinds: live, Kind: kind, Fields: fields}, nil
 }
 
 func (s *server) formEnqueue(w http.ResponseWriter, r *http.Request) {

@@ -22,6 +22,7 @@ func TestEnqueueAPI(t *testing.T) {
 			[]string{`enqueue old {"n": 1} bulk 4 2027-01-01 00:00:00.000 UTC by the API from 127.0.0.1`},
 		},
 		{`{"kind": "dump", "unique": "taken"}`, 200, `"existing":true`, nil},
+		{`{"kind": "dump", "unique": "misfit"}`, 422, `"args.table: missing."`, nil},
 		{`{"kind": "dmp"}`, 422, `No node has a worker for the kind \"dmp\". Did you mean \"dump\"?`, nil},
 		{"", 422, "A kind is wanted.", nil},
 		{`{"kind": "dump", "args": [1]}`, 422, "args: not an object", nil},
@@ -57,10 +58,16 @@ func TestEnqueueForm(t *testing.T) {
 		t.Error("the page does not lead to the form")
 	}
 	form := get(t, h, "/enqueue?kind=dump").Body.String()
-	for _, want := range []string{`method="post" action="/enqueue"`, "<option>backup</option>", "<option selected>dump</option>"} {
+	for _, want := range []string{
+		`method="post" action="/enqueue"`, "<option>backup</option>", "<option selected>dump</option>",
+		"<code>table</code> <span class=\"hint\">required</span>", "<code>&#34;slow&#34;</code>", "How &lt;fast&gt;.",
+	} {
 		if !strings.Contains(form, want) {
 			t.Errorf("the form lacks %s", want)
 		}
+	}
+	if plain := get(t, h, "/enqueue?kind=backup").Body.String(); strings.Contains(plain, "<table") {
+		t.Error("the form of a kind without a schema lists what it takes")
 	}
 	if strings.Contains(form, "<option>old</option>") {
 		t.Error("the form offers a kind that no node works now")

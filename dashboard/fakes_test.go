@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
@@ -240,9 +242,20 @@ func (f fakeOperator) Kinds(context.Context) (live, known []string, err error) {
 	return []string{"backup", "dump"}, []string{"backup", "dump", "old"}, nil
 }
 
+// Fields knows those of dump.
+func (f fakeOperator) Fields(_ context.Context, kind string) ([]argschema.Field, error) {
+	if kind != "dump" {
+		return nil, nil
+	}
+	return []argschema.Field{{Name: "table", Types: "string", Required: true}, {Name: "speed", Values: []string{`"slow"`}, Default: `"slow"`, Description: "How <fast>."}}, nil
+}
+
 // Enqueue knows a job with the key taken.
 func (f fakeOperator) Enqueue(_ context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error) {
-	if job.Unique == "taken" {
+	switch job.Unique {
+	case "misfit":
+		return jobstore.Enqueued{}, config.SchemaError{{Path: "args.table", Message: "missing"}}
+	case "taken":
 		return jobstore.Enqueued{ID: 42, Kind: job.Kind, Existing: true, State: "retryable", Queue: "default"}, nil
 	}
 	return jobstore.Enqueued{ID: 42, Kind: job.Kind, State: "available", Queue: "default"}, f.note("backup", fmt.Sprintf("enqueue %s %s %s %d %s by %s",

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
@@ -72,6 +73,9 @@ var (
 // refuse turns what an operation says into an answer, and leaves trouble as it
 // is.
 func refuse(err error) error {
+	if wrong, ok := errors.AsType[config.SchemaError](err); ok {
+		return &refusal{http.StatusUnprocessableEntity, wrong.Error() + "."}
+	}
 	switch {
 	case errors.Is(err, cronstore.ErrNotFound):
 		return errNoSuchCron

@@ -44,6 +44,9 @@ func (d *definitions) register(workers *river.Workers) (err error) {
 func newWorkers(options Options) (map[string]*worker, error) {
 	workers := make(map[string]*worker, len(options.Jobs))
 	for _, name := range slices.Sorted(maps.Keys(options.Jobs)) {
+		if options.Jobs[name].Kind == config.KindGo {
+			continue // a Go program has the worker
+		}
 		w, err := newWorker(name, options)
 		if err != nil {
 			return nil, err

@@ -179,7 +179,7 @@ func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger cronstore.T
 		}
 		return notFound("%s", answer.Sentence)
 	default:
-		return explainCron(trigger.Cron, err)
+		return explainArgs(explainCron(trigger.Cron, err))
 	}
 }
 

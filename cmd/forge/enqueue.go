@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 				}
 				added, err := enqueue.Add(ctx, pool, inserter, enqueue.Request{Job: job, OwnUnique: unique.given, By: whoAmI()})
 				if err != nil {
-					return err
+					return explainArgs(err)
 				}
 				return a.showEnqueued(added)
 			})
@@ -63,6 +64,15 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 	flags.StringVar(&at, "at", "", "run not before this instant, RFC 3339")
 	unique.register(flags, &job)
 	return cmd
+}
+
+// explainArgs tells of args that the kind's schema refuses as of other mistakes in
+// the flag.
+func explainArgs(err error) error {
+	if wrong, ok := errors.AsType[config.SchemaError](err); ok {
+		return usageError(fmt.Errorf("--%w", wrong))
+	}
+	return err
 }
 
 func (a *app) showEnqueued(job jobstore.Enqueued) error {

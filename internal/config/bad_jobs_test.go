@@ -48,8 +48,15 @@ const (
 // and what shows while a job runs (73, 75, 77 to 83) in package jobs.
 var jobCatalogue = []bad{
 	{"67 unknown kind", "[jobs.xy]\nkind = \"htpp\"\nurl = \"https://example.com\"\n", []string{`forge.toml:2:8: jobs.xy.kind: not a known value (got "htpp"); want "http"`}},
-	{"67 another kind", "[jobs.xy]\nkind = \"python\"\n", []string{`forge.toml:2:8: jobs.xy.kind: not a known value (got "python"); want "shell", "http" or "sql"`}},
-	{"67 no kind", "[jobs.xy]\nqueue = \"default\"\n", []string{`forge.toml:1:2: jobs.xy: no kind; want kind = "shell", "http" or "sql"`}},
+	{"67 another kind", "[jobs.xy]\nkind = \"python\"\n", []string{`forge.toml:2:8: jobs.xy.kind: not a known value (got "python"); want "shell", "http", "sql" or "go"`}},
+	{"67 no kind", "[jobs.xy]\nqueue = \"default\"\n", []string{`forge.toml:1:2: jobs.xy: no kind; want kind = "shell", "http", "sql" or "go"`}},
+	{"67 keys of a Go program's worker", "[jobs.xy]\nkind = \"go\"\ntimeout = \"5m\"\ncommand = [\"true\"]\nretry = { max_attempts = 5, backoff = \"1s\" }\noutput = { capture = 9 }\n", []string{
+		"forge.toml:3:1: jobs.xy.timeout: the worker in the Go program decides that; want its Timeout, NextRetry or output there",
+		"forge.toml:4:1: jobs.xy.command: a key of shell jobs in a job of kind go; want only keys of its own kind",
+		"forge.toml:5:29: jobs.xy.retry.backoff: the worker in the Go program decides that; want its Timeout, NextRetry or output there",
+		"forge.toml:6:1: jobs.xy.output: the worker in the Go program decides that; want its Timeout, NextRetry or output there",
+	}},
+	{"68 a Go program's worker", inCron(daily+"job = \"greet\"") + "[jobs.greet]\nkind = \"go\"\nqueue = \"mail\"\nretry.max_attempts = 5\n", nil},
 	{"68 unknown job", inCron(daily+"job = \"bakup\"") + "[jobs.backup]\nkind = \"shell\"\ncommand = [\"true\"]\n", []string{`forge.toml:4:7: crons[0].job: unknown job (got "bakup"); want "backup"`}},
 	{"71 args of 64 KiB and a byte", inCron(daily + "command = [\"true\"]\nargs = { a = \"" + strings.Repeat("x", 64<<10-7) + "\" }"), []string{
 		"forge.toml:5:8: crons[0].args: args too large (got 65537 bytes as JSON); want at most 64 KiB",

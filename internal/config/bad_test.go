@@ -226,7 +226,7 @@ var badCrons = []bad{
 		`forge.toml:9:18: crons[0].catch_up_limit: out of range (got 0); want 1 to 1000000`,
 	}},
 	{"unknown job", inCron(daily+"job = \"bakup\"") + "[jobs.backup]\nkind = \"shell\"\ncommand = [\"true\"]\n", []string{`forge.toml:4:7: crons[0].job: unknown job (got "bakup"); want "backup"`}},
-	{"no jobs at all", inCron(daily + "job = \"bakup\""), []string{`forge.toml:4:7: crons[0].job: unknown job (got "bakup"); want [jobs.bakup], or command, url or sql in its place`}},
+	{"no jobs at all", inCron(daily + "job = \"bakup\""), []string{`forge.toml:4:7: crons[0].job: unknown job (got "bakup"); want [jobs.bakup] (of kind go for a Go program's worker), or command, url or sql in its place`}},
 	{"nothing to do", inCron(daily), []string{"forge.toml:1:3: crons[0]: nothing to do; want one of job, command, url or sql"}},
 	{"two things to do", inCron(daily + "command = [\"true\"]\nsql = \"SELECT 1\""), []string{"forge.toml:5:1: crons[0].sql: more than one thing to do: command and sql; want one of job, command, url or sql"}},
 	{"name of a job", inCron(daily+"command = [\"true\"]") + "[jobs.beat]\nkind = \"shell\"\ncommand = [\"true\"]\n", []string{`forge.toml:2:8: crons[0].name: a job of this name is defined too (got "beat"); want job = NAME here, or another name`}},

@@ -40,6 +40,7 @@ func (l *loader) checkCrons() {
 		l.checkCronName(path, cron.Name, first)
 		l.checkCronJob(path, cron)
 		l.checkArgs(path+".args", cron.Args)
+		l.checkCronArgs(path+".args", cron)
 		if l.has(path + ".timezone") {
 			l.checkZone(path+".timezone", cron.Timezone)
 		}
@@ -126,7 +127,7 @@ func (l *loader) unknownJob(path, name string) {
 	names := slices.Collect(maps.Keys(l.cfg.Jobs))
 	want := suggest(name, names)
 	if want == "" || len(names) > 10 && nearest(name, names) == "" {
-		want = "[jobs." + clip(name) + "], or command, url or sql in its place"
+		want = "[jobs." + clip(name) + "] (of kind go for a Go program's worker), or command, url or sql in its place"
 	}
 	l.wrong(path, "unknown job", strconv.Quote(clip(name)), want)
 }

@@ -66,7 +66,10 @@ func (l *loader) checkJobs() {
 		}
 		l.checkKind(path, job)
 		l.checkCommon(path, job)
+		l.checkJobSchema(path+".schema", job)
 		switch job.Kind {
+		case KindGo:
+			l.checkGo(path)
 		case KindShell:
 			l.checkShell(path, job)
 		case KindHTTP:
@@ -99,7 +102,7 @@ func (l *loader) checkKind(path string, job Job) {
 	case likely != "":
 		l.wrongKey(path, "no kind", fmt.Sprintf("kind = %q", likely))
 	default:
-		l.wrongKey(path, "no kind", `kind = "shell", "http" or "sql"`)
+		l.wrongKey(path, "no kind", `kind = "shell", "http", "sql" or "go"`)
 	}
 }
 
@@ -113,7 +116,7 @@ func (l *loader) checkCommon(path string, job Job) {
 		}
 	}
 	retry := path + ".retry"
-	if job.Retry.Backoff > job.Retry.MaxBackoff && l.ok(retry+".backoff") && l.ok(retry+".max_backoff") {
+	if job.Kind != KindGo && job.Retry.Backoff > job.Retry.MaxBackoff && l.ok(retry+".backoff") && l.ok(retry+".max_backoff") {
 		l.wrong(retry+".max_backoff", "less than backoff", strconv.Quote(job.Retry.MaxBackoff.String()), "at least "+job.Retry.Backoff.String())
 	}
 	l.checkSecondRound(retry+".second_round", job.Retry)
@@ -142,6 +145,15 @@ func (l *loader) undeclaredQueue(path, name string) {
 	}
 	if near := nearest(name, append(declared, DefaultQueue)); near != "" {
 		l.warn(path, "a queue without a section", fmt.Sprintf("%q, or [queues.%s]", near, name))
+	}
+}
+
+// checkGo refuses what only the worker in the Go program says.
+func (l *loader) checkGo(path string) {
+	for _, key := range []string{"timeout", "retry.backoff", "retry.max_backoff", "output"} {
+		if where := path + "." + key; l.has(where) && l.ok(where) {
+			l.wrongKey(where, "the worker in the Go program decides that", "its Timeout, NextRetry or output there")
+		}
 	}
 }
 

@@ -36,6 +36,9 @@ func tree(v reflect.Value) any {
 	if d, ok := reflect.TypeAssert[Duration](v); ok {
 		return d.String()
 	}
+	if s, ok := reflect.TypeAssert[Schema](v); ok {
+		return json.RawMessage(s)
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		table := map[string]any{}

@@ -130,9 +130,12 @@ type Queue struct {
 	Priority int `toml:"priority,omitzero" min:"1" max:"4"`
 }
 
-// Job is a job without code: a command, a request or a statement.
+// Job is a job without code, a command, a request or a statement; or, of kind go,
+// what the cluster is to know of a kind that a Go program has a worker for.
 type Job struct {
-	Kind     string `toml:"kind,omitempty" oneof:"shell|http|sql"`
+	Kind string `toml:"kind,omitempty" oneof:"shell|http|sql|go"`
+	// Schema is what the args must be, for whoever enqueues the job.
+	Schema   Schema `toml:"schema,omitempty"`
 	Queue    string `toml:"queue,omitempty"`
 	Priority int    `toml:"priority,omitzero" min:"1" max:"4"`
 	// GlobalLimit is the most of these jobs that the whole cluster runs at once;
@@ -166,11 +169,12 @@ type Job struct {
 	secrets []string // what its references became
 }
 
-// Kinds of jobs without code.
+// Kinds of jobs: those without code, and one that a Go program has a worker for.
 const (
 	KindShell = "shell"
 	KindHTTP  = "http"
 	KindSQL   = "sql"
+	KindGo    = "go"
 )
 
 // Retry is what follows a failed attempt: backoff doubles from Backoff up to

@@ -218,6 +218,9 @@ func (j *Job) inherit(queuePriority int) {
 	defaults := defaultJob()
 	fill(&j.Priority, queuePriority)
 	fill(&j.Priority, defaults.Priority)
+	if j.Kind == KindGo {
+		return // the rest is the worker's own
+	}
 	fill(&j.Timeout, defaults.Timeout)
 	fill(&j.Retry.MaxAttempts, defaults.Retry.MaxAttempts)
 	fill(&j.Retry.Backoff, defaults.Retry.Backoff)

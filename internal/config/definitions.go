@@ -21,6 +21,10 @@ func Definitions(sections []byte) (map[string]string, error) {
 		if table, ok := job.(map[string]any); ok {
 			delete(table, "global_limit") // how many run is the cluster's business, not the node's
 			delete(table, "unique")       // as is which are added
+			delete(table, "schema")
+			if table["kind"] == KindGo {
+				continue // a program defines it
+			}
 		}
 		body, err := json.Marshal(job)
 		if err != nil {

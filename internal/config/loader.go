@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/forge-scheduler/forge/internal/argschema"
 )
 
 // loader turns one text, and the environment, into a Config and a Report.
@@ -27,6 +29,7 @@ type loader struct {
 	broken map[string]bool
 	// aliases lead from a job in the short form to its cron.
 	aliases map[string]string
+	schemas map[Schema]*argschema.Schema // that were compiled
 	report  Report
 }
 

@@ -259,6 +259,10 @@ func redactByKey(path, text string) string {
 // rewrite copies a value deeply, with every string in it changed.
 func rewrite(v reflect.Value, path string, change func(path, text string) string) reflect.Value {
 	out := reflect.New(v.Type()).Elem()
+	if v.Type() == reflect.TypeFor[Schema]() { // it has to stay JSON
+		out.Set(v)
+		return out
+	}
 	switch v.Kind() {
 	case reflect.String:
 		out.SetString(change(path, v.String()))

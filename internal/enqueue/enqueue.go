@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -77,12 +78,34 @@ func Kinds(ctx context.Context, db nodestore.Queryer) (live, known []string, err
 	return slices.Compact(live), slices.Compact(known), nil
 }
 
+// Fields are what the schema of a kind asks for, by the configuration in force;
+// none where it has no schema.
+func Fields(ctx context.Context, db cronstore.Queryer, kind string) ([]argschema.Field, error) {
+	inForce, err := cronstore.ConfigInForce(ctx, db)
+	if errors.Is(err, cronstore.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	schema, err := config.SchemaInForce(inForce.Body, kind)
+	if err != nil || schema == "" {
+		return nil, err
+	}
+	compiled, err := argschema.Compile([]byte(schema))
+	if err != nil {
+		return nil, fmt.Errorf("read the schema of %s: %w", kind, err)
+	}
+	return compiled.Fields(), nil
+}
+
 // settings are the parts of an applied job that its enqueuing needs.
 type settings struct {
 	Queue      string            `json:"queue"`
 	Priority   int               `json:"priority"`
 	Capability string            `json:"capability"`
 	Tags       map[string]string `json:"tags"`
+	Schema     json.RawMessage   `json:"schema"`
 	Retry      struct {
 		MaxAttempts int `json:"max_attempts"`
 	} `json:"retry"`
@@ -108,6 +131,9 @@ func complete(ctx context.Context, db cronstore.Queryer, job *jobstore.NewJob, u
 	own, ok := applied.Jobs[job.Kind]
 	if !ok {
 		return nil
+	}
+	if err := config.CheckArgsBy(config.Schema(own.Schema), job.Args); err != nil {
+		return err
 	}
 	job.Queue = cmp.Or(job.Queue, own.Queue)
 	job.Priority = cmp.Or(job.Priority, own.Priority)

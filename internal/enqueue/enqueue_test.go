@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/argschema"
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
@@ -34,6 +36,10 @@ unique = { by_args = true, by_period = "366d" }
 [jobs.plain]
 kind = "shell"
 command = ["true"]
+[jobs.greet]
+kind = "go"
+queue = "slow"
+schema = { required = ["name"], properties = { name = { type = "string" }, at = { type = "array", items = { type = "integer" } } } }
 `
 
 // apply puts the file in force and returns what jobs are added with.
@@ -91,7 +97,8 @@ func TestAddCompletesTheJob(t *testing.T) {
 		"its own":     {jobstore.NewJob{Kind: "report"}, `slow 3 7 {"forge:tags": {"zone": "a"}, "forge:capability": "gpu"}`},
 		"the request": {jobstore.NewJob{Kind: "report", Queue: "default", Priority: 2, Args: []byte(`{"a":1}`)}, `default 2 7 {"forge:tags": {"zone": "a"}, "forge:capability": "gpu"}`},
 		"plain":       {jobstore.NewJob{Kind: "plain"}, `default 1 3 {}`},
-		"unknown":     {jobstore.NewJob{Kind: "greet"}, `default 1 25 {}`},
+		"unknown":     {jobstore.NewJob{Kind: "wave"}, `default 1 25 {}`},
+		"a program's": {jobstore.NewJob{Kind: "greet", Args: []byte(`{"name": "Ada"}`)}, `slow 3 25 {}`},
 	} {
 		added := add(t, pool, inserter, enqueue.Request{Job: test.job, By: "test"})
 		got := rows(t, pool, `SELECT concat_ws(' ', queue, priority, max_attempts, metadata - 'unique_key') FROM river_job WHERE id = $1`, added.ID)
@@ -161,6 +168,32 @@ func (f failing) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob)
 		return jobstore.Enqueued{}, err
 	}
 	return jobstore.Enqueued{}, errors.New("after the insert")
+}
+
+// 70: args that the schema of the kind refuses are not enqueued, with each place.
+func TestAddChecksTheSchema(t *testing.T) {
+	t.Parallel()
+	pool, inserter := apply(t, file)
+	for args, want := range map[string]string{
+		`{"name": "Ada", "at": [1]}`:  "",
+		"":                            "args.name: missing",
+		`{"name": 7, "at": [1, "x"]}`: "args.at[1]: wrong type (got string); want integer; args.name: wrong type (got number); want string",
+	} {
+		_, err := enqueue.Add(t.Context(), pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: "greet", Args: []byte(args)}, By: "test"})
+		if wrong, _ := errors.AsType[config.SchemaError](err); (want == "") != (err == nil) || wrong.Error() != want {
+			t.Errorf("%s: got %v, want %s", args, err, want)
+		}
+	}
+	if got := rows(t, pool, `SELECT args::text FROM river_job`); !slices.Equal(got, []string{`{"at": [1], "name": "Ada"}`}) {
+		t.Errorf("jobs with %v", got)
+	}
+	fields, err := enqueue.Fields(t.Context(), pool, "greet")
+	if diff := cmp.Diff([]argschema.Field{{Name: "name", Types: "string", Required: true}, {Name: "at", Types: "array"}}, fields); diff != "" || err != nil {
+		t.Errorf("fields: %v (-want +got):\n%s", err, diff)
+	}
+	if fields, err := enqueue.Fields(t.Context(), pool, "plain"); err != nil || fields != nil {
+		t.Errorf("fields of a kind without a schema: %v, %v", fields, err)
+	}
 }
 
 func TestKinds(t *testing.T) {

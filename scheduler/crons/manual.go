@@ -2,11 +2,14 @@ package crons
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -38,6 +41,9 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 			return err
 		}
 		if len(t.Args) > 0 {
+			if err := checkArgs(ctx, tx, cron.Spec.Job, t.Args); err != nil {
+				return err
+			}
 			cron.Spec.Args = t.Args
 		}
 		if row, err = m.run(ctx, tx, &cron, at, cronstore.Triggered, "Triggered by "+t.By); err != nil {
@@ -53,6 +59,22 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 		return row, fmt.Errorf("trigger cron %s: %w", t.Cron, err)
 	}
 	return row, nil
+}
+
+// checkArgs holds args to the schema that the job has in the configuration in force.
+func checkArgs(ctx context.Context, tx pgx.Tx, job string, args json.RawMessage) error {
+	inForce, err := cronstore.ConfigInForce(ctx, tx)
+	if errors.Is(err, cronstore.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	schema, err := config.SchemaInForce(inForce.Body, job)
+	if err != nil {
+		return err
+	}
+	return config.CheckArgsBy(schema, args)
 }
 
 // run claims a tick and inserts its job.

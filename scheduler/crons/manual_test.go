@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
@@ -44,6 +45,31 @@ func TestTriggerNow(t *testing.T) {
 	}
 	if n := count(t, pool, `SELECT count(*) FROM forge_events WHERE type = 'cron_triggered' AND data ->> 'job_id' IS NOT NULL`); n != 2 {
 		t.Errorf("%d events", n)
+	}
+}
+
+// 70: the args of a trigger must fit the schema of the cron's job.
+func TestTriggerChecksTheSchema(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	_, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+		Hash: "h1", NodeID: "n1", Crons: map[string]cronstore.Spec{"c": everySecond("skip")},
+		Body: []byte(`{"jobs": {"tidy": {"schema": {"properties": {"days": {"type": "integer"}}}}}}`),
+	}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := manualOn(t, pool)
+	_, err = manual.Trigger(t.Context(), cronstore.Trigger{Cron: "c", Args: json.RawMessage(`{"days": "7"}`)})
+	wrong, ok := errors.AsType[config.SchemaError](err)
+	if want := "args.days: wrong type (got string); want integer"; !ok || wrong.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if n := count(t, pool, `SELECT (SELECT count(*) FROM river_job) + (SELECT count(*) FROM forge_cron_ticks)`); n != 0 {
+		t.Errorf("%d rows of a trigger that was refused", n)
+	}
+	if _, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "c", Args: json.RawMessage(`{"days": 7}`)}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -31,8 +31,14 @@ func (c *cluster) startNapper(began chan<- time.Time, naps ...time.Duration) (no
 		}
 		return nil
 	}))
+	return c.embed(workers, unhurried)
+}
+
+// embed runs a node of a program with workers of its own, in this process.
+func (c *cluster) embed(workers *river.Workers, text string) (node *forge.Node, listen string) {
+	c.t.Helper()
 	listen = freeAddress(c.t)
-	cfg, err := forge.ParseConfig("test", fmt.Sprintf("[database]\nurl = %q\n[http]\nlisten = %q\n%s", c.url, listen, unhurried))
+	cfg, err := forge.ParseConfig("test", fmt.Sprintf("[database]\nurl = %q\n[http]\nlisten = %q\n%s", c.url, listen, text))
 	if err != nil {
 		c.t.Fatal(err)
 	}
