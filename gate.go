@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/failpoint"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
@@ -47,7 +48,7 @@ type admission struct{ joined atomic.Bool }
 
 func (a *admission) check(incarnation string) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) error {
-		if !a.joined.Load() {
+		if !a.joined.Load() || failpoint.Off("jobs/attempt-fence") {
 			return nil
 		}
 		if err := nodestore.Admit(ctx, conn, incarnation); err != nil {

@@ -3,9 +3,12 @@ package cronstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/failpoint"
 )
 
 // A cron with a queue is due at once: somebody has to see whose turn it is.
@@ -35,8 +38,10 @@ SELECT r.cron, r.tick, r.verdict, r.reason, $7, $8, clock.now,
        greatest(0, extract(epoch FROM clock.now - coalesce(r.fires_at, r.tick)) * 1000), r.last_tick, r.tick_count, nullif(r.job_id, 0)
 FROM clock, unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $9::timestamptz[], $10::bigint[])
      AS r (cron, tick, verdict, reason, last_tick, tick_count, fires_at, job_id)
-ON CONFLICT (cron, tick) DO NOTHING
+` + onConflict + `
 RETURNING cron, tick`
+
+const onConflict = `ON CONFLICT (cron, tick) DO NOTHING`
 
 const linkJobsSQL = `
 UPDATE forge_cron_ticks AS t
@@ -163,7 +168,11 @@ func Record(ctx context.Context, tx pgx.Tx, term int64, nodeID string, at time.T
 		crons[i], ticks[i], verdicts[i], reasons[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason
 		lasts[i], counts[i], fires[i], jobs[i] = nullable(row.LastTick), row.Count, nullable(row.FiresAt), row.JobID
 	}
-	keys, err := collect(ctx, tx, scanKey, recordSQL, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, fires, jobs, nullable(at))
+	sql := recordSQL
+	if failpoint.Off("cronstore/unique-key") {
+		sql = strings.Replace(sql, onConflict, "", 1)
+	}
+	keys, err := collect(ctx, tx, scanKey, sql, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, fires, jobs, nullable(at))
 	if err != nil {
 		return nil, fmt.Errorf("record ticks: %w", err)
 	}

@@ -3,10 +3,12 @@
 package failpoint
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // EnvOff names the environment variable that lists the protections to do without.
@@ -14,7 +16,27 @@ const EnvOff = "FORGE_FAILPOINTS_OFF"
 
 var missing = sync.OnceValue(func() []string { return strings.Split(os.Getenv(EnvOff), ",") })
 
-// Off says whether to do without a protection, to see what it is for: without
-// leaderstore/fence every term may write, and without crons/cancel a round of the
-// scheduler does not hear that the term is over.
+// EnvAhead names the environment variable that says how far this machine's clock
+// is ahead: what the database's clock protects from.
+const EnvAhead = "FORGE_FAILPOINTS_AHEAD"
+
+var ahead = sync.OnceValue(func() time.Duration {
+	d, err := time.ParseDuration(cmp.Or(os.Getenv(EnvAhead), "0"))
+	if err != nil {
+		panic(err)
+	}
+	return d
+})
+
+// Off says whether to do without a protection, to see what it is for:
+//
+//	leaderstore/fence     every term may write
+//	crons/cancel          a round of the scheduler does not hear that the term is over
+//	crons/catch-up        a new leader begins with the ticks to come
+//	crons/database-clock  LocalClock says what is due
+//	cronstore/unique-key  a tick may be recorded twice (the key has to go, too)
+//	jobs/attempt-fence    whoever ran an attempt may finish the job, given up or not
 func Off(protection string) bool { return slices.Contains(missing(), protection) }
+
+// LocalClock is this machine's clock, as far ahead as the environment says.
+func LocalClock() time.Time { return time.Now().Add(ahead()) }

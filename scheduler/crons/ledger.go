@@ -86,7 +86,16 @@ func newLedger(options Options, schema string, fence leaderstore.Fence, m *meter
 
 // Now implements desk.
 func (l *ledger) Now(ctx context.Context) (time.Time, error) {
-	return cronstore.Now(ctx, l.options.Pool)
+	now, err := cronstore.Now(ctx, l.options.Pool)
+	return clockOf(now), err
+}
+
+// clockOf is the clock that decides: the database's.
+func clockOf(database time.Time) time.Time {
+	if failpoint.Off("crons/database-clock") {
+		return failpoint.LocalClock()
+	}
+	return database
 }
 
 // Upcoming implements desk.
@@ -141,6 +150,7 @@ func (l *ledger) fire(ctx context.Context, names []string, at time.Time, careful
 	}
 	err := l.transact(ctx, at, func(tx pgx.Tx, now time.Time) error {
 		var err error
+		now = clockOf(now)
 		done.Now, passed, due = now, time.Now(), latest(now, at)
 		if plans, err = l.plan(ctx, tx, due, names); err != nil {
 			return err
@@ -282,12 +292,16 @@ func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now time.Time, names []str
 
 // gather collects the due ticks of a cron.
 func (l *ledger) gather(ctx context.Context, cron *cronstore.Locked, now time.Time) *plan {
+	since := cron.Watermark
+	if failpoint.Off("crons/catch-up") && l.known[cron.Name] == nil {
+		since = now
+	}
 	p := &plan{cron: cron, definition: l.define(ctx, cron), watermark: cron.Watermark}
 	if p.definition.timeline == nil {
 		return p
 	}
 	limit := sliceLimit(&p.definition.spec)
-	for tick := range p.definition.timeline.Ticks(cron.Watermark, now) {
+	for tick := range p.definition.timeline.Ticks(since, now) {
 		if tick.FiresAt.After(now) {
 			p.held = tick.At
 			break

@@ -13,6 +13,6 @@
 // What they meet depends on the machine, so a replay is alike and not the same.
 //
 // The run begins where an outage of ten minutes ends, so that ticks are caught up
-// and skipped, too. It ends with time to calm down; package checker then judges
+// and skipped, too. Package journal has the database write down what happens. It ends with time to calm down; package checker then judges
 // what the database, a journal and the jobs themselves say.
 package chaos

@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgembed"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
+	"github.com/forge-scheduler/forge/test/chaos/journal"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -116,7 +117,9 @@ func (r *run) begin(lasts time.Duration) {
 	if out, err := r.command(r.Context(), "apply", "--config", r.config).CombinedOutput(); err != nil {
 		r.Fatalf("forge apply: %v\n%s", err, out)
 	}
-	r.exec(journalSQL)
+	if err := journal.Install(r.Context(), r.pool); err != nil {
+		r.Fatal(err)
+	}
 	for i := range r.crons {
 		c := &r.crons[i]
 		if c.missed {

@@ -308,7 +308,12 @@ func (c *cluster) forge(args ...string) (stdout, stderr string, code int) {
 
 func forgeWith(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), forgeBinary(t), args...) //nolint:gosec // our own binary
+	return runToEnd(t, forgeBinary(t), env, args...)
+}
+
+func runToEnd(t *testing.T, program string, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...) //nolint:gosec // our own binary
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(cleanEnvironment(), env...)
 	var out, errs bytes.Buffer

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A leader is stopped with a tick in flight, another one takes over, and it
@@ -39,39 +38,6 @@ const unheard = `
 heartbeat_interval = "10m"
 dead_threshold = "1h"
 `
-
-// The test above is worth what it finds when there is no fence: then the woken
-// leader writes. Its successor sleeps meanwhile, and leaves it every tick. The one
-// round that it still has may fail for other reasons, a connection or a lock: then
-// it sleeps again.
-func TestWokenLeaderWritesWithoutTheFence(t *testing.T) {
-	t.Parallel()
-	for range 5 {
-		c := newCluster(t, everySecond+unheard+patient)
-		if c.writesUnfenced() {
-			return
-		}
-	}
-	t.Error("no woken leader has written in the name of its term")
-}
-
-// writesUnfenced says whether a woken leader without the fence writes, and ends
-// the nodes.
-func (c *cluster) writesUnfenced() bool {
-	c.t.Helper()
-	woken := c.wakeLeader(failpointBinary(c.t), "crons/before-fence", "crons/cancel,leaderstore/fence", "stop")
-	wrote := false
-	for deadline := time.Now().Add(15 * time.Second); !wrote && time.Now().Before(deadline); {
-		wrote = c.writtenBy(woken.term) > woken.written
-		time.Sleep(20 * time.Millisecond)
-	}
-	for id, p := range c.nodes {
-		c.signal(id, syscall.SIGKILL) // its work cannot be told to end
-		<-p.done
-		delete(c.nodes, id)
-	}
-	return wrote
-}
 
 // woken is a leader that was stopped and goes on after its term was over.
 type woken struct {

@@ -25,8 +25,7 @@ SET state = 'completed', finalized_at = input.finalized_at
 FROM unnest(@ids::bigint[], @finalized_ats::timestamptz[]) AS input (id, finalized_at)
 WHERE river_job.id = input.id
   AND river_job.state::text = 'running'
-  AND ` + lastClient + ` = @client::text
-  AND EXISTS (SELECT FROM fence)
+  ` + attemptFence + `
 RETURNING river_job.id`
 
 // manifest are the rows of the jobs that were claimed here and have no result in
@@ -68,7 +67,7 @@ func (p *Pilot) complete(ctx context.Context, params *riverdriver.JobSetStateIfR
 	for n, i := range plain {
 		ids[n], ends[n] = params.ID[i], params.FinalizedAt[i]
 	}
-	rows, err := p.pool.Query(ctx, completeSQL, pgx.StrictNamedArgs{
+	rows, err := p.pool.Query(ctx, fenced(completeSQL), pgx.StrictNamedArgs{
 		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation, "ids": ids, "finalized_ats": ends,
 	})
 	if err != nil {

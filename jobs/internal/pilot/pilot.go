@@ -17,6 +17,7 @@ import (
 	"github.com/riverqueue/river/rivershared/riverpilot"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/forge-scheduler/forge/internal/failpoint"
 	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -224,6 +225,7 @@ func (p *Pilot) JobSetStateIfRunningMany(ctx context.Context, exec riverdriver.E
 	if tx, ok := exec.(riverdriver.ExecutorTx); ok { // river.JobCompleteTx
 		return p.setStateIn(ctx, p.driver.UnwrapTx(tx), params)
 	}
+	failpoint.Hit("jobs/before-complete")
 	jobs, left, err := p.complete(ctx, params)
 	if err != nil {
 		return nil, fmt.Errorf("set the state of finished jobs: %w", err)

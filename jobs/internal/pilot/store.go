@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,8 @@ import (
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivershared/uniquestates"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/failpoint"
 )
 
 // queryer is the pool, or the transaction of somebody who completes a job in
@@ -24,6 +27,18 @@ river_job.id, river_job.args, river_job.attempt, river_job.attempted_at, river_j
 river_job.created_at, river_job.errors, river_job.finalized_at, river_job.kind, river_job.max_attempts,
 river_job.metadata, river_job.priority, river_job.queue, river_job.state::text, river_job.scheduled_at,
 river_job.tags, river_job.unique_key, river_job.unique_states`
+
+// attemptFence is true while this client holds the row's newest attempt and was
+// not fenced, which a statement's fence says.
+const attemptFence = `AND ` + lastClient + ` = @client::text AND EXISTS (SELECT FROM fence)`
+
+// fenced returns a statement with the attempt fence as it is to be carried out.
+func fenced(sql string) string {
+	if failpoint.Off("jobs/attempt-fence") {
+		return strings.ReplaceAll(sql, attemptFence, "AND @client::text IS NOT NULL")
+	}
+	return sql
+}
 
 // lastClient is who claimed the row's newest attempt.
 const lastClient = `river_job.attempted_by[array_upper(river_job.attempted_by, 1)]`
@@ -110,8 +125,7 @@ updated AS (
     FROM decided
     WHERE river_job.id = decided.id
       AND (river_job.state = 'running' OR decided.metadata IS NOT NULL)
-      AND ` + lastClient + ` = @client::text
-      AND EXISTS (SELECT FROM fence)
+      ` + attemptFence + `
     RETURNING ` + jobColumns + `
 )
 SELECT ` + jobColumns + `,
@@ -178,7 +192,7 @@ func (p *Pilot) setState(ctx context.Context, db queryer, params *riverdriver.Jo
 			metadata[i] = storable(params.MetadataUpdates[i])
 		}
 	}
-	rows, err := db.Query(ctx, setStateSQL, pgx.StrictNamedArgs{
+	rows, err := db.Query(ctx, fenced(setStateSQL), pgx.StrictNamedArgs{
 		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation,
 		"ids": params.ID, "attempts": params.Attempt, "errors": p.storableErrors(params.ID, params.ErrData), "finalized_ats": params.FinalizedAt,
 		"metadata": metadata, "scheduled_ats": params.ScheduledAt, "states": states,

@@ -137,11 +137,16 @@ func (t *tick) first() Entry { return t.entries[0] }
 // fired is the entry with which the tick fired; false if it did not.
 func (t *tick) fired() (Entry, bool) {
 	for _, entry := range t.entries {
-		if entry.Verdict == Fired || entry.Verdict == CaughtUp {
+		if fires(entry.Verdict) {
 			return entry, true
 		}
 	}
 	return Entry{}, false
+}
+
+// fires says whether a tick with this verdict has a job.
+func fires(verdict string) bool {
+	return verdict == Fired || verdict == CaughtUp || verdict == Triggered
 }
 
 // account sets what was due against the ledger, and returns the ticks that stand

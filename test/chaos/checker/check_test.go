@@ -109,7 +109,7 @@ func TestGoodHistories(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*story{
 		"fired": good(), "caught up": caughtUp(), "queued": queued(), "replaced": replaced(), "skipped": skipped(),
-		"excluded": excluded(), "again": again(),
+		"excluded": excluded(), "again": again(), "triggered": triggered(),
 	} {
 		for _, finding := range Check(&s.History) {
 			t.Errorf("%s: %s", name, finding)
@@ -186,6 +186,17 @@ func excluded() *story {
 	return s
 }
 
+// triggered is a tick that somebody ran by hand before the schedule came to it.
+func triggered() *story {
+	s := tell(2, Cron{})
+	s.term, s.node = 0, ""
+	s.decides(1, second(1).Add(time.Millisecond), Triggered)
+	s.runs(1, second(1).Add(2*time.Millisecond), second(1).Add(3*time.Millisecond))
+	s.term, s.node = 1, "a"
+	s.fires(2)
+	return s
+}
+
 // again is a job whose node was lost: its second attempt completed it, and the
 // first one, on a node that was only frozen, ended afterwards.
 func again() *story {
@@ -255,8 +266,13 @@ func TestFindings(t *testing.T) {
 			s.Leads = append(s.Leads, Lead{Seq: s.seq + 1, Role: scheduler, Term: 2})
 			s.Entries[2].Seq = s.seq + 2
 		}},
+		{"a tick by hand has no job", Lost, triggered, func(s *story) { s.Jobs = s.Jobs[1:] }},
 		{"a job ran for another term", StaleTerm, good, func(s *story) { s.Lines[2].Term = 1 }},
 
+		{"a leader calls its write one by hand", StaleTerm, triggered, func(s *story) { s.Entries[0].Node = "b" }},
+		{"a tick that has its run is triggered", WrongVerdict, good, func(s *story) { s.decides(1, second(2), Triggered) }},
+
+		{"a stale attempt completed the job before the newer one", StaleAttempt, again, func(s *story) { s.Jobs[0].Finalized = second(1).Add(time.Second / 2) }},
 		{"a stale attempt completed the job", StaleAttempt, good, func(s *story) { s.Jobs[0].Attempt = 2 }},
 
 		{"an acknowledged job waits", AckedNotTerminal, good, func(s *story) { s.Jobs[3].State, s.Jobs[3].Finalized = "available", time.Time{} }},

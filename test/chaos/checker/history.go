@@ -17,6 +17,7 @@ const (
 
 	Fired           = "fired"
 	CaughtUp        = "caught_up"
+	Triggered       = "triggered"
 	Queued          = "queued"
 	Replaced        = "replaced"
 	SkippedOverlap  = "skipped_overlap"

@@ -41,7 +41,7 @@ func (c *check) checkJobsOf(row *Row) {
 	jobs := c.jobsOf[keyOf(row.Cron, row.Tick)]
 	fired := false
 	for _, entry := range c.entries[keyOf(row.Cron, row.Tick)] {
-		fired = fired || entry.Verdict == Fired || entry.Verdict == CaughtUp
+		fired = fired || fires(entry.Verdict)
 	}
 	switch {
 	case len(jobs) > 1:
@@ -90,7 +90,7 @@ func (c *check) checkBeginning(line Line) {
 		c.find(Double, line.Cron, line.Tick, "attempt %d of job %d began after the job was completed", line.Attempt, line.Job)
 	}
 	for _, entry := range c.entries[keyOf(line.Cron, line.Tick)] {
-		if (entry.Verdict == Fired || entry.Verdict == CaughtUp) && entry.Term != line.Term {
+		if fires(entry.Verdict) && entry.Term != line.Term {
 			c.find(StaleTerm, line.Cron, line.Tick, "job %d ran for term %d and was fired in term %d", line.Job, line.Term, entry.Term)
 		}
 	}
@@ -104,6 +104,8 @@ func (c *check) checkCompletion(job *Job, began, ended map[attempt]Line) {
 	}
 	line, ok := ended[attempt{job.ID, job.Attempt}]
 	switch {
+	case ok && line.At.After(job.Finalized) && c.endedEarlier(job, ended):
+		c.find(StaleAttempt, job.Cron, job.Tick, "job %d was completed before its attempt %d had ended; an earlier one had", job.ID, job.Attempt)
 	case ok && line.At.After(job.Finalized):
 		c.find(Lost, job.Cron, job.Tick, "job %d counted as completed before its run had ended", job.ID)
 	case ok:

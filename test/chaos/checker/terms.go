@@ -25,7 +25,7 @@ func (c *check) checkTerms() {
 		}
 		entry := entries[0]
 		entries = entries[1:]
-		if c.isFollowUp(entry) {
+		if c.isFollowUp(entry) || byHand(entry) {
 			continue
 		}
 		if now := current[scheduler]; entry.Term != now.Term || entry.Node != now.Node {
@@ -33,6 +33,11 @@ func (c *check) checkTerms() {
 				entry.Node, entry.Verdict, entry.Term, now.Term, now.Node)
 		}
 	}
+}
+
+// byHand says that somebody asked for the run. That needs no lead.
+func byHand(entry Entry) bool {
+	return entry.Verdict == Triggered && entry.Term == 0 && entry.Node == ""
 }
 
 func (c *check) checkLead(before, now Lead) {

@@ -46,6 +46,9 @@ func (c *check) checkVerdicts(cron *Cron, ticks []tick) {
 
 func (c *check) checkVerdict(cron *Cron, t *tick) {
 	late, verdict := cron.late(t), t.first().Verdict
+	if verdict == Triggered {
+		return // the policies are not asked
+	}
 	if cron.Excluded != nil && cron.Excluded.Covers(t.at) {
 		if verdict != SkippedExcluded {
 			c.find(WrongVerdict, cron.Name, t.at, "is excluded and was decided as %s", verdict)
@@ -97,6 +100,7 @@ func (c *check) checkChanges(cron *Cron, t *tick) {
 		switch {
 		case from == to:
 		case from == Queued && to == Fired:
+		case !fires(from) && from != Queued && to == Triggered:
 		case (from == Fired || from == CaughtUp) && to == Replaced && cron.Overlap == OverlapReplace:
 		default:
 			c.find(WrongVerdict, cron.Name, t.at, "went from %s to %s", from, to)
