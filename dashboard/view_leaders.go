@@ -147,6 +147,9 @@ func (r *tenureRow) end(now time.Time, t leaderstore.Tenure, leaders []leadersto
 	} else if t.EndReason != "" {
 		r.Reason = t.EndReason
 	}
+	if t.Drill {
+		r.Reason += " (drill)"
+	}
 }
 
 func lasts(t leaderstore.Tenure, leaders []leaderstore.Leader) bool {

@@ -22,8 +22,11 @@ ORDER BY array_position(ARRAY['scheduler', 'metrics_aggregator', 'log_compactor'
 
 	historySQL = `
 SELECT role, term, node_id, incarnation, acquired_at, ended_at, coalesce(end_reason, ''),
-       coalesce(extract(epoch FROM gap)::float8, 0), gap IS NOT NULL, timeline
-FROM forge_leader_history
+       coalesce(extract(epoch FROM gap)::float8, 0), gap IS NOT NULL, timeline,
+       EXISTS (SELECT FROM forge_events AS e
+               WHERE e.at BETWEEN ended_at AND ended_at + interval '1 min'
+                 AND e.type = 'leader_drilled' AND e.role = h.role AND e.term = h.term)
+FROM forge_leader_history AS h
 WHERE $1 = '' OR role = $1
 ORDER BY acquired_at DESC, role
 LIMIT $2`
@@ -69,7 +72,7 @@ func scanTenure(row pgx.CollectableRow) (Tenure, error) {
 	var ended *time.Time
 	var gap float64
 	err := row.Scan(&t.Role, &t.Term, &t.NodeID, &t.Incarnation, &t.AcquiredAt, &ended, &t.EndReason,
-		&gap, &t.HasGap, &t.Timeline)
+		&gap, &t.HasGap, &t.Timeline, &t.Drill)
 	t.EndedAt = orZero(ended)
 	t.Gap = time.Duration(gap * float64(time.Second))
 	return t, err

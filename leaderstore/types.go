@@ -39,6 +39,8 @@ type Tenure struct {
 	Gap         time.Duration `json:"-"`
 	HasGap      bool          `json:"-"`
 	Timeline    string        `json:"timeline,omitempty"`
+	// Drill says that it was handed over to measure how long that takes.
+	Drill bool `json:"drill,omitempty"`
 }
 
 // MarshalJSON adds the gap in milliseconds.

@@ -61,23 +61,9 @@ func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 // handOver asks the leader of a role to hand it over, waits for the successor
 // and prints it.
 func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target string, timeout time.Duration) error {
-	changes, err := leaderstore.Follow(ctx, pool)
+	_, successor, err := a.replace(ctx, pool, role, target, timeout)
 	if err != nil {
 		return err
-	}
-	defer changes.Close()
-	leader, asked, err := handover.Ask(ctx, pool, role, target, whoAmI())
-	if err != nil {
-		return refused(err)
-	}
-	if !asked {
-		return a.showLeader(leader)
-	}
-	waiting, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	successor, err := awaitSuccessor(waiting, pool, changes, leader)
-	if err != nil {
-		return errors.Join(a.gaveUp(ctx, err, role), leaderstore.Withdraw(context.WithoutCancel(ctx), pool, role, leader.Term))
 	}
 	if err := a.showLeader(successor); err != nil {
 		return err
@@ -86,6 +72,30 @@ func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target str
 		return notFound("%s did not take %s, %s did", target, role, successor.NodeID)
 	}
 	return nil
+}
+
+// replace has the leader of a role hand it over, and returns it and the one that
+// takes the role: itself, if it is the target.
+func (a *app) replace(ctx context.Context, pool *pgxpool.Pool, role, target string, timeout time.Duration) (leader, successor leaderstore.Leader, err error) {
+	changes, err := leaderstore.Follow(ctx, pool)
+	if err != nil {
+		return leader, successor, err
+	}
+	defer changes.Close()
+	leader, asked, err := handover.Ask(ctx, pool, role, target, whoAmI())
+	if err != nil {
+		return leader, successor, refused(err)
+	}
+	if !asked {
+		return leader, leader, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	successor, err = awaitSuccessor(waiting, pool, changes, leader)
+	if err != nil {
+		err = errors.Join(a.gaveUp(ctx, err, role), leaderstore.Withdraw(context.WithoutCancel(ctx), pool, role, leader.Term))
+	}
+	return leader, successor, err
 }
 
 // refused gives what cannot be its exit code.

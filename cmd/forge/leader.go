@@ -105,7 +105,12 @@ var tenureColumns = []column[tenureRow]{
 		}
 		return span(t.EndedAt.Sub(t.AcquiredAt))
 	}},
-	{title: "ended", show: func(t tenureRow) string { return dash(t.EndReason) }},
+	{title: "ended", show: func(t tenureRow) string {
+		if t.Drill {
+			return t.EndReason + " (drill)"
+		}
+		return dash(t.EndReason)
+	}},
 	{title: "gap before", show: func(t tenureRow) string {
 		if !t.HasGap {
 			return "-"

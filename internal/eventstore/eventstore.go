@@ -16,6 +16,7 @@ const (
 	LeaderElected    = "leader_elected"
 	LeaderLost       = "leader_lost"
 	ElectionStarted  = "election_started"
+	LeaderDrilled    = "leader_drilled"
 	NodeJoined       = "node_joined"
 	NodeLeft         = "node_left"
 	NodeDead         = "node_dead"

@@ -40,7 +40,7 @@ func Find(ctx context.Context, db Queryer, filter Filter) ([]Event, error) {
 // Types lists the types of events that this binary writes.
 func Types() []string {
 	return []string{
-		LeaderElected, LeaderLost, ElectionStarted, NodeJoined, NodeLeft, NodeDead, ClusterDegraded, ClusterRecovered,
+		LeaderElected, LeaderLost, ElectionStarted, LeaderDrilled, NodeJoined, NodeLeft, NodeDead, ClusterDegraded, ClusterRecovered,
 		ConfigApplied, ConfigReloaded, ConfigRejected, CronPaused, CronResumed, CronTriggered, CronBackfilled,
 		JobEnqueued, JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
 		QueuePaused, QueueResumed, HandOverAsked, NodeDrained, NodeUndrained,
