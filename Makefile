@@ -35,6 +35,14 @@ dev: build ## Run three nodes on an embedded PostgreSQL; Ctrl-C stops them.
 build: ## Build bin/forge.
 	@go build -ldflags '-X main.version=$(VERSION)' -o bin/forge ./cmd/forge
 
+.PHONY: man
+man: build ## Write the manual pages into bin/man.
+	@bin/forge man bin/man
+
+.PHONY: drill
+drill: build ## Hand a role over on a living cluster and measure it (ROLE=scheduler).
+	@bin/forge drill leader $(or $(ROLE),scheduler)
+
 .PHONY: test
 test: ## Run the tests on a PostgreSQL of their own.
 	@scripts/need-postgres

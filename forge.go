@@ -70,6 +70,7 @@ type options struct {
 	logger  *slog.Logger
 	version string
 	apply   bool
+	ready   func()
 	file    file
 
 	roles     []customRole
@@ -90,6 +91,10 @@ func WithVersion(version string) Option { return func(o *options) { o.version = 
 // WithApply puts the file's crons in force even if a newer file has superseded
 // it: a roll-back.
 func WithApply() Option { return func(o *options) { o.apply = true } }
+
+// WithReady has the program told when the node is ready: it has joined the cluster
+// and listens. The call holds the node up, so it must be short.
+func WithReady(ready func()) Option { return func(o *options) { o.ready = ready } }
 
 // Node is one process of the cluster.
 type Node struct {
@@ -125,7 +130,7 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 	}
 	n := &Node{
 		cfg:         cfg,
-		opts:        options{logger: slog.Default(), version: "dev"},
+		opts:        options{logger: slog.Default(), version: "dev", ready: func() {}},
 		incarnation: nodestore.NewIncarnation(),
 		changes:     newChanges(),
 		gate:        &gate{},

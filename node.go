@@ -100,6 +100,7 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 	n.gate.open()
 	n.logger.InfoContext(ctx, "node is up", "node", n.cfg.Node.ID, "incarnation", n.incarnation,
 		"url", n.self.APIURL, "pid", n.self.PID)
+	n.opts.ready()
 
 	err := nest(ctx,
 		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},

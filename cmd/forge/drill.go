@@ -19,10 +19,10 @@ import (
 type drill struct {
 	Role string `json:"role"`
 	// From led the term that was handed over, To the one after it.
-	From     string    `json:"from"`
-	FromTerm int64     `json:"from_term"`
-	To       string    `json:"to"`
-	ToTerm   int64     `json:"to_term"`
+	From     string `json:"from"`
+	FromTerm int64  `json:"from_term"`
+	To       string `json:"to"`
+	ToTerm   int64  `json:"to_term"`
 	// AskedAt is just before the request.
 	AskedAt time.Time `json:"asked_at"`
 	// StoppedMS is from the request to the end of the old leader's work, GapMS how

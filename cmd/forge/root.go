@@ -56,7 +56,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.devCommand(), a.serveCommand(),
 		a.initCommand(), a.checkCommand(), a.configCommand(), a.planCommand(), a.applyCommand(), a.migrateCommand(),
 		a.runCommand(), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.eventsCommand(), a.compactCommand(), a.tokenCommand(), a.doctorCommand(),
-		a.versionCommand(),
+		a.manCommand(), a.versionCommand(),
 	)
 	strictArguments(root)
 	return root

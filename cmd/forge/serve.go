@@ -56,8 +56,10 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
+	super := newSupervisor(logger)
+	defer super.watch(ctx)()
 	for {
-		err := a.runNode(ctx, cfg, flags, logger, hangups)
+		err := a.runNode(ctx, cfg, flags, logger, hangups, forge.WithReady(super.ready))
 		if !errors.Is(err, forge.ErrFenced) {
 			return err
 		}
@@ -71,8 +73,8 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 
 // runNode runs a node that reads its file again when it is edited, and on
 // SIGHUP.
-func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger, hangups <-chan os.Signal) error {
-	opts := []forge.Option{forge.WithLogger(logger), forge.WithVersion(version)}
+func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger, hangups <-chan os.Signal, opts ...forge.Option) error {
+	opts = append(opts, forge.WithLogger(logger), forge.WithVersion(version))
 	if flags.apply {
 		opts = append(opts, forge.WithApply())
 	}
