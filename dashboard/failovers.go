@@ -103,5 +103,8 @@ func newFailoverRow(now time.Time, t, old leaderstore.Tenure, colors palette) fa
 	if reason, ok := reasons[old.EndReason]; ok {
 		row.Reason, row.Tone = reason.words, reason.tone
 	}
+	if old.Drill {
+		row.Reason += " (drill)"
+	}
 	return row
 }
