@@ -50,7 +50,22 @@ func (p *pass) merge(ctx context.Context) error {
 		p.opts.Logger.DebugContext(ctx, "output merged", "term", p.fence.Term,
 			"chunks", done.Chunks, "packs", done.Packs, "text_bytes", done.TextBytes, "pack_bytes", done.PackBytes)
 	}
-	return nil
+	return skipped(done.Skipped)
+}
+
+// shownDamages is how many damaged attempts a pass names.
+const shownDamages = 5
+
+// skipped is nil when everything could be merged.
+func skipped(damages []*jobstore.DamagedError) error {
+	var errs []error
+	for _, damage := range damages[:min(len(damages), shownDamages)] {
+		errs = append(errs, damage)
+	}
+	if len(damages) > shownDamages {
+		errs = append(errs, fmt.Errorf("and %d more", len(damages)-shownDamages))
+	}
+	return errors.Join(errs...)
 }
 
 func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey) (next jobstore.RunKey, merged jobstore.Merged, err error) {

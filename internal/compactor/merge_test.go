@@ -3,6 +3,7 @@ package compactor_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,8 @@ BEGIN
 END $$;
 CREATE TRIGGER depose AFTER INSERT ON forge_job_log_packs FOR EACH STATEMENT EXECUTE FUNCTION depose()`
 
-	looseSQL = `SELECT count(*)::text FROM forge_job_logs`
+	looseNumberSQL = `SELECT count(*) FROM forge_job_logs`
+	looseSQL       = `SELECT count(*)::text FROM forge_job_logs`
 )
 
 // output is what readers see of all attempts, as one text for each job.
@@ -110,6 +112,30 @@ func TestDeposedMergesNothing(t *testing.T) {
 	}
 	if got := c.count(`SELECT count(*) FROM forge_job_logs`); got != (40-batch)*30 {
 		t.Errorf("%d chunks are left, want all but those of %d attempts: a deposed leader merged", got, batch)
+	}
+}
+
+// A pass says which output it had to leave as it is, and merges the rest.
+func TestDamagedPacksAreReported(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.quiet = time.Minute
+	c.exec(linesSQL)
+	c.exec(`INSERT INTO forge_job_log_packs (job_id, attempt, first_seq, last_seq, chunks, text_bytes, at, pack)
+		SELECT i, 1, 1, 1, 1, 1, now(), 'damaged' FROM generate_series(1, 7) i`)
+	stop := c.lead(allOfAnHour, 1)
+	c.await(`SELECT least(count(*), 1)::text FROM forge_compactions`, []string{"1"})
+	stop()
+	status, err := compactstore.Read(t.Context(), c.pool, 1_000_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := status.Passes[len(status.Passes)-1]
+	if said := first.Failed["merge"]; first.Chunks != 33*30 || !strings.Contains(said, "a pack of attempt 1 of job 5 cannot be read") || !strings.Contains(said, "and 2 more") {
+		t.Errorf("merged %d chunks, failed: %v", first.Chunks, first.Failed)
+	}
+	if got := c.count(looseNumberSQL); got != 7*30 {
+		t.Errorf("%d chunks are left, want those beside the damaged packs", got)
 	}
 }
 

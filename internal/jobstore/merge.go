@@ -2,7 +2,9 @@ package jobstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -89,7 +91,22 @@ type Merged struct {
 	Packs     int64 `json:"packs"`
 	TextBytes int64 `json:"text_bytes"`
 	PackBytes int64 `json:"pack_bytes"`
+	// Skipped are attempts that were left as they are.
+	Skipped []*DamagedError `json:"-"`
 }
+
+// DamagedError says that a pack of an attempt cannot be read, so that nothing can
+// be merged with it.
+type DamagedError struct {
+	RunKey
+	Err error
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("a pack of attempt %d of job %d cannot be read: %v", e.Attempt, e.JobID, e.Err)
+}
+
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Add adds what more merging came to.
 func (m *Merged) Add(more Merged) {
@@ -97,11 +114,15 @@ func (m *Merged) Add(more Merged) {
 	m.Packs += more.Packs
 	m.TextBytes += more.TextBytes
 	m.PackBytes += more.PackBytes
+	m.Skipped = append(m.Skipped, more.Skipped...)
 }
 
 // Merge packs the output of attempts that are over and whose last chunk is older
 // than quiet, of at most most attempts from one on, and some megabytes of text.
 // It returns the attempt to go on with, the zero RunKey when it came to the end.
+//
+// An attempt one of whose packs cannot be read is skipped: what else it wrote stays
+// as it is, readable.
 //
 // The caller's transaction is the only one that packs: it is fenced. Whoever adds
 // chunks meanwhile is not waited for and does not wait.
@@ -110,13 +131,26 @@ func Merge(ctx context.Context, tx pgx.Tx, from RunKey, quiet time.Time, most in
 	if err != nil {
 		return RunKey{}, done, fmt.Errorf("find output to merge: %w", err)
 	}
-	if len(taken) == 0 {
-		return next, done, nil
+	var skipped []*DamagedError
+	for len(taken) > 0 {
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
+			done, err = mergeRuns(ctx, tx, taken)
+			return err
+		})
+		damaged, ok := errors.AsType[*DamagedError](err)
+		if err != nil && !ok {
+			return RunKey{}, Merged{}, fmt.Errorf("merge output: %w", err)
+		}
+		if err == nil {
+			break
+		}
+		done, skipped = Merged{}, append(skipped, damaged)
+		taken = slices.DeleteFunc(taken, func(s share) bool { return s.RunKey == damaged.RunKey })
+		if next == damaged.RunKey { // it was to go on with the rest of it
+			next.Attempt++
+		}
 	}
-	done, err = mergeRuns(ctx, tx, taken)
-	if err != nil {
-		return RunKey{}, done, fmt.Errorf("merge output: %w", err)
-	}
+	done.Skipped = skipped
 	return next, done, nil
 }
 
@@ -258,7 +292,7 @@ func takePacks(ctx context.Context, tx pgx.Tx, all map[RunKey]*heap) error {
 	_, err = pgx.ForEachRow(rows, []any{&key.JobID, &key.Attempt, &until, &packed}, func() error {
 		chunks, err := unpack(packed, key.Attempt)
 		if err != nil {
-			return fmt.Errorf("unpack attempt %d of job %d: %w", key.Attempt, key.JobID, err)
+			return &DamagedError{key, err}
 		}
 		h := all[key]
 		for _, chunk := range chunks {

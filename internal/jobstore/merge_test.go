@@ -153,7 +153,7 @@ func TestMergedOutputReadsAsBefore(t *testing.T) {
 		a.want(4, 1, 0, snoozed)
 	}
 	check()
-	if again := a.merge(100); again != (jobstore.Merged{}) {
+	if again := a.merge(100); again.Chunks != 0 || again.Packs != 0 {
 		t.Errorf("merged again: %+v", again)
 	}
 	check()
@@ -220,5 +220,33 @@ func TestPacksAreBounded(t *testing.T) {
 	}
 	if n := a.count(`SELECT count(*) FROM forge_job_log_packs WHERE last_seq = 101 AND first_seq < 101`); n != 0 {
 		t.Error("a pack spans a day")
+	}
+}
+
+// A pack that cannot be read keeps its own attempt alone from being merged.
+func TestDamagedPackIsSkipped(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for id := int64(1); id <= 3; id++ {
+		a.job(id, "completed", 1)
+	}
+	a.write(2, a.run(1, 3)...)
+	a.merge(10)
+	a.exec(`UPDATE forge_job_log_packs SET pack = 'no frame of zstd'`)
+	late := a.run(1, 5000)[1:] // more than one call takes; the pack has the first of them
+	before, after := a.run(1, 2), a.run(1, 4)
+	a.write(1, before...)
+	a.write(2, late...)
+	a.write(3, after...)
+	for range 2 {
+		done := a.merge(10)
+		if len(done.Skipped) != 1 || done.Skipped[0].JobID != 2 || done.Skipped[0].Attempt != 1 {
+			t.Errorf("skipped %v, want attempt 1 of job 2", done.Skipped)
+		}
+		if loose := a.loose(); loose != len(late) {
+			t.Errorf("%d chunks are not merged, want the %d beside the damaged pack", loose, len(late))
+		}
+		a.want(1, 1, 0, before)
+		a.want(3, 1, 0, after)
 	}
 }
