@@ -495,7 +495,13 @@ type fakeHistory struct{ *fakeCluster }
 func (c fakeHistory) Range(_ context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
 	return read(c.fakeCluster, func() []rollupstore.Row {
 		c.asked = q
-		return c.windows
+		var own []rollupstore.Row
+		for _, row := range c.windows {
+			if row.Metric == q.Metric {
+				own = append(own, row)
+			}
+		}
+		return own
 	})
 }
 

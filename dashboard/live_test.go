@@ -225,7 +225,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill",
 			"nodes": "/nodes", "settings": "/settings", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
 			"drain": "/nodes/node-1/drain", "undrain": "/nodes/node-1/undrain",
-			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
+			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "charts": "/charts", "storage": "/storage", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
 			"enqueue": "/enqueue", "bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",
 			"dead": "/dead", "deadgroup": "/dead/" + deadGroup, "deadretry": "/dead/" + deadGroup + "/retry", "deaddiscard": "/dead/" + deadGroup + "/discard",
 		}[name]).Body.String()

@@ -48,6 +48,8 @@ var pageKinds = map[string]pageKind{
 	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*server).loadJob},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list"}, (*server).loadQueues},
 	"alerts":   {"alerts", nil, []string{"list", "past"}, (*server).loadAlerts},
+	"charts":   {"charts", []string{"span"}, nil, (*server).loadCharts},
+	"storage":  {"storage", nil, nil, (*server).loadStorage},
 	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
 	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},

@@ -122,6 +122,8 @@ func (s *server) pageRoutes() []route {
 		{path: "/jobs/{id}", get: s.page("job"), read: viewer},
 		{path: "/queues", get: s.page("queues"), read: viewer},
 		{path: "/alerts", get: s.page("alerts"), read: viewer},
+		{path: "/charts", get: s.page("charts"), read: viewer},
+		{path: "/storage", get: s.page("storage"), read: viewer},
 		{path: "/dead", get: s.page("dead"), read: viewer},
 		{path: "/dead/{group}", get: s.page("deadgroup"), read: viewer},
 		{path: "/events", get: s.events, read: viewer},

@@ -55,7 +55,8 @@ type Options struct {
 	// Retention is asked at the start of each pass: it may change meanwhile.
 	Retention func() Retention
 	Logger    *slog.Logger
-	// Metrics counts a write that the fence refused. Default: nobody does.
+	// Metrics counts what passes did and what the fence refused. Default: nobody
+	// does.
 	Metrics *metrics.Metrics
 	// Interval between the starts of two passes, each of which costs some twenty
 	// transactions although it finds nothing. Default: 5 minutes.
@@ -85,13 +86,18 @@ func New(db leaderstore.Beginner, opts Options) *Compactor {
 	opts.Batch = cmp.Or(opts.Batch, 1000)
 	opts.Pause = cmp.Or(opts.Pause, 100*time.Millisecond)
 	opts.Quiet = cmp.Or(opts.Quiet, 5*time.Minute)
-	return &Compactor{db: db, opts: opts}
+	c := &Compactor{db: db, opts: opts}
+	if c.opts.Metrics != nil {
+		c.opts.Metrics.InitCompactor(c.removes())
+	}
+	return c
 }
 
 // Lead makes passes until ctx ends, also in the midst of one. It returns
 // leaderstore.ErrDeposed when the term is over; other errors are logged, and the
 // next pass tries again.
 func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
+	defer c.forgetMeasures()
 	next := time.NewTimer(c.opts.Delay)
 	defer next.Stop()
 	pass := &pass{Compactor: c, fence: fence}
@@ -132,6 +138,9 @@ type sweep struct {
 	keep time.Duration
 	batch
 }
+
+// strayLogs is what sweepStray removes.
+const strayLogs = "stray_logs"
 
 // overAlready is for rows that carry the instant at which their retention ends.
 const overAlready = time.Microsecond
@@ -199,15 +208,23 @@ func (p *pass) run(ctx context.Context) error {
 		}
 	}
 	deleted, err := p.sweepStray(ctx)
-	if err := p.settle(ctx, "stray_logs", deleted, err); err != nil {
+	if err := p.settle(ctx, strayLogs, deleted, err); err != nil {
 		return err
 	}
 	if err := p.settle(ctx, "merge", 0, p.merge(ctx)); err != nil {
 		return err
 	}
-	err = p.do(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return compactstore.Record(ctx, tx, p.record, time.Since(start), p.opts.Interval)
+	took := time.Since(start)
+	var tables []compactstore.Table
+	err = p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
+		if tables, err = compactstore.Tables(ctx, tx); err != nil {
+			return err
+		}
+		return compactstore.Record(ctx, tx, p.record, took, p.opts.Interval)
 	})
+	if err == nil {
+		p.measure(took, tables)
+	}
 	return p.settle(ctx, "record", 0, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -148,12 +149,16 @@ func TestPassesAreRecorded(t *testing.T) {
 	c.exec(`ALTER TABLE river_queue RENAME TO away`)
 	stop := c.lead(allOfAnHour, 1)
 	c.await(`SELECT least(count(*), 2)::text FROM forge_compactions`, []string{"2"}) // only the first found something
+	if size := testutil.ToFloat64(c.metrics.TableBytes.WithLabelValues("forge_job_log_packs")); size <= 0 {
+		t.Errorf("forge_table_bytes says %v", size)
+	}
 	stop()
 	status, err := compactstore.Read(t.Context(), c.pool, 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, second := status.Passes[len(status.Passes)-1], status.Passes[len(status.Passes)-2]
+	c.demandCounted(len(status.Passes))
 	if diff := cmp.Diff(map[string]int64{"events": 2}, first.Removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
@@ -170,5 +175,26 @@ func TestPassesAreRecorded(t *testing.T) {
 		return t.Name == "forge_job_log_packs" && t.Bytes > t.IndexBytes && t.IndexBytes > 0
 	}) {
 		t.Errorf("sizes: %+v", status.Tables)
+	}
+}
+
+// demandCounted compares the metrics with what TestPassesAreRecorded brings about in
+// so many passes; the last may have ended before it was counted.
+func (c *cluster) demandCounted(passes int) {
+	c.t.Helper()
+	m := c.metrics
+	counted := testutil.ToFloat64(m.CompactorPasses.WithLabelValues("incomplete"))
+	if removed := testutil.ToFloat64(m.CompactorRemoved.WithLabelValues("events")); removed != 2 || counted < float64(passes-1) {
+		c.t.Errorf("counted %v rows of events and %v of %d passes", removed, counted, passes)
+	}
+	chunks, text, packed := testutil.ToFloat64(m.CompactorChunks), testutil.ToFloat64(m.CompactorTextBytes), testutil.ToFloat64(m.CompactorPackBytes)
+	if chunks != 40*30 || text <= packed || packed <= 0 {
+		c.t.Errorf("counted %v chunks, %v bytes that became %v", chunks, text, packed)
+	}
+	if n := testutil.CollectAndCount(m.TableBytes) + testutil.CollectAndCount(m.CompactorPassedAt); n != 0 {
+		c.t.Errorf("%d measures are left after the lead", n)
+	}
+	if n := testutil.CollectAndCount(m.CompactorRemoved); n < 15 {
+		c.t.Errorf("%d kinds of rows are counted from 0 on", n)
 	}
 }

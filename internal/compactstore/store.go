@@ -96,15 +96,33 @@ func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, 
 
 // Read returns the newest passes, at most limit, and all tables.
 func Read(ctx context.Context, db Queryer, limit int) (Status, error) {
-	passes, err := collect[Pass](ctx, db, passesSQL, limit)
+	passes, err := Passes(ctx, db, limit)
 	if err != nil {
-		return Status{}, fmt.Errorf("read passes of the compactor: %w", err)
+		return Status{}, err
 	}
-	tables, err := collect[Table](ctx, db, tablesSQL)
+	tables, err := Tables(ctx, db)
 	if err != nil {
-		return Status{}, fmt.Errorf("weigh tables: %w", err)
+		return Status{}, err
 	}
 	return Status{Passes: passes, Tables: tables}, nil
+}
+
+// Passes returns the newest, at most limit, the newest first.
+func Passes(ctx context.Context, db Queryer, limit int) ([]Pass, error) {
+	passes, err := collect[Pass](ctx, db, passesSQL, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read passes of the compactor: %w", err)
+	}
+	return passes, nil
+}
+
+// Tables weighs forge's and River's tables, the largest first.
+func Tables(ctx context.Context, db Queryer) ([]Table, error) {
+	tables, err := collect[Table](ctx, db, tablesSQL)
+	if err != nil {
+		return nil, fmt.Errorf("weigh tables: %w", err)
+	}
+	return tables, nil
 }
 
 func collect[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {

@@ -54,6 +54,7 @@ var checks = []check{
 	{"connections", checkConnections},
 	{"encoding", checkEncoding},
 	{"storage", checkStorage},
+	{"compaction", checkCompaction},
 }
 
 // Examine judges the facts.

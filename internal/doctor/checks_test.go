@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -28,7 +29,7 @@ func healthy() Facts {
 	node := func(id, incarnation string) nodestore.Node {
 		return nodestore.Node{
 			NodeID: id, Incarnation: incarnation, State: nodestore.Active, Hostname: "host-" + id, Version: "v1",
-			Roles: []string{"scheduler"}, ConfigHash: hash, LastHeartbeatAt: now.Add(-time.Second), Now: now,
+			Roles: []string{"scheduler"}, ConfigHash: hash, LastHeartbeatAt: now.Add(-time.Second), StartedAt: now.Add(-time.Hour), Now: now,
 		}
 	}
 	link := Link{Key: leaderURL, Remote: "10.0.0.5", TLS: true, RoundTrip: time.Millisecond, IdleEnded: true}
@@ -45,8 +46,12 @@ func healthy() Facts {
 				Role: "scheduler", NodeID: "web-1", Incarnation: incarnation, Term: 7,
 				RenewedAt: now, LeaseUntil: now.Add(3 * time.Second), Now: now,
 			}},
-			Locks:   []Lock{{Role: "scheduler", ID: 42, PID: 9, Application: "forge:" + incarnation + ":web-1"}},
-			Clocks:  []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
+			Locks:  []Lock{{Role: "scheduler", ID: 42, PID: 9, Application: "forge:" + incarnation + ":web-1"}},
+			Clocks: []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
+			Passes: []compactstore.Pass{{
+				NodeID: "web-2", EndedAt: now.Add(-2 * time.Minute), NextAt: now.Add(3 * time.Minute),
+				Removed: map[string]int64{"events": 12, "logs": 3000}, Chunks: 9, TextBytes: 3 << 20, PackBytes: 1 << 19,
+			}},
 			InForce: hash, OwnHash: hash,
 		},
 	}
@@ -234,6 +239,32 @@ func TestChecks(t *testing.T) {
 		"encoding":            {func(f *Facts) { f.Server.Encoding = "SQL_ASCII" }, "encoding", Warn, []string{"SQL_ASCII", "UTF8"}},
 		"no fsync":            {func(f *Facts) { f.Server.Fsync = false }, "storage", Warn, []string{"power cut"}},
 		"no autovacuum":       {func(f *Facts) { f.Server.Autovacuum = false }, "storage", Warn, []string{"autovacuum = on"}},
+		"a pass": {
+			func(*Facts) {}, "compaction", OK,
+			[]string{"2m0s ago by web-2: 3,012 rows removed, output merged from 3.0 MiB to 512 KiB; the next is due in 3m0s"},
+		},
+		"a pass that is due": {func(f *Facts) { f.Cluster.Passes[0].NextAt = now.Add(-9 * time.Minute) }, "compaction", OK, []string{"due now"}},
+		"no pass for long": {
+			func(f *Facts) { f.Cluster.Passes[0].NextAt = now.Add(-11 * time.Minute) },
+			"compaction", Warn,
+			[]string{"the next was due 11m0s ago", "forge leader status"},
+		},
+		"no pass while nobody ran": {func(f *Facts) {
+			f.Cluster.Passes[0].NextAt = now.Add(-time.Hour)
+			f.Cluster.Nodes[0].StartedAt, f.Cluster.Nodes[1].StartedAt = now.Add(-time.Minute), now.Add(-time.Minute)
+		}, "compaction", OK, []string{"due now"}},
+		"no pass ever": {func(f *Facts) { f.Cluster.Passes = nil }, "compaction", Warn, []string{"forge leader status"}},
+		"no pass yet": {func(f *Facts) {
+			f.Cluster.Passes = nil
+			f.Cluster.Nodes[0].StartedAt, f.Cluster.Nodes[1].StartedAt = now.Add(-time.Minute), now.Add(-time.Minute)
+		}, "compaction", OK, []string{"no pass yet; the nodes started 1m0s ago"}},
+		"a pass that could not do all": {
+			func(f *Facts) {
+				f.Cluster.Passes[0].Failed = map[string]string{"merge": "a pack of attempt 1 of job 7 cannot be read: damaged", "nodes": "x"}
+			},
+			"compaction", Warn,
+			[]string{"merge, nodes (a pack of attempt 1 of job 7", "forge compact status"},
+		},
 		"dead rows": {
 			func(f *Facts) { f.Schema.Tables = []Table{{Name: "river_job", Live: 10, Dead: 1_000_000}} },
 			"storage", Warn,

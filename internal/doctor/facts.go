@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -119,6 +120,8 @@ type Cluster struct {
 	Leaders []leaderstore.Leader
 	Locks   []Lock
 	Clocks  []aggregator.Clock
+	// Passes are the log compactor's newest, at most one.
+	Passes []compactstore.Pass
 	// OwnHash is what this file means for the cluster, InForce what was applied
 	// last, if anything was.
 	OwnHash, InForce string

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -212,6 +213,9 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool) (err error) {
 		return err
 	}
 	if c.Clocks, err = aggregator.Clocks(ctx, pool); err != nil {
+		return err
+	}
+	if c.Passes, err = compactstore.Passes(ctx, pool, 1); err != nil {
 		return err
 	}
 	inForce, err := cronstore.ConfigInForce(ctx, pool)

@@ -97,6 +97,8 @@ func unit(series metrics.Series) string {
 	switch {
 	case strings.HasSuffix(series.Name, "_seconds"):
 		return "seconds"
+	case strings.HasSuffix(series.Name, "_bytes"), strings.HasSuffix(series.Name, "_bytes_total"):
+		return "bytes"
 	case series.Name == "forge_build_info" || series.Name == "forge_config_reload_success" || series.Name == metrics.LeaderIsLeaderName || series.Name == metrics.NodeReportingName:
 		return "0 or 1"
 	default:

@@ -71,6 +71,17 @@ type Metrics struct {
 	// NodeReporting has the label node_id.
 	NodeReporting *prometheus.GaugeVec
 
+	// The log compactor's passes, by its leader.
+	CompactorPasses      *prometheus.CounterVec // label result: complete or incomplete
+	CompactorRemoved     *prometheus.CounterVec // label of
+	CompactorChunks      prometheus.Counter
+	CompactorTextBytes   prometheus.Counter
+	CompactorPackBytes   prometheus.Counter
+	CompactorPassSeconds *prometheus.HistogramVec // without labels
+	// CompactorPassedAt has at most one series.
+	CompactorPassedAt *prometheus.GaugeVec
+	TableBytes        *prometheus.GaugeVec // label table
+
 	series []Series
 	crons  cronLabels
 }
@@ -131,6 +142,7 @@ func New(version string) *Metrics {
 		ConfigDrift:   f.gaugeVec(ConfigDriftName, "Nodes that run another configuration than the one in force, as the metrics aggregator's leader counted them; no series on the other nodes."),
 		NodeReporting: f.gaugeVec(NodeReportingName, "1 while the node hands its metrics to the metrics aggregator, 0 once three reports are missing; of the nodes that have not left, by the metrics aggregator's leader.", "node_id"),
 	}
+	m.addCompactor(f)
 	m.ConfigReloadSuccess.Set(1)
 	for _, result := range reloads {
 		m.ConfigReloads.WithLabelValues(result)

@@ -21,6 +21,7 @@ func TestCountersStartAtZero(t *testing.T) {
 	m.InitRoles("a", []string{"scheduler", "log_compactor"})
 	m.InitCrons([]string{"nightly"})
 	m.InitKinds([]string{"report"})
+	m.InitCompactor([]string{"events"})
 
 	samples := snapshot(t, m)
 	for _, want := range []metrics.Sample{
@@ -126,6 +127,11 @@ func TestSnapshot(t *testing.T) {
 		{Name: "forge_assignment_refused_total"},
 		{Name: "forge_assignment_waiting"},
 		{Name: "forge_build_info", Labels: map[string]string{"version": "v1"}, Value: 1},
+		{Name: "forge_compactor_merged_bytes_total"},
+		{Name: "forge_compactor_merged_chunks_total"},
+		{Name: "forge_compactor_packed_bytes_total"},
+		{Name: "forge_compactor_passes_total", Labels: map[string]string{"result": "complete"}},
+		{Name: "forge_compactor_passes_total", Labels: map[string]string{"result": "incomplete"}},
 		{Name: "forge_config_last_reload_success_timestamp_seconds"},
 		{Name: "forge_config_reload_success", Value: 1},
 		{Name: "forge_config_reloads_total", Labels: map[string]string{"result": "failure"}},

@@ -1,0 +1,235 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
+)
+
+// stretch is how much of the past the charts show: windows of a step, several of
+// which make one point.
+type stretch struct {
+	span
+
+	Step  rollupstore.Step
+	Point time.Duration
+}
+
+var stretches = []stretch{
+	{span{"1h", time.Hour, 4}, rollupstore.Minute, time.Minute},
+	{span{"6h", 6 * time.Hour, 3}, rollupstore.FiveMinutes, 5 * time.Minute},
+	{span{"24h", 24 * time.Hour, 4}, rollupstore.FiveMinutes, 15 * time.Minute},
+	{span{"7d", 7 * 24 * time.Hour, 7}, rollupstore.Hour, time.Hour},
+	{span{"30d", 30 * 24 * time.Hour, 6}, rollupstore.Hour, 6 * time.Hour},
+}
+
+// lineSpec says what a line of a chart shows.
+type lineSpec struct {
+	name, tone string
+	metric     string
+	// labels are the values of which the series have one; nil: whichever.
+	label  string
+	values []string
+	// value is what a point is of the windows in it.
+	value func(in []rollupstore.Row, of stretch) float64
+}
+
+type chartSpec struct {
+	id, name, about string
+	show            func(float64) string
+	lines           []lineSpec
+}
+
+// presence is a gauge that is there whenever an aggregator led: a counter without a
+// window did not move then, and is not known otherwise.
+const presence = metrics.NodeCountName
+
+var chartSpecs = []chartSpec{
+	{"work", "Jobs a minute", "Attempts that began, and how they ended", quantity, []lineSpec{
+		{"started", "live", "forge_job_started_total", "", nil, perMinute},
+		{"completed", "ok", "forge_job_finished_total", "outcome", []string{"completed"}, perMinute},
+		{"failed", "bad", "forge_job_finished_total", "outcome", []string{"failed", "timed_out", "lost"}, perMinute},
+	}},
+	{"depth", "Queue depth", "Unfinished jobs, on average", quantity, []lineSpec{
+		{"available", "live", metrics.QueueDepthName, "state", []string{"available"}, mean},
+		{"running", "ok", metrics.QueueDepthName, "state", []string{"running"}, mean},
+		{"to be retried", "warn", metrics.QueueDepthName, "state", []string{"retryable"}, mean},
+		{"scheduled", "idle", metrics.QueueDepthName, "state", []string{"scheduled"}, mean},
+	}},
+	{"late", "Lateness of crons", "From a tick to the commit of its job", lengthOf, []lineSpec{
+		{"half within", "ok", "forge_cron_delay_seconds", "", nil, quantile(.5)},
+		{"99 % within", "warn", "forge_cron_delay_seconds", "", nil, quantile(.99)},
+	}},
+	{"wait", "Wait of jobs", "From due to started", lengthOf, []lineSpec{
+		{"half within", "ok", "forge_job_wait_seconds", "", nil, quantile(.5)},
+		{"99 % within", "warn", "forge_job_wait_seconds", "", nil, quantile(.99)},
+	}},
+}
+
+func perMinute(in []rollupstore.Row, of stretch) float64 {
+	total := 0.0
+	for _, row := range in {
+		total += row.Value
+	}
+	return total / of.Point.Minutes()
+}
+
+// mean adds the series up and takes the mean of the windows.
+func mean(in []rollupstore.Row, _ stretch) float64 {
+	total, windows := 0.0, map[time.Time]bool{}
+	for _, row := range in {
+		total += row.Value
+		windows[row.At] = true
+	}
+	return total / float64(len(windows)) // NaN of none
+}
+
+func quantile(q float64) func([]rollupstore.Row, stretch) float64 {
+	return func(in []rollupstore.Row, _ stretch) float64 {
+		var all *metrics.Histogram
+		for _, row := range in {
+			all = all.Plus(row.Histogram)
+		}
+		if all == nil {
+			return math.NaN()
+		}
+		return all.Quantile(q)
+	}
+}
+
+var errNoSuchSpan = errors.New("span must be 1h, 6h, 24h, 7d or 30d")
+
+type chartsBody struct {
+	base
+	Span   stretch
+	Spans  []stretch
+	Charts []chart
+	Axis   []axisMark
+	// More says that there were more windows than the charts are made of.
+	More bool
+}
+
+func (s *server) loadCharts(ctx context.Context, ask *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown := stretches[0]
+	if name := ask.values.Get("span"); name != "" {
+		i := slices.IndexFunc(stretches, func(s stretch) bool { return s.Name == name })
+		if i < 0 {
+			return nil, &requestError{errNoSuchSpan}
+		}
+		shown = stretches[i]
+	}
+	b := chartsBody{base: base{name: "Metrics", beat: s.pulseOf(facts), past: true}, Span: shown, Spans: stretches}
+	points := newPoints(facts.now, shown)
+	if b.More, err = s.readPoints(ctx, points); err != nil {
+		return nil, err
+	}
+	for _, spec := range chartSpecs {
+		b.Charts = append(b.Charts, points.draw(spec))
+	}
+	b.Axis = points.axis()
+	return &b, nil
+}
+
+// readPoints reads each metric that a chart shows, once.
+func (s *server) readPoints(ctx context.Context, p *points) (more bool, err error) {
+	wanted := []string{presence}
+	for _, spec := range chartSpecs {
+		for _, line := range spec.lines {
+			if !slices.Contains(wanted, line.metric) {
+				wanted = append(wanted, line.metric)
+			}
+		}
+	}
+	for _, metric := range wanted {
+		rows, err := s.Source.History.Range(ctx, rollupstore.Query{
+			Metric: metric, Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Limit: maxPoints,
+		})
+		if err != nil {
+			return false, fmt.Errorf("read the history of %s: %w", metric, err)
+		}
+		more = more || len(rows) == maxPoints
+		p.rows[metric] = rows
+	}
+	return more, nil
+}
+
+// points are windows, put together to the points of a chart.
+type points struct {
+	of    stretch
+	start time.Time
+	rows  map[string][]rollupstore.Row
+}
+
+// newPoints ends with the last window that is over.
+func newPoints(now time.Time, of stretch) *points {
+	return &points{of: of, start: now.UTC().Truncate(of.Point).Add(-of.Width), rows: map[string][]rollupstore.Row{}}
+}
+
+func (p *points) count() int { return int(p.of.Width / p.of.Point) }
+
+func (p *points) at(i int) time.Time { return p.start.Add(time.Duration(i) * p.of.Point) }
+
+// group sorts the windows that are wanted into points.
+func (p *points) group(metric string, want func(rollupstore.Row) bool) [][]rollupstore.Row {
+	groups := make([][]rollupstore.Row, p.count())
+	for _, row := range p.rows[metric] {
+		i := int(row.At.Sub(p.start) / p.of.Point)
+		if !row.At.Before(p.start) && i < len(groups) && want(row) {
+			groups[i] = append(groups[i], row)
+		}
+	}
+	return groups
+}
+
+// values are a line's; NaN: not known.
+func (p *points) values(line lineSpec) []float64 {
+	present := p.group(presence, func(rollupstore.Row) bool { return true })
+	groups := p.group(line.metric, func(row rollupstore.Row) bool {
+		return line.label == "" || slices.Contains(line.values, row.Labels[line.label])
+	})
+	values := make([]float64, len(groups))
+	for i, in := range groups {
+		values[i] = math.NaN()
+		if len(in) > 0 || len(present[i]) > 0 {
+			values[i] = line.value(in, p.of)
+		}
+	}
+	return values
+}
+
+func (p *points) axis() (marks []axisMark) {
+	for i := range p.of.steps {
+		back := p.of.Width * time.Duration(p.of.steps-i) / time.Duration(p.of.steps)
+		marks = append(marks, axisMark{X: percent(float64(i) / float64(p.of.steps)), Text: "−" + short(back), Anchor: "start"})
+	}
+	return append(marks, axisMark{X: "100%", Text: "now", Anchor: "end"})
+}
+
+func quantity(v float64) string {
+	switch {
+	case v == math.Trunc(v) || v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 1:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
+	default:
+		return fmt.Sprintf("%.2g", v)
+	}
+}
+
+func lengthOf(seconds float64) string {
+	if seconds == 0 {
+		return "0"
+	}
+	return precise(time.Duration(seconds * float64(time.Second)))
+}

@@ -1,0 +1,161 @@
+package dashboard
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
+)
+
+// window is a row of a series, so many minutes before epoch.
+func window(metric string, minutes int, value float64, labels ...string) rollupstore.Row {
+	row := rollupstore.Row{Metric: metric, Labels: map[string]string{}, At: epoch.Add(-time.Duration(minutes) * time.Minute), Value: value}
+	for i := 0; i+1 < len(labels); i += 2 {
+		row.Labels[labels[i]] = labels[i+1]
+	}
+	return row
+}
+
+// fiveMinutes has five points of a minute.
+var fiveMinutes = stretch{span{"5m", 5 * time.Minute, 5}, rollupstore.Minute, time.Minute}
+
+func TestChartLines(t *testing.T) {
+	t.Parallel()
+	p := newPoints(epoch.Add(20*time.Second), fiveMinutes)
+	present := []rollupstore.Row{window(presence, 4, 3), window(presence, 3, 3), window(presence, 2, 3)}
+	delay := func(minutes int, buckets map[string]float64) rollupstore.Row {
+		row := window("forge_cron_delay_seconds", minutes, 1, "cron", "a")
+		row.Histogram = &metrics.Histogram{Buckets: buckets}
+		return row
+	}
+	p.rows = map[string][]rollupstore.Row{
+		presence: present,
+		"forge_job_started_total": {
+			window("forge_job_started_total", 6, 1000, "kind", "a"), // before the chart begins
+			window("forge_job_started_total", 4, 12, "kind", "a"), window("forge_job_started_total", 4, 3, "kind", "b"),
+			window("forge_job_started_total", 2, 5, "kind", "a"),
+			window("forge_job_started_total", 0, 7, "kind", "a"), // not over yet
+		},
+		"forge_job_finished_total": {
+			window("forge_job_finished_total", 4, 2, "outcome", "completed"), window("forge_job_finished_total", 4, 3, "outcome", "failed"),
+			window("forge_job_finished_total", 4, 4, "outcome", "lost"), window("forge_job_finished_total", 4, 5, "outcome", "cancelled"),
+		},
+		metrics.QueueDepthName: {
+			window(metrics.QueueDepthName, 3, 1.5, "queue", "a", "state", "available"), window(metrics.QueueDepthName, 3, 2, "queue", "b", "state", "available"),
+		},
+		"forge_cron_delay_seconds": {delay(4, map[string]float64{"1": 50}), delay(4, map[string]float64{"2": 50})},
+	}
+	none := math.NaN()
+	for _, test := range []struct {
+		chart, line int
+		want        []float64
+	}{
+		{0, 0, []float64{none, 15, 0, 5, none}}, // did not move while somebody led; else nothing is known
+		{0, 1, []float64{none, 2, 0, 0, none}},
+		{0, 2, []float64{none, 7, 0, 0, none}},
+		{1, 0, []float64{none, none, 3.5, none, none}},
+		{2, 0, []float64{none, 1, none, none, none}},
+	} {
+		spec := chartSpecs[test.chart].lines[test.line]
+		if diff := cmp.Diff(test.want, p.values(spec), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s of %s (-want +got):\n%s", spec.name, chartSpecs[test.chart].name, diff)
+		}
+	}
+	c := p.draw(chartSpecs[0])
+	if want := "M300.0 25.0h0L500.0 100.0L700.0 75.0"; c.Lines[0].Path != want || c.Lines[0].Newest != "5" {
+		t.Errorf("drawn %q, newest %s; want %q, 5", c.Lines[0].Path, c.Lines[0].Newest, want)
+	}
+	if want := "Jobs a minute: started 5 now, at most 15; completed 0 now, at most 2; failed 0 now, at most 7."; c.Label != want {
+		t.Errorf("label %q, want %q", c.Label, want)
+	}
+	if c.Grid[0].Text != "20" || len(c.Columns) != 3 || !strings.Contains(c.Columns[0].Title, "started 15, completed 2, failed 7") {
+		t.Errorf("grid %v, columns %v", c.Grid, c.Columns)
+	}
+}
+
+func TestPointsOfSeveralWindows(t *testing.T) {
+	t.Parallel()
+	p := newPoints(epoch, stretch{span{"15m", 15 * time.Minute, 3}, rollupstore.FiveMinutes, 15 * time.Minute})
+	p.rows = map[string][]rollupstore.Row{
+		"forge_job_started_total": {window("forge_job_started_total", 15, 20), window("forge_job_started_total", 5, 10)},
+		metrics.QueueDepthName: {
+			window(metrics.QueueDepthName, 15, 6, "state", "running"), window(metrics.QueueDepthName, 10, 2, "state", "running"),
+		},
+	}
+	if got := p.values(chartSpecs[0].lines[0]); got[0] != 2 {
+		t.Errorf("30 in 15 minutes are %v a minute", got)
+	}
+	if got := p.values(chartSpecs[1].lines[1]); got[0] != 4 {
+		t.Errorf("6 and 2 are %v on average", got)
+	}
+}
+
+func TestRoundUp(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[float64]float64{0: 1, .03: .04, 1: 1, 1.1: 2, 7: 8, 9: 10, 100: 100, 4001: 6000} {
+		if got := roundUp(v); math.Abs(got-want) > 1e-9 {
+			t.Errorf("roundUp(%v) = %v, want %v", v, got, want)
+		}
+	}
+}
+
+func TestChartsPage(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.windows = []rollupstore.Row{
+		window(presence, 60*5, 1), window("forge_job_started_total", 60*5, 30, "kind", "a"),
+	}
+	h := c.handler()
+	page := get(t, h, "/charts?span=6h").Body.String()
+	for _, want := range []string{
+		`href="/charts?span=6h" aria-current="true"`, `aria-label="Jobs a minute: started 6 now, at most 6;`, `<path class="chart-line live" d="M`,
+		"2026-11-20 07:00Z: started 6", "−6h", `<a href="/charts" aria-current="page" data-key="m">Metrics</a>`, "Nothing is known of this time",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q:\n%s", want, page)
+		}
+	}
+	if q := c.asked; q.Step != rollupstore.FiveMinutes || !q.From.Equal(epoch.Add(-6*time.Hour)) || !q.To.Equal(epoch) {
+		t.Errorf("it asked for %+v", q)
+	}
+	if w := get(t, h, "/charts?span=2y"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "span must be") {
+		t.Errorf("span=2y: %d", w.Code)
+	}
+}
+
+func TestStoragePage(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	if page := get(t, c.handler(), "/storage").Body.String(); !strings.Contains(page, "9 chunks") || !strings.Contains(page, "overdue") {
+		t.Errorf("passes that end in the year 1 are late:\n%s", page)
+	}
+	c.passes = []compactstore.Pass{{
+		NodeID: "node-2", StartedAt: epoch.Add(-time.Minute), EndedAt: epoch.Add(-58 * time.Second), NextAt: epoch.Add(4 * time.Minute),
+		Removed: map[string]int64{"cron_ticks": 1200}, Failed: map[string]string{"merge": "a pack cannot be read"},
+		Chunks: 4000, TextBytes: 4 << 20, PackBytes: 1 << 19,
+	}}
+	page := get(t, c.handler(), "/storage").Body.String()
+	for _, want := range []string{
+		"1,200 cron ticks", "4,000 chunks, 4.0 MiB to 512 KiB", "2.00 s", "merge: a pack cannot be read", "in 4m 00s",
+		`id="table-river_job"`, "8.0 KiB", `<a href="/storage" aria-current="page" data-key="t">Storage</a>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "overdue") {
+		t.Errorf("a pass that is to come is overdue:\n%s", page)
+	}
+	c.passes = nil
+	if page := get(t, c.handler(), "/storage").Body.String(); !strings.Contains(page, "No pass yet") {
+		t.Errorf("no pass:\n%s", page)
+	}
+}

@@ -1,0 +1,49 @@
+package compactor
+
+import (
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/compactstore"
+)
+
+// removes are the names of all that a pass may remove.
+func (c *Compactor) removes() []string {
+	names := []string{strayLogs}
+	for _, sweep := range (&pass{Compactor: c}).sweeps() {
+		names = append(names, sweep.name)
+	}
+	return names
+}
+
+// measure counts what the pass did, once it is recorded, and shows how large the
+// tables are.
+func (p *pass) measure(took time.Duration, tables []compactstore.Table) {
+	m := p.opts.Metrics
+	if m == nil {
+		return
+	}
+	result := "complete"
+	if len(p.record.Failed) > 0 {
+		result = "incomplete"
+	}
+	m.CompactorPasses.WithLabelValues(result).Inc()
+	for what, rows := range p.record.Removed {
+		m.CompactorRemoved.WithLabelValues(what).Add(float64(rows))
+	}
+	m.CompactorChunks.Add(float64(p.record.Chunks))
+	m.CompactorTextBytes.Add(float64(p.record.TextBytes))
+	m.CompactorPackBytes.Add(float64(p.record.PackBytes))
+	m.CompactorPassSeconds.WithLabelValues().Observe(took.Seconds())
+	m.CompactorPassedAt.WithLabelValues().SetToCurrentTime()
+	for _, table := range tables {
+		m.TableBytes.WithLabelValues(table.Name).Set(float64(table.Bytes))
+	}
+}
+
+// forgetMeasures leaves them to the next leader.
+func (c *Compactor) forgetMeasures() {
+	if c.opts.Metrics != nil {
+		c.opts.Metrics.CompactorPassedAt.Reset()
+		c.opts.Metrics.TableBytes.Reset()
+	}
+}

@@ -1,0 +1,76 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/forge-scheduler/forge/internal/compactstore"
+)
+
+// passMargin is how late a pass may be: the one before may take long, and a new
+// leader begins when it took over.
+const passMargin = 10 * time.Minute
+
+// checkCompaction looks at the log compactor's last pass. Where no node runs there
+// is nobody to make one.
+func checkCompaction(f Facts) []Finding {
+	if f.Cluster == nil || f.Schema == nil || !f.Schema.readable() || f.livingNodes() == 0 {
+		return nil
+	}
+	now, since := f.upSince()
+	if len(f.Cluster.Passes) == 0 {
+		if now.Sub(since) < passMargin {
+			return ok("no pass yet; the nodes started %s ago", now.Sub(since).Round(time.Second))
+		}
+		return []Finding{warn("see why nobody leads log_compactor: forge leader status", "nothing that is over was ever removed or merged")}
+	}
+	last := f.Cluster.Passes[0]
+	if late := now.Sub(last.NextAt); late > passMargin && now.Sub(since) > passMargin {
+		return []Finding{warn("see why nobody leads log_compactor: forge leader status; a long pass stands in its node's log",
+			"no pass since %s ago; the next was due %s ago", now.Sub(last.EndedAt).Round(time.Second), late.Round(time.Second))}
+	}
+	if len(last.Failed) > 0 {
+		what := slices.Sorted(maps.Keys(last.Failed))
+		return []Finding{warn("forge compact status -o json has the errors; every pass tries again",
+			"the last pass, %s ago, could not do all: %s (%s)", now.Sub(last.EndedAt).Round(time.Second), strings.Join(what, ", "), last.Failed[what[0]])}
+	}
+	return ok("last pass %s ago by %s: %s; the next is due %s", now.Sub(last.EndedAt).Round(time.Second), last.NodeID, did(last), due(last.NextAt.Sub(now)))
+}
+
+// upSince is the database's clock, and when the first of the nodes that run started.
+func (f Facts) upSince() (now, since time.Time) {
+	for _, node := range f.Cluster.Nodes {
+		if !node.Present() || !f.heard(node) {
+			continue
+		}
+		now = node.Now
+		if since.IsZero() || node.StartedAt.Before(since) {
+			since = node.StartedAt
+		}
+	}
+	return now, since
+}
+
+func did(pass compactstore.Pass) string {
+	removed := int64(0)
+	for _, rows := range pass.Removed {
+		removed += rows
+	}
+	text := humanize.Comma(removed) + " rows removed"
+	if pass.Chunks > 0 {
+		text += fmt.Sprintf(", output merged from %s to %s", bytes(pass.TextBytes), bytes(pass.PackBytes))
+	}
+	return text
+}
+
+func due(in time.Duration) string {
+	if in < time.Second {
+		return "now"
+	}
+	return "in " + in.Round(time.Second).String()
+}
