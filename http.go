@@ -88,6 +88,7 @@ func (n *Node) handler() http.Handler {
 	operator := n.operator()
 	return dashboard.New(dashboard.Options{
 		Tokens:      n.tokens(),
+		Audit:       auditor{n.pool},
 		Source:      n.source(),
 		Holder:      operator,
 		Runner:      operator,

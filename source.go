@@ -9,6 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/auditstore"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -201,4 +202,19 @@ func (r tokenReader) Login(ctx context.Context, token string) (session string, o
 
 func (r tokenReader) Logout(ctx context.Context, session string) error {
 	return tokenstore.Logout(ctx, r.pool, session)
+}
+
+// auditor writes down what is asked of the listener.
+type auditor struct{ pool *pgxpool.Pool }
+
+func (a auditor) Begin(ctx context.Context, e auditstore.Entry) (id int64, err error) {
+	return auditstore.Begin(ctx, a.pool, e)
+}
+
+func (a auditor) End(ctx context.Context, id int64, outcome, detail string) error {
+	return auditstore.End(ctx, a.pool, id, outcome, detail)
+}
+
+func (a auditor) List(ctx context.Context, filter auditstore.Filter) ([]auditstore.Entry, error) {
+	return auditstore.List(ctx, a.pool, filter)
 }

@@ -115,7 +115,7 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Mover, Settings, Describe, Applied, Metrics, ClusterMetrics, Tokens,
+// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Mover, Settings, Describe, Applied, Metrics, ClusterMetrics, Tokens, Audit,
 // AllowedHosts, NoPages, Changes, Logger and Now may be left out.
 type Options struct {
 	Source Source
@@ -133,6 +133,8 @@ type Options struct {
 	DeadChanger DeadChanger
 	// Tokens say who asks. Without them everybody may do everything.
 	Tokens Tokens
+	// Audit writes down what is asked for. Without it nothing is.
+	Audit Audit
 	// Mover hands roles over and drains nodes; without it, nobody can.
 	Mover Mover
 	// Settings is the node's effective configuration as a tree, secrets redacted;
@@ -187,6 +189,8 @@ type server struct {
 	lead   *memo[[]leaderstore.Leader]
 	firing *memo[[]alertstore.Status]
 	door   *door
+	// strangers bounds what is written of refusals.
+	strangers *throttle
 	// followers is how many outputs are followed.
 	followers atomic.Int64
 }
@@ -204,7 +208,7 @@ func New(opts Options) http.Handler {
 	s.dead = newMemo(2*time.Second, s.allDead)
 	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
-	s.door = newDoor(opts.Tokens, opts.Now)
+	s.door, s.strangers = newDoor(opts.Tokens, opts.Now), newStrangers()
 	return s.guard(s.mux())
 }
 

@@ -123,7 +123,7 @@ func callerOf(ctx context.Context) caller {
 
 // admit lets those through whose token covers a scope. What it answers to the
 // others tells nothing of what is there.
-func (s *server) admit(need tokenstore.Scope, next http.HandlerFunc) http.HandlerFunc {
+func (s *server) admit(path string, need tokenstore.Scope, next http.HandlerFunc) http.HandlerFunc {
 	if s.Tokens == nil || need == open {
 		return next
 	}
@@ -131,19 +131,23 @@ func (s *server) admit(need tokenstore.Scope, next http.HandlerFunc) http.Handle
 		who, err := s.door.identify(r)
 		switch {
 		case errors.Is(err, tokenstore.ErrInvalid):
-			s.unauthorized(w, r)
+			s.unauthorized(w, r, path)
 		case err != nil:
 			s.unreadable(w, r, err)
-		case !who.Scope.Covers(need):
-			s.fail(w, r, http.StatusForbidden, "")
 		default:
-			next(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{who})))
+			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{who}))
+			if !who.Scope.Covers(need) {
+				s.refused(r, path, http.StatusForbidden)
+				s.fail(w, r, http.StatusForbidden, "")
+				return
+			}
+			next(w, r)
 		}
 	}
 }
 
 // unauthorized sends people to the login, and tells programs how to come in.
-func (s *server) unauthorized(w http.ResponseWriter, r *http.Request) {
+func (s *server) unauthorized(w http.ResponseWriter, r *http.Request, path string) {
 	if secret, _ := secretOf(r); secret != "" && s.throttled(w, r) {
 		return
 	}
@@ -151,6 +155,7 @@ func (s *server) unauthorized(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/login?"+values("next", r.URL.RequestURI()), http.StatusSeeOther)
 		return
 	}
+	s.refused(r, path, http.StatusUnauthorized)
 	w.Header().Set("WWW-Authenticate", `Bearer realm="forge"`)
 	s.fail(w, r, http.StatusUnauthorized, "")
 }

@@ -53,6 +53,7 @@ func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, by string) (j
 		return jobstore.Enqueued{}, &refusal{http.StatusUnprocessableEntity, detail}
 	}
 	added, err := s.Enqueuer.Enqueue(ctx, job, by)
+	noteDown(ctx, fmt.Sprintf("%s, job %d", job.Kind, added.ID))
 	return added, refuse(err)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/argschema"
+	"github.com/forge-scheduler/forge/internal/auditstore"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -51,6 +52,8 @@ type fakeCluster struct {
 	asked   rollupstore.Query
 	// scopes are those of the tokens that are good.
 	scopes map[string]tokenstore.Scope
+	// audit is what was written down.
+	audit []auditstore.Entry
 	// done is what an operator has asked for.
 	done    []string
 	changed chan struct{}
@@ -462,6 +465,7 @@ func (c *fakeCluster) options() Options {
 			return ""
 		},
 		AllowedHosts: LoopbackHosts(),
+		Audit:        fakeAudit{c},
 	}
 }
 

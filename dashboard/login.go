@@ -42,13 +42,14 @@ func (s *server) formLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next := nextOf(fields.Get("next"))
-	session, _, err := s.Tokens.Login(r.Context(), strings.TrimSpace(fields.Get("token")))
+	session, who, err := s.Tokens.Login(r.Context(), strings.TrimSpace(fields.Get("token")))
 	switch {
 	case errors.Is(err, tokenstore.ErrInvalid):
 		s.writeLogin(w, r, http.StatusUnauthorized, loginBody{Next: next, Wrong: true})
 	case err != nil:
 		s.unreadable(w, r, err)
 	default:
+		noteDown(r.Context(), "as "+who.Name)
 		http.SetCookie(w, cookieOf(r, session, int(tokenstore.SessionLife.Seconds())))
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	}
@@ -59,6 +60,9 @@ func (s *server) formLogout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if session, is := secretOf(r); is {
+		if who, err := s.door.identify(r); err == nil {
+			noteDown(r.Context(), "as "+who.Name)
+		}
 		if err := s.Tokens.Logout(r.Context(), session); err != nil {
 			s.unreadable(w, r, err)
 			return

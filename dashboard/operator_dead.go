@@ -45,6 +45,7 @@ func (s *server) actOnDead(ctx context.Context, order jobstore.Order, filter job
 	}
 	defer s.dead.forget()
 	done.Changed, err = s.DeadChanger.ActOnDead(ctx, order, filter, counted)
+	noteDown(ctx, fmt.Sprintf("ids=%v group=%s kind=%s, changed %d", filter.IDs, filter.Group, filter.Kind, done.Changed))
 	if err != nil && done.Changed > 0 {
 		err = &refusal{http.StatusServiceUnavailable, fmt.Sprintf("It broke off after %d jobs. The same again goes on from there.", done.Changed)}
 	}

@@ -63,6 +63,7 @@ func (s *server) actOnAll(ctx context.Context, order jobstore.Order, filter jobs
 		counted.UpTo = min(counted.UpTo, upTo)
 	}
 	done.Changed, err = s.Changer.ActOnAll(ctx, order, filter, counted)
+	noteDown(ctx, fmt.Sprintf("state=%s kind=%s queue=%s cron=%s, changed %d", filter.State, filter.Kind, filter.Queue, filter.Cron, done.Changed))
 	if err != nil && done.Changed > 0 {
 		err = &refusal{http.StatusServiceUnavailable, fmt.Sprintf("It broke off after %d jobs. The same again goes on from there.", done.Changed)}
 	}

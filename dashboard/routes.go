@@ -58,6 +58,9 @@ func (s *server) routes() []route {
 	}
 	routes = append(routes, s.writeRoutes()...)
 	routes = append(routes, s.moveRoutes()...)
+	if s.Audit != nil {
+		routes = append(routes, route{path: "/api/v1/audit", get: s.apiAudit, read: admin})
+	}
 	if s.Settings != nil {
 		routes = append(routes, route{path: "/api/v1/settings", get: s.apiSettings, read: viewer})
 	}
@@ -180,13 +183,13 @@ func (s *server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
 		if r.get != nil {
-			mux.HandleFunc("GET "+r.path, s.admit(r.read, r.get)) // and HEAD
+			mux.HandleFunc("GET "+r.path, s.admit(r.path, r.read, r.get)) // and HEAD
 		}
 		if r.post != nil {
-			mux.HandleFunc("POST "+r.path, s.admit(r.write, r.post))
+			mux.HandleFunc("POST "+r.path, s.admit(r.path, r.write, s.audited(r.path, r.post)))
 		}
-		mux.HandleFunc(r.path, s.admit(r.least(), s.methodNotAllowed(r)))
+		mux.HandleFunc(r.path, s.admit(r.path, r.least(), s.methodNotAllowed(r)))
 	}
-	mux.HandleFunc("/", s.admit(viewer, s.notFound))
+	mux.HandleFunc("/", s.admit("/", viewer, s.notFound))
 	return mux
 }

@@ -24,7 +24,7 @@ func (a *app) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return connected(cmd.Context(), cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+			return connected(cmd.Context(), cfg, a.audited(func(ctx context.Context, pool *pgxpool.Pool) error {
 				outcome, err := forge.Apply(ctx, pool, cfg, true)
 				if err != nil {
 					return err
@@ -33,7 +33,7 @@ func (a *app) applyCommand() *cobra.Command {
 					return err
 				}
 				return a.warnUnheld(ctx, pool, cfg)
-			})
+			}))
 		},
 	}
 }

@@ -91,7 +91,7 @@ func (a *app) withConfig(ctx context.Context, work func(context.Context, *config
 	if err != nil {
 		return err
 	}
-	return connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error { return work(ctx, cfg, pool) })
+	return connected(ctx, cfg, a.audited(func(ctx context.Context, pool *pgxpool.Pool) error { return work(ctx, cfg, pool) }))
 }
 
 // withManual runs work that makes ticks run.

@@ -48,7 +48,7 @@ func (a *app) withDatabase(ctx context.Context, work func(context.Context, *pgxp
 	if err != nil {
 		return err
 	}
-	return connected(ctx, cfg, work)
+	return connected(ctx, cfg, a.audited(work))
 }
 
 func (a *app) loadQuietly() (*config.Config, error) { return a.quiet().load() }

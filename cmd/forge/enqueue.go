@@ -41,7 +41,7 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return connected(cmd.Context(), cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+			return connected(cmd.Context(), cfg, a.audited(func(ctx context.Context, pool *pgxpool.Pool) error {
 				if err := a.checkKind(ctx, pool, job.Kind); err != nil {
 					return err
 				}
@@ -54,7 +54,7 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 					return explainArgs(err)
 				}
 				return a.showEnqueued(added)
-			})
+			}))
 		},
 	}
 	flags := cmd.Flags()

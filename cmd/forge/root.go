@@ -16,6 +16,9 @@ type app struct {
 	configPath string
 	format     string
 	noHeaders  bool
+	// action and object are what the audit log is told of the command; no action:
+	// it changes nothing.
+	action, object string
 }
 
 // run executes one command line and returns the exit code.
@@ -55,7 +58,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(),
 		a.initCommand(), a.checkCommand(), a.configCommand(), a.planCommand(), a.applyCommand(), a.migrateCommand(),
-		a.runCommand(), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.eventsCommand(), a.compactCommand(), a.tokenCommand(), a.doctorCommand(),
+		a.runCommand(), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.eventsCommand(), a.compactCommand(), a.auditCommand(), a.tokenCommand(), a.doctorCommand(),
 		a.manCommand(), a.versionCommand(),
 	)
 	strictArguments(root)
@@ -64,7 +67,8 @@ func (a *app) rootCommand() *cobra.Command {
 
 // checkFlags refuses, before anything is done, an output that there is not and,
 // wherever --limit stands, a list of no lines.
-func (a *app) checkFlags(cmd *cobra.Command, _ []string) error {
+func (a *app) checkFlags(cmd *cobra.Command, args []string) error {
+	a.action, a.object = actionOf(cmd, args)
 	if !a.tabular() && a.format != "json" && a.format != "yaml" {
 		return usageError(fmt.Errorf("unknown output %q; want table, wide, json or yaml", a.format))
 	}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/auditstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
@@ -72,4 +75,53 @@ func fileWith(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func TestCommandsAreAudited(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	file := fileWith(t, "[database]\nurl = \""+url+"\"\n[jobs.report]\nkind = \"shell\"\ncommand = [\"true\"]\n")
+	forge := func(args ...string) string {
+		var stdout, stderr bytes.Buffer
+		run(t.Context(), append([]string{"--config", file}, args...), &stdout, &stderr)
+		return stdout.String()
+	}
+	forge("apply")
+	forge("token", "create", "ci")
+	forge("token", "list")
+	forge("job", "cancel", "42")
+	forge("queue", "pause", "nowhere")
+	forge("cron", "backfill", "nowhere", "--dry-run", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
+	var entries []auditstore.Entry
+	if err := json.Unmarshal([]byte(forge("audit", "-o", "json")), &entries); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		if e.Actor != cliActor() || e.Source != cliSource() {
+			t.Errorf("%+v", e)
+		}
+		got = append(got, e.Action+" "+e.Object+": "+e.Outcome+" "+e.Detail)
+	}
+	want := []string{
+		`queue.pause nowhere: refused no queue "nowhere"; see forge queue list`, "job.cancel 42: refused no job 42; it may be past its retention",
+		"token.create ci: done ", "apply : done ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := forge("audit", "--action", "apply"); strings.Contains(got, "token.create") || !strings.Contains(got, cliActor()) {
+		t.Error(got)
+	}
+}
+
+// Whoever adds a command that changes something says so here.
+func TestAuditedCommandsExist(t *testing.T) {
+	t.Parallel()
+	root := (&app{}).rootCommand()
+	for _, path := range auditedCommands {
+		if cmd, rest, err := root.Find(strings.Fields(path)); err != nil || len(rest) > 0 {
+			t.Errorf("no command %s: %v", path, cmd)
+		}
+	}
 }

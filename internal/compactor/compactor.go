@@ -12,12 +12,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/auditstore"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/outbox"
 	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/internal/tokenstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -39,6 +41,7 @@ type Retention struct {
 	Logs      time.Duration // output of jobs, also of those that are kept, unless it has its own retention
 	CronTicks time.Duration // the ledger
 	Events    time.Duration // and notifications and alerts, from their end
+	Audit     time.Duration // the audit log, and tokens from their end
 	History   time.Duration // tenures of leaders: cluster.leader_election.history_retention
 	// Metrics is for the cluster's sums. Default: 24 h; the rollups keep more.
 	Metrics time.Duration
@@ -164,6 +167,9 @@ func (p *pass) sweeps() []sweep {
 		{"notifications", keep.Events, outbox.Prune},
 		{"alerts", keep.Events, alertstore.Prune},
 		{"compactions", keep.Events, compactstore.Prune},
+		{"audit", keep.Audit, auditstore.Prune},
+		{"sessions", overAlready, tokenstore.PruneSessions},
+		{"tokens", keep.Audit, tokenstore.PruneTokens},
 		{"leader_history", keep.History, statement(historySQL)},
 		{"cluster_metrics", keep.Metrics, statement(metricsSQL)},
 		{"queues", keep.Idle, statement(queuesSQL)},

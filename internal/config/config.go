@@ -282,4 +282,5 @@ type Retention struct {
 	CronTicks Duration `toml:"cron_ticks" min:"1m" max:"3650d"`
 	Logs      Duration `toml:"logs" min:"1m" max:"3650d"`
 	Events    Duration `toml:"events" min:"1m" max:"3650d"`
+	Audit     Duration `toml:"audit" min:"1m" max:"3650d"`
 }

@@ -123,6 +123,9 @@ func TestTokensOverTLS(t *testing.T) {
 	if status, _ := trusting(t, trusted, address, token, "/metrics"); status != 401 {
 		t.Errorf("with a token that was revoked: %d", status)
 	}
+	if n := c.number(`SELECT count(*) FROM forge_audit WHERE actor = 'anonymous' AND source = '127.0.0.1' AND action = 'read' AND object = '/metrics' AND outcome = 'refused'`); n != 2 {
+		t.Errorf("%d refusals are written down", n)
+	}
 	renewed := certify(t, certFile, keyFile)
 	eventually(t, "the new certificate is shown", func() bool {
 		status, _ := trusting(t, renewed, address, "", "/healthz")

@@ -1,0 +1,174 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/forge-scheduler/forge/internal/auditstore"
+)
+
+// Audit writes down who does what, and reads it.
+type Audit interface {
+	// Begin writes an action down before it is done and returns its id, End says
+	// what became of it.
+	Begin(ctx context.Context, e auditstore.Entry) (id int64, err error)
+	End(ctx context.Context, id int64, outcome, detail string) error
+	List(ctx context.Context, filter auditstore.Filter) ([]auditstore.Entry, error)
+}
+
+const (
+	// Strangers could fill the table: of those whom nobody knows so many refusals
+	// are written at once, and then one a second.
+	strangersAtOnce = 60
+	// endTimeout is how long an outcome waits for the database.
+	endTimeout = 5 * time.Second
+	// anonymous is who acts where nobody has to say who they are, or did not.
+	anonymous = "anonymous"
+)
+
+func newStrangers() *throttle { return newThrottle(rate.Every(time.Second), strangersAtOnce) }
+
+// note is what an action adds to its entry.
+type note struct{ text string }
+
+type noteKey struct{}
+
+// noteDown adds to the entry of the action that a request is for.
+func noteDown(ctx context.Context, text string) {
+	if n, ok := ctx.Value(noteKey{}).(*note); ok {
+		n.text = text
+	}
+}
+
+var placeholder = regexp.MustCompile(`\{(\w+)\}`)
+
+// commands are the words of the commands for the parts of addresses: an action is
+// called the same, whichever way it is asked for.
+var commands = map[string]string{
+	"crons": "cron", "jobs": "job", "queues": "queue", "leaders": "leader", "nodes": "node", "bulk": "", "enqueue": "job.enqueue",
+}
+
+// entryOf describes a request by its route.
+func entryOf(path string, r *http.Request) auditstore.Entry {
+	var words, objects []string
+	for _, part := range strings.FieldsFunc(strings.TrimPrefix(placeholder.ReplaceAllString(path, ""), "/api/v1"), func(c rune) bool { return c == '/' }) {
+		if word, ok := commands[part]; ok {
+			part = word
+		}
+		if part != "" {
+			words = append(words, part)
+		}
+	}
+	action := strings.Join(words, ".")
+	for _, key := range placeholder.FindAllStringSubmatch(path, -1) {
+		objects = append(objects, r.PathValue(key[1]))
+	}
+	if action == "job" { // POST /api/v1/jobs
+		action = "job.enqueue"
+	}
+	return auditstore.Entry{
+		Actor: cmp.Or(callerOf(r.Context()).Name, anonymous), Source: addressOf(r), Action: action, Object: strings.Join(objects, " "),
+	}
+}
+
+// audited writes down what a route does, before and after it.
+func (s *server) audited(path string, next http.HandlerFunc) http.HandlerFunc {
+	if s.Audit == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		id, err := s.Audit.Begin(r.Context(), entryOf(path, r))
+		if err != nil {
+			s.unreadable(w, r, err)
+			return
+		}
+		said := &note{}
+		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+		outcome := auditstore.Failed // unless it comes to an end
+		defer func() {               //nolint:contextcheck // the outcome is written for a caller who has gone, too
+			s.ended(r.Context(), id, outcome, strings.TrimSpace(strconv.Itoa(recorder.status)+" "+said.text))
+		}()
+		next(recorder, r.WithContext(context.WithValue(r.Context(), noteKey{}, said)))
+		outcome = outcomeOf(recorder.status)
+	}
+}
+
+// ended is also for requests whose caller has gone.
+func (s *server) ended(ctx context.Context, id int64, outcome, detail string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if err := s.Audit.End(ctx, id, outcome, detail); err != nil {
+		s.Logger.ErrorContext(ctx, "an outcome is missing in the audit log", "id", id, "outcome", outcome, "error", err)
+	}
+}
+
+func outcomeOf(status int) string {
+	switch {
+	case status >= http.StatusInternalServerError:
+		return auditstore.Failed
+	case status >= http.StatusBadRequest:
+		return auditstore.Refused
+	default:
+		return auditstore.Done
+	}
+}
+
+// refused writes down that somebody may not do something. It answers all the
+// same if that cannot be written: nothing is done.
+func (s *server) refused(r *http.Request, path string, status int) {
+	if s.Audit == nil {
+		return
+	}
+	e := entryOf(path, r)
+	if reads(r.Method) {
+		e.Action, e.Object = "read", r.URL.Path
+	}
+	e.Outcome, e.Detail = auditstore.Refused, strconv.Itoa(status)
+	if e.Actor == anonymous && s.strangers.take("", s.Now()) > 0 {
+		return
+	}
+	if _, err := s.Audit.Begin(r.Context(), e); err != nil {
+		s.Logger.ErrorContext(r.Context(), "a refusal is missing in the audit log", "actor", e.Actor, "action", e.Action, "error", err)
+	}
+}
+
+// statusRecorder remembers what was answered.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusRecorder) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusRecorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(r)
+	filter := auditstore.Filter{
+		Actor: q.values.Get("actor"), Action: q.values.Get("action"), Outcome: q.values.Get("outcome"),
+		BeforeID: q.number("before"), Limit: q.limit(),
+	}
+	if q.reject(w) {
+		return
+	}
+	entries, err := s.Audit.List(r.Context(), filter)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	next := ""
+	if len(entries) == filter.Limit {
+		next = q.next("before", strconv.FormatInt(entries[len(entries)-1].ID, 10))
+	}
+	writeJSON(w, http.StatusOK, listOf(entries, next))
+}
