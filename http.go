@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard"
@@ -97,7 +98,7 @@ func (n *Node) handler() http.Handler {
 		Stopper:     operator,
 		DeadChanger: operator,
 		Mover:       operator,
-		Settings:    func() map[string]any { return n.current.Load().Effective() },
+		Settings:    n.settings(),
 		Self: dashboard.Self{
 			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
 			Version: n.opts.version, APIURL: n.self.APIURL,
@@ -136,6 +137,21 @@ func (n *Node) allowedHosts() []string {
 		hosts = append(hosts, u.Hostname())
 	}
 	return hosts
+}
+
+// settings writes the configuration out once for all who ask: it can be long.
+func (n *Node) settings() func() map[string]any {
+	var mu sync.Mutex
+	var of *Config
+	var tree map[string]any
+	return func() map[string]any {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := n.current.Load(); now != of {
+			of, tree = now, now.Effective()
+		}
+		return tree
+	}
 }
 
 // describe puts a cron's schedule into plain English.

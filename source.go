@@ -88,6 +88,14 @@ func (r cronReader) List(ctx context.Context) ([]cronstore.Cron, error) {
 	return cronstore.List(ctx, r.pool)
 }
 
+func (r cronReader) Outline(ctx context.Context) ([]cronstore.Cron, error) {
+	return cronstore.Outline(ctx, r.pool)
+}
+
+func (r cronReader) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {
+	return cronstore.Some(ctx, r.pool, names)
+}
+
 func (r cronReader) Get(ctx context.Context, name string) (cronstore.Cron, error) {
 	return cronstore.Get(ctx, r.pool, name)
 }

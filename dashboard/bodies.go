@@ -58,14 +58,20 @@ const (
 )
 
 // coming are the crons that are due next.
-func (s *server) coming(now time.Time, crons []cronstore.Cron) []comingCron {
+func (s *server) coming(ctx context.Context, now time.Time, crons []cronstore.Cron) ([]comingCron, error) {
 	due := slices.DeleteFunc(slices.Clone(crons), func(c cronstore.Cron) bool { return c.Paused() || c.NextTick.IsZero() })
-	slices.SortStableFunc(due, func(a, b cronstore.Cron) int { return a.NextTick.Compare(b.NextTick) })
+	byTick := func(a, b cronstore.Cron) int { return a.NextTick.Compare(b.NextTick) }
+	slices.SortStableFunc(due, byTick)
+	due, err := s.whole(ctx, due[:min(len(due), overviewComing)])
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(due, byTick)
 	var next []comingCron
-	for _, c := range due[:min(len(due), overviewComing)] {
+	for _, c := range due {
 		next = append(next, comingCron{Name: c.Name, Path: cronPath(c.Name), English: s.describe(c), Next: newStamp(modeUntil, now, c.NextTick)})
 	}
-	return next
+	return next, nil
 }
 
 // loadTrouble fills in what failed and which alerts fire.
@@ -121,13 +127,18 @@ func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFac
 	if err != nil {
 		return fmt.Errorf("count jobs: %w", err)
 	}
-	shown := crons[:min(len(crons), overviewCrons)]
+	shown, err := s.whole(ctx, crons[:min(len(crons), overviewCrons)])
+	if err != nil {
+		return err
+	}
 	ticks, err := s.ticksOf(ctx, shown, facts.now)
 	if err != nil {
 		return err
 	}
 	b.Health, b.Tiles = judge(facts, crons), tiles(facts, crons, counts)
-	b.Coming = s.coming(facts.now, crons)
+	if b.Coming, err = s.coming(ctx, facts.now, crons); err != nil {
+		return err
+	}
 	if err := s.loadTrouble(ctx, b, facts); err != nil {
 		return err
 	}
@@ -155,7 +166,7 @@ func (s *server) loadCrons(ctx context.Context, ask *request) (body, error) {
 	}
 	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Query: ask.values.Get("q"), Total: len(crons)}
 	wanted, after := strings.ToLower(b.Query), ask.values.Get("after")
-	shown := crons[:0]
+	shown := []cronstore.Cron{}
 	for _, c := range crons {
 		if c.Name > after && strings.Contains(strings.ToLower(c.Name+" "+c.Spec.Job), wanted) {
 			shown = append(shown, c)
@@ -164,6 +175,9 @@ func (s *server) loadCrons(ctx context.Context, ask *request) (body, error) {
 	if len(shown) > cronsPerPage {
 		shown = shown[:cronsPerPage]
 		b.Next = "/crons?" + values("q", b.Query, "after", shown[len(shown)-1].Name)
+	}
+	if shown, err = s.whole(ctx, shown); err != nil {
+		return nil, err
 	}
 	ticks, err := s.ticksOf(ctx, shown, facts.now)
 	if err != nil {

@@ -40,6 +40,10 @@ type Nodes interface {
 // Crons reads the crons in force and their ledger.
 type Crons interface {
 	List(ctx context.Context) ([]cronstore.Cron, error)
+	// Outline returns the crons in force by name, without most of them; Some
+	// returns the whole of a few.
+	Outline(ctx context.Context) ([]cronstore.Cron, error)
+	Some(ctx context.Context, names []string) ([]cronstore.Cron, error)
 	// Get returns one cron, also if it was removed, or cronstore.ErrNotFound.
 	Get(ctx context.Context, name string) (cronstore.Cron, error)
 	// Ticks returns at most limit ticks of a cron that fell due before an

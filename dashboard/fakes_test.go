@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -366,18 +365,6 @@ func (f fakeEvents) List(_ context.Context, before int64, limit int) ([]eventsto
 		var own []eventstore.Event
 		for _, e := range f.events {
 			if (before == 0 || e.ID < before) && len(own) < limit {
-				own = append(own, e)
-			}
-		}
-		return own
-	})
-}
-
-func (f fakeEvents) OfTypes(_ context.Context, types []string, limit int) ([]eventstore.Event, error) {
-	return read(f.fakeCluster, func() []eventstore.Event {
-		var own []eventstore.Event
-		for _, e := range f.events {
-			if slices.Contains(types, e.Type) && len(own) < limit {
 				own = append(own, e)
 			}
 		}

@@ -112,7 +112,7 @@ func (h *health) judgeAlerts(alerts []alertstore.Status) (firing, pending int) {
 			names = append(names, alert.Name)
 		case alertstore.Pending:
 			pending++
-		case alertstore.Inactive:
+		case alertstore.Inactive, alertstore.Resolved:
 		}
 	}
 	if len(names) > 0 && h.Tone == "ok" {

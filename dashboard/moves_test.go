@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -33,6 +36,27 @@ func (f fakeOperator) Drain(_ context.Context, node, by string) ([]leaderstore.L
 
 func (f fakeOperator) Undrain(_ context.Context, _, by string) error {
 	return f.note("backup", "undrain by "+by)
+}
+
+func (f fakeEvents) OfTypes(_ context.Context, types []string, limit int) ([]eventstore.Event, error) {
+	return read(f.fakeCluster, func() []eventstore.Event {
+		var own []eventstore.Event
+		for _, e := range f.events {
+			if slices.Contains(types, e.Type) && len(own) < limit {
+				own = append(own, e)
+			}
+		}
+		return own
+	})
+}
+
+func (f fakeCrons) Outline(ctx context.Context) ([]cronstore.Cron, error) {
+	return f.List(ctx)
+}
+
+func (f fakeCrons) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {
+	all, err := f.List(ctx)
+	return slices.DeleteFunc(all, func(c cronstore.Cron) bool { return !slices.Contains(names, c.Name) }), err
 }
 
 func TestHandOversOfTheAPI(t *testing.T) {

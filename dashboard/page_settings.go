@@ -24,7 +24,7 @@ type settingsSection struct {
 	Name string
 	Rows []fact
 	// Count is of a section with many entries, which is folded; Hidden are the
-	// lines of it that are not shown.
+	// entries of it that are not shown.
 	Count  int
 	Hidden int
 }
@@ -37,8 +37,8 @@ var sectionOrder = []string{
 // folded are the sections that can be long.
 var folded = []string{"jobs", "crons"}
 
-// shownSettings is how many lines of a section are shown.
-const shownSettings = 500
+// shownEntries is how many entries of a folded section are shown.
+const shownEntries = 50
 
 func (s *server) loadSettings(ctx context.Context, _ *request) (body, error) {
 	facts, err := s.cluster(ctx)
@@ -64,12 +64,13 @@ func sectionsOf(settings map[string]any) []settingsSection {
 	names := slices.SortedFunc(maps.Keys(settings), func(a, b string) int { return rank(a) - rank(b) })
 	var sections []settingsSection
 	for _, name := range names {
-		section := settingsSection{Name: name, Rows: flatten("", settings[name], nil)}
+		section := settingsSection{Name: name}
+		value := settings[name]
 		if slices.Contains(folded, name) {
-			section.Count = entries(settings[name])
+			value, section.Count = firstOf(value)
+			section.Hidden = max(section.Count-shownEntries, 0)
 		}
-		section.Hidden = max(len(section.Rows)-shownSettings, 0)
-		section.Rows = section.Rows[:len(section.Rows)-section.Hidden]
+		section.Rows = flatten("", value, nil)
 		if len(section.Rows) > 0 {
 			sections = append(sections, section)
 		}
@@ -84,14 +85,19 @@ func rank(name string) int {
 	return len(sectionOrder)
 }
 
-func entries(value any) int {
+// firstOf cuts a section with many entries short, and says how many there are.
+func firstOf(value any) (cut any, count int) {
 	switch value := value.(type) {
 	case map[string]any:
-		return len(value)
+		few := map[string]any{}
+		for _, name := range slices.Sorted(maps.Keys(value))[:min(len(value), shownEntries)] {
+			few[name] = value[name]
+		}
+		return few, len(value)
 	case []any:
-		return len(value)
+		return value[:min(len(value), shownEntries)], len(value)
 	default:
-		return 0
+		return value, 0
 	}
 }
 

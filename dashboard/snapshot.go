@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 const (
 	historyDepth  = 400
 	overviewCrons = 40
-	cronsPerPage  = 200
+	cronsPerPage  = 100
 	overviewJobs  = 12
 	// jobsForRuns is how many of the newest jobs are read, to say how a cron's
 	// last run ended.
@@ -104,15 +103,26 @@ func nodeIDs(nodes []nodestore.Node, tenures []leaderstore.Tenure) []string {
 	return ids
 }
 
-// cronsInForce reads the crons by name, without those that were removed.
+// cronsInForce outlines the crons by name, without those that were removed.
 func (s *server) cronsInForce(ctx context.Context) ([]cronstore.Cron, error) {
-	all, err := s.Source.Crons.List(ctx)
+	crons, err := s.Source.Crons.Outline(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read crons: %w", err)
 	}
-	crons := slices.DeleteFunc(slices.Clone(all), func(c cronstore.Cron) bool { return !c.RemovedAt.IsZero() })
-	slices.SortFunc(crons, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
 	s.ticks.keep(crons)
+	return crons, nil
+}
+
+// whole reads the crons that a page shows.
+func (s *server) whole(ctx context.Context, outlined []cronstore.Cron) ([]cronstore.Cron, error) {
+	names := make([]string, len(outlined))
+	for i, c := range outlined {
+		names[i] = c.Name
+	}
+	crons, err := s.Source.Crons.Some(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("read crons: %w", err)
+	}
 	return crons, nil
 }
 

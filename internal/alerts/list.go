@@ -10,11 +10,11 @@ import (
 // InForce returns the alerts of the configuration in force with their open
 // incidents, those that fire first.
 func InForce(ctx context.Context, db cronstore.Queryer) ([]alertstore.Status, error) {
-	inForce, err := cronstore.ConfigInForceUnless(ctx, db, "")
+	section, err := cronstore.SectionInForce(ctx, db, "alerts")
 	if err != nil {
 		return nil, err
 	}
-	rules, err := alertstore.InSections(inForce.Body)
+	rules, err := alertstore.InSections(section)
 	if err != nil {
 		return nil, err
 	}

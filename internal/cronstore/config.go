@@ -41,6 +41,25 @@ func ConfigInForceUnless(ctx context.Context, db Queryer, hash string) (Config, 
 	return configs[0], nil
 }
 
+const sectionSQL = `
+SELECT jsonb_build_object($1::text, body -> $1::text)
+FROM forge_config
+ORDER BY applied_at DESC
+LIMIT 1`
+
+// SectionInForce returns one section of the configuration in force, as an object
+// with nothing but it; nil if none was ever applied.
+func SectionInForce(ctx context.Context, db Queryer, section string) (json.RawMessage, error) {
+	sections, err := collect(ctx, db, pgx.RowTo[json.RawMessage], sectionSQL, section)
+	if err != nil {
+		return nil, fmt.Errorf("get %s of the configuration in force: %w", section, err)
+	}
+	if len(sections) == 0 {
+		return nil, nil
+	}
+	return sections[0], nil
+}
+
 // ConfigBodies returns the cluster's sections of those configurations that were
 // ever applied, by hash.
 func ConfigBodies(ctx context.Context, db Queryer, hashes []string) (map[string]json.RawMessage, error) {

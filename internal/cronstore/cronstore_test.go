@@ -114,9 +114,35 @@ func TestApplyByHash(t *testing.T) {
 	if err != nil || len(crons) != 2 || crons[0].Name != "a" || crons[1].Spec.Schedule != "@hourly" {
 		t.Errorf("crons: %+v, %v", crons, err)
 	}
+	if section, err := cronstore.SectionInForce(t.Context(), pool, "hash"); err != nil || string(section) != `{"hash": "h1"}` {
+		t.Errorf("section %s, %v", section, err)
+	}
+	checkOutline(t, pool, crons)
 	var events int
 	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM forge_events WHERE type = 'config_applied'`).Scan(&events); err != nil || events != 3 {
 		t.Errorf("%d events, want 3 (%v)", events, err)
+	}
+}
+
+// checkOutline wants the parts of a list, and the whole of one cron of it.
+func checkOutline(t *testing.T, pool *pgxpool.Pool, crons []cronstore.Cron) {
+	t.Helper()
+	exec(t, pool, `UPDATE forge_crons SET spec = spec || '{"paused": true}', paused_at = '2026-01-01Z' WHERE name = 'b'`)
+	outlined, err := cronstore.Outline(t.Context(), pool)
+	if err != nil || len(outlined) != len(crons) {
+		t.Fatalf("outlined %+v, %v", outlined, err)
+	}
+	for i, got := range outlined {
+		if got.Name != crons[i].Name || got.Spec.Job != crons[i].Spec.Job || !got.NextTick.Equal(crons[i].NextTick) || got.Spec.Paused != (got.Name == "b") || got.PausedAt.IsZero() == (got.Name == "b") {
+			t.Errorf("outlined %+v of %+v", got, crons[i])
+		}
+	}
+	some, err := cronstore.Some(t.Context(), pool, []string{"b", "nobody"})
+	if err != nil || len(some) != 1 || some[0].Name != "b" || some[0].Spec.Schedule != "@hourly" {
+		t.Errorf("some: %+v, %v", some, err)
+	}
+	if none, err := cronstore.Some(t.Context(), pool, nil); err != nil || len(none) != 0 {
+		t.Errorf("none: %+v, %v", none, err)
 	}
 }
 

@@ -40,7 +40,15 @@ LEFT JOIN LATERAL (
     SELECT * FROM forge_cron_ticks AS t WHERE t.cron = c.name ORDER BY t.tick DESC LIMIT 1
 ) AS l ON true
 WHERE CASE WHEN $1 = '' THEN c.removed_at IS NULL ELSE c.name = $1 END
+  AND ($2::text[] IS NULL OR c.name = ANY ($2))
 ORDER BY c.name`
+
+// A spec is long, and of thousands only a few parts are told.
+const outlineSQL = `
+SELECT name, coalesce(spec ->> 'job', ''), coalesce((spec -> 'paused')::boolean, false), paused_at, next_tick
+FROM forge_crons
+WHERE removed_at IS NULL
+ORDER BY name`
 
 const ticksSQL = `
 SELECT ` + tickColumns + `
@@ -52,11 +60,42 @@ LIMIT $3`
 // List returns the crons that are configured, by name, each with the newest row
 // of its ledger.
 func List(ctx context.Context, db Queryer) ([]Cron, error) {
-	crons, err := collect(ctx, db, scanListed, listSQL, "")
+	return some(ctx, db, nil)
+}
+
+// Some returns those of these crons that are configured, as List does.
+func Some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return some(ctx, db, names)
+}
+
+// some takes nil for all.
+func some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
+	crons, err := collect(ctx, db, scanListed, listSQL, "", names)
 	if err != nil {
 		return nil, fmt.Errorf("list crons: %w", err)
 	}
 	return crons, nil
+}
+
+// Outline returns the crons that are configured, by name, with nothing but the
+// job, what holds them and the next tick: of ten thousand in a few milliseconds.
+func Outline(ctx context.Context, db Queryer) ([]Cron, error) {
+	crons, err := collect(ctx, db, scanOutline, outlineSQL)
+	if err != nil {
+		return nil, fmt.Errorf("outline crons: %w", err)
+	}
+	return crons, nil
+}
+
+func scanOutline(row pgx.CollectableRow) (Cron, error) {
+	var cron Cron
+	var paused, next *time.Time
+	err := row.Scan(&cron.Name, &cron.Spec.Job, &cron.Spec.Paused, &paused, &next)
+	cron.PausedAt, cron.NextTick = instant(paused), instant(next)
+	return cron, err
 }
 
 // Get returns one cron, also if it was removed, or ErrNotFound.
@@ -64,7 +103,7 @@ func Get(ctx context.Context, db Queryer, name string) (Cron, error) {
 	if name == "" {
 		return Cron{}, fmt.Errorf("cron without a name: %w", ErrNotFound)
 	}
-	crons, err := collect(ctx, db, scanListed, listSQL, name)
+	crons, err := collect(ctx, db, scanListed, listSQL, name, nil)
 	if err != nil {
 		return Cron{}, fmt.Errorf("get cron %s: %w", name, err)
 	}
