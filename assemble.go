@@ -86,6 +86,7 @@ func (n *Node) newRunner() (*jobs.Runner, error) {
 		Workers:             n.opts.workers,
 		DrainTimeout:        n.cfg.Node.DrainTimeout.Std(),
 		ClusterURL:          n.cfg.Database.URL,
+		AllowedCommands:     n.cfg.Node.AllowedCommands,
 		AllowPrivateTargets: n.cfg.HTTP.AllowPrivateTargets,
 		AllowTargets:        n.cfg.HTTP.AllowedTargets(),
 		Metrics:             n.metrics,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,6 +77,27 @@ func TestJobCatalogueAtRunTime(t *testing.T) {
 				t.Errorf("%s\n got %s\nwant %s", done.State, done.LastError, test.want)
 			}
 		})
+	}
+}
+
+// 75: a node runs what it allows, and says what it does not.
+func TestCommandsThatTheNodeDoesNotAllow(t *testing.T) {
+	t.Parallel()
+	path, err := osexec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow := func(programs ...string) func(*jobs.Options) {
+		return func(o *jobs.Options) { o.AllowedCommands = programs }
+	}
+	job := config.Job{Kind: config.KindShell, Command: []string{"true"}}
+	if _, done := runOnce(t, job, jobstore.NewJob{}, allow(path)); done.State != "completed" {
+		t.Errorf("got %s, %s", done.State, done.LastError)
+	}
+	_, done := runOnce(t, job, jobstore.NewJob{}, allow("/opt/jobs/*", "/opt/report"))
+	want := `command[0]: a program that this node does not allow (got "` + path + `"); want one of node.allowed_commands: /opt/jobs/*, /opt/report`
+	if done.State != "discarded" || done.LastError != want {
+		t.Errorf("%s\n got %s\nwant %s", done.State, done.LastError, want)
 	}
 }
 

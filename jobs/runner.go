@@ -66,6 +66,8 @@ type Options struct {
 	IdleAfter time.Duration
 	// ClusterURL is where sql jobs without a database of their own run.
 	ClusterURL string
+	// AllowedCommands bound what shell jobs run; empty: any program.
+	AllowedCommands config.AllowedCommands
 	// AllowPrivateTargets lets http jobs reach loopback and private addresses.
 	AllowPrivateTargets bool
 	// AllowTargets are ranges that http jobs may reach though they are closed.

@@ -23,12 +23,12 @@ const killGrace = 3 * time.Second
 // of the node among them, they do not.
 var passedOn = []string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"}
 
-func newShell(job config.Job) (execution, error) {
+func newShell(job config.Job, allowed config.AllowedCommands) (execution, error) {
 	if len(job.Command) == 0 {
 		return nil, errors.New("command is empty")
 	}
 	return func(ctx context.Context, a *attempt) error {
-		if wrong := job.CheckHost(); len(wrong) > 0 {
+		if wrong := job.CheckHost(allowed); len(wrong) > 0 {
 			return wrong[0]
 		}
 		base := baseEnv()

@@ -42,7 +42,7 @@ func newWorker(name string, options Options) (*worker, error) {
 func executionOf(job config.Job, options Options) (execution, error) {
 	switch job.Kind {
 	case config.KindShell:
-		return newShell(job)
+		return newShell(job, options.AllowedCommands)
 	case config.KindHTTP:
 		return newHTTP(job, guard{allowPrivate: options.AllowPrivateTargets, allowed: options.AllowTargets})
 	case config.KindSQL:

@@ -88,12 +88,8 @@ func TestSchemaForms(t *testing.T) {
 		if diff := cmp.Diff(digests(t, without), digests(t, sections)); diff != "" {
 			t.Errorf("%s changes what the job is: %s", form, diff)
 		}
-		var shown bytes.Buffer
-		if err := cfg.Show(&shown); err != nil {
-			t.Fatal(err)
-		}
-		if again := mustParse(t, shown.String()); again.Jobs["xy"].Schema != schema {
-			t.Errorf("%s is shown as\n%s", form, shown.String())
+		if again := mustParse(t, showText(t, cfg)); again.Jobs["xy"].Schema != schema {
+			t.Errorf("%s is shown as\n%s", form, showText(t, cfg))
 		}
 	}
 }

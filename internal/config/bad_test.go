@@ -150,6 +150,13 @@ var badNode = []bad{
 	}},
 	{"node id", "[node]\nid = \"a b\"\n", []string{`forge.toml:2:6: node.id: not a node id (got "a b"); want 1 to 63 printable ASCII characters without spaces`}},
 	{"node id too long", "[node]\nid = \"" + strings.Repeat("n", 64) + "\"\n", []string{`forge.toml:2:6: node.id: not a node id (got "` + strings.Repeat("n", 64) + `"); want 1 to 63 printable ASCII characters without spaces`}},
+	{"allowed commands", "[node]\nallowed_commands = [\"/usr/bin/pg_dump\", \"/opt/jobs/*\", \"date\", \"/opt/*/bin\", \"/opt/../bin/date\", \"/bin/sh\"]\n", []string{
+		`forge.toml:2:56: node.allowed_commands[2]: not an absolute path (got "date"); want an absolute path such as "/usr/bin/pg_dump", or "/opt/jobs/*" for all programs right in a directory`,
+		`forge.toml:2:64: node.allowed_commands[3]: not a plain path (got "/opt/*/bin"); want an absolute path such as "/usr/bin/pg_dump", or "/opt/jobs/*" for all programs right in a directory`,
+		`forge.toml:2:78: node.allowed_commands[4]: not a plain path (got "/opt/../bin/date"); want an absolute path such as "/usr/bin/pg_dump", or "/opt/jobs/*" for all programs right in a directory`,
+		`forge.toml:2:98: warning: node.allowed_commands[5]: "/bin/sh" runs whatever its arguments name, so the list bounds nothing; want the programs themselves`,
+	}},
+	{"no allowed commands", "[node]\nallowed_commands = []\n", []string{"forge.toml:2:20: node.allowed_commands: an empty list; want programs, or no list, which allows any"}},
 	{"roles", "[node]\nroles = [\n  \"worker\",\n  \"shedular\", # sic\n  \"worker\",\n]\n", []string{
 		`forge.toml:4:3: node.roles[1]: unknown role (got "shedular"); want "scheduler"`,
 		`forge.toml:5:3: node.roles[2]: role named twice (got "worker"); want each role once`,

@@ -47,6 +47,7 @@ func (c *Config) RequireDatabase() error {
 func (l *loader) check() {
 	l.checkDatabase()
 	l.checkNode()
+	l.checkAllowedCommands()
 	l.checkCluster()
 	l.checkElection()
 	l.checkHTTP()

@@ -51,6 +51,8 @@ type Node struct {
 	// Slots is the most jobs that the node runs at once.
 	Slots        int      `toml:"slots" min:"1" max:"10000" live:"yes"`
 	DrainTimeout Duration `toml:"drain_timeout" min:"100ms" max:"1d"`
+	// AllowedCommands bound what shell jobs run here.
+	AllowedCommands AllowedCommands `toml:"allowed_commands,omitempty"`
 	// APIURL is where other people reach this node; default: the listener's
 	// own address.
 	APIURL string `toml:"api_url,omitempty"`

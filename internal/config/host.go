@@ -26,11 +26,12 @@ func (e *HostError) Error() string {
 	return fmt.Sprintf("%s: %s (got %q); want %s", e.Key, e.Message, e.Got, e.Want)
 }
 
-// CheckHost returns what keeps a shell job from running on this host. Another may
-// have what is missing here.
-func (j Job) CheckHost() []*HostError {
+// CheckHost returns what keeps a shell job from running on this host, by a node
+// that allows these commands. Another may have what is missing here.
+func (j Job) CheckHost(allowed AllowedCommands) []*HostError {
 	var wrong []*HostError
-	for _, check := range []func() *HostError{j.checkProgram, j.checkDirectory, j.checkUser} {
+	program := func() *HostError { return j.checkProgram(allowed) }
+	for _, check := range []func() *HostError{program, j.checkDirectory, j.checkUser} {
 		if err := check(); err != nil {
 			wrong = append(wrong, err)
 		}
@@ -38,7 +39,7 @@ func (j Job) CheckHost() []*HostError {
 	return wrong
 }
 
-func (j Job) checkProgram() *HostError {
+func (j Job) checkProgram(allowed AllowedCommands) *HostError {
 	const key, want = "command[0]", "a program of this host"
 	if len(j.Command) == 0 || j.Command[0] == "" {
 		return nil // checkShell has said it
@@ -56,7 +57,7 @@ func (j Job) checkProgram() *HostError {
 	case info.Mode()&fs.ModeSetuid != 0:
 		return &HostError{key, "a setuid program, which leaves the job's user", program, "user = NAME, and the command itself"}
 	}
-	return nil
+	return allowed.check(j, program)
 }
 
 // findProgram returns where a program is, and no info when it is not there.
@@ -127,7 +128,7 @@ func (l *loader) checkHost() {
 		if job.Kind != KindShell || !l.ok(path) || !node.mayRun(job) {
 			continue
 		}
-		for _, wrong := range job.CheckHost() {
+		for _, wrong := range job.CheckHost(node.AllowedCommands) {
 			if where := path + "." + wrong.Key; l.ok(where) {
 				l.add(where, false, Problem{Message: "on this host: " + wrong.Message, Got: strconv.Quote(clip(wrong.Got)), Want: wrong.Want, Warning: true})
 			}

@@ -50,6 +50,74 @@ cwd = "/"
 	}
 }
 
+// 75: what a node allows is the program as it is found, by its own name, whatever
+// links lead to its directory.
+func TestAllowedCommands(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range []string{"bin", "jobs/deep"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, program := range []string{"bin/many", "jobs/report", "jobs/deep/report"} {
+		if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{"links": "bin", "bin/list": "many", "bin/shell": "many", "jobs/shell": "../bin/many"} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allowed := AllowedCommands{dir + "/links/list", dir + "/jobs/*"}
+	for program, fine := range map[string]bool{
+		dir + "/bin/list": true, dir + "/links/list": true, "list": true, dir + "/bin/../links/list": true,
+		dir + "/jobs/report": true, dir + "/jobs/shell": true, // whoever may put it there decides
+		dir + "/bin/many": false, dir + "/bin/shell": false, dir + "/links/shell": false, dir + "/jobs/deep/report": false,
+		dir + "/jobs/../bin/shell": false, "shell": false,
+	} {
+		job := Job{Kind: KindShell, Command: []string{program}, Env: map[string]string{"PATH": dir + "/bin"}}
+		wrong := job.CheckHost(allowed)
+		if fine != (len(wrong) == 0) {
+			t.Errorf("%s: %v", program, wrong)
+		}
+		if unbounded := job.CheckHost(nil); len(unbounded) != 0 {
+			t.Errorf("%s without a list: %v", program, unbounded)
+		}
+	}
+	job := Job{Kind: KindShell, Command: []string{"list"}, Env: map[string]string{"PATH": dir + "/bin:/${run:job}"}}
+	want := `env.PATH: it depends on the run, and node.allowed_commands bounds what it leads to (got "` + dir + `/bin:/${run:job}"); want an absolute path in command[0]`
+	if wrong := job.CheckHost(allowed); len(wrong) != 1 || wrong[0].Error() != want {
+		t.Errorf("got %v, want %s", wrong, want)
+	}
+}
+
+func TestAllowedCommandsAreShown(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	text := "[node]\nallowed_commands = [\"/opt/jobs/*\"]\n" + shellWith("")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, report, err := Load(path, LoadOptions{Environ: func() []string { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, _ := findProgram("true", Job{}.CommandPath())
+	want := path + `:5:12: warning: jobs.xy.command[0]: on this host: a program that this node does not allow (got "` + found + `"); want one of node.allowed_commands: /opt/jobs/*`
+	if report.String() != want {
+		t.Errorf("report %s, want %s", report, want)
+	}
+	shown := showText(t, cfg)
+	if again := mustParse(t, shown); !cmp.Equal(again.Node.AllowedCommands, cfg.Node.AllowedCommands) {
+		t.Errorf("shown as\n%s", shown)
+	}
+}
+
 func TestSecretsInArgs(t *testing.T) {
 	t.Parallel()
 	_, report, _ := parseWith(inCron(daily+"command = [\"true\"]\nargs = { a = \"${env:CANARY}\", api_token = \"x\" }"), "CANARY=c")
