@@ -75,14 +75,20 @@ format: ## Format the Go files.
 
 # SEED=n replays a plan of faults, FOR says how long.
 .PHONY: chaos
-chaos: FOR ?= 2m
-chaos: ## Break a cluster for two minutes, then check every tick and job (SEED=7 FOR=10m).
+chaos: FOR ?= 10m
+chaos: ## Break a cluster for ten minutes, then check every tick and job (SEED=7 FOR=2m).
 	@scripts/need-postgres
-	go test ./test/chaos -run '^TestChaos$$' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0)
+	go test ./test/chaos -run '^TestChaos$$' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0) -chaos.out=$(CURDIR)/bin/chaos
 
 .PHONY: chaos-short
-chaos-short: ## The same for 20 seconds, as make test does.
-	@$(MAKE) --no-print-directory chaos FOR=20s
+chaos-short: ## The same for a minute; make test does it for 20 seconds.
+	@$(MAKE) --no-print-directory chaos FOR=60s
+
+.PHONY: soak
+soak: FOR ?= 20m
+soak: build ## Run three nodes under an even load and look for what grows (FOR=20m).
+	@scripts/need-postgres
+	go run ./bench/soak -for $(FOR) -forge bin/forge -out bin/soak
 
 .PHONY: bench-failover
 bench-failover: ## Measure the time to a new leader after each fault, beside River's.
@@ -117,8 +123,13 @@ bench-compaction: ## Measure what merging and compressing output saves, and what
 
 # One after the other: they would measure each other.
 .PHONY: bench
-bench: ## Run every bench, with what each does unless told otherwise.
-	@for bench in failover standbys crons throughput compaction losses; do $(MAKE) --no-print-directory bench-$$bench BENCHFLAGS=; done
+bench: ## Run every bench and write docs/benchmarks.md (BENCHES='crons failover' for some).
+	@mkdir -p bin/bench
+	@for bench in $(or $(BENCHES),failover standbys crons throughput compaction losses); do \
+		$(MAKE) --no-print-directory bench-$$bench BENCHFLAGS= | tee bin/bench/$$bench.txt; \
+	done
+	go run ./bench/page bin/bench >bin/benchmarks.md
+	mv bin/benchmarks.md docs/benchmarks.md
 
 .PHONY: screenshots
 screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rising is a line of so many samples, a minute apart, that gains so much each.
+func rising(count int, from, by float64) []sample {
+	samples := make([]sample, count)
+	for i := range samples {
+		samples[i] = sample{time.Duration(i) * time.Minute, map[string]float64{}}
+		for _, name := range lines {
+			samples[i].values[name] = from + by*float64(i)
+		}
+	}
+	return samples
+}
+
+func TestFit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ by, perHour, share float64 }{{0, 0, 0}, {0.5, 30, 0.24}, {-0.5, -30, -0.4}} {
+		got := fit(rising(101, 100, test.by), "goroutines")
+		if math.Abs(got.perHour-test.perHour) > 1e-6 || math.Abs(got.share()-test.share) > 1e-6 {
+			t.Errorf("%v a minute: %+v, %v of the mean; want %+v", test.by, got, got.share(), test)
+		}
+	}
+}
+
+func TestDrawing(t *testing.T) {
+	t.Parallel()
+	drawn := string(draw(rising(30, 0, 1)))
+	for decoder := xml.NewDecoder(strings.NewReader(drawn)); ; {
+		_, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Count(drawn, "<polyline") != len(lines) {
+		t.Errorf("%d lines are drawn; want %d", strings.Count(drawn, "<polyline"), len(lines))
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-for", "10s"}, {"-every", "10ms"}, {"-nonsense"}} {
+		if _, err := parse(args, io.Discard); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+}
