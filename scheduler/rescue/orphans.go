@@ -55,12 +55,12 @@ func (p *patrol) step(ctx context.Context) (time.Duration, error) {
 func (p *patrol) look(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	nodes, err := p.ask(ctx)
+	nodes, steady, err := p.ask(ctx)
 	if err != nil {
 		return 0, err
 	}
 	now := time.Now()
-	p.watch.looked(now, nodes)
+	p.watch.looked(now, nodes, steady)
 	p.notice(nodes)
 	for _, node := range p.watch.dead(now, nodes) {
 		if err := p.bury(ctx, node); err != nil {
@@ -75,10 +75,19 @@ func (p *patrol) look(ctx context.Context) (time.Duration, error) {
 	return p.watch.nextLook(now, nodes), nil
 }
 
-// ask reads the nodes' signs of life, and in the same round trip what others look
-// for. These look for themselves when that fails.
-func (p *patrol) ask(ctx context.Context) (nodes []nodestore.Liveness, err error) {
+// ask reads the nodes' signs of life, for a new watch how long this leader's session
+// has stood, and in the same round trip what others look for. These look for
+// themselves when that fails.
+func (p *patrol) ask(ctx context.Context) (nodes []nodestore.Liveness, steady time.Duration, err error) {
 	batch, answered := &pgx.Batch{}, false
+	if !p.watch.listens() {
+		batch.Queue(steadySQL, p.fence.Role, p.fence.Term).QueryRow(func(row pgx.Row) error {
+			var seconds float64
+			err := row.Scan(&seconds)
+			steady = time.Duration(seconds * float64(time.Second))
+			return err
+		})
+	}
 	nodestore.QueueAlive(batch, func(alive []nodestore.Liveness) { nodes, answered = alive, true })
 	for _, add := range p.along {
 		if add != nil {
@@ -86,9 +95,9 @@ func (p *patrol) ask(ctx context.Context) (nodes []nodestore.Liveness, err error
 		}
 	}
 	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil && !answered {
-		return nil, fmt.Errorf("look at the nodes: %w", err)
+		return nil, 0, fmt.Errorf("look at the nodes: %w", err)
 	}
-	return nodes, nil
+	return nodes, steady, nil
 }
 
 // notice has the signatures checked when the set of living processes changed.

@@ -46,6 +46,38 @@ func TestParseSignature(t *testing.T) {
 	}
 }
 
+// TestWatchOfManyCrashes: most nodes are silent, and whether that is an outage shows
+// in whose sessions ended.
+func TestWatchOfManyCrashes(t *testing.T) {
+	t.Parallel()
+	ages := []time.Duration{0, 2 * time.Second, 3 * time.Second}
+	for name, test := range map[string]struct {
+		steady  time.Duration
+		locks   bool
+		byLease bool
+		want    time.Duration
+	}{
+		"crashes before this session's eyes": {4 * time.Second, false, false, 1250 * time.Millisecond},
+		"one of them before this session":    {2500 * time.Millisecond, false, false, 1250 * time.Millisecond},
+		"both before this session":           {2 * time.Second, false, false, 5 * time.Second},
+		"a session that is not to be seen":   {0, false, false, 5 * time.Second},
+		"their sessions stand":               {time.Hour, true, false, 5 * time.Second},
+		"nodes without sessions":             {time.Hour, false, true, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var nodes []nodestore.Liveness
+			for _, age := range ages {
+				nodes = append(nodes, nodestore.Liveness{HeartbeatAge: age, SessionLock: test.locks || age == 0})
+			}
+			w := watch{policy: nodestore.Policy{NoSessionLocks: test.byLease}.WithDefaults()}
+			if w.looked(time.Now(), nodes, test.steady); w.patience != test.want {
+				t.Errorf("listens for %v, want %v", w.patience, test.want)
+			}
+		})
+	}
+}
+
 func TestGone(t *testing.T) {
 	t.Parallel()
 	fenced := time.Now()
@@ -99,26 +131,26 @@ func TestWatch(t *testing.T) {
 	if w.dead(start, oneDead) != nil {
 		t.Error("judged before the first look")
 	}
-	w.looked(start, oneDead)
+	w.looked(start, oneDead, 0)
 	if w.dead(after(1200*time.Millisecond), oneDead) != nil {
 		t.Error("judged before a live node could have been heard")
 	}
-	w.looked(after(1250*time.Millisecond), oneDead)
+	w.looked(after(1250*time.Millisecond), oneDead, 0)
 	if got := len(w.dead(after(1250*time.Millisecond), oneDead)); got != 1 {
 		t.Errorf("found %d dead nodes, want 1", got)
 	}
 	w.broken()
-	w.looked(after(2*time.Second), allSilent)
+	w.looked(after(2*time.Second), allSilent, 0)
 	if w.dead(after(6*time.Second), allSilent) != nil {
 		t.Error("an outage was taken for the death of most nodes")
 	}
 	for at := 2 * time.Second; at <= 7*time.Second; at += time.Second {
-		w.looked(after(at), allSilent)
+		w.looked(after(at), allSilent, 0)
 	}
 	if got := len(w.dead(after(7*time.Second), allSilent)); got != 2 {
 		t.Errorf("found %d dead nodes after the outage, want 2", got)
 	}
-	w.looked(after(time.Minute), oneDead)
+	w.looked(after(time.Minute), oneDead, 0)
 	if w.dead(after(time.Minute), oneDead) != nil {
 		t.Error("judged right after this process stood still")
 	}

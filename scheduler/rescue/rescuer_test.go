@@ -55,7 +55,12 @@ func (c *cluster) mint(t *testing.T, term int64) leaderstore.Fence {
 
 func (c *cluster) lead(t *testing.T, fence leaderstore.Fence) {
 	t.Helper()
-	rescuer := rescue.New(rescue.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler)})
+	c.leadBy(t, fence, nodestore.Policy{})
+}
+
+func (c *cluster) leadBy(t *testing.T, fence leaderstore.Fence, policy nodestore.Policy) {
+	t.Helper()
+	rescuer := rescue.New(rescue.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Policy: policy})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -242,6 +247,29 @@ func (c *cluster) checkTrace(t *testing.T, id int64) {
 }
 
 // A dead node's sessions end even when it ran nothing: they might be about to.
+// A leader that finds most nodes gone waits no dead threshold, here an hour, when
+// its own session has outlasted theirs.
+func TestManyCrashesAreNoOutage(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	fence := c.mint(t, 1)
+	session := c.session(t, "forge:"+incC+":leader")
+	c.exec(t, `UPDATE forge_leaders SET backend_pid = $1`, int(session.PgConn().PID()))
+	crashA, crashB := c.join(t, "a", incA), c.join(t, "b", incB)
+	first, second := c.running(t, "a-"+incA, 1, "{}"), c.running(t, "b-"+incB, 1, "{}")
+	crashA()
+	crashB()
+	c.waitFor(t, "silence", func() bool {
+		var silent bool
+		err := c.pool.QueryRow(t.Context(), `SELECT max(last_heartbeat_at) < clock_timestamp() - interval '1.5 s' FROM forge_nodes`).Scan(&silent)
+		return err == nil && silent
+	})
+	c.leadBy(t, fence, nodestore.Policy{DeadThreshold: time.Hour})
+	for _, id := range []int64{first, second} {
+		c.waitFor(t, "the jobs of both", func() bool { return c.state(t, id) == "available" })
+	}
+}
+
 func TestSessionsOfAnIdleDeadNodeEnd(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -51,6 +51,12 @@ FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
   AND starts_with(application_name, 'forge:' || $1 || ':')`
 
+// How long the leader's election session has stood; 0 where it is not to be seen.
+const steadySQL = `
+SELECT coalesce(max(extract(epoch FROM clock_timestamp() - backend_start)), 0)::float8
+FROM forge_leaders JOIN pg_stat_activity ON pid = backend_pid
+WHERE role = $1 AND term = $2 AND starts_with(application_name, 'forge:' || incarnation || ':')`
+
 const notifySQL = `
 SELECT pg_notify(current_schema() || '.' || $1, json_build_object('queue', queue)::text)
 FROM unnest($2::text[]) AS queue`

@@ -28,21 +28,25 @@ type watch struct {
 // looked notes a look that succeeded. One that comes long after the last begins
 // a new watch: this process stood still meanwhile, or the database did. A watch
 // that finds most nodes silent believes in an outage rather than in their
-// death, and listens for a whole dead threshold.
-func (w *watch) looked(now time.Time, nodes []nodestore.Liveness) {
+// death, and listens for a whole dead threshold; unless the leader's own session,
+// which has stood for as long as steady says, has outlasted theirs.
+func (w *watch) looked(now time.Time, nodes []nodestore.Liveness, steady time.Duration) {
 	if w.since.IsZero() || now.Sub(w.last) > 3*maxLook {
 		w.since, w.patience = now, w.intervals(hearing)
-		if 2*w.silent(nodes) > len(nodes) {
+		if 2*w.silent(nodes, steady) > len(nodes) {
 			w.patience = w.policy.DeadThreshold
 		}
 	}
 	w.last = now
 }
 
-func (w *watch) silent(nodes []nodestore.Liveness) int {
+// silent counts the silent nodes, but for those that were heard since the leader's
+// session began and lost theirs since: no outage of the database did that.
+func (w *watch) silent(nodes []nodestore.Liveness, steady time.Duration) int {
 	count := 0
 	for _, node := range nodes {
-		if node.HeartbeatAge >= w.intervals(silent) {
+		crashed := !w.policy.NoSessionLocks && !node.SessionLock && node.HeartbeatAge < steady
+		if node.HeartbeatAge >= w.intervals(silent) && !crashed {
 			count++
 		}
 	}
@@ -52,6 +56,9 @@ func (w *watch) silent(nodes []nodestore.Liveness) int {
 func (w *watch) intervals(n float64) time.Duration {
 	return time.Duration(n * float64(w.policy.HeartbeatInterval))
 }
+
+// listens says that a watch is under way.
+func (w *watch) listens() bool { return !w.since.IsZero() }
 
 // broken notes a look that failed.
 func (w *watch) broken() { w.since = time.Time{} }
