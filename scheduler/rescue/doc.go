@@ -22,7 +22,10 @@
 //
 // Silence says nothing while the database itself was away: a look that failed,
 // or a long pause of this process, gives every node the time of a heartbeat to
-// be heard again before anyone is judged (watch.go).
+// be heard again before anyone is judged (watch.go). When most are silent as a
+// new leader begins, it gives them a dead threshold; but those that were last
+// heard, and lost their sessions, while its own session stood, have crashed:
+// whatever ended theirs was not the database.
 //
 // Each step that writes is one fenced transaction.
 package rescue
