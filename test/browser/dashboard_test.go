@@ -106,7 +106,7 @@ func eval[T any](t *testing.T, tab context.Context, expression string) T { //nol
 
 // everyPage is the path of each kind of page.
 func everyPage(n *node) []string {
-	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00"}
+	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing", "/nodes", "/queues", "/alerts", "/settings", "/enqueue", "/leaders/scheduler/transfer", "/nodes/north/drain", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00"}
 }
 
 func TestPagesInARealBrowser(t *testing.T) {
@@ -125,6 +125,14 @@ func TestPagesInARealBrowser(t *testing.T) {
 	t.Run("no sideways scroll on a phone", func(t *testing.T) {
 		t.Parallel()
 		checkPhone(t, first)
+	})
+	t.Run("axe finds nothing", func(t *testing.T) {
+		t.Parallel()
+		checkAxe(t, first)
+	})
+	t.Run("keys and the pause", func(t *testing.T) {
+		t.Parallel()
+		checkKeys(t, first)
 	})
 	t.Run("crons by hand", func(t *testing.T) {
 		t.Parallel()
