@@ -15,7 +15,7 @@ import (
 
 // completeSQL is setStateSQL for what most results are: the job succeeded, and
 // there is nothing else to write down. Of a row that it does not touch it tells
-// nothing; setStateSQL is asked then. The cast is claimSQL's.
+// nothing; setStateSQL is asked then. CASE is attemptFence's.
 const completeSQL = `
 WITH fence AS MATERIALIZED (
     SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL
@@ -24,7 +24,7 @@ UPDATE river_job
 SET state = 'completed', finalized_at = input.finalized_at
 FROM unnest(@ids::bigint[], @finalized_ats::timestamptz[]) AS input (id, finalized_at)
 WHERE river_job.id = input.id
-  AND river_job.state::text = 'running'
+  AND CASE WHEN river_job.state = 'running' THEN true ELSE false END
   ` + attemptFence + `
 RETURNING river_job.id`
 

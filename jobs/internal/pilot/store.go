@@ -29,8 +29,10 @@ river_job.metadata, river_job.priority, river_job.queue, river_job.state::text, 
 river_job.tags, river_job.unique_key, river_job.unique_states`
 
 // attemptFence is true while this client holds the row's newest attempt and was
-// not fenced, which a statement's fence says.
-const attemptFence = `AND ` + lastClient + ` = @client::text AND EXISTS (SELECT FROM fence)`
+// not fenced, which a statement's fence says. CASE keeps the planner from taking that
+// for so rare that one row of all is left: it would then compare every row that runs
+// with every result.
+const attemptFence = `AND CASE WHEN ` + lastClient + ` = @client::text THEN true ELSE false END AND EXISTS (SELECT FROM fence)`
 
 // fenced returns a statement with the attempt fence as it is to be carried out.
 func fenced(sql string) string {
