@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Link is a TCP proxy before a PostgreSQL server: the network between a client
@@ -23,6 +24,7 @@ type Link struct {
 	replies  bool // flow towards the client
 	refuse   bool
 	closed   bool
+	delay    time.Duration
 	conns    map[*net.TCPConn]struct{}
 }
 
@@ -60,6 +62,13 @@ func (l *Link) StallReplies() { l.set(true, false, false) }
 // Resume lets everything flow, what was held back first.
 func (l *Link) Resume() { l.set(true, true, false) }
 
+// Delay holds up by so much whatever comes by, in either direction, until Resume.
+func (l *Link) Delay(by time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = by
+}
+
 // Cut resets every connection and refuses new ones until Resume.
 func (l *Link) Cut() {
 	l.set(true, true, true)
@@ -69,7 +78,7 @@ func (l *Link) Cut() {
 func (l *Link) set(requests, replies, refuse bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.requests, l.replies, l.refuse = requests, replies, refuse
+	l.requests, l.replies, l.refuse, l.delay = requests, replies, refuse, 0
 	l.changed.Broadcast()
 }
 
@@ -148,6 +157,7 @@ func (l *Link) pump(to, from *net.TCPConn, gate *bool) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
+		time.Sleep(l.delayed())
 		if !l.await(gate) {
 			return
 		}
@@ -176,6 +186,12 @@ func (l *Link) await(gate *bool) bool {
 		l.changed.Wait()
 	}
 	return !l.closed
+}
+
+func (l *Link) delayed() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.delay
 }
 
 func (l *Link) forget(conns ...*net.TCPConn) {

@@ -106,26 +106,33 @@ func (c *cron) complete(until time.Time) {
 	}
 }
 
-// acked is the job that is enqueued by hand.
-const acked = "acked"
+// Jobs that are enqueued by hand: one that does nothing else than to testify, one
+// that kills itself at every attempt, and one that prints without end, almost.
+const (
+	ackedJob  = "acked"
+	poisonJob = "poison"
+	floodJob  = "flood"
+)
 
 // config writes the cluster's file. A job's witness leaves its lines in
 // testimony; marker is in the environment of every process of the run.
 func config(crons []cron, witness, testimony, marker string) string {
 	text := &strings.Builder{}
 	text.WriteString("[node]\ndrain_timeout = \"10s\"\n")
-	job := func(name string, takes time.Duration) {
+	job := func(name string, attempts int, command ...string) {
 		fmt.Fprintf(text, `
 [jobs.%s]
 kind = "shell"
-command = [%q, %q, %q]
+command = ["%s"]
 env = { %s = %q }
-retry = { max_attempts = 100, backoff = "1s" }
-`, name, witness, testimony, takes, markerName, marker)
+retry = { max_attempts = %d, backoff = "1s" }
+`, name, strings.Join(command, `", "`), markerName, marker, attempts)
 	}
-	job(acked, 0)
+	job(ackedJob, 100, witness, testimony, "0s")
+	job(poisonJob, 2, "sh", "-c", witness+" "+testimony+" 0s; kill -9 $$")
+	job(floodJob, 100, "sh", "-c", "head -c 4000000 /dev/zero | tr '\\\\0' x | fold; exec "+witness+" "+testimony+" 0s")
 	for _, c := range crons {
-		job(c.Name, c.takes)
+		job(c.Name, 100, witness, testimony, c.takes.String())
 		fmt.Fprintf(text, `
 [[crons]]
 name = %q

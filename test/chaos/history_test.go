@@ -36,7 +36,7 @@ func (r *run) history() *checker.History {
 	if err != nil {
 		r.Fatal(err)
 	}
-	h.Acked = r.acked
+	h.Acked, h.Poisoned = r.acked, r.poisoned
 	for _, c := range r.crons {
 		h.Crons = append(h.Crons, c.Cron)
 	}

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -22,6 +24,7 @@ const (
 // that of any other failure.
 const (
 	failed      = 1
+	invalid     = 3
 	unreachable = 5
 )
 
@@ -35,6 +38,7 @@ type keeper struct {
 	id     string
 	orders string // the file of what the node is to do to itself
 	log    *os.File
+	link   *pgtest.Link // its way to PostgreSQL
 
 	mu      sync.Mutex
 	process *nodes.Process // nil between two lives
@@ -53,7 +57,7 @@ func (k *keeper) keep() {
 
 // live runs the node once.
 func (k *keeper) live() {
-	env := append([]string{"FORGE_FAILPOINTS=@" + k.orders}, k.run.env...)
+	env := append(k.env(), "FORGE_FAILPOINTS=@"+k.orders)
 	process, err := nodes.Start(k.run.forge, k.log, env, "serve", "--config", k.run.config, "--node-id", k.id, "--listen", nodes.AnyPort)
 	if err != nil {
 		k.run.Errorf("start %s: %v", k.id, err)
@@ -71,6 +75,11 @@ func (k *keeper) live() {
 	k.process = nil
 	k.mu.Unlock()
 	k.classify(process)
+}
+
+// env leads the node's processes through its link.
+func (k *keeper) env() []string {
+	return append(slices.Clone(k.run.env), "FORGE_DATABASE_URL="+k.link.URL())
 }
 
 // watch waits for the end of a process, and wakes it when it was stopped for as
@@ -113,6 +122,8 @@ func (k *keeper) classify(process *nodes.Process) {
 	case ending && code == 0:
 	case (code == failed || code == unreachable) && !k.run.over.Load():
 		k.run.note(endedByItself, k.id) // it could not start, most likely
+	case code == invalid && k.run.wasBroken():
+		k.run.note(endedByItself, k.id)
 	default:
 		k.run.Errorf("%s ended by itself: %v", k.id, process.Err())
 	}

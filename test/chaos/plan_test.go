@@ -40,6 +40,21 @@ const (
 	severInCommit kind = "leader severed in the commit"
 )
 
+// What lasts for a while, beside the faults that follow.
+const (
+	freezeAny   kind = "node frozen"
+	slowWay     kind = "way to PostgreSQL slow"
+	stallWay    kind = "way to PostgreSQL stalled"
+	loseReplies kind = "replies of PostgreSQL lost"
+	resetWay    kind = "connections reset"
+	fillSlots   kind = "connection slots exhausted"
+	editFile    kind = "configuration edited"
+	breakFile   kind = "configuration broken"
+	startTwin   kind = "second process of a node"
+	poison      kind = "poison job"
+	flood       kind = "flood of output"
+)
+
 // strikes are what a leader is told to do to itself, at a failpoint.
 var strikes = map[kind]string{
 	killAfterRead:    "crons/after-read=kill",
@@ -55,6 +70,7 @@ var strikes = map[kind]string{
 var deck = []kind{
 	killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, severInCommit, delayAfterRead,
 	killLeader, killAny, freezeLeader, stopLeader, endSession, endNode, endAll, restartFast, restartCrash, restartKill,
+	freezeAny, slowWay, stallWay, loseReplies, resetWay, fillSlots, editFile, breakFile, startTwin, poison, flood,
 }
 
 const (
@@ -69,7 +85,7 @@ type fault struct {
 	kind  kind
 	after time.Duration
 	hold  time.Duration // how long who is stopped stays so
-	node  int           // which one, for killAny
+	node  int           // which one, where it is not the leader
 }
 
 // plan is all that is random in a run, made from the seed.

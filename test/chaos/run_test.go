@@ -25,6 +25,7 @@ import (
 var (
 	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the plan (default: a new one)")
 	forFlag  = flag.Duration("chaos.for", 20*time.Second, "how long to break the cluster")
+	outFlag  = flag.String("chaos.out", "", "a folder for the drawing of the run")
 )
 
 const (
@@ -53,10 +54,16 @@ type run struct {
 	keepers []*keeper
 	keeping sync.WaitGroup
 	over    atomic.Bool // nobody is started any more
+	lasting sync.WaitGroup
+	text    string       // of the file
+	edition atomic.Int64 // how often it was edited
+	broken  atomic.Int64 // until when it is broken, in Unix nanoseconds
+	fileMu  sync.Mutex
 
-	mu     sync.Mutex
-	events []event
-	acked  []int64
+	mu       sync.Mutex
+	events   []event
+	acked    []int64
+	poisoned []int64
 }
 
 // event is something that was done to the cluster, or came of it.
@@ -110,8 +117,8 @@ func (r *run) begin(lasts time.Duration) {
 		r.crons[i].complete(until)
 	}
 	r.config = filepath.Join(r.dir, "forge.toml")
-	text := config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
-	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
+	r.text = config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
+	if err := os.WriteFile(r.config, []byte(r.text), 0o600); err != nil {
 		r.Fatal(err)
 	}
 	if out, err := r.command(r.Context(), "apply", "--config", r.config).CombinedOutput(); err != nil {
@@ -134,7 +141,7 @@ func (r *run) begin(lasts time.Duration) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		k := &keeper{run: r, id: id, orders: filepath.Join(r.dir, id+".orders"), log: log}
+		k := &keeper{run: r, id: id, orders: filepath.Join(r.dir, id+".orders"), log: log, link: pgtest.Proxy(r.T, r.server.URL())}
 		r.keepers = append(r.keepers, k)
 		r.keeping.Go(k.keep)
 	}
@@ -188,6 +195,7 @@ func (r *run) rage() {
 		select {
 		case <-ctx.Done():
 			helpers.Wait()
+			r.lasting.Wait()
 			return
 		case <-time.After(f.after):
 			r.inflict(ctx, f)
@@ -227,6 +235,18 @@ func (r *run) inflict(ctx context.Context, f fault) {
 		r.sever(ctx, f)
 	case killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, delayAfterRead:
 		r.strike(ctx, f)
+	case freezeAny:
+		r.signal(r.keepers[f.node], syscall.SIGSTOP, f)
+	case slowWay, stallWay, loseReplies, resetWay:
+		r.lasting.Go(func() { r.harmWay(f) })
+	case fillSlots:
+		r.lasting.Go(func() { r.fillSlots(ctx, f) })
+	case editFile, breakFile:
+		r.edit(f)
+	case startTwin:
+		r.lasting.Go(func() { r.startTwin(f) })
+	case poison, flood:
+		r.lasting.Go(func() { r.enqueueBad(ctx, f) })
 	case endedByItself: // nobody does that
 	}
 }
@@ -304,18 +324,28 @@ func (r *run) leader(ctx context.Context) *keeper {
 // enqueue adds jobs by hand and remembers those that were acknowledged.
 func (r *run) enqueue(ctx context.Context) {
 	for ctx.Err() == nil {
-		out, err := r.command(ctx, "job", "enqueue", acked, "--config", r.config, "-o", "json").Output()
-		var job struct{ ID int64 }
-		if err == nil && json.Unmarshal(out, &job) == nil && job.ID != 0 {
-			r.mu.Lock()
-			r.acked = append(r.acked, job.ID)
-			r.mu.Unlock()
-		}
+		r.enqueueOne(ctx, ackedJob)
 		select {
 		case <-ctx.Done():
 		case <-time.After(enqueueEvery):
 		}
 	}
+}
+
+// enqueueOne says whether a job was acknowledged, which it then remembers.
+func (r *run) enqueueOne(ctx context.Context, kind string) bool {
+	out, err := r.command(ctx, "job", "enqueue", kind, "--config", r.config, "-o", "json").Output()
+	var job struct{ ID int64 }
+	if err != nil || json.Unmarshal(out, &job) != nil || job.ID == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked = append(r.acked, job.ID)
+	if kind == poisonJob {
+		r.poisoned = append(r.poisoned, job.ID)
+	}
+	return true
 }
 
 // settle waits until every tick is recorded and every job has come to its end. Its
@@ -377,6 +407,9 @@ func TestChaos(t *testing.T) {
 	history := r.history()
 	findings := checker.Check(history)
 	r.report(history, findings)
+	if *outFlag != "" {
+		r.draw(history, *outFlag)
+	}
 	for _, finding := range findings {
 		t.Error(finding)
 	}

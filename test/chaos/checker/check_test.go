@@ -272,6 +272,10 @@ func TestFindings(t *testing.T) {
 		{"a leader calls its write one by hand", StaleTerm, triggered, func(s *story) { s.Entries[0].Node = "b" }},
 		{"a tick that has its run is triggered", WrongVerdict, good, func(s *story) { s.decides(1, second(2), Triggered) }},
 
+		{"a job was completed that can only fail", WrongVerdict, good, func(s *story) { s.Poisoned = []int64{50} }},
+		{"a poisoned job waits", AckedNotTerminal, good, func(s *story) {
+			s.Poisoned, s.Jobs[3].State, s.Jobs[3].Finalized = []int64{50}, "retryable", time.Time{}
+		}},
 		{"a stale attempt completed the job before the newer one", StaleAttempt, again, func(s *story) { s.Jobs[0].Finalized = second(1).Add(time.Second / 2) }},
 		{"a stale attempt completed the job", StaleAttempt, good, func(s *story) { s.Jobs[0].Attempt = 2 }},
 

@@ -114,4 +114,6 @@ type History struct {
 	Jobs    []Job
 	Lines   []Line
 	Acked   []int64 // jobs whose enqueuing was acknowledged
+	// Poisoned are those of them that can never succeed.
+	Poisoned []int64
 }

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"slices"
 	"time"
 )
 
@@ -26,6 +27,10 @@ func (c *check) checkJobs() {
 		switch {
 		case !job.terminal():
 			c.find(AckedNotTerminal, job.Cron, job.Tick, "job %d is still %s", job.ID, job.State)
+		case slices.Contains(c.Poisoned, job.ID):
+			if job.State != discarded {
+				c.find(WrongVerdict, "", time.Time{}, "job %d can only fail, and is %s", job.ID, job.State)
+			}
 		case job.State == cancelled && !c.mayBeCancelled(job), job.State == discarded:
 			c.find(Lost, job.Cron, job.Tick, "job %d was %s", job.ID, job.State)
 		}
