@@ -175,7 +175,11 @@ type query struct {
 }
 
 func newQuery(r *http.Request) *query {
-	return &query{path: r.URL.EscapedPath(), values: r.URL.Query()}
+	q := &query{path: r.URL.EscapedPath(), values: r.URL.Query()}
+	if err := openCursor(q.path, q.values); err != nil {
+		q.errs = append(q.errs, err)
+	}
+	return q
 }
 
 // number is 0 when the parameter is absent.
@@ -205,14 +209,15 @@ func (q *query) flag(key string) bool {
 }
 
 func (q *query) limit() int {
-	n := q.number("limit")
-	if n > maxLimit {
-		q.errs = append(q.errs, fmt.Errorf("limit must be at most %d", maxLimit))
-	}
-	if n == 0 {
+	if q.values.Get("limit") == "" {
 		return defaultLimit
 	}
-	return int(n)
+	n, err := strconv.Atoi(q.values.Get("limit"))
+	if err != nil || n < 1 || n > maxLimit {
+		q.errs = append(q.errs, fmt.Errorf("limit must be from 1 to %d", maxLimit))
+		return defaultLimit
+	}
+	return n
 }
 
 // time is zero when the parameter is absent.
@@ -235,9 +240,10 @@ func (q *query) jobFilter() jobstore.Filter {
 	}
 }
 
-// next is the same address with one parameter changed.
+// next is the address of what follows a value of a parameter.
 func (q *query) next(key, value string) string {
-	q.values.Set(key, value)
+	q.values.Del(key)
+	q.values.Set("cursor", cursorOf(q.path, q.values, key, value))
 	return q.path + "?" + q.values.Encode()
 }
 

@@ -70,7 +70,7 @@ func TestDeadAPI(t *testing.T) {
 		t.Errorf("groups of a kind without any: %+v", none)
 	}
 	letters := decode[list[jobstore.DeadLetter]](t, get(t, h, "/api/v1/dead/"+deadGroup+"?limit=2"))
-	if len(letters.Items) != 2 || letters.Items[0].ID != 42 || letters.Next != "/api/v1/dead/"+deadGroup+"?before=41&limit=2" {
+	if len(letters.Items) != 2 || letters.Items[0].ID != 42 || !strings.HasPrefix(letters.Next, "/api/v1/dead/"+deadGroup+"?cursor=") {
 		t.Errorf("letters: %+v", letters)
 	}
 	for _, step := range []struct{ action, body, want, done string }{

@@ -1,9 +1,11 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -38,6 +40,11 @@ const (
 	// An address may fail to get in ten times at once, and then every six seconds.
 	maxFailures  = 10
 	failureEvery = 6 * time.Second
+	// A caller of the API, known by token or else by address, may ask this often, and
+	// so often at once. It keeps a loop gone wild from the database; whoever wants to
+	// add more jobs than that does it in the database.
+	callsPerSecond = 200
+	callsAtOnce    = 1000
 )
 
 // door knows who may come in.
@@ -45,6 +52,7 @@ type door struct {
 	tokens   Tokens
 	now      func() time.Time
 	failures *throttle
+	calls    *throttle
 
 	mu   sync.Mutex
 	good map[[sha256.Size]byte]remembered
@@ -60,6 +68,7 @@ func newDoor(tokens Tokens, now func() time.Time) *door {
 	return &door{
 		tokens: tokens, now: now, good: map[[sha256.Size]byte]remembered{},
 		failures: newThrottle(rate.Every(failureEvery), maxFailures),
+		calls:    newThrottle(callsPerSecond, callsAtOnce),
 	}
 }
 
@@ -124,7 +133,11 @@ func callerOf(ctx context.Context) caller {
 // admit lets those through whose token covers a scope. What it answers to the
 // others tells nothing of what is there.
 func (s *server) admit(path string, need tokenstore.Scope, next http.HandlerFunc) http.HandlerFunc {
-	if s.Tokens == nil || need == open {
+	if need == open {
+		return next
+	}
+	next = s.paced(path, next)
+	if s.Tokens == nil {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -143,6 +156,21 @@ func (s *server) admit(path string, need tokenstore.Scope, next http.HandlerFunc
 			}
 			next(w, r)
 		}
+	}
+}
+
+// paced bounds how often one caller uses the API.
+func (s *server) paced(path string, next http.HandlerFunc) http.HandlerFunc {
+	if !strings.HasPrefix(path, "/api/") {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		who := cmp.Or(callerOf(r.Context()).Name, addressOf(r))
+		if wait := s.door.calls.take(who, s.Now()); wait > 0 {
+			s.tooMany(w, r, wait, fmt.Sprintf("More than %d requests a second.", callsPerSecond))
+			return
+		}
+		next(w, r)
 	}
 }
 

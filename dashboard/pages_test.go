@@ -154,7 +154,7 @@ func TestJobsArePaged(t *testing.T) {
 	}
 	h := c.handler()
 	first := decode[list[jobstore.Job]](t, get(t, h, "/api/v1/jobs?kind=dump"))
-	if len(first.Items) != defaultLimit || first.Next != "/api/v1/jobs?before=11&kind=dump" {
+	if len(first.Items) != defaultLimit || !strings.HasPrefix(first.Next, "/api/v1/jobs?cursor=") {
 		t.Fatalf("%d jobs, next %q", len(first.Items), first.Next)
 	}
 	second := decode[list[jobstore.Job]](t, get(t, h, first.Next))
@@ -189,14 +189,14 @@ func TestAPIListings(t *testing.T) {
 		t.Errorf("compaction %+v", compaction)
 	}
 	logs := decode[list[jobstore.LogChunk]](t, get(t, h, "/api/v1/jobs/42/logs"))
-	if len(logs.Items) != 1 || logs.Next != "/api/v1/jobs/42/logs?after=1" {
+	if len(logs.Items) != 1 || !strings.HasPrefix(logs.Next, "/api/v1/jobs/42/logs?cursor=") {
 		t.Errorf("logs %+v", logs)
 	}
 	if end := get(t, h, logs.Next); !strings.Contains(end.Body.String(), `"items":[]`) {
 		t.Errorf("the end of the logs: %s", end.Body)
 	}
 	events := decode[list[map[string]any]](t, get(t, h, "/api/v1/events?limit=1"))
-	if len(events.Items) != 1 || events.Next != "/api/v1/events?before=2&limit=1" {
+	if len(events.Items) != 1 || !strings.HasPrefix(events.Next, "/api/v1/events?cursor=") {
 		t.Errorf("events %+v", events)
 	}
 }

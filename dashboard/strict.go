@@ -17,9 +17,13 @@ import (
 // maxBody bounds the body of a request: a job's arguments and some more.
 const maxBody = 72 << 10
 
+// bodyTimeout is how long a client may take over a body.
+const bodyTimeout = 30 * time.Second
+
 // readBody checks that a body is of a type and not too large, and reads it. A
 // body that is missing is empty.
 func readBody(w http.ResponseWriter, r *http.Request, contentType string) ([]byte, error) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer has one
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d bytes.", maxBody)}
@@ -51,6 +55,9 @@ func strictJSON(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	fields, err := walk(d)
 	if err != nil {
+		if wrong := json.Unmarshal(body, &json.RawMessage{}); wrong != nil {
+			err = wrong // it knows where
+		}
 		return plain(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -87,8 +94,8 @@ func plain(err error) error {
 		return fmt.Errorf("the field %q is not a %s", kind.Field, kind.Type)
 	case errors.As(err, &instant):
 		return fmt.Errorf("%s is not a time such as 2026-11-20T15:04:05Z", instant.Value)
-	case errors.As(err, &syntax), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return errors.New("it is no JSON")
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is no JSON from byte %d on (%w)", syntax.Offset, err)
 	default:
 		return err
 	}

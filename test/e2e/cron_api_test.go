@@ -85,7 +85,7 @@ func TestCronsOverHTTP(t *testing.T) {
 	code, body, _ = get(address, cron+"/ticks/"+url.PathEscape(at))
 	demand(code, string(body), 200, "was recorded as triggered: triggered by the API from 127.0.0.1; job ")
 	code, body, _ = get(address, cron+"/ticks?limit=2")
-	demand(code, string(body), 200, `"next":"/api/v1/crons/report/ticks?before=`)
+	demand(code, string(body), 200, `"next":"/api/v1/crons/report/ticks?cursor=`)
 	if why, _, code := c.forge("cron", "why", "report", at); code != 0 || !strings.Contains(why, "the API from 127.0.0.1") {
 		t.Errorf("forge cron why: %s", why)
 	}
