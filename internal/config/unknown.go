@@ -12,9 +12,8 @@ const notAvailable = "not available in this version"
 // later holds the keys of later versions and what to use instead. A * stands for
 // one name or index.
 var later = map[string]string{
-	"queues.*.limit_per_key":  "global_limit, which limits the whole queue",
-	"queues.*.rate_limit":     "global_limit, which limits what runs at once",
-	"jobs.*.output.retention": "retention.logs, which holds for all jobs",
+	"queues.*.limit_per_key": "global_limit, which limits the whole queue",
+	"queues.*.rate_limit":    "global_limit, which limits what runs at once",
 }
 
 // elsewhere holds keys that people write where they do not belong.

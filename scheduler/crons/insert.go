@@ -56,6 +56,32 @@ func newJob(spec *cronstore.Spec, row cronstore.Tick, term int64) jobstore.NewJo
 	}
 }
 
+// reserveJobs gives the rows that fire the ids of their jobs, so that they need
+// not be written a second time once the jobs are there.
+func reserveJobs(ctx context.Context, tx pgx.Tx, plans []*plan) error {
+	var firing []*cronstore.Tick
+	for _, p := range plans {
+		for _, rows := range [][]cronstore.Tick{p.called, p.rows} {
+			for i := range rows {
+				if fires(rows[i].Verdict) {
+					firing = append(firing, &rows[i])
+				}
+			}
+		}
+	}
+	if len(firing) == 0 {
+		return nil
+	}
+	ids, err := jobstore.ReserveIDs(ctx, tx, len(firing))
+	if err != nil {
+		return err
+	}
+	for i, row := range firing {
+		row.JobID = ids[i]
+	}
+	return nil
+}
+
 // insert inserts the jobs of the first rows. With careful set, jobs that are
 // refused turn their rows into failed ones.
 func (l *ledger) insert(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, jobs []jobstore.NewJob, careful bool) error {

@@ -455,32 +455,6 @@ func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan, at time.T
 	return append(firing, others...), jobs, nil
 }
 
-// reserveJobs gives the rows that fire the ids of their jobs, so that they need
-// not be written a second time once the jobs are there.
-func reserveJobs(ctx context.Context, tx pgx.Tx, plans []*plan) error {
-	var firing []*cronstore.Tick
-	for _, p := range plans {
-		for _, rows := range [][]cronstore.Tick{p.called, p.rows} {
-			for i := range rows {
-				if fires(rows[i].Verdict) {
-					firing = append(firing, &rows[i])
-				}
-			}
-		}
-	}
-	if len(firing) == 0 {
-		return nil
-	}
-	ids, err := jobstore.ReserveIDs(ctx, tx, len(firing))
-	if err != nil {
-		return err
-	}
-	for i, row := range firing {
-		row.JobID = ids[i]
-	}
-	return nil
-}
-
 // wakeups says when to look at each cron again.
 func (l *ledger) wakeups(plans []*plan, now time.Time) map[string]time.Time {
 	next := make(map[string]time.Time, len(plans))
