@@ -128,6 +128,9 @@ func (h *health) judgeAlerts(alerts []alertstore.Status) (firing, pending int) {
 
 func alertsTile(firing, pending, all int) tile {
 	t := tile{Name: "Alerts firing", Value: strconv.Itoa(firing), Note: fmt.Sprintf("%d pending, of %d", pending, all), Path: "/alerts"}
+	if all == 0 {
+		t.Note = "none configured"
+	}
 	if firing > 0 {
 		t.Tone = "bad"
 	}
