@@ -5,6 +5,7 @@ package failpoint
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -95,7 +96,7 @@ func parseAction(what string) (*action, error) {
 	case "kill":
 		a.do = func() { signalSelf(syscall.SIGKILL) }
 	case "stop":
-		a.do = func() { signalSelf(syscall.SIGSTOP) }
+		a.do = stopSelf
 	case "sleep":
 		pause, err := time.ParseDuration(argument)
 		if err != nil {
@@ -108,4 +109,14 @@ func parseAction(what string) (*action, error) {
 	return a, nil
 }
 
-func signalSelf(signal syscall.Signal) { _ = syscall.Kill(os.Getpid(), signal) }
+func signalSelf(what syscall.Signal) { _ = syscall.Kill(os.Getpid(), what) }
+
+// stopSelf returns when the process goes on. The signal may reach the thread that it
+// is sent from last, which must not get past the place meanwhile.
+func stopSelf() {
+	woken := make(chan os.Signal, 1)
+	signal.Notify(woken, syscall.SIGCONT)
+	defer signal.Stop(woken)
+	signalSelf(syscall.SIGSTOP)
+	<-woken
+}
