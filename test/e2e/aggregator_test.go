@@ -62,9 +62,9 @@ func TestKilledAggregatorLosesNoAlertAndNoCount(t *testing.T) {
 		c.must("cron", "trigger", "mark", "--config", c.config)
 	}
 	c.awaitRuns(3)
-	if said := c.must("node", "list", "-o", "wide"); strings.Count(said, "reported ") != 2 {
-		t.Errorf("node list: %s", said)
-	}
+	eventually(t, "the list says of both nodes that they report", func() bool {
+		return strings.Count(c.must("node", "list", "-o", "wide"), "reported ") == 2
+	})
 	c.exec(planSQL)
 	fired := told.await(t, "much_is_planned", "firing", func(page) bool { return true })
 	eventually(t, "the delivery is written down", func() bool {

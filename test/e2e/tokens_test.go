@@ -134,9 +134,7 @@ func TestTokensOverTLS(t *testing.T) {
 	if status, _ := trusting(t, trusted, address, "", "/healthz"); status != 0 {
 		t.Error("the old certificate is shown still")
 	}
-	if !strings.Contains(p.output.String(), "new certificate") {
-		t.Error("the log does not say so")
-	}
+	eventually(t, "the log says so", func() bool { return strings.Contains(p.output.String(), "new certificate") })
 }
 
 func TestEveryAddressWantsTokens(t *testing.T) {
