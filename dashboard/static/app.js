@@ -194,7 +194,7 @@
   let going = 0;
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event.target)) return;
-    const link = Date.now() - going < 1500 && document.querySelector('nav a[data-key="' + CSS.escape(event.key) + '"]');
+    const link = Date.now() - going < 3000 && document.querySelector('nav a[data-key="' + CSS.escape(event.key) + '"]');
     going = 0;
     if (link) link.click();
     else if (event.key === 'g') going = Date.now();
