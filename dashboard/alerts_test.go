@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -47,4 +48,30 @@ func (f fakeAlerts) ended() alertstore.Incident {
 	over := anIncident
 	over.ID, over.State, over.ResolvedAt = 7, alertstore.Resolved, epoch
 	return over
+}
+
+type fakeAlerts struct{ *fakeCluster }
+
+func (f fakeAlerts) List(context.Context) ([]alertstore.Status, error) {
+	return read(f.fakeCluster, func() []alertstore.Status {
+		return alertstore.Statuses([]alertstore.Rule{
+			{Name: "quiet", Condition: "vector(0) > 1", Severity: "info"},
+			{
+				Name: "no_scheduler_leader", Condition: "sum(forge_leader_is_leader{role='scheduler'}) == 0",
+				Severity: "critical", Notify: []string{"pager", "slack:#ops"},
+			},
+		}, []alertstore.Incident{anIncident})
+	})
+}
+
+func (f fakeAlerts) History(context.Context, string, int) ([]alertstore.Incident, error) {
+	return read(f.fakeCluster, func() []alertstore.Incident { return []alertstore.Incident{f.ended()} })
+}
+
+func (f fakeAlerts) Told(context.Context, string, int) ([]outbox.Notification, error) {
+	return read(f.fakeCluster, func() []outbox.Notification {
+		return []outbox.Notification{{
+			ID: 1, Alert: "no_scheduler_leader", Target: "slack:#ops", State: outbox.Failed, Attempts: 2, Error: "gone", CreatedAt: epoch,
+		}}
+	})
 }
