@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -88,5 +89,6 @@ var candidateColumns = []column[explain.Candidate]{
 		}
 		return dash(strings.Join(reasons, "; "))
 	}},
+	{title: "of kind", wide: true, show: func(c explain.Candidate) string { return strconv.Itoa(c.OfKind) }},
 	{title: "capabilities", wide: true, show: func(c explain.Candidate) string { return dash(strings.Join(c.Capabilities, ", ")) }},
 }

@@ -92,7 +92,7 @@ var badKeys = []bad{
 	{"everything is excluded", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nexclude = [\"* 0 * * *\"]"), []string{
 		`forge.toml:5:11: warning: crons[0].exclude: each of the next 1000 ticks is excluded`,
 	}},
-	{"later: assignment", "[scheduler]\nassignment = \"spread\"\n", []string{`forge.toml:2:14: scheduler.assignment: not available in this version (got "spread"); want "least_loaded"`}},
+	{"assignment", "[scheduler]\nassignment = \"random\"\n", []string{`forge.toml:2:14: scheduler.assignment: not a known value (got "random"); want "least_loaded", "round_robin" or "spread"`}},
 	{"rollups", "[metrics]\nrollups = { \"1m\" = \"10m\", \"2m\" = \"1d\", \"1h\" = 5 }\n", []string{
 		`forge.toml:2:20: metrics.rollups.1m: out of range (got "10m"); want 1h to 3650d`,
 		`forge.toml:2:27: metrics.rollups.2m: unknown key; want "1m"`,

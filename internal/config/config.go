@@ -98,7 +98,7 @@ type RoleOverrides struct {
 // Scheduler is how the scheduler's leader works.
 type Scheduler struct {
 	Timezone   string `toml:"timezone" live:"yes"`
-	Assignment string `toml:"assignment" oneof:"least_loaded|round_robin"`
+	Assignment string `toml:"assignment" oneof:"least_loaded|round_robin|spread"`
 }
 
 // CronPolicy is what happens to ticks that cannot simply fire. In

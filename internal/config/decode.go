@@ -108,16 +108,11 @@ func (l *loader) str(path string, target reflect.Value, f field, value any) {
 	}
 }
 
-// oneOf checks a string against the words that the field allows. Words of later
-// versions are refused as such.
+// oneOf checks a string against the words that the field allows.
 func (l *loader) oneOf(path string, f field, text string) bool {
 	words := f.tag.Get("oneof")
 	if words == "" || slices.Contains(strings.Split(words, "|"), text) {
 		return true
-	}
-	if instead, later := laterWord(path, text); later {
-		l.wrong(path, notAvailable, strconv.Quote(text), instead)
-		return false
 	}
 	want := quotedList(strings.Split(words, "|"))
 	if near := nearest(text, strings.Split(words, "|")); near != "" {

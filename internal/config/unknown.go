@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// notAvailable is what is said of the keys and words that are promised for later
-// versions.
+// notAvailable is what is said of the keys that are promised for later versions.
 const notAvailable = "not available in this version"
 
 // later holds the keys of later versions and what to use instead. A * stands for
@@ -38,16 +37,6 @@ var elsewhere = map[string]string{
 	"jobs.*.sql":        `"statement"`,
 	"http.port":         `listen = "127.0.0.1:PORT"`,
 	"http.host":         `listen = "HOST:8080"`,
-}
-
-// laterWords holds the words of later versions, by path.
-var laterWords = map[string]map[string]string{
-	"scheduler.assignment": {"spread": `"least_loaded"`},
-}
-
-func laterWord(path, word string) (instead string, ok bool) {
-	instead, ok = laterWords[pattern(path)][word]
-	return instead, ok
 }
 
 // unknown reports a key that the struct does not have.

@@ -33,8 +33,10 @@ type Rejection struct {
 
 // Candidate is a node with what speaks against it.
 type Candidate struct {
-	NodeID       string   `json:"node_id"`
-	Running      int      `json:"running"`
+	NodeID  string `json:"node_id"`
+	Running int    `json:"running"`
+	// OfKind are the running jobs of the job's kind.
+	OfKind       int      `json:"running_of_kind"`
 	Slots        int      `json:"slots"`
 	Capabilities []string `json:"capabilities"`
 	// Rejected is empty for a node that could take the job now.
@@ -144,6 +146,8 @@ func (p Placement) choice(chosen []Candidate) string {
 		return said + ", the only node that can take it"
 	case p.Strategy == "round_robin":
 		return said + ", which take turns"
+	case p.Strategy == "spread":
+		return fmt.Sprintf("%s, with the fewest jobs of kind %s of %d nodes that can take it: %d", said, p.Kind, able, chosen[0].OfKind)
 	case len(chosen) > 1:
 		return fmt.Sprintf("%s, equally loaded: %d of %d slots in use", said, chosen[0].Running, chosen[0].Slots)
 	default:

@@ -48,7 +48,7 @@ type Options struct {
 	Logger  *slog.Logger
 	// Schema prefixes the channels' names.
 	Schema string
-	// Strategy is LeastLoaded (the default) or RoundRobin.
+	// Strategy is LeastLoaded (the default), RoundRobin or Spread.
 	Strategy string
 	// Poll is how often to look for what notifications would tell, where they are
 	// not heard: behind a pooler in transaction mode. 0: they are.
@@ -69,9 +69,9 @@ func New(options Options) (*Assigner, error) {
 	switch options.Strategy {
 	case "":
 		options.Strategy = LeastLoaded
-	case LeastLoaded, RoundRobin:
+	case LeastLoaded, RoundRobin, Spread:
 	default:
-		return nil, fmt.Errorf("assignment strategy %q: want %q or %q", options.Strategy, LeastLoaded, RoundRobin)
+		return nil, fmt.Errorf("assignment strategy %q: want %q, %q or %q", options.Strategy, LeastLoaded, RoundRobin, Spread)
 	}
 	if options.Hub == nil {
 		options.Hub = hearing.New(options.Pool, options.Logger)

@@ -88,6 +88,27 @@ func TestJobsSpreadEvenly(t *testing.T) {
 	}
 }
 
+// A strategy that spreads kinds counts what runs of them, whoever assigned it, and
+// not how large the nodes are.
+func TestKindsAreSpread(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	busy := func(f *fakeNode) { f.busy = true }
+	small := c.join(t, nodestore.Node{NodeID: "a", Slots: 20, Kinds: []string{"k", "a"}}, busy)
+	large := c.join(t, nodestore.Node{NodeID: "b", Slots: 900, Kinds: []string{"k", "l", "b"}}, busy)
+	for kind, n := range map[string]*fakeNode{"k": small, "l": large} {
+		c.exec(t, `INSERT INTO river_job (kind, args, state, attempted_by)
+			SELECT $1, '{}', 'running', ARRAY['gone', $2] FROM generate_series(1, 4)`, kind, n.node.ClientID())
+	}
+	c.lead(t, c.mint(t, 1), assign.Spread)
+	c.acquaint(t, small, large)
+	c.insert(t, 8, "k", "default", "")
+	c.waitFor(t, "all to be claimed", func() bool { return c.count(t, "state = 'available'") == 0 })
+	if small.claimed() != 1+2 || large.claimed() != 1+6 {
+		t.Errorf("of 8 jobs the node with 4 of the kind claimed %d, the one with none %d; want 2 and 6", small.claimed()-1, large.claimed()-1)
+	}
+}
+
 // Credit bounds what a node is offered, and what is left waits for more.
 func TestFullNodesAreOfferedNoMore(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,10 @@ import (
 // it reported, less what it was offered since.
 type member struct {
 	nodeID, incarnation string
-	capabilities        []string
-	tags                map[string]string
+	// clientID is how it signs what it claims.
+	clientID     string
+	capabilities []string
+	tags         map[string]string
 	// kinds are those that it has a worker for, defined as in force.
 	kinds  map[string]bool
 	queues map[string]int
@@ -33,6 +35,8 @@ type member struct {
 	asked time.Time
 	// turn is when it was last picked, on the board's count.
 	turn uint64
+	// crowd are its running jobs by kind; nil where the strategy does not ask.
+	crowd map[string]int
 }
 
 // sent is an offer under way.
@@ -116,7 +120,7 @@ func absence(n nodestore.Node) string {
 
 // become takes over what the node's row says.
 func (m *member) become(n nodestore.Node, inForce definitions) {
-	m.nodeID, m.incarnation, m.slots = n.NodeID, n.Incarnation, n.Slots
+	m.nodeID, m.incarnation, m.clientID, m.slots = n.NodeID, n.Incarnation, n.ClientID(), n.Slots
 	m.capabilities, m.tags, m.queues = n.Capabilities, n.Tags, n.Queues
 	m.kinds = inForce.heldBy(n)
 }
@@ -144,11 +148,14 @@ func (b *board) credit(report wire.Credit, now time.Time) bool {
 }
 
 // assign books a job to a member.
-func (b *board) assign(m *member, queue string) {
+func (b *board) assign(m *member, j job) {
 	b.turns++
 	m.turn = b.turns
-	m.left[queue]--
+	m.left[j.queue]--
 	m.slotsLeft--
+	if m.crowd != nil {
+		m.crowd[j.kind]++
+	}
 }
 
 // room is how many more jobs of the queue could be offered in all.

@@ -11,7 +11,8 @@
 // queue by queue (lane). It reads on where it stopped, so that jobs that nobody
 // can take do not fill the window for ever, and every 200 ms from the top as
 // well, so that urgent newcomers and lost offers are seen. Placement (place.go)
-// is pure: kind, capability, tags, credit, load.
+// is pure: kind, capability, tags, credit, load. The strategy Spread also counts
+// what runs of each kind, ten times a second at most (running.go).
 //
 // A limit of the cluster (limits.go) is on a group of jobs: those of a queue, or
 // of a kind. The leader counts the places that are taken, by what runs in the

@@ -24,12 +24,6 @@ SELECT coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tag
 FROM river_job AS j LEFT JOIN river_queue AS q ON q.name = j.queue
 WHERE j.id = $1`
 
-const runningSQL = `
-SELECT attempted_by[array_upper(attempted_by, 1)], queue, count(*)::int
-FROM river_job
-WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] IS NOT NULL
-GROUP BY 1, 2`
-
 // Queryer is what Explain reads through: a pool or a connection.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -52,8 +46,8 @@ type facts struct {
 	inForce  definitions
 	limits   *limits
 	nodes    []nodestore.Node
-	// running is how many jobs run, by who signed them and queue.
-	running map[string]map[string]int
+	// running is what runs, by who signed it.
+	running map[string][]share
 }
 
 // Explain says where a job goes and why, why it waits, or who ran it, by what
@@ -111,12 +105,13 @@ func (f facts) candidates(strategy string) []explain.Candidate {
 			seated = append(seated, m)
 		}
 		candidates = append(candidates, explain.Candidate{
-			NodeID: n.NodeID, Running: m.used(), Slots: m.slots, Capabilities: n.Capabilities, Rejected: rejected,
+			NodeID: n.NodeID, Running: m.used(), OfKind: m.crowd[f.asks.kind], Slots: m.slots,
+			Capabilities: n.Capabilities, Rejected: rejected,
 		})
 	}
 	best, _ := pick(f.asks, seated, strategy, "")
 	for i, m := range all {
-		candidates[i].Chosen = best != nil && len(candidates[i].Rejected) == 0 && !better(best, m, strategy, "")
+		candidates[i].Chosen = best != nil && len(candidates[i].Rejected) == 0 && !better(best, m, f.asks.kind, strategy, "")
 	}
 	return candidates
 }
@@ -126,13 +121,13 @@ func (f facts) member(n nodestore.Node) *member {
 	m := &member{}
 	m.become(n, f.inForce)
 	credit := wire.Credit{Slots: n.Slots, Free: maps.Clone(n.Queues)}
-	for queue, running := range f.running[n.ClientID()] {
-		credit.Slots -= running
-		if _, worked := credit.Free[queue]; worked {
-			credit.Free[queue] -= running
+	for _, s := range f.running[m.clientID] {
+		credit.Slots -= s.jobs
+		if _, worked := credit.Free[s.queue]; worked {
+			credit.Free[s.queue] -= s.jobs
 		}
 	}
-	m.report = credit
+	m.report, m.crowd = credit, crowdOf(f.running[m.clientID])
 	m.account()
 	return m
 }
@@ -208,8 +203,8 @@ func gather(ctx context.Context, db Queryer, id int64, policy nodestore.Policy) 
 	if f.inForce, err = f.inForce.refresh(ctx, db); err != nil {
 		return f, err
 	}
-	if err := f.readRunning(ctx, db); err != nil {
-		return f, fmt.Errorf("count running jobs: %w", err)
+	if f.running, err = readRunning(ctx, db, nil); err != nil {
+		return f, err
 	}
 	if err := f.readLimits(ctx, db); err != nil {
 		return f, err
@@ -238,24 +233,6 @@ func (f *facts) readWants(ctx context.Context, db Queryer) error {
 		if paused != nil {
 			f.pausedAt = *paused
 		}
-		return nil
-	})
-	return err
-}
-
-func (f *facts) readRunning(ctx context.Context, db Queryer) error {
-	rows, err := db.Query(ctx, runningSQL)
-	if err != nil {
-		return err
-	}
-	f.running = map[string]map[string]int{}
-	var signed, queue string
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&signed, &queue, &n}, func() error {
-		if f.running[signed] == nil {
-			f.running[signed] = map[string]int{}
-		}
-		f.running[signed][queue] = n
 		return nil
 	})
 	return err

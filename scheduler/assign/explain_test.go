@@ -3,6 +3,7 @@ package assign
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -28,8 +29,8 @@ func waiting(change ...func(*facts)) facts {
 		now:    noon,
 		leader: "a",
 		limits: newLimits(),
-		running: map[string]map[string]int{
-			nodestore.ClientID("b", "inc-b"): {"q": 2}, nodestore.ClientID("c", "inc-c"): {"q": 3, "other": 1},
+		running: map[string][]share{
+			nodestore.ClientID("b", "inc-b"): {{"q", "k", 2}}, nodestore.ClientID("c", "inc-c"): {{"q", "l", 3}, {"other", "k", 1}},
 		},
 	}
 	for _, id := range []string{"a", "b", "c"} {
@@ -102,11 +103,11 @@ func TestExplainWaiting(t *testing.T) {
 		{"left", waiting(onAll(state(nodestore.Left))), "", "no node is alive."},
 		{"fenced", waiting(onAll(func(n *nodestore.Node) { n.FencedAt = noon })), "", "no node is alive."},
 		{"full", waiting(onAll(func(n *nodestore.Node) { n.Slots = 4 }), func(f *facts) {
-			f.running[nodestore.ClientID("a", "inc-a")] = map[string]int{"other": 4}
-			f.running[nodestore.ClientID("b", "inc-b")]["q"] = 5
+			f.running[nodestore.ClientID("a", "inc-a")] = []share{{"other", "l", 4}}
+			f.running[nodestore.ClientID("b", "inc-b")] = []share{{"q", "k", 5}}
 		}), "", "no node has a free slot: a has 4 of 4 slots in use; b has 5 of 4 slots in use; c has 4 of 4 slots in use."},
 		{"full queue", waiting(onAll(func(n *nodestore.Node) { n.Queues = map[string]int{"q": 2} }), func(f *facts) {
-			f.running[nodestore.ClientID("a", "inc-a")] = map[string]int{"q": 2}
+			f.running[nodestore.ClientID("a", "inc-a")] = []share{{"q", "l", 2}}
 		}), "", "no node has a free slot: a has 2 of 2 places of queue q in use; b has 2 of 2 places of queue q in use; c has 3 of 2 places of queue q in use."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -124,8 +125,25 @@ func TestExplainWaiting(t *testing.T) {
 			}
 		})
 	}
-	if p := waiting().explain(RoundRobin); !strings.HasSuffix(p.Sentence, "it goes to a or b or c, which take turns.") {
-		t.Error(p.Sentence)
+}
+
+func TestExplainByStrategy(t *testing.T) {
+	t.Parallel()
+	noneOnA := on("a", state(nodestore.Draining))
+	for _, test := range []struct {
+		strategy string
+		facts    facts
+		want     string
+	}{
+		{RoundRobin, waiting(), "it goes to a or b or c, which take turns."},
+		{Spread, waiting(), "it goes to a, with the fewest jobs of kind k of 3 nodes that can take it: 0."},
+		{Spread, waiting(noneOnA), "it goes to c, with the fewest jobs of kind k of 2 nodes that can take it: 1."},
+		{Spread, waiting(func(f *facts) { f.asks.kind, f.job.Kind = "m", "m" }, onAll(func(n *nodestore.Node) { n.Kinds = []string{"m"} })), "it goes to a, with the fewest jobs of kind m of 3 nodes that can take it: 0."},
+		{Spread, waiting(func(f *facts) { f.running = nil }), "it goes to a or b or c, with the fewest jobs of kind k of 3 nodes that can take it: 0."},
+	} {
+		if p := test.facts.explain(test.strategy); !strings.HasSuffix(p.Sentence, test.want) {
+			t.Errorf("%s: %s, want %s", test.strategy, p.Sentence, test.want)
+		}
 	}
 }
 
@@ -185,7 +203,7 @@ func TestExplainAgreesWithTheLeader(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
-		strategy := rapid.SampledFrom([]string{LeastLoaded, RoundRobin}).Draw(t, "strategy")
+		strategy := rapid.SampledFrom([]string{LeastLoaded, RoundRobin, Spread}).Draw(t, "strategy")
 		candidates := f.candidates(strategy)
 		seat := func(nodes ...nodestore.Node) *board {
 			b := newBoard(1, strategy)
@@ -193,13 +211,15 @@ func TestExplainAgreesWithTheLeader(t *testing.T) {
 			b.seat(nodes)
 			for _, n := range nodes {
 				credit := wire.Credit{Term: 1, Incarnation: n.Incarnation, Slots: n.Slots, Free: map[string]int{}}
-				for queue, most := range n.Queues {
-					credit.Free[queue] = most - f.running[n.ClientID()][queue]
-				}
-				for _, running := range f.running[n.ClientID()] {
-					credit.Slots -= running
+				maps.Copy(credit.Free, n.Queues)
+				for _, s := range f.running[n.ClientID()] {
+					credit.Slots -= s.jobs
+					credit.Free[s.queue] -= s.jobs
 				}
 				b.credit(credit, noon)
+			}
+			for _, m := range b.members {
+				m.crowd = crowdOf(f.running[m.clientID])
 			}
 			return b
 		}
@@ -224,7 +244,7 @@ func drawFacts(t *rapid.T) facts {
 	f := facts{
 		job:     jobstore.Job{State: "available"},
 		inForce: definitions{digests: map[string]string{"k": "x"}},
-		running: map[string]map[string]int{},
+		running: map[string][]share{},
 		asks:    job{kind: "k", queue: "q", capability: "gpu", tags: map[string]string{"zone": "eu"}, unreadable: rapid.IntRange(0, 19).Draw(t, "unreadable") == 0},
 	}
 	for _, id := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "nodes")] {
@@ -242,7 +262,11 @@ func drawFacts(t *rapid.T) facts {
 				spoil()
 			}
 		}
-		f.running[n.ClientID()] = map[string]int{"q": rapid.IntRange(0, 2).Draw(t, "running"), "r": rapid.IntRange(0, 1).Draw(t, "more")}
+		f.running[n.ClientID()] = []share{
+			{"q", "k", rapid.IntRange(0, 1).Draw(t, "running")},
+			{"q", "l", rapid.IntRange(0, 1).Draw(t, "others")},
+			{"r", "k", rapid.IntRange(0, 1).Draw(t, "more")},
+		}
 		f.nodes = append(f.nodes, n)
 	}
 	return f

@@ -58,6 +58,7 @@ type loop struct {
 	pressing   bool      // news came during the turn
 	rosterAt   time.Time // when to read the roster again; zero: now
 	prunedAt   time.Time
+	crowdedAt  time.Time // when the running kinds were counted
 	dueAt      time.Time // when the next job read ahead is due; zero: none
 	again      time.Time // when to go on with a backlog; zero: none
 	lastSafety time.Time
@@ -159,6 +160,9 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 			return nil, err
 		}
 	}
+	if err := l.recrowd(ctx); err != nil {
+		return nil, err
+	}
 	if err := l.takeNews(ctx); err != nil { // the credit that came meanwhile
 		return nil, err
 	}
@@ -214,7 +218,7 @@ func (l *loop) placeOne(s *scan, j job, assigned map[*member]jobsByQueue) bool {
 		s.unplaced++
 		return true
 	}
-	l.board.assign(m, j.queue)
+	l.board.assign(m, j)
 	l.limits.take(groups, j.id, l.lastTurn)
 	l.flights[j.id] = flight{at: l.lastTurn, incarnation: m.incarnation}
 	if assigned[m] == nil {

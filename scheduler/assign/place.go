@@ -12,6 +12,9 @@ const (
 	LeastLoaded = "least_loaded"
 	// RoundRobin takes the nodes in turn.
 	RoundRobin = "round_robin"
+	// Spread prefers the node with the fewest jobs of the same kind, and of equals
+	// the least loaded: a kind that is heavy, or whose node dies, is everywhere.
+	Spread = "spread"
 )
 
 // job is an available job as a sweep saw it.
@@ -56,7 +59,7 @@ func pick(j job, members []*member, strategy, avoid string) (best *member, credi
 			continue
 		}
 		credit = true
-		if m.suits(j) && (best == nil || better(m, best, strategy, avoid)) {
+		if m.suits(j) && (best == nil || better(m, best, j.kind, strategy, avoid)) {
 			best = m
 		}
 	}
@@ -87,11 +90,14 @@ func (m *member) tagged(j job) bool {
 	return true
 }
 
-// better orders two members that both suit: not the avoided one, then the less
-// loaded, then the one whose turn is longer ago.
-func better(a, b *member, strategy, avoid string) bool {
+// better orders two members that both suit a job of the kind: not the avoided one,
+// then the one that the strategy prefers, then the one whose turn is longer ago.
+func better(a, b *member, kind, strategy, avoid string) bool {
 	if avoid != "" && (a.incarnation == avoid) != (b.incarnation == avoid) {
 		return b.incarnation == avoid
+	}
+	if left, right := a.crowd[kind], b.crowd[kind]; strategy == Spread && left != right {
+		return left < right
 	}
 	if strategy != RoundRobin {
 		// used/slots compared without dividing; a member with room has slots.

@@ -150,9 +150,10 @@ func TestPickIsFair(t *testing.T) {
 			}
 			b := seated(t, test.strategy, nodes, credit)
 			got := map[string]int{}
+			j := job{kind: "k", queue: "q"}
 			for range test.jobs {
-				if m, _ := pick(job{kind: "k", queue: "q"}, b.members, b.strategy, ""); m != nil {
-					b.assign(m, "q")
+				if m, _ := pick(j, b.members, b.strategy, ""); m != nil {
+					b.assign(m, j)
 					got[m.nodeID]++
 				}
 			}
@@ -170,8 +171,8 @@ func TestBoardAccountsForOffersUnderWay(t *testing.T) {
 	m, start := b.members[0], time.Now()
 	for range 3 {
 		b.letters(map[*member]jobsByQueue{m: {"q": {1, 2}}}, newLimits(), nil, start)
-		b.assign(m, "q")
-		b.assign(m, "q")
+		b.assign(m, job{kind: "k", queue: "q"})
+		b.assign(m, job{kind: "k", queue: "q"})
 	}
 	report := wire.Credit{Incarnation: "inc-a", Term: 1, Seen: 1, Slots: 8, Free: map[string]int{"q": 8}}
 	b.credit(report, start)
