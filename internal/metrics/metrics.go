@@ -54,6 +54,8 @@ type Metrics struct {
 	AssignmentClaims  prometheus.Counter // jobs that this node claimed
 	AssignmentRefused prometheus.Counter // offered jobs that it could not claim
 	AssignmentWaiting prometheus.Gauge   // available jobs that no node could take
+	// AssignmentUnworked are those of them whose kind no node has a worker for, by kind.
+	AssignmentUnworked *prometheus.GaugeVec
 
 	NodeSlots *prometheus.GaugeVec // label node_id
 
@@ -130,6 +132,7 @@ func New(version string) *Metrics {
 		AssignmentClaims:  f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed."),
 		AssignmentRefused: f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim."),
 		AssignmentWaiting: f.gauge("forge_assignment_waiting", "Available jobs that no node could take at the last sweep, as the scheduler's leader saw it."),
+		AssignmentUnworked: f.gaugeVec("forge_assignment_unworked", "Those of them whose kind no live node has a worker for, by kind; no series for other kinds and on other nodes.", "kind"),
 
 		NodeSlots: f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
 

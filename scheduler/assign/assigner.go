@@ -87,9 +87,10 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	ctx, end := progress.Begin(ctx, "assign")
 	defer end()
 	defer a.options.Metrics.AssignmentWaiting.Set(0)
+	defer a.options.Metrics.AssignmentUnworked.Reset()
 	memory := newBoard(fence.Term, a.options.Strategy)
 	for failing := false; ; {
-		worked, err := a.hearAndLead(ctx, fence, memory)
+		worked, err := a.hearAndLead(ctx, fence, memory, logger)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -107,12 +108,12 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 
 // hearAndLead works until a statement or the hearing fails, and tells whether it
 // got as far as one whole turn.
-func (a *Assigner) hearAndLead(ctx context.Context, fence leaderstore.Fence, memory *board) (worked bool, err error) {
+func (a *Assigner) hearAndLead(ctx context.Context, fence leaderstore.Fence, memory *board, logger *slog.Logger) (worked bool, err error) {
 	memory.forget()
 	l := &loop{
 		pool: a.options.Pool, hub: a.options.Hub, poll: a.options.Poll, fence: fence, schema: a.options.Schema,
-		metrics: a.options.Metrics, offerTimeout: a.offerTimeout,
-		board: memory, limits: newLimits(), lanes: map[string]*lane{}, flights: map[int64]flight{},
+		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout,
+		board: memory, limits: newLimits(), lanes: map[string]*lane{}, flights: map[int64]flight{}, told: map[string]bool{},
 	}
 	err = l.run(ctx)
 	return l.turns > 0, err

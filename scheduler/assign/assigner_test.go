@@ -1,6 +1,7 @@
 package assign_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -233,6 +234,37 @@ func TestUnplaceableBacklogStarvesNobody(t *testing.T) {
 	c.waitFor(t, "the waiting jobs to be counted", func() bool {
 		return testutil.ToFloat64(c.metrics.AssignmentWaiting) == 3000
 	})
+}
+
+// A kind that no live node works is told of, by kind, until one does.
+func TestUnworkedKindsAreTold(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Queues: map[string]int{"default": 50, "second": 50}})
+	c.insert(t, 3, "late", "default", "")
+	c.insert(t, 2, "late", "second", "")
+	c.insert(t, 1, "k", "default", `{"forge:capability": "gpu"}`) // its kind is worked
+	for i := range 101 {
+		c.insert(t, 1, fmt.Sprintf("odd-%03d", i), "default", "")
+	}
+	var said bytes.Buffer
+	stop, _ := c.leadToTheEnd(t, c.mint(t, 1), assign.LeastLoaded, func(a *assign.Assigner) { assign.LogTo(a, slog.New(slog.NewTextHandler(&said, nil))) })
+	series := func(kind string) float64 { return testutil.ToFloat64(c.metrics.AssignmentUnworked.WithLabelValues(kind)) }
+	c.waitFor(t, "every kind to be told of", func() bool {
+		return testutil.CollectAndCount(c.metrics.AssignmentUnworked) == 101 && series("late") == 5 && series("odd-098") == 1 && series("_other") == 2
+	})
+	b := c.join(t, nodestore.Node{NodeID: "b", Slots: 50, Kinds: []string{"late"}, Queues: map[string]int{"default": 50, "second": 50}})
+	c.waitFor(t, "the node that works it", func() bool { return b.claimed() == 5 })
+	c.waitFor(t, "the others alone to be told of", func() bool {
+		return testutil.CollectAndCount(c.metrics.AssignmentUnworked) == 101 && series("_other") == 1
+	})
+	_ = stop()
+	if n := strings.Count(said.String(), `level=WARN msg="no live node has a worker for a kind; its jobs wait" term=1 kind=late `); n != 1 {
+		t.Errorf("it was said %d times of the kind:\n%s", n, said.String())
+	}
+	if n := testutil.CollectAndCount(c.metrics.AssignmentUnworked); n != 0 {
+		t.Errorf("%d kinds are told of by a node that does not lead", n)
+	}
 }
 
 // Where there is room for few, the urgent go first, whatever their queue and

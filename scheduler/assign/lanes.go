@@ -27,6 +27,9 @@ type lane struct {
 	// counting counts the jobs of this pass that no member could take, and
 	// waiting those of the last whole pass.
 	counting, waiting int
+	// countingUnworked and unworked are the same by kind, of those whose kind no
+	// member works.
+	countingUnworked, unworked census
 }
 
 // scan is one page of a lane.
@@ -44,6 +47,8 @@ type scan struct {
 	stopped  bool
 	held     bool
 	unplaced int
+	// unworked are those of them whose kind no member works, by kind.
+	unworked census
 }
 
 // scans plans the reading of a lane for which room more jobs can be offered
@@ -76,6 +81,9 @@ func (l *lane) done(s scan) {
 		return
 	}
 	l.counting += s.unplaced
+	for kind, jobs := range s.unworked {
+		l.countingUnworked = l.countingUnworked.add(kind, jobs)
+	}
 	l.backlog, l.stuck = s.stopped || s.read == s.limit, s.unplaced > 0
 	if l.backlog {
 		l.deep = s.last
@@ -83,4 +91,5 @@ func (l *lane) done(s scan) {
 	}
 	l.deep = position{}
 	l.waiting, l.counting = l.counting, 0
+	l.unworked, l.countingUnworked = l.countingUnworked, nil
 }

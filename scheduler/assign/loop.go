@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -42,6 +43,7 @@ type loop struct {
 	fence   leaderstore.Fence
 	schema  string
 	metrics *metrics.Metrics
+	logger  *slog.Logger
 	// offerTimeout is the constant, but in tests.
 	offerTimeout time.Duration
 
@@ -61,6 +63,7 @@ type loop struct {
 	crowdedAt  time.Time // when the running kinds were counted
 	dueAt      time.Time // when the next job read ahead is due; zero: none
 	again      time.Time // when to go on with a backlog; zero: none
+	told       map[string]bool // kinds that nobody works, as was said
 	lastSafety time.Time
 }
 
@@ -168,6 +171,7 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	}
 	assigned := l.place(scans, jobs)
 	l.finish(scans, len(assigned) > 0)
+	l.tellUnworked(ctx)
 	return assigned, nil
 }
 
@@ -216,6 +220,9 @@ func (l *loop) placeOne(s *scan, j job, assigned map[*member]jobsByQueue) bool {
 		return false
 	case m == nil:
 		s.unplaced++
+		if !l.board.works(j) {
+			s.unworked = s.unworked.add(j.kind, 1)
+		}
 		return true
 	}
 	l.board.assign(m, j)
