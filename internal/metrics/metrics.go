@@ -128,10 +128,10 @@ func New(version string) *Metrics {
 		JobDeadLetters:   f.counterVec("forge_job_dead_letters_total", "Jobs found to have used up their attempts, as the scheduler's leader recorded them.", "kind"),
 		JobSecondRounds:  f.counterVec("forge_job_second_rounds_total", "Second rounds of attempts that the scheduler's leader gave to dead letters.", "kind"),
 
-		AssignmentOffers:  f.counter("forge_assignment_offers_total", "Jobs that this node, as the scheduler's leader, offered to nodes."),
-		AssignmentClaims:  f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed."),
-		AssignmentRefused: f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim."),
-		AssignmentWaiting: f.gauge("forge_assignment_waiting", "Available jobs that no node could take at the last sweep, as the scheduler's leader saw it."),
+		AssignmentOffers:   f.counter("forge_assignment_offers_total", "Jobs that this node, as the scheduler's leader, offered to nodes."),
+		AssignmentClaims:   f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed."),
+		AssignmentRefused:  f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim."),
+		AssignmentWaiting:  f.gauge("forge_assignment_waiting", "Available jobs that no node could take at the last sweep, as the scheduler's leader saw it."),
 		AssignmentUnworked: f.gaugeVec("forge_assignment_unworked", "Those of them whose kind no live node has a worker for, by kind; no series for other kinds and on other nodes.", "kind"),
 
 		NodeSlots: f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),

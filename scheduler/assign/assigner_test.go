@@ -249,7 +249,9 @@ func TestUnworkedKindsAreTold(t *testing.T) {
 	}
 	var said bytes.Buffer
 	stop, _ := c.leadToTheEnd(t, c.mint(t, 1), assign.LeastLoaded, func(a *assign.Assigner) { assign.LogTo(a, slog.New(slog.NewTextHandler(&said, nil))) })
-	series := func(kind string) float64 { return testutil.ToFloat64(c.metrics.AssignmentUnworked.WithLabelValues(kind)) }
+	series := func(kind string) float64 {
+		return testutil.ToFloat64(c.metrics.AssignmentUnworked.WithLabelValues(kind))
+	}
 	c.waitFor(t, "every kind to be told of", func() bool {
 		return testutil.CollectAndCount(c.metrics.AssignmentUnworked) == 101 && series("late") == 5 && series("odd-098") == 1 && series("_other") == 2
 	})
