@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
 // load reads the configuration and prints its warnings.
@@ -61,8 +64,8 @@ func (a *app) quiet() *app {
 }
 
 func connected(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
-	if err := cfg.RequireDatabase(); err != nil {
-		return databaseError(err)
+	if err := requireDatabase(cfg); err != nil {
+		return err
 	}
 	pool, err := dbpool.New(ctx, dbpool.Options{
 		URL: cfg.Database.URL, Schema: cfg.Database.Schema, ApplicationName: "forge-cli",
@@ -76,6 +79,22 @@ func connected(ctx context.Context, cfg *config.Config, work func(context.Contex
 		return databaseError(err)
 	}
 	return explainMissingTables(work(ctx, pool))
+}
+
+// requireDatabase tells of the cluster that forge dev runs from here when nothing
+// names a database. Its own is not taken unasked: somebody may have meant another.
+func requireDatabase(cfg *config.Config) error {
+	err := cfg.RequireDatabase()
+	if err == nil {
+		return nil
+	}
+	if folder, failed := devcluster.DefaultDataDir(); failed == nil {
+		file := filepath.Join(folder, devcluster.URLFile)
+		if _, failed := os.Stat(file); failed == nil {
+			err = fmt.Errorf("%w; it runs from here, so: export FORGE_DATABASE_URL=\"$(cat %s)\"", err, file)
+		}
+	}
+	return databaseError(err)
 }
 
 // explainMissingTables turns PostgreSQL's complaint about a table of ours into

@@ -22,8 +22,8 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return configError(err)
 			}
-			if err := cfg.RequireDatabase(); err != nil {
-				return databaseError(err)
+			if err := requireDatabase(cfg); err != nil {
+				return err
 			}
 			facts := doctor.Gather(cmd.Context(), cfg, report.Warnings())
 			findings := doctor.Examine(facts)
