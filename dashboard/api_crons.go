@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -84,6 +83,10 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, err error) {
 		s.fail(w, r, no.status, no.detail)
 		return
 	}
+	if wrong, ok := errors.AsType[invalidError](err); ok {
+		s.refuseFields(w, r, wrong)
+		return
+	}
 	if r.Method == http.MethodPost {
 		s.Logger.ErrorContext(r.Context(), "carry out a request", "path", r.URL.Path, "error", err)
 		s.fail(w, r, http.StatusServiceUnavailable, "It could not be done: the database does not answer, or refused it.")
@@ -132,21 +135,19 @@ func (s *server) apiTick(w http.ResponseWriter, r *http.Request) {
 // viaAPI is who asks when a program does.
 const viaAPI = "the API"
 
+type triggerAsk struct {
+	At   time.Time       `json:"at"`
+	Args json.RawMessage `json:"args"`
+}
+
 func (s *server) apiTrigger(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		At   time.Time       `json:"at"`
-		Args json.RawMessage `json:"args"`
+	var asked triggerAsk
+	err := readJSON(w, r, &asked)
+	if err == nil {
+		err = refuse(config.CheckArgs(asked.Args))
 	}
-	if err := readJSON(w, r, &asked); err != nil {
+	if err != nil {
 		s.answer(w, r, err)
-		return
-	}
-	if len(asked.Args) > 0 && !bytes.HasPrefix(asked.Args, []byte("{")) {
-		writeProblem(w, http.StatusBadRequest, "args must be an object.")
-		return
-	}
-	if err := config.CheckArgs(asked.Args); err != nil {
-		writeProblem(w, http.StatusUnprocessableEntity, err.Error()+".")
 		return
 	}
 	row, err := s.trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), At: asked.At, Args: asked.Args, By: whoAsks(r, viaAPI)})
@@ -161,6 +162,12 @@ func (s *server) apiTrigger(w http.ResponseWriter, r *http.Request) {
 func (s *server) apiPause(w http.ResponseWriter, r *http.Request)  { s.apiHold(w, r, true) }
 func (s *server) apiResume(w http.ResponseWriter, r *http.Request) { s.apiHold(w, r, false) }
 
+// heldDocument is a cron, and whether it was held or let go just now.
+type heldDocument struct {
+	cronstore.Cron
+	Changed bool `json:"changed"`
+}
+
 func (s *server) apiHold(w http.ResponseWriter, r *http.Request, pause bool) {
 	if err := readJSON(w, r, &struct{}{}); err != nil {
 		s.answer(w, r, err)
@@ -171,19 +178,25 @@ func (s *server) apiHold(w http.ResponseWriter, r *http.Request, pause bool) {
 		s.answer(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, struct {
-		cronstore.Cron
-		Changed bool `json:"changed"`
-	}{cron, changed})
+	writeJSON(w, http.StatusOK, heldDocument{cron, changed})
+}
+
+type backfillAsk struct {
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Limit  int       `json:"limit"`
+	DryRun bool      `json:"dry_run"`
+}
+
+// backfillDocument is what a backfill ran, or would.
+type backfillDocument struct {
+	cronstore.Backfill
+	DryRun bool `json:"dry_run"`
+	Ran    int  `json:"ran"`
 }
 
 func (s *server) apiBackfill(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		From   time.Time `json:"from"`
-		To     time.Time `json:"to"`
-		Limit  int       `json:"limit"`
-		DryRun bool      `json:"dry_run"`
-	}
+	var asked backfillAsk
 	err := readJSON(w, r, &asked)
 	var span cronstore.Span
 	if err == nil {
@@ -198,11 +211,7 @@ func (s *server) apiBackfill(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, halfway(err, ran))
 		return
 	}
-	writeJSON(w, http.StatusOK, struct {
-		cronstore.Backfill
-		DryRun bool `json:"dry_run"`
-		Ran    int  `json:"ran"`
-	}{plan, asked.DryRun, ran})
+	writeJSON(w, http.StatusOK, backfillDocument{plan, asked.DryRun, ran})
 }
 
 // halfway says what a backfill came to before it broke off.

@@ -24,6 +24,7 @@ type deadAsk struct {
 // filter reads what was asked; all of it has to be asked for by name.
 func (a deadAsk) filter() (filter jobstore.DeadFilter, err error) {
 	filter = jobstore.DeadFilter{IDs: a.IDs, Group: a.Group, Kind: a.Kind, Error: a.Error}
+	var wrong []fieldError
 	for _, age := range []struct {
 		name, text string
 		value      *time.Duration
@@ -33,15 +34,16 @@ func (a deadAsk) filter() (filter jobstore.DeadFilter, err error) {
 		}
 		d, err := config.ParseDuration(age.text)
 		if err != nil || d <= 0 {
-			return filter, &refusal{http.StatusBadRequest, age.name + " must be a duration such as 90s, 6h or 2d."}
+			wrong = append(wrong, wrongField(age.name, "must be a duration such as 90s, 6h or 2d"))
+			continue
 		}
 		*age.value = d.Std()
 	}
 	named := a.IDs != nil || a.Group != "" || a.Kind != "" || a.Error != "" || a.OlderThan != "" || a.NewerThan != ""
 	if named == a.All {
-		return filter, &refusal{http.StatusBadRequest, "One or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone."}
+		wrong = append(wrong, wrongBody("one or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone"))
 	}
-	return filter, nil
+	return filter, wrongFields(wrong...)
 }
 
 func (s *server) apiDead(w http.ResponseWriter, r *http.Request) {

@@ -43,16 +43,19 @@ func (s *server) apiAct(action jobstore.Action) http.HandlerFunc {
 // maxBulk is the most jobs that one request changes: it has to end.
 const maxBulk = 20_000
 
+// bulkAsk is a filter of jobs as programs write it.
+type bulkAsk struct {
+	State  string `json:"state"`
+	Kind   string `json:"kind"`
+	Queue  string `json:"queue"`
+	Cron   string `json:"cron"`
+	DryRun bool   `json:"dry_run"`
+}
+
 // apiActOnAll does it to all jobs that a filter names.
 func (s *server) apiActOnAll(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var asked struct {
-			State  string `json:"state"`
-			Kind   string `json:"kind"`
-			Queue  string `json:"queue"`
-			Cron   string `json:"cron"`
-			DryRun bool   `json:"dry_run"`
-		}
+		var asked bulkAsk
 		err := readJSON(w, r, &asked)
 		filter := jobstore.Filter{State: asked.State, Kind: asked.Kind, Queue: asked.Queue, Cron: asked.Cron}
 		if err == nil {
@@ -74,13 +77,13 @@ func (s *server) apiActOnAll(action jobstore.Action) http.HandlerFunc {
 func checkBulk(action jobstore.Action, filter jobstore.Filter) error {
 	switch {
 	case filter == jobstore.Filter{}:
-		return &refusal{http.StatusBadRequest, "A filter is wanted: one or more of state, kind, queue and cron."}
+		return wrongFields(wrongBody("a filter is wanted: one or more of state, kind, queue and cron"))
 	case filter.State == "":
 		return nil
 	case !slices.Contains(jobStates, filter.State):
-		return &refusal{http.StatusBadRequest, "state must be one of " + strings.Join(jobStates, ", ") + "."}
+		return wrongFields(wrongField("state", "must be one of "+strings.Join(jobStates, ", ")))
 	case action.Refuses(filter.State) != "":
-		return &refusal{http.StatusBadRequest, fmt.Sprintf("A job that is %s cannot be taken: %s.", filter.State, action.Refuses(filter.State))}
+		return wrongFields(wrongField("state", fmt.Sprintf("is of jobs that cannot be %s: %s", past[action], action.Refuses(filter.State))))
 	}
 	return nil
 }

@@ -52,13 +52,16 @@ var placeholder = regexp.MustCompile(`\{(\w+)\}`)
 // commands are the words of the commands for the parts of addresses: an action is
 // called the same, whichever way it is asked for.
 var commands = map[string]string{
-	"crons": "cron", "jobs": "job", "queues": "queue", "leaders": "leader", "nodes": "node", "bulk": "", "enqueue": "job.enqueue",
+	"crons": "cron", "jobs": "job", "queues": "queue", "leaders": "leader", "nodes": "node", "bulk": "",
 }
 
-// entryOf describes a request by its route.
-func entryOf(path string, r *http.Request) auditstore.Entry {
-	var words, objects []string
-	for _, part := range strings.FieldsFunc(strings.TrimPrefix(placeholder.ReplaceAllString(path, ""), "/api/v1"), func(c rune) bool { return c == '/' }) {
+// actionName is what the audit log calls the POST of a route.
+func (r route) actionName() string {
+	if r.action != "" {
+		return r.action
+	}
+	var words []string
+	for part := range strings.FieldsFuncSeq(strings.TrimPrefix(placeholder.ReplaceAllString(r.path, ""), "/api/v1"), func(c rune) bool { return c == '/' }) {
 		if word, ok := commands[part]; ok {
 			part = word
 		}
@@ -66,25 +69,27 @@ func entryOf(path string, r *http.Request) auditstore.Entry {
 			words = append(words, part)
 		}
 	}
-	action := strings.Join(words, ".")
-	for _, key := range placeholder.FindAllStringSubmatch(path, -1) {
+	return strings.Join(words, ".")
+}
+
+// entryOf describes a request by its route.
+func entryOf(of route, r *http.Request) auditstore.Entry {
+	var objects []string
+	for _, key := range placeholder.FindAllStringSubmatch(of.path, -1) {
 		objects = append(objects, r.PathValue(key[1]))
 	}
-	if action == "job" { // POST /api/v1/jobs
-		action = "job.enqueue"
-	}
 	return auditstore.Entry{
-		Actor: cmp.Or(callerOf(r.Context()).Name, anonymous), Source: addressOf(r), Action: action, Object: strings.Join(objects, " "),
+		Actor: cmp.Or(callerOf(r.Context()).Name, anonymous), Source: addressOf(r), Action: of.actionName(), Object: strings.Join(objects, " "),
 	}
 }
 
 // audited writes down what a route does, before and after it.
-func (s *server) audited(path string, next http.HandlerFunc) http.HandlerFunc {
+func (s *server) audited(of route, next http.HandlerFunc) http.HandlerFunc {
 	if s.Audit == nil {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		id, err := s.Audit.Begin(r.Context(), entryOf(path, r))
+		id, err := s.Audit.Begin(r.Context(), entryOf(of, r))
 		if err != nil {
 			s.unreadable(w, r, err)
 			return
@@ -122,11 +127,11 @@ func outcomeOf(status int) string {
 
 // refused writes down that somebody may not do something. It answers all the
 // same if that cannot be written: nothing is done.
-func (s *server) refused(r *http.Request, path string, status int) {
+func (s *server) refused(r *http.Request, of route, status int) {
 	if s.Audit == nil {
 		return
 	}
-	e := entryOf(path, r)
+	e := entryOf(of, r)
 	if reads(r.Method) {
 		e.Action, e.Object = "read", r.URL.Path
 	}

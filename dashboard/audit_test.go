@@ -62,7 +62,7 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 	want := []string{
 		who + "job.cancel 42: done 200", who + "job.cancel 42: done 303", who + "job.cancel 41: refused 409",
 		who + "job.enqueue : done 201 dump, job 42", who + "job.enqueue : done 303 dump, job 42",
-		who + "cron.pause backup: refused 400", who + "job.cancel : done 200 state= kind=dump queue= cron=, changed 2",
+		who + "cron.pause backup: refused 422", who + "job.cancel : done 200 state= kind=dump queue= cron=, changed 2",
 		who + "leader.step-down scheduler: done 202",
 	}
 	if diff := cmp.Diff(want, c.written()); diff != "" {

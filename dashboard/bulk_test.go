@@ -68,9 +68,9 @@ func TestBulkFormsRefuse(t *testing.T) {
 	for body, want := range map[string]int{
 		"kind=dump":                  http.StatusBadRequest, // nothing was counted
 		"kind=dump&up_to=-1":         http.StatusBadRequest,
-		"up_to=42":                   http.StatusBadRequest,
+		"up_to=42":                   http.StatusUnprocessableEntity,
 		"queue=vast&up_to=42":        http.StatusUnprocessableEntity,
-		"state=completed&up_to=9999": http.StatusBadRequest,
+		"state=completed&up_to=9999": http.StatusUnprocessableEntity,
 	} {
 		if w := post(t, h, "/bulk/jobs/cancel", formType, body); w.Code != want || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 			t.Errorf("%s: %d %s", body, w.Code, w.Header().Get("Content-Type"))

@@ -97,10 +97,10 @@ func TestDeadAPIRefuses(t *testing.T) {
 		status int
 		detail string
 	}{
-		{`{}`, 400, "One or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone."},
-		{`{"all": true, "kind": "dump"}`, 400, "One or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone."},
-		{`{"older_than": "soon"}`, 400, "older_than must be a duration such as 90s, 6h or 2d."},
-		{`{"newer_than": "-1h"}`, 400, "newer_than must be a duration such as 90s, 6h or 2d."},
+		{`{}`, 422, "One or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone."},
+		{`{"all": true, "kind": "dump"}`, 422, "One or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone."},
+		{`{"older_than": "soon"}`, 422, "older_than must be a duration such as 90s, 6h or 2d."},
+		{`{"newer_than": "-1h"}`, 422, "newer_than must be a duration such as 90s, 6h or 2d."},
 		{`{"group": "d0123456789"}`, 404, errNoSuchGroup.detail},
 		{`{"kind": "vast"}`, 422, "That names 20001 dead letters, and one request changes at most 20000. Narrow it, or use forge dead discard."},
 	} {

@@ -132,11 +132,11 @@ func callerOf(ctx context.Context) caller {
 
 // admit lets those through whose token covers a scope. What it answers to the
 // others tells nothing of what is there.
-func (s *server) admit(path string, need tokenstore.Scope, next http.HandlerFunc) http.HandlerFunc {
+func (s *server) admit(of route, need tokenstore.Scope, next http.HandlerFunc) http.HandlerFunc {
 	if need == open {
 		return next
 	}
-	next = s.paced(path, next)
+	next = s.paced(of.path, next)
 	if s.Tokens == nil {
 		return next
 	}
@@ -144,13 +144,13 @@ func (s *server) admit(path string, need tokenstore.Scope, next http.HandlerFunc
 		who, err := s.door.identify(r)
 		switch {
 		case errors.Is(err, tokenstore.ErrInvalid):
-			s.unauthorized(w, r, path)
+			s.unauthorized(w, r, of)
 		case err != nil:
 			s.unreadable(w, r, err)
 		default:
 			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{who}))
 			if !who.Scope.Covers(need) {
-				s.refused(r, path, http.StatusForbidden)
+				s.refused(r, of, http.StatusForbidden)
 				s.fail(w, r, http.StatusForbidden, "")
 				return
 			}
@@ -175,7 +175,7 @@ func (s *server) paced(path string, next http.HandlerFunc) http.HandlerFunc {
 }
 
 // unauthorized sends people to the login, and tells programs how to come in.
-func (s *server) unauthorized(w http.ResponseWriter, r *http.Request, path string) {
+func (s *server) unauthorized(w http.ResponseWriter, r *http.Request, of route) {
 	if secret, _ := secretOf(r); secret != "" && s.throttled(w, r) {
 		return
 	}
@@ -183,7 +183,7 @@ func (s *server) unauthorized(w http.ResponseWriter, r *http.Request, path strin
 		http.Redirect(w, r, "/login?"+values("next", r.URL.RequestURI()), http.StatusSeeOther)
 		return
 	}
-	s.refused(r, path, http.StatusUnauthorized)
+	s.refused(r, of, http.StatusUnauthorized)
 	w.Header().Set("WWW-Authenticate", `Bearer realm="forge"`)
 	s.fail(w, r, http.StatusUnauthorized, "")
 }

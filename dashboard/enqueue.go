@@ -46,11 +46,11 @@ func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, by string) (j
 		return jobstore.Enqueued{}, err
 	}
 	if !slices.Contains(known, job.Kind) {
-		detail := fmt.Sprintf("No node has a worker for the kind %q.", job.Kind)
+		got := fmt.Sprintf("got %q", job.Kind)
 		if near := config.Nearest(job.Kind, known); near != "" {
-			detail += fmt.Sprintf(" Did you mean %q?", near)
+			got += fmt.Sprintf("; did you mean %q?", near)
 		}
-		return jobstore.Enqueued{}, &refusal{http.StatusUnprocessableEntity, detail}
+		return jobstore.Enqueued{}, wrongFields(wrongField("kind", "must be one that a node has a worker for ("+got+")"))
 	}
 	added, err := s.Enqueuer.Enqueue(ctx, job, by)
 	noteDown(ctx, fmt.Sprintf("%s, job %d", job.Kind, added.ID))
@@ -58,34 +58,39 @@ func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, by string) (j
 }
 
 func checkNewJob(job jobstore.NewJob) error {
-	wrong := func(detail string) error { return &refusal{http.StatusUnprocessableEntity, detail} }
-	switch err := config.CheckArgs(job.Args); {
-	case job.Kind == "":
-		return wrong("A kind is wanted.")
-	case err != nil:
-		return wrong(err.Error() + ".")
-	case job.Priority < 0 || job.Priority > 4:
-		return wrong(fmt.Sprintf("priority must be from 1 to 4 (got %d).", job.Priority))
-	case job.Queue != "" && !config.ValidQueue(job.Queue):
-		return wrong("queue must be 1 to 64 lower-case letters and digits, with single _ or - between them.")
-	case len(job.Unique) > maxUnique:
-		return wrong(fmt.Sprintf("unique may have at most %d bytes.", maxUnique))
-	default:
-		return nil
+	wrong, err := wrongArgs(config.CheckArgs(job.Args))
+	if err != nil {
+		return err
 	}
+	if job.Kind == "" {
+		wrong = append(wrong, wrongField("kind", "is missing"))
+	}
+	if job.Priority < 0 || job.Priority > 4 {
+		wrong = append(wrong, wrongField("priority", fmt.Sprintf("must be from 1 to 4 (got %d)", job.Priority)))
+	}
+	if job.Queue != "" && !config.ValidQueue(job.Queue) {
+		wrong = append(wrong, wrongField("queue", "must be 1 to 64 lower-case letters and digits, with single _ or - between them"))
+	}
+	if len(job.Unique) > maxUnique {
+		wrong = append(wrong, wrongField("unique", fmt.Sprintf("may have at most %d bytes", maxUnique)))
+	}
+	return wrongFields(wrong...)
+}
+
+// enqueueAsk is a job as programs write it.
+type enqueueAsk struct {
+	Kind     string          `json:"kind"`
+	Args     json.RawMessage `json:"args"`
+	Queue    string          `json:"queue"`
+	Priority int             `json:"priority"`
+	At       time.Time       `json:"at"`
+	Unique   string          `json:"unique"`
 }
 
 // apiEnqueue answers 201 with the job that was added, and 200 with the one that was
 // there.
 func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		Kind     string          `json:"kind"`
-		Args     json.RawMessage `json:"args"`
-		Queue    string          `json:"queue"`
-		Priority int             `json:"priority"`
-		At       time.Time       `json:"at"`
-		Unique   string          `json:"unique"`
-	}
+	var asked enqueueAsk
 	if err := readJSON(w, r, &asked); err != nil {
 		s.answer(w, r, err)
 		return

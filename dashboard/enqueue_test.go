@@ -23,18 +23,18 @@ func TestEnqueueAPI(t *testing.T) {
 		},
 		{`{"kind": "dump", "unique": "taken"}`, 200, `"existing":true`, nil},
 		{`{"kind": "dump", "unique": "misfit"}`, 422, `"args.table: missing."`, nil},
-		{`{"kind": "dmp"}`, 422, `No node has a worker for the kind \"dmp\". Did you mean \"dump\"?`, nil},
-		{"", 422, "A kind is wanted.", nil},
+		{`{"kind": "dmp"}`, 422, `kind must be one that a node has a worker for (got \"dmp\"; did you mean \"dump\"?).`, nil},
+		{"", 422, "kind is missing.", nil},
 		{`{"kind": "dump", "args": [1]}`, 422, "args: not an object", nil},
 		{`{"kind": "dump", "args": {"a": {"b": "\u0000"}}}`, 422, "args.a.b: a NUL character", nil},
 		{`{"kind": "dump", "args": {"a": "` + strings.Repeat("x", 64<<10) + `"}}`, 422, "args: too large", nil},
 		{`{"kind": "dump", "args": {"a": "` + strings.Repeat("x", maxBody) + `"}}`, 413, "The body is larger", nil},
-		{`{"kind": "dump", "args": {"a": 1, "a": 2}}`, 400, `the field \"a\" stands twice`, nil},
+		{`{"kind": "dump", "args": {"a": 1, "a": 2}}`, 422, `the field \"a\" stands twice`, nil},
 		{`{"kind": "dump", "priority": 5}`, 422, "priority must be from 1 to 4 (got 5).", nil},
 		{`{"kind": "dump", "queue": "A b"}`, 422, "queue must be", nil},
-		{`{"kind": "dump", "at": "2027-01-01T00:00:00"}`, 400, "is not a time such as", nil},
+		{`{"kind": "dump", "at": "2027-01-01T00:00:00"}`, 422, "at must be a time such as", nil},
 		{`{"kind": "dump", "unique": "` + strings.Repeat("k", 1001) + `"}`, 422, "unique may have at most 1000 bytes.", nil},
-		{`{"kind": "dump", "command": ["id"]}`, 400, `the field \"command\" is unknown`, nil},
+		{`{"kind": "dump", "command": ["id"]}`, 422, `the field \"command\" is unknown`, nil},
 	} {
 		c := newCluster()
 		w := post(t, c.handler(), "/api/v1/jobs", jsonType, step.body)

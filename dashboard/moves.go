@@ -55,12 +55,14 @@ type moveDocument struct {
 	Asked    bool   `json:"asked"`
 }
 
+type transferAsk struct {
+	To string `json:"to"`
+}
+
 // apiHandOver asks a leader to step down or, with a target, to transfer.
 func (s *server) apiHandOver(transfer bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var body struct {
-			To string `json:"to"`
-		}
+		var body transferAsk
 		var err error
 		if transfer {
 			err = readJSON(w, r, &body)
@@ -83,7 +85,7 @@ func (s *server) apiHandOver(transfer bool) http.HandlerFunc {
 	}
 }
 
-var errNoTarget = &refusal{http.StatusBadRequest, "to is missing; want the id of the node that shall lead."}
+var errNoTarget = wrongFields(wrongField("to", "is missing; want the id of the node that shall lead"))
 
 // drainDocument tells which roles a drained node was asked to hand over.
 type drainDocument struct {

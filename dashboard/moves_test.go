@@ -69,11 +69,11 @@ func TestHandOversOfTheAPI(t *testing.T) {
 		{"leaders/scheduler/step-down", "{}", 202, `{"role":"scheduler","term":7,"leader_id":"node-1","asked":true}`, `hand scheduler over to "" by the API from 127.0.0.1`},
 		{"leaders/scheduler/transfer", `{"to":"node-2"}`, 202, `"to":"node-2","asked":true`, `hand scheduler over to "node-2" by the API from 127.0.0.1`},
 		{"leaders/scheduler/transfer", `{"to":"node-1"}`, 202, `"asked":false`, `hand scheduler over to "node-1" by the API from 127.0.0.1`},
-		{"leaders/scheduler/transfer", `{}`, 400, "to is missing", ""},
-		{"leaders/scheduler/transfer", `{"node":"node-2"}`, 400, "the fields are to", ""},
+		{"leaders/scheduler/transfer", `{}`, 422, "to is missing", ""},
+		{"leaders/scheduler/transfer", `{"node":"node-2"}`, 422, "the fields are to", ""},
 		{"leaders/scheduler/transfer", `{"to":"mute"}`, 409, "Mute cannot lead.", ""},
 		{"leaders/king/step-down", "", 404, "No role king.", ""},
-		{"leaders/scheduler/step-down", `{"to":"node-2"}`, 400, "is unknown", ""},
+		{"leaders/scheduler/step-down", `{"to":"node-2"}`, 422, "is unknown", ""},
 		{"nodes/node-1/drain", "", 202, `{"node_id":"node-1","state":"draining","roles":[{"role":"scheduler","term":7`, "drain by the API from 127.0.0.1"},
 		{"nodes/node-1/undrain", "", 202, `"state":"active","roles":[]`, "undrain by the API from 127.0.0.1"},
 		{"nodes/node-9/drain", "", 404, "No node node-9.", ""},
@@ -108,7 +108,7 @@ func TestHandOversOfThePages(t *testing.T) {
 			t.Errorf("%s: the page does not say %q, or did it again", step.path, step.says)
 		}
 	}
-	for path, want := range map[string]int{"/leaders/king/step-down": 404, "/nodes/node-9/drain": 404, "/leaders/scheduler/transfer": 400} {
+	for path, want := range map[string]int{"/leaders/king/step-down": 404, "/nodes/node-9/drain": 404, "/leaders/scheduler/transfer": 422} {
 		if w := post(t, h, path, formType, ""); w.Code != want || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Header().Get("Content-Type"))
 		}

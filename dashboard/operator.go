@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
@@ -44,17 +43,23 @@ func newSpan(cron string, from, to time.Time, limit int) (cronstore.Span, error)
 	if limit == 0 {
 		span.Limit = defaultBackfill
 	}
-	switch {
-	case from.IsZero() || to.IsZero():
-		return span, &refusal{http.StatusBadRequest, "A backfill wants from and to."}
-	case !to.After(from):
-		return span, &refusal{http.StatusBadRequest, "to must be after from."}
-	case to.Sub(from) > maxSpan:
-		return span, &refusal{http.StatusBadRequest, "from and to may lie at most 366 days apart."}
-	case span.Limit < 1 || span.Limit > maxBackfill:
-		return span, &refusal{http.StatusBadRequest, fmt.Sprintf("limit must be from 1 to %d.", maxBackfill)}
+	var wrong []fieldError
+	if from.IsZero() {
+		wrong = append(wrong, wrongField("from", "is missing"))
 	}
-	return span, nil
+	switch {
+	case to.IsZero():
+		wrong = append(wrong, wrongField("to", "is missing"))
+	case from.IsZero():
+	case !to.After(from):
+		wrong = append(wrong, wrongField("to", "must be after from"))
+	case to.Sub(from) > maxSpan:
+		wrong = append(wrong, wrongField("to", "must be at most 366 days after from"))
+	}
+	if span.Limit < 1 || span.Limit > maxBackfill {
+		wrong = append(wrong, wrongField("limit", fmt.Sprintf("must be from 1 to %d (got %d)", maxBackfill, limit)))
+	}
+	return span, wrongFields(wrong...)
 }
 
 // refusal is an answer that the reader may be shown.
@@ -73,8 +78,8 @@ var (
 // refuse turns what an operation says into an answer, and leaves trouble as it
 // is.
 func refuse(err error) error {
-	if wrong, ok := errors.AsType[config.SchemaError](err); ok {
-		return &refusal{http.StatusUnprocessableEntity, wrong.Error() + "."}
+	if wrong, _ := wrongArgs(err); wrong != nil {
+		return invalidError(wrong)
 	}
 	switch {
 	case errors.Is(err, cronstore.ErrNotFound):
@@ -82,9 +87,9 @@ func refuse(err error) error {
 	case errors.Is(err, jobstore.ErrNotFound):
 		return errNoSuchJob
 	case errors.Is(err, cronstore.ErrFuture):
-		return &refusal{http.StatusBadRequest, "The tick lies in the future, where the cron fires by itself."}
+		return wrongFields(wrongField("at", "lies in the future, where the cron fires by itself"))
 	case errors.Is(err, cronstore.ErrNotDue):
-		return &refusal{http.StatusUnprocessableEntity, "The cron is not due at that instant."}
+		return wrongFields(wrongField("at", "is no instant at which the cron is due"))
 	default:
 		return err
 	}

@@ -25,13 +25,13 @@ func TestJobAPI(t *testing.T) {
 		{"jobs/41/cancel", "", 409, "The job cannot be cancelled: it is completed already.", nil},
 		{"jobs/99/cancel", "", 404, "There is no such job.", nil},
 		{"jobs/many/cancel", "", 404, "There is no such job.", nil},
-		{"jobs/42/cancel", `{"force": true}`, 400, `the field \"force\" is unknown`, nil},
+		{"jobs/42/cancel", `{"force": true}`, 422, `the field \"force\" is unknown`, nil},
 		{"bulk/jobs/cancel", kind, 200, `{"action":"cancel","jobs":3,"changed":2,"dry_run":false}`, []string{"plan to cancel dump", "cancel all dump to 42 by the API from 127.0.0.1"}},
 		{"bulk/jobs/retry", `{"kind": "dump", "dry_run": true}`, 200, `{"action":"retry","jobs":3,"changed":0,"dry_run":true}`, []string{"plan to retry dump"}},
 		{"bulk/jobs/retry", `{"queue": "vast"}`, 422, "The filter names 20001 jobs", nil},
-		{"bulk/jobs/retry", "", 400, "A filter is wanted", nil},
-		{"bulk/jobs/retry", `{"state": "lost"}`, 400, "state must be one of", nil},
-		{"bulk/jobs/cancel", `{"state": "completed"}`, 400, "it is completed already", nil},
+		{"bulk/jobs/retry", "", 422, "A filter is wanted", nil},
+		{"bulk/jobs/retry", `{"state": "lost"}`, 422, "state must be one of", nil},
+		{"bulk/jobs/cancel", `{"state": "completed"}`, 422, "it is completed already", nil},
 	} {
 		c := newCluster()
 		w := post(t, c.handler(), "/api/v1/"+step.path, jsonType, step.body)

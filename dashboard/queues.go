@@ -59,6 +59,13 @@ func (s *server) turnQueue(ctx context.Context, queue, by string, pause bool) (s
 	return since, changed, err
 }
 
+// turnedDocument is a queue, and whether it was paused or let go just now.
+type turnedDocument struct {
+	Name     string    `json:"name"`
+	PausedAt time.Time `json:"paused_at,omitzero"`
+	Changed  bool      `json:"changed"`
+}
+
 func (s *server) apiTurnQueue(pause bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
@@ -72,11 +79,7 @@ func (s *server) apiTurnQueue(pause bool) http.HandlerFunc {
 			s.answer(w, r, err)
 			return
 		}
-		writeJSON(w, http.StatusOK, struct {
-			Name     string    `json:"name"`
-			PausedAt time.Time `json:"paused_at,omitzero"`
-			Changed  bool      `json:"changed"`
-		}{name, since, changed})
+		writeJSON(w, http.StatusOK, turnedDocument{name, since, changed})
 	}
 }
 

@@ -11,12 +11,17 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
+	// Errors names the fields that a body is refused for.
+	Errors []fieldError `json:"errors,omitempty"`
 }
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {
-	write(w, "application/problem+json", status, problem{
-		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail,
-	})
+	writeJSONProblem(w, problem{Status: status, Detail: detail})
+}
+
+func writeJSONProblem(w http.ResponseWriter, p problem) {
+	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+	write(w, "application/problem+json", p.Status, p)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

@@ -13,6 +13,8 @@ type route struct {
 	path        string
 	get, post   http.HandlerFunc
 	read, write tokenstore.Scope
+	// action is what the audit log calls the POST, where the path does not say it.
+	action string
 }
 
 // The scopes, as the table of routes names them. A route that names none answers
@@ -77,10 +79,13 @@ func (s *server) routes() []route {
 	return routes
 }
 
+// enqueueAction is what adding a job is called.
+const enqueueAction = "job.enqueue"
+
 func (s *server) jobsRoute() route {
 	jobs := route{path: "/api/v1/jobs", get: s.apiJobs, read: viewer}
 	if s.Enqueuer != nil {
-		jobs.post, jobs.write = s.apiEnqueue, operator
+		jobs.post, jobs.write, jobs.action = s.apiEnqueue, operator, enqueueAction
 	}
 	return jobs
 }
@@ -151,7 +156,7 @@ func (s *server) pageRoutes() []route {
 		}
 	}
 	if s.Enqueuer != nil {
-		routes = append(routes, route{path: "/enqueue", get: s.page("enqueue"), post: s.formEnqueue, read: viewer, write: operator})
+		routes = append(routes, route{path: "/enqueue", get: s.page("enqueue"), post: s.formEnqueue, read: viewer, write: operator, action: enqueueAction})
 	}
 	if s.Stopper != nil {
 		routes = append(routes,
@@ -183,13 +188,13 @@ func (s *server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
 		if r.get != nil {
-			mux.HandleFunc("GET "+r.path, s.admit(r.path, r.read, r.get)) // and HEAD
+			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, r.get)) // and HEAD
 		}
 		if r.post != nil {
-			mux.HandleFunc("POST "+r.path, s.admit(r.path, r.write, s.audited(r.path, r.post)))
+			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.audited(r, r.post)))
 		}
-		mux.HandleFunc(r.path, s.admit(r.path, r.least(), s.methodNotAllowed(r)))
+		mux.HandleFunc(r.path, s.admit(r, r.least(), s.methodNotAllowed(r)))
 	}
-	mux.HandleFunc("/", s.admit("/", viewer, s.notFound))
+	mux.HandleFunc("/", s.admit(route{path: "/"}, viewer, s.notFound))
 	return mux
 }

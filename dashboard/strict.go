@@ -2,16 +2,20 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // maxBody bounds the body of a request: a job's arguments and some more.
@@ -39,115 +43,150 @@ func readBody(w http.ResponseWriter, r *http.Request, contentType string) ([]byt
 }
 
 // readJSON reads a body into a struct: an object with known fields, each once,
-// and in their own case. An empty body leaves the struct alone.
+// and in their own case. An empty body leaves the struct alone. What is no JSON
+// is a refusal, what is wrong with the fields an invalidError.
 func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := readBody(w, r, "application/json")
 	if err != nil || len(body) == 0 {
 		return err
 	}
-	if err := strictJSON(body, into); err != nil {
-		return &refusal{http.StatusBadRequest, "The body is not as it should be: " + err.Error() + "."}
-	}
-	return nil
+	return strictJSON(body, into)
 }
 
 func strictJSON(body []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	fields, err := walk(d)
+	members, wrong, err := membersOf(body)
 	if err != nil {
-		if wrong := json.Unmarshal(body, &json.RawMessage{}); wrong != nil {
-			err = wrong // it knows where
-		}
-		return plain(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the object")
+		return &refusal{http.StatusBadRequest, "The body is not as it should be: " + err.Error() + "."}
 	}
 	known := jsonFields(into)
-	if fields == nil {
-		return errors.New("an object is wanted")
-	}
-	for _, name := range fields {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("the field %q is unknown; %s", name, fieldList(known))
+	for _, m := range members {
+		field, ok := known[m.name]
+		if !ok {
+			wrong = append(wrong, unknownField(m.name, known))
+			continue
+		}
+		if err := json.Unmarshal(m.raw, field.value.Addr().Interface()); err != nil {
+			wrong = append(wrong, wrongField(m.name, fmt.Sprintf("must be %s (got %s)", valuesOf(field.value.Type()), gotten(m.raw))))
 		}
 	}
-	return plain(json.Unmarshal(body, into))
+	return wrongFields(wrong...)
 }
 
-func fieldList(fields []string) string {
-	if len(fields) == 0 {
-		return "there are none"
+// unknownField says what the fields are.
+func unknownField(name string, known map[string]field) fieldError {
+	detail := "there are none"
+	if len(known) > 0 {
+		names := slices.SortedFunc(maps.Keys(known), func(a, b string) int { return cmp.Compare(known[a].at, known[b].at) })
+		detail = "the fields are " + strings.Join(names, ", ")
 	}
-	return "the fields are " + strings.Join(fields, ", ")
+	return fieldError{"#" + pointerTo(name), "is unknown; " + detail, fmt.Sprintf("the field %q is unknown; %s", name, detail)}
 }
 
-// plain words the errors of encoding/json.
-func plain(err error) error {
-	var (
-		kind    *json.UnmarshalTypeError
-		syntax  *json.SyntaxError
-		instant *time.ParseError
-	)
+// valuesOf describes the values that a field takes.
+func valuesOf(t reflect.Type) string {
 	switch {
-	case errors.As(err, &kind):
-		return fmt.Errorf("the field %q is not a %s", kind.Field, kind.Type)
-	case errors.As(err, &instant):
-		return fmt.Errorf("%s is not a time such as 2026-11-20T15:04:05Z", instant.Value)
-	case errors.As(err, &syntax):
-		return fmt.Errorf("it is no JSON from byte %d on (%w)", syntax.Offset, err)
+	case t == reflect.TypeFor[time.Time]():
+		return "a time such as 2026-11-20T15:04:05Z"
+	case t.Kind() == reflect.String:
+		return "a text"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Slice:
+		return "a list, each of it " + valuesOf(t.Elem())
 	default:
-		return err
+		return "a whole number"
 	}
 }
 
-// walk reads one value and returns the names of its fields; nil where it is not
-// an object. A name that stands twice in an object, however deep, is an error.
-func walk(d *json.Decoder) (fields []string, err error) {
-	token, err := d.Token()
+// member is a field of an object as it was written.
+type member struct {
+	name string
+	raw  json.RawMessage
+}
+
+// membersOf takes an object apart. Names that stand twice in an object, however
+// deep, are wrong.
+func membersOf(body []byte) (members []member, twice []fieldError, err error) {
+	if !utf8.Valid(body) {
+		return nil, nil, errors.New("it is not UTF-8")
+	}
+	if err := json.Unmarshal(body, &json.RawMessage{}); err != nil {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return nil, nil, fmt.Errorf("it is no JSON from byte %d on (%w)", syntax.Offset, err)
+		}
+		return nil, nil, err
+	}
+	w := walker{decoder: json.NewDecoder(bytes.NewReader(body)), body: body}
+	members, err = w.value("")
+	if err == nil && members == nil {
+		err = errors.New("an object is wanted")
+	}
+	return members, w.twice, err
+}
+
+// walker goes through JSON that is sound.
+type walker struct {
+	decoder *json.Decoder
+	body    []byte
+	twice   []fieldError
+}
+
+// value reads one value and returns the fields of an object; nil where it is none.
+func (w *walker) value(at string) ([]member, error) {
+	token, err := w.decoder.Token()
 	if err != nil {
 		return nil, err
 	}
 	switch token {
 	case json.Delim('{'):
-		return walkObject(d)
+		return w.object(at)
 	case json.Delim('['):
-		for d.More() {
-			if _, err := walk(d); err != nil {
+		for i := 0; w.decoder.More(); i++ {
+			if _, err := w.value(at + "/" + strconv.Itoa(i)); err != nil {
 				return nil, err
 			}
 		}
-		_, err = d.Token()
+		_, err = w.decoder.Token()
 	}
 	return nil, err
 }
 
-func walkObject(d *json.Decoder) ([]string, error) {
-	fields, seen := []string{}, map[string]bool{}
-	for d.More() {
-		token, err := d.Token()
+func (w *walker) object(at string) ([]member, error) {
+	members, seen := []member{}, map[string]bool{}
+	for w.decoder.More() {
+		token, err := w.decoder.Token()
 		if err != nil {
 			return nil, err
 		}
 		name, _ := token.(string) // the decoder allows nothing else
-		if seen[name] {
-			return nil, fmt.Errorf("the field %q stands twice", name)
-		}
-		seen[name] = true
-		fields = append(fields, name)
-		if _, err := walk(d); err != nil {
+		from := w.decoder.InputOffset()
+		if _, err := w.value(at + pointerTo(name)); err != nil {
 			return nil, err
 		}
+		if seen[name] {
+			w.twice = append(w.twice, fieldError{"#" + at + pointerTo(name), "stands twice", fmt.Sprintf("the field %q stands twice", name)})
+			continue
+		}
+		seen[name] = true
+		raw := bytes.TrimLeft(w.body[from:w.decoder.InputOffset()], ": \t\r\n")
+		members = append(members, member{name, raw})
 	}
-	_, err := d.Token()
-	return fields, err
+	_, err := w.decoder.Token()
+	return members, err
 }
 
-func jsonFields(of any) []string {
-	var names []string
-	for _, f := range reflect.VisibleFields(reflect.TypeOf(of).Elem()) {
+// field is one of a struct, with its place in it.
+type field struct {
+	value reflect.Value
+	at    int
+}
+
+func jsonFields(of any) map[string]field {
+	whole := reflect.ValueOf(of).Elem()
+	fields := map[string]field{}
+	for i, f := range reflect.VisibleFields(whole.Type()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		names = append(names, name)
+		fields[name] = field{whole.FieldByIndex(f.Index), i}
 	}
-	return names
+	return fields
 }

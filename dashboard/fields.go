@@ -1,0 +1,120 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/forge-scheduler/forge/internal/config"
+)
+
+// fieldError says what is wrong with one field of a body.
+type fieldError struct {
+	// Pointer is a JSON pointer (RFC 6901) to the field, as a fragment: #/args/table.
+	Pointer string `json:"pointer"`
+	Detail  string `json:"detail"`
+	// whole says the same as a phrase of its own.
+	whole string
+}
+
+// invalidError is a body that can be read and not be carried out. It names every
+// field that is in the way.
+type invalidError []fieldError
+
+// mostShown bounds the fields that the detail names; the list has them all.
+const mostShown = 10
+
+func (e invalidError) Error() string {
+	phrases := make([]string, 0, mostShown+1)
+	for i, wrong := range e {
+		if i == mostShown {
+			phrases = append(phrases, "and "+strconv.Itoa(len(e)-i)+" more")
+			break
+		}
+		phrases = append(phrases, wrong.whole)
+	}
+	return strings.Join(phrases, "; ")
+}
+
+// wrongField says what is wrong with a field in words that follow its name.
+func wrongField(name, detail string) fieldError {
+	return fieldError{"#" + pointerTo(name), detail, name + " " + detail}
+}
+
+// wrongBody says what is wrong with the whole.
+func wrongBody(detail string) fieldError {
+	return fieldError{"#", detail, strings.ToUpper(detail[:1]) + detail[1:]}
+}
+
+// wrongFields is nil, as an error, when there are none.
+func wrongFields(wrong ...fieldError) error {
+	if len(wrong) == 0 {
+		return nil
+	}
+	return invalidError(wrong)
+}
+
+// wrongArgs are what is wrong with a job's arguments; others are returned as they
+// are.
+func wrongArgs(err error) (wrong []fieldError, other error) {
+	var all config.SchemaError
+	if one, ok := errors.AsType[*config.ArgsError](err); ok {
+		all = config.SchemaError{one}
+	} else if !errors.As(err, &all) {
+		return nil, err
+	}
+	for _, one := range all {
+		detail := strings.TrimPrefix(strings.TrimPrefix(one.Error(), one.Path), ": ")
+		wrong = append(wrong, fieldError{"#" + pointerOf(one.Path), detail, one.Error()})
+	}
+	return wrong, nil
+}
+
+// pointerTo escapes one step of a pointer.
+func pointerTo(name string) string {
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+// pointerOf turns a path such as args.a[0]."b c" into a pointer.
+func pointerOf(path string) string {
+	var pointer strings.Builder
+	for path != "" {
+		step := path
+		switch quoted, err := strconv.QuotedPrefix(path); {
+		case err == nil:
+			step, _ = strconv.Unquote(quoted)
+			path = path[len(quoted):]
+		case path[0] == '[':
+			step, path, _ = strings.Cut(path[1:], "]")
+		default:
+			if end := strings.IndexAny(path, ".["); end >= 0 {
+				step = path[:end]
+			}
+			path = path[len(step):]
+		}
+		pointer.WriteString(pointerTo(step))
+		path = strings.TrimPrefix(path, ".")
+	}
+	return pointer.String()
+}
+
+// gotten shows a value that is refused, as far as it is short.
+func gotten(raw json.RawMessage) string {
+	const most = 60
+	if len(raw) > most {
+		return "something of " + strconv.Itoa(len(raw)) + " bytes"
+	}
+	return string(raw)
+}
+
+// refuseFields answers with the list of what is wrong.
+func (s *server) refuseFields(w http.ResponseWriter, r *http.Request, wrong invalidError) {
+	detail := wrong.Error() + "."
+	if s.NoPages || forPrograms(r.URL.Path) {
+		writeJSONProblem(w, problem{Status: http.StatusUnprocessableEntity, Detail: detail, Errors: wrong})
+		return
+	}
+	s.writeErrorPage(w, r, http.StatusUnprocessableEntity, detail)
+}
