@@ -195,6 +195,8 @@ type server struct {
 	door   *door
 	// strangers bounds what is written of refusals.
 	strangers *throttle
+	// described is the API's document.
+	described func() ([]byte, error)
 	// followers is how many outputs are followed.
 	followers atomic.Int64
 }
@@ -213,6 +215,7 @@ func New(opts Options) http.Handler {
 	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
 	s.door, s.strangers = newDoor(opts.Tokens, opts.Now), newStrangers()
+	s.described = s.apiText()
 	return s.guard(s.mux())
 }
 

@@ -111,6 +111,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, status int, detail
 }
 
 func forPrograms(path string) bool {
+	if path == docsPath {
+		return false
+	}
 	for _, prefix := range []string{"/api/", "/cluster/", "/leader/", "/healthz", "/readyz", "/metrics", "/events", "/static/"} {
 		if strings.HasPrefix(path, prefix) {
 			return true

@@ -176,10 +176,10 @@ func (s *server) moveRoutes() []route {
 		return nil
 	}
 	return []route{
-		{path: "/api/v1/leaders/{role}/step-down", post: s.apiHandOver(false), write: admin},
-		{path: "/api/v1/leaders/{role}/transfer", post: s.apiHandOver(true), write: admin},
-		{path: "/api/v1/nodes/{node}/drain", post: s.apiDrain(true), write: admin},
-		{path: "/api/v1/nodes/{node}/undrain", post: s.apiDrain(false), write: admin},
+		{path: "/api/v1/leaders/{role}/step-down", post: s.apiHandOver(false), write: admin, posts: does[moveDocument](http.StatusAccepted, "Ask a leader to step down")},
+		{path: "/api/v1/leaders/{role}/transfer", post: s.apiHandOver(true), write: admin, posts: takes[transferAsk, moveDocument](http.StatusAccepted, "Ask a leader to hand over to a node")},
+		{path: "/api/v1/nodes/{node}/drain", post: s.apiDrain(true), write: admin, posts: does[drainDocument](http.StatusAccepted, "Close a node to work")},
+		{path: "/api/v1/nodes/{node}/undrain", post: s.apiDrain(false), write: admin, posts: does[drainDocument](http.StatusAccepted, "Open a node to work")},
 	}
 }
 

@@ -16,7 +16,13 @@ const probeTimeout = 2 * time.Second
 
 // healthz says that the process answers, and nothing about the rest.
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "node_id": s.Self.NodeID, "version": s.Self.Version})
+	writeJSON(w, http.StatusOK, healthzDocument{NodeID: s.Self.NodeID, Status: "ok", Version: s.Self.Version})
+}
+
+type healthzDocument struct {
+	NodeID  string `json:"node_id"`
+	Status  string `json:"status"`
+	Version string `json:"version"`
 }
 
 type readiness struct {

@@ -13,6 +13,8 @@ type route struct {
 	path        string
 	get, post   http.HandlerFunc
 	read, write tokenstore.Scope
+	// gets and posts describe what programs get and post; nil: nothing.
+	gets, posts *operation
 	// action is what the audit log calls the POST, where the path does not say it.
 	action string
 }
@@ -28,50 +30,7 @@ const (
 
 // routes is every path that the node answers; the tests walk it.
 func (s *server) routes() []route {
-	routes := []route{
-		{path: "/healthz", get: s.healthz, read: open},
-		{path: "/readyz", get: s.readyz, read: open},
-		{path: "/leader/{role}", get: s.leaderProbe, read: open},
-		{path: "/cluster/status", get: s.clusterStatus, read: viewer},
-		{path: "/cluster/leader", get: s.clusterLeader, read: viewer},
-		{path: "/cluster/health", get: s.clusterHealth, read: viewer},
-
-		{path: "/api/v1/leaders", get: s.apiLeaders, read: viewer},
-		{path: "/api/v1/leaders/history", get: s.apiHistory, read: viewer},
-		{path: "/api/v1/nodes", get: s.apiNodes, read: viewer},
-		{path: "/api/v1/crons", get: s.apiCrons, read: viewer},
-		{path: "/api/v1/crons/{name}", get: s.apiCron, read: viewer},
-		{path: "/api/v1/crons/{name}/ticks", get: s.apiTicks, read: viewer},
-		{path: "/api/v1/crons/{name}/ticks/{tick}", get: s.apiTick, read: viewer},
-		s.jobsRoute(),
-		{path: "/api/v1/jobs/{id}", get: s.apiJob, read: viewer},
-		{path: "/api/v1/jobs/{id}/logs", get: s.apiLogs, read: viewer},
-		{path: "/api/v1/jobs/{id}/explain", get: s.apiExplain, read: viewer},
-		{path: "/api/v1/queues", get: s.apiQueues, read: viewer},
-		{path: "/api/v1/limits", get: s.apiLimits, read: viewer},
-		{path: "/api/v1/dead", get: s.apiDead, read: viewer},
-		{path: "/api/v1/dead/{group}", get: s.apiDeadGroup, read: viewer},
-		{path: "/api/v1/events", get: s.apiEvents, read: viewer},
-		{path: "/api/v1/compaction", get: s.apiCompaction, read: viewer},
-		{path: "/api/v1/metrics/range", get: s.apiMetricsRange, read: viewer},
-		{path: "/api/v1/alerts", get: s.apiAlerts, read: viewer},
-		{path: "/api/v1/alerts/history", get: s.apiAlertsHistory, read: viewer},
-		{path: "/api/v1/alerts/notifications", get: s.apiAlertsTold, read: viewer},
-	}
-	routes = append(routes, s.writeRoutes()...)
-	routes = append(routes, s.moveRoutes()...)
-	if s.Audit != nil {
-		routes = append(routes, route{path: "/api/v1/audit", get: s.apiAudit, read: admin})
-	}
-	if s.Settings != nil {
-		routes = append(routes, route{path: "/api/v1/settings", get: s.apiSettings, read: viewer})
-	}
-	if s.Metrics != nil {
-		routes = append(routes, route{path: "/metrics", get: s.Metrics.ServeHTTP, read: viewer})
-	}
-	if s.ClusterMetrics != nil {
-		routes = append(routes, route{path: "/metrics/cluster", get: s.ClusterMetrics.ServeHTTP, read: viewer})
-	}
+	routes := append(s.probeRoutes(), s.apiRoutes()...)
 	if !s.NoPages {
 		routes = append(routes, s.pageRoutes()...)
 		routes = append(routes, s.loginRoutes()...)
@@ -79,45 +38,8 @@ func (s *server) routes() []route {
 	return routes
 }
 
-// enqueueAction is what adding a job is called.
-const enqueueAction = "job.enqueue"
-
-func (s *server) jobsRoute() route {
-	jobs := route{path: "/api/v1/jobs", get: s.apiJobs, read: viewer}
-	if s.Enqueuer != nil {
-		jobs.post, jobs.write, jobs.action = s.apiEnqueue, operator, enqueueAction
-	}
-	return jobs
-}
-
-// writeRoutes are those of the API that change something, as far as the server may.
-func (s *server) writeRoutes() (routes []route) {
-	if s.operates() {
-		routes = append(routes,
-			route{path: "/api/v1/crons/{name}/trigger", post: s.apiTrigger, write: operator},
-			route{path: "/api/v1/crons/{name}/pause", post: s.apiPause, write: operator},
-			route{path: "/api/v1/crons/{name}/resume", post: s.apiResume, write: operator},
-			route{path: "/api/v1/crons/{name}/backfill", post: s.apiBackfill, write: operator})
-	}
-	if s.Changer != nil {
-		for _, action := range jobstore.Actions {
-			routes = append(routes,
-				route{path: "/api/v1/jobs/{id}/" + string(action), post: s.apiAct(action), write: operator},
-				route{path: "/api/v1/bulk/jobs/" + string(action), post: s.apiActOnAll(action), write: operator})
-		}
-	}
-	if s.Stopper != nil {
-		routes = append(routes,
-			route{path: "/api/v1/queues/{name}/pause", post: s.apiTurnQueue(true), write: operator},
-			route{path: "/api/v1/queues/{name}/resume", post: s.apiTurnQueue(false), write: operator})
-	}
-	if s.DeadChanger != nil {
-		for _, action := range deadActions {
-			routes = append(routes, route{path: "/api/v1/bulk/dead/" + string(action), post: s.apiActOnDead(action), write: operator})
-		}
-	}
-	return routes
-}
+// docsPath is the API's document as people read it.
+const docsPath = "/api/docs"
 
 func (s *server) pageRoutes() []route {
 	routes := []route{
@@ -135,6 +57,7 @@ func (s *server) pageRoutes() []route {
 		{path: "/dead", get: s.page("dead"), read: viewer},
 		{path: "/dead/{group}", get: s.page("deadgroup"), read: viewer},
 		{path: "/events", get: s.events, read: viewer},
+		{path: docsPath, get: s.apiDocs, read: viewer},
 		{path: "/static/{file}", get: s.assets.ServeHTTP, read: open},
 	}
 	routes = append(routes, s.movePages()...)

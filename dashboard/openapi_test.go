@@ -1,0 +1,259 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/forge-scheduler/forge/internal/auditstore"
+)
+
+const documentURL = "https://forge.test/openapi.json"
+
+// served is the document as a program reads it, and a compiler that knows it.
+func served(t *testing.T, h http.Handler) (apiDocument, *validator.Compiler) {
+	t.Helper()
+	w := get(t, h, "/api/v1/openapi.json")
+	if w.Code != http.StatusOK || w.Body.String() != get(t, h, "/api/openapi.json").Body.String() {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	tree, err := validator.UnmarshalJSON(strings.NewReader(w.Body.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := validator.NewCompiler()
+	compiler.DefaultDraft(validator.Draft2020)
+	compiler.AssertFormat()
+	if err := compiler.AddResource(documentURL, tree); err != nil {
+		t.Fatal(err)
+	}
+	return decode[apiDocument](t, w), compiler
+}
+
+// check holds JSON to a schema of the document.
+func check(t *testing.T, compiler *validator.Compiler, where, text string) error {
+	t.Helper()
+	schema, err := compiler.Compile(documentURL + "#" + where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := validator.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(tree)
+}
+
+func TestTheDocumentIsOpenAPI(t *testing.T) {
+	t.Parallel()
+	_, options := guarded()
+	h := New(options)
+	text, err := os.ReadFile(filepath.Join("testdata", "openapi-3.1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, err := validator.UnmarshalJSON(strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := validator.NewCompiler()
+	if err := compiler.AddResource("https://spec.openapis.org/oas/3.1/schema", meta); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("https://spec.openapis.org/oas/3.1/schema")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := askAs(t, h, "viewer", http.MethodGet, "/api/openapi.json")
+	tree, err := validator.UnmarshalJSON(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(tree); err != nil {
+		t.Error(err)
+	}
+	if w := askAs(t, h, "", http.MethodGet, "/api/openapi.json"); w.Code != http.StatusUnauthorized {
+		t.Errorf("to a stranger: %d", w.Code)
+	}
+}
+
+// Every route that programs use stands in the document with its scope, and nothing
+// else does.
+func TestTheDocumentHasEveryRoute(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	doc, compiler := served(t, c.handler())
+	want, got := map[string]string{}, map[string]string{}
+	for _, r := range newServer(c).routes() {
+		if !forPrograms(r.path) || r.path == "/events" || strings.HasPrefix(r.path, "/static/") {
+			continue // pages
+		}
+		if r.get != nil {
+			want["get "+r.path] = string(r.read)
+		}
+		if r.post != nil {
+			want["post "+r.path] = string(r.write)
+		}
+	}
+	ids := map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			got[method+" "+path] = string(op.Scope)
+			if ids[op.ID] || op.Summary == "" {
+				t.Errorf("%s %s: the id %s, %q", method, path, op.ID, op.Summary)
+			}
+			ids[op.ID] = true
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-routes +document):\n%s", diff)
+	}
+	for name := range doc.Components.Schemas {
+		if _, err := compiler.Compile(documentURL + "#/components/schemas/" + name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// postBodies are such as succeed, by what the address ends in.
+var postBodies = map[string]string{
+	"/api/v1/jobs": `{"kind": "dump", "args": {"table": "users"}, "priority": 2, "at": "2026-11-21T02:00:00Z"}`,
+	"/trigger":     `{"args": {"full": true}}`,
+	"/backfill":    `{"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z", "limit": 7}`,
+	"/transfer":    `{"to": "node-2"}`,
+}
+
+func bodyFor(path string) string {
+	for suffix, body := range postBodies {
+		if strings.HasSuffix(path, suffix) {
+			return body
+		}
+	}
+	if strings.HasPrefix(path, "/api/v1/bulk/") {
+		return `{"kind": "dump"}`
+	}
+	return "{}"
+}
+
+// What is answered is what the document says, also where it says no.
+func TestAnswersAreAsDocumented(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.audit = []auditstore.Entry{{ID: 1, At: epoch, Actor: "a", Source: "b", Action: "c", Outcome: "done"}}
+	h := c.handler()
+	doc, compiler := served(t, h)
+	for path, r := range addresses(newServer(c)) {
+		for method, op := range doc.Paths[r.path] {
+			where := "/paths/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(r.path) + "/" + method
+			body := bodyFor(path)
+			w := ask(t, h, strings.ToUpper(method), path)
+			if method == "post" {
+				w = post(t, h, path, jsonType, body)
+				if err := check(t, compiler, where+"/requestBody/content/application~1json/schema", body); err != nil {
+					t.Errorf("%s: the body %s: %v", path, body, err)
+				}
+			}
+			if err := checkAnswer(t, compiler, op, where, w); err != nil {
+				t.Errorf("%s %s: %v\n%s", method, path, err, w.Body)
+			}
+			if method != "post" {
+				continue
+			}
+			wrong := post(t, h, path, jsonType, `{"no such": 1}`)
+			if err := check(t, compiler, where+"/responses/default/content/application~1problem+json/schema", wrong.Body.String()); err != nil {
+				t.Errorf("%s: a problem: %v", path, err)
+			}
+			documented := "there are none"
+			if fields := op.Body.Content[jsonMedia].Schema.Properties; len(fields) > 0 {
+				documented = fmt.Sprintf("%d fields", len(fields))
+			}
+			if detail := decode[problem](t, wrong).Errors[0].Detail; named(detail) != documented {
+				t.Errorf("%s is documented to take %s, and says: %s", path, documented, detail)
+			}
+		}
+	}
+}
+
+// named counts the fields that an unknown one is answered with.
+func named(detail string) string {
+	_, fields, some := strings.Cut(detail, "the fields are ")
+	if !some {
+		return strings.TrimPrefix(detail, "is unknown; ")
+	}
+	return fmt.Sprintf("%d fields", len(strings.Split(fields, ", ")))
+}
+
+func checkAnswer(t *testing.T, compiler *validator.Compiler, op apiOperation, where string, w *httptest.ResponseRecorder) error {
+	t.Helper()
+	status := strconv.Itoa(w.Code)
+	answer, ok := op.Responses[status]
+	if !ok {
+		return fmt.Errorf("the status %s is not documented", status)
+	}
+	for media := range answer.Content {
+		if !strings.HasPrefix(w.Header().Get("Content-Type"), media) {
+			return fmt.Errorf("it is %s", w.Header().Get("Content-Type"))
+		}
+		if media != jsonMedia {
+			continue
+		}
+		return check(t, compiler, where+"/responses/"+status+"/content/application~1json/schema", w.Body.String())
+	}
+	return nil
+}
+
+// A field too many or too few, and one of another type, are told from an answer.
+func TestAnswersThatAreNotAsDocumented(t *testing.T) {
+	t.Parallel()
+	_, compiler := served(t, newCluster().handler())
+	for _, c := range []struct{ name, text string }{
+		{"JobEnqueued", `{"id": 1, "kind": "a", "state": "b", "queue": "c", "more": 1}`},
+		{"JobEnqueued", `{"id": "1", "kind": "a", "state": "b", "queue": "c"}`},
+		{"JobEnqueued", `{"kind": "a", "state": "b", "queue": "c"}`},
+		{"CronTickList", `{"items": [{"cron": 1}]}`},
+		{"LeaderTenureList", `{"items": [{"role": "r", "term": 1, "node_id": "n", "incarnation": "i", "acquired_at": "today"}]}`},
+	} {
+		if err := check(t, compiler, "/components/schemas/"+c.name, c.text); err == nil {
+			t.Errorf("%s takes %s", c.name, c.text)
+		}
+	}
+}
+
+func TestTheDocumentAsAPage(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	doc, _ := served(t, h)
+	page := get(t, h, docsPath)
+	if page.Code != http.StatusOK {
+		t.Fatal(page.Code)
+	}
+	checkNothingInline(t, docsPath, page.Body.String())
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			for _, want := range []string{`id="` + op.ID + `"`, strings.ToUpper(method) + " " + path, op.Summary} {
+				if !strings.Contains(strings.ReplaceAll(page.Body.String(), "&#39;", "'"), want) {
+					t.Errorf("the page lacks %s", want)
+				}
+			}
+		}
+	}
+	for name := range doc.Components.Schemas {
+		if !strings.Contains(page.Body.String(), `id="s-`+name+`"`) {
+			t.Errorf("the page lacks the schema %s", name)
+		}
+	}
+	options := c.options()
+	options.Tokens = fakeTokens{c}
+	if w := askAs(t, New(options), "", "GET", docsPath); w.Code != http.StatusSeeOther {
+		t.Errorf("a stranger is not led to the login: %d", w.Code)
+	}
+}

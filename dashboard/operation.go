@@ -1,0 +1,81 @@
+package dashboard
+
+import (
+	"net/http"
+	"reflect"
+)
+
+// operation says what a route takes and answers. The API's document is made of the
+// operations and the Go types that they name.
+type operation struct {
+	summary string
+	query   []parameter
+	// body is what a POST takes; nil: an empty object, or nothing.
+	body reflect.Type
+	// status and answer are those of success; without an answer it is a text.
+	status int
+	answer reflect.Type
+	// media is empty for JSON.
+	media string
+}
+
+// parameter is one of the address's query.
+type parameter struct {
+	name, kind, about string
+	required          bool
+}
+
+// Parameters that many lists share.
+var (
+	limitParameter  = parameter{name: "limit", kind: "integer", about: "How many at most, from 1 to 1000; 50 without."}
+	cursorParameter = parameter{name: "cursor", kind: "string", about: "Where to go on: from the next of the answer before."}
+	alertParameter  = parameter{name: "alert", kind: "string", about: "Only of this alert."}
+	// paged are those of a list that goes on.
+	paged = []parameter{limitParameter, cursorParameter}
+)
+
+// answers describes a GET that answers a T.
+func answers[T any](summary string, query ...parameter) *operation {
+	return &operation{summary: summary, query: query, status: http.StatusOK, answer: reflect.TypeFor[T]()}
+}
+
+// lists describes a GET that answers a list of T.
+func lists[T any](summary string, query ...parameter) *operation {
+	return answers[list[T]](summary, query...)
+}
+
+// does describes a POST without a body that answers a T.
+func does[T any](status int, summary string) *operation {
+	return &operation{summary: summary, status: status, answer: reflect.TypeFor[T]()}
+}
+
+// takes describes a POST of a B that answers a T.
+func takes[B, T any](status int, summary string) *operation {
+	o := does[T](status, summary)
+	o.body = reflect.TypeFor[B]()
+	return o
+}
+
+// texts describes a GET that answers a text of a type.
+func texts(media, summary string) *operation {
+	return &operation{summary: summary, status: http.StatusOK, media: media}
+}
+
+func text(name, about string) parameter {
+	return parameter{name: name, kind: "string", about: about}
+}
+
+func whole(name, about string) parameter {
+	return parameter{name: name, kind: "integer", about: about}
+}
+
+func instant(name, about string) parameter {
+	return parameter{name: name, kind: "date-time", about: about}
+}
+
+func flag(name, about string) parameter {
+	return parameter{name: name, kind: "boolean", about: about}
+}
+
+// with adds the parameters of a list that goes on.
+func with(more []parameter, own ...parameter) []parameter { return append(own, more...) }
