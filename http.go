@@ -98,6 +98,7 @@ func (n *Node) handler() http.Handler {
 		Stopper:     operator,
 		DeadChanger: operator,
 		Mover:       operator,
+		Silencer:    operator,
 		Settings:    n.settings(),
 		Self: dashboard.Self{
 			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,

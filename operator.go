@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/enqueue"
@@ -102,4 +104,16 @@ func (o operator) Drain(ctx context.Context, node, by string) ([]leaderstore.Lea
 
 func (o operator) Undrain(ctx context.Context, node, by string) error {
 	return handover.Undrain(ctx, o.pool, node, by)
+}
+
+func (o operator) Silence(ctx context.Context, s alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error) {
+	return alerts.Silence(ctx, o.pool, s, lasts)
+}
+
+func (o operator) Unsilence(ctx context.Context, alert, by string) (bool, error) {
+	return alerts.Unsilence(ctx, o.pool, alert, by)
+}
+
+func (o operator) Try(ctx context.Context, alert, by string) ([]string, error) {
+	return alerts.Try(ctx, o.pool, alert, by)
 }

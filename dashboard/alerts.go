@@ -60,15 +60,19 @@ const shownAlerts = 50
 
 type alertsBody struct {
 	base
-	Alerts  []alertRow
-	History []incidentRow
-	Told    []toldRow
+	Notice   string
+	Operates bool
+	Alerts   []alertRow
+	History  []incidentRow
+	Told     []toldRow
 }
 
 type alertRow struct {
 	alertstore.Status
-	To   string
-	Open []incidentRow
+	Path  string
+	To    string
+	Open  []incidentRow
+	Muted *silenceRow
 }
 
 type incidentRow struct {
@@ -77,26 +81,46 @@ type incidentRow struct {
 	Level  string // of the value
 	Active stamp
 	Ended  *stamp
+	Lasted string
 }
 
 type toldRow struct {
 	outbox.Notification
 	At    stamp
 	About string
+	Badge badge
 }
 
-func (s *server) loadAlerts(ctx context.Context, _ *request) (body, error) {
+// toldBadge says how far a message has come.
+func toldBadge(state outbox.State) badge {
+	switch state {
+	case outbox.Delivered:
+		return badge{"delivered", "ok", "check"}
+	case outbox.Failed:
+		return badge{"failed", "bad", "cross"}
+	case outbox.Superseded:
+		return badge{"superseded", "idle", "stop"}
+	case outbox.Pending:
+	}
+	return badge{"on its way", "wait", "clock"}
+}
+
+func (s *server) loadAlerts(ctx context.Context, ask *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b := alertsBody{base: base{name: "Alerts", beat: s.pulseOf(facts)}}
+	b := alertsBody{
+		base: base{name: "Alerts", beat: s.pulseOf(facts)}, Notice: alertNotice(ask), Operates: s.Silencer != nil && ask.may(operator),
+	}
 	alerts, err := s.Source.Alerts.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
 	for _, alert := range alerts {
-		row := alertRow{Status: alert, To: strings.Join(alert.Notify, ", ")}
+		row := alertRow{
+			Status: alert, Path: alertPath(alert.Name), To: strings.Join(alert.Notify, ", "), Muted: newSilenceRow(facts.now, alert.Silence),
+		}
 		for _, incident := range alert.Incidents {
 			row.Open = append(row.Open, s.incidentRow(facts, incident))
 		}
@@ -114,7 +138,7 @@ func (s *server) loadAlerts(ctx context.Context, _ *request) (body, error) {
 		return nil, fmt.Errorf("read what was told of alerts: %w", err)
 	}
 	for _, n := range told {
-		b.Told = append(b.Told, toldRow{Notification: n, At: newStamp(modeAgo, facts.now, n.CreatedAt), About: outbox.Sentence([]outbox.Notification{n})})
+		b.Told = append(b.Told, toldRow{Notification: n, At: newStamp(modeAgo, facts.now, n.CreatedAt), About: outbox.Sentence([]outbox.Notification{n}), Badge: toldBadge(n.State)})
 	}
 	return &b, nil
 }
@@ -130,7 +154,7 @@ func (s *server) incidentRow(facts clusterFacts, incident alertstore.Incident) i
 	}
 	if !incident.ResolvedAt.IsZero() {
 		ended := newStamp(modeAgo, facts.now, incident.ResolvedAt)
-		row.Ended = &ended
+		row.Ended, row.Lasted = &ended, precise(incident.ResolvedAt.Sub(incident.ActiveAt))
 	}
 	return row
 }

@@ -60,7 +60,9 @@ func (f fakeAlerts) List(context.Context) ([]alertstore.Status, error) {
 				Name: "no_scheduler_leader", Condition: "sum(forge_leader_is_leader{role='scheduler'}) == 0",
 				Severity: "critical", Notify: []string{"pager", "slack:#ops"},
 			},
-		}, []alertstore.Incident{anIncident})
+		}, []alertstore.Incident{anIncident}, []alertstore.Silence{{
+			Alert: "quiet", CreatedBy: "ada", Reason: "<noon>", CreatedAt: epoch, Until: epoch.Add(90 * time.Minute),
+		}})
 	})
 }
 

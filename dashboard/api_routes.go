@@ -59,6 +59,7 @@ func (s *server) apiRoutes() []route {
 	routes = append(routes, s.jobRoutes()...)
 	routes = append(routes, s.writeRoutes()...)
 	routes = append(routes, s.moveRoutes()...)
+	routes = append(routes, s.silenceRoutes()...)
 	if s.Audit != nil {
 		routes = append(routes, route{path: "/api/v1/audit", get: s.apiAudit, read: admin, gets: lists[auditstore.Entry]("List who did what, and who was refused it, newest first",
 			with(paged, text("actor", "Only what this one did."), text("action", "Only this action, such as job.cancel."), text("outcome", "Only these: begun, done, refused or failed."))...)})

@@ -231,8 +231,8 @@ func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
-	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, States: jobStates, Enqueues: s.Enqueuer != nil}
-	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(filter), bulkNotice(ask)
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, States: jobStates, Enqueues: s.Enqueuer != nil && ask.may(operator)}
+	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(ask, filter), bulkNotice(ask)
 	if len(jobs) == filter.Limit {
 		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
 	}
@@ -292,7 +292,7 @@ func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
 	b.TimelineHeight = attemptHeight * len(b.Timeline)
 	b.Output, b.Cut = ask.out.pieces(), ask.out.Cut
 	b.Running = job.State == "running" && shown == job.Attempt
-	b.Acts, b.Notice = s.acts(job), jobNotice(ask, job)
+	b.Acts, b.Notice = s.acts(ask, job), jobNotice(ask, job)
 	b.Placement, err = s.placementOf(ctx, job, facts.colors)
 	return &b, err
 }

@@ -119,7 +119,7 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Mover, Settings, Describe, Applied, Metrics, ClusterMetrics, Tokens, Audit,
+// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Mover, Silencer, Settings, Describe, Applied, Metrics, ClusterMetrics, Tokens, Audit,
 // AllowedHosts, NoPages, Changes, Logger and Now may be left out.
 type Options struct {
 	Source Source
@@ -141,6 +141,8 @@ type Options struct {
 	Audit Audit
 	// Mover hands roles over and drains nodes; without it, nobody can.
 	Mover Mover
+	// Silencer silences alerts and tries them; without it, nobody can.
+	Silencer Silencer
 	// Settings is the node's effective configuration as a tree, secrets redacted;
 	// without it, there is no page of it.
 	Settings func() map[string]any

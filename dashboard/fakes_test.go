@@ -432,7 +432,7 @@ func (c *fakeCluster) options() Options {
 		Holder:  fakeOperator{c},
 		Runner:  fakeOperator{c},
 		Changer: fakeOperator{c}, Enqueuer: fakeOperator{c},
-		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c}, Mover: fakeOperator{c},
+		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c}, Mover: fakeOperator{c}, Silencer: fakeAlerts{c},
 		Settings: func() map[string]any { return c.settings },
 		Source:   Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
 		Self:     Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},

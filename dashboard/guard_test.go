@@ -10,7 +10,7 @@ import (
 
 // addresses turns the routes into addresses that exist, with their routes.
 func addresses(s *server) map[string]route {
-	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{node}", "node-1", "{file}", s.assets.hashed["app.css"],
+	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.assets.hashed["app.css"],
 		"{tick}", "2026-11-20T02:00:00Z")
 	all := map[string]route{}
 	for _, r := range s.routes() {
@@ -160,7 +160,7 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 
 var pages = []string{
 	"/", "/leaders", "/leaders?role=scheduler", "/crons", "/crons?q=back", "/crons/backup", "/crons/backup/backfill",
-	"/crons/backup/backfill?from=2026-11-19T00:00&to=2026-11-20T00:00", "/queues", "/queues?did=pause&queue=bulk", "/alerts", "/charts", "/charts?span=30d", "/storage", "/jobs", "/jobs?state=running", "/jobs?kind=dump&did=cancel&n=3", "/bulk/jobs/cancel?kind=dump", "/enqueue?kind=dump", "/jobs/42?did=same", "/jobs/42", "/nowhere",
+	"/crons/backup/backfill?from=2026-11-19T00:00&to=2026-11-20T00:00", "/queues", "/queues?did=pause&queue=bulk", "/alerts", "/alerts?did=silence&alert=quiet", "/alerts/quiet/silence", "/alerts/no_scheduler_leader/test", "/charts", "/charts?span=30d", "/storage", "/jobs", "/jobs?state=running", "/jobs?kind=dump&did=cancel&n=3", "/bulk/jobs/cancel?kind=dump", "/enqueue?kind=dump", "/jobs/42?did=same", "/jobs/42", "/nowhere",
 }
 
 var (

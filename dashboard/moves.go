@@ -189,10 +189,10 @@ func (s *server) movePages() []route {
 		return nil
 	}
 	return []route{
-		{path: "/leaders/{role}/step-down", get: s.page("stepdown"), post: s.formHandOver(false), read: viewer, write: admin},
-		{path: "/leaders/{role}/transfer", get: s.page("transfer"), post: s.formHandOver(true), read: viewer, write: admin},
-		{path: "/nodes/{node}/drain", get: s.page("drain"), post: s.formDrain(true), read: viewer, write: admin},
-		{path: "/nodes/{node}/undrain", get: s.page("undrain"), post: s.formDrain(false), read: viewer, write: admin},
+		{path: "/leaders/{role}/step-down", get: s.page("stepdown"), post: s.formHandOver(false), read: admin, write: admin},
+		{path: "/leaders/{role}/transfer", get: s.page("transfer"), post: s.formHandOver(true), read: admin, write: admin},
+		{path: "/nodes/{node}/drain", get: s.page("drain"), post: s.formDrain(true), read: admin, write: admin},
+		{path: "/nodes/{node}/undrain", get: s.page("undrain"), post: s.formDrain(false), read: admin, write: admin},
 	}
 }
 

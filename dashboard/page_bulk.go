@@ -24,11 +24,11 @@ func filterValues(filter jobstore.Filter, more ...string) string {
 }
 
 // bulkActs are what can be done to all jobs that the list's filter names.
-func (s *server) bulkActs(filter jobstore.Filter) []act {
+func (s *server) bulkActs(ask *request, filter jobstore.Filter) []act {
 	filter = jobstore.Filter{State: filter.State, Kind: filter.Kind, Queue: filter.Queue, Cron: filter.Cron}
 	var buttons []act
 	for _, action := range jobstore.Actions {
-		if s.Changer != nil && checkBulk(action, filter) == nil {
+		if s.Changer != nil && ask.may(operator) && checkBulk(action, filter) == nil {
 			buttons = append(buttons, act{"/bulk/jobs/" + string(action) + "?" + filterValues(filter), title(action) + " all", icons[action]})
 		}
 	}

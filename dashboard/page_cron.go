@@ -54,7 +54,7 @@ func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
 		return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
 	}
 	b := cronBody{base: base{name: cron.Name, beat: s.pulseOf(facts), past: !before.IsZero()}}
-	b.Notice, b.Operates = said, s.operates() && cron.RemovedAt.IsZero()
+	b.Notice, b.Operates = said, s.operates() && ask.may(operator) && cron.RemovedAt.IsZero()
 	b.Policies, b.Args, b.Held = policies(cron.Spec), prettyJSON(cron.Spec.Args), heldSince(cron)
 	zone := zoneOf(cron.Spec.Timezone)
 	b.Zone = zone.String()

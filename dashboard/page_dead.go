@@ -46,7 +46,7 @@ func (s *server) loadDead(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters: %w", err)
 	}
-	b := deadBody{base: base{name: "Dead letters", beat: s.pulseOf(facts)}, Notice: said, Operates: s.DeadChanger != nil}
+	b := deadBody{base: base{name: "Dead letters", beat: s.pulseOf(facts)}, Notice: said, Operates: s.DeadChanger != nil && ask.may(operator)}
 	shown := groups[:min(len(groups), deadGroups)]
 	for _, g := range shown {
 		b.Groups = append(b.Groups, newDeadGroupRow(facts.now, g))
@@ -112,7 +112,7 @@ func (s *server) loadDeadGroup(ctx context.Context, ask *request) (body, error) 
 	}
 	b := deadGroupBody{
 		base:  base{name: "Dead letters of " + group.Kind, beat: s.pulseOf(facts), past: before != 0},
-		Group: newDeadGroupRow(facts.now, group), Operates: s.DeadChanger != nil,
+		Group: newDeadGroupRow(facts.now, group), Operates: s.DeadChanger != nil && ask.may(operator),
 	}
 	for _, l := range letters {
 		b.Letters = append(b.Letters, deadLetterRow{

@@ -64,10 +64,10 @@ type act struct {
 }
 
 // acts are what can be done to the job now.
-func (s *server) acts(job jobstore.Job) []act {
+func (s *server) acts(ask *request, job jobstore.Job) []act {
 	var buttons []act
 	for _, action := range jobstore.Actions {
-		if s.Changer != nil && action.Refuses(job.State) == "" {
+		if s.Changer != nil && ask.may(operator) && action.Refuses(job.State) == "" {
 			buttons = append(buttons, act{jobPath(job.ID) + "/" + string(action), title(action), icons[action]})
 		}
 	}

@@ -62,7 +62,7 @@ func (s *server) loadLeaders(ctx context.Context, ask *request) (body, error) {
 		facts.leaders = slices.DeleteFunc(slices.Clone(facts.leaders), func(l leaderstore.Leader) bool { return l.Role != role })
 	}
 	b.draw(facts, newestFirst(tenures), ask.values.Get("span"), role)
-	b.Cards = s.actionable(leaderCards(facts, s.Self), facts)
+	b.Cards = s.actionable(ask, leaderCards(facts, s.Self), facts)
 	b.Events = eventRows(facts, events, role)
 	return &b, nil
 }
@@ -90,8 +90,8 @@ func roleLinks(leaders []leaderstore.Leader, role, span string) []spanLink {
 }
 
 // actionable adds to the cards of leaders what can be asked of them.
-func (s *server) actionable(cards []leaderCard, facts clusterFacts) []leaderCard {
-	if s.Mover == nil {
+func (s *server) actionable(ask *request, cards []leaderCard, facts clusterFacts) []leaderCard {
+	if s.Mover == nil || !ask.may(admin) {
 		return cards
 	}
 	for i, card := range cards {

@@ -35,7 +35,7 @@ func (s *server) loadNodes(ctx context.Context, ask *request) (body, error) {
 			continue
 		}
 		row.Facts = nodeFacts(node)
-		if s.Mover != nil {
+		if s.Mover != nil && ask.may(admin) {
 			row.Act = drainAct(node)
 		}
 		b.Nodes = append(b.Nodes, row)

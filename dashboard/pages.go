@@ -12,6 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
 //go:embed templates/*.html
@@ -47,14 +48,16 @@ var pageKinds = map[string]pageKind{
 	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"list"}, (*server).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*server).loadJob},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list"}, (*server).loadQueues},
-	"alerts":   {"alerts", nil, []string{"list", "past"}, (*server).loadAlerts},
+	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*server).loadAlerts},
+	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
+	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},
 	"charts":   {"charts", []string{"span"}, nil, (*server).loadCharts},
 	"storage":  {"storage", nil, nil, (*server).loadStorage},
 	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
 	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},
 
-	"enqueue":     {"enqueue", []string{"kind"}, nil, (*server).loadEnqueue},
+	"enqueue":     {"enqueue", []string{"kind", "raw"}, nil, (*server).loadEnqueue},
 	"bulkcancel":  {"bulkact", bulkKeys, nil, loadBulk(jobstore.Cancel)},
 	"bulkretry":   {"bulkact", bulkKeys, nil, loadBulk(jobstore.Retry)},
 	"bulkdiscard": {"bulkact", bulkKeys, nil, loadBulk(jobstore.Discard)},
@@ -72,7 +75,13 @@ var bulkKeys = []string{"state", "kind", "queue", "cron"}
 type request struct {
 	query
 	out output
+	// scope is the reader's; empty where everybody may do everything.
+	scope tokenstore.Scope
 }
+
+// may says whether the reader may use what needs a scope: pages offer nothing that
+// would be refused.
+func (r *request) may(need tokenstore.Scope) bool { return r.scope == "" || r.scope.Covers(need) }
 
 func newRequest(r *http.Request, kind pageKind) *request {
 	asked, values := r.URL.Query(), url.Values{}
@@ -85,10 +94,15 @@ func newRequest(r *http.Request, kind pageKind) *request {
 			values.Set(key, value)
 		}
 	}
-	return &request{query: query{path: r.URL.EscapedPath(), values: values}}
+	return &request{query: query{path: r.URL.EscapedPath(), values: values}, scope: callerOf(r.Context()).Scope}
 }
 
 func (r *request) key() string { return r.values.Encode() }
+
+// feed is what the readers share whose pages are alike.
+func (r *request) feed(kind pageKind) string {
+	return kind.name + "?" + r.key() + " " + string(r.scope)
+}
 
 // err are the faults found in the parameters since the last call.
 func (r *request) err() error {

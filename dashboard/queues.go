@@ -133,7 +133,7 @@ func (s *server) loadQueues(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read queues: %w", err)
 	}
-	b := queuesBody{base: base{name: "Queues", beat: s.pulseOf(facts)}, Operates: s.Stopper != nil, Notice: turnedQueue(ask)}
+	b := queuesBody{base: base{name: "Queues", beat: s.pulseOf(facts)}, Operates: s.Stopper != nil && ask.may(operator), Notice: turnedQueue(ask)}
 	limits, err := s.Source.Queues.Usages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)

@@ -61,6 +61,7 @@ func (s *server) pageRoutes() []route {
 		{path: "/static/{file}", get: s.assets.ServeHTTP, read: open},
 	}
 	routes = append(routes, s.movePages()...)
+	routes = append(routes, s.silencePages()...)
 	if s.Settings != nil {
 		routes = append(routes, route{path: "/settings", get: s.page("settings"), read: viewer})
 	}
@@ -69,17 +70,17 @@ func (s *server) pageRoutes() []route {
 			route{path: "/crons/{name}/trigger", post: s.formTrigger, write: operator},
 			route{path: "/crons/{name}/pause", post: s.formPause, write: operator},
 			route{path: "/crons/{name}/resume", post: s.formResume, write: operator},
-			route{path: "/crons/{name}/backfill", get: s.page("backfill"), post: s.formBackfill, read: viewer, write: operator})
+			route{path: "/crons/{name}/backfill", get: s.page("backfill"), post: s.formBackfill, read: operator, write: operator})
 	}
 	if s.Changer != nil {
 		for _, action := range jobstore.Actions {
 			routes = append(routes,
-				route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action), read: viewer, write: operator},
-				route{path: "/bulk/jobs/" + string(action), get: s.page("bulk" + string(action)), post: s.formActOnAll(action), read: viewer, write: operator})
+				route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action), read: operator, write: operator},
+				route{path: "/bulk/jobs/" + string(action), get: s.page("bulk" + string(action)), post: s.formActOnAll(action), read: operator, write: operator})
 		}
 	}
 	if s.Enqueuer != nil {
-		routes = append(routes, route{path: "/enqueue", get: s.page("enqueue"), post: s.formEnqueue, read: viewer, write: operator, action: enqueueAction})
+		routes = append(routes, route{path: "/enqueue", get: s.page("enqueue"), post: s.formEnqueue, read: operator, write: operator, action: enqueueAction})
 	}
 	if s.Stopper != nil {
 		routes = append(routes,
@@ -88,7 +89,7 @@ func (s *server) pageRoutes() []route {
 	}
 	if s.DeadChanger != nil {
 		for _, action := range deadActions {
-			routes = append(routes, route{path: "/dead/{group}/" + string(action), get: s.page("dead" + string(action)), post: s.formDead(action), read: viewer, write: operator})
+			routes = append(routes, route{path: "/dead/{group}/" + string(action), get: s.page("dead" + string(action)), post: s.formDead(action), read: operator, write: operator})
 		}
 	}
 	return routes

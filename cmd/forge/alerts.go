@@ -18,11 +18,13 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/notify"
+	"github.com/forge-scheduler/forge/internal/outbox"
 )
 
 func (a *app) alertsCommand() *cobra.Command {
-	return group("alerts", "See the alerts, check and export them, and try who is told",
-		a.alertsListCommand(), a.alertsHistoryCommand(), a.alertsCheckCommand(), a.alertsExportCommand(), a.alertsTestCommand())
+	return group("alerts", "See the alerts, check, export and silence them, and try who is told",
+		a.alertsListCommand(), a.alertsHistoryCommand(), a.alertsCheckCommand(), a.alertsExportCommand(), a.alertsTestCommand(),
+		a.alertsSilenceCommand(), a.alertsUnsilenceCommand())
 }
 
 func (a *app) alertsListCommand() *cobra.Command {
@@ -55,6 +57,18 @@ var alertColumns = []column[alertstore.Status]{
 		return stamp(since)
 	}},
 	{title: "tells", show: func(s alertstore.Status) string { return strings.Join(s.Notify, ", ") }},
+	{title: "silenced until", show: func(s alertstore.Status) string {
+		if s.Silence == nil {
+			return "-"
+		}
+		return stamp(s.Silence.Until)
+	}},
+	{title: "silenced by", wide: true, show: func(s alertstore.Status) string {
+		if s.Silence == nil {
+			return "-"
+		}
+		return strings.TrimSuffix(s.Silence.CreatedBy+": "+s.Silence.Reason, ": ")
+	}},
 	{title: "for", wide: true, show: func(s alertstore.Status) string { return s.For.String() }},
 	{title: "condition", wide: true, show: func(s alertstore.Status) string { return s.Condition }},
 }
@@ -218,17 +232,13 @@ func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alertstore.
 
 func tryTarget(ctx context.Context, receivers *notify.Receivers, rule alertstore.Rule, target string) error {
 	now := time.Now()
-	incident := notify.Incident{
-		Labels: map[string]string{"alertname": rule.Name, "severity": rule.Severity, "test": "true"},
-		Annotations: map[string]string{
-			"summary":     "Test of the alert " + rule.Name,
-			"description": "Nothing is wrong: somebody ran forge alerts test. The condition is " + rule.Condition + ".",
-		},
-		StartsAt: now,
+	incident := alerts.TestIncident(rule, now, "forge alerts test")
+	send := func() error {
+		return receivers.Send(ctx, target, notify.AlertMessage(outbox.TestPrefix+rule.Name, now, []notify.Incident{incident}))
 	}
-	if err := receivers.Send(ctx, target, notify.AlertMessage("test "+rule.Name, now, []notify.Incident{incident})); err != nil {
+	if err := send(); err != nil {
 		return err
 	}
 	incident.EndsAt = now
-	return receivers.Send(ctx, target, notify.AlertMessage("test "+rule.Name, now, []notify.Incident{incident}))
+	return send()
 }

@@ -24,6 +24,7 @@ var auditedCommands = []string{
 	"dead retry", "dead discard",
 	"leader step-down", "leader transfer",
 	"drill", "node drain", "node undrain",
+	"alerts silence", "alerts unsilence",
 	"token create", "token revoke",
 }
 

@@ -155,13 +155,15 @@ type changes struct {
 	forgotten []alertstore.Incident // pending ones that ceased
 }
 
-// told says whether receivers are to be told.
-func told(i alertstore.Incident) bool { return i.State != alertstore.Pending }
+// told says whether receivers are to be told. Of the end of what they were told
+// they are told even while it is silenced: a pager's incident would stay open.
+func told(i alertstore.Incident) bool { return i.State != alertstore.Pending && !i.Muted }
 
 // judge compares what the conditions hold for now with the open incidents, by
 // key. judged are the rules that could be evaluated, by name: the incidents of
-// others stay as they are, and those of rules that there are no more are over.
-func judge(now time.Time, open map[string]alertstore.Incident, holds []alertstore.Incident, judged map[string]Rule, gone func(alert string) bool) changes {
+// others stay as they are, and those of rules that there are no more are over. What
+// fires while its alert is silent is muted, until the silence is over.
+func judge(now time.Time, open map[string]alertstore.Incident, holds []alertstore.Incident, judged map[string]Rule, gone, silent func(alert string) bool) changes {
 	var c changes
 	met := map[string]bool{}
 	for _, incident := range holds {
@@ -169,13 +171,14 @@ func judge(now time.Time, open map[string]alertstore.Incident, holds []alertstor
 		before, known := open[incident.Key()]
 		if known {
 			incident.ID, incident.State = before.ID, before.State
-			incident.ActiveAt, incident.FiredAt = before.ActiveAt, before.FiredAt
+			incident.ActiveAt, incident.FiredAt, incident.Muted = before.ActiveAt, before.FiredAt, before.Muted
 		}
 		wants := judged[incident.Alert].For.Std()
 		if incident.State == alertstore.Pending && now.Sub(incident.ActiveAt) >= wants {
-			incident.State, incident.FiredAt = alertstore.Firing, now
+			incident.State, incident.FiredAt, incident.Muted = alertstore.Firing, now, true
 		}
-		if !known || incident.State != before.State {
+		incident.Muted = incident.Muted && silent(incident.Alert)
+		if !known || incident.State != before.State || incident.Muted != before.Muted {
 			c.saved = append(c.saved, incident)
 		}
 	}

@@ -22,5 +22,9 @@ func InForce(ctx context.Context, db cronstore.Queryer) ([]alertstore.Status, er
 	if err != nil {
 		return nil, err
 	}
-	return alertstore.Statuses(rules, open), nil
+	silences, err := alertstore.Silences(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	return alertstore.Statuses(rules, open, silences), nil
 }

@@ -82,8 +82,12 @@ func (w *Watch) see(ctx context.Context, totals aggregator.Totals) error {
 	}
 	w.history.add(totals.At, w.wanted(totals.Samples))
 	w.history.forget(totals.At.Add(-w.reach()))
+	silent, err := w.silences(ctx)
+	if err != nil {
+		return err
+	}
 	holds, judged := w.evaluate(ctx, totals.At)
-	c := judge(totals.At, w.open, holds, judged, w.gone)
+	c := judge(totals.At, w.open, holds, judged, w.gone, silent)
 	if len(c.saved)+len(c.forgotten) == 0 {
 		return nil
 	}
@@ -157,6 +161,17 @@ func (w *Watch) wanted(samples []metrics.Sample) []metrics.Sample {
 		}
 	}
 	return wanted
+}
+
+// silences reads which alerts are silenced, by the database's clock.
+func (w *Watch) silences(ctx context.Context) (silent func(alert string) bool, err error) {
+	if len(w.rules) == 0 {
+		return func(string) bool { return false }, nil
+	}
+	silences, err := alertstore.Silences(ctx, w.opts.Pool)
+	return func(alert string) bool {
+		return slices.ContainsFunc(silences, func(s alertstore.Silence) bool { return s.Alert == alert })
+	}, err
 }
 
 func (w *Watch) gone(alert string) bool {
@@ -238,7 +253,7 @@ func (w *Watch) news(alert string, saved []alertstore.Incident) (targets []strin
 func (w *Watch) log(ctx context.Context, i alertstore.Incident) {
 	switch i.State {
 	case alertstore.Firing:
-		w.opts.Logger.WarnContext(ctx, "alert fires", "alert", i.Alert, "labels", i.Labels, "value", i.Value, "term", i.Term)
+		w.opts.Logger.WarnContext(ctx, "alert fires", "alert", i.Alert, "labels", i.Labels, "value", i.Value, "silenced", i.Muted, "term", i.Term)
 	case alertstore.Resolved:
 		w.opts.Logger.InfoContext(ctx, "alert resolved", "alert", i.Alert, "labels", i.Labels, "term", i.Term)
 	case alertstore.Pending, alertstore.Inactive:

@@ -55,14 +55,21 @@ type Status struct {
 	// State is the worst of the incidents', or inactive.
 	State     State      `json:"state"`
 	Incidents []Incident `json:"incidents"`
+	// Silence is nil unless receivers are not to be told now.
+	Silence *Silence `json:"silence,omitempty"`
 }
 
-// Statuses puts open incidents to the alerts in force. Incidents of alerts that
-// there are no more are left out: the next evaluation ends them.
-func Statuses(rules []Rule, open []Incident) []Status {
+// Statuses puts open incidents and silences to the alerts in force. Incidents of
+// alerts that there are no more are left out: the next evaluation ends them.
+func Statuses(rules []Rule, open []Incident, silences []Silence) []Status {
 	all := make([]Status, len(rules))
 	for i, rule := range rules {
 		all[i] = Status{Rule: rule, State: Inactive, Incidents: []Incident{}}
+		for _, silence := range silences {
+			if silence.Alert == rule.Name {
+				all[i].Silence = &silence
+			}
+		}
 		for _, incident := range open {
 			if incident.Alert != rule.Name {
 				continue

@@ -1,5 +1,5 @@
-// Package alertstore owns forge_alerts: the incidents of [[alerts]], those that
-// are open and those that are over.
+// Package alertstore owns forge_alerts, the incidents of [[alerts]], those that are
+// open and those that are over, and forge_silences, whose receivers are not told now.
 package alertstore
 
 import (
@@ -24,7 +24,7 @@ const (
 	Resolved State = "resolved"
 )
 
-const columns = `id, alert, labels, annotations, severity, notify, state, value, active_at, fired_at, resolved_at, term`
+const columns = `id, alert, labels, annotations, severity, notify, state, value, active_at, fired_at, resolved_at, term, muted`
 
 const openSQL = `
 SELECT ` + columns + ` FROM forge_alerts WHERE state <> 'resolved' ORDER BY alert, active_at, id`
@@ -37,13 +37,13 @@ ORDER BY resolved_at DESC, id DESC
 LIMIT $2`
 
 const insertSQL = `
-INSERT INTO forge_alerts (alert, labels, annotations, severity, notify, state, value, active_at, fired_at, term)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO forge_alerts (alert, labels, annotations, severity, notify, state, value, active_at, fired_at, term, muted)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 RETURNING id`
 
 const updateSQL = `
 UPDATE forge_alerts
-SET annotations = $2, severity = $3, notify = $4, state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9
+SET annotations = $2, severity = $3, notify = $4, state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9, muted = $10
 WHERE id = $1`
 
 const deleteSQL = `DELETE FROM forge_alerts WHERE id = $1`
@@ -71,6 +71,9 @@ type Incident struct {
 	FiredAt    time.Time `json:"fired_at,omitzero"`
 	ResolvedAt time.Time `json:"resolved_at,omitzero"`
 	Term       int64     `json:"term"`
+	// Muted: it fired while its alert was silenced, and receivers have not been told
+	// of it.
+	Muted bool `json:"muted,omitempty"`
 }
 
 // Key is the same for the incidents of one alert and label set.
@@ -103,7 +106,7 @@ func collect(ctx context.Context, db Queryer, sql string, args ...any) ([]Incide
 	incidents, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i Incident, err error) {
 		var fired, resolved *time.Time
 		err = row.Scan(&i.ID, &i.Alert, &i.Labels, &i.Annotations, &i.Severity, &i.Notify, &i.State, &i.Value,
-			&i.ActiveAt, &fired, &resolved, &i.Term)
+			&i.ActiveAt, &fired, &resolved, &i.Term, &i.Muted)
 		if fired != nil {
 			i.FiredAt = *fired
 		}
@@ -129,10 +132,10 @@ func Save(ctx context.Context, tx Execer, i *Incident) error {
 	var err error
 	if i.ID == 0 {
 		err = tx.QueryRow(ctx, insertSQL, i.Alert, i.Labels, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
-			i.ActiveAt, null(i.FiredAt), i.Term).Scan(&i.ID)
+			i.ActiveAt, null(i.FiredAt), i.Term, i.Muted).Scan(&i.ID)
 	} else {
 		_, err = tx.Exec(ctx, updateSQL, i.ID, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
-			null(i.FiredAt), null(i.ResolvedAt), i.Term)
+			null(i.FiredAt), null(i.ResolvedAt), i.Term, i.Muted)
 	}
 	if err != nil {
 		return fmt.Errorf("save alert %s: %w", i.Alert, err)

@@ -39,6 +39,11 @@ const (
 	HandOverAsked = "hand_over_asked"
 	NodeDrained   = "node_drained"
 	NodeUndrained = "node_undrained"
+	// AlertSilenced says that receivers are not told of an alert until an instant.
+	AlertSilenced   = "alert_silenced"
+	AlertUnsilenced = "alert_unsilenced"
+	// AlertTried says that somebody had an alert's receivers told, to try them.
+	AlertTried = "alert_tried"
 	// SecondRoundsGiven says that dead letters are tried again, DeadLettersDiscarded
 	// that somebody has no more use for some.
 	SecondRoundsGiven    = "second_rounds_given"

@@ -44,6 +44,7 @@ func Types() []string {
 		ConfigApplied, ConfigReloaded, ConfigRejected, CronPaused, CronResumed, CronTriggered, CronBackfilled,
 		JobEnqueued, JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
 		QueuePaused, QueueResumed, HandOverAsked, NodeDrained, NodeUndrained,
+		AlertSilenced, AlertUnsilenced, AlertTried,
 		NotificationDelivered, NotificationFailed,
 	}
 }

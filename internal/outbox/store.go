@@ -164,6 +164,26 @@ func TellOfAlert(ctx context.Context, tx pgx.Tx, alert string, targets []string,
 	return nil
 }
 
+// TestPrefix begins what a message to try an alert's receivers is about. Such
+// messages neither wait for those about the alert itself nor supersede them, and
+// for a receiver they are about something else.
+const TestPrefix = "test "
+
+// Try writes down, in a transaction, that targets are to be told of an incident and
+// then that it is over, because somebody tries whether they are.
+func Try(ctx context.Context, tx pgx.Tx, alert string, targets []string, incident notify.Incident) error {
+	if err := TellOfAlert(ctx, tx, TestPrefix+alert, targets, []notify.Incident{incident}); err != nil {
+		return err
+	}
+	incident.EndsAt = incident.StartsAt
+	for _, target := range targets {
+		if _, err := tx.Exec(ctx, addSQL, TestPrefix+alert, target, Facts{Alerts: []notify.Incident{incident}}); err != nil {
+			return fmt.Errorf("write a notification of %s: %w", alert, err)
+		}
+	}
+	return nil
+}
+
 func collect(ctx context.Context, db Queryer, sql string, args ...any) ([]Notification, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {

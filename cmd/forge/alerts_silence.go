@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/config"
+)
+
+// defaultSilence is for how long an alert is silenced unless it is said.
+const defaultSilence = "2h"
+
+// silenceFlags are the flags of forge alerts silence.
+type silenceFlags struct{ lasts, until, reason string }
+
+func (a *app) alertsSilenceCommand() *cobra.Command {
+	var flags silenceFlags
+	cmd := &cobra.Command{
+		Use: "silence NAME", Short: "Tell nobody of an alert until a time, after which it ends by itself", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			span, err := flags.span()
+			if err != nil {
+				return err
+			}
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				made, err := alerts.Silence(ctx, pool, alertstore.Silence{Alert: args[0], CreatedBy: whoAmI(), Reason: flags.reason}, span)
+				if err != nil {
+					return explainAlert(args[0], err)
+				}
+				if !a.tabular() {
+					return a.document(made)
+				}
+				_, err = fmt.Fprintf(a.out, "%s is silenced until %s; end it with forge alerts unsilence %s\n", made.Alert, stamp(made.Until), made.Alert)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&flags.lasts, "for", "", "for how long, such as 90m, 2h or 3d (default "+defaultSilence+")")
+	cmd.Flags().StringVar(&flags.until, "until", "", "until when, RFC 3339, instead of --for")
+	cmd.Flags().StringVar(&flags.reason, "reason", "", "why, for those who wonder")
+	return cmd
+}
+
+func (f silenceFlags) span() (alertstore.Span, error) {
+	switch {
+	case f.until != "" && f.lasts != "":
+		return alertstore.Span{}, usageError(errors.New("--for and --until: want one of them"))
+	case f.until != "":
+		until, err := parseInstant("--until", f.until)
+		return alertstore.Span{Until: until}, err
+	}
+	text := f.lasts
+	if text == "" {
+		text = defaultSilence
+	}
+	lasts, err := config.ParseDuration(text)
+	if err != nil {
+		return alertstore.Span{}, usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", text, err))
+	}
+	return alertstore.Span{For: lasts.Std()}, nil
+}
+
+// unsilenced is what forge alerts unsilence answers.
+type unsilenced struct {
+	Alert   string `json:"alert"`
+	Changed bool   `json:"changed"`
+}
+
+func (a *app) alertsUnsilenceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "unsilence NAME", Short: "End the silence of an alert: receivers are told if it fires", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				changed, err := alerts.Unsilence(ctx, pool, args[0], whoAmI())
+				if err != nil {
+					return explainAlert(args[0], err)
+				}
+				if !a.tabular() {
+					return a.document(unsilenced{args[0], changed})
+				}
+				said := " is not silenced"
+				if changed {
+					said = " is silenced no more"
+				}
+				_, err = fmt.Fprintln(a.out, args[0]+said)
+				return err
+			})
+		},
+	}
+}
+
+func explainAlert(name string, err error) error {
+	switch {
+	case errors.Is(err, alertstore.ErrNotFound):
+		return notFound("no alert %q in the configuration in force; see forge alerts list", name)
+	case errors.Is(err, alertstore.ErrInvalid):
+		return usageError(err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,93 @@
+package alerts
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/notify"
+	"github.com/forge-scheduler/forge/internal/outbox"
+)
+
+// Beginner starts transactions: a pool or a connection.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Silence keeps receivers from being told of an alert in force, as alertstore.Mute
+// does. The leader of the metrics aggregator goes by it from its next evaluation on.
+func Silence(ctx context.Context, db Beginner, s alertstore.Silence, lasts alertstore.Span) (made alertstore.Silence, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := ruleInForce(ctx, tx, s.Alert); err != nil {
+			return err
+		}
+		made, err = alertstore.Mute(ctx, tx, s, lasts)
+		return err
+	})
+	return made, err
+}
+
+// Unsilence lets receivers be told of an alert again, and says whether it was
+// silenced. An alert that left the configuration can be unsilenced, too.
+func Unsilence(ctx context.Context, db Beginner, alert, by string) (changed bool, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if changed, err = alertstore.Unmute(ctx, tx, alert, by); err != nil || changed {
+			return err
+		}
+		_, err = ruleInForce(ctx, tx, alert)
+		return err
+	})
+	return changed, err
+}
+
+// Try has the receivers of an alert in force told that it fires and that it is over,
+// whoever leads the metrics aggregator. It returns the targets that will be told.
+func Try(ctx context.Context, db Beginner, alert, by string) (targets []string, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		rule, err := ruleInForce(ctx, tx, alert)
+		if err != nil {
+			return err
+		}
+		if targets = rule.Notify; len(targets) == 0 {
+			return alertstore.ErrTellsNobody
+		}
+		if err := outbox.Try(ctx, tx, alert, targets, TestIncident(rule, time.Now(), by)); err != nil {
+			return err
+		}
+		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertTried}, map[string]any{"alert": alert, "by": by})
+	})
+	return targets, err
+}
+
+func ruleInForce(ctx context.Context, tx pgx.Tx, alert string) (Rule, error) {
+	section, err := cronstore.SectionInForce(ctx, tx, "alerts")
+	if err != nil {
+		return Rule{}, err
+	}
+	rules, err := alertstore.InSections(section)
+	if err != nil {
+		return Rule{}, err
+	}
+	i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == alert })
+	if i < 0 {
+		return Rule{}, alertstore.ErrNotFound
+	}
+	return rules[i], nil
+}
+
+// TestIncident is what receivers are told of an alert that somebody tries.
+func TestIncident(rule Rule, at time.Time, by string) notify.Incident {
+	return notify.Incident{
+		Labels: map[string]string{"alertname": rule.Name, "severity": rule.Severity, "test": "true"},
+		Annotations: map[string]string{
+			"summary":     "Test of the alert " + rule.Name,
+			"description": "Nothing is wrong: " + by + " tries who is told. The condition is " + rule.Condition + ".",
+		},
+		StartsAt: at,
+	}
+}

@@ -1,0 +1,157 @@
+package alerts_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/alertstore"
+)
+
+// silence silences the scheduler's alert for an hour.
+func (c *cluster) silence() {
+	c.t.Helper()
+	made, err := alerts.Silence(c.t.Context(), c.pool,
+		alertstore.Silence{Alert: "no_scheduler_leader", CreatedBy: "ada", Reason: "we move"}, alertstore.Span{For: time.Hour})
+	if err != nil || made.CreatedBy != "ada" || made.Reason != "we move" || made.Until.Sub(made.CreatedAt) > time.Hour {
+		c.t.Fatalf("silenced %+v: %v", made, err)
+	}
+}
+
+func (c *cluster) unsilence() {
+	c.t.Helper()
+	if changed, err := alerts.Unsilence(c.t.Context(), c.pool, "no_scheduler_leader", "ada"); err != nil || !changed {
+		c.t.Fatalf("unsilenced: %v, %v", changed, err)
+	}
+}
+
+// atOnce is the seed without the time for which a condition has to hold.
+var atOnce = strings.Replace(seed, `for = "30s"`, "", 1)
+
+// What fires in a silence is told to nobody, whoever leads, until the silence is
+// over by itself: then what goes on is told, once.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, atOnce)
+	c.silence()
+	c.see(leads(0))
+	firing := []string{"no_scheduler_leader firing"}
+	c.want(firing, nil)
+	c.takeOver()
+	c.see(leads(0))
+	c.want(firing, nil)
+	c.exec(`UPDATE forge_silences SET until = clock_timestamp()`)
+	c.see(leads(0))
+	told := []string{"pagerduty firing, pending"}
+	c.want(firing, told)
+	c.see(leads(0))
+	c.takeOver()
+	c.see(leads(0))
+	c.want(firing, told)
+}
+
+// What begins and ends in a silence is told to nobody, and stands in the history.
+func TestSilenceOfAWholeIncident(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, atOnce)
+	c.silence()
+	c.see(leads(0))
+	c.see(leads(1))
+	c.unsilence()
+	c.see(leads(1))
+	c.want(nil, nil)
+	if diff := cmp.Diff([]string{"no_scheduler_leader resolved"}, c.history()); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+// What was told before a silence is not told again after it, and its end is told in
+// the midst of it.
+func TestSilenceOfWhatWasTold(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, atOnce)
+	c.see(leads(0))
+	c.exec(`UPDATE forge_notifications SET state = 'delivered', done_at = now()`)
+	c.silence()
+	c.see(leads(0))
+	c.unsilence()
+	c.see(leads(0))
+	c.want([]string{"no_scheduler_leader firing"}, []string{"pagerduty firing, delivered"})
+	c.silence()
+	c.see(leads(1))
+	c.want(nil, []string{"pagerduty firing, delivered", "pagerduty resolved, pending"})
+}
+
+// A silence of one alert leaves the others alone.
+func TestSilenceIsOfOneAlert(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, atOnce+`
+[[alerts]]
+name = "other"
+condition = "sum(forge_leader_is_leader{role='scheduler'}) == 0"
+notify = ["hook"]
+`)
+	c.silence()
+	c.see(leads(0))
+	c.want([]string{"no_scheduler_leader firing", "other firing"}, []string{"hook firing, pending"})
+}
+
+func TestSilenceRefuses(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, seed)
+	for _, step := range []struct {
+		silence alertstore.Silence
+		lasts   alertstore.Span
+		want    error
+	}{
+		{alertstore.Silence{Alert: "nobody"}, alertstore.Span{For: time.Hour}, alertstore.ErrNotFound},
+		{alertstore.Silence{Alert: "no_scheduler_leader"}, alertstore.Span{}, alertstore.ErrInvalid},
+		{alertstore.Silence{Alert: "no_scheduler_leader"}, alertstore.Span{Until: time.Now().Add(-time.Minute)}, alertstore.ErrInvalid},
+		{alertstore.Silence{Alert: "no_scheduler_leader"}, alertstore.Span{For: 400 * 24 * time.Hour}, alertstore.ErrInvalid},
+		{alertstore.Silence{Alert: "no_scheduler_leader", Reason: strings.Repeat("x", 501)}, alertstore.Span{For: time.Hour}, alertstore.ErrInvalid},
+		{alertstore.Silence{Alert: "no_scheduler_leader", Reason: "a\x00"}, alertstore.Span{For: time.Hour}, alertstore.ErrInvalid},
+		{alertstore.Silence{Alert: "no_scheduler_leader", Reason: "\xff"}, alertstore.Span{For: time.Hour}, alertstore.ErrInvalid},
+	} {
+		if _, err := alerts.Silence(t.Context(), c.pool, step.silence, step.lasts); !errors.Is(err, step.want) {
+			t.Errorf("%+v %+v: %v, want %v", step.silence, step.lasts, err, step.want)
+		}
+	}
+	if changed, err := alerts.Unsilence(t.Context(), c.pool, "no_scheduler_leader", "ada"); changed || err != nil {
+		t.Errorf("unsilenced what was not silenced: %v, %v", changed, err)
+	}
+	if _, err := alerts.Unsilence(t.Context(), c.pool, "nobody", "ada"); !errors.Is(err, alertstore.ErrNotFound) {
+		t.Errorf("unsilenced nothing: %v", err)
+	}
+	if found, err := alerts.InForce(t.Context(), c.pool); err != nil || len(found) != 2 || found[0].Silence != nil {
+		t.Errorf("the list has %+v: %v", found, err)
+	}
+	c.silence()
+	c.silence() // again, in place of the first
+	if found, err := alerts.InForce(t.Context(), c.pool); err != nil || found[0].Silence == nil || found[1].Silence != nil {
+		t.Errorf("the list has %+v: %v", found, err)
+	}
+}
+
+// A test is told beside what is on its way about the alert itself, which it neither
+// waits for nor supersedes.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, atOnce)
+	c.see(leads(0))
+	targets, err := alerts.Try(t.Context(), c.pool, "no_scheduler_leader", "ada")
+	if diff := cmp.Diff([]string{"pagerduty"}, targets); err != nil || diff != "" {
+		t.Errorf("targets: %v (-want +got):\n%s", err, diff)
+	}
+	c.want([]string{"no_scheduler_leader firing"}, []string{"pagerduty firing, pending", "pagerduty firing, pending", "pagerduty resolved, pending"})
+	if _, err := alerts.Try(t.Context(), c.pool, "nobody", "ada"); !errors.Is(err, alertstore.ErrNotFound) {
+		t.Errorf("tried nothing: %v", err)
+	}
+	c.apply(strings.ReplaceAll(seed, "notify", "# notify"))
+	if _, err := alerts.Try(t.Context(), c.pool, "no_scheduler_leader", "ada"); !errors.Is(err, alertstore.ErrTellsNobody) {
+		t.Errorf("tried an alert that tells nobody: %v", err)
+	}
+}
