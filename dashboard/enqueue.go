@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/argschema"
@@ -26,12 +23,6 @@ type Enqueuer interface {
 	// that is there already.
 	Enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error)
 }
-
-// What the form has done, for the page that it leads to.
-const (
-	didEnqueue = "enqueue"
-	didNothing = "same"
-)
 
 // maxUnique bounds a unique key; what is longer is no key but a text.
 const maxUnique = 1000
@@ -107,74 +98,4 @@ func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "/api/v1"+jobPath(added.ID))
 		writeJSON(w, http.StatusCreated, added)
 	}
-}
-
-// enqueueBody is the form.
-type enqueueBody struct {
-	base
-	Kinds []string
-	Kind  string
-	// Fields are what the kind's schema asks for.
-	Fields []argschema.Field
-}
-
-func (s *server) loadEnqueue(ctx context.Context, ask *request) (body, error) {
-	if s.Enqueuer == nil {
-		return nil, &requestError{errNothingToChange}
-	}
-	facts, err := s.cluster(ctx)
-	if err != nil {
-		return nil, err
-	}
-	live, _, err := s.Enqueuer.Kinds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	kind := ask.values.Get("kind")
-	fields, err := s.Enqueuer.Fields(ctx, kind)
-	if err != nil {
-		return nil, err
-	}
-	return &enqueueBody{base: base{name: "Enqueue a job", beat: s.pulseOf(facts), past: true}, Kinds: live, Kind: kind, Fields: fields}, nil
-}
-
-func (s *server) formEnqueue(w http.ResponseWriter, r *http.Request) {
-	fields, ok := s.form(w, r)
-	if !ok {
-		return
-	}
-	job, err := newJobOf(fields)
-	if err != nil {
-		s.answer(w, r, err)
-		return
-	}
-	added, err := s.enqueue(r.Context(), job, whoAsks(r, viaPage))
-	if err != nil {
-		s.answer(w, r, err)
-		return
-	}
-	did := didEnqueue
-	if added.Existing {
-		did = didNothing
-	}
-	http.Redirect(w, r, jobPath(added.ID)+"?did="+did, http.StatusSeeOther)
-}
-
-// newJobOf reads the form. Its times are in UTC, as those of the pages are.
-func newJobOf(fields url.Values) (job jobstore.NewJob, err error) {
-	job = jobstore.NewJob{
-		Kind: fields.Get("kind"), Queue: strings.TrimSpace(fields.Get("queue")), Unique: fields.Get("unique"),
-		Args: json.RawMessage(strings.TrimSpace(fields.Get("args"))),
-	}
-	if text := fields.Get("priority"); text != "" {
-		if job.Priority, err = strconv.Atoi(text); err != nil {
-			return job, &refusal{http.StatusBadRequest, "priority must be a number."}
-		}
-	}
-	if text := fields.Get("at"); text != "" {
-		if job.ScheduledAt, err = wallTime("at", text, "UTC"); err != nil {
-			return job, &refusal{http.StatusBadRequest, "at must be a time such as 2026-11-20T15:04, in UTC."}
-		}
-	}
-	return job, nil
 }

@@ -60,14 +60,14 @@ func TestEnqueueForm(t *testing.T) {
 	form := get(t, h, "/enqueue?kind=dump").Body.String()
 	for _, want := range []string{
 		`method="post" action="/enqueue"`, "<option>backup</option>", "<option selected>dump</option>",
-		"<code>table</code> <span class=\"hint\">required</span>", "<code>&#34;slow&#34;</code>", "How &lt;fast&gt;.",
+		`table <span class="must">required</span>`, `name="arg.table"`, `<option value="&#34;slow&#34;"`, "How &lt;fast&gt;.",
 	} {
 		if !strings.Contains(form, want) {
 			t.Errorf("the form lacks %s", want)
 		}
 	}
-	if plain := get(t, h, "/enqueue?kind=backup").Body.String(); strings.Contains(plain, "<table") {
-		t.Error("the form of a kind without a schema lists what it takes")
+	if plain := get(t, h, "/enqueue?kind=backup").Body.String(); strings.Contains(plain, "arg.") || !strings.Contains(plain, `name="args"`) {
+		t.Error("the form of a kind without a schema does not ask for JSON alone")
 	}
 	if strings.Contains(form, "<option>old</option>") {
 		t.Error("the form offers a kind that no node works now")
