@@ -2,10 +2,14 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,10 +26,17 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// fragment is a part of a page. Version goes up when its HTML changes.
+// fragment is a part of a page. Version goes up when its HTML changes; mark tells
+// one HTML from another, on every node.
 type fragment struct {
 	version int64
 	html    []byte
+	mark    string
+}
+
+func newFragment(version int64, html []byte) fragment {
+	sum := sha256.Sum256(html)
+	return fragment{version, html, base64.RawURLEncoding.EncodeToString(sum[:6])}
 }
 
 // render returns a page's parts by name.
@@ -146,7 +157,7 @@ func (f *feed) publish(parts map[string][]byte) {
 	f.version++
 	for name, html := range parts {
 		if !bytes.Equal(f.fragments[name].html, html) {
-			f.fragments[name] = fragment{version: f.version, html: html}
+			f.fragments[name] = newFragment(f.version, html)
 		}
 	}
 	for listener := range f.listeners {
@@ -154,18 +165,58 @@ func (f *feed) publish(parts map[string][]byte) {
 	}
 }
 
-// since returns what changed after a version, as events in the order of their
-// names, and the version that it brings the listener to.
-func (f *feed) since(version int64) ([]byte, int64) {
+// since returns what changed after a version and differs from what the reader has,
+// as events in the order of their names, and the version that it brings the listener
+// to. The last of them has what the page then consists of as its id, with which its
+// reader goes on after an interruption, be it on another node.
+func (f *feed) since(version int64, has marks) ([]byte, int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out bytes.Buffer
+	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(f.fragments)) {
-		if part := f.fragments[name]; part.version > version {
-			writeEvent(&out, name, part.html)
+		if part := f.fragments[name]; part.version > version && has[name] != part.mark {
+			changed = append(changed, name)
 		}
 	}
+	var out bytes.Buffer
+	for i, name := range changed {
+		if i == len(changed)-1 {
+			out.WriteString("id: " + f.id() + "\n")
+		}
+		writeEvent(&out, name, f.fragments[name].html)
+	}
 	return out.Bytes(), f.version
+}
+
+// marks are those of the parts that a reader has, by name.
+type marks map[string]string
+
+// id names the parts of the page with their marks; f is locked.
+func (f *feed) id() string {
+	parts := make([]string, 0, len(f.fragments))
+	for _, name := range slices.Sorted(maps.Keys(f.fragments)) {
+		parts = append(parts, name+":"+f.fragments[name].mark)
+	}
+	return strings.Join(parts, ".")
+}
+
+// maxLastID bounds an id that a reader brings.
+const maxLastID = 1000
+
+// marksOf reads the id of the last event that a reader has got: browsers send it in
+// a header when they connect again, and a page that was hidden in its address.
+func marksOf(r *http.Request) marks {
+	last := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("last"))
+	has := marks{}
+	if len(last) > maxLastID {
+		return has
+	}
+	for part := range strings.SplitSeq(last, ".") {
+		if name, mark, ok := strings.Cut(part, ":"); ok {
+			has[name] = mark
+		}
+	}
+	return has
 }
 
 // nudge leaves a note in a channel of one place; a second note adds nothing.
@@ -201,7 +252,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
-	f, listener, leave, ok := s.feeds.join(r.Context(), kind.name+"?"+ask.key(), func(ctx context.Context) map[string][]byte {
+	f, listener, leave, ok := s.feeds.join(r.Context(), ask.feed(kind), func(ctx context.Context) map[string][]byte {
 		return s.fragments(ctx, kind, ask)
 	})
 	if !ok {
@@ -220,6 +271,7 @@ func stream(w http.ResponseWriter, r *http.Request, f *feed, listener <-chan str
 	w.Header().Set("X-Accel-Buffering", "no")
 	control := http.NewResponseController(w)
 	var version int64
+	has := marksOf(r)
 	out := []byte("retry: 1000\n\n")
 	for {
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
@@ -230,7 +282,10 @@ func stream(w http.ResponseWriter, r *http.Request, f *feed, listener <-chan str
 		case <-r.Context().Done():
 			return
 		case <-listener:
-			out, version = f.since(version)
+			out, version = f.since(version, has)
+			if len(out) > 0 {
+				has = nil // it has what it was sent since
+			}
 		}
 	}
 }

@@ -87,18 +87,40 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	t.Parallel()
 	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
 	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("1")})
-	first, version := f.since(0)
-	if string(first) != "event: a\ndata: 1\n\nevent: b\ndata: 1\n\n" {
+	first, version := f.since(0, nil)
+	if string(first) != "event: a\ndata: 1\n\nid: a:a4ayc_80.b:a4ayc_80\nevent: b\ndata: 1\n\n" {
 		t.Errorf("first: %q", first)
 	}
 	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("2")})
 	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("2")})
-	second, version := f.since(version)
-	if string(second) != "event: b\ndata: 2\n\n" {
+	second, version := f.since(version, nil)
+	if string(second) != "id: a:a4ayc_80.b:1HNeOiZe\nevent: b\ndata: 2\n\n" {
 		t.Errorf("second: %q", second)
 	}
-	if third, _ := f.since(version); len(third) != 0 {
+	if third, _ := f.since(version, nil); len(third) != 0 {
 		t.Errorf("third: %q", third)
+	}
+}
+
+// A reader that comes back gets what differs from what it has, whichever feed or
+// node it had that from, and then every change.
+func TestStreamsResume(t *testing.T) {
+	t.Parallel()
+	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("2"), "c": []byte("3")})
+	header := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page=jobs", nil)
+	header.Header.Set("Last-Event-ID", "a:a4ayc_80.b:older.gone:x")
+	address := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page=jobs&last=a%3Aa4ayc_80.b%3Aolder", nil)
+	for _, r := range []*http.Request{header, address} {
+		if got, _ := f.since(0, marksOf(r)); strings.Contains(string(got), "event: a") || strings.Count(string(got), "event: ") != 2 {
+			t.Errorf("who has a and another b got %q", got)
+		}
+	}
+	for _, last := range []string{"", "nonsense", strings.Repeat("a:1.", 400)} {
+		header.Header.Set("Last-Event-ID", last)
+		if got, _ := f.since(0, marksOf(header)); strings.Count(string(got), "event: ") != 3 {
+			t.Errorf("who has %.20q got %q", last, got)
+		}
 	}
 }
 
@@ -214,7 +236,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 	s.dead = newMemo(time.Second, s.allDead)
 	s.firing = newMemo(time.Second, s.Source.Alerts.List)
 	for name, kind := range pageKinds {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&group="+deadGroup, nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&alert=quiet&group="+deadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
 		for _, part := range append(kind.parts, "pulse") {
 			if len(parts[part]) == 0 {
@@ -223,6 +245,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 		}
 		page := get(t, c.handler(), map[string]string{
 			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill",
+			"silence": "/alerts/quiet/silence", "tryalert": "/alerts/no_scheduler_leader/test",
 			"nodes": "/nodes", "settings": "/settings", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
 			"drain": "/nodes/node-1/drain", "undrain": "/nodes/node-1/undrain",
 			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "charts": "/charts", "storage": "/storage", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",

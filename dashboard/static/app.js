@@ -109,7 +109,8 @@
     }
     open() {
       this.rest();
-      const source = this.source = new EventSource(this.url);
+      // It goes on from what the page has got so far.
+      const source = this.source = new EventSource(this.url + (this.last ? '&last=' + encodeURIComponent(this.last) : ''));
       source.onopen = () => { this.readyState = EventSource.OPEN; if (this.onopen) this.onopen(); };
       source.onerror = () => {
         this.readyState = EventSource.CONNECTING;
@@ -124,7 +125,12 @@
     }
     close() { this.rest(); this.readyState = EventSource.CLOSED; streams.delete(this); }
     addEventListener(name, listener) {
-      const fn = (event) => { heard = Date.now(); if (!paused) deliver(name, event, listener); };
+      const fn = (event) => {
+        heard = Date.now();
+        if (paused) return;
+        this.last = event.lastEventId || this.last;
+        deliver(name, event, listener);
+      };
       this.listeners.push([name, fn, listener]);
       if (this.source) this.source.addEventListener(name, fn);
     }
@@ -144,7 +150,19 @@
   const deliver = (name, event, listener) => {
     const part = document.querySelector('[data-steady][sse-swap="' + name + '"]');
     if (part && hovers.matches && part.matches(':hover')) held.set(part, () => listener(event));
-    else { held.delete(part); listener(event); }
+    else { held.delete(part); steadily(() => listener(event)); }
+  };
+  // What is under the pointer stays there when something above it grows or shrinks.
+  let pointer = null;
+  document.addEventListener('pointermove', (event) => { pointer = event.pointerType === 'mouse' ? [event.clientX, event.clientY] : null; }, { passive: true });
+  document.documentElement.addEventListener('pointerleave', () => { pointer = null; });
+  const steadily = (change) => {
+    const at = pointer && document.elementFromPoint(...pointer);
+    const under = at && at.closest('main a, main button, main [id]');
+    const top = under && under.getBoundingClientRect().top;
+    change();
+    const moved = under && under.isConnected ? under.getBoundingClientRect().top - top : 0;
+    if (Math.abs(moved) >= 1) scrollBy(0, moved);
   };
   const release = () => {
     for (const [part, shown] of held) if (!part.matches(':hover')) { held.delete(part); shown(); }
@@ -209,6 +227,10 @@
     if (conn) conn.addEventListener('click', pause);
     byId('help').hidden = false;
     for (const id of ['help', 'keys-close']) byId(id).addEventListener('click', help);
+    for (const field of document.querySelectorAll('[data-submits]')) {
+      field.addEventListener('change', () => field.form.requestSubmit());
+      field.form.querySelector('button').hidden = true;
+    }
     const button = byId('theme');
     button.hidden = false;
     button.addEventListener('click', toggle);
