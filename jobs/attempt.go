@@ -12,6 +12,7 @@ import (
 
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
+	"github.com/tidwall/gjson"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -236,14 +237,20 @@ func runOf(job *rivertype.JobRow, nodeID string) Run {
 	if !bytes.Contains(job.Metadata, ofCron) {
 		return run // most jobs of a program's own are of no cron, and many
 	}
-	var metadata struct {
-		Cron string `json:"forge:cron"`
-		Tick string `json:"forge:tick"`
-		Term int64  `json:"forge:term"`
-	}
-	_ = json.Unmarshal(job.Metadata, &metadata) // anyone may have written it; zero then
-	tick, _ := time.Parse(time.RFC3339Nano, metadata.Tick)
-	run.Cron, run.Tick, run.Term = metadata.Cron, tick.UTC(), metadata.Term
+	// Reflection would make the stack of River's goroutine grow, at the expense of every
+	// job that is due at the same instant.
+	gjson.ParseBytes(job.Metadata).ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		case jobstore.KeyCron:
+			run.Cron = value.Str
+		case jobstore.KeyTick:
+			at, _ := time.Parse(time.RFC3339Nano, value.Str) // anyone may have written it; zero then
+			run.Tick = at.UTC()
+		case jobstore.KeyTerm:
+			run.Term = value.Int()
+		}
+		return true
+	})
 	return run
 }
 
