@@ -23,17 +23,18 @@ MATRIX := 14.23.0-beta.17 18.4.0-beta.17
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: dev
 dev: build ## Run three nodes on an embedded PostgreSQL; Ctrl-C stops them.
 	@scripts/need-postgres
 	@DEVCLUSTER_UNDER_MAKE=1 exec bin/forge dev --nodes $(NODES) --config $(CONFIG) $(DEVFLAGS)
 
-# Go's build cache decides what there is to do.
+# Go's build cache decides what there is to do. The program is static: it runs where
+# there is nothing else.
 .PHONY: build
 build: ## Build bin/forge.
-	@go build -ldflags '-X main.version=$(VERSION)' -o bin/forge ./cmd/forge
+	@CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION)' -o bin/forge ./cmd/forge
 
 .PHONY: man
 man: build ## Write the manual pages into bin/man.
@@ -69,6 +70,12 @@ lint: ## The checks that run no test: format, lint, vet, module files.
 	go mod tidy -diff
 	go mod verify
 
+# Not among what check does: it compiles Kubernetes' types, and the files seldom change.
+.PHONY: check-deploy
+check-deploy: ## Read the files in deploy/ as Compose, Kubernetes and systemd do.
+	go -C tools run ./deployments ../deploy
+	go test ./test/e2e -run '^Test(Deployments|Unit|ProgramNeeds)' -count=1
+
 .PHONY: format
 format: ## Format the Go files.
 	@git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -w
@@ -83,6 +90,11 @@ chaos: ## Break a cluster for ten minutes, then check every tick and job (SEED=7
 .PHONY: chaos-short
 chaos-short: ## The same for a minute; make test does it for 20 seconds.
 	@$(MAKE) --no-print-directory chaos FOR=60s
+
+.PHONY: chaos-scenarios
+chaos-scenarios: ## Full disk, leaping clock, promotion and partitions, checked likewise.
+	@scripts/need-postgres
+	go test ./test/chaos -run '^Test(DiskFull|DatabaseClockLeaps|Promotion|Partitions)$$' -count=1 -v -parallel 4
 
 .PHONY: soak
 soak: FOR ?= 20m

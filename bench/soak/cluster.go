@@ -19,8 +19,12 @@ import (
 const nodeCount = 3
 
 // settings keep rows for so short a time that what comes and what goes are even
-// within the first minutes.
+// within the first minutes: a pass of the log compactor deletes what is older, each
+// five minutes. Windows of metrics are kept for an hour at least, and the cluster's
+// totals for a day: those tables grow as long.
 const settings = `
+[metrics]
+rollups = { "1m" = "1h", "5m" = "3h", "1h" = "1d" }
 [retention]
 completed = "1m"
 cancelled = "1m"

@@ -7,9 +7,9 @@
 // Three nodes fire thirty crons and work jobs of each kind, with output, with
 // failures and with retention so short that rows go as fast as they come. Each
 // sample has what the nodes and PostgreSQL hold; what is printed is the slope of
-// each line through the second half of the samples, when caches are full and
-// retention has begun, by the hour and as a share of its mean. A drawing of every
-// line goes into -out.
+// each line, and of the largest tables, through the second half of the samples, when
+// caches are full and retention has begun, by the hour and as a share of its mean. A
+// drawing of every line goes into -out.
 //
 // It prints a table and, as the last line, one JSON object.
 package main

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -24,16 +26,25 @@ func (t trend) share() float64 {
 	return t.perHour / t.mean
 }
 
+// reading is what a line shows of a sample.
+type reading func(sample) float64
+
+// value reads what is sampled of all nodes and of the whole database.
+func value(name string) reading { return func(s sample) float64 { return s.values[name] } }
+
+// size reads how large one table is.
+func size(table string) reading { return func(s sample) float64 { return s.tables[table] } }
+
 // fit is the line of least squares.
-func fit(samples []sample, name string) trend {
+func fit(samples []sample, read reading) trend {
 	var meanX, meanY, above, below float64
 	for _, s := range samples {
 		meanX += s.at.Hours() / float64(len(samples))
-		meanY += s.values[name] / float64(len(samples))
+		meanY += read(s) / float64(len(samples))
 	}
 	for _, s := range samples {
 		dx := s.at.Hours() - meanX
-		above += dx * (s.values[name] - meanY)
+		above += dx * (read(s) - meanY)
 		below += dx * dx
 	}
 	if below == 0 {
@@ -42,20 +53,22 @@ func fit(samples []sample, name string) trend {
 	return trend{meanY, above / below}
 }
 
+// shownTables is how many of the tables are shown: those that are largest at the end.
+const shownTables = 8
+
 func report(out io.Writer, o options, samples []sample) error {
-	half := samples[len(samples)/2:]
 	values := map[string]float64{}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\tfirst\tlast\tleast\tmost\tper hour\tof its mean\t")
-	for _, name := range lines {
-		all := make([]float64, len(samples))
-		for i, s := range samples {
-			all[i] = s.values[name]
-		}
-		t := fit(half, name)
-		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%+.1f %%\t\n",
-			titles[name], all[0], all[len(all)-1], slices.Min(all), slices.Max(all), t.perHour, 100*t.share())
+	show := func(title, name string, read reading) {
+		t := row(table, title, samples, read)
 		values[name], values[name+"_per_hour"] = rig.Round(t.mean), rig.Round(t.perHour)
+	}
+	for _, name := range lines {
+		show(titles[name], name, value(name))
+	}
+	for _, name := range largest(samples[len(samples)-1].tables) {
+		show(name+", MiB", name+"_mib", size(name))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -67,6 +80,26 @@ func report(out io.Writer, o options, samples []sample) error {
 			"slopes": "through the second half of the samples",
 		},
 	}.Print(out)
+}
+
+// row prints a line of the table, and returns its trend.
+func row(out io.Writer, title string, samples []sample, read reading) trend {
+	all := make([]float64, len(samples))
+	for i, s := range samples {
+		all[i] = read(s)
+	}
+	t := fit(samples[len(samples)/2:], read)
+	fmt.Fprintf(out, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%+.1f %%\t\n",
+		title, all[0], all[len(all)-1], slices.Min(all), slices.Max(all), t.perHour, 100*t.share())
+	return t
+}
+
+// largest names the tables that are shown, the largest first.
+func largest(sizes map[string]float64) []string {
+	names := slices.SortedFunc(maps.Keys(sizes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b))
+	})
+	return names[:min(len(names), shownTables)]
 }
 
 // The drawing: one panel for each line, from zero.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 )
 
@@ -23,6 +25,7 @@ var titles = map[string]string{
 type sample struct {
 	at     time.Duration // since the first
 	values map[string]float64
+	tables map[string]float64 // the size of each with its indexes, in MiB
 }
 
 const databaseSQL = `
@@ -30,6 +33,8 @@ SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'forge
        (SELECT sum(pg_total_relation_size(relid)) / 1048576 FROM pg_stat_user_tables)::float8,
        (SELECT sum(n_dead_tup) FROM pg_stat_user_tables)::float8,
        (SELECT last_value FROM river_job_id_seq)::float8`
+
+const tablesSQL = `SELECT relname::text, pg_total_relation_size(relid) / 1048576.0::float8 FROM pg_stat_user_tables`
 
 // watch samples until the time is over.
 func (c *cluster) watch(ctx context.Context, o options, say func(string, ...any)) ([]sample, error) {
@@ -43,7 +48,11 @@ func (c *cluster) watch(ctx context.Context, o options, say func(string, ...any)
 		if err != nil {
 			return nil, err
 		}
-		samples = append(samples, sample{time.Since(began), values})
+		tables, err := c.tables(ctx)
+		if err != nil {
+			return nil, err
+		}
+		samples = append(samples, sample{time.Since(began), values, tables})
 		if len(samples)%12 == 0 {
 			say("%s: %.0f MiB, %.0f goroutines, %.0f descriptors, %.0f connections, tables %.1f MiB, %.0f jobs",
 				time.Since(began).Round(time.Second), values["memory_mib"], values["goroutines"], values["descriptors"],
@@ -81,4 +90,22 @@ func (c *cluster) look(ctx context.Context) (map[string]float64, error) {
 	}
 	values["connections"], values["tables_mib"], values["rows_dead"], values["jobs_done"] = connections, tables, dead, jobs
 	return values, nil
+}
+
+// tables is the size of each table by its name.
+func (c *cluster) tables(ctx context.Context) (map[string]float64, error) {
+	rows, err := c.pool.Query(ctx, tablesSQL)
+	if err != nil {
+		return nil, fmt.Errorf("look at the tables: %w", err)
+	}
+	sizes := map[string]float64{}
+	var name string
+	var size float64
+	if _, err := pgx.ForEachRow(rows, []any{&name, &size}, func() error {
+		sizes[name] = size
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("look at the tables: %w", err)
+	}
+	return sizes, nil
 }

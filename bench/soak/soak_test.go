@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 func rising(count int, from, by float64) []sample {
 	samples := make([]sample, count)
 	for i := range samples {
-		samples[i] = sample{time.Duration(i) * time.Minute, map[string]float64{}}
+		samples[i] = sample{time.Duration(i) * time.Minute, map[string]float64{}, map[string]float64{"river_job": from + by*float64(i)}}
 		for _, name := range lines {
 			samples[i].values[name] = from + by*float64(i)
 		}
@@ -25,9 +26,11 @@ func rising(count int, from, by float64) []sample {
 func TestFit(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ by, perHour, share float64 }{{0, 0, 0}, {0.5, 30, 0.24}, {-0.5, -30, -0.4}} {
-		got := fit(rising(101, 100, test.by), "goroutines")
-		if math.Abs(got.perHour-test.perHour) > 1e-6 || math.Abs(got.share()-test.share) > 1e-6 {
-			t.Errorf("%v a minute: %+v, %v of the mean; want %+v", test.by, got, got.share(), test)
+		for name, read := range map[string]reading{"goroutines": value("goroutines"), "river_job": size("river_job")} {
+			got := fit(rising(101, 100, test.by), read)
+			if math.Abs(got.perHour-test.perHour) > 1e-6 || math.Abs(got.share()-test.share) > 1e-6 {
+				t.Errorf("%s, %v a minute: %+v, %v of the mean; want %+v", name, test.by, got, got.share(), test)
+			}
 		}
 	}
 }
@@ -46,6 +49,14 @@ func TestDrawing(t *testing.T) {
 	}
 	if strings.Count(drawn, "<polyline") != len(lines) {
 		t.Errorf("%d lines are drawn; want %d", strings.Count(drawn, "<polyline"), len(lines))
+	}
+}
+
+func TestLargestTables(t *testing.T) {
+	t.Parallel()
+	sizes := map[string]float64{"river_job": 9, "forge_events": 1, "forge_job_logs": 4}
+	if got := largest(sizes); !slices.Equal(got, []string{"river_job", "forge_job_logs", "forge_events"}) {
+		t.Errorf("largest = %v", got)
 	}
 }
 

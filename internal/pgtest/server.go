@@ -17,6 +17,7 @@ type OwnServer struct {
 	options pgembed.Options
 	running *pgembed.Server // nil while stopped
 	url     string
+	within  func(func()) // where it has to be started; nil: anywhere
 }
 
 // Server starts a PostgreSQL for this test alone, with a migrated database, that
@@ -25,23 +26,67 @@ type OwnServer struct {
 func Server(tb testing.TB, namespaces ...*parts.Namespace) *OwnServer {
 	tb.Helper()
 	parent := nodes.OpenDir(tb)
-	settings := testSettings()
+	s := newServer(tb, parent)
 	if len(namespaces) > 0 {
 		reachable, err := parts.Reachable(filepath.Join(parent, "pg_hba.conf"), namespaces...)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		maps.Copy(settings, reachable)
+		maps.Copy(s.options.Settings, reachable)
 	}
-	s := &OwnServer{tb: tb, options: pgembed.Options{
-		DataDir: filepath.Join(parent, "server"), BinDir: BinDir(), Settings: settings,
+	return s.begin()
+}
+
+// ServerOnDisk starts one on a disk of so many megabytes, to be filled.
+func ServerOnDisk(tb testing.TB, megabytes int) (*OwnServer, *parts.Disk) {
+	tb.Helper()
+	dir := nodes.OpenDir(tb)
+	disk, err := parts.NewDisk(context.Background(), dir, megabytes)
+	if err != nil {
+		notRunIfMissing(tb, err)
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = disk.Close() })
+	s := newServer(tb, dir)
+	s.within = disk.Within
+	// What it keeps for later would be room, too.
+	maps.Copy(s.options.Settings, map[string]string{"min_wal_size": "32MB", "max_wal_size": "64MB"})
+	return s.begin(), disk
+}
+
+// ServerWithClock starts one whose clock can be set.
+func ServerWithClock(tb testing.TB) (*OwnServer, *parts.Clock) {
+	tb.Helper()
+	parent := nodes.OpenDir(tb)
+	s := newServer(tb, parent).begin()
+	clock, err := parts.NewClock(s.running.BinDir(), parent)
+	if err != nil {
+		notRunIfMissing(tb, err)
+		tb.Fatal(err)
+	}
+	s.Stop(pgembed.Fast)
+	s.options.BinDir = parent
+	s.Start()
+	return s, clock
+}
+
+// newServer is one that is yet to be started.
+func newServer(tb testing.TB, dir string) *OwnServer {
+	tb.Helper()
+	return &OwnServer{tb: tb, options: pgembed.Options{
+		DataDir: filepath.Join(dir, "server"), BinDir: BinDir(), Settings: testSettings(),
 	}}
-	tb.Cleanup(func() { s.Stop(pgembed.Immediate) })
+}
+
+// begin starts it for the first time, and migrates.
+func (s *OwnServer) begin() *OwnServer {
+	s.tb.Helper()
+	s.tb.Cleanup(func() { s.Stop(pgembed.Immediate) })
 	s.Start()
 	s.url = s.running.URL()
 	s.options.Port = s.running.Port()
 	if err := migrate(context.Background(), s.url); err != nil {
-		tb.Fatalf("migrate the test's own server: %v", err)
+		s.tb.Fatalf("migrate the test's own server: %v", err)
 	}
 	return s
 }
@@ -57,11 +102,31 @@ func (s *OwnServer) Start() {
 	if s.running != nil {
 		return
 	}
-	server, err := pgembed.Start(context.Background(), s.options)
+	var server *pgembed.Server
+	var err error
+	start := func() { server, err = pgembed.Start(context.Background(), s.options) }
+	if s.within == nil {
+		start()
+	} else {
+		s.within(start)
+	}
 	if err != nil {
 		s.tb.Fatalf("start the test's own server: %v", err)
 	}
 	s.running = server
+}
+
+// Revive starts the server if it has ended by itself.
+func (s *OwnServer) Revive() {
+	s.tb.Helper()
+	if s.running != nil {
+		select {
+		case <-s.running.Done():
+			s.running = nil
+		default:
+		}
+	}
+	s.Start()
 }
 
 // Stop ends the server in the mode: fast, immediate or kill.

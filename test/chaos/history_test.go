@@ -36,7 +36,7 @@ func (r *run) history() *checker.History {
 	if err != nil {
 		r.Fatal(err)
 	}
-	h.Acked, h.Poisoned = r.acked, r.poisoned
+	h.Acked, h.Poisoned, h.Leaps = r.acked, r.poisoned, r.leaps
 	for _, c := range r.crons {
 		h.Crons = append(h.Crons, c.Cron)
 	}

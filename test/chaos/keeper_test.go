@@ -42,7 +42,8 @@ type keeper struct {
 
 	mu      sync.Mutex
 	process *nodes.Process // nil between two lives
-	ordered fault          // the last thing that was done to it
+	frozen  time.Duration  // for how long it was frozen last, and
+	struck  time.Duration  // for how long it is to stop in a tick
 	ending  bool           // the run has told this life to end
 	lives   int
 }
@@ -58,7 +59,11 @@ func (k *keeper) keep() {
 // live runs the node once.
 func (k *keeper) live() {
 	env := append(k.env(), "FORGE_FAILPOINTS=@"+k.orders)
-	process, err := nodes.Start(k.run.forge, k.log, env, "serve", "--config", k.run.config, "--node-id", k.id, "--listen", nodes.AnyPort)
+	line := []string{k.run.forge, "serve", "--config", k.run.config, "--node-id", k.id, "--listen", nodes.AnyPort}
+	if namespace := k.run.inside[k.id]; namespace != nil {
+		line = namespace.Inside(line...)
+	}
+	process, err := nodes.Start(line[0], k.log, env, line[1:]...)
 	if err != nil {
 		k.run.Errorf("start %s: %v", k.id, err)
 		return
@@ -77,8 +82,11 @@ func (k *keeper) live() {
 	k.classify(process)
 }
 
-// env leads the node's processes through its link.
+// env has the node's way to PostgreSQL.
 func (k *keeper) env() []string {
+	if k.link == nil {
+		return append(slices.Clone(k.run.env), "FORGE_DATABASE_URL="+k.run.direct(k.id))
+	}
 	return append(slices.Clone(k.run.env), "FORGE_DATABASE_URL="+k.link.URL())
 }
 
@@ -98,17 +106,29 @@ func (k *keeper) watch(process *nodes.Process) {
 				stopped = time.Time{}
 			case stopped.IsZero():
 				stopped = now
-			case now.Sub(stopped) >= k.order().hold:
-				_ = process.Process.Signal(syscall.SIGCONT) // it may be gone
+			case now.Sub(stopped) >= k.hold():
+				k.wake(process)
 			}
 		}
 	}
 }
 
-func (k *keeper) order() fault {
+// hold is how long it stays stopped, for whichever reason.
+func (k *keeper) hold() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.ordered
+	return max(k.frozen, k.struck)
+}
+
+// wake lets it go on, and forgets what it was stopped for.
+func (k *keeper) wake(process *nodes.Process) {
+	k.mu.Lock()
+	k.frozen = 0
+	if !k.told() {
+		k.struck = 0
+	}
+	k.mu.Unlock()
+	_ = process.Process.Signal(syscall.SIGCONT) // it may be gone
 }
 
 // classify judges the end of a process that may not have been told to end.
@@ -136,7 +156,7 @@ func (k *keeper) signal(signal syscall.Signal, f fault) bool {
 	if k.process == nil {
 		return false
 	}
-	k.ordered = f
+	k.frozen = f.hold
 	k.ending = k.ending || signal != syscall.SIGSTOP
 	return k.process.Process.Signal(signal) == nil
 }
@@ -144,7 +164,7 @@ func (k *keeper) signal(signal syscall.Signal, f fault) bool {
 // tell has the node strike itself at its next tick. The file appears whole.
 func (k *keeper) tell(f fault) error {
 	k.mu.Lock()
-	k.ordered = f
+	k.struck = f.hold
 	k.mu.Unlock()
 	if err := os.WriteFile(k.orders+".new", []byte(strikes[f.kind]), 0o600); err != nil {
 		return err

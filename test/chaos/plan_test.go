@@ -65,22 +65,66 @@ var strikes = map[kind]string{
 	delayAfterRead:   "crons/after-read=sleep:2s",
 }
 
-// deck is dealt again and again, each time in another order: a short run meets
-// each of them too.
-var deck = []kind{
-	killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, severInCommit, delayAfterRead,
-	killLeader, killAny, freezeLeader, stopLeader, endSession, endNode, endAll, restartFast, restartCrash, restartKill,
-	freezeAny, slowWay, stallWay, loseReplies, resetWay, fillSlots, editFile, breakFile, startTwin, poison, flood,
-}
-
+// What scenarios of their own do.
 const (
-	shortestPause = 100 * time.Millisecond
-	longestPause  = 900 * time.Millisecond
-	// lease is forge's default. Who is stopped for longer has lost the lead.
-	lease = 3 * time.Second
+	diskFull    kind = "disk full"
+	noLog       kind = "disk full, no room for the log"
+	clockLeap   kind = "database's clock leapt"
+	promoted    kind = "primary killed, replica promoted"
+	packetsLost kind = "packets lost"
+	repliesLost kind = "packets of replies lost"
 )
 
-// fault is one thing to do, some time after the one before.
+// hand is one of several that break the cluster at the same time: no fault waits for
+// one of another hand. Its deck is dealt again and again, each time in another order:
+// a short run meets each of them, too.
+type hand struct {
+	name     string // in the drawing
+	deck     []kind
+	shortest time.Duration // between two faults
+	longest  time.Duration
+}
+
+// hands together do a fault each half second. The first has to wait for ticks.
+var hands = []hand{
+	{
+		name: "leader struck in a tick", shortest: 100 * time.Millisecond, longest: 900 * time.Millisecond,
+		deck: []kind{killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, severInCommit, delayAfterRead},
+	},
+	{
+		name: "process or session ended, frozen", shortest: 500 * time.Millisecond, longest: 3 * time.Second,
+		deck: []kind{killLeader, killAny, freezeLeader, stopLeader, endSession, endNode, endAll, freezeAny},
+	},
+	{
+		name: "PostgreSQL", shortest: time.Second, longest: 7 * time.Second,
+		deck: []kind{restartFast, restartCrash, restartKill, fillSlots},
+	},
+	{
+		name: "way to PostgreSQL", shortest: 500 * time.Millisecond, longest: 5 * time.Second,
+		deck: []kind{slowWay, stallWay, loseReplies, resetWay},
+	},
+	{
+		name: "file, jobs, twins", shortest: 500 * time.Millisecond, longest: 4 * time.Second,
+		deck: []kind{editFile, breakFile, startTwin, poison, flood},
+	},
+}
+
+// serverHand stops PostgreSQL, which only the test's own goroutine may.
+const serverHand = 2
+
+// kinds are all that there are, by hand.
+func kinds() []kind {
+	var all []kind
+	for _, h := range hands {
+		all = append(all, h.deck...)
+	}
+	return all
+}
+
+// lease is forge's default. Who is stopped for longer has lost the lead.
+const lease = 3 * time.Second
+
+// fault is one thing to do, some time after the one before of the same hand.
 type fault struct {
 	kind  kind
 	after time.Duration
@@ -88,22 +132,25 @@ type fault struct {
 	node  int           // which one, where it is not the leader
 }
 
-// plan is all that is random in a run, made from the seed.
+// plan is all that is random in what one hand does, made from the seed.
 type plan struct {
-	seed  uint64
+	hand
+
 	rand  *rand.Rand
 	dealt []kind
 }
 
-func newPlan(seed uint64) *plan { return &plan{seed: seed, rand: rand.New(rand.NewPCG(seed, 0))} }
+func newPlan(seed uint64, number int) *plan {
+	return &plan{hand: hands[number], rand: rand.New(rand.NewPCG(seed, uint64(number)))} //nolint:gosec // few hands
+}
 
 func (p *plan) next() fault {
 	if len(p.dealt) == 0 {
-		p.dealt = append(p.dealt, deck...)
+		p.dealt = append(p.dealt, p.deck...)
 		p.rand.Shuffle(len(p.dealt), func(i, j int) { p.dealt[i], p.dealt[j] = p.dealt[j], p.dealt[i] })
 	}
 	f := fault{
-		kind: p.dealt[0], after: p.between(shortestPause, longestPause),
+		kind: p.dealt[0], after: p.between(p.shortest, p.longest),
 		hold: p.between(lease/4, lease*3/2), node: p.rand.IntN(nodeCount),
 	}
 	if f.kind == stopBeforeFence {
@@ -117,26 +164,30 @@ func (p *plan) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(p.rand.Int64N(int64(most-least)))
 }
 
+// draw returns the first faults of a hand.
+func draw(seed uint64, number, count int) []fault {
+	p, faults := newPlan(seed, number), make([]fault, count)
+	for i := range faults {
+		faults[i] = p.next()
+	}
+	return faults
+}
+
 func TestSeedReplaysThePlan(t *testing.T) {
 	t.Parallel()
-	draw := func(seed uint64) []fault {
-		p := newPlan(seed)
-		faults := make([]fault, 3*len(deck))
-		for i := range faults {
-			faults[i] = p.next()
+	for number, h := range hands {
+		count := 3 * len(h.deck)
+		first := draw(7, number, count)
+		if !slices.Equal(first, draw(7, number, count)) {
+			t.Errorf("%s: one seed gave two plans", h.name)
 		}
-		return faults
-	}
-	first := draw(7)
-	if !slices.Equal(first, draw(7)) {
-		t.Error("one seed gave two plans")
-	}
-	if slices.Equal(first, draw(8)) {
-		t.Error("two seeds gave one plan")
-	}
-	for _, k := range deck {
-		if !slices.ContainsFunc(first[:len(deck)], func(f fault) bool { return f.kind == k }) {
-			t.Errorf("the first deal has no %q", k)
+		if slices.Equal(first, draw(8, number, count)) {
+			t.Errorf("%s: two seeds gave one plan", h.name)
+		}
+		for _, k := range h.deck {
+			if !slices.ContainsFunc(first[:len(h.deck)], func(f fault) bool { return f.kind == k }) {
+				t.Errorf("%s: the first deal has no %q", h.name, k)
+			}
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (r *run) report(h *checker.History, findings []checker.Finding) {
 		ticks += row.Count
 	}
 	text := &strings.Builder{}
-	fmt.Fprintf(text, "seed %d\n%d faults:\n%s", r.plan.seed, r.faults(), table(counts))
+	fmt.Fprintf(text, "seed %d\n%d faults:\n%s", r.seed, r.faults(), table(counts))
 	lives := 0
 	for _, k := range r.keepers {
 		lives += k.lives
@@ -69,7 +69,7 @@ func (r *run) report(h *checker.History, findings []checker.Finding) {
 	fmt.Fprintf(text, "lateness of ticks that fell due in the run: %s\n", distribution(r.lateness(h)))
 	fmt.Fprintf(text, "%d terms of the scheduler; from a fault to the next term:\n", terms(h))
 	failovers := r.failovers(h)
-	for _, what := range deck {
+	for _, what := range kinds() {
 		if len(failovers[what]) > 0 {
 			fmt.Fprintf(text, "  %-34s %s\n", what, distribution(failovers[what]))
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 	"github.com/forge-scheduler/forge/test/chaos/journal"
 	"github.com/forge-scheduler/forge/test/nodes"
+	"github.com/forge-scheduler/forge/test/parts"
 )
 
 var (
@@ -43,25 +45,30 @@ const (
 type run struct {
 	*testing.T
 
-	plan    *plan
+	seed    uint64
 	dir     string
 	forge   string
 	config  string
 	env     []string
 	crons   []cron
 	server  *pgtest.OwnServer
+	url     string
+	direct  func(id string) string      // a node's way to PostgreSQL; nil: through a link
+	inside  map[string]*parts.Namespace // where nodes live, if they have a network each
 	pool    *pgxpool.Pool
 	keepers []*keeper
 	keeping sync.WaitGroup
 	over    atomic.Bool // nobody is started any more
 	lasting sync.WaitGroup
-	text    string       // of the file
-	edition atomic.Int64 // how often it was edited
-	broken  atomic.Int64 // until when it is broken, in Unix nanoseconds
+	text    string         // of the file
+	leaps   []checker.Leap // of the database's clock
+	edition atomic.Int64   // how often it was edited
+	broken  atomic.Int64   // until when it is broken, in Unix nanoseconds
 	fileMu  sync.Mutex
 
 	mu       sync.Mutex
 	events   []event
+	drawn    [][]fault // what each hand has drawn
 	acked    []int64
 	poisoned []int64
 }
@@ -79,10 +86,10 @@ func (r *run) note(what kind, node string) {
 	r.events = append(r.events, event{time.Now(), what, node})
 }
 
-// prepare builds the programs and starts PostgreSQL.
-func prepare(t *testing.T, seed uint64) *run {
+// prepareOn builds the programs for a run on a server.
+func prepareOn(t *testing.T, server *pgtest.OwnServer) *run {
 	t.Helper()
-	r := &run{T: t, plan: newPlan(seed)}
+	r := &run{T: t, server: server, url: server.URL(), drawn: make([][]fault, len(hands))}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "forge-chaos-"); err != nil { //nolint:usetesting // kept when the run fails
 		t.Fatal(err)
@@ -94,21 +101,58 @@ func prepare(t *testing.T, seed uint64) *run {
 		}
 		_ = os.RemoveAll(r.dir)
 	})
-	if r.forge, err = nodes.Build(r.dir, "cmd/forge", "failpoints"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = nodes.Build(r.dir, "test/chaos/witness"); err != nil {
-		t.Fatal(err)
-	}
-	r.server = pgtest.Server(t)
-	r.pool = pgtest.Connect(t, r.server.URL())
-	r.env = []string{"FORGE_DATABASE_URL=" + r.server.URL(), markerName + "=" + r.dir}
+	r.build()
+	r.pool = pgtest.Connect(t, r.url)
+	r.env = []string{"FORGE_DATABASE_URL=" + r.url, markerName + "=" + r.dir}
 	return r
 }
 
+// builds is where programs has built, if it has.
+var builds string
+
+// programs are built once for all runs of the process.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "forge-chaos-")
+	if err != nil {
+		return "", err
+	}
+	builds = dir
+	if _, err := nodes.Build(dir, "cmd/forge", "failpoints"); err != nil {
+		return "", err
+	}
+	_, err = nodes.Build(dir, "test/chaos/witness")
+	return dir, err
+})
+
+func TestMain(m *testing.M) {
+	nodes.Parallel(5) // they wait more than they work
+	code := m.Run()
+	_ = os.RemoveAll(builds)
+	os.Exit(code)
+}
+
+// build gives the run programs under names of its own: it is by them that what it
+// leaves behind is found.
+func (r *run) build() {
+	r.Helper()
+	dir, err := programs()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, name := range []string{"forge", "witness"} {
+		if err := os.Link(filepath.Join(dir, name), filepath.Join(r.dir, name)); err != nil {
+			r.Fatal(err)
+		}
+	}
+	r.forge = filepath.Join(r.dir, "forge")
+}
+
+// nodeNames are the ids of the nodes.
+var nodeNames = []string{"a", "b", "c"}
+
 // begin applies the configuration as if that had been before an outage, and
 // starts the nodes.
-func (r *run) begin(lasts time.Duration) {
+func (r *run) begin(lasts, outage time.Duration) {
 	r.Helper()
 	now := time.Now()
 	until := now.Add(lasts + 2*time.Second).Truncate(time.Second)
@@ -129,19 +173,22 @@ func (r *run) begin(lasts time.Duration) {
 	}
 	for i := range r.crons {
 		c := &r.crons[i]
-		if c.missed {
+		if c.missed && outage > 0 {
 			r.exec(missSQL, c.Name, outage)
 		}
 		if err := r.pool.QueryRow(r.Context(), watermarkSQL, c.Name).Scan(&c.Since); err != nil {
 			r.Fatal(err)
 		}
 	}
-	for _, id := range []string{"a", "b", "c"}[:nodeCount] {
+	for _, id := range nodeNames {
 		log, err := os.Create(filepath.Join(r.dir, id+".log"))
 		if err != nil {
 			r.Fatal(err)
 		}
-		k := &keeper{run: r, id: id, orders: filepath.Join(r.dir, id+".orders"), log: log, link: pgtest.Proxy(r.T, r.server.URL())}
+		k := &keeper{run: r, id: id, orders: filepath.Join(r.dir, id+".orders"), log: log}
+		if r.direct == nil {
+			k.link = pgtest.Proxy(r.T, r.url)
+		}
 		r.keepers = append(r.keepers, k)
 		r.keeping.Go(k.keep)
 	}
@@ -182,7 +229,8 @@ func (r *run) abandon() {
 	}
 }
 
-// rage breaks the cluster until the crons are over, while jobs are enqueued.
+// rage breaks the cluster with every hand until the crons are over, while jobs are
+// enqueued.
 func (r *run) rage() {
 	r.Helper()
 	ctx, cancel := context.WithDeadline(r.Context(), r.crons[0].Until)
@@ -190,15 +238,39 @@ func (r *run) rage() {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { r.enqueue(ctx) })
 	helpers.Go(func() { r.tell(ctx) })
+	for number := range hands {
+		if number != serverHand {
+			helpers.Go(func() { r.play(ctx, number) })
+		}
+	}
+	r.play(ctx, serverHand)
+	helpers.Wait()
+	r.lasting.Wait()
+}
+
+// play does what one hand draws, one fault after the other. Who had to wait with one
+// makes up for it.
+func (r *run) play(ctx context.Context, number int) {
+	plan, due := newPlan(r.seed, number), time.Now()
 	for {
-		f := r.plan.next()
+		f := plan.next()
+		r.drawn[number] = append(r.drawn[number], f)
+		due = due.Add(f.after)
 		select {
 		case <-ctx.Done():
-			helpers.Wait()
-			r.lasting.Wait()
 			return
-		case <-time.After(f.after):
+		case <-time.After(time.Until(due)):
 			r.inflict(ctx, f)
+		}
+	}
+}
+
+// demandReplay looks whether the seed alone has decided what was drawn.
+func (r *run) demandReplay() {
+	r.Helper()
+	for number, drawn := range r.drawn {
+		if !slices.Equal(drawn, draw(r.seed, number, len(drawn))) {
+			r.Errorf("%s: the seed %d draws other faults now", hands[number].name, r.seed)
 		}
 	}
 }
@@ -247,7 +319,7 @@ func (r *run) inflict(ctx context.Context, f fault) {
 		r.lasting.Go(func() { r.startTwin(f) })
 	case poison, flood:
 		r.lasting.Go(func() { r.enqueueBad(ctx, f) })
-	case endedByItself: // nobody does that
+	case endedByItself, diskFull, noLog, clockLeap, promoted, packetsLost, repliesLost: // no hand does that
 	}
 }
 
@@ -399,16 +471,18 @@ func TestChaos(t *testing.T) {
 		seed = uint64(time.Now().UnixNano()) % 1_000_000 //nolint:gosec // not negative
 	}
 	t.Logf("seed %d: replay with make chaos SEED=%d FOR=%s", seed, seed, *forFlag)
-	r := prepare(t, seed)
-	r.begin(*forFlag)
+	r := prepareOn(t, pgtest.Server(t))
+	r.seed = seed
+	r.begin(*forFlag, outage)
 	r.rage()
 	r.settle()
 	r.stop()
+	r.demandReplay()
 	history := r.history()
 	findings := checker.Check(history)
 	r.report(history, findings)
 	if *outFlag != "" {
-		r.draw(history, *outFlag)
+		r.draw(history, len(findings), *outFlag)
 	}
 	for _, finding := range findings {
 		t.Error(finding)

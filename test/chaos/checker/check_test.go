@@ -322,6 +322,7 @@ func TestFindings(t *testing.T) {
 		{"a tick was excluded for nothing", WrongVerdict, excluded, func(s *story) { s.Crons[0].Excluded = nil }},
 
 		{"a run overlaps", Overlap, skipped, func(s *story) { s.Jobs[0].Ended = second(4) }},
+		{"a run overlaps, by the journal", Overlap, skipped, func(s *story) { s.Jobs[0].EndedSeq = s.seq + 1 }},
 		{"a turn came too early", Overlap, queued, func(s *story) { s.Jobs[0].Ended = second(6) }},
 		{"a run was not replaced", Overlap, replaced, func(s *story) {
 			s.Rows[0].Verdict = Fired
@@ -394,5 +395,35 @@ func TestRule(t *testing.T) {
 	}
 	if (&Rule{}).Covers(noon.Add(time.Millisecond)) {
 		t.Error("a rule covers a part of a second")
+	}
+}
+
+// A tick that was decided before the clock was set is late, or early, by the leap; one
+// that is written long after it has no excuse.
+func TestLeapOfTheClock(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		by    time.Duration
+		after time.Duration // from the leap to the entry
+		want  []Kind
+	}{
+		{time.Hour, time.Second, nil},
+		{time.Hour, time.Minute, []Kind{Late}},
+		{-time.Hour, time.Second, nil},
+		{-time.Hour, time.Minute, []Kind{Early}},
+	} {
+		s := tell(1, Cron{})
+		leap := second(1).Add(test.by)
+		written := leap.Add(test.after)
+		s.Leaps = []Leap{{At: leap, By: test.by}}
+		s.decides(1, written, Fired)
+		s.runs(1, second(1).Add(time.Second), second(1).Add(2*time.Second))
+		var got []Kind
+		for _, finding := range Check(&s.History) {
+			got = append(got, finding.Kind)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s after a leap by %s: %v; want %v", test.after, test.by, got, test.want)
+		}
 	}
 }

@@ -74,6 +74,12 @@ type Lead struct {
 	Node string // empty: the role was vacated
 }
 
+// Leap says that the database's clock was set.
+type Leap struct {
+	At time.Time     // by the clock, afterwards
+	By time.Duration // forwards; back is negative
+}
+
 // Job is a job at the end.
 type Job struct {
 	ID        int64
@@ -85,6 +91,8 @@ type Job struct {
 	// Ended is when the database was told, by the journal. It may be much later:
 	// until then the job is active, whatever became of its run.
 	Ended time.Time
+	// EndedSeq is the journal's number of that; 0: it is not known.
+	EndedSeq int64
 }
 
 // Line is what a job writes about itself. Tick is zero for a job without cron.
@@ -97,6 +105,8 @@ type Line struct {
 	Attempt int64     `json:"attempt"`
 	Term    int64     `json:"term"`
 	Node    string    `json:"node"`
+	// Ahead is how far the database's clock may have been ahead of this one.
+	Ahead time.Duration `json:"ahead,omitempty"`
 }
 
 // Values of Line.What.
@@ -113,6 +123,7 @@ type History struct {
 	Leads   []Lead  // by Seq
 	Jobs    []Job
 	Lines   []Line
+	Leaps   []Leap
 	Acked   []int64 // jobs whose enqueuing was acknowledged
 	// Poisoned are those of them that can never succeed.
 	Poisoned []int64

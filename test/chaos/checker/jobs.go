@@ -89,7 +89,7 @@ func (c *check) checkBeginning(line Line) {
 	case job == nil || job.Cron != line.Cron || !job.Tick.Equal(line.Tick):
 		c.find(Phantom, line.Cron, line.Tick, "job %d ran on %s and is not in the database", line.Job, line.Node)
 		return
-	case line.At.Before(line.Tick):
+	case line.At.Add(line.Ahead).Before(line.Tick):
 		c.find(Early, line.Cron, line.Tick, "job %d began at %s", line.Job, line.At.UTC().Format(time.RFC3339Nano))
 	case job.State == completed && line.Attempt >= job.Attempt && line.At.After(job.Finalized):
 		c.find(Double, line.Cron, line.Tick, "attempt %d of job %d began after the job was completed", line.Attempt, line.Job)

@@ -15,6 +15,19 @@ type firing struct {
 	tick
 	entry Entry
 	end   time.Time // zero: not yet
+	seq   int64     // of the end in the journal; 0: it is not known
+}
+
+// activeAt says whether the run had not ended when something else was written. The
+// journal's order is exact, its times are those of a clock that may be set.
+func (f *firing) activeAt(other Entry) bool {
+	if f.end.IsZero() {
+		return true
+	}
+	if f.seq != 0 {
+		return f.seq > other.Seq
+	}
+	return f.end.After(other.At)
 }
 
 // waiting is the time that a tick spent in the queue.
@@ -33,7 +46,8 @@ func (c *check) timeline(ticks []tick) timeline {
 	var line timeline
 	for _, t := range ticks {
 		if entry, ok := t.fired(); ok {
-			line.firings = append(line.firings, firing{t, entry, c.endOf(t.row.JobID)})
+			end, seq := c.endOf(t.row.JobID)
+			line.firings = append(line.firings, firing{t, entry, end, seq})
 		}
 		if t.first().Verdict == Queued {
 			w := waiting{tick: t, from: t.first()}
@@ -48,11 +62,11 @@ func (c *check) timeline(ticks []tick) timeline {
 	return line
 }
 
-func (c *check) endOf(job int64) time.Time {
+func (c *check) endOf(job int64) (at time.Time, seq int64) {
 	if found := c.jobs[job]; found != nil {
-		return found.Ended
+		return found.Ended, found.EndedSeq
 	}
-	return time.Time{}
+	return time.Time{}, 0
 }
 
 // checkOverlap judges what the overlap policy did.
@@ -60,7 +74,7 @@ func (c *check) checkOverlap(cron *Cron, ticks []tick) {
 	line := c.timeline(ticks)
 	for i, run := range line.firings {
 		for _, earlier := range line.firings[:i] {
-			if earlier.end.IsZero() || earlier.end.After(run.entry.At) {
+			if earlier.activeAt(run.entry) {
 				c.checkMeeting(cron, earlier, run)
 			}
 		}
@@ -68,7 +82,7 @@ func (c *check) checkOverlap(cron *Cron, ticks []tick) {
 	c.checkQueue(cron, line)
 	for i := range ticks {
 		t := &ticks[i]
-		if t.first().Verdict == SkippedOverlap && !line.hindered(t) {
+		if t.first().Verdict == SkippedOverlap && !line.hindered(t) && len(c.leapsBefore(t.first().At)) == 0 {
 			c.find(WrongVerdict, cron.Name, t.at, "was skipped, and no earlier run was active (%s)", t.row.Reason)
 		}
 		for _, entry := range t.entries {

@@ -17,10 +17,23 @@ const (
 // moment is how late a tick can have been when it was decided.
 type moment struct{ least, most time.Duration }
 
-// late bounds the lateness, which counts from the jittered instant.
-func (c *Cron) late(t *tick) moment {
-	late := t.first().At.Sub(t.at)
-	return moment{late - c.Jitter - undecided, late}
+// late bounds the lateness, which counts from the jittered instant. What is written
+// soon after the clock was set may have been decided before.
+func (c *check) late(cron *Cron, t *tick) moment {
+	written := t.first().At
+	late := moment{written.Sub(t.at) - cron.Jitter - undecided, written.Sub(t.at)}
+	for _, leap := range c.leapsBefore(written) {
+		late.least -= max(0, leap.By)
+		late.most += max(0, -leap.By)
+	}
+	return late
+}
+
+// leapsBefore are those after which what was decided before may have been written.
+func (c *check) leapsBefore(written time.Time) []Leap {
+	return slices.DeleteFunc(slices.Clone(c.Leaps), func(leap Leap) bool {
+		return written.Before(leap.At) || !written.Before(leap.At.Add(undecided))
+	})
 }
 
 func (m moment) surelyWithin(bound time.Duration) bool { return m.most <= bound }
@@ -32,7 +45,7 @@ func (c *check) checkVerdicts(cron *Cron, ticks []tick) {
 	together := map[int64][]tick{}
 	for i := range ticks {
 		t := &ticks[i]
-		if t.first().At.Before(t.at) {
+		if c.late(cron, t).most < 0 {
 			c.find(Early, cron.Name, t.at, "was recorded at %s", t.first().At.UTC().Format(time.RFC3339Nano))
 		}
 		c.checkVerdict(cron, t)
@@ -45,7 +58,7 @@ func (c *check) checkVerdicts(cron *Cron, ticks []tick) {
 }
 
 func (c *check) checkVerdict(cron *Cron, t *tick) {
-	late, verdict := cron.late(t), t.first().Verdict
+	late, verdict := c.late(cron, t), t.first().Verdict
 	if verdict == Triggered {
 		return // the policies are not asked
 	}

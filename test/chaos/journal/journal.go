@@ -32,7 +32,7 @@ CREATE TABLE chaos_leads (
 CREATE TABLE chaos_entries (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq bigint, at timestamptz DEFAULT clock_timestamp(), txid bigint,
     cron text, tick timestamptz, verdict text, term bigint, node_id text);
-CREATE TABLE chaos_ends (at timestamptz DEFAULT clock_timestamp(), job_id bigint);
+CREATE TABLE chaos_ends (seq bigint DEFAULT nextval('chaos_seq'), at timestamptz DEFAULT clock_timestamp(), job_id bigint);
 CREATE FUNCTION chaos_lead() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO chaos_leads (role, term, node_id) VALUES (NEW.role, NEW.term, coalesce(NEW.node_id, ''));
     RETURN NULL;
@@ -82,8 +82,9 @@ FROM forge_cron_ticks ORDER BY cron, tick`
 	jobsSQL    = `
 SELECT id, coalesce(metadata ->> 'forge:cron', ''), coalesce((metadata ->> 'forge:tick')::timestamptz, '0001-01-01Z'),
        state::text, attempt, coalesce(finalized_at, '0001-01-01Z'),
-       coalesce((SELECT max(at) FROM chaos_ends WHERE job_id = id), '0001-01-01Z')
-FROM river_job ORDER BY id`
+       coalesce(at, '0001-01-01Z'), coalesce(seq, 0)
+FROM river_job LEFT JOIN (SELECT DISTINCT ON (job_id) job_id, at, seq FROM chaos_ends ORDER BY job_id, seq DESC) AS ends ON job_id = id
+ORDER BY id`
 )
 
 // Install puts the journal's triggers on forge's tables, which must be there.

@@ -3,14 +3,20 @@
 //
 //	witness FILE DURATION
 //
+// A file "ahead" beside it says how many seconds the database's clock was set ahead
+// of the machine's, at most.
+//
 // Each line is one JSON object, appended with one write and synced before the
 // program goes on, so that no crash of the database or of a node takes it back.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -40,11 +46,26 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	if line.Ahead, err = ahead(filepath.Join(filepath.Dir(args[0]), "ahead")); err != nil {
+		return err
+	}
 	if err := write(file, line, checker.Began); err != nil {
 		return err
 	}
 	time.Sleep(takes)
 	return write(file, line, checker.Ended)
+}
+
+// ahead reads how far the database's clock may be ahead.
+func ahead(path string) (time.Duration, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return time.ParseDuration(string(text))
 }
 
 // testimony reads who this is from what forge gives to jobs.

@@ -1,0 +1,247 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/chaos/checker"
+	"github.com/forge-scheduler/forge/test/parts"
+)
+
+// What does not fit beside other faults has a run of its own, judged by the same
+// checker.
+
+// diskMegabytes hold a new server and what a run writes.
+const diskMegabytes = 192
+
+// endless is longer than any scenario; its crons are ended by hand.
+const endless = 2 * time.Hour
+
+// endure has a cluster suffer one thing while its crons fire and jobs are enqueued,
+// and judges what came of it.
+func (r *run) endure(suffer func()) {
+	r.Helper()
+	r.begin(endless, 0)
+	ctx, cancel := context.WithCancel(r.Context())
+	var helpers sync.WaitGroup
+	helpers.Go(func() { r.enqueue(ctx) })
+	suffer()
+	r.awaitTicks(2)
+	cancel()
+	helpers.Wait()
+	r.endCrons()
+	r.settle()
+	r.stop()
+	history := r.history()
+	findings := checker.Check(history)
+	r.report(history, findings)
+	for _, finding := range findings {
+		r.Error(finding)
+	}
+}
+
+// endCrons has the crons end at once, and notes when that was.
+func (r *run) endCrons() {
+	r.Helper()
+	for i := range r.crons {
+		r.crons[i].Until = r.crons[i].Since
+	}
+	r.text = config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
+	r.writeFile()
+	r.eventually("the crons end", func() bool {
+		out, err := r.command(r.Context(), "apply", "--config", r.config).CombinedOutput()
+		if err != nil {
+			r.Logf("forge apply: %v: %s", err, out)
+		}
+		return err == nil
+	})
+	for i := range r.crons {
+		if err := r.pool.QueryRow(r.Context(), endedSQL, r.crons[i].Name).Scan(&r.crons[i].Until); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// eventually waits for something to be true.
+func (r *run) eventually(what string, isTrue func() bool) {
+	r.Helper()
+	for deadline := time.Now().Add(patience); !isTrue(); time.Sleep(watchEvery) {
+		if time.Now().After(deadline) {
+			r.Fatalf("after %s still not: %s", patience, what)
+		}
+	}
+}
+
+const (
+	endedSQL = `SELECT updated_at FROM forge_crons WHERE name = $1`
+	firedSQL = `SELECT count(*) FROM chaos_entries WHERE cron = 'pulse' AND verdict = 'fired'`
+	// writeSQL writes what does not fit into pages that are there.
+	writeSQL  = `CREATE TABLE chaos_filler AS SELECT repeat(md5(n::text), 20) FROM generate_series(1, 1000) n`
+	switchSQL = `SELECT pg_switch_wal() FROM (SELECT txid_current()) t`
+)
+
+// awaitTicks waits until so many ticks more have fired.
+func (r *run) awaitTicks(more int) {
+	r.Helper()
+	fired := func() (n int) {
+		if err := r.pool.QueryRow(r.Context(), firedSQL).Scan(&n); err != nil {
+			return 0
+		}
+		return n
+	}
+	before := 0
+	r.eventually("ticks fire", func() bool {
+		if before == 0 {
+			before = fired()
+			return false
+		}
+		return fired() >= before+more
+	})
+}
+
+// With no room on its disk PostgreSQL refuses to write, and panics when that hits
+// its log; a full disk may keep it from starting again.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	server, disk := pgtest.ServerOnDisk(t, diskMegabytes)
+	r := prepareOn(t, server)
+	r.endure(func() {
+		r.awaitTicks(3)
+		if err := disk.Fill(); err != nil {
+			r.Fatal(err)
+		}
+		r.eventually("PostgreSQL finds no room", func() bool {
+			_, err := r.pool.Exec(r.Context(), writeSQL)
+			refused, ok := errors.AsType[*pgconn.PgError](err)
+			return ok && refused.Code == "53100"
+		})
+		r.note(diskFull, "")
+		time.Sleep(lease / 2)
+		r.eventually("PostgreSQL panics", func() bool {
+			_, err := r.pool.Exec(r.Context(), switchSQL)
+			_, refused := errors.AsType[*pgconn.PgError](err)
+			return err != nil && !refused
+		})
+		r.note(noLog, "")
+		time.Sleep(lease / 2)
+		if err := disk.Free(); err != nil {
+			r.Fatal(err)
+		}
+		r.eventually("PostgreSQL is back", func() bool {
+			server.Revive()
+			return r.pool.Ping(r.Context()) == nil
+		})
+		r.awaitTicks(3)
+	})
+}
+
+// The database's clock leaps an hour ahead, back, and ahead again.
+func TestDatabaseClockLeaps(t *testing.T) {
+	t.Parallel()
+	server, clock := pgtest.ServerWithClock(t)
+	r := prepareOn(t, server)
+	ahead := time.Duration(0)
+	leap := func(to time.Duration) {
+		// The jobs say how far the clock may have been ahead when they began.
+		if err := os.WriteFile(filepath.Join(r.dir, "ahead"), []byte(time.Hour.String()), 0o600); err != nil {
+			r.Fatal(err)
+		}
+		r.leaps = append(r.leaps, checker.Leap{At: time.Now().Add(to), By: to - ahead})
+		if err := clock.Set(to); err != nil {
+			r.Fatal(err)
+		}
+		ahead = to
+		r.note(clockLeap, "")
+	}
+	r.endure(func() {
+		r.awaitTicks(2)
+		leap(time.Hour)
+		r.awaitTicks(2)
+		leap(0)
+		time.Sleep(lease * 3 / 2)
+		leap(time.Hour)
+		r.awaitTicks(2)
+	})
+}
+
+// The primary is killed, and its replica takes over.
+func TestPromotion(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Server(t)
+	replica := primary.Replica()
+	r := prepareOn(t, primary)
+	var err error
+	if r.url, err = parts.MultiHost(primary.URL(), replica.URL()); err != nil {
+		t.Fatal(err)
+	}
+	r.pool = pgtest.Connect(t, r.url)
+	r.env = append(r.env, "FORGE_DATABASE_URL="+r.url)
+	r.direct = func(string) string { return r.url }
+	r.endure(func() {
+		r.awaitTicks(3)
+		primary.Stop(pgembed.Kill)
+		r.note(promoted, "")
+		time.Sleep(lease)
+		replica.Promote()
+		r.awaitTicks(2)
+		r.signal(r.leader(r.Context()), syscall.SIGKILL, fault{kind: killLeader})
+		r.awaitTicks(2)
+	})
+}
+
+// Packets are lost, of whoever leads and of the others: no connection breaks, and a
+// process that dies meanwhile is not heard either.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	inside := map[string]*parts.Namespace{}
+	var all []*parts.Namespace
+	for _, id := range nodeNames {
+		inside[id] = pgtest.Namespace(t)
+		all = append(all, inside[id])
+	}
+	r := prepareOn(t, pgtest.Server(t, all...))
+	r.inside = inside
+	r.direct = func(id string) string {
+		url, err := inside[id].Through(r.url)
+		if err != nil {
+			t.Error(err)
+		}
+		return url
+	}
+	r.endure(func() {
+		r.awaitTicks(2)
+		for _, step := range []struct {
+			what kind
+			drop func(*parts.Namespace, context.Context) error
+			dies bool // unheard
+		}{
+			{packetsLost, (*parts.Namespace).Drop, false},
+			{repliesLost, (*parts.Namespace).DropReplies, false},
+			{packetsLost, (*parts.Namespace).Drop, true},
+		} {
+			k := r.leader(r.Context())
+			if err := step.drop(inside[k.id], r.Context()); err != nil {
+				r.Fatal(err)
+			}
+			r.note(step.what, k.id)
+			if step.dies {
+				r.signal(k, syscall.SIGKILL, fault{kind: killLeader})
+			}
+			r.eventually("another one leads", func() bool { return r.leadsAnother(r.Context(), k.id) })
+			if err := inside[k.id].Heal(r.Context()); err != nil {
+				r.Fatal(err)
+			}
+			r.awaitTicks(1)
+		}
+	})
+}
