@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -166,6 +168,22 @@ func TestDeploymentsFitForge(t *testing.T) {
 	}
 	if last := regexp.MustCompile(`(?m)^USER (\S+)$`).FindStringSubmatch(image); last == nil || strings.HasPrefix(last[1], "0") {
 		t.Errorf("the image runs as %v", last)
+	}
+}
+
+// systemd accepts the unit as it is, but for where the program lies.
+func TestUnitIsValid(t *testing.T) {
+	t.Parallel()
+	analyze := pgtest.Program(t, "systemd-analyze", "apt-get install systemd")
+	unit := deployFile(t, "deploy/systemd/forge.service")
+	unit = strings.ReplaceAll(unit, "/usr/local/bin/forge", forgeBinary(t))
+	unit = strings.Replace(unit, "\nDocumentation=man:forge(1)\n", "\n", 1) // the page is not installed here
+	path := filepath.Join(t.TempDir(), "forge.service")
+	if err := os.WriteFile(path, []byte(unit), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), analyze, "verify", path).CombinedOutput(); err != nil || len(out) > 0 { //nolint:gosec // an installed program
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 }
 

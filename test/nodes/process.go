@@ -18,8 +18,8 @@ import (
 // shownLines is how much of a process's output a failed test prints.
 const shownLines = 60
 
-// Build builds one of the module's programs into dir, with build tags if any are
-// given, and returns its path. Another user may run it.
+// Build builds one of the module's programs into dir, as static as it is released,
+// with build tags if any are given, and returns its path. Another user may run it.
 func Build(dir, program string, tags ...string) (string, error) {
 	path := filepath.Join(dir, filepath.Base(program))
 	args := []string{"build", "-ldflags=-w", "-o", path}
@@ -31,7 +31,9 @@ func Build(dir, program string, tags ...string) (string, error) {
 		return "", fmt.Errorf("wait for other builds: %w", err)
 	}
 	defer unlock()
-	out, err := exec.Command("go", append(args, module+program)...).CombinedOutput() //nolint:gosec,noctx // our own; it ends
+	cmd := exec.Command("go", append(args, module+program)...) //nolint:gosec,noctx // our own; it ends
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
 	}
@@ -87,10 +89,14 @@ type Process struct {
 // Start runs a program with more in its environment. It writes what it prints to
 // output. Whoever starts it waits for Done.
 func Start(program string, output io.Writer, env []string, args ...string) (*Process, error) {
+	return Run(command(program, output, env, args...))
+}
+
+func command(program string, output io.Writer, env []string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...) //nolint:gosec,noctx // one of our builds; its starter ends it
 	cmd.Env = append(Environment(), env...)
 	cmd.Stdout, cmd.Stderr = output, output
-	return Run(cmd)
+	return cmd
 }
 
 // Run does so with any command.
@@ -134,8 +140,18 @@ func (p *Process) EndedBy() syscall.Signal {
 // failed test prints.
 func Launch(tb testing.TB, program string, env []string, args ...string) (*Process, *Output) {
 	tb.Helper()
+	return LaunchWithin(tb, nil, program, env, args...)
+}
+
+// LaunchWithin does so with another root or user.
+func LaunchWithin(tb testing.TB, within *syscall.SysProcAttr, program string, env []string, args ...string) (*Process, *Output) {
+	tb.Helper()
 	output := &Output{}
-	p, err := Start(program, output, env, args...)
+	cmd := command(program, output, env, args...)
+	if within != nil {
+		cmd.SysProcAttr, cmd.Dir = within, "/"
+	}
+	p, err := Run(cmd)
 	if err != nil {
 		tb.Fatal(err)
 	}

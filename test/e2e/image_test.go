@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
+)
+
+// imageUser is whom the image and the manifest run forge as.
+const imageUser = 65532
+
+const alone = `
+[jobs.query]
+kind = "sql"
+statement = "SELECT 1"
+
+[[crons]]
+name = "second"
+job = "query"
+schedule = "* * * * * *"
+timezone = "Europe/Berlin"
+`
+
+// A root with nothing in it but the program and its file, which whoever runs it may
+// not write, is what the image is at least: no shell, no libraries, no accounts, no
+// time zones. A node lives there, works jobs, and leaves in order.
+func TestProgramNeedsNothingBesideIt(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		pgtest.NotRun(t, "the right to change the root directory", "run as root")
+	}
+	root := nodes.OpenDir(t)
+	program := copyInto(t, forgeBinary(t), filepath.Join(root, "forge"), 0o755)
+	c := newCluster(t, alone)
+	copyInto(t, c.config, filepath.Join(root, "forge.toml"), 0o644)
+	inside := func(args ...string) *process {
+		started, output := nodes.LaunchWithin(t, &syscall.SysProcAttr{
+			Chroot: root, Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser},
+		}, program, []string{"FORGE_DATABASE_URL=" + c.url}, args...)
+		return &process{running: started, output: output, done: started.Done()}
+	}
+	check := inside("check", "--config", "/forge.toml")
+	<-check.done
+	if code := check.ProcessState.ExitCode(); code != 0 {
+		t.Fatalf("forge check: exit %d: %s", code, check.output)
+	}
+	node := inside("serve", "--config", "/forge.toml", "--node-id", "alone", "--listen", nodes.AnyPort)
+	node.AwaitReady(t, node.output)
+	eventually(t, "its cron fires and its job is done", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE state = 'completed'`) > 0
+	})
+	eventually(t, "200 of /readyz", func() bool { return nodes.Status(node.listen(), "/readyz") == http.StatusOK })
+	_ = node.Process.Signal(syscall.SIGTERM) // it may be gone, which is seen below
+	<-node.done
+	if code := node.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit %d: %s", code, node.output)
+	}
+}
+
+func copyInto(t *testing.T, from, to string, mode os.FileMode) string {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); errors.Join(err, out.Close()) != nil {
+		t.Fatal(err)
+	}
+	return "/" + filepath.Base(to)
+}
