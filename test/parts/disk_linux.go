@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -70,14 +69,14 @@ func (d *Disk) Within(call func()) {
 	<-done
 }
 
-// Fill leaves no room on the disk.
+// Fill leaves no room on the disk, and takes what has become free since the last time.
 func (d *Disk) Fill() (err error) {
 	d.Within(func() { err = d.fill() })
 	return err
 }
 
 func (d *Disk) fill() error {
-	file, err := os.Create(filepath.Join(d.dir, ballast))
+	file, err := os.OpenFile(filepath.Join(d.dir, ballast), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("fill the disk: %w", err)
 	}
@@ -106,5 +105,3 @@ func (d *Disk) Close() error {
 	<-d.ended
 	return nil
 }
-
-var _ io.Closer = (*Disk)(nil)
