@@ -52,7 +52,7 @@ func (r *run) report(h *checker.History, findings []checker.Finding) {
 		ticks += row.Count
 	}
 	text := &strings.Builder{}
-	fmt.Fprintf(text, "seed %d\n%d faults:\n%s", r.seed, r.faults(), table(counts))
+	fmt.Fprintf(text, "%s, seed %d\n%d faults:\n%s", r.Name(), r.seed, r.faults(), table(counts))
 	lives := 0
 	for _, k := range r.keepers {
 		lives += k.lives

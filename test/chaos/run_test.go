@@ -464,6 +464,20 @@ func (r *run) stop() {
 	}
 }
 
+// judge lets the cluster grow quiet and has the checker say what is wrong.
+func (r *run) judge() (h *checker.History, findings int) {
+	r.Helper()
+	r.settle()
+	r.stop()
+	h = r.history()
+	found := checker.Check(h)
+	r.report(h, found)
+	for _, finding := range found {
+		r.Error(finding)
+	}
+	return h, len(found)
+}
+
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	seed := *seedFlag
@@ -475,16 +489,9 @@ func TestChaos(t *testing.T) {
 	r.seed = seed
 	r.begin(*forFlag, outage)
 	r.rage()
-	r.settle()
-	r.stop()
+	history, findings := r.judge()
 	r.demandReplay()
-	history := r.history()
-	findings := checker.Check(history)
-	r.report(history, findings)
 	if *outFlag != "" {
-		r.draw(history, len(findings), *outFlag)
-	}
-	for _, finding := range findings {
-		t.Error(finding)
+		r.draw(history, findings, *outFlag)
 	}
 }

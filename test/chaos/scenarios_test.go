@@ -44,14 +44,7 @@ func (r *run) endure(suffer func()) {
 	cancel()
 	helpers.Wait()
 	r.endCrons()
-	r.settle()
-	r.stop()
-	history := r.history()
-	findings := checker.Check(history)
-	r.report(history, findings)
-	for _, finding := range findings {
-		r.Error(finding)
-	}
+	r.judge()
 }
 
 // endCrons has the crons end at once, and notes when that was.
