@@ -182,7 +182,9 @@ func TestUnitIsValid(t *testing.T) {
 	if err := os.WriteFile(path, []byte(unit), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), analyze, "verify", path).CombinedOutput(); err != nil || len(out) > 0 { //nolint:gosec // an installed program
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", path).CombinedOutput() //nolint:gosec // an installed program
+	// What it says of the machine's own units is not ours.
+	if err != nil || strings.Contains(string(out), "forge.service") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 }
