@@ -2,29 +2,43 @@ package jobstore
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/forge-scheduler/forge/internal/linepack"
 )
 
-// A pack is a zstd frame of
+// A pack is a zstd frame of one of these, whichever becomes smaller.
 //
-//	version byte, number of chunks
+//	1, number of chunks
 //	of each chunk: step from the number before, step from the time before in
 //	               microseconds, stream, length of the text
 //	the texts, one after the other
 //
-// Numbers are varints. The texts stand together because they compress better so.
-const packVersion = 1
+//	2, number of chunks
+//	columns: numbers, times in microseconds, streams
+//	the texts, as linepack writes them
+//
+// Numbers are varints, columns those of linepack. The texts stand together because
+// they compress better so.
+const (
+	formatPlain   = 1
+	formatColumns = 2
+)
+
+// clearly is how many times smaller columns are that compress better in any case, as
+// far as anybody knows: who needs not try both saves a third of the processor's time.
+const clearly = 4
+
+// maxColumnChunks are in a pack by columns: one that is damaged shall not claim more.
+const maxColumnChunks = 1 << 20
 
 // maxUnpacked bounds what a damaged pack can make of itself in memory.
 const maxUnpacked = 1 << 28
-
-var errDamaged = errors.New("damaged")
 
 // packStreams are numbered by their places, which stay.
 var packStreams = []string{StreamStdout, StreamStderr, StreamSystem}
@@ -46,23 +60,58 @@ func pack(chunks []LogChunk) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain := binary.AppendUvarint([]byte{packVersion}, uint64(len(chunks)))
-	seq, at := 0, int64(0)
-	for _, chunk := range chunks {
+	streams := make([]int64, len(chunks))
+	for i, chunk := range chunks {
 		stream := slices.Index(packStreams, chunk.Stream)
 		if stream < 0 {
 			return nil, fmt.Errorf("chunk %d is of the unknown stream %q", chunk.Seq, chunk.Stream)
 		}
-		plain = binary.AppendVarint(plain, int64(chunk.Seq-seq))
-		plain = binary.AppendVarint(plain, chunk.At.UnixMicro()-at)
-		plain = append(plain, byte(stream))
-		plain = binary.AppendUvarint(plain, uint64(len(chunk.Chunk)))
+		streams[i] = int64(stream)
+	}
+	plain := plain(chunks, streams)
+	columns, ok := byColumns(chunks, streams)
+	if !ok {
+		return zip.EncodeAll(plain, nil), nil
+	}
+	packed := zip.EncodeAll(columns, nil)
+	if len(columns) > len(plain)/clearly {
+		if smaller := zip.EncodeAll(plain, nil); len(smaller) < len(packed) {
+			return smaller, nil
+		}
+	}
+	return packed, nil
+}
+
+func plain(chunks []LogChunk, streams []int64) []byte {
+	out := binary.AppendUvarint([]byte{formatPlain}, uint64(len(chunks)))
+	seq, at := 0, int64(0)
+	for i, chunk := range chunks {
+		out = binary.AppendVarint(out, int64(chunk.Seq-seq))
+		out = binary.AppendVarint(out, chunk.At.UnixMicro()-at)
+		out = append(out, byte(streams[i]))
+		out = binary.AppendUvarint(out, uint64(len(chunk.Chunk)))
 		seq, at = chunk.Seq, chunk.At.UnixMicro()
 	}
 	for _, chunk := range chunks {
-		plain = append(plain, chunk.Chunk...)
+		out = append(out, chunk.Chunk...)
 	}
-	return zip.EncodeAll(plain, nil), nil
+	return out
+}
+
+// byColumns returns false for chunks that gain nothing by it.
+func byColumns(chunks []LogChunk, streams []int64) ([]byte, bool) {
+	if len(chunks) > maxColumnChunks {
+		return nil, false
+	}
+	seqs, times, texts := make([]int64, len(chunks)), make([]int64, len(chunks)), make([]string, len(chunks))
+	for i, chunk := range chunks {
+		seqs[i], times[i], texts[i] = int64(chunk.Seq), chunk.At.UnixMicro(), chunk.Chunk
+	}
+	out := binary.AppendUvarint([]byte{formatColumns}, uint64(len(chunks)))
+	for _, column := range [][]int64{seqs, times, streams} {
+		out = linepack.AppendColumn(out, column)
+	}
+	return linepack.Append(out, texts)
 }
 
 // unpack returns what pack was given.
@@ -76,12 +125,19 @@ func unpack(packed []byte, attempt int) ([]LogChunk, error) {
 		return nil, err
 	}
 	if len(plain) == 0 {
-		return nil, errDamaged
+		return nil, linepack.ErrDamaged
 	}
-	if plain[0] != packVersion {
-		return nil, fmt.Errorf("of format %d, which a newer forge reads", plain[0])
+	switch plain[0] {
+	case formatPlain:
+		return readPlain(plain[1:], attempt)
+	case formatColumns:
+		return readColumns(plain[1:], attempt)
 	}
-	r := packReader{rest: plain[1:]}
+	return nil, fmt.Errorf("of format %d, which a newer forge reads", plain[0])
+}
+
+func readPlain(plain []byte, attempt int) ([]LogChunk, error) {
+	r := packReader{rest: plain}
 	count := r.length()
 	chunks := make([]LogChunk, count)
 	lengths := make([]int, count)
@@ -96,12 +152,32 @@ func unpack(packed []byte, attempt int) ([]LogChunk, error) {
 		chunks[i].Chunk = string(r.take(length))
 	}
 	if r.damaged || len(r.rest) > 0 {
-		return nil, errDamaged
+		return nil, linepack.ErrDamaged
 	}
 	return chunks, nil
 }
 
-// packReader takes a pack apart. Once something is missing it gives nothing more.
+func readColumns(columns []byte, attempt int) ([]LogChunk, error) {
+	r := linepack.NewReader(columns)
+	count := r.Length(maxColumnChunks)
+	seqs, times, streams := r.Column(count), r.Column(count), r.Column(count)
+	texts, err := r.Texts(count)
+	if err != nil {
+		return nil, err
+	}
+	chunks := make([]LogChunk, count)
+	for i := range chunks {
+		if streams[i] < 0 || streams[i] >= int64(len(packStreams)) {
+			return nil, linepack.ErrDamaged
+		}
+		chunks[i] = LogChunk{
+			Attempt: attempt, Seq: int(seqs[i]), At: time.UnixMicro(times[i]), Stream: packStreams[streams[i]], Chunk: texts[i],
+		}
+	}
+	return chunks, nil
+}
+
+// packReader takes a plain pack apart. Once something is missing it gives nothing more.
 type packReader struct {
 	rest    []byte
 	damaged bool

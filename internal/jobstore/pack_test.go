@@ -1,6 +1,7 @@
 package jobstore
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -27,6 +28,36 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
+// A pack has the format that is smaller, and either reads as it was.
+func TestPackFormats(t *testing.T) {
+	t.Parallel()
+	unzip, err := decompressor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]byte{
+		"%d rows in %d ms\n": formatColumns, "row %d of the table \x00 %d\n": formatPlain,
+	} {
+		var chunks []LogChunk
+		for i := 1; i <= 1000; i++ {
+			chunks = append(chunks, LogChunk{
+				Attempt: 3, Seq: i, At: time.UnixMicro(int64(i) * 1234), Stream: StreamSystem, Chunk: fmt.Sprintf(text, i*i%977, i%41),
+			})
+		}
+		packed, err := pack(chunks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content, err := unzip.DecodeAll(packed, nil); err != nil || content[0] != want {
+			t.Errorf("%q is in format %d (%v), want %d", text, content[0], err, want)
+		}
+		got, err := unpack(packed, 3)
+		if diff := cmp.Diff(chunks, got); err != nil || diff != "" {
+			t.Errorf("%q: %v (-want +got):\n%s", text, err, diff)
+		}
+	}
+}
+
 // Whatever is damaged is an error, and never other text.
 func TestDamagedPack(t *testing.T) {
 	t.Parallel()
@@ -34,26 +65,23 @@ func TestDamagedPack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unzip, err := decompressor()
-	if err != nil {
-		t.Fatal(err)
+	chunks := []LogChunk{{Attempt: 1, Seq: 1, At: time.Now(), Stream: StreamStdout, Chunk: "some text\n"}}
+	columns, ok := byColumns(chunks, []int64{0})
+	packed, err := pack(chunks)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
 	}
-	packed, err := pack([]LogChunk{{Attempt: 1, Seq: 1, At: time.Now(), Stream: StreamStdout, Chunk: "some text\n"}})
-	if err != nil {
-		t.Fatal(err)
+	bad := [][]byte{nil, packed[:len(packed)-1], zip.EncodeAll([]byte{formatColumns + 1}, nil)}
+	for _, plain := range [][]byte{plain(chunks, []int64{0}), columns} {
+		bad = append(bad, zip.EncodeAll(append(slices.Clip(plain), 'x'), nil), zip.EncodeAll([]byte{plain[0], 200, 1}, nil))
+		for length := range plain {
+			bad = append(bad, zip.EncodeAll(plain[:length], nil))
+		}
 	}
-	plain, err := unzip.DecodeAll(packed, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bad := [][]byte{nil, packed[:len(packed)-1]}
-	for _, plain := range [][]byte{
-		append([]byte{packVersion + 1}, plain[1:]...), append(slices.Clip(plain), 'x'), {packVersion, 200, 1},
-	} {
-		bad = append(bad, zip.EncodeAll(plain, nil))
-	}
-	for length := range plain {
-		bad = append(bad, zip.EncodeAll(plain[:length], nil))
+	stream, _ := byColumns(chunks, []int64{7})
+	bad = append(bad, zip.EncodeAll(stream, nil))
+	if got, err := unpack(zip.EncodeAll(columns, nil), 1); err != nil || len(got) != 1 || got[0].Chunk != chunks[0].Chunk {
+		t.Errorf("by columns: %+v, %v", got, err)
 	}
 	for i := range packed {
 		flipped := append([]byte{}, packed...)
