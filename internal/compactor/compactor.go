@@ -30,6 +30,9 @@ const (
 	shortLock = 200 * time.Millisecond
 )
 
+// LeastIndex is from which size on, in bytes, an index may be worth building anew.
+const LeastIndex = 8 << 20
+
 const mannersSQL = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true)`
 
 // Retention is how long things are kept once they are over. 0 means for ever,
@@ -74,21 +77,31 @@ type Options struct {
 	// Quiet is how long an attempt that is over has written nothing before its
 	// output is merged: its node may be about to. Default: 5 minutes.
 	Quiet time.Duration
+	// LeastIndex is how large an index must be, in bytes, for it to be built anew
+	// when little of it is used. Default: the constant of that name.
+	LeastIndex int64
 }
 
 // Compactor is the work of the leader of the role log_compactor.
 type Compactor struct {
-	db   leaderstore.Beginner
+	db   Database
 	opts Options
 }
 
+// Database is what a Compactor works on: a *pgxpool.Pool.
+type Database interface {
+	leaderstore.Beginner
+	compactstore.Database
+}
+
 // New returns a Compactor on a pool.
-func New(db leaderstore.Beginner, opts Options) *Compactor {
+func New(db Database, opts Options) *Compactor {
 	opts.Interval = cmp.Or(opts.Interval, 5*time.Minute)
 	opts.Delay = cmp.Or(opts.Delay, time.Second)
 	opts.Batch = cmp.Or(opts.Batch, 1000)
 	opts.Pause = cmp.Or(opts.Pause, 100*time.Millisecond)
 	opts.Quiet = cmp.Or(opts.Quiet, 5*time.Minute)
+	opts.LeastIndex = cmp.Or(opts.LeastIndex, LeastIndex)
 	c := &Compactor{db: db, opts: opts}
 	if c.opts.Metrics != nil {
 		c.opts.Metrics.InitCompactor(c.removes())
@@ -103,7 +116,7 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer c.forgetMeasures()
 	next := time.NewTimer(c.opts.Delay)
 	defer next.Stop()
-	pass := &pass{Compactor: c, fence: fence}
+	pass := &pass{Compactor: c, fence: fence, rebuilt: map[string]time.Time{}}
 	for {
 		if !progress.Await(ctx, next.C) {
 			return nil
@@ -128,6 +141,8 @@ type pass struct {
 	fence leaderstore.Fence
 	// strayAfter is the job at which the search for stray output goes on.
 	strayAfter int64
+	// rebuilt is when each index was built anew.
+	rebuilt map[string]time.Time
 	// record is what this pass has done so far.
 	record compactstore.Pass
 }
@@ -218,6 +233,9 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	if err := p.settle(ctx, "merge", 0, p.merge(ctx)); err != nil {
+		return err
+	}
+	if err := p.settle(ctx, "indexes", 0, p.rebuild(ctx)); err != nil {
 		return err
 	}
 	took := time.Since(start)

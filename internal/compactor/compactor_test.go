@@ -380,6 +380,8 @@ type cluster struct {
 	metrics *metrics.Metrics
 	pause   time.Duration
 	quiet   time.Duration // long, where nothing is to be merged
+	// leastIndex is 0 where no index grows.
+	leastIndex int64
 }
 
 const batch = 4
@@ -397,6 +399,7 @@ func (c *cluster) compactor(retention compactor.Retention) *compactor.Compactor 
 	return compactor.New(c.pool, compactor.Options{
 		Retention: func() compactor.Retention { return retention }, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)), Metrics: c.metrics,
 		Interval: 10 * time.Millisecond, Delay: time.Millisecond, Batch: batch, Pause: c.pause, Quiet: c.quiet,
+		LeastIndex: c.leastIndex,
 	})
 }
 

@@ -16,6 +16,12 @@
 // add rows that no batch has seen. A node that hung may add a chunk late, or again:
 // chunks have numbers, and the one in a pack counts.
 //
+// # Indexes
+//
+// What rows leave in an index when they are deleted is used again, but never given
+// back: after a large backlog an index keeps its size. The end of a pass builds one
+// that is mostly unused anew, while others read and write it.
+//
 // # Whose SQL this is
 //
 // Elsewhere in forge a table's SQL stands in the package that owns the table.

@@ -13,9 +13,18 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// restShare is how much longer than a batch of merging the pause after it is: four
-// fifths of the time, the database and the leader's node work for others alone.
-const restShare = 4
+// restBesideOthers is how many times longer than a batch of merging the pause after
+// it is while others work: they have nine tenths of the time for themselves, and what
+// makes batches longer makes pauses longer. Otherwise the pause is as long as the batch.
+const restBesideOthers = 9
+
+// othersSQL says whether another session is at work. One that waits for a lock is
+// not: deputies of leaders do so all the time.
+const othersSQL = `
+SELECT EXISTS (
+    SELECT FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+      AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock')`
 
 // A crash of the server takes back both what was deleted and what was added for
 // it, so the commit need not wait for the disk.
@@ -30,7 +39,7 @@ func (p *pass) merge(ctx context.Context) error {
 	}()
 	for from := (jobstore.RunKey{}); ; {
 		start := time.Now()
-		next, merged, err := p.mergeBatch(ctx, from)
+		next, merged, others, err := p.mergeBatch(ctx, from)
 		if errors.Is(err, leaderstore.ErrDeposed) || ctx.Err() != nil {
 			return err
 		}
@@ -42,7 +51,7 @@ func (p *pass) merge(ctx context.Context) error {
 			break
 		}
 		from = next
-		if err := p.pause(ctx, max(p.opts.Pause, restShare*time.Since(start))); err != nil {
+		if err := p.pause(ctx, p.rest(time.Since(start), others)); err != nil {
 			return err
 		}
 	}
@@ -51,6 +60,14 @@ func (p *pass) merge(ctx context.Context) error {
 			"chunks", done.Chunks, "packs", done.Packs, "text_bytes", done.TextBytes, "pack_bytes", done.PackBytes)
 	}
 	return skipped(done.Skipped)
+}
+
+// rest is the pause after a batch.
+func (p *pass) rest(batch time.Duration, others bool) time.Duration {
+	if others {
+		batch *= restBesideOthers
+	}
+	return max(p.opts.Pause, batch)
 }
 
 // shownDamages is how many damaged attempts a pass names.
@@ -68,10 +85,16 @@ func skipped(damages []*jobstore.DamagedError) error {
 	return errors.Join(errs...)
 }
 
-func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey) (next jobstore.RunKey, merged jobstore.Merged, err error) {
+// mergeBatch also says whether others were at work when it began.
+func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey) (
+	next jobstore.RunKey, merged jobstore.Merged, others bool, err error,
+) {
 	err = p.do(ctx, func(tx pgx.Tx, now time.Time) error {
 		if _, err := tx.Exec(ctx, hurriedSQL); err != nil {
 			return err
+		}
+		if err := tx.QueryRow(ctx, othersSQL).Scan(&others); err != nil {
+			return fmt.Errorf("look for others at work: %w", err)
 		}
 		next, merged, err = jobstore.Merge(ctx, tx, from, now.Add(-p.opts.Quiet), p.opts.Batch)
 		if merged.Chunks > 0 {
@@ -80,5 +103,5 @@ func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey) (next jobst
 		return err
 	})
 	failpoint.Hit("compactor/after-commit")
-	return next, merged, err
+	return next, merged, others, err
 }

@@ -1,6 +1,7 @@
 package compactor_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -97,6 +100,62 @@ func TestMergeEndsInTheMidst(t *testing.T) {
 	if diff := cmp.Diff(before, c.output()); diff != "" {
 		t.Errorf("output at the end (-before +after):\n%s", diff)
 	}
+}
+
+// Who merges sees whether others work: one that runs a statement does, one that waits
+// for a lock, as deputies of leaders do, does not.
+func TestOthersAtWork(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	others := func() bool {
+		t.Helper()
+		var others bool
+		if err := c.pool.QueryRow(t.Context(), compactor.OthersSQL).Scan(&others); err != nil {
+			t.Fatal(err)
+		}
+		return others
+	}
+	if others() {
+		t.Error("others work in an empty database")
+	}
+	holder := c.session()
+	if _, err := holder.Exec(t.Context(), `SELECT pg_advisory_lock(7)`); err != nil {
+		t.Fatal(err)
+	}
+	c.statement(`SELECT pg_advisory_lock(7)`)
+	c.await(`SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, []string{"1"})
+	if others() {
+		t.Error("who waits for a lock is taken for one at work")
+	}
+	c.statement(`SELECT pg_sleep(600)`)
+	c.await(`SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`, []string{"1"})
+	if !others() {
+		t.Error("a statement that runs is not seen")
+	}
+}
+
+// session is a connection of its own.
+func (c *cluster) session() *pgx.Conn {
+	c.t.Helper()
+	conn, err := pgx.ConnectConfig(c.t.Context(), c.pool.Config().ConnConfig)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// statement runs until the end of the test.
+func (c *cluster) statement(sql string) {
+	c.t.Helper()
+	conn := c.session()
+	ctx, stop := context.WithCancel(c.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = conn.Exec(ctx, sql) // ends with ctx
+	}()
+	c.t.Cleanup(func() { stop(); <-done })
 }
 
 // The first batch deposes its leader as it commits, past the sweeps that would have

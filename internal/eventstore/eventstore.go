@@ -52,6 +52,9 @@ const (
 	// of something, or could not be.
 	NotificationDelivered = "notification_delivered"
 	NotificationFailed    = "notification_failed"
+	// IndexRebuilt says that the log compactor's leader gave back what an index did
+	// not use.
+	IndexRebuilt = "index_rebuilt"
 )
 
 // Event is one entry of the diary. NodeID, Role and Term are zero where they do

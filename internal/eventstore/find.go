@@ -45,7 +45,7 @@ func Types() []string {
 		JobEnqueued, JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
 		QueuePaused, QueueResumed, HandOverAsked, NodeDrained, NodeUndrained,
 		AlertSilenced, AlertUnsilenced, AlertTried,
-		NotificationDelivered, NotificationFailed,
+		NotificationDelivered, NotificationFailed, IndexRebuilt,
 	}
 }
 

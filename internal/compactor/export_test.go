@@ -1,0 +1,4 @@
+package compactor
+
+// OthersSQL is tried on sessions of many kinds.
+const OthersSQL = othersSQL

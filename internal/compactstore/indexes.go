@@ -1,0 +1,114 @@
+package compactstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// bloat is how many times what its entries need an index takes before it is worth
+// to be built anew. Of one that is used as it should be half to two thirds are full.
+const bloat = 4
+
+// B-trees of the schema's tables that this user may rebuild, with what they take and
+// what their entries need: some 20 bytes each, and their columns as ANALYZE found
+// them. An index over a part of a table has its own number of entries, as the last
+// VACUUM counted them; one over all of it has the table's, if that is more.
+const bloatedSQL = `
+WITH sized AS (
+    SELECT i.indexrelid::regclass::text AS name, pg_relation_size(i.indexrelid) AS bytes,
+        (CASE WHEN i.indpred IS NULL THEN greatest(c.reltuples, s.n_live_tup, 0) ELSE greatest(c.reltuples, 0) END
+            * (20 + w.width))::bigint AS need
+    FROM pg_index i
+    JOIN pg_class c ON c.oid = i.indexrelid
+    JOIN pg_class t ON t.oid = i.indrelid
+    JOIN pg_namespace n ON n.oid = t.relnamespace
+    JOIN pg_am a ON a.oid = c.relam AND a.amname = 'btree'
+    JOIN pg_stat_user_tables s ON s.relid = t.oid
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(coalesce(k.avg_width, 16)), 0) AS width
+        FROM unnest(i.indkey) AS key (number)
+        LEFT JOIN pg_attribute f ON f.attrelid = t.oid AND f.attnum = key.number
+        LEFT JOIN pg_stats k ON k.schemaname = n.nspname AND k.tablename = t.relname AND k.attname = f.attname) AS w
+    WHERE t.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'forge_compactions'::regclass)
+      AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\_%')
+      AND i.indisvalid AND pg_has_role(t.relowner, 'USAGE'))
+SELECT name, bytes, need
+FROM sized
+WHERE bytes >= $1 AND bytes > $2 * need
+ORDER BY bytes - need DESC`
+
+// What a rebuilding that was interrupted leaves behind; PostgreSQL names it so, and
+// says which ones are still at work.
+const leftoversSQL = `
+SELECT i.indexrelid::regclass::text
+FROM pg_index i
+JOIN pg_class c ON c.oid = i.indexrelid
+JOIN pg_class t ON t.oid = i.indrelid
+WHERE t.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'forge_compactions'::regclass)
+  AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\_%')
+  AND NOT i.indisvalid AND c.relname ~ '_cc(new|old)[0-9]*$' AND pg_has_role(t.relowner, 'USAGE')
+  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE relid = t.oid)`
+
+// Index is one that takes far more than its entries need. Its name is an SQL
+// identifier, quoted and with its schema where it must be.
+type Index struct {
+	Name  string
+	Bytes int64
+	Need  int64 // as estimated
+}
+
+// Bloated returns the indexes of at least so many bytes of which most is unused, the
+// worst first. What deleted rows leave in an index is used again, but not given back.
+func Bloated(ctx context.Context, db Queryer, least int64) ([]Index, error) {
+	rows, err := db.Query(ctx, bloatedSQL, least, bloat)
+	if err != nil {
+		return nil, fmt.Errorf("look for indexes that have grown: %w", err)
+	}
+	indexes, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Index])
+	if err != nil {
+		return nil, fmt.Errorf("look for indexes that have grown: %w", err)
+	}
+	return indexes, nil
+}
+
+// Database is what Rebuild needs, outside any transaction.
+type Database interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Rebuild builds an index anew while others read and write, and returns its size
+// after it. What an earlier one left behind, that was interrupted, goes first.
+func Rebuild(ctx context.Context, db Database, index Index) (bytes int64, err error) {
+	if err := dropLeftovers(ctx, db); err != nil {
+		return 0, fmt.Errorf("drop what an interrupted rebuilding left: %w", err)
+	}
+	if _, err := db.Exec(ctx, "REINDEX INDEX CONCURRENTLY "+index.Name); err != nil {
+		return 0, fmt.Errorf("rebuild index %s: %w", index.Name, err)
+	}
+	if err := db.QueryRow(ctx, `SELECT pg_relation_size($1::text::regclass)`, index.Name).Scan(&bytes); err != nil {
+		return 0, fmt.Errorf("weigh index %s: %w", index.Name, err)
+	}
+	return bytes, nil
+}
+
+func dropLeftovers(ctx context.Context, db Database) error {
+	rows, err := db.Query(ctx, leftoversSQL)
+	if err != nil {
+		return err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := db.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
