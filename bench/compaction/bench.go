@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,18 +42,21 @@ listen = %q
 id = "n1"
 roles = ["worker", "scheduler"]
 `
-	sizeSQL   = `SELECT pg_total_relation_size('forge_job_logs'), pg_total_relation_size('forge_job_log_packs')`
+	sizeSQL = `
+SELECT pg_total_relation_size('forge_job_logs'), pg_total_relation_size('forge_job_log_packs'),
+    pg_indexes_size('forge_job_logs') + pg_indexes_size('forge_job_log_packs')`
 	looseSQL  = `SELECT coalesce(min(job_id), 0) FROM forge_job_logs`
 	packedSQL = `SELECT sum(chunks), sum(text_bytes) FROM forge_job_log_packs`
 	// waiting is how many jobs wait at most, so that the node never runs out of them.
 	waiting = 4000
 	batch   = 500
+	look    = time.Second
 	// readAttempts are read, before and after.
 	readAttempts = 300
 )
 
-// size of the two tables, in bytes.
-type size struct{ Loose, Packed int64 }
+// size of the two tables, in bytes, and what their indexes take of it.
+type size struct{ Loose, Packed, Indexes int64 }
 
 func (s size) total() float64 { return float64(s.Loose + s.Packed) }
 
@@ -66,7 +70,9 @@ type bench struct {
 	began                time.Time
 	text, chunks         int64
 	before, after, tight size
-	busy                 time.Duration // of the compactor
+	busy, alone          time.Duration // of the compactor, beside a node and without
+	busyLines            int64
+	removal              time.Duration // of everything, by retention
 	pairs                [][2]float64  // jobs a second, without the compactor and with it
 	loose, packed        []time.Duration
 }
@@ -104,16 +110,66 @@ func (b *bench) measure(ctx context.Context) error {
 	if err := b.check(ctx); err != nil {
 		return err
 	}
-	if err := b.settle(ctx, "VACUUM", &b.after); err != nil {
-		return err
-	}
-	if err := b.settle(ctx, "VACUUM FULL", &b.tight); err != nil {
+	if err := b.weighAfter(ctx); err != nil {
 		return err
 	}
 	if err := b.read(ctx, &b.packed); err != nil {
 		return fmt.Errorf("read after: %w", err)
 	}
-	return nil
+	return b.remove(ctx)
+}
+
+// weighAfter weighs what is left, vacuumed as autovacuum does it and with the indexes
+// that the compactor then builds anew, and again packed as tightly as it can be.
+func (b *bench) weighAfter(ctx context.Context) error {
+	if err := b.settle(ctx, "VACUUM (ANALYZE)", &b.after); err != nil {
+		return err
+	}
+	began := time.Now()
+	err := b.until(ctx, compactor.Retention{}, func(ctx context.Context) (bool, error) {
+		grown, err := compactstore.Bloated(ctx, b.pool, compactor.LeastIndex)
+		return !slices.ContainsFunc(grown, func(i compactstore.Index) bool { return strings.Contains(i.Name, "forge_job_log") }), err
+	})
+	if err != nil {
+		return err
+	}
+	b.say("indexes built anew in %.1f s", time.Since(began).Seconds())
+	if err := b.settle(ctx, "VACUUM", &b.after); err != nil {
+		return err
+	}
+	return b.settle(ctx, "VACUUM FULL", &b.tight)
+}
+
+// remove lets the output grow too old.
+func (b *bench) remove(ctx context.Context) error {
+	return b.until(ctx, compactor.Retention{Logs: time.Minute}, func(ctx context.Context) (bool, error) {
+		status, err := compactstore.Read(ctx, b.pool, 100)
+		for _, pass := range status.Passes {
+			if pass.Removed["packed_logs"] > 0 {
+				b.removal = pass.EndedAt.Sub(pass.StartedAt)
+			}
+		}
+		return b.removal > 0, err
+	})
+}
+
+// until lets the compactor make passes until something is true. It looks once a second:
+// the compactor takes more for somebody at work.
+func (b *bench) until(ctx context.Context, retention compactor.Retention, is func(context.Context) (bool, error)) error {
+	led, end := context.WithCancel(ctx)
+	defer end()
+	lead := make(chan error, 1)
+	go func() { lead <- b.lead(led, retention) }()
+	for {
+		if err := rig.SleepUntil(ctx, time.Now().Add(look)); err != nil {
+			return errors.Join(err, <-lead)
+		}
+		done, err := is(ctx)
+		if done || err != nil {
+			end()
+			return errors.Join(err, <-lead)
+		}
+	}
 }
 
 func (b *bench) fill(ctx context.Context) error {
@@ -143,7 +199,7 @@ func (b *bench) settle(ctx context.Context, vacuum string, into *size) error {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
 	}
-	if err := b.pool.QueryRow(ctx, sizeSQL).Scan(&into.Loose, &into.Packed); err != nil {
+	if err := b.pool.QueryRow(ctx, sizeSQL).Scan(&into.Loose, &into.Packed, &into.Indexes); err != nil {
 		return fmt.Errorf("weigh: %w", err)
 	}
 	return nil
@@ -153,8 +209,27 @@ type noop struct{}
 
 func (noop) Kind() string { return "noop" }
 
-// compact lets the compactor work in every other window, while a node works jobs.
+// compact lets the compactor work in every other window, while a node works jobs, and
+// do the rest alone.
 func (b *bench) compact(ctx context.Context) error {
+	if err := b.compactBeside(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	defer func() { b.alone = time.Since(began) }()
+	return b.until(ctx, compactor.Retention{}, func(ctx context.Context) (bool, error) {
+		next, err := b.firstLoose(ctx)
+		return next == 0, err
+	})
+}
+
+// firstLoose is the first job whose output is not merged, 0 without any.
+func (b *bench) firstLoose(ctx context.Context) (job int64, err error) {
+	err = b.pool.QueryRow(ctx, looseSQL).Scan(&job)
+	return job, err
+}
+
+func (b *bench) compactBeside(ctx context.Context) error {
 	var worked atomic.Int64
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[noop]) error {
@@ -219,7 +294,9 @@ func (b *bench) windows(ctx context.Context, worked *atomic.Int64) error {
 	if err != nil {
 		return err
 	}
-	for first, next := int64(1), int64(1); next != 0; first = next {
+	next := int64(1)
+	for next != 0 && len(b.pairs) < b.most {
+		first := next
 		if next, err = b.pair(ctx, worked, first); err != nil {
 			return err
 		}
@@ -227,6 +304,7 @@ func (b *bench) windows(ctx context.Context, worked *atomic.Int64) error {
 			b.window *= 2
 		}
 	}
+	b.busyLines = (cmp.Or(next, int64(b.lines/attemptLines)+1) - 1) * attemptLines
 	return nil
 }
 
@@ -240,12 +318,12 @@ func (b *bench) pair(ctx context.Context, worked *atomic.Int64, first int64) (ne
 	led, end := context.WithTimeout(ctx, b.window)
 	defer end()
 	lead := make(chan error, 1)
-	go func() { lead <- b.lead(led) }()
+	go func() { lead <- b.lead(led, compactor.Retention{}) }()
 	disturbed, err := window(ctx, worked, b.window)
 	if err := errors.Join(err, <-lead); err != nil {
 		return 0, err
 	}
-	if err := b.pool.QueryRow(ctx, looseSQL).Scan(&next); err != nil {
+	if next, err = b.firstLoose(ctx); err != nil {
 		return 0, err
 	}
 	b.say("%.0f jobs a second without, %.0f with the compactor, which merged the output of %d attempts",
@@ -272,10 +350,10 @@ func (b *bench) lastPass(ctx context.Context) (length time.Duration, err error) 
 	return status.Passes[0].EndedAt.Sub(status.Passes[0].StartedAt), nil
 }
 
-func (b *bench) lead(ctx context.Context) error {
+func (b *bench) lead(ctx context.Context, retention compactor.Retention) error {
 	return compactor.New(b.pool, compactor.Options{
-		Retention: func() compactor.Retention { return compactor.Retention{} },
-		Logger:    slog.New(slog.DiscardHandler), Delay: time.Millisecond,
+		Retention: func() compactor.Retention { return retention },
+		Logger:    slog.New(slog.DiscardHandler), Delay: time.Millisecond, Interval: time.Second,
 	}).Lead(ctx, leaderstore.Fence{Role: "log_compactor", Term: 1, NodeID: "bench", Incarnation: "bench"})
 }
 

@@ -15,7 +15,7 @@ import (
 func TestBenchMergesAllLines(t *testing.T) {
 	t.Parallel()
 	var out, errs strings.Builder
-	if err := run(t.Context(), []string{"-lines", "6999", "-window", "300ms"}, &out, &errs); err != nil {
+	if err := run(t.Context(), []string{"-lines", "6999", "-window", "300ms", "-pairs", "1"}, &out, &errs); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -26,7 +26,7 @@ func TestBenchMergesAllLines(t *testing.T) {
 	if last.Bench != "compaction" || last.Values["lines"] != 6000 {
 		t.Errorf("%+v", last)
 	}
-	for _, key := range []string{"text_bytes", "bytes_before", "bytes_after_full", "packed_bytes", "seconds", "read_p50_ms"} {
+	for _, key := range []string{"text_bytes", "bytes_before", "bytes_after_full", "packed_bytes", "seconds", "remove_seconds", "read_p50_ms"} {
 		if last.Values[key] <= 0 {
 			t.Errorf("no %s in %v", key, last.Values)
 		}
@@ -47,8 +47,8 @@ func TestSourceWritesThreeKindsOfAttempts(t *testing.T) {
 		if row, err := s.Values(); err != nil || len(row) != len(columns) || chunks[s.attempt] != s.seq {
 			t.Fatalf("row %v, %v of attempt %d", row, err, s.attempt)
 		}
-		if s.at.After(now.Add(-10 * time.Minute)) {
-			t.Fatalf("a chunk of %v is too young to be merged", s.at)
+		if s.written.After(now.Add(-10 * time.Minute)) {
+			t.Fatalf("a chunk of %v is too young to be merged", s.written)
 		}
 	}
 	if chunks[1] != attemptLines/fewLines || chunks[2] < 2 || chunks[2] > 10 || chunks[3] != attemptLines {
@@ -84,7 +84,7 @@ func TestThroughputIsTheMedianShare(t *testing.T) {
 
 func TestTooSmallIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-lines", "2999"}, {"-window", "99ms"}} {
+	for _, args := range [][]string{{"-lines", "2999"}, {"-window", "99ms"}, {"-pairs", "0"}} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v was accepted", args)
 		}

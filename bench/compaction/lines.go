@@ -23,7 +23,8 @@ type source struct {
 	random    *rand.Rand
 	attempt   int
 	seq       int
-	at        time.Time
+	at        time.Time // of the line
+	written   time.Time // when the chunk was
 	chunks    []string
 	textBytes int64
 	lines     int
@@ -43,18 +44,18 @@ func newSource(lines int, now time.Time) *source {
 	}
 }
 
-// Next makes the next chunk ready.
+// Next makes the next chunk ready, written a random time after the one before.
 func (s *source) Next() bool {
 	switch {
 	case len(s.chunks) > 1:
 		s.chunks, s.seq = s.chunks[1:], s.seq+1
 	case s.attempt < s.attempts:
-		s.attempt, s.seq, s.at = s.attempt+1, 1, s.began
+		s.attempt, s.seq, s.at, s.written = s.attempt+1, 1, s.began, s.began
 		s.chunks = s.write()
 	default:
 		return false
 	}
-	s.at = s.at.Add(time.Duration(len(s.chunks[0])) * 10 * time.Microsecond)
+	s.written = s.written.Add(time.Duration(len(s.chunks[0])*100+s.random.IntN(5000)) * time.Microsecond)
 	s.textBytes += int64(len(s.chunks[0]))
 	s.rows++
 	return true
@@ -62,7 +63,7 @@ func (s *source) Next() bool {
 
 // Values are those of columns.
 func (s *source) Values() ([]any, error) {
-	return []any{int64(s.attempt), int16(1), int32(s.seq), s.at, "stdout", s.chunks[0]}, nil
+	return []any{int64(s.attempt), int16(1), int32(s.seq), s.written, "stdout", s.chunks[0]}, nil
 }
 
 // Err is always nil.

@@ -13,19 +13,22 @@ import (
 func (b *bench) report(out io.Writer) error {
 	const mb = 1e6
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tloose MB\tpacked MB\ttotal MB\tbytes a line\ttimes smaller\t")
+	fmt.Fprintln(table, "\tloose MB\tpacked MB\ttotal MB\tof that indexes MB\tbytes a line\ttimes smaller\t")
 	for _, row := range []struct {
 		name string
 		size
-	}{{"before", b.before}, {"after, with VACUUM", b.after}, {"after, with VACUUM FULL", b.tight}} {
-		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", row.name, float64(row.Loose)/mb, float64(row.Packed)/mb,
-			row.total()/mb, row.total()/float64(b.lines), b.before.total()/row.total())
+	}{{"before", b.before}, {"after", b.after}, {"with VACUUM FULL", b.tight}} {
+		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", row.name, float64(row.Loose)/mb, float64(row.Packed)/mb,
+			row.total()/mb, float64(row.Indexes)/mb, row.total()/float64(b.lines), b.before.total()/row.total())
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%d lines in %d chunks, %.1f MB of text, merged in %.1f s of the compactor: %.0f lines a second.\n", b.lines,
-		b.chunks, float64(b.text)/mb, b.busy.Seconds(), float64(b.lines)/b.busy.Seconds())
+	fmt.Fprintf(out, "\n%d lines in %d chunks, %.1f MB of text, merged in %.1f s of the compactor.\n", b.lines,
+		b.chunks, float64(b.text)/mb, (b.busy + b.alone).Seconds())
+	beside, alone := b.speeds()
+	fmt.Fprintf(out, "Lines merged a second: %.0f beside a node that works jobs, %.0f alone.\n", beside, alone)
+	fmt.Fprintf(out, "Removed by retention in %.1f s.\n", b.removal.Seconds())
 	if share, ok := throughput(b.pairs); ok {
 		fmt.Fprintf(out, "Jobs worked beside it: %.1f %% of those without it (median of %d pairs of windows).\n", 100*share, len(b.pairs))
 	}
@@ -34,14 +37,30 @@ func (b *bench) report(out io.Writer) error {
 	return b.result().Print(out)
 }
 
+// speeds are lines merged a second, 0 where nothing was.
+func (b *bench) speeds() (beside, alone float64) {
+	if b.busy > 0 {
+		beside = float64(b.busyLines) / b.busy.Seconds()
+	}
+	if rest := int64(b.lines) - b.busyLines; rest > 0 && b.alone > 0 {
+		alone = float64(rest) / b.alone.Seconds()
+	}
+	return beside, alone
+}
+
 func (b *bench) result() rig.Result {
+	beside, alone := b.speeds()
 	r := rig.Result{
-		Bench:  "compaction",
-		Ratios: map[string]float64{"size": rig.Round(b.before.total() / b.tight.total())},
+		Bench: "compaction",
+		Ratios: map[string]float64{
+			"size": rig.Round(b.before.total() / b.after.total()), "size_full": rig.Round(b.before.total() / b.tight.total()),
+		},
 		Values: map[string]float64{
 			"lines": float64(b.lines), "chunks": float64(b.chunks), "text_bytes": float64(b.text),
 			"bytes_before": b.before.total(), "bytes_after": b.after.total(), "bytes_after_full": b.tight.total(),
-			"packed_bytes": float64(b.tight.Packed), "seconds": rig.Round(b.busy.Seconds()),
+			"packed_bytes": float64(b.tight.Packed), "seconds": rig.Round((b.busy + b.alone).Seconds()),
+			"lines_a_second_beside": rig.Round(beside), "lines_a_second_alone": rig.Round(alone),
+			"remove_seconds":     rig.Round(b.removal.Seconds()),
 			"read_before_p50_ms": rig.Quantile(b.loose, 0.5), "read_before_p99_ms": rig.Quantile(b.loose, 0.99),
 			"read_p50_ms": rig.Quantile(b.packed, 0.5), "read_p99_ms": rig.Quantile(b.packed, 0.99),
 		},
