@@ -3,6 +3,7 @@ package aggregator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -59,6 +60,23 @@ func TestSumsSurviveRestartsAndLeaders(t *testing.T) {
 	}
 	if first, last := points[0], points[len(points)-1]; first.Term != 1 || last.Term != 2 {
 		t.Errorf("terms go from %d to %d, want 1 to 2", first.Term, last.Term)
+	}
+}
+
+// A leader that takes over adds up at once, whatever the interval: at most the sums
+// of the one in which its predecessor died are missing.
+func TestNewLeaderSumsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.sums = 24 * time.Hour
+	counted := metrics.New("v0")
+	counted.JobStarted.WithLabelValues("k").Add(5)
+	c.startWith("a", "00000000000000aa", counted)
+	c.awaitRow(`SELECT EXISTS (SELECT FROM forge_metrics_nodes)`)
+	for term := int64(1); term <= 2; term++ {
+		stop := c.lead(term)
+		c.awaitRow(fmt.Sprintf(`SELECT EXISTS (SELECT FROM forge_metrics_cluster WHERE metric = '%s' AND value = 5 AND term = %d)`, started, term))
+		stop()
 	}
 }
 
@@ -217,12 +235,13 @@ type cluster struct {
 	t        *testing.T
 	pool     *pgxpool.Pool
 	metrics  *metrics.Metrics
-	interval time.Duration
+	interval time.Duration // between reports
+	sums     time.Duration // between sums
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	return &cluster{t: t, pool: pgtest.Pool(t), metrics: metrics.New("v0"), interval: interval}
+	return &cluster{t: t, pool: pgtest.Pool(t), metrics: metrics.New("v0"), interval: interval, sums: 20 * interval}
 }
 
 func fence(term int64) leaderstore.Fence {
@@ -232,7 +251,7 @@ func fence(term int64) leaderstore.Fence {
 func (c *cluster) aggregator() *aggregator.Aggregator {
 	return aggregator.New(c.pool, aggregator.Options{
 		// Longer than a report's, so that three intervals forgive a slow machine.
-		Interval: 20 * interval, Metrics: c.metrics, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+		Interval: c.sums, Metrics: c.metrics, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 	})
 }
 
