@@ -8,8 +8,8 @@
 //
 // Three nodes run crons of every policy. Five hands break them at the same time,
 // about two faults a second together. One kills, stops and delays whoever leads inside
-// the transaction of a tick (failpoints); one kills, freezes and terminates nodes and
-// ends their sessions; one restarts PostgreSQL in each mode and takes all its
+// the transaction of a tick, and workers that are about to say that a job is done
+// (failpoints); one kills, freezes and terminates nodes and ends their sessions; one restarts PostgreSQL in each mode and takes all its
 // connections; one slows, stalls and resets the nodes' ways to it and loses its
 // replies; one edits and breaks the file, starts a second process under a node's id,
 // and enqueues jobs that kill themselves or flood their output. What each of them does

@@ -133,3 +133,19 @@ func (r *run) enqueueBad(ctx context.Context, f fault) {
 		r.note(f.kind, "")
 	}
 }
+
+// strikeWorker has a node strike itself when a job of its is done. It gives up when
+// none is for a while.
+func (r *run) strikeWorker(ctx context.Context, f fault) {
+	k := r.keepers[f.node]
+	if err := k.tell(f); err != nil {
+		r.Error(err)
+		return
+	}
+	for until := time.Now().Add(lease); k.told() && ctx.Err() == nil && time.Now().Before(until); {
+		time.Sleep(watchEvery)
+	}
+	if !k.untell() {
+		r.note(f.kind, k.id)
+	}
+}

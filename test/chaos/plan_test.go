@@ -38,6 +38,11 @@ const (
 	// Its session ends while PostgreSQL carries out its commit, which takes its
 	// time: the next leader is ready before the commit is done.
 	severInCommit kind = "leader severed in the commit"
+
+	// A worker is struck when a job is done and nobody knows. One that is stopped
+	// there is given up, and wakes when the job has begun elsewhere.
+	killBeforeComplete kind = "worker killed before the completion"
+	stopBeforeComplete kind = "worker stopped before the completion"
 )
 
 // What lasts for a while, beside the faults that follow.
@@ -55,7 +60,7 @@ const (
 	flood       kind = "flood of output"
 )
 
-// strikes are what a leader is told to do to itself, at a failpoint.
+// strikes are what a node is told to do to itself, at a failpoint.
 var strikes = map[kind]string{
 	killAfterRead:    "crons/after-read=kill",
 	killBeforeCommit: "crons/before-commit=kill",
@@ -63,6 +68,9 @@ var strikes = map[kind]string{
 	stopBeforeFence:  "crons/before-fence=stop",
 	stopBeforeCommit: "crons/before-commit=stop",
 	delayAfterRead:   "crons/after-read=sleep:2s",
+
+	killBeforeComplete: "jobs/before-complete=kill",
+	stopBeforeComplete: "jobs/before-complete=stop",
 }
 
 // What scenarios of their own do.
@@ -88,8 +96,8 @@ type hand struct {
 // hands together do a fault each half second. The first has to wait for ticks.
 var hands = []hand{
 	{
-		name: "leader struck in a tick", shortest: 100 * time.Millisecond, longest: 900 * time.Millisecond,
-		deck: []kind{killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, severInCommit, delayAfterRead},
+		name: "struck in a tick or completion", shortest: 100 * time.Millisecond, longest: 900 * time.Millisecond,
+		deck: []kind{killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, severInCommit, delayAfterRead, killBeforeComplete, stopBeforeComplete},
 	},
 	{
 		name: "process or session ended, frozen", shortest: 500 * time.Millisecond, longest: 3 * time.Second,
@@ -121,8 +129,12 @@ func kinds() []kind {
 	return all
 }
 
-// lease is forge's default. Who is stopped for longer has lost the lead.
-const lease = 3 * time.Second
+const (
+	// lease is forge's default. Who is stopped for longer has lost the lead.
+	lease = 3 * time.Second
+	// givenUp is after how long the jobs of a node that is stopped run elsewhere.
+	givenUp = 8 * time.Second
+)
 
 // fault is one thing to do, some time after the one before of the same hand.
 type fault struct {
@@ -155,6 +167,9 @@ func (p *plan) next() fault {
 	}
 	if f.kind == stopBeforeFence {
 		f.hold = max(f.hold, lease+lease/10)
+	}
+	if f.kind == stopBeforeComplete {
+		f.hold = max(f.hold, givenUp)
 	}
 	p.dealt = p.dealt[1:]
 	return f

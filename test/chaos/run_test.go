@@ -307,6 +307,8 @@ func (r *run) inflict(ctx context.Context, f fault) {
 		r.sever(ctx, f)
 	case killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, delayAfterRead:
 		r.strike(ctx, f)
+	case killBeforeComplete, stopBeforeComplete:
+		r.strikeWorker(ctx, f)
 	case freezeAny:
 		r.signal(r.keepers[f.node], syscall.SIGSTOP, f)
 	case slowWay, stallWay, loseReplies, resetWay:
