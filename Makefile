@@ -150,4 +150,4 @@ screenshots: build ## Take the pictures in docs/images (needs Chromium, takes fo
 
 .PHONY: clean
 clean: ## Remove what was built; development's data in .forge stays.
-	rm -rf bin .cache
+	rm -rf bin build .cache

@@ -2,8 +2,12 @@ package browser_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -11,11 +15,49 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// config has what the pages may have to show, names that are hard to fit among
-// it.
+// config has what the pages may have to show and to do, names that are hard to fit
+// among it. Alerts tell the receiver at the address that it is formatted with.
 const config = `
 [cluster.leader_election]
 lease_duration = "15s"
+
+[metrics]
+scrape_interval = "1s"
+
+[queues.side]
+max_workers = 2
+
+[jobs.sleeper]
+kind = "shell"
+command = ["sleep", "600"]
+
+[jobs.broken]
+kind = "shell"
+command = ["false"]
+retry = { max_attempts = 1 }
+
+[jobs.doomed]
+kind = "shell"
+command = ["false"]
+retry = { max_attempts = 1 }
+
+[jobs.bulky]
+kind = "shell"
+command = ["true"]
+
+[jobs.order]
+kind = "shell"
+command = ["true"]
+schema = { type = "object", required = ["customer"], properties = { customer = { type = "string", title = "Customer", description = "Who ordered." }, speed = { enum = ["slow", "fast"], default = "slow" }, count = { type = "integer" } } }
+
+[notify.hook]
+type = "webhook"
+url = %q
+
+[[alerts]]
+name = "quiet"
+condition = "sum(forge_leader_is_leader) > 100"
+notify = ["hook"]
 
 [[crons]]
 name = "pulse"
@@ -25,7 +67,7 @@ command = ["date"]
 [[crons]]
 name = "a-name-as-long-as-names-get-in-the-wild-and-then-some-more-of-it"
 schedule = "*/5 * * * * *"
-command = ["printf", "%0300d", "1"]
+command = ["printf", "%%0300d", "1"]
 `
 
 // patience is for whatever must come in the end.
@@ -41,15 +83,16 @@ type node struct {
 
 func (n *node) url(path string) string { return "http://" + n.listen + path }
 
-// startNodes runs nodes on a database of their own until the test ends.
-func startNodes(t *testing.T, ids ...string) []*node {
+// startNodes runs nodes on a database of their own until the test ends. Their alerts
+// tell the receiver.
+func startNodes(t *testing.T, receiver string, ids ...string) []*node {
 	t.Helper()
 	binary, err := forgeBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "forge.toml")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(fmt.Sprintf(config, receiver)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	database := "FORGE_DATABASE_URL=" + pgtest.URL(t)
@@ -109,4 +152,46 @@ func lastJob(n *node) int64 {
 		return 0
 	}
 	return list.Items[0].ID
+}
+
+// job is what the API says of a job.
+type job struct {
+	ID      int64          `json:"id"`
+	State   string         `json:"state"`
+	Attempt int            `json:"attempt"`
+	Args    map[string]any `json:"args"`
+}
+
+// enqueue adds a job, and returns its id.
+func (n *node) enqueue(t *testing.T, body string) int64 {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url("/api/v1/jobs"), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var added job
+	if err := json.NewDecoder(response.Body).Decode(&added); err != nil || added.ID == 0 {
+		t.Fatalf("enqueue %s: %s, %v", body, response.Status, err)
+	}
+	return added.ID
+}
+
+// awaitJob waits until a job is as it should be.
+func (n *node) awaitJob(t *testing.T, id int64, what string, is func(job) bool) {
+	t.Helper()
+	nodes.Eventually(t, patience, fmt.Sprintf("job %d is %s", id, what), func() bool {
+		var now job
+		return n.get(fmt.Sprintf("/api/v1/jobs/%d", id), &now) == nil && is(now)
+	})
+}
+
+// inState is for awaitJob.
+func inState(state string) (what string, is func(job) bool) {
+	return state, func(j job) bool { return j.State == state }
 }

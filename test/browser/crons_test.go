@@ -29,7 +29,8 @@ func said(t *testing.T, tab context.Context) string { //nolint:revive // the tes
 func checkByHand(t *testing.T, n *node, tab context.Context) { //nolint:revive // the node is the test's
 	t.Helper()
 	page := n.url("/crons/" + byHand)
-	do(t, tab, chromedp.Navigate(page), chromedp.Click(chromedp.CSS("#act-trigger button")))
+	open(t, tab, page)
+	press(t, tab, "#act-trigger button")
 	if got := said(t, tab); !regexp.MustCompile(`^It runs now, as job \d+$`).MatchString(got) {
 		t.Errorf("after Run now: %s", got)
 	}
@@ -37,14 +38,17 @@ func checkByHand(t *testing.T, n *node, tab context.Context) { //nolint:revive /
 		var cron cronDocument
 		return n.get("/api/v1/crons/"+byHand, &cron) == nil && !cron.PausedAt.IsZero()
 	}
-	do(t, tab, chromedp.Navigate(page), chromedp.Click(chromedp.CSS("#act-pause button")), chromedp.WaitVisible(chromedp.CSS("#act-resume button")))
+	open(t, tab, page)
+	press(t, tab, "#act-pause button")
+	do(t, tab, chromedp.WaitVisible(chromedp.CSS("#act-resume button")))
 	if got := said(t, tab); got != "It is paused." || !paused() {
 		t.Errorf("after Pause: %s, paused %v", got, paused())
 	}
 	if held := eval[string](t, tab, `document.querySelector(".held").textContent`); !strings.HasPrefix(held, "Paused by hand since ") {
 		t.Errorf("held: %s", held)
 	}
-	do(t, tab, chromedp.Click(chromedp.CSS("#act-resume button")), chromedp.WaitVisible(chromedp.CSS("#act-pause button")))
+	press(t, tab, "#act-resume button")
+	do(t, tab, chromedp.WaitVisible(chromedp.CSS("#act-pause button")))
 	if got := said(t, tab); got != "It goes on." || paused() {
 		t.Errorf("after Resume: %s, paused %v", got, paused())
 	}
@@ -69,13 +73,14 @@ func checkBackfill(t *testing.T, n *node, tab context.Context, page string) { //
 		return count
 	}
 	before := recorded()
-	do(t, tab, chromedp.Click(chromedp.CSS(`.acts a.button`)), chromedp.WaitVisible(chromedp.CSS("#preview button")),
-		chromedp.SetValue(chromedp.CSS("#preview [name=limit]"), "3"), chromedp.Click(chromedp.CSS("#preview button")),
-		chromedp.WaitVisible(chromedp.CSS("#act-backfill button")))
+	press(t, tab, `.acts a.button`)
+	do(t, tab, chromedp.WaitVisible(chromedp.CSS("#preview button")), chromedp.SetValue(chromedp.CSS("#preview [name=limit]"), "3"))
+	press(t, tab, "#preview button")
+	do(t, tab, chromedp.WaitVisible(chromedp.CSS("#act-backfill button")))
 	if got := eval[string](t, tab, `document.querySelector("#h-plan").textContent`); got != "3 ticks would run" || recorded() != before {
 		t.Errorf("the preview: %s; %d ticks backfilled, before %d", got, recorded(), before)
 	}
-	do(t, tab, chromedp.Click(chromedp.CSS("#act-backfill button")))
+	press(t, tab, "#act-backfill button")
 	if got := said(t, tab); got != "Backfilled: 3 ticks run." || recorded() != before+3 {
 		t.Errorf("after the backfill: %s; %d ticks backfilled, before %d", got, recorded(), before)
 	}

@@ -4,25 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"reflect"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/browser"
-	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // binaries is where forge is built for the run.
@@ -67,7 +58,7 @@ func newTab(t *testing.T) context.Context {
 	}
 	tab, closeTab := chromium.NewTab()
 	t.Cleanup(closeTab)
-	tab, cancel := context.WithTimeout(tab, 2*patience)
+	tab, cancel := context.WithTimeout(tab, 4*patience)
 	t.Cleanup(cancel)
 	return tab
 }
@@ -106,43 +97,48 @@ func eval[T any](t *testing.T, tab context.Context, expression string) T { //nol
 
 // everyPage is the path of each kind of page.
 func everyPage(n *node) []string {
-	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing", "/nodes", "/queues", "/alerts", "/settings", "/enqueue", "/leaders/scheduler/transfer", "/nodes/north/drain", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00"}
+	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing", "/nodes", "/queues", "/alerts", "/alerts/quiet/silence", "/alerts/quiet/test", "/charts", "/storage", "/settings", "/enqueue?kind=order", "/bulk/jobs/cancel?kind=sleeper", "/leaders/scheduler/transfer", "/nodes/north/drain", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00"}
 }
 
+// TestPagesInARealBrowser looks at a cluster and then acts on it, each in tabs side by
+// side, moves its roles, and kills its leader at last.
 func TestPagesInARealBrowser(t *testing.T) {
 	t.Parallel()
 	newTab(t) // not run without a browser, before there are nodes
-	first := startNodes(t, "north", "south")[0]
-
-	t.Run("no complaint in the console", func(t *testing.T) {
-		t.Parallel()
-		checkConsole(t, first)
+	receiver := newHook(t)
+	started := startNodes(t, receiver.URL, "north", "south")
+	first := started[0]
+	t.Run("side by side", func(t *testing.T) {
+		for name, check := range map[string]func(*testing.T, *node){
+			"no complaint in the console":    checkConsole,
+			"the same facts without scripts": checkWithoutScripts,
+			"no sideways scroll on a phone":  checkPhone,
+			"axe finds nothing":              checkAxe,
+			"pictures of every page":         takePictures,
+			"keys and the pause":             checkKeys,
+			"one stream":                     checkStream,
+			"nothing jumps":                  checkPointer,
+			"why":                            checkWhy,
+			"jobs":                           checkJobActions,
+			"many jobs":                      checkBulk,
+			"queues":                         checkQueues,
+			"dead letters":                   checkDead,
+			"enqueue":                        checkEnqueue,
+			"alerts":                         func(t *testing.T, n *node) { t.Helper(); checkAlerts(t, n, receiver) },
+			"crons by hand": func(t *testing.T, n *node) {
+				t.Helper()
+				checkByHand(t, n, newTab(t))
+				checkByHand(t, n, newPlainTab(t))
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				check(t, first)
+			})
+		}
 	})
-	t.Run("the same facts without scripts", func(t *testing.T) {
-		t.Parallel()
-		checkWithoutScripts(t, first)
-	})
-	t.Run("no sideways scroll on a phone", func(t *testing.T) {
-		t.Parallel()
-		checkPhone(t, first)
-	})
-	t.Run("axe finds nothing", func(t *testing.T) {
-		t.Parallel()
-		checkAxe(t, first)
-	})
-	t.Run("keys and the pause", func(t *testing.T) {
-		t.Parallel()
-		checkKeys(t, first)
-	})
-	t.Run("crons by hand", func(t *testing.T) {
-		t.Parallel()
-		checkByHand(t, first, newTab(t))
-		checkByHand(t, first, newPlainTab(t))
-	})
-	t.Run("no stream while hidden", func(t *testing.T) {
-		t.Parallel()
-		checkHidden(t, first)
-	})
+	t.Run("moves of roles", func(t *testing.T) { checkMoves(t, first) })         //nolint:paralleltest // the others want their leaders
+	t.Run("the next leader", func(t *testing.T) { checkNextLeader(t, started) }) //nolint:paralleltest // a node is gone then
 }
 
 // checkConsole wants pages that load whole: a refused script, a style against
@@ -212,69 +208,5 @@ func checkPhone(t *testing.T, n *node) {
 		if got := eval[int](t, tab, `document.documentElement.scrollWidth`); got != width {
 			t.Errorf("%s is %d pixels wide on a screen of %d", path, got, width)
 		}
-	}
-}
-
-// streams passes requests on to a node and counts the streams that are open.
-type streams struct {
-	proxy http.Handler
-	open  atomic.Int64
-}
-
-func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, "/events") {
-		s.open.Add(1)
-		defer s.open.Add(-1)
-	}
-	s.proxy.ServeHTTP(w, r)
-}
-
-func checkHidden(t *testing.T, n *node) {
-	t.Helper()
-	counted := &streams{proxy: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: n.listen})}
-	server := httptest.NewServer(counted)
-	t.Cleanup(server.Close) // after the tab, whose stream it would wait for
-	tab := newTab(t)
-	do(t, tab, chromedp.Navigate(server.URL), live())
-	if open := counted.open.Load(); open != 1 {
-		t.Fatalf("%d streams are open for a visible page, want 1", open)
-	}
-	// Freezing hides first, as putting another tab in front does.
-	if _, err := chromedp.Call(tab, page.SetWebLifecycleState, page.SetWebLifecycleStateParams{
-		State: page.SetWebLifecycleStateStateFrozen,
-	}); err != nil {
-		t.Fatal(err)
-	}
-	nodes.Eventually(t, patience, "the stream of the hidden page is closed", func() bool { return counted.open.Load() == 0 })
-	if state := eval[string](t, tab, `document.visibilityState`); state != "hidden" {
-		t.Errorf("the page is %s", state)
-	}
-}
-
-func TestThePageShowsTheNextLeaderWithoutAReload(t *testing.T) {
-	t.Parallel()
-	newTab(t) // not run without a browser, before there are nodes
-	started := startNodes(t, "north", "south")
-	old, other := started[0], started[1]
-	if leader(other) == other.id {
-		old, other = other, old
-	}
-	tab := newTab(t)
-	do(t, tab, chromedp.Navigate(other.url("/")), live(), chromedp.Evaluate[chromedp.Void](`window.same = true`))
-	if got := eval[string](t, tab, shownLeader); got != old.id {
-		t.Fatalf("the page shows the leader %q, want %q", got, old.id)
-	}
-
-	killed := time.Now()
-	old.process.Kill()
-	deadline, cancel := context.WithTimeout(tab, patience)
-	defer cancel()
-	want := fmt.Sprintf(`document.querySelector("#leader-scheduler .node")?.textContent === %q`, other.id)
-	if _, err := chromedp.Run(deadline, chromedp.Poll[bool](want, chromedp.WithPollingInterval(10*time.Millisecond))); err != nil {
-		t.Fatalf("the page does not show %s as the leader: %v", other.id, err)
-	}
-	t.Logf("the page showed the next leader %v after the old one was killed", time.Since(killed).Round(time.Millisecond))
-	if !eval[bool](t, tab, `window.same === true`) {
-		t.Error("the page was loaded again")
 	}
 }

@@ -3,7 +3,6 @@ package browser_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/input"
@@ -72,44 +71,4 @@ func checkKeys(t *testing.T, n *node) {
 	awaitTrue(t, tab, `document.querySelector("#conn").dataset.state === "paused" && document.querySelector("#conn").getAttribute("aria-pressed") === "true"`)
 	press(t, tab, "#conn")
 	awaitTrue(t, tab, `document.querySelector("#conn").dataset.state === "live"`)
-}
-
-// What operators do to leaders and nodes is asked for once more, and done.
-func TestRolesMoveByThePages(t *testing.T) {
-	t.Parallel()
-	newTab(t) // not run without a browser, before there are nodes
-	n := startNodes(t, "north", "south")[0]
-	tab := newTab(t)
-	old := leader(n)
-	do(t, tab, chromedp.Navigate(n.url("/leaders")))
-	press(t, tab, `#leader-scheduler a[href$="/step-down"]`)
-	press(t, tab, "#act-move button")
-	if got := said(t, tab); !strings.HasPrefix(got, "The leader of scheduler was asked to step down.") {
-		t.Errorf("after the step down: %s", got)
-	}
-	nodes.Eventually(t, patience, "another node leads", func() bool { now := leader(n); return now != "" && now != old })
-	state := func(id string) string {
-		var list struct {
-			Items []struct {
-				ID    string `json:"node_id"`
-				State string `json:"state"`
-			}
-		}
-		_ = n.get("/api/v1/nodes", &list) // none, then
-		for _, item := range list.Items {
-			if item.ID == id {
-				return item.State
-			}
-		}
-		return ""
-	}
-	for _, step := range []struct{ verb, state string }{{"drain", "draining"}, {"undrain", "active"}} {
-		do(t, tab, chromedp.Navigate(n.url("/nodes")))
-		press(t, tab, `#node-south a[href$="/`+step.verb+`"]`)
-		press(t, tab, "#act-move button")
-		if got := said(t, tab); !strings.HasPrefix(got, "south ") {
-			t.Errorf("after %s: %s", step.verb, got)
-		}
-		nodes.Eventually(t, patience, "south is "+step.state, func() bool { return state("south") == step.state })
-	}
 }
