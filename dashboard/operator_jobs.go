@@ -51,7 +51,11 @@ type bulkDocument struct {
 
 // actOnAll leaves those after the id upTo alone; 0: those that come after it counted.
 func (s *server) actOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, upTo int64, dryRun bool) (bulkDocument, error) {
-	counted, err := s.Changer.CountMatching(ctx, order.Action, filter)
+	count := s.countBulk
+	if dryRun {
+		count = s.Changer.CountMatching
+	}
+	counted, err := count(ctx, order.Action, filter)
 	done := bulkDocument{Action: order.Action, Jobs: counted.Jobs, DryRun: dryRun}
 	if err != nil || dryRun || counted.Jobs == 0 {
 		return done, err

@@ -51,7 +51,8 @@ type bulkBody struct {
 	Action, Title, Icon string
 	Filter              jobstore.Filter
 	Named               []fact
-	Jobs                int64
+	// Jobs are so many, or more than Over when that is not 0.
+	Jobs, Over int64
 	// UpTo is the newest of them: those that come later are not meant.
 	UpTo int64
 	// What says what happens; Refused why it cannot.
@@ -74,7 +75,7 @@ func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (
 		if err != nil {
 			return nil, err
 		}
-		counted, err := s.Changer.CountMatching(ctx, action, filter)
+		counted, err := s.countBulk(ctx, action, filter)
 		if err != nil {
 			return nil, err
 		}
@@ -86,8 +87,17 @@ func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (
 		if err := bulkBounds(action, counted); err != nil {
 			b.Refused = err.Error()
 		}
+		if counted.Jobs > maxBulk {
+			b.Over = maxBulk
+		}
 		return b, nil
 	}
+}
+
+// countBulk counts no further than one request could go.
+func (s *server) countBulk(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
+	filter.Limit = maxBulk + 1
+	return s.Changer.CountMatching(ctx, action, filter)
 }
 
 // namedBy puts a filter into words. A retry that names no state means the discarded
@@ -114,7 +124,7 @@ func bulkBounds(action jobstore.Action, counted jobstore.Matching) error {
 		return &refusal{http.StatusConflict, "The filter names no job that can be " + past[action] + "."}
 	case counted.Jobs > maxBulk:
 		return &refusal{http.StatusUnprocessableEntity, fmt.Sprintf(
-			"The filter names %d jobs, and one request changes at most %d. Narrow it, or use forge job %s.", counted.Jobs, maxBulk, action)}
+			"The filter names more than %d jobs, which is the most that one request changes. Narrow it, or use forge job %s.", maxBulk, action)}
 	default:
 		return nil
 	}

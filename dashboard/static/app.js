@@ -146,15 +146,16 @@
   // Lists whose rows move wait while the pointer is over them: nothing jumps away
   // from under it. What comes meanwhile is shown when it leaves.
   const held = new Map();
-  const hovers = matchMedia('(hover: hover)');
   const deliver = (name, event, listener) => {
     const part = document.querySelector('[data-steady][sse-swap="' + name + '"]');
-    if (part && hovers.matches && part.matches(':hover')) held.set(part, () => listener(event));
+    if (part && pointer && part.matches(':hover')) held.set(part, () => listener(event));
     else { held.delete(part); steadily(() => listener(event)); }
   };
   // What is under the pointer stays there when something above it grows or shrinks.
-  let pointer = null;
-  document.addEventListener('pointermove', (event) => { pointer = event.pointerType === 'mouse' ? [event.clientX, event.clientY] : null; }, { passive: true });
+  let pointer = null; // a finger rests nowhere
+  for (const name of ['pointermove', 'pointerover']) {
+    document.addEventListener(name, (event) => { pointer = event.pointerType === 'mouse' ? [event.clientX, event.clientY] : null; }, { passive: true });
+  }
   document.documentElement.addEventListener('pointerleave', () => { pointer = null; });
   const steadily = (change) => {
     const at = pointer && document.elementFromPoint(...pointer);

@@ -45,7 +45,8 @@ WHERE state = ANY ($1::text[]::river_job_state[])
 
 const countMatchesSQL = `
 SELECT count(*), coalesce(max(id), 0)
-FROM river_job` + matchesSQL
+FROM (SELECT id FROM river_job` + matchesSQL + `
+      LIMIT nullif($5::int, 0)) AS counted`
 
 const lockMatchesSQL = lockSQL + matchesSQL + `
   AND id > $5 AND id <= $6
@@ -106,9 +107,10 @@ type Matching struct {
 }
 
 // CountMatching counts the jobs that a filter names and an action can change.
-// The filter's BeforeID and Limit are not asked.
+// The filter's BeforeID is not asked. With a Limit it counts no further: so many are
+// at least so many, and UpTo is of no use then.
 func CountMatching(ctx context.Context, db Queryer, action Action, filter Filter) (Matching, error) {
-	rows, err := db.Query(ctx, countMatchesSQL, action.statesOf(filter), filter.Kind, filter.Queue, filter.Cron)
+	rows, err := db.Query(ctx, countMatchesSQL, action.statesOf(filter), filter.Kind, filter.Queue, filter.Cron, filter.Limit)
 	if err != nil {
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
 	}

@@ -221,6 +221,11 @@ func TestActOnAll(t *testing.T) {
 		if err != nil || counted.Jobs != test.want {
 			t.Fatalf("%s %+v: counted %d, want %d: %v", test.action, test.filter, counted.Jobs, test.want, err)
 		}
+		bounded := test.filter
+		bounded.Limit = 7
+		if some, err := jobstore.CountMatching(t.Context(), pool, test.action, bounded); err != nil || some.Jobs != min(test.want, 7) {
+			t.Errorf("%s %+v: counted %d: %v", test.action, bounded, some.Jobs, err)
+		}
 		// What comes after the count is not meant.
 		exec(t, pool, insertSQL, "even", "second", "available", `{"forge:cron": "nightly"}`)
 		exec(t, pool, insertSQL, "odd", "first", "completed", `{}`)
