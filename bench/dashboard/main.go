@@ -1,0 +1,93 @@
+// Command dashboard measures the dashboard of a node that runs already, with whatever
+// its database holds.
+//
+//	go run ./bench/dashboard [-url http://127.0.0.1:8080] [-n 20] [-streams 100] [-for 20s] [-paths /,/jobs]
+//
+// For each page it takes the time to the first byte, the bytes on the wire (gzip), and
+// the time to the first contentful paint in a real Chromium, each in a tab of its own
+// with an empty cache: medians of n. Then it opens so many streams of the overview, as
+// that many open pages do, and takes what they carry and what processor time the node
+// spends meanwhile, beside that of the same time without them.
+//
+// It prints a table and, as the last line, one JSON object.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/forge-scheduler/forge/bench/internal/rig"
+)
+
+type options struct {
+	url     string
+	n       int
+	streams int
+	length  time.Duration
+	paths   []string
+}
+
+func main() { rig.Main("dashboard", run) }
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	flags := flag.NewFlagSet("dashboard", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var o options
+	var paths string
+	flags.StringVar(&o.url, "url", "http://127.0.0.1:8080", "the `address` of the node")
+	flags.IntVar(&o.n, "n", 20, "how often each page is asked for")
+	flags.IntVar(&o.streams, "streams", 100, "how many pages are open at once; 0: none")
+	flags.DurationVar(&o.length, "for", 20*time.Second, "for how `long` they are open")
+	flags.StringVar(&paths, "paths", "/,/crons,/jobs,/jobs?state=completed,/queues,/dead,/nodes,/leaders,/alerts,/charts,/storage,/settings", "comma-separated `list` of pages")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.url, o.paths = strings.TrimSuffix(o.url, "/"), strings.Split(paths, ",")
+	if o.n < 1 || o.streams < 0 || o.length < time.Second {
+		return o, errors.New("want n of 1 or more, no fewer than 0 streams, and a second or more")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	say := rig.Progress(stderr)
+	result := rig.Result{
+		Bench: "dashboard", Ratios: map[string]float64{}, Values: map[string]float64{},
+		Settings: map[string]any{"machine": rig.Machine(), "url": o.url, "n": o.n, "streams": o.streams},
+	}
+	pages, err := measurePages(ctx, o, say)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "page\tfirst byte p50 ms\tp99 ms\tbytes\tfirst paint p50 ms\t")
+	for _, p := range pages {
+		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%d\t%.0f\t\n", p.path, p.firstByte(0.5), p.firstByte(0.99), p.bytes, p.paint(0.5))
+		result.Values[p.path+"_first_byte_p50_ms"], result.Values[p.path+"_bytes"] = p.firstByte(0.5), float64(p.bytes)
+		result.Values[p.path+"_paint_p50_ms"] = p.paint(0.5)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if o.streams > 0 {
+		say("opening %d streams", o.streams)
+		cost, err := measureStreams(ctx, o)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "\n%d open pages: %.1f %% of a processor of the node, %.1f %% without them; %.1f kB a second each.\n",
+			o.streams, 100*cost.with, 100*cost.without, cost.bytes/1000)
+		result.Values["streams_cpu"], result.Values["idle_cpu"], result.Values["stream_bytes_s"] = rig.Round(cost.with), rig.Round(cost.without), rig.Round(cost.bytes)
+	}
+	return result.Print(stdout)
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forge-scheduler/forge/bench/internal/rig"
+	"github.com/forge-scheduler/forge/test/browser"
+)
+
+// page is what was measured of one.
+type page struct {
+	path   string
+	bytes  int64
+	firsts []time.Duration
+	paints []time.Duration
+}
+
+func (p *page) firstByte(share float64) float64 { return rig.Quantile(p.firsts, share) }
+func (p *page) paint(share float64) float64     { return rig.Quantile(p.paints, share) }
+
+func measurePages(ctx context.Context, o options, say func(string, ...any)) ([]*page, error) {
+	chromium, err := browser.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer chromium.Stop()
+	var pages []*page
+	for _, path := range o.paths {
+		say("%s", path)
+		p := &page{path: path}
+		for range o.n {
+			if err := p.get(ctx, o.url+path); err != nil {
+				return nil, err
+			}
+			if err := p.show(chromium, o.url+path); err != nil { //nolint:contextcheck // the browser ends with ctx
+				return nil, err
+			}
+		}
+		pages = append(pages, p)
+	}
+	return pages, nil
+}
+
+// get takes the time until the answer begins, and how long it is on the wire.
+func (p *page) get(ctx context.Context, url string) error {
+	begun := time.Now()
+	answer, err := ask(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	p.firsts = append(p.firsts, time.Since(begun))
+	p.bytes, err = io.Copy(io.Discard, answer.Body)
+	return err
+}
+
+// ask takes the answer as it comes, compressed.
+func ask(ctx context.Context, url string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept-Encoding", "gzip")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		_ = answer.Body.Close()
+		return nil, fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return answer, nil
+}
+
+// painted is when the first content was painted, in milliseconds since the page was
+// asked for; it waits for that.
+const painted = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime`
+
+func (p *page) show(chromium *browser.Browser, url string) error {
+	tab, closeTab := chromium.NewTab()
+	defer closeTab()
+	tab, cancel := context.WithTimeout(tab, time.Minute)
+	defer cancel()
+	if err := chromedp.Do(tab, chromedp.Navigate(url)); err != nil {
+		return fmt.Errorf("show %s: %w", url, err)
+	}
+	at, err := chromedp.Run(tab, chromedp.Poll[float64](painted))
+	if err != nil {
+		return fmt.Errorf("show %s: %w", url, err)
+	}
+	p.paints = append(p.paints, time.Duration(at*float64(time.Millisecond)))
+	return nil
+}
+
+// cost is what open streams take: of a processor, and in bytes a second and stream.
+type cost struct{ with, without, bytes float64 }
+
+func measureStreams(ctx context.Context, o options) (c cost, err error) {
+	if c.without, err = share(ctx, o); err != nil {
+		return c, err
+	}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	var read atomic.Int64
+	var streams errgroup.Group
+	for range o.streams {
+		answer, err := ask(reading, o.url+"/events?page=overview")
+		if err != nil {
+			return c, err
+		}
+		streams.Go(func() error {
+			defer func() { _ = answer.Body.Close() }()
+			_, _ = io.Copy(writer{&read}, answer.Body) // until it is stopped
+			return nil
+		})
+	}
+	before, begun := read.Load(), time.Now()
+	if c.with, err = share(ctx, o); err == nil {
+		c.bytes = float64(read.Load()-before) / time.Since(begun).Seconds() / float64(o.streams)
+	}
+	stop()
+	return c, streams.Wait()
+}
+
+// writer counts.
+type writer struct{ sum *atomic.Int64 }
+
+func (w writer) Write(p []byte) (int, error) {
+	w.sum.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// share is how much of a processor the node takes over a while.
+func share(ctx context.Context, o options) (float64, error) {
+	before, err := spent(ctx, o.url)
+	if err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	if err := rig.SleepUntil(ctx, begun.Add(o.length)); err != nil {
+		return 0, err
+	}
+	after, err := spent(ctx, o.url)
+	return (after - before) / time.Since(begun).Seconds(), err
+}
+
+// spent is the processor time of the node so far, in seconds.
+func spent(ctx context.Context, url string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "process_cpu_seconds_total "); ok {
+			return strconv.ParseFloat(text, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s/metrics has no process_cpu_seconds_total", url)
+}
