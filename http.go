@@ -90,6 +90,7 @@ func (n *Node) handler() http.Handler {
 	return dashboard.New(dashboard.Options{
 		Tokens:      n.tokens(),
 		Audit:       auditor{n.pool},
+		Once:        onceKeeper{n.pool},
 		Source:      n.source(),
 		Holder:      operator,
 		Runner:      operator,

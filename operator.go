@@ -27,7 +27,8 @@ type operator struct {
 }
 
 func (n *Node) operator() operator {
-	return operator{crons.Manual{DB: n.pool, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.runner, n.pool}
+	db := withinRequest{n.pool}
+	return operator{crons.Manual{DB: db, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.runner, db}
 }
 
 func (o operator) change(cron, by string) cronstore.Change {

@@ -119,8 +119,8 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs. Holder, Runner, Changer, Enqueuer, Stopper, DeadChanger, Mover, Silencer, Settings, Describe, Applied, Metrics, ClusterMetrics, Tokens, Audit,
-// AllowedHosts, NoPages, Changes, Logger and Now may be left out.
+// Options are what New needs: Source, Self, Roles, Ready and Leads. All else may be
+// left out.
 type Options struct {
 	Source Source
 	Self   Self
@@ -139,6 +139,9 @@ type Options struct {
 	Tokens Tokens
 	// Audit writes down what is asked for. Without it nothing is.
 	Audit Audit
+	// Once lets a repeat of a request with a key do nothing. Without it keys are not
+	// heeded.
+	Once Once
 	// Mover hands roles over and drains nodes; without it, nobody can.
 	Mover Mover
 	// Silencer silences alerts and tries them; without it, nobody can.

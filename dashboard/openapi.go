@@ -69,7 +69,6 @@ const (
 	jsonMedia    = "application/json"
 	problemMedia = "application/problem+json"
 	bearer       = "token"
-	keyHeader    = "Idempotency-Key"
 )
 
 // describeAPI makes the document of the routes.

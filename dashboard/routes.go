@@ -115,7 +115,7 @@ func (s *server) mux() *http.ServeMux {
 			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, r.get)) // and HEAD
 		}
 		if r.post != nil {
-			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.audited(r, r.post)))
+			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.audited(r, s.once(r, r.post))))
 		}
 		mux.HandleFunc(r.path, s.admit(r, r.least(), s.methodNotAllowed(r)))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/keystore"
 	"github.com/forge-scheduler/forge/internal/outbox"
 	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
@@ -183,6 +184,7 @@ func (p *pass) sweeps() []sweep {
 		{"alerts", keep.Events, alertstore.Prune},
 		{"compactions", keep.Events, compactstore.Prune},
 		{"audit", keep.Audit, auditstore.Prune},
+		{"idempotency_keys", keystore.Keep, keystore.Prune},
 		{"sessions", overAlready, tokenstore.PruneSessions},
 		{"tokens", keep.Audit, tokenstore.PruneTokens},
 		{"leader_history", keep.History, statement(historySQL)},

@@ -1,0 +1,136 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/forge-scheduler/forge/internal/keystore"
+)
+
+// Once lets a request with a key take effect once.
+type Once interface {
+	// Once returns the answer that the request had before, or that of work, whose
+	// context has what the operations have to be done with; keystore.ErrOther and
+	// keystore.ErrBusy where it does neither.
+	Once(ctx context.Context, r keystore.Request, work func(ctx context.Context) keystore.Answer) (answer keystore.Answer, repeated bool, err error)
+}
+
+const (
+	keyHeader = "Idempotency-Key"
+	// repeatHeader tells an answer that was given before.
+	repeatHeader = "Idempotent-Replayed"
+	maxKey       = 255
+)
+
+// once lets a POST of the API that carries a key take effect once.
+func (s *server) once(of route, next http.HandlerFunc) http.HandlerFunc {
+	if s.Once == nil || of.posts == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header.Values(keyHeader)) == 0 {
+			next(w, r)
+			return
+		}
+		asked, err := keyedRequest(w, r)
+		if err != nil {
+			s.answer(w, r, err)
+			return
+		}
+		answer, repeated, err := s.Once.Once(r.Context(), asked, func(ctx context.Context) keystore.Answer {
+			recorder := &answerRecorder{header: http.Header{}, status: http.StatusOK}
+			next(recorder, r.WithContext(ctx))
+			return recorder.answer()
+		})
+		if err != nil || answer.Status >= http.StatusInternalServerError {
+			s.answer(w, r, refuseKey(err))
+			return
+		}
+		if repeated {
+			noteDown(r.Context(), "a repeat")
+			w.Header().Set(repeatHeader, "true")
+		}
+		writeAnswer(w, answer)
+	}
+}
+
+// keyedRequest reads the body and puts it back.
+func keyedRequest(w http.ResponseWriter, r *http.Request) (keystore.Request, error) {
+	key, err := keyOf(r.Header.Values(keyHeader))
+	if err != nil {
+		return keystore.Request{}, err
+	}
+	body, err := readBody(w, r, jsonMedia)
+	if err != nil {
+		return keystore.Request{}, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	whole := fmt.Sprintf("%s %s\n%s", r.Method, r.URL.RequestURI(), body)
+	return keystore.Request{
+		Caller: cmp.Or(callerOf(r.Context()).Name, anonymous), Key: key, Digest: sha256.Sum256([]byte(whole)),
+	}, nil
+}
+
+// keyOf reads the header: a text in quotes, as the standard to be has it, or
+// without them, as most clients send it.
+func keyOf(headers []string) (string, error) {
+	key := headers[0]
+	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
+		key = key[1 : len(key)-1]
+	}
+	strange := func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }
+	if len(headers) > 1 || key == "" || len(key) > maxKey || strings.ContainsFunc(key, strange) {
+		return "", &refusal{http.StatusBadRequest, fmt.Sprintf("%s must be one text of 1 to %d visible ASCII characters without blanks, \" and \\.", keyHeader, maxKey)}
+	}
+	return key, nil
+}
+
+// refuseKey turns what a key says into an answer. An error of the operation that
+// came to nothing is none of its own.
+func refuseKey(err error) error {
+	switch {
+	case errors.Is(err, keystore.ErrOther):
+		return &refusal{http.StatusConflict, "The " + keyHeader + " was used for another request. Use a new one."}
+	case errors.Is(err, keystore.ErrBusy):
+		return &refusal{http.StatusConflict, "A request with this " + keyHeader + " is being carried out. Ask again in a moment."}
+	case err == nil:
+		return &refusal{http.StatusServiceUnavailable, "It could not be done, and nothing was changed: the database does not answer, or refused it."}
+	default:
+		return err
+	}
+}
+
+func writeAnswer(w http.ResponseWriter, answer keystore.Answer) {
+	contentType := jsonMedia
+	if answer.Status >= http.StatusBadRequest {
+		contentType = problemMedia
+	}
+	w.Header().Set("Content-Type", contentType)
+	if answer.Location != "" {
+		w.Header().Set("Location", answer.Location)
+	}
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body) // the client is gone
+}
+
+// answerRecorder keeps an answer until it is known to hold.
+type answerRecorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answerRecorder) Header() http.Header            { return a.header }
+func (a *answerRecorder) WriteHeader(status int)         { a.status = status }
+func (a *answerRecorder) Write(part []byte) (int, error) { return a.body.Write(part) }
+
+func (a *answerRecorder) answer() keystore.Answer {
+	return keystore.Answer{Status: a.status, Location: a.header.Get("Location"), Body: a.body.Bytes()}
+}

@@ -1,0 +1,103 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/keystore"
+)
+
+// fakeOnce keeps answers in memory, and is busy with the key "busy".
+type fakeOnce map[string]struct {
+	keystore.Request
+	keystore.Answer
+}
+
+func (f fakeOnce) Once(ctx context.Context, r keystore.Request, work func(context.Context) keystore.Answer) (keystore.Answer, bool, error) {
+	known, ok := f[r.Caller+" "+r.Key]
+	switch {
+	case r.Key == "busy":
+		return keystore.Answer{}, false, keystore.ErrBusy
+	case ok && known.Request != r:
+		return keystore.Answer{}, false, keystore.ErrOther
+	case ok:
+		return known.Answer, true, nil
+	}
+	answer := work(ctx)
+	if answer.Status < 300 {
+		known.Request, known.Answer = r, answer
+		f[r.Caller+" "+r.Key] = known
+	}
+	return answer, false, nil
+}
+
+func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080/api/v1/"+path, strings.NewReader(body))
+	r.Header.Set("Content-Type", jsonType)
+	r.Header.Set("Authorization", "Bearer "+token)
+	for _, key := range keys {
+		r.Header.Add(keyHeader, key)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	c, options := guarded()
+	options.Once = fakeOnce{}
+	h := New(options)
+	const asks, key, used = `{"kind": "dump"}`, "8e03978e-40d5-43dd-bc93-6894a57f9324", "The Idempotency-Key was used for another request. Use a new one."
+	for _, step := range []struct {
+		name, token, path, body, key string
+		status                       int
+		repeated                     bool
+		detail                       string
+	}{
+		{"is refused", "operator", "jobs", `{"kind": ""}`, key, 422, false, "kind is missing."},
+		{"is done", "operator", "jobs", asks, key, 201, false, ""},
+		{"is repeated", "operator", "jobs", asks, key, 201, true, ""},
+		{"is repeated in quotes", "operator", "jobs", asks, `"` + key + `"`, 201, true, ""},
+		{"has another body", "operator", "jobs", `{"kind": "backup"}`, key, 409, false, used},
+		{"has another address", "operator", "crons/backup/trigger", asks, key, 409, false, used},
+		{"has another caller", "admin", "jobs", asks, key, 201, false, ""},
+		{"comes too early", "operator", "jobs", asks, "busy", 409, false, "A request with this Idempotency-Key is being carried out. Ask again in a moment."},
+		{"is of one who may not", "viewer", "jobs", asks, key, 403, false, ""},
+	} {
+		before := len(c.done)
+		w := postWithKey(t, h, step.token, step.path, step.body, step.key)
+		if w.Code != step.status || (w.Header().Get(repeatHeader) == "true") != step.repeated || decode[problem](t, w).Detail != step.detail {
+			t.Errorf("%s: %d, repeated %q: %s", step.name, w.Code, w.Header().Get(repeatHeader), w.Body)
+		}
+		if did := len(c.done) > before; did != (step.status == 201 && !step.repeated) {
+			t.Errorf("%s: did %v", step.name, c.done[before:])
+		}
+	}
+	first, again := postWithKey(t, h, "operator", "jobs", asks, "k"), postWithKey(t, h, "operator", "jobs", asks, "k")
+	if diff := cmp.Diff(first.Body.String(), again.Body.String()); diff != "" || again.Header().Get("Location") != "/api/v1/jobs/42" || again.Header().Get("Content-Type") != jsonType {
+		t.Errorf("the repeat, with %v (-want +got):\n%s", again.Header(), diff)
+	}
+	if last := c.audit[len(c.audit)-1]; last.Outcome != "done" || last.Detail != "201 a repeat" {
+		t.Errorf("the audit log has %+v", last)
+	}
+}
+
+func TestBadIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	c, options := guarded()
+	options.Once = fakeOnce{}
+	h := New(options)
+	for _, keys := range [][]string{{""}, {`""`}, {"a b"}, {`a"b`}, {"ä"}, {strings.Repeat("k", 256)}, {"a", "b"}, {"a\x00"}} {
+		w := postWithKey(t, h, "operator", "jobs/42/cancel", "", keys...)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Idempotency-Key must be one text") || len(c.done) > 0 {
+			t.Errorf("%q: %d %s", keys, w.Code, w.Body)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// Package keystore owns forge_idempotency_keys: it lets a request that carries a
+// key take effect once, however often it is repeated and on whichever nodes.
+//
+// The key's row, what the request changes and the answer to it are one
+// transaction. A node that dies before its end leaves neither an effect nor a
+// row, and the repeat does it; after its end the repeat is answered from the row.
+// Of two that arrive together the unique key makes the second wait for the first.
+package keystore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Keep is how long an answer is good for at least.
+const Keep = 24 * time.Hour
+
+var (
+	// ErrOther says that the key was used for another request.
+	ErrOther = errors.New("the key was used for another request")
+	// ErrBusy says that a request with the key is being carried out.
+	ErrBusy = errors.New("a request with the key is being carried out")
+)
+
+// Request is what a key stands for.
+type Request struct {
+	// Caller is whose key it is: each has keys of their own.
+	Caller, Key string
+	// Digest is the SHA-256 of what is asked.
+	Digest [32]byte
+}
+
+// Answer is what a request was answered.
+type Answer struct {
+	Status   int
+	Location string
+	Body     []byte
+}
+
+// good says whether the answer is of something that was done.
+func (a Answer) good() bool { return a.Status >= 200 && a.Status < 300 }
+
+// Beginner starts transactions: a pool or a connection.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// A repeat waits so long for the first; then it is told to come again.
+const patienceSQL = `SELECT set_config('lock_timeout', '1s', true)`
+
+const impatienceSQL = `SET LOCAL lock_timeout TO DEFAULT`
+
+const takeSQL = `
+INSERT INTO forge_idempotency_keys (caller, key, digest) VALUES ($1, $2, $3)
+ON CONFLICT (caller, key) DO NOTHING`
+
+const answerSQL = `UPDATE forge_idempotency_keys SET status = $3, location = $4, body = $5 WHERE caller = $1 AND key = $2`
+
+const knownSQL = `SELECT digest, status, location, body FROM forge_idempotency_keys WHERE caller = $1 AND key = $2`
+
+const pruneSQL = `
+DELETE FROM forge_idempotency_keys
+WHERE (caller, key) IN (SELECT caller, key FROM forge_idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)`
+
+// Once returns the answer that the request had before, or else that of work. Work
+// gets the transaction in which it has to do everything; an answer that is not a
+// success undoes it and is not kept, for the repeat to try anew. It returns
+// ErrOther and ErrBusy where work is not done.
+func Once(ctx context.Context, db Beginner, r Request, work func(tx pgx.Tx) Answer) (answer Answer, repeated bool, err error) {
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return Answer{}, false, fmt.Errorf("begin with an idempotency key: %w", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing after a commit
+	taken, err := take(ctx, tx, r)
+	switch {
+	case err != nil:
+		return Answer{}, false, err
+	case !taken:
+		answer, err := known(ctx, tx, r)
+		return answer, true, err
+	}
+	if answer = work(tx); !answer.good() {
+		return answer, false, nil
+	}
+	if _, err := tx.Exec(ctx, answerSQL, r.Caller, r.Key, answer.Status, answer.Location, answer.Body); err != nil {
+		return Answer{}, false, fmt.Errorf("keep an answer: %w", err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return Answer{}, false, fmt.Errorf("commit with an idempotency key: %w", err)
+	}
+	return answer, false, nil
+}
+
+// take is false when the key has a row.
+func take(ctx context.Context, tx pgx.Tx, r Request) (bool, error) {
+	if _, err := tx.Exec(ctx, patienceSQL); err != nil {
+		return false, fmt.Errorf("take an idempotency key: %w", err)
+	}
+	tag, err := tx.Exec(ctx, takeSQL, r.Caller, r.Key, r.Digest[:])
+	if failed, ok := errors.AsType[*pgconn.PgError](err); ok && failed.Code == "55P03" { // lock_not_available
+		return false, ErrBusy
+	}
+	if err == nil {
+		_, err = tx.Exec(ctx, impatienceSQL)
+	}
+	if err != nil {
+		return false, fmt.Errorf("take an idempotency key: %w", err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+func known(ctx context.Context, tx pgx.Tx, r Request) (Answer, error) {
+	var a Answer
+	var digest []byte
+	err := tx.QueryRow(ctx, knownSQL, r.Caller, r.Key).Scan(&digest, &a.Status, &a.Location, &a.Body)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // removed just now
+		return Answer{}, ErrBusy
+	case err != nil:
+		return Answer{}, fmt.Errorf("look an idempotency key up: %w", err)
+	case !bytes.Equal(digest, r.Digest[:]):
+		return Answer{}, ErrOther
+	}
+	return a, nil
+}
+
+// Prune deletes at most limit keys from before an instant, the oldest first.
+func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+	tag, err := tx.Exec(ctx, pruneSQL, before, limit)
+	return tag.RowsAffected(), err
+}
