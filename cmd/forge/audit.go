@@ -89,10 +89,17 @@ func cliSource() string {
 
 func (a *app) auditCommand() *cobra.Command {
 	filter := auditstore.Filter{}
+	var follow bool
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Show who did what, and who was refused it, newest first", Args: cobra.NoArgs,
+		Use: "audit", Short: "Show who did what, and who was refused it, newest first, or follow it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if follow && a.format == "yaml" {
+				return usageError(errNoYAMLStream)
+			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				if follow {
+					return a.followAudit(ctx, pool, filter)
+				}
 				entries, err := auditstore.List(ctx, pool, filter)
 				if err != nil {
 					return err
@@ -101,11 +108,25 @@ func (a *app) auditCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&filter.Limit, "limit", "n", 30, "at most this many")
+	cmd.Flags().IntVarP(&filter.Limit, "limit", "n", 30, "at most this many; with --follow: so many to begin with")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new entries, oldest first, until interrupted (-o json: one object each)")
 	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only what this token did, or cli:USER, or anonymous")
 	cmd.Flags().StringVar(&filter.Action, "action", "", "only this action, such as job.cancel")
 	cmd.Flags().StringVar(&filter.Outcome, "outcome", "", "only these: done, refused, failed or begun")
 	return cmd
+}
+
+// followAudit prints entries as they come; one that was seen begun comes again when
+// it has ended.
+func (a *app) followAudit(ctx context.Context, pool *pgxpool.Pool, filter auditstore.Filter) error {
+	return follower[auditstore.Entry]{
+		find: func(ctx context.Context, after int64, limit int) ([]auditstore.Entry, error) {
+			filter.AfterID, filter.Limit = after, limit
+			return auditstore.List(ctx, pool, filter)
+		},
+		id: func(e auditstore.Entry) int64 { return e.ID }, mark: func(e auditstore.Entry) string { return e.Outcome },
+		tell: func(e auditstore.Entry) error { return printLine(a, e, auditColumns) },
+	}.run(ctx, filter.Limit)
 }
 
 var auditColumns = []column[auditstore.Entry]{

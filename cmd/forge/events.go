@@ -3,28 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
-)
-
-const (
-	// followLook is how often the diary is read while it is followed.
-	followLook = 500 * time.Millisecond
-	// followDepth is how many ids back each look reads again: an event that took
-	// its id early may be committed late.
-	followDepth = 500
-	// followLimit is more events than happen between two looks.
-	followLimit = 100 * followDepth
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -35,7 +22,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		Use: "events", Short: "Show the cluster's diary, newest first, or follow it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if follow && a.format == "yaml" {
-				return usageError(errors.New(`output "yaml" does not stream; want table, wide or json`))
+				return usageError(errNoYAMLStream)
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				if err := requireTypes(ctx, pool, types); err != nil {
@@ -80,36 +67,13 @@ func requireTypes(ctx context.Context, pool *pgxpool.Pool, types []string) error
 
 // followEvents prints events as they are committed.
 func (a *app) followEvents(ctx context.Context, pool *pgxpool.Pool, filter eventstore.Filter) error {
-	told := map[int64]bool{}
-	ticker := time.NewTicker(followLook)
-	defer ticker.Stop()
-	for begun := false; ; begun = true {
-		events, err := eventstore.Find(ctx, pool, filter)
-		if err != nil {
-			return err
-		}
-		for _, event := range slices.Backward(events) {
-			if !told[event.ID] {
-				told[event.ID] = true
-				if err := a.printEvent(event); err != nil {
-					return err
-				}
-			}
-		}
-		if len(events) > 0 {
-			if oldest := events[len(events)-1].ID; !begun && len(events) == filter.Limit {
-				filter.After = oldest - 1 // what is older was not asked for
-			}
-			filter.After = max(filter.After, events[0].ID-followDepth)
-			maps.DeleteFunc(told, func(id int64, _ bool) bool { return id <= filter.After })
-		}
-		filter.Limit = followLimit
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-	}
+	return follower[eventstore.Event]{
+		find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
+			filter.After, filter.Limit = after, limit
+			return eventstore.Find(ctx, pool, filter)
+		},
+		id: func(e eventstore.Event) int64 { return e.ID }, mark: func(eventstore.Event) string { return "" }, tell: a.printEvent,
+	}.run(ctx, filter.Limit)
 }
 
 func (a *app) printEvent(event eventstore.Event) error {

@@ -43,6 +43,8 @@ type Filter struct {
 	Actor, Action, Outcome string
 	// BeforeID leaves those from this id on out.
 	BeforeID int64
+	// AfterID leaves those up to this id out.
+	AfterID int64
 	// Limit is the most entries.
 	Limit int
 }
@@ -65,7 +67,7 @@ const endSQL = `UPDATE forge_audit SET outcome = $2, detail = $3 WHERE id = $1`
 const listSQL = `
 SELECT id, at, actor, source, action, object, outcome, detail
 FROM forge_audit
-WHERE ($1 = '' OR actor = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR outcome = $3) AND ($4::bigint = 0 OR id < $4)
+WHERE ($1 = '' OR actor = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR outcome = $3) AND ($4::bigint = 0 OR id < $4) AND id > $6
 ORDER BY id DESC
 LIMIT $5`
 
@@ -95,7 +97,7 @@ func End(ctx context.Context, db Queryer, id int64, outcome, detail string) erro
 
 // List returns the newest entries that a filter chooses, newest first.
 func List(ctx context.Context, db Queryer, f Filter) ([]Entry, error) {
-	rows, err := db.Query(ctx, listSQL, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit)
+	rows, err := db.Query(ctx, listSQL, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit, f.AfterID)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}

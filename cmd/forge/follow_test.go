@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+type followed struct {
+	id   int64
+	mark string
+}
+
+// A follower tells of each row once, in order, of one that changed again, and also
+// of one that is committed late.
+func TestFollower(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rows := []followed{{1, "done"}, {2, "done"}, {3, "begun"}}
+		var told []string
+		var mu sync.Mutex
+		change := func(how func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			how()
+		}
+		f := follower[followed]{
+			find: func(_ context.Context, after int64, limit int) (found []followed, _ error) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, row := range slices.Backward(rows) {
+					if row.id > after && len(found) < limit {
+						found = append(found, row)
+					}
+				}
+				return found, nil
+			},
+			id: func(r followed) int64 { return r.id }, mark: func(r followed) string { return r.mark },
+			tell: func(r followed) error { told = append(told, fmt.Sprintf("%d %s", r.id, r.mark)); return nil },
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- f.run(ctx, 2) }()
+		time.Sleep(9*followLook + followLook/2)
+		change(func() { rows = append(rows, followed{5, "done"}) })
+		time.Sleep(followLook)
+		change(func() {
+			rows[2].mark = "failed"
+			rows = slices.Insert(rows, 3, followed{4, "done"})
+		})
+		time.Sleep(9 * followLook)
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"2 done", "3 begun", "5 done", "3 failed", "4 done"}, told); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
