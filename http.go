@@ -91,6 +91,8 @@ func (n *Node) handler() http.Handler {
 		Tokens:      n.tokens(),
 		Audit:       auditor{n.pool},
 		Once:        onceKeeper{n.pool},
+		File:        ownFile{n},
+		TokenKeeper: tokenReader{n.pool},
 		Source:      n.source(),
 		Holder:      operator,
 		Runner:      operator,

@@ -18,28 +18,10 @@ import (
 const planKeep = 3
 
 // Plan is what a configuration would change against the one in force.
-type Plan struct {
-	Hash string `json:"hash"`
-	// InForce is the hash in force; empty when none was ever applied.
-	InForce string `json:"in_force"`
-	// State is what a node that starts with the file would do: cronstore's
-	// applied, in_force or superseded.
-	State cronstore.State `json:"state"`
-	// Changes are by section: crons, jobs, queues, alerts.
-	Changes config.Diff `json:"changes"`
-	// Renamed are pairs among the removed and the added crons that differ in
-	// nothing but the name.
-	Renamed []Rename              `json:"renamed,omitempty"`
-	From    time.Time             `json:"from"`
-	Until   time.Time             `json:"until"`
-	Runs    []cronstore.RunChange `json:"runs"`
-}
+type Plan = cronstore.Plan
 
 // Rename is a cron that would go and the one that would come in its place.
-type Rename struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-}
+type Rename = cronstore.Rename
 
 // MakePlan compares a configuration with what is applied, and the runs of a
 // stretch of time from now. It changes nothing.
@@ -62,11 +44,11 @@ func MakePlan(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.D
 	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, body); err != nil {
 		return Plan{}, err
 	}
-	return plan, plan.foresee(ctx, pool, cfg, ahead)
+	return plan, foresee(ctx, pool, cfg, ahead, &plan)
 }
 
 // foresee fills in the runs.
-func (p *Plan) foresee(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Duration) error {
+func foresee(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Duration, p *Plan) error {
 	specs, err := specsOf(cfg)
 	if err != nil {
 		return err

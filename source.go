@@ -212,6 +212,29 @@ func (r tokenReader) Logout(ctx context.Context, session string) error {
 	return tokenstore.Logout(ctx, r.pool, session)
 }
 
+func (r tokenReader) List(ctx context.Context) ([]tokenstore.Token, error) {
+	return tokenstore.List(ctx, r.pool)
+}
+
+func (r tokenReader) Create(ctx context.Context, wanted tokenstore.New) (secret string, token tokenstore.Token, err error) {
+	return tokenstore.Create(ctx, r.pool, wanted)
+}
+
+func (r tokenReader) Revoke(ctx context.Context, name, by string) (tokenstore.Token, error) {
+	return tokenstore.Revoke(ctx, withinRequest{r.pool}, name, by)
+}
+
+// ownFile is what the node was started with, or has read since.
+type ownFile struct{ *Node }
+
+func (f ownFile) Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan, error) {
+	return MakePlan(ctx, f.pool, f.current.Load(), ahead)
+}
+
+func (f ownFile) Apply(ctx context.Context) (cronstore.Outcome, error) {
+	return Apply(ctx, f.pool, f.current.Load(), true)
+}
+
 // auditor writes down what is asked of the listener.
 type auditor struct{ pool *pgxpool.Pool }
 

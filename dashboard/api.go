@@ -208,14 +208,17 @@ func (q *query) flag(key string) bool {
 	}
 }
 
-func (q *query) limit() int {
-	if q.values.Get("limit") == "" {
-		return defaultLimit
+func (q *query) limit() int { return q.upTo("limit", defaultLimit, maxLimit) }
+
+// upTo is a number from 1 to most, and usual when the parameter is absent.
+func (q *query) upTo(key string, usual, most int) int {
+	if q.values.Get(key) == "" {
+		return usual
 	}
-	n, err := strconv.Atoi(q.values.Get("limit"))
-	if err != nil || n < 1 || n > maxLimit {
-		q.errs = append(q.errs, fmt.Errorf("limit must be from 1 to %d", maxLimit))
-		return defaultLimit
+	n, err := strconv.Atoi(q.values.Get(key))
+	if err != nil || n < 1 || n > most {
+		q.errs = append(q.errs, fmt.Errorf("%s must be from 1 to %d", key, most))
+		return usual
 	}
 	return n
 }

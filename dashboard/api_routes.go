@@ -60,6 +60,7 @@ func (s *server) apiRoutes() []route {
 	routes = append(routes, s.writeRoutes()...)
 	routes = append(routes, s.moveRoutes()...)
 	routes = append(routes, s.silenceRoutes()...)
+	routes = append(routes, s.fileRoutes()...)
 	if s.Audit != nil {
 		routes = append(routes, route{path: "/api/v1/audit", get: s.apiAudit, read: admin, gets: lists[auditstore.Entry]("List who did what, and who was refused it, newest first",
 			with(paged, text("actor", "Only what this one did."), text("action", "Only this action, such as job.cancel."), text("outcome", "Only these: begun, done, refused or failed."))...)})
@@ -80,6 +81,8 @@ func (s *server) cronRoutes() []route {
 	return []route{
 		{path: "/api/v1/crons", get: s.apiCrons, read: viewer, gets: lists[cronItem]("List the crons")},
 		{path: "/api/v1/crons/{name}", get: s.apiCron, read: viewer, gets: answers[cronDocument]("Show a cron with its next ticks")},
+		{path: "/api/v1/crons/{name}/next", get: s.apiNext, read: viewer, gets: lists[explain.Coming]("Foresee the ticks of a cron",
+			instant("from", "After this instant; now without."), whole("limit", "How many, from 1 to 1000; 5 without."))},
 		{path: "/api/v1/crons/{name}/ticks", get: s.apiTicks, read: viewer, gets: lists[cronstore.Tick]("List a cron's ticks, newest first", paged...)},
 		{path: "/api/v1/crons/{name}/ticks/{tick}", get: s.apiTick, read: viewer, gets: answers[explain.Explanation]("Say what became of a tick, and why")},
 	}

@@ -52,7 +52,7 @@ var placeholder = regexp.MustCompile(`\{(\w+)\}`)
 // commands are the words of the commands for the parts of addresses: an action is
 // called the same, whichever way it is asked for.
 var commands = map[string]string{
-	"crons": "cron", "jobs": "job", "queues": "queue", "leaders": "leader", "nodes": "node", "bulk": "",
+	"crons": "cron", "jobs": "job", "queues": "queue", "leaders": "leader", "nodes": "node", "tokens": "token", "bulk": "",
 }
 
 // actionName is what the audit log calls the POST of a route.

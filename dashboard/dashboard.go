@@ -139,6 +139,10 @@ type Options struct {
 	Tokens Tokens
 	// Audit writes down what is asked for. Without it nothing is.
 	Audit Audit
+	// File is the node's own; without it nobody can plan or apply.
+	File File
+	// TokenKeeper makes tokens and ends them; without it only the commands do.
+	TokenKeeper TokenKeeper
 	// Once lets a repeat of a request with a key do nothing. Without it keys are not
 	// heeded.
 	Once Once

@@ -452,6 +452,7 @@ func (c *fakeCluster) options() Options {
 		},
 		AllowedHosts: LoopbackHosts(),
 		Audit:        fakeAudit{c},
+		File:         fakeFile{c}, TokenKeeper: fakeKeeper{c},
 	}
 }
 

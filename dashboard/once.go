@@ -40,6 +40,9 @@ func (s *server) once(of route, next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		asked, err := keyedRequest(w, r)
+		if of.posts.keyless {
+			err = &refusal{http.StatusBadRequest, "No " + keyHeader + " is taken here: the answer is not kept."}
+		}
 		if err != nil {
 			s.answer(w, r, err)
 			return

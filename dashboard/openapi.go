@@ -124,10 +124,12 @@ func (s *server) describeOne(schemas *schemas, r route, method string, of *opera
 	if method == "post" {
 		body := cmp.Or(of.body, reflect.TypeFor[struct{}]())
 		op.Body = &apiBody{Content: map[string]apiMedia{jsonMedia: {schemas.body(body)}}}
-		op.Parameters = append(op.Parameters, apiParameter{
-			Name: keyHeader, In: "header", Description: "Makes a repeat answer what the first request was answered.",
-			Schema: &jsonschema.Schema{Type: "string"},
-		})
+		if !of.keyless {
+			op.Parameters = append(op.Parameters, apiParameter{
+				Name: keyHeader, In: "header", Description: "Makes a repeat answer what the first request was answered.",
+				Schema: &jsonschema.Schema{Type: "string"},
+			})
+		}
 	}
 	return op
 }

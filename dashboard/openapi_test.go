@@ -130,6 +130,7 @@ var postBodies = map[string]string{
 	"/backfill":    `{"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z", "limit": 7}`,
 	"/transfer":    `{"to": "node-2"}`,
 	"/silence":     `{"for": "2h", "reason": "we move"}`,
+	"/tokens":      `{"name": "cd", "scope": "operator", "expires": "2d"}`,
 }
 
 func bodyFor(path string) string {

@@ -15,6 +15,9 @@ type operation struct {
 	// status and answer are those of success; without an answer it is a text.
 	status int
 	answer reflect.Type
+	// keyless says that the answer is not kept: it has a secret, or a repeat does no
+	// harm.
+	keyless bool
 	// media is empty for JSON.
 	media string
 }

@@ -4,25 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
 	return group("token", "Say who may use the dashboard and the API", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 }
-
-// tokenName is how tokens may be called: the diary and the audit log show it.
-var tokenName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?$`)
-
-// neverExpires is the value of --expires for a token that does not.
-const neverExpires = "never"
 
 func (a *app) tokenCreateCommand() *cobra.Command {
 	var scope, expires string
@@ -32,7 +23,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 			"It is printed once, on standard output; the database keeps only its hash.\n\n" +
 			"viewer    sees everything but the audit log\n" +
 			"operator  also acts on crons, jobs, queues and dead letters\n" +
-			"admin     also acts on leaders and nodes, and reads the audit log",
+			"admin     also acts on leaders, nodes and tokens, and reads the audit log",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := newToken(args[0], scope, expires)
@@ -45,28 +36,23 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&scope, "scope", string(tokenstore.Viewer), "what it may do: viewer, operator or admin")
-	cmd.Flags().StringVar(&expires, "expires", "90d", "how long it is good for, such as 12h or 90d, or never")
+	cmd.Flags().StringVar(&expires, "expires", tokenstore.DefaultLife, "how long it is good for, such as 12h or 90d, or never")
 	return cmd
 }
 
 func newToken(name, scope, expires string) (tokenstore.New, error) {
-	if !tokenName.MatchString(name) {
-		return tokenstore.New{}, fmt.Errorf("the name %q: want 1 to 63 letters, digits and . _ @ -, with a letter or digit at both ends", name)
+	if err := tokenstore.CheckName(name); err != nil {
+		return tokenstore.New{}, err
 	}
 	parsed, err := tokenstore.ParseScope(scope)
 	if err != nil {
 		return tokenstore.New{}, fmt.Errorf("--scope: %w", err)
 	}
-	wanted := tokenstore.New{Name: name, Scope: parsed, By: whoAmI()}
-	if expires == neverExpires {
-		return wanted, nil
+	life, err := tokenstore.ParseLife(expires)
+	if err != nil {
+		return tokenstore.New{}, fmt.Errorf("--expires %q: %w", expires, err)
 	}
-	life, err := config.ParseDuration(expires)
-	if err != nil || life.Std() < time.Minute {
-		return wanted, fmt.Errorf("--expires %q: want a duration from 1m on such as 12h or 90d, or never", expires)
-	}
-	wanted.Life = life.Std()
-	return wanted, nil
+	return tokenstore.New{Name: name, Scope: parsed, Life: life, By: whoAmI()}, nil
 }
 
 // madeToken is a new token with its secret, for programs.
@@ -121,7 +107,7 @@ var tokenColumns = []column[tokenstore.Token]{
 // ends says when a token does.
 func ends(t tokenstore.Token) string {
 	if t.ExpiresAt.IsZero() {
-		return neverExpires
+		return tokenstore.Never
 	}
 	return ago(t.ExpiresAt, t.Now)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/config"
 )
 
 const definedCronsSQL = `
@@ -32,6 +34,29 @@ type RunChange struct {
 	// Until is as far as was looked: sooner than was asked for with a cron that
 	// has very many runs.
 	Until time.Time `json:"until"`
+}
+
+// Plan is what a configuration would change against the one in force.
+type Plan struct {
+	Hash string `json:"hash"`
+	// InForce is the hash in force; empty when none was ever applied.
+	InForce string `json:"in_force"`
+	// State is what a node that starts with the file would do.
+	State State `json:"state"`
+	// Changes are by section: crons, jobs, queues, alerts.
+	Changes config.Diff `json:"changes"`
+	// Renamed are pairs among the removed and the added crons that differ in
+	// nothing but the name.
+	Renamed []Rename    `json:"renamed,omitempty"`
+	From    time.Time   `json:"from"`
+	Until   time.Time   `json:"until"`
+	Runs    []RunChange `json:"runs"`
+}
+
+// Rename is a cron that would go and the one that would come in its place.
+type Rename struct {
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // Planner foresees what applying crons would change. It only reads.

@@ -13,7 +13,8 @@ const (
 	Viewer Scope = "viewer"
 	// Operator also acts on crons, jobs, queues and dead letters.
 	Operator Scope = "operator"
-	// Admin also acts on leaders and nodes, and reads the audit log.
+	// Admin also acts on leaders, nodes, tokens and the file in force, and reads the
+	// audit log.
 	Admin Scope = "admin"
 )
 

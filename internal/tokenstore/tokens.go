@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/config"
 )
 
 var (
@@ -35,6 +38,36 @@ type New struct {
 	Life time.Duration
 	// By says who makes it.
 	By string
+}
+
+// goodName is how tokens may be called: the diary and the audit log show it.
+var goodName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?$`)
+
+// CheckName says what is wrong with a name.
+func CheckName(name string) error {
+	if !goodName.MatchString(name) {
+		return fmt.Errorf("the name %q: want 1 to 63 letters, digits and . _ @ -, with a letter or digit at both ends", name)
+	}
+	return nil
+}
+
+const (
+	// Never is the life of a token that does not expire, in words.
+	Never = "never"
+	// DefaultLife is how long a token is good for of which nothing is said.
+	DefaultLife = "90d"
+)
+
+// ParseLife reads how long a token is to be good for; 0 is for ever.
+func ParseLife(text string) (time.Duration, error) {
+	if text == Never {
+		return 0, nil
+	}
+	life, err := config.ParseDuration(text)
+	if err != nil || life.Std() < time.Minute {
+		return 0, errors.New("want a duration from 1m on such as 12h or 90d, or never")
+	}
+	return life.Std(), nil
 }
 
 // Token is what is known of a token, which is all but the token.

@@ -1,0 +1,119 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/tokenstore"
+)
+
+type fakeFile struct{ *fakeCluster }
+
+func (f fakeFile) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, error) {
+	return cronstore.Plan{
+		Hash: "b", InForce: "a", State: cronstore.StateApplied, From: epoch, Until: epoch.Add(ahead),
+		Changes: config.Diff{"crons": {Added: []string{"x"}, Changed: []config.ItemChange{{Name: "y", Fields: []config.FieldChange{{Key: "schedule", From: "a", To: 7}}}}}},
+		Runs:    []cronstore.RunChange{{Cron: "x", Appear: 1, Until: epoch}},
+	}, nil
+}
+
+func (f fakeFile) Apply(context.Context) (cronstore.Outcome, error) {
+	return cronstore.Outcome{State: cronstore.StateApplied, InForce: "b", Added: []string{"x"}}, fakeOperator(f).note("backup", "apply")
+}
+
+// fakeKeeper knows a token called ci.
+type fakeKeeper struct{ *fakeCluster }
+
+func (f fakeKeeper) List(context.Context) ([]tokenstore.Token, error) {
+	return read(f.fakeCluster, func() []tokenstore.Token {
+		return []tokenstore.Token{{ID: 1, Name: "ci", Scope: tokenstore.Viewer, State: "active", CreatedAt: epoch}}
+	})
+}
+
+func (f fakeKeeper) Create(_ context.Context, wanted tokenstore.New) (string, tokenstore.Token, error) {
+	if wanted.Name == "ci" {
+		return "", tokenstore.Token{}, tokenstore.ErrTaken
+	}
+	return "forge_secret", tokenstore.Token{Name: wanted.Name, Scope: wanted.Scope, State: "active", CreatedAt: epoch},
+		fakeOperator(f).note("backup", "token "+wanted.Name+" "+string(wanted.Scope)+" "+wanted.Life.String()+" by "+wanted.By)
+}
+
+func (f fakeKeeper) Revoke(_ context.Context, name, by string) (tokenstore.Token, error) {
+	if name == "nobody" {
+		return tokenstore.Token{}, tokenstore.ErrNotFound
+	}
+	return tokenstore.Token{Name: name, State: "revoked", CreatedAt: epoch, RevokedBy: by}, fakeOperator(f).note("backup", "revoke "+name)
+}
+
+func TestPlanApplyAndNext(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	for path, want := range map[string]string{
+		"plan":                         `"until":"2026-11-27T12:00:00Z"`,
+		"plan?days=1":                  `"changes":{"crons":{"added":["x"]`,
+		"plan?days=0":                  "days must be from 1 to 366",
+		"crons/backup/next":            `"utc":"2026-11-25T02:00:00Z"`,
+		"crons/backup/next?limit=1":    `{"items":[{"tick":"2026-11-21T02:00:00Z","utc":"2026-11-21T02:00:00Z"}]}`,
+		"crons/backup/next?from=noon":  "from must be a time such as",
+		"crons/backup/next?limit=1001": "limit must be from 1 to 1000",
+		"crons/nobody/next":            "There is no such cron.",
+		"crons/backup/next?from=2027-01-01T00:00:00Z&limit=1": `{"items":[{"tick":"2027-01-01T02:00:00Z"`,
+	} {
+		if w := get(t, h, "/api/v1/"+path); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if w := post(t, h, "/api/v1/apply", jsonType, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"in_force":"b"`) {
+		t.Errorf("apply: %d %s", w.Code, w.Body)
+	}
+	if diff := cmp.Diff([]string{"apply"}, c.done); diff != "" {
+		t.Errorf("did (-want +got):\n%s", diff)
+	}
+}
+
+func TestTokensOverTheAPI(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	for _, step := range []struct {
+		path, body string
+		status     int
+		want, did  string
+	}{
+		{"tokens", `{"name": "cd"}`, 201, `"token":"forge_secret"`, "token cd viewer 2160h0m0s by the API from 127.0.0.1"},
+		{"tokens", `{"name": "cd", "scope": "admin", "expires": "never"}`, 201, `"scope":"admin"`, "token cd admin 0s by the API from 127.0.0.1"},
+		{"tokens", `{"name": "ci"}`, 409, `A token \"ci\" exists.`, ""},
+		{"tokens", `{"name": "", "scope": "root", "expires": "5s"}`, 422, `"pointer":"#/expires"`, ""},
+		{"tokens/ci/revoke", "", 200, `"state":"revoked"`, "revoke ci"},
+		{"tokens/nobody/revoke", "", 404, "There is no such token.", ""},
+	} {
+		c.done = nil
+		w := post(t, h, "/api/v1/"+step.path, jsonType, step.body)
+		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) || strings.Join(c.done, ";") != step.did {
+			t.Errorf("%s %s: %d %s, did %v", step.path, step.body, w.Code, w.Body, c.done)
+		}
+	}
+	for _, line := range c.written() {
+		if strings.Contains(line, "forge_secret") {
+			t.Errorf("the audit log has the secret: %s", line)
+		}
+	}
+	if w := get(t, h, "/api/v1/tokens"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"name":"ci"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	options := c.options()
+	options.Once = fakeOnce{}
+	for _, path := range []string{"tokens", "apply"} {
+		if w := postWithKey(t, New(options), "", path, `{"name": "cd"}`, "k"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "No Idempotency-Key is taken here") {
+			t.Errorf("%s with a key: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
