@@ -20,11 +20,20 @@ command = ["true"]
 // post sends JSON to a node, as any program would.
 func post(t *testing.T, address, path, body string) (code int, answer string) {
 	t.Helper()
+	return postWithKey(t, address, path, body, "")
+}
+
+// postWithKey does so with an Idempotency-Key, unless it is empty.
+func postWithKey(t *testing.T, address, path, body, key string) (code int, answer string) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +75,16 @@ func TestCronsOverHTTP(t *testing.T) {
 
 	code, answer = post(t, address, cron+"/trigger", `{"args": {"full": true}}`)
 	demand(code, answer, 201, `"verdict":"triggered"`)
+	const keyed = `{"kind": "report"}`
+	code, answer = postWithKey(t, address, "/api/v1/jobs", keyed, "once")
+	demand(code, answer, 201, `"kind":"report"`)
+	code, again := postWithKey(t, address, "/api/v1/jobs", keyed, "once")
+	demand(code, again, 201, answer)
+	code, answer = postWithKey(t, address, "/api/v1/jobs", `{"kind": "report", "priority": 2}`, "once")
+	demand(code, answer, 409, "was used for another request")
+	if n := c.number(`SELECT count(*) FROM forge_events WHERE type = 'job_enqueued'`); n != 1 {
+		t.Errorf("%d jobs were added", n)
+	}
 	hour := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
 	at := hour.Format(time.RFC3339)
 	code, answer = post(t, address, cron+"/trigger", fmt.Sprintf(`{"at": %q}`, at))
