@@ -1,0 +1,266 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+const secretsConfig = `
+[dashboard]
+auth = "token"
+[http]
+allow_private_targets = true
+[jobs.leak]
+kind = "shell"
+command = ["sh", "-c", "echo $NODE says $ONE and $TWO; echo $ONE >&2; exit 3"]
+env = { ONE = "${env:CANARY}", TWO = "${file:%[1]s}", NODE = "%[2]s" }
+retry = { max_attempts = 1 }
+[jobs.call]
+kind = "http"
+url = "http://127.0.0.1:1/${env:CANARY}"
+headers = { Authorization = "Bearer ${file:%[1]s}" }
+retry = { max_attempts = 1 }
+[notify.hook]
+type = "webhook"
+url = "${env:CANARY_URL}"
+[[crons]]
+name = "leaks"
+schedule = "@hourly"
+job = "leak"
+on_failure = { notify = ["hook"] }
+[[alerts]]
+name = "always"
+condition = "vector(1) > 0"
+severity = "warning"
+notify = ["hook"]
+`
+
+// TestSecretsStayUnseen looks for secrets wherever they might be seen. That it
+// looks shows the name of the node, which is to be found in all of these places.
+func TestSecretsStayUnseen(t *testing.T) {
+	t.Parallel()
+	const node = "planted-c4nary"
+	address, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, given := address.User.Password()
+	if !given { // the server asks nobody
+		password = "pass-c4n+ry/dsn"
+		address.User = url.UserPassword(address.User.Username(), password)
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("file-c4n+ry/1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := clusterOn(t, address.String(), fmt.Sprintf(secretsConfig, file, node))
+	env := []string{"CANARY=env-c4n+ry/1", "CANARY_URL=http://127.0.0.1:1/hook-c4n+ry"}
+	p := c.startProgram(forgeBinary(t), node, env...)
+	stdout, stderr, code := c.forge("token", "create", node, "--scope", "admin")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	token := strings.TrimSpace(stdout)
+	follow := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "audit", "--follow", "-o", "json")
+	ask := func(method, path, body string) (int, http.Header, string) {
+		return bearing(t, token, method, p.listen()+path, body)
+	}
+	for path, body := range map[string]string{"jobs": `{"kind": "call"}`, "crons/leaks/trigger": ""} {
+		if status, _, answer := ask("POST", "/api/v1/"+path, body); status != 201 {
+			t.Fatalf("%d %s", status, answer)
+		}
+	}
+	eventually(t, "both have failed, and it was tried to tell", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE metadata #>> '{forge:dead,group}' <> ''`) == 2 && c.number(`SELECT count(*) FROM forge_job_logs`) > 0 &&
+			c.number(`SELECT count(*) FROM forge_notifications WHERE attempts > 0 AND error <> ''`) > 0 &&
+			c.number(`SELECT count(*) FROM forge_alerts WHERE state = 'firing'`) == 1
+	})
+	eventually(t, "the cluster's metrics have the node", func() bool {
+		_, _, answer := ask("GET", "/metrics/cluster", "")
+		return strings.Contains(answer, node)
+	})
+	eventually(t, "who follows the audit log is told", func() bool { return strings.Contains(follow.output.String(), `"action":"cron.trigger"`) })
+	session := login(t, p.listen(), token)
+
+	seen := everyAnswer(t, c, ask)
+	seen["the database"] = c.everything()
+	seen["the log"], seen["forge audit --follow"] = p.output.String(), follow.output.String()
+	for _, args := range [][]string{{"config", "show"}, {"token", "list", "-o", "json"}, {"job", "list", "-o", "json"}, {"audit", "-o", "json"}, {"doctor"}, {"alerts", "list"}} {
+		stdout, stderr, _ := forgeWith(t, append(env, "FORGE_DATABASE_URL="+c.url, "FORGE_NODE_ID="+node), append(args, "--config", c.config)...)
+		seen["forge "+strings.Join(args, " ")] = stdout + stderr
+	}
+	secrets := map[string]string{
+		"the variable": "env-c4n+ry/1", "the file": "file-c4n+ry/1", "the receiver": "hook-c4n+ry", "the password": password,
+		"the token": token, "the session": session,
+	}
+	for where, text := range seen {
+		for what, secret := range secrets {
+			for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
+				if at := strings.Index(text, form); at >= 0 {
+					t.Errorf("%s is in %s: %.200s", what, where, text[max(0, at-80):])
+				}
+			}
+		}
+	}
+	for _, where := range []string{"the database", "the log", "/metrics", "/metrics/cluster", "/api/v1/jobs", "/api/v1/settings", "/api/v1/events", "/api/v1/audit", "/jobs/{id}", "/settings", "/nodes", "forge config show", "forge token list -o json", "forge audit -o json"} {
+		if !strings.Contains(seen[where], node) {
+			t.Errorf("nothing was found in %s: %.300s", where, seen[where])
+		}
+	}
+	if !strings.Contains(seen["the database"], node+" says [redacted] and [redacted]") {
+		t.Error("the output of the job is not among what was looked at")
+	}
+}
+
+// bearing asks with a token.
+func bearing(t *testing.T, token, method, address, body string) (status int, header http.Header, answer string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, string(text)
+}
+
+// login returns the session of a browser.
+func login(t *testing.T, address, token string) string {
+	t.Helper()
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/login", strings.NewReader(url.Values{"token": {token}}.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	for _, cookie := range response.Cookies() {
+		return cookie.Value
+	}
+	t.Fatalf("nobody is logged in: %s", response.Status)
+	return ""
+}
+
+// everyAnswer gets every address of the API's document, and the pages, and holds
+// each answer to the document.
+func everyAnswer(t *testing.T, c *cluster, ask func(method, path, body string) (int, http.Header, string)) map[string]string {
+	t.Helper()
+	_, _, text := ask("GET", "/api/openapi.json", "")
+	tree, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.AssertFormat()
+	if err := compiler.AddResource("https://forge.test/openapi.json", tree); err != nil {
+		t.Fatal(err)
+	}
+	doc := decode[struct {
+		Paths map[string]map[string]any `json:"paths"`
+	}](t, text)
+	seen := map[string]string{}
+	fill := c.filler()
+	get := func(path, query string) (http.Header, string) {
+		status, header, answer := ask("GET", fill.Replace(path)+query, "")
+		if status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+		seen[path] = answer
+		return header, answer
+	}
+	for path, methods := range doc.Paths {
+		if methods["get"] == nil {
+			continue
+		}
+		query := ""
+		if path == "/api/v1/metrics/range" {
+			query = "?metric=forge_job_running"
+		}
+		header, answer := get(path, query)
+		if !strings.HasPrefix(header.Get("Content-Type"), "application/json") {
+			continue
+		}
+		pointer := "/paths/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(path) + "/get/responses/200/content/application~1json/schema"
+		schema, err := compiler.Compile("https://forge.test/openapi.json#" + pointer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
+		if err == nil {
+			err = schema.Validate(value)
+		}
+		if err != nil {
+			t.Errorf("%s is not as documented: %v\n%.2000s", path, err, answer)
+		}
+	}
+	for _, page := range []string{"/", "/leaders", "/nodes", "/crons", "/crons/{name}", "/jobs", "/jobs/{id}", "/queues", "/alerts", "/charts", "/storage", "/dead", "/dead/{group}", "/settings", "/enqueue", "/api/docs"} {
+		get(page, "")
+	}
+	return seen
+}
+
+// filler puts what exists into addresses.
+func (c *cluster) filler() *strings.Replacer {
+	c.t.Helper()
+	var id, tick, group string
+	err := c.pool.QueryRow(c.t.Context(), `SELECT job_id::text, to_char(tick AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM forge_cron_ticks WHERE job_id IS NOT NULL LIMIT 1`).Scan(&id, &tick)
+	if err == nil {
+		err = c.pool.QueryRow(c.t.Context(), `SELECT metadata #>> '{forge:dead,group}' FROM river_job WHERE id = $1::bigint`, id).Scan(&group)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return strings.NewReplacer("{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler")
+}
+
+// everything is each row of each table.
+func (c *cluster) everything() string {
+	c.t.Helper()
+	rows, err := c.pool.Query(c.t.Context(), `SELECT format('SELECT t::text FROM %I.%I AS t', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')`)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(statements) < 20 {
+		c.t.Fatalf("%d tables, %v", len(statements), err)
+	}
+	var all strings.Builder
+	for _, statement := range slices.Sorted(slices.Values(statements)) {
+		rows, err := c.pool.Query(c.t.Context(), statement)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		all.WriteString(strings.Join(texts, "\n") + "\n")
+	}
+	return all.String()
+}
