@@ -221,7 +221,7 @@ func (r tokenReader) Create(ctx context.Context, wanted tokenstore.New) (secret 
 }
 
 func (r tokenReader) Revoke(ctx context.Context, name, by string) (tokenstore.Token, error) {
-	return tokenstore.Revoke(ctx, withinRequest{r.pool}, name, by)
+	return tokenstore.Revoke(ctx, withinRequest(r), name, by)
 }
 
 // ownFile is what the node was started with, or has read since.

@@ -33,6 +33,7 @@ func counter(t *testing.T) *pgxpool.Pool {
 }
 
 func adds(t *testing.T, answer keystore.Answer) func(pgx.Tx) keystore.Answer {
+	t.Helper()
 	return func(tx pgx.Tx) keystore.Answer {
 		if _, err := tx.Exec(t.Context(), `INSERT INTO done VALUES ('it')`); err != nil {
 			t.Error(err)
