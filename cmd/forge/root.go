@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/forge-scheduler/forge/internal/config"
 )
 
 // app is what the sub-commands share: where they write and the global flags.
@@ -46,11 +50,13 @@ func (a *app) rootCommand() *cobra.Command {
 			"             forge serve    one node on your own PostgreSQL",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
 	}
 	root.PersistentPreRunE = a.checkFlags
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	root.SetFlagErrorFunc(explainFlag)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configPath, "config", "", "path of forge.toml (default $FORGE_CONFIG, then ./forge.toml)")
 	flags.StringVarP(&a.format, "output", "o", "table", "output: table, wide, json or yaml")
@@ -85,10 +91,14 @@ func (a *app) checkFlags(cmd *cobra.Command, args []string) error {
 func strictArguments(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+			err := check(cmd, args)
+			if err == nil {
+				return nil
 			}
-			return nil
+			if !cmd.HasSubCommands() {
+				err = miscounted(cmd, args)
+			}
+			return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 		}
 	}
 	for _, sub := range cmd.Commands() {
@@ -96,20 +106,48 @@ func strictArguments(cmd *cobra.Command) {
 	}
 }
 
+// miscounted says what a command takes, in the words of its own usage.
+func miscounted(cmd *cobra.Command, args []string) error {
+	_, wanted, takes := strings.Cut(cmd.Use, " ")
+	switch {
+	case !takes:
+		return fmt.Errorf("it takes no arguments (got %q)", args)
+	case len(args) == 0:
+		return fmt.Errorf("nothing is named; want %s", wanted)
+	default:
+		return fmt.Errorf("wrong number of arguments (got %q); want %s", args, wanted)
+	}
+}
+
+// explainFlag adds the flag that was probably meant to what is wrong with one.
+func explainFlag(cmd *cobra.Command, err error) error {
+	hint := ""
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+		if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			hint = fmt.Sprintf(" (did you mean --%s?)", near)
+		}
+	}
+	return usageError(fmt.Errorf("%w%s; see %s --help", err, hint, cmd.CommandPath()))
+}
+
+// knownCommand refuses the name of a sub-command that there is not.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q%s", args[0], hint)
+}
+
 // group is a command that only holds others.
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			hint := ""
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
-			}
-			return fmt.Errorf("unknown command %q%s", args[0], hint)
-		},
+		Use: use, Short: short, Args: knownCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2,
 	}

@@ -32,7 +32,12 @@ func (a *app) serveCommand() *cobra.Command {
 	var flags serveFlags
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run one node on your own PostgreSQL", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), flags) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := notEmpty(cmd, "node-id", "listen"); err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), flags)
+		},
 	}
 	cmd.Flags().StringVar(&flags.nodeID, "node-id", "", "this node's id (default node.id, then the host's name)")
 	cmd.Flags().StringVar(&flags.listen, "listen", "", "address of the dashboard and the probes (default http.listen)")
@@ -53,6 +58,11 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
+	a.tellOverruled(ctx, flags, logger)
+	tellSurroundings(ctx, logger)
+	// Whoever read the log may have gone: that is no reason to die without a
+	// hand-over.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -128,11 +138,10 @@ func (a *app) configFile() (path string, ok bool) {
 // stand for, so that they are checked like any other value.
 func (a *app) loadFor(flags serveFlags) (*config.Config, error) {
 	environ := os.Environ()
-	if flags.nodeID != "" {
-		environ = append(environ, "FORGE_NODE_ID="+flags.nodeID)
-	}
-	if flags.listen != "" {
-		environ = append(environ, "FORGE_HTTP_LISTEN="+flags.listen)
+	for _, s := range flags.standIns() {
+		if s.value != "" {
+			environ = append(environ, s.variable+"="+s.value)
+		}
 	}
 	cfg, err := a.loadWith(config.LoadOptions{Environ: func() []string { return environ }})
 	if err != nil {
