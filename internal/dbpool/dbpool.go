@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -89,38 +88,6 @@ func New(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
 	greet := &greeter{settings: settings, pooled: opts.Pooled, admit: opts.Admit}
 	config.AfterConnect = greet.greet
 	return pgxpool.NewWithConfig(ctx, config)
-}
-
-// Ping makes sure that the database answers. The error wraps ErrUnreachable and
-// says in one line what to do.
-func Ping(ctx context.Context, pool *pgxpool.Pool) error {
-	err := pool.Ping(ctx)
-	if err == nil {
-		return nil
-	}
-	if strings.HasSuffix(err.Error(), readOnly) {
-		return fmt.Errorf("%w for writing: this server is read-only, a standby perhaps; let database.url or FORGE_DATABASE_URL "+
-			"lead to the primary, or name every server and target_session_attrs=read-write", ErrUnreachable)
-	}
-	if errors.Is(err, ErrTransactionPooler) {
-		return fmt.Errorf("%w as forge needs it: %w; let database.url lead straight to PostgreSQL or through a pooler "+
-			"in session mode, or set cluster.leader_election.strategy = \"lease\" on every node", ErrUnreachable, ErrTransactionPooler)
-	}
-	return fmt.Errorf("%w: %s; check database.url or FORGE_DATABASE_URL, or run forge dev for a database of your own",
-		ErrUnreachable, Reason(err))
-}
-
-// readOnly ends pgx's error for a server that a pool's connections do not accept.
-const readOnly = "read only connection"
-
-// Reason is the heart of a connection error: pgx lists every address it tried,
-// over several lines.
-func Reason(err error) string {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pgErr.Message
-	}
-	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
 }
 
 // EnsureSchema creates the configured schema when it is missing. One that is

@@ -138,8 +138,8 @@ func checkEncoding(f Facts) []Finding {
 		return nil
 	}
 	if f.Server.Encoding != "UTF8" {
-		return []Finding{warn("create the database with ENCODING 'UTF8'",
-			"the database is encoded in %s: output and arguments of jobs beyond it cannot be stored", f.Server.Encoding)}
+		return []Finding{fail("create a database with ENCODING 'UTF8' TEMPLATE template0",
+			"the database is encoded in %s, which cannot hold every output and argument: nodes refuse it", f.Server.Encoding)}
 	}
 	return ok("%s", f.Server.Encoding)
 }

@@ -250,7 +250,7 @@ func TestEncodingAndRoomOfTheServer(t *testing.T) {
 	cfg := configFor(parsed.String())
 	cfg.Database.PoolSize = 10_000
 	findings := examine(t, cfg)
-	demand(t, findings, "encoding", Warn, "SQL_ASCII")
+	demand(t, findings, "encoding", Fail, "SQL_ASCII")
 	demand(t, findings, "connections", Warn, "10002 connections")
 }
 
