@@ -108,13 +108,19 @@ func (h *httpJob) execute(ctx context.Context, a *attempt) error {
 	if err != nil {
 		return fmt.Errorf("read the response: %w", err)
 	}
-	if n == maxResponse {
+	if n == maxResponse && goesOn(response.Body) {
 		a.output.remark(fmt.Sprintf("response cut after %d bytes", n))
 	}
 	if !h.expects(response.StatusCode) {
 		return fmt.Errorf("status %s, want %s", response.Status, h.wanted())
 	}
 	return nil
+}
+
+// goesOn says whether there is more to read.
+func goesOn(body io.Reader) bool {
+	n, _ := io.ReadFull(body, make([]byte, 1))
+	return n > 0
 }
 
 func (h *httpJob) request(ctx context.Context, a *attempt) (*http.Request, error) {

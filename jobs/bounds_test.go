@@ -1,0 +1,154 @@
+package jobs_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/wire"
+	"github.com/forge-scheduler/forge/jobs"
+)
+
+// 83: of a response 16 MiB are read, and a byte more is not, however much there is.
+func TestResponsesAreReadToACap(t *testing.T) {
+	t.Parallel()
+	const limit = 16 << 20
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
+		chunk := bytes.Repeat([]byte("x"), 1<<20)
+		for sent := 0; sent < size; { // the size of the endless one is never reached
+			n, err := w.Write(chunk[:min(len(chunk), size-sent)])
+			if err != nil {
+				return
+			}
+			sent += n
+		}
+	}))
+	t.Cleanup(server.Close)
+	for path, want := range map[string]string{
+		strconv.Itoa(limit):     "HTTP/1.1 200 OK\n16777215 bytes of output dropped: output.capture is 1 bytes\n",
+		strconv.Itoa(limit + 1): "HTTP/1.1 200 OK\nresponse cut after 16777216 bytes\n16777215 bytes of output dropped: output.capture is 1 bytes\n",
+		strconv.Itoa(1 << 50):   "HTTP/1.1 200 OK\nresponse cut after 16777216 bytes\n16777215 bytes of output dropped: output.capture is 1 bytes\n",
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			job := config.Job{Kind: config.KindHTTP, URL: server.URL + "/" + path, Output: config.Output{Capture: 1}}
+			n, done := runOnce(t, job, jobstore.NewJob{})
+			if got := n.logs(t, done.ID, 1, jobstore.StreamSystem); done.State != "completed" || got != want {
+				t.Errorf("%s, remarks %q, want %q", done.State, got, want)
+			}
+		})
+	}
+}
+
+// 77: a node that is root runs a job as its user, with that user's groups; another
+// says that it cannot.
+func TestJobsRunAsTheirUser(t *testing.T) {
+	t.Parallel()
+	job := shell("id -un; id -G; touch /forge-was-here 2>/dev/null || echo cannot")
+	job.User = "nobody"
+	n, done := runOnce(t, job, jobstore.NewJob{})
+	if os.Getuid() != 0 {
+		const want = `user: only a node that runs as root can run jobs as others (got "nobody"); want the node's own user, or a node that runs as root`
+		if done.State != "discarded" || done.LastError != want {
+			t.Errorf("%s: %s\nwant %s", done.State, done.LastError, want)
+		}
+		return
+	}
+	printed := strings.Split(n.logs(t, done.ID, 1, jobstore.StreamStdout), "\n")
+	if len(printed) != 4 || printed[0] != "nobody" || strings.Contains(" "+printed[1]+" ", " 0 ") || printed[2] != "cannot" {
+		t.Errorf("%s: %s: printed %q", done.State, done.LastError, printed)
+	}
+}
+
+// guarded is a log that one goroutine writes and another reads.
+type guarded struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (g *guarded) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.Write(p)
+}
+
+func (g *guarded) says(text string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return strings.Contains(g.text.String(), text)
+}
+
+// deafWorker hears no end until it is let go.
+type deafWorker struct {
+	river.WorkerDefaults[greetArgs]
+	began, release chan struct{}
+}
+
+func (*deafWorker) Timeout(*river.Job[greetArgs]) time.Duration { return 50 * time.Millisecond }
+
+func (w *deafWorker) Work(ctx context.Context, _ *river.Job[greetArgs]) error {
+	close(w.began)
+	<-w.release
+	return ctx.Err()
+}
+
+// A worker that ignores its timeout and its cancelling keeps its slot and no other,
+// is told of, and the job ends as what it was when the worker returns.
+func TestWorkerThatIgnoresItsEnd(t *testing.T) {
+	t.Parallel()
+	deaf := &deafWorker{began: make(chan struct{}), release: make(chan struct{})}
+	var log guarded
+	n := startNode(t, map[string]config.Job{"hello": shell("true")}, func(o *jobs.Options) {
+		o.Workers = river.NewWorkers()
+		river.AddWorker(o.Workers, deaf)
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	id := n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1})
+	select {
+	case <-deaf.began:
+	case <-time.After(patience):
+		t.Fatal("the worker never began")
+	}
+	changes, err := jobstore.Act(t.Context(), n.pool, jobstore.Order{Action: jobstore.Cancel, By: "test"}, []int64{id})
+	if err != nil || len(changes) != 1 || !changes[0].Changed() {
+		t.Fatalf("cancel: %+v, %v", changes, err)
+	}
+	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed")
+	reports := func(slots int) {
+		t.Helper()
+		last := 0
+		eventually(t, func() bool {
+			n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1)})
+			select {
+			case credit := <-n.credits:
+				last = credit.Slots
+			case <-time.After(time.Second): // and is asked again
+			}
+			return last == slots
+		}, func() string { return fmt.Sprintf("the node says that it has %d slots, not %d", last, slots) })
+	}
+	reports(3)
+	eventually(t, func() bool { return log.says("Job appears to be stuck") }, func() string { return "the log says nothing of it" })
+	if job, err := jobstore.Get(t.Context(), n.pool, id); err != nil || job.State != "running" {
+		t.Errorf("while the worker goes on the job is %s: %v", job.State, err)
+	}
+	close(deaf.release)
+	if job := n.finish(t, id, "cancelled", "discarded"); job.State != "cancelled" {
+		t.Errorf("the job is %s", job.State)
+	}
+	reports(4)
+}
