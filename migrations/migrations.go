@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -333,6 +334,10 @@ func (m *Migrator) explain(operation string, err error) error {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch refused.Code {
 		case codeInsufficientPrivilege:
+			if strings.HasPrefix(refused.Message, "permission denied for table") {
+				return fmt.Errorf("%s: role %q lacks a right on tables that are there; let their owner run "+
+					"the GRANT statements that forge doctor prints, or run nodes as their owner: %w", operation, user, err)
+			}
 			return fmt.Errorf("%s: role %q lacks a right on this database; let the schema's owner run "+
 				"GRANT USAGE, CREATE ON SCHEMA %s TO %q, or migrate as the owner of the tables: %w",
 				operation, user, schema, user, err)

@@ -238,6 +238,11 @@ func TestUpWithoutRights(t *testing.T) {
 	if got := catalogue(t, owner); len(got) != 0 {
 		t.Errorf("Up without rights left %v", got)
 	}
+	mustUp(t, newMigrator(owner))
+	err = newMigrator(pool).Up(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `role "`+role+`" lacks a right on tables that are there; let their owner run the GRANT statements that forge doctor prints`) {
+		t.Errorf("Up without rights on the tables = %v", err)
+	}
 }
 
 func TestUpWithoutSchema(t *testing.T) {

@@ -78,7 +78,7 @@ func connected(ctx context.Context, cfg *config.Config, work func(context.Contex
 	if err := dbpool.Ping(ctx, pool); err != nil {
 		return databaseError(err)
 	}
-	return explainMissingTables(work(ctx, pool))
+	return explainRefusal(work(ctx, pool))
 }
 
 // requireDatabase tells of the cluster that forge dev runs from here when nothing
@@ -97,11 +97,19 @@ func requireDatabase(cfg *config.Config) error {
 	return databaseError(err)
 }
 
-// explainMissingTables turns PostgreSQL's complaint about a table of ours into
-// advice: nothing has migrated this database yet.
-func explainMissingTables(err error) error {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "42P01" { // undefined_table
-		return fmt.Errorf("this database has no forge tables yet; start a node or run forge migrate up (%s)", pgErr.Message)
+// explainRefusal turns PostgreSQL's complaint about a table of ours into advice:
+// nothing has migrated this database yet, or its tables are another's.
+func explainRefusal(err error) error {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
 	}
-	return err
+	switch refused.Code {
+	case "42P01": // undefined_table
+		return fmt.Errorf("this database has no forge tables yet; start a node or run forge migrate up (%s)", refused.Message)
+	case "42501": // insufficient_privilege
+		return fmt.Errorf("%s; forge doctor says what else is missing, with the GRANT statements that give it", refused.Message)
+	default:
+		return err
+	}
 }
