@@ -148,6 +148,7 @@ var badNode = []bad{
 		"forge.toml:2:7: warning: database.url: a password in the file; want ${env:NAME} or ${file:PATH} in its place",
 		"forge.toml:2:7: warning: database.url: sslmode=disable sends passwords and data in the clear to db.example.com; want sslmode=require or verify-full",
 	}},
+	{"node id empty", "[node]\nid = \"\"\n", []string{`forge.toml:2:6: node.id: empty (got ""); want a node id, or no such key, which means the host's name`}},
 	{"node id", "[node]\nid = \"a b\"\n", []string{`forge.toml:2:6: node.id: not a node id (got "a b"); want 1 to 63 printable ASCII characters without spaces`}},
 	{"node id too long", "[node]\nid = \"" + strings.Repeat("n", 64) + "\"\n", []string{`forge.toml:2:6: node.id: not a node id (got "` + strings.Repeat("n", 64) + `"); want 1 to 63 printable ASCII characters without spaces`}},
 	{"allowed commands", "[node]\nallowed_commands = [\"/usr/bin/pg_dump\", \"/opt/jobs/*\", \"date\", \"/opt/*/bin\", \"/opt/../bin/date\", \"/bin/sh\"]\n", []string{

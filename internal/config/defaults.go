@@ -105,6 +105,9 @@ func (l *loader) complete() {
 	c := l.cfg
 	l.fillLeaderURL()
 	if c.Node.ID == "" {
+		if l.has("node.id") && l.ok("node.id") {
+			l.wrong("node.id", "empty", `""`, "a node id, or no such key, which means the host's name")
+		}
 		c.Node.ID = hostID()
 	}
 	l.fillRoles()
