@@ -113,7 +113,7 @@ func (a *Assigner) hearAndLead(ctx context.Context, fence leaderstore.Fence, mem
 	l := &loop{
 		pool: a.options.Pool, hub: a.options.Hub, poll: a.options.Poll, fence: fence, schema: a.options.Schema,
 		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout,
-		board: memory, limits: newLimits(), lanes: map[string]*lane{}, flights: map[int64]flight{}, told: map[string]bool{},
+		board: memory, limits: newLimits(), lanes: map[string]*lane{}, flights: map[int64]flight{},
 	}
 	err = l.run(ctx)
 	return l.turns > 0, err

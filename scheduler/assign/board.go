@@ -76,10 +76,12 @@ type board struct {
 	known   map[string]*member
 	turns   uint64
 	inForce definitions
+	// told are the kinds that nobody works, as was said.
+	told map[string]bool
 }
 
 func newBoard(term int64, strategy string) *board {
-	return &board{term: term, strategy: strategy, known: map[string]*member{}}
+	return &board{term: term, strategy: strategy, known: map[string]*member{}, told: map[string]bool{}}
 }
 
 // seat takes over the roster, and keeps what it knows of members that stay.

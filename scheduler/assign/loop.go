@@ -60,10 +60,9 @@ type loop struct {
 	pressing   bool      // news came during the turn
 	rosterAt   time.Time // when to read the roster again; zero: now
 	prunedAt   time.Time
-	crowdedAt  time.Time       // when the running kinds were counted
-	dueAt      time.Time       // when the next job read ahead is due; zero: none
-	again      time.Time       // when to go on with a backlog; zero: none
-	told       map[string]bool // kinds that nobody works, as was said
+	crowdedAt  time.Time // when the running kinds were counted
+	dueAt      time.Time // when the next job read ahead is due; zero: none
+	again      time.Time // when to go on with a backlog; zero: none
 	lastSafety time.Time
 }
 

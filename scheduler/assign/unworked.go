@@ -59,16 +59,16 @@ func (l *loop) tellUnworked(ctx context.Context) {
 			found = found.add(kind, lane[kind])
 		}
 	}
-	for kind := range l.told {
+	for kind := range l.board.told {
 		if found[kind] == 0 {
-			delete(l.told, kind)
+			delete(l.board.told, kind)
 			l.metrics.AssignmentUnworked.DeleteLabelValues(kind)
 		}
 	}
 	for kind, jobs := range found {
 		l.metrics.AssignmentUnworked.WithLabelValues(kind).Set(float64(jobs))
-		if !l.told[kind] {
-			l.told[kind] = true
+		if !l.board.told[kind] {
+			l.board.told[kind] = true
 			l.logger.WarnContext(ctx, "no live node has a worker for a kind; its jobs wait", "kind", kind, "jobs", jobs)
 		}
 	}
