@@ -109,7 +109,7 @@ func AppendLogs(ctx context.Context, db Execer, rows []LogRow) error {
 
 // Logs returns the chunks of one attempt that follow afterSeq (0: from the
 // start), at most 2,000; call again with the last one's Seq for more. Packed ones
-// are as they were.
+// are as they were; of a damaged pack a remark tells.
 func Logs(ctx context.Context, db Queryer, jobID int64, attempt, afterSeq int) ([]LogChunk, error) {
 	chunks, err := readLogs(ctx, db, jobID, attempt, afterSeq)
 	if err != nil {
@@ -134,7 +134,8 @@ func readLogs(ctx context.Context, db Queryer, jobID int64, attempt, afterSeq in
 			p.addLoose(chunk)
 			return nil
 		}
-		return p.addPack(packed, *lastSeq)
+		p.addPack(chunk, *lastSeq, packed)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -159,16 +160,20 @@ func (p *page) addLoose(chunk LogChunk) {
 	}
 }
 
-func (p *page) addPack(packed []byte, lastSeq int) error {
+// addPack unpacks the chunks from the head's number on. One remark takes the place of those that
+// cannot be read, so that what is beside them can.
+func (p *page) addPack(head LogChunk, lastSeq int, packed []byte) {
 	chunks, err := unpack(packed, p.attempt)
 	if err != nil {
-		return fmt.Errorf("unpack the chunks up to %d: %w", lastSeq, err)
+		chunks = []LogChunk{{
+			Attempt: p.attempt, Seq: lastSeq, At: head.At, Stream: StreamSystem,
+			Chunk: fmt.Sprintf("the output of chunks %d to %d cannot be read: %v\n", head.Seq, lastSeq, err),
+		}}
 	}
 	p.packed = append(p.packed, chunks...)
 	if p.packs++; p.packs == maxPacks {
 		p.until = min(p.until, lastSeq)
 	}
-	return nil
 }
 
 func (p *page) after(afterSeq int) []LogChunk {

@@ -250,3 +250,22 @@ func TestDamagedPackIsSkipped(t *testing.T) {
 		a.want(3, 1, 0, after)
 	}
 }
+
+// Whoever reads output that is damaged in one place gets all the rest of it.
+func TestDamagedPackIsReadPast(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.job(1, "completed", 1)
+	lines := a.run(1, 6)
+	for i := 0; i < 6; i += 2 {
+		a.write(1, lines[i:i+2]...)
+		a.merge(10)
+	}
+	a.exec(`UPDATE forge_job_log_packs SET pack = 'no frame of zstd' WHERE first_seq <= 3 AND last_seq >= 3`)
+	remark := jobstore.LogChunk{
+		Attempt: 1, Seq: 4, At: lines[3].At, Stream: jobstore.StreamSystem,
+		Chunk: "the output of chunks 3 to 4 cannot be read: invalid input: magic number mismatch\n",
+	}
+	a.want(1, 1, 0, []jobstore.LogChunk{lines[0], lines[1], remark, lines[4], lines[5]})
+	a.want(1, 1, 3, []jobstore.LogChunk{remark, lines[4], lines[5]})
+}
