@@ -60,12 +60,7 @@ func (n *Node) urlOf(address net.Addr) string {
 func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 	serving, stopStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStreams()
-	server := &http.Server{
-		Handler:           n.handler(),
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		BaseContext:       func(net.Listener) context.Context { return serving },
-	}
+	server := newServer(serving, n.handler())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -83,6 +78,17 @@ func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	return nil
+}
+
+// newServer bounds how long anybody may take to say what they want. There is no bound
+// for an answer: an event stream is one; and a body has its own.
+func newServer(ctx context.Context, handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
 }
 
 func (n *Node) handler() http.Handler {

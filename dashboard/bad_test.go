@@ -138,6 +138,36 @@ func TestContentLengthThatLies(t *testing.T) {
 	}
 }
 
+// patient is a connection that notes how long it may take to be read from.
+type patient struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+func (p *patient) SetReadDeadline(until time.Time) error {
+	p.until = until
+	return nil
+}
+
+// Who sends a body a piece at a time has a bounded time for it.
+func TestSlowBodyHasADeadline(t *testing.T) {
+	t.Parallel()
+	h := newCluster().handler()
+	for path, contentType := range map[string]string{
+		"/api/v1/jobs/42/cancel": "application/json", "/jobs/42/cancel": "application/x-www-form-urlencoded",
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("{"))
+		r.Host = "localhost"
+		r.Header.Set("Content-Type", contentType)
+		w := &patient{ResponseRecorder: httptest.NewRecorder()}
+		before := time.Now()
+		h.ServeHTTP(w, r)
+		if w.until.Before(before) || w.until.After(time.Now().Add(bodyTimeout)) {
+			t.Errorf("%s: read until %v, answered %d", path, w.until, w.Code)
+		}
+	}
+}
+
 // No body does more than it says or breaks anything: what is taken is an object
 // with known fields that reads back the same.
 func FuzzBodies(f *testing.F) {

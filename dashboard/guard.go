@@ -45,7 +45,7 @@ func (s *server) hostAllowed(hostport string) bool {
 	}
 	host := hostname(hostport)
 	for _, allowed := range s.AllowedHosts {
-		if strings.EqualFold(host, allowed) || allowed == AnyAddress && isAddress(host) {
+		if allowed == AnyAddress && isAddress(host) || allowed != AnyAddress && strings.EqualFold(host, allowed) {
 			return true
 		}
 	}

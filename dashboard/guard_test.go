@@ -118,6 +118,27 @@ func TestHostAllowList(t *testing.T) {
 	}
 }
 
+// Where the node listens on all addresses, its own cannot be listed: any is as good,
+// for a web site can only come by a name.
+func TestAnyAddressIsNoName(t *testing.T) {
+	t.Parallel()
+	opts := newCluster().options()
+	opts.AllowedHosts = []string{AnyAddress, "forge.example"}
+	h := New(opts)
+	for host, status := range map[string]int{
+		"192.0.2.7:8080": 200, "[2001:db8::1]:8080": 200, "203.0.113.9": 200, "forge.example": 200,
+		"evil.example": 421, "192.0.2.7.evil.example": 421, "192.0.2": 421, AnyAddress: 421, "": 421,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != status {
+			t.Errorf("Host %q: status %d, want %d", host, w.Code, status)
+		}
+	}
+}
+
 func TestWithoutAllowListEveryHostIsAnswered(t *testing.T) {
 	t.Parallel()
 	opts := newCluster().options()
