@@ -13,7 +13,7 @@ func TestDrillMeasuresAHandOver(t *testing.T) {
 	c.start("a")
 	id, term := c.leader(0)
 	c.demand(4, "no other node can lead", "drill", "leader", "scheduler")
-	c.demand(2, "forge drill leader ROLE", "drill", "leader", "scheduler", "now")
+	c.demand(2, "want [leader] ROLE", "drill", "leader", "scheduler", "now")
 	c.demand(4, `no role "schedule"`, "drill", "schedule")
 	c.start("b")
 	c.awaitTicks(term)

@@ -134,7 +134,7 @@ func TestOperatingJobs(t *testing.T) {
 		{"jobs/424242/cancel", "", 404, "no such job"},
 		{"jobs", `{"kind": "short", "args": {"n": 1}, "unique": "twice"}`, 201, `"kind":"short","state":"available","queue":"default"`},
 		{"jobs", `{"kind": "short", "args": {"n": 1}, "unique": "twice"}`, 200, `"existing":true`},
-		{"jobs", `{"kind": "shrt"}`, 422, `Did you mean \"short\"?`},
+		{"jobs", `{"kind": "shrt"}`, 422, `did you mean \"short\"?`},
 		{"bulk/jobs/retry", `{"kind": "broken"}`, 200, `"jobs":1,"changed":1,"dry_run":false`},
 	} {
 		if code, answer := post(t, address, "/api/v1/"+step.path, step.body); code != step.status || !strings.Contains(answer, step.want) {
