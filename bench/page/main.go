@@ -82,9 +82,9 @@ func write(out io.Writer, all []outcome) error {
 	text.WriteString(head)
 	for _, o := range all {
 		fmt.Fprintf(text, "\n## %s\n\nOn %s", o.Bench, o.at.UTC().Format(time.DateOnly))
-		for _, key := range []string{"machine", "postgres", "postgresql"} {
-			if value, ok := o.Settings[key]; ok {
-				fmt.Fprintf(text, ", %v", value)
+		for _, setting := range []struct{ key, before string }{{"machine", ""}, {"postgres", "PostgreSQL "}, {"postgresql", "PostgreSQL "}} {
+			if value, ok := o.Settings[setting.key]; ok {
+				fmt.Fprintf(text, ", %s%v", setting.before, value)
 			}
 		}
 		fmt.Fprintf(text, ":\n\n```\n%s\n```\n", o.text)

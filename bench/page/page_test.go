@@ -25,7 +25,7 @@ func TestPage(t *testing.T) {
 	if err := run(t.Context(), []string{dir}, out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"## crons\n", ", 2 CPUs, 15.18:\n", "```\nmissed 0\n```\n", "## failover\n", "```\nkill 21 ms\n```\n"} {
+	for _, want := range []string{"## crons\n", ", 2 CPUs, PostgreSQL 15.18:\n", "```\nmissed 0\n```\n", "## failover\n", "```\nkill 21 ms\n```\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the page has no %q:\n%s", want, out)
 		}
