@@ -139,12 +139,8 @@ func New(version string) *Metrics {
 		ConfigReloadSuccess: f.gauge("forge_config_reload_success", "1 if this node's file was taken over when it was last read, 0 if it was refused and the node goes on with what it had."),
 		ConfigReloads:       f.counterVec("forge_config_reloads_total", "Times that this node read its file again, by result: success or failure.", "result"),
 		ConfigReloadedAt:    f.gauge("forge_config_last_reload_success_timestamp_seconds", "When this node last took its file over, in Unix time."),
-
-		QueueDepth:    f.gaugeVec(QueueDepthName, "Unfinished jobs by queue and state, as the metrics aggregator's leader counted them; no series on the other nodes.", "queue", "state"),
-		NodeCount:     f.gaugeVec(NodeCountName, "Nodes by state, as the metrics aggregator's leader counted them; no series on the other nodes.", "state"),
-		ConfigDrift:   f.gaugeVec(ConfigDriftName, "Nodes that run another configuration than the one in force, as the metrics aggregator's leader counted them; no series on the other nodes."),
-		NodeReporting: f.gaugeVec(NodeReportingName, "1 while the node hands its metrics to the metrics aggregator, 0 once three reports are missing; of the nodes that have not left, by the metrics aggregator's leader.", "node_id"),
 	}
+	m.addAggregator(f)
 	m.addCompactor(f)
 	m.ConfigReloadSuccess.Set(1)
 	for _, result := range reloads {
@@ -153,6 +149,14 @@ func New(version string) *Metrics {
 	f.gaugeVec("forge_build_info", "1, with the version of this binary.", "version").WithLabelValues(version).Set(1)
 	m.series = f.series
 	return m
+}
+
+// addAggregator adds what only the metrics aggregator's leader tells.
+func (m *Metrics) addAggregator(f *factory) {
+	m.QueueDepth = f.gaugeVec(QueueDepthName, "Unfinished jobs by queue and state, as the metrics aggregator's leader counted them; no series on the other nodes.", "queue", "state")
+	m.NodeCount = f.gaugeVec(NodeCountName, "Nodes by state, as the metrics aggregator's leader counted them; no series on the other nodes.", "state")
+	m.ConfigDrift = f.gaugeVec(ConfigDriftName, "Nodes that run another configuration than the one in force, as the metrics aggregator's leader counted them; no series on the other nodes.")
+	m.NodeReporting = f.gaugeVec(NodeReportingName, "1 while the node hands its metrics to the metrics aggregator, 0 once three reports are missing; of the nodes that have not left, by the metrics aggregator's leader.", "node_id")
 }
 
 // Names of the series that the metrics aggregator's leader counts itself.
