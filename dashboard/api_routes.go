@@ -41,8 +41,8 @@ func (s *server) probeRoutes() []route {
 func (s *server) apiRoutes() []route {
 	document := answers[map[string]any]("This document")
 	routes := []route{
-		{path: "/api/openapi.json", get: s.apiOpenAPI, read: viewer, gets: document},
-		{path: "/api/v1/openapi.json", get: s.apiOpenAPI, read: viewer, gets: document},
+		{path: "/api/openapi.json", get: s.withDescription(s.apiOpenAPI), read: viewer, gets: document},
+		{path: "/api/v1/openapi.json", get: s.withDescription(s.apiOpenAPI), read: viewer, gets: document},
 		{path: "/api/v1/leaders", get: s.apiLeaders, read: viewer, gets: lists[leaderItem]("List the roles with their leaders")},
 		{path: "/api/v1/leaders/history", get: s.apiHistory, read: viewer, gets: lists[leaderstore.Tenure]("List tenures, newest first", text("role", "Only of this role."), limitParameter)},
 		{path: "/api/v1/nodes", get: s.apiNodes, read: viewer, gets: lists[nodestore.Node]("List the nodes")},

@@ -205,7 +205,7 @@ type server struct {
 	// strangers bounds what is written of refusals.
 	strangers *throttle
 	// described is the API's document.
-	described func() ([]byte, error)
+	described func() (description, error)
 	// followers is how many outputs are followed.
 	followers atomic.Int64
 }
@@ -224,7 +224,7 @@ func New(opts Options) http.Handler {
 	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
 	s.door, s.strangers = newDoor(opts.Tokens, opts.Now), newStrangers()
-	s.described = s.apiText()
+	s.described = s.describeOnce()
 	return s.guard(s.mux())
 }
 

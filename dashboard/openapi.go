@@ -172,26 +172,40 @@ func queryParameters(query []parameter) (all []apiParameter) {
 	return all
 }
 
-// apiText is the document as it is served.
-func (s *server) apiText() func() ([]byte, error) {
-	return sync.OnceValues(func() ([]byte, error) {
+// description is the API's document, for programs and for people.
+type description struct {
+	text []byte
+	page docsBody
+}
+
+// describeOnce makes the document when it is first asked for: the routes stay as they are.
+func (s *server) describeOnce() func() (description, error) {
+	return sync.OnceValues(func() (description, error) {
 		doc, err := s.describeAPI()
 		if err != nil {
-			return nil, err
+			return description{}, err
 		}
-		return json.Marshal(doc)
+		text, err := json.Marshal(doc)
+		return description{text, doc.page()}, err
 	})
 }
 
-func (s *server) apiOpenAPI(w http.ResponseWriter, r *http.Request) {
-	text, err := s.described()
-	if err != nil {
-		s.Logger.ErrorContext(r.Context(), "describe the API", "error", err)
-		s.fail(w, r, http.StatusInternalServerError, "The API cannot be described.")
-		return
+// withDescription answers by the document.
+func (s *server) withDescription(answer func(w http.ResponseWriter, r *http.Request, d description)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		d, err := s.described()
+		if err != nil {
+			s.Logger.ErrorContext(r.Context(), "describe the API", "error", err)
+			s.fail(w, r, http.StatusInternalServerError, "The API cannot be described.")
+			return
+		}
+		answer(w, r, d)
 	}
+}
+
+func (s *server) apiOpenAPI(w http.ResponseWriter, _ *http.Request, d description) {
 	w.Header().Set("Content-Type", jsonMedia)
-	_, _ = w.Write(text) // the client is gone
+	_, _ = w.Write(d.text) // the client is gone
 }
 
 // docsBody is the document as people read it.
@@ -223,14 +237,8 @@ type docsField struct {
 	Required       bool
 }
 
-func (s *server) apiDocs(w http.ResponseWriter, r *http.Request) {
-	doc, err := s.describeAPI()
-	if err != nil {
-		s.Logger.ErrorContext(r.Context(), "describe the API", "error", err)
-		s.fail(w, r, http.StatusInternalServerError, "The API cannot be described.")
-		return
-	}
-	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Settings: s.Settings != nil, Body: doc.page()})
+func (s *server) apiDocs(w http.ResponseWriter, r *http.Request, d description) {
+	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Settings: s.Settings != nil, Body: d.page})
 }
 
 func (d apiDocument) page() docsBody {

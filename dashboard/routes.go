@@ -57,7 +57,7 @@ func (s *server) pageRoutes() []route {
 		{path: "/dead", get: s.page("dead"), read: viewer},
 		{path: "/dead/{group}", get: s.page("deadgroup"), read: viewer},
 		{path: "/events", get: s.events, read: viewer},
-		{path: docsPath, get: s.apiDocs, read: viewer},
+		{path: docsPath, get: s.withDescription(s.apiDocs), read: viewer},
 		{path: "/static/{file}", get: s.assets.ServeHTTP, read: open},
 	}
 	routes = append(routes, s.movePages()...)

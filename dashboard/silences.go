@@ -114,33 +114,33 @@ func (s *server) apiSilence(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) apiUnsilence(w http.ResponseWriter, r *http.Request) {
-	alert := r.PathValue("alert")
-	err := readJSON(w, r, &struct{}{})
-	var changed bool
-	if err == nil {
-		changed, err = s.Silencer.Unsilence(r.Context(), alert, whoAsks(r, viaAPI))
-	}
-	if err != nil {
-		s.answer(w, r, refuseAlert(err))
-		return
-	}
-	writeJSON(w, http.StatusOK, unsilencedDocument{alert, changed})
+	s.apiAlert(w, r, http.StatusOK, func(ctx context.Context, alert, by string) (any, error) {
+		changed, err := s.Silencer.Unsilence(ctx, alert, by)
+		return unsilencedDocument{alert, changed}, err
+	})
 }
 
 // apiTry answers before anybody was told: the leader of the metrics aggregator does
 // it, and the notifications say what came of it.
 func (s *server) apiTry(w http.ResponseWriter, r *http.Request) {
-	alert := r.PathValue("alert")
+	s.apiAlert(w, r, http.StatusAccepted, func(ctx context.Context, alert, by string) (any, error) {
+		targets, err := s.Silencer.Try(ctx, alert, by)
+		return triedDocument{alert, targets}, err
+	})
+}
+
+// apiAlert does what needs no more than the alert's name.
+func (s *server) apiAlert(w http.ResponseWriter, r *http.Request, status int, do func(ctx context.Context, alert, by string) (document any, err error)) {
 	err := readJSON(w, r, &struct{}{})
-	var targets []string
+	var document any
 	if err == nil {
-		targets, err = s.Silencer.Try(r.Context(), alert, whoAsks(r, viaAPI))
+		document, err = do(r.Context(), r.PathValue("alert"), whoAsks(r, viaAPI))
 	}
 	if err != nil {
 		s.answer(w, r, refuseAlert(err))
 		return
 	}
-	writeJSON(w, http.StatusAccepted, triedDocument{alert, targets})
+	writeJSON(w, status, document)
 }
 
 func (s *server) formSilence(w http.ResponseWriter, r *http.Request) {
