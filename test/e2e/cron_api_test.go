@@ -46,6 +46,25 @@ func postWithKey(t *testing.T, address, path, body, key string) (code int, answe
 	return response.StatusCode, string(text)
 }
 
+// addOnce adds a job again and again with one key.
+func addOnce(t *testing.T, c *cluster, address string) {
+	t.Helper()
+	const keyed = `{"kind": "report"}`
+	code, first := postWithKey(t, address, "/api/v1/jobs", keyed, "once")
+	if code != 201 || !strings.Contains(first, `"kind":"report"`) {
+		t.Fatalf("%d %s", code, first)
+	}
+	if code, again := postWithKey(t, address, "/api/v1/jobs", keyed, "once"); code != 201 || !strings.Contains(again, first) {
+		t.Fatalf("the repeat: %d %s", code, again)
+	}
+	if code, other := postWithKey(t, address, "/api/v1/jobs", `{"kind": "report", "priority": 2}`, "once"); code != 409 || !strings.Contains(other, "was used for another request") {
+		t.Fatalf("another with the key: %d %s", code, other)
+	}
+	if n := c.number(`SELECT count(*) FROM forge_events WHERE type = 'job_enqueued'`); n != 1 {
+		t.Errorf("%d jobs were added", n)
+	}
+}
+
 // TestCronsOverHTTP does with a real node what the commands do, and finds it in
 // the same ledger and diary.
 func TestCronsOverHTTP(t *testing.T) {
@@ -75,16 +94,7 @@ func TestCronsOverHTTP(t *testing.T) {
 
 	code, answer = post(t, address, cron+"/trigger", `{"args": {"full": true}}`)
 	demand(code, answer, 201, `"verdict":"triggered"`)
-	const keyed = `{"kind": "report"}`
-	code, answer = postWithKey(t, address, "/api/v1/jobs", keyed, "once")
-	demand(code, answer, 201, `"kind":"report"`)
-	code, again := postWithKey(t, address, "/api/v1/jobs", keyed, "once")
-	demand(code, again, 201, answer)
-	code, answer = postWithKey(t, address, "/api/v1/jobs", `{"kind": "report", "priority": 2}`, "once")
-	demand(code, answer, 409, "was used for another request")
-	if n := c.number(`SELECT count(*) FROM forge_events WHERE type = 'job_enqueued'`); n != 1 {
-		t.Errorf("%d jobs were added", n)
-	}
+	addOnce(t, c, address)
 	hour := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
 	at := hour.Format(time.RFC3339)
 	code, answer = post(t, address, cron+"/trigger", fmt.Sprintf(`{"at": %q}`, at))
