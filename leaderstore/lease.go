@@ -28,7 +28,7 @@ WHERE l.role = held.role AND l.term = held.term
 RETURNING l.role, r.role IS NOT NULL, coalesce(r.target, '')`
 
 	resignLeaseSQL = vacateSQL + `
-SELECT pg_notify($6, $1)`
+SELECT over, NULL, CASE WHEN over THEN pg_notify($6, $1) END FROM ended`
 )
 
 // LeaseSession elects by the roles' rows alone, for a database that is only
@@ -163,15 +163,14 @@ func (s *LeaseSession) Renew(ctx context.Context, held []Held) ([]Renewed, error
 	return renew(ctx, s.conn, renewLeaseSQL, s.cfg, held)
 }
 
-// Resign vacates the role and records why. The work of the term must have stopped
-// before.
+// Resign vacates the role and records why, as Session.Resign does.
 func (s *LeaseSession) Resign(ctx context.Context, lock Lock, term int64, reason string) error {
-	_, err := s.conn.Exec(ctx, resignLeaseSQL, lock.Role, term, s.cfg.Incarnation, reason, s.cfg.NodeID,
-		s.cfg.channel(), s.cfg.reservation())
-	if err != nil {
-		return fmt.Errorf("resign %s: %w", lock.Role, err)
-	}
-	return nil
+	return vacate(ctx, s.conn, resignLeaseSQL, s.cfg, lock.Role, term, reason, true)
+}
+
+// Vacate is Session.Vacate.
+func (s *LeaseSession) Vacate(ctx context.Context, lock Lock, term int64, reason string) error {
+	return vacate(ctx, s.conn, resignLeaseSQL, s.cfg, lock.Role, term, reason, false)
 }
 
 // Wait blocks until ctx ends, which is no error, or until there is a reason to

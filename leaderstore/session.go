@@ -67,10 +67,9 @@ type Session struct {
 // reached; trying again does not help.
 var ErrUnfit = errors.New("unfit for elections")
 
-// ErrBusy says that the role cannot be taken now: the predecessor's last
-// transaction still holds its row, which its own time-out ends, or another was
-// first.
-var ErrBusy = errors.New("the role's row is locked by the predecessor's last transaction")
+// ErrBusy says that the role cannot be taken or resigned now: a last transaction of
+// the term still holds its row, which its own time-out ends, or another was first.
+var ErrBusy = errors.New("the role's row is locked by the last transaction of its term")
 
 const (
 	connectionCheckSQL = `SELECT set_config('client_connection_check_interval', $1, false)`
@@ -109,12 +108,19 @@ WHERE l.role = held.role AND l.term = held.term
   AND l.incarnation = $4 AND l.backend_pid = pg_backend_pid()
 RETURNING l.role, r.role IS NOT NULL, coalesce(r.target, '')`
 
+	// A fenced transaction has the row locked, and may yet commit what nobody waits
+	// for any more. With $8 the role is not vacated meanwhile, and nothing is waited
+	// for: a session speaks for several roles.
 	vacateSQL = `
-WITH vacated AS (
+WITH free AS (
+    SELECT role FROM forge_leaders
+    WHERE role = $1 AND term = $2 AND incarnation = $3
+    FOR UPDATE SKIP LOCKED
+), vacated AS (
     UPDATE forge_leaders
     SET node_id = NULL, incarnation = NULL, backend_pid = NULL, api_url = '', metadata = '{}',
         renewed_at = clock_timestamp(), lease_until = clock_timestamp()
-    WHERE role = $1 AND term = $2 AND incarnation = $3
+    WHERE role = $1 AND term = $2 AND incarnation = $3 AND (NOT $8 OR EXISTS (SELECT FROM free))
     RETURNING role, term
 ), closed AS (
     UPDATE forge_leader_history h
@@ -130,12 +136,15 @@ WITH vacated AS (
     SET reserved_until = clock_timestamp() + $7::interval
     FROM vacated v
     WHERE r.role = v.role AND r.term = v.term
+), ended AS (
+    SELECT EXISTS (SELECT FROM vacated) OR
+           NOT EXISTS (SELECT FROM forge_leaders WHERE role = $1 AND term = $2 AND incarnation = $3) AS over
 )`
 
 	// The unlock is in the same statement: whoever wins the lock before this
 	// commits waits for the row.
 	resignSQL = vacateSQL + `
-SELECT pg_advisory_unlock($8), pg_notify($6, $1)`
+SELECT over, CASE WHEN over THEN pg_advisory_unlock($9) END, CASE WHEN over THEN pg_notify($6, $1) END FROM ended`
 )
 
 // OpenSession connects, checks that the connection is what an election needs,
@@ -285,12 +294,32 @@ func renew(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, h
 }
 
 // Resign vacates the role, records why, frees its lock and tells the standbys.
-// The work of the term must have stopped before.
+// The work of the term must have stopped before; ErrBusy means that the server has
+// not ended all of it yet, for instance a commit that nobody waits for any more.
 func (s *Session) Resign(ctx context.Context, lock Lock, term int64, reason string) error {
-	_, err := s.conn.Exec(ctx, resignSQL, lock.Role, term, s.cfg.Incarnation, reason, s.cfg.NodeID,
-		s.cfg.channel(), s.cfg.reservation(), lock.ID)
+	return vacate(ctx, s.conn, resignSQL, s.cfg, lock.Role, term, reason, true, lock.ID)
+}
+
+// Vacate is Resign whatever the term has under way. Until that has ended nobody else
+// can lead.
+func (s *Session) Vacate(ctx context.Context, lock Lock, term int64, reason string) error {
+	return vacate(ctx, s.conn, resignSQL, s.cfg, lock.Role, term, reason, false, lock.ID)
+}
+
+func vacate(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, role string, term int64, reason string, waits bool, more ...any) error {
+	args := append([]any{role, term, cfg.Incarnation, reason, cfg.NodeID, cfg.channel(), cfg.reservation(), waits}, more...)
+	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
-		return fmt.Errorf("resign %s: %w", lock.Role, err)
+		return fmt.Errorf("resign %s: %w", role, err)
+	}
+	over, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (over bool, err error) {
+		return over, row.Scan(&over, nil, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("resign %s: %w", role, err)
+	}
+	if !over {
+		return fmt.Errorf("resign %s: %w", role, ErrBusy)
 	}
 	return nil
 }

@@ -317,18 +317,69 @@ func TestFenceRefusesADeposedTerm(t *testing.T) {
 
 // A transaction under the fence holds up the next mint, and nothing else: the
 // leader's own renewal goes through.
+// fenced begins a transaction that has passed the fence.
+func (c *cluster) fenced(minted leaderstore.Minted) pgx.Tx {
+	c.t.Helper()
+	tx, err := c.pool.Begin(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := minted.Fence.Check(c.t.Context(), tx); err != nil {
+		c.t.Fatal(err)
+	}
+	return tx
+}
+
+// A transaction that passed the fence may yet commit: until it has ended the role is
+// not resigned, unless it must be.
+func TestFencedTransactionKeepsTheRole(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.open("a")
+	for i, end := range []func(pgx.Tx, int64) error{
+		func(tx pgx.Tx, term int64) error {
+			return errors.Join(tx.Commit(t.Context()), a.Resign(t.Context(), lock, term, "resigned"))
+		},
+		func(tx pgx.Tx, term int64) error {
+			return errors.Join(a.Vacate(t.Context(), lock, term, "resigned"), tx.Commit(t.Context()))
+		},
+	} {
+		minted := c.win(a)
+		tx := c.fenced(minted)
+		if err := a.Resign(t.Context(), lock, minted.Fence.Term, "resigned"); !errors.Is(err, leaderstore.ErrBusy) {
+			t.Errorf("resigned under a fenced transaction: %v", err)
+		}
+		if row := c.leader(); !row.Leads() {
+			t.Errorf("the role is vacant: %+v", row)
+		}
+		if err := end(tx, minted.Fence.Term); err != nil {
+			t.Error(err)
+		}
+		if row := c.leader(); row.Leads() {
+			t.Errorf("%d: not vacated: %+v", i, row)
+		}
+	}
+}
+
+// A role that is somebody else's by now is resigned at once.
+func TestResigningALostRoleIsNoError(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.open("a")
+	minted := c.win(a)
+	c.exec(`UPDATE forge_leaders SET incarnation = gen_random_uuid()::text`)
+	if err := a.Resign(t.Context(), lock, minted.Fence.Term, "resigned"); err != nil {
+		t.Error(err)
+	}
+	c.awaitLock(c.open("b"))
+}
+
 func TestFencedTransactionBlocksMintNotRenewal(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")
 	minted := c.win(a)
-	tx, err := c.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := minted.Fence.Check(t.Context(), tx); err != nil {
-		t.Fatal(err)
-	}
+	tx := c.fenced(minted)
 	if still, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}}); err != nil || len(still) != 1 {
 		t.Fatalf("renewal under a fenced transaction: %v, %v", still, err)
 	}

@@ -194,15 +194,16 @@ func (b *bout) renew(ctx context.Context) error {
 }
 
 // resignStopped hands over the roles whose work has ended, or should have by
-// now.
+// now. What has ended here the server may still be about to commit.
 func (b *bout) resignStopped(ctx context.Context) error {
 	for _, e := range b.electors {
 		if !e.workEnded() && !e.overstays(time.Now()) {
 			continue
 		}
-		sending, cancel := b.bounded(ctx)
-		err := b.session.Resign(sending, e.lock(), e.fence.Term, e.reason)
-		cancel()
+		err := b.resign(ctx, e)
+		if errors.Is(err, leaderstore.ErrBusy) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -213,6 +214,15 @@ func (b *bout) resignStopped(ctx context.Context) error {
 		return b.session.Relax(context.WithoutCancel(ctx))
 	}
 	return nil
+}
+
+func (b *bout) resign(ctx context.Context, e *elector) error {
+	sending, cancel := b.bounded(ctx)
+	defer cancel()
+	if e.awaitsServer(time.Now()) {
+		return b.session.Resign(sending, e.lock(), e.fence.Term, e.reason)
+	}
+	return b.session.Vacate(sending, e.lock(), e.fence.Term, e.reason)
 }
 
 // bounded gives a statement as long as this node may still trust its leads, and

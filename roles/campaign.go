@@ -33,6 +33,7 @@ type Terms interface {
 	Mint(ctx context.Context, role string, seen leaderstore.End) (leaderstore.Minted, error)
 	Renew(ctx context.Context, held []leaderstore.Held) ([]leaderstore.Renewed, error)
 	Resign(ctx context.Context, lock leaderstore.Lock, term int64, reason string) error
+	Vacate(ctx context.Context, lock leaderstore.Lock, term int64, reason string) error
 }
 
 // Session is the node's one election session.

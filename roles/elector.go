@@ -36,6 +36,10 @@ var (
 	errStalled   = errors.New("the leader's work does not turn")
 )
 
+// serverEvery is how long a role waits, whose work has ended here, until the server is
+// asked again whether it has ended there.
+const serverEvery = 5 * time.Millisecond
+
 type state int
 
 const (
@@ -60,6 +64,7 @@ type elector struct {
 	reason      string
 	stopBy      time.Time // when work that was told to end is given up
 	overdue     bool      // that was said
+	serverBy    time.Time // when work that the server has not ended is given up; zero: not asked yet
 	cancel      context.CancelCauseFunc
 	progress    *progress.Watch
 	done        chan error // not nil until the work of the last term has returned
@@ -82,7 +87,7 @@ func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time
 	e.progress = progress.NewWatch(e.campaign.opts.LeaseDuration)
 	working = e.progress.Context(working)
 	fence, done := e.fence, make(chan error, 1)
-	e.cancel, e.done, e.overdue = cancel, done, false
+	e.cancel, e.done, e.overdue, e.serverBy = cancel, done, false, time.Time{}
 	e.extend(sent)
 	e.count("won")
 	e.observe(minted)
@@ -198,6 +203,19 @@ func (e *elector) overstays(now time.Time) bool {
 	return true
 }
 
+// awaitsServer says whether the role is resigned only when the server has ended what
+// the work has sent to it. For work that overstays, or much later, it is not: nobody
+// else can lead before that either.
+func (e *elector) awaitsServer(now time.Time) bool {
+	if len(e.done) == 0 {
+		return false
+	}
+	if e.serverBy.IsZero() {
+		e.serverBy = now.Add(e.campaign.opts.RefreshInterval)
+	}
+	return now.Before(e.serverBy)
+}
+
 // bar keeps this node from standing for the role for a while, so that another
 // can try.
 func (e *elector) bar() { e.barredUntil = time.Now().Add(e.campaign.opts.StandBack) }
@@ -216,6 +234,8 @@ func (e *elector) nextLook() time.Time {
 			return due.Add(1)
 		}
 		return time.Time{} // all of the work waits
+	case e.state == stopping && !e.serverBy.IsZero():
+		return time.Now().Add(serverEvery)
 	case e.done != nil && !e.overdue:
 		return e.stopBy
 	default:
@@ -243,7 +263,7 @@ func (e *elector) workEnded() bool {
 }
 
 func (e *elector) giveUp(err error) {
-	e.reason = reasonSteppedDown
+	e.state, e.reason = stopping, reasonSteppedDown
 	e.bar()
 	e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
 }

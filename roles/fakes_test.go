@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,7 @@ type server struct {
 	wishes   map[leaderstore.Held]string // target by term
 	onRenew  func()                      // called in the midst of a renewal
 	down     bool
+	commits  atomic.Bool // it has not ended what the leader's work sent to it
 }
 
 func newServer() *server {
@@ -102,6 +104,13 @@ func (s *server) leader(role roles.Role) string {
 		return row.node
 	}
 	return ""
+}
+
+// endings are the roles that were resigned, and why.
+func (s *server) endings() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.resigned)
 }
 
 func (x *session) enter(ctx context.Context) error {
@@ -176,7 +185,14 @@ func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]leaders
 	return still, nil
 }
 
-func (x *session) Resign(ctx context.Context, lock leaderstore.Lock, _ int64, reason string) error {
+func (x *session) Resign(ctx context.Context, lock leaderstore.Lock, term int64, reason string) error {
+	if x.server.commits.Load() {
+		return leaderstore.ErrBusy
+	}
+	return x.Vacate(ctx, lock, term, reason)
+}
+
+func (x *session) Vacate(ctx context.Context, lock leaderstore.Lock, _ int64, reason string) error {
 	if err := x.enter(ctx); err != nil {
 		return err
 	}

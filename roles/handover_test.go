@@ -77,3 +77,29 @@ func TestShutdownDuringARenewalHandsOverAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Work that has ended here is not over while the server may commit what it sent: the
+// role is kept until then, and for no longer than a refresh.
+func TestRoleIsNotResignedUnderACommit(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []time.Duration{0, refresh / 2, time.Hour} {
+		for name, end := range map[string]func(a *node){"asked to": func(a *node) { a.stop() }, "failed": func(a *node) { a.fail <- errBroken }} {
+			synctest.Test(t, func(t *testing.T) {
+				s, a, b := startPair(t)
+				s.commits.Store(true)
+				end(a)
+				time.Sleep(min(ends, refresh) - time.Millisecond)
+				synctest.Wait()
+				if ends > 0 && (b.works() || len(s.endings()) > 0) {
+					t.Errorf("%s: b works %v, resigned %v in the midst of a commit", name, b.works(), s.endings())
+				}
+				s.commits.Store(ends > refresh)
+				time.Sleep(10 * time.Millisecond)
+				synctest.Wait()
+				if a.works() || !b.works() || len(s.endings()) != 1 {
+					t.Errorf("%s: a works %v, b works %v, resigned %v %v after the commit", name, a.works(), b.works(), s.endings(), ends)
+				}
+			})
+		}
+	}
+}
