@@ -7,8 +7,8 @@
 //
 //	FORGE_FAILPOINTS="crons/before-commit=kill,crons/after-read=sleep:500ms"
 //
-// The actions are kill (SIGKILL to this process), stop (SIGSTOP to it) and
-// sleep:<duration>. An action may be followed by @<n> to strike only at the
+// The actions are kill (SIGKILL to this process), term (SIGTERM to it), stop
+// (SIGSTOP to it) and sleep:<duration>. An action may be followed by @<n> to strike only at the
 // n-th hit, from 1: "crons/after-commit=kill@3".
 //
 // With FORGE_FAILPOINTS=@<file> the list is in a file that a test may write at any

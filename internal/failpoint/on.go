@@ -95,6 +95,8 @@ func parseAction(what string) (*action, error) {
 	switch kind {
 	case "kill":
 		a.do = func() { signalSelf(syscall.SIGKILL) }
+	case "term":
+		a.do = func() { signalSelf(syscall.SIGTERM) }
 	case "stop":
 		a.do = stopSelf
 	case "sleep":
@@ -104,7 +106,7 @@ func parseAction(what string) (*action, error) {
 		}
 		a.do = func() { time.Sleep(pause) }
 	default:
-		return nil, fmt.Errorf("unknown action %q: want kill, stop or sleep:<duration>", kind)
+		return nil, fmt.Errorf("unknown action %q: want kill, term, stop or sleep:<duration>", kind)
 	}
 	return a, nil
 }

@@ -11,11 +11,11 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	parsed, err := parse("a=sleep:20ms@2, b=kill,c=stop")
+	parsed, err := parse("a=sleep:20ms@2, b=kill,c=stop,d=term")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(parsed) != 3 || parsed["a"].only != 2 {
+	if len(parsed) != 4 || parsed["a"].only != 2 {
 		t.Fatalf("parsed %v", parsed)
 	}
 	start := time.Now()

@@ -15,15 +15,27 @@ const EnvNotRun = "FORGE_TEST_NOT_RUN"
 // the part. With CI=true it fails instead. No other form of skipping is used.
 func NotRun(tb testing.TB, part, install string) {
 	tb.Helper()
+	list(tb, tb.Name(), part, install)
+	tb.Skipf("not run: %s is missing: %s", part, install) //nolint:forbidigo // the one place
+}
+
+// LeftOut lists what a test does without, as NotRun does, and the test goes on.
+func LeftOut(tb testing.TB, what, part, install string) {
+	tb.Helper()
+	list(tb, tb.Name()+" without "+what, part, install)
+	tb.Logf("without %s: %s is missing: %s", what, part, install)
+}
+
+func list(tb testing.TB, what, part, install string) {
+	tb.Helper()
 	if os.Getenv("CI") == "true" {
 		tb.Fatalf("%s is missing: %s", part, install)
 	}
 	if path := os.Getenv(EnvNotRun); path != "" {
-		if err := note(path, fmt.Sprintf("%s: %s is missing: %s\n", tb.Name(), part, install)); err != nil {
+		if err := note(path, fmt.Sprintf("%s: %s is missing: %s\n", what, part, install)); err != nil {
 			tb.Fatalf("list a test that is not run: %v", err)
 		}
 	}
-	tb.Skipf("not run: %s is missing: %s", part, install) //nolint:forbidigo // the one place
 }
 
 // note appends a line in one write: several test binaries share the file.

@@ -180,6 +180,7 @@ type stub struct {
 func (s *stub) Helper()                           {}
 func (s *stub) Name() string                      { return "TestPage" }
 func (s *stub) Skipf(format string, args ...any)  { s.skipped = fmt.Sprintf(format, args...) }
+func (s *stub) Logf(string, ...any)               {}
 func (s *stub) Fatalf(format string, args ...any) { s.failed = fmt.Sprintf(format, args...) }
 
 func TestNotRun(t *testing.T) {
@@ -198,6 +199,26 @@ func TestNotRun(t *testing.T) {
 	t.Setenv("CI", "true")
 	test = &stub{TB: t}
 	pgtest.NotRun(test, "Chromium", "apt-get install chromium")
+	if test.failed == "" {
+		t.Error("with CI=true it did not fail")
+	}
+}
+
+func TestLeftOutGoesOn(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list")
+	t.Setenv(pgtest.EnvNotRun, list)
+	t.Setenv("CI", "")
+	test := &stub{TB: t}
+	pgtest.LeftOut(test, "pictures", "Chromium", "apt-get install chromium")
+	body, err := os.ReadFile(list)
+	if want := "TestPage without pictures: Chromium is missing: apt-get install chromium\n"; err != nil || string(body) != want {
+		t.Errorf("the list holds %q (%v), want %q", body, err, want)
+	}
+	if test.skipped+test.failed != "" {
+		t.Errorf("it ended with skip %q, failure %q", test.skipped, test.failed)
+	}
+	t.Setenv("CI", "true")
+	pgtest.LeftOut(test, "pictures", "Chromium", "apt-get install chromium")
 	if test.failed == "" {
 		t.Error("with CI=true it did not fail")
 	}

@@ -32,11 +32,17 @@ type Link struct {
 // postgres://...
 func Proxy(tb testing.TB, target string) *Link {
 	tb.Helper()
+	return ProxyAt(tb, "127.0.0.1", target)
+}
+
+// ProxyAt puts one where it is reached under another of this machine's addresses.
+func ProxyAt(tb testing.TB, address, target string) *Link {
+	tb.Helper()
 	parsed, err := url.Parse(target)
 	if err != nil || parsed.Host == "" {
 		tb.Fatalf("a proxy needs an address of the form postgres://host:port/..., not %q", target)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0")) //nolint:noctx // it does not wait
 	if err != nil {
 		tb.Fatalf("listen for the proxy: %v", err)
 	}

@@ -46,7 +46,7 @@ const (
 // leadColors are of the nodes, handColors of those that break them, in their order.
 var (
 	leadColors = []string{"#8fb8de", "#f2c48d", "#b5d6a7"}
-	handColors = []string{"#c2255c", "#1f2933", "#7048e8", "#0b7285", "#a87900"}
+	handColors = []string{"#c2255c", "#1f2933", "#7048e8", "#0b7285", "#a87900", "#e8590c"}
 )
 
 // drawing is the run from its first second to its last.

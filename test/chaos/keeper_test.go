@@ -38,13 +38,16 @@ type keeper struct {
 	id     string
 	orders string // the file of what the node is to do to itself
 	log    *os.File
-	link   *pgtest.Link // its way to PostgreSQL
+	url    string       // of PostgreSQL, on its way
+	link   *pgtest.Link // that way; nil: nothing stands on it
+	cut    partition
 
 	mu      sync.Mutex
 	process *nodes.Process // nil between two lives
 	frozen  time.Duration  // for how long it was frozen last, and
 	struck  time.Duration  // for how long it is to stop in a tick
 	ending  bool           // the run has told this life to end
+	toEnd   bool           // it is to do so itself, in a tick or a completion
 	lives   int
 }
 
@@ -59,17 +62,14 @@ func (k *keeper) keep() {
 // live runs the node once.
 func (k *keeper) live() {
 	env := append(k.env(), "FORGE_FAILPOINTS=@"+k.orders)
-	line := []string{k.run.forge, "serve", "--config", k.run.config, "--node-id", k.id, "--listen", nodes.AnyPort}
-	if namespace := k.run.inside[k.id]; namespace != nil {
-		line = namespace.Inside(line...)
-	}
+	line := k.line(k.id)
 	process, err := nodes.Start(line[0], k.log, env, line[1:]...)
 	if err != nil {
 		k.run.Errorf("start %s: %v", k.id, err)
 		return
 	}
 	k.mu.Lock()
-	k.process, k.ending = process, false
+	k.process, k.ending, k.toEnd = process, false, k.toEnd && k.told()
 	k.lives++
 	k.mu.Unlock()
 	if k.run.over.Load() {
@@ -84,10 +84,16 @@ func (k *keeper) live() {
 
 // env has the node's way to PostgreSQL.
 func (k *keeper) env() []string {
-	if k.link == nil {
-		return append(slices.Clone(k.run.env), "FORGE_DATABASE_URL="+k.run.direct(k.id))
+	return append(slices.Clone(k.run.env), "FORGE_DATABASE_URL="+k.url)
+}
+
+// line runs a node where this one lives, under this or another id.
+func (k *keeper) line(id string) []string {
+	line := []string{k.run.forge, "serve", "--config", k.run.config, "--node-id", id, "--listen", nodes.AnyPort}
+	if namespace := k.run.inside[k.id]; namespace != nil {
+		line = namespace.Inside(line...)
 	}
-	return append(slices.Clone(k.run.env), "FORGE_DATABASE_URL="+k.link.URL())
+	return line
 }
 
 // watch waits for the end of a process, and wakes it when it was stopped for as
@@ -134,7 +140,7 @@ func (k *keeper) wake(process *nodes.Process) {
 // classify judges the end of a process that may not have been told to end.
 func (k *keeper) classify(process *nodes.Process) {
 	k.mu.Lock()
-	ending := k.ending
+	ending := k.ending || k.toEnd
 	k.mu.Unlock()
 	code, signal := process.ProcessState.ExitCode(), process.EndedBy()
 	switch {
@@ -165,6 +171,7 @@ func (k *keeper) signal(signal syscall.Signal, f fault) bool {
 func (k *keeper) tell(f fault) error {
 	k.mu.Lock()
 	k.struck = f.hold
+	k.toEnd = k.toEnd || f.kind == endBeforeCommit || f.kind == endBeforeComplete
 	k.mu.Unlock()
 	if err := os.WriteFile(k.orders+".new", []byte(strikes[f.kind]), 0o600); err != nil {
 		return err

@@ -23,18 +23,16 @@ const (
 )
 
 // harmWay does something to a node's way to PostgreSQL, and mends it.
-func (r *run) harmWay(f fault) {
-	k := r.keepers[f.node]
+func (r *run) harmWay(ctx context.Context, f fault) {
+	k := r.linked(f.node)
 	r.note(f.kind, k.id)
 	switch f.kind { //nolint:exhaustive // the others are somebody else's
 	case slowWay:
 		k.link.Delay(latency)
 	case stallWay:
 		k.link.Stall()
-	case loseReplies: // what was asked for is done, and nobody hears of it
-		k.link.StallReplies()
-		time.Sleep(f.hold / 8)
-		k.link.Cut()
+	case loseReplies:
+		r.loseReplies(ctx, k, f)
 	case resetWay:
 		k.link.Cut()
 	}
@@ -100,11 +98,12 @@ func (r *run) writeFile() {
 // wasBroken says whether a node may have met a broken file.
 func (r *run) wasBroken() bool { return time.Now().UnixNano() < r.broken.Load()+int64(brokenFor) }
 
-// startTwin starts a process under the id of a node that has one.
+// startTwin starts a process under the id of a node that has one, where another lives.
 func (r *run) startTwin(f fault) {
-	k := r.keepers[f.node]
+	k, host := r.keepers[f.node], r.keepers[(f.node+1)%nodeCount]
 	r.note(f.kind, k.id)
-	twin, err := nodes.Start(r.forge, k.log, k.env(), "serve", "--config", r.config, "--node-id", k.id, "--listen", nodes.AnyPort)
+	line := host.line(k.id)
+	twin, err := nodes.Start(line[0], k.log, host.env(), line[1:]...)
 	if err != nil {
 		r.Errorf("start a twin of %s: %v", k.id, err)
 		return

@@ -15,6 +15,7 @@ const (
 	killAny      kind = "node killed"
 	freezeLeader kind = "leader frozen"
 	stopLeader   kind = "leader terminated"
+	stopAny      kind = "node terminated"
 	endSession   kind = "election session ended"
 	endNode      kind = "sessions of the leader ended"
 	endAll       kind = "all sessions ended"
@@ -29,6 +30,11 @@ const (
 	killAfterRead    kind = "leader killed after reading"
 	killBeforeCommit kind = "leader killed before the commit"
 	killAfterCommit  kind = "leader killed after the commit"
+	// One that is terminated in the middle is to finish the tick, and to give up the
+	// lead.
+	endBeforeCommit kind = "leader terminated before the commit"
+	// What it has committed it is never told.
+	loseCommit kind = "reply to the commit of a tick lost"
 	// One that is stopped before the fence wakes when another leads.
 	stopBeforeFence kind = "leader stopped before the fence"
 	// One that is stopped before the commit holds its transaction open, and goes
@@ -43,6 +49,7 @@ const (
 	// there is given up, and wakes when the job has begun elsewhere.
 	killBeforeComplete kind = "worker killed before the completion"
 	stopBeforeComplete kind = "worker stopped before the completion"
+	endBeforeComplete  kind = "worker terminated before the completion"
 )
 
 // What lasts for a while, beside the faults that follow.
@@ -58,7 +65,17 @@ const (
 	startTwin   kind = "second process of a node"
 	poison      kind = "poison job"
 	flood       kind = "flood of output"
+
+	// Packets between a node and PostgreSQL, or whatever stands before it, are lost:
+	// nothing is closed, and nobody is told.
+	losePackets       kind = "packets of a node lost"
+	loseLeaderPackets kind = "packets of the leader lost"
+	loseRequests      kind = "packets to PostgreSQL lost"
+	loseAnswers       kind = "packets from PostgreSQL lost"
 )
+
+// commitPause is for whoever is to be between a leader and the reply to its commit.
+const commitPause = 500 * time.Millisecond
 
 // strikes are what a node is told to do to itself, at a failpoint.
 var strikes = map[kind]string{
@@ -68,9 +85,12 @@ var strikes = map[kind]string{
 	stopBeforeFence:  "crons/before-fence=stop",
 	stopBeforeCommit: "crons/before-commit=stop",
 	delayAfterRead:   "crons/after-read=sleep:2s",
+	endBeforeCommit:  "crons/before-commit=term",
+	loseCommit:       "crons/before-commit=sleep:" + commitPause.String(),
 
 	killBeforeComplete: "jobs/before-complete=kill",
 	stopBeforeComplete: "jobs/before-complete=stop",
+	endBeforeComplete:  "jobs/before-complete=term",
 }
 
 // What scenarios of their own do.
@@ -97,11 +117,14 @@ type hand struct {
 var hands = []hand{
 	{
 		name: "struck in a tick or completion", shortest: 100 * time.Millisecond, longest: 900 * time.Millisecond,
-		deck: []kind{killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, severInCommit, delayAfterRead, killBeforeComplete, stopBeforeComplete},
+		deck: []kind{
+			killAfterRead, killBeforeCommit, killAfterCommit, endBeforeCommit, stopBeforeFence, stopBeforeCommit, severInCommit, loseCommit, delayAfterRead,
+			killBeforeComplete, stopBeforeComplete, endBeforeComplete,
+		},
 	},
 	{
 		name: "process or session ended, frozen", shortest: 500 * time.Millisecond, longest: 3 * time.Second,
-		deck: []kind{killLeader, killAny, freezeLeader, stopLeader, endSession, endNode, endAll, freezeAny},
+		deck: []kind{killLeader, killAny, freezeLeader, stopLeader, stopAny, endSession, endNode, endAll, freezeAny},
 	},
 	{
 		name: "PostgreSQL", shortest: time.Second, longest: 7 * time.Second,
@@ -114,6 +137,10 @@ var hands = []hand{
 	{
 		name: "file, jobs, twins", shortest: 500 * time.Millisecond, longest: 4 * time.Second,
 		deck: []kind{editFile, breakFile, startTwin, poison, flood},
+	},
+	{
+		name: "network", shortest: 2 * time.Second, longest: 8 * time.Second,
+		deck: []kind{losePackets, loseLeaderPackets, loseRequests, loseAnswers},
 	},
 }
 
@@ -171,6 +198,9 @@ func (p *plan) next() fault {
 	if f.kind == stopBeforeComplete {
 		f.hold = max(f.hold, givenUp)
 	}
+	if _, ok := partitions[f.kind]; ok {
+		f.hold = p.between(lease/2, lease*3) // short of the lease, and longer than a node is given up after
+	}
 	p.dealt = p.dealt[1:]
 	return f
 }
@@ -204,5 +234,57 @@ func TestSeedReplaysThePlan(t *testing.T) {
 				t.Errorf("%s: the first deal has no %q", h.name, k)
 			}
 		}
+	}
+}
+
+// demanded is what has to be among the faults of a run, and beside it.
+var demanded = []struct {
+	what    string
+	drawn   []kind
+	besides []kind // in scenarios
+}{
+	{what: "SIGKILL of leaders and workers, at random and at failpoints", drawn: []kind{
+		killLeader, killAny, killAfterRead, killBeforeCommit, killAfterCommit, killBeforeComplete,
+	}},
+	{what: "SIGTERM of them", drawn: []kind{stopLeader, stopAny, endBeforeCommit, endBeforeComplete}},
+	{what: "SIGSTOP and SIGCONT of them", drawn: []kind{freezeLeader, freezeAny, stopBeforeFence, stopBeforeCommit, stopBeforeComplete}},
+	{what: "pauses in a tick", drawn: []kind{delayAfterRead}},
+	{what: "backends terminated", drawn: []kind{endSession, endNode, endAll, severInCommit}},
+	{what: "PostgreSQL stopped in every mode", drawn: []kind{restartFast, restartCrash, restartKill}},
+	{what: "PostgreSQL full", drawn: []kind{fillSlots}, besides: []kind{diskFull, noLog}},
+	{what: "PostgreSQL slow, or unheard", drawn: []kind{slowWay, stallWay, resetWay, loseReplies, loseCommit}},
+	{what: "partitions", drawn: []kind{losePackets, loseLeaderPackets, loseRequests, loseAnswers}, besides: []kind{packetsLost, repliesLost}},
+	{what: "promotion of a replica", besides: []kind{promoted}},
+	{what: "the database's clock", besides: []kind{clockLeap}},
+	{what: "the configuration", drawn: []kind{editFile, breakFile}},
+	{what: "two nodes with one id", drawn: []kind{startTwin}},
+	{what: "jobs that do harm", drawn: []kind{poison, flood}},
+}
+
+// What is demanded is drawn, what is drawn is demanded, and each scenario does its
+// own.
+func TestDecksHoldWhatIsDemanded(t *testing.T) {
+	t.Parallel()
+	inDecks, named := kinds(), []kind{}
+	for _, d := range demanded {
+		for _, k := range d.drawn {
+			if !slices.Contains(inDecks, k) {
+				t.Errorf("%s: no hand draws %q", d.what, k)
+			}
+		}
+		for _, k := range d.besides {
+			if !slices.ContainsFunc(scenarios, func(s scenario) bool { return slices.Contains(s, k) }) {
+				t.Errorf("%s: no scenario does %q", d.what, k)
+			}
+		}
+		named = append(named, d.drawn...)
+	}
+	for _, k := range inDecks {
+		if !slices.Contains(named, k) {
+			t.Errorf("%q is drawn and not on the list", k)
+		}
+	}
+	if twice := len(inDecks) - len(slices.Compact(slices.Sorted(slices.Values(inDecks)))); twice != 0 {
+		t.Errorf("%d kinds are in two decks", twice)
 	}
 }

@@ -38,9 +38,9 @@ func (r *run) tell(ctx context.Context) {
 
 // report prints what was done and what came of it.
 func (r *run) report(h *checker.History, findings []checker.Finding) {
-	counts, byKind := map[string]int{}, map[checker.Kind]int{}
+	counts, byKind := map[kind]int{}, map[checker.Kind]int{}
 	for _, e := range r.events {
-		counts[string(e.kind)]++
+		counts[e.kind]++
 	}
 	for _, f := range findings {
 		byKind[f.Kind]++
@@ -53,6 +53,9 @@ func (r *run) report(h *checker.History, findings []checker.Finding) {
 	}
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "%s, seed %d\n%d faults:\n%s", r.Name(), r.seed, r.faults(), table(counts))
+	if len(r.leftOut) > 0 {
+		fmt.Fprintf(text, "drawn and left out, as this machine cannot do it (%v):\n%s", r.without, table(r.leftOut))
+	}
 	lives := 0
 	for _, k := range r.keepers {
 		lives += k.lives
@@ -71,7 +74,7 @@ func (r *run) report(h *checker.History, findings []checker.Finding) {
 	failovers := r.failovers(h)
 	for _, what := range kinds() {
 		if len(failovers[what]) > 0 {
-			fmt.Fprintf(text, "  %-34s %s\n", what, distribution(failovers[what]))
+			fmt.Fprintf(text, "  %-38s %s\n", what, distribution(failovers[what]))
 		}
 	}
 	r.Log(text)
@@ -113,10 +116,10 @@ func (r *run) timeline(h *checker.History) {
 	}
 }
 
-func table(counts map[string]int) string {
+func table[K ~string](counts map[K]int) string {
 	text := &strings.Builder{}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		fmt.Fprintf(text, "  %-34s %d\n", name, counts[name])
+		fmt.Fprintf(text, "  %-38s %d\n", name, counts[name])
 	}
 	return text.String()
 }

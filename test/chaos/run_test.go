@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 	"github.com/forge-scheduler/forge/test/chaos/journal"
@@ -39,6 +39,9 @@ const (
 	progressEvery = 5 * time.Second
 	// enqueueEvery is the pause between jobs that are enqueued by hand.
 	enqueueEvery = 700 * time.Millisecond
+	// dealtOften is how long a run has to be to have done each kind of fault: what a
+	// hand draws may meet nobody, a few times.
+	dealtOften = 5 * time.Minute
 )
 
 // run is a cluster that is broken.
@@ -53,8 +56,9 @@ type run struct {
 	crons   []cron
 	server  *pgtest.OwnServer
 	url     string
-	direct  func(id string) string      // a node's way to PostgreSQL; nil: through a link
+	direct  func(id string) string      // a node's way to PostgreSQL; nil or empty: through a link
 	inside  map[string]*parts.Namespace // where nodes live, if they have a network each
+	without *parts.MissingError         // why they have none
 	pool    *pgxpool.Pool
 	keepers []*keeper
 	keeping sync.WaitGroup
@@ -69,6 +73,7 @@ type run struct {
 	mu       sync.Mutex
 	events   []event
 	drawn    [][]fault // what each hand has drawn
+	leftOut  map[kind]int
 	acked    []int64
 	poisoned []int64
 }
@@ -89,7 +94,7 @@ func (r *run) note(what kind, node string) {
 // prepareOn builds the programs for a run on a server.
 func prepareOn(t *testing.T, server *pgtest.OwnServer) *run {
 	t.Helper()
-	r := &run{T: t, server: server, url: server.URL(), drawn: make([][]fault, len(hands))}
+	r := &run{T: t, server: server, url: server.URL(), drawn: make([][]fault, len(hands)), leftOut: map[kind]int{}}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "forge-chaos-"); err != nil { //nolint:usetesting // kept when the run fails
 		t.Fatal(err)
@@ -186,9 +191,7 @@ func (r *run) begin(lasts, outage time.Duration) {
 			r.Fatal(err)
 		}
 		k := &keeper{run: r, id: id, orders: filepath.Join(r.dir, id+".orders"), log: log}
-		if r.direct == nil {
-			k.link = pgtest.Proxy(r.T, r.url)
-		}
+		k.link, k.url = r.wayOf(id)
 		r.keepers = append(r.keepers, k)
 		r.keeping.Go(k.keep)
 	}
@@ -265,6 +268,19 @@ func (r *run) play(ctx context.Context, number int) {
 	}
 }
 
+// demandDone looks whether each of the kinds was done to the cluster. What cannot be
+// done here was said.
+func (r *run) demandDone(wanted []kind) {
+	r.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, what := range wanted {
+		if r.leftOut[what] == 0 && !slices.ContainsFunc(r.events, func(e event) bool { return e.kind == what }) {
+			r.Errorf("nothing has done this: %s", what)
+		}
+	}
+}
+
 // demandReplay looks whether the seed alone has decided what was drawn.
 func (r *run) demandReplay() {
 	r.Helper()
@@ -273,126 +289,6 @@ func (r *run) demandReplay() {
 			r.Errorf("%s: the seed %d draws other faults now", hands[number].name, r.seed)
 		}
 	}
-}
-
-// restarts are the faults of PostgreSQL itself.
-var restarts = map[kind]pgembed.Mode{
-	restartFast: pgembed.Fast, restartCrash: pgembed.Immediate, restartKill: pgembed.Kill,
-}
-
-// inflict does one fault. A restart of PostgreSQL ends the test if the server
-// does not come back, so this is for the test's own goroutine.
-func (r *run) inflict(ctx context.Context, f fault) {
-	switch f.kind {
-	case restartFast, restartCrash, restartKill:
-		r.server.Restart(restarts[f.kind]) //nolint:contextcheck // half a restart is none
-		r.note(f.kind, "")
-	case killAny:
-		r.signal(r.keepers[f.node], syscall.SIGKILL, f)
-	case killLeader:
-		r.signal(r.leader(ctx), syscall.SIGKILL, f)
-	case freezeLeader:
-		r.signal(r.leader(ctx), syscall.SIGSTOP, f)
-	case stopLeader:
-		r.signal(r.leader(ctx), syscall.SIGTERM, f)
-	case endSession:
-		r.terminate(ctx, f.kind, endSessionSQL)
-	case endNode:
-		if k := r.leader(ctx); k != nil {
-			r.terminate(ctx, f.kind, endNodeSQL, k.id)
-		}
-	case endAll:
-		r.terminate(ctx, f.kind, endAllSQL)
-	case severInCommit:
-		r.sever(ctx, f)
-	case killAfterRead, killBeforeCommit, killAfterCommit, stopBeforeFence, stopBeforeCommit, delayAfterRead:
-		r.strike(ctx, f)
-	case killBeforeComplete, stopBeforeComplete:
-		r.strikeWorker(ctx, f)
-	case freezeAny:
-		r.signal(r.keepers[f.node], syscall.SIGSTOP, f)
-	case slowWay, stallWay, loseReplies, resetWay:
-		r.lasting.Go(func() { r.harmWay(f) })
-	case fillSlots:
-		r.lasting.Go(func() { r.fillSlots(ctx, f) })
-	case editFile, breakFile:
-		r.edit(f)
-	case startTwin:
-		r.lasting.Go(func() { r.startTwin(f) })
-	case poison, flood:
-		r.lasting.Go(func() { r.enqueueBad(ctx, f) })
-	case endedByItself, diskFull, noLog, clockLeap, promoted, packetsLost, repliesLost: // no hand does that
-	}
-}
-
-// sever has the next commit of a tick end the leader's session, and waits for it.
-func (r *run) sever(ctx context.Context, f fault) {
-	if _, err := r.pool.Exec(ctx, severSQL); err != nil {
-		return // it is the database's bad day
-	}
-	for ctx.Err() == nil {
-		var done bool
-		if err := r.pool.QueryRow(ctx, severedSQL).Scan(&done); err == nil && done {
-			r.note(f.kind, "")
-			return
-		}
-		time.Sleep(watchEvery)
-	}
-}
-
-func (r *run) signal(k *keeper, signal syscall.Signal, f fault) {
-	if k != nil && k.signal(signal, f) {
-		r.note(f.kind, k.id)
-	}
-}
-
-func (r *run) terminate(ctx context.Context, what kind, sql string, args ...any) {
-	var ended int
-	if err := r.pool.QueryRow(ctx, sql, args...).Scan(&ended); err == nil && ended > 0 {
-		r.note(what, "")
-	}
-}
-
-// strike has whoever leads strike itself inside a tick: another one, if the lead
-// goes elsewhere before.
-func (r *run) strike(ctx context.Context, f fault) {
-	for k := r.leader(ctx); k != nil; k = r.leader(ctx) {
-		if err := k.tell(f); err != nil {
-			r.Error(err)
-			return
-		}
-		for k.told() && ctx.Err() == nil && !r.leadsAnother(ctx, k.id) {
-			time.Sleep(watchEvery)
-		}
-		if k.untell() {
-			continue
-		}
-		r.note(f.kind, k.id)
-		return
-	}
-}
-
-// leadsAnother says whether the scheduler's leader is another node.
-func (r *run) leadsAnother(ctx context.Context, id string) bool {
-	var leader string
-	err := r.pool.QueryRow(ctx, leaderSQL).Scan(&leader)
-	return err == nil && leader != id
-}
-
-// leader waits for somebody to lead the scheduler; nil when the time is over.
-func (r *run) leader(ctx context.Context) *keeper {
-	for ctx.Err() == nil {
-		var id string
-		if err := r.pool.QueryRow(ctx, leaderSQL).Scan(&id); err == nil {
-			for _, k := range r.keepers {
-				if k.id == id {
-					return k
-				}
-			}
-		}
-		time.Sleep(watchEvery)
-	}
-	return nil
 }
 
 // enqueue adds jobs by hand and remembers those that were acknowledged.
@@ -487,12 +383,22 @@ func TestChaos(t *testing.T) {
 		seed = uint64(time.Now().UnixNano()) % 1_000_000 //nolint:gosec // not negative
 	}
 	t.Logf("seed %d: replay with make chaos SEED=%d FOR=%s", seed, seed, *forFlag)
-	r := prepareOn(t, pgtest.Server(t))
-	r.seed = seed
+	inside, missing := networks(t)
+	if missing != nil {
+		pgtest.LeftOut(t, "lost packets", missing.Part, missing.Install)
+	}
+	r := prepareOn(t, pgtest.Server(t, slices.Collect(maps.Values(inside))...))
+	r.seed, r.inside, r.without = seed, inside, missing
+	r.direct = r.oneWithoutLink
 	r.begin(*forFlag, outage)
 	r.rage()
 	history, findings := r.judge()
 	r.demandReplay()
+	if *forFlag >= dealtOften {
+		for _, h := range hands {
+			r.demandDone(h.deck)
+		}
+	}
 	if *outFlag != "" {
 		r.draw(history, findings, *outFlag)
 	}

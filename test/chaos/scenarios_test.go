@@ -3,8 +3,10 @@ package chaos
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,15 +33,28 @@ const diskMegabytes = 192
 // endless is longer than any scenario; its crons are ended by hand.
 const endless = 2 * time.Hour
 
+// scenario is what one of them has to do.
+type scenario []kind
+
+var (
+	fullDisk     = scenario{diskFull, noLog}
+	leapingClock = scenario{clockLeap}
+	promotion    = scenario{promoted}
+	lostPackets  = scenario{packetsLost, repliesLost}
+
+	scenarios = []scenario{fullDisk, leapingClock, promotion, lostPackets}
+)
+
 // endure has a cluster suffer one thing while its crons fire and jobs are enqueued,
 // and judges what came of it.
-func (r *run) endure(suffer func()) {
+func (r *run) endure(s scenario, suffer func()) {
 	r.Helper()
 	r.begin(endless, 0)
 	ctx, cancel := context.WithCancel(r.Context())
 	var helpers sync.WaitGroup
 	helpers.Go(func() { r.enqueue(ctx) })
 	suffer()
+	r.demandDone(s)
 	r.awaitTicks(2)
 	cancel()
 	helpers.Wait()
@@ -124,7 +139,7 @@ func TestDiskFull(t *testing.T) {
 		}
 		return ""
 	}
-	r.endure(func() {
+	r.endure(fullDisk, func() {
 		r.awaitTicks(3)
 		r.eventually("PostgreSQL finds no room", func() bool { return write(writeSQL) == "53100" })
 		r.note(diskFull, "")
@@ -164,7 +179,7 @@ func TestDatabaseClockLeaps(t *testing.T) {
 		ahead = to
 		r.note(clockLeap, "")
 	}
-	r.endure(func() {
+	r.endure(leapingClock, func() {
 		r.awaitTicks(2)
 		leap(time.Hour)
 		r.awaitTicks(2)
@@ -188,7 +203,7 @@ func TestPromotion(t *testing.T) {
 	r.pool = pgtest.Connect(t, r.url)
 	r.env = append(r.env, "FORGE_DATABASE_URL="+r.url)
 	r.direct = func(string) string { return r.url }
-	r.endure(func() {
+	r.endure(promotion, func() {
 		r.awaitTicks(3)
 		primary.Stop(pgembed.Kill)
 		r.note(promoted, "")
@@ -204,22 +219,14 @@ func TestPromotion(t *testing.T) {
 // process that dies meanwhile is not heard either.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
-	inside := map[string]*parts.Namespace{}
-	var all []*parts.Namespace
-	for _, id := range nodeNames {
-		inside[id] = pgtest.Namespace(t)
-		all = append(all, inside[id])
+	inside, missing := networks(t)
+	if missing != nil {
+		pgtest.NotRun(t, missing.Part, missing.Install)
 	}
-	r := prepareOn(t, pgtest.Server(t, all...))
+	r := prepareOn(t, pgtest.Server(t, slices.Collect(maps.Values(inside))...))
 	r.inside = inside
-	r.direct = func(id string) string {
-		url, err := inside[id].Through(r.url)
-		if err != nil {
-			t.Error(err)
-		}
-		return url
-	}
-	r.endure(func() {
+	r.direct = r.throughOwnNetwork
+	r.endure(lostPackets, func() {
 		r.awaitTicks(2)
 		for _, step := range []struct {
 			what kind

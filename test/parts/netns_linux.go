@@ -64,10 +64,21 @@ func NewNamespace(ctx context.Context) (*Namespace, error) {
 	return n, nil
 }
 
+// holding ends with its input, and then ends whatever still lives in the namespace:
+// also when we were killed, and what runs inside has nobody else.
+const holding = `trap '' INT HUP TERM
+echo made
+cat
+while others=$(find -L /proc/[0-9]*/ns/net -maxdepth 0 -samefile /proc/$$/ns/net 2>/dev/null | cut -d/ -f3 | grep -vx $$); do
+	living=
+	for other in $others; do kill -9 "$other" 2>/dev/null && living=1; done
+	[ -n "$living" ] || break
+done`
+
 // hold starts the process that the namespace lives with. It ends when its input
 // does, that is, with us at the latest.
 func (n *Namespace) hold(ctx context.Context) error {
-	n.holder = exec.CommandContext(context.WithoutCancel(ctx), "unshare", "--net", "sh", "-c", "echo made; exec cat")
+	n.holder = exec.CommandContext(context.WithoutCancel(ctx), "unshare", "--net", "sh", "-c", holding)
 	release, err := n.holder.StdinPipe()
 	if err != nil {
 		return err
@@ -147,29 +158,32 @@ func (n *Namespace) Inside(command ...string) []string {
 
 // The chains drop what goes over the link; the loopback inside goes on.
 const (
-	dropReplies = `
-table inet partition
-delete table inet partition
-table inet partition {
-	chain arriving { type filter hook input priority 0; iifname "outside" drop; }
-}
-`
-	dropAll = dropReplies + `
-table inet partition {
-	chain leaving { type filter hook output priority 0; oifname "outside" drop; }
-}
-`
 	dropNothing = `
 table inet partition
 delete table inet partition
 `
+	arriving = `
+table inet partition {
+	chain arriving { type filter hook input priority 0; iifname "outside" drop; }
+}
+`
+	leaving = `
+table inet partition {
+	chain leaving { type filter hook output priority 0; oifname "outside" drop; }
+}
+`
 )
 
 // Drop loses every packet, both ways.
-func (n *Namespace) Drop(ctx context.Context) error { return n.rules(ctx, dropAll) }
+func (n *Namespace) Drop(ctx context.Context) error {
+	return n.rules(ctx, dropNothing+arriving+leaving)
+}
 
 // DropReplies loses what arrives; what leaves gets through.
-func (n *Namespace) DropReplies(ctx context.Context) error { return n.rules(ctx, dropReplies) }
+func (n *Namespace) DropReplies(ctx context.Context) error { return n.rules(ctx, dropNothing+arriving) }
+
+// DropRequests loses what leaves; what arrives gets through.
+func (n *Namespace) DropRequests(ctx context.Context) error { return n.rules(ctx, dropNothing+leaving) }
 
 // Heal loses nothing any more.
 func (n *Namespace) Heal(ctx context.Context) error { return n.rules(ctx, dropNothing) }
@@ -178,10 +192,10 @@ func (n *Namespace) rules(ctx context.Context, rules string) error {
 	return run(ctx, rules, n.Inside(n.nft, "-f", "-"))
 }
 
-// Close ends the namespace; processes inside must have ended before.
+// Close ends the namespace, and with it what still lives inside.
 func (n *Namespace) Close() error {
 	err := n.release.Close()
-	_ = n.holder.Wait() // cat has nothing to say
+	_ = n.holder.Wait() // the holder has nothing to say
 	return err
 }
 

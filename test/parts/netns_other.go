@@ -27,6 +27,9 @@ func (*Namespace) Drop(context.Context) error { return nil }
 // DropReplies is never called.
 func (*Namespace) DropReplies(context.Context) error { return nil }
 
+// DropRequests is never called.
+func (*Namespace) DropRequests(context.Context) error { return nil }
+
 // Heal is never called.
 func (*Namespace) Heal(context.Context) error { return nil }
 

@@ -45,6 +45,7 @@ func TestNamespaceLosesPackets(t *testing.T) {
 	}{
 		{"whole", nil, true, true},
 		{"replies lost", func(n *parts.Namespace) error { return n.DropReplies(t.Context()) }, true, false},
+		{"requests lost", func(n *parts.Namespace) error { return n.DropRequests(t.Context()) }, false, false},
 		{"all lost", func(n *parts.Namespace) error { return n.Drop(t.Context()) }, false, false},
 		{"healed", func(n *parts.Namespace) error { return n.Heal(t.Context()) }, true, true},
 	} {
