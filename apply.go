@@ -16,6 +16,10 @@ import (
 // Apply puts the cluster's sections of a configuration in force, whole or not
 // at all. One that was superseded by a newer is left alone unless force is set.
 func Apply(ctx context.Context, pool *pgxpool.Pool, cfg *Config, force bool) (cronstore.Outcome, error) {
+	return apply(ctx, pool, cfg, force)
+}
+
+func apply(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool) (cronstore.Outcome, error) {
 	body, hash, err := cfg.ClusterSections()
 	if err != nil {
 		return cronstore.Outcome{}, err
@@ -24,7 +28,7 @@ func Apply(ctx context.Context, pool *pgxpool.Pool, cfg *Config, force bool) (cr
 	if err != nil {
 		return cronstore.Outcome{}, err
 	}
-	outcome, err := cronstore.Apply(ctx, pool, cronstore.Applied{
+	outcome, err := cronstore.Apply(ctx, db, cronstore.Applied{
 		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Schema: cfg.Database.Schema,
 		Also: func(ctx context.Context, tx pgx.Tx) error { return queuestore.SetLimits(ctx, tx, limitsOf(cfg)) },
 	}, force)

@@ -1,6 +1,10 @@
 package forge
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // changes tells open pages at once that something changed; what changes without
 // notice they find by themselves.
@@ -34,4 +38,19 @@ func (c *changes) Subscribe() (<-chan struct{}, func()) {
 		defer c.mu.Unlock()
 		delete(c.subscribers, subscriber)
 	}
+}
+
+// waiter waits for changes of leadership as a subscription tells of them.
+type waiter <-chan struct{}
+
+func (w waiter) Wait(ctx context.Context, atMost time.Duration) error {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w:
+	case <-timer.C:
+	}
+	return nil
 }

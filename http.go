@@ -98,6 +98,7 @@ func (n *Node) handler() http.Handler {
 		Audit:       auditor{n.pool},
 		Once:        onceKeeper{n.pool},
 		File:        ownFile{n},
+		Doctor:      n.examine,
 		TokenKeeper: tokenReader{n.pool},
 		Source:      n.source(),
 		Holder:      operator,

@@ -19,6 +19,10 @@ func (k onceKeeper) Once(ctx context.Context, r keystore.Request, work func(cont
 	})
 }
 
+func (k onceKeeper) Apart(ctx context.Context, r keystore.Request, work func(context.Context) keystore.Answer) (keystore.Answer, bool, error) {
+	return keystore.Apart(ctx, k.pool, r, func() keystore.Answer { return work(ctx) })
+}
+
 type requestTx struct{}
 
 // withinRequest does everything in the transaction of a request that has one, and

@@ -20,6 +20,7 @@ import (
 type operator struct {
 	manual   crons.Manual
 	inserter enqueue.Inserter
+	changes  *changes
 	pool     interface {
 		enqueue.DB
 		handover.DB
@@ -28,7 +29,7 @@ type operator struct {
 
 func (n *Node) operator() operator {
 	db := withinRequest{n.pool}
-	return operator{crons.Manual{DB: db, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.runner, db}
+	return operator{crons.Manual{DB: db, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.runner, n.changes, db}
 }
 
 func (o operator) change(cron, by string) cronstore.Change {
@@ -105,6 +106,15 @@ func (o operator) Drain(ctx context.Context, node, by string) ([]leaderstore.Lea
 
 func (o operator) Undrain(ctx context.Context, node, by string) error {
 	return handover.Undrain(ctx, o.pool, node, by)
+}
+
+// drillTimeout is how long a drill waits for the successor.
+const drillTimeout = 30 * time.Second
+
+func (o operator) Drill(ctx context.Context, role, by string) (handover.Drilled, error) {
+	changed, cancel := o.changes.Subscribe()
+	defer cancel()
+	return handover.Drill(ctx, o.pool, waiter(changed), handover.Order{Role: role, By: by, Within: drillTimeout})
 }
 
 func (o operator) Silence(ctx context.Context, s alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error) {

@@ -149,12 +149,12 @@ func (r queueReader) Usages(ctx context.Context) ([]queuestore.Usage, error) {
 
 type eventReader struct{ pool *pgxpool.Pool }
 
-func (r eventReader) List(ctx context.Context, before int64, limit int) ([]eventstore.Event, error) {
-	return eventstore.List(ctx, r.pool, before, limit)
+func (r eventReader) Find(ctx context.Context, filter eventstore.Filter) ([]eventstore.Event, error) {
+	return eventstore.Find(ctx, r.pool, filter)
 }
 
-func (r eventReader) OfTypes(ctx context.Context, types []string, limit int) ([]eventstore.Event, error) {
-	return eventstore.Find(ctx, r.pool, eventstore.Filter{Types: types, Limit: limit})
+func (r eventReader) CheckTypes(ctx context.Context, types []string) error {
+	return eventstore.CheckTypes(ctx, r.pool, types)
 }
 
 type compactionReader struct{ pool *pgxpool.Pool }
@@ -217,7 +217,7 @@ func (r tokenReader) List(ctx context.Context) ([]tokenstore.Token, error) {
 }
 
 func (r tokenReader) Create(ctx context.Context, wanted tokenstore.New) (secret string, token tokenstore.Token, err error) {
-	return tokenstore.Create(ctx, r.pool, wanted)
+	return tokenstore.Create(ctx, withinRequest(r), wanted)
 }
 
 func (r tokenReader) Revoke(ctx context.Context, name, by string) (tokenstore.Token, error) {
@@ -232,7 +232,13 @@ func (f ownFile) Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan,
 }
 
 func (f ownFile) Apply(ctx context.Context) (cronstore.Outcome, error) {
-	return Apply(ctx, f.pool, f.current.Load(), true)
+	return apply(ctx, withinRequest{f.pool}, f.current.Load(), true)
+}
+
+func (f ownFile) CheckAlerts() []alertstore.Problem { return alerts.CheckFile(f.current.Load()) }
+
+func (f ownFile) ExportAlerts() ([]byte, error) {
+	return alerts.Export(alertstore.Of(f.current.Load()))
 }
 
 // auditor writes down what is asked of the listener.

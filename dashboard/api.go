@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -84,15 +85,20 @@ func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	jobs, err := s.Source.Jobs.List(r.Context(), filter)
+	answerPage(s, w, r, q, jobs, err, filter.Limit, func(j jobstore.Job) int64 { return j.ID })
+}
+
+// answerPage answers with at most limit rows, which go on below the id of the last.
+func answerPage[T any](s *server, w http.ResponseWriter, r *http.Request, q *query, rows []T, err error, limit int, id func(T) int64) {
 	if err != nil {
 		s.unreadable(w, r, err)
 		return
 	}
 	next := ""
-	if len(jobs) == filter.Limit {
-		next = q.next("before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
+	if len(rows) == limit {
+		next = q.next("before", strconv.FormatInt(id(rows[len(rows)-1]), 10))
 	}
-	writeJSON(w, http.StatusOK, listOf(jobs, next))
+	writeJSON(w, http.StatusOK, listOf(rows, next))
 }
 
 func (s *server) apiJob(w http.ResponseWriter, r *http.Request) {
@@ -117,24 +123,6 @@ func (s *server) jobOf(w http.ResponseWriter, r *http.Request) (jobstore.Job, bo
 		s.unreadable(w, r, err)
 	}
 	return job, err == nil
-}
-
-func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(r)
-	before, limit := q.number("before"), q.limit()
-	if q.reject(w) {
-		return
-	}
-	events, err := s.Source.Events.List(r.Context(), before, limit)
-	if err != nil {
-		s.unreadable(w, r, err)
-		return
-	}
-	next := ""
-	if len(events) == limit {
-		next = q.next("before", strconv.FormatInt(events[len(events)-1].ID, 10))
-	}
-	writeJSON(w, http.StatusOK, listOf(events, next))
 }
 
 // apiCompaction is the compactor's newest passes and the sizes of the tables.
@@ -193,6 +181,14 @@ func (q *query) number(key string) int64 {
 		q.errs = append(q.errs, fmt.Errorf("%s must be a number that is not negative", key))
 	}
 	return n
+}
+
+// texts are those of a parameter, which may stand again and hold several with commas.
+func (q *query) texts(key string) (all []string) {
+	for _, value := range q.values[key] {
+		all = append(all, strings.Split(value, ",")...)
+	}
+	return all
 }
 
 // flag is false when the parameter is absent.

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
@@ -63,19 +62,11 @@ func (s *server) apiDeadGroup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	letters, err := s.Source.Dead.Letters(r.Context(), jobstore.DeadFilter{Group: r.PathValue("group")}, before, limit)
-	switch {
-	case err != nil:
-		s.unreadable(w, r, err)
-		return
-	case len(letters) == 0 && before == 0:
+	if err == nil && len(letters) == 0 && before == 0 {
 		s.answer(w, r, errNoSuchGroup)
 		return
 	}
-	next := ""
-	if len(letters) == limit {
-		next = q.next("before", strconv.FormatInt(letters[len(letters)-1].ID, 10))
-	}
-	writeJSON(w, http.StatusOK, listOf(letters, next))
+	answerPage(s, w, r, q, letters, err, limit, func(l jobstore.DeadLetter) int64 { return l.ID })
 }
 
 // apiActOnDead does it to all dead letters that are named.

@@ -7,13 +7,17 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
 // File is the node's own forge.toml, as far as it is the cluster's.
 type File interface {
+	// CheckAlerts says what is wrong with the file's alerts, ExportAlerts writes them
+	// as rules for Prometheus.
+	CheckAlerts() []alertstore.Problem
+	ExportAlerts() ([]byte, error)
 	// Plan says what the file would change against what is in force, and which runs
 	// of a stretch of time from now would appear and vanish.
 	Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan, error)
@@ -32,8 +36,6 @@ type TokenKeeper interface {
 const (
 	defaultDays = 7
 	maxDays     = 366
-	// maxNext is the most ticks that are foreseen at once.
-	maxNext = 1000
 )
 
 // fileRoutes are about the node's file and the cluster's tokens.
@@ -41,23 +43,42 @@ func (s *server) fileRoutes() (routes []route) {
 	if s.File != nil {
 		routes = append(routes,
 			route{path: "/api/v1/plan", get: s.apiPlan, read: viewer, gets: answers[cronstore.Plan]("Say what the node's file would change against what is in force", whole("days", "How many days of runs to compare, from 1 to 366; 7 without."))},
-			route{path: "/api/v1/apply", post: s.apiApply, write: admin, posts: keyless(does[cronstore.Outcome](http.StatusOK, "Put the node's file in force, also to go back to an earlier one"))})
+			route{path: "/api/v1/apply", post: s.apiApply, write: admin, posts: does[cronstore.Outcome](http.StatusOK, "Put the node's file in force, also to go back to an earlier one")},
+			route{path: "/api/v1/alerts/check", get: s.apiCheckAlerts, read: viewer, gets: lists[alertstore.Problem]("Say what is wrong with the alerts of the node's file")},
+			route{path: "/api/v1/alerts/export", get: s.apiExportAlerts, read: viewer, gets: texts(yamlMedia, "Write the alerts of the node's file as rules for Prometheus")})
 	}
 	if s.TokenKeeper != nil {
 		routes = append(routes,
 			route{
 				path: "/api/v1/tokens", get: s.apiTokens, read: admin, gets: lists[tokenstore.Token]("List the tokens, without their secrets"),
-				post: s.apiCreateToken, write: admin, posts: keyless(takes[tokenAsk, madeToken](http.StatusCreated, "Make a token and show it, this once")), action: "token.create",
+				post: s.apiCreateToken, write: admin, posts: unkept("token", takes[tokenAsk, madeToken](http.StatusCreated, "Make a token and show it, this once")), action: "token.create",
 			},
 			route{path: "/api/v1/tokens/{name}/revoke", post: s.apiRevokeToken, write: admin, posts: does[tokenstore.Token](http.StatusOK, "End a token and its sessions")})
 	}
 	return routes
 }
 
-// keyless is for an answer that is not kept.
-func keyless(o *operation) *operation {
-	o.keyless = true
+// unkept is for an answer with a secret in a field.
+func unkept(field string, o *operation) *operation {
+	o.secret = field
 	return o
+}
+
+// yamlMedia is what Prometheus' rules are written in (RFC 9512).
+const yamlMedia = "application/yaml"
+
+func (s *server) apiCheckAlerts(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, listOf(s.File.CheckAlerts(), ""))
+}
+
+func (s *server) apiExportAlerts(w http.ResponseWriter, r *http.Request) {
+	rules, err := s.File.ExportAlerts()
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", yamlMedia)
+	_, _ = w.Write(rules) // the client is gone
 }
 
 func (s *server) apiPlan(w http.ResponseWriter, r *http.Request) {
@@ -88,28 +109,6 @@ func (s *server) apiApply(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, outcome)
 }
 
-// apiNext foresees the ticks of a cron.
-func (s *server) apiNext(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(r)
-	from, count := q.time("from"), q.upTo("limit", coming, maxNext)
-	if q.reject(w) {
-		return
-	}
-	cron, ok := s.cronOf(w, r)
-	if !ok {
-		return
-	}
-	if from.IsZero() {
-		from = s.Now()
-	}
-	ticks, err := explain.Next(cron.Name, cron.Spec, from, count)
-	if err != nil {
-		s.answer(w, r, &refusal{http.StatusConflict, "The schedule is of another version of forge: " + err.Error() + "."})
-		return
-	}
-	writeJSON(w, http.StatusOK, listOf(ticks, ""))
-}
-
 // tokenAsk is a token as programs ask for it.
 type tokenAsk struct {
 	Name    string `json:"name"`
@@ -117,10 +116,10 @@ type tokenAsk struct {
 	Expires string `json:"expires"`
 }
 
-// madeToken is a new token with its secret.
+// madeToken is a new token with its secret, which a repeat is not told again.
 type madeToken struct {
 	tokenstore.Token
-	Secret string `json:"token"`
+	Secret string `json:"token,omitempty"`
 }
 
 func (a tokenAsk) wanted(by string) (wanted tokenstore.New, err error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/tokenstore"
@@ -27,6 +28,12 @@ func (f fakeFile) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, 
 func (f fakeFile) Apply(context.Context) (cronstore.Outcome, error) {
 	return cronstore.Outcome{State: cronstore.StateApplied, InForce: "b", Added: []string{"x"}}, fakeOperator(f).note("backup", "apply")
 }
+
+func (fakeFile) CheckAlerts() []alertstore.Problem {
+	return []alertstore.Problem{{Alert: "quiet", Message: "the cluster has no metric x", Warning: true}}
+}
+
+func (fakeFile) ExportAlerts() ([]byte, error) { return []byte("groups: []\n"), nil }
 
 // fakeKeeper knows a token called ci.
 type fakeKeeper struct{ *fakeCluster }
@@ -108,12 +115,5 @@ func TestTokensOverTheAPI(t *testing.T) {
 	}
 	if w := get(t, h, "/api/v1/tokens"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"name":"ci"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	options := c.options()
-	options.Once = fakeOnce{}
-	for _, path := range []string{"tokens", "apply"} {
-		if w := postWithKey(t, New(options), "", path, `{"name": "cd"}`, "k"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "No Idempotency-Key is taken here") {
-			t.Errorf("%s with a key: %d %s", path, w.Code, w.Body)
-		}
 	}
 }

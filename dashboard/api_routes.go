@@ -48,7 +48,7 @@ func (s *server) apiRoutes() []route {
 		{path: "/api/v1/nodes", get: s.apiNodes, read: viewer, gets: lists[nodestore.Node]("List the nodes")},
 		{path: "/api/v1/queues", get: s.apiQueues, read: viewer, gets: lists[queuestore.Queue]("List the queues with what waits in them")},
 		{path: "/api/v1/limits", get: s.apiLimits, read: viewer, gets: lists[queuestore.Usage]("List the limits in use")},
-		{path: "/api/v1/events", get: s.apiEvents, read: viewer, gets: lists[eventstore.Event]("List what happened in the cluster, newest first", paged...)},
+		{path: "/api/v1/events", get: s.apiEvents, read: viewer, gets: lists[eventstore.Event]("List what happened in the cluster, newest first", with(followed, text("type", "Only of this type; may stand again, or name several with commas."))...)},
 		{path: "/api/v1/compaction", get: s.apiCompaction, read: viewer, gets: answers[compactstore.Status]("Show what the log compactor did, and how large the tables are", limitParameter)},
 		{path: "/api/v1/metrics/range", get: s.apiMetricsRange, read: viewer, gets: answers[rangeAnswer]("Read a metric's past", metricsParameters...)},
 		{path: "/api/v1/alerts", get: s.apiAlerts, read: viewer, gets: lists[alertstore.Status]("List the alerts, those that fire first")},
@@ -63,7 +63,10 @@ func (s *server) apiRoutes() []route {
 	routes = append(routes, s.fileRoutes()...)
 	if s.Audit != nil {
 		routes = append(routes, route{path: "/api/v1/audit", get: s.apiAudit, read: admin, gets: lists[auditstore.Entry]("List who did what, and who was refused it, newest first",
-			with(paged, text("actor", "Only what this one did."), text("action", "Only this action, such as job.cancel."), text("outcome", "Only these: begun, done, refused or failed."))...)})
+			with(followed, text("actor", "Only what this one did."), text("action", "Only this action, such as job.cancel."), text("outcome", "Only these: begun, done, refused or failed."))...)})
+	}
+	if s.Doctor != nil {
+		routes = append(routes, route{path: "/api/v1/doctor", get: s.apiDoctor, read: viewer, gets: lists[Finding]("Examine the database, the way to it and the cluster")})
 	}
 	if s.Settings != nil {
 		routes = append(routes, route{path: "/api/v1/settings", get: s.apiSettings, read: viewer, gets: answers[map[string]any]("Show the node's configuration, secrets redacted")})
@@ -82,7 +85,9 @@ func (s *server) cronRoutes() []route {
 		{path: "/api/v1/crons", get: s.apiCrons, read: viewer, gets: lists[cronItem]("List the crons")},
 		{path: "/api/v1/crons/{name}", get: s.apiCron, read: viewer, gets: answers[cronDocument]("Show a cron with its next ticks")},
 		{path: "/api/v1/crons/{name}/next", get: s.apiNext, read: viewer, gets: lists[explain.Coming]("Foresee the ticks of a cron",
-			instant("from", "After this instant; now without."), whole("limit", "How many, from 1 to 1000; 5 without."))},
+			nextParameters...)},
+		{path: "/api/v1/next", get: s.apiForesee, read: viewer, gets: answers[foreseen]("Foresee the ticks of an expression",
+			with(nextParameters, parameter{name: "schedule", kind: "string", about: "An expression such as */5 * * * *.", required: true}, text("timezone", "Its zone; UTC without."))...)},
 		{path: "/api/v1/crons/{name}/ticks", get: s.apiTicks, read: viewer, gets: lists[cronstore.Tick]("List a cron's ticks, newest first", paged...)},
 		{path: "/api/v1/crons/{name}/ticks/{tick}", get: s.apiTick, read: viewer, gets: answers[explain.Explanation]("Say what became of a tick, and why")},
 	}

@@ -156,24 +156,3 @@ func (w *statusRecorder) WriteHeader(status int) {
 }
 
 func (w *statusRecorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(r)
-	filter := auditstore.Filter{
-		Actor: q.values.Get("actor"), Action: q.values.Get("action"), Outcome: q.values.Get("outcome"),
-		BeforeID: q.number("before"), Limit: q.limit(),
-	}
-	if q.reject(w) {
-		return
-	}
-	entries, err := s.Audit.List(r.Context(), filter)
-	if err != nil {
-		s.unreadable(w, r, err)
-		return
-	}
-	next := ""
-	if len(entries) == filter.Limit {
-		next = q.next("before", strconv.FormatInt(entries[len(entries)-1].ID, 10))
-	}
-	writeJSON(w, http.StatusOK, listOf(entries, next))
-}

@@ -75,11 +75,10 @@ type Counts interface {
 
 // Events reads the cluster's diary.
 type Events interface {
-	// List returns at most limit events older than the id before (0: the
-	// newest), newest first.
-	List(ctx context.Context, before int64, limit int) ([]eventstore.Event, error)
-	// OfTypes returns at most limit events of these types, newest first.
-	OfTypes(ctx context.Context, types []string, limit int) ([]eventstore.Event, error)
+	// Find returns the events that the filter chooses, newest first.
+	Find(ctx context.Context, filter eventstore.Filter) ([]eventstore.Event, error)
+	// CheckTypes returns an eventstore.UnknownTypeError for a type that nothing has.
+	CheckTypes(ctx context.Context, types []string) error
 }
 
 // Compaction reads what the log compactor did.
@@ -141,6 +140,8 @@ type Options struct {
 	Audit Audit
 	// File is the node's own; without it nobody can plan or apply.
 	File File
+	// Doctor examines the database, the way to it and the cluster; may be left out.
+	Doctor func(ctx context.Context) ([]Finding, error)
 	// TokenKeeper makes tokens and ends them; without it only the commands do.
 	TokenKeeper TokenKeeper
 	// Once lets a repeat of a request with a key do nothing. Without it keys are not
@@ -201,7 +202,9 @@ type server struct {
 	ticks  *tickCache
 	lead   *memo[[]leaderstore.Leader]
 	firing *memo[[]alertstore.Status]
-	door   *door
+	// findings are the doctor's.
+	findings *memo[[]Finding]
+	door     *door
 	// strangers bounds what is written of refusals.
 	strangers *throttle
 	// described is the API's document.
@@ -222,6 +225,7 @@ func New(opts Options) http.Handler {
 	s.counts = newMemo(2*time.Second, opts.Source.Counts.CountsByQueueAndState)
 	s.dead = newMemo(2*time.Second, s.allDead)
 	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
+	s.findings = newMemo(time.Second, opts.Doctor)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
 	s.door, s.strangers = newDoor(opts.Tokens, opts.Now), newStrangers()
 	s.described = s.describeOnce()

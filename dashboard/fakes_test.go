@@ -359,18 +359,6 @@ func (f fakeOperator) noteQueue(queue, what string) error {
 	return f.note("backup", what)
 }
 
-func (f fakeEvents) List(_ context.Context, before int64, limit int) ([]eventstore.Event, error) {
-	return read(f.fakeCluster, func() []eventstore.Event {
-		var own []eventstore.Event
-		for _, e := range f.events {
-			if (before == 0 || e.ID < before) && len(own) < limit {
-				own = append(own, e)
-			}
-		}
-		return own
-	})
-}
-
 func (f fakeCompaction) Status(_ context.Context, limit int) (compactstore.Status, error) {
 	return read(f.fakeCluster, func() compactstore.Status {
 		return compactstore.Status{Passes: f.passes[:min(limit, len(f.passes))], Tables: []compactstore.Table{{Name: "river_job", Bytes: 8192}}}
@@ -453,6 +441,9 @@ func (c *fakeCluster) options() Options {
 		AllowedHosts: LoopbackHosts(),
 		Audit:        fakeAudit{c},
 		File:         fakeFile{c}, TokenKeeper: fakeKeeper{c},
+		Doctor: func(context.Context) ([]Finding, error) {
+			return []Finding{{Check: "pooler", Status: "ok", Detail: "there is none"}}, c.err
+		},
 	}
 }
 

@@ -21,6 +21,9 @@ func addresses(s *server) map[string]route {
 		if strings.HasPrefix(path, "/bulk/") {
 			path += "?kind=dump"
 		}
+		if path == "/api/v1/next" {
+			path += "?schedule=@hourly"
+		}
 		if path == "/api/v1/metrics/range" {
 			path += "?metric=forge_job_running"
 		}

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,6 +23,9 @@ type Mover interface {
 	// it closes are all that it leads.
 	Drain(ctx context.Context, node, by string) ([]leaderstore.Leader, error)
 	Undrain(ctx context.Context, node, by string) error
+	// Drill has a role handed over to any other node, waits for it and measures it. Of
+	// all moves it alone waits.
+	Drill(ctx context.Context, role, by string) (handover.Drilled, error)
 }
 
 var (
@@ -35,7 +39,10 @@ func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] 
 // refuseMove turns what a hand-over says into an answer.
 func refuseMove(err error) error {
 	no, ok := errors.AsType[*handover.RefusedError](err)
+	late, tooLate := errors.AsType[*handover.NotTakenError](err)
 	switch {
+	case tooLate:
+		return &refusal{http.StatusConflict, sentence(late.Error() + "; it stays where it is")}
 	case !ok:
 		return err
 	case no.Missing:
@@ -86,6 +93,21 @@ func (s *server) apiHandOver(transfer bool) http.HandlerFunc {
 }
 
 var errNoTarget = wrongFields(wrongField("to", "is missing; want the id of the node that shall lead"))
+
+// apiDrill answers when the role has a new leader.
+func (s *server) apiDrill(w http.ResponseWriter, r *http.Request) {
+	err := readJSON(w, r, &struct{}{})
+	var done handover.Drilled
+	if err == nil {
+		done, err = s.Mover.Drill(r.Context(), r.PathValue("role"), whoAsks(r, viaAPI))
+	}
+	if err != nil {
+		s.answer(w, r, refuseMove(err))
+		return
+	}
+	noteDown(r.Context(), fmt.Sprintf("from %s to %s, %v ms", done.From, done.To, done.TookMS))
+	writeJSON(w, http.StatusOK, done)
+}
 
 // drainDocument tells which roles a drained node was asked to hand over.
 type drainDocument struct {
@@ -178,6 +200,7 @@ func (s *server) moveRoutes() []route {
 	return []route{
 		{path: "/api/v1/leaders/{role}/step-down", post: s.apiHandOver(false), write: admin, posts: does[moveDocument](http.StatusAccepted, "Ask a leader to step down")},
 		{path: "/api/v1/leaders/{role}/transfer", post: s.apiHandOver(true), write: admin, posts: takes[transferAsk, moveDocument](http.StatusAccepted, "Ask a leader to hand over to a node")},
+		{path: "/api/v1/leaders/{role}/drill", post: s.apiDrill, write: admin, action: "drill", posts: apart(does[handover.Drilled](http.StatusOK, "Have a role handed over, and measure it"))},
 		{path: "/api/v1/nodes/{node}/drain", post: s.apiDrain(true), write: admin, posts: does[drainDocument](http.StatusAccepted, "Close a node to work")},
 		{path: "/api/v1/nodes/{node}/undrain", post: s.apiDrain(false), write: admin, posts: does[drainDocument](http.StatusAccepted, "Open a node to work")},
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -38,16 +37,16 @@ func (f fakeOperator) Undrain(_ context.Context, _, by string) error {
 	return f.note("backup", "undrain by "+by)
 }
 
-func (f fakeEvents) OfTypes(_ context.Context, types []string, limit int) ([]eventstore.Event, error) {
-	return read(f.fakeCluster, func() []eventstore.Event {
-		var own []eventstore.Event
-		for _, e := range f.events {
-			if slices.Contains(types, e.Type) && len(own) < limit {
-				own = append(own, e)
-			}
-		}
-		return own
-	})
+// Drill knows the scheduler's leader, for whom nobody else steps in as compactor.
+func (f fakeOperator) Drill(_ context.Context, role, by string) (handover.Drilled, error) {
+	switch role {
+	case "scheduler":
+		return handover.Drilled{Role: role, From: "node-1", FromTerm: 7, To: "node-2", ToTerm: 8, AskedAt: epoch, TookMS: 12.5, EndReason: "stepped_down"}, f.note("backup", "drill by "+by)
+	case "log_compactor":
+		return handover.Drilled{}, &handover.NotTakenError{Role: role}
+	default:
+		return handover.Drilled{}, &handover.RefusedError{Missing: true, Why: "no role " + role}
+	}
 }
 
 func (f fakeCrons) Outline(ctx context.Context) ([]cronstore.Cron, error) {
@@ -74,6 +73,10 @@ func TestHandOversOfTheAPI(t *testing.T) {
 		{"leaders/scheduler/transfer", `{"to":"mute"}`, 409, "Mute cannot lead.", ""},
 		{"leaders/king/step-down", "", 404, "No role king.", ""},
 		{"leaders/scheduler/step-down", `{"to":"node-2"}`, 422, "is unknown", ""},
+		{"leaders/scheduler/drill", "", 200, `"from":"node-1","from_term":7,"to":"node-2","to_term":8`, "drill by the API from 127.0.0.1"},
+		{"leaders/log_compactor/drill", "", 409, "Nobody has taken log_compactor over in time; it stays where it is.", ""},
+		{"leaders/king/drill", "", 404, "No role king.", ""},
+		{"leaders/scheduler/drill", `{"role":"scheduler"}`, 422, "is unknown", ""},
 		{"nodes/node-1/drain", "", 202, `{"node_id":"node-1","state":"draining","roles":[{"role":"scheduler","term":7`, "drain by the API from 127.0.0.1"},
 		{"nodes/node-1/undrain", "", 202, `"state":"active","roles":[]`, "undrain by the API from 127.0.0.1"},
 		{"nodes/node-9/drain", "", 404, "No node node-9.", ""},

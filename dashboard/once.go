@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ type Once interface {
 	// context has what the operations have to be done with; keystore.ErrOther and
 	// keystore.ErrBusy where it does neither.
 	Once(ctx context.Context, r keystore.Request, work func(ctx context.Context) keystore.Answer) (answer keystore.Answer, repeated bool, err error)
+	// Apart does the same for work that cannot be part of a transaction.
+	Apart(ctx context.Context, r keystore.Request, work func(ctx context.Context) keystore.Answer) (answer keystore.Answer, repeated bool, err error)
 }
 
 const (
@@ -40,18 +43,24 @@ func (s *server) once(of route, next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		asked, err := keyedRequest(w, r)
-		if of.posts.keyless {
-			err = &refusal{http.StatusBadRequest, "No " + keyHeader + " is taken here: the answer is not kept."}
-		}
 		if err != nil {
 			s.answer(w, r, err)
 			return
 		}
-		answer, repeated, err := s.Once.Once(r.Context(), asked, func(ctx context.Context) keystore.Answer {
+		take := s.Once.Once
+		if of.posts.apart {
+			take = s.Once.Apart
+		}
+		var whole keystore.Answer
+		answer, repeated, err := take(r.Context(), asked, func(ctx context.Context) keystore.Answer {
 			recorder := &answerRecorder{header: http.Header{}, status: http.StatusOK}
 			next(recorder, r.WithContext(ctx))
-			return recorder.answer()
+			whole = recorder.answer()
+			return of.posts.kept(whole)
 		})
+		if !repeated && err == nil {
+			answer = whole
+		}
 		if err != nil || answer.Status >= http.StatusInternalServerError {
 			s.answer(w, r, refuseKey(err))
 			return
@@ -62,6 +71,27 @@ func (s *server) once(of route, next http.HandlerFunc) http.HandlerFunc {
 		}
 		writeAnswer(w, answer)
 	}
+}
+
+// kept is the answer as it is kept for a repeat: without its secret.
+func (o *operation) kept(answer keystore.Answer) keystore.Answer {
+	if o.secret == "" || answer.Status >= http.StatusMultipleChoices {
+		return answer
+	}
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(answer.Body, &fields) // it was written just now
+	delete(fields, o.secret)
+	answer.Body, _ = json.Marshal(fields)
+	return answer
+}
+
+// keyMeans says what a key does.
+func (o *operation) keyMeans() string {
+	means := "Makes a repeat answer what the first request was answered"
+	if o.secret != "" {
+		means += ", without " + o.secret
+	}
+	return means + "."
 }
 
 // keyedRequest reads the body and puts it back.

@@ -36,6 +36,10 @@ func (f fakeOnce) Once(ctx context.Context, r keystore.Request, work func(contex
 	return answer, false, nil
 }
 
+func (f fakeOnce) Apart(ctx context.Context, r keystore.Request, work func(context.Context) keystore.Answer) (keystore.Answer, bool, error) {
+	return f.Once(ctx, r, work)
+}
+
 func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080/api/v1/"+path, strings.NewReader(body))
@@ -98,6 +102,43 @@ func TestBadIdempotencyKeys(t *testing.T) {
 		w := postWithKey(t, h, "operator", "jobs/42/cancel", "", keys...)
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Idempotency-Key must be one text") || len(c.done) > 0 {
 			t.Errorf("%q: %d %s", keys, w.Code, w.Body)
+		}
+	}
+}
+
+// Every POST of the API takes a key: a repeat is answered alike and does nothing, and
+// another body is refused. A secret is told once.
+func TestEveryWriteTakesAKey(t *testing.T) {
+	t.Parallel()
+	_, options := guarded()
+	for path, r := range addresses(&server{Options: options, assets: loadAssets()}) {
+		if r.post == nil || !strings.HasPrefix(path, "/api/") {
+			continue
+		}
+		c, options := guarded()
+		kept := fakeOnce{}
+		options.Once = kept
+		h := New(options)
+		path, body := strings.TrimPrefix(path, "/api/v1/"), bodyFor(path)
+		first := postWithKey(t, h, "admin", path, body, "k")
+		if first.Code >= 300 || len(c.done) == 0 {
+			t.Errorf("%s %s: %d %s", path, body, first.Code, first.Body)
+			continue
+		}
+		did := len(c.done)
+		again, other := postWithKey(t, h, "admin", path, body, "k"), postWithKey(t, h, "admin", path, body+" ", "k")
+		if again.Code != first.Code || again.Header().Get(repeatHeader) != "true" || other.Code != http.StatusConflict || len(c.done) != did {
+			t.Errorf("%s: the repeat %d, another body %d; did %v", path, again.Code, other.Code, c.done)
+		}
+		told := decode[map[string]any](t, first)
+		if secret := told[r.posts.secret]; r.posts.secret != "" {
+			keeps := string(kept["a admin k"].Body)
+			if delete(told, r.posts.secret); secret != "forge_secret" || keeps == "" || strings.Contains(keeps, "forge_secret") {
+				t.Errorf("%s tells the secret %v, and keeps %s", path, secret, keeps)
+			}
+		}
+		if diff := cmp.Diff(told, decode[map[string]any](t, again)); diff != "" {
+			t.Errorf("%s: the repeat (-first +again):\n%s", path, diff)
 		}
 	}
 }

@@ -124,12 +124,10 @@ func (s *server) describeOne(schemas *schemas, r route, method string, of *opera
 	if method == "post" {
 		body := cmp.Or(of.body, reflect.TypeFor[struct{}]())
 		op.Body = &apiBody{Content: map[string]apiMedia{jsonMedia: {schemas.body(body)}}}
-		if !of.keyless {
-			op.Parameters = append(op.Parameters, apiParameter{
-				Name: keyHeader, In: "header", Description: "Makes a repeat answer what the first request was answered.",
-				Schema: &jsonschema.Schema{Type: "string"},
-			})
-		}
+		op.Parameters = append(op.Parameters, apiParameter{
+			Name: keyHeader, In: "header", Description: of.keyMeans(),
+			Schema: &jsonschema.Schema{Type: "string"},
+		})
 	}
 	return op
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"net/http"
 	"reflect"
+	"slices"
 )
 
 // operation says what a route takes and answers. The API's document is made of the
@@ -15,9 +16,11 @@ type operation struct {
 	// status and answer are those of success; without an answer it is a text.
 	status int
 	answer reflect.Type
-	// keyless says that the answer is not kept: it has a secret, or a repeat does no
-	// harm.
-	keyless bool
+	// secret is the field of the answer that is not kept for a repeat.
+	secret string
+	// apart says that others must see the action before it ends, so that it is no part
+	// of the transaction of a request's key.
+	apart bool
 	// media is empty for JSON.
 	media string
 }
@@ -35,6 +38,8 @@ var (
 	alertParameter  = parameter{name: "alert", kind: "string", about: "Only of this alert."}
 	// paged are those of a list that goes on.
 	paged = []parameter{limitParameter, cursorParameter}
+	// followed are those of a list that also can be followed.
+	followed = append(slices.Clone(paged), whole("after", "Only those with ids above this one."), followParameter)
 )
 
 // answers describes a GET that answers a T.
@@ -82,3 +87,9 @@ func flag(name, about string) parameter {
 
 // with adds the parameters of a list that goes on.
 func with(more []parameter, own ...parameter) []parameter { return append(own, more...) }
+
+// apart is for an action that others must see before it ends.
+func apart(o *operation) *operation {
+	o.apart = true
+	return o
+}

@@ -52,7 +52,7 @@ func (s *server) loadLeaders(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the history of leaders: %w", err)
 	}
-	events, err := s.Source.Events.OfTypes(ctx, electionEvents, listedEvents)
+	events, err := s.Source.Events.Find(ctx, eventstore.Filter{Types: electionEvents, Limit: listedEvents})
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}

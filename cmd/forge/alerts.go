@@ -16,7 +16,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/notify"
 	"github.com/forge-scheduler/forge/internal/outbox"
 )
@@ -108,12 +107,7 @@ func (a *app) alertsCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var problems []alerts.Problem
-			for _, rule := range alertstore.Of(cfg) {
-				problems = append(problems, alerts.Check(rule, clusterSeries())...)
-				problems = append(problems, unknownReceivers(cfg, rule)...)
-			}
-			return a.reportAlerts(len(cfg.Alerts), problems)
+			return a.reportAlerts(len(cfg.Alerts), alerts.CheckFile(cfg))
 		},
 	}
 }
@@ -136,32 +130,6 @@ func (a *app) reportAlerts(checked int, problems []alerts.Problem) error {
 		return configError(errors.New("some alerts cannot work"))
 	}
 	return nil
-}
-
-func unknownReceivers(cfg *config.Config, rule alertstore.Rule) []alerts.Problem {
-	var problems []alerts.Problem
-	for _, target := range rule.Notify {
-		if name, _, _ := strings.Cut(target, ":"); cfg.Notify[name].Type == "" {
-			problems = append(problems, alerts.Problem{
-				Alert: rule.Name, Message: "the receiver " + strconv.Quote(name) + " is not configured: it is shown, and nobody is told",
-				Want: "[notify." + name + "]", Warning: true,
-			})
-		}
-	}
-	return problems
-}
-
-// clusterSeries are the metrics as the cluster's totals have them.
-func clusterSeries() []alerts.Series {
-	var all []alerts.Series
-	for _, s := range metrics.New("").Series() {
-		labels := slices.Clone(s.Labels)
-		if s.Name != metrics.NodeReportingName {
-			labels = slices.DeleteFunc(labels, func(l string) bool { return l == "node_id" })
-		}
-		all = append(all, alerts.Series{Name: s.Name, Type: s.Type, Labels: labels})
-	}
-	return all
 }
 
 func (a *app) alertsExportCommand() *cobra.Command {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/tail"
 )
 
 // auditedCommands are those that change the cluster.
@@ -119,14 +120,14 @@ func (a *app) auditCommand() *cobra.Command {
 // followAudit prints entries as they come; one that was seen begun comes again when
 // it has ended.
 func (a *app) followAudit(ctx context.Context, pool *pgxpool.Pool, filter auditstore.Filter) error {
-	return follower[auditstore.Entry]{
-		find: func(ctx context.Context, after int64, limit int) ([]auditstore.Entry, error) {
+	return tail.Rows[auditstore.Entry]{
+		Find: func(ctx context.Context, after int64, limit int) ([]auditstore.Entry, error) {
 			filter.AfterID, filter.Limit = after, limit
 			return auditstore.List(ctx, pool, filter)
 		},
-		id: func(e auditstore.Entry) int64 { return e.ID }, mark: func(e auditstore.Entry) string { return e.Outcome },
-		tell: func(e auditstore.Entry) error { return printLine(a, e, auditColumns) },
-	}.run(ctx, filter.Limit)
+		ID: func(e auditstore.Entry) int64 { return e.ID }, Mark: func(e auditstore.Entry) string { return e.Outcome },
+		Tell: eachLine(func(e auditstore.Entry) error { return printLine(a, e, auditColumns) }),
+	}.Run(ctx, 0, filter.Limit)
 }
 
 var auditColumns = []column[auditstore.Entry]{

@@ -55,12 +55,8 @@ func (a *app) drain(ctx context.Context, pool *pgxpool.Pool, id string, timeout 
 	if err != nil {
 		return refused(err)
 	}
-	waiting, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for _, leader := range led {
-		if _, err := awaitSuccessor(waiting, pool, changes, leader); err != nil {
-			return a.gaveUp(ctx, err, leader.Role)
-		}
+	if err := handover.AwaitAll(ctx, pool, changes, led, timeout); err != nil {
+		return refused(err)
 	}
 	return a.showNode(ctx, pool, id)
 }

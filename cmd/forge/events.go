@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/tail"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -46,34 +47,24 @@ func (a *app) eventsCommand() *cobra.Command {
 	return cmd
 }
 
-// requireTypes tells a type that nothing has from one of which nothing has
-// happened. Other versions may have written types that this one does not know.
+// requireTypes refuses a type that nothing has.
 func requireTypes(ctx context.Context, pool *pgxpool.Pool, types []string) error {
-	known := eventstore.Types()
-	unknown := func(name string) bool { return !slices.Contains(known, name) }
-	if !slices.ContainsFunc(types, unknown) {
-		return nil
+	err := eventstore.CheckTypes(ctx, pool, types)
+	if _, unknown := errors.AsType[*eventstore.UnknownTypeError](err); unknown {
+		return usageError(fmt.Errorf("--type %w", err))
 	}
-	recorded, err := eventstore.Recorded(ctx, pool)
-	if err != nil {
-		return err
-	}
-	known = slices.Compact(slices.Sorted(slices.Values(append(known, recorded...))))
-	if i := slices.IndexFunc(types, unknown); i >= 0 {
-		return usageError(fmt.Errorf("--type %s: no such events; want %s", types[i], strings.Join(known, ", ")))
-	}
-	return nil
+	return err
 }
 
 // followEvents prints events as they are committed.
 func (a *app) followEvents(ctx context.Context, pool *pgxpool.Pool, filter eventstore.Filter) error {
-	return follower[eventstore.Event]{
-		find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
+	return tail.Rows[eventstore.Event]{
+		Find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
 			filter.After, filter.Limit = after, limit
 			return eventstore.Find(ctx, pool, filter)
 		},
-		id: func(e eventstore.Event) int64 { return e.ID }, mark: func(eventstore.Event) string { return "" }, tell: a.printEvent,
-	}.run(ctx, filter.Limit)
+		ID: func(e eventstore.Event) int64 { return e.ID }, Tell: eachLine(a.printEvent),
+	}.Run(ctx, 0, filter.Limit)
 }
 
 func (a *app) printEvent(event eventstore.Event) error {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,12 +12,8 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-const (
-	// defaultHandoverTimeout is how long a command waits for a successor.
-	defaultHandoverTimeout = 30 * time.Second
-	// handoverLook is how often it looks when nothing tells it to.
-	handoverLook = 250 * time.Millisecond
-)
+// defaultHandoverTimeout is how long a command waits for a successor.
+const defaultHandoverTimeout = 30 * time.Second
 
 func (a *app) leaderStepDownCommand() *cobra.Command {
 	var timeout time.Duration
@@ -61,9 +56,14 @@ func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 // handOver asks the leader of a role to hand it over, waits for the successor
 // and prints it.
 func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target string, timeout time.Duration) error {
-	_, successor, err := a.replace(ctx, pool, role, target, timeout)
+	changes, err := leaderstore.Follow(ctx, pool)
 	if err != nil {
 		return err
+	}
+	defer changes.Close()
+	_, successor, err := handover.Replace(ctx, pool, changes, handover.Order{Role: role, Target: target, By: whoAmI(), Within: timeout})
+	if err != nil {
+		return refused(err)
 	}
 	if err := a.showLeader(successor); err != nil {
 		return err
@@ -74,62 +74,15 @@ func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target str
 	return nil
 }
 
-// replace has the leader of a role hand it over, and returns it and the one that
-// takes the role: itself, if it is the target.
-func (a *app) replace(ctx context.Context, pool *pgxpool.Pool, role, target string, timeout time.Duration) (leader, successor leaderstore.Leader, err error) {
-	changes, err := leaderstore.Follow(ctx, pool)
-	if err != nil {
-		return leader, successor, err
-	}
-	defer changes.Close()
-	leader, asked, err := handover.Ask(ctx, pool, role, target, whoAmI())
-	if err != nil {
-		return leader, successor, refused(err)
-	}
-	if !asked {
-		return leader, leader, nil
-	}
-	waiting, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	successor, err = awaitSuccessor(waiting, pool, changes, leader)
-	if err != nil {
-		err = errors.Join(a.gaveUp(ctx, err, role), leaderstore.Withdraw(context.WithoutCancel(ctx), pool, role, leader.Term))
-	}
-	return leader, successor, err
-}
-
-// refused gives what cannot be its exit code.
+// refused gives what cannot be, or did not come in time, its exit code.
 func refused(err error) error {
 	if _, ok := errors.AsType[*handover.RefusedError](err); ok {
 		return &codedError{exitNotFound, err}
+	}
+	if _, ok := errors.AsType[*handover.NotTakenError](err); ok {
+		return timeoutError(err)
 	}
 	return err
 }
 
 func (a *app) showLeader(leader leaderstore.Leader) error { return one(a, leader, leaderColumns) }
-
-// gaveUp tells a wait that took too long from one that was interrupted.
-func (*app) gaveUp(ctx context.Context, err error, what string) error {
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return timeoutError(fmt.Errorf("nobody has taken %s over in time", what))
-	}
-	return err
-}
-
-// awaitSuccessor waits for a later term of another process.
-func awaitSuccessor(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, old leaderstore.Leader) (leaderstore.Leader, error) {
-	for {
-		leaders, err := leaderstore.Leaders(ctx, pool)
-		if err != nil {
-			return leaderstore.Leader{}, err
-		}
-		for _, now := range leaders {
-			if now.Role == old.Role && now.Term > old.Term && now.Leads() && now.Incarnation != old.Incarnation {
-				return now, nil
-			}
-		}
-		if err := changes.Wait(ctx, handoverLook); err != nil {
-			return leaderstore.Leader{}, err
-		}
-	}
-}

@@ -96,26 +96,7 @@ func reach(expr parser.Expr) time.Duration {
 }
 
 // Problem is what is wrong with an alert, or deserves a look.
-type Problem struct {
-	Alert   string `json:"alert"`
-	Message string `json:"message"`
-	Want    string `json:"want,omitempty"`
-	// Warning is a problem that does not keep the alert from working.
-	Warning bool `json:"warning,omitempty"`
-}
-
-// String returns the problem on one line.
-func (p Problem) String() string {
-	text := p.Alert + ": "
-	if p.Warning {
-		text += "warning: "
-	}
-	text += p.Message
-	if p.Want != "" {
-		text += "; want " + p.Want
-	}
-	return text
-}
+type Problem = alertstore.Problem
 
 // Series is what a metric is: its name, its kind and its labels in the cluster's
 // totals.

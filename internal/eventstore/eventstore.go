@@ -74,7 +74,7 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Queryer is what List reads through.
+// Queryer is what events are read through.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -86,11 +86,6 @@ VALUES ($1, nullif($2, ''), nullif($3, ''), nullif($4::bigint, 0), coalesce($5::
 const selectSQL = `
 SELECT id, at, type, coalesce(node_id, ''), coalesce(role, ''), coalesce(term, 0), data
 FROM forge_events`
-
-const listSQL = selectSQL + `
-WHERE ($1::bigint = 0 OR id < $1)
-ORDER BY id DESC
-LIMIT $2`
 
 const pruneSQL = `
 DELETE FROM forge_events
@@ -110,16 +105,6 @@ func Append(ctx context.Context, db Execer, event Event, data any) error {
 		return fmt.Errorf("append %s event: %w", event.Type, err)
 	}
 	return nil
-}
-
-// List returns at most limit events older than the id before (0: the newest),
-// newest first.
-func List(ctx context.Context, db Queryer, before int64, limit int) ([]Event, error) {
-	events, err := collect(ctx, db, pgx.RowToStructByPos[Event], listSQL, before, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
-	}
-	return events, nil
 }
 
 func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {

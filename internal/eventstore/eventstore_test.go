@@ -103,7 +103,7 @@ func TestAppendErrors(t *testing.T) {
 		!strings.Contains(err.Error(), "append x event") {
 		t.Errorf("no database: %v", err)
 	}
-	if _, err := eventstore.List(t.Context(), pool, 0, 1); err == nil || !strings.Contains(err.Error(), "list events") {
+	if _, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Limit: 1}); err == nil || !strings.Contains(err.Error(), "find events") {
 		t.Errorf("no database: %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func appendEvent(t *testing.T, pool *pgxpool.Pool, event eventstore.Event, data 
 
 func list(t *testing.T, pool *pgxpool.Pool, before int64, limit int) []eventstore.Event {
 	t.Helper()
-	events, err := eventstore.List(t.Context(), pool, before, limit)
+	events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Before: before, Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}

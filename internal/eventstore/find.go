@@ -3,6 +3,8 @@ package eventstore
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -11,16 +13,16 @@ import (
 type Filter struct {
 	// Types of the events; none means all.
 	Types []string
-	// After is an id: only later ones.
-	After int64
+	// After and Before are ids, between which the events are; 0: there is no bound.
+	After, Before int64
 	// Limit is the most events, the newest.
 	Limit int
 }
 
 const findSQL = selectSQL + `
-WHERE id > $1 AND (cardinality($2::text[]) = 0 OR type = ANY ($2))
+WHERE id > $1 AND ($2::bigint = 0 OR id < $2) AND (cardinality($3::text[]) = 0 OR type = ANY ($3))
 ORDER BY id DESC
-LIMIT $3`
+LIMIT $4`
 
 const knownTypesSQL = `SELECT DISTINCT type FROM forge_events ORDER BY type`
 
@@ -30,11 +32,42 @@ func Find(ctx context.Context, db Queryer, filter Filter) ([]Event, error) {
 	if types == nil {
 		types = []string{}
 	}
-	events, err := collect(ctx, db, pgx.RowToStructByPos[Event], findSQL, filter.After, types, filter.Limit)
+	events, err := collect(ctx, db, pgx.RowToStructByPos[Event], findSQL, filter.After, filter.Before, types, filter.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("find events: %w", err)
 	}
 	return events, nil
+}
+
+// UnknownTypeError is of a type that no event has.
+type UnknownTypeError struct {
+	Type string
+	// Known are the types that there are.
+	Known []string
+}
+
+func (e *UnknownTypeError) Error() string {
+	return fmt.Sprintf("%s: no such events; want %s", e.Type, strings.Join(e.Known, ", "))
+}
+
+// CheckTypes tells a type that nothing has, with an [UnknownTypeError], from one of
+// which nothing has happened. Other versions may have written types that this one
+// does not know.
+func CheckTypes(ctx context.Context, db Queryer, types []string) error {
+	known := Types()
+	unknown := func(name string) bool { return !slices.Contains(known, name) }
+	if !slices.ContainsFunc(types, unknown) {
+		return nil
+	}
+	written, err := recorded(ctx, db)
+	if err != nil {
+		return err
+	}
+	known = slices.Compact(slices.Sorted(slices.Values(append(known, written...))))
+	if i := slices.IndexFunc(types, unknown); i >= 0 {
+		return &UnknownTypeError{types[i], known}
+	}
+	return nil
 }
 
 // Types lists the types of events that this binary writes.
@@ -49,8 +82,8 @@ func Types() []string {
 	}
 }
 
-// Recorded lists the types that the diary holds.
-func Recorded(ctx context.Context, db Queryer) ([]string, error) {
+// recorded lists the types that the diary holds.
+func recorded(ctx context.Context, db Queryer) ([]string, error) {
 	types, err := collect(ctx, db, pgx.RowTo[string], knownTypesSQL)
 	if err != nil {
 		return nil, fmt.Errorf("list types of events: %w", err)

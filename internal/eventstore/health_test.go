@@ -1,6 +1,7 @@
 package eventstore_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -119,6 +120,8 @@ func TestFindChoosesEvents(t *testing.T) {
 		{eventstore.Filter{Limit: 10}, []int64{4, 3, 2, 1}},
 		{eventstore.Filter{Limit: 2}, []int64{4, 3}},
 		{eventstore.Filter{Limit: 10, After: 2}, []int64{4, 3}},
+		{eventstore.Filter{Limit: 1, Before: 4}, []int64{3}},
+		{eventstore.Filter{Limit: 10, Before: 4, After: 1}, []int64{3, 2}},
 		{eventstore.Filter{Limit: 10, Types: []string{eventstore.NodeJoined, eventstore.CronPaused}}, []int64{4, 2, 1}},
 		{eventstore.Filter{Limit: 10, Types: []string{"nothing"}}, nil},
 	} {
@@ -134,7 +137,14 @@ func TestFindChoosesEvents(t *testing.T) {
 			t.Errorf("%+v: events %v; want %v", test.filter, ids, test.want)
 		}
 	}
-	if types, err := eventstore.Recorded(t.Context(), pool); err != nil || len(types) != 3 {
-		t.Errorf("recorded %v, %v", types, err)
+	if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: "of_another_version"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := eventstore.CheckTypes(t.Context(), pool, []string{eventstore.QueuePaused, "of_another_version"}); err != nil {
+		t.Error(err)
+	}
+	err := eventstore.CheckTypes(t.Context(), pool, []string{eventstore.QueuePaused, "nothing"})
+	if unknown, ok := errors.AsType[*eventstore.UnknownTypeError](err); !ok || unknown.Type != "nothing" || !slices.Contains(unknown.Known, "of_another_version") {
+		t.Errorf("of a type that there is not: %v", err)
 	}
 }

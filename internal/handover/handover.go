@@ -46,6 +46,7 @@ type DB interface {
 	nodestore.Queryer
 	nodestore.RowQueryer
 	nodestore.Beginner
+	leaderstore.Execer
 }
 
 // Leader returns who leads a role, or a [RefusedError] when nobody does.

@@ -24,7 +24,8 @@ const Keep = 24 * time.Hour
 var (
 	// ErrOther says that the key was used for another request.
 	ErrOther = errors.New("the key was used for another request")
-	// ErrBusy says that a request with the key is being carried out.
+	// ErrBusy says that a request with the key is being carried out, or that nobody
+	// knows what came of it.
 	ErrBusy = errors.New("a request with the key is being carried out")
 )
 
@@ -60,6 +61,8 @@ const takeSQL = `
 INSERT INTO forge_idempotency_keys (caller, key, digest) VALUES ($1, $2, $3)
 ON CONFLICT (caller, key) DO NOTHING`
 
+const undoSQL = `DELETE FROM forge_idempotency_keys WHERE caller = $1 AND key = $2`
+
 const answerSQL = `UPDATE forge_idempotency_keys SET status = $3, location = $4, body = $5 WHERE caller = $1 AND key = $2`
 
 const knownSQL = `SELECT digest, status, location, body FROM forge_idempotency_keys WHERE caller = $1 AND key = $2`
@@ -89,13 +92,60 @@ func Once(ctx context.Context, db Beginner, r Request, work func(tx pgx.Tx) Answ
 	if answer = work(tx); !answer.good() {
 		return answer, false, nil
 	}
-	if _, err := tx.Exec(ctx, answerSQL, r.Caller, r.Key, answer.Status, answer.Location, answer.Body); err != nil {
-		return Answer{}, false, fmt.Errorf("keep an answer: %w", err)
+	if err := keep(ctx, tx, r, answer); err != nil {
+		return Answer{}, false, err
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return Answer{}, false, fmt.Errorf("commit with an idempotency key: %w", err)
 	}
 	return answer, false, nil
+}
+
+// Apart is Once for work that others must see before it ends, and that therefore
+// stands beside the key's transaction. The key is taken first: work is done at most
+// once. Where it is refused, with a status below 500, the key is free again; where
+// nobody knows what came of it, because it failed or its node died, the key stays
+// taken and repeats get ErrBusy.
+func Apart(ctx context.Context, db Beginner, r Request, work func() Answer) (answer Answer, repeated bool, err error) {
+	taken := false
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+		if taken, err = take(ctx, tx, r); err == nil && !taken {
+			answer, err = known(ctx, tx, r)
+		}
+		return err
+	})
+	if err != nil || !taken {
+		return answer, err == nil, err
+	}
+	answer = work()
+	// The outcome is written for a caller who has gone, too.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), apartTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		switch {
+		case answer.good():
+			return keep(ctx, tx, r, answer)
+		case answer.Status < 500:
+			_, err := tx.Exec(ctx, undoSQL, r.Caller, r.Key)
+			return err
+		default:
+			return nil
+		}
+	})
+	if err != nil {
+		return Answer{}, false, fmt.Errorf("end with an idempotency key: %w", err)
+	}
+	return answer, false, nil
+}
+
+// apartTimeout is how long an outcome waits for the database.
+const apartTimeout = 5 * time.Second
+
+func keep(ctx context.Context, tx pgx.Tx, r Request, answer Answer) error {
+	if _, err := tx.Exec(ctx, answerSQL, r.Caller, r.Key, answer.Status, answer.Location, answer.Body); err != nil {
+		return fmt.Errorf("keep an answer: %w", err)
+	}
+	return nil
 }
 
 // take is false when the key has a row.
@@ -127,6 +177,8 @@ func known(ctx context.Context, tx pgx.Tx, r Request) (Answer, error) {
 		return Answer{}, fmt.Errorf("look an idempotency key up: %w", err)
 	case !bytes.Equal(digest, r.Digest[:]):
 		return Answer{}, ErrOther
+	case a.Status == 0: // taken by [Apart]
+		return Answer{}, ErrBusy
 	}
 	return a, nil
 }

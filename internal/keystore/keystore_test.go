@@ -142,3 +142,48 @@ func TestRepeatWhileTheFirstHangsAndDies(t *testing.T) {
 		t.Errorf("afterwards: repeated %v, %v, done %d times", repeated, err, count(t, pool))
 	}
 }
+
+// Work that stands apart is seen before it ends, and is done at most once.
+func TestApart(t *testing.T) {
+	t.Parallel()
+	pool := counter(t)
+	good := keystore.Answer{Status: 200, Body: []byte(`{"took_ms":7}`)}
+	again := func() (keystore.Answer, bool, error) {
+		return keystore.Apart(t.Context(), pool, request("ci", "k", "a"), func() keystore.Answer { t.Error("it is done again"); return good })
+	}
+	does := func(r keystore.Request, answer keystore.Answer) (keystore.Answer, bool, error) {
+		return keystore.Apart(t.Context(), pool, r, func() keystore.Answer {
+			if _, err := pool.Exec(t.Context(), `INSERT INTO done VALUES ('it')`); err != nil {
+				t.Error(err)
+			}
+			if _, _, err := keystore.Apart(t.Context(), pool, r, func() keystore.Answer { t.Error("it is done twice"); return good }); !errors.Is(err, keystore.ErrBusy) {
+				t.Errorf("meanwhile: %v", err)
+			}
+			return answer
+		})
+	}
+	for _, step := range []struct {
+		name   string
+		answer keystore.Answer
+	}{{"is refused", keystore.Answer{Status: 409}}, {"is done", good}} {
+		got, repeated, err := does(request("ci", "k", "a"), step.answer)
+		if diff := cmp.Diff(step.answer, got); diff != "" || repeated || err != nil {
+			t.Errorf("%s: repeated %v, %v (-want +got):\n%s", step.name, repeated, err, diff)
+		}
+	}
+	if got, repeated, err := again(); !cmp.Equal(good, got) || !repeated || err != nil {
+		t.Errorf("the repeat: %+v, repeated %v, %v", got, repeated, err)
+	}
+	if _, _, err := keystore.Apart(t.Context(), pool, request("ci", "k", "b"), nil); !errors.Is(err, keystore.ErrOther) {
+		t.Errorf("another request: %v", err)
+	}
+	if got, _, err := does(request("ci", "fails", "a"), keystore.Answer{Status: 503}); got.Status != 503 || err != nil {
+		t.Errorf("that fails: %+v, %v", got, err)
+	}
+	if _, _, err := keystore.Once(t.Context(), pool, request("ci", "fails", "a"), nil); !errors.Is(err, keystore.ErrBusy) {
+		t.Errorf("after a failure of which nobody knows what it did: %v", err)
+	}
+	if got := count(t, pool); got != 3 {
+		t.Errorf("done %d times", got)
+	}
+}

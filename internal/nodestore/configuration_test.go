@@ -38,7 +38,7 @@ func TestReconfigure(t *testing.T) {
 		t.Errorf("row (-want +got):\n%s", diff)
 	}
 	wantEvents(t, pool, eventstore.NodeJoined, eventstore.ConfigRejected, eventstore.ConfigReloaded)
-	events, err := eventstore.List(t.Context(), pool, 0, 2)
+	events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Limit: 2})
 	if err != nil || !strings.Contains(string(events[0].Data), "http.listen") || !strings.Contains(string(events[1].Data), `["x", "y"]`) {
 		t.Errorf("events %+v, %v", events, err)
 	}

@@ -286,7 +286,7 @@ func age(t *testing.T, pool *pgxpool.Pool, nodeID string, by time.Duration) {
 
 func wantEvents(t *testing.T, pool *pgxpool.Pool, want ...string) {
 	t.Helper()
-	events, err := eventstore.List(t.Context(), pool, 0, 100)
+	events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -196,7 +196,7 @@ func (db *database) lead(fence leaderstore.Fence, s Sender) (stop func() error) 
 
 func (db *database) events(kind string) (found []map[string]any) {
 	db.t.Helper()
-	events, err := eventstore.List(db.t.Context(), db, 0, 100)
+	events, err := eventstore.Find(db.t.Context(), db, eventstore.Filter{Limit: 100})
 	if err != nil {
 		db.t.Fatal(err)
 	}

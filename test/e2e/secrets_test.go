@@ -204,10 +204,7 @@ func everyAnswer(t *testing.T, c *cluster, ask func(method, path, body string) (
 		if methods["get"] == nil {
 			continue
 		}
-		query := ""
-		if path == "/api/v1/metrics/range" {
-			query = "?metric=forge_job_running"
-		}
+		query := map[string]string{"/api/v1/metrics/range": "?metric=forge_job_running", "/api/v1/next": "?schedule=@hourly"}[path]
 		header, answer := get(path, query)
 		if !strings.HasPrefix(header.Get("Content-Type"), "application/json") {
 			continue

@@ -1,4 +1,4 @@
-package main
+package tail
 
 import (
 	"context"
@@ -18,9 +18,9 @@ type followed struct {
 	mark string
 }
 
-// A follower tells of each row once, in order, of one that changed again, and also
+// Whoever follows is told of each row once, in order, of one that changed again, and also
 // of one that is committed late.
-func TestFollower(t *testing.T) {
+func TestRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rows := []followed{{1, "done"}, {2, "done"}, {3, "begun"}}
@@ -31,8 +31,8 @@ func TestFollower(t *testing.T) {
 			defer mu.Unlock()
 			how()
 		}
-		f := follower[followed]{
-			find: func(_ context.Context, after int64, limit int) (found []followed, _ error) {
+		f := Rows[followed]{
+			Find: func(_ context.Context, after int64, limit int) (found []followed, _ error) {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, row := range slices.Backward(rows) {
@@ -42,20 +42,25 @@ func TestFollower(t *testing.T) {
 				}
 				return found, nil
 			},
-			id: func(r followed) int64 { return r.id }, mark: func(r followed) string { return r.mark },
-			tell: func(r followed) error { told = append(told, fmt.Sprintf("%d %s", r.id, r.mark)); return nil },
+			ID: func(r followed) int64 { return r.id }, Mark: func(r followed) string { return r.mark },
+			Tell: func(rows []followed) error {
+				for _, r := range rows {
+					told = append(told, fmt.Sprintf("%d %s", r.id, r.mark))
+				}
+				return nil
+			},
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- f.run(ctx, 2) }()
-		time.Sleep(9*followLook + followLook/2)
+		go func() { ended <- f.Run(ctx, 1, 2) }()
+		time.Sleep(9*look + look/2)
 		change(func() { rows = append(rows, followed{5, "done"}) })
-		time.Sleep(followLook)
+		time.Sleep(look)
 		change(func() {
 			rows[2].mark = "failed"
 			rows = slices.Insert(rows, 3, followed{4, "done"})
 		})
-		time.Sleep(9 * followLook)
+		time.Sleep(9 * look)
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)

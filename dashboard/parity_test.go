@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	// docsRow is a line of a table, requestIn an address in it.
+	docsRow   = regexp.MustCompile(`(?m)^\| .*$`)
+	requestIn = regexp.MustCompile("`(GET|POST) (/[^`]*)`")
+)
+
+// docs/api.md names what answers programs, and nothing that does not; which command
+// does the same is held by the commands' tests.
+func TestEveryRequestIsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented, there := map[string]bool{}, map[string]bool{}
+	for _, row := range docsRow.FindAllString(string(page), -1) {
+		for _, request := range requestIn.FindAllStringSubmatch(row, -1) {
+			documented[request[1]+" "+request[2]] = true
+		}
+	}
+	s := newServer(newCluster())
+	s.ClusterMetrics = s.Metrics
+	for _, r := range s.routes() {
+		if r.gets != nil {
+			there["GET "+r.path] = true
+		}
+		if r.posts != nil {
+			there["POST "+r.path] = true
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(documented))); diff != "" {
+		t.Errorf("docs/api.md (-routes +documented):\n%s", diff)
+	}
+}
+
+// What a page's form does, a request of the API does too.
+func TestEveryFormHasItsRequest(t *testing.T) {
+	t.Parallel()
+	s := newServer(newCluster())
+	posts := map[string]bool{}
+	for _, r := range s.apiRoutes() {
+		posts[r.path] = r.post != nil
+	}
+	for _, r := range s.pageRoutes() {
+		if r.post == nil {
+			continue
+		}
+		twin := "/api/v1" + r.path
+		switch {
+		case r.path == "/enqueue":
+			twin = "/api/v1/jobs"
+		case strings.HasPrefix(r.path, "/dead/{group}/"):
+			twin = "/api/v1/bulk/dead/" + strings.TrimPrefix(r.path, "/dead/{group}/")
+		}
+		if !posts[twin] {
+			t.Errorf("the form at %s does what no POST to %s does", r.path, twin)
+		}
+	}
+}
