@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/bench/internal/rig"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/migrations"
+)
+
+// nodeEnv makes this program the node that is measured.
+const nodeEnv = "BENCH_NODE"
+
+// Jobs of ten hours that ended in every way, and some that nobody here works: those
+// stay. One of the queues has a few old jobs, and one none.
+const fillJobsSQL = `
+INSERT INTO river_job (kind, queue, priority, state, args, metadata, attempt, max_attempts, attempted_by, errors,
+                       created_at, scheduled_at, attempted_at, finalized_at)
+SELECT 'kind-' || i % 20, CASE WHEN i <= 3 THEN 'rare' WHEN i % 10 = 0 THEN 'mail' ELSE 'default' END, 1 + i % 4, state,
+       jsonb_build_object('number', i, 'customer', md5(i::text)),
+       CASE WHEN i % 3 = 0 THEN jsonb_build_object('forge:cron', 'cron-' || lpad((i % $2)::text, 6, '0'), 'forge:tick', at) ELSE '{}' END,
+       CASE WHEN waits THEN 0 ELSE 1 END, 1, CASE WHEN NOT waits THEN ARRAY['filler-0000000000000000'] END,
+       CASE WHEN state = 'discarded' THEN ARRAY[jsonb_build_object('at', at, 'attempt', 1, 'error', 'exit status ' || i % 7)] END,
+       at, CASE WHEN state = 'scheduled' THEN now() + interval '1 day' ELSE at END,
+       CASE WHEN NOT waits THEN at END, CASE WHEN NOT waits THEN at + interval '120 ms' END
+FROM (SELECT i, now() - interval '10 hours' * (1 - i / $1::float8) AS at, state, state IN ('available', 'scheduled') AS waits
+      FROM generate_series(1, $1) AS i,
+           LATERAL (SELECT CASE WHEN i % 200 = 7 THEN 'discarded' WHEN i % 200 = 8 THEN 'cancelled' WHEN i % 500 = 9 THEN 'scheduled'
+                                WHEN i % 1000 = 11 THEN 'available' ELSE 'completed' END::river_job_state AS state) AS s) AS job`
+
+const fillQueueSQL = `
+INSERT INTO river_queue (name, created_at, metadata, updated_at) VALUES ('nothing', now(), '{}', now())`
+
+// Ticks of the last hours of every cron.
+const fillTicksSQL = `
+INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id, recorded_at, lateness_ms)
+SELECT name, date_trunc('hour', now()) - n * interval '1 hour', 'fired', 1, 'filler', now() - n * interval '1 hour', 3
+FROM forge_crons, generate_series(1, 20) AS n`
+
+// fill makes a database with much in it, and a node on it.
+func fill(ctx context.Context, o options, say func(string, ...any)) (url string, end func() error, err error) {
+	say("starting PostgreSQL")
+	r, err := rig.New(ctx, "forge-dashboard", nil)
+	if err != nil {
+		return "", nil, err
+	}
+	if url, err = fillOn(ctx, r, o, say); err != nil {
+		return "", nil, errors.Join(err, r.Close())
+	}
+	return url, r.Close, nil
+}
+
+func fillOn(ctx context.Context, r *rig.Rig, o options, say func(string, ...any)) (url string, err error) {
+	database, pool, err := r.Database(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer pool.Close()
+	if err := migrations.New(pool, slog.New(slog.DiscardHandler)).Up(ctx); err != nil {
+		return "", err
+	}
+	say("defining %d crons", o.crons)
+	if err := defineCrons(ctx, pool, database, o.crons); err != nil {
+		return "", err
+	}
+	say("adding %d jobs to %s", o.jobs, database)
+	for _, step := range []struct {
+		sql  string
+		args []any
+	}{{fillJobsSQL, []any{o.jobs, max(o.crons, 1)}}, {fillQueueSQL, nil}, {fillTicksSQL, nil}, {`VACUUM (ANALYZE)`, nil}, {`CHECKPOINT`, nil}} {
+		if _, err := pool.Exec(ctx, step.sql, step.args...); err != nil {
+			return "", fmt.Errorf("fill the database: %w", err)
+		}
+	}
+	say("starting a node")
+	if _, err := r.StartNode("filled", database, "", nodeEnv+"=1"); err != nil {
+		return "", err
+	}
+	err = rig.Await(ctx, "a node that leads every role", func(ctx context.Context) (bool, error) {
+		led, err := rig.Led(ctx, pool)
+		return led, errors.Join(err, r.Alive())
+	})
+	if err != nil {
+		return "", err
+	}
+	err = pool.QueryRow(ctx, `SELECT api_url FROM forge_nodes WHERE state = 'active'`).Scan(&url)
+	return url, err
+}
+
+// defineCrons applies them under the hash of the node's file, which then is in force:
+// a file of ten thousand does not fit into an environment.
+func defineCrons(ctx context.Context, pool *pgxpool.Pool, database string, count int) error {
+	cfg, err := forge.ParseConfig("bench", fmt.Sprintf("[database]\nurl = %q", database))
+	if err != nil {
+		return err
+	}
+	_, hash, err := cfg.ClusterSections()
+	if err != nil {
+		return err
+	}
+	defaults := cfg.CronDefaults
+	crons := make(map[string]cronstore.Spec, count)
+	for i := range count {
+		crons[fmt.Sprintf("cron-%06d", i)] = cronstore.Spec{
+			Job: fmt.Sprintf("kind-%d", i%20), Schedule: fmt.Sprintf("%d %d * * *", i%60, i/60%24), Timezone: "UTC", Overlap: defaults.Overlap,
+			CatchUp: string(defaults.CatchUp), CatchUpMax: defaults.CatchUpLimit, CatchUpSpan: defaults.CatchUpWindow,
+			DSTMissing: defaults.DSTMissing, DSTRepeated: defaults.DSTRepeated,
+		}
+	}
+	_, err = cronstore.Apply(ctx, pool, cronstore.Applied{Hash: hash, NodeID: "bench", Crons: crons}, false)
+	return err
+}
+
+// settle lets the node's leaders do what the fill has left them.
+const settle = 5 * time.Second
