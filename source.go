@@ -112,6 +112,10 @@ func (r cronReader) Ticks(ctx context.Context, cron string, before time.Time, li
 	return cronstore.Ticks(ctx, r.pool, cron, before, limit)
 }
 
+func (r cronReader) NewestTicks(ctx context.Context, crons []string, limit int) (map[string][]cronstore.Tick, error) {
+	return cronstore.NewestTicks(ctx, r.pool, crons, limit)
+}
+
 type jobReader struct {
 	pool  *pgxpool.Pool
 	rules assign.Rules
@@ -123,6 +127,10 @@ func (r jobReader) List(ctx context.Context, filter jobstore.Filter) ([]jobstore
 
 func (r jobReader) Get(ctx context.Context, id int64) (jobstore.Job, error) {
 	return jobstore.Get(ctx, r.pool, id)
+}
+
+func (r jobReader) States(ctx context.Context, ids []int64) (map[int64]string, error) {
+	return jobstore.States(ctx, r.pool, ids)
 }
 
 func (r jobReader) Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error) {

@@ -306,6 +306,16 @@ func TestTicksAndLast(t *testing.T) {
 		INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, lateness_ms, last_tick, tick_count)
 		SELECT 'a', $1::timestamptz + i * interval '1 hour', 'skipped_window', 'Why not.', 3, 'n1', 5, $1::timestamptz, 7
 		FROM generate_series(0, 4) AS i`, start)
+	for _, limit := range []int{2, 100} {
+		own, err := cronstore.Ticks(t.Context(), pool, "a", time.Time{}, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest, err := cronstore.NewestTicks(t.Context(), pool, []string{"nobody", "a"}, limit)
+		if diff := cmp.Diff(map[string][]cronstore.Tick{"a": own}, newest); diff != "" || err != nil {
+			t.Errorf("the newest %d ticks (-want +got), %v:\n%s", limit, err, diff)
+		}
+	}
 	page, err := cronstore.Ticks(t.Context(), pool, "a", start.Add(4*time.Hour), 2)
 	if err != nil || len(page) != 2 || !page[0].Tick.Equal(start.Add(3*time.Hour)) || page[0].Count != 7 {
 		t.Errorf("page %+v, %v", page, err)

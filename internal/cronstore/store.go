@@ -57,6 +57,12 @@ WHERE t.cron = $1 AND t.tick < coalesce($2::timestamptz, 'infinity')
 ORDER BY t.tick DESC
 LIMIT $3`
 
+const newestTicksSQL = `
+SELECT ` + tickColumns + `
+FROM unnest($1::text[]) AS wanted (name),
+     LATERAL (SELECT * FROM forge_cron_ticks WHERE cron = wanted.name ORDER BY tick DESC LIMIT $2) AS t
+ORDER BY t.cron, t.tick DESC`
+
 // List returns the crons that are configured, by name, each with the newest row
 // of its ledger.
 func List(ctx context.Context, db Queryer) ([]Cron, error) {
@@ -121,6 +127,20 @@ func Ticks(ctx context.Context, db Queryer, cron string, before time.Time, limit
 		return nil, fmt.Errorf("list ticks of %s: %w", cron, err)
 	}
 	return ticks, nil
+}
+
+// NewestTicks returns at most limit of the newest rows of the ledger of each of these
+// crons, newest first.
+func NewestTicks(ctx context.Context, db Queryer, crons []string, limit int) (map[string][]Tick, error) {
+	ticks, err := collect(ctx, db, scanTick, newestTicksSQL, crons, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list the newest ticks: %w", err)
+	}
+	byCron := make(map[string][]Tick, len(crons))
+	for _, tick := range ticks {
+		byCron[tick.Cron] = append(byCron[tick.Cron], tick)
+	}
+	return byCron, nil
 }
 
 // collect runs a query and scans its rows.

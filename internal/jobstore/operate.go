@@ -37,21 +37,22 @@ WHERE id = ANY ($1::bigint[])
 ORDER BY id
 FOR NO KEY UPDATE`
 
+// The states stand in place of the verb, see amongStates.
 const matchesSQL = `
-WHERE state = ANY ($1::text[]::river_job_state[])
-  AND ($2 = '' OR kind = $2)
-  AND ($3 = '' OR queue = $3)
-  AND ($4 = '' OR (metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = $4))`
+WHERE %s
+  AND ($1 = '' OR kind = $1)
+  AND ($2 = '' OR queue = $2)
+  AND ($3 = '' OR (metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = $3))`
 
 const countMatchesSQL = `
 SELECT count(*), coalesce(max(id), 0)
 FROM (SELECT id FROM river_job` + matchesSQL + `
-      LIMIT nullif($5::int, 0)) AS counted`
+      LIMIT nullif($4::int, 0)) AS counted`
 
 const lockMatchesSQL = lockSQL + matchesSQL + `
-  AND id > $5 AND id <= $6
+  AND id > $4 AND id <= $5
 ORDER BY id
-LIMIT $7
+LIMIT $6
 FOR NO KEY UPDATE`
 
 // A running job is only marked, as River does it: its node ends it, and the mark
@@ -110,7 +111,8 @@ type Matching struct {
 // The filter's BeforeID is not asked. With a Limit it counts no further: so many are
 // at least so many, and UpTo is of no use then.
 func CountMatching(ctx context.Context, db Queryer, action Action, filter Filter) (Matching, error) {
-	rows, err := db.Query(ctx, countMatchesSQL, action.statesOf(filter), filter.Kind, filter.Queue, filter.Cron, filter.Limit)
+	rows, err := db.Query(ctx, fmt.Sprintf(countMatchesSQL, amongStates(action.statesOf(filter))),
+		pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.Limit)
 	if err != nil {
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
 	}
@@ -189,8 +191,8 @@ func inBatches(progress func(done int), act func(after int64) ([]Change, error))
 
 func actOnBatch(ctx context.Context, db Beginner, order Order, filter Filter, after, upTo int64) (changes []Change, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		found, err := lockJobs(ctx, tx, lockMatchesSQL,
-			order.Action.statesOf(filter), filter.Kind, filter.Queue, filter.Cron, after, upTo, batchSize)
+		found, err := lockJobs(ctx, tx, fmt.Sprintf(lockMatchesSQL, amongStates(order.Action.statesOf(filter))),
+			filter.Kind, filter.Queue, filter.Cron, after, upTo, batchSize)
 		if err != nil {
 			return err
 		}

@@ -48,18 +48,23 @@ SELECT id, kind, state::text, queue, priority::int, attempt::int, max_attempts::
 const listSQL = columnsSQL + `
        '{}'::jsonb, '{}'::jsonb[]
 FROM river_job
-WHERE ($1 = '' OR state::text = $1)%s
-  AND ($2 = '' OR kind = $2)
-  AND ($3 = '' OR queue = $3)
-  AND ($4 = '' OR (metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = $4))
-  AND ($5::bigint = 0 OR id < $5)
+WHERE %s
+  AND ($1 = '' OR kind = $1)
+  AND ($2 = '' OR queue = $2)
+  AND ($3 = '' OR (metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = $3))
+  AND ($4::bigint = 0 OR id < $4)
 ORDER BY id DESC
-LIMIT $6`
+LIMIT $5`
 
 const getSQL = columnsSQL + `
        metadata, coalesce(errors, '{}')
 FROM river_job
 WHERE id = $1`
+
+const statesSQL = `
+SELECT id, state::text
+FROM river_job
+WHERE id = ANY ($1::bigint[])`
 
 const countsSQL = `
 SELECT queue, state::text, count(*)
@@ -84,10 +89,15 @@ func ReserveIDs(ctx context.Context, db Queryer, n int) ([]int64, error) {
 	return ids, nil
 }
 
-// List returns the newest jobs first.
+// List returns the newest jobs first. It is planned for each filter anew: what serves
+// a queue that has most of the jobs reads all there are for one that has none.
 func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {
 	limit := min(cmp.Or(filter.Limit, defaultLimit), maxLimit)
-	rows, err := db.Query(ctx, fmt.Sprintf(listSQL, inState(filter.State)), filter.State, filter.Kind, filter.Queue, filter.Cron, filter.BeforeID, limit)
+	states := "true"
+	if filter.State != "" {
+		states = amongStates([]string{filter.State})
+	}
+	rows, err := db.Query(ctx, fmt.Sprintf(listSQL, states), pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.BeforeID, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
@@ -98,16 +108,31 @@ func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {
 	return jobs, nil
 }
 
-// inState names the state in the statement itself: only then the planner knows how
-// few there are, and the indexes over some of the states.
-func inState(state string) string {
-	if !slices.Contains(listedStates, state) {
-		return ""
+// amongStates names states in the statement itself: only then the planner knows how few
+// jobs are in them, and the indexes over some of the states. That finished jobs have an
+// end is a constraint of the table that the planner wants to be told.
+func amongStates(states []string) string {
+	var unfinished, finished []string
+	for _, state := range states {
+		switch {
+		case slices.Contains(finishedStates, state):
+			finished = append(finished, "'"+state+"'")
+		case state == stateRunning || slices.Contains(waitingStates, state):
+			unfinished = append(unfinished, "'"+state+"'")
+		}
 	}
-	return " AND state = '" + state + "'"
+	var either []string
+	if len(unfinished) > 0 {
+		either = append(either, "state IN ("+strings.Join(unfinished, ", ")+")")
+	}
+	if len(finished) > 0 {
+		either = append(either, "state IN ("+strings.Join(finished, ", ")+") AND finalized_at IS NOT NULL")
+	}
+	if len(either) == 0 {
+		return "false" // a state that no job can be in
+	}
+	return "(" + strings.Join(either, " OR ") + ")"
 }
-
-var listedStates = []string{"available", "pending", "scheduled", "running", "retryable", "completed", "cancelled", "discarded"}
 
 // Get returns one job with its attempts, oldest first, or ErrNotFound.
 func Get(ctx context.Context, db Queryer, id int64) (Job, error) {
@@ -124,6 +149,25 @@ func Get(ctx context.Context, db Queryer, id int64) (Job, error) {
 	}
 	job.Attempts = job.withPlain()
 	return job, nil
+}
+
+// States returns the states of those of these jobs that are still there, by id.
+func States(ctx context.Context, db Queryer, ids []int64) (map[int64]string, error) {
+	rows, err := db.Query(ctx, statesSQL, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read states of jobs: %w", err)
+	}
+	states := make(map[int64]string, len(ids))
+	var id int64
+	var state string
+	_, err = pgx.ForEachRow(rows, []any{&id, &state}, func() error {
+		states[id] = state
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read states of jobs: %w", err)
+	}
+	return states, nil
 }
 
 // Count is how many jobs of a queue are in a state.

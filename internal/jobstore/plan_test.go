@@ -1,0 +1,104 @@
+package jobstore_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+// manyJobs are of one queue but for two, and finished but for a few.
+const manyJobs = 40_000
+
+// Lists and counts of what few jobs are read few jobs, however often the same
+// statement has served for many.
+func TestFewAreFoundAmongMany(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `
+		INSERT INTO river_job (args, kind, queue, state, max_attempts, finalized_at)
+		SELECT '{}', 'k' || i % 5, CASE WHEN i IN (7, 8) THEN 'rare' ELSE 'default' END, s::river_job_state, 1, CASE WHEN s <> 'available' THEN now() END
+		FROM (SELECT i, CASE WHEN i % 1000 = 0 THEN 'available' WHEN i % 1000 = 1 THEN 'discarded' ELSE 'completed' END AS s
+		      FROM generate_series(1, `+fmt.Sprint(manyJobs)+`) AS i) AS j`)
+	exec(t, pool, `VACUUM ANALYZE river_job`)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for range 8 { // more often than PostgreSQL plans a prepared statement anew
+		if jobs, err := jobstore.List(t.Context(), conn, jobstore.Filter{Queue: "default", Limit: 3}); err != nil || len(jobs) != 3 {
+			t.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+	}
+	for name, look := range map[string]struct {
+		want int
+		at   func(tx pgx.Tx) (int, error)
+	}{
+		"a queue without jobs":     {0, list(t, jobstore.Filter{Queue: "nothing"})},
+		"a queue with few":         {2, list(t, jobstore.Filter{Queue: "rare"})},
+		"a state with few":         {manyJobs / 1000, list(t, jobstore.Filter{State: "discarded", Limit: 100})},
+		"a kind that is not known": {0, list(t, jobstore.Filter{Kind: "unknown"})},
+		"jobs to retry":            {manyJobs / 1000, count(t, jobstore.Retry, jobstore.Filter{})},
+		"jobs to cancel":           {manyJobs / 1000, count(t, jobstore.Cancel, jobstore.Filter{Queue: "default"})},
+	} {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			before, err := read(t, tx)
+			if err != nil {
+				return err
+			}
+			got, err := look.at(tx)
+			if err != nil {
+				return err
+			}
+			after, err := read(t, tx)
+			if got != look.want || after-before > manyJobs/5 {
+				t.Errorf("%s: %d were found, want %d, and %d read of %d", name, got, look.want, after-before, manyJobs)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// read is how many jobs the session has read, and not reported yet.
+func read(t *testing.T, tx pgx.Tx) (jobs int64, err error) {
+	t.Helper()
+	err = tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'river_job'`).Scan(&jobs)
+	return jobs, err
+}
+
+func list(t *testing.T, filter jobstore.Filter) func(pgx.Tx) (int, error) {
+	t.Helper()
+	return func(tx pgx.Tx) (int, error) {
+		jobs, err := jobstore.List(t.Context(), tx, filter)
+		return len(jobs), err
+	}
+}
+
+func count(t *testing.T, action jobstore.Action, filter jobstore.Filter) func(pgx.Tx) (int, error) {
+	t.Helper()
+	return func(tx pgx.Tx) (int, error) {
+		matching, err := jobstore.CountMatching(t.Context(), tx, action, filter)
+		return int(matching.Jobs), err
+	}
+}
+
+// Jobs that retention has removed are left out.
+func TestStatesOfThoseThatAreThere(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `INSERT INTO river_job (id, args, kind, state, max_attempts, finalized_at) VALUES (7, '{}', 'k', 'completed', 1, now()), (8, '{}', 'k', 'running', 1, NULL)`)
+	got, err := jobstore.States(t.Context(), pool, []int64{7, 8, 9})
+	if err != nil || len(got) != 2 || got[7] != "completed" || got[8] != "running" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if none, err := jobstore.States(t.Context(), pool, nil); err != nil || len(none) != 0 {
+		t.Errorf("%v, %v", none, err)
+	}
+}
