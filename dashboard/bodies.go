@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -15,6 +14,13 @@ import (
 
 func (s *server) pulseOf(facts clusterFacts) pulse {
 	return pulse{Now: facts.now.UnixMilli(), Peers: peersOf(facts.nodes, s.Self)}
+}
+
+// fullPulse is that of a page which shows leases and heartbeats.
+func (s *server) fullPulse(facts clusterFacts) pulse {
+	p := s.pulseOf(facts)
+	p.Ages = facts.ages()
+	return p
 }
 
 // base is the part that the bodies of all pages share.
@@ -103,7 +109,7 @@ func (s *server) loadOverview(ctx context.Context, ask *request) (body, error) {
 	}
 	tenures = newestFirst(tenures)
 	facts.colors = newPalette(nodeIDs(facts.nodes, tenures))
-	b := overviewBody{base: base{name: "Overview", beat: s.pulseOf(facts)}}
+	b := overviewBody{base: base{name: "Overview", beat: s.fullPulse(facts)}}
 	b.Cards = leaderCards(facts, s.Self)
 	sp := chooseSpan(ask.values.Get("span"), facts.now, tenures)
 	b.Lanes = drawSwimlane(facts.now, sp, facts.leaders, tenures, facts.colors)
@@ -115,11 +121,12 @@ func (s *server) loadOverview(ctx context.Context, ask *request) (body, error) {
 
 // loadWork fills in the crons, the jobs and what is judged by them.
 func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFacts) error {
-	crons, err := s.cronsInForce(ctx)
+	all, err := s.outlines.get(ctx)
 	if err != nil {
 		return err
 	}
-	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Limit: jobsForRuns})
+	crons, at := all.crons, all.at(facts.now)
+	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Limit: overviewJobs})
 	if err != nil {
 		return fmt.Errorf("read jobs: %w", err)
 	}
@@ -127,30 +134,26 @@ func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFac
 	if err != nil {
 		return fmt.Errorf("count jobs: %w", err)
 	}
-	shown, err := s.whole(ctx, crons[:min(len(crons), overviewCrons)])
-	if err != nil {
+	shown := crons[:min(len(crons), overviewCrons)]
+	if b.Crons, err = s.rowsOf(ctx, shown, facts.now); err != nil {
 		return err
 	}
-	ticks, err := s.ticksOf(ctx, shown, facts.now)
-	if err != nil {
-		return err
-	}
-	b.Health, b.Tiles = judge(facts, crons), tiles(facts, crons, counts)
+	b.Health, b.Tiles = judge(facts, crons, at), tiles(facts, crons, at, counts)
 	if b.Coming, err = s.coming(ctx, facts.now, crons); err != nil {
 		return err
 	}
 	if err := s.loadTrouble(ctx, b, facts); err != nil {
 		return err
 	}
-	b.Crons, b.MoreCrons = s.cronRows(facts.now, shown, ticks, states(jobs)), len(crons)-len(shown)
-	b.Jobs = jobRows(facts.now, jobs[:min(len(jobs), overviewJobs)], facts.colors)
+	b.MoreCrons, b.Jobs = len(crons)-len(shown), jobRows(facts.now, jobs, facts.colors)
 	return nil
 }
 
 type cronsBody struct {
 	base
 	Query string
-	Total int
+	Is    string
+	Tabs  []tab
 	Crons []cronRow
 	Next  string
 }
@@ -160,83 +163,17 @@ func (s *server) loadCrons(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	crons, err := s.cronsInForce(ctx)
+	all, err := s.outlines.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Query: ask.values.Get("q"), Total: len(crons)}
-	wanted, after := strings.ToLower(b.Query), ask.values.Get("after")
-	shown := []cronstore.Cron{}
-	for _, c := range crons {
-		if c.Name > after && strings.Contains(strings.ToLower(c.Name+" "+c.Spec.Job), wanted) {
-			shown = append(shown, c)
-		}
-	}
-	if len(shown) > cronsPerPage {
-		shown = shown[:cronsPerPage]
-		b.Next = "/crons?" + values("q", b.Query, "after", shown[len(shown)-1].Name)
-	}
-	if shown, err = s.whole(ctx, shown); err != nil {
-		return nil, err
-	}
-	ticks, err := s.ticksOf(ctx, shown, facts.now)
+	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Query: ask.values.Get("q"), Is: ask.values.Get("is")}
+	shown, err := b.choose(all.at(facts.now), all.crons, ask.values.Get("after"))
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Limit: jobsForRuns})
-	if err != nil {
-		return nil, fmt.Errorf("read jobs: %w", err)
-	}
-	b.Crons = s.cronRows(facts.now, shown, ticks, states(jobs))
-	return &b, nil
-}
-
-// newestJob is where the runs of these ticks begin, seen from the newest.
-func newestJob(ticks []cronstore.Tick) int64 {
-	var newest int64
-	for _, t := range ticks {
-		newest = max(newest, t.JobID)
-	}
-	return newest
-}
-
-type jobsBody struct {
-	base
-	Filter jobstore.Filter
-	States []string
-	Jobs   []jobRow
-	Older  string
-	// Acts are on all jobs that the filter names.
-	Acts     []act
-	Notice   string
-	Enqueues bool
-}
-
-// jobStates are River's, in the order of a job's life.
-var jobStates = []string{"available", "pending", "scheduled", "running", "retryable", "completed", "cancelled", "discarded"}
-
-func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
-	filter := ask.jobFilter()
-	if err := ask.err(); err != nil {
-		return nil, err
-	}
-	if filter.State != "" && !slices.Contains(jobStates, filter.State) {
-		return nil, &requestError{fmt.Errorf("state must be one of %s", strings.Join(jobStates, ", "))}
-	}
-	facts, err := s.cluster(ctx)
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := s.Source.Jobs.List(ctx, filter)
-	if err != nil {
-		return nil, fmt.Errorf("read jobs: %w", err)
-	}
-	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, States: jobStates, Enqueues: s.Enqueuer != nil && ask.may(operator)}
-	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(ask, filter), bulkNotice(ask)
-	if len(jobs) == filter.Limit {
-		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
-	}
-	return &b, nil
+	b.Crons, err = s.rowsOf(ctx, shown, facts.now)
+	return &b, err
 }
 
 type jobBody struct {
@@ -253,6 +190,7 @@ type jobBody struct {
 	// Timeline is the attempts again, drawn from the job's creation to its end.
 	Timeline       []attemptBar
 	TimelineLabel  string
+	TimelineAxis   []axisMark
 	TimelineHeight int
 	Shown          int
 	Output         []piece
@@ -288,7 +226,7 @@ func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
 	b.Job.Error = plainText(job.LastError)
 	b.Facts = jobFacts(job)
 	b.Attempts = attemptRows(facts.now, job, shown, facts.colors)
-	b.Timeline, b.TimelineLabel = drawAttempts(facts.now, job)
+	b.Timeline, b.TimelineAxis, b.TimelineLabel = drawAttempts(facts.now, job)
 	b.TimelineHeight = attemptHeight * len(b.Timeline)
 	b.Output, b.Cut = ask.out.pieces(), ask.out.Cut
 	b.Running = job.State == "running" && shown == job.Attempt

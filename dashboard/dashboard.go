@@ -49,6 +49,9 @@ type Crons interface {
 	// Ticks returns at most limit ticks of a cron that fell due before an
 	// instant (zero: the newest), newest first.
 	Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error)
+	// NewestTicks returns the newest ticks of each of these crons, at most limit of
+	// each, newest first.
+	NewestTicks(ctx context.Context, crons []string, limit int) (map[string][]cronstore.Tick, error)
 	// Why says what became of a tick; cronstore.ErrNotFound: of no such cron.
 	Why(ctx context.Context, cron string, tick time.Time) (explain.Explanation, error)
 	// Told returns who was told, or is to be, of failed runs of these ticks.
@@ -61,6 +64,8 @@ type Jobs interface {
 	List(ctx context.Context, filter jobstore.Filter) ([]jobstore.Job, error)
 	// Get returns jobstore.ErrNotFound when there is no such job.
 	Get(ctx context.Context, id int64) (jobstore.Job, error)
+	// States returns the states of those of these jobs that are still there.
+	States(ctx context.Context, ids []int64) (map[int64]string, error)
 	// Logs returns the chunks of an attempt's output that follow afterSeq, as
 	// many as one reading gives; none means that there are no more.
 	Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error)
@@ -194,14 +199,15 @@ func LoopbackHosts() []string { return []string{"localhost", "127.0.0.1", "::1"}
 
 type server struct {
 	Options
-	assets *assets
-	pages  *renderer
-	feeds  *feeds
-	counts *memo[[]jobstore.Count]
-	dead   *memo[[]jobstore.DeadGroup]
-	ticks  *tickCache
-	lead   *memo[[]leaderstore.Leader]
-	firing *memo[[]alertstore.Status]
+	assets   *assets
+	renderer *renderer
+	feeds    *feeds
+	counts   *memo[[]jobstore.Count]
+	outlines *memo[outline]
+	dead     *memo[[]jobstore.DeadGroup]
+	ticks    *tickCache
+	lead     *memo[[]leaderstore.Leader]
+	firing   *memo[[]alertstore.Status]
 	// findings are the doctor's.
 	findings *memo[[]Finding]
 	door     *door
@@ -215,21 +221,27 @@ type server struct {
 
 // New returns the handler of a node's listener.
 func New(opts Options) http.Handler {
+	s := makeServer(opts)
+	return s.guard(s.mux())
+}
+
+func makeServer(opts Options) *server {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	s := &server{Options: opts, assets: loadAssets(), ticks: newTickCache(opts.Source.Crons)}
-	s.pages = newRenderer(s.assets)
+	s.renderer = newRenderer(s.assets)
 	s.feeds = newFeeds(s.subscribe)
 	s.counts = newMemo(2*time.Second, opts.Source.Counts.CountsByQueueAndState)
 	s.dead = newMemo(2*time.Second, s.allDead)
+	s.outlines = newMemo(keepOutline, s.outline)
 	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
 	s.findings = newMemo(time.Second, opts.Doctor)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
 	s.door, s.strangers = newDoor(opts.Tokens, opts.Now), newStrangers()
 	s.described = s.describeOnce()
-	return s.guard(s.mux())
+	return s
 }
 
 func (s *server) subscribe() (<-chan struct{}, func()) {

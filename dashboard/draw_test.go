@@ -192,16 +192,16 @@ func TestHealthPutsTheWorstFirst(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	facts := clusterFacts{now: epoch, nodes: c.nodes, leaders: c.leaders}
-	if h := judge(facts, c.crons); h.Tone != "ok" || h.Headline != "Every role is led and every cron is on time" {
+	if h := judge(facts, c.crons, facts.now); h.Tone != "ok" || h.Headline != "Every role is led and every cron is on time" {
 		t.Errorf("all is well: %+v", h)
 	}
 	c.crons[0].NextTick = epoch.Add(-3 * time.Second)
-	if h := judge(facts, c.crons); h.Tone != "warn" || h.Headline != "1 cron is overdue" {
+	if h := judge(facts, c.crons, facts.now); h.Tone != "warn" || h.Headline != "1 cron is overdue" {
 		t.Errorf("overdue: %+v", h)
 	}
 	c.leaders[1].NodeID = ""
-	h := judge(facts, c.crons)
-	if h.Tone != "bad" || h.Headline != "No node leads as scheduler" || len(h.Notes) != 2 || h.Notes[1] != "1 cron is overdue." {
+	h := judge(facts, c.crons, facts.now)
+	if h.Tone != "bad" || h.Headline != "No node leads as scheduler" || len(h.Notes) != 2 || h.Notes[1] != (remark{"1 cron is overdue.", "/crons?is=overdue"}) {
 		t.Errorf("no scheduler: %+v", h)
 	}
 }
@@ -235,8 +235,8 @@ func TestAttemptsAreDrawnFromTheTickToTheEnd(t *testing.T) {
 			{Attempt: 2, StartedAt: epoch.Add(5 * time.Second), DurationMS: 5000, Outcome: "completed"},
 		},
 	}
-	bars, label := drawAttempts(epoch, job)
-	if label != "2 attempts in 10.00 s" || len(bars) != 2 {
+	bars, axis, label := drawAttempts(epoch, job)
+	if label != "2 attempts in 10.00 s" || len(bars) != 2 || axis[2].Text != "+10.00 s" {
 		t.Fatalf("%d bars, %q", len(bars), label)
 	}
 	if b := bars[0]; b.X != "20.000%" || b.Width != "10.000%" || b.Tone != "bad" || b.Title != "Attempt 1: failed, began 2.00 s after the job was added, took 1.00 s" {
@@ -246,7 +246,7 @@ func TestAttemptsAreDrawnFromTheTickToTheEnd(t *testing.T) {
 		t.Errorf("the second bar is %+v", b)
 	}
 	job.CreatedAt, job.Tick, job.FinalizedAt = epoch.Add(-48*time.Hour), time.Time{}, time.Time{}
-	if bars, _ := drawAttempts(epoch.Add(10*time.Second), job); bars[0].X != "0.000%" {
+	if bars, _, _ := drawAttempts(epoch.Add(10*time.Second), job); bars[0].X != "0.000%" {
 		t.Errorf("a long wait squeezes the attempts: %+v", bars[0])
 	}
 }

@@ -18,16 +18,22 @@ import (
 type health struct {
 	Tone     string // ok, warn or bad
 	Headline string
-	Notes    []string
+	// Path leads to what the headline tells of.
+	Path  string
+	Notes []remark
 }
+
+// remark is a sentence, or a number with what it counts; Path leads there, where there
+// is such a page.
+type remark struct{ Text, Path string }
 
 type tile struct {
 	Name  string
 	Value string
 	Of    string
-	Note  string
-	Tone  string
 	Path  string
+	Tone  string
+	Notes []remark
 }
 
 // recentlyDead is how long a dead node counts as news.
@@ -41,18 +47,13 @@ var consequence = map[string]string{
 	"log_compactor":      "Retention waits. Crons and jobs are not affected.",
 }
 
-func judge(facts clusterFacts, crons []cronstore.Cron) health {
+// judge takes the crons as they were at an instant.
+func judge(facts clusterFacts, crons []cronstore.Cron, at time.Time) health {
 	h := health{Tone: "ok"}
 	h.judgeLeaders(facts)
 	h.judgeNodes(facts)
-	overdue := 0
-	for _, c := range crons {
-		if isOverdue(facts.now, c) {
-			overdue++
-		}
-	}
-	if overdue > 0 {
-		h.raise("warn", plural(overdue, "cron is", "crons are")+" overdue", "Their next tick is past and not recorded yet.")
+	if overdue := countCrons(at, crons)[cronsOverdue]; overdue > 0 {
+		h.raise("warn", plural(overdue, "cron is", "crons are")+" overdue", "Their next tick is past and not recorded yet.", cronsPath(cronsOverdue))
 	}
 	if h.Headline == "" {
 		h.Headline = allWell(crons)
@@ -62,7 +63,7 @@ func judge(facts clusterFacts, crons []cronstore.Cron) health {
 
 func (h *health) judgeLeaders(facts clusterFacts) {
 	if !slices.ContainsFunc(facts.nodes, nodestore.Node.Present) {
-		h.raise("bad", "No node is active", "Start one with forge serve, or three with forge dev.")
+		h.raise("bad", "No node is active", "Start one with forge serve, or three with forge dev.", "/nodes")
 	}
 	var vacant []string
 	for _, l := range facts.leaders {
@@ -73,9 +74,9 @@ func (h *health) judgeLeaders(facts clusterFacts) {
 	switch len(vacant) {
 	case 0:
 	case 1:
-		h.raise("bad", "No node leads as "+roleWords(vacant[0]), consequence[vacant[0]])
+		h.raise("bad", "No node leads as "+roleWords(vacant[0]), consequence[vacant[0]], "/leaders")
 	default:
-		h.raise("bad", fmt.Sprintf("%d roles have no leader", len(vacant)), consequence[vacant[0]])
+		h.raise("bad", fmt.Sprintf("%d roles have no leader", len(vacant)), consequence[vacant[0]], "/leaders")
 	}
 }
 
@@ -86,20 +87,20 @@ func (h *health) judgeNodes(facts clusterFacts) {
 			drifting++
 		}
 		if row.Refused != "" {
-			h.raise("warn", row.Node.ID+" has refused its edited file", "It goes on with what it has: "+row.Refused)
+			h.raise("warn", row.Node.ID+" has refused its edited file", "It goes on with what it has: "+row.Refused, "/nodes")
 		}
 		if row.Restart != "" {
-			h.raise("warn", row.Node.ID+" needs a restart for "+row.Restart, "")
+			h.raise("warn", row.Node.ID+" needs a restart for "+row.Restart, "", "/nodes")
 		}
 	}
 	for _, n := range facts.nodes {
 		if n.State == nodestore.Dead && facts.now.Sub(n.LastHeartbeatAt) < recentlyDead {
-			h.raise("warn", n.NodeID+" is dead", "Its jobs go to other nodes.")
+			h.raise("warn", n.NodeID+" is dead", "Its jobs go to other nodes.", "/nodes")
 		}
 	}
 	if drifting > 0 {
 		h.raise("warn", plural(drifting, "node runs", "nodes run")+" another configuration",
-			"Give every node the same file; forge node list -o wide says what differs.")
+			"Give every node the same file; forge node list -o wide says what differs.", "/nodes")
 	}
 }
 
@@ -119,17 +120,17 @@ func (h *health) judgeAlerts(alerts []alertstore.Status) (firing, pending int) {
 		h.Headline = "" // not all is well
 	}
 	if len(names) == 1 {
-		h.raise("warn", "The alert "+names[0]+" fires", "")
+		h.raise("warn", "The alert "+names[0]+" fires", "", "/alerts")
 	} else if len(names) > 1 {
-		h.raise("warn", fmt.Sprintf("%d alerts fire", len(names)), "They are "+strings.Join(names, ", ")+".")
+		h.raise("warn", fmt.Sprintf("%d alerts fire", len(names)), "They are "+strings.Join(names, ", ")+".", "/alerts")
 	}
 	return len(names), pending
 }
 
 func alertsTile(firing, pending, all int) tile {
-	t := tile{Name: "Alerts firing", Value: strconv.Itoa(firing), Note: fmt.Sprintf("%d pending, of %d", pending, all), Path: "/alerts"}
+	t := tile{Name: "Alerts firing", Value: strconv.Itoa(firing), Notes: []remark{{Text: fmt.Sprintf("of %d, %d pending", all, pending)}}, Path: "/alerts"}
 	if all == 0 {
-		t.Note = "none configured"
+		t.Notes = []remark{{Text: "none configured"}}
 	}
 	if firing > 0 {
 		t.Tone = "bad"
@@ -139,18 +140,18 @@ func alertsTile(firing, pending, all int) tile {
 
 // raise makes the first finding of the worst tone the headline and the others
 // notes.
-func (h *health) raise(tone, headline, note string) {
+func (h *health) raise(tone, headline, more, path string) {
 	switch {
 	case h.Headline == "" || (tone == "bad" && h.Tone != "bad"):
 		if h.Headline != "" {
-			h.Notes = append(h.Notes, h.Headline+".")
+			h.Notes = append(h.Notes, remark{h.Headline + ".", h.Path})
 		}
-		h.Tone, h.Headline = tone, headline
-		if note != "" {
-			h.Notes = slices.Insert(h.Notes, 0, note)
+		h.Tone, h.Headline, h.Path = tone, headline, path
+		if more != "" {
+			h.Notes = slices.Insert(h.Notes, 0, remark{Text: more})
 		}
 	default:
-		h.Notes = append(h.Notes, headline+".")
+		h.Notes = append(h.Notes, remark{headline + ".", path})
 	}
 }
 
@@ -161,8 +162,8 @@ func allWell(crons []cronstore.Cron) string {
 	return "Every role is led and every cron is on time"
 }
 
-func tiles(facts clusterFacts, crons []cronstore.Cron, counts []jobstore.Count) []tile {
-	return append([]tile{nodesTile(facts), rolesTile(facts), cronsTile(facts.now, crons)}, jobTiles(counts)...)
+func tiles(facts clusterFacts, crons []cronstore.Cron, at time.Time, counts []jobstore.Count) []tile {
+	return append([]tile{nodesTile(facts), rolesTile(facts), cronsTile(at, crons)}, jobTiles(counts)...)
 }
 
 func nodesTile(facts clusterFacts) tile {
@@ -177,7 +178,7 @@ func nodesTile(facts clusterFacts) tile {
 			slots += n.Slots
 		}
 	}
-	t := tile{Name: "Nodes", Value: strconv.Itoa(active), Of: strconv.Itoa(known), Note: fmt.Sprintf("%d of %d slots in use", running, slots), Path: "/nodes"}
+	t := tile{Name: "Nodes", Value: strconv.Itoa(active), Of: strconv.Itoa(known), Notes: []remark{{fmt.Sprintf("%d of %d slots in use", running, slots), "/jobs?state=running"}}, Path: "/nodes"}
 	if active < known {
 		t.Tone = "warn"
 	}
@@ -194,29 +195,21 @@ func rolesTile(facts clusterFacts) tile {
 			of++
 		}
 	}
-	t := tile{Name: "Roles led", Value: strconv.Itoa(led), Of: strconv.Itoa(of), Note: "one leader each", Path: "/leaders"}
+	t := tile{Name: "Roles led", Value: strconv.Itoa(led), Of: strconv.Itoa(of), Notes: []remark{{Text: "one leader each"}}, Path: "/leaders"}
 	if led < of {
-		t.Tone, t.Note = "bad", plural(of-led, "role is", "roles are")+" vacant"
+		t.Tone, t.Notes = "bad", []remark{{Text: plural(of-led, "role is", "roles are") + " vacant"}}
 	}
 	return t
 }
 
 func cronsTile(now time.Time, crons []cronstore.Cron) tile {
-	paused, overdue := 0, 0
-	for _, c := range crons {
-		if c.Paused() {
-			paused++
-		}
-		if isOverdue(now, c) {
-			overdue++
-		}
+	counts := countCrons(now, crons)
+	t := tile{Name: "Crons", Value: number(int64(len(crons))), Notes: []remark{{Text: "none paused"}}, Path: "/crons"}
+	if paused := counts[cronsPaused]; paused > 0 {
+		t.Notes = []remark{{number(int64(paused)) + " paused", cronsPath(cronsPaused)}}
 	}
-	t := tile{Name: "Crons", Value: strconv.Itoa(len(crons)), Note: "none paused", Path: "/crons"}
-	if paused > 0 {
-		t.Note = fmt.Sprintf("%d paused", paused)
-	}
-	if overdue > 0 {
-		t.Tone, t.Note = "warn", fmt.Sprintf("%d overdue", overdue)
+	if overdue := counts[cronsOverdue]; overdue > 0 {
+		t.Tone, t.Notes = "warn", []remark{{number(int64(overdue)) + " overdue", cronsPath(cronsOverdue)}}
 	}
 	return t
 }
@@ -226,19 +219,20 @@ func jobTiles(counts []jobstore.Count) []tile {
 	for _, c := range counts {
 		by[c.State] += c.Jobs
 	}
-	waiting := tile{Name: "Waiting", Value: number(by["available"]), Note: number(by["scheduled"]+by["pending"]) + " scheduled", Path: "/jobs?state=available"}
-	failing := tile{Name: "Failing", Value: number(by["retryable"] + by["discarded"]), Note: fmt.Sprintf("%s to retry, %s given up", number(by["retryable"]), number(by["discarded"])), Path: "/jobs?state=retryable"}
-	if by["retryable"] == 0 && by["discarded"] > 0 {
-		failing.Path = "/jobs?state=discarded"
+	also := func(state, words string) remark { return remark{number(by[state]) + " " + words, jobsIn(state)} }
+	running := tile{Name: "Running", Value: number(by["running"]), Path: jobsIn("running"), Notes: []remark{also("completed", "completed")}}
+	waiting := tile{Name: "Waiting", Value: number(by["available"]), Path: jobsIn("available"), Notes: []remark{also("scheduled", "scheduled")}}
+	if by["pending"] > 0 {
+		waiting.Notes = append(waiting.Notes, also("pending", "pending"))
 	}
+	failing := tile{Name: "To be retried", Value: number(by["retryable"]), Path: jobsIn("retryable"), Notes: []remark{also("discarded", "given up")}}
 	if by["retryable"]+by["discarded"] > 0 {
 		failing.Tone = "warn"
 	}
-	return []tile{
-		{Name: "Running", Value: number(by["running"]), Note: number(by["completed"]) + " completed", Path: "/jobs?state=running"},
-		waiting, failing,
-	}
+	return []tile{running, waiting, failing}
 }
+
+func jobsIn(state string) string { return "/jobs?" + values("state", state) }
 
 // number groups digits by thousands.
 func number(n int64) string {

@@ -168,7 +168,8 @@ func (f *feed) publish(parts map[string][]byte) {
 // since returns what changed after a version and differs from what the reader has,
 // as events in the order of their names, and the version that it brings the listener
 // to. The last of them has what the page then consists of as its id, with which its
-// reader goes on after an interruption, be it on another node.
+// reader goes on after an interruption, be it on another node; a beat alone changes
+// nothing of it.
 func (f *feed) since(version int64, has marks) ([]byte, int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,8 +180,9 @@ func (f *feed) since(version int64, has marks) ([]byte, int64) {
 		}
 	}
 	var out bytes.Buffer
+	silent := len(changed) == 1 && changed[0] == beatPart
 	for i, name := range changed {
-		if i == len(changed)-1 {
+		if i == len(changed)-1 && !silent {
 			out.WriteString("id: " + f.id() + "\n")
 		}
 		writeEvent(&out, name, f.fragments[name].html)
@@ -195,7 +197,9 @@ type marks map[string]string
 func (f *feed) id() string {
 	parts := make([]string, 0, len(f.fragments))
 	for _, name := range slices.Sorted(maps.Keys(f.fragments)) {
-		parts = append(parts, name+":"+f.fragments[name].mark)
+		if name != beatPart { // which nobody has yet
+			parts = append(parts, name+":"+f.fragments[name].mark)
+		}
 	}
 	return strings.Join(parts, ".")
 }

@@ -230,11 +230,7 @@ func TestStreamShowsAKilledLeader(t *testing.T) {
 func TestEveryPageStreamsItsParts(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := &server{Options: c.options(), assets: loadAssets(), ticks: newTickCache(fakeCrons{c})}
-	s.pages = newRenderer(s.assets)
-	s.counts = newMemo(time.Second, s.Source.Counts.CountsByQueueAndState)
-	s.dead = newMemo(time.Second, s.allDead)
-	s.firing = newMemo(time.Second, s.Source.Alerts.List)
+	s := makeServer(c.options())
 	for name, kind := range pageKinds {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&alert=quiet&group="+deadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
@@ -277,7 +273,7 @@ func TestTicksAreReadAgainOnlyWhenTheWatermarkMoved(t *testing.T) {
 		{"long ago", cronstore.Cron{Name: cron.Name, Watermark: epoch.Add(time.Second)}, epoch.Add(time.Minute), 3},
 	}
 	for _, step := range steps {
-		if _, err := cache.get(t.Context(), step.cron, step.now); err != nil {
+		if _, err := cache.get(t.Context(), []cronstore.Cron{step.cron}, step.now); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.readCount(); got != step.reads {

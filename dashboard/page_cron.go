@@ -9,7 +9,6 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/explain"
-	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/outbox"
 )
 
@@ -70,13 +69,18 @@ func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
 
 // loadLedger fills in what became of the ticks.
 func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts, cron cronstore.Cron, newest, shown []cronstore.Tick) error {
-	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Cron: cron.Name, BeforeID: newestJob(shown) + 1, Limit: 2 * defaultLimit})
-	if err != nil {
-		return fmt.Errorf("read jobs of %s: %w", cron.Name, err)
-	}
 	ticks := make([]time.Time, len(shown))
+	var ids []int64
 	for i, t := range shown {
 		ticks[i] = t.Tick
+		ids = append(ids, t.JobID)
+	}
+	if run, ok := lastRun(newest); ok {
+		ids = append(ids, run.JobID)
+	}
+	ends, err := s.Source.Jobs.States(ctx, ids)
+	if err != nil {
+		return err
 	}
 	notifications, err := s.Source.Crons.Told(ctx, cron.Name, ticks)
 	if err != nil {
@@ -86,9 +90,8 @@ func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts
 	for _, n := range notifications {
 		told[n.Tick.UnixMicro()] = append(told[n.Tick.UnixMicro()], n)
 	}
-	ends := states(jobs)
 	b.Cron = newCronRow(facts.now, cron, newest, ends, s.describe(cron))
-	b.Cron.Strip = drawStrip(newest, stripLong)
+	b.Cron.Strip = drawStrip(newest, min(stripLong, len(newest)))
 	b.Ticks = tickRows(facts.now, shown, told, zoneOf(cron.Spec.Timezone), ends, facts.colors)
 	if len(shown) == defaultLimit {
 		b.Older = b.Cron.Path + "?" + values("before", shown[len(shown)-1].Tick.UTC().Format(time.RFC3339Nano))

@@ -56,7 +56,7 @@ func (s *server) loadLeaders(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	b := leadersBody{base: base{name: "Leadership", beat: s.pulseOf(facts)}, Notice: moveNotice(ask, facts)}
+	b := leadersBody{base: base{name: "Leadership", beat: s.fullPulse(facts)}, Notice: moveNotice(ask, facts)}
 	b.Roles = roleLinks(facts.leaders, role, ask.values.Get("span"))
 	if role != "" {
 		facts.leaders = slices.DeleteFunc(slices.Clone(facts.leaders), func(l leaderstore.Leader) bool { return l.Role != role })

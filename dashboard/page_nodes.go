@@ -23,7 +23,7 @@ func (s *server) loadNodes(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := nodesBody{base: base{name: "Nodes", beat: s.pulseOf(facts)}, Notice: drainNotice(ask), Tiles: nodeTiles(facts)}
+	b := nodesBody{base: base{name: "Nodes", beat: s.fullPulse(facts)}, Notice: drainNotice(ask), Tiles: nodeTiles(facts)}
 	byID := map[string]nodestore.Node{}
 	for _, n := range facts.nodes {
 		byID[n.NodeID] = n
@@ -97,19 +97,19 @@ func nodeTiles(facts clusterFacts) []tile {
 		}
 	}
 	tiles := []tile{
-		{Name: "Nodes", Value: fmt.Sprint(present), Note: "none draining", Path: "/nodes"},
-		{Name: "Slots in use", Value: fmt.Sprint(running), Of: fmt.Sprint(slots), Note: "jobs that run", Path: "/jobs?state=running"},
-		{Name: "Versions", Value: fmt.Sprint(len(versions)), Note: "of forge", Path: "/nodes"},
-		{Name: "Drift", Value: fmt.Sprint(drifting), Note: "every node runs the configuration in force", Path: "/nodes"},
+		{Name: "Nodes", Value: fmt.Sprint(present), Notes: []remark{{Text: "none draining"}}, Path: "/nodes"},
+		{Name: "Slots in use", Value: fmt.Sprint(running), Of: fmt.Sprint(slots), Notes: []remark{{Text: "jobs that run"}}, Path: "/jobs?state=running"},
+		{Name: "Versions", Value: fmt.Sprint(len(versions)), Notes: []remark{{Text: "of forge"}}, Path: "/nodes"},
+		{Name: "Drift", Value: fmt.Sprint(drifting), Notes: []remark{{Text: "all run the configuration in force"}}, Path: "/nodes"},
 	}
 	if draining > 0 {
-		tiles[0].Note, tiles[0].Tone = fmt.Sprintf("%d draining", draining), "warn"
+		tiles[0].Notes, tiles[0].Tone = []remark{{Text: fmt.Sprintf("%d draining", draining)}}, "warn"
 	}
 	if len(versions) > 1 {
 		tiles[2].Tone = "warn"
 	}
 	if drifting > 0 {
-		tiles[3].Note, tiles[3].Tone = "run another configuration", "warn"
+		tiles[3].Notes, tiles[3].Tone = []remark{{Text: "run another configuration"}}, "warn"
 	}
 	return tiles
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
-//go:embed templates/*.html
+//go:embed templates/*.html templates/live/*.html
 var templateFS embed.FS
 
 // readTimeout bounds the reading for one page, so that a page tells of a
@@ -42,12 +42,12 @@ var pageKinds = map[string]pageKind{
 	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},
 	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
 	"undrain":  {"move", []string{"node"}, nil, loadDrain(false)},
-	"crons":    {"crons", []string{"q", "after"}, []string{"list"}, (*server).loadCrons},
+	"crons":    {"crons", []string{"q", "is", "after"}, []string{"tabs", "list"}, (*server).loadCrons},
 	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*server).loadCron},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*server).loadBackfill},
-	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"list"}, (*server).loadJobs},
+	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"tabs", "list"}, (*server).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*server).loadJob},
-	"queues":   {"queues", []string{"did", "queue"}, []string{"list"}, (*server).loadQueues},
+	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*server).loadQueues},
 	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*server).loadAlerts},
 	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
 	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},
@@ -139,6 +139,8 @@ type pulse struct {
 	Now   int64
 	Alert string
 	Peers []peer
+	// Ages are of what moves on each second; empty where nothing on the page does.
+	Ages string
 }
 
 // body is implemented by the bodies of all pages.
@@ -149,16 +151,19 @@ type body interface {
 	Live() bool
 }
 
-type renderer struct{ templates *template.Template }
+// renderer draws whole pages, and the parts of them that streams send.
+type renderer struct{ pages, parts *template.Template }
 
 func newRenderer(assets *assets) *renderer {
 	functions := template.FuncMap{"asset": assets.url}
-	return &renderer{template.Must(template.New("").Funcs(functions).ParseFS(templateFS, "templates/*.html"))}
+	pages := template.Must(template.New("").Funcs(functions).ParseFS(templateFS, "templates/*.html"))
+	parts := template.Must(template.Must(pages.Clone()).ParseFS(templateFS, "templates/live/*.html"))
+	return &renderer{pages, parts}
 }
 
-func (r *renderer) draw(name string, data any) ([]byte, error) {
+func draw(templates *template.Template, name string, data any) ([]byte, error) {
 	var out bytes.Buffer
-	err := r.templates.ExecuteTemplate(&out, name, data)
+	err := templates.ExecuteTemplate(&out, name, data)
 	return out.Bytes(), err
 }
 
@@ -197,18 +202,26 @@ func (s *server) fragments(ctx context.Context, kind pageKind, ask *request) map
 	parts := map[string][]byte{}
 	loaded, err := kind.load(s, ctx, ask)
 	if err != nil {
-		s.add(ctx, parts, "pulse", "pulse", pulse{Now: s.Now().UnixMilli(), Alert: s.explain(ctx, err)})
+		s.addPulse(ctx, parts, pulse{Now: s.Now().UnixMilli(), Alert: s.explain(ctx, err)})
 		return parts
 	}
-	s.add(ctx, parts, "pulse", "pulse", loaded.pulse())
+	s.addPulse(ctx, parts, loaded.pulse())
 	for _, part := range kind.parts {
 		s.add(ctx, parts, part, kind.name+"/"+part, loaded)
 	}
 	return parts
 }
 
+// beatPart is the sign of life, which is sent with every reading.
+const beatPart = "beat"
+
+func (s *server) addPulse(ctx context.Context, parts map[string][]byte, p pulse) {
+	s.add(ctx, parts, beatPart, "beat", p)
+	s.add(ctx, parts, "pulse", "pulse", p)
+}
+
 func (s *server) add(ctx context.Context, parts map[string][]byte, part, name string, data any) {
-	html, err := s.pages.draw(name, data)
+	html, err := draw(s.renderer.parts, name, data)
 	if err != nil {
 		s.Logger.ErrorContext(ctx, "draw a part of a page", "part", name, "error", err)
 		return
@@ -252,7 +265,7 @@ func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
 
 func (s *server) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {
 	v.Who = callerOf(r.Context()).Name
-	html, err := s.pages.draw(v.Kind, v)
+	html, err := draw(s.renderer.pages, v.Kind, v)
 	if err != nil {
 		s.Logger.ErrorContext(r.Context(), "draw a page", "page", v.Kind, "error", err)
 		http.Error(w, "The page could not be drawn.", http.StatusInternalServerError)

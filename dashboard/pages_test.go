@@ -24,18 +24,18 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 			"crashed", "8.0 ms", // history
 			"at 02:00 every day", "Last 2 ticks: 1 fired, 1 skipped: still running", "in 14h 00m", "4.2 ms", // crons
 			"#42", "retryable", "1/5", // jobs
-			"Next ticks", `id="coming"`, "The alert no_scheduler_leader fires.", "0 pending, of 2", // what is due, and alerts
+			"Next ticks", `id="coming"`, "The alert no_scheduler_leader fires.", "of 2, 0 pending", // what is due, and alerts
 		},
 		"/jobs/42":            {"exit 1", "812 ms", "disk full", "&#34;keep&#34;: 14", "dumping", `href="/crons/backup"`},
 		"/crons/backup":       {"job 41 is still running", `href="/jobs/42"`, "2026-11-20 02:00:00 UTC", "term 6"},
-		"/jobs?state=running": {"No jobs here.", "forge job enqueue"},
-		"/crons?q=nothing":    {"No crons here.", "[[crons]]"},
+		"/jobs?state=running": {"No job is like that.", `running <span class="tab-count">`},
+		"/crons?q=nothing":    {"No cron is like that.", `href="/crons?is=paused&amp;q=nothing"`},
 		"/leaders?role=log_compactor": {
 			"leading", `aria-current="true">Log compactor`,
 		},
 		"/leaders": {
 			`href="/leaders/scheduler/transfer"`, "8.0 ms without a leader before term 7 of node-1 (crashed)", "1 change of leader in this time",
-			`<circle cx="98.222%"`, "leader elected", `href="/leaders?span=30d"`, "node-2, term 6, for 3m 59s",
+			`<circle cx="97.667%"`, "leader elected", `href="/leaders?span=30d"`, "node-2, term 6, for 3m 59s",
 		},
 		"/nodes": {"3<small>/100</small>", "none draining", "Stands for", `href="/nodes/node-2/drain"`, "Log compactor"},
 		"/settings": {

@@ -114,7 +114,12 @@ type queueRow struct {
 	queuestore.Queue
 	Path, Jobs string
 	Waits      string
-	Paused     *stamp
+	// Most run at once: as many as the cluster's limit says, where one is lower than
+	// what the nodes run by themselves. Used is how wide the part in use is drawn.
+	Most    int
+	Limited bool
+	Used    string
+	Paused  *stamp
 }
 
 // limitRow has how wide the part in use is drawn.
@@ -142,17 +147,26 @@ func (s *server) loadQueues(ctx context.Context, ask *request) (body, error) {
 		b.Limits = append(b.Limits, limitRow{l, percent(min(float64(l.Running)/float64(max(l.Most, 1)), 1))})
 	}
 	for _, q := range queues {
-		row := queueRow{Queue: q, Path: "/queues/" + url.PathEscape(q.Name), Jobs: "/jobs?" + values("queue", q.Name), Waits: "–"}
-		if !q.OldestAt.IsZero() {
-			row.Waits = precise(q.Wait())
-		}
-		if !q.PausedAt.IsZero() {
-			since := newStamp(modeAgo, facts.now, q.PausedAt)
-			row.Paused = &since
-		}
-		b.Queues = append(b.Queues, row)
+		b.Queues = append(b.Queues, newQueueRow(q, facts.now))
 	}
 	return &b, nil
+}
+
+func newQueueRow(q queuestore.Queue, now time.Time) queueRow {
+	row := queueRow{Queue: q, Path: "/queues/" + url.PathEscape(q.Name), Jobs: "/jobs?" + values("queue", q.Name), Waits: "–"}
+	if !q.OldestAt.IsZero() {
+		row.Waits = precise(q.Wait())
+	}
+	if !q.PausedAt.IsZero() {
+		since := newStamp(modeAgo, now, q.PausedAt)
+		row.Paused = &since
+	}
+	row.Most = q.Workers
+	if row.Limited = q.GlobalLimit > 0 && q.GlobalLimit < q.Workers; row.Limited {
+		row.Most = q.GlobalLimit
+	}
+	row.Used = percent(min(float64(q.Running)/float64(max(row.Most, 1)), 1))
+	return row
 }
 
 // turnedQueue says what the form that led here has done.

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,9 +20,6 @@ const (
 	overviewCrons = 40
 	cronsPerPage  = 100
 	overviewJobs  = 12
-	// jobsForRuns is how many of the newest jobs are read, to say how a cron's
-	// last run ended.
-	jobsForRuns = 60
 )
 
 // clusterFacts is who is there and who leads: the part that every page has.
@@ -84,6 +83,29 @@ func (s *server) differences(ctx context.Context, facts clusterFacts) (map[strin
 	return differs, nil
 }
 
+// The names of the instants that move on each second, unless something is wrong.
+func heartbeatOf(node string) string { return "h:" + node }
+func leaseOf(role string) string     { return "l:" + role }
+
+// ages are how many milliseconds ago those instants were, as the query of an address.
+func (f clusterFacts) ages() string {
+	ages := url.Values{}
+	add := func(name string, at time.Time) {
+		ages.Set(name, strconv.FormatInt(f.now.UnixMilli()-at.UnixMilli(), 10))
+	}
+	for _, n := range f.nodes {
+		if n.Present() {
+			add(heartbeatOf(n.NodeID), n.LastHeartbeatAt)
+		}
+	}
+	for _, l := range f.leaders {
+		if l.Leads() {
+			add(leaseOf(l.Role), l.LeaseUntil)
+		}
+	}
+	return ages.Encode()
+}
+
 // databaseClock is the row's, where it carries one.
 func databaseClock(own, row time.Time) time.Time {
 	if row.IsZero() {
@@ -103,14 +125,28 @@ func nodeIDs(nodes []nodestore.Node, tenures []leaderstore.Tenure) []string {
 	return ids
 }
 
-// cronsInForce outlines the crons by name, without those that were removed.
-func (s *server) cronsInForce(ctx context.Context) ([]cronstore.Cron, error) {
+// outline is what is told of all crons in force, by name.
+type outline struct {
+	crons []cronstore.Cron
+	read  time.Time
+}
+
+// at is when it was read, by the clock that says now: by a later one crons would be
+// overdue that are not.
+func (o outline) at(now time.Time) time.Time { return now.Add(-time.Since(o.read)) }
+
+// keepOutline is for how long pages share an outline.
+const keepOutline = time.Second
+
+func (s *server) outline(ctx context.Context) (outline, error) {
+	o := outline{read: time.Now()}
 	crons, err := s.Source.Crons.Outline(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read crons: %w", err)
+		return o, fmt.Errorf("read crons: %w", err)
 	}
 	s.ticks.keep(crons)
-	return crons, nil
+	o.crons = crons
+	return o, nil
 }
 
 // whole reads the crons that a page shows.
@@ -126,26 +162,28 @@ func (s *server) whole(ctx context.Context, outlined []cronstore.Cron) ([]cronst
 	return crons, nil
 }
 
-// ticksOf reads the newest ticks of the crons that a page shows.
-func (s *server) ticksOf(ctx context.Context, crons []cronstore.Cron, now time.Time) (map[string][]cronstore.Tick, error) {
-	ticks := make(map[string][]cronstore.Tick, len(crons))
-	for _, c := range crons {
-		own, err := s.ticks.get(ctx, c, now)
-		if err != nil {
-			return nil, fmt.Errorf("read ticks of %s: %w", c.Name, err)
+// rowsOf are the crons of a page with their newest ticks and how their last runs
+// ended.
+func (s *server) rowsOf(ctx context.Context, outlined []cronstore.Cron, now time.Time) ([]cronRow, error) {
+	crons, err := s.whole(ctx, outlined)
+	if err != nil {
+		return nil, err
+	}
+	ticks, err := s.ticks.get(ctx, crons, now)
+	if err != nil {
+		return nil, fmt.Errorf("read ticks: %w", err)
+	}
+	var ids []int64
+	for _, own := range ticks {
+		if run, ok := lastRun(own); ok {
+			ids = append(ids, run.JobID)
 		}
-		ticks[c.Name] = own
 	}
-	return ticks, nil
-}
-
-// states maps jobs to their states, to tell how runs ended.
-func states(jobs []jobstore.Job) map[int64]string {
-	byID := make(map[int64]string, len(jobs))
-	for _, j := range jobs {
-		byID[j.ID] = j.State
+	states, err := s.Source.Jobs.States(ctx, ids)
+	if err != nil {
+		return nil, err
 	}
-	return byID
+	return s.cronRows(now, crons, ticks, states), nil
 }
 
 // maxOutput bounds the output that a page shows, in bytes: its end.

@@ -109,10 +109,13 @@ func drawSwimlane(now time.Time, sp span, leaders []leaderstore.Leader, tenures 
 	return drawing
 }
 
+// drawnSteps is in how many steps a drawing moves over its width.
+const drawnSteps = 150
+
 // until is the scale of a drawing of the span whose right edge is now, or a step
 // after it.
 func (sp span) until(now time.Time) scale {
-	step := sp.Width / 900
+	step := sp.Width / drawnSteps
 	return scale{start: now.Truncate(step).Add(step - sp.Width), width: sp.Width}
 }
 

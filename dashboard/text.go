@@ -50,6 +50,7 @@ const (
 	modeAgo   = "ago"   // 4s ago
 	modeSince = "since" // 4s
 	modeUntil = "until" // in 4s
+	modeLeft  = "left"  // 2.2 s
 )
 
 // stamp is an instant on the page: written out for those who read without
@@ -59,6 +60,14 @@ type stamp struct {
 	ISO  string
 	MS   int64
 	Text string
+	// Moves names an instant that moves on each second, among the ages of a beat.
+	Moves string
+}
+
+// moving is the stamp of an instant that moves on each second.
+func (s stamp) moving(name string) stamp {
+	s.Moves = name
+	return s
 }
 
 func newStamp(mode string, now, at time.Time) stamp {
@@ -79,6 +88,9 @@ func newStamp(mode string, now, at time.Time) stamp {
 		if at.Sub(now) < time.Second {
 			text = "now"
 		}
+	}
+	if mode == modeLeft {
+		text = fmt.Sprintf("%.1f s", max(at.Sub(now), 0).Seconds())
 	}
 	return stamp{Mode: mode, ISO: at.UTC().Format(time.RFC3339Nano), MS: at.UnixMilli(), Text: text}
 }

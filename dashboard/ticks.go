@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,20 +37,33 @@ func newTickCache(crons Crons) *tickCache {
 	return &tickCache{crons: crons, entries: map[string]tickEntry{}}
 }
 
-func (c *tickCache) get(ctx context.Context, cron cronstore.Cron, now time.Time) ([]cronstore.Tick, error) {
+// get returns the newest ticks of each cron, and reads those that may have changed all
+// at once.
+func (c *tickCache) get(ctx context.Context, crons []cronstore.Cron, now time.Time) (map[string][]cronstore.Tick, error) {
+	ticks := make(map[string][]cronstore.Tick, len(crons))
+	stale := map[string]cronstore.Cron{}
 	c.mu.Lock()
-	entry, ok := c.entries[cron.Name]
-	c.mu.Unlock()
-	if ok && entry.fresh(cron, now) {
-		return entry.ticks, nil
+	for _, cron := range crons {
+		if entry, ok := c.entries[cron.Name]; ok && entry.fresh(cron, now) {
+			ticks[cron.Name] = entry.ticks
+		} else {
+			stale[cron.Name] = cron
+		}
 	}
-	ticks, err := c.crons.Ticks(ctx, cron.Name, time.Time{}, stripLength)
+	c.mu.Unlock()
+	if len(stale) == 0 {
+		return ticks, nil
+	}
+	read, err := c.crons.NewestTicks(ctx, slices.Sorted(maps.Keys(stale)), stripLength)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entries[cron.Name] = tickEntry{watermark: cron.Watermark, readAt: now, ticks: ticks}
+	for name, cron := range stale {
+		ticks[name] = read[name]
+		c.entries[name] = tickEntry{watermark: cron.Watermark, readAt: now, ticks: read[name]}
+	}
 	return ticks, nil
 }
 

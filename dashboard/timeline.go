@@ -18,10 +18,10 @@ type attemptBar struct {
 const attemptHeight = 20
 
 // drawAttempts draws from when the job was added, or due, to its end or now.
-func drawAttempts(now time.Time, job jobstore.Job) (bars []attemptBar, label string) {
+func drawAttempts(now time.Time, job jobstore.Job) (bars []attemptBar, axis []axisMark, label string) {
 	attempts := job.Runs()
 	if len(attempts) == 0 {
-		return nil, ""
+		return nil, nil, ""
 	}
 	start, end := attempts[0].StartedAt, job.FinalizedAt
 	for _, at := range []time.Time{job.CreatedAt, job.Tick} {
@@ -44,5 +44,10 @@ func drawAttempts(now time.Time, job jobstore.Job) (bars []attemptBar, label str
 			Title: fmt.Sprintf("Attempt %d: %s, began %s after the job was added, took %s", a.Attempt, outcome.Words, precise(a.StartedAt.Sub(start)), precise(until.Sub(a.StartedAt))),
 		})
 	}
-	return bars, plural(len(bars), "attempt", "attempts") + " in " + precise(end.Sub(start))
+	axis = []axisMark{
+		{X: "0", Text: clock(start, time.UTC), Anchor: "start"},
+		{X: "50%", Text: "+" + precise(sc.width/2), Anchor: "middle"},
+		{X: "100%", Text: "+" + precise(sc.width), Anchor: "end"},
+	}
+	return bars, axis, plural(len(bars), "attempt", "attempts") + " in " + precise(end.Sub(start))
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,17 +55,22 @@ func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs ma
 		Strip: drawStrip(ticks, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
 	}
 	row.Overdue = isOverdue(now, c)
-	for _, t := range ticks {
-		if t.JobID == 0 {
-			continue
-		}
+	if t, ok := lastRun(ticks); ok {
 		row.Last = &runCell{At: newStamp(modeAgo, now, t.RecordedAt), JobID: t.JobID, Path: jobPath(t.JobID), State: badgeOf(jobs[t.JobID])}
 		if t.Verdict == cronstore.Fired || t.Verdict == cronstore.CaughtUp {
 			row.Lateness = millis(t.LatenessMS)
 		}
-		break
 	}
 	return row
+}
+
+// lastRun is the newest tick that became a job.
+func lastRun(ticks []cronstore.Tick) (run cronstore.Tick, ok bool) {
+	i := slices.IndexFunc(ticks, func(t cronstore.Tick) bool { return t.JobID != 0 })
+	if i < 0 {
+		return run, false
+	}
+	return ticks[i], true
 }
 
 func isOverdue(now time.Time, c cronstore.Cron) bool {

@@ -1,8 +1,11 @@
 package dashboard
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -69,6 +72,11 @@ type jobRow struct {
 	Since stamp
 	When  stamp
 	Error string
+	Queue string
+	// Note is what tells this job from others of its kind: what went wrong last, or
+	// its arguments.
+	Note  string
+	Wrong bool
 }
 
 func jobRows(now time.Time, jobs []jobstore.Job, colors palette) []jobRow {
@@ -83,8 +91,9 @@ func newJobRow(now time.Time, j jobstore.Job, colors palette) jobRow {
 	row := jobRow{
 		ID: j.ID, Path: jobPath(j.ID), State: badgeOf(j.State), Kind: j.Kind, Cron: j.Cron, CronPath: cronPath(j.Cron),
 		Node: nodeName{j.NodeID, colors.of(j.NodeID)}, Attempt: fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts),
-		Duration: "–", Error: j.LastError, When: jobWhen(now, j),
+		Duration: "–", Error: j.LastError, When: jobWhen(now, j), Queue: j.Queue,
 	}
+	row.Note, row.Wrong = jobNote(j)
 	switch {
 	case j.State == "running":
 		row.Duration, row.Since = "", newStamp(modeSince, now, j.AttemptedAt)
@@ -92,6 +101,30 @@ func newJobRow(now time.Time, j jobstore.Job, colors palette) jobRow {
 		row.Duration = precise(j.FinalizedAt.Sub(j.AttemptedAt))
 	}
 	return row
+}
+
+// longestNote bounds what a list shows of a job's arguments or error, in characters.
+const longestNote = 100
+
+func jobNote(j jobstore.Job) (text string, wrong bool) {
+	text = compactJSON(j.Args)
+	if wrong = j.LastError != "" && j.State != "completed"; wrong {
+		text, _, _ = strings.Cut(j.LastError, "\n")
+	}
+	short := []rune(plainText(text[:min(len(text), 8*longestNote)]))
+	if len(short) > longestNote {
+		short = append(short[:longestNote-1], '…')
+	}
+	return string(short), wrong
+}
+
+// compactJSON is empty for no arguments.
+func compactJSON(raw json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil || out.String() == "{}" {
+		return ""
+	}
+	return out.String()
 }
 
 // jobWhen is the instant that matters most in the job's state: its end, its

@@ -33,7 +33,6 @@ type leaderCard struct {
 	LeaseMS int64
 	Until   stamp
 	Left    string
-	Renewed stamp
 	// Acts are what can be asked of the leader.
 	Acts []act
 }
@@ -89,8 +88,7 @@ func leaderCards(facts clusterFacts, self Self) []leaderCard {
 			card.URL = safeURL(l.APIURL)
 			card.Since = newStamp(modeSince, facts.now, l.AcquiredAt)
 			card.LeaseMS = lease.Milliseconds()
-			card.Until = newStamp(modeUntil, facts.now, l.LeaseUntil)
-			card.Renewed = newStamp(modeAgo, facts.now, l.RenewedAt)
+			card.Until = newStamp(modeLeft, facts.now, l.LeaseUntil).moving(leaseOf(l.Role))
 			card.Left = scale{start: l.RenewedAt, width: max(lease, 1)}.between(facts.now, l.LeaseUntil)
 		} else if !l.LeaseUntil.IsZero() && l.NodeID != "" {
 			card.Since = newStamp(modeSince, facts.now, l.LeaseUntil)

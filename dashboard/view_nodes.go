@@ -53,12 +53,16 @@ func nodeRows(facts clusterFacts, self Self) []nodeRow {
 	for _, n := range facts.nodes {
 		present := n.Present()
 		silent, reported := silence(n, facts.now)
+		heartbeat := newStamp(modeAgo, facts.now, n.LastHeartbeatAt)
+		if present {
+			heartbeat = heartbeat.moving(heartbeatOf(n.NodeID))
+		}
 		rows = append(rows, nodeRow{
 			Silent: silent, Reported: reported,
 			Node: nodeName{n.NodeID, facts.colors.of(n.NodeID)}, State: n.State, Tone: nodeTone(n.State),
 			Mine: n.NodeID == self.NodeID && n.Incarnation == self.Incarnation, URL: safeURL(n.APIURL),
 			Leads: rolesOf(n, facts.leaders), Slots: n.Slots, Running: n.Running, Used: used(n),
-			Heartbeat: newStamp(modeAgo, facts.now, n.LastHeartbeatAt),
+			Heartbeat: heartbeat,
 			Late:      present && facts.now.Sub(n.LastHeartbeatAt) > lateHeartbeat,
 			Started:   newStamp(modeAgo, facts.now, n.StartedAt),
 			Version:   n.Version, Host: n.Hostname, Config: n.ConfigHash[:min(7, len(n.ConfigHash))],

@@ -31,6 +31,7 @@
   const say = (mode, at, now) => {
     if (mode === 'ago') return now - at < 1000 ? 'just now' : coarse(now - at) + ' ago';
     if (mode === 'since') return coarse(now - at);
+    if (mode === 'left') return (Math.max(at - now, 0) / 1000).toFixed(1) + ' s';
     return at - now < 1000 ? 'now' : 'in ' + coarse(at - now);
   };
   // The reader's own zone, which the server does not know.
@@ -44,6 +45,7 @@
   const tick = () => {
     if (document.hidden || paused) return;
     const now = Date.now() + skew;
+    for (const el of document.querySelectorAll('[data-moves]')) move(el);
     for (const el of document.querySelectorAll('time[data-at]')) {
       const text = say(el.dataset.mode, +el.dataset.at, now);
       if (el.textContent !== text) el.textContent = text;
@@ -64,7 +66,20 @@
   };
   const sync = () => {
     const beat = byId('beat');
-    if (beat && !('stale' in beat.dataset)) skew = +beat.dataset.now - Date.now();
+    if (!beat || 'stale' in beat.dataset) return;
+    const at = +beat.dataset.now;
+    skew = at - Date.now();
+    for (const [name, age] of new URLSearchParams(beat.dataset.ages)) moved.set(name, at - age);
+  };
+  // Heartbeats and leases move on each second; their instants come with the beat.
+  const moved = new Map();
+  const move = (el) => {
+    const at = moved.get(el.dataset.moves);
+    if (at === undefined) return;
+    if (el.matches('svg')) { el.dataset.until = at; return; }
+    if (+el.dataset.at === at) return;
+    el.dataset.at = at;
+    el.dateTime = el.title = new Date(at).toISOString();
   };
 
   // Pause: the page stays as it is until the reader lets it go on.
@@ -184,7 +199,7 @@
     follow = !!el && el.scrollHeight - el.scrollTop - el.clientHeight < 24;
   });
   document.addEventListener('htmx:sseMessage', (event) => {
-    if (event.target.id === 'pulse') {
+    if (event.target.id === 'sign') {
       sync();
       if (!paused) show('live', 'Live');
     }

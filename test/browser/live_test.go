@@ -132,7 +132,7 @@ func checkPointer(t *testing.T, n *node) {
 	eval[bool](t, tab, `(() => {
 		window.beats = 0;
 		document.documentElement.style.overflowAnchor = "none";
-		document.addEventListener("htmx:sseMessage", (event) => { if (event.target.id === "pulse") window.beats++; });
+		document.addEventListener("htmx:sseMessage", (event) => { if (event.target.id === "sign") window.beats++; });
 		return true;
 	})()`)
 	var at struct{ X, Y float64 }

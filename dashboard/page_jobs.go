@@ -1,0 +1,118 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+)
+
+type jobsBody struct {
+	base
+	Filter jobstore.Filter
+	// Tabs narrow the list to a state.
+	Tabs  []tab
+	Jobs  []jobRow
+	Older string
+	// Kinds and Queues are what a reader may look for.
+	Kinds, Queues []string
+	// Acts are on all jobs that the filter names.
+	Acts     []act
+	Notice   string
+	Enqueues bool
+}
+
+// jobStates are River's, in the order of a job's life.
+var jobStates = []string{"available", "pending", "scheduled", "running", "retryable", "completed", "cancelled", "discarded"}
+
+// Narrowed says that not all jobs were asked for.
+func (b *jobsBody) Narrowed() bool {
+	f := b.Filter
+	return f.State != "" || f.Kind != "" || f.Queue != "" || f.Cron != ""
+}
+
+func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
+	filter := ask.jobFilter()
+	if err := ask.err(); err != nil {
+		return nil, err
+	}
+	if filter.State != "" && !slices.Contains(jobStates, filter.State) {
+		return nil, &requestError{fmt.Errorf("state must be one of %s", strings.Join(jobStates, ", "))}
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.Source.Jobs.List(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	counts, err := s.counts.get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count jobs: %w", err)
+	}
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Enqueues: s.Enqueuer != nil && ask.may(operator)}
+	b.Tabs, b.Kinds, b.Queues = stateTabs(filter, counts), kindsOf(facts.nodes), queuesOf(counts)
+	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(ask, filter), bulkNotice(ask)
+	if len(jobs) == filter.Limit {
+		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
+	}
+	return &b, nil
+}
+
+// stateTabs narrow the list to a state, and keep the rest of the filter. How many jobs
+// that leaves is known by state and queue alone.
+func stateTabs(filter jobstore.Filter, counts []jobstore.Count) []tab {
+	by, all := map[string]int64{}, int64(0)
+	for _, c := range counts {
+		if filter.Queue == "" || c.Queue == filter.Queue {
+			by[c.State] += c.Jobs
+			all += c.Jobs
+		}
+	}
+	counted := func(jobs int64) string {
+		if filter.Kind != "" || filter.Cron != "" {
+			return ""
+		}
+		return number(jobs)
+	}
+	in := func(state string) string {
+		narrowed := filter
+		narrowed.State = state
+		return "/jobs?" + filterValues(narrowed)
+	}
+	tabs := []tab{{"all", in(""), counted(all), filter.State == ""}}
+	for _, state := range jobStates {
+		if state != "pending" || by[state] > 0 || filter.State == state { // few have such jobs
+			tabs = append(tabs, tab{state, in(state), counted(by[state]), filter.State == state})
+		}
+	}
+	return tabs
+}
+
+// kindsOf are those that a node here has a worker for.
+func kindsOf(nodes []nodestore.Node) []string {
+	kinds := map[string]bool{}
+	for _, n := range nodes {
+		if n.Present() {
+			for _, kind := range n.Kinds {
+				kinds[kind] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(kinds))
+}
+
+// queuesOf are those that have jobs.
+func queuesOf(counts []jobstore.Count) []string {
+	queues := map[string]bool{}
+	for _, c := range counts {
+		queues[c.Queue] = true
+	}
+	return slices.Sorted(maps.Keys(queues))
+}

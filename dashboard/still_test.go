@@ -1,0 +1,82 @@
+package dashboard
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// While nothing happens but heartbeats and renewals, a stream carries these alone,
+// which change nothing that a reader would have to be sent again.
+func TestAQuietClusterSendsBeatsAlone(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := makeServer(c.options())
+	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+	for _, page := range []string{"overview", "leaders", "nodes", "crons", "cron", "jobs", "queues", "alerts", "dead"} {
+		kind := pageKinds[page]
+		ask := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?name=backup&span=6h", nil), kind)
+		clear(f.fragments)
+		c.beat(epoch)
+		f.publish(s.fragments(t.Context(), kind, ask))
+		all, version := f.since(0, nil)
+		if !strings.Contains(string(all), "id: ") {
+			t.Fatalf("%s: what a reader gets first has no id: %s", page, all)
+		}
+		c.beat(epoch.Add(time.Second))
+		f.publish(s.fragments(t.Context(), kind, ask))
+		next, _ := f.since(version, nil)
+		if !strings.HasPrefix(string(next), "event: beat\ndata: ") || strings.Count(string(next), "event: ") != 1 || len(next) > 400 {
+			t.Errorf("%s: a second later the stream carries %s", page, next)
+		}
+	}
+}
+
+// beat is the last heartbeat and renewal of all that is well.
+func (c *fakeCluster) beat(at time.Time) {
+	c.change(func(c *fakeCluster) {
+		for i := range c.nodes {
+			c.nodes[i].Now = at
+			if c.nodes[i].Present() {
+				c.nodes[i].LastHeartbeatAt = at
+			}
+		}
+		for i, l := range c.leaders {
+			c.leaders[i].Now = at
+			if l.Leads() {
+				c.leaders[i].RenewedAt, c.leaders[i].LeaseUntil = at, at.Add(3*time.Second)
+			}
+		}
+	})
+}
+
+// The ages of a beat are of every instant that a part leaves to it.
+func TestBeatsTellOfAllThatMoves(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := makeServer(c.options())
+	for _, page := range []string{"overview", "leaders", "nodes"} {
+		kind := pageKinds[page]
+		parts := s.fragments(t.Context(), kind, newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil), kind))
+		beat := string(parts[beatPart])
+		moves := map[string]bool{}
+		for _, html := range parts {
+			for _, rest := range strings.Split(string(html), `data-moves="`)[1:] {
+				name, _, _ := strings.Cut(rest, `"`)
+				moves[name] = true
+			}
+		}
+		if len(moves) == 0 {
+			t.Errorf("%s: nothing moves", page)
+		}
+		for _, name := range slices.Sorted(maps.Keys(moves)) {
+			if !strings.Contains(beat, strings.ReplaceAll(name, ":", "%3A")+"=") {
+				t.Errorf("%s: %s is not in %s", page, name, beat)
+			}
+		}
+	}
+}
