@@ -38,6 +38,7 @@ type passRow struct {
 
 type tableRow struct {
 	Name, Size, Indexes, Rows, Dead string
+	Partitions                      int64
 	// Share of the largest table.
 	Share string
 }
@@ -71,7 +72,7 @@ func (s *server) loadStorage(ctx context.Context, _ *request) (body, error) {
 	for _, t := range status.Tables {
 		b.Tables = append(b.Tables, tableRow{
 			Name: t.Name, Size: size(t.Bytes), Indexes: size(t.IndexBytes), Rows: humanize.Comma(t.Rows), Dead: humanize.Comma(t.DeadRows),
-			Share: percent(float64(t.Bytes) / float64(most)),
+			Share: percent(float64(t.Bytes) / float64(most)), Partitions: t.Partitions,
 		})
 	}
 	return &b, nil

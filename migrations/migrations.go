@@ -281,9 +281,11 @@ func (m *Migrator) goose() (provider *goose.Provider, closeDB func(), err error)
 // waiting statement holds a snapshot, and an index that is built CONCURRENTLY
 // waits for every snapshot. The holder idles in its transaction while another
 // connection works; a pool's idle timeout must not end it.
-const lockSQL = `
-SELECT pg_try_advisory_xact_lock($1)
-FROM set_config('idle_in_transaction_session_timeout', '0', true)`
+const lockSQL = `SELECT pg_try_advisory_xact_lock($1)`
+
+// idleSQL comes after it for a second reason: PostgreSQL keeps a statement's snapshot
+// until the session's next one, and this one takes none.
+const idleSQL = `SET LOCAL idle_in_transaction_session_timeout = 0`
 
 // lockPoll is the time between two tries to take the lock.
 const lockPoll = 50 * time.Millisecond
@@ -314,6 +316,9 @@ func (m *Migrator) tryLocked(ctx context.Context, work func() error) (held bool,
 		}
 		if !held {
 			return nil
+		}
+		if _, err := tx.Exec(ctx, idleSQL); err != nil {
+			return fmt.Errorf("keep the lock of the migrations: %w", err)
 		}
 		return work()
 	})

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,7 +129,7 @@ func TestUpOutlastsTheIdleTimeout(t *testing.T) {
 	go func() { done <- newMigrator(pool).Up(t.Context()) }()
 	awaitTrue(t, admin, `SELECT EXISTS (
 		SELECT FROM pg_stat_activity
-		WHERE datname = current_database() AND state = 'idle in transaction' AND query LIKE '%pg_try_advisory%'
+		WHERE datname = current_database() AND state = 'idle in transaction' AND query LIKE 'SET LOCAL%'
 		  AND clock_timestamp() - state_change > '6 seconds')`)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -204,6 +205,55 @@ func TestDownThenUp(t *testing.T) {
 	if jobs != 1 {
 		t.Error("Down lost River's jobs")
 	}
+}
+
+// partitionedFrom is the version from which on the ledger has partitions.
+const partitionedFrom = 34
+
+// What the ledger and the metrics hold stays through the migrations to partitions and
+// back, and so do the rights on them.
+func TestPartitionsKeepEveryRow(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	m := newMigrator(pool)
+	takeBack := func() {
+		for slices.ContainsFunc(applied(status(t, m)), func(s migrations.Step) bool { return s.Source == "forge" && s.Version >= partitionedFrom }) {
+			if err := m.Down(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	demand := func(when, want string) {
+		t.Helper()
+		var got string
+		if err := pool.QueryRow(t.Context(), `
+			SELECT format('%s %s %s %s', (SELECT string_agg(verdict || job_id, ',' ORDER BY tick) FROM forge_cron_ticks), (SELECT sum(value) FROM forge_metrics_cluster),
+				(SELECT relkind FROM pg_class WHERE oid = 'forge_cron_ticks'::regclass), has_table_privilege('pg_monitor', 'forge_cron_ticks', 'DELETE'))`).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	takeBack()
+	insert := `INSERT INTO forge_cron_ticks (cron, tick, verdict, job_id, term, node_id)
+		SELECT 'c', now() + h * interval '1 hour', 'fired', 7 + h, 1, 'a' FROM generate_series(%d, %d) h ON CONFLICT (cron, tick) DO NOTHING`
+	mustExec(t, pool, `GRANT SELECT, DELETE ON forge_cron_ticks TO pg_monitor`)
+	mustExec(t, pool, fmt.Sprintf(insert, -2, 0))
+	mustExec(t, pool, `INSERT INTO forge_metrics_cluster (metric, at, value, term) SELECT 'm', now() - h * interval '1 day', h, 1 FROM generate_series(1, 3) h`)
+	demand("before", "fired5,fired6,fired7 6 r t")
+	mustUp(t, m)
+	demand("in one partition", "fired5,fired6,fired7 6 p t")
+	mustExec(t, pool, `ALTER TABLE forge_cron_ticks DETACH PARTITION forge_cron_ticks_first`)
+	mustExec(t, pool, `DO $$ BEGIN
+		EXECUTE format('ALTER TABLE forge_cron_ticks ATTACH PARTITION forge_cron_ticks_first FOR VALUES FROM (MINVALUE) TO (%L)', now() + interval '90 minutes');
+		EXECUTE format('CREATE TABLE forge_cron_ticks_last PARTITION OF forge_cron_ticks FOR VALUES FROM (%L) TO (MAXVALUE)', now() + interval '90 minutes'); END $$`)
+	mustExec(t, pool, fmt.Sprintf(insert, 1, 2))
+	demand("in two partitions", "fired5,fired6,fired7,fired8,fired9 6 p t")
+	takeBack()
+	demand("and back", "fired5,fired6,fired7,fired8,fired9 6 r t")
+	mustUp(t, m)
+	demand("and again", "fired5,fired6,fired7,fired8,fired9 6 p t")
 }
 
 // A database that stopped in the midst of River's migrations, before the column
@@ -310,7 +360,7 @@ func catalogue(t *testing.T, pool *pgxpool.Pool) []string {
 	rows, err := pool.Query(t.Context(), `
 		SELECT c.relname || ' ' || coalesce(pg_get_indexdef(c.oid), '') || coalesce(array_to_string(c.reloptions, ','), '')
 		FROM pg_class c
-		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'i')
+		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'i', 'p', 'I')
 		ORDER BY c.relname`)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,11 @@ SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'forge
        (SELECT sum(n_dead_tup) FROM pg_stat_user_tables)::float8,
        (SELECT last_value FROM river_job_id_seq)::float8`
 
-const tablesSQL = `SELECT relname::text, pg_total_relation_size(relid) / 1048576.0::float8 FROM pg_stat_user_tables`
+// Partitions count as their table.
+const tablesSQL = `
+SELECT coalesce(pg_partition_root(relid), relid)::regclass::text, (sum(pg_total_relation_size(relid)) / 1048576.0)::float8
+FROM pg_stat_user_tables
+GROUP BY 1`
 
 // watch samples until the time is over.
 func (c *cluster) watch(ctx context.Context, o options, say func(string, ...any)) ([]sample, error) {

@@ -79,6 +79,12 @@ var tableColumns = []column[compactstore.Table]{
 	{title: "size", show: func(t compactstore.Table) string { return humanBytes(t.Bytes) }},
 	{title: "of it indexes", show: func(t compactstore.Table) string { return humanBytes(t.IndexBytes) }},
 	{title: "rows (estimate)", show: func(t compactstore.Table) string { return humanize.Comma(t.Rows) }},
+	{title: "partitions", show: func(t compactstore.Table) string {
+		if t.Partitions == 0 {
+			return "-"
+		}
+		return humanize.Comma(t.Partitions)
+	}},
 	{title: "dead rows", wide: true, show: func(t compactstore.Table) string { return humanize.Comma(t.DeadRows) }},
 }
 

@@ -81,6 +81,9 @@ type Options struct {
 	// LeastIndex is how large an index must be, in bytes, for it to be built anew
 	// when little of it is used. Default: the constant of that name.
 	LeastIndex int64
+	// LargePartition is from which size on, in bytes, a partition goes as a whole.
+	// Default: the constant of that name.
+	LargePartition int64
 }
 
 // Compactor is the work of the leader of the role log_compactor.
@@ -103,6 +106,7 @@ func New(db Database, opts Options) *Compactor {
 	opts.Pause = cmp.Or(opts.Pause, 100*time.Millisecond)
 	opts.Quiet = cmp.Or(opts.Quiet, 5*time.Minute)
 	opts.LeastIndex = cmp.Or(opts.LeastIndex, LeastIndex)
+	opts.LargePartition = cmp.Or(opts.LargePartition, LargePartition)
 	c := &Compactor{db: db, opts: opts}
 	if c.opts.Metrics != nil {
 		c.opts.Metrics.InitCompactor(c.removes())
@@ -117,7 +121,7 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer c.forgetMeasures()
 	next := time.NewTimer(c.opts.Delay)
 	defer next.Stop()
-	pass := &pass{Compactor: c, fence: fence, rebuilt: map[string]time.Time{}}
+	pass := &pass{Compactor: c, fence: fence, rebuilt: map[string]time.Time{}, analyzed: map[string]time.Time{}}
 	for {
 		if !progress.Await(ctx, next.C) {
 			return nil
@@ -144,6 +148,8 @@ type pass struct {
 	strayAfter int64
 	// rebuilt is when each index was built anew.
 	rebuilt map[string]time.Time
+	// analyzed is when each table with partitions was.
+	analyzed map[string]time.Time
 	// record is what this pass has done so far.
 	record compactstore.Pass
 }
@@ -164,10 +170,16 @@ const strayLogs = "stray_logs"
 // overAlready is for rows that carry the instant at which their retention ends.
 const overAlready = time.Microsecond
 
-func (p *pass) sweeps() []sweep {
-	keep := p.opts.Retention()
+// retention is what is asked for, with the defaults.
+func (c *Compactor) retention() Retention {
+	keep := c.opts.Retention()
 	keep.Metrics = cmp.Or(keep.Metrics, 24*time.Hour)
 	keep.Idle = cmp.Or(keep.Idle, 24*time.Hour)
+	return keep
+}
+
+// sweeps are those of the tables without partitions.
+func sweeps(keep Retention) []sweep {
 	sweeps := []sweep{
 		{"completed_jobs", keep.Completed, statement(jobsSQL, "completed")},
 		{"cancelled_jobs", keep.Cancelled, statement(jobsSQL, "cancelled")},
@@ -176,7 +188,6 @@ func (p *pass) sweeps() []sweep {
 		{"packed_logs", keep.Logs, statement(packedLogsSQL)},
 		{"own_logs", overAlready, statement(ownLogsSQL)},
 		{"own_packed_logs", overAlready, statement(ownPackedLogsSQL)},
-		{"cron_ticks", keep.CronTicks, statement(ticksSQL)},
 		{"events", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 			return eventstore.Prune(ctx, tx, before, limit)
 		}},
@@ -188,7 +199,6 @@ func (p *pass) sweeps() []sweep {
 		{"sessions", overAlready, tokenstore.PruneSessions},
 		{"tokens", keep.Audit, tokenstore.PruneTokens},
 		{"leader_history", keep.History, statement(historySQL)},
-		{"cluster_metrics", keep.Metrics, statement(metricsSQL)},
 		{"queues", keep.Idle, statement(queuesSQL)},
 		{"nodes", keep.Idle, statement(nodesSQL)},
 	}
@@ -221,17 +231,7 @@ func (p *pass) run(ctx context.Context) error {
 	p.record = compactstore.Pass{
 		Term: p.fence.Term, NodeID: p.fence.NodeID, Removed: map[string]int64{}, Failed: map[string]string{},
 	}
-	for _, sweep := range p.sweeps() {
-		if sweep.keep <= 0 {
-			continue
-		}
-		deleted, err := p.sweep(ctx, sweep)
-		if err := p.settle(ctx, sweep.name, deleted, err); err != nil {
-			return err
-		}
-	}
-	deleted, err := p.sweepStray(ctx)
-	if err := p.settle(ctx, strayLogs, deleted, err); err != nil {
+	if err := p.sweepAll(ctx); err != nil {
 		return err
 	}
 	if err := p.settle(ctx, "merge", 0, p.merge(ctx)); err != nil {
@@ -242,7 +242,7 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	took := time.Since(start)
 	var tables []compactstore.Table
-	err = p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
+	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
 		if tables, err = compactstore.Tables(ctx, tx); err != nil {
 			return err
 		}
@@ -254,6 +254,31 @@ func (p *pass) run(ctx context.Context) error {
 	return p.settle(ctx, "record", 0, err)
 }
 
+// sweepAll applies every retention.
+func (p *pass) sweepAll(ctx context.Context) error {
+	keep := p.retention()
+	for _, table := range parted(keep) {
+		if table.keep <= 0 {
+			continue
+		}
+		deleted, err := p.tend(ctx, table)
+		if err := p.settle(ctx, table.name, deleted, err); err != nil {
+			return err
+		}
+	}
+	for _, sweep := range sweeps(keep) {
+		if sweep.keep <= 0 {
+			continue
+		}
+		deleted, err := p.sweep(ctx, sweep)
+		if err := p.settle(ctx, sweep.name, deleted, err); err != nil {
+			return err
+		}
+	}
+	deleted, err := p.sweepStray(ctx)
+	return p.settle(ctx, strayLogs, deleted, err)
+}
+
 // settle logs what a sweep came to, and returns the errors that end the pass.
 func (p *pass) settle(ctx context.Context, name string, deleted int64, err error) error {
 	switch {
@@ -262,7 +287,8 @@ func (p *pass) settle(ctx context.Context, name string, deleted int64, err error
 	case err != nil:
 		p.record.Failed[name] = err.Error()
 		p.opts.Logger.WarnContext(ctx, "retention not applied", "of", name, "term", p.fence.Term, "error", err)
-	case deleted > 0:
+	}
+	if deleted > 0 {
 		p.record.Removed[name] = deleted
 		p.opts.Logger.DebugContext(ctx, "retention applied", "of", name, "term", p.fence.Term, "deleted", deleted)
 	}

@@ -382,6 +382,8 @@ type cluster struct {
 	quiet   time.Duration // long, where nothing is to be merged
 	// leastIndex is 0 where no index grows.
 	leastIndex int64
+	// largePartition is 0 where rows are few.
+	largePartition int64
 }
 
 const batch = 4
@@ -399,7 +401,7 @@ func (c *cluster) compactor(retention compactor.Retention) *compactor.Compactor 
 	return compactor.New(c.pool, compactor.Options{
 		Retention: func() compactor.Retention { return retention }, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)), Metrics: c.metrics,
 		Interval: 10 * time.Millisecond, Delay: time.Millisecond, Batch: batch, Pause: c.pause, Quiet: c.quiet,
-		LeastIndex: c.leastIndex,
+		LeastIndex: c.leastIndex, LargePartition: c.largePartition,
 	})
 }
 

@@ -9,7 +9,11 @@ import (
 // removes are the names of all that a pass may remove.
 func (c *Compactor) removes() []string {
 	names := []string{strayLogs}
-	for _, sweep := range (&pass{Compactor: c}).sweeps() {
+	keep := c.retention()
+	for _, table := range parted(keep) {
+		names = append(names, table.name)
+	}
+	for _, sweep := range sweeps(keep) {
 		names = append(names, sweep.name)
 	}
 	return names

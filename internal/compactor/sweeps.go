@@ -61,19 +61,6 @@ WHERE ctid = ANY (ARRAY (
     ORDER BY keep_until
     LIMIT $2))`
 
-	// A row may stand for a stretch of ticks, and a backfilled tick is older
-	// than its row.
-	ticksSQL = `
-DELETE FROM forge_cron_ticks
-WHERE ctid = ANY (ARRAY (
-    SELECT ctid
-    FROM forge_cron_ticks t
-    WHERE tick < $1 AND coalesce(last_tick, tick) < $1 AND recorded_at < $1 AND verdict <> 'queued'
-      AND tick < (SELECT max(tick) FROM forge_cron_ticks WHERE cron = t.cron)
-    ORDER BY tick
-    LIMIT $2
-    FOR UPDATE SKIP LOCKED))`
-
 	// A tenure without an end was over when the next one began.
 	historySQL = `
 DELETE FROM forge_leader_history
@@ -87,15 +74,6 @@ WHERE (role, term) IN (
     ORDER BY acquired_at
     LIMIT $2
     FOR UPDATE SKIP LOCKED)`
-
-	metricsSQL = `
-DELETE FROM forge_metrics_cluster
-WHERE ctid = ANY (ARRAY (
-    SELECT ctid
-    FROM forge_metrics_cluster
-    WHERE at < $1
-    ORDER BY at
-    LIMIT $2))`
 
 	queuesSQL = `
 DELETE FROM river_queue

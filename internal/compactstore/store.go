@@ -29,14 +29,18 @@ FROM forge_compactions
 ORDER BY id DESC
 LIMIT $1`
 
-// The tables of forge's schema: the one in which this one is.
+// The tables of forge's schema: the one in which this one is. Partitions count as
+// their table.
 const tablesSQL = `
-SELECT relname::text, pg_total_relation_size(relid), pg_indexes_size(relid), n_live_tup, n_dead_tup
-FROM pg_stat_user_tables
-WHERE schemaname = (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                    WHERE c.oid = 'forge_compactions'::regclass)
-  AND (relname LIKE 'forge\_%' OR relname LIKE 'river\_%')
-ORDER BY 2 DESC, 1`
+SELECT t.relname::text, sum(pg_total_relation_size(s.relid))::bigint AS bytes, sum(pg_indexes_size(s.relid))::bigint,
+       sum(s.n_live_tup)::bigint, sum(s.n_dead_tup)::bigint, count(*) FILTER (WHERE s.relid <> t.oid)
+FROM pg_stat_user_tables s
+JOIN pg_class t ON t.oid = coalesce(pg_partition_root(s.relid), s.relid)
+WHERE s.schemaname = (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                      WHERE c.oid = 'forge_compactions'::regclass)
+  AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\_%')
+GROUP BY t.relname
+ORDER BY bytes DESC, t.relname`
 
 // Pass is what one pass did.
 type Pass struct {
@@ -60,6 +64,7 @@ type Table struct {
 	IndexBytes int64  `json:"index_bytes"`
 	Rows       int64  `json:"rows"` // as estimated
 	DeadRows   int64  `json:"dead_rows"`
+	Partitions int64  `json:"partitions"` // 0: it has none
 }
 
 // Status is what there is to know: the passes from the newest on, and the tables

@@ -177,6 +177,14 @@ func (f Facts) sizes() string {
 	for _, t := range tables[:min(len(tables), 2)] {
 		sizes = append(sizes, t.Name+" "+bytes(t.Bytes))
 	}
+	for _, t := range tables {
+		if t.Partitions > 0 {
+			sizes = append(sizes, fmt.Sprintf("%s in %s partitions", t.Name, humanize.Comma(t.Partitions)))
+		}
+	}
+	if !f.Schema.Owned {
+		sizes = append(sizes, "partitions are left as they are, and rows deleted one by one: the tables belong to "+f.Schema.Owner)
+	}
 	return strings.Join(sizes, ", ")
 }
 

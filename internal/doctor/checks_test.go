@@ -93,6 +93,9 @@ func TestChecks(t *testing.T) {
 			f.Election.Pooled, f.Election.Shared = true, true
 			f.Config.Cluster.LeaderElection.Strategy = "lease"
 		}, "pooler", OK, []string{"transaction mode"}},
+		"another's tables": {func(f *Facts) {
+			f.Schema.Owned, f.Schema.Owner, f.Schema.Tables = false, "dba", []Table{{Name: "forge_cron_ticks", Partitions: 9}}
+		}, "storage", OK, []string{"forge_cron_ticks in 9 partitions", "rows deleted one by one: the tables belong to dba"}},
 		"pooler in session mode": {func(f *Facts) { f.Election.Pooled = true }, "pooler", OK, []string{"session mode"}},
 		"pooler before the pool alone": {func(f *Facts) {
 			f.Config.Database.LeaderURL = "postgres://direct/forge"

@@ -112,6 +112,8 @@ type Table struct {
 	Bytes int64
 	Live  int64
 	Dead  int64
+	// Partitions is 0 where there are none.
+	Partitions int64
 }
 
 // Cluster is what nodes have written, and the locks that elect.

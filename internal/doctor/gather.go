@@ -46,13 +46,14 @@ SELECT coalesce((SELECT pg_get_userbyid(relowner) FROM pg_class
                  WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), true)`
 
 	// What a node does: it reads and writes every table, and makes none but when it
-	// migrates. CASE keeps the planner from asking a table for a sequence's rights.
+	// migrates. Partitions are reached through their tables, whose rights count. CASE
+	// keeps the planner from asking a table for a sequence's rights.
 	missingSQL = `
 WITH objects AS (
     SELECT c.oid, c.relkind, $1 || '.' || c.relname AS name
     FROM pg_class c
     WHERE c.relnamespace = to_regnamespace($1)
-      AND (c.relname LIKE 'forge\_%' OR c.relname LIKE 'river\_%') AND c.relkind IN ('r', 'p', 'S')
+      AND (c.relname LIKE 'forge\_%' OR c.relname LIKE 'river\_%') AND c.relkind IN ('r', 'p', 'S') AND NOT c.relispartition
 )
 SELECT privilege, kind, name FROM (
     SELECT 1 AS place, 'CREATE' AS privilege, 'DATABASE' AS kind, quote_ident(current_database()) AS name
@@ -77,10 +78,14 @@ SELECT privilege, kind, name FROM (
 ) missing
 ORDER BY place, name, array_position(ARRAY ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], privilege)`
 
+	// Partitions count as their table.
 	tablesSQL = `
-SELECT relname::text, pg_total_relation_size(relid), n_live_tup, n_dead_tup
-FROM pg_stat_user_tables
-WHERE schemaname = $1 AND (relname LIKE 'forge\_%' OR relname LIKE 'river\_%')`
+SELECT t.relname::text, sum(pg_total_relation_size(s.relid))::bigint, sum(s.n_live_tup)::bigint, sum(s.n_dead_tup)::bigint,
+       count(*) FILTER (WHERE s.relid <> t.oid)
+FROM pg_stat_user_tables s
+JOIN pg_class t ON t.oid = coalesce(pg_partition_root(s.relid), s.relid)
+WHERE s.schemaname = $1 AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\_%')
+GROUP BY t.relname`
 
 	// A 64-bit key stands in pg_locks as two halves with objsubid 1.
 	locksSQL = `

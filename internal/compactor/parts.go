@@ -1,0 +1,273 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/failpoint"
+	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+const (
+	// LargePartition is from which size on, in bytes with its indexes, a partition is
+	// left alone until it can go as a whole. In a smaller one rows are deleted as they
+	// fall due, which costs little then.
+	LargePartition = 64 << 20
+
+	// patientLock is how long others may be made to wait for those that a change of
+	// partitions waits for, and lockTries how often a pass tries, lockAgain apart.
+	patientLock = 100 * time.Millisecond
+	lockTries   = 3
+	lockAgain   = time.Second
+
+	// mostKept is how many rows of a partition may have to stay when it goes: others
+	// wait while they are copied.
+	mostKept = 10_000
+
+	// analyzeAgain: PostgreSQL's autovacuum analyzes partitions, but not the table.
+	analyzeAgain = 24 * time.Hour
+)
+
+// errCrowded says that more than mostKept rows of a partition have to stay.
+var errCrowded = errors.New("too much in it has to stay")
+
+// partedTable is the retention of a table that has partitions.
+type partedTable struct {
+	name   string // of the sweep
+	keep   time.Duration
+	table  string
+	column string
+	// rows deletes one by one. Its arguments are the instant, the limit, and the span
+	// in which it looks.
+	rows string
+	// slack is for how long after its retention a partition waits.
+	slack time.Duration
+	// stays says how much of a partition has to stay, and names what keep needs to
+	// know; nil: nothing has to.
+	stays func(ctx context.Context, tx pgx.Tx, p compactstore.Partition, before, end time.Time) (kept int64, known any, err error)
+	// keeps copies it: its format takes the names of the new table and of the old one,
+	// and its arguments are the instant and what stays knows.
+	keeps string
+}
+
+// parted are the tables that have partitions.
+func parted(keep Retention) []partedTable {
+	return []partedTable{
+		{
+			name: "cron_ticks", keep: keep.CronTicks, table: "forge_cron_ticks", column: "tick",
+			rows: ticksSQL, slack: lateTick, stays: ticksThatStay, keeps: keepTicksSQL,
+		},
+		{
+			name: "cluster_metrics", keep: keep.Metrics, table: "forge_metrics_cluster", column: "at", rows: metricsSQL,
+		},
+	}
+}
+
+// tend applies the retention of a table that has partitions, and makes new ones.
+func (p *pass) tend(ctx context.Context, t partedTable) (deleted int64, err error) {
+	layout, now, err := p.layout(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	crowded := false
+	if layout.Owned() {
+		failed = errors.Join(p.lengthen(ctx, t, layout, now), p.analyze(ctx, t))
+		if over(ctx, failed) {
+			return 0, failed
+		}
+		dropped, err := p.retire(ctx, t, now)
+		deleted += dropped
+		if crowded = errors.Is(err, errCrowded); !crowded {
+			failed = errors.Join(failed, err)
+		}
+		if over(ctx, err) {
+			return deleted, err
+		}
+		if layout, now, err = p.layout(ctx, t); err != nil {
+			return deleted, err
+		}
+	}
+	for _, span := range layout.Sweepable(now.Add(-t.keep), p.opts.LargePartition, crowded) {
+		rows, err := p.sweep(ctx, sweep{t.name, t.keep, byKey(t.rows, span)})
+		deleted += rows
+		if err != nil {
+			return deleted, errors.Join(failed, err)
+		}
+	}
+	return deleted, failed
+}
+
+// byKey deletes by the key what it found: a ctid is not one row's here.
+func byKey(sql string, span compactstore.Span) batch {
+	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+		if _, err := tx.Exec(ctx, nestedSQL); err != nil {
+			return 0, err
+		}
+		return statement(sql, span.From, span.To)(ctx, tx, before, limit)
+	}
+}
+
+// over says that an error ends the pass.
+func over(ctx context.Context, err error) bool {
+	return errors.Is(err, leaderstore.ErrDeposed) || ctx.Err() != nil
+}
+
+func (p *pass) layout(ctx context.Context, t partedTable) (layout compactstore.Layout, at time.Time, err error) {
+	err = p.do(ctx, func(tx pgx.Tx, now time.Time) (err error) {
+		at = now
+		layout, err = compactstore.ReadLayout(ctx, tx, t.table)
+		return err
+	})
+	return layout, at, err
+}
+
+// lengthen makes partitions ahead of time, out of the last one.
+func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.Layout, now time.Time) error {
+	width, last := compactstore.Width(t.keep), layout[len(layout)-1]
+	if layout.Cuts(now, time.Time{}, width) == nil {
+		return nil
+	}
+	var newest time.Time
+	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
+		newest, err = compactstore.Newest(ctx, tx, last.Name, t.column)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look into the last partition of %s: %w", t.table, err)
+	}
+	cuts := layout.Cuts(now, newest, width)
+	if last.Bytes >= p.opts.LargePartition {
+		// Should this die before the cut, and no other come, it refuses rows from then on.
+		cuts = layout.Cuts(now, latest(newest, now.Add(4*width)), width)
+		if err := p.prove(ctx, t, last, cuts[0]); err != nil {
+			return err
+		}
+		defer p.disprove(ctx, last)
+	}
+	err = p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
+		return compactstore.Cut(ctx, tx, t.table, last, cuts, patientLock)
+	})
+	if err != nil {
+		return fmt.Errorf("make partitions of %s: %w", t.table, err)
+	}
+	return nil
+}
+
+// prove runs in no transaction, as the rebuilding of an index does: it may take long.
+func (p *pass) prove(ctx context.Context, t partedTable, last compactstore.Partition, end time.Time) error {
+	progress.Allow(ctx, longRebuild+longBatch)
+	bounded, cancel := context.WithTimeout(ctx, longRebuild)
+	defer cancel()
+	return compactstore.Prove(bounded, p.db, last.Name, t.column, end)
+}
+
+// disprove is for a cut that failed: one that was made has taken the constraint along.
+func (p *pass) disprove(ctx context.Context, last compactstore.Partition) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), longBatch/6)
+	defer cancel()
+	if err := compactstore.Disprove(bounded, p.db, last.Name); err != nil {
+		p.opts.Logger.WarnContext(ctx, "constraint of a partition is left", "partition", last.Name, "error", err)
+	}
+}
+
+// retire drops the partitions of which everything is past its retention, and keeps of
+// them what has to stay.
+func (p *pass) retire(ctx context.Context, t partedTable, now time.Time) (dropped int64, err error) {
+	err = p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
+		dropped = 0
+		layout, err := compactstore.ReadLayout(ctx, tx, t.table)
+		if err != nil {
+			return err
+		}
+		before := now.Add(-t.keep)
+		gone := layout[:layout.Expired(before.Add(-t.slack), p.opts.LargePartition)]
+		if len(gone) == 0 {
+			return nil
+		}
+		keep, err := p.keeper(ctx, tx, t, gone, before)
+		if err != nil {
+			return err
+		}
+		kept, err := compactstore.Retire(ctx, tx, t.table, gone, patientLock, keep)
+		for _, partition := range gone {
+			dropped += partition.Rows
+		}
+		dropped = max(0, dropped-kept)
+		failpoint.Hit("compactor/before-drop")
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("drop partitions of %s: %w", t.table, err)
+	}
+	return dropped, nil
+}
+
+// keeper finds out before anybody has to wait what has to stay of some partitions, and
+// returns what copies it. errCrowded: it would take too long.
+func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []compactstore.Partition, before time.Time) (compactstore.Keep, error) {
+	if _, err := tx.Exec(ctx, byIndexSQL); err != nil {
+		return nil, err
+	}
+	if t.stays == nil {
+		return func(context.Context, pgx.Tx, string, string) (int64, error) { return 0, nil }, nil
+	}
+	known, sum := map[string]any{}, int64(0)
+	for _, partition := range gone {
+		kept, names, err := t.stays(ctx, tx, partition, before, gone[len(gone)-1].To)
+		if err != nil {
+			return nil, fmt.Errorf("look for what has to stay: %w", err)
+		}
+		known[partition.Name], sum = names, sum+kept
+	}
+	if sum > mostKept {
+		return nil, errCrowded
+	}
+	return func(ctx context.Context, tx pgx.Tx, from, to string) (int64, error) {
+		tag, err := tx.Exec(ctx, fmt.Sprintf(t.keeps, to, from), before, known[from])
+		return tag.RowsAffected(), err
+	}, nil
+}
+
+// reshape makes one fenced transaction that changes partitions, and tries again while
+// others are in the way.
+func (p *pass) reshape(ctx context.Context, work func(tx pgx.Tx, now time.Time) error) error {
+	for try := 1; ; try++ {
+		err := p.do(ctx, work)
+		if !errors.Is(err, compactstore.ErrBusy) || try == lockTries {
+			return err
+		}
+		if err := p.pause(ctx, lockAgain); err != nil {
+			return err
+		}
+	}
+}
+
+// analyze tells the planner what the partitions have in common. It runs in no fenced
+// transaction: it changes nothing that matters.
+func (p *pass) analyze(ctx context.Context, t partedTable) error {
+	if time.Since(p.analyzed[t.table]) < analyzeAgain {
+		return nil
+	}
+	p.analyzed[t.table] = time.Now()
+	progress.Allow(ctx, longRebuild+longBatch)
+	bounded, cancel := context.WithTimeout(ctx, longRebuild)
+	defer cancel()
+	if _, err := p.db.Exec(bounded, "ANALYZE "+t.table); err != nil {
+		return fmt.Errorf("analyze %s: %w", t.table, err)
+	}
+	return nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

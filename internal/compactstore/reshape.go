@@ -1,0 +1,181 @@
+package compactstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrBusy says that others kept a table from being changed; nothing is changed.
+var ErrBusy = errors.New("others are at work on the table")
+
+// codeLockNotAvailable is PostgreSQL's for a lock that was not to be had in time.
+const codeLockNotAvailable = "55P03"
+
+const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
+
+// Names of partitions and of the constraint of proof, by where they begin or end.
+const stamp = "20060102_1504"
+
+// proof is the constraint that spares PostgreSQL from reading a partition when it is
+// given an end.
+const proof = "forge_ends"
+
+// Newest returns the latest instant in a partition; zero: it is empty.
+func Newest(ctx context.Context, tx pgx.Tx, partition, column string) (time.Time, error) {
+	var at *time.Time
+	err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT max(%s) FROM %s`, column, partition)).Scan(&at)
+	if err != nil || at == nil {
+		return time.Time{}, err
+	}
+	return *at, nil
+}
+
+// Prove lets others write on while it makes sure that all rows of a large partition are
+// before an instant, so that Cut need not read them under its lock. It runs in no
+// transaction. Until the cut, or Disprove, the partition refuses rows from then on.
+func Prove(ctx context.Context, db Database, partition, column string, end time.Time) error {
+	if err := Disprove(ctx, db, partition); err != nil {
+		return err
+	}
+	for _, sql := range []string{
+		fmt.Sprintf(`ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s < %s) NOT VALID`, partition, proof, column, literal(end)),
+		fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof),
+	} {
+		if _, err := db.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("prove that %s ends at %s: %w", partition, end.UTC().Format(time.RFC3339), err)
+		}
+	}
+	return nil
+}
+
+// Disprove takes back what Prove, or one that was interrupted, left.
+func Disprove(ctx context.Context, db Database, partition string) error {
+	var left bool
+	err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2)`,
+		partition, proof).Scan(&left)
+	if err != nil || !left {
+		return err
+	}
+	_, err = db.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s`, partition, proof))
+	return err
+}
+
+// Cut ends the last partition of a table at the first of some instants, and adds those
+// that begin at each of them; the last of these is the new last. All is made beforehand:
+// others wait for some milliseconds. wait is how long this waits for them, ErrBusy what
+// comes of it.
+func Cut(ctx context.Context, tx pgx.Tx, table string, last Partition, cuts []time.Time, wait time.Duration) error {
+	names := make([]string, len(cuts))
+	for i, at := range cuts {
+		names[i] = table + "_" + at.UTC().Format(stamp)
+		if err := makeLike(ctx, tx, table, names[i]); err != nil {
+			return err
+		}
+	}
+	if err := lockParts(ctx, tx, table, wait, last); err != nil {
+		return err
+	}
+	statements := []string{
+		fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, table, last.Name),
+		attach(table, last.Name, last.From, cuts[0]),
+	}
+	for i, name := range names {
+		end := time.Time{}
+		if i+1 < len(cuts) {
+			end = cuts[i+1]
+		}
+		statements = append(statements, attach(table, name, cuts[i], end))
+	}
+	statements = append(statements, fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s`, last.Name, proof))
+	return run(ctx, tx, statements)
+}
+
+// Keep puts the rows of one partition that have to stay into another table. Others wait
+// meanwhile: it uses indexes only.
+type Keep func(ctx context.Context, tx pgx.Tx, from, to string) (rows int64, err error)
+
+// Retire drops the first partitions of a table with all that is in them, but for what
+// keep puts into the new first one. It returns how many rows are kept. What it makes
+// ErrBusy of, and wait, is as in Cut.
+func Retire(ctx context.Context, tx pgx.Tx, table string, gone []Partition, wait time.Duration, keep Keep) (kept int64, err error) {
+	end := gone[len(gone)-1].To
+	name := table + "_until_" + end.UTC().Format(stamp)
+	if len(gone) == 1 && gone[0].From.IsZero() {
+		name += "_" + time.Now().UTC().Format(stamp) // it replaces one of the same end
+	}
+	if err := makeLike(ctx, tx, table, name); err != nil {
+		return 0, err
+	}
+	if err := lockParts(ctx, tx, table, wait, gone...); err != nil {
+		return 0, err
+	}
+	for _, p := range gone {
+		// Without its table it has none of the table's triggers.
+		if err := run(ctx, tx, []string{fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, table, p.Name)}); err != nil {
+			return 0, err
+		}
+		rows, err := keep(ctx, tx, p.Name, name)
+		if err != nil {
+			return 0, fmt.Errorf("keep rows of %s: %w", p.Name, err)
+		}
+		kept += rows
+	}
+	statements := []string{attach(table, name, time.Time{}, end)}
+	for _, p := range gone {
+		statements = append(statements, "DROP TABLE "+p.Name)
+	}
+	return kept, run(ctx, tx, statements)
+}
+
+// makeLike makes a table that may become a partition.
+func makeLike(ctx context.Context, tx pgx.Tx, table, name string) error {
+	return run(ctx, tx, []string{
+		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL)`, name, table),
+		fmt.Sprintf(`SELECT forge_rights_as('%s', '%s')`, name, table),
+	})
+}
+
+// lockParts locks first the table, for which everybody comes, and then the partitions,
+// for which only the likes of VACUUM can: those are not waited for.
+func lockParts(ctx context.Context, tx pgx.Tx, table string, wait time.Duration, parts ...Partition) error {
+	if _, err := tx.Exec(ctx, lockTimeoutSQL, fmt.Sprint(wait.Milliseconds())); err != nil {
+		return err
+	}
+	statements := []string{fmt.Sprintf(`LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE`, table)}
+	for _, p := range parts {
+		statements = append(statements, fmt.Sprintf(`LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE NOWAIT`, p.Name))
+	}
+	return run(ctx, tx, statements)
+}
+
+func attach(table, partition string, from, to time.Time) string {
+	begin, end := "MINVALUE", "MAXVALUE"
+	if !from.IsZero() {
+		begin = literal(from)
+	}
+	if !to.IsZero() {
+		end = literal(to)
+	}
+	return fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)`, table, partition, begin, end)
+}
+
+// literal is an instant as SQL has it.
+func literal(at time.Time) string { return at.UTC().Format("'2006-01-02 15:04:05Z'") }
+
+func run(ctx context.Context, tx pgx.Tx, statements []string) error {
+	for _, sql := range statements {
+		_, err := tx.Exec(ctx, sql)
+		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == codeLockNotAvailable {
+			return fmt.Errorf("%s: %w", sql, ErrBusy)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
+}
