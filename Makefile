@@ -146,7 +146,7 @@ bench: ## Run every bench and write docs/benchmarks.md (BENCHES='crons failover'
 	@$(foreach bench,$(BENCHES), \
 		$(MAKE) --no-print-directory bench-$(bench) BENCHFLAGS='$(BENCHFLAGS_$(bench))' >bin/bench/$(bench).new; \
 		mv bin/bench/$(bench).new bin/bench/$(bench).txt; cat bin/bench/$(bench).txt;)
-	go run ./bench/page bin/bench >bin/benchmarks.md
+	go run ./bench/page bin/bench docs/benchmarks.md >bin/benchmarks.md
 	mv bin/benchmarks.md docs/benchmarks.md
 
 .PHONY: screenshots

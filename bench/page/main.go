@@ -1,9 +1,10 @@
 // Command page writes docs/benchmarks.md from what the benches have printed.
 //
-//	go run ./bench/page FOLDER > docs/benchmarks.md
+//	go run ./bench/page FOLDER [PAGE] > docs/benchmarks.md
 //
 // Each file NAME.txt of the folder is the output of one bench: text, and as the
-// last line the JSON object that names the bench, the machine and the settings.
+// last line the JSON object that names the bench, the machine and the settings. What
+// PAGE, an earlier page, says of benches that the folder does not have stays.
 package main
 
 import (
@@ -12,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +26,8 @@ import (
 func main() { rig.Main("page", run) }
 
 func run(_ context.Context, args []string, stdout, _ io.Writer) error {
-	if len(args) != 1 {
-		return errors.New("want the folder with what the benches have printed")
+	if len(args) < 1 || len(args) > 2 {
+		return errors.New("want the folder with what the benches have printed, and an earlier page perhaps")
 	}
 	files, err := filepath.Glob(filepath.Join(args[0], "*.txt"))
 	if err != nil {
@@ -33,15 +36,34 @@ func run(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(files) == 0 {
 		return fmt.Errorf("%s has no NAME.txt; make bench writes them", args[0])
 	}
-	var all []outcome
+	sections := map[string]string{}
+	if len(args) == 2 {
+		if sections, err = earlier(args[1]); err != nil {
+			return err
+		}
+	}
 	for _, file := range files {
 		o, err := read(file)
 		if err != nil {
 			return err
 		}
-		all = append(all, o)
+		sections[o.Bench] = o.section()
 	}
-	return write(stdout, all)
+	return write(stdout, sections)
+}
+
+// earlier cuts a page into its sections.
+func earlier(page string) (map[string]string, error) {
+	body, err := os.ReadFile(page) //nolint:gosec // named by the user
+	if err != nil {
+		return nil, err
+	}
+	sections := map[string]string{}
+	for _, section := range strings.Split(string(body), heading)[1:] {
+		name, _, _ := strings.Cut(section, "\n")
+		sections[name] = heading + section
+	}
+	return sections, nil
 }
 
 // outcome is what one bench has printed.
@@ -77,17 +99,26 @@ and what its words mean is said at the head of its source, ` + "`bench/NAME`" + 
 run on the same machine: compare ratios, not figures of two machines.
 `
 
-func write(out io.Writer, all []outcome) error {
+// heading is before the name of each bench.
+const heading = "\n## "
+
+func (o *outcome) section() string {
+	text := &strings.Builder{}
+	fmt.Fprintf(text, heading+"%s\n\nOn %s", o.Bench, o.at.UTC().Format(time.DateOnly))
+	for _, setting := range []struct{ key, before string }{{"machine", ""}, {"postgres", "PostgreSQL "}, {"postgresql", "PostgreSQL "}} {
+		if value, ok := o.Settings[setting.key]; ok {
+			fmt.Fprintf(text, ", %s%v", setting.before, value)
+		}
+	}
+	fmt.Fprintf(text, ":\n\n```\n%s\n```\n", o.text)
+	return text.String()
+}
+
+func write(out io.Writer, sections map[string]string) error {
 	text := &strings.Builder{}
 	text.WriteString(head)
-	for _, o := range all {
-		fmt.Fprintf(text, "\n## %s\n\nOn %s", o.Bench, o.at.UTC().Format(time.DateOnly))
-		for _, setting := range []struct{ key, before string }{{"machine", ""}, {"postgres", "PostgreSQL "}, {"postgresql", "PostgreSQL "}} {
-			if value, ok := o.Settings[setting.key]; ok {
-				fmt.Fprintf(text, ", %s%v", setting.before, value)
-			}
-		}
-		fmt.Fprintf(text, ":\n\n```\n%s\n```\n", o.text)
+	for _, name := range slices.Sorted(maps.Keys(sections)) {
+		text.WriteString(sections[name])
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -30,6 +30,19 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page has no %q:\n%s", want, out)
 		}
 	}
+	put("earlier.md", out.String())
+	put("crons.txt", "missed 1\n"+`{"bench":"crons"}`)
+	if err := os.Remove(filepath.Join(dir, "failover.txt")); err != nil {
+		t.Fatal(err)
+	}
+	again := &strings.Builder{}
+	if err := run(t.Context(), []string{dir, filepath.Join(dir, "earlier.md")}, again, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	_, failover, _ := strings.Cut(out.String(), "## failover")
+	if got := again.String(); !strings.HasSuffix(got, "## failover"+failover) || !strings.Contains(got, "missed 1\n") || strings.Contains(got, "missed 0") {
+		t.Errorf("one bench again, and the page is now:\n%s", got)
+	}
 	put("losses.txt", "killed in the midst")
 	if err := run(t.Context(), []string{dir}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "losses.txt") {
 		t.Errorf("an output without an end: %v", err)
