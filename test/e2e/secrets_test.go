@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +26,7 @@ auth = "token"
 allow_private_targets = true
 [jobs.leak]
 kind = "shell"
-command = ["sh", "-c", "echo $NODE says $ONE and $TWO; echo $ONE >&2; exit 3"]
+command = ["sh", "-c", "echo $NODE says $ONE and $TWO; echo $ONE >&2; grep -qF $ONE /proc/$PPID/cmdline && echo in its $NODE arguments; exit 3"]
 env = { ONE = "${env:CANARY}", TWO = "${file:%[1]s}", NODE = "%[2]s" }
 retry = { max_attempts = 1 }
 [jobs.call]
@@ -106,7 +108,10 @@ func TestSecretsStayUnseen(t *testing.T) {
 		"the token": token, "the session": session,
 	}
 	wantNone(t, seen, secrets)
-	for _, where := range []string{"the database", "the log", "/metrics", "/metrics/cluster", "/api/v1/jobs", "/api/v1/settings", "/api/v1/events", "/api/v1/audit", "/jobs/{id}", "/settings", "/nodes", "forge config show", "forge token list -o json", "forge audit -o json"} {
+	if strings.Contains(seen["the database"], "in its "+node+" arguments") {
+		t.Error("who runs the job has the secret among its arguments")
+	}
+	for _, where := range []string{"the database", "the log", "/metrics", "/metrics/cluster", "/api/v1/jobs", "/api/v1/settings", "/api/v1/events", "/api/v1/audit", "/settings", "/nodes", "/leaders", "/storage", "/alerts/always/silence", "/crons/leaks/backfill", "forge config show", "forge token list -o json", "forge audit -o json"} {
 		if !strings.Contains(seen[where], node) {
 			t.Errorf("nothing was found in %s: %.300s", where, seen[where])
 		}
@@ -197,7 +202,7 @@ func everyAnswer(t *testing.T, c *cluster, ask func(method, path, body string) (
 		if status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
-		seen[path] = answer
+		seen[path] = fmt.Sprint(header) + answer
 		return header, answer
 	}
 	for path, methods := range doc.Paths {
@@ -222,10 +227,30 @@ func everyAnswer(t *testing.T, c *cluster, ask func(method, path, body string) (
 			t.Errorf("%s is not as documented: %v\n%.2000s", path, err, answer)
 		}
 	}
-	for _, page := range []string{"/", "/leaders", "/nodes", "/crons", "/crons/{name}", "/jobs", "/jobs/{id}", "/queues", "/alerts", "/charts", "/storage", "/dead", "/dead/{group}", "/settings", "/enqueue", "/api/docs"} {
-		get(page, "")
-	}
+	everyPage(seen, func(path string) string {
+		_, page := get(path, "")
+		return page
+	})
 	return seen
+}
+
+var link = regexp.MustCompile(`href="(/[^"#]*)`)
+
+// everyPage goes from the first page to all that its links lead to, and to theirs.
+func everyPage(seen map[string]string, get func(path string) string) {
+	const most = 200
+	ahead := []string{"/", "/enqueue?kind=leak", "/login"}
+	for visited := 0; len(ahead) > 0 && visited < most; visited++ {
+		page := get(ahead[0])
+		ahead = ahead[1:]
+		for _, found := range link.FindAllStringSubmatch(page, -1) {
+			path := html.UnescapeString(found[1])
+			if _, known := seen[path]; !known && !strings.HasPrefix(path, "/static/") {
+				seen[path] = ""
+				ahead = append(ahead, path)
+			}
+		}
+	}
 }
 
 // filler puts what exists into addresses.
