@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,36 @@ func TestCallersArePaced(t *testing.T) {
 	}
 }
 
+// Where nobody has a token each address is counted by itself, on every route alike.
+func TestAddressesArePaced(t *testing.T) {
+	t.Parallel()
+	options := newCluster().options()
+	h := New(options)
+	from := func(address, method, path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8080"+path, nil)
+		r.RemoteAddr = address
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	for range callsAtOnce {
+		from("192.0.2.7:1", http.MethodGet, "/api/v1/nodes")
+	}
+	for path, r := range addresses(&server{Options: options, assets: loadAssets()}) {
+		for method, there := range map[string]bool{http.MethodGet: r.gets != nil, http.MethodPost: r.posts != nil} {
+			if !there || !strings.HasPrefix(path, "/api/") {
+				continue
+			}
+			if w := from("192.0.2.7:2", method, path); w.Code != 429 || w.Header().Get(retryHeader) != "1" {
+				t.Errorf("%s %s: %d, Retry-After %q", method, path, w.Code, w.Header().Get(retryHeader))
+			}
+		}
+	}
+	if w := from("192.0.2.8:1", http.MethodGet, "/api/v1/nodes"); w.Code != 200 {
+		t.Errorf("another address meanwhile: %d", w.Code)
+	}
+}
+
 // A body that is shorter than it says is an error, and changes nothing.
 func TestContentLengthThatLies(t *testing.T) {
 	t.Parallel()
@@ -149,16 +180,22 @@ func (p *patient) SetReadDeadline(until time.Time) error {
 	return nil
 }
 
-// Who sends a body a piece at a time has a bounded time for it.
+// Who sends a body a piece at a time has a bounded time for it, wherever a body is read.
 func TestSlowBodyHasADeadline(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
-	for path, contentType := range map[string]string{
-		"/api/v1/jobs/42/cancel": "application/json", "/jobs/42/cancel": "application/x-www-form-urlencoded",
-	} {
+	c, options := guarded()
+	h := New(options)
+	for path, route := range addresses(&server{Options: c.options(), assets: loadAssets()}) {
+		if route.post == nil {
+			continue
+		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("{"))
 		r.Host = "localhost"
-		r.Header.Set("Content-Type", contentType)
+		r.Header.Set("Authorization", "Bearer admin")
+		r.Header.Set("Content-Type", formType)
+		if route.posts != nil {
+			r.Header.Set("Content-Type", jsonType)
+		}
 		w := &patient{ResponseRecorder: httptest.NewRecorder()}
 		before := time.Now()
 		h.ServeHTTP(w, r)
@@ -168,20 +205,58 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 	}
 }
 
+// Every POST of the API refuses alike what is no request, and does nothing.
+func TestEveryWriteRefusesAlike(t *testing.T) {
+	t.Parallel()
+	for path, r := range addresses(newServer(newCluster())) {
+		if r.posts == nil {
+			continue
+		}
+		for _, step := range []struct {
+			contentType, body string
+			status            int
+			says              string
+		}{
+			{jsonType, `{"a": tru}`, 400, "it is no JSON from byte 10 on"},
+			{jsonType, `[]`, 400, "an object is wanted"},
+			{jsonType, `null`, 400, "an object is wanted"},
+			{jsonType, "{\"a\": \"\xff\"}", 400, "it is not UTF-8"},
+			{jsonType, strings.Repeat(`{"a":`, 20_000), 413, "The body is larger than 73728 bytes."},
+			{jsonType, strings.Repeat(`{"a":`, 12_000), 400, "it is no JSON from byte"},
+			{"text/plain", "{}", 415, "Content-Type must be application/json."},
+			{"", "{}", 415, "Content-Type must be application/json."},
+			{jsonType, `{"no such": 1, "no such": 2}`, 422, `the field "no such" stands twice`},
+			{jsonType, `{"no such": 1}`, 422, `the field "no such" is unknown`},
+		} {
+			c := newCluster()
+			w := post(t, c.handler(), path, step.contentType, step.body)
+			if got := decode[problem](t, w); w.Code != step.status || !strings.Contains(got.Detail, step.says) || len(c.done) > 0 {
+				t.Errorf("%s %.40s: %d %s, did %v", path, step.body, w.Code, got.Detail, c.done)
+			}
+		}
+	}
+}
+
 // No body does more than it says or breaks anything: what is taken is an object
 // with known fields that reads back the same.
 func FuzzBodies(f *testing.F) {
 	for _, seed := range []string{
+		`{"name":"ci","scope":"admin","expires":"90d"}`, `{"for":"2h","reason":"x"}`, `{"until":"2026-11-21T00:00:00Z"}`, `{"from":"2026-11-01T00:00:00Z","to":"2026-11-02T00:00:00Z","limit":7,"dry_run":true}`,
 		"", "{}", "[]", "null", `{"kind":"dump"}`, `{"kind":"dump","kind":"x"}`, `{"ids":[1,2],"all":false}`, `{"at":"2026-11-19T02:00:00Z","args":{"a":[1]}}`,
 		`{"KIND":1}`, "{\"kind\":\"\xff\"}", `{"kind":"\u0000"}`, strings.Repeat(`{"a":`, 100), `{"ids":[9223372036854775808]}`, `{} {}`,
 	} {
 		f.Add([]byte(seed))
 	}
-	paths := []string{"jobs", "jobs/42/cancel", "bulk/jobs/cancel", "bulk/dead/retry", "crons/backup/trigger", "crons/backup/backfill", "leaders/scheduler/transfer"}
+	paths := map[string]bool{} // by what they take: routes that take the same are read alike
+	taken := map[reflect.Type]bool{}
+	for path, r := range addresses(newServer(newCluster())) {
+		if r.posts != nil && !taken[r.posts.body] {
+			taken[r.posts.body], paths[path] = true, true
+		}
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, path := range paths {
-			c := newCluster()
-			w := post(t, c.handler(), "/api/v1/"+path, jsonType, string(body))
+		for path := range paths {
+			w := post(t, newCluster().handler(), path, jsonType, string(body))
 			switch {
 			case w.Code >= 500:
 				t.Errorf("%s %q: %d %s", path, body, w.Code, w.Body)

@@ -159,9 +159,14 @@ func (s *server) admit(of route, need tokenstore.Scope, next http.HandlerFunc) h
 	}
 }
 
+// retryHeader says how many seconds to wait.
+const retryHeader = "Retry-After"
+
+func isPaced(path string) bool { return strings.HasPrefix(path, "/api/") }
+
 // paced bounds how often one caller uses the API.
 func (s *server) paced(path string, next http.HandlerFunc) http.HandlerFunc {
-	if !strings.HasPrefix(path, "/api/") {
+	if !isPaced(path) {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -199,7 +204,7 @@ func (s *server) throttled(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func (s *server) tooMany(w http.ResponseWriter, r *http.Request, wait time.Duration, detail string) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+	w.Header().Set(retryHeader, strconv.Itoa(int(wait/time.Second)+1))
 	s.fail(w, r, http.StatusTooManyRequests, detail)
 }
 

@@ -29,7 +29,7 @@ func followLines[T any](s *server, w http.ResponseWriter, r *http.Request, run f
 	}
 	if s.followers.Add(1) > maxFollowers {
 		s.followers.Add(-1)
-		w.Header().Set("Retry-After", "30")
+		w.Header().Set(retryHeader, "30")
 		writeProblem(w, http.StatusServiceUnavailable, "Too much is followed on this node.")
 		return
 	}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -222,9 +223,10 @@ func checkNothingInline(t *testing.T, path, html string) {
 	}
 }
 
-func TestHostileTextStaysText(t *testing.T) {
-	t.Parallel()
-	const attack = `"><script>alert(1)</script><img src=x onerror=alert(1)>` + "\r\nevent: pulse\r\ndata: forged\x1b]0;title\x07\u202e"
+const attack = `"><script>alert(1)</script><img src=x onerror=alert(1)>` + "\r\nevent: pulse\r\ndata: forged\x1b]0;title\x07\u202e"
+
+// hostile is a cluster whose every name and text attacks whoever shows it.
+func hostile() *fakeCluster {
 	c := newCluster()
 	c.crons[0].Name, c.crons[0].Spec.Job, c.crons[0].Spec.Schedule = attack, attack, attack
 	c.crons[0].Spec.Args = []byte(attack)
@@ -237,8 +239,12 @@ func TestHostileTextStaysText(t *testing.T) {
 	job.Kind, job.Cron, job.NodeID, job.LastError, job.Queue, job.Args = attack, attack, attack, attack, attack, []byte(attack)
 	job.Attempts[0].Error, job.Attempts[0].NodeID = attack, attack
 	c.logs[0].Chunk = attack
+	return c
+}
 
-	h := c.handler()
+func TestHostileTextStaysText(t *testing.T) {
+	t.Parallel()
+	h := hostile().handler()
 	for _, path := range append(pages, cronPath(attack), "/jobs?kind="+strings.TrimPrefix(cronPath(attack), "/crons/"), "/crons?q="+strings.TrimPrefix(cronPath(attack), "/crons/")) {
 		html := get(t, h, path).Body.String()
 		if strings.Contains(html, "<script>") || strings.Contains(html, "<img") {
@@ -252,5 +258,36 @@ func TestHostileTextStaysText(t *testing.T) {
 		if strings.Contains(output, bad) {
 			t.Errorf("output holds %q", bad)
 		}
+	}
+}
+
+// What programs are answered is JSON that no browser takes for anything else, and no
+// terminal for an order, however long and broken the text in it is.
+func TestHostileTextInAnswers(t *testing.T) {
+	t.Parallel()
+	c := hostile()
+	c.jobs[0].Args, c.crons[0].Spec.Args = []byte(`{"a":"<b>"}`), nil // the database has only JSON
+	c.logs[0].Chunk = attack + "\xff\xfe" + strings.Repeat("<x>", 1<<18)
+	h := c.handler()
+	found := 0
+	for path, r := range addresses(newServer(c)) {
+		if r.gets == nil || r.gets.media != "" {
+			continue
+		}
+		w := get(t, h, path)
+		if body := w.Body.String(); !json.Valid(w.Body.Bytes()) || strings.ContainsAny(strings.TrimSuffix(body, "\n"), "<>\x1b\x07\r\n") {
+			t.Errorf("%s: %.300q", path, body)
+		} else if strings.Contains(body, `\u003cscript`) {
+			found++
+		}
+		if w.Header().Get("X-Content-Type-Options") != "nosniff" || !strings.HasSuffix(w.Header().Get("Content-Type"), "json") {
+			t.Errorf("%s is %v", path, w.Header())
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d answers have the text", found)
+	}
+	if lines := get(t, h, "/api/v1/jobs/42/logs?follow=true&attempt=1").Body.String(); strings.ContainsAny(lines, "<>\x1b") || strings.Count(lines, "\n") != 1 {
+		t.Errorf("followed: %.300q", lines)
 	}
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
@@ -53,8 +54,13 @@ type (
 		Content  map[string]apiMedia `json:"content"`
 	}
 	apiResponse struct {
-		Description string              `json:"description"`
-		Content     map[string]apiMedia `json:"content,omitempty"`
+		Description string               `json:"description"`
+		Headers     map[string]apiHeader `json:"headers,omitempty"`
+		Content     map[string]apiMedia  `json:"content,omitempty"`
+	}
+	apiHeader struct {
+		Description string             `json:"description"`
+		Schema      *jsonschema.Schema `json:"schema"`
 	}
 	apiMedia struct {
 		Schema *jsonschema.Schema `json:"schema"`
@@ -117,9 +123,19 @@ func (s *server) describeOne(schemas *schemas, r route, method string, of *opera
 	} else {
 		success.Content[cmp.Or(of.media, jsonMedia)] = apiMedia{schemas.of(of.answer)}
 	}
+	wrong := map[string]apiMedia{problemMedia: {schemas.of(reflect.TypeFor[problem]())}}
+	if method == "post" {
+		success.Headers = map[string]apiHeader{repeatHeader: {"Stands where the answer was given before.", &jsonschema.Schema{Type: "boolean"}}}
+	}
 	op.Responses = map[string]apiResponse{
 		strconv.Itoa(of.status): success,
-		"default":               {Description: "What went wrong.", Content: map[string]apiMedia{problemMedia: {schemas.of(reflect.TypeFor[problem]())}}},
+		"default":               {Description: "What went wrong.", Content: wrong},
+	}
+	if isPaced(r.path) {
+		op.Responses[strconv.Itoa(http.StatusTooManyRequests)] = apiResponse{
+			Description: fmt.Sprintf("More than %d requests a second, or %d at once.", callsPerSecond, callsAtOnce), Content: wrong,
+			Headers: map[string]apiHeader{retryHeader: {"How many seconds to wait.", &jsonschema.Schema{Type: "integer"}}},
+		}
 	}
 	if method == "post" {
 		body := cmp.Or(of.body, reflect.TypeFor[struct{}]())

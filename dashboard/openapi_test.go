@@ -107,6 +107,9 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
 			got[method+" "+path] = string(op.Scope)
+			if got, paced := op.Responses["429"]; paced != strings.HasPrefix(path, "/api/") || paced && got.Headers[retryHeader].Schema == nil {
+				t.Errorf("%s %s: too many requests are answered %+v", method, path, got)
+			}
 			if ids[op.ID] || op.Summary == "" {
 				t.Errorf("%s %s: the id %s, %q", method, path, op.ID, op.Summary)
 			}
