@@ -208,7 +208,9 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 // Every POST of the API refuses alike what is no request, and does nothing.
 func TestEveryWriteRefusesAlike(t *testing.T) {
 	t.Parallel()
-	for path, r := range addresses(newServer(newCluster())) {
+	c := newCluster()
+	h := c.handler()
+	for path, r := range addresses(newServer(c)) {
 		if r.posts == nil {
 			continue
 		}
@@ -228,8 +230,7 @@ func TestEveryWriteRefusesAlike(t *testing.T) {
 			{jsonType, `{"no such": 1, "no such": 2}`, 422, `the field "no such" stands twice`},
 			{jsonType, `{"no such": 1}`, 422, `the field "no such" is unknown`},
 		} {
-			c := newCluster()
-			w := post(t, c.handler(), path, step.contentType, step.body)
+			w := post(t, h, path, step.contentType, step.body)
 			if got := decode[problem](t, w); w.Code != step.status || !strings.Contains(got.Detail, step.says) || len(c.done) > 0 {
 				t.Errorf("%s %.40s: %d %s, did %v", path, step.body, w.Code, got.Detail, c.done)
 			}
@@ -255,8 +256,9 @@ func FuzzBodies(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		h := newCluster().handler()
 		for path := range paths {
-			w := post(t, newCluster().handler(), path, jsonType, string(body))
+			w := post(t, h, path, jsonType, string(body))
 			switch {
 			case w.Code >= 500:
 				t.Errorf("%s %q: %d %s", path, body, w.Code, w.Body)

@@ -110,29 +110,29 @@ func TestBadIdempotencyKeys(t *testing.T) {
 // another body is refused. A secret is told once.
 func TestEveryWriteTakesAKey(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	c, options := guarded()
+	kept := fakeOnce{}
+	options.Once = kept
+	h := New(options)
 	for path, r := range addresses(&server{Options: options, assets: loadAssets()}) {
 		if r.post == nil || !strings.HasPrefix(path, "/api/") {
 			continue
 		}
-		c, options := guarded()
-		kept := fakeOnce{}
-		options.Once = kept
-		h := New(options)
 		path, body := strings.TrimPrefix(path, "/api/v1/"), bodyFor(path)
-		first := postWithKey(t, h, "admin", path, body, "k")
-		if first.Code >= 300 || len(c.done) == 0 {
+		before := len(c.done)
+		first := postWithKey(t, h, "admin", path, body, path)
+		if first.Code >= 300 || len(c.done) == before {
 			t.Errorf("%s %s: %d %s", path, body, first.Code, first.Body)
 			continue
 		}
 		did := len(c.done)
-		again, other := postWithKey(t, h, "admin", path, body, "k"), postWithKey(t, h, "admin", path, body+" ", "k")
+		again, other := postWithKey(t, h, "admin", path, body, path), postWithKey(t, h, "admin", path, body+" ", path)
 		if again.Code != first.Code || again.Header().Get(repeatHeader) != "true" || other.Code != http.StatusConflict || len(c.done) != did {
 			t.Errorf("%s: the repeat %d, another body %d; did %v", path, again.Code, other.Code, c.done)
 		}
 		told := decode[map[string]any](t, first)
 		if secret := told[r.posts.secret]; r.posts.secret != "" {
-			keeps := string(kept["a admin k"].Body)
+			keeps := string(kept["a admin "+path].Body)
 			if delete(told, r.posts.secret); secret != "forge_secret" || keeps == "" || strings.Contains(keeps, "forge_secret") {
 				t.Errorf("%s tells the secret %v, and keeps %s", path, secret, keeps)
 			}
