@@ -212,7 +212,7 @@ func (n *Node) retention() compactor.Retention {
 	keep, rollups := n.current.Load().Retention, n.current.Load().Metrics.Rollups
 	return compactor.Retention{
 		Completed: keep.Completed.Std(), Cancelled: keep.Cancelled.Std(), Discarded: keep.Discarded.Std(),
-		CronTicks: keep.CronTicks.Std(), Logs: keep.Logs.Std(), Events: keep.Events.Std(), Audit: keep.Audit.Std(),
+		CronTicks: keep.CronTicks.Std(), Logs: keep.Logs.Std(), Events: keep.Events.Std(), Metrics: keep.Metrics.Std(), Audit: keep.Audit.Std(),
 		History: n.election().HistoryRetention.Std(),
 		Rollups: map[rollupstore.Step]time.Duration{
 			rollupstore.Minute: rollups.Minute.Std(), rollupstore.FiveMinutes: rollups.FiveMinutes.Std(), rollupstore.Hour: rollups.Hour.Std(),

@@ -3,6 +3,7 @@ package alerts_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
@@ -92,10 +93,23 @@ func checkTexts(t *testing.T) {
 		got = append(got, p.String())
 	}
 	want := []string{
-		"a: warning: its ranges reach back 2d, and the cluster's totals are kept for 24h; want shorter ranges",
+		"a: warning: its ranges reach back 2d, and the cluster's totals are kept for 24h; want shorter ranges, or a longer retention.metrics",
 		`a: annotations.summary: unclosed action; want a template of Prometheus`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// How far back an alert may look is what retention.metrics says.
+func TestRangesWithinTheRetention(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Alerts = []config.Alert{{Name: "a", Condition: "rate(forge_leader_failovers_total[2d]) > 0"}}
+	for keep, want := range map[time.Duration]int{47 * time.Hour: 1, 48 * time.Hour: 0} {
+		cfg.Retention.Metrics = config.Duration(keep)
+		if problems := alerts.CheckFile(cfg); len(problems) != want {
+			t.Errorf("kept for %s: %v, want %d problems", keep, problems, want)
+		}
 	}
 }

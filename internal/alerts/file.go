@@ -16,7 +16,7 @@ func CheckFile(cfg *config.Config) []Problem {
 	problems := []Problem{}
 	known := clusterSeries()
 	for _, rule := range alertstore.Of(cfg) {
-		problems = append(problems, Check(rule, known)...)
+		problems = append(problems, check(rule, known, cfg.Retention.Metrics.Std())...)
 		problems = append(problems, unknownReceivers(cfg, rule)...)
 	}
 	return problems

@@ -107,7 +107,10 @@ type Series struct {
 
 // Check looks at what an alert means: whether its condition can be read, names
 // metrics that there are, and says what it seems to.
-func Check(rule Rule, known []Series) []Problem {
+func Check(rule Rule, known []Series) []Problem { return check(rule, known, keptByDefault) }
+
+// check also knows for how long the cluster's totals are kept.
+func check(rule Rule, known []Series, kept time.Duration) []Problem {
 	c := &checker{rule: rule, known: map[string]Series{}}
 	for _, s := range known {
 		c.known[s.Name] = s
@@ -136,15 +139,15 @@ func Check(rule Rule, known []Series) []Problem {
 		return nil
 	})
 	if back := reach(expr); back > kept {
-		c.add(true, fmt.Sprintf("its ranges reach back %s, and the cluster's totals are kept for %s", config.Duration(back), config.Duration(kept)), "shorter ranges")
+		c.add(true, fmt.Sprintf("its ranges reach back %s, and the cluster's totals are kept for %s", config.Duration(back), config.Duration(kept)), "shorter ranges, or a longer retention.metrics")
 	}
 	c.templates("labels", rule.Labels)
 	c.templates("annotations", rule.Annotations)
 	return c.problems
 }
 
-// kept is for how long the compactor keeps totals.
-const kept = 24 * time.Hour
+// keptByDefault is for how long the compactor keeps totals.
+const keptByDefault = 24 * time.Hour
 
 func (c *checker) templates(section string, texts map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {

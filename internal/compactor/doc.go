@@ -7,6 +7,17 @@
 // goes first. A pass can stop after any batch: it keeps no state that matters,
 // and the next one, on whatever node, goes on where it stopped.
 //
+// # Partitions
+//
+// The ledger and the cluster's sums are partitioned by time (tend). A pass makes
+// partitions ahead out of the last one, drops those of which everything is past its
+// retention, and deletes one by one in the small ones. Each change is one fenced
+// transaction that waits shortly for its lock and holds it for milliseconds: a leader
+// that dies in it has changed nothing. What has to stay of a partition moves to the new
+// first one in the same transaction; an index holds all that can have changed in it
+// since it was looked through. To keep others from waiting while a large last partition
+// is read for where it ends, that is proved before, outside any transaction.
+//
 // # Merging
 //
 // A pass ends with the output of attempts that are over: jobstore.Merge takes their

@@ -1,5 +1,6 @@
 // Package compactstore owns forge_compactions, the record of the log compactor's
-// passes, and weighs the tables that they keep small.
+// passes, and weighs and shapes the tables that they keep small: it rebuilds indexes
+// and makes and drops partitions. When, and what of a partition stays, its callers say.
 package compactstore
 
 import (

@@ -284,5 +284,6 @@ type Retention struct {
 	CronTicks Duration `toml:"cron_ticks" min:"1m" max:"3650d"`
 	Logs      Duration `toml:"logs" min:"1m" max:"3650d"`
 	Events    Duration `toml:"events" min:"1m" max:"3650d"`
+	Metrics   Duration `toml:"metrics" min:"1h" max:"3650d"`
 	Audit     Duration `toml:"audit" min:"1m" max:"3650d"`
 }

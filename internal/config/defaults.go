@@ -65,6 +65,7 @@ func Default() *Config {
 			CronTicks: Duration(30 * day),
 			Logs:      Duration(week),
 			Events:    Duration(30 * day),
+			Metrics:   Duration(day),
 			Audit:     Duration(365 * day),
 		},
 	}
