@@ -121,7 +121,7 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer c.forgetMeasures()
 	next := time.NewTimer(c.opts.Delay)
 	defer next.Stop()
-	pass := &pass{Compactor: c, fence: fence, rebuilt: map[string]time.Time{}, analyzed: map[string]time.Time{}}
+	pass := &pass{Compactor: c, fence: fence, rebuilt: map[string]time.Time{}, analyzed: map[string]time.Time{}, proved: map[string]time.Time{}}
 	for {
 		if !progress.Await(ctx, next.C) {
 			return nil
@@ -148,8 +148,9 @@ type pass struct {
 	strayAfter int64
 	// rebuilt is when each index was built anew.
 	rebuilt map[string]time.Time
-	// analyzed is when each table with partitions was.
-	analyzed map[string]time.Time
+	// analyzed is when each table with partitions was, and proved when its last one was
+	// read for where it ends.
+	analyzed, proved map[string]time.Time
 	// record is what this pass has done so far.
 	record compactstore.Pass
 }

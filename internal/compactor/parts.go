@@ -30,6 +30,11 @@ const (
 	// wait while they are copied.
 	mostKept = 10_000
 
+	// longProof is how long a large last partition may be read for where it ends, once
+	// in proveAgain: until it is known there are no more partitions.
+	longProof  = 30 * time.Minute
+	proveAgain = 24 * time.Hour
+
 	// analyzeAgain: PostgreSQL's autovacuum analyzes partitions, but not the table.
 	analyzeAgain = 24 * time.Hour
 )
@@ -146,10 +151,12 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.
 	if last.Bytes >= p.opts.LargePartition {
 		// Should this die before the cut, and no other come, it refuses rows from then on.
 		cuts = layout.Cuts(now, latest(newest, now.Add(4*width)), width)
-		if err := p.prove(ctx, t, last, cuts[0]); err != nil {
-			return err
+		if time.Since(p.proved[t.table]) < proveAgain {
+			return p.withdraw(ctx, last)
 		}
-		defer p.disprove(ctx, last)
+		if err := p.prove(ctx, t, last, cuts[0]); err != nil {
+			return errors.Join(err, p.withdraw(ctx, last))
+		}
 	}
 	err = p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
 		return compactstore.Cut(ctx, tx, t.table, last, cuts, patientLock)
@@ -160,21 +167,28 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.
 	return nil
 }
 
-// prove runs in no transaction, as the rebuilding of an index does: it may take long.
+// prove finds out that a large partition ends before an instant. It reads it in no
+// transaction, as the rebuilding of an index does: that may take long.
 func (p *pass) prove(ctx context.Context, t partedTable, last compactstore.Partition, end time.Time) error {
-	progress.Allow(ctx, longRebuild+longBatch)
-	bounded, cancel := context.WithTimeout(ctx, longRebuild)
+	err := p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
+		return compactstore.Promise(ctx, tx, last.Name, t.column, end, patientLock)
+	})
+	if err != nil {
+		return err
+	}
+	p.proved[t.table] = time.Now()
+	progress.Allow(ctx, longProof+longBatch)
+	bounded, cancel := context.WithTimeout(ctx, longProof)
 	defer cancel()
-	return compactstore.Prove(bounded, p.db, last.Name, t.column, end)
+	return compactstore.Prove(bounded, p.db, last.Name)
 }
 
-// disprove is for a cut that failed: one that was made has taken the constraint along.
-func (p *pass) disprove(ctx context.Context, last compactstore.Partition) {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), longBatch/6)
-	defer cancel()
-	if err := compactstore.Disprove(bounded, p.db, last.Name); err != nil {
-		p.opts.Logger.WarnContext(ctx, "constraint of a partition is left", "partition", last.Name, "error", err)
-	}
+// withdraw is for what failed, or was interrupted: a cut that was made has taken the
+// promise along.
+func (p *pass) withdraw(ctx context.Context, last compactstore.Partition) error {
+	return p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
+		return compactstore.Withdraw(ctx, tx, last.Name, patientLock)
+	})
 }
 
 // retire drops the partitions of which everything is past its retention, and keeps of

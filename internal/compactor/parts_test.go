@@ -212,6 +212,7 @@ func TestCrowdedPartition(t *testing.T) {
 func TestReaderKeepsPartitions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	c.largePartition = 1 // so that all that waits for a lock is tried
 	reader, err := c.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

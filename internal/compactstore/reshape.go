@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,34 +36,39 @@ func Newest(ctx context.Context, tx pgx.Tx, partition, column string) (time.Time
 	return *at, nil
 }
 
-// Prove lets others write on while it makes sure that all rows of a large partition are
-// before an instant, so that Cut need not read them under its lock. It runs in no
-// transaction. Until the cut, or Disprove, the partition refuses rows from then on.
-func Prove(ctx context.Context, db Database, partition, column string, end time.Time) error {
-	if err := Disprove(ctx, db, partition); err != nil {
+// Promise has a large partition refuse rows from an instant on, so that Prove can make
+// sure that there are none while others write, and Cut need not read it under its lock.
+// Until the cut, or Withdraw, it refuses them. wait and ErrBusy are as in Cut.
+func Promise(ctx context.Context, tx pgx.Tx, partition, column string, end time.Time, wait time.Duration) error {
+	if err := boundLocks(ctx, tx, wait); err != nil {
 		return err
 	}
-	for _, sql := range []string{
+	return run(ctx, tx, []string{
+		fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s`, partition, proof),
 		fmt.Sprintf(`ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s < %s) NOT VALID`, partition, proof, column, literal(end)),
-		fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof),
-	} {
-		if _, err := db.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("prove that %s ends at %s: %w", partition, end.UTC().Format(time.RFC3339), err)
-		}
+	})
+}
+
+// Prove reads a partition for what Promise said. It runs in no transaction.
+func Prove(ctx context.Context, db Database, partition string) error {
+	if _, err := db.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof)); err != nil {
+		return fmt.Errorf("read where %s ends: %w", partition, err)
 	}
 	return nil
 }
 
-// Disprove takes back what Prove, or one that was interrupted, left.
-func Disprove(ctx context.Context, db Database, partition string) error {
+// Withdraw takes back what Promise, also one that was interrupted, left.
+func Withdraw(ctx context.Context, tx pgx.Tx, partition string, wait time.Duration) error {
 	var left bool
-	err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2)`,
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2)`,
 		partition, proof).Scan(&left)
 	if err != nil || !left {
 		return err
 	}
-	_, err = db.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s`, partition, proof))
-	return err
+	if err := boundLocks(ctx, tx, wait); err != nil {
+		return err
+	}
+	return run(ctx, tx, []string{fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT %s`, partition, proof)})
 }
 
 // Cut ends the last partition of a table at the first of some instants, and adds those
@@ -143,7 +149,7 @@ func makeLike(ctx context.Context, tx pgx.Tx, table, name string) error {
 // lockParts locks first the table, for which everybody comes, and then the partitions,
 // for which only the likes of VACUUM can: those are not waited for.
 func lockParts(ctx context.Context, tx pgx.Tx, table string, wait time.Duration, parts ...Partition) error {
-	if _, err := tx.Exec(ctx, lockTimeoutSQL, fmt.Sprint(wait.Milliseconds())); err != nil {
+	if err := boundLocks(ctx, tx, wait); err != nil {
 		return err
 	}
 	statements := []string{fmt.Sprintf(`LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE`, table)}
@@ -151,6 +157,11 @@ func lockParts(ctx context.Context, tx pgx.Tx, table string, wait time.Duration,
 		statements = append(statements, fmt.Sprintf(`LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE NOWAIT`, p.Name))
 	}
 	return run(ctx, tx, statements)
+}
+
+func boundLocks(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
+	_, err := tx.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(wait.Milliseconds(), 10))
+	return err
 }
 
 func attach(table, partition string, from, to time.Time) string {
