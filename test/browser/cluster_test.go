@@ -41,6 +41,11 @@ kind = "shell"
 command = ["false"]
 retry = { max_attempts = 1 }
 
+[jobs.lasting]
+kind = "shell"
+command = ["false"]
+retry = { max_attempts = 1 }
+
 [jobs.bulky]
 kind = "shell"
 command = ["true"]
@@ -79,6 +84,8 @@ var forgeBinary = sync.OnceValues(func() (string, error) { return nodes.Build(bi
 type node struct {
 	id, listen string
 	process    *nodes.Process
+	// grave is the page of the group of a dead letter that stays.
+	grave string
 }
 
 func (n *node) url(path string) string { return "http://" + n.listen + path }
@@ -107,6 +114,11 @@ func startNodes(t *testing.T, receiver string, ids ...string) []*node {
 	}
 	first := started[0]
 	nodes.Eventually(t, patience, "every role is led and a job ran", func() bool { return led(first) == 3 && lastJob(first) != 0 })
+	dead := first.enqueue(t, `{"kind": "lasting"}`)
+	nodes.Eventually(t, patience, fmt.Sprintf("job %d has died", dead), func() bool {
+		first.grave = deadGroup(first)
+		return first.grave != ""
+	})
 	return started
 }
 

@@ -95,9 +95,9 @@ func eval[T any](t *testing.T, tab context.Context, expression string) T { //nol
 	return value
 }
 
-// everyPage is the path of each kind of page.
+// everyPage is the path of each kind of page; checkLinks finds the one that is missing.
 func everyPage(n *node) []string {
-	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing", "/nodes", "/queues", "/alerts", "/alerts/quiet/silence", "/alerts/quiet/test", "/charts", "/storage", "/settings", "/enqueue?kind=order", "/bulk/jobs/cancel?kind=sleeper", "/leaders/scheduler/transfer", "/nodes/north/drain", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00"}
+	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing", "/nodes", "/queues", "/alerts", "/alerts/quiet/silence", "/alerts/quiet/test", "/charts", "/storage", "/settings", "/enqueue?kind=order", "/bulk/jobs/cancel?kind=sleeper", "/leaders/scheduler/transfer", "/nodes/north/drain", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00", n.grave, n.grave + "/retry", fmt.Sprintf("/jobs/%d/retry", lastJob(n))}
 }
 
 // TestPagesInARealBrowser looks at a cluster and then acts on it, each in tabs side by
@@ -113,6 +113,7 @@ func TestPagesInARealBrowser(t *testing.T) {
 			"no complaint in the console":    checkConsole,
 			"the same facts without scripts": checkWithoutScripts,
 			"no sideways scroll on a phone":  checkPhone,
+			"no page is forgotten":           checkLinks,
 			"axe finds nothing":              checkAxe,
 			"pictures of every page":         takePictures,
 			"keys and the pause":             checkKeys,
@@ -203,7 +204,7 @@ func checkPhone(t *testing.T, n *node) {
 	const width = 375
 	tab := newTab(t)
 	do(t, tab, chromedp.EmulateViewport(width, 812, chromedp.EmulateMobile))
-	for _, path := range everyPage(n) {
+	for _, path := range append(everyPage(n), docs) {
 		do(t, tab, chromedp.Navigate(n.url(path)), chromedp.WaitVisible(chromedp.CSS("main")))
 		if got := eval[int](t, tab, `document.documentElement.scrollWidth`); got != width {
 			t.Errorf("%s is %d pixels wide on a screen of %d", path, got, width)

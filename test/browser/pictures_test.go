@@ -55,8 +55,12 @@ func nameOf(path string) string {
 	if err != nil || parsed.Path == "/" {
 		return "overview"
 	}
-	if strings.HasPrefix(parsed.Path, "/jobs/") {
-		return "job" // whichever was the newest
+	switch parts := strings.Split(parsed.Path, "/"); parts[1] {
+	case "jobs", "dead":
+		if len(parts) > 2 { // whichever it was
+			parts[2] = "one"
+			path = strings.Join(parts, "/")
+		}
 	}
 	return strings.Trim(notInNames.ReplaceAllString(path, "-"), "-")
 }

@@ -40,6 +40,8 @@ func takeAll(ctx context.Context, chromium *browser.Browser, c *cluster, dir str
 		{"dashboard-dark.png", "/", "dark", 1280, 1400, "#crons"},
 		{"job.png", "/jobs/" + strconv.FormatInt(job, 10), "light", 1280, 720, ""},
 		{"cron.png", "/crons/pulse", "light", 1280, 760, ""},
+		{"jobs.png", "/jobs", "light", 1280, 620, ""},
+		{"leadership.png", "/leaders", "dark", 1280, 860, ""},
 		{"phone.png", "/", "light", 375, 812, ""},
 	} {
 		weight, err := p.take(chromium, c.url(p.path), dir) //nolint:contextcheck // the browser ends with ctx
