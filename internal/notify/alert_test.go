@@ -63,6 +63,26 @@ func TestAlertToPagerDuty(t *testing.T) {
 	}
 }
 
+// The notifier makes an object of a detail that reads like YAML.
+func TestDetailsOfPagerDutyAreTexts(t *testing.T) {
+	t.Parallel()
+	e := serve(t, http.StatusAccepted, "{}")
+	message := noLeader(time.Time{})
+	message.Incidents[0].Annotations["description"] = "sum(x) == 0 holds: its value is 0."
+	message.Incidents[0].Labels["site"] = "east: 2"
+	if err := sendMessage(t, "pagerduty", config.Notify{Type: "pagerduty", URL: e.URL, RoutingKey: "secret-key"}, message); err != nil {
+		t.Fatal(err)
+	}
+	payload, _ := (<-e.bodies)["payload"].(map[string]any)
+	want := map[string]any{
+		"description": "* sum(x) == 0 holds: its value is 0.",
+		"labels":      "* alertname=no_leader role=scheduler severity=critical site=east: 2 ",
+	}
+	if diff := cmp.Diff(want, payload["custom_details"]); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+}
+
 func TestAlertToSlack(t *testing.T) {
 	t.Parallel()
 	e := serve(t, http.StatusOK, "ok")

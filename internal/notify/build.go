@@ -29,6 +29,13 @@ const (
 		`{{ if gt (len .Alerts) 1 }} ({{ len .Alerts.Firing }} firing, {{ len .Alerts.Resolved }} resolved){{ end }}`
 	descriptionText = `{{ with .CommonAnnotations.description }}{{ . }}{{ else }}` +
 		`{{ range .Alerts }}[{{ .Status }}] {{ .Annotations.summary }}: {{ .Annotations.description }}` + "\n" + `{{ end }}{{ end }}`
+	// The notifier of PagerDuty makes objects and numbers of details that read like
+	// YAML. After a bullet nothing does, whatever an alert says of itself.
+	bullet      = `* `
+	detailsText = `{{ with .CommonAnnotations.description }}` + bullet + `{{ . }}{{ else }}` +
+		`{{ range .Alerts }}` + bullet + `[{{ .Status }}] {{ .Annotations.summary }}: {{ .Annotations.description }}` + "\n" + `{{ end }}{{ end }}`
+	labelsText = bullet + `{{ range .CommonLabels.SortedPairs }}{{ .Name }}={{ .Value }} {{ end }}`
+
 	linkText     = `{{ (index .Alerts 0).GeneratorURL }}`
 	mailText     = descriptionText + "\n\n" + linkText + "\n"
 	severityText = `{{ with .CommonLabels.severity }}{{ . }}{{ else }}error{{ end }}`
@@ -98,8 +105,8 @@ func (r *Receivers) pagerDuty(settings config.Notify, place string) (notifier, e
 		Source: cmp.Or(settings.Client, "forge"),
 		Class:  settings.Class, Component: settings.Component, Group: settings.Group,
 		Details: map[string]any{
-			"description": descriptionText,
-			"labels":      `{{ range .CommonLabels.SortedPairs }}{{ .Name }}={{ .Value }} {{ end }}`,
+			"description": detailsText,
+			"labels":      labelsText,
 		},
 	}, r.template, r.logger)
 }
