@@ -229,6 +229,20 @@ func TestForOutlivesLeader(t *testing.T) {
 	c.want([]string{"no_scheduler_leader firing"}, []string{"pagerduty firing, pending"})
 }
 
+// That the first evaluation was held up for a moment does not make the wait an
+// interval longer.
+func TestForBearsJitter(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, seed)
+	c.at = c.at.Add(interval / 20)
+	c.see(leads(0))
+	c.at = c.at.Add(-interval / 20)
+	c.see(leads(0))
+	c.want([]string{"no_scheduler_leader pending"}, nil)
+	c.see(leads(0)) // a moment less than 30 s after the first
+	c.want([]string{"no_scheduler_leader firing"}, []string{"pagerduty firing, pending"})
+}
+
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, strings.Replace(seed, `for = "30s"`, "", 1))

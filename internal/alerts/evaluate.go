@@ -162,8 +162,9 @@ func told(i alertstore.Incident) bool { return i.State != alertstore.Pending && 
 // judge compares what the conditions hold for now with the open incidents, by
 // key. judged are the rules that could be evaluated, by name: the incidents of
 // others stay as they are, and those of rules that there are no more are over. What
-// fires while its alert is silent is muted, until the silence is over.
-func judge(now time.Time, open map[string]alertstore.Incident, holds []alertstore.Incident, judged map[string]Rule, gone, silent func(alert string) bool) changes {
+// fires while its alert is silent is muted, until the silence is over. early is by how
+// much an evaluation may come before its time.
+func judge(now time.Time, early time.Duration, open map[string]alertstore.Incident, holds []alertstore.Incident, judged map[string]Rule, gone, silent func(alert string) bool) changes {
 	var c changes
 	met := map[string]bool{}
 	for _, incident := range holds {
@@ -173,7 +174,7 @@ func judge(now time.Time, open map[string]alertstore.Incident, holds []alertstor
 			incident.ID, incident.State = before.ID, before.State
 			incident.ActiveAt, incident.FiredAt, incident.Muted = before.ActiveAt, before.FiredAt, before.Muted
 		}
-		wants := judged[incident.Alert].For.Std()
+		wants := judged[incident.Alert].For.Std() - early
 		if incident.State == alertstore.Pending && now.Sub(incident.ActiveAt) >= wants {
 			incident.State, incident.FiredAt, incident.Muted = alertstore.Firing, now, true
 		}

@@ -87,7 +87,7 @@ func (w *Watch) see(ctx context.Context, totals aggregator.Totals) error {
 		return err
 	}
 	holds, judged := w.evaluate(ctx, totals.At)
-	c := judge(totals.At, w.open, holds, judged, w.gone, silent)
+	c := judge(totals.At, early(w.opts.Interval), w.open, holds, judged, w.gone, silent)
 	if len(c.saved)+len(c.forgotten) == 0 {
 		return nil
 	}
@@ -149,6 +149,11 @@ func (w *Watch) prepare(ctx context.Context, now time.Time) error {
 	w.loaded = true
 	return nil
 }
+
+// early is by how much two evaluations may come closer than whole intervals: the one
+// that began a wait was held up for a moment, or the other was not. Without it a wait
+// of two intervals would now take two and now three.
+func early(interval time.Duration) time.Duration { return min(interval/10, time.Second) }
 
 // reach is how far back the totals are kept.
 func (w *Watch) reach() time.Duration { return w.needs.reach + max(minLookback, 3*w.opts.Interval) }
