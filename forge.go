@@ -27,6 +27,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -52,13 +53,13 @@ var Example string
 // LoadConfig reads the file at path, or at $FORGE_CONFIG, or ./forge.toml, and
 // applies FORGE_* variables. The error lists every mistake with its position.
 func LoadConfig(path string) (*Config, error) {
-	cfg, _, err := config.Load(path, config.LoadOptions{})
+	cfg, _, err := config.Load(path, config.LoadOptions{JudgeAlert: alerts.Judge})
 	return cfg, err
 }
 
 // ParseConfig reads the text of a forge.toml; name stands in its errors.
 func ParseConfig(name, text string) (*Config, error) {
-	cfg, _, err := config.Parse(name, []byte(text), config.LoadOptions{})
+	cfg, _, err := config.Parse(name, []byte(text), config.LoadOptions{JudgeAlert: alerts.Judge})
 	return cfg, err
 }
 

@@ -8,8 +8,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge"
 )
 
 const someAlerts = `
@@ -29,39 +34,81 @@ notify = ["slack:#ops"]
 // alertsOf runs forge alerts with a file.
 func alertsOf(t *testing.T, file string, args ...string) (code int, out, errOut string) {
 	t.Helper()
+	return forgeOf(t, file, append([]string{"alerts"}, args...)...)
+}
+
+func forgeOf(t *testing.T, file string, args ...string) (code int, out, errOut string) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "forge.toml")
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(context.WithoutCancel(t.Context()), append([]string{"alerts", "--config", path}, args...), &stdout, &stderr)
+	code = run(context.WithoutCancel(t.Context()), append([]string{"--config", path}, args...), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
+// "forge check" finds what "forge alerts check" does, and has its place in the file.
 func TestAlertsCheck(t *testing.T) {
 	t.Parallel()
-	code, out, errOut := alertsOf(t, someAlerts, "check")
+	file := strings.Replace(someAlerts, "forge_leader_is_leader", "forge_leader_is_lead", 1)
+	want := []string{
+		`forge.toml:4:13: warning: alerts[0].condition: at its character 5: the cluster has no metric forge_leader_is_lead; want forge_leader_is_leader`,
+		`forge.toml:7:11: warning: alerts[0].notify[0]: the receiver "hook" is not configured; want [notify.hook]`,
+		`forge.toml:11:13: warning: alerts[1].condition: at its character 1: rate is per second: rate(forge_leader_failovers_total[5m]) > 5 means that many ` +
+			`each second; want increase(forge_leader_failovers_total[5m]) > 5, if it is meant over the whole range`,
+		`forge.toml:12:11: warning: alerts[1].notify[0]: the receiver "slack" is not configured; want [notify.slack]`,
+	}
+	code, _, errOut := forgeOf(t, file, "check")
+	if diff := cmp.Diff(want, problems(errOut)); diff != "" || code != exitOK {
+		t.Errorf("forge check: exit %d (-want +got):\n%s", code, diff)
+	}
+	code, out, errOut := alertsOf(t, file, "check")
 	for _, want := range []string{
+		"no_scheduler_leader: warning: condition: at its character 5: the cluster has no metric forge_leader_is_lead; want forge_leader_is_leader\n",
 		`no_scheduler_leader: warning: the receiver "hook" is not configured`,
-		"frequent_failovers: warning: column 1: rate is per second",
-		"want increase(forge_leader_failovers_total[5m]) > 5",
+		"frequent_failovers: warning: condition: at its character 1: rate is per second",
 		`frequent_failovers: warning: the receiver "slack" is not configured`,
 	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is missing in:\n%s%s", want, out, errOut)
+		if !strings.Contains(out, want) || code != exitOK {
+			t.Errorf("forge alerts check: exit %d, %q is missing in:\n%s%s", code, want, out, errOut)
 		}
 	}
-	if code != exitOK {
-		t.Errorf("exit %d for warnings", code)
+	code, out, _ = alertsOf(t, "[[alerts]]\nname = \"a\"\ncondition = \"sum(forge_queue_depth) > 5\"\n", "check")
+	if code != exitOK || out != "1 alerts, nothing to say against them\n" {
+		t.Errorf("exit %d: %s", code, out)
 	}
 	code, _, errOut = alertsOf(t, "[[alerts]]\nname = \"a\"\ncondition = \"sum(up\"\n", "check")
 	if code != exitConfig || !strings.Contains(errOut, `forge.toml:3:13: alerts[0].condition: at its character 7: unclosed left parenthesis`) {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
-	code, out, _ = alertsOf(t, "[[alerts]]\nname = \"a\"\ncondition = \"vector(0) > 1\"\nannotations = { x = \"{{ broken\" }\n", "check")
-	if code != exitConfig || !strings.Contains(out, "annotations.x: function \"broken\" not defined") {
-		t.Errorf("exit %d: %s", code, out)
+}
+
+// What cannot be read is refused by whoever reads the file.
+func TestAlertsTexts(t *testing.T) {
+	t.Parallel()
+	const file = "[[alerts]]\nname = \"a\"\ncondition = \"vector(0) > 1\"\nannotations = { x = \"{{ broken\" }\n"
+	const want = `forge.toml:4:21: alerts[0].annotations.x: function "broken" not defined; want a template of Prometheus`
+	for _, command := range [][]string{{"check"}, {"alerts", "check"}, {"serve"}} {
+		code, _, errOut := forgeOf(t, file, command...)
+		if code != exitConfig || !slices.Contains(problems(errOut), want) {
+			t.Errorf("forge %v: exit %d: %s", command, code, errOut)
+		}
 	}
+	if _, err := forge.ParseConfig("forge.toml", file); err == nil || err.Error() != want {
+		t.Errorf("ParseConfig: %v, want %s", err, want)
+	}
+}
+
+// problems are the lines of an output about the file, without its directory.
+func problems(out string) []string {
+	var lines []string
+	for line := range strings.Lines(out) {
+		if i := strings.Index(line, "forge.toml:"); i >= 0 {
+			lines = append(lines, strings.TrimSpace(line[i:]))
+		}
+	}
+	return lines
 }
 
 func TestAlertsExport(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
@@ -33,7 +34,7 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check forge.toml and print everything that is wrong with it", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			cfg, report, err := config.Load(a.configPath, config.LoadOptions{})
+			cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
 			if !a.tabular() {
 				if problem := a.document(report.Problems); problem != nil {
 					return problem

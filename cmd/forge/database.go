@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/devcluster"
@@ -31,6 +32,7 @@ func (a *app) loadWith(opts config.LoadOptions) (*config.Config, error) {
 // loadReport leaves the warnings to the caller. Without a file the defaults and
 // the environment serve, unless the user named one.
 func (a *app) loadReport(opts config.LoadOptions) (*config.Config, config.Report, error) {
+	opts.JudgeAlert = alerts.Judge
 	cfg, report, err := config.Load(a.configPath, opts)
 	if errors.Is(err, config.ErrNotFound) && a.configPath == "" {
 		return config.Parse("environment", nil, opts)

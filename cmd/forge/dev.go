@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/devcluster"
@@ -83,7 +84,7 @@ func checkListen(listen string) error {
 // devConfig returns the path of the configuration that all nodes read. Without
 // a file the example serves, written beside the data.
 func (a *app) devConfig(opts *devcluster.Options) (string, error) {
-	_, report, err := config.Load(a.configPath, config.LoadOptions{})
+	_, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
 	switch {
 	case err == nil:
 		a.warn(report)

@@ -2,6 +2,7 @@ package alerts_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,38 +15,56 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-func TestCheck(t *testing.T) {
+func TestJudge(t *testing.T) {
 	t.Parallel()
-	known := []alerts.Series{
-		{Name: "forge_leader_failovers_total", Type: "counter", Labels: []string{"role"}},
-		{Name: "forge_job_wait_seconds", Type: "histogram", Labels: []string{"kind"}},
-	}
-	checkTexts(t)
+	perSecond := "rate is per second: rate(forge_leader_failovers_total[5m]) > 5 means that many each second; " +
+		"want increase(forge_leader_failovers_total[5m]) > 5, if it is meant over the whole range"
 	for condition, want := range map[string][]string{
 		"sum(forge_leader_failovers_total{role='scheduler'}) == 0":           nil,
 		"histogram_quantile(.9, forge_job_wait_seconds_bucket{le!='x'}) > 1": nil,
-		"rate(forge_leader_failovers_total[5m]) > 5": {
-			"a: warning: column 1: rate is per second: rate(forge_leader_failovers_total[5m]) > 5 means that many each second; " +
-				"want increase(forge_leader_failovers_total[5m]) > 5, if it is meant over the whole range",
-		},
-		"rate(forge_leader_failovers_total[5m]) > 0.1": nil,
+		"rate(forge_leader_failovers_total[5m]) > 5":                         {"at its character 1: " + perSecond},
+		"sum by (role) ((rate(forge_leader_failovers_total[5m]))) > 5":       {"at its character 17: " + perSecond},
+		"rate(forge_leader_failovers_total[5m]) > 0.1":                       nil,
+		// What is made of a rate is not one.
+		"rate(forge_leader_failovers_total[5m]) * 300 > 5":                                  nil,
+		"histogram_quantile(.9, rate(forge_job_wait_seconds_bucket[5m])) > 2":               nil,
+		"rate(forge_job_wait_seconds_sum[5m]) / rate(forge_job_wait_seconds_count[5m]) > 2": nil,
 		"1 + forge_leader_failovers > 2": {
-			"a: warning: column 5: the cluster has no metric forge_leader_failovers; want forge_leader_failovers_total",
+			"at its character 5: the cluster has no metric forge_leader_failovers; want forge_leader_failovers_total",
 		},
 		"forge_leader_failovers_total{node_id='a'} > 2": {
-			"a: warning: column 1: the cluster's forge_leader_failovers_total has no label node_id; want one of role",
+			"at its character 1: the cluster's forge_leader_failovers_total has no label node_id; want one of role",
 		},
-		"sum(forge_leader_failovers_total":       {"a: column 33: unclosed left parenthesis; want an expression of PromQL"},
-		"forge_leader_failovers_total[5m]":       {"a: the condition is a range vector; want an instant vector: a comparison such as x > 5"},
-		"sum(forge_leader_failovers_total) => 0": {`a: column 35: unexpected "="; want an expression of PromQL`},
+		"rate(forge_leader_failovers_total[2d]) > 0": {
+			"its ranges reach back 2d, and the cluster's totals are kept for 24h; want shorter ranges, or a longer retention.metrics",
+		},
 	} {
 		var got []string
-		for _, p := range alerts.Check(alerts.Rule{Name: "a", Condition: condition}, known) {
-			got = append(got, p.String())
+		for _, p := range alerts.Judge(config.Alert{Name: "a", Condition: condition}, 24*time.Hour) {
+			text, warned := strings.CutPrefix(p.String(), ": warning: condition: ")
+			if !warned {
+				t.Errorf("%s: %s is no warning", condition, p)
+			}
+			got = append(got, text)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", condition, diff)
 		}
+	}
+}
+
+func TestJudgeTexts(t *testing.T) {
+	t.Parallel()
+	got := alerts.Judge(config.Alert{
+		Labels:      map[string]string{"l": "{{ $labels.role"},
+		Annotations: map[string]string{"good": `{{ $value | humanize }} {{ with query "up" }}{{ . | first | value }}{{ end }}`, "bad": "{{ broken }}"},
+	}, time.Hour)
+	want := []config.Problem{
+		{Key: "labels.l", Message: "unclosed action", Want: "a template of Prometheus"},
+		{Key: "annotations.bad", Message: `function "broken" not defined`, Want: "a template of Prometheus"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -76,25 +95,6 @@ labels = { team = "ops" }
 		`no_scheduler_leader for 30s critical: sum(forge_leader_is_leader{role='scheduler'}) == 0 or absent(forge_leader_is_leader{role="scheduler"})`,
 		`frequent_failovers for 0s warning: rate(forge_leader_failovers_total[5m]) > 5`,
 		`few for 0s warning: sum(forge_node_slots) - sum(forge_job_running offset 1m) < 2 or absent(forge_node_slots) or absent(forge_job_running)`,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func checkTexts(t *testing.T) {
-	t.Helper()
-	problems := alerts.Check(alerts.Rule{
-		Name: "a", Condition: "rate(up[2d]) > 0", Labels: map[string]string{"l": "{{ $labels.role }}"},
-		Annotations: map[string]string{"summary": "{{ $labels.role"},
-	}, []alerts.Series{{Name: "up"}})
-	var got []string
-	for _, p := range problems {
-		got = append(got, p.String())
-	}
-	want := []string{
-		"a: warning: its ranges reach back 2d, and the cluster's totals are kept for 24h; want shorter ranges, or a longer retention.metrics",
-		`a: annotations.summary: unclosed action; want a template of Prometheus`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

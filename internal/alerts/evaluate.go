@@ -101,7 +101,7 @@ func describe(ctx context.Context, rule Rule, sample promql.Sample, at time.Time
 	delete(own, model.MetricNameLabel)
 	data := template.AlertTemplateData(maps.Clone(own), nil, "", promql.Sample{F: sample.F})
 	fill := func(text string) string {
-		filled, err := expander(ctx, rule, text, data, at, lookUp).Expand()
+		filled, err := expander(ctx, rule.Name, text, data, at, lookUp).Expand()
 		if err != nil {
 			return fmt.Sprintf("<error expanding template: %v>", err)
 		}
@@ -143,9 +143,9 @@ func finite(value float64) float64 {
 }
 
 // expander fills in a template in which rules may use what Prometheus' may.
-func expander(ctx context.Context, rule Rule, text string, data any, at time.Time, lookUp template.QueryFunc) *template.Expander {
+func expander(ctx context.Context, alert, text string, data any, at time.Time, lookUp template.QueryFunc) *template.Expander {
 	const names = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
-	return template.NewTemplateExpander(ctx, names+text, "alert "+rule.Name, data,
+	return template.NewTemplateExpander(ctx, names+text, "alert "+alert, data,
 		model.TimeFromUnixNano(at.UnixNano()), lookUp, &url.URL{}, nil)
 }
 

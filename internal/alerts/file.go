@@ -1,22 +1,24 @@
 package alerts
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/metrics"
 )
+
+// Problem is what is wrong with an alert, or deserves a look.
+type Problem = alertstore.Problem
 
 // CheckFile looks at what the alerts of a file mean: their expressions, metrics,
 // receivers and texts.
 func CheckFile(cfg *config.Config) []Problem {
 	problems := []Problem{}
-	known := clusterSeries()
-	for _, rule := range alertstore.Of(cfg) {
-		problems = append(problems, check(rule, known, cfg.Retention.Metrics.Std())...)
+	for i, rule := range alertstore.Of(cfg) {
+		for _, p := range Judge(cfg.Alerts[i], cfg.Retention.Metrics.Std()) {
+			problems = append(problems, Problem{Alert: rule.Name, Message: p.Key + ": " + p.Message, Want: p.Want, Warning: p.Warning})
+		}
 		problems = append(problems, unknownReceivers(cfg, rule)...)
 	}
 	return problems
@@ -33,17 +35,4 @@ func unknownReceivers(cfg *config.Config, rule Rule) []Problem {
 		}
 	}
 	return problems
-}
-
-// clusterSeries are the metrics as the cluster's totals have them.
-func clusterSeries() []Series {
-	var all []Series
-	for _, s := range metrics.New("").Series() {
-		labels := slices.Clone(s.Labels)
-		if s.Name != metrics.NodeReportingName {
-			labels = slices.DeleteFunc(labels, func(l string) bool { return l == "node_id" })
-		}
-		all = append(all, Series{Name: s.Name, Type: s.Type, Labels: labels})
-	}
-	return all
 }

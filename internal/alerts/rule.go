@@ -2,19 +2,21 @@ package alerts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
 // Rule is an alert of [[alerts]].
@@ -95,126 +97,127 @@ func reach(expr parser.Expr) time.Duration {
 	return far
 }
 
-// Problem is what is wrong with an alert, or deserves a look.
-type Problem = alertstore.Problem
-
-// Series is what a metric is: its name, its kind and its labels in the cluster's
-// totals.
-type Series struct {
-	Name, Type string
-	Labels     []string
+// Judge says what is wrong with the texts of an alert, and what deserves a look
+// about a condition that can be read: metrics and labels that the cluster's totals do
+// not have, and what seems to mean something else. The totals are kept for so long.
+func Judge(alert config.Alert, kept time.Duration) []config.Problem {
+	j := &judgement{kept: kept}
+	if expr, err := parser.ParseExpr(alert.Condition); err == nil { // else the configuration's own checks say so
+		j.condition(expr)
+	}
+	j.templates("labels", alert.Labels)
+	j.templates("annotations", alert.Annotations)
+	return j.problems
 }
 
-// Check looks at what an alert means: whether its condition can be read, names
-// metrics that there are, and says what it seems to.
-func Check(rule Rule, known []Series) []Problem { return check(rule, known, keptByDefault) }
-
-// check also knows for how long the cluster's totals are kept.
-func check(rule Rule, known []Series, kept time.Duration) []Problem {
-	c := &checker{rule: rule, known: map[string]Series{}}
-	for _, s := range known {
-		c.known[s.Name] = s
-		if s.Type == "histogram" {
-			for _, suffix := range histogramSuffixes {
-				c.known[s.Name+suffix] = Series{Name: s.Name + suffix, Type: "counter", Labels: append(slices.Clone(s.Labels), "le")}
+// totals are the metrics as the cluster's totals have them, by name.
+var totals = sync.OnceValue(func() map[string]metrics.Series {
+	all := map[string]metrics.Series{}
+	for _, s := range metrics.New("").Series() {
+		if s.Name != metrics.NodeReportingName {
+			s.Labels = slices.DeleteFunc(slices.Clone(s.Labels), func(l string) bool { return l == "node_id" })
+		}
+		if s.Type != "histogram" {
+			all[s.Name] = s
+			continue
+		}
+		for _, suffix := range histogramSuffixes {
+			part := metrics.Series{Name: s.Name + suffix, Labels: s.Labels}
+			if suffix == "_bucket" {
+				part.Labels = append(slices.Clone(s.Labels), labels.BucketLabel)
 			}
-			delete(c.known, s.Name)
+			all[part.Name] = part
 		}
 	}
-	expr, err := parser.ParseExpr(rule.Condition)
-	if err != nil {
-		c.add(false, position(err), "an expression of PromQL")
-		return c.problems
+	return all
+})
+
+type judgement struct {
+	kept     time.Duration
+	problems []config.Problem
+}
+
+// warn is of the condition.
+func (j *judgement) warn(message, want string) {
+	j.problems = append(j.problems, config.Problem{Key: "condition", Message: message, Want: want, Warning: true})
+}
+
+func (j *judgement) templates(section string, texts map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		err := expander(context.Background(), "", texts[name], nil, time.Time{}, nil).ParseTest()
+		if err == nil {
+			continue
+		}
+		text := err.Error() // template: : where: what
+		j.problems = append(j.problems, config.Problem{
+			Key: section + "." + name, Message: text[strings.LastIndex(text, ": ")+2:], Want: "a template of Prometheus",
+		})
 	}
-	if expr.Type() != parser.ValueTypeVector && expr.Type() != parser.ValueTypeScalar {
-		c.add(false, "the condition is a "+parser.DocumentedType(expr.Type()), "an instant vector: a comparison such as x > 5")
-	}
+}
+
+func (j *judgement) condition(expr parser.Expr) {
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		switch node := node.(type) {
 		case *parser.VectorSelector:
-			c.selector(node)
+			j.selector(node)
 		case *parser.BinaryExpr:
-			c.perSecond(node)
+			j.perSecond(node)
 		}
 		return nil
 	})
-	if back := reach(expr); back > kept {
-		c.add(true, fmt.Sprintf("its ranges reach back %s, and the cluster's totals are kept for %s", config.Duration(back), config.Duration(kept)), "shorter ranges, or a longer retention.metrics")
-	}
-	c.templates("labels", rule.Labels)
-	c.templates("annotations", rule.Annotations)
-	return c.problems
-}
-
-// keptByDefault is for how long the compactor keeps totals.
-const keptByDefault = 24 * time.Hour
-
-func (c *checker) templates(section string, texts map[string]string) {
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		err := expander(context.Background(), c.rule, texts[name], nil, time.Time{}, nil).ParseTest()
-		if err != nil {
-			text := err.Error()
-			c.add(false, section+"."+name+": "+text[strings.LastIndex(text, ": ")+2:], "a template of Prometheus")
-		}
+	if back := reach(expr); back > j.kept {
+		j.warn(fmt.Sprintf("its ranges reach back %s, and the cluster's totals are kept for %s", config.Duration(back), config.Duration(j.kept)), "shorter ranges, or a longer retention.metrics")
 	}
 }
 
-// position puts an error of the parser into words: column N: what.
-func position(err error) string {
-	var list parser.ParseErrors
-	if !errors.As(err, &list) || len(list) == 0 {
-		return err.Error()
-	}
-	first := list[0]
-	return fmt.Sprintf("column %d: %v", int(first.PositionRange.Start)+1, first.Err)
-}
-
-type checker struct {
-	rule     Rule
-	known    map[string]Series
-	problems []Problem
-}
-
-func (c *checker) add(warning bool, message, want string) {
-	c.problems = append(c.problems, Problem{Alert: c.rule.Name, Message: message, Want: want, Warning: warning})
-}
-
-func (c *checker) selector(v *parser.VectorSelector) {
+func (j *judgement) selector(v *parser.VectorSelector) {
 	name := nameOf(v.LabelMatchers)
 	if name == "" {
 		return
 	}
-	at := fmt.Sprintf("column %d: ", int(v.PosRange.Start)+1)
-	series, ok := c.known[name]
+	at := place(v.PosRange)
+	series, ok := totals()[name]
 	if !ok {
-		c.add(true, at+"the cluster has no metric "+name, config.Nearest(name, slices.Sorted(maps.Keys(c.known))))
+		j.warn(at+"the cluster has no metric "+name, config.Nearest(name, slices.Sorted(maps.Keys(totals()))))
 		return
 	}
 	for _, m := range v.LabelMatchers {
 		if m.Name != model.MetricNameLabel && !slices.Contains(series.Labels, m.Name) {
-			c.add(true, at+"the cluster's "+name+" has no label "+m.Name, "one of "+strings.Join(series.Labels, ", "))
+			j.warn(at+"the cluster's "+name+" has no label "+m.Name, "one of "+strings.Join(series.Labels, ", "))
 		}
 	}
 }
 
-// perSecond warns of rate(x[5m]) > 5, which means five each second.
-func (c *checker) perSecond(b *parser.BinaryExpr) {
+// place says where in its condition something begins, as the configuration's checks do.
+func place(of posrange.PositionRange) string {
+	return fmt.Sprintf("at its character %d: ", int(of.Start)+1)
+}
+
+// perSecond warns of rate(x[5m]) > 5, which means five each second. Of what is
+// calculated from a rate nobody can tell.
+func (j *judgement) perSecond(b *parser.BinaryExpr) {
 	number, ok := b.RHS.(*parser.NumberLiteral)
 	if !ok || !b.Op.IsComparisonOperator() || number.Val < 1 {
 		return
 	}
-	var call *parser.Call
-	parser.Inspect(b.LHS, func(node parser.Node, _ []parser.Node) error {
-		if found, ok := node.(*parser.Call); ok && (found.Func.Name == "rate" || found.Func.Name == "irate") {
-			call = found
-		}
-		return nil
-	})
-	if call == nil {
+	call, ok := summed(b.LHS).(*parser.Call)
+	if !ok || call.Func.Name != "rate" && call.Func.Name != "irate" {
 		return
 	}
 	suggested := "increase" + strings.TrimPrefix(call.String(), call.Func.Name)
-	c.add(true, fmt.Sprintf("column %d: %s is per second: %s %s %v means that many each second",
-		int(call.PosRange.Start)+1, call.Func.Name, call.String(), b.Op, number.Val),
+	j.warn(fmt.Sprintf("%s%s is per second: %s %s %v means that many each second",
+		place(call.PosRange), call.Func.Name, call.String(), b.Op, number.Val),
 		fmt.Sprintf("%s %s %v, if it is meant over the whole range", suggested, b.Op, number.Val))
+}
+
+// summed is what an expression adds up, or compares.
+func summed(expr parser.Expr) parser.Expr {
+	switch expr := expr.(type) {
+	case *parser.ParenExpr:
+		return summed(expr.Expr)
+	case *parser.AggregateExpr:
+		return summed(expr.Expr)
+	default:
+		return expr
+	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// checkAlerts checks the form of alerts. What they mean is checked by "forge
-// alerts check", which knows the metrics.
+// checkAlerts checks the form of alerts. What they mean is judged by those who know
+// the metrics.
 func (l *loader) checkAlerts() {
 	seen := map[string]bool{}
 	for i, alert := range l.cfg.Alerts {
@@ -31,6 +31,12 @@ func (l *loader) checkAlerts() {
 			}
 		}
 		l.checkReceivers(path+".notify", alert.Notify)
+		if l.judge == nil {
+			continue
+		}
+		for _, p := range l.judge(alert, l.cfg.Retention.Metrics.Std()) {
+			l.add(path+"."+p.Key, false, p)
+		}
 	}
 }
 

@@ -20,6 +20,10 @@ const DefaultPath = "forge.toml"
 type LoadOptions struct {
 	// Environ returns variables as os.Environ does.
 	Environ func() []string
+	// JudgeAlert says what is wrong with an alert, or deserves a look, to those who
+	// know the cluster's metrics, whose totals are kept for a time; the Key of a
+	// problem is that within the alert. May be nil.
+	JudgeAlert func(alert Alert, kept time.Duration) []Problem
 
 	dir string
 	// onHost has the jobs checked against this host: the file is a node's own.

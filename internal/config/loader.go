@@ -20,6 +20,7 @@ type loader struct {
 	now  func() time.Time // what warnings look ahead from
 	// onHost has the jobs checked against this host too.
 	onHost bool
+	judge  func(Alert, time.Duration) []Problem // may be nil
 	cfg    *Config
 	ix     *index
 	// given holds the paths that the file or the environment sets; the value
@@ -38,7 +39,8 @@ func newLoader(name, text string, options LoadOptions) *loader {
 		options.now = time.Now
 	}
 	return &loader{
-		name: name, dir: options.dir, now: options.now, onHost: options.onHost, env: options.environ(), cfg: Default(), ix: newIndex(text),
+		name: name, dir: options.dir, now: options.now, onHost: options.onHost, env: options.environ(), judge: options.JudgeAlert,
+		cfg: Default(), ix: newIndex(text),
 		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
 	}
 }
