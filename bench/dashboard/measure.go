@@ -18,6 +18,9 @@ import (
 	"github.com/forge-scheduler/forge/test/browser"
 )
 
+// settled is when a page that was opened has everything, and is sent what is new only.
+const settled = 3 * time.Second
+
 // page is what was measured of one.
 type page struct {
 	path   string
@@ -125,6 +128,7 @@ func measureStreams(ctx context.Context, o options) (c cost, err error) {
 			return nil
 		})
 	}
+	time.Sleep(settled) // each is sent everything once
 	before, begun := read.Load(), time.Now()
 	if c.with, err = share(ctx, o); err == nil {
 		c.bytes = float64(read.Load()-before) / time.Since(begun).Seconds() / float64(o.streams)
