@@ -134,7 +134,7 @@ bench-compaction: ## Measure what merging and compressing output saves, and what
 	go run ./bench/compaction $(if $(LINES),-lines $(LINES)) $(BENCHFLAGS)
 
 # One after the other: they would measure each other. The flags shorten the ones
-# that take longest alone; all together run for some forty minutes.
+# that take longest alone; all together run for some thirty minutes.
 BENCHES ?= failover standbys crons throughput compaction losses
 BENCHFLAGS_failover   ?= -trials 10 -promotions 3 -peer-trials 3
 BENCHFLAGS_throughput ?= -trials 3
