@@ -56,7 +56,7 @@ type partedTable struct {
 	// stays says how much of a partition has to stay, and names what keep needs to
 	// know; nil: nothing has to.
 	stays func(ctx context.Context, tx pgx.Tx, p compactstore.Partition, before, end time.Time) (kept int64, known any, err error)
-	// keeps copies it: its format takes the names of the new table and of the old one,
+	// keeps copies it: its format takes the names of the old table and of the new one,
 	// and its arguments are the instant and what stays knows.
 	keeps string
 }
@@ -244,7 +244,7 @@ func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []comp
 		return nil, errCrowded
 	}
 	return func(ctx context.Context, tx pgx.Tx, from, to string) (int64, error) {
-		tag, err := tx.Exec(ctx, fmt.Sprintf(t.keeps, to, from), before, known[from])
+		tag, err := tx.Exec(ctx, fmt.Sprintf(t.keeps, from, to), before, known[from])
 		return tag.RowsAffected(), err
 	}, nil
 }

@@ -52,22 +52,22 @@ WHERE m.metric = due.metric AND m.labels = due.labels AND m.at = due.at AND m.at
 // of late ones (033_late_ticks.sql).
 const lateTick = time.Hour
 
-// The ticks of a partition (%[2]s) that stay when it goes: what ticksSQL would leave. All
+// The ticks of a partition (%[1]s) that stay when it goes: what ticksSQL would leave. All
 // are found through indexes. $2 are the crons that have no newer ticks. What is recorded
 // or settled in the last moment counts as well: it is late.
 const stayingSQL = `
-    SELECT ctid FROM %[2]s WHERE verdict = 'queued'
+    SELECT ctid FROM %[1]s WHERE verdict = 'queued'
     UNION
-    SELECT ctid FROM %[2]s WHERE last_tick IS NOT NULL AND last_tick >= $1
+    SELECT ctid FROM %[1]s WHERE last_tick IS NOT NULL AND last_tick >= $1
     UNION
-    SELECT ctid FROM %[2]s WHERE recorded_at - tick > interval '1 hour' AND recorded_at >= $1
+    SELECT ctid FROM %[1]s WHERE recorded_at - tick > interval '1 hour' AND recorded_at >= $1
     UNION
-    SELECT (SELECT ctid FROM %[2]s WHERE cron = newest.cron ORDER BY tick DESC LIMIT 1)
+    SELECT (SELECT ctid FROM %[1]s WHERE cron = newest.cron ORDER BY tick DESC LIMIT 1)
     FROM unnest($2::text[]) AS newest (cron)`
 
 const keepTicksSQL = `
-INSERT INTO %[1]s
-SELECT * FROM %[2]s WHERE ctid = ANY (ARRAY (` + stayingSQL + `))`
+INSERT INTO %[2]s
+SELECT * FROM %[1]s WHERE ctid = ANY (ARRAY (` + stayingSQL + `))`
 
 const countStayingSQL = `SELECT count(*) FROM (` + stayingSQL + `) AS staying`
 
@@ -94,6 +94,6 @@ func ticksThatStay(ctx context.Context, tx pgx.Tx, p compactstore.Partition, bef
 	if err := tx.QueryRow(ctx, fmt.Sprintf(quietCronsSQL, p.Name), end).Scan(&quiet); err != nil {
 		return 0, nil, err
 	}
-	err = tx.QueryRow(ctx, fmt.Sprintf(countStayingSQL, "", p.Name), before, quiet).Scan(&kept)
+	err = tx.QueryRow(ctx, fmt.Sprintf(countStayingSQL, p.Name), before, quiet).Scan(&kept)
 	return kept, quiet, err
 }

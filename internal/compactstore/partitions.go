@@ -98,8 +98,8 @@ const ahead = 4
 
 // Cuts returns where the last partition is to be cut, oldest first: it becomes the one
 // up to the first of them, and the last that there is afterwards begins at the last of
-// them. None: there are enough. first is the earliest instant at which it may end; newest
-// is that of the newest row in it, zero if it is empty.
+// them. None: there are enough. newest is the instant before which it cannot end, that of
+// the newest row in it; zero if it is empty.
 func (l Layout) Cuts(now, newest time.Time, width time.Duration) []time.Time {
 	begins := l[len(l)-1].From
 	if begins.After(now.Add(ahead / 2 * width)) {

@@ -255,14 +255,7 @@ func update(ctx context.Context, tx pgx.Tx, action Action, ids []int64) (map[int
 	if err != nil {
 		return nil, err
 	}
-	states := make(map[int64]string, len(ids))
-	var id int64
-	var state string
-	_, err = pgx.ForEachRow(rows, []any{&id, &state}, func() error {
-		states[id] = state
-		return nil
-	})
-	return states, err
+	return collectStates(rows)
 }
 
 // tell lets those know at commit who have to do something at once: the nodes

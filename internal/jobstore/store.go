@@ -157,17 +157,23 @@ func States(ctx context.Context, db Queryer, ids []int64) (map[int64]string, err
 	if err != nil {
 		return nil, fmt.Errorf("read states of jobs: %w", err)
 	}
-	states := make(map[int64]string, len(ids))
-	var id int64
-	var state string
-	_, err = pgx.ForEachRow(rows, []any{&id, &state}, func() error {
-		states[id] = state
-		return nil
-	})
+	states, err := collectStates(rows)
 	if err != nil {
 		return nil, fmt.Errorf("read states of jobs: %w", err)
 	}
 	return states, nil
+}
+
+// collectStates takes rows of an id and a state.
+func collectStates(rows pgx.Rows) (map[int64]string, error) {
+	states := map[int64]string{}
+	var id int64
+	var state string
+	_, err := pgx.ForEachRow(rows, []any{&id, &state}, func() error {
+		states[id] = state
+		return nil
+	})
+	return states, err
 }
 
 // Count is how many jobs of a queue are in a state.

@@ -34,9 +34,7 @@ func TestStruckCompactorLosesAndDoublesNoLine(t *testing.T) {
 	t.Parallel()
 	program := failpointBinary(t)
 	c := newCluster(t, steady)
-	if _, stderr, code := c.forge("migrate", "up"); code != 0 {
-		t.Fatalf("migrate: %s", stderr)
-	}
+	c.must("migrate", "up")
 	c.exec(talk)
 	for i, strike := range []string{"before-commit=kill@1", "after-commit=kill@1", "before-commit=kill@2"} {
 		id := fmt.Sprintf("k%d", i)

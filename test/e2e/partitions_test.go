@@ -28,9 +28,7 @@ func TestStruckCompactorDropsAPartitionOnce(t *testing.T) {
 	t.Parallel()
 	program := failpointBinary(t)
 	c := newCluster(t, steady)
-	if _, stderr, code := c.forge("migrate", "up"); code != 0 {
-		t.Fatalf("migrate: %s", stderr)
-	}
+	c.must("migrate", "up")
 	all := c.age()
 	const strike = "before-drop=kill@1"
 	c.doom(program, "k", strike)
