@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge"
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/migrations"
@@ -68,32 +66,15 @@ var riverSystem = &system{
 	fires: func(_ workload, _ int64, tick time.Time) (time.Time, error) { return tick, nil },
 }
 
-// prepareForge defines the crons under the hash of the nodes' file, so that they
-// take them for what it says: a file holds no cron for a worker of a Go program,
-// and not a hundred thousand either.
 func prepareForge(ctx context.Context, f *field) error {
 	if err := migrations.New(f.pool, slog.New(slog.DiscardHandler)).Up(ctx); err != nil {
 		return err
 	}
-	cfg, err := forge.ParseConfig("bench", fmt.Sprintf("[database]\nurl = %q", f.url))
-	if err != nil {
-		return err
-	}
-	_, hash, err := cfg.ClusterSections()
-	if err != nil {
-		return err
-	}
-	defaults := cfg.CronDefaults
 	crons := make(map[string]cronstore.Spec, f.workload.Crons)
 	for cron := range f.workload.Crons {
-		spec := f.workload.spec(cron)
-		spec.Overlap = cmp.Or(spec.Overlap, defaults.Overlap)
-		spec.CatchUp, spec.CatchUpMax, spec.CatchUpSpan = string(defaults.CatchUp), defaults.CatchUpLimit, defaults.CatchUpWindow
-		spec.DSTMissing, spec.DSTRepeated = defaults.DSTMissing, defaults.DSTRepeated
-		crons[cronName(cron)] = spec
+		crons[cronName(cron)] = f.workload.spec(cron)
 	}
-	_, err = cronstore.Apply(ctx, f.pool, cronstore.Applied{Hash: hash, NodeID: "bench", Crons: crons}, false)
-	return err
+	return rig.DefineCrons(ctx, f.pool, f.url, crons)
 }
 
 func prepareRiver(ctx context.Context, f *field) error { return rig.MigrateRiver(ctx, f.pool) }

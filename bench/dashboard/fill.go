@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge"
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/migrations"
@@ -94,28 +93,14 @@ func fillOn(ctx context.Context, r *rig.Rig, o options, say func(string, ...any)
 	return url, err
 }
 
-// defineCrons applies them under the hash of the node's file, which then is in force:
-// a file of ten thousand does not fit into an environment.
 func defineCrons(ctx context.Context, pool *pgxpool.Pool, database string, count int) error {
-	cfg, err := forge.ParseConfig("bench", fmt.Sprintf("[database]\nurl = %q", database))
-	if err != nil {
-		return err
-	}
-	_, hash, err := cfg.ClusterSections()
-	if err != nil {
-		return err
-	}
-	defaults := cfg.CronDefaults
 	crons := make(map[string]cronstore.Spec, count)
 	for i := range count {
 		crons[fmt.Sprintf("cron-%06d", i)] = cronstore.Spec{
-			Job: fmt.Sprintf("kind-%d", i%20), Schedule: fmt.Sprintf("%d %d * * *", i%60, i/60%24), Timezone: "UTC", Overlap: defaults.Overlap,
-			CatchUp: string(defaults.CatchUp), CatchUpMax: defaults.CatchUpLimit, CatchUpSpan: defaults.CatchUpWindow,
-			DSTMissing: defaults.DSTMissing, DSTRepeated: defaults.DSTRepeated,
+			Job: fmt.Sprintf("kind-%d", i%20), Schedule: fmt.Sprintf("%d %d * * *", i%60, i/60%24), Timezone: "UTC",
 		}
 	}
-	_, err = cronstore.Apply(ctx, pool, cronstore.Applied{Hash: hash, NodeID: "bench", Crons: crons}, false)
-	return err
+	return rig.DefineCrons(ctx, pool, database, crons)
 }
 
 // settle lets the node's leaders do what the fill has left them.

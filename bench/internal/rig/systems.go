@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
 const ledSQL = `SELECT count(*) = 3 FROM forge_leaders WHERE node_id IS NOT NULL AND lease_until > clock_timestamp()`
@@ -102,4 +104,27 @@ func MigrateRiver(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("migrate River's database: %w", err)
 	}
 	return nil
+}
+
+// DefineCrons applies crons under the hash of the nodes' file, so that they take them
+// for what it says: a file holds no cron for a worker of a Go program, and not a
+// hundred thousand either. What a cron does not say is forge's default.
+func DefineCrons(ctx context.Context, pool *pgxpool.Pool, database string, crons map[string]cronstore.Spec) error {
+	cfg, err := forge.ParseConfig("bench", fmt.Sprintf("[database]\nurl = %q", database))
+	if err != nil {
+		return err
+	}
+	_, hash, err := cfg.ClusterSections()
+	if err != nil {
+		return err
+	}
+	defaults := cfg.CronDefaults
+	for name, spec := range crons {
+		spec.Overlap = cmp.Or(spec.Overlap, defaults.Overlap)
+		spec.CatchUp, spec.CatchUpMax, spec.CatchUpSpan = string(defaults.CatchUp), defaults.CatchUpLimit, defaults.CatchUpWindow
+		spec.DSTMissing, spec.DSTRepeated = defaults.DSTMissing, defaults.DSTRepeated
+		crons[name] = spec
+	}
+	_, err = cronstore.Apply(ctx, pool, cronstore.Applied{Hash: hash, NodeID: "bench", Crons: crons}, false)
+	return err
 }
