@@ -70,3 +70,25 @@ func TestEveryFormHasItsRequest(t *testing.T) {
 		}
 	}
 }
+
+// testdata/forms.txt lists what the pages' forms post to; test/browser presses each.
+func TestEveryFormIsListed(t *testing.T) {
+	t.Parallel()
+	listed, err := os.ReadFile("testdata/forms.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := newCluster().options()
+	options.Tokens = fakeTokens{}
+	s := &server{Options: options, assets: loadAssets()}
+	var forms []string
+	for _, r := range append(s.pageRoutes(), s.loginRoutes()...) {
+		if r.post != nil {
+			forms = append(forms, r.path)
+		}
+	}
+	slices.Sort(forms)
+	if diff := cmp.Diff(forms, strings.Fields(string(listed))); diff != "" {
+		t.Errorf("testdata/forms.txt (-routes +listed):\n%s", diff)
+	}
+}
