@@ -129,7 +129,9 @@ type view struct {
 	Who string
 	// Settings says that there is a page of them.
 	Settings bool
-	Pulse    pulse
+	// Theme is light or dark where the reader chose; empty for the system's.
+	Theme string
+	Pulse pulse
 	Body     any
 }
 
@@ -264,7 +266,7 @@ func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *server) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {
-	v.Who = callerOf(r.Context()).Name
+	v.Who, v.Theme = callerOf(r.Context()).Name, themeOf(r)
 	html, err := draw(s.renderer.pages, v.Kind, v)
 	if err != nil {
 		s.Logger.ErrorContext(r.Context(), "draw a page", "page", v.Kind, "error", err)
@@ -274,6 +276,17 @@ func (s *server) writePage(w http.ResponseWriter, r *http.Request, status int, v
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(html) // the client is gone
+}
+
+// themeCookie is what app.js keeps the reader's choice of colours in.
+const themeCookie = "forge-theme"
+
+func themeOf(r *http.Request) string {
+	cookie, err := r.Cookie(themeCookie)
+	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
+		return ""
+	}
+	return cookie.Value
 }
 
 // errorBody is the page that stands where another could not.

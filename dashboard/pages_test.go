@@ -145,6 +145,22 @@ func TestPageErrors(t *testing.T) {
 	}
 }
 
+// The colours that the reader chose are in the page before anything is painted.
+func TestThemeIsTheReaders(t *testing.T) {
+	t.Parallel()
+	h := newCluster().handler()
+	for cookie, want := range map[string]string{
+		"forge-theme=dark": `<html lang="en" data-theme="dark">`, "forge-theme=light": `<html lang="en" data-theme="light">`,
+		"": `<html lang="en">`, "forge-theme=blue": `<html lang="en">`,
+	} {
+		for _, path := range []string{"/", "/nowhere"} {
+			if body := withCookie(t, h, cookie, path).Body.String(); !strings.Contains(body, want) {
+				t.Errorf("%s with %q: no %s", path, cookie, want)
+			}
+		}
+	}
+}
+
 func TestJobsArePaged(t *testing.T) {
 	t.Parallel()
 	c := newCluster()

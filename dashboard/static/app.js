@@ -5,16 +5,13 @@
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
 
-  // Theme: before the first paint.
+  // Theme: the system's, until the reader chooses. The server writes what was chosen
+  // into the page, from the cookie, so that nothing has to run before the first paint.
   const system = matchMedia('(prefers-color-scheme: dark)');
-  const chosen = () => { try { return localStorage.getItem('forge-theme'); } catch { return null; } };
-  const paint = () => { root.dataset.theme = chosen() || (system.matches ? 'dark' : 'light'); };
-  system.addEventListener('change', paint);
-  paint();
   const toggle = () => {
-    const next = root.dataset.theme === 'dark' ? 'light' : 'dark';
-    try { localStorage.setItem('forge-theme', next); } catch { /* private mode: until the reload */ }
-    root.dataset.theme = next;
+    const dark = root.dataset.theme ? root.dataset.theme === 'dark' : system.matches;
+    root.dataset.theme = dark ? 'light' : 'dark';
+    document.cookie = 'forge-theme=' + root.dataset.theme + '; Path=/; Max-Age=31536000; SameSite=Strict';
   };
 
   // Clocks: count by the database's time, from the newest reading.

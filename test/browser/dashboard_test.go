@@ -187,7 +187,7 @@ func checkWithoutScripts(t *testing.T, n *node) {
 	scripted, plain := newTab(t), newPlainTab(t)
 	do(t, scripted, chromedp.Navigate(n.url("/")), live())
 	do(t, plain, chromedp.Navigate(n.url("/")), chromedp.WaitVisible(chromedp.CSS("noscript span")))
-	if eval[bool](t, plain, `"theme" in document.documentElement.dataset`) {
+	if eval[bool](t, plain, `!document.getElementById("theme").hidden`) {
 		t.Fatal("scripts ran although they are disabled")
 	}
 	want, got := eval[facts](t, scripted, readFacts), eval[facts](t, plain, readFacts)
