@@ -27,12 +27,13 @@ func (s *server) fullPulse(facts clusterFacts) pulse {
 type base struct {
 	name string
 	beat pulse
+	// past: of a list's pages one that is not the newest.
 	past bool
 }
 
 func (b base) title() string { return b.name }
 func (b base) pulse() pulse  { return b.beat }
-func (b base) Live() bool    { return !b.past }
+func (b base) Past() bool    { return b.past }
 
 type overviewBody struct {
 	base

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -108,12 +109,50 @@ var errNoSuchSpan = errors.New("span must be 1h, 6h, 24h, 7d or 30d")
 
 type chartsBody struct {
 	base
-	Span   stretch
-	Spans  []stretch
+	drawing
+
+	Span  stretch
+	Spans []stretch
+}
+
+// drawing is what the charts of a stretch show.
+type drawing struct {
 	Charts []chart
 	Axis   []axisMark
 	// More says that there were more windows than the charts are made of.
 	More bool
+	// until is when there can be more to draw.
+	until time.Time
+}
+
+// sheet keeps a drawing: pages look each second whether they show what there is, and
+// there is something new once in a point's time.
+type sheet struct {
+	mu    sync.Mutex
+	drawn drawing
+}
+
+// newSheets are of the stretches, by name.
+func newSheets() map[string]*sheet {
+	sheets := map[string]*sheet{}
+	for _, stretch := range stretches {
+		sheets[stretch.Name] = &sheet{}
+	}
+	return sheets
+}
+
+// get holds the lock while it draws: those who ask meanwhile want the same.
+func (s *sheet) get(now time.Time, draw func() (drawing, error)) (drawing, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Before(s.drawn.until) {
+		return s.drawn, nil
+	}
+	drawn, err := draw()
+	if err == nil {
+		s.drawn = drawn
+	}
+	return drawn, err
 }
 
 func (s *server) loadCharts(ctx context.Context, ask *request) (body, error) {
@@ -129,16 +168,23 @@ func (s *server) loadCharts(ctx context.Context, ask *request) (body, error) {
 		}
 		shown = stretches[i]
 	}
-	b := chartsBody{base: base{name: "Metrics", beat: s.pulseOf(facts), past: true}, Span: shown, Spans: stretches}
-	points := newPoints(facts.now, shown)
-	if b.More, err = s.readPoints(ctx, points); err != nil {
+	drawn, err := s.sheets[shown.Name].get(facts.now, func() (drawing, error) { return s.drawCharts(ctx, newPoints(facts.now, shown), facts.now) })
+	if err != nil {
 		return nil, err
 	}
-	for _, spec := range chartSpecs {
-		b.Charts = append(b.Charts, points.draw(spec))
+	return &chartsBody{base: base{name: "Metrics", beat: s.pulseOf(facts)}, drawing: drawn, Span: shown, Spans: stretches}, nil
+}
+
+// drawCharts reads what the points are made of.
+func (s *server) drawCharts(ctx context.Context, p *points, now time.Time) (d drawing, err error) {
+	if d.More, err = s.readPoints(ctx, p); err != nil {
+		return d, err
 	}
-	b.Axis = points.axis()
-	return &b, nil
+	for _, spec := range chartSpecs {
+		d.Charts = append(d.Charts, p.draw(spec))
+	}
+	d.Axis, d.until = p.axis(), p.nextLook(now)
+	return d, nil
 }
 
 // readPoints reads each metric that a chart shows, once.
@@ -174,6 +220,19 @@ type points struct {
 // newPoints ends with the last window that is over.
 func newPoints(now time.Time, of stretch) *points {
 	return &points{of: of, start: now.UTC().Truncate(of.Point).Add(-of.Width), rows: map[string][]rollupstore.Row{}}
+}
+
+// longestLook is the most between two looks for a window that is not written yet.
+const longestLook = time.Minute
+
+// nextLook is when there can be more to draw than there was: when the next point is
+// over, or, while the newest window is not written yet, a moment later.
+func (p *points) nextLook(now time.Time) time.Time {
+	newest := p.start.Add(p.of.Width - time.Duration(p.of.Step))
+	if slices.ContainsFunc(p.rows[presence], func(row rollupstore.Row) bool { return !row.At.Before(newest) }) {
+		return p.start.Add(p.of.Width + p.of.Point)
+	}
+	return now.Add(min(p.of.Point/12, longestLook))
 }
 
 func (p *points) count() int { return int(p.of.Width / p.of.Point) }

@@ -131,6 +131,53 @@ func TestChartsPage(t *testing.T) {
 	}
 }
 
+func TestNextLook(t *testing.T) {
+	t.Parallel()
+	quarters := stretch{span{"1h", time.Hour, 4}, rollupstore.FiveMinutes, 15 * time.Minute}
+	now := epoch.Add(20 * time.Second) // that the last quarter has been over for
+	for _, test := range []struct {
+		name    string
+		written []rollupstore.Row
+		want    time.Time
+	}{
+		{"all is written", []rollupstore.Row{window(presence, 10, 1), window(presence, 5, 1)}, epoch.Add(15 * time.Minute)},
+		{"a part of the newest point", []rollupstore.Row{window(presence, 15, 1), window(presence, 10, 1)}, now.Add(time.Minute)},
+		{"nobody wrote", nil, now.Add(time.Minute)},
+	} {
+		p := newPoints(now, quarters)
+		p.rows[presence] = test.written
+		if got := p.nextLook(now); !got.Equal(test.want) {
+			t.Errorf("%s: the next look is at %s, want %s", test.name, got, test.want)
+		}
+	}
+	if got, want := newPoints(now, fiveMinutes).nextLook(now), now.Add(5*time.Second); !got.Equal(want) {
+		t.Errorf("of minutes the next look is at %s, want %s", got, want)
+	}
+}
+
+// Pages that show the same are drawn once, and again when there can be more.
+func TestChartsAreDrawnOnceAPoint(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.windows = []rollupstore.Row{window(presence, 1, 1), window("forge_job_started_total", 1, 30, "kind", "a")}
+	h := c.handler()
+	reads := func(at time.Duration, span string) int {
+		c.beat(epoch.Add(at))
+		before := c.readCount()
+		if page := get(t, h, "/charts?span="+span).Body.String(); !strings.Contains(page, "started") {
+			t.Errorf("at %s the page is\n%s", at, page)
+		}
+		return c.readCount() - before
+	}
+	first, kept := reads(time.Second, "1h"), reads(59*time.Second, "1h")
+	if again := reads(time.Minute, "1h"); kept >= first || again != first {
+		t.Errorf("%d readings at first, %d within the minute, %d after it", first, kept, again)
+	}
+	if other := reads(time.Minute, "6h"); other != first {
+		t.Errorf("%d readings for another stretch, want %d", other, first)
+	}
+}
+
 func TestStoragePage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()

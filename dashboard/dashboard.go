@@ -205,6 +205,8 @@ type server struct {
 	counts   *memo[[]jobstore.Count]
 	outlines *memo[outline]
 	dead     *memo[[]jobstore.DeadGroup]
+	stored   *memo[compactstore.Status]
+	sheets   map[string]*sheet
 	ticks    *tickCache
 	lead     *memo[[]leaderstore.Leader]
 	firing   *memo[[]alertstore.Status]
@@ -235,6 +237,7 @@ func makeServer(opts Options) *server {
 	s.feeds = newFeeds(s.subscribe)
 	s.counts = newMemo(2*time.Second, opts.Source.Counts.CountsByQueueAndState)
 	s.dead = newMemo(2*time.Second, s.allDead)
+	s.stored, s.sheets = newMemo(keepSizes, s.storage), newSheets()
 	s.outlines = newMemo(keepOutline, s.outline)
 	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
 	s.findings = newMemo(time.Second, opts.Doctor)

@@ -251,6 +251,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusNotFound, "There is no such page.")
 		return
 	}
+	kind = kind.stream()
 	ask := newRequest(r, kind)
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")

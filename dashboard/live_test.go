@@ -5,8 +5,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"html"
+	"iter"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -183,21 +186,32 @@ func follow(t *testing.T, url string) (<-chan [2]string, func()) {
 	}
 }
 
-// await returns the first event of a name whose data holds a text.
+// await waits for an event of a name whose data holds a text.
 func await(t *testing.T, events <-chan [2]string, name, text string) {
 	t.Helper()
-	deadline := time.After(nodes.Patience)
-	for {
-		select {
-		case e, ok := <-events:
-			if !ok {
-				t.Fatalf("the stream ended before %s held %q", name, text)
+	for told := ""; told != name; {
+		for told = range until(t, events, text) {
+		}
+	}
+}
+
+// until yields the names of the events up to one whose data holds a text.
+func until(t *testing.T, events <-chan [2]string, text string) iter.Seq[string] {
+	t.Helper()
+	return func(yield func(string) bool) {
+		deadline := time.After(nodes.Patience)
+		for {
+			select {
+			case e, ok := <-events:
+				if !ok {
+					t.Fatalf("the stream ended before anything held %q", text)
+				}
+				if !yield(e[0]) || strings.Contains(e[1], text) {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("nothing ever held %q", text)
 			}
-			if e[0] == name && strings.Contains(e[1], text) {
-				return
-			}
-		case <-deadline:
-			t.Fatalf("%s never held %q", name, text)
 		}
 	}
 }
@@ -232,6 +246,9 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 	c := newCluster()
 	s := makeServer(c.options())
 	for name, kind := range pageKinds {
+		if name == beatKind.name {
+			continue // of no page alone
+		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&alert=quiet&group="+deadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
 		for _, part := range append(kind.parts, "pulse") {
@@ -248,11 +265,64 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 			"enqueue": "/enqueue", "bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",
 			"dead": "/dead", "deadgroup": "/dead/" + deadGroup, "deadretry": "/dead/" + deadGroup + "/retry", "deaddiscard": "/dead/" + deadGroup + "/discard",
 		}[name]).Body.String()
-		for _, part := range append(kind.parts, "pulse") {
-			if !strings.Contains(page, `sse-swap="`+part+`"`) {
-				t.Errorf("%s: the page has no place for part %s", name, part)
+		for _, part := range append(kind.parts, "pulse", beatPart) {
+			if strings.Count(page, `sse-swap="`+part+`"`) != 1 {
+				t.Errorf("%s: the page has not one place for part %s", name, part)
 			}
 		}
+		checkStream(t, s, name, page)
+	}
+}
+
+var connects = regexp.MustCompile(`sse-connect="([^"]+)"`)
+
+// checkStream wants a page to have one stream, which carries all that has its place on
+// the page and nothing else.
+func checkStream(t *testing.T, s *server, name, page string) {
+	t.Helper()
+	found := connects.FindAllStringSubmatch(page, -1)
+	if len(found) != 1 || !strings.Contains(page, `id="conn"`) {
+		t.Errorf("%s: the page has %d streams, want one, and its pause", name, len(found))
+		return
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, html.UnescapeString(found[0][1]), nil)
+	kind, ok := pageKinds[r.URL.Query().Get("page")]
+	if !ok {
+		t.Errorf("%s: there is no stream %s", name, r.URL)
+		return
+	}
+	kind = kind.stream()
+	parts := s.fragments(t.Context(), kind, newRequest(r, kind))
+	for part := range parts {
+		if !strings.Contains(page, `sse-swap="`+part+`"`) {
+			t.Errorf("%s: the stream carries %s, which has no place", name, part)
+		}
+	}
+	if places := strings.Count(page, `sse-swap="`); places != len(parts) || strings.Contains(string(parts["pulse"]), "cannot be read") {
+		t.Errorf("%s: %d places for %d parts, %s", name, places, len(parts), parts["pulse"])
+	}
+}
+
+// What is typed into a form stays: the stream of such a page reads nothing of it, and
+// sends what has its place above it alone.
+func TestFormsHaveABeat(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	web := httptest.NewServer(c.handler())
+	defer web.Close()
+	for _, page := range []string{"beat", "enqueue", "drain", "bulkcancel&kind=dump"} {
+		events, stop := follow(t, web.URL+"/events?page="+page)
+		c.change(func(c *fakeCluster) { c.err = errors.New("connection refused") })
+		for name := range until(t, events, "The database cannot be read.") {
+			if name != beatPart && name != "pulse" && name != "" {
+				t.Errorf("%s: the stream carries %s", page, name)
+			}
+		}
+		c.change(func(c *fakeCluster) { c.err = nil })
+		stop()
+	}
+	if len(c.done) > 0 {
+		t.Errorf("the streams of forms asked for %q", c.done)
 	}
 }
 

@@ -80,7 +80,7 @@ func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (
 			return nil, err
 		}
 		b := &bulkBody{
-			base:   base{name: title(action) + " jobs", beat: s.pulseOf(facts), past: true},
+			base:   base{name: title(action) + " jobs", beat: s.pulseOf(facts)},
 			Action: string(action), Title: title(action), Icon: icons[action], Filter: filter, Named: namedBy(action, filter),
 			Jobs: counted.Jobs, UpTo: counted.UpTo, What: bulkEffects[action], Back: "/jobs?" + filterValues(filter),
 		}

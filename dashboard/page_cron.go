@@ -59,7 +59,7 @@ func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
 	b.Zone = zone.String()
 	b.Coming = comingRows(facts.now, s.comingTicks(cron, facts.now), zone)
 	shown := newest[:min(len(newest), defaultLimit)]
-	if !b.Live() {
+	if b.past {
 		if shown, err = s.Source.Crons.Ticks(ctx, cron.Name, before, defaultLimit); err != nil {
 			return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
 		}
@@ -180,7 +180,7 @@ func (s *server) loadBackfill(ctx context.Context, ask *request) (body, error) {
 	}
 	zone := zoneOf(cron.Spec.Timezone)
 	b := backfillBody{
-		base: base{name: "Backfill of " + cron.Name, beat: s.pulseOf(facts), past: true}, Cron: cron.Name, Path: cronPath(cron.Name),
+		base: base{name: "Backfill of " + cron.Name, beat: s.pulseOf(facts)}, Cron: cron.Name, Path: cronPath(cron.Name),
 		From: ask.values.Get("from"), To: ask.values.Get("to"), Limit: ask.values.Get("limit"),
 		Zone: zone.String(), DefaultLimit: defaultBackfill, Most: maxBackfill,
 	}

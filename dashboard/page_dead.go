@@ -160,7 +160,7 @@ func loadDeadAct(action jobstore.Action) func(*server, context.Context, *request
 			what = "They are listed no more and get no second round. The jobs stay until their retention is over."
 		}
 		return &deadActBody{
-			base:  base{name: title(action) + " dead letters of " + group.Kind, beat: s.pulseOf(facts), past: true},
+			base:  base{name: title(action) + " dead letters of " + group.Kind, beat: s.pulseOf(facts)},
 			Group: newDeadGroupRow(facts.now, group), Action: string(action), Title: title(action), Icon: icons[action], What: what,
 		}, nil
 	}

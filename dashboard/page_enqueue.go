@@ -167,7 +167,7 @@ func (s *server) enqueueForm(ctx context.Context, sent url.Values, raw bool, pro
 		return nil, err
 	}
 	b := &enqueueBody{
-		base: base{name: "Enqueue a job", beat: s.pulseOf(facts), past: true}, Kinds: live, Kind: sent.Get("kind"), Problem: problem,
+		base: base{name: "Enqueue a job", beat: s.pulseOf(facts)}, Kinds: live, Kind: sent.Get("kind"), Problem: problem,
 		Queue: sent.Get("queue"), Priority: sent.Get("priority"), At: sent.Get("at"), Unique: sent.Get("unique"),
 	}
 	if b.Kind == "" && len(live) > 0 {

@@ -129,7 +129,7 @@ func loadJobAct(action jobstore.Action) func(*server, context.Context, *request)
 			return nil, err
 		}
 		return &jobActBody{
-			base: base{name: fmt.Sprintf("%s job %d", title(action), id), beat: s.pulseOf(facts), past: true},
+			base: base{name: fmt.Sprintf("%s job %d", title(action), id), beat: s.pulseOf(facts)},
 			Job:  newJobRow(facts.now, job, facts.colors), Action: string(action), Title: title(action), Icon: icons[action],
 			What: effect(action, job.State), Refused: action.Refuses(job.State),
 		}, nil

@@ -37,7 +37,7 @@ func loadHandOver(transfer bool) func(*server, context.Context, *request) (body,
 			return nil, errNoSuchRole
 		}
 		b := &moveBody{
-			base:  base{name: "Step down: " + roleWords(role), beat: s.pulseOf(facts), past: true},
+			base:  base{name: "Step down: " + roleWords(role), beat: s.pulseOf(facts)},
 			Title: "Have another node lead as " + roleWords(role) + "?", Verb: "Step down", Icon: "stop",
 			Path: rolePath(role) + "/" + didStepDown, Back: "/leaders", BackTo: "Leadership",
 		}
@@ -79,7 +79,7 @@ func loadDrain(drain bool) func(*server, context.Context, *request) (body, error
 		}
 		node := facts.nodes[i]
 		b := &moveBody{
-			base:  base{name: "Drain " + id, beat: s.pulseOf(facts), past: true},
+			base:  base{name: "Drain " + id, beat: s.pulseOf(facts)},
 			Title: "Drain " + id + "?", Verb: "Drain", Icon: "pause", Path: nodePath(id) + "/" + didDrain, Back: "/nodes", BackTo: "Nodes",
 			What: "Its roles go to other nodes, and it is given no more jobs. " + runningWords(node.Running) + " It stays so until it is undrained or starts anew.",
 		}

@@ -13,6 +13,7 @@ import (
 // settingsBody is the configuration that this node goes by, secrets redacted.
 type settingsBody struct {
 	base
+	Node     string
 	Sections []settingsSection
 	Applied  string
 	Mine     string
@@ -45,7 +46,7 @@ func (s *server) loadSettings(ctx context.Context, _ *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := settingsBody{base: base{name: "Settings", beat: s.pulseOf(facts), past: true}}
+	b := settingsBody{base: base{name: "Settings", beat: s.pulseOf(facts)}, Node: s.Self.NodeID}
 	for _, row := range nodeRows(facts, s.Self) {
 		if row.Mine {
 			b.Mine, b.Drifts = row.Config, row.Drifts

@@ -28,16 +28,17 @@ type pageKind struct {
 	// keys are the parameters that make one such page differ from another.
 	keys []string
 	// parts are the fragments that the stream replaces: the templates
-	// <name>/<part>.
+	// <name>/<part>. A page without any asks something first.
 	parts []string
 	load  func(*server, context.Context, *request) (body, error)
 }
 
 var pageKinds = map[string]pageKind{
+	"beat":     beatKind,
 	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "coming", "failures", "crons", "jobs"}, (*server).loadOverview},
 	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*server).loadLeaders},
 	"nodes":    {"nodes", []string{"did", "node"}, []string{"tiles", "list"}, (*server).loadNodes},
-	"settings": {"settings", nil, nil, (*server).loadSettings},
+	"settings": {"settings", nil, []string{"about", "list"}, (*server).loadSettings},
 	"stepdown": {"move", []string{"role"}, nil, loadHandOver(false)},
 	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},
 	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
@@ -51,8 +52,8 @@ var pageKinds = map[string]pageKind{
 	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*server).loadAlerts},
 	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
 	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},
-	"charts":   {"charts", []string{"span"}, nil, (*server).loadCharts},
-	"storage":  {"storage", nil, nil, (*server).loadStorage},
+	"charts":   {"charts", []string{"span"}, []string{"list"}, (*server).loadCharts},
+	"storage":  {"storage", nil, []string{"passes", "tables"}, (*server).loadStorage},
 	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
 	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},
@@ -66,6 +67,26 @@ var pageKinds = map[string]pageKind{
 	"deadgroup":   {"deadgroup", []string{"group", "before"}, []string{"facts", "letters"}, (*server).loadDeadGroup},
 	"deadretry":   {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Retry)},
 	"deaddiscard": {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Discard)},
+}
+
+// beatKind is the stream of the pages that ask something first. They stay as they are,
+// with what was typed into them; whether the node still answers, and what the readers of
+// every page are warned of, they are told all the same.
+var beatKind = pageKind{"beat", nil, nil, (*server).loadBeat}
+
+func (k pageKind) stream() pageKind {
+	if len(k.parts) == 0 {
+		return beatKind
+	}
+	return k
+}
+
+func (s *server) loadBeat(ctx context.Context, _ *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &base{beat: s.pulseOf(facts)}, nil
 }
 
 var bulkKeys = []string{"state", "kind", "queue", "cron"}
@@ -121,8 +142,7 @@ type requestError struct{ error }
 type view struct {
 	Kind  string
 	Title string
-	// Live is the address of the page's stream; empty for one that shows the
-	// past.
+	// Live is the address of the page's stream; empty for one that has none.
 	Live string
 	Self Self
 	// Who is logged in; empty where nobody has to be.
@@ -149,8 +169,6 @@ type pulse struct {
 type body interface {
 	title() string
 	pulse() pulse
-	// Live is false for a page of the past, whose content does not change.
-	Live() bool
 }
 
 // renderer draws whole pages, and the parts of them that streams send.
@@ -187,11 +205,10 @@ func (s *server) page(name string) http.HandlerFunc {
 
 func (s *server) viewOf(kind pageKind, ask *request, b body) view {
 	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Settings: s.Settings != nil, Pulse: b.pulse(), Body: b}
-	if b.Live() {
-		v.Live = "/events?" + url.Values{"page": {kind.name}}.Encode()
-		if key := ask.key(); key != "" {
-			v.Live += "&" + key
-		}
+	stream := kind.stream()
+	v.Live = "/events?" + url.Values{"page": {stream.name}}.Encode()
+	if key := ask.key(); key != "" && len(stream.keys) > 0 {
+		v.Live += "&" + key
 	}
 	return v
 }

@@ -180,8 +180,8 @@ func TestJobsArePaged(t *testing.T) {
 	if html := get(t, h, "/jobs?kind=dump").Body.String(); !strings.Contains(html, `href="/jobs?before=11&amp;kind=dump"`) || !strings.Contains(html, "sse-connect") {
 		t.Error("the first page lacks the way to older jobs, or its stream")
 	}
-	if html := get(t, h, "/jobs?before=11&kind=dump").Body.String(); strings.Contains(html, "sse-connect") || !strings.Contains(html, "#10<") {
-		t.Error("a page of the past is live, or lacks its jobs")
+	if html := get(t, h, "/jobs?before=11&kind=dump").Body.String(); !strings.Contains(html, `sse-connect="/events?page=jobs&amp;before=11&amp;kind=dump"`) || !strings.Contains(html, ">Newest<") || !strings.Contains(html, "#10<") {
+		t.Error("an older page lacks its stream, its jobs, or the way back")
 	}
 }
 

@@ -255,7 +255,7 @@ func loadAlertAct(did string) func(*server, context.Context, *request) (body, er
 			return nil, refuseAlert(alertstore.ErrNotFound)
 		}
 		b := &alertActBody{
-			base: base{name: "Test " + name, beat: s.pulseOf(facts), past: true}, Alert: alerts[i], Path: alertPath(name) + "/" + did,
+			base: base{name: "Test " + name, beat: s.pulseOf(facts)}, Alert: alerts[i], Path: alertPath(name) + "/" + did,
 			To: strings.Join(alerts[i].Notify, ", "), Spans: silenceSpans, Chosen: defaultSilence, Most: alertstore.MaxReason,
 		}
 		if did == didSilence {

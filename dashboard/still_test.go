@@ -17,7 +17,7 @@ func TestAQuietClusterSendsBeatsAlone(t *testing.T) {
 	c := newCluster()
 	s := makeServer(c.options())
 	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
-	for _, page := range []string{"overview", "leaders", "nodes", "crons", "cron", "jobs", "queues", "alerts", "dead"} {
+	for _, page := range []string{"overview", "leaders", "nodes", "crons", "cron", "jobs", "queues", "alerts", "dead", "charts", "storage", "settings", "beat"} {
 		kind := pageKinds[page]
 		ask := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?name=backup&span=6h", nil), kind)
 		clear(f.fragments)

@@ -13,8 +13,13 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 )
 
-// shownPasses is how many of the compactor's passes the page shows.
-const shownPasses = 20
+const (
+	// shownPasses is how many of the compactor's passes the page shows.
+	shownPasses = 20
+	// keepSizes is for how long pages share what is known of the tables: PostgreSQL
+	// asks the disk how large each of them is.
+	keepSizes = 10 * time.Second
+)
 
 type storageBody struct {
 	base
@@ -52,14 +57,18 @@ func (s *server) loadStorage(ctx context.Context, _ *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	status, err := s.Source.Compaction.Status(ctx, shownPasses)
+	status, err := s.stored.get(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read what the compactor did: %w", err)
 	}
-	b := storageBody{base: base{name: "Storage", beat: s.pulseOf(facts), past: true}}
+	b := storageBody{base: base{name: "Storage", beat: s.pulseOf(facts)}}
 	if len(status.Passes) > 0 {
-		next := newStamp(modeUntil, facts.now, status.Passes[0].NextAt)
-		b.Next, b.Late = &next, facts.now.Sub(status.Passes[0].NextAt) > latePass
+		due, mode := status.Passes[0].NextAt, modeUntil
+		if b.Late = facts.now.Sub(due) > latePass; b.Late {
+			mode = modeAgo
+		}
+		next := newStamp(mode, facts.now, due)
+		b.Next = &next
 	}
 	for _, pass := range status.Passes {
 		b.Passes = append(b.Passes, newPassRow(facts, pass))
@@ -76,6 +85,10 @@ func (s *server) loadStorage(ctx context.Context, _ *request) (body, error) {
 		})
 	}
 	return &b, nil
+}
+
+func (s *server) storage(ctx context.Context) (compactstore.Status, error) {
+	return s.Source.Compaction.Status(ctx, shownPasses)
 }
 
 func newPassRow(facts clusterFacts, pass compactstore.Pass) passRow {

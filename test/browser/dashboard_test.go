@@ -95,9 +95,12 @@ func eval[T any](t *testing.T, tab context.Context, expression string) T { //nol
 	return value
 }
 
+// nothing is no page.
+const nothing = "/nothing"
+
 // everyPage is the path of each kind of page; checkLinks finds the one that is missing.
 func everyPage(n *node) []string {
-	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), "/nothing", "/nodes", "/queues", "/alerts", "/alerts/quiet/silence", "/alerts/quiet/test", "/charts", "/storage", "/settings", "/enqueue?kind=order", "/bulk/jobs/cancel?kind=sleeper", "/leaders/scheduler/transfer", "/nodes/north/drain", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00", n.grave, n.grave + "/retry", fmt.Sprintf("/jobs/%d/retry", lastJob(n))}
+	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), nothing, "/nodes", "/queues", "/alerts", "/alerts/quiet/silence", "/alerts/quiet/test", "/charts", "/storage", "/settings", "/enqueue?kind=order", "/bulk/jobs/cancel?kind=sleeper", "/leaders/scheduler/transfer", "/nodes/north/drain", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00", n.grave, n.grave + "/retry", fmt.Sprintf("/jobs/%d/retry", lastJob(n))}
 }
 
 // TestPagesInARealBrowser looks at a cluster and then acts on it, each in tabs side by
@@ -118,6 +121,7 @@ func TestPagesInARealBrowser(t *testing.T) {
 			"pictures of every page":         takePictures,
 			"keys and the pause":             checkKeys,
 			"one stream":                     checkStream,
+			"what is typed stays":            checkTyped,
 			"nothing jumps":                  checkPointer,
 			"why":                            checkWhy,
 			"jobs":                           checkJobActions,
@@ -142,14 +146,16 @@ func TestPagesInARealBrowser(t *testing.T) {
 	t.Run("the next leader", func(t *testing.T) { checkNextLeader(t, started) }) //nolint:paralleltest // a node is gone then
 }
 
-// checkConsole wants pages that load whole: a refused script, a style against
-// the content policy or an exception would be in the console.
+// checkConsole wants pages that load whole and are live: a refused script, a style
+// against the content policy or an exception would be in the console.
 func checkConsole(t *testing.T, n *node) {
 	t.Helper()
 	tab := newTab(t)
 	messages := chromedp.Console(tab)
-	for _, path := range everyPage(n)[:6] {
-		do(t, tab, chromedp.Navigate(n.url(path)), live())
+	for _, path := range everyPage(n) {
+		if path != nothing { // whose status is a complaint
+			do(t, tab, chromedp.Navigate(n.url(path)), live())
+		}
 	}
 	do(t, tab, chromedp.Navigate(n.url("/")), live())
 	if got, want := eval[string](t, tab, shownLeader), leader(n); got != want {

@@ -111,6 +111,28 @@ func checkStream(t *testing.T, n *node) {
 	}
 }
 
+// checkTyped wants a form to keep what is typed while its page is told that all is well,
+// and to be paused like every other.
+func checkTyped(t *testing.T, n *node) {
+	t.Helper()
+	tab := newTab(t)
+	do(t, tab, chromedp.Navigate(n.url("/enqueue?kind=order")), live())
+	eval[bool](t, tab, `(() => {
+		window.beats = 0;
+		window.field = document.querySelector("#act-enqueue [name=unique]");
+		window.field.focus();
+		document.addEventListener("htmx:sseMessage", (event) => { if (event.target.id === "sign") window.beats++; });
+		return true;
+	})()`)
+	do(t, tab, chromedp.KeyEvent("paused"))
+	awaitTrue(t, tab, `window.beats > 2`)
+	if !eval[bool](t, tab, `window.field.isConnected && window.field.value === "paused" && document.activeElement === window.field`) {
+		t.Error("what was typed is gone")
+	}
+	press(t, tab, "#conn")
+	awaitTrue(t, tab, `document.querySelector('#conn[data-state="paused"]') && window.field.value === "paused"`)
+}
+
 // point moves the pointer to a place.
 func point(t *testing.T, tab context.Context, x, y float64) { //nolint:revive // the test comes first
 	t.Helper()
