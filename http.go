@@ -60,7 +60,7 @@ func (n *Node) urlOf(address net.Addr) string {
 func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 	serving, stopStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStreams()
-	server := newServer(serving, n.handler())
+	server := newServer(serving, n.handler(serving))
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -91,9 +91,10 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 	}
 }
 
-func (n *Node) handler() http.Handler {
+func (n *Node) handler(ctx context.Context) http.Handler {
 	operator := n.operator()
 	return dashboard.New(dashboard.Options{
+		Lifetime:    ctx,
 		Tokens:      n.tokens(),
 		Audit:       auditor{n.pool},
 		Once:        onceKeeper{n.pool},

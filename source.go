@@ -88,8 +88,8 @@ func (r cronReader) List(ctx context.Context) ([]cronstore.Cron, error) {
 	return cronstore.List(ctx, r.pool)
 }
 
-func (r cronReader) Outline(ctx context.Context) ([]cronstore.Cron, error) {
-	return cronstore.Outline(ctx, r.pool)
+func (r cronReader) Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error) {
+	return cronstore.Outline(ctx, r.pool, before)
 }
 
 func (r cronReader) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {

@@ -39,6 +39,7 @@ type overviewBody struct {
 	base
 	Health    health
 	Tiles     []tile
+	Counted   counted
 	Cards     []leaderCard
 	Lanes     swimlane
 	Spans     []spanLink
@@ -65,20 +66,36 @@ const (
 )
 
 // coming are the crons that are due next.
-func (s *server) coming(ctx context.Context, now time.Time, crons []cronstore.Cron) ([]comingCron, error) {
-	due := slices.DeleteFunc(slices.Clone(crons), func(c cronstore.Cron) bool { return c.Paused() || c.NextTick.IsZero() })
-	byTick := func(a, b cronstore.Cron) int { return a.NextTick.Compare(b.NextTick) }
-	slices.SortStableFunc(due, byTick)
-	due, err := s.whole(ctx, due[:min(len(due), overviewComing)])
+func (s *server) coming(ctx context.Context, now time.Time, crons []cronstore.Outlined) ([]comingCron, error) {
+	due, err := s.whole(ctx, dueFirst(crons))
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(due, byTick)
+	slices.SortStableFunc(due, func(a, b cronstore.Cron) int { return a.NextTick.Compare(b.NextTick) })
 	var next []comingCron
 	for _, c := range due {
 		next = append(next, comingCron{Name: c.Name, Path: cronPath(c.Name), English: s.describe(c), Next: newStamp(modeUntil, now, c.NextTick)})
 	}
 	return next, nil
+}
+
+// dueFirst are the few crons that are due next, the soonest first.
+func dueFirst(crons []cronstore.Outlined) []cronstore.Outlined {
+	var due []cronstore.Outlined
+	for _, c := range crons {
+		if c.Paused || c.NextTick.IsZero() {
+			continue
+		}
+		at := len(due)
+		for at > 0 && c.NextTick.Before(due[at-1].NextTick) {
+			at--
+		}
+		if at < overviewComing {
+			due = slices.Insert(due, at, c)
+			due = due[:min(len(due), overviewComing)]
+		}
+	}
+	return due
 }
 
 // loadTrouble fills in what failed and which alerts fire.
@@ -131,10 +148,8 @@ func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFac
 	if err != nil {
 		return fmt.Errorf("read jobs: %w", err)
 	}
-	counts, err := s.counts.get(ctx)
-	if err != nil {
-		return fmt.Errorf("count jobs: %w", err)
-	}
+	counts := s.counts.get(ctx, facts.now)
+	b.Counted = newCounted(facts.now, counts)
 	shown := crons[:min(len(crons), overviewCrons)]
 	if b.Crons, err = s.rowsOf(ctx, shown, facts.now); err != nil {
 		return err

@@ -18,27 +18,42 @@ const (
 var cronFilters = []string{cronsPaused, cronsOverdue}
 
 // is says whether a cron belongs to one of the filters.
-func is(filter string, now time.Time, c cronstore.Cron) bool {
+func is(filter string, now time.Time, c *cronstore.Outlined) bool {
 	switch filter {
 	case cronsPaused:
-		return c.Paused()
+		return c.Paused
 	case cronsOverdue:
-		return isOverdue(now, c)
+		return !c.Paused && isOverdue(now, c.NextTick)
 	default:
 		return true
 	}
 }
 
-func countCrons(now time.Time, crons []cronstore.Cron) map[string]int {
+func countCrons(now time.Time, crons []cronstore.Outlined) map[string]int {
 	counts := map[string]int{}
-	for _, c := range crons {
+	for i := range crons {
 		for _, filter := range cronFilters {
-			if is(filter, now, c) {
+			if is(filter, now, &crons[i]) {
 				counts[filter]++
 			}
 		}
 	}
 	return counts
+}
+
+// cronsNamed are the crons with a text in their own names or their jobs'.
+func cronsNamed(crons []cronstore.Outlined, text string) []cronstore.Outlined {
+	if text == "" {
+		return crons
+	}
+	var found []cronstore.Outlined
+	wanted := strings.ToLower(text)
+	for _, c := range crons {
+		if strings.Contains(strings.ToLower(c.Name+" "+c.Job), wanted) {
+			found = append(found, c)
+		}
+	}
+	return found
 }
 
 func cronsPath(filter string) string { return "/crons?" + values("is", filter) }
@@ -53,23 +68,23 @@ type tab struct {
 func (b *cronsBody) Narrowed() bool { return b.Query != "" || b.Is != "" }
 
 // choose narrows the crons to those that were asked for, and to a page of them.
-func (b *cronsBody) choose(now time.Time, crons []cronstore.Cron, after string) ([]cronstore.Cron, error) {
+func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, after string) ([]cronstore.Outlined, error) {
 	if b.Is != "" && !slices.Contains(cronFilters, b.Is) {
 		return nil, &requestError{fmt.Errorf("is must be one of %s", strings.Join(cronFilters, ", "))}
 	}
-	wanted := strings.ToLower(b.Query)
-	found := slices.DeleteFunc(slices.Clone(crons), func(c cronstore.Cron) bool {
-		return !strings.Contains(strings.ToLower(c.Name+" "+c.Spec.Job), wanted)
-	})
+	found := cronsNamed(crons, b.Query)
 	counts := countCrons(now, found)
 	b.Tabs = []tab{{"all", "/crons?" + values("q", b.Query), number(int64(len(found))), b.Is == ""}}
 	for _, filter := range cronFilters {
 		b.Tabs = append(b.Tabs, tab{filter, "/crons?" + values("q", b.Query, "is", filter), number(int64(counts[filter])), b.Is == filter})
 	}
-	shown := []cronstore.Cron{}
-	for _, c := range found {
-		if c.Name > after && is(b.Is, now, c) {
-			shown = append(shown, c)
+	shown := []cronstore.Outlined{}
+	for i := range found {
+		if found[i].Name > after && is(b.Is, now, &found[i]) {
+			shown = append(shown, found[i])
+		}
+		if len(shown) > cronsPerPage { // there is a next page
+			break
 		}
 	}
 	if len(shown) > cronsPerPage {

@@ -40,9 +40,9 @@ type Nodes interface {
 // Crons reads the crons in force and their ledger.
 type Crons interface {
 	List(ctx context.Context) ([]cronstore.Cron, error)
-	// Outline returns the crons in force by name, without most of them; Some
-	// returns the whole of a few.
-	Outline(ctx context.Context) ([]cronstore.Cron, error)
+	// Outline returns the crons in force by name, without most of them, and takes
+	// what it returned last; Some returns the whole of a few.
+	Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error)
 	Some(ctx context.Context, names []string) ([]cronstore.Cron, error)
 	// Get returns one cron, also if it was removed, or cronstore.ErrNotFound.
 	Get(ctx context.Context, name string) (cronstore.Cron, error)
@@ -188,6 +188,11 @@ type Options struct {
 	NoPages bool
 	Logger  *slog.Logger
 	Now     func() time.Time
+	// Lifetime is the node's: what is read that nobody waits for ends with it. May be
+	// left out.
+	Lifetime context.Context //nolint:containedctx // handed on to what outlives a request
+	// patience is for how long a page waits for the count of all jobs.
+	patience time.Duration
 }
 
 // AnyAddress stands among AllowedHosts for every IP address: a web site can give a
@@ -202,7 +207,7 @@ type server struct {
 	assets   *assets
 	renderer *renderer
 	feeds    *feeds
-	counts   *memo[[]jobstore.Count]
+	counts   *latest[[]jobstore.Count]
 	outlines *memo[outline]
 	dead     *memo[[]jobstore.DeadGroup]
 	stored   *memo[compactstore.Status]
@@ -235,7 +240,7 @@ func makeServer(opts Options) *server {
 	s := &server{Options: opts, assets: loadAssets(), ticks: newTickCache(opts.Source.Crons)}
 	s.renderer = newRenderer(s.assets)
 	s.feeds = newFeeds(s.subscribe)
-	s.counts = newMemo(2*time.Second, opts.Source.Counts.CountsByQueueAndState)
+	s.counts = s.newCounts()
 	s.dead = newMemo(2*time.Second, s.allDead)
 	s.stored, s.sheets = newMemo(keepSizes, s.storage), newSheets()
 	s.outlines = newMemo(keepOutline, s.outline)

@@ -192,15 +192,15 @@ func TestHealthPutsTheWorstFirst(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	facts := clusterFacts{now: epoch, nodes: c.nodes, leaders: c.leaders}
-	if h := judge(facts, c.crons, facts.now); h.Tone != "ok" || h.Headline != "Every role is led and every cron is on time" {
+	if h := judge(facts, outlinesOf(c.crons), facts.now); h.Tone != "ok" || h.Headline != "Every role is led and every cron is on time" {
 		t.Errorf("all is well: %+v", h)
 	}
 	c.crons[0].NextTick = epoch.Add(-3 * time.Second)
-	if h := judge(facts, c.crons, facts.now); h.Tone != "warn" || h.Headline != "1 cron is overdue" {
+	if h := judge(facts, outlinesOf(c.crons), facts.now); h.Tone != "warn" || h.Headline != "1 cron is overdue" {
 		t.Errorf("overdue: %+v", h)
 	}
 	c.leaders[1].NodeID = ""
-	h := judge(facts, c.crons, facts.now)
+	h := judge(facts, outlinesOf(c.crons), facts.now)
 	if h.Tone != "bad" || h.Headline != "No node leads as scheduler" || len(h.Notes) != 2 || h.Notes[1] != (remark{"1 cron is overdue.", "/crons?is=overdue"}) {
 		t.Errorf("no scheduler: %+v", h)
 	}

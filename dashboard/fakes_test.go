@@ -439,6 +439,7 @@ func (c *fakeCluster) options() Options {
 			return ""
 		},
 		AllowedHosts: LoopbackHosts(),
+		patience:     time.Minute, // a count of these takes no time
 		Audit:        fakeAudit{c},
 		File:         fakeFile{c}, TokenKeeper: fakeKeeper{c},
 		Doctor: func(context.Context) ([]Finding, error) {

@@ -48,7 +48,7 @@ var consequence = map[string]string{
 }
 
 // judge takes the crons as they were at an instant.
-func judge(facts clusterFacts, crons []cronstore.Cron, at time.Time) health {
+func judge(facts clusterFacts, crons []cronstore.Outlined, at time.Time) health {
 	h := health{Tone: "ok"}
 	h.judgeLeaders(facts)
 	h.judgeNodes(facts)
@@ -155,14 +155,14 @@ func (h *health) raise(tone, headline, more, path string) {
 	}
 }
 
-func allWell(crons []cronstore.Cron) string {
+func allWell(crons []cronstore.Outlined) string {
 	if len(crons) == 0 {
 		return "Every role is led"
 	}
 	return "Every role is led and every cron is on time"
 }
 
-func tiles(facts clusterFacts, crons []cronstore.Cron, at time.Time, counts []jobstore.Count) []tile {
+func tiles(facts clusterFacts, crons []cronstore.Outlined, at time.Time, counts reading[[]jobstore.Count]) []tile {
 	return append([]tile{nodesTile(facts), rolesTile(facts), cronsTile(at, crons)}, jobTiles(counts)...)
 }
 
@@ -202,7 +202,7 @@ func rolesTile(facts clusterFacts) tile {
 	return t
 }
 
-func cronsTile(now time.Time, crons []cronstore.Cron) tile {
+func cronsTile(now time.Time, crons []cronstore.Outlined) tile {
 	counts := countCrons(now, crons)
 	t := tile{Name: "Crons", Value: number(int64(len(crons))), Notes: []remark{{Text: "none paused"}}, Path: "/crons"}
 	if paused := counts[cronsPaused]; paused > 0 {
@@ -214,18 +214,25 @@ func cronsTile(now time.Time, crons []cronstore.Cron) tile {
 	return t
 }
 
-func jobTiles(counts []jobstore.Count) []tile {
+// jobTiles have no numbers while nobody has counted.
+func jobTiles(counts reading[[]jobstore.Count]) []tile {
 	by := map[string]int64{}
-	for _, c := range counts {
+	for _, c := range counts.value {
 		by[c.State] += c.Jobs
 	}
-	also := func(state, words string) remark { return remark{number(by[state]) + " " + words, jobsIn(state)} }
-	running := tile{Name: "Running", Value: number(by["running"]), Path: jobsIn("running"), Notes: []remark{also("completed", "completed")}}
-	waiting := tile{Name: "Waiting", Value: number(by["available"]), Path: jobsIn("available"), Notes: []remark{also("scheduled", "scheduled")}}
+	in := func(state string) string {
+		if counts.at.IsZero() {
+			return "–"
+		}
+		return number(by[state])
+	}
+	also := func(state, words string) remark { return remark{in(state) + " " + words, jobsIn(state)} }
+	running := tile{Name: "Running", Value: in("running"), Path: jobsIn("running"), Notes: []remark{also("completed", "completed")}}
+	waiting := tile{Name: "Waiting", Value: in("available"), Path: jobsIn("available"), Notes: []remark{also("scheduled", "scheduled")}}
 	if by["pending"] > 0 {
 		waiting.Notes = append(waiting.Notes, also("pending", "pending"))
 	}
-	failing := tile{Name: "To be retried", Value: number(by["retryable"]), Path: jobsIn("retryable"), Notes: []remark{also("discarded", "given up")}}
+	failing := tile{Name: "To be retried", Value: in("retryable"), Path: jobsIn("retryable"), Notes: []remark{also("discarded", "given up")}}
 	if by["retryable"]+by["discarded"] > 0 {
 		failing.Tone = "warn"
 	}

@@ -46,3 +46,77 @@ func (m *memo[T]) forget() {
 	defer m.mu.Unlock()
 	m.until = time.Time{}
 }
+
+// reading is what was read last. At is when that began, by the clock of the page that
+// asked for it; zero: nothing is known yet. slow: nobody waited for it.
+type reading[T any] struct {
+	value T
+	at    time.Time
+	slow  bool
+}
+
+// latest is of a reading that takes the longer the more there is to read. It goes on
+// behind the backs of those who ask: they wait for a quick one, and else are given the
+// last, however old.
+type latest[T any] struct {
+	keep, patience time.Duration
+	// lifetime ends a reading that is under way; nil: nothing does.
+	lifetime context.Context //nolint:containedctx // of the node, not of a call
+	read     func(context.Context) (T, error)
+	failed   func(context.Context, error)
+
+	mu    sync.Mutex
+	until time.Time
+	last  reading[T]
+	// underWay is closed when the one under way is over; nil: there is none.
+	underWay chan struct{}
+}
+
+// longestReading bounds one that nobody waits for.
+const longestReading = time.Minute
+
+// get takes the clock of the page that asks.
+func (l *latest[T]) get(ctx context.Context, now time.Time) reading[T] {
+	l.mu.Lock()
+	if l.underWay == nil && !time.Now().Before(l.until) {
+		l.underWay = make(chan struct{})
+		go l.renew(context.WithoutCancel(ctx), now, l.underWay)
+	}
+	last, reading := l.last, l.underWay
+	l.mu.Unlock()
+	if reading == nil || last.slow {
+		return last
+	}
+	patience := time.NewTimer(l.patience)
+	defer patience.Stop()
+	select {
+	case <-reading:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// renew reads. What it fails to read is as it was known last.
+func (l *latest[T]) renew(ctx context.Context, now time.Time, over chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, longestReading)
+	defer cancel()
+	if l.lifetime != nil {
+		defer context.AfterFunc(l.lifetime, cancel)()
+	}
+	start := time.Now()
+	value, err := l.read(ctx)
+	if err != nil && ctx.Err() != context.Canceled { //nolint:errorlint // as the context has it
+		l.failed(ctx, err)
+	}
+	end := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.last = reading[T]{value, now, end.Sub(start) > l.patience}
+	}
+	l.until, l.underWay = end.Add(max(l.keep, 20*end.Sub(start))), nil
+	close(over)
+}

@@ -49,8 +49,17 @@ func (f fakeOperator) Drill(_ context.Context, role, by string) (handover.Drille
 	}
 }
 
-func (f fakeCrons) Outline(ctx context.Context) ([]cronstore.Cron, error) {
-	return f.List(ctx)
+func (f fakeCrons) Outline(ctx context.Context, _ []cronstore.Outlined) ([]cronstore.Outlined, error) {
+	crons, err := f.List(ctx)
+	return outlinesOf(crons), err
+}
+
+func outlinesOf(crons []cronstore.Cron) []cronstore.Outlined {
+	var outlined []cronstore.Outlined
+	for _, c := range crons {
+		outlined = append(outlined, cronstore.Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick})
+	}
+	return outlined
 }
 
 func (f fakeCrons) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {

@@ -16,9 +16,11 @@ type jobsBody struct {
 	base
 	Filter jobstore.Filter
 	// Tabs narrow the list to a state.
-	Tabs  []tab
-	Jobs  []jobRow
-	Older string
+	Tabs []tab
+	// Counted is how old the tabs' numbers are.
+	Counted counted
+	Jobs    []jobRow
+	Older   string
 	// Kinds and Queues are what a reader may look for.
 	Kinds, Queues []string
 	// Acts are on all jobs that the filter names.
@@ -52,12 +54,12 @@ func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
-	counts, err := s.counts.get(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("count jobs: %w", err)
-	}
+	counts := s.counts.get(ctx, facts.now)
 	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Enqueues: s.Enqueuer != nil && ask.may(operator)}
-	b.Tabs, b.Kinds, b.Queues = stateTabs(filter, counts), kindsOf(facts.nodes), queuesOf(counts)
+	b.Tabs, b.Kinds, b.Queues = stateTabs(filter, counts), kindsOf(facts.nodes), queuesOf(facts.nodes, counts.value)
+	if showsCounts(filter) {
+		b.Counted = newCounted(facts.now, counts)
+	}
 	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(ask, filter), bulkNotice(ask)
 	if len(jobs) == filter.Limit {
 		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
@@ -67,16 +69,16 @@ func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 
 // stateTabs narrow the list to a state, and keep the rest of the filter. How many jobs
 // that leaves is known by state and queue alone.
-func stateTabs(filter jobstore.Filter, counts []jobstore.Count) []tab {
+func stateTabs(filter jobstore.Filter, counts reading[[]jobstore.Count]) []tab {
 	by, all := map[string]int64{}, int64(0)
-	for _, c := range counts {
+	for _, c := range counts.value {
 		if filter.Queue == "" || c.Queue == filter.Queue {
 			by[c.State] += c.Jobs
 			all += c.Jobs
 		}
 	}
 	counted := func(jobs int64) string {
-		if filter.Kind != "" || filter.Cron != "" {
+		if !showsCounts(filter) || counts.at.IsZero() {
 			return ""
 		}
 		return number(jobs)
@@ -95,6 +97,9 @@ func stateTabs(filter jobstore.Filter, counts []jobstore.Count) []tab {
 	return tabs
 }
 
+// showsCounts says whether the tabs have numbers.
+func showsCounts(filter jobstore.Filter) bool { return filter.Kind == "" && filter.Cron == "" }
+
 // kindsOf are those that a node here has a worker for.
 func kindsOf(nodes []nodestore.Node) []string {
 	kinds := map[string]bool{}
@@ -108,9 +113,15 @@ func kindsOf(nodes []nodestore.Node) []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// queuesOf are those that have jobs.
-func queuesOf(counts []jobstore.Count) []string {
+// queuesOf are those that have jobs, and those that a node works.
+func queuesOf(nodes []nodestore.Node, counts []jobstore.Count) []string {
 	queues := map[string]bool{}
+	for _, n := range nodes {
+		for queue := range n.Queues {
+			queues[queue] = n.Present() || queues[queue]
+		}
+	}
+	maps.DeleteFunc(queues, func(_ string, worked bool) bool { return !worked })
 	for _, c := range counts {
 		queues[c.Queue] = true
 	}

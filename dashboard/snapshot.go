@@ -127,7 +127,7 @@ func nodeIDs(nodes []nodestore.Node, tenures []leaderstore.Tenure) []string {
 
 // outline is what is told of all crons in force, by name.
 type outline struct {
-	crons []cronstore.Cron
+	crons []cronstore.Outlined
 	read  time.Time
 }
 
@@ -138,9 +138,10 @@ func (o outline) at(now time.Time) time.Time { return now.Add(-time.Since(o.read
 // keepOutline is for how long pages share an outline.
 const keepOutline = time.Second
 
+// outline is called by the memo that keeps it, one at a time.
 func (s *server) outline(ctx context.Context) (outline, error) {
 	o := outline{read: time.Now()}
-	crons, err := s.Source.Crons.Outline(ctx)
+	crons, err := s.Source.Crons.Outline(ctx, s.outlines.value.crons)
 	if err != nil {
 		return o, fmt.Errorf("read crons: %w", err)
 	}
@@ -150,7 +151,7 @@ func (s *server) outline(ctx context.Context) (outline, error) {
 }
 
 // whole reads the crons that a page shows.
-func (s *server) whole(ctx context.Context, outlined []cronstore.Cron) ([]cronstore.Cron, error) {
+func (s *server) whole(ctx context.Context, outlined []cronstore.Outlined) ([]cronstore.Cron, error) {
 	names := make([]string, len(outlined))
 	for i, c := range outlined {
 		names[i] = c.Name
@@ -164,7 +165,7 @@ func (s *server) whole(ctx context.Context, outlined []cronstore.Cron) ([]cronst
 
 // rowsOf are the crons of a page with their newest ticks and how their last runs
 // ended.
-func (s *server) rowsOf(ctx context.Context, outlined []cronstore.Cron, now time.Time) ([]cronRow, error) {
+func (s *server) rowsOf(ctx context.Context, outlined []cronstore.Outlined, now time.Time) ([]cronRow, error) {
 	crons, err := s.whole(ctx, outlined)
 	if err != nil {
 		return nil, err

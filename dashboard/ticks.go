@@ -68,18 +68,16 @@ func (c *tickCache) get(ctx context.Context, crons []cronstore.Cron, now time.Ti
 }
 
 // keep forgets crons that are gone.
-func (c *tickCache) keep(crons []cronstore.Cron) {
-	names := make(map[string]bool, len(crons))
-	for _, cron := range crons {
-		names[cron.Name] = true
-	}
+func (c *tickCache) keep(crons []cronstore.Outlined) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name := range c.entries {
-		if !names[name] {
-			delete(c.entries, name)
+	kept := make(map[string]tickEntry, len(c.entries))
+	for _, cron := range crons {
+		if entry, ok := c.entries[cron.Name]; ok {
+			kept[cron.Name] = entry
 		}
 	}
+	c.entries = kept
 }
 
 func (e tickEntry) fresh(cron cronstore.Cron, now time.Time) bool {

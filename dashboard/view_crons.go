@@ -54,7 +54,7 @@ func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs ma
 		Timezone: c.Spec.Timezone, Paused: c.Paused(), Removed: !c.RemovedAt.IsZero(),
 		Strip: drawStrip(ticks, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
 	}
-	row.Overdue = isOverdue(now, c)
+	row.Overdue = !row.Paused && !row.Removed && isOverdue(now, c.NextTick)
 	if t, ok := lastRun(ticks); ok {
 		row.Last = &runCell{At: newStamp(modeAgo, now, t.RecordedAt), JobID: t.JobID, Path: jobPath(t.JobID), State: badgeOf(jobs[t.JobID])}
 		if t.Verdict == cronstore.Fired || t.Verdict == cronstore.CaughtUp {
@@ -73,8 +73,9 @@ func lastRun(ticks []cronstore.Tick) (run cronstore.Tick, ok bool) {
 	return ticks[i], true
 }
 
-func isOverdue(now time.Time, c cronstore.Cron) bool {
-	return !c.Paused() && c.RemovedAt.IsZero() && !c.NextTick.IsZero() && now.Sub(c.NextTick) > overdueAfter
+// isOverdue is of the next tick of a cron that is in force and not paused.
+func isOverdue(now, next time.Time) bool {
+	return !next.IsZero() && now.Sub(next) > overdueAfter
 }
 
 func cronPath(name string) string { return "/crons/" + url.PathEscape(name) }

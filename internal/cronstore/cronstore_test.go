@@ -127,14 +127,29 @@ func TestApplyByHash(t *testing.T) {
 // checkOutline wants the parts of a list, and the whole of one cron of it.
 func checkOutline(t *testing.T, pool *pgxpool.Pool, crons []cronstore.Cron) {
 	t.Helper()
-	exec(t, pool, `UPDATE forge_crons SET spec = spec || '{"paused": true}', paused_at = '2026-01-01Z' WHERE name = 'b'`)
-	outlined, err := cronstore.Outline(t.Context(), pool)
-	if err != nil || len(outlined) != len(crons) {
-		t.Fatalf("outlined %+v, %v", outlined, err)
-	}
-	for i, got := range outlined {
-		if got.Name != crons[i].Name || got.Spec.Job != crons[i].Spec.Job || !got.NextTick.Equal(crons[i].NextTick) || got.Spec.Paused != (got.Name == "b") || got.PausedAt.IsZero() == (got.Name == "b") {
-			t.Errorf("outlined %+v of %+v", got, crons[i])
+	var outlined []cronstore.Outlined
+	for _, step := range []struct {
+		change       string
+		jobB         string
+		aWaits, bOff bool
+	}{
+		{`UPDATE forge_crons SET spec = spec || '{"paused": true}' WHERE name = 'b'`, crons[1].Spec.Job, true, true},
+		{`UPDATE forge_crons SET spec = spec || '{"job": "other"}' WHERE name = 'b'`, crons[1].Spec.Job, true, true}, // the definition that it knows
+		{`UPDATE forge_crons SET spec = spec || '{"paused": false}', updated_at = updated_at + interval '1 second' WHERE name = 'b'`, "other", true, false},
+		{`UPDATE forge_crons SET paused_at = '2026-01-01Z' WHERE name = 'b'`, "other", true, true},
+		{`UPDATE forge_crons SET paused_at = NULL, next_tick = CASE name WHEN 'b' THEN next_tick END`, "other", false, false},
+	} {
+		exec(t, pool, step.change)
+		var err error
+		if outlined, err = cronstore.Outline(t.Context(), pool, outlined); err != nil || len(outlined) != len(crons) {
+			t.Fatalf("%s: outlined %+v, %v", step.change, outlined, err)
+		}
+		a, b := outlined[0], outlined[1]
+		if a.Name != "a" || a.Job != crons[0].Spec.Job || a.Paused || a.NextTick.Equal(crons[0].NextTick) != step.aWaits {
+			t.Errorf("%s: outlined %+v of %+v", step.change, a, crons[0])
+		}
+		if b.Name != "b" || b.Job != step.jobB || b.Paused != step.bOff || !b.NextTick.Equal(crons[1].NextTick) {
+			t.Errorf("%s: outlined %+v of %+v", step.change, b, crons[1])
 		}
 	}
 	some, err := cronstore.Some(t.Context(), pool, []string{"b", "nobody"})

@@ -43,13 +43,6 @@ WHERE CASE WHEN $1 = '' THEN c.removed_at IS NULL ELSE c.name = $1 END
   AND ($2::text[] IS NULL OR c.name = ANY ($2))
 ORDER BY c.name`
 
-// A spec is long, and of thousands only a few parts are told.
-const outlineSQL = `
-SELECT name, coalesce(spec ->> 'job', ''), coalesce((spec -> 'paused')::boolean, false), paused_at, next_tick
-FROM forge_crons
-WHERE removed_at IS NULL
-ORDER BY name`
-
 const ticksSQL = `
 SELECT ` + tickColumns + `
 FROM forge_cron_ticks AS t
@@ -84,24 +77,6 @@ func some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
 		return nil, fmt.Errorf("list crons: %w", err)
 	}
 	return crons, nil
-}
-
-// Outline returns the crons that are configured, by name, with nothing but the
-// job, what holds them and the next tick: of ten thousand in a few milliseconds.
-func Outline(ctx context.Context, db Queryer) ([]Cron, error) {
-	crons, err := collect(ctx, db, scanOutline, outlineSQL)
-	if err != nil {
-		return nil, fmt.Errorf("outline crons: %w", err)
-	}
-	return crons, nil
-}
-
-func scanOutline(row pgx.CollectableRow) (Cron, error) {
-	var cron Cron
-	var paused, next *time.Time
-	err := row.Scan(&cron.Name, &cron.Spec.Job, &cron.Spec.Paused, &paused, &next)
-	cron.PausedAt, cron.NextTick = instant(paused), instant(next)
-	return cron, err
 }
 
 // Get returns one cron, also if it was removed, or ErrNotFound.
