@@ -86,6 +86,7 @@
     paused = !paused;
     byId('conn').setAttribute('aria-pressed', String(paused));
     for (const stream of streams) if (paused) stream.rest(); else wake(stream);
+    release();
     if (paused) show('paused', 'Paused'); else show('wait', 'Waiting');
   };
 
@@ -178,6 +179,7 @@
     if (Math.abs(moved) >= 1) scrollBy(0, moved);
   };
   const release = () => {
+    if (paused) return;
     for (const [part, shown] of held) if (!part.matches(':hover')) { held.delete(part); shown(); }
   };
   document.addEventListener('pointerover', release);
