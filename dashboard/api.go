@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -181,6 +182,21 @@ func (q *query) number(key string) int64 {
 		q.errs = append(q.errs, fmt.Errorf("%s must be a number that is not negative", key))
 	}
 	return n
+}
+
+// What the database can number.
+const (
+	maxAttempt = math.MaxInt16
+	maxChunk   = math.MaxInt32
+)
+
+// within is a number up to most, and 0 when the parameter is absent.
+func (q *query) within(key string, most int64) int {
+	n := q.number(key)
+	if n > most {
+		q.errs = append(q.errs, fmt.Errorf("%s must be at most %d", key, most))
+	}
+	return int(n)
 }
 
 // texts are those of a parameter, which may stand again and hold several with commas.

@@ -12,7 +12,7 @@ import (
 // after a chunk's number; with follow as a stream.
 func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	attempt, after, follow := int(q.number("attempt")), int(q.number("after")), q.flag("follow")
+	attempt, after, follow := q.within("attempt", maxAttempt), q.within("after", maxChunk), q.flag("follow")
 	if q.reject(w) {
 		return
 	}

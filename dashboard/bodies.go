@@ -219,7 +219,7 @@ func (s *server) loadJob(ctx context.Context, ask *request) (body, error) {
 	if !ok {
 		return nil, jobstore.ErrNotFound
 	}
-	shown := int(ask.number("attempt"))
+	shown := ask.within("attempt", maxAttempt)
 	if err := ask.err(); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func (s *server) form(w http.ResponseWriter, r *http.Request) (url.Values, bool)
 		s.answer(w, r, err)
 		return nil, false
 	}
-	fields, err := url.ParseQuery(string(body))
+	fields, err := textValues(string(body))
 	if err != nil {
 		s.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
 	}

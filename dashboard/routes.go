@@ -112,10 +112,10 @@ func (s *server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
 		if r.get != nil {
-			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, r.get)) // and HEAD
+			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, s.addressed(r.get))) // and HEAD
 		}
 		if r.post != nil {
-			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.audited(r, s.once(r, r.post))))
+			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.audited(r, s.addressed(s.once(r, r.post)))))
 		}
 		mux.HandleFunc(r.path, s.admit(r, r.least(), s.methodNotAllowed(r)))
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -23,6 +24,38 @@ const maxBody = 72 << 10
 
 // bodyTimeout is how long a client may take over a body.
 const bodyTimeout = 30 * time.Second
+
+// isText is true of what the database takes for a text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+var errNoText = errors.New("may not have the character NUL")
+
+// textValues reads the names and values of an address or a form.
+func textValues(raw string) (url.Values, error) {
+	values, err := url.ParseQuery(raw)
+	for name, texts := range values {
+		if !isText(name) || !isText(strings.Join(texts, "")) {
+			err = errNoText
+		}
+	}
+	return values, err
+}
+
+// addressed refuses an address that is no text: nothing in the database is like it, and
+// the database would call it an error.
+func (s *server) addressed(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !isText(r.URL.Path) {
+			s.notFound(w, r)
+			return
+		}
+		if _, err := textValues(r.URL.RawQuery); err != nil {
+			s.fail(w, r, http.StatusBadRequest, "The address cannot be read: after its ? stand names and values, of characters in UTF-8 other than NUL.")
+			return
+		}
+		next(w, r)
+	}
+}
 
 // readBody checks that a body is of a type and not too large, and reads it. A
 // body that is missing is empty.
@@ -67,6 +100,8 @@ func strictJSON(body []byte, into any) error {
 		}
 		if err := json.Unmarshal(m.raw, field.value.Addr().Interface()); err != nil {
 			wrong = append(wrong, wrongField(m.name, fmt.Sprintf("must be %s (got %s)", valuesOf(field.value.Type()), gotten(m.raw))))
+		} else if field.value.Kind() == reflect.String && !isText(field.value.String()) {
+			wrong = append(wrong, wrongField(m.name, errNoText.Error()))
 		}
 	}
 	return wrongFields(wrong...)

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -38,4 +41,98 @@ func TestProbesAndDocuments(t *testing.T) {
 			return strings.Contains(string(body), want)
 		})
 	}
+}
+
+// described is the API's document, as far as it says what is written where.
+type described struct {
+	Paths map[string]map[string]struct {
+		Parameters []struct {
+			Name string `json:"name"`
+			In   string `json:"in"`
+		} `json:"parameters"`
+		RequestBody struct {
+			Content map[string]struct {
+				Schema schema `json:"schema"`
+			} `json:"content"`
+		} `json:"requestBody"`
+	} `json:"paths"`
+	Components struct {
+		Schemas map[string]schema `json:"schemas"`
+	} `json:"components"`
+}
+
+type schema struct {
+	Ref        string         `json:"$ref"`
+	Properties map[string]any `json:"properties"`
+}
+
+// strange are texts that PostgreSQL does not take, and such as nobody means.
+var strange = []string{
+	"a\x00b", "a\xffb", "a\xed\xa0\x80b", "a\u202eb", strings.Repeat("a", 5000), "9223372036854775807", "-9223372036854775808", "2147483648",
+	"0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "0001-01-01T00:00:00+23:59",
+}
+
+// TestStrangeTextIsTheCallersFault puts what the database does not take into each place
+// of each address and body: it is the fault of who asks, and none of the database's.
+func TestStrangeTextIsTheCallersFault(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, writesConfig)
+	c.start("a")
+	node := c.nodes["a"].listen()
+	_, text, _ := get(node, "/api/openapi.json")
+	doc := decode[described](t, string(text))
+	asked := 0
+	ask := func(method, path, body string) {
+		asked++
+		eventually(t, "nobody has to wait", func() bool {
+			code, _, answer := bearing(t, "", method, node+path, body)
+			if code >= http.StatusInternalServerError {
+				t.Errorf("%s %.300q %.300q: %d %s", method, path, body, code, answer)
+			}
+			return code != http.StatusTooManyRequests
+		})
+	}
+	fill := strings.NewReplacer("{id}", "1", "{name}", "nightly", "{alert}", "quiet", "{role}", "scheduler", "{node}", "b", "{group}", "0", "{tick}", "2026-11-20T02:00:00Z")
+	for path, methods := range doc.Paths {
+		if path == "/leader/{role}" { // answers 503 to say that the node does not lead it
+			continue
+		}
+		for method, op := range methods {
+			for _, value := range strange {
+				for _, p := range op.Parameters {
+					switch p.In {
+					case "path":
+						ask(strings.ToUpper(method), fill.Replace(strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(value))), "")
+					case "query":
+						ask(strings.ToUpper(method), fill.Replace(path)+"?"+url.Values{p.Name: {value}}.Encode(), "")
+					}
+				}
+				for _, body := range doc.bodies(t, op.RequestBody.Content["application/json"].Schema, value) {
+					ask("POST", fill.Replace(path), body)
+				}
+			}
+		}
+	}
+	if asked < 1000 {
+		t.Errorf("only %d requests were sent", asked)
+	}
+}
+
+// bodies have a value in one field each, as a text and, if it is one, as a number.
+func (d described) bodies(t *testing.T, of schema, value string) (bodies []string) {
+	t.Helper()
+	if _, name, ok := strings.Cut(of.Ref, "#/components/schemas/"); ok {
+		of = d.Components.Schemas[name]
+	}
+	for field := range of.Properties {
+		for _, form := range []any{value, json.Number(value)} {
+			body := map[string]any{"kind": "report", "for": "2h", "name": "x", "from": "2026-11-20T00:00:00Z", "to": "2026-11-20T01:00:00Z"}
+			maps.DeleteFunc(body, func(other string, _ any) bool { return of.Properties[other] == nil })
+			body[field] = form
+			if text, err := json.Marshal(body); err == nil { // which mends what is no UTF-8
+				bodies = append(bodies, string(text))
+			}
+		}
+	}
+	return bodies
 }

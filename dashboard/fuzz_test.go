@@ -1,0 +1,176 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// seeds are bodies that succeed somewhere, and such as are wrong in every way that a
+// body can be.
+var seeds = []string{
+	`{"name":"ci","scope":"admin","expires":"90d"}`, `{"for":"2h","reason":"x"}`, `{"until":"2026-11-21T00:00:00Z"}`, `{"to":"node-2"}`,
+	`{"from":"2026-11-01T00:00:00Z","to":"2026-11-02T00:00:00Z","limit":7,"dry_run":true}`, `{"kind":"dump"}`, `{"ids":[1,2],"all":false}`,
+	`{"at":"2026-11-19T02:00:00Z","args":{"a":[1]}}`, `{"kind":"dump","args":{"a":{"b":[{"c":1,"c":2}]}},"unique":"k","priority":1}`,
+	"", "{}", "[]", "null", "true", "1e999", `"`, `{`, `{"kind":`, `{} {}`, `{"kind":"dump","kind":"x"}`, `{"KIND":1}`, `{"kind":"dump"}` + "\x00",
+	"{\"kind\":\"\xff\"}", `{"kind":"\u0000"}`, `{"kind":"\ud800"}`, `{"name":"<script>\u202e\u001b[31m"}`, "\ufeff{}",
+	strings.Repeat(`{"a":`, 100), strings.Repeat("[", 11_000), `{"args":` + strings.Repeat(`[`, 70) + strings.Repeat(`]`, 70) + `}`,
+	`{"ids":[9223372036854775808]}`, `{"limit":1e400,"priority":-0.0}`, `{"priority":1.0}`, `{"older_than":"-5s","newer_than":"99999999999h"}`,
+	"token=admin&next=//evil.example", "kind=dump&args=%7B%7D&raw=1", "to=node-2", "for=2h&until=&reason=%00", "from=2026-11-19T00:00&to=2026-11-20T00:00&limit=9",
+	"%", "a=%zz", "a;b", "kind=dump&kind=x", "did=%0d%0aSet-Cookie:+a=b",
+}
+
+// fuzzed is a server with every route that takes a body, in an order of their own.
+type fuzzed struct {
+	cluster *fakeCluster
+	kept    fakeOnce
+	handler http.Handler
+	routes  map[string]route
+	paths   []string
+	now     time.Time
+}
+
+func newFuzzed() *fuzzed {
+	c, options := guarded()
+	f := &fuzzed{cluster: c, kept: fakeOnce{}, routes: map[string]route{}, now: epoch}
+	options.Once = f.kept
+	options.Now = func() time.Time { return f.now }
+	f.handler = New(options)
+	for path, r := range addresses(&server{Options: options, assets: loadAssets()}) {
+		if path, _, _ := strings.Cut(path, "?"); r.post != nil {
+			f.routes[path] = r
+		}
+	}
+	f.paths = slices.Sorted(maps.Keys(f.routes))
+	return f
+}
+
+// send does so as the first one ever: nothing was done before, and nobody is paced.
+func (f *fuzzed) send(t *testing.T, path, contentType, key string, body []byte) *httptest.ResponseRecorder {
+	t.Helper()
+	f.cluster.done, f.cluster.audit, f.now = nil, nil, f.now.Add(time.Hour)
+	clear(f.kept)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080"+path, bytes.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	r.Header.Set("Authorization", "Bearer admin")
+	if key != "" {
+		r.Header.Set(keyHeader, key)
+	}
+	w := httptest.NewRecorder()
+	f.handler.ServeHTTP(w, r)
+	return w
+}
+
+// FuzzBodies sends any body of any type, with any key, to any route that takes one. It
+// breaks nothing; what is refused has done nothing and says so in the form that fits;
+// what is done was read as it was meant; and either is written down.
+func FuzzBodies(f *testing.F) {
+	server := newFuzzed()
+	for i := range server.paths {
+		for j, seed := range seeds {
+			contentType := jsonType
+			if strings.HasPrefix(server.paths[i], "/api/") == (j%8 == 7) {
+				contentType = formType
+			}
+			f.Add(uint8(i), contentType, []string{"", "k", `"k"`, "a b"}[j%4], []byte(seed))
+		}
+	}
+	for i, contentType := range []string{"", "text/plain", "application/json; charset=utf-8", "application/json;", "multipart/form-data; boundary=x", "\x00"} {
+		f.Add(uint8(i), contentType, "", []byte(`{}`))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, contentType, key string, body []byte) {
+		path := server.paths[int(which)%len(server.paths)]
+		w := server.send(t, path, contentType, key, body)
+		if len(server.cluster.audit) != 1 || server.cluster.audit[0].Outcome != outcomeOf(w.Code) {
+			t.Errorf("%s %q: %d, and written down is %v", path, body, w.Code, server.cluster.written())
+		}
+		switch {
+		case w.Code >= http.StatusInternalServerError:
+			t.Errorf("%s %q: %d %s", path, body, w.Code, w.Body)
+		case w.Code >= http.StatusBadRequest:
+			server.checkRefused(t, path, body, w)
+		case server.routes[path].posts != nil:
+			checkTaken(t, path, server.routes[path].posts.body, contentType, body)
+		default:
+			checkLed(t, path, body, w)
+		}
+	})
+}
+
+// checkRefused wants a problem document or a page without anything in it that runs.
+func (f *fuzzed) checkRefused(t *testing.T, path string, body []byte, w *httptest.ResponseRecorder) {
+	t.Helper()
+	for _, what := range f.cluster.done {
+		if !strings.HasPrefix(what, "plan ") {
+			t.Errorf("%s %q: %d, and did %s", path, body, w.Code, what)
+		}
+	}
+	if f.routes[path].posts == nil {
+		checkNothingInline(t, path, w.Body.String())
+		return
+	}
+	if w.Header().Get("Content-Type") != problemMedia || decode[problem](t, w).Status != w.Code || strings.ContainsAny(w.Body.String(), "<>\x1b\u202e") {
+		t.Errorf("%s %q: no problem document: %s", path, body, w.Body)
+	}
+}
+
+// checkTaken holds what was read to what the standard library reads of it: an object of
+// known fields, each once.
+func checkTaken(t *testing.T, path string, takes reflect.Type, contentType string, body []byte) {
+	t.Helper()
+	if len(body) == 0 {
+		return
+	}
+	if media, _, err := mime.ParseMediaType(contentType); err != nil || media != jsonMedia {
+		t.Errorf("%s took a body of the type %q", path, contentType)
+	}
+	if takes == nil {
+		takes = reflect.TypeFor[struct{}]()
+	}
+	strict, standard := reflect.New(takes).Interface(), reflect.New(takes).Interface()
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(standard); err != nil || !utf8.Valid(body) {
+		t.Errorf("%s took %q: %v", path, body, err)
+	}
+	if err := strictJSON(body, strict); err != nil || !reflect.DeepEqual(strict, standard) {
+		t.Errorf("%s read %q as %+v, want %+v; %v", path, body, strict, standard, err)
+	}
+	var tree map[string]any
+	decoder = json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&tree); err != nil {
+		t.Errorf("%s took %q: %v", path, body, err)
+	}
+	again, err := json.Marshal(tree)
+	if err != nil || tokens(again) != tokens(body) {
+		t.Errorf("%s took %q, of which a field stands twice: %s, %v", path, body, again, err)
+	}
+}
+
+// tokens counts those of JSON.
+func tokens(text []byte) (n int) {
+	for decoder := json.NewDecoder(bytes.NewReader(text)); ; n++ {
+		if _, err := decoder.Token(); err != nil {
+			return n
+		}
+	}
+}
+
+// checkLed wants a form to lead to a page of this site, and to say nothing else.
+func checkLed(t *testing.T, path string, body []byte, w *httptest.ResponseRecorder) {
+	t.Helper()
+	to := w.Header().Get("Location")
+	if w.Code != http.StatusSeeOther || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
+		t.Errorf("%s %q: %d to %q", path, body, w.Code, to)
+	}
+}
