@@ -58,6 +58,8 @@ type fakeCluster struct {
 	// subscribed is how many subscriptions are open.
 	subscribed int
 	settings   map[string]any
+	// hostile puts an attack into every text that is read.
+	hostile bool
 }
 
 // change alters the cluster and tells the page of it.
@@ -98,6 +100,9 @@ func read[T any](c *fakeCluster, value func() T) (T, error) {
 	if c.err != nil {
 		var none T
 		return none, c.err
+	}
+	if c.hostile {
+		return poisoned(value()), nil
 	}
 	return value(), nil
 }
@@ -240,11 +245,17 @@ func (f fakeOperator) ActOnAll(_ context.Context, order jobstore.Order, filter j
 }
 
 func (f fakeOperator) Kinds(context.Context) (live, known []string, err error) {
+	if f.hostile {
+		return []string{attack}, []string{attack}, nil
+	}
 	return []string{"backup", "dump"}, []string{"backup", "dump", "old"}, nil
 }
 
 // Fields knows those of dump.
 func (f fakeOperator) Fields(_ context.Context, kind string) ([]argschema.Field, error) {
+	if f.hostile {
+		return poisoned([]argschema.Field{{Name: "table", Title: "t", Types: "string", Default: `"x"`, Description: "d"}, {Name: "speed", Values: []string{`"slow"`}}}), nil
+	}
 	if kind != "dump" {
 		return nil, nil
 	}

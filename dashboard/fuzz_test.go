@@ -21,7 +21,7 @@ var seeds = []string{
 	`{"name":"ci","scope":"admin","expires":"90d"}`, `{"for":"2h","reason":"x"}`, `{"until":"2026-11-21T00:00:00Z"}`, `{"to":"node-2"}`,
 	`{"from":"2026-11-01T00:00:00Z","to":"2026-11-02T00:00:00Z","limit":7,"dry_run":true}`, `{"kind":"dump"}`, `{"ids":[1,2],"all":false}`,
 	`{"at":"2026-11-19T02:00:00Z","args":{"a":[1]}}`, `{"kind":"dump","args":{"a":{"b":[{"c":1,"c":2}]}},"unique":"k","priority":1}`,
-	"", "{}", "[]", "null", "true", "1e999", `"`, `{`, `{"kind":`, `{} {}`, `{"kind":"dump","kind":"x"}`, `{"KIND":1}`, `{"kind":"dump"}` + "\x00",
+	"", "{}", "[]", "null", "true", "1e999", `"`, `{`, `{"kind":`, `{} {}`, `{"kind":"dump","kind":"dump"}`, `{"for":"2h","for":"2h"}`, `{"KIND":1}`, `{"kind":"dump"}` + "\x00",
 	"{\"kind\":\"\xff\"}", `{"kind":"\u0000"}`, `{"kind":"\ud800"}`, `{"name":"<script>\u202e\u001b[31m"}`, "\ufeff{}",
 	strings.Repeat(`{"a":`, 100), strings.Repeat("[", 11_000), `{"args":` + strings.Repeat(`[`, 70) + strings.Repeat(`]`, 70) + `}`,
 	`{"ids":[9223372036854775808]}`, `{"limit":1e400,"priority":-0.0}`, `{"priority":1.0}`, `{"older_than":"-5s","newer_than":"99999999999h"}`,

@@ -184,7 +184,7 @@ func newRenderer(assets *assets) *renderer {
 func draw(templates *template.Template, name string, data any) ([]byte, error) {
 	var out bytes.Buffer
 	err := templates.ExecuteTemplate(&out, name, data)
-	return out.Bytes(), err
+	return harmless(out.Bytes()), err
 }
 
 // page serves a whole page.

@@ -106,17 +106,29 @@ func plainText(s string) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	s = escapes.ReplaceAllString(s, "")
 	s = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s)
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case unicode.IsControl(r):
-			return -1
-		case unicode.Is(unicode.Bidi_Control, r):
-			return utf8.RuneError
-		}
+	return strings.Map(harmlessRune, s)
+}
+
+// harmless is a page without the characters that plainText leaves out, wherever the
+// text comes from: names, arguments and what receivers answered are shown, too.
+func harmless(html []byte) []byte {
+	if utf8.Valid(html) && !bytes.ContainsFunc(html, func(r rune) bool { return harmlessRune(r) != r }) {
+		return html
+	}
+	return bytes.Map(harmlessRune, bytes.ToValidUTF8(html, []byte(string(utf8.RuneError))))
+}
+
+// harmlessRune is negative for a rune that is left out.
+func harmlessRune(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t':
 		return r
-	}, s)
+	case unicode.IsControl(r):
+		return -1
+	case unicode.Is(unicode.Bidi_Control, r):
+		return utf8.RuneError
+	}
+	return r
 }
 
 func prettyJSON(raw json.RawMessage) string {

@@ -44,6 +44,24 @@ func TestGuard(t *testing.T) {
 		{"::a00:1", false, false},
 		{"::ffff:0:a00:1", false, false},
 		{"2001:db8::1", false, false},
+		{"100.127.255.255", false, true},
+		{"100.128.0.0", true, true},
+		{"198.19.255.255", false, true},
+		{"198.20.0.0", true, true},
+		{"172.31.255.255", false, true},
+		{"0.255.255.255", false, false},
+		{"169.254.0.1", false, false},
+		{"fec0::1", false, false},
+		{"239.255.255.255", false, false},
+		{"192.0.0.192", false, false}, // a metadata service
+		{"192.0.2.1", false, false},
+		{"198.51.100.1", false, false},
+		{"203.0.113.1", false, false},
+		{"3fff::1", false, false},
+		{"192.88.99.1", false, false},
+		{"64:ff9b::808:808", false, false},
+		{"100::1", false, false},
+		{"fd20:ce::254", false, false},
 	} {
 		address := netip.MustParseAddr(test.address)
 		for private, want := range map[bool]bool{false: test.default_, true: test.private} {

@@ -1,6 +1,9 @@
 package tokenstore_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -160,9 +163,14 @@ func TestOnlyHashesAreStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []string{secret, session} {
-		_, random, _ := strings.Cut(s, "_")
-		if strings.Contains(stored, random) {
-			t.Errorf("%s stands in %s", s, stored)
+		_, text, _ := strings.Cut(s, "_")
+		random, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil || len(random) != 32 {
+			t.Errorf("%s has %d bytes, %v", s, len(random), err)
+		}
+		hash := sha256.Sum256([]byte(s))
+		if strings.Contains(stored, text) || strings.Contains(stored, hex.EncodeToString(random)) || !strings.Contains(stored, hex.EncodeToString(hash[:])) {
+			t.Errorf("%s, or no hash of it, stands in %s", s, stored)
 		}
 	}
 }

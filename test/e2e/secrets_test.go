@@ -1,9 +1,14 @@
 package e2e
 
 import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"html"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +22,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 const secretsConfig = `
@@ -49,90 +55,178 @@ severity = "warning"
 notify = ["hook"]
 `
 
-// TestSecretsStayUnseen looks for secrets wherever they might be seen. That it
-// looks shows the name of the node, which is to be found in all of these places.
+// planted is the name of the node, which is to be found wherever a secret might be seen.
+const planted = "planted-c4nary"
+
+// planting is a cluster that was given secrets, and has had the occasion to show them.
+type planting struct {
+	*cluster
+	t      *testing.T
+	node   *process
+	env    []string
+	follow *process
+	token  string
+	// secrets are by what they are. No encoding of text changes one.
+	secrets map[string]string
+	// told is what was answered to those who act.
+	told []string
+}
+
+// TestSecretsStayUnseen looks for secrets wherever they might be seen. That it looks
+// shows the name of the node.
 func TestSecretsStayUnseen(t *testing.T) {
 	t.Parallel()
-	const node = "planted-c4nary"
+	p := plant(t)
+	p.act()
+	p.secrets["the session"] = login(t, p.node.listen(), p.token)
+	seen := p.everySight()
+	wantNone(t, seen, p.secrets)
+	if strings.Contains(seen["the database"], "in its "+planted+" arguments") {
+		t.Error("who runs the job has the secret among its arguments")
+	}
+	for _, where := range []string{
+		"the database", "the log", "/metrics", "/metrics/cluster", "/api/v1/jobs", "/api/v1/settings", "/api/v1/events", "/api/v1/audit", "/settings", "/nodes", "/leaders", "/storage",
+		"/alerts/always/silence", "/crons/leaks/backfill", "/events?page=overview", "/events?page=nodes", "forge config show", "forge token list -o json", "forge audit -o json",
+	} {
+		if !strings.Contains(seen[where], planted) {
+			t.Errorf("nothing was found in %s: %.300s", where, seen[where])
+		}
+	}
+	if !strings.Contains(seen["the database"], planted+" says [redacted] and [redacted]") {
+		t.Error("the output of the job is not among what was looked at")
+	}
+}
+
+// plant starts a node with a secret of each kind. What stands before the signs that
+// encodings change is what is looked for: the signs see to it that they are encoded.
+func plant(t *testing.T) *planting {
+	t.Helper()
+	const signs = "+/&<="
 	address, err := url.Parse(pgtest.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	password, given := address.User.Password()
 	if !given { // the server asks nobody
-		password = "pass-c4n+ry/dsn"
-		address.User = url.UserPassword(address.User.Username(), password)
+		password = "pass-c4n4ry"
+		address.User = url.UserPassword(address.User.Username(), password+signs)
 	}
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("file-c4n+ry/1\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("file-c4n4ry"+signs+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := clusterOn(t, address.String(), fmt.Sprintf(secretsConfig, file, node))
-	env := []string{"CANARY=env-c4n+ry/1", "CANARY_URL=http://127.0.0.1:1/hook-c4n+ry"}
-	p := c.startProgram(forgeBinary(t), node, env...)
-	stdout, stderr, code := c.forge("token", "create", node, "--scope", "admin")
+	p := &planting{
+		t: t, cluster: clusterOn(t, address.String(), fmt.Sprintf(secretsConfig, file, planted)),
+		env: []string{"CANARY=env-c4n4ry" + signs, "CANARY_URL=http://127.0.0.1:1/hook-c4n4ry"},
+	}
+	p.node = p.startProgram(forgeBinary(t), planted, p.env...)
+	stdout, stderr, code := p.forge("token", "create", planted, "--scope", "admin")
 	if code != 0 {
 		t.Fatal(stderr)
 	}
-	token := strings.TrimSpace(stdout)
-	follow := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "audit", "--follow", "-o", "json")
-	ask := func(method, path, body string) (int, http.Header, string) {
-		return bearing(t, token, method, p.listen()+path, body)
+	p.token = strings.TrimSpace(stdout)
+	p.secrets = map[string]string{
+		"the variable": "env-c4n4ry", "the file": "file-c4n4ry", "the receiver": "hook-c4n4ry", "the password": password, "the token": p.token,
 	}
-	for path, body := range map[string]string{"jobs": `{"kind": "call"}`, "crons/leaks/trigger": ""} {
-		if status, _, answer := ask("POST", "/api/v1/"+path, body); status != 201 {
-			t.Fatalf("%d %s", status, answer)
-		}
-	}
-	eventually(t, "both have failed, and it was tried to tell", func() bool {
-		return c.number(`SELECT count(*) FROM river_job WHERE metadata #>> '{forge:dead,group}' <> ''`) == 2 && c.number(`SELECT count(*) FROM forge_job_logs`) > 0 &&
-			c.number(`SELECT count(*) FROM forge_notifications WHERE attempts > 0 AND error <> ''`) > 0 &&
-			c.number(`SELECT count(*) FROM forge_alerts WHERE state = 'firing'`) == 1
-	})
-	eventually(t, "the cluster's metrics have the node", func() bool {
-		_, _, answer := ask("GET", "/metrics/cluster", "")
-		return strings.Contains(answer, node)
-	})
-	eventually(t, "who follows the audit log is told", func() bool { return strings.Contains(follow.output.String(), `"action":"cron.trigger"`) })
-	session := login(t, p.listen(), token)
-
-	seen := everyAnswer(t, c, ask)
-	seen["the database"] = c.everything()
-	seen["the log"], seen["forge audit --follow"] = p.output.String(), follow.output.String()
-	for _, args := range [][]string{{"config", "show"}, {"token", "list", "-o", "json"}, {"job", "list", "-o", "json"}, {"audit", "-o", "json"}, {"doctor"}, {"alerts", "list"}} {
-		stdout, stderr, _ := forgeWith(t, append(env, "FORGE_DATABASE_URL="+c.url, "FORGE_NODE_ID="+node), append(args, "--config", c.config)...)
-		seen["forge "+strings.Join(args, " ")] = stdout + stderr
-	}
-	secrets := map[string]string{
-		"the variable": "env-c4n+ry/1", "the file": "file-c4n+ry/1", "the receiver": "hook-c4n+ry", "the password": password,
-		"the token": token, "the session": session,
-	}
-	wantNone(t, seen, secrets)
-	if strings.Contains(seen["the database"], "in its "+node+" arguments") {
-		t.Error("who runs the job has the secret among its arguments")
-	}
-	for _, where := range []string{"the database", "the log", "/metrics", "/metrics/cluster", "/api/v1/jobs", "/api/v1/settings", "/api/v1/events", "/api/v1/audit", "/settings", "/nodes", "/leaders", "/storage", "/alerts/always/silence", "/crons/leaks/backfill", "forge config show", "forge token list -o json", "forge audit -o json"} {
-		if !strings.Contains(seen[where], node) {
-			t.Errorf("nothing was found in %s: %.300s", where, seen[where])
-		}
-	}
-	if !strings.Contains(seen["the database"], node+" says [redacted] and [redacted]") {
-		t.Error("the output of the job is not among what was looked at")
-	}
+	p.follow = launch(t, []string{"FORGE_DATABASE_URL=" + p.url}, "audit", "--follow", "-o", "json")
+	return p
 }
 
-// wantNone looks for each secret, also as it stands in addresses, wherever text was seen.
+func (p *planting) ask(method, path, body string) (int, http.Header, string) {
+	return bearing(p.t, p.token, method, p.node.listen()+path, body)
+}
+
+// act has all that knows a secret fail, and tell of it.
+func (p *planting) act() {
+	p.t.Helper()
+	for _, do := range []struct {
+		path, body string
+		want       int
+	}{
+		{"jobs", `{"kind": "call"}`, 201}, {"crons/leaks/trigger", "", 201}, {"alerts/always/test", "", 202}, {"apply", "", 200},
+		{"jobs", `{"kind": "nothing"}`, 422}, {"jobs/1/retry", `[]`, 400},
+	} {
+		status, header, answer := p.ask("POST", "/api/v1/"+do.path, do.body)
+		if p.told = append(p.told, fmt.Sprint(header), answer); status != do.want {
+			p.t.Fatalf("%s: %d %s", do.path, status, answer)
+		}
+	}
+	eventually(p.t, "both have failed, and it was tried to tell", func() bool {
+		return p.number(`SELECT count(*) FROM river_job WHERE metadata #>> '{forge:dead,group}' <> ''`) == 2 && p.number(`SELECT count(*) FROM forge_job_logs`) > 0 &&
+			p.number(`SELECT count(*) FROM forge_notifications WHERE attempts > 0 AND error <> ''`) > 0 &&
+			p.number(`SELECT count(*) FROM forge_alerts WHERE state = 'firing'`) == 1
+	})
+	eventually(p.t, "the cluster's metrics have the node", func() bool {
+		_, _, answer := p.ask("GET", "/metrics/cluster", "")
+		return strings.Contains(answer, planted)
+	})
+	eventually(p.t, "who follows the audit log is told", func() bool { return strings.Contains(p.follow.output.String(), `"action":"cron.trigger"`) })
+}
+
+// everySight is all that anybody may come to see, by where.
+func (p *planting) everySight() map[string]string {
+	p.t.Helper()
+	seen := everyAnswer(p.t, p.cluster, p.ask)
+	for _, page := range slices.Sorted(maps.Keys(seen)) {
+		if found := stream.FindStringSubmatch(seen[page]); found != nil {
+			path := html.UnescapeString(found[1])
+			seen[path] = firstEvents(p.t, p.token, p.node.listen()+path)
+		}
+	}
+	for _, args := range [][]string{{"config", "show"}, {"token", "list", "-o", "json"}, {"job", "list", "-o", "json"}, {"job", "show", "1"}, {"audit", "-o", "json"}, {"doctor"}, {"alerts", "list"}, {"plan"}} {
+		stdout, stderr, _ := forgeWith(p.t, append(p.env, "FORGE_DATABASE_URL="+p.url, "FORGE_NODE_ID="+planted), append(args, "--config", p.config)...)
+		seen["forge "+strings.Join(args, " ")] = stdout + stderr
+	}
+	seen["the answers to who acts"] = strings.Join(p.told, "\n")
+	seen["the database"] = p.everything()
+	seen["the log"], seen["forge audit --follow"] = p.node.output.String(), p.follow.output.String()
+	return seen
+}
+
+// wantNone looks for each secret, also as bytes are written.
 func wantNone(t *testing.T, seen, secrets map[string]string) {
 	t.Helper()
 	for where, text := range seen {
 		for what, secret := range secrets {
-			for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
+			forms := []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret)[:len(secret)/3*3])}
+			for _, form := range forms {
 				if at := strings.Index(text, form); at >= 0 {
 					t.Errorf("%s is in %s: %.200s", what, where, text[max(0, at-80):])
 				}
 			}
 		}
 	}
+}
+
+var stream = regexp.MustCompile(`sse-connect="(/[^"]*)`)
+
+// firstEvents are those that a page's stream begins with: the last has an id.
+func firstEvents(t *testing.T, token, address string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), nodes.Patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var events strings.Builder
+	last := false
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		events.WriteString(lines.Text() + "\n")
+		if last = last || strings.HasPrefix(lines.Text(), "id: "); last && lines.Text() == "" {
+			return events.String()
+		}
+	}
+	t.Errorf("%s ended: %s %s", address, response.Status, events.String())
+	return events.String()
 }
 
 // bearing asks with a token.
