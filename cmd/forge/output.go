@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -45,13 +46,20 @@ func one[T any](a *app, row T, columns []column[T]) error {
 		width = max(width, len(c.title))
 	}
 	for _, c := range columns {
-		if value := c.show(row); value != "" && (!c.wide || a.format == "wide") {
+		if value := harmless(c.show(row)); value != "" && (!c.wide || a.format == "wide") {
 			if _, err := fmt.Fprintf(a.out, "%-*s  %s\n", width, c.title, value); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// harmless is a text that somebody else may have written, without what a terminal obeys.
+func harmless(text string) string {
+	var out bytes.Buffer
+	_, _ = (&plainText{out: &out}).Write([]byte(text)) // a buffer takes everything
+	return out.String()
 }
 
 func (a *app) document(value any) error {
@@ -79,7 +87,7 @@ func rowsOf[T any](a *app, rows []T, columns []column[T]) (header table.Row, bod
 	for _, row := range rows {
 		cells := make(table.Row, len(shown))
 		for i, c := range shown {
-			cells[i] = c.show(row)
+			cells[i] = harmless(c.show(row))
 		}
 		body = append(body, cells)
 	}

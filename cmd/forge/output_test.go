@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -38,5 +39,24 @@ func TestUnknownOutputDoesNothing(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("it wrote the file")
+	}
+}
+
+// What a job, a stranger or a file has written gives a terminal no orders, in whichever
+// form people read it.
+func TestTablesGiveNoOrders(t *testing.T) {
+	t.Parallel()
+	columns := []column[string]{{title: "error", show: func(s string) string { return s }}}
+	for _, print := range []func(*app) error{
+		func(a *app) error { return list(a, []string{"disk\x1b]0;title\x07 \x1b[31mfull\u202e\x00\u009b1m"}, columns) },
+		func(a *app) error { return one(a, "disk\x1b]0;title\x07 \x1b[31mfull\u202e\x00\u009b1m", columns) },
+	} {
+		var out bytes.Buffer
+		if err := print(&app{out: &out, format: "table"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.String(); !strings.Contains(got, "disk full") || strings.ContainsAny(got, "\x1b\x07\x00\u009b\u202e") {
+			t.Errorf("printed %q", got)
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -118,8 +120,11 @@ func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, 
 // terminal bears.
 func clean(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 {
+		switch {
+		case unicode.IsControl(r):
 			return ' '
+		case unicode.Is(unicode.Bidi_Control, r):
+			return utf8.RuneError
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))

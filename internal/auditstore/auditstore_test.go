@@ -31,7 +31,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin(auditstore.Entry{Actor: "cli:ann", Source: "host", Action: "queue.pause", Object: "mail"})
-	begin(auditstore.Entry{Actor: "ci", Source: "192.0.2.1", Action: "leaders.step-down", Object: "a\x00b\x1b[31m\xff\n" + strings.Repeat("x", 600), Outcome: auditstore.Refused})
+	begin(auditstore.Entry{Actor: "ci", Source: "192.0.2.1", Action: "leaders.step-down", Object: "a\x00b\x1b[31m\u202e\xff\n" + strings.Repeat("x", 600), Outcome: auditstore.Refused})
 	list := func(f auditstore.Filter) []auditstore.Entry {
 		t.Helper()
 		f.Limit = max(f.Limit, 1)
@@ -42,7 +42,7 @@ func TestAudit(t *testing.T) {
 		return entries
 	}
 	want := []auditstore.Entry{
-		{ID: 3, Actor: "ci", Source: "192.0.2.1", Action: "leaders.step-down", Object: "a b [31m\uFFFD " + strings.Repeat("x", 488) + "…", Outcome: "refused"},
+		{ID: 3, Actor: "ci", Source: "192.0.2.1", Action: "leaders.step-down", Object: "a b [31m\uFFFD\uFFFD " + strings.Repeat("x", 485) + "…", Outcome: "refused"},
 		{ID: 2, Actor: "cli:ann", Source: "host", Action: "queue.pause", Object: "mail", Outcome: "begun"},
 		{ID: 1, Actor: "ci", Source: "192.0.2.1", Action: "jobs.cancel", Object: "42", Outcome: "done", Detail: "200"},
 	}
