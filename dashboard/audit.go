@@ -125,22 +125,34 @@ func outcomeOf(status int) string {
 	}
 }
 
-// refused writes down that somebody may not do something. It answers all the
-// same if that cannot be written: nothing is done.
+// refused writes down that somebody may not do something.
 func (s *server) refused(r *http.Request, of route, status int) {
-	if s.Audit == nil {
-		return
-	}
 	e := entryOf(of, r)
 	if reads(r.Method) {
 		e.Action, e.Object = "read", r.URL.Path
 	}
-	e.Outcome, e.Detail = auditstore.Refused, strconv.Itoa(status)
-	if e.Actor == anonymous && s.strangers.take("", s.Now()) > 0 {
+	e.Detail = strconv.Itoa(status)
+	s.writeRefusal(r.Context(), e)
+}
+
+// turnedAway writes down what was refused before anybody looked at who asks, and for
+// what: a browser may have been made to ask.
+func (s *server) turnedAway(r *http.Request, why string) {
+	e := auditstore.Entry{Actor: anonymous, Source: addressOf(r), Action: "read", Object: r.URL.Path, Detail: why}
+	if !reads(r.Method) {
+		e.Action = "write"
+	}
+	s.writeRefusal(r.Context(), e)
+}
+
+// writeRefusal leaves it at the log where nothing can be written: nothing is done.
+func (s *server) writeRefusal(ctx context.Context, e auditstore.Entry) {
+	if s.Audit == nil || e.Actor == anonymous && s.strangers.take("", s.Now()) > 0 {
 		return
 	}
-	if _, err := s.Audit.Begin(r.Context(), e); err != nil {
-		s.Logger.ErrorContext(r.Context(), "a refusal is missing in the audit log", "actor", e.Actor, "action", e.Action, "error", err)
+	e.Outcome = auditstore.Refused
+	if _, err := s.Audit.Begin(ctx, e); err != nil {
+		s.Logger.ErrorContext(ctx, "a refusal is missing in the audit log", "actor", e.Actor, "action", e.Action, "error", err)
 	}
 }
 

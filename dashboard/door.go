@@ -182,6 +182,7 @@ func (s *server) paced(path string, next http.HandlerFunc) http.HandlerFunc {
 // unauthorized sends people to the login, and tells programs how to come in.
 func (s *server) unauthorized(w http.ResponseWriter, r *http.Request, of route) {
 	if secret, _ := secretOf(r); secret != "" && s.throttled(w, r) {
+		s.refused(r, of, http.StatusTooManyRequests)
 		return
 	}
 	if !s.NoPages && reads(r.Method) && !forPrograms(r.URL.Path) {

@@ -22,6 +22,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	return packed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		if !s.hostAllowed(r.Host) {
+			s.turnedAway(r, "421 under another name")
 			s.fail(w, r, http.StatusMisdirectedRequest, "This node does not answer to that name. Address it by one that it was configured for (http.allowed_hosts).")
 			return
 		}
@@ -66,6 +67,7 @@ func hostname(hostport string) string {
 }
 
 func (s *server) crossOrigin(w http.ResponseWriter, r *http.Request) {
+	s.turnedAway(r, "403 from another site")
 	s.fail(w, r, http.StatusForbidden, "The request came from another site.")
 }
 

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // addresses turns the routes into addresses that exist, with their routes.
@@ -203,6 +205,31 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 	}
 	if len(c.done) != 0 {
 		t.Errorf("done all the same: %v", c.done)
+	}
+}
+
+// Whoever is turned away before anybody looked at who asks is written down, too.
+func TestWhoIsTurnedAwayIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	c, options := guarded()
+	h := New(options)
+	for _, ask := range []struct{ method, host, site, token string }{
+		{http.MethodPost, "localhost", "cross-site", ""}, {http.MethodPost, "evil.example", "", ""}, {http.MethodGet, "evil.example", "", ""},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), ask.method, "http://"+ask.host+"/api/v1/jobs/42/cancel", nil)
+		r.Header.Set("Sec-Fetch-Site", ask.site)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	for range maxFailures + 1 {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/metrics", nil)
+		r.Header.Set("Authorization", "Bearer wrong")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	got := c.written()
+	const who, where = "anonymous from 192.0.2.1: ", " /api/v1/jobs/42/cancel: refused "
+	want := []string{who + "write" + where + "403 from another site", who + "write" + where + "421 under another name", who + "read" + where + "421 under another name"}
+	if diff := cmp.Diff(want, got[:min(3, len(got))]); diff != "" || got[len(got)-1] != who+"read /metrics: refused 429" {
+		t.Errorf("(-want +got):\n%s, and at last %s", diff, got[len(got)-1])
 	}
 }
 

@@ -152,7 +152,7 @@ type view struct {
 	// Theme is light or dark where the reader chose; empty for the system's.
 	Theme string
 	Pulse pulse
-	Body     any
+	Body  any
 }
 
 // pulse comes with every reading: the clock by which the page counts, where
