@@ -3,6 +3,7 @@ package dashboard
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -58,7 +59,7 @@ func poison(v reflect.Value, name string) reflect.Value {
 			fresh.Elem().Set(poison(v.Elem(), name))
 		}
 	case reflect.Slice:
-		if raw, ok := v.Interface().(json.RawMessage); ok {
+		if raw, ok := reflect.TypeAssert[json.RawMessage](v); ok {
 			return reflect.ValueOf(poisonedJSON(raw))
 		}
 		fresh = reflect.MakeSlice(v.Type(), v.Len(), v.Len())
@@ -156,7 +157,7 @@ func checkHarmless(t *testing.T, path string, page []byte) {
 	t.Helper()
 	for tokens := html.NewTokenizer(bytes.NewReader(page)); ; {
 		if tokens.Next() == html.ErrorToken {
-			if tokens.Err() != io.EOF {
+			if !errors.Is(tokens.Err(), io.EOF) {
 				t.Errorf("%s: %v", path, tokens.Err())
 			}
 			break

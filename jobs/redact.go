@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -28,9 +29,9 @@ type redactor struct {
 func newRedactor(job config.Job, clusterURL string) *redactor {
 	r := &redactor{}
 	for _, secret := range job.Secrets() {
-		r.add(secret)
-		r.add(url.QueryEscape(secret))
-		r.add(url.PathEscape(secret))
+		for _, form := range forms(secret) {
+			r.add(form)
+		}
 	}
 	for name, value := range job.Headers {
 		if secretName.MatchString(name) {
@@ -57,6 +58,19 @@ func newRedactor(job config.Job, clusterURL string) *redactor {
 		r.starts[secret[0]] = true
 	}
 	return r
+}
+
+// forms are a secret as errors write it: as a part of an address, and in quotes.
+func forms(secret string) []string {
+	all := []string{
+		secret, url.QueryEscape(secret), url.PathEscape(secret),
+		strings.TrimPrefix((&url.URL{Path: "/" + secret}).EscapedPath(), "/"), (&url.URL{Fragment: secret}).EscapedFragment(),
+	}
+	for _, form := range all {
+		quoted := strconv.Quote(form)
+		all = append(all, quoted[1:len(quoted)-1])
+	}
+	return all
 }
 
 func (r *redactor) addURL(text string) {

@@ -48,7 +48,9 @@ func TestTablesGiveNoOrders(t *testing.T) {
 	t.Parallel()
 	columns := []column[string]{{title: "error", show: func(s string) string { return s }}}
 	for _, print := range []func(*app) error{
-		func(a *app) error { return list(a, []string{"disk\x1b]0;title\x07 \x1b[31mfull\u202e\x00\u009b1m"}, columns) },
+		func(a *app) error {
+			return list(a, []string{"disk\x1b]0;title\x07 \x1b[31mfull\u202e\x00\u009b1m"}, columns)
+		},
 		func(a *app) error { return one(a, "disk\x1b]0;title\x07 \x1b[31mfull\u202e\x00\u009b1m", columns) },
 	} {
 		var out bytes.Buffer

@@ -143,8 +143,12 @@ func (p *planting) act() {
 		path, body string
 		want       int
 	}{
-		{"jobs", `{"kind": "call"}`, 201}, {"crons/leaks/trigger", "", 201}, {"alerts/always/test", "", 202}, {"apply", "", 200},
-		{"jobs", `{"kind": "nothing"}`, 422}, {"jobs/1/retry", `[]`, 400},
+		{"jobs", `{"kind": "call"}`, 201},
+		{"crons/leaks/trigger", "", 201},
+		{"alerts/always/test", "", 202},
+		{"apply", "", 200},
+		{"jobs", `{"kind": "nothing"}`, 422},
+		{"jobs/1/retry", `[]`, 400},
 	} {
 		status, header, answer := p.ask("POST", "/api/v1/"+do.path, do.body)
 		if p.told = append(p.told, fmt.Sprint(header), answer); status != do.want {

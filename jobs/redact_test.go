@@ -1,0 +1,30 @@
+package jobs
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// An error writes an address anew: with what a path, a query or a fragment may not have
+// escaped, and in quotes.
+func TestSecretIsKnownInAddresses(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []string{"core+/&<=", `core"quoted`, `core\back`, "core blank", "core{}|^", "corë"} {
+		r := &redactor{}
+		for _, form := range forms(secret) {
+			r.add(form)
+		}
+		for _, address := range []string{"http://h/" + secret, "http://h/a/" + secret + "/b", "http://h/?q=" + secret, "http://h/#" + secret, "http://h/?q=" + url.QueryEscape(secret), "http://h/" + url.PathEscape(secret)} {
+			parsed, err := url.Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := (&url.Error{Op: "Get", URL: parsed.String(), Err: errors.New("refused")}).Error()
+			if clean := r.text(shown); strings.Contains(clean, "cor") || !strings.Contains(clean, redacted) {
+				t.Errorf("%s is shown as %s", shown, clean)
+			}
+		}
+	}
+}
