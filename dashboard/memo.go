@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -104,11 +105,11 @@ func (l *latest[T]) renew(ctx context.Context, now time.Time, over chan struct{}
 	ctx, cancel := context.WithTimeout(ctx, longestReading)
 	defer cancel()
 	if l.lifetime != nil {
-		defer context.AfterFunc(l.lifetime, cancel)()
+		defer context.AfterFunc(l.lifetime, cancel)() //nolint:contextcheck // of the node, see above
 	}
 	start := time.Now()
 	value, err := l.read(ctx)
-	if err != nil && ctx.Err() != context.Canceled { //nolint:errorlint // as the context has it
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		l.failed(ctx, err)
 	}
 	end := time.Now()
