@@ -76,8 +76,8 @@ func (o operator) Fields(ctx context.Context, kind string) ([]argschema.Field, e
 	return enqueue.Fields(ctx, o.pool, kind)
 }
 
-func (o operator) Enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error) {
-	return enqueue.Add(ctx, o.pool, o.inserter, enqueue.Request{Job: job, OwnUnique: job.Unique != "", By: by})
+func (o operator) Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error) {
+	return enqueue.Add(ctx, o.pool, o.inserter, enqueue.Request{Job: job, OwnUnique: ownUnique, By: by})
 }
 
 func (o operator) PauseQueue(ctx context.Context, queue, by string) (time.Time, bool, error) {

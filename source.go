@@ -76,6 +76,10 @@ func (r leadershipReader) History(ctx context.Context, role string, limit int) (
 	return leaderstore.History(ctx, r.pool, role, limit)
 }
 
+func (r leadershipReader) HistoryAfter(ctx context.Context, role string, after leaderstore.Place, limit int) ([]leaderstore.Tenure, error) {
+	return leaderstore.HistoryAfter(ctx, r.pool, role, after, limit)
+}
+
 type nodeReader struct{ pool *pgxpool.Pool }
 
 func (r nodeReader) List(ctx context.Context) ([]nodestore.Node, error) {
@@ -177,12 +181,12 @@ func (r alertReader) List(ctx context.Context) ([]alertstore.Status, error) {
 	return alerts.InForce(ctx, r.pool)
 }
 
-func (r alertReader) History(ctx context.Context, alert string, limit int) ([]alertstore.Incident, error) {
-	return alertstore.History(ctx, r.pool, alert, limit)
+func (r alertReader) History(ctx context.Context, alert string, before int64, limit int) ([]alertstore.Incident, error) {
+	return alertstore.History(ctx, r.pool, alert, before, limit)
 }
 
-func (r alertReader) Told(ctx context.Context, alert string, limit int) ([]outbox.Notification, error) {
-	return outbox.OfAlert(ctx, r.pool, alert, limit)
+func (r alertReader) Told(ctx context.Context, alert string, before int64, limit int) ([]outbox.Notification, error) {
+	return outbox.OfAlert(ctx, r.pool, alert, before, limit)
 }
 
 type historyReader struct{ pool *pgxpool.Pool }

@@ -18,10 +18,11 @@ type Alerts interface {
 	// List returns the alerts with their open incidents, those that fire first.
 	List(ctx context.Context) ([]alertstore.Status, error)
 	// History returns at most limit incidents that are over, of one alert or of
-	// all when its name is empty, newest first.
-	History(ctx context.Context, alert string, limit int) ([]alertstore.Incident, error)
+	// all when its name is empty, newest first: those that follow the one with the
+	// id before, or all when it is 0.
+	History(ctx context.Context, alert string, before int64, limit int) ([]alertstore.Incident, error)
 	// Told returns what receivers were told, or are to be, likewise.
-	Told(ctx context.Context, alert string, limit int) ([]outbox.Notification, error)
+	Told(ctx context.Context, alert string, before int64, limit int) ([]outbox.Notification, error)
 }
 
 func (s *server) apiAlerts(w http.ResponseWriter, r *http.Request) {
@@ -34,25 +35,21 @@ func (s *server) apiAlerts(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) apiAlertsHistory(w http.ResponseWriter, r *http.Request) {
-	answerAlerts(s, w, r, s.Source.Alerts.History)
+	answerAlerts(s, w, r, s.Source.Alerts.History, func(i alertstore.Incident) int64 { return i.ID })
 }
 
 func (s *server) apiAlertsTold(w http.ResponseWriter, r *http.Request) {
-	answerAlerts(s, w, r, s.Source.Alerts.Told)
+	answerAlerts(s, w, r, s.Source.Alerts.Told, func(n outbox.Notification) int64 { return n.ID })
 }
 
-func answerAlerts[T any](s *server, w http.ResponseWriter, r *http.Request, read func(context.Context, string, int) ([]T, error)) {
+func answerAlerts[T any](s *server, w http.ResponseWriter, r *http.Request, read func(context.Context, string, int64, int) ([]T, error), id func(T) int64) {
 	q := newQuery(r)
-	limit := q.limit()
+	before, limit := q.number("before"), q.limit()
 	if q.reject(w) {
 		return
 	}
-	items, err := read(r.Context(), q.values.Get("alert"), limit)
-	if err != nil {
-		s.unreadable(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, listOf(items, ""))
+	items, err := read(r.Context(), q.values.Get("alert"), before, limit)
+	answerPage(s, w, r, q, items, err, limit, id)
 }
 
 // shownAlerts is how much of the past the page shows.
@@ -126,14 +123,14 @@ func (s *server) loadAlerts(ctx context.Context, ask *request) (body, error) {
 		}
 		b.Alerts = append(b.Alerts, row)
 	}
-	history, err := s.Source.Alerts.History(ctx, "", shownAlerts)
+	history, err := s.Source.Alerts.History(ctx, "", 0, shownAlerts)
 	if err != nil {
 		return nil, fmt.Errorf("read the history of alerts: %w", err)
 	}
 	for _, incident := range history {
 		b.History = append(b.History, s.incidentRow(facts, incident))
 	}
-	told, err := s.Source.Alerts.Told(ctx, "", shownAlerts)
+	told, err := s.Source.Alerts.Told(ctx, "", 0, shownAlerts)
 	if err != nil {
 		return nil, fmt.Errorf("read what was told of alerts: %w", err)
 	}

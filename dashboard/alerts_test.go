@@ -66,11 +66,11 @@ func (f fakeAlerts) List(context.Context) ([]alertstore.Status, error) {
 	})
 }
 
-func (f fakeAlerts) History(context.Context, string, int) ([]alertstore.Incident, error) {
+func (f fakeAlerts) History(context.Context, string, int64, int) ([]alertstore.Incident, error) {
 	return read(f.fakeCluster, func() []alertstore.Incident { return []alertstore.Incident{f.ended()} })
 }
 
-func (f fakeAlerts) Told(context.Context, string, int) ([]outbox.Notification, error) {
+func (f fakeAlerts) Told(context.Context, string, int64, int) ([]outbox.Notification, error) {
 	return read(f.fakeCluster, func() []outbox.Notification {
 		return []outbox.Notification{{
 			ID: 1, Alert: "no_scheduler_leader", Target: "slack:#ops", State: outbox.Failed, Attempts: 2, Error: "gone", CreatedAt: epoch,

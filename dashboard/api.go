@@ -58,16 +58,21 @@ func (s *server) apiLeaders(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	limit := q.limit()
+	limit, after := q.limit(), q.place()
 	if q.reject(w) {
 		return
 	}
-	tenures, err := s.Source.Leadership.History(r.Context(), q.values.Get("role"), limit)
+	tenures, err := s.Source.Leadership.HistoryAfter(r.Context(), q.values.Get("role"), after, limit)
 	if err != nil {
 		s.unreadable(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, listOf(tenures, ""))
+	next := ""
+	if len(tenures) == limit {
+		last := tenures[limit-1]
+		next = q.next("after", last.AcquiredAt.UTC().Format(time.RFC3339Nano)+" "+last.Role)
+	}
+	writeJSON(w, http.StatusOK, listOf(tenures, next))
 }
 
 func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) {
@@ -246,6 +251,19 @@ func (q *query) time(key string) time.Time {
 		q.errs = append(q.errs, fmt.Errorf("%s must be a time such as 2026-11-20T15:04:05Z", key))
 	}
 	return t
+}
+
+// place is where a list of tenures goes on; the cursor says it.
+func (q *query) place() (after leaderstore.Place) {
+	at, role, _ := strings.Cut(q.values.Get("after"), " ")
+	if at == "" {
+		return after
+	}
+	acquired, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil {
+		q.errs = append(q.errs, errForgedCursor)
+	}
+	return leaderstore.Place{AcquiredAt: acquired, Role: role}
 }
 
 func (q *query) jobFilter() jobstore.Filter {

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
@@ -27,16 +29,33 @@ type cronDocument struct {
 const coming = 5
 
 func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
-	crons, err := s.Source.Crons.List(r.Context())
+	q := newQuery(r)
+	limit := q.limit()
+	if q.reject(w) {
+		return
+	}
+	all, err := s.Source.Crons.Outline(r.Context(), nil)
 	if err != nil {
 		s.unreadable(w, r, err)
 		return
 	}
+	shown := narrowed(s.Now(), cronsNamed(all, q.values.Get("q")), q.values.Get("is"), q.values.Get("after"))
+	next := ""
+	if len(shown) > limit {
+		shown = shown[:limit]
+		next = q.next("after", shown[limit-1].Name)
+	}
+	crons, err := s.whole(r.Context(), shown)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	slices.SortFunc(crons, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
 	items := make([]cronItem, 0, len(crons))
 	for _, c := range crons {
 		items = append(items, cronItem{Cron: c, Description: s.describe(c)})
 	}
-	writeJSON(w, http.StatusOK, listOf(items, ""))
+	writeJSON(w, http.StatusOK, listOf(items, next))
 }
 
 func (s *server) describe(cron cronstore.Cron) string {
@@ -155,7 +174,7 @@ func (s *server) apiTrigger(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, err)
 		return
 	}
-	w.Header().Set("Location", "/api/v1/jobs/"+strconv.FormatInt(row.JobID, 10))
+	w.Header().Set(locationHeader, "/api/v1/jobs/"+strconv.FormatInt(row.JobID, 10))
 	writeJSON(w, http.StatusCreated, row)
 }
 
@@ -182,8 +201,8 @@ func (s *server) apiHold(w http.ResponseWriter, r *http.Request, pause bool) {
 }
 
 type backfillAsk struct {
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
+	From   time.Time `json:"from" body:"required"`
+	To     time.Time `json:"to" body:"required"`
 	Limit  int       `json:"limit"`
 	DryRun bool      `json:"dry_run"`
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -22,8 +23,17 @@ type deadAsk struct {
 
 // filter reads what was asked; all of it has to be asked for by name.
 func (a deadAsk) filter() (filter jobstore.DeadFilter, err error) {
+	filter, wrong := a.parts()
+	named := a.IDs != nil || a.Group != "" || a.Kind != "" || a.Error != "" || a.OlderThan != "" || a.NewerThan != ""
+	if named == a.All {
+		wrong = append(wrong, wrongBody("one or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone"))
+	}
+	return filter, wrongFields(wrong...)
+}
+
+// parts are what was asked for, whether or not it is all.
+func (a deadAsk) parts() (filter jobstore.DeadFilter, wrong []fieldError) {
 	filter = jobstore.DeadFilter{IDs: a.IDs, Group: a.Group, Kind: a.Kind, Error: a.Error}
-	var wrong []fieldError
 	for _, age := range []struct {
 		name, text string
 		value      *time.Duration
@@ -38,16 +48,27 @@ func (a deadAsk) filter() (filter jobstore.DeadFilter, err error) {
 		}
 		*age.value = d.Std()
 	}
-	named := a.IDs != nil || a.Group != "" || a.Kind != "" || a.Error != "" || a.OlderThan != "" || a.NewerThan != ""
-	if named == a.All {
-		wrong = append(wrong, wrongBody("one or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone"))
+	return filter, wrong
+}
+
+// deadFilter is what a list of dead letters is narrowed to.
+func (q *query) deadFilter() jobstore.DeadFilter {
+	filter, wrong := deadAsk{
+		Kind: q.values.Get("kind"), Error: q.values.Get("error"), OlderThan: q.values.Get("older_than"), NewerThan: q.values.Get("newer_than"),
+	}.parts()
+	for _, one := range wrong {
+		q.errs = append(q.errs, errors.New(one.whole))
 	}
-	return filter, wrongFields(wrong...)
+	return filter
 }
 
 func (s *server) apiDead(w http.ResponseWriter, r *http.Request) {
-	asked := r.URL.Query()
-	groups, err := s.Source.Dead.Groups(r.Context(), jobstore.DeadFilter{Kind: asked.Get("kind"), Error: asked.Get("error")})
+	q := newQuery(r)
+	filter := q.deadFilter()
+	if q.reject(w) {
+		return
+	}
+	groups, err := s.Source.Dead.Groups(r.Context(), filter)
 	if err != nil {
 		s.unreadable(w, r, err)
 		return
@@ -55,14 +76,16 @@ func (s *server) apiDead(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(groups, ""))
 }
 
-func (s *server) apiDeadGroup(w http.ResponseWriter, r *http.Request) {
+// apiDeadJobs are the jobs of a group, or of all.
+func (s *server) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	before, limit := q.number("before"), q.limit()
+	filter, before, limit := q.deadFilter(), q.number("before"), q.limit()
+	filter.Group = r.PathValue("group")
 	if q.reject(w) {
 		return
 	}
-	letters, err := s.Source.Dead.Letters(r.Context(), jobstore.DeadFilter{Group: r.PathValue("group")}, before, limit)
-	if err == nil && len(letters) == 0 && before == 0 {
+	letters, err := s.Source.Dead.Letters(r.Context(), filter, before, limit)
+	if err == nil && len(letters) == 0 && before == 0 && filter.Group != "" {
 		s.answer(w, r, errNoSuchGroup)
 		return
 	}

@@ -111,7 +111,7 @@ func (s *server) apiApply(w http.ResponseWriter, r *http.Request) {
 
 // tokenAsk is a token as programs ask for it.
 type tokenAsk struct {
-	Name    string `json:"name"`
+	Name    string `json:"name" body:"required"`
 	Scope   string `json:"scope"`
 	Expires string `json:"expires"`
 }

@@ -45,11 +45,13 @@ const maxBulk = 20_000
 
 // bulkAsk is a filter of jobs as programs write it.
 type bulkAsk struct {
-	State  string `json:"state"`
-	Kind   string `json:"kind"`
-	Queue  string `json:"queue"`
-	Cron   string `json:"cron"`
-	DryRun bool   `json:"dry_run"`
+	State string `json:"state"`
+	Kind  string `json:"kind"`
+	Queue string `json:"queue"`
+	Cron  string `json:"cron"`
+	// UpTo is the highest id that is meant; 0: all that are there now.
+	UpTo   int64 `json:"up_to"`
+	DryRun bool  `json:"dry_run"`
 }
 
 // apiActOnAll does it to all jobs that a filter names.
@@ -61,11 +63,14 @@ func (s *server) apiActOnAll(action jobstore.Action) http.HandlerFunc {
 		if err == nil {
 			err = checkBulk(action, filter)
 		}
+		if err == nil && asked.UpTo < 0 {
+			err = wrongFields(wrongField("up_to", "must be the id of a job"))
+		}
 		if err != nil {
 			s.answer(w, r, err)
 			return
 		}
-		done, err := s.actOnAll(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaAPI)}, filter, 0, asked.DryRun)
+		done, err := s.actOnAll(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaAPI)}, filter, asked.UpTo, asked.DryRun)
 		if err != nil {
 			s.answer(w, r, err)
 			return

@@ -167,4 +167,11 @@ func (w *statusRecorder) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+func (w *statusRecorder) Write(piece []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(piece)
+}
+
 func (w *statusRecorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -18,7 +18,10 @@ import (
 func TestBadAddresses(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
-	limit := "limit must be from 1 to 1000"
+	const (
+		limit      = "limit must be from 1 to 1000"
+		unreadable = "The address cannot be read: after its ? stand names and values, of characters in UTF-8 other than NUL."
+	)
 	for _, c := range []struct {
 		path   string
 		status int
@@ -32,6 +35,17 @@ func TestBadAddresses(t *testing.T) {
 		{"/api/v1/jobs/%ff", 404, "There is nothing at this address."},
 		{"/api/v1/jobs/42/logs?attempt=32768", 400, "attempt must be at most 32767"},
 		{"/api/v1/jobs/42/logs?after=2147483648", 400, "after must be at most 2147483647"},
+		{"/api/v1/crons/a%ff/next", 404, "There is nothing at this address."},
+		{"/api/v1/jobs?kind=%00", 400, unreadable},
+		{"/api/v1/audit?%ff=", 400, unreadable},
+		{"/api/v1/jobs?%zz", 400, unreadable},
+		{"/api/v1/jobs?sate=running", 400, `"sate" is unknown; the parameters are state, kind, queue, cron, limit, cursor, before`},
+		{"/api/v1/nodes?state=dead", 400, `"state" is unknown; there are no parameters`},
+		{"/api/v1/jobs?limit=1&limit=2", 400, "limit stands 2 times"},
+		{"/api/v1/jobs?state=lost", 400, `state must be one of available, pending, scheduled, running, retryable, completed, cancelled, discarded (got "lost")`},
+		{"/api/v1/metrics/range?metric=up&label.=a", 400, `"label." is unknown; the parameters are metric, from, to, step, label`},
+		{"/api/v1/events?type=node_joined&type=leader_elected", 200, ""},
+		{"/api", 404, "There is nothing at this address."},
 		{"/api/v1/crons/..%2Fbackup", 404, "There is no such cron."},
 		{"/api/v1/jobs?limit=0", 400, limit},
 		{"/api/v1/jobs?limit=-1", 400, limit},
@@ -40,11 +54,12 @@ func TestBadAddresses(t *testing.T) {
 		{"/api/v1/jobs?before=9223372036854775808", 400, "before must be a number that is not negative"},
 		{"/api/v1/jobs?cursor=", 400, errForgedCursor.Error()},
 		{"/api/v1/jobs?cursor=abc", 400, errForgedCursor.Error()},
+		{"/api/v1/jobs?cursor=%01", 400, errForgedCursor.Error()},
 		{"/api/v1/jobs?cursor=AAAAAAAAAAAAYmVmb3JlPTQy", 400, errForgedCursor.Error()},
 		{"/api/v1/crons/backup/ticks?before=2026-11-19T02:00:00", 400, "before must be a time such as 2026-11-20T15:04:05Z"},
 	} {
 		w := get(t, h, c.path)
-		if got := decode[problem](t, w); w.Code != c.status || got.Detail != c.detail || w.Header().Get("Content-Type") != "application/problem+json" {
+		if got := decode[problem](t, w); w.Code != c.status || got.Detail != c.detail || (w.Header().Get("Content-Type") == problemMedia) != (c.status >= 400) {
 			t.Errorf("%s: status %d, %q", c.path, w.Code, got.Detail)
 		}
 	}
@@ -122,6 +137,7 @@ func TestCallersArePaced(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
+		hold(t, r, w)
 		return w
 	}
 	for range callsAtOnce {
@@ -154,6 +170,7 @@ func TestAddressesArePaced(t *testing.T) {
 		r.RemoteAddr = address
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
+		hold(t, r, w)
 		return w
 	}
 	for range callsAtOnce {

@@ -30,6 +30,8 @@ type Leadership interface {
 	// History returns at most limit tenures of a role, or of all roles when
 	// role is empty, newest first.
 	History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error)
+	// HistoryAfter returns those that follow a place.
+	HistoryAfter(ctx context.Context, role string, after leaderstore.Place, limit int) ([]leaderstore.Tenure, error)
 }
 
 // Nodes reads the members of the cluster.

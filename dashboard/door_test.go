@@ -69,6 +69,7 @@ func askAs(t *testing.T, h http.Handler, token, method, path string) *httptest.R
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
+	hold(t, r, w)
 	return w
 }
 
@@ -162,6 +163,7 @@ func submit(t *testing.T, h http.Handler, path, form, cookie, proto string) *htt
 	r.Header.Set("X-Forwarded-Proto", proto)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
+	hold(t, r, w)
 	return w
 }
 
@@ -208,6 +210,7 @@ func withCookie(t *testing.T, h http.Handler, cookie, path string) *httptest.Res
 	r.Header.Set("Cookie", cookie)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
+	hold(t, r, w)
 	return w
 }
 
@@ -260,6 +263,7 @@ func TestGuessingIsThrottled(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
+		hold(t, r, w)
 		return w.Code
 	}
 	for range maxFailures {

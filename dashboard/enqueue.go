@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/argschema"
@@ -20,15 +21,16 @@ type Enqueuer interface {
 	// Fields are what the schema of a kind in the configuration in force asks for.
 	Fields(ctx context.Context, kind string) ([]argschema.Field, error)
 	// Enqueue adds a job as the configuration in force has it, or tells of the one
-	// that is there already.
-	Enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error)
+	// that is there already; ownUnique: the job says what is unique, and not the
+	// configuration.
+	Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error)
 }
 
 // maxUnique bounds a unique key; what is longer is no key but a text.
 const maxUnique = 1000
 
 // enqueue checks the job before it is added.
-func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error) {
+func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error) {
 	if err := checkNewJob(job); err != nil {
 		return jobstore.Enqueued{}, err
 	}
@@ -43,7 +45,7 @@ func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, by string) (j
 		}
 		return jobstore.Enqueued{}, wrongFields(wrongField("kind", "must be one that a node has a worker for ("+got+")"))
 	}
-	added, err := s.Enqueuer.Enqueue(ctx, job, by)
+	added, err := s.Enqueuer.Enqueue(ctx, job, ownUnique, by)
 	noteDown(ctx, fmt.Sprintf("%s, job %d", job.Kind, added.ID))
 	return added, refuse(err)
 }
@@ -70,12 +72,46 @@ func checkNewJob(job jobstore.NewJob) error {
 
 // enqueueAsk is a job as programs write it.
 type enqueueAsk struct {
-	Kind     string          `json:"kind"`
+	Kind     string          `json:"kind" body:"required"`
 	Args     json.RawMessage `json:"args"`
 	Queue    string          `json:"queue"`
 	Priority int             `json:"priority"`
 	At       time.Time       `json:"at"`
 	Unique   string          `json:"unique"`
+	// The others stand in place of unique in the job's definition.
+	UniqueArgs   bool     `json:"unique_args"`
+	UniquePeriod string   `json:"unique_period"`
+	UniqueQueue  bool     `json:"unique_queue"`
+	UniqueStates []string `json:"unique_states"`
+	NoUnique     bool     `json:"no_unique"`
+}
+
+// maxUniquePeriod is the configuration's bound.
+const maxUniquePeriod = "366d"
+
+// unique says in what the job must differ from those that are there; own: what the
+// definition says does not count.
+func (a enqueueAsk) unique() (by jobstore.UniqueBy, own bool, err error) {
+	by = jobstore.UniqueBy{Args: a.UniqueArgs, Queue: a.UniqueQueue, States: a.UniqueStates}
+	var wrong []fieldError
+	if a.UniquePeriod != "" {
+		period, err := config.ParseDuration(a.UniquePeriod)
+		if most, _ := config.ParseDuration(maxUniquePeriod); err != nil || period.Std() < time.Second || period > most {
+			wrong = append(wrong, wrongField("unique_period", fmt.Sprintf("must be from 1s to %s (got %q)", maxUniquePeriod, a.UniquePeriod)))
+		}
+		by.Period = period.Std()
+	}
+	stranger := func(state string) bool { return !slices.Contains(jobStates, state) }
+	if slices.ContainsFunc(a.UniqueStates, stranger) {
+		wrong = append(wrong, wrongField("unique_states", "must be of "+strings.Join(jobStates, ", ")))
+	} else if missing := config.MissingStates(a.UniqueStates); len(a.UniqueStates) > 0 && len(missing) > 0 {
+		wrong = append(wrong, wrongField("unique_states", "must have "+strings.Join(missing, ", ")+", which always count"))
+	}
+	own = a.UniqueArgs || a.UniqueQueue || a.UniquePeriod != "" || len(a.UniqueStates) > 0
+	if a.Unique != "" && (own || a.NoUnique) || own && a.NoUnique {
+		wrong = append(wrong, wrongBody("one of unique, no_unique and the other unique_ fields is wanted"))
+	}
+	return by, own || a.NoUnique || a.Unique != "", wrongFields(wrong...)
 }
 
 // apiEnqueue answers 201 with the job that was added, and 200 with the one that was
@@ -86,16 +122,21 @@ func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, err)
 		return
 	}
+	by, own, err := asked.unique()
+	if err != nil {
+		s.answer(w, r, err)
+		return
+	}
 	added, err := s.enqueue(r.Context(), jobstore.NewJob{
-		Kind: asked.Kind, Args: asked.Args, Queue: asked.Queue, Priority: asked.Priority, ScheduledAt: asked.At, Unique: asked.Unique,
-	}, whoAsks(r, viaAPI))
+		Kind: asked.Kind, Args: asked.Args, Queue: asked.Queue, Priority: asked.Priority, ScheduledAt: asked.At, Unique: asked.Unique, UniqueBy: by,
+	}, own, whoAsks(r, viaAPI))
 	switch {
 	case err != nil:
 		s.answer(w, r, err)
 	case added.Existing:
 		writeJSON(w, http.StatusOK, added)
 	default:
-		w.Header().Set("Location", "/api/v1"+jobPath(added.ID))
+		w.Header().Set(locationHeader, "/api/v1"+jobPath(added.ID))
 		writeJSON(w, http.StatusCreated, added)
 	}
 }

@@ -121,13 +121,20 @@ func (f fakeLeadership) Leaders(context.Context) ([]leaderstore.Leader, error) {
 	return read(f.fakeCluster, func() []leaderstore.Leader { return append([]leaderstore.Leader(nil), f.leaders...) })
 }
 
-func (f fakeLeadership) History(_ context.Context, role string, limit int) ([]leaderstore.Tenure, error) {
+func (f fakeLeadership) History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error) {
+	return f.HistoryAfter(ctx, role, leaderstore.Place{}, limit)
+}
+
+// HistoryAfter is in the order of the tenures that the cluster is given.
+func (f fakeLeadership) HistoryAfter(_ context.Context, role string, after leaderstore.Place, limit int) ([]leaderstore.Tenure, error) {
+	begun := after.AcquiredAt.IsZero()
 	return read(f.fakeCluster, func() []leaderstore.Tenure {
 		var own []leaderstore.Tenure
 		for _, t := range f.tenures {
-			if (role == "" || t.Role == role) && len(own) < limit {
+			if begun && (role == "" || t.Role == role) && len(own) < limit {
 				own = append(own, t)
 			}
+			begun = begun || t.AcquiredAt.Equal(after.AcquiredAt) && t.Role == after.Role
 		}
 		return own
 	})
@@ -263,15 +270,18 @@ func (f fakeOperator) Fields(_ context.Context, kind string) ([]argschema.Field,
 }
 
 // Enqueue knows a job with the key taken.
-func (f fakeOperator) Enqueue(_ context.Context, job jobstore.NewJob, by string) (jobstore.Enqueued, error) {
+func (f fakeOperator) Enqueue(_ context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error) {
 	switch job.Unique {
 	case "misfit":
 		return jobstore.Enqueued{}, config.SchemaError{{Path: "args.table", Message: "missing"}}
 	case "taken":
 		return jobstore.Enqueued{ID: 42, Kind: job.Kind, Existing: true, State: "retryable", Queue: "default"}, nil
 	}
-	return jobstore.Enqueued{ID: 42, Kind: job.Kind, State: "available", Queue: "default"}, f.note("backup", fmt.Sprintf("enqueue %s %s %s %d %s by %s",
-		job.Kind, job.Args, job.Queue, job.Priority, utc(job.ScheduledAt), by))
+	said := fmt.Sprintf("enqueue %s %s %s %d %s by %s", job.Kind, job.Args, job.Queue, job.Priority, utc(job.ScheduledAt), by)
+	if ownUnique {
+		said += fmt.Sprintf(", unique %q %+v", job.Unique, job.UniqueBy)
+	}
+	return jobstore.Enqueued{ID: 42, Kind: job.Kind, State: "available", Queue: "default"}, f.note("backup", said)
 }
 
 func (f fakeCrons) Ticks(_ context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {
@@ -472,6 +482,7 @@ func ask(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRe
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8080"+path, nil)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
+	hold(t, r, w)
 	return w
 }
 

@@ -22,7 +22,7 @@ var followParameter = flag("follow", "Go on with what comes, oldest first, one o
 // followLines sends what run passes on as it comes, one JSON object a line, until run
 // ends. A stream that ends early is cut, so that the client can tell.
 func followLines[T any](s *server, w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func([]T) error) error) {
-	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Type", linesMedia)
 	w.Header().Set("X-Accel-Buffering", "no")
 	if r.Method == http.MethodHead {
 		return
@@ -62,10 +62,19 @@ func sendLines[T any](s *server, w http.ResponseWriter, r *http.Request, run fun
 	panic(http.ErrAbortHandler)
 }
 
+// beginWith is how many of the newest rows come first: all for those who go on after a
+// row, whatever limit they began with.
+func beginWith(after int64, limit int) int {
+	if after > 0 {
+		return tail.All
+	}
+	return limit
+}
+
 // apiEvents is the diary, newest first, or with follow as it goes on.
 func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	filter := eventstore.Filter{Types: q.texts("type"), Before: q.number("before"), After: q.number("after"), Limit: q.limit()}
+	filter := eventstore.Filter{Types: q.texts("type"), Role: q.values.Get("role"), Before: q.number("before"), After: q.number("after"), Limit: q.limit()}
 	following := q.flag("follow")
 	if q.reject(w) {
 		return
@@ -87,7 +96,7 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) followEvents(w http.ResponseWriter, r *http.Request, filter eventstore.Filter) {
-	after, first := filter.After, filter.Limit
+	after, first := filter.After, beginWith(filter.After, filter.Limit)
 	filter.Before = 0
 	followLines(s, w, r, func(ctx context.Context, send func([]eventstore.Event) error) error {
 		return tail.Rows[eventstore.Event]{
@@ -121,7 +130,7 @@ func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) {
 
 // followAudit tells of an entry again when its action has ended.
 func (s *server) followAudit(w http.ResponseWriter, r *http.Request, filter auditstore.Filter) {
-	after, first := filter.AfterID, filter.Limit
+	after, first := filter.AfterID, beginWith(filter.AfterID, filter.Limit)
 	filter.BeforeID = 0
 	followLines(s, w, r, func(ctx context.Context, send func([]auditstore.Entry) error) error {
 		return tail.Rows[auditstore.Entry]{

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 
 	"github.com/forge-scheduler/forge/internal/tokenstore"
@@ -18,7 +19,7 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 func (s *server) guard(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(s.crossOrigin))
-	next = protection.Handler(next)
+	next = protection.Handler(s.contained(next))
 	return packed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		if !s.hostAllowed(r.Host) {
@@ -28,6 +29,29 @@ func (s *server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	}))
+}
+
+// contained answers for a handler that panics, and tells the log where. What is cut off on
+// purpose goes on as it is.
+func (s *server) contained(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := &statusRecorder{ResponseWriter: w}
+		defer func() {
+			problem := recover()
+			if problem == nil {
+				return
+			}
+			if problem == http.ErrAbortHandler { //nolint:errorlint,err113 // it is a value to compare with
+				panic(problem)
+			}
+			s.Logger.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", problem, "stack", string(debug.Stack()))
+			if begun.status != 0 {
+				panic(http.ErrAbortHandler) // the client can tell that the answer is cut off
+			}
+			s.fail(w, r, http.StatusInternalServerError, "Something went wrong in this node; its log says where.")
+		}()
+		next.ServeHTTP(begun, r)
+	})
 }
 
 func secure(h http.Header) {
@@ -115,6 +139,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, status int, detail
 func forPrograms(path string) bool {
 	if path == docsPath {
 		return false
+	}
+	if path == "/api" {
+		return true
 	}
 	for _, prefix := range []string{"/api/", "/cluster/", "/leader/", "/healthz", "/readyz", "/metrics", "/events", "/static/"} {
 		if strings.HasPrefix(path, prefix) {

@@ -12,7 +12,7 @@ import (
 
 // addresses turns the routes into addresses that exist, with their routes.
 func addresses(s *server) map[string]route {
-	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.assets.hashed["app.css"],
+	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.assets.hashed["app.css"],
 		"{tick}", "2026-11-20T02:00:00Z")
 	all := map[string]route{}
 	for _, r := range s.routes() {
@@ -140,6 +140,7 @@ func TestHostAllowList(t *testing.T) {
 			r.Host = host
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
+			hold(t, r, w)
 			if w.Code != status {
 				t.Errorf("Host %q on %s: status %d, want %d", host, path, w.Code, status)
 			}
@@ -162,6 +163,7 @@ func TestAnyAddressIsNoName(t *testing.T) {
 		r.Host = host
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
+		hold(t, r, w)
 		if w.Code != status {
 			t.Errorf("Host %q: status %d, want %d", host, w.Code, status)
 		}
@@ -193,6 +195,7 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 			request.Header.Set(header[0], header[1])
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, request)
+			hold(t, request, w)
 			if w.Code != http.StatusForbidden {
 				t.Errorf("%s with %s: status %d", path, header, w.Code)
 			}

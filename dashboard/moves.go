@@ -63,7 +63,7 @@ type moveDocument struct {
 }
 
 type transferAsk struct {
-	To string `json:"to"`
+	To string `json:"to" body:"required"`
 }
 
 // apiHandOver asks a leader to step down or, with a target, to transfer.

@@ -50,6 +50,7 @@ func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ..
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
+	hold(t, r, w)
 	return w
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -117,19 +116,10 @@ func (s *server) describeOne(schemas *schemas, r route, method string, of *opera
 	if s.Tokens != nil && scope != open {
 		op.Security = []map[string][]string{{bearer: {}}}
 	}
-	success := apiResponse{Description: http.StatusText(of.status), Content: map[string]apiMedia{}}
-	if of.answer == nil {
-		success.Content[of.media] = apiMedia{&jsonschema.Schema{Type: "string"}}
-	} else {
-		success.Content[cmp.Or(of.media, jsonMedia)] = apiMedia{schemas.of(of.answer)}
-	}
 	wrong := map[string]apiMedia{problemMedia: {schemas.of(reflect.TypeFor[problem]())}}
-	if method == "post" {
-		success.Headers = map[string]apiHeader{repeatHeader: {"Stands where the answer was given before.", &jsonschema.Schema{Type: "boolean"}}}
-	}
-	op.Responses = map[string]apiResponse{
-		strconv.Itoa(of.status): success,
-		"default":               {Description: "What went wrong.", Content: wrong},
+	op.Responses = map[string]apiResponse{"default": {Description: "What went wrong.", Content: wrong}}
+	for _, answer := range of.all() {
+		answer.describe(schemas, op.Responses, method)
 	}
 	if isPaced(r.path) {
 		op.Responses[strconv.Itoa(http.StatusTooManyRequests)] = apiResponse{
@@ -138,14 +128,35 @@ func (s *server) describeOne(schemas *schemas, r route, method string, of *opera
 		}
 	}
 	if method == "post" {
-		body := cmp.Or(of.body, reflect.TypeFor[struct{}]())
-		op.Body = &apiBody{Content: map[string]apiMedia{jsonMedia: {schemas.body(body)}}}
+		body := schemas.body(cmp.Or(of.body, reflect.TypeFor[struct{}]()))
+		op.Body = &apiBody{Required: len(body.Required) > 0, Content: map[string]apiMedia{jsonMedia: {body}}}
 		op.Parameters = append(op.Parameters, apiParameter{
 			Name: keyHeader, In: "header", Description: of.keyMeans(),
 			Schema: &jsonschema.Schema{Type: "string"},
 		})
 	}
 	return op
+}
+
+// describe adds an answer to those of its status.
+func (a reply) describe(schemas *schemas, responses map[string]apiResponse, method string) {
+	status := strconv.Itoa(a.status)
+	response, known := responses[status]
+	if !known {
+		response = apiResponse{Description: http.StatusText(a.status), Headers: map[string]apiHeader{}, Content: map[string]apiMedia{}}
+	}
+	schema := &jsonschema.Schema{Type: "string"}
+	if a.answer != nil {
+		schema = schemas.of(a.answer)
+	}
+	response.Content[cmp.Or(a.media, jsonMedia)] = apiMedia{schema}
+	if method == "post" {
+		response.Headers[repeatHeader] = apiHeader{"Stands where the answer was given before.", &jsonschema.Schema{Type: "boolean"}}
+	}
+	for _, name := range a.headers {
+		response.Headers[name] = apiHeader{headersAbout[name], &jsonschema.Schema{Type: "string"}}
+	}
+	responses[status] = response
 }
 
 // tagOf groups operations by what they are about.
@@ -156,6 +167,10 @@ func tagOf(words []string) string {
 		return "node"
 	case "limits":
 		return "queues"
+	case "kinds", "job-counts":
+		return "jobs"
+	case "dead-letters":
+		return "dead"
 	default:
 		return first
 	}
@@ -180,6 +195,15 @@ func queryParameters(query []parameter) (all []apiParameter) {
 		schema := &jsonschema.Schema{Type: p.kind}
 		if p.kind == "date-time" {
 			schema.Type, schema.Format = "string", p.kind
+		}
+		for _, value := range p.oneOf {
+			schema.Enum = append(schema.Enum, value)
+		}
+		switch {
+		case p.many:
+			schema = &jsonschema.Schema{Type: "array", Items: schema}
+		case p.family:
+			schema = &jsonschema.Schema{Type: "object", PatternProperties: map[string]*jsonschema.Schema{"^" + p.name + "\\.": schema}}
 		}
 		all = append(all, apiParameter{Name: p.name, In: "query", Required: p.required, Description: p.about, Schema: schema})
 	}
@@ -221,111 +245,3 @@ func (s *server) apiOpenAPI(w http.ResponseWriter, _ *http.Request, d descriptio
 	w.Header().Set("Content-Type", jsonMedia)
 	_, _ = w.Write(d.text) // the client is gone
 }
-
-// docsBody is the document as people read it.
-type docsBody struct {
-	Groups  []docsGroup
-	Schemas []docsSchema
-}
-
-type docsGroup struct {
-	Name       string
-	Operations []docsOperation
-}
-
-type docsOperation struct {
-	apiOperation
-	Method, Path string
-	Takes        []docsField
-	Answers      string
-	Status       string
-}
-
-type docsSchema struct {
-	Name   string
-	Fields []docsField
-}
-
-type docsField struct {
-	Name, Type, Of string
-	Required       bool
-}
-
-func (s *server) apiDocs(w http.ResponseWriter, r *http.Request, d description) {
-	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Settings: s.Settings != nil, Body: d.page})
-}
-
-func (d apiDocument) page() docsBody {
-	groups := map[string]*docsGroup{}
-	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
-		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
-			op := d.Paths[path][method]
-			group := groups[op.Tags[0]]
-			if group == nil {
-				group = &docsGroup{Name: op.Tags[0]}
-				groups[op.Tags[0]] = group
-			}
-			group.Operations = append(group.Operations, newDocsOperation(op, method, path))
-		}
-	}
-	var b docsBody
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		b.Groups = append(b.Groups, *groups[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Components.Schemas)) {
-		b.Schemas = append(b.Schemas, docsSchema{name, fieldsOf(d.Components.Schemas[name])})
-	}
-	return b
-}
-
-func newDocsOperation(op apiOperation, method, path string) docsOperation {
-	shown := docsOperation{apiOperation: op, Method: strings.ToUpper(method), Path: path}
-	if op.Body != nil {
-		shown.Takes = fieldsOf(op.Body.Content[jsonMedia].Schema)
-	}
-	for status, response := range op.Responses {
-		for media, content := range response.Content {
-			if status == "default" {
-				continue
-			}
-			shown.Status, shown.Answers = status, refOf(content.Schema)
-			if shown.Answers == "" {
-				shown.Status += " " + media
-			}
-		}
-	}
-	return shown
-}
-
-// fieldsOf are the fields of an object, in their order.
-func fieldsOf(schema *jsonschema.Schema) (fields []docsField) {
-	for _, name := range schema.PropertyOrder {
-		kind, of := kindOf(schema.Properties[name])
-		fields = append(fields, docsField{Name: name, Type: kind, Of: of, Required: slices.Contains(schema.Required, name)})
-	}
-	return fields
-}
-
-// kindOf describes a value, and names the schema that it leads to.
-func kindOf(s *jsonschema.Schema) (kind, of string) {
-	types := slices.DeleteFunc(append(slices.Clone(s.Types), s.Type), func(t string) bool { return t == "" || t == "null" })
-	kind = strings.Join(types, " or ")
-	switch {
-	case s.Ref != "":
-		return "", refOf(s)
-	case len(s.AnyOf) > 0:
-		return "", refOf(s.AnyOf[0])
-	case kind == "array" && s.Items != nil:
-		kind, of = kindOf(s.Items)
-		return strings.TrimSpace("list of " + kind), of
-	case kind == "object" && s.AdditionalProperties != nil && len(s.Properties) == 0:
-		kind, of = kindOf(s.AdditionalProperties)
-		return strings.TrimSpace("map to " + kind), of
-	default:
-		return cmp.Or(s.Format, kind, "anything"), ""
-	}
-}
-
-const refPrefix = "#/components/schemas/"
-
-func refOf(s *jsonschema.Schema) string { return strings.TrimPrefix(s.Ref, refPrefix) }

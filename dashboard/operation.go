@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // operation says what a route takes and answers. The API's document is made of the
@@ -23,12 +24,73 @@ type operation struct {
 	apart bool
 	// media is empty for JSON.
 	media string
+	// headers are those of success, beside what all have.
+	headers []string
+	// also are the other answers that are no problem documents.
+	also []reply
+}
+
+// reply is one of an operation's answers; without a type it is a text.
+type reply struct {
+	status  int
+	answer  reflect.Type
+	media   string
+	headers []string
+}
+
+// all are the answers, success first.
+func (o *operation) all() []reply {
+	return append([]reply{{o.status, o.answer, o.media, o.headers}}, o.also...)
+}
+
+// headersAbout says what headers are for.
+var headersAbout = map[string]string{
+	locationHeader:   "The address of what was made.",
+	leaderNodeHeader: "The node that leads; empty: none does.",
+	leaderTermHeader: "The term of the lead.",
+	leaderURLHeader:  "Where the leader answers.",
+}
+
+// or adds another status of the same answer.
+func (o *operation) or(status int) *operation {
+	o.also = append(o.also, reply{status, o.answer, o.media, o.headers})
+	return o
+}
+
+// sends adds headers to success.
+func (o *operation) sends(headers ...string) *operation {
+	o.headers = append(o.headers, headers...)
+	return o
+}
+
+// linesMedia is what is followed: one JSON object a line.
+const linesMedia = "application/x-ndjson"
+
+// follows says that a list of T can be followed.
+func follows[T any](o *operation) *operation {
+	o.also = append(o.also, reply{status: o.status, answer: reflect.TypeFor[T](), media: linesMedia})
+	return o
 }
 
 // parameter is one of the address's query.
 type parameter struct {
 	name, kind, about string
 	required          bool
+	// oneOf are the values that it may have; empty: any.
+	oneOf []string
+	// many says that it may stand more than once, or hold several with commas.
+	many bool
+	// family says that it is all those whose names begin with its own and a dot.
+	family bool
+}
+
+// means says whether a name in an address is the parameter's.
+func (p parameter) means(name string) bool {
+	if p.family {
+		rest, found := strings.CutPrefix(name, p.name+".")
+		return found && rest != ""
+	}
+	return name == p.name
 }
 
 // Parameters that many lists share.
@@ -36,10 +98,11 @@ var (
 	limitParameter  = parameter{name: "limit", kind: "integer", about: "How many at most, from 1 to 1000; 50 without."}
 	cursorParameter = parameter{name: "cursor", kind: "string", about: "Where to go on: from the next of the answer before."}
 	alertParameter  = parameter{name: "alert", kind: "string", about: "Only of this alert."}
-	// paged are those of a list that goes on.
-	paged = []parameter{limitParameter, cursorParameter}
+	// paged are those of a list that goes on, paged by id of one that has ids.
+	paged     = []parameter{limitParameter, cursorParameter}
+	pagedByID = append(slices.Clone(paged), whole("before", "Only those with ids below this one."))
 	// followed are those of a list that also can be followed.
-	followed = append(slices.Clone(paged), whole("after", "Only those with ids above this one."), followParameter)
+	followed = append(slices.Clone(pagedByID), whole("after", "Only those with ids above this one."), followParameter)
 )
 
 // answers describes a GET that answers a T.
@@ -71,6 +134,16 @@ func texts(media, summary string) *operation {
 
 func text(name, about string) parameter {
 	return parameter{name: name, kind: "string", about: about}
+}
+
+// among is a text of which there are only some.
+func among(name, about string, values ...string) parameter {
+	return parameter{name: name, kind: "string", about: about, oneOf: values}
+}
+
+// several is a text that may stand more than once.
+func several(name, about string) parameter {
+	return parameter{name: name, kind: "string", about: about, many: true}
 }
 
 func whole(name, about string) parameter {

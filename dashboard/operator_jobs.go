@@ -46,7 +46,9 @@ type bulkDocument struct {
 	Action  jobstore.Action `json:"action"`
 	Jobs    int64           `json:"jobs"`
 	Changed int             `json:"changed"`
-	DryRun  bool            `json:"dry_run"`
+	// UpTo is the highest id that was counted: what is done up to it is what was counted.
+	UpTo   int64 `json:"up_to,omitempty"`
+	DryRun bool  `json:"dry_run"`
 }
 
 // actOnAll leaves those after the id upTo alone; 0: those that come after it counted.
@@ -56,7 +58,7 @@ func (s *server) actOnAll(ctx context.Context, order jobstore.Order, filter jobs
 		count = s.Changer.CountMatching
 	}
 	counted, err := count(ctx, order.Action, filter)
-	done := bulkDocument{Action: order.Action, Jobs: counted.Jobs, DryRun: dryRun}
+	done := bulkDocument{Action: order.Action, Jobs: counted.Jobs, UpTo: counted.UpTo, DryRun: dryRun}
 	if err != nil || dryRun || counted.Jobs == 0 {
 		return done, err
 	}
@@ -65,6 +67,7 @@ func (s *server) actOnAll(ctx context.Context, order jobstore.Order, filter jobs
 	}
 	if upTo != 0 {
 		counted.UpTo = min(counted.UpTo, upTo)
+		done.UpTo = counted.UpTo
 	}
 	done.Changed, err = s.Changer.ActOnAll(ctx, order, filter, counted)
 	noteDown(ctx, fmt.Sprintf("state=%s kind=%s queue=%s cron=%s, changed %d", filter.State, filter.Kind, filter.Queue, filter.Cron, done.Changed))

@@ -22,6 +22,7 @@ func post(t *testing.T, h http.Handler, path, contentType, body string) *httptes
 	r.RemoteAddr = "127.0.0.1:4711"
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
+	hold(t, r, w)
 	return w
 }
 

@@ -251,7 +251,7 @@ func (s *server) enqueueSent(r *http.Request, sent url.Values) (jobstore.Enqueue
 	if job.Args, err = argsOf(fields, sent); err != nil {
 		return jobstore.Enqueued{}, err
 	}
-	return s.enqueue(r.Context(), job, whoAsks(r, viaPage))
+	return s.enqueue(r.Context(), job, job.Unique != "", whoAsks(r, viaPage))
 }
 
 // newJobOf reads the form but for the arguments. Its times are in UTC, as those of

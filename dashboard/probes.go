@@ -104,11 +104,18 @@ func factsOf(l leaderstore.Leader, self Self) leaderFacts {
 	return facts
 }
 
+// The headers that stand beside the facts.
+const (
+	leaderNodeHeader = "Forge-Leader-Node"
+	leaderTermHeader = "Forge-Leader-Term"
+	leaderURLHeader  = "Forge-Leader-Url"
+)
+
 func writeLeaderFacts(w http.ResponseWriter, status int, facts leaderFacts) {
 	h := w.Header()
-	h.Set("Forge-Leader-Node", facts.NodeID)
-	h.Set("Forge-Leader-Term", strconv.FormatInt(facts.Term, 10))
-	h.Set("Forge-Leader-Url", facts.APIURL)
+	h.Set(leaderNodeHeader, facts.NodeID)
+	h.Set(leaderTermHeader, strconv.FormatInt(facts.Term, 10))
+	h.Set(leaderURLHeader, facts.APIURL)
 	writeJSON(w, status, facts)
 }
 

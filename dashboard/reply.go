@@ -15,6 +15,9 @@ type problem struct {
 	Errors []fieldError `json:"errors,omitempty"`
 }
 
+// locationHeader names what a request made.
+const locationHeader = "Location"
+
 func writeProblem(w http.ResponseWriter, status int, detail string) {
 	writeJSONProblem(w, problem{Status: status, Detail: detail})
 }

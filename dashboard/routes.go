@@ -112,7 +112,11 @@ func (s *server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
 		if r.get != nil {
-			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, s.addressed(r.get))) // and HEAD
+			get := r.get
+			if r.gets != nil && isPaced(r.path) {
+				get = asked(r.gets, get)
+			}
+			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, s.addressed(get))) // and HEAD
 		}
 		if r.post != nil {
 			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.audited(r, s.addressed(s.once(r, r.post)))))

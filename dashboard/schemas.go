@@ -51,11 +51,16 @@ func (s *schemas) of(t reflect.Type) *jsonschema.Schema {
 	return s.make(t)
 }
 
-// body is the schema of what a POST takes, in which every field may be missing
-// as far as its form goes.
+// body is the schema of what a POST takes, in which every field may be missing but
+// those that are tagged so.
 func (s *schemas) body(t reflect.Type) *jsonschema.Schema {
 	schema := s.make(t)
 	schema.Required = nil
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Tag.Get("body") == "required" {
+			schema.Required = append(schema.Required, f.Tag.Get("json"))
+		}
+	}
 	for _, property := range schema.Properties {
 		property.Types, property.Type = nil, strings.Join(append(slices.DeleteFunc(property.Types, isNull), property.Type), "")
 	}

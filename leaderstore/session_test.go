@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -101,6 +102,24 @@ func (c *cluster) history() []leaderstore.Tenure {
 	tenures, err := leaderstore.History(c.t.Context(), c.pool, role, 100)
 	if err != nil {
 		c.t.Fatal(err)
+	}
+	var apart []int64 // one by one it is the same
+	for after := (leaderstore.Place{}); ; {
+		one, err := leaderstore.HistoryAfter(c.t.Context(), c.pool, role, after, 1)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if len(one) == 0 || len(apart) > len(tenures) {
+			break
+		}
+		apart, after = append(apart, one[0].Term), leaderstore.Place{AcquiredAt: one[0].AcquiredAt, Role: one[0].Role}
+	}
+	whole := make([]int64, 0, len(tenures))
+	for _, tenure := range tenures {
+		whole = append(whole, tenure.Term)
+	}
+	if !slices.Equal(whole, apart) {
+		c.t.Errorf("the terms are %v, and page by page %v", whole, apart)
 	}
 	return tenures
 }

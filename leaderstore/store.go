@@ -27,7 +27,8 @@ SELECT role, term, node_id, incarnation, acquired_at, ended_at, coalesce(end_rea
                WHERE e.at BETWEEN ended_at AND ended_at + interval '1 min'
                  AND e.type = 'leader_drilled' AND e.role = h.role AND e.term = h.term)
 FROM forge_leader_history AS h
-WHERE $1 = '' OR role = $1
+WHERE ($1 = '' OR role = $1)
+  AND ($3::timestamptz IS NULL OR acquired_at < $3 OR acquired_at = $3 AND role > $4)
 ORDER BY acquired_at DESC, role
 LIMIT $2`
 )
@@ -47,7 +48,23 @@ func Leaders(ctx context.Context, db Queryer) ([]Leader, error) {
 
 // History returns at most limit tenures of a role ("" for all), newest first.
 func History(ctx context.Context, db Queryer, role string, limit int) ([]Tenure, error) {
-	rows, err := db.Query(ctx, historySQL, role, limit)
+	return HistoryAfter(ctx, db, role, Place{}, limit)
+}
+
+// Place is where a list of tenures goes on: after the one of a role that began at an
+// instant.
+type Place struct {
+	AcquiredAt time.Time
+	Role       string
+}
+
+// HistoryAfter returns the tenures that follow a place; from the zero place on, all.
+func HistoryAfter(ctx context.Context, db Queryer, role string, after Place, limit int) ([]Tenure, error) {
+	var at *time.Time
+	if !after.AcquiredAt.IsZero() {
+		at = &after.AcquiredAt
+	}
+	rows, err := db.Query(ctx, historySQL, role, limit, at, after.Role)
 	if err != nil {
 		return nil, fmt.Errorf("read the leadership history: %w", err)
 	}

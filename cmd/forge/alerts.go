@@ -76,7 +76,7 @@ func (a *app) alertsHistoryCommand() *cobra.Command {
 		Use: "history [NAME]", Short: "List incidents that are over, newest first", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				found, err := alertstore.History(ctx, pool, strings.Join(args, ""), limit)
+				found, err := alertstore.History(ctx, pool, strings.Join(args, ""), 0, limit)
 				if err != nil {
 					return err
 				}

@@ -136,9 +136,16 @@ func (c *cluster) open() []string {
 
 func (c *cluster) history() []string {
 	c.t.Helper()
-	incidents, err := alertstore.History(c.t.Context(), c.pool, "", 100)
-	if err != nil {
-		c.t.Fatal(err)
+	var incidents []alertstore.Incident // one by one
+	for before := int64(0); ; {
+		one, err := alertstore.History(c.t.Context(), c.pool, "", before, 1)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if len(one) == 0 {
+			break
+		}
+		incidents, before = append(incidents, one...), one[0].ID
 	}
 	return words(incidents)
 }
@@ -155,7 +162,7 @@ func words(incidents []alertstore.Incident) []string {
 // many are over, and what became of it.
 func (c *cluster) told() []string {
 	c.t.Helper()
-	messages, err := outbox.OfAlert(c.t.Context(), c.pool, "", 100)
+	messages, err := outbox.OfAlert(c.t.Context(), c.pool, "", 0, 100)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ const historySQL = `
 SELECT ` + columns + `
 FROM forge_alerts
 WHERE state = 'resolved' AND ($1 = '' OR alert = $1)
+  AND ($3::bigint = 0 OR (resolved_at, id) < (SELECT resolved_at, id FROM forge_alerts WHERE id = $3))
 ORDER BY resolved_at DESC, id DESC
 LIMIT $2`
 
@@ -93,9 +94,10 @@ func Open(ctx context.Context, db Queryer) ([]Incident, error) {
 }
 
 // History returns at most limit incidents that are over, of one alert or, when
-// its name is empty, of all, newest first.
-func History(ctx context.Context, db Queryer, alert string, limit int) ([]Incident, error) {
-	return collect(ctx, db, historySQL, alert, limit)
+// its name is empty, of all, newest first: those that follow the one with the id
+// before, or all when it is 0.
+func History(ctx context.Context, db Queryer, alert string, before int64, limit int) ([]Incident, error) {
+	return collect(ctx, db, historySQL, alert, limit, before)
 }
 
 func collect(ctx context.Context, db Queryer, sql string, args ...any) ([]Incident, error) {

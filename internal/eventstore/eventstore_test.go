@@ -159,6 +159,21 @@ func list(t *testing.T, pool *pgxpool.Pool, before int64, limit int) []eventstor
 	return events
 }
 
+// Events can be narrowed to those of a role.
+func TestFindByRole(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	for _, role := range []string{"scheduler", "", "log_compactor", "scheduler"} {
+		appendEvent(t, pool, eventstore.Event{Type: eventstore.LeaderElected, Role: role}, nil)
+	}
+	for role, want := range map[string]int{"": 4, "scheduler": 2, "nobody": 0} {
+		events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Role: role, Limit: 10})
+		if err != nil || len(events) != want {
+			t.Errorf("of %q: %d events, %v", role, len(events), err)
+		}
+	}
+}
+
 // Whoever adds a type of events lists it.
 func TestTypesAreComplete(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,8 @@ import (
 type Filter struct {
 	// Types of the events; none means all.
 	Types []string
+	// Role is that of the events; empty means any, or none.
+	Role string
 	// After and Before are ids, between which the events are; 0: there is no bound.
 	After, Before int64
 	// Limit is the most events, the newest.
@@ -21,6 +23,7 @@ type Filter struct {
 
 const findSQL = selectSQL + `
 WHERE id > $1 AND ($2::bigint = 0 OR id < $2) AND (cardinality($3::text[]) = 0 OR type = ANY ($3))
+  AND ($5 = '' OR role = $5)
 ORDER BY id DESC
 LIMIT $4`
 
@@ -32,7 +35,7 @@ func Find(ctx context.Context, db Queryer, filter Filter) ([]Event, error) {
 	if types == nil {
 		types = []string{}
 	}
-	events, err := collect(ctx, db, pgx.RowToStructByPos[Event], findSQL, filter.After, filter.Before, types, filter.Limit)
+	events, err := collect(ctx, db, pgx.RowToStructByPos[Event], findSQL, filter.After, filter.Before, types, filter.Limit, filter.Role)
 	if err != nil {
 		return nil, fmt.Errorf("find events: %w", err)
 	}

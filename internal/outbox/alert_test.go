@@ -66,14 +66,17 @@ func TestAlertsAreToldInTheirOrder(t *testing.T) {
 	db.tell("a", false, "one")
 	stop := db.lead(db.mint(1), g)
 	db.wait("the first is on its way", func() bool { return len(g.seen()) > 0 })
-	told, err := OfAlert(t.Context(), db, "a", 10)
+	told, err := OfAlert(t.Context(), db, "a", 0, 10)
 	if err != nil || len(told) != 2 || told[0].Attempts != 0 || told[1].Attempts != 1 {
 		t.Errorf("the second is sent beside the first: %+v, %v", told, err)
+	}
+	if next, err := OfAlert(t.Context(), db, "a", told[0].ID, 10); err != nil || len(next) != 1 || next[0].ID != told[1].ID {
+		t.Errorf("what follows the first: %+v, %v", next, err)
 	}
 	close(g.open)
 	db.wait("both are told", func() bool { return len(g.seen()) == 2 })
 	db.wait("both are settled", func() bool {
-		told, err := OfAlert(t.Context(), db.Pool, "a", 10)
+		told, err := OfAlert(t.Context(), db.Pool, "a", 0, 10)
 		return err == nil && len(told) == 2 && told[0].State == Delivered && told[1].State == Delivered
 	})
 	if err := stop(); err != nil {

@@ -36,7 +36,7 @@ ORDER BY n.tick, n.id`
 const ofAlertsSQL = `
 SELECT ` + columns + `
 FROM forge_notifications AS n
-WHERE n.alert IS NOT NULL AND ($1 = '' OR n.alert = $1)
+WHERE n.alert IS NOT NULL AND ($1 = '' OR n.alert = $1) AND ($3::bigint = 0 OR n.id < $3)
 ORDER BY n.id DESC
 LIMIT $2`
 
@@ -135,8 +135,8 @@ func OfTicks(ctx context.Context, db Queryer, cron string, ticks []time.Time) ([
 
 // OfAlert returns at most limit messages about an alert or, when its name is
 // empty, about all, newest first.
-func OfAlert(ctx context.Context, db Queryer, alert string, limit int) ([]Notification, error) {
-	found, err := collect(ctx, db, ofAlertsSQL, alert, limit)
+func OfAlert(ctx context.Context, db Queryer, alert string, before int64, limit int) ([]Notification, error) {
+	found, err := collect(ctx, db, ofAlertsSQL, alert, limit, before)
 	if err != nil {
 		return nil, fmt.Errorf("read notifications of alerts: %w", err)
 	}

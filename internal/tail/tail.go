@@ -19,6 +19,9 @@ const (
 	most = 100 * depth
 )
 
+// All is for who wants to be told of every row.
+const All = most
+
 // Rows are those of a table that is followed.
 type Rows[T any] struct {
 	// Find returns at most limit rows with ids above after, newest first.

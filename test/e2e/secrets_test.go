@@ -362,7 +362,7 @@ func (c *cluster) filler() *strings.Replacer {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return strings.NewReplacer("{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler")
+	return strings.NewReplacer("{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler", "{kind}", "leak")
 }
 
 // everything is each row of each table.

@@ -1,0 +1,69 @@
+package dashboard
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/forge-scheduler/forge/internal/argschema"
+)
+
+// kindItem is a kind of job.
+type kindItem struct {
+	Kind string `json:"kind"`
+	// Live says that a node works it now; the others have had a worker before.
+	Live bool `json:"live"`
+}
+
+// kindDocument is a kind with the arguments that its schema names.
+type kindDocument struct {
+	kindItem
+	Args []argschema.Field `json:"args"`
+}
+
+// apiKinds lists what can be enqueued.
+func (s *server) apiKinds(w http.ResponseWriter, r *http.Request) {
+	live, known, err := s.Enqueuer.Kinds(r.Context())
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	items := []kindItem{}
+	for _, kind := range known {
+		items = append(items, kindItem{kind, slices.Contains(live, kind)})
+	}
+	writeJSON(w, http.StatusOK, listOf(items, ""))
+}
+
+// apiKind says what a kind asks for.
+func (s *server) apiKind(w http.ResponseWriter, r *http.Request) {
+	live, known, err := s.Enqueuer.Kinds(r.Context())
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	kind := r.PathValue("kind")
+	if !slices.Contains(known, kind) {
+		writeProblem(w, http.StatusNotFound, "There is no such kind.")
+		return
+	}
+	fields, err := s.Enqueuer.Fields(r.Context(), kind)
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	if fields == nil {
+		fields = []argschema.Field{}
+	}
+	writeJSON(w, http.StatusOK, kindDocument{kindItem{kind, slices.Contains(live, kind)}, fields})
+}
+
+// apiCounts says how many jobs are in each queue and state.
+func (s *server) apiCounts(w http.ResponseWriter, r *http.Request) {
+	counts := s.counts.get(r.Context(), s.Now())
+	if counts.at.IsZero() {
+		w.Header().Set(retryHeader, "5")
+		writeProblem(w, http.StatusServiceUnavailable, "The jobs are not counted yet.")
+		return
+	}
+	writeJSON(w, http.StatusOK, listOf(counts.value, ""))
+}

@@ -1,0 +1,122 @@
+package dashboard
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// docsBody is the document as people read it.
+type docsBody struct {
+	Groups  []docsGroup
+	Schemas []docsSchema
+}
+
+type docsGroup struct {
+	Name       string
+	Operations []docsOperation
+}
+
+type docsOperation struct {
+	apiOperation
+	Method, Path string
+	Takes        []docsField
+	Answers      []docsAnswer
+}
+
+// docsAnswer is one that is no problem; Media is empty for JSON.
+type docsAnswer struct{ Status, Media, Schema string }
+
+type docsSchema struct {
+	Name   string
+	Fields []docsField
+}
+
+type docsField struct {
+	Name, Type, Of string
+	Required       bool
+}
+
+func (s *server) apiDocs(w http.ResponseWriter, r *http.Request, d description) {
+	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Settings: s.Settings != nil, Body: d.page})
+}
+
+func (d apiDocument) page() docsBody {
+	groups := map[string]*docsGroup{}
+	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
+			op := d.Paths[path][method]
+			group := groups[op.Tags[0]]
+			if group == nil {
+				group = &docsGroup{Name: op.Tags[0]}
+				groups[op.Tags[0]] = group
+			}
+			group.Operations = append(group.Operations, newDocsOperation(op, method, path))
+		}
+	}
+	var b docsBody
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		b.Groups = append(b.Groups, *groups[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Components.Schemas)) {
+		b.Schemas = append(b.Schemas, docsSchema{name, fieldsOf(d.Components.Schemas[name])})
+	}
+	return b
+}
+
+func newDocsOperation(op apiOperation, method, path string) docsOperation {
+	shown := docsOperation{apiOperation: op, Method: strings.ToUpper(method), Path: path}
+	if op.Body != nil {
+		shown.Takes = fieldsOf(op.Body.Content[jsonMedia].Schema)
+	}
+	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
+		for _, media := range slices.Sorted(maps.Keys(op.Responses[status].Content)) {
+			if media == problemMedia {
+				continue // said once, for all
+			}
+			answer := docsAnswer{Status: status, Schema: refOf(op.Responses[status].Content[media].Schema)}
+			if media != jsonMedia {
+				answer.Media = media
+			}
+			shown.Answers = append(shown.Answers, answer)
+		}
+	}
+	return shown
+}
+
+// fieldsOf are the fields of an object, in their order.
+func fieldsOf(schema *jsonschema.Schema) (fields []docsField) {
+	for _, name := range schema.PropertyOrder {
+		kind, of := kindOf(schema.Properties[name])
+		fields = append(fields, docsField{Name: name, Type: kind, Of: of, Required: slices.Contains(schema.Required, name)})
+	}
+	return fields
+}
+
+// kindOf describes a value, and names the schema that it leads to.
+func kindOf(s *jsonschema.Schema) (kind, of string) {
+	types := slices.DeleteFunc(append(slices.Clone(s.Types), s.Type), func(t string) bool { return t == "" || t == "null" })
+	kind = strings.Join(types, " or ")
+	switch {
+	case s.Ref != "":
+		return "", refOf(s)
+	case len(s.AnyOf) > 0:
+		return "", refOf(s.AnyOf[0])
+	case kind == "array" && s.Items != nil:
+		kind, of = kindOf(s.Items)
+		return strings.TrimSpace("list of " + kind), of
+	case kind == "object" && s.AdditionalProperties != nil && len(s.Properties) == 0:
+		kind, of = kindOf(s.AdditionalProperties)
+		return strings.TrimSpace("map to " + kind), of
+	default:
+		return cmp.Or(s.Format, kind, "anything"), ""
+	}
+}
+
+const refPrefix = "#/components/schemas/"
+
+func refOf(s *jsonschema.Schema) string { return strings.TrimPrefix(s.Ref, refPrefix) }

@@ -1,0 +1,217 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// walk follows a list to its end, and calls between after each page.
+func walk[T any](t *testing.T, h http.Handler, path string, between func(page int)) (items []T) {
+	t.Helper()
+	for page := 1; path != ""; page++ {
+		if page > 100 {
+			t.Fatal("the list has no end")
+		}
+		w := get(t, h, path)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		part := decode[list[T]](t, w)
+		items, path = append(items, part.Items...), part.Next
+		between(page)
+	}
+	return items
+}
+
+// Crons come and go while the list is read: the others are there once each, whatever the
+// order in which the database compares names.
+func TestCronsPageByPage(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	named := func(names ...string) (crons []cronstore.Cron) {
+		for _, name := range names {
+			crons = append(crons, cronstore.Cron{Name: name, Spec: cronstore.Spec{Schedule: "0 2 * * *", Timezone: "UTC", Job: "dump"}, NextTick: epoch.Add(time.Hour)})
+		}
+		return crons
+	}
+	c.crons = named("ab", "a-c", "ad", "a-e", "b", "c") // as a language sorts them
+	names := func(path string, between func(int)) (names []string) {
+		for _, cron := range walk[cronItem](t, c.handler(), path, between) {
+			names = append(names, cron.Name)
+		}
+		return names
+	}
+	got := names("/api/v1/crons?limit=2", func(page int) {
+		if page == 1 { // one that was listed goes, others come before and behind
+			c.change(func(c *fakeCluster) { c.crons = named("a-a", "ab", "ad", "a-e", "b", "bb", "c") })
+		}
+	})
+	if diff := cmp.Diff([]string{"a-c", "a-e", "ab", "ad", "b", "bb", "c"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	c.change(func(c *fakeCluster) { c.crons[1].PausedAt, c.crons[2].PausedAt = epoch, epoch })
+	for path, want := range map[string][]string{
+		"/api/v1/crons?is=paused&limit=1": {"ab", "ad"}, "/api/v1/crons?q=A-": {"a-a", "a-e"}, "/api/v1/crons?q=DUMP&is=paused": {"ab", "ad"},
+		"/api/v1/crons?is=overdue": nil,
+	} {
+		if diff := cmp.Diff(want, names(path, func(int) {})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// So with tenures, which begin while others are read.
+func TestTenuresPageByPage(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	show := func(tenures []leaderstore.Tenure) (shown []string) {
+		for _, tenure := range tenures {
+			shown = append(shown, fmt.Sprint(tenure.Role, " ", tenure.Term))
+		}
+		return shown
+	}
+	before := show(c.tenures)
+	got := walk[json.RawMessage](t, h, "/api/v1/leaders/history?limit=1", func(page int) {
+		if page == 1 {
+			c.change(func(c *fakeCluster) {
+				c.tenures = slices.Insert(c.tenures, 0, leaderstore.Tenure{Role: "scheduler", Term: 8, NodeID: "node-2", AcquiredAt: epoch})
+			})
+		}
+	})
+	var tenures []string
+	for _, raw := range got {
+		var read struct {
+			Role string `json:"role"`
+			Term int64  `json:"term"`
+		}
+		if err := json.Unmarshal(raw, &read); err != nil {
+			t.Fatal(err)
+		}
+		tenures = append(tenures, fmt.Sprint(read.Role, " ", read.Term))
+	}
+	if diff := cmp.Diff(before, tenures); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A cursor of one list is none of another, nor one that is made up.
+func TestEveryListRefusesCursorsOfOthers(t *testing.T) {
+	t.Parallel()
+	h := newCluster().handler()
+	foreign := decode[list[json.RawMessage]](t, get(t, h, "/api/v1/jobs?limit=1")).Next
+	_, cursor, _ := strings.Cut(foreign, "cursor=")
+	cursor, _, _ = strings.Cut(cursor, "&")
+	lists := 0
+	for path, r := range addresses(newServer(newCluster())) {
+		if r.gets == nil || path == "/api/v1/jobs" || !slices.ContainsFunc(r.gets.query, func(p parameter) bool { return p.name == "cursor" }) {
+			continue
+		}
+		lists++
+		for _, made := range []string{cursor, "AAAAAAAAAAAAYmVmb3JlPTQy"} {
+			if w := get(t, h, path+"?cursor="+made); w.Code != http.StatusBadRequest {
+				t.Errorf("%s takes %s: %d", path, made, w.Code)
+			}
+		}
+	}
+	if lists < 9 {
+		t.Errorf("only %d lists go on", lists)
+	}
+}
+
+// What a request asks of uniqueness is what the command's flags do.
+func TestEnqueueUnique(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`"unique_args": true, "unique_period": "1h"`:            `, unique "" {Args:true Queue:false Period:1h0m0s States:[]}`,
+		`"unique_queue": true`:                                  `, unique "" {Args:false Queue:true Period:0s States:[]}`,
+		`"no_unique": true`:                                     `, unique "" {Args:false Queue:false Period:0s States:[]}`,
+		`"unique": "monday"`:                                    `, unique "monday" {Args:false Queue:false Period:0s States:[]}`,
+		`"unique": "monday", "unique_args": true`:               "#",
+		`"no_unique": true, "unique_queue": true`:               "#",
+		`"unique_period": "1ms"`:                                "#/unique_period",
+		`"unique_period": "367d"`:                               "#/unique_period",
+		`"unique_states": ["lost"]`:                             "#/unique_states",
+		`"unique_states": ["completed"]`:                        "#/unique_states",
+		`"unique_states": "completed"`:                          "#/unique_states",
+		`"unique_period": "soon", "unique_states": ["running"]`: "#/unique_period #/unique_states",
+	} {
+		c := newCluster()
+		w := post(t, c.handler(), "/api/v1/jobs", jsonType, `{"kind": "dump", `+body+`}`)
+		var pointers []string
+		if w.Code == http.StatusUnprocessableEntity {
+			for _, wrong := range decode[problem](t, w).Errors {
+				pointers = append(pointers, wrong.Pointer)
+			}
+		}
+		got := strings.Join(append(pointers, c.done...), " ")
+		if !strings.HasSuffix(got, want) || w.Code != http.StatusCreated && len(c.done) > 0 {
+			t.Errorf("%s: %d, %s", body, w.Code, got)
+		}
+	}
+}
+
+// A list of dead letters is narrowed as the command's is.
+func TestDeadLettersNarrowed(t *testing.T) {
+	t.Parallel()
+	h := newCluster().handler()
+	for path, status := range map[string]int{
+		"/api/v1/dead?older_than=6h&newer_than=2d": 200, "/api/v1/dead?older_than=soon": 400, "/api/v1/dead-letters?newer_than=-1h": 400,
+		"/api/v1/dead-letters?kind=dump": 200, "/api/v1/dead/" + deadGroup + "?error=full&limit=1": 200, "/api/v1/dead/d0000000000": 404,
+	} {
+		if w := get(t, h, path); w.Code != status {
+			t.Errorf("%s: %d, want %d\n%s", path, w.Code, status, w.Body)
+		}
+	}
+}
+
+// What can be enqueued is told to programs as the form tells it to people.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	h := newCluster().handler()
+	kinds := decode[list[kindItem]](t, get(t, h, "/api/v1/kinds"))
+	if !slices.Contains(kinds.Items, kindItem{"dump", true}) {
+		t.Errorf("kinds: %+v", kinds)
+	}
+	if one := decode[kindDocument](t, get(t, h, "/api/v1/kinds/dump")); len(one.Args) != 2 || one.Args[0].Name != "table" {
+		t.Errorf("dump: %+v", one)
+	}
+	if w := get(t, h, "/api/v1/kinds/nothing"); w.Code != http.StatusNotFound {
+		t.Errorf("no kind: %d", w.Code)
+	}
+}
+
+// A handler that panics is answered for, and written down.
+func TestPanicIsAProblem(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	options := newCluster().options()
+	options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	options.Doctor = func(context.Context) ([]Finding, error) { panic("out of \x1b luck") }
+	w := get(t, New(options), "/api/v1/doctor")
+	if got := decode[problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api_doctor.go") {
+		t.Errorf("%d %s\n%s", w.Code, w.Body, &log)
+	}
+	late := makeServer(options).contained(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("{"))
+		panic("late")
+	}))
+	defer func() {
+		if recover() != http.ErrAbortHandler { //nolint:errorlint,err113 // it is a value to compare with
+			t.Error("an answer that has begun is not cut off")
+		}
+	}()
+	get(t, late, "/healthz")
+}
