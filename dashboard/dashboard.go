@@ -239,7 +239,7 @@ func makeServer(opts Options) *server {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	s := &server{Options: opts, assets: loadAssets(), ticks: newTickCache(opts.Source.Crons)}
+	s := &server{Options: opts, assets: loadAssets(), ticks: newTickCache(opts.Source.Crons, opts.Source.Jobs)}
 	s.renderer = newRenderer(s.assets)
 	s.feeds = newFeeds(s.subscribe)
 	s.counts = s.newCounts()

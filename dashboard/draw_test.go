@@ -154,15 +154,33 @@ func TestStrip(t *testing.T) {
 		ticks = append(ticks, cronstore.Tick{Verdict: cronstore.Fired})
 	}
 	ticks[0].Verdict = cronstore.Failed
-	s := drawStrip(ticks, stripLength)
+	s := drawStrip(ticks, nil, stripLength)
 	if len(s.Cells) != stripLength || s.Label != "Last 30 ticks: 29 fired, 1 failed to fire" {
 		t.Errorf("%d cells, %q", len(s.Cells), s.Label)
 	}
 	if newest := s.Cells[0]; newest.Rects[0].X != s.Width-cellWidth || len(newest.Rects) != 2 {
 		t.Errorf("the newest tick: %+v", newest)
 	}
-	if got := drawStrip(nil, stripLength).Label; got != "No ticks yet" {
+	if got := drawStrip(nil, nil, stripLength).Label; got != "No ticks yet" {
 		t.Errorf("label %q", got)
+	}
+}
+
+// A tick that fired is good only as long as its run was: a cron whose every run fails
+// must not look well.
+func TestStripTellsOfFailedRuns(t *testing.T) {
+	t.Parallel()
+	ticks := []cronstore.Tick{{Verdict: cronstore.Fired, JobID: 1}, {Verdict: cronstore.CaughtUp, JobID: 2}, {Verdict: cronstore.Fired, JobID: 3}}
+	for state, want := range map[string]string{
+		"completed": "ok full", "": "ok full", "discarded": "bad notched", "retryable": "warn notched", "cancelled": "idle notched", "running": "live full",
+	} {
+		if got := drawStrip(ticks, map[int64]string{1: state}, stripLength).Cells[0].Tone; got != want {
+			t.Errorf("a run that is %q: %s, want %s", state, got, want)
+		}
+	}
+	s := drawStrip(ticks, map[int64]string{1: "discarded", 2: "discarded", 3: "completed"}, stripLength)
+	if want := "Last 3 ticks: 1 caught up (run failed), 1 fired, 1 fired (run failed)"; s.Label != want {
+		t.Errorf("%q, want %q", s.Label, want)
 	}
 }
 

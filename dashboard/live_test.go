@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -326,10 +327,48 @@ func TestFormsHaveABeat(t *testing.T) {
 	}
 }
 
+// askedJobs have all succeeded but the last one, and remember who was asked for.
+type askedJobs struct {
+	Jobs
+
+	asked [][]int64
+}
+
+func (j *askedJobs) States(_ context.Context, ids []int64) (map[int64]string, error) {
+	j.asked = append(j.asked, ids)
+	states := map[int64]string{}
+	for _, id := range ids {
+		states[id] = "completed"
+	}
+	states[slices.Max(ids)] = "running"
+	return states, nil
+}
+
+// Most runs have succeeded, and stay so: a cron that fires each second costs the
+// reading of its newest jobs, not of all that its strip shows.
+func TestStatesOfRunsThatSucceededAreReadOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	cron := c.crons[0]
+	c.ticks[cron.Name] = []cronstore.Tick{{Cron: cron.Name, JobID: 3}, {Cron: cron.Name, JobID: 2}, {Cron: cron.Name, JobID: 1}}
+	jobs := &askedJobs{}
+	cache := newTickCache(fakeCrons{c}, jobs)
+	for i := range 2 {
+		cron.Watermark = epoch.Add(time.Duration(i) * time.Second)
+		_, states, err := cache.get(t.Context(), []cronstore.Cron{cron}, epoch)
+		if err != nil || len(states) != 3 {
+			t.Fatalf("%v, %v", states, err)
+		}
+	}
+	if want := [][]int64{{3, 2, 1}, {3}}; !slices.EqualFunc(jobs.asked, want, slices.Equal[[]int64]) {
+		t.Errorf("asked for %v, want %v", jobs.asked, want)
+	}
+}
+
 func TestTicksAreReadAgainOnlyWhenTheWatermarkMoved(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	cache := newTickCache(fakeCrons{c})
+	cache := newTickCache(fakeCrons{c}, &askedJobs{})
 	cron := c.crons[0]
 	steps := []struct {
 		name  string
@@ -343,7 +382,7 @@ func TestTicksAreReadAgainOnlyWhenTheWatermarkMoved(t *testing.T) {
 		{"long ago", cronstore.Cron{Name: cron.Name, Watermark: epoch.Add(time.Second)}, epoch.Add(time.Minute), 3},
 	}
 	for _, step := range steps {
-		if _, err := cache.get(t.Context(), []cronstore.Cron{step.cron}, step.now); err != nil {
+		if _, _, err := cache.get(t.Context(), []cronstore.Cron{step.cron}, step.now); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.readCount(); got != step.reads {

@@ -70,13 +70,10 @@ func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
 // loadLedger fills in what became of the ticks.
 func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts, cron cronstore.Cron, newest, shown []cronstore.Tick) error {
 	ticks := make([]time.Time, len(shown))
-	var ids []int64
+	ids := jobsOf(newest)
 	for i, t := range shown {
 		ticks[i] = t.Tick
 		ids = append(ids, t.JobID)
-	}
-	if run, ok := lastRun(newest); ok {
-		ids = append(ids, run.JobID)
 	}
 	ends, err := s.Source.Jobs.States(ctx, ids)
 	if err != nil {
@@ -91,7 +88,7 @@ func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts
 		told[n.Tick.UnixMicro()] = append(told[n.Tick.UnixMicro()], n)
 	}
 	b.Cron = newCronRow(facts.now, cron, newest, ends, s.describe(cron))
-	b.Cron.Strip = drawStrip(newest, min(stripLong, len(newest)))
+	b.Cron.Strip = drawStrip(newest, ends, min(stripLong, len(newest)))
 	b.Ticks = tickRows(facts.now, shown, told, zoneOf(cron.Spec.Timezone), ends, facts.colors)
 	if len(shown) == defaultLimit {
 		b.Older = b.Cron.Path + "?" + values("before", shown[len(shown)-1].Tick.UTC().Format(time.RFC3339Nano))

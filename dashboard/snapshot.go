@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -170,7 +171,7 @@ func (s *server) rowsOf(ctx context.Context, outlined []cronstore.Outlined, now 
 	if err != nil {
 		return nil, err
 	}
-	ticks, err := s.ticks.get(ctx, crons, now)
+	ticks, states, err := s.ticks.get(ctx, crons, now)
 	if err != nil {
 		return nil, fmt.Errorf("read ticks: %w", err)
 	}
@@ -180,10 +181,11 @@ func (s *server) rowsOf(ctx context.Context, outlined []cronstore.Outlined, now 
 			ids = append(ids, run.JobID)
 		}
 	}
-	states, err := s.Source.Jobs.States(ctx, ids)
+	newest, err := s.Source.Jobs.States(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(states, newest)
 	return s.cronRows(now, crons, ticks, states), nil
 }
 

@@ -12,9 +12,27 @@ import (
 // mark is how a verdict looks: a name for its colour, a shape that tells it
 // apart without colour, and the words for it.
 type mark struct {
-	Tone  string // ok, warn, bad, wait or idle
-	Shape string // full, tall, low, split or hollow
+	Tone  string // ok, warn, bad, live, wait or idle
+	Shape string // full, tall, low, notched, split or hollow
 	Words string
+}
+
+// markOfRun is the mark of a tick in a strip: of its verdict, unless its job says more.
+// Of one that is past its retention the verdict is all that is known.
+func markOfRun(t cronstore.Tick, state string) mark {
+	m := markOf(t.Verdict)
+	switch state {
+	case "discarded":
+		return mark{"bad", "notched", m.Words + " (run failed)"}
+	case "cancelled":
+		return mark{"idle", "notched", m.Words + " (run cancelled)"}
+	case "retryable":
+		return mark{"warn", "notched", m.Words + " (run to be retried)"}
+	case "running", "available", "scheduled", "pending":
+		m.Tone = "live"
+		m.Words += " (run not over)"
+	}
+	return m
 }
 
 func markOf(v cronstore.Verdict) mark {
@@ -74,12 +92,13 @@ type cell struct {
 
 type rect struct{ X, Y, Width, Height int }
 
-// drawStrip takes the ticks newest first, and shows length of them.
-func drawStrip(ticks []cronstore.Tick, length int) strip {
+// drawStrip takes the ticks newest first with the states of their jobs, and shows
+// length of them.
+func drawStrip(ticks []cronstore.Tick, states map[int64]string, length int) strip {
 	ticks = ticks[:min(len(ticks), length)]
-	s := strip{Width: length*cellStep - (cellStep - cellWidth), Height: cellHeight, Label: summary(ticks)}
+	s := strip{Width: length*cellStep - (cellStep - cellWidth), Height: cellHeight, Label: summary(ticks, states)}
 	for i, tick := range ticks {
-		m := markOf(tick.Verdict)
+		m := markOfRun(tick, states[tick.JobID])
 		s.Cells = append(s.Cells, cell{
 			Tone: m.Tone + " " + m.Shape, Title: cellTitle(tick, m),
 			Rects: shape(m.Shape, (length-1-i)*cellStep),
@@ -105,6 +124,8 @@ func shape(name string, x int) []rect {
 		return []rect{{x, 6, cellWidth, cellHeight - 6}}
 	case "low":
 		return []rect{{x, cellHeight - 4, cellWidth, 4}}
+	case "notched":
+		return []rect{{x, 0, cellWidth, 11}, {x, 14, cellWidth, 4}}
 	case "split":
 		return []rect{{x, 0, cellWidth, 7}, {x, 11, cellWidth, 7}}
 	default: // full, and hollow, which the style sheet leaves empty
@@ -113,13 +134,13 @@ func shape(name string, x int) []rect {
 }
 
 // summary says in words what a strip shows.
-func summary(ticks []cronstore.Tick) string {
+func summary(ticks []cronstore.Tick, states map[int64]string) string {
 	if len(ticks) == 0 {
 		return "No ticks yet"
 	}
 	counts := map[string]int{}
 	for _, t := range ticks {
-		counts[markOf(t.Verdict).Words]++
+		counts[markOfRun(t, states[t.JobID]).Words]++
 	}
 	words := make([]string, 0, len(counts))
 	for w := range counts {

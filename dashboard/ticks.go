@@ -16,12 +16,13 @@ const (
 	stripLong   = 60
 )
 
-// tickCache keeps the newest ticks of each cron for as long as its watermark
-// stands still, so that a page with a hundred daily crons reads no ledger.
-// Ticks by hand do not move the watermark: an entry is read again after ten
-// seconds.
+// tickCache keeps the newest ticks of each cron, with what became of their jobs, for
+// as long as its watermark stands still, so that a page with a hundred daily crons
+// reads no ledger. Ticks by hand and the ends of jobs do not move the watermark: an
+// entry is read again after ten seconds.
 type tickCache struct {
 	crons Crons
+	jobs  Jobs
 
 	mu      sync.Mutex
 	entries map[string]tickEntry
@@ -31,20 +32,25 @@ type tickEntry struct {
 	watermark time.Time
 	readAt    time.Time
 	ticks     []cronstore.Tick
+	// states are those of the ticks' jobs when they were read, by id.
+	states map[int64]string
 }
 
-func newTickCache(crons Crons) *tickCache {
-	return &tickCache{crons: crons, entries: map[string]tickEntry{}}
+func newTickCache(crons Crons, jobs Jobs) *tickCache {
+	return &tickCache{crons: crons, jobs: jobs, entries: map[string]tickEntry{}}
 }
 
-// get returns the newest ticks of each cron, and reads those that may have changed all
-// at once.
-func (c *tickCache) get(ctx context.Context, crons []cronstore.Cron, now time.Time) (map[string][]cronstore.Tick, error) {
+// get returns the newest ticks of each cron with the states of their jobs, and reads
+// those that may have changed all at once.
+func (c *tickCache) get(ctx context.Context, crons []cronstore.Cron, now time.Time) (map[string][]cronstore.Tick, map[int64]string, error) {
 	ticks := make(map[string][]cronstore.Tick, len(crons))
+	states := map[int64]string{}
 	stale := map[string]cronstore.Cron{}
 	c.mu.Lock()
 	for _, cron := range crons {
-		if entry, ok := c.entries[cron.Name]; ok && entry.fresh(cron, now) {
+		entry, ok := c.entries[cron.Name]
+		maps.Copy(states, entry.states)
+		if ok && entry.fresh(cron, now) {
 			ticks[cron.Name] = entry.ticks
 		} else {
 			stale[cron.Name] = cron
@@ -52,19 +58,62 @@ func (c *tickCache) get(ctx context.Context, crons []cronstore.Cron, now time.Ti
 	}
 	c.mu.Unlock()
 	if len(stale) == 0 {
-		return ticks, nil
+		return ticks, states, nil
 	}
 	read, err := c.crons.NewestTicks(ctx, slices.Sorted(maps.Keys(stale)), stripLength)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if err := c.readStates(ctx, read, states); err != nil {
+		return nil, nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, cron := range stale {
 		ticks[name] = read[name]
-		c.entries[name] = tickEntry{watermark: cron.Watermark, readAt: now, ticks: read[name]}
+		c.entries[name] = newTickEntry(cron, now, read[name], states)
 	}
-	return ticks, nil
+	return ticks, states, nil
+}
+
+// readStates adds the states of the ticks' jobs, and leaves those that are known to
+// have succeeded: most have.
+func (c *tickCache) readStates(ctx context.Context, read map[string][]cronstore.Tick, states map[int64]string) error {
+	var ids []int64
+	for _, ticks := range read {
+		for _, id := range jobsOf(ticks) {
+			if states[id] != "completed" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	newest, err := c.jobs.States(ctx, ids)
+	maps.Copy(states, newest)
+	return err
+}
+
+func newTickEntry(cron cronstore.Cron, now time.Time, ticks []cronstore.Tick, states map[int64]string) tickEntry {
+	own := make(map[int64]string, len(ticks))
+	for _, id := range jobsOf(ticks) {
+		if state, ok := states[id]; ok {
+			own[id] = state
+		}
+	}
+	return tickEntry{watermark: cron.Watermark, readAt: now, ticks: ticks, states: own}
+}
+
+// jobsOf are the jobs that ticks became.
+func jobsOf(ticks []cronstore.Tick) []int64 {
+	var ids []int64
+	for _, t := range ticks {
+		if t.JobID != 0 {
+			ids = append(ids, t.JobID)
+		}
+	}
+	return ids
 }
 
 // keep forgets crons that are gone.

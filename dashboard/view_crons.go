@@ -52,7 +52,7 @@ func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs ma
 	row := cronRow{
 		Name: c.Name, Path: cronPath(c.Name), Job: c.Spec.Job, Schedule: c.Spec.Schedule, English: english,
 		Timezone: c.Spec.Timezone, Paused: c.Paused(), Removed: !c.RemovedAt.IsZero(),
-		Strip: drawStrip(ticks, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
+		Strip: drawStrip(ticks, jobs, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
 	}
 	row.Overdue = !row.Paused && !row.Removed && isOverdue(now, c.NextTick)
 	if t, ok := lastRun(ticks); ok {
@@ -89,8 +89,10 @@ type tickRow struct {
 	Mark  mark
 	// Why says in a sentence why the tick became what it did, Told who heard of
 	// its failure.
-	Why      string
-	Told     string
+	Why  string
+	Told string
+	// Usual: it fired as it should, and why is no news.
+	Usual    bool
 	Lateness string
 	Node     nodeName
 	Term     int64
@@ -107,6 +109,7 @@ func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]outbox.Not
 			Why: whyOf(t), Told: plainText(outbox.Sentence(told[t.Tick.UnixMicro()])), Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
 			Term: t.Term, JobID: t.JobID, Path: jobPath(t.JobID),
 		}
+		row.Usual = t.Reason == "" && row.Told == ""
 		if t.JobID != 0 {
 			row.State = badgeOf(jobs[t.JobID])
 		}
