@@ -175,7 +175,7 @@ type body interface {
 type renderer struct{ pages, parts *template.Template }
 
 func newRenderer(assets *assets) *renderer {
-	functions := template.FuncMap{"asset": assets.url}
+	functions := template.FuncMap{"asset": assets.url, "role": roleTitle, "capital": capital}
 	pages := template.Must(template.New("").Funcs(functions).ParseFS(templateFS, "templates/*.html"))
 	parts := template.Must(template.Must(pages.Clone()).ParseFS(templateFS, "templates/live/*.html"))
 	return &renderer{pages, parts}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -164,7 +165,9 @@ func schemaName(t reflect.Type) string {
 }
 
 func capital(name string) string {
-	first := []rune(name)
-	first[0] = unicode.ToUpper(first[0])
-	return string(first)
+	first, size := utf8.DecodeRuneInString(name)
+	if size == 0 {
+		return ""
+	}
+	return string(unicode.ToUpper(first)) + name[size:]
 }

@@ -30,7 +30,7 @@ func coarse(d time.Duration) string {
 // precise is a span that was measured.
 func precise(d time.Duration) string {
 	switch ms := float64(d) / float64(time.Millisecond); {
-	case ms < 0:
+	case ms < 0.05:
 		return "0 ms"
 	case ms < 10:
 		return fmt.Sprintf("%.1f ms", ms)

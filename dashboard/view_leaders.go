@@ -69,10 +69,7 @@ func wanted(role string, nodes []nodestore.Node) bool {
 
 func roleWords(role string) string { return strings.ReplaceAll(role, "_", " ") }
 
-func roleTitle(role string) string {
-	words := roleWords(role)
-	return strings.ToUpper(words[:min(1, len(words))]) + words[min(1, len(words)):]
-}
+func roleTitle(role string) string { return capital(roleWords(role)) }
 
 func leaderCards(facts clusterFacts, self Self) []leaderCard {
 	cards := make([]leaderCard, 0, len(facts.leaders))

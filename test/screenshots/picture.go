@@ -36,12 +36,12 @@ func takeAll(ctx context.Context, chromium *browser.Browser, c *cluster, dir str
 		return err
 	}
 	for _, p := range []picture{
-		{"dashboard.png", "/", "light", 1280, 1400, "#crons"},
-		{"dashboard-dark.png", "/", "dark", 1280, 1400, "#crons"},
-		{"job.png", "/jobs/" + strconv.FormatInt(job, 10), "light", 1280, 720, ""},
-		{"cron.png", "/crons/pulse", "light", 1280, 760, ""},
-		{"jobs.png", "/jobs", "light", 1280, 620, ""},
-		{"leadership.png", "/leaders", "dark", 1280, 860, ""},
+		{"dashboard.png", "/", "light", 1360, 1400, "#crons"},
+		{"dashboard-dark.png", "/", "dark", 1360, 1400, "#crons"},
+		{"job.png", "/jobs/" + strconv.FormatInt(job, 10), "light", 1360, 760, ""},
+		{"cron.png", "/crons/self-check", "light", 1360, 800, ""},
+		{"jobs.png", "/jobs", "light", 1360, 660, ""},
+		{"leadership.png", "/leaders", "dark", 1360, 900, ""},
 		{"phone.png", "/", "light", 375, 812, ""},
 	} {
 		weight, err := p.take(chromium, c.url(p.path), dir) //nolint:contextcheck // the browser ends with ctx
