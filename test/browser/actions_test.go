@@ -60,12 +60,9 @@ func checkBulk(t *testing.T, n *node) {
 	t.Helper()
 	tab := newTab(t)
 	other := n.enqueue(t, `{"kind": "order", "args": {"customer": "Eve"}, "at": "2099-01-01T00:00:00Z"}`)
-	for action, then := range map[string]string{"cancel": "cancelled", "discard": "discarded"} {
-		var ids []int64
-		for range 3 {
-			ids = append(ids, n.enqueue(t, `{"kind": "bulky", "at": "2099-01-01T00:00:00Z"}`))
-		}
-		open(t, tab, n.url("/jobs?kind=bulky&state=scheduled"))
+	bulk := func(action, state, then, becomes string, ids []int64) {
+		t.Helper()
+		open(t, tab, n.url("/jobs?kind=bulky&state="+state))
 		press(t, tab, `a[href^="/bulk/jobs/`+action+`?"]`)
 		do(t, tab, chromedp.WaitVisible(chromedp.CSS("#act-bulk button")))
 		if got := eval[string](t, tab, `document.querySelector("h1").textContent`); !strings.HasSuffix(got, " 3 jobs?") {
@@ -74,10 +71,20 @@ func checkBulk(t *testing.T, n *node) {
 		press(t, tab, "#act-bulk button")
 		wantSaid(t, tab, "3 jobs were "+then+".")
 		for _, id := range ids {
-			what, is := inState(then)
+			what, is := inState(becomes)
 			n.awaitJob(t, id, what, is)
 		}
 	}
+	later := func() (ids []int64) {
+		for range 3 {
+			ids = append(ids, n.enqueue(t, `{"kind": "bulky", "at": "2099-01-01T00:00:00Z"}`))
+		}
+		return ids
+	}
+	bulk("discard", "scheduled", "discarded", "discarded", later())
+	cancelled := later()
+	bulk("cancel", "scheduled", "cancelled", "cancelled", cancelled)
+	bulk("retry", "cancelled", "retried", "completed", cancelled)
 	what, is := inState("scheduled")
 	n.awaitJob(t, other, what, is)
 }
@@ -119,6 +126,10 @@ func checkDead(t *testing.T, n *node) {
 	press(t, tab, "#act-dead button")
 	wantSaid(t, tab, "3 jobs are available again.")
 	die(2)
+	open(t, tab, n.url(path))
+	press(t, tab, fmt.Sprintf("#retry-%d button", ids[0]))
+	wantSaid(t, tab, "1 job is available again.")
+	n.awaitJob(t, ids[0], "dead", func(j job) bool { return j.State == "discarded" && j.Attempt == 3 })
 	open(t, tab, n.url(path))
 	press(t, tab, fmt.Sprintf("#discard-%d button", ids[0]))
 	wantSaid(t, tab, "1 dead letter discarded.")

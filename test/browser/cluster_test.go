@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,66 +17,6 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// config has what the pages may have to show and to do, names that are hard to fit
-// among it. Alerts tell the receiver at the address that it is formatted with.
-const config = `
-[cluster.leader_election]
-lease_duration = "15s"
-
-[metrics]
-scrape_interval = "1s"
-
-[queues.side]
-max_workers = 2
-
-[jobs.sleeper]
-kind = "shell"
-command = ["sleep", "600"]
-
-[jobs.broken]
-kind = "shell"
-command = ["false"]
-retry = { max_attempts = 1 }
-
-[jobs.doomed]
-kind = "shell"
-command = ["false"]
-retry = { max_attempts = 1 }
-
-[jobs.lasting]
-kind = "shell"
-command = ["false"]
-retry = { max_attempts = 1 }
-
-[jobs.bulky]
-kind = "shell"
-command = ["true"]
-
-[jobs.order]
-kind = "shell"
-command = ["true"]
-schema = { type = "object", required = ["customer"], properties = { customer = { type = "string", title = "Customer", description = "Who ordered." }, speed = { enum = ["slow", "fast"], default = "slow" }, count = { type = "integer" } } }
-
-[notify.hook]
-type = "webhook"
-url = %q
-
-[[alerts]]
-name = "quiet"
-condition = "sum(forge_leader_is_leader) > 100"
-notify = ["hook"]
-
-[[crons]]
-name = "pulse"
-schedule = "@every 1s"
-command = ["date"]
-
-[[crons]]
-name = "a-name-as-long-as-names-get-in-the-wild-and-then-some-more-of-it"
-schedule = "*/5 * * * * *"
-command = ["printf", "%%0300d", "1"]
-`
-
 // patience is for whatever must come in the end.
 const patience = nodes.Patience
 
@@ -84,42 +26,92 @@ var forgeBinary = sync.OnceValues(func() (string, error) { return nodes.Build(bi
 type node struct {
 	id, listen string
 	process    *nodes.Process
+	// config is the file that it reads, database what it is told of its database.
+	config, database string
 	// grave is the page of the group of a dead letter that stays.
 	grave string
+	// pit is that of one with a hostile name and error, whose job is worst.
+	pit   string
+	worst int64
 }
 
 func (n *node) url(path string) string { return "http://" + n.listen + path }
 
-// startNodes runs nodes on a database of their own until the test ends. Their alerts
-// tell the receiver.
-func startNodes(t *testing.T, receiver string, ids ...string) []*node {
+// launch starts the node at an address, with more in its environment.
+func (n *node) launch(t *testing.T, listen string, more ...string) *nodes.Output {
 	t.Helper()
 	binary, err := forgeBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "forge.toml")
-	if err := os.WriteFile(path, []byte(fmt.Sprintf(config, receiver)), 0o600); err != nil {
+	var output *nodes.Output
+	n.process, output = nodes.Launch(t, binary, append(more, n.database), "serve", "--config", n.config, "--node-id", n.id, "--listen", listen)
+	return output
+}
+
+// await waits until the node is ready.
+func (n *node) await(t *testing.T, output *nodes.Output) {
+	t.Helper()
+	n.process.AwaitReady(t, output)
+	n.listen = output.Address()
+}
+
+// beside is a node on the same database.
+func (n *node) beside(id string) *node { return &node{id: id, config: n.config, database: n.database} }
+
+// startNodes runs nodes on a database of their own until the test ends. Their alerts
+// tell the receiver.
+func startNodes(t *testing.T, receiver string, ids ...string) []*node {
+	t.Helper()
+	first := &node{config: filepath.Join(t.TempDir(), "forge.toml"), database: "FORGE_DATABASE_URL=" + pgtest.URL(t)}
+	if err := os.WriteFile(first.config, []byte(config(receiver)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	database := "FORGE_DATABASE_URL=" + pgtest.URL(t)
 	started, outputs := make([]*node, len(ids)), make([]*nodes.Output, len(ids))
 	for i, id := range ids {
-		started[i] = &node{id: id}
-		started[i].process, outputs[i] = nodes.Launch(t, binary, []string{database}, "serve", "--config", path, "--node-id", id, "--listen", nodes.AnyPort)
+		started[i] = first.beside(id)
+		outputs[i] = started[i].launch(t, nodes.AnyPort)
 	}
 	for i, n := range started {
-		n.process.AwaitReady(t, outputs[i])
-		n.listen = outputs[i].Address()
+		n.await(t, outputs[i])
 	}
-	first := started[0]
+	first = started[0]
 	nodes.Eventually(t, patience, "every role is led and a job ran", func() bool { return led(first) == 3 && lastJob(first) != 0 })
-	dead := first.enqueue(t, `{"kind": "lasting"}`)
-	nodes.Eventually(t, patience, fmt.Sprintf("job %d has died", dead), func() bool {
-		first.grave = deadGroup(first)
-		return first.grave != ""
-	})
+	first.bury(t)
 	return started
+}
+
+// bury has dead letters die that stay: one as they usually are, and hostile ones.
+func (n *node) bury(t *testing.T) {
+	t.Helper()
+	n.enqueue(t, `{"kind": "lasting"}`)
+	n.enqueue(t, `{"kind": "wordy", "args": {"<b>`+endless+`</b>": "\u001b[31m \u202e `+endless+`"}}`)
+	n.post(t, "/api/v1/crons/"+url.PathEscape(hostile)+"/trigger", "")
+	n.post(t, "/api/v1/alerts/"+url.PathEscape(hostile)+"/silence", `{"for": "1h", "reason": "<b>`+endless[:200]+`"}`)
+	nodes.Eventually(t, patience, "the jobs have died", func() bool {
+		n.grave, n.pit, n.worst = deadGroup(n, "lasting"), deadGroup(n, hostile), deadJob(n, hostile)
+		return n.grave != "" && n.pit != "" && n.worst != 0 && deadGroup(n, "wordy") != ""
+	})
+}
+
+// post sends a document to the API, and returns the answer.
+func (n *node) post(t *testing.T, path, body string) []byte {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url(path), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("POST %s: %s, %v\n%s", path, response.Status, err, answer)
+	}
+	return answer
 }
 
 func (n *node) get(path string, into any) error {
@@ -177,19 +169,9 @@ type job struct {
 // enqueue adds a job, and returns its id.
 func (n *node) enqueue(t *testing.T, body string) int64 {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url("/api/v1/jobs"), strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
 	var added job
-	if err := json.NewDecoder(response.Body).Decode(&added); err != nil || added.ID == 0 {
-		t.Fatalf("enqueue %s: %s, %v", body, response.Status, err)
+	if err := json.Unmarshal(n.post(t, "/api/v1/jobs", body), &added); err != nil || added.ID == 0 {
+		t.Fatalf("enqueue %s: %v", body, err)
 	}
 	return added.ID
 }

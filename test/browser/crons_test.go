@@ -10,9 +10,6 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// byHand is the cron that the test holds and runs.
-const byHand = "a-name-as-long-as-names-get-in-the-wild-and-then-some-more-of-it"
-
 // cronDocument is what the API says of a cron.
 type cronDocument struct {
 	PausedAt time.Time `json:"paused_at"`

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
-	"reflect"
 	"sync"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/browser"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // binaries is where forge is built for the run.
@@ -60,6 +62,7 @@ func newTab(t *testing.T) context.Context {
 	t.Cleanup(closeTab)
 	tab, cancel := context.WithTimeout(tab, 4*patience)
 	t.Cleanup(cancel)
+	recordPresses(t, tab)
 	return tab
 }
 
@@ -98,13 +101,55 @@ func eval[T any](t *testing.T, tab context.Context, expression string) T { //nol
 // nothing is no page.
 const nothing = "/nothing"
 
-// everyPage is the path of each kind of page; checkLinks finds the one that is missing.
-func everyPage(n *node) []string {
-	return []string{"/", "/leaders", "/crons", "/crons/pulse", "/jobs", "/dead", fmt.Sprintf("/jobs/%d", lastJob(n)), nothing, "/nodes", "/queues", "/alerts", "/alerts/quiet/silence", "/alerts/quiet/test", "/charts", "/storage", "/settings", "/enqueue?kind=order", "/bulk/jobs/cancel?kind=sleeper", "/leaders/scheduler/transfer", "/nodes/north/drain", "/crons/pulse/backfill?from=2020-01-01T00:00&to=2020-01-01T01:00", n.grave, n.grave + "/retry", fmt.Sprintf("/jobs/%d/retry", lastJob(n))}
+// page is one that the checks look at, with a name for its pictures.
+type page struct{ name, path string }
+
+// everyPage has each kind of page; checkLinks finds the one that is missing.
+func everyPage(n *node) []page {
+	job := fmt.Sprintf("/jobs/%d", lastJob(n))
+	return append([]page{
+		{"overview", "/"},
+		{"crons", "/crons"},
+		{"cron", "/crons/pulse"},
+		{"backfill", "/crons/" + seldom + "/backfill?from=2020-06-01T00:00&to=2021-06-01T00:00"},
+		{"jobs", "/jobs"},
+		{"job", job},
+		{"job-retry", job + "/retry"},
+		{"enqueue", "/enqueue?kind=order"},
+		{"bulk-cancel", "/bulk/jobs/cancel?kind=sleeper"},
+		{"queues", "/queues"},
+		{"dead", "/dead"},
+		{"dead-group", n.grave},
+		{"dead-retry", n.grave + "/retry"},
+		{"nodes", "/nodes"},
+		{"drain", "/nodes/north/drain"},
+		{"leadership", "/leaders"},
+		{"transfer", "/leaders/scheduler/transfer"},
+		{"alerts", "/alerts"},
+		{"silence", "/alerts/quiet/silence"},
+		{"alert-test", "/alerts/quiet/test"},
+		{"metrics", "/charts"},
+		{"storage", "/storage"},
+		{"settings", "/settings"},
+		{"nothing", nothing},
+	}, hostilePages(n)...)
 }
 
-// TestPagesInARealBrowser looks at a cluster and then acts on it, each in tabs side by
-// side, moves its roles, and kills its leader at last.
+// hostilePages show what is hard to fit, and looks like HTML.
+func hostilePages(n *node) []page {
+	name := url.PathEscape(hostile)
+	return []page{
+		{"hostile-cron", "/crons/" + name},
+		{"hostile-job", fmt.Sprintf("/jobs/%d", n.worst)},
+		{"hostile-jobs", "/jobs?queue=" + hostileQueue},
+		{"hostile-enqueue", "/enqueue?kind=" + url.QueryEscape(hostile)},
+		{"hostile-dead-group", n.pit},
+		{"hostile-silence", "/alerts/" + name + "/silence"},
+	}
+}
+
+// TestPagesInARealBrowser looks at a cluster and acts on it, each in tabs side by
+// side, reads it at rest, moves its roles, and kills its leader at last.
 func TestPagesInARealBrowser(t *testing.T) {
 	t.Parallel()
 	newTab(t) // not run without a browser, before there are nodes
@@ -112,38 +157,76 @@ func TestPagesInARealBrowser(t *testing.T) {
 	started := startNodes(t, receiver.URL, "north", "south")
 	first := started[0]
 	t.Run("side by side", func(t *testing.T) {
-		for name, check := range map[string]func(*testing.T, *node){
-			"no complaint in the console":    checkConsole,
-			"the same facts without scripts": checkWithoutScripts,
-			"no sideways scroll on a phone":  checkPhone,
-			"no page is forgotten":           checkLinks,
-			"axe finds nothing":              checkAxe,
-			"pictures of every page":         takePictures,
-			"keys and the pause":             checkKeys,
-			"one stream":                     checkStream,
-			"what is typed stays":            checkTyped,
-			"nothing jumps":                  checkPointer,
-			"why":                            checkWhy,
-			"jobs":                           checkJobActions,
-			"many jobs":                      checkBulk,
-			"queues":                         checkQueues,
-			"dead letters":                   checkDead,
-			"enqueue":                        checkEnqueue,
-			"alerts":                         func(t *testing.T, n *node) { t.Helper(); checkAlerts(t, n, receiver) },
-			"crons by hand": func(t *testing.T, n *node) {
-				t.Helper()
-				checkByHand(t, n, newTab(t))
-				checkByHand(t, n, newPlainTab(t))
-			},
-		} {
+		for name, check := range sideBySide(receiver) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				check(t, first)
 			})
 		}
 	})
-	t.Run("moves of roles", func(t *testing.T) { checkMoves(t, first) })         //nolint:paralleltest // the others want their leaders
-	t.Run("the next leader", func(t *testing.T) { checkNextLeader(t, started) }) //nolint:paralleltest // a node is gone then
+	for _, last := range []struct {
+		name  string
+		check func(*testing.T)
+	}{
+		{"without scripts", func(t *testing.T) { t.Helper(); checkWithoutScripts(t, first) }}, // nothing runs any more
+		{"moves of roles", func(t *testing.T) { t.Helper(); checkMoves(t, first) }},
+		{"the next leader", func(t *testing.T) { t.Helper(); checkNextLeader(t, started) }}, // a node is gone then, and back
+		{"login", func(t *testing.T) { t.Helper(); checkLogin(t, alive(started)) }},
+		{"every form was sent", checkPresses},
+	} {
+		t.Run(last.name, last.check)
+	}
+}
+
+// alive is one of the nodes that is there.
+func alive(started []*node) *node {
+	for _, n := range started {
+		if nodes.Status(n.listen, "/healthz") == http.StatusOK {
+			return n
+		}
+	}
+	return started[0]
+}
+
+// sideBySide are the checks that leave the others alone. The longest are together.
+func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
+	checks := map[string]func(*testing.T, *node){
+		"no complaint in the console": checkConsole,
+		"no page is forgotten":        checkLinks,
+		"keys":                        checkKeys,
+		"light and dark":              checkTheme,
+		"pause":                       checkPause,
+		"one stream":                  checkStream,
+		"what is typed stays":         checkTyped,
+		"nothing jumps":               checkPointer,
+		"what waits is shown":         checkHeld,
+		"why":                         checkWhy,
+		"jobs":                        checkJobActions,
+		"many jobs":                   checkBulk,
+		"queues":                      checkQueues,
+		"dead letters":                checkDead,
+		"enqueue":                     checkEnqueue,
+		"alerts":                      func(t *testing.T, n *node) { t.Helper(); checkAlerts(t, n, receiver) },
+		"crons by hand": func(t *testing.T, n *node) {
+			t.Helper()
+			checkByHand(t, n, newTab(t))
+			checkByHand(t, n, newPlainTab(t))
+		},
+	}
+	const shares = 3
+	for share := range shares {
+		checks[fmt.Sprintf("looks of every page, %d of %d", share+1, shares)] = func(t *testing.T, n *node) {
+			t.Helper()
+			var pages []page
+			for i, p := range append(everyPage(n), page{"docs", docs}) {
+				if i%shares == share {
+					pages = append(pages, p)
+				}
+			}
+			checkLooks(t, n, pages)
+		}
+	}
+	return checks
 }
 
 // checkConsole wants pages that load whole and are live: a refused script, a style
@@ -152,9 +235,9 @@ func checkConsole(t *testing.T, n *node) {
 	t.Helper()
 	tab := newTab(t)
 	messages := chromedp.Console(tab)
-	for _, path := range everyPage(n) {
-		if path != nothing { // whose status is a complaint
-			do(t, tab, chromedp.Navigate(n.url(path)), live())
+	for _, p := range everyPage(n) {
+		if p.path != nothing { // whose status is a complaint
+			do(t, tab, chromedp.Navigate(n.url(p.path)), live())
 		}
 	}
 	do(t, tab, chromedp.Navigate(n.url("/")), live())
@@ -175,45 +258,3 @@ func checkConsole(t *testing.T, n *node) {
 }
 
 const shownLeader = `document.querySelector("#leader-scheduler .node").textContent`
-
-// facts are what does not change from one moment to the next.
-type facts struct{ Leaders, Nodes, Crons []string }
-
-const readFacts = `(() => {
-	const all = (selector) => [...document.querySelectorAll(selector)].map((el) => el.textContent.trim());
-	return {
-		Leaders: all(".card .card-head, .card .node"),
-		Nodes: all(".nodes .node-line"),
-		Crons: all(".crons .lead-cell, .crons td[data-label=Schedule]"),
-	};
-})()`
-
-func checkWithoutScripts(t *testing.T, n *node) {
-	t.Helper()
-	scripted, plain := newTab(t), newPlainTab(t)
-	do(t, scripted, chromedp.Navigate(n.url("/")), live())
-	do(t, plain, chromedp.Navigate(n.url("/")), chromedp.WaitVisible(chromedp.CSS("noscript span")))
-	if eval[bool](t, plain, `!document.getElementById("theme").hidden`) {
-		t.Fatal("scripts ran although they are disabled")
-	}
-	want, got := eval[facts](t, scripted, readFacts), eval[facts](t, plain, readFacts)
-	if len(want.Leaders) != 6 || len(want.Nodes) != 2 || len(want.Crons) != 4 {
-		t.Fatalf("the page with scripts shows %+v", want)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("without scripts %+v\nwant %+v", got, want)
-	}
-}
-
-func checkPhone(t *testing.T, n *node) {
-	t.Helper()
-	const width = 375
-	tab := newTab(t)
-	do(t, tab, chromedp.EmulateViewport(width, 812, chromedp.EmulateMobile))
-	for _, path := range append(everyPage(n), docs) {
-		do(t, tab, chromedp.Navigate(n.url(path)), chromedp.WaitVisible(chromedp.CSS("main")))
-		if got := eval[int](t, tab, `document.documentElement.scrollWidth`); got != width {
-			t.Errorf("%s is %d pixels wide on a screen of %d", path, got, width)
-		}
-	}
-}

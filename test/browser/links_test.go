@@ -38,29 +38,44 @@ func kindOf(t *testing.T, path string) string {
 func checkLinks(t *testing.T, n *node) {
 	t.Helper()
 	known := map[string]bool{docs: true}
-	for _, path := range everyPage(n) {
-		known[kindOf(t, path)] = true
+	for _, p := range everyPage(n) {
+		known[kindOf(t, p.path)] = true
 	}
 	if len(known) < 20 {
 		t.Fatalf("%d kinds of pages are known: %v", len(known), known)
 	}
-	for _, path := range everyPage(n) {
-		_, body, _ := nodes.Get(n.listen, path)
+	for _, p := range append(everyPage(n), page{"docs", docs}) {
+		_, body, _ := nodes.Get(n.listen, p.path)
 		for _, link := range links.FindAllStringSubmatch(string(body), -1) {
 			if kind := kindOf(t, link[1]); !notPages.MatchString(kind) && !known[kind] {
-				t.Errorf("%s leads to %s, a page that no check looks at", path, link[1])
+				t.Errorf("%s leads to %s, a page that no check looks at", p.path, link[1])
 			}
 		}
 	}
 }
 
-// deadGroup is the page of the group of the job that has died for good, empty while
-// there is none.
-func deadGroup(n *node) string {
-	_, body, _ := nodes.Get(n.listen, "/dead")
-	found := regexp.MustCompile(`href="(/dead/[^"/]+)">lasting<`).FindStringSubmatch(string(body))
-	if found == nil {
-		return ""
+// deadGroup is the page of the group of the jobs of a kind that have died for good,
+// empty while there is none.
+func deadGroup(n *node, kind string) string {
+	var list struct {
+		Items []struct{ Group, Kind string }
 	}
-	return found[1]
+	_ = n.get("/api/v1/dead", &list) // none, then
+	for _, group := range list.Items {
+		if group.Kind == kind {
+			return "/dead/" + group.Group
+		}
+	}
+	return ""
+}
+
+// deadJob is a job of the kind that has died for good, 0 while there is none.
+func deadJob(n *node, kind string) int64 {
+	var list struct {
+		Items []job
+	}
+	if n.get("/api/v1/jobs?state=discarded&limit=1&kind="+url.QueryEscape(kind), &list) != nil || len(list.Items) == 0 {
+		return 0
+	}
+	return list.Items[0].ID
 }

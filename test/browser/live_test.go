@@ -2,18 +2,20 @@ package browser_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	cdbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/forge-scheduler/forge/test/nodes"
@@ -99,15 +101,31 @@ func checkStream(t *testing.T, n *node) {
 	if !eval[bool](t, tab, `window.same === true`) {
 		t.Error("the page was loaded again")
 	}
-	// Freezing hides first, as putting another tab in front does.
-	if _, err := chromedp.Call(tab, page.SetWebLifecycleState, page.SetWebLifecycleStateParams{
-		State: page.SetWebLifecycleStateStateFrozen,
-	}); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		turn(t, tab, cdbrowser.WindowStateMinimized)
+		nodes.Eventually(t, patience, "the stream of the hidden page is closed", func() bool { open, _ := s.now(); return open == 0 })
+		if state := eval[string](t, tab, `document.visibilityState`); state != "hidden" {
+			t.Errorf("the page is %s", state)
+		}
+		_, before := s.now()
+		turn(t, tab, cdbrowser.WindowStateNormal)
+		nodes.Eventually(t, patience, "the stream of the page that is seen again goes on", func() bool {
+			open, begun := s.now()
+			return open == 1 && len(begun) == len(before)+1 && strings.Contains(begun[len(before)], "pulse:")
+		})
+		do(t, tab, live())
 	}
-	nodes.Eventually(t, patience, "the stream of the hidden page is closed", func() bool { open, _ := s.now(); return open == 0 })
-	if state := eval[string](t, tab, `document.visibilityState`); state != "hidden" {
-		t.Errorf("the page is %s", state)
+}
+
+// turn minimizes the window of a tab, or shows it again.
+func turn(t *testing.T, tab context.Context, state cdbrowser.WindowState) { //nolint:revive // the test comes first
+	t.Helper()
+	window, err := chromedp.Call(tab, cdbrowser.GetWindowForTarget, cdbrowser.GetWindowForTargetParams{})
+	if err == nil {
+		_, err = chromedp.Call(tab, cdbrowser.SetWindowBounds, cdbrowser.SetWindowBoundsParams{WindowID: window.WindowID, Bounds: &cdbrowser.Bounds{WindowState: state}})
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -151,10 +169,10 @@ func checkPointer(t *testing.T, n *node) {
 	tab := newTab(t)
 	do(t, tab, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(n.url("/")), live())
 	awaitTrue(t, tab, `!!document.querySelector("#jobs tbody tr:nth-child(3)")`)
+	eval[bool](t, tab, countBeats)
 	eval[bool](t, tab, `(() => {
-		window.beats = 0;
 		document.documentElement.style.overflowAnchor = "none";
-		document.addEventListener("htmx:sseMessage", (event) => { if (event.target.id === "sign") window.beats++; });
+		document.body.style.paddingBottom = "200vh"; // the page's end would hold the list, too
 		return true;
 	})()`)
 	var at struct{ X, Y float64 }
@@ -186,19 +204,82 @@ func checkPointer(t *testing.T, n *node) {
 	awaitTrue(t, tab, fmt.Sprintf(`+document.querySelector("#jobs tbody tr").id.replace("job-", "") > %d`, newest))
 }
 
+// checkHeld wants a list that waited under the pointer to be shown as it is now when
+// the pointer leaves it, although nothing more comes; on a page that is paused, when
+// that goes on.
+func checkHeld(t *testing.T, n *node) {
+	t.Helper()
+	tab := newTab(t)
+	do(t, tab, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(n.url("/crons/"+seldom)), live())
+	eval[bool](t, tab, countBeats)
+	const ticks = `document.querySelectorAll(".ledger tbody tr").length`
+	for _, paused := range []bool{false, true} {
+		at := eval[struct{ X, Y float64 }](t, tab, `(() => {
+			const {left, top} = document.querySelector("#h-ticks").closest("section").querySelector("[data-steady]").getBoundingClientRect();
+			return {X: left + 40, Y: top + 20};
+		})()`)
+		point(t, tab, at.X, at.Y)
+		awaitTrue(t, tab, `document.querySelector("[data-steady]").matches(":hover")`)
+		before := eval[int](t, tab, ticks)
+		var tick struct {
+			JobID int64 `json:"job_id"`
+		}
+		if err := json.Unmarshal(n.post(t, "/api/v1/crons/"+seldom+"/trigger", ""), &tick); err != nil {
+			t.Fatal(err)
+		}
+		what, is := inState("completed")
+		n.awaitJob(t, tick.JobID, what, is)
+		beats := eval[int](t, tab, `window.beats`)
+		awaitTrue(t, tab, fmt.Sprintf(`window.beats > %d`, beats+2))
+		if paused {
+			hit(t, tab, "p")
+		}
+		if got := eval[int](t, tab, ticks); got != before {
+			t.Errorf("the list under the pointer has %d rows, and had %d", got, before)
+		}
+		point(t, tab, 5, 5)
+		if paused {
+			awaitTrue(t, tab, `!document.querySelector("[data-steady]").matches(":hover")`)
+			if got := eval[int](t, tab, ticks); got != before {
+				t.Errorf("the paused list has %d rows, and had %d", got, before)
+			}
+			hit(t, tab, "p")
+		}
+		awaitTrue(t, tab, fmt.Sprintf(ticks+` === %d`, before+1))
+	}
+}
+
+// countBeats counts what comes each second in window.beats.
+const countBeats = `(() => {
+	window.beats = 0;
+	document.addEventListener("htmx:sseMessage", (event) => { if (event.target.id === "sign") window.beats++; });
+	return true;
+})()`
+
 // checkNextLeader wants a page to show the next leader without being loaded again
-// when a leader is killed.
+// when a leader is killed, and one of the killed node to go on with the node.
 func checkNextLeader(t *testing.T, started []*node) {
 	t.Helper()
 	old, other := started[0], started[1]
 	if leader(other) == other.id {
 		old, other = other, old
 	}
-	tab := newTab(t)
+	tab, behind := newTab(t), newTab(t)
+	do(t, behind, chromedp.Navigate(old.url("/")), live(), chromedp.Evaluate[chromedp.Void](`window.same = true; window.got = []; document.addEventListener("htmx:sseMessage", (event) => window.got.push(event.target.getAttribute("sse-swap")))`))
 	do(t, tab, chromedp.Navigate(other.url("/")), live(), chromedp.Evaluate[chromedp.Void](`window.same = true`))
 	if got := eval[string](t, tab, shownLeader); got != old.id {
 		t.Fatalf("the page shows the leader %q, want %q", got, old.id)
 	}
+	t.Logf("the page showed the next leader %v after the old one was killed", killAndSee(t, tab, old, other).Round(time.Millisecond))
+	if !eval[bool](t, tab, `window.same === true`) {
+		t.Error("the page was loaded again")
+	}
+	checkReturn(t, behind, old, other)
+}
+
+// killAndSee kills a leader and waits for a page to show the next one.
+func killAndSee(t *testing.T, tab context.Context, old, other *node) time.Duration { //nolint:revive // the test comes first
+	t.Helper()
 	want := fmt.Sprintf(`document.querySelector("#leader-scheduler .node")?.textContent === %q`, other.id)
 	deadline, cancel := context.WithTimeout(tab, patience)
 	defer cancel()
@@ -207,7 +288,29 @@ func checkNextLeader(t *testing.T, started []*node) {
 	if _, err := chromedp.Run(deadline, chromedp.Poll[bool](want, chromedp.WithPollingInterval(10*time.Millisecond))); err != nil {
 		t.Fatalf("the page does not show %s as the leader: %v", other.id, err)
 	}
-	t.Logf("the page showed the next leader %v after the old one was killed", time.Since(killed).Round(time.Millisecond))
+	return time.Since(killed)
+}
+
+// checkReturn wants the page of a node that is gone to say so and to name another, and
+// to go on by itself when the node is back: with what has changed, and nothing else.
+func checkReturn(t *testing.T, tab context.Context, gone, other *node) { //nolint:revive // the test comes first
+	t.Helper()
+	awaitTrue(t, tab, `document.querySelector("#conn").dataset.state === "lost" && document.querySelector("#offline").checkVisibility()`)
+	if got := eval[string](t, tab, `document.querySelector("#offline a").href`); got != other.url("")+"/" && got != other.url("") {
+		t.Errorf("it leads to %s, want %s", got, other.url(""))
+	}
+	newest := lastJob(other)
+	eval[bool](t, tab, `(window.got = [], true)`)
+	gone.await(t, gone.launch(t, gone.listen))
+	awaitTrue(t, tab, fmt.Sprintf(`document.querySelector("#conn").dataset.state === "live" && !document.querySelector("#offline").checkVisibility() &&
+		document.querySelector("#leader-scheduler .node").textContent === %q && +document.querySelector("#jobs tbody tr").id.replace("job-", "") >= %d &&
+		window.got.filter((part) => part === "beat").length > 2`, other.id, newest))
+	got := eval[[]string](t, tab, `window.got`)
+	for part, want := range map[string]bool{"leaders": true, "nodes": true, "failures": false, "coming": false, "jobs": false} {
+		if slices.Contains(got, part) != want {
+			t.Errorf("of %s it is %v that the page got it again: %q", part, !want, got)
+		}
+	}
 	if !eval[bool](t, tab, `window.same === true`) {
 		t.Error("the page was loaded again")
 	}
