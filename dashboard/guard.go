@@ -31,27 +31,29 @@ func (s *server) guard(next http.Handler) http.Handler {
 	}))
 }
 
-// contained answers for a handler that panics, and tells the log where. What is cut off on
-// purpose goes on as it is.
+// contained answers for a handler that panics.
 func (s *server) contained(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := &statusRecorder{ResponseWriter: w}
 		defer func() {
-			problem := recover()
-			if problem == nil {
-				return
+			if problem := recover(); problem != nil {
+				s.panicked(begun, r, problem)
 			}
-			if problem == http.ErrAbortHandler { //nolint:errorlint,err113 // it is a value to compare with
-				panic(problem)
-			}
-			s.Logger.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", problem, "stack", string(debug.Stack()))
-			if begun.status != 0 {
-				panic(http.ErrAbortHandler) // the client can tell that the answer is cut off
-			}
-			s.fail(w, r, http.StatusInternalServerError, "Something went wrong in this node; its log says where.")
 		}()
 		next.ServeHTTP(begun, r)
 	})
+}
+
+// panicked tells the log where it was. What is cut off on purpose goes on as it is.
+func (s *server) panicked(begun *statusRecorder, r *http.Request, problem any) {
+	if problem == http.ErrAbortHandler { //nolint:errorlint,err113 // it is a value to compare with
+		panic(problem)
+	}
+	s.Logger.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", problem, "stack", string(debug.Stack()))
+	if begun.status != 0 {
+		panic(http.ErrAbortHandler) // the client can tell that the answer is cut off
+	}
+	s.fail(begun, r, http.StatusInternalServerError, "Something went wrong in this node; its log says where.")
 }
 
 func secure(h http.Header) {

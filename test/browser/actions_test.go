@@ -72,7 +72,7 @@ func checkBulk(t *testing.T, n *node) {
 		wantSaid(t, tab, "3 jobs were "+then+".")
 		for _, id := range ids {
 			what, is := inState(becomes)
-			n.awaitJob(t, id, what, is)
+			n.awaitJob(t, id, what, is) //nolint:contextcheck // the tab's is the browser's
 		}
 	}
 	later := func() (ids []int64) {

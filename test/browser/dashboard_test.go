@@ -164,7 +164,7 @@ func TestPagesInARealBrowser(t *testing.T) {
 			})
 		}
 	})
-	for _, last := range []struct {
+	for _, last := range []struct { //nolint:paralleltest // one after the other
 		name  string
 		check func(*testing.T)
 	}{

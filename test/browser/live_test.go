@@ -299,9 +299,9 @@ func checkReturn(t *testing.T, tab context.Context, gone, other *node) { //nolin
 	if got := eval[string](t, tab, `document.querySelector("#offline a").href`); got != other.url("")+"/" && got != other.url("") {
 		t.Errorf("it leads to %s, want %s", got, other.url(""))
 	}
-	newest := lastJob(other)
+	newest := lastJob(other) //nolint:contextcheck // the tab's is the browser's
 	eval[bool](t, tab, `(window.got = [], true)`)
-	gone.await(t, gone.launch(t, gone.listen))
+	gone.await(t, gone.launch(t, gone.listen)) //nolint:contextcheck // the tab's is the browser's
 	awaitTrue(t, tab, fmt.Sprintf(`document.querySelector("#conn").dataset.state === "live" && !document.querySelector("#offline").checkVisibility() &&
 		document.querySelector("#leader-scheduler .node").textContent === %q && +document.querySelector("#jobs tbody tr").id.replace("job-", "") >= %d &&
 		window.got.filter((part) => part === "beat").length > 2`, other.id, newest))

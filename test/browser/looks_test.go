@@ -82,14 +82,14 @@ func checkLooks(t *testing.T, n *node, pages []page) {
 				do(t, tab, chromedp.Evaluate[chromedp.Void](`for (const row of document.querySelectorAll("main tbody tr:nth-child(n + 4)")) row.remove()`))
 			}
 			awaitTrue(t, tab, fmt.Sprintf(isColoured, look.scheme))
-			where := fmt.Sprintf("%s (%s), %s, %s", p.name, p.path, look.screen.name, look.scheme)
+			where := fmt.Sprintf("%s (%s), %s, %s", p.name, p.path, look.name, look.scheme)
 			for _, v := range violations(t, tab, look.rules) {
 				for _, at := range v.Nodes {
 					t.Errorf("%s: %s (%s)\n%s\n%s", where, v.Help, v.ID, at.HTML, at.FailureSummary)
 				}
 			}
 			wantFits(t, tab, where, look.width)
-			takePicture(t, tab, p.name+"-"+look.screen.name+"-"+look.scheme, look.screen)
+			takePicture(t, tab, p.name+"-"+look.name+"-"+look.scheme, look.screen)
 		}
 		do(t, tab, chromedp.EmulateViewport(small.width, small.height, small.emulate...))
 		wantFits(t, tab, p.name+", "+small.name, small.width)

@@ -176,8 +176,8 @@ func checkPlainWays(t *testing.T, n *node, tab context.Context) { //nolint:reviv
 		eval[bool](t, tab, `(() => { const form = document.querySelector("main form:not([method=post])"); `+filter.fill+`; form.querySelector("button").click(); return true; })()`)
 		awaitTrue(t, tab, `location.search !== "" && `+filter.then)
 	}
-	for _, p := range everyPage(n) {
-		_, body, _ := nodes.Get(n.listen, p.path)
+	for _, p := range everyPage(n) { //nolint:contextcheck // the tab's is the browser's
+		_, body, _ := nodes.Get(n.listen, p.path) //nolint:contextcheck // the tab's is the browser's
 		for _, form := range getForms.FindAllStringSubmatch(string(body), -1) {
 			if _, ok := filters[form[1]]; !ok {
 				t.Errorf("nothing tries the filter %s of %s", form[1], p.name)

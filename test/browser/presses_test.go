@@ -59,7 +59,7 @@ func checkPresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux, missing := http.NewServeMux(), map[string]bool{}
-	for _, path := range strings.Fields(string(listed)) {
+	for path := range strings.FieldsSeq(string(listed)) {
 		mux.Handle(path, http.NotFoundHandler())
 		missing[path] = true
 	}
