@@ -47,7 +47,7 @@ drill: build ## Hand a role over on a living cluster and measure it (ROLE=schedu
 .PHONY: test
 test: ## Run the tests on a PostgreSQL of their own.
 	@scripts/need-postgres
-	$(PGRUN) -- go test $(TESTFLAGS) $(PACKAGES)
+	$(PGRUN) -- go test -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: test-matrix
 test-matrix: ## Run the tests on the oldest and the newest supported PostgreSQL.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -21,8 +22,11 @@ import (
 // settled is when a page that was opened has everything, and is sent what is new only.
 const settled = 3 * time.Second
 
-// bare is a line of text: what it takes to be painted is the browser's own.
+// bare is a line of text, with which the browser makes its process for the node.
 const bare = "/healthz"
+
+// oneWord is the address of a page that has nothing else.
+const oneWord = "/one-word"
 
 // page is what was measured of one.
 type page struct {
@@ -30,10 +34,13 @@ type page struct {
 	bytes  int64
 	firsts []time.Duration
 	paints []time.Duration
+	// agains are of a second visit, when the browser has the styles and the scripts.
+	agains []time.Duration
 }
 
 func (p *page) firstByte(share float64) float64 { return rig.Quantile(p.firsts, share) }
 func (p *page) paint(share float64) float64     { return rig.Quantile(p.paints, share) }
+func (p *page) again(share float64) float64     { return rig.Quantile(p.agains, share) }
 
 func measurePages(ctx context.Context, o options, say func(string, ...any)) ([]*page, error) {
 	chromium, err := browser.Start(ctx)
@@ -41,21 +48,36 @@ func measurePages(ctx context.Context, o options, say func(string, ...any)) ([]*
 		return nil, err
 	}
 	defer chromium.Stop()
-	var pages []*page
+	least := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<!doctype html><title>One word</title>Word") // the browser asks again, or fails
+	}))
+	defer least.Close()
+	word := &page{path: oneWord}
+	if err := word.visit(ctx, chromium, least.URL, o.n); err != nil {
+		return nil, err
+	}
+	pages := []*page{word}
 	for _, path := range o.paths {
 		say("%s", path)
 		p := &page{path: path}
-		for range o.n {
-			if err := p.get(ctx, o.url+path); err != nil {
-				return nil, err
-			}
-			if err := p.show(chromium, o.url); err != nil { //nolint:contextcheck // the browser ends with ctx
-				return nil, err
-			}
+		if err := p.visit(ctx, chromium, o.url, o.n); err != nil {
+			return nil, err
 		}
 		pages = append(pages, p)
 	}
 	return pages, nil
+}
+
+func (p *page) visit(ctx context.Context, chromium *browser.Browser, node string, n int) error {
+	for range n {
+		if err := p.get(ctx, node+p.path); err != nil {
+			return err
+		}
+		if err := p.show(chromium, node); err != nil { //nolint:contextcheck // the browser ends with ctx
+			return err
+		}
+	}
+	return nil
 }
 
 // get takes the time until the answer begins, and how long it is on the wire.
@@ -93,23 +115,23 @@ func ask(ctx context.Context, url string) (*http.Response, error) {
 // asked for; it waits for that.
 const painted = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime`
 
-// show has an empty profile show the page, in a tab in which the browser has its process
-// for the node already.
+// show has an empty profile show the page twice, in a tab in which the browser has its
+// process for the node already.
 func (p *page) show(chromium *browser.Browser, node string) error {
 	tab, closeTab := chromium.NewTab()
 	defer closeTab()
 	tab, cancel := context.WithTimeout(tab, time.Minute)
 	defer cancel()
-	for _, path := range []string{bare, p.path} {
-		if err := chromedp.Do(tab, chromedp.Navigate(node+path)); err != nil {
-			return fmt.Errorf("show %s: %w", path, err)
+	for _, visits := range []*[]time.Duration{&p.paints, &p.agains} {
+		if err := chromedp.Do(tab, chromedp.Navigate(node+bare), chromedp.Navigate(node+p.path)); err != nil {
+			return fmt.Errorf("show %s: %w", p.path, err)
 		}
+		at, err := chromedp.Run(tab, chromedp.Poll[float64](painted))
+		if err != nil {
+			return fmt.Errorf("show %s: %w", p.path, err)
+		}
+		*visits = append(*visits, time.Duration(at*float64(time.Millisecond)))
 	}
-	at, err := chromedp.Run(tab, chromedp.Poll[float64](painted))
-	if err != nil {
-		return fmt.Errorf("show %s: %w", p.path, err)
-	}
-	p.paints = append(p.paints, time.Duration(at*float64(time.Millisecond)))
 	return nil
 }
 
