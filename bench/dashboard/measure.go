@@ -34,13 +34,13 @@ type page struct {
 	bytes  int64
 	firsts []time.Duration
 	paints []time.Duration
-	// agains are of a second visit, when the browser has the styles and the scripts.
-	agains []time.Duration
+	// revisits are of a second visit, when the browser has the styles and the scripts.
+	revisits []time.Duration
 }
 
 func (p *page) firstByte(share float64) float64 { return rig.Quantile(p.firsts, share) }
 func (p *page) paint(share float64) float64     { return rig.Quantile(p.paints, share) }
-func (p *page) again(share float64) float64     { return rig.Quantile(p.agains, share) }
+func (p *page) again(share float64) float64     { return rig.Quantile(p.revisits, share) }
 
 func measurePages(ctx context.Context, o options, say func(string, ...any)) ([]*page, error) {
 	chromium, err := browser.Start(ctx)
@@ -122,7 +122,7 @@ func (p *page) show(chromium *browser.Browser, node string) error {
 	defer closeTab()
 	tab, cancel := context.WithTimeout(tab, time.Minute)
 	defer cancel()
-	for _, visits := range []*[]time.Duration{&p.paints, &p.agains} {
+	for _, visits := range []*[]time.Duration{&p.paints, &p.revisits} {
 		if err := chromedp.Do(tab, chromedp.Navigate(node+bare), chromedp.Navigate(node+p.path)); err != nil {
 			return fmt.Errorf("show %s: %w", p.path, err)
 		}
