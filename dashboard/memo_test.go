@@ -105,6 +105,7 @@ func TestFailedReadingsLeaveWhatIsKnown(t *testing.T) {
 		c.takes = time.Hour // it is bounded
 		l.get(t.Context(), time.Now())
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		if len(c.told) != 2 || !errors.Is(c.told[1], context.DeadlineExceeded) {
 			t.Errorf("told of %v", c.told)
 		}
