@@ -20,13 +20,18 @@ func TestSupervisorIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = socket.Close() })
+	said := listen(socket)
+	t.Cleanup(func() { // and whoever listens ends
+		_ = socket.Close()
+		for range said {
+		}
+	})
 	const patience = 300 * time.Millisecond
 	c := newCluster(t, everySecond+unhurried)
 	p := c.startProgram(forgeBinary(t), "a", "NOTIFY_SOCKET="+path, "WATCHDOG_USEC="+strconv.FormatInt(patience.Microseconds(), 10))
 	c.leader(0)
 	says := func(want string) bool {
-		state := next(t, socket)
+		state := next(t, said)
 		if state != "READY=1" && state != "WATCHDOG=1" {
 			t.Errorf("a node that runs says %q", state)
 		}
@@ -42,21 +47,37 @@ func TestSupervisorIsTold(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for next(t, socket) != "STOPPING=1" {
+	for next(t, said) != "STOPPING=1" {
 	}
 	c.awaitExit("a")
 }
 
+// listen hears everything at once, as systemd does: a socket takes ten texts, and a node
+// that may say no more waits. It ends with the socket.
+func listen(socket *net.UnixConn) <-chan string {
+	said := make(chan string, 1000)
+	go func() {
+		defer close(said)
+		buffer := make([]byte, 256)
+		for {
+			n, err := socket.Read(buffer)
+			if err != nil {
+				return
+			}
+			said <- string(buffer[:n])
+		}
+	}()
+	return said
+}
+
 // next is what the node says next.
-func next(t *testing.T, socket *net.UnixConn) string {
+func next(t *testing.T, said <-chan string) string {
 	t.Helper()
-	if err := socket.SetReadDeadline(time.Now().Add(nodes.Patience)); err != nil {
-		t.Fatal(err)
+	select {
+	case state := <-said:
+		return state
+	case <-time.After(nodes.Patience):
+		t.Fatal("nothing more is said")
+		return ""
 	}
-	buffer := make([]byte, 256)
-	n, err := socket.Read(buffer)
-	if err != nil {
-		t.Fatalf("nothing more is said: %v", err)
-	}
-	return string(buffer[:n])
 }
