@@ -5,8 +5,63 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
+
+func (f fakeJobs) List(_ context.Context, filter jobstore.Filter) ([]jobstore.Job, error) {
+	return read(f.fakeCluster, func() []jobstore.Job {
+		var own []jobstore.Job
+		for _, j := range f.jobs {
+			fits := (filter.State == "" || j.State == filter.State) && (filter.Kind == "" || j.Kind == filter.Kind) &&
+				(filter.Cron == "" || j.Cron == filter.Cron) && (filter.BeforeID == 0 || j.ID < filter.BeforeID)
+			if fits && len(own) < filter.Limit {
+				own = append(own, j)
+			}
+		}
+		return own
+	})
+}
+
+func (f fakeJobs) Get(ctx context.Context, id int64) (jobstore.Job, error) {
+	jobs, err := f.List(ctx, jobstore.Filter{Limit: maxLimit})
+	if err != nil {
+		return jobstore.Job{}, err
+	}
+	for _, j := range jobs {
+		if j.ID == id {
+			return j, nil
+		}
+	}
+	return jobstore.Job{}, jobstore.ErrNotFound
+}
+
+func (f fakeJobs) Logs(_ context.Context, _ int64, attempt, afterSeq int) ([]jobstore.LogChunk, error) {
+	return read(f.fakeCluster, func() []jobstore.LogChunk {
+		var own []jobstore.LogChunk
+		for _, c := range f.logs {
+			if c.Attempt == attempt && c.Seq > afterSeq {
+				own = append(own, c)
+			}
+		}
+		return own
+	})
+}
+
+func (f fakeJobs) Placement(ctx context.Context, id int64) (explain.Placement, error) {
+	job, err := f.Get(ctx, id)
+	return explain.Placement{
+		JobID: job.ID, State: job.State, Sentence: "Job 42 (dump) waits: no node has capability gpu; nodes have <none>.",
+		Candidates: []explain.Candidate{
+			{NodeID: "node-1", Slots: 50, Rejected: []explain.Rejection{{Reason: explain.Draining, Detail: "is draining"}, {Reason: explain.NoAbility, Detail: "lacks capability gpu"}}},
+			{NodeID: "node-2", Running: 3, Slots: 50, Chosen: true},
+		},
+	}, err
+}
+
+func (f fakeJobs) CountsByQueueAndState(context.Context) ([]jobstore.Count, error) {
+	return read(f.fakeCluster, func() []jobstore.Count { return f.counts })
+}
 
 func (f fakeJobs) States(ctx context.Context, ids []int64) (map[int64]string, error) {
 	states := map[int64]string{}
