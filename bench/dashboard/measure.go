@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
@@ -21,9 +20,6 @@ import (
 
 // settled is when a page that was opened has everything, and is sent what is new only.
 const settled = 3 * time.Second
-
-// bare is a line of text, with which the browser makes its process for the node.
-const bare = "/healthz"
 
 // oneWord is the address of a page that has nothing else.
 const oneWord = "/one-word"
@@ -34,7 +30,7 @@ type page struct {
 	bytes  int64
 	firsts []time.Duration
 	paints []time.Duration
-	// revisits are of a second visit, when the browser has the styles and the scripts.
+	// revisits are of a second visit, when the browser has the styles, scripts and fonts.
 	revisits []time.Duration
 }
 
@@ -109,30 +105,6 @@ func ask(ctx context.Context, url string) (*http.Response, error) {
 		return nil, fmt.Errorf("%s: %s", url, answer.Status)
 	}
 	return answer, nil
-}
-
-// painted is when the first content was painted, in milliseconds since the page was
-// asked for; it waits for that.
-const painted = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime`
-
-// show has an empty profile show the page twice, in a tab in which the browser has its
-// process for the node already.
-func (p *page) show(chromium *browser.Browser, node string) error {
-	tab, closeTab := chromium.NewTab()
-	defer closeTab()
-	tab, cancel := context.WithTimeout(tab, time.Minute)
-	defer cancel()
-	for _, visits := range []*[]time.Duration{&p.paints, &p.revisits} {
-		if err := chromedp.Do(tab, chromedp.Navigate(node+bare), chromedp.Navigate(node+p.path)); err != nil {
-			return fmt.Errorf("show %s: %w", p.path, err)
-		}
-		at, err := chromedp.Run(tab, chromedp.Poll[float64](painted))
-		if err != nil {
-			return fmt.Errorf("show %s: %w", p.path, err)
-		}
-		*visits = append(*visits, time.Duration(at*float64(time.Millisecond)))
-	}
-	return nil
 }
 
 // cost is what open streams take: of a processor, and in bytes a second and stream.
