@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -23,11 +21,15 @@ import (
 // bare is a line of text, with which the browser makes its process for the node.
 const bare = "/healthz"
 
-// How long a tab rests on a page before it goes on, and how long it is left alone then.
-const (
-	rest  = 200 * time.Millisecond
-	alone = time.Second
-)
+// alone is for how long nobody looks at a tab that goes to another page.
+const alone = time.Second
+
+// leave has a tab go to another page by itself, once the command for it is over.
+const leave = `window.left = true; void setTimeout(() => { location = %q }, 200)`
+
+// painted is when the first content was painted, in milliseconds since the page was
+// asked for: 0 until then, and on the page that is left.
+const painted = `(!window.left && performance.getEntriesByName("first-contentful-paint")[0]?.startTime) || 0`
 
 // show has an empty profile show the page twice, in a tab in which the browser has its
 // process for the node already.
@@ -42,21 +44,23 @@ func (p *page) show(chromium *browser.Browser, node string) error {
 	if err := release(tab); err != nil {
 		return err
 	}
-	for _, visits := range []*[]time.Duration{&p.paints, &p.revisits} {
-		at, err := visit(tab, p.path)
-		if err != nil {
-			return err
-		}
-		*visits = append(*visits, at)
-		if _, err := visit(tab, bare); err != nil {
-			return err
-		}
+	first, err := firstPaint(tab, p.path)
+	if err != nil {
+		return err
 	}
+	if _, err = firstPaint(tab, bare); err != nil {
+		return err
+	}
+	again, err := firstPaint(tab, p.path)
+	if err != nil {
+		return err
+	}
+	p.paints, p.revisits = append(p.paints, first), append(p.revisits, again)
 	return nil
 }
 
 // release puts away the tools with which a browser is driven: they look at each element
-// and request, and a page takes twice the time to its first paint with them.
+// and request, and a page takes up to twice the time to its first paint with them.
 func release(tab context.Context) error {
 	tools := []cdp.Command[cdp.Empty, cdp.Empty]{css.Disable, dom.Disable, network.Disable, log.Disable, pagetools.Disable, runtime.Disable}
 	for _, disable := range tools {
@@ -67,19 +71,17 @@ func release(tab context.Context) error {
 	return nil
 }
 
-// visit has a released tab go to another page of its node by itself, leaves it alone
-// meanwhile, and returns when the first content was painted, since the page was asked for.
-func visit(tab context.Context, path string) (time.Duration, error) {
-	leave := fmt.Sprintf("void setTimeout(() => { location = %s }, %d)", strconv.Quote(path), rest.Milliseconds())
-	if _, err := evaluate(tab, leave); err != nil {
+// firstPaint has a released tab go to another page of its node, and returns how long
+// that took to its first content.
+func firstPaint(tab context.Context, path string) (time.Duration, error) {
+	if err := chromedp.Do(tab, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(leave, path))); err != nil {
 		return 0, fmt.Errorf("leave for %s: %w", path, err)
 	}
-	painted := fmt.Sprintf(`(location.pathname + location.search === %s && performance.getEntriesByName("first-contentful-paint")[0]?.startTime) || 0`, strconv.Quote(path))
 	for {
 		if err := rig.SleepUntil(tab, time.Now().Add(alone)); err != nil {
 			return 0, fmt.Errorf("wait for the first paint of %s: %w", path, err)
 		}
-		at, err := evaluate(tab, painted)
+		at, err := chromedp.Run(tab, chromedp.Evaluate[float64](painted))
 		if err != nil {
 			return 0, fmt.Errorf("ask for the first paint of %s: %w", path, err)
 		}
@@ -87,19 +89,4 @@ func visit(tab context.Context, path string) (time.Duration, error) {
 			return time.Duration(at * float64(time.Millisecond)), nil
 		}
 	}
-}
-
-// evaluate returns the number that a script comes to, 0 without one.
-func evaluate(tab context.Context, script string) (value float64, err error) {
-	answer, err := chromedp.Call(tab, runtime.Evaluate, runtime.EvaluateParams{Expression: script, ReturnByValue: new(true)})
-	if err != nil {
-		return 0, err
-	}
-	if answer.ExceptionDetails != nil {
-		return 0, fmt.Errorf("%s: %s", script, answer.ExceptionDetails.Text)
-	}
-	if len(answer.Result.Value) > 0 {
-		err = json.Unmarshal(answer.Result.Value, &value)
-	}
-	return value, err
 }
