@@ -54,10 +54,16 @@ func (n *Node) join(ctx context.Context) error {
 	if err := migrations.New(n.pool, n.logger).Up(ctx); err != nil {
 		return err
 	}
-	if err := n.member().Join(ctx); err != nil {
+	member := n.member()
+	if err := member.Join(ctx); err != nil {
 		return err
 	}
 	n.admission.joined.Store(true)
+	return member.Attend(ctx, n.applyOwn) // it may wait for another's
+}
+
+// applyOwn puts the node's own file in force unless a newer one is.
+func (n *Node) applyOwn(ctx context.Context) error {
 	outcome, err := Apply(ctx, n.pool, n.cfg, n.opts.apply)
 	if err != nil {
 		return err

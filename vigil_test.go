@@ -3,8 +3,6 @@ package forge
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,7 +11,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/leaderstore"
-	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // An idle cluster is not judged; a changed one is, until somebody could.
@@ -76,24 +73,7 @@ func TestBarredRoleIsNotLedAndDegradesTheCluster(t *testing.T) {
 		VALUES ('old', '00000000000000aa', now() - interval '1 h')`); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := ParseConfig("test", fmt.Sprintf("[database]\nurl = %q\n[node]\nid = \"a\"\nroles = [\"worker\", \"scheduler\"]\n[http]\nlisten = %q\n",
-		url, nodes.AnyPort))
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := New(cfg, WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- node.Run(ctx) }()
-	defer func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	runNode(t, url, `roles = ["worker", "scheduler"]`)
 	counts := func(sql string) func() bool {
 		return func() bool {
 			var n int

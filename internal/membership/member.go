@@ -128,6 +128,17 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 }
 
+// Attend is Run for as long as work takes: a node that is silent meanwhile is given
+// up, however busy it is. work is not cut short when that has happened.
+func (m *Member) Attend(ctx context.Context, work func(context.Context) error) error {
+	beating, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(beating) }()
+	err := work(ctx)
+	stop()
+	return errors.Join(err, <-ended)
+}
+
 // Drain announces that the node takes no more jobs.
 func (m *Member) Drain(ctx context.Context) error {
 	return m.registry.setState(ctx, nodestore.Draining)

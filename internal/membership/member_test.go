@@ -120,6 +120,36 @@ func TestRunKeepsItsRhythmThroughAnOutage(t *testing.T) {
 	})
 }
 
+func TestAttendBeatsWhileWorkGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := &fakeRegistry{onHeartbeat: func(beat int) (string, error) {
+			if beat == 9 {
+				return "", nodestore.ErrFenced
+			}
+			return nodestore.Active, nil
+		}}
+		m, broken := newFake(fake, nil), errors.New("broken")
+		work := func(context.Context) error {
+			time.Sleep(5500 * time.Millisecond)
+			return broken
+		}
+		if err := m.Attend(t.Context(), work); !errors.Is(err, broken) {
+			t.Errorf("Attend() = %v", err)
+		}
+		if beats := len(fake.beats); beats < 6 || beats > 7 {
+			t.Errorf("%d beats", beats)
+		}
+		time.Sleep(time.Minute)
+		if beats := len(fake.beats); beats > 7 {
+			t.Errorf("%d beats when the work was over", beats)
+		}
+		if err := m.Attend(t.Context(), work); !errors.Is(err, broken) || !errors.Is(err, nodestore.ErrFenced) {
+			t.Errorf("Attend() of a node that was given up = %v", err)
+		}
+	})
+}
+
 func TestRunTellsAboutTheRowsState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
