@@ -31,8 +31,10 @@
     if (mode === 'left') return (Math.max(at - now, 0) / 1000).toFixed(1) + ' s';
     return at - now < 1000 ? 'now' : 'in ' + coarse(at - now);
   };
-  // The reader's own zone, which the server does not know.
-  const zone = 'Your time, ' + Intl.DateTimeFormat().resolvedOptions().timeZone;
+  // The reader's own zone, which the server does not know. To ask for it takes a browser
+  // longer than all else here.
+  let zone;
+  const ownZone = () => zone ??= 'Your time, ' + Intl.DateTimeFormat().resolvedOptions().timeZone;
   const days = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
   const local = (ms) => {
     const d = new Date(ms);
@@ -52,7 +54,7 @@
       if (el.textContent !== text) el.textContent = text;
     }
     for (const el of document.querySelectorAll('[data-zone]')) {
-      if (el.textContent !== zone) el.textContent = zone;
+      if (el.textContent !== ownZone()) el.textContent = ownZone();
     }
     for (const el of document.querySelectorAll('svg.lease[data-until]')) {
       const left = Math.min(Math.max((+el.dataset.until - now) / Math.max(+el.dataset.lease, 1), 0), 1);
