@@ -178,7 +178,7 @@ func nodesTile(facts clusterFacts) tile {
 			slots += n.Slots
 		}
 	}
-	t := tile{Name: "Nodes", Value: strconv.Itoa(active), Of: strconv.Itoa(known), Notes: []remark{{fmt.Sprintf("%d of %d slots in use", running, slots), "/jobs?state=running"}}, Path: "/nodes"}
+	t := tile{Name: "Nodes", Value: strconv.Itoa(active), Of: strconv.Itoa(known), Notes: []remark{{fmt.Sprintf("%d of %d slots busy", running, slots), "/jobs?state=running"}}, Path: "/nodes"}
 	if active < known {
 		t.Tone = "warn"
 	}

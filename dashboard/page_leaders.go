@@ -25,7 +25,7 @@ var longSpans = spans[2:]
 // electionEvents are the entries of the diary that tell of the leadership.
 var electionEvents = []string{
 	eventstore.LeaderElected, eventstore.LeaderLost, eventstore.ElectionStarted, eventstore.HandOverAsked,
-	eventstore.ClusterDegraded, eventstore.ClusterRecovered,
+	eventstore.LeaderDrilled, eventstore.ClusterDegraded, eventstore.ClusterRecovered,
 }
 
 type leadersBody struct {
@@ -132,11 +132,16 @@ func eventRows(facts clusterFacts, events []eventstore.Event, role string) []eve
 
 // eventWords puts those facts of an event into words that people look for.
 func eventWords(data json.RawMessage) string {
-	var told struct{ Reason, By, To string }
+	var told struct {
+		Reason, By, To string
+		Causes         []string
+		GapMS          *float64 `json:"gap_ms"`
+		AfterMS        *float64 `json:"after_ms"`
+	}
 	if json.Unmarshal(data, &told) != nil {
 		return "" // written by another version
 	}
-	var words []string
+	words := told.Causes
 	if told.Reason != "" {
 		words = append(words, strings.ReplaceAll(told.Reason, "_", " "))
 	}
@@ -145,6 +150,12 @@ func eventWords(data json.RawMessage) string {
 	}
 	if told.By != "" {
 		words = append(words, "by "+told.By)
+	}
+	if told.GapMS != nil {
+		words = append(words, "after "+millis(*told.GapMS)+" without a leader")
+	}
+	if told.AfterMS != nil {
+		words = append(words, "after "+millis(*told.AfterMS))
 	}
 	return plainText(strings.Join(words, ", "))
 }

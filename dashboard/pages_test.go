@@ -19,7 +19,7 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 	tests := map[string][]string{
 		"/": {
 			"No node leads as metrics aggregator", "Totals of the cluster stand still", // health
-			"12,345 completed", "3 of 100 slots in use", // numbers
+			"12,345 completed", "3 of 100 slots busy", // numbers
 			"term 7", "this node", "The first node that is up takes it", // leaders
 			"crashed", "8.0 ms", // history
 			"at 02:00 every day", "Last 2 ticks: 1 fired (run to be retried), 1 skipped: still running", "in 14h 00m", "4.2 ms", // crons

@@ -21,7 +21,7 @@ type leaderCard struct {
 	Title  string
 	Duty   string
 	Vacant bool
-	// Idle: nobody leads it and nobody ought to.
+	// Idle: nobody leads it, and no node that is here stands for it.
 	Idle  bool
 	Node  nodeName
 	URL   string
@@ -62,7 +62,12 @@ var duties = map[string]string{
 // once stay.
 func wanted(role string, nodes []nodestore.Node) bool {
 	_, builtIn := duties[role]
-	return builtIn || slices.ContainsFunc(nodes, func(n nodestore.Node) bool {
+	return builtIn || stoodFor(role, nodes)
+}
+
+// stoodFor says whether a node that is here may lead a role.
+func stoodFor(role string, nodes []nodestore.Node) bool {
+	return slices.ContainsFunc(nodes, func(n nodestore.Node) bool {
 		return n.Present() && slices.Contains(n.Roles, role)
 	})
 }
@@ -76,7 +81,7 @@ func leaderCards(facts clusterFacts, self Self) []leaderCard {
 	for _, l := range facts.leaders {
 		card := leaderCard{
 			Role: l.Role, Title: roleTitle(l.Role), Duty: cmp.Or(duties[l.Role], "A role of a program's own"), Term: l.Term,
-			Vacant: !l.Leads(), Idle: !l.Leads() && !wanted(l.Role, facts.nodes),
+			Vacant: !l.Leads(), Idle: !l.Leads() && !stoodFor(l.Role, facts.nodes),
 		}
 		if !card.Vacant {
 			lease := l.LeaseUntil.Sub(l.RenewedAt)
