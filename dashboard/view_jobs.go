@@ -166,7 +166,7 @@ func attemptRows(now time.Time, job jobstore.Job, shown int, colors palette) []a
 			Output: sizeOf(a), Error: plainText(a.Error),
 		}
 		if a.Outcome == "" {
-			row.Duration = coarse(now.Sub(a.StartedAt))
+			row.Duration, row.Output = coarse(now.Sub(a.StartedAt)), "–" // counted when it ends
 		}
 		rows = append(rows, row)
 	}

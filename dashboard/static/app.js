@@ -251,6 +251,8 @@
     const button = byId('theme');
     button.hidden = false;
     button.addEventListener('click', toggle);
+    const growing = document.querySelector('[data-follow][data-running]');
+    if (growing) growing.scrollTop = growing.scrollHeight; // what comes next is what the reader came for
     if (window.htmx) htmx.createEventSource = (url) => new Stream(url);
     sync();
     tick();
