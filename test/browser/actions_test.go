@@ -55,6 +55,39 @@ func checkJobActions(t *testing.T, n *node) {
 	}
 }
 
+// checkOutput reads what a job writes as it comes: from its end, unless the reader is
+// elsewhere in it.
+func checkOutput(t *testing.T, n *node) {
+	t.Helper()
+	tab := newTab(t)
+	id := n.enqueue(t, `{"kind": "talker"}`)
+	defer n.post(t, fmt.Sprintf("/api/v1/jobs/%d/cancel", id), "{}")
+	const (
+		lines = `document.querySelector("pre.output")?.textContent.split("\n").length || 0`
+		below = `(() => { const e = document.querySelector("pre.output"); return e.scrollHeight - e.scrollTop - e.clientHeight })()`
+	)
+	more := func() {
+		t.Helper()
+		before := eval[int](t, tab, lines)
+		nodes.Eventually(t, patience, "more output", func() bool { return eval[int](t, tab, lines) > before+2 })
+	}
+	n.awaitJob(t, id, "running", func(j job) bool { return j.State == "running" })
+	do(t, tab, chromedp.Navigate(n.url(fmt.Sprintf("/jobs/%d", id))))
+	nodes.Eventually(t, patience, "300 lines", func() bool { return eval[int](t, tab, lines) > 300 })
+	do(t, tab, chromedp.Navigate(n.url(fmt.Sprintf("/jobs/%d", id))), live())
+	for range 2 {
+		if left := eval[int](t, tab, below); left > 24 {
+			t.Errorf("%d px of the output are below what is shown", left)
+		}
+		more()
+	}
+	do(t, tab, chromedp.Evaluate[chromedp.Void](`document.querySelector("pre.output").scrollTop = 40`))
+	more()
+	if top := eval[int](t, tab, `document.querySelector("pre.output").scrollTop`); top != 40 {
+		t.Errorf("the reader was at 40 px and is at %d", top)
+	}
+}
+
 // checkBulk does something to all jobs that a filter names, and to no other.
 func checkBulk(t *testing.T, n *node) {
 	t.Helper()

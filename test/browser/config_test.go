@@ -48,6 +48,10 @@ retry = { max_attempts = 1 }
 kind = "shell"
 command = ["true"]
 
+[jobs.talker]
+kind = "shell"
+command = ["sh", "-c", "seq 300; for i in $(seq 301 900); do sleep 0.2; echo $i; done"]
+
 [jobs.order]
 kind = "shell"
 command = ["true"]

@@ -202,6 +202,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"what waits is shown":         checkHeld,
 		"why":                         checkWhy,
 		"jobs":                        checkJobActions,
+		"output that grows":           checkOutput,
 		"many jobs":                   checkBulk,
 		"queues":                      checkQueues,
 		"dead letters":                checkDead,
