@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forge-scheduler/forge/test/openapi"
 )
 
 const apiCrons = `
@@ -43,6 +45,7 @@ func postWithKey(t *testing.T, address, path, body, key string) (code int, answe
 	if err != nil {
 		t.Fatal(err)
 	}
+	hold(t, request, openapi.Answer{Status: response.StatusCode, Header: response.Header, Body: text})
 	return response.StatusCode, string(text)
 }
 
