@@ -12,10 +12,10 @@ const (
 	sightSQL = `
 SELECT l.role, l.term, coalesce(l.node_id, ''), coalesce(l.incarnation, '') = $2,
        extract(epoch FROM l.lease_until - clock_timestamp())::float8, clock_timestamp(),
-       EXISTS (SELECT FROM forge_leader_requests r
-               WHERE r.role = l.role AND r.target <> $3 AND r.reserved_until > clock_timestamp())
-FROM forge_leaders l
-WHERE l.role = ANY ($1)`
+       NOT coalesce(r.target = $3, NOT if_asked)
+FROM unnest($1::text[], $4::boolean[]) AS wanted (role, if_asked)
+JOIN forge_leaders l USING (role)
+LEFT JOIN forge_leader_requests r ON r.role = l.role AND r.reserved_until > clock_timestamp()`
 
 	// A lease that has run out is over, whether anybody has taken the role or not.
 	renewLeaseSQL = `
@@ -54,7 +54,7 @@ type sight struct {
 	nodeID    string
 	own       bool
 	remaining time.Duration // of the lease
-	reserved  bool          // for another node
+	kept      bool          // for another node, or from one that waits to be asked
 }
 
 // OpenLease connects, checks that the server takes writes in the right schema,
@@ -75,11 +75,7 @@ func OpenLease(ctx context.Context, cfg SessionConfig, roles []string) (*LeaseSe
 // TryLocks returns the roles that may be minted now. It takes nothing: whoever
 // mints first has the role.
 func (s *LeaseSession) TryLocks(ctx context.Context, locks []Lock) ([]string, error) {
-	roles := make([]string, len(locks))
-	for i, lock := range locks {
-		roles[i] = lock.Role
-	}
-	sights, err := s.look(ctx, roles)
+	sights, err := s.look(ctx, locks)
 	if err != nil {
 		return nil, fmt.Errorf("look for free roles: %w", err)
 	}
@@ -98,9 +94,13 @@ func (s *LeaseSession) TryLocks(ctx context.Context, locks []Lock) ([]string, er
 	return free, nil
 }
 
-func (s *LeaseSession) look(ctx context.Context, roles []string) ([]sight, error) {
+func (s *LeaseSession) look(ctx context.Context, locks []Lock) ([]sight, error) {
+	roles, ifAsked := make([]string, len(locks)), make([]bool, len(locks))
+	for i, lock := range locks {
+		roles[i], ifAsked[i] = lock.Role, lock.IfAsked
+	}
 	sent := time.Now()
-	rows, err := s.conn.Query(ctx, sightSQL, roles, s.cfg.Incarnation, s.cfg.NodeID)
+	rows, err := s.conn.Query(ctx, sightSQL, roles, s.cfg.Incarnation, s.cfg.NodeID, ifAsked)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *LeaseSession) look(ctx context.Context, roles []string) ([]sight, error
 	sights, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (sight, error) {
 		var found sight
 		var remaining *float64
-		err := row.Scan(&found.role, &found.term, &found.nodeID, &found.own, &remaining, &database, &found.reserved)
+		err := row.Scan(&found.role, &found.term, &found.nodeID, &found.own, &remaining, &database, &found.kept)
 		if remaining != nil {
 			found.remaining = time.Duration(*remaining * float64(time.Second))
 		}
@@ -125,7 +125,7 @@ func (s *LeaseSession) look(ctx context.Context, roles []string) ([]sight, error
 // stopped.
 func (found sight) free(distrust bool) bool {
 	switch {
-	case found.reserved:
+	case found.kept:
 		return false
 	case found.nodeID == "" || found.own:
 		return true

@@ -216,6 +216,11 @@ func TestReservedRoleIsNotFree(t *testing.T) {
 	t.Parallel()
 	c := pooled(t)
 	a, b, other := c.openLease("a"), c.openLease("b"), c.openLease("c")
+	ifAsked := lock
+	ifAsked.IfAsked = true
+	if free, err := b.TryLocks(t.Context(), []leaderstore.Lock{ifAsked}); err != nil || len(free) != 0 {
+		t.Fatalf("free to one that nobody has asked: %v, %v", free, err)
+	}
 	if _, ok := c.take(a); !ok {
 		t.Fatal("a took nothing")
 	}
@@ -230,6 +235,11 @@ func TestReservedRoleIsNotFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.exec(`UPDATE forge_leader_requests SET reserved_until = clock_timestamp() + interval '1 hour'`)
+	for who, want := range map[*leaderstore.LeaseSession]int{other: 0, b: 1} {
+		if free, err := who.TryLocks(t.Context(), []leaderstore.Lock{ifAsked}); err != nil || len(free) != want {
+			t.Fatalf("free to one that waits to be asked: %v, %v; want %d", free, err, want)
+		}
+	}
 	if _, ok := c.take(other); ok {
 		t.Fatal("taken by another than the target")
 	}

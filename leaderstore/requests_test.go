@@ -42,6 +42,11 @@ func TestTransferredRoleIsKeptForItsTarget(t *testing.T) {
 	c := newCluster(t)
 	long := func(cfg *leaderstore.SessionConfig) { cfg.CheckInterval = time.Minute }
 	a, b, other := c.open("a", long), c.open("b", long), c.open("c", long)
+	ifAsked := lock
+	ifAsked.IfAsked = true
+	if won, err := b.TryLocks(t.Context(), []leaderstore.Lock{ifAsked}); err != nil || len(won) != 0 {
+		t.Fatalf("unasked it won %v, %v", won, err)
+	}
 	term := c.win(a).Fence.Term
 	if err := leaderstore.Request(t.Context(), c.pool, role, term, "b"); err != nil {
 		t.Fatal(err)
@@ -49,8 +54,16 @@ func TestTransferredRoleIsKeptForItsTarget(t *testing.T) {
 	if err := a.Resign(t.Context(), lock, term, "transferred"); err != nil {
 		t.Fatal(err)
 	}
-	if won, err := other.TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil || len(won) != 0 {
-		t.Fatalf("another node won %v, %v", won, err)
+	for _, try := range []leaderstore.Lock{lock, ifAsked} {
+		if won, err := other.TryLocks(t.Context(), []leaderstore.Lock{try}); err != nil || len(won) != 0 {
+			t.Fatalf("another node won %v, %v", won, err)
+		}
+	}
+	if won, err := b.TryLocks(t.Context(), []leaderstore.Lock{ifAsked}); err != nil || len(won) != 1 {
+		t.Fatalf("the target, which waits to be asked, won %v, %v", won, err)
+	}
+	if err := b.Unlock(t.Context(), lock); err != nil {
+		t.Fatal(err)
 	}
 	c.win(b)
 	if ended := c.history()[1]; ended.EndReason != "transferred" {

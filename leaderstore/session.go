@@ -45,6 +45,8 @@ type SessionConfig struct {
 type Lock struct {
 	Role string
 	ID   int64
+	// IfAsked has it tried only where an operator wants this node to lead next.
+	IfAsked bool
 }
 
 // Held is a term that this session leads.
@@ -83,16 +85,15 @@ const (
 	// A role that is being transferred is its target's to try first, and one that is
 	// led by lease alone is nobody's while the lease lasts.
 	tryLocksSQL = `
-SELECT role, id,
+SELECT wanted.role, id,
        CASE WHEN pg_try_advisory_lock(id)
             THEN set_config('idle_session_timeout', $3, false) IS NOT NULL
             ELSE false END,
        coalesce(l.term, 0), l.renewed_at, coalesce(l.lease_until <= clock_timestamp(), true)
-FROM unnest($1::text[], $2::bigint[]) AS wanted (role, id)
+FROM unnest($1::text[], $2::bigint[], $5::boolean[]) AS wanted (role, id, if_asked)
 LEFT JOIN forge_leaders l USING (role)
-WHERE NOT EXISTS (
-    SELECT FROM forge_leader_requests r
-    WHERE r.role = wanted.role AND r.target <> $4 AND r.reserved_until > clock_timestamp())
+LEFT JOIN forge_leader_requests r ON r.role = wanted.role AND r.reserved_until > clock_timestamp()
+WHERE coalesce(r.target = $4, NOT if_asked)
   AND (l.node_id IS NOT NULL AND l.backend_pid IS NULL AND l.lease_until > clock_timestamp()) IS NOT TRUE`
 
 	unlockSQL = `SELECT pg_advisory_unlock($1)`
@@ -223,10 +224,11 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 	}
 	roles := make([]string, len(locks))
 	ids := make([]int64, len(locks))
+	ifAsked := make([]bool, len(locks))
 	for i, lock := range locks {
-		roles[i], ids[i] = lock.Role, lock.ID
+		roles[i], ids[i], ifAsked[i] = lock.Role, lock.ID, lock.IfAsked
 	}
-	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID)
+	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID, ifAsked)
 	if err != nil {
 		return nil, fmt.Errorf("try the locks: %w", err)
 	}

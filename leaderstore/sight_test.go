@@ -14,13 +14,13 @@ func TestSightIsFree(t *testing.T) {
 	}{
 		"vacant":                      {sight{}, false, true},
 		"vacant, after a leap":        {sight{}, true, true},
-		"vacant, kept for another":    {sight{reserved: true}, false, false},
+		"vacant, kept for another":    {sight{kept: true}, false, false},
 		"led":                         {sight{nodeID: "b", remaining: time.Millisecond}, false, false},
 		"run out":                     {sight{nodeID: "b"}, false, true},
 		"run out by a leap":           {sight{nodeID: "b"}, true, false},
 		"our own, of a lost session":  {sight{nodeID: "a", own: true, remaining: time.Second}, false, true},
-		"run out, kept for another":   {sight{nodeID: "b", reserved: true}, false, false},
-		"our own, and kept from us":   {sight{nodeID: "a", own: true, reserved: true}, false, false},
+		"run out, kept for another":   {sight{nodeID: "b", kept: true}, false, false},
+		"our own, and kept from us":   {sight{nodeID: "a", own: true, kept: true}, false, false},
 		"our own, in spite of a leap": {sight{nodeID: "a", own: true}, true, true},
 	} {
 		if got := test.found.free(test.distrust); got != test.free {

@@ -122,11 +122,8 @@ func (b *bout) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range b.electors {
-		if !slices.Contains(locks, e.lock()) {
-			continue
-		}
-		if err := b.settle(ctx, e, won); err != nil {
+	for _, lock := range locks {
+		if err := b.settle(ctx, lock, won); err != nil {
 			return err
 		}
 	}
@@ -140,11 +137,14 @@ func (b *bout) tryLocks(ctx context.Context, locks []leaderstore.Lock) ([]string
 }
 
 // settle turns a won lock into a term, and counts the attempt.
-func (b *bout) settle(ctx context.Context, e *elector, won []string) error {
-	if slices.Contains(won, string(e.Role)) {
+func (b *bout) settle(ctx context.Context, lock leaderstore.Lock, won []string) error {
+	i := slices.IndexFunc(b.electors, func(e *elector) bool { return string(e.Role) == lock.Role })
+	switch e := b.electors[i]; {
+	case slices.Contains(won, lock.Role):
 		return b.mint(ctx, e)
+	case !lock.IfAsked:
+		e.count("lost")
 	}
-	e.count("lost")
 	return nil
 }
 
@@ -262,8 +262,8 @@ func (b *bout) vacant() []leaderstore.Lock {
 	}
 	now := time.Now()
 	for _, e := range b.electors {
-		if e.stands(now) {
-			locks = append(locks, e.lock())
+		if e.stands() {
+			locks = append(locks, e.bid(now))
 		}
 	}
 	return locks

@@ -56,7 +56,7 @@ type elector struct {
 	logger   *slog.Logger
 
 	state       state
-	barredUntil time.Time // no campaign before: its work failed here
+	barredUntil time.Time // no campaign before, unless asked: it was given up here
 	fence       leaderstore.Fence
 	since       time.Time
 	trustUntil  time.Time
@@ -77,6 +77,14 @@ func newElector(c *Campaign, contest Contest) *elector {
 
 func (e *elector) lock() leaderstore.Lock {
 	return leaderstore.Lock{Role: string(e.Role), ID: e.LockID}
+}
+
+// bid is the lock as this node campaigns for it: a role that it leaves to others it
+// takes only if it is asked to.
+func (e *elector) bid(now time.Time) leaderstore.Lock {
+	lock := e.lock()
+	lock.IfAsked = now.Before(e.barredUntil)
+	return lock
 }
 
 // lead starts the work of a term that was committed. The context's values go
@@ -216,15 +224,13 @@ func (e *elector) awaitsServer(now time.Time) bool {
 	return now.Before(e.serverBy)
 }
 
-// bar keeps this node from standing for the role for a while, so that another
-// can try.
+// bar keeps this node from standing for the role of its own accord for a while, so
+// that another can try.
 func (e *elector) bar() { e.barredUntil = time.Now().Add(e.campaign.opts.StandBack) }
 
 // stands says whether this node campaigns for the role. While the work of an
 // earlier term still runs it does not: there must not be two of it.
-func (e *elector) stands(now time.Time) bool {
-	return e.state == standby && e.done == nil && !now.Before(e.barredUntil)
-}
+func (e *elector) stands() bool { return e.state == standby && e.done == nil }
 
 // nextLook is when the elector has to be looked at without any other cause.
 func (e *elector) nextLook() time.Time {

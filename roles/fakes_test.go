@@ -138,6 +138,10 @@ func (x *session) TryLocks(ctx context.Context, locks []leaderstore.Lock) ([]str
 	x.server.tries++
 	var won []string
 	for _, lock := range locks {
+		last := leaderstore.Held{Role: lock.Role, Term: x.server.terms[lock.Role]}
+		if lock.IfAsked && x.server.wishes[last] != x.node {
+			continue
+		}
 		if x.server.holders[lock.ID] == nil {
 			x.server.holders[lock.ID] = x
 			won = append(won, lock.Role)

@@ -37,6 +37,25 @@ func TestAskedLeaderHandsOver(t *testing.T) {
 	}
 }
 
+// A node that has just stepped down leaves the role to others, but takes it when it is
+// asked to.
+func TestNodeThatSteppedDownTakesARoleBackWhenAsked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, a, b := startPair(t)
+		time.Sleep(refresh / 2)
+		synctest.Wait()
+		s.wish("")
+		synctest.Wait()
+		s.wish("a")
+		synctest.Wait() // no time passes
+		want := []string{"scheduler stepped_down", "scheduler transferred"}
+		if !a.works() || b.works() || !slices.Equal(s.resigned, want) {
+			t.Fatalf("a works %v, b works %v, resigned %v", a.works(), b.works(), s.resigned)
+		}
+	})
+}
+
 func TestAbstainingNodeLeadsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

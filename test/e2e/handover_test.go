@@ -40,16 +40,25 @@ func TestOperatorsHandOverWithoutLosingATick(t *testing.T) {
 	if second.NodeID == first.NodeID {
 		t.Fatalf("%s stepped down and leads again", first.NodeID)
 	}
-	c.awaitTicks(second.Term)
-	c.drains(second.NodeID)
-	_, last := c.leader(second.Term)
+	third := c.handsOver("leader", "transfer", "scheduler", "--to", first.NodeID) // which would leave it to others yet
+	if third.NodeID != first.NodeID || third.Term != second.Term+1 {
+		t.Fatalf("transferred to %s, in term %d after %d", third.NodeID, third.Term, second.Term)
+	}
+	if gap := c.number(`SELECT extract(epoch FROM next.acquired_at - last.ended_at)::bigint FROM forge_leader_history last, forge_leader_history next
+		WHERE last.role = 'scheduler' AND next.role = last.role AND last.term = $1 AND next.term = $2`, second.Term, third.Term); gap > 3 {
+		t.Errorf("nobody led for %d s: %s waited until it would stand again", gap, third.NodeID)
+	}
+	c.awaitTicks(third.Term)
+	c.drains(third.NodeID)
+	_, last := c.leader(third.Term)
 	eventually(t, "a lease has passed: a leader that works keeps its role", func() bool {
 		return c.number(`SELECT count(*) FROM forge_leaders WHERE role = 'scheduler' AND renewed_at > acquired_at + interval '6 s'`) == 1
 	})
 
 	c.tenureEnded(term, "transferred")
 	c.tenureEnded(first.Term, "stepped_down")
-	c.tenureEnded(second.Term, "stepped_down")
+	c.tenureEnded(second.Term, "transferred")
+	c.tenureEnded(third.Term, "stepped_down")
 	if n := c.number(`SELECT count(*) FROM forge_leader_history WHERE role = 'scheduler' AND term > $1`, last); n != 0 {
 		t.Errorf("%d terms after the last hand-over", n)
 	}
