@@ -69,7 +69,7 @@ func fillOn(ctx context.Context, r *rig.Rig, o options, say func(string, ...any)
 	if err := defineCrons(ctx, pool, database, o.crons); err != nil {
 		return "", err
 	}
-	say("adding %d jobs to %s", o.jobs, database)
+	say("adding %d jobs", o.jobs)
 	for _, step := range []struct {
 		sql  string
 		args []any
