@@ -101,12 +101,24 @@ func checkStream(t *testing.T, n *node) {
 	if !eval[bool](t, tab, `window.same === true`) {
 		t.Error("the page was loaded again")
 	}
-	for range 2 {
+	checkHidden(t, tab, s)
+}
+
+// checkHidden wants a hidden page to have no stream, and to open one when it is seen again.
+func checkHidden(t *testing.T, tab context.Context, s *streams) { //nolint:revive // the test comes first
+	t.Helper()
+	eval[bool](t, tab, `(() => {
+		window.opened = 0;
+		window.EventSource = class extends EventSource { constructor(url) { super(url); window.opened++; } };
+		return true;
+	})()`)
+	for visits := range 2 {
 		turn(t, tab, cdbrowser.WindowStateMinimized)
-		nodes.Eventually(t, patience, "the stream of the hidden page is closed", func() bool { open, _ := s.now(); return open == 0 })
-		if state := eval[string](t, tab, `document.visibilityState`); state != "hidden" {
-			t.Errorf("the page is %s", state)
+		awaitTrue(t, tab, `document.visibilityState === "hidden"`)
+		if opened := eval[int](t, tab, `window.opened`); opened != visits {
+			t.Errorf("the hidden page has opened a stream: %d, want %d", opened, visits)
 		}
+		nodes.Eventually(t, patience, "the stream of the hidden page is closed", func() bool { open, _ := s.now(); return open == 0 })
 		_, before := s.now()
 		turn(t, tab, cdbrowser.WindowStateNormal)
 		nodes.Eventually(t, patience, "the stream of the page that is seen again goes on", func() bool {
