@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -83,5 +84,35 @@ func checkBackfill(t *testing.T, n *node, tab context.Context, page string) { //
 	}
 	if at := eval[string](t, tab, `location.href`); !strings.HasPrefix(at, page) {
 		t.Errorf("it led to %s", at)
+	}
+}
+
+// checkZone wants the next runs of a cron in the reader's own zone, which a server does
+// not know.
+func checkZone(t *testing.T, n *node) {
+	t.Helper()
+	const zone = "Asia/Tokyo"
+	tokyo, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := newTab(t)
+	if _, err := chromedp.Call(tab, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone}); err != nil {
+		t.Fatal(err)
+	}
+	open(t, tab, n.url("/crons/"+seldom))
+	awaitTrue(t, tab, `document.querySelector("[data-zone]").textContent === "Your time, `+zone+`"`)
+	type run struct {
+		At   int64  `json:"at"`
+		Text string `json:"text"`
+	}
+	runs := eval[[]run](t, tab, `[...document.querySelectorAll("time[data-local]")].map((e) => ({at: +e.dataset.local, text: e.textContent}))`)
+	if len(runs) != 5 {
+		t.Errorf("%d next runs, want 5", len(runs))
+	}
+	for _, r := range runs {
+		if want := time.UnixMilli(r.At).In(tokyo).Format("Mon 2006-01-02 15:04:05"); r.Text != want {
+			t.Errorf("the reader is told of a run at %q, want %q", r.Text, want)
+		}
 	}
 }

@@ -201,6 +201,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"nothing jumps":               checkPointer,
 		"what waits is shown":         checkHeld,
 		"why":                         checkWhy,
+		"the reader's zone":           checkZone,
 		"jobs":                        checkJobActions,
 		"output that grows":           checkOutput,
 		"many jobs":                   checkBulk,
