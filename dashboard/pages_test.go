@@ -35,7 +35,7 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 		},
 		"/leaders": {
 			`href="/leaders/scheduler/transfer"`, "8.0 ms without a leader before term 7 of node-1 (crashed)", "1 change of leader in this time",
-			`<circle cx="97.667%"`, "Leader elected", `href="/leaders?span=30d"`, "node-2, term 6, for 3m 59s",
+			`<circle cx="97.667%"`, `<rect class="gap-area" x="`, "Leader elected", `href="/leaders?span=30d"`, "node-2, term 6, for 3m 59s",
 		},
 		"/nodes": {"3<small>/100</small>", "none draining", "Stands for", `href="/nodes/node-2/drain"`, "Log compactor"},
 		"/settings": {

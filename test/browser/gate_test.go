@@ -20,6 +20,7 @@ func checkLogin(t *testing.T, n *node) {
 	if err := json.Unmarshal(n.post(t, "/api/v1/tokens", `{"name": "reader", "scope": "viewer"}`), &made); err != nil || made.Token == "" {
 		t.Fatalf("no token was made: %v", err)
 	}
+	checkLooks(t, gate, []page{{"login", "/login"}})
 	for _, tab := range []context.Context{newTab(t), newPlainTab(t)} {
 		open(t, tab, gate.url("/queues"))
 		logIn(t, tab, "forge_wrong")
