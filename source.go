@@ -100,6 +100,10 @@ func (r cronReader) Some(ctx context.Context, names []string) ([]cronstore.Cron,
 	return cronstore.Some(ctx, r.pool, names)
 }
 
+func (r cronReader) Page(ctx context.Context, n cronstore.Narrow) ([]cronstore.Cron, error) {
+	return cronstore.Page(ctx, r.pool, n)
+}
+
 func (r cronReader) Get(ctx context.Context, name string) (cronstore.Cron, error) {
 	return cronstore.Get(ctx, r.pool, name)
 }

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
@@ -34,28 +32,33 @@ func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
 	if q.reject(w) {
 		return
 	}
-	all, err := s.Source.Crons.Outline(r.Context(), nil)
+	crons, err := s.Source.Crons.Page(r.Context(), q.crons(s.Now(), limit+1))
 	if err != nil {
 		s.unreadable(w, r, err)
 		return
 	}
-	shown := narrowed(s.Now(), cronsNamed(all, q.values.Get("q")), q.values.Get("is"), q.values.Get("after"))
 	next := ""
-	if len(shown) > limit {
-		shown = shown[:limit]
-		next = q.next("after", shown[limit-1].Name)
+	if len(crons) > limit {
+		crons = crons[:limit]
+		next = q.next("after", crons[limit-1].Name)
 	}
-	crons, err := s.whole(r.Context(), shown)
-	if err != nil {
-		s.unreadable(w, r, err)
-		return
-	}
-	slices.SortFunc(crons, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
 	items := make([]cronItem, 0, len(crons))
 	for _, c := range crons {
 		items = append(items, cronItem{Cron: c, Description: s.describe(c)})
 	}
 	writeJSON(w, http.StatusOK, listOf(items, next))
+}
+
+// crons are those that are asked for, as the page narrows them.
+func (q *query) crons(now time.Time, limit int) cronstore.Narrow {
+	narrow := cronstore.Narrow{Text: q.values.Get("q"), After: q.values.Get("after"), Limit: limit}
+	switch q.values.Get("is") {
+	case cronsPaused:
+		narrow.Paused = true
+	case cronsOverdue:
+		narrow.DueBefore = now.Add(-overdueAfter)
+	}
+	return narrow
 }
 
 func (s *server) describe(cron cronstore.Cron) string {

@@ -93,15 +93,3 @@ func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, after stri
 	}
 	return shown, nil
 }
-
-// narrowed are the crons of a filter after a name, in the order in which names are compared
-// here: the database's own may be that of a language.
-func narrowed(now time.Time, crons []cronstore.Outlined, filter, after string) (shown []cronstore.Outlined) {
-	for i := range crons {
-		if crons[i].Name > after && is(filter, now, &crons[i]) {
-			shown = append(shown, crons[i])
-		}
-	}
-	slices.SortFunc(shown, func(a, b cronstore.Outlined) int { return strings.Compare(a.Name, b.Name) })
-	return shown
-}

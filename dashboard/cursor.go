@@ -45,7 +45,7 @@ func openCursor(path string, values url.Values) error {
 	}
 	where := string(raw[cursorSum:])
 	key, value, _ := strings.Cut(where, "=")
-	if string(sumOf(path, values, where)) != string(raw[:cursorSum]) || key != "before" && key != "after" {
+	if string(sumOf(path, values, where)) != string(raw[:cursorSum]) || key != "before" && key != "after" || !isText(value) {
 		return errForgedCursor
 	}
 	values.Del("cursor")

@@ -46,6 +46,8 @@ type Crons interface {
 	// what it returned last; Some returns the whole of a few.
 	Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error)
 	Some(ctx context.Context, names []string) ([]cronstore.Cron, error)
+	// Page returns the first of those that are wanted, by name.
+	Page(ctx context.Context, n cronstore.Narrow) ([]cronstore.Cron, error)
 	// Get returns one cron, also if it was removed, or cronstore.ErrNotFound.
 	Get(ctx context.Context, name string) (cronstore.Cron, error)
 	// Ticks returns at most limit ticks of a cron that fell due before an

@@ -115,12 +115,13 @@ func TestEveryListRefusesCursorsOfOthers(t *testing.T) {
 	_, cursor, _ := strings.Cut(foreign, "cursor=")
 	cursor, _, _ = strings.Cut(cursor, "&")
 	lists := 0
+	noText := cursorOf("/api/v1/crons", nil, "after", "a\x00b")
 	for path, r := range addresses(newServer(newCluster())) {
 		if r.gets == nil || path == "/api/v1/jobs" || !slices.ContainsFunc(r.gets.query, func(p parameter) bool { return p.name == "cursor" }) {
 			continue
 		}
 		lists++
-		for _, made := range []string{cursor, "AAAAAAAAAAAAYmVmb3JlPTQy"} {
+		for _, made := range []string{cursor, "AAAAAAAAAAAAYmVmb3JlPTQy", noText} {
 			if w := get(t, h, path+"?cursor="+made); w.Code != http.StatusBadRequest {
 				t.Errorf("%s takes %s: %d", path, made, w.Code)
 			}

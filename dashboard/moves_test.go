@@ -67,6 +67,17 @@ func (f fakeCrons) Some(ctx context.Context, names []string) ([]cronstore.Cron, 
 	return slices.DeleteFunc(all, func(c cronstore.Cron) bool { return !slices.Contains(names, c.Name) }), err
 }
 
+// Page narrows as the page of the crons does.
+func (f fakeCrons) Page(ctx context.Context, n cronstore.Narrow) ([]cronstore.Cron, error) {
+	all, err := f.List(ctx)
+	all = slices.DeleteFunc(all, func(c cronstore.Cron) bool {
+		return c.Name <= n.After || len(cronsNamed(outlinesOf([]cronstore.Cron{c}), n.Text)) == 0 || n.Paused && !c.Paused() ||
+			!n.DueBefore.IsZero() && (c.Paused() || c.NextTick.IsZero() || !c.NextTick.Before(n.DueBefore))
+	})
+	slices.SortFunc(all, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
+	return all[:min(len(all), n.Limit)], err
+}
+
 func TestHandOversOfTheAPI(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -30,18 +30,24 @@ const tickColumns = `
 t.cron, t.tick, t.verdict, t.reason, coalesce(t.job_id, 0), t.term, t.node_id, t.recorded_at, t.lateness_ms,
 t.last_tick, t.tick_count`
 
-// The newest row of each cron is one probe of the ledger's primary key.
-const listSQL = `
-SELECT ` + cronColumns + `, coalesce(l.verdict, ''), l.tick, l.last_tick, coalesce(l.reason, ''),
+const listColumns = cronColumns + `, coalesce(l.verdict, ''), l.tick, l.last_tick, coalesce(l.reason, ''),
        coalesce(l.job_id, 0), coalesce(l.term, 0), coalesce(l.node_id, ''), l.recorded_at,
-       coalesce(l.lateness_ms, 0), coalesce(l.tick_count, 0)
-FROM forge_crons AS c
+       coalesce(l.lateness_ms, 0), coalesce(l.tick_count, 0)`
+
+// The newest row of each cron is one probe of the ledger's primary key.
+const newestRowSQL = `
 LEFT JOIN LATERAL (
     SELECT * FROM forge_cron_ticks AS t WHERE t.cron = c.name ORDER BY t.tick DESC LIMIT 1
-) AS l ON true
+) AS l ON true`
+
+// Names are ordered as Go compares them, by their bytes: the database's own order may be
+// that of a language.
+const listSQL = `
+SELECT ` + listColumns + `
+FROM forge_crons AS c` + newestRowSQL + `
 WHERE CASE WHEN $1 = '' THEN c.removed_at IS NULL ELSE c.name = $1 END
   AND ($2::text[] IS NULL OR c.name = ANY ($2))
-ORDER BY c.name`
+ORDER BY c.name COLLATE "C"`
 
 const ticksSQL = `
 SELECT ` + tickColumns + `
@@ -56,8 +62,8 @@ FROM unnest($1::text[]) AS wanted (name),
      LATERAL (SELECT * FROM forge_cron_ticks WHERE cron = wanted.name ORDER BY tick DESC LIMIT $2) AS t
 ORDER BY t.cron, t.tick DESC`
 
-// List returns the crons that are configured, by name, each with the newest row
-// of its ledger.
+// List returns the crons that are configured, in the order of their names' bytes, each
+// with the newest row of its ledger.
 func List(ctx context.Context, db Queryer) ([]Cron, error) {
 	return some(ctx, db, nil)
 }
