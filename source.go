@@ -199,6 +199,10 @@ func (r historyReader) Range(ctx context.Context, q rollupstore.Query) ([]rollup
 	return rollupstore.Range(ctx, r.pool, q)
 }
 
+func (r historyReader) Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
+	return rollupstore.Sums(ctx, r.pool, q)
+}
+
 type deadReader struct{ pool *pgxpool.Pool }
 
 func (r deadReader) Groups(ctx context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error) {

@@ -20,6 +20,8 @@ const maxPoints = 50_000
 type History interface {
 	// Range returns windows series by series, oldest first.
 	Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error)
+	// Sums returns what windows add up to, by points of time.
+	Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error)
 }
 
 // rangeAnswer is a metric's history.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -38,8 +39,8 @@ type lineSpec struct {
 	// labels are the values of which the series have one; nil: whichever.
 	label  string
 	values []string
-	// value is what a point is of the windows in it.
-	value func(in []rollupstore.Row, of stretch) float64
+	// value is what a point is of what its windows add up to.
+	value func(in []rollupstore.Sum, of stretch) float64
 }
 
 type chartSpec struct {
@@ -74,29 +75,28 @@ var chartSpecs = []chartSpec{
 	}},
 }
 
-func perMinute(in []rollupstore.Row, of stretch) float64 {
+func perMinute(in []rollupstore.Sum, of stretch) float64 {
 	total := 0.0
-	for _, row := range in {
-		total += row.Value
+	for _, sum := range in {
+		total += sum.Value
 	}
 	return total / of.Point.Minutes()
 }
 
-// mean adds the series up and takes the mean of the windows.
-func mean(in []rollupstore.Row, _ stretch) float64 {
-	total, windows := 0.0, map[time.Time]bool{}
-	for _, row := range in {
-		total += row.Value
-		windows[row.At] = true
+// mean adds the series up and takes the mean of the windows. It is of one label: windows
+// of several may be the same.
+func mean(in []rollupstore.Sum, _ stretch) float64 {
+	if len(in) == 0 {
+		return math.NaN()
 	}
-	return total / float64(len(windows)) // NaN of none
+	return in[0].Value / float64(in[0].Windows)
 }
 
-func quantile(q float64) func([]rollupstore.Row, stretch) float64 {
-	return func(in []rollupstore.Row, _ stretch) float64 {
+func quantile(q float64) func([]rollupstore.Sum, stretch) float64 {
+	return func(in []rollupstore.Sum, _ stretch) float64 {
 		var all *metrics.Histogram
-		for _, row := range in {
-			all = all.Plus(row.Histogram)
+		for _, sum := range in {
+			all = all.Plus(sum.Histogram)
 		}
 		if all == nil {
 			return math.NaN()
@@ -119,8 +119,6 @@ type chartsBody struct {
 type drawing struct {
 	Charts []chart
 	Axis   []axisMark
-	// More says that there were more windows than the charts are made of.
-	More bool
 	// until is when there can be more to draw.
 	until time.Time
 }
@@ -177,7 +175,7 @@ func (s *server) loadCharts(ctx context.Context, ask *request) (body, error) {
 
 // drawCharts reads what the points are made of.
 func (s *server) drawCharts(ctx context.Context, p *points, now time.Time) (d drawing, err error) {
-	if d.More, err = s.readPoints(ctx, p); err != nil {
+	if err = s.readPoints(ctx, p); err != nil {
 		return d, err
 	}
 	for _, spec := range chartSpecs {
@@ -187,39 +185,36 @@ func (s *server) drawCharts(ctx context.Context, p *points, now time.Time) (d dr
 	return d, nil
 }
 
-// readPoints reads each metric that a chart shows, once.
-func (s *server) readPoints(ctx context.Context, p *points) (more bool, err error) {
-	wanted := []string{presence}
+// readPoints reads each metric that a chart shows, once, by the label of its lines.
+func (s *server) readPoints(ctx context.Context, p *points) error {
+	wanted := map[string]string{presence: ""}
 	for _, spec := range chartSpecs {
 		for _, line := range spec.lines {
-			if !slices.Contains(wanted, line.metric) {
-				wanted = append(wanted, line.metric)
-			}
+			wanted[line.metric] = line.label
 		}
 	}
-	for _, metric := range wanted {
-		rows, err := s.Source.History.Range(ctx, rollupstore.Query{
-			Metric: metric, Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Limit: maxPoints,
+	for _, metric := range slices.Sorted(maps.Keys(wanted)) {
+		sums, err := s.Source.History.Sums(ctx, rollupstore.SumQuery{
+			Metric: metric, Label: wanted[metric], Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point,
 		})
 		if err != nil {
-			return false, fmt.Errorf("read the history of %s: %w", metric, err)
+			return fmt.Errorf("read the history of %s: %w", metric, err)
 		}
-		more = more || len(rows) == maxPoints
-		p.rows[metric] = rows
+		p.sums[metric] = sums
 	}
-	return more, nil
+	return nil
 }
 
-// points are windows, put together to the points of a chart.
+// points are what windows add up to, by the points of a chart.
 type points struct {
 	of    stretch
 	start time.Time
-	rows  map[string][]rollupstore.Row
+	sums  map[string][]rollupstore.Sum
 }
 
 // newPoints ends with the last window that is over.
 func newPoints(now time.Time, of stretch) *points {
-	return &points{of: of, start: now.UTC().Truncate(of.Point).Add(-of.Width), rows: map[string][]rollupstore.Row{}}
+	return &points{of: of, start: now.UTC().Truncate(of.Point).Add(-of.Width), sums: map[string][]rollupstore.Sum{}}
 }
 
 // longestLook is the most between two looks for a window that is not written yet.
@@ -229,7 +224,7 @@ const longestLook = time.Minute
 // over, or, while the newest window is not written yet, a moment later.
 func (p *points) nextLook(now time.Time) time.Time {
 	newest := p.start.Add(p.of.Width - time.Duration(p.of.Step))
-	if slices.ContainsFunc(p.rows[presence], func(row rollupstore.Row) bool { return !row.At.Before(newest) }) {
+	if slices.ContainsFunc(p.sums[presence], func(sum rollupstore.Sum) bool { return !sum.Newest.Before(newest) }) {
 		return p.start.Add(p.of.Width + p.of.Point)
 	}
 	return now.Add(min(p.of.Point/12, longestLook))
@@ -239,13 +234,13 @@ func (p *points) count() int { return int(p.of.Width / p.of.Point) }
 
 func (p *points) at(i int) time.Time { return p.start.Add(time.Duration(i) * p.of.Point) }
 
-// group sorts the windows that are wanted into points.
-func (p *points) group(metric string, want func(rollupstore.Row) bool) [][]rollupstore.Row {
-	groups := make([][]rollupstore.Row, p.count())
-	for _, row := range p.rows[metric] {
-		i := int(row.At.Sub(p.start) / p.of.Point)
-		if !row.At.Before(p.start) && i < len(groups) && want(row) {
-			groups[i] = append(groups[i], row)
+// group sorts the sums that are wanted into points.
+func (p *points) group(metric string, want func(rollupstore.Sum) bool) [][]rollupstore.Sum {
+	groups := make([][]rollupstore.Sum, p.count())
+	for _, sum := range p.sums[metric] {
+		if want(sum) {
+			i := int(sum.At.Sub(p.start) / p.of.Point)
+			groups[i] = append(groups[i], sum)
 		}
 	}
 	return groups
@@ -253,9 +248,9 @@ func (p *points) group(metric string, want func(rollupstore.Row) bool) [][]rollu
 
 // values are a line's; NaN: not known.
 func (p *points) values(line lineSpec) []float64 {
-	present := p.group(presence, func(rollupstore.Row) bool { return true })
-	groups := p.group(line.metric, func(row rollupstore.Row) bool {
-		return line.label == "" || slices.Contains(line.values, row.Labels[line.label])
+	present := p.group(presence, func(rollupstore.Sum) bool { return true })
+	groups := p.group(line.metric, func(sum rollupstore.Sum) bool {
+		return line.label == "" || slices.Contains(line.values, sum.Label)
 	})
 	values := make([]float64, len(groups))
 	for i, in := range groups {

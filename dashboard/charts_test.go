@@ -1,17 +1,21 @@
 package dashboard
 
 import (
+	"context"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
@@ -24,35 +28,35 @@ func window(metric string, minutes int, value float64, labels ...string) rollups
 	return row
 }
 
+// fill puts in what the windows of a time add up to.
+func (p *points) fill(rows ...rollupstore.Row) {
+	for metric, label := range map[string]string{presence: "", "forge_job_started_total": "", "forge_job_finished_total": "outcome", metrics.QueueDepthName: "state", "forge_cron_delay_seconds": ""} {
+		p.sums[metric] = addedUp(rows, rollupstore.SumQuery{Metric: metric, Label: label, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point})
+	}
+}
+
 // fiveMinutes has five points of a minute.
 var fiveMinutes = stretch{span{"5m", 5 * time.Minute, 5}, rollupstore.Minute, time.Minute}
 
 func TestChartLines(t *testing.T) {
 	t.Parallel()
 	p := newPoints(epoch.Add(20*time.Second), fiveMinutes)
-	present := []rollupstore.Row{window(presence, 4, 3), window(presence, 3, 3), window(presence, 2, 3)}
 	delay := func(minutes int, buckets map[string]float64) rollupstore.Row {
 		row := window("forge_cron_delay_seconds", minutes, 1, "cron", "a")
 		row.Histogram = &metrics.Histogram{Buckets: buckets}
 		return row
 	}
-	p.rows = map[string][]rollupstore.Row{
-		presence: present,
-		"forge_job_started_total": {
-			window("forge_job_started_total", 6, 1000, "kind", "a"), // before the chart begins
-			window("forge_job_started_total", 4, 12, "kind", "a"), window("forge_job_started_total", 4, 3, "kind", "b"),
-			window("forge_job_started_total", 2, 5, "kind", "a"),
-			window("forge_job_started_total", 0, 7, "kind", "a"), // not over yet
-		},
-		"forge_job_finished_total": {
-			window("forge_job_finished_total", 4, 2, "outcome", "completed"), window("forge_job_finished_total", 4, 3, "outcome", "failed"),
-			window("forge_job_finished_total", 4, 4, "outcome", "lost"), window("forge_job_finished_total", 4, 5, "outcome", "cancelled"),
-		},
-		metrics.QueueDepthName: {
-			window(metrics.QueueDepthName, 3, 1.5, "queue", "a", "state", "available"), window(metrics.QueueDepthName, 3, 2, "queue", "b", "state", "available"),
-		},
-		"forge_cron_delay_seconds": {delay(4, map[string]float64{"1": 50}), delay(4, map[string]float64{"2": 50})},
-	}
+	p.fill(
+		window(presence, 4, 3), window(presence, 3, 3), window(presence, 2, 3),
+		window("forge_job_started_total", 6, 1000, "kind", "a"), // before the chart begins
+		window("forge_job_started_total", 4, 12, "kind", "a"), window("forge_job_started_total", 4, 3, "kind", "b"),
+		window("forge_job_started_total", 2, 5, "kind", "a"),
+		window("forge_job_started_total", 0, 7, "kind", "a"), // not over yet
+		window("forge_job_finished_total", 4, 2, "outcome", "completed"), window("forge_job_finished_total", 4, 3, "outcome", "failed"),
+		window("forge_job_finished_total", 4, 4, "outcome", "lost"), window("forge_job_finished_total", 4, 5, "outcome", "cancelled"),
+		window(metrics.QueueDepthName, 3, 1.5, "queue", "a", "state", "available"), window(metrics.QueueDepthName, 3, 2, "queue", "b", "state", "available"),
+		delay(4, map[string]float64{"1": 50}), delay(4, map[string]float64{"2": 50}),
+	)
 	none := math.NaN()
 	for _, test := range []struct {
 		chart, line int
@@ -84,18 +88,94 @@ func TestChartLines(t *testing.T) {
 func TestPointsOfSeveralWindows(t *testing.T) {
 	t.Parallel()
 	p := newPoints(epoch, stretch{span{"15m", 15 * time.Minute, 3}, rollupstore.FiveMinutes, 15 * time.Minute})
-	p.rows = map[string][]rollupstore.Row{
-		"forge_job_started_total": {window("forge_job_started_total", 15, 20), window("forge_job_started_total", 5, 10)},
-		metrics.QueueDepthName: {
-			window(metrics.QueueDepthName, 15, 6, "state", "running"), window(metrics.QueueDepthName, 10, 2, "state", "running"),
-		},
-	}
+	p.fill(
+		window("forge_job_started_total", 15, 20), window("forge_job_started_total", 5, 10),
+		window(metrics.QueueDepthName, 15, 6, "state", "running"), window(metrics.QueueDepthName, 10, 2, "state", "running"),
+	)
 	if got := p.values(chartSpecs[0].lines[0]); got[0] != 2 {
 		t.Errorf("30 in 15 minutes are %v a minute", got)
 	}
 	if got := p.values(chartSpecs[1].lines[1]); got[0] != 4 {
 		t.Errorf("6 and 2 are %v on average", got)
 	}
+}
+
+// The database adds up what is drawn as if each window were read and added.
+func TestTheDatabaseAddsUpForTheCharts(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	// A third of the windows are missing, and so is a day; in one only what is less usual.
+	_, err := pool.Exec(t.Context(), `
+		INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, last, histogram)
+		SELECT 3600, s.metric, s.labels, '2026-11-20 12:00Z'::timestamptz - n * interval '1 hour', 3600, random() * 40, 5,
+		       CASE WHEN s.metric LIKE '%seconds' THEN jsonb_build_object('s', random(),
+		           'b', jsonb_build_object('0.01', ceil(random() * 9), (ARRAY['0.5', '1', '2.5', '+Inf'])[1 + abs(n) % 4], 3)) END
+		FROM generate_series(-3, 800) AS n, (
+			SELECT 'forge_node_count' AS metric, jsonb_build_object('state', s) AS labels FROM unnest(ARRAY['active', 'gone']) AS s
+			UNION ALL SELECT 'forge_job_started_total', jsonb_build_object('kind', k::text) FROM generate_series(1, 3) AS k
+			UNION ALL SELECT 'forge_job_finished_total', jsonb_build_object('kind', k::text, 'outcome', o)
+				FROM generate_series(1, 3) AS k, unnest(ARRAY['completed', 'failed', 'timed_out', 'cancelled']) AS o
+			UNION ALL SELECT 'forge_queue_depth', jsonb_build_object('queue', q, 'state', s)
+				FROM unnest(ARRAY['a', 'b']) AS q, unnest(ARRAY['available', 'running', 'retryable']) AS s
+			UNION ALL SELECT m, jsonb_build_object('x', x::text)
+				FROM unnest(ARRAY['forge_cron_delay_seconds', 'forge_job_wait_seconds']) AS m, generate_series(1, 3) AS x
+		) AS s
+		WHERE random() < 0.67 AND n NOT BETWEEN 100 AND 124`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range stretches[3:] {
+		p := newPoints(epoch.Add(20*time.Minute), of)
+		s := &server{Options: Options{Source: Source{History: storedHistory{pool}}}}
+		if err := s.readPoints(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range chartSpecs {
+			for _, line := range spec.lines {
+				want := valuesOneByOne(t, pool, p, line)
+				if diff := cmp.Diff(want, p.values(line), cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 1e-9)); diff != "" {
+					t.Errorf("%s: %s of %s (-one by one +at once):\n%s", of.Name, line.name, spec.name, diff)
+				}
+			}
+		}
+	}
+}
+
+type storedHistory struct{ pool *pgxpool.Pool }
+
+func (h storedHistory) Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
+	return rollupstore.Range(ctx, h.pool, q)
+}
+
+func (h storedHistory) Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
+	return rollupstore.Sums(ctx, h.pool, q)
+}
+
+// valuesOneByOne reads every window of a line, and adds those of a point up.
+func valuesOneByOne(t *testing.T, pool *pgxpool.Pool, p *points, line lineSpec) []float64 {
+	t.Helper()
+	rows := func(metric string) []rollupstore.Row {
+		rows, err := rollupstore.Range(t.Context(), pool, rollupstore.Query{Metric: metric, Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Limit: maxPoints})
+		if err != nil || len(rows) == 0 {
+			t.Fatalf("%d windows of %s, %v", len(rows), metric, err)
+		}
+		return rows
+	}
+	present, own := rows(presence), rows(line.metric)
+	own = slices.DeleteFunc(own, func(r rollupstore.Row) bool {
+		return line.label != "" && !slices.Contains(line.values, r.Labels[line.label])
+	})
+	values := make([]float64, p.count())
+	for i := range values {
+		values[i] = math.NaN()
+		q := rollupstore.SumQuery{Metric: line.metric, From: p.at(i), To: p.at(i + 1), Point: p.of.Point}
+		in := addedUp(own, q)
+		q.Metric = presence
+		if len(in) > 0 || len(addedUp(present, q)) > 0 {
+			values[i] = line.value(in, p.of)
+		}
+	}
+	return values
 }
 
 func TestRoundUp(t *testing.T) {
@@ -123,7 +203,7 @@ func TestChartsPage(t *testing.T) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
 		}
 	}
-	if q := c.asked; q.Step != rollupstore.FiveMinutes || !q.From.Equal(epoch.Add(-6*time.Hour)) || !q.To.Equal(epoch) {
+	if q := c.added; q.Step != rollupstore.FiveMinutes || q.Point != 5*time.Minute || !q.From.Equal(epoch.Add(-6*time.Hour)) || !q.To.Equal(epoch) {
 		t.Errorf("it asked for %+v", q)
 	}
 	if w := get(t, h, "/charts?span=2y"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "span must be") {
@@ -145,7 +225,7 @@ func TestNextLook(t *testing.T) {
 		{"nobody wrote", nil, now.Add(time.Minute)},
 	} {
 		p := newPoints(now, quarters)
-		p.rows[presence] = test.written
+		p.fill(test.written...)
 		if got := p.nextLook(now); !got.Equal(test.want) {
 			t.Errorf("%s: the next look is at %s, want %s", test.name, got, test.want)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -48,6 +49,7 @@ type fakeCluster struct {
 	told    []outbox.Notification
 	windows []rollupstore.Row
 	asked   rollupstore.Query
+	added   rollupstore.SumQuery
 	// scopes are those of the tokens that are good.
 	scopes map[string]tokenstore.Scope
 	// audit is what was written down.
@@ -454,4 +456,38 @@ func (c fakeHistory) Range(_ context.Context, q rollupstore.Query) ([]rollupstor
 		}
 		return own
 	})
+}
+
+func (c fakeHistory) Sums(_ context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
+	return read(c.fakeCluster, func() []rollupstore.Sum {
+		c.added = q
+		return addedUp(c.windows, q)
+	})
+}
+
+// addedUp adds windows up one by one, as the database does at once.
+func addedUp(rows []rollupstore.Row, q rollupstore.SumQuery) (sums []rollupstore.Sum) {
+	windows := map[[2]any]map[time.Time]bool{}
+	for _, row := range rows {
+		if row.Metric != q.Metric || row.At.Before(q.From) || !row.At.Before(q.To) {
+			continue
+		}
+		at := q.From.Add(row.At.Sub(q.From) / q.Point * q.Point)
+		i := slices.IndexFunc(sums, func(s rollupstore.Sum) bool { return s.At.Equal(at) && s.Label == row.Labels[q.Label] })
+		if i < 0 {
+			i = len(sums)
+			sums = append(sums, rollupstore.Sum{At: at, Label: row.Labels[q.Label]})
+		}
+		of, sum := [2]any{at, row.Labels[q.Label]}, &sums[i]
+		if windows[of] == nil {
+			windows[of] = map[time.Time]bool{}
+		}
+		windows[of][row.At] = true
+		sum.Value, sum.Windows = sum.Value+row.Value, len(windows[of])
+		if row.At.After(sum.Newest) {
+			sum.Newest = row.At
+		}
+		sum.Histogram = sum.Histogram.Plus(row.Histogram)
+	}
+	return sums
 }

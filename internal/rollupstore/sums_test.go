@@ -1,0 +1,118 @@
+package rollupstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
+)
+
+// Half an hour and two minutes, each half minute: a counter that rises by one and began
+// again after seven minutes, two gauges, and a histogram whose values were others from
+// 12:20 on. Nobody wrote from 12:10 to 12:15, when the counter rose by three of its own.
+const halfHour = `
+INSERT INTO forge_metrics_cluster (metric, labels, at, value, histogram, term)
+SELECT s.metric, s.labels::jsonb, '2026-03-01 12:00Z'::timestamptz + i * interval '30 seconds', s.value, s.histogram, 1
+FROM generate_series(0, 63) AS i, LATERAL (VALUES
+    ('c_total', '{"outcome": "completed", "kind": "a"}', CASE WHEN i < 14 THEN i WHEN i < 20 THEN i - 14 ELSE i - 21 END, NULL::jsonb),
+    ('g', '{"queue": "a", "state": "running"}', 2, NULL),
+    ('g', '{"queue": "b", "state": "running"}', 3, NULL),
+    ('g', '{"queue": "b", "state": "available"}', 7, NULL),
+    ('h_seconds', '{}', i + 1, jsonb_build_object('s', 2 * i, 'b', CASE WHEN i < 40
+        THEN jsonb_build_object('1', i + 1) ELSE jsonb_build_object('1', 40, '2.5', i - 39) END))
+) AS s (metric, labels, value, histogram)
+WHERE i NOT BETWEEN 20 AND 29`
+
+func rollUp(t *testing.T, pool *pgxpool.Pool, until time.Time) {
+	t.Helper()
+	for _, step := range []rollupstore.Step{rollupstore.Minute, rollupstore.FiveMinutes} {
+		for from := noon; !from.IsZero(); {
+			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+				from, err = rollupstore.Roll(t.Context(), tx, step, from, until, holds)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestSums(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	if _, err := pool.Exec(t.Context(), halfHour); err != nil {
+		t.Fatal(err)
+	}
+	rollUp(t, pool, noon.Add(32*time.Minute))
+	_, err := pool.Exec(t.Context(), `
+		INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, last, histogram)
+		VALUES (300, 'empty_seconds', '{}', '2026-03-01 12:00Z', 300, 0, 0, '{"s": 0, "b": null}')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := func(minute int, label string, value float64, windows, newest int) rollupstore.Sum {
+		return rollupstore.Sum{
+			At: noon.Add(time.Duration(minute) * time.Minute), Label: label, Value: value,
+			Windows: windows, Newest: noon.Add(time.Duration(newest) * time.Minute),
+		}
+	}
+	given := func(s rollupstore.Sum, total float64, buckets map[string]float64) rollupstore.Sum {
+		s.Histogram = &metrics.Histogram{Sum: total, Buckets: buckets}
+		return s
+	}
+	for name, test := range map[string]struct {
+		metric, label string
+		step          rollupstore.Step
+		from, to      int
+		want          []rollupstore.Sum
+	}{
+		"a counter that began again, a gap, and a window that is not over": {
+			"c_total", "outcome", rollupstore.FiveMinutes, 0, 40,
+			[]rollupstore.Sum{sum(0, "completed", 13+5, 2, 5), sum(10, "completed", 13, 1, 15), sum(20, "completed", 20, 2, 25)},
+		},
+		"the newest minutes of a point": {
+			"c_total", "", rollupstore.Minute, 20, 40,
+			[]rollupstore.Sum{sum(20, "", 20, 10, 29), sum(30, "", 4, 2, 31)},
+		},
+		"gauges of several series": {
+			"g", "state", rollupstore.FiveMinutes, 0, 20,
+			[]rollupstore.Sum{sum(0, "available", 14, 2, 5), sum(10, "available", 7, 1, 15), sum(0, "running", 10, 2, 5), sum(10, "running", 5, 1, 15)},
+		},
+		"a label that no series has": {
+			"g", "kind", rollupstore.FiveMinutes, 10, 20, []rollupstore.Sum{sum(10, "", 12, 1, 15)},
+		},
+		"histograms of other buckets": {
+			"h_seconds", "", rollupstore.FiveMinutes, 15, 35,
+			[]rollupstore.Sum{
+				given(sum(15, "", 30, 2, 20), 60, map[string]float64{"1": 20, "2.5": 10}),
+				given(sum(25, "", 10, 1, 25), 20, map[string]float64{"2.5": 10}),
+			},
+		},
+		"a bucket of several windows": {
+			"h_seconds", "", rollupstore.FiveMinutes, 0, 10,
+			[]rollupstore.Sum{given(sum(0, "", 20, 2, 5), 38, map[string]float64{"1": 20})},
+		},
+		"a histogram without buckets": {
+			"empty_seconds", "", rollupstore.FiveMinutes, 0, 10, []rollupstore.Sum{given(sum(0, "", 0, 1, 0), 0, nil)},
+		},
+		"nothing": {"nobody", "", rollupstore.Minute, 0, 40, nil},
+	} {
+		got, err := rollupstore.Sums(t.Context(), pool, rollupstore.SumQuery{
+			Metric: test.metric, Label: test.label, Step: test.step, Point: 10 * time.Minute,
+			From: noon.Add(time.Duration(test.from) * time.Minute), To: noon.Add(time.Duration(test.to) * time.Minute),
+		})
+		for i := range got {
+			got[i].At, got[i].Newest = got[i].At.UTC(), got[i].Newest.UTC()
+		}
+		if diff := cmp.Diff(test.want, got); len(test.want)+len(got) > 0 && diff != "" || err != nil {
+			t.Errorf("%s (-want +got):\n%s%v", name, diff, err)
+		}
+	}
+}
