@@ -12,8 +12,8 @@ const (
 	sightSQL = `
 SELECT l.role, l.term, coalesce(l.node_id, ''), coalesce(l.incarnation, '') = $2,
        extract(epoch FROM l.lease_until - clock_timestamp())::float8, clock_timestamp(),
-       NOT coalesce(r.target = $3, NOT if_asked)
-FROM unnest($1::text[], $4::boolean[]) AS wanted (role, if_asked)
+       NOT coalesce(r.target = $3, NOT if_asked OR left_at > 0 AND l.term > left_at)
+FROM unnest($1::text[], $4::boolean[], $5::bigint[]) AS wanted (role, if_asked, left_at)
 JOIN forge_leaders l USING (role)
 LEFT JOIN forge_leader_requests r ON r.role = l.role AND r.reserved_until > clock_timestamp()`
 
@@ -95,12 +95,12 @@ func (s *LeaseSession) TryLocks(ctx context.Context, locks []Lock) ([]string, er
 }
 
 func (s *LeaseSession) look(ctx context.Context, locks []Lock) ([]sight, error) {
-	roles, ifAsked := make([]string, len(locks)), make([]bool, len(locks))
+	roles, ifAsked, leftAt := make([]string, len(locks)), make([]bool, len(locks)), make([]int64, len(locks))
 	for i, lock := range locks {
-		roles[i], ifAsked[i] = lock.Role, lock.IfAsked
+		roles[i], ifAsked[i], leftAt[i] = lock.Role, lock.IfAsked, lock.LeftAt
 	}
 	sent := time.Now()
-	rows, err := s.conn.Query(ctx, sightSQL, roles, s.cfg.Incarnation, s.cfg.NodeID, ifAsked)
+	rows, err := s.conn.Query(ctx, sightSQL, roles, s.cfg.Incarnation, s.cfg.NodeID, ifAsked, leftAt)
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,32 @@ func TestTransferredRoleIsKeptForItsTarget(t *testing.T) {
 	}
 }
 
+func TestRoleThatIsLeftToOthersIsOpenWhenOneOfThemHasLed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	first := c.win(a).Fence.Term
+	if err := a.Resign(t.Context(), lock, first, "stepped_down"); err != nil {
+		t.Fatal(err)
+	}
+	failed, left := lock, lock
+	failed.IfAsked, left.IfAsked, left.LeftAt = true, true, first
+	for _, try := range []leaderstore.Lock{failed, left} {
+		if won, err := a.TryLocks(t.Context(), []leaderstore.Lock{try}); err != nil || len(won) != 0 {
+			t.Fatalf("before another has led it won %v, %v", won, err)
+		}
+	}
+	if err := b.Resign(t.Context(), lock, c.win(b).Fence.Term, "stepped_down"); err != nil {
+		t.Fatal(err)
+	}
+	if won, err := a.TryLocks(t.Context(), []leaderstore.Lock{failed}); err != nil || len(won) != 0 {
+		t.Fatalf("where its work has failed it won %v, %v", won, err)
+	}
+	if won, err := a.TryLocks(t.Context(), []leaderstore.Lock{left}); err != nil || len(won) != 1 {
+		t.Fatalf("after another has led it won %v, %v", won, err)
+	}
+}
+
 func TestTransferThatItsTargetDoesNotTakeGoesToOthers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

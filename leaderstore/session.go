@@ -45,8 +45,10 @@ type SessionConfig struct {
 type Lock struct {
 	Role string
 	ID   int64
-	// IfAsked has it tried only where an operator wants this node to lead next.
+	// IfAsked has it tried only where an operator wants this node to lead next, or
+	// another has led since the term LeftAt; 0: that does not count.
 	IfAsked bool
+	LeftAt  int64
 }
 
 // Held is a term that this session leads.
@@ -90,10 +92,10 @@ SELECT wanted.role, id,
             THEN set_config('idle_session_timeout', $3, false) IS NOT NULL
             ELSE false END,
        coalesce(l.term, 0), l.renewed_at, coalesce(l.lease_until <= clock_timestamp(), true)
-FROM unnest($1::text[], $2::bigint[], $5::boolean[]) AS wanted (role, id, if_asked)
+FROM unnest($1::text[], $2::bigint[], $5::boolean[], $6::bigint[]) AS wanted (role, id, if_asked, left_at)
 LEFT JOIN forge_leaders l USING (role)
 LEFT JOIN forge_leader_requests r ON r.role = wanted.role AND r.reserved_until > clock_timestamp()
-WHERE coalesce(r.target = $4, NOT if_asked)
+WHERE coalesce(r.target = $4, NOT if_asked OR left_at > 0 AND l.term > left_at)
   AND (l.node_id IS NOT NULL AND l.backend_pid IS NULL AND l.lease_until > clock_timestamp()) IS NOT TRUE`
 
 	unlockSQL = `SELECT pg_advisory_unlock($1)`
@@ -225,10 +227,11 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 	roles := make([]string, len(locks))
 	ids := make([]int64, len(locks))
 	ifAsked := make([]bool, len(locks))
+	leftAt := make([]int64, len(locks))
 	for i, lock := range locks {
-		roles[i], ids[i], ifAsked[i] = lock.Role, lock.ID, lock.IfAsked
+		roles[i], ids[i], ifAsked[i], leftAt[i] = lock.Role, lock.ID, lock.IfAsked, lock.LeftAt
 	}
-	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID, ifAsked)
+	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID, ifAsked, leftAt)
 	if err != nil {
 		return nil, fmt.Errorf("try the locks: %w", err)
 	}

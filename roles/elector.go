@@ -57,6 +57,7 @@ type elector struct {
 
 	state       state
 	barredUntil time.Time // no campaign before, unless asked: it was given up here
+	leftAt      int64     // the term that an operator had this node give up; 0: its work failed
 	fence       leaderstore.Fence
 	since       time.Time
 	trustUntil  time.Time
@@ -80,10 +81,11 @@ func (e *elector) lock() leaderstore.Lock {
 }
 
 // bid is the lock as this node campaigns for it: a role that it leaves to others it
-// takes only if it is asked to.
+// takes only if it is asked to, or when one of them has given it up again. Where the work
+// has failed that would have the nodes pass it round without a pause.
 func (e *elector) bid(now time.Time) leaderstore.Lock {
 	lock := e.lock()
-	lock.IfAsked = now.Before(e.barredUntil)
+	lock.IfAsked, lock.LeftAt = now.Before(e.barredUntil), e.leftAt
 	return lock
 }
 
@@ -155,7 +157,7 @@ func (e *elector) handOver(target string) {
 		return
 	}
 	e.logger.Info("asked to hand over", "term", e.fence.Term, "target", target)
-	e.bar()
+	e.bar(e.fence.Term)
 	reason := reasonSteppedDown
 	if target != "" {
 		reason = reasonTransferred
@@ -197,7 +199,7 @@ func (e *elector) checkProgress(now time.Time) {
 		return
 	}
 	e.logger.Error("the leader's work does not turn, giving up the role", "term", e.fence.Term, "part", part)
-	e.bar()
+	e.bar(0)
 	e.stop(reasonSteppedDown, errStalled, e.campaign.opts.RefreshInterval)
 }
 
@@ -226,7 +228,9 @@ func (e *elector) awaitsServer(now time.Time) bool {
 
 // bar keeps this node from standing for the role of its own accord for a while, so
 // that another can try.
-func (e *elector) bar() { e.barredUntil = time.Now().Add(e.campaign.opts.StandBack) }
+func (e *elector) bar(leftAt int64) {
+	e.barredUntil, e.leftAt = time.Now().Add(e.campaign.opts.StandBack), leftAt
+}
 
 // stands says whether this node campaigns for the role. While the work of an
 // earlier term still runs it does not: there must not be two of it.
@@ -270,7 +274,7 @@ func (e *elector) workEnded() bool {
 
 func (e *elector) giveUp(err error) {
 	e.state, e.reason = stopping, reasonSteppedDown
-	e.bar()
+	e.bar(0)
 	e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
 }
 

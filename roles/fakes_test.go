@@ -139,7 +139,8 @@ func (x *session) TryLocks(ctx context.Context, locks []leaderstore.Lock) ([]str
 	var won []string
 	for _, lock := range locks {
 		last := leaderstore.Held{Role: lock.Role, Term: x.server.terms[lock.Role]}
-		if lock.IfAsked && x.server.wishes[last] != x.node {
+		since := lock.LeftAt > 0 && last.Term > lock.LeftAt
+		if lock.IfAsked && !since && x.server.wishes[last] != x.node {
 			continue
 		}
 		if x.server.holders[lock.ID] == nil {

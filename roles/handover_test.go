@@ -56,6 +56,23 @@ func TestNodeThatSteppedDownTakesARoleBackWhenAsked(t *testing.T) {
 	})
 }
 
+// It also takes it when the node that led since gives it up: nobody else may be there.
+func TestNodeThatSteppedDownTakesARoleBackWhenItIsFreeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, a, b := startPair(t)
+		time.Sleep(refresh / 2)
+		synctest.Wait()
+		for range 2 {
+			s.wish("")
+			synctest.Wait() // no time passes
+		}
+		if !a.works() || b.works() || len(s.endings()) != 2 {
+			t.Fatalf("a works %v, b works %v, resigned %v", a.works(), b.works(), s.endings())
+		}
+	})
+}
+
 func TestAbstainingNodeLeadsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

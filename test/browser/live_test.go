@@ -273,6 +273,7 @@ const countBeats = `(() => {
 func checkNextLeader(t *testing.T, started []*node) {
 	t.Helper()
 	old, other := started[0], started[1]
+	nodes.Eventually(t, patience, "somebody leads", func() bool { return leader(other) != "" })
 	if leader(other) == other.id {
 		old, other = other, old
 	}
