@@ -18,8 +18,8 @@ import (
 // What the pages read at most.
 const (
 	historyDepth  = 400
-	overviewCrons = 40
-	cronsPerPage  = 100
+	overviewCrons = 20
+	cronsPerPage  = 50
 	overviewJobs  = 12
 )
 

@@ -6,11 +6,12 @@
 //	go run ./bench/dashboard -url http://127.0.0.1:8080
 //
 // For each page it takes the time to the first byte, the bytes on the wire (gzip), and
-// the time to the first contentful paint in a real Chromium, each in a tab of its own
-// with an empty cache, and again with a full one: medians of n. A page with one word in
-// it tells what of that is the browser's own. Then it opens so many streams of the overview, as
-// that many open pages do, and takes what they carry and what processor time the node
-// spends meanwhile, beside that of the same time without them.
+// the time to the first contentful paint in a real Chromium, in a tab that is open on
+// another page of the node, with an empty cache and again with a full one: medians of n.
+// A page with one word in it tells what of that is the browser's own. Then it opens so
+// many streams of the overview, as that many open pages do, and takes what they carry and
+// what processor time the node spends meanwhile, beside that of the same time without
+// them.
 //
 // It prints a table and, as the last line, one JSON object.
 package main

@@ -16,12 +16,14 @@ import (
 const bare = "/healthz"
 
 // A driven tab takes up to twice as long to its first paint as one that nobody looks at.
-// So it has another one show the page, and asks that only when it should be over.
+// So it opens another one, has that go to the page as somebody would who sits before it,
+// and asks it only when it should be over.
 const (
 	alone     = time.Second
 	openOther = `window.other = open(%q); undefined`
+	goOther   = `other.location.href = %q; undefined`
 	// painted is in milliseconds since the page was asked for; 0 until then.
-	painted    = `other.performance.getEntriesByName("first-contentful-paint")[0]?.startTime || 0`
+	painted    = `other.location.pathname + other.location.search == %q && other.performance.getEntriesByName("first-contentful-paint")[0]?.startTime || 0`
 	closeOther = `other.close()`
 )
 
@@ -47,23 +49,34 @@ func (p *page) show(chromium *browser.Browser, node string) error {
 	return nil
 }
 
-// firstPaint has a tab that nobody drives show another page of the node, and returns
-// how long that took to its first content.
+// firstPaint has a tab that nobody drives go to a page of the node, and returns how long
+// that took to its first content.
 func firstPaint(tab context.Context, path string) (time.Duration, error) {
-	asked := func(p *runtime.EvaluateParams) { p.UserGesture = new(true) } // else it opens none
-	if err := chromedp.Do(tab, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(openOther, path), asked)); err != nil {
-		return 0, fmt.Errorf("open %s: %w", path, err)
+	if err := tell(tab, fmt.Sprintf(openOther, bare)); err != nil {
+		return 0, fmt.Errorf("open %s: %w", bare, err)
+	}
+	if err := tell(tab, fmt.Sprintf(goOther, path)); err != nil {
+		return 0, fmt.Errorf("go to %s: %w", path, err)
 	}
 	for {
-		if err := rig.SleepUntil(tab, time.Now().Add(alone)); err != nil {
-			return 0, fmt.Errorf("wait for the first paint of %s: %w", path, err)
-		}
-		at, err := chromedp.Run(tab, chromedp.Evaluate[float64](painted))
+		at, err := chromedp.Run(tab, chromedp.Evaluate[float64](fmt.Sprintf(painted, path)))
 		if err != nil {
 			return 0, fmt.Errorf("ask for the first paint of %s: %w", path, err)
 		}
 		if at > 0 {
-			return time.Duration(at * float64(time.Millisecond)), chromedp.Do(tab, chromedp.Evaluate[chromedp.Void](closeOther))
+			return time.Duration(at * float64(time.Millisecond)), tell(tab, closeOther)
+		}
+		if err := rig.SleepUntil(tab, time.Now().Add(alone)); err != nil {
+			return 0, fmt.Errorf("wait for the first paint of %s: %w", path, err)
 		}
 	}
+}
+
+// tell has the tab do something, as if its reader had, and leaves it alone.
+func tell(tab context.Context, script string) error {
+	asked := func(p *runtime.EvaluateParams) { p.UserGesture = new(true) } // else it opens none
+	if err := chromedp.Do(tab, chromedp.Evaluate[chromedp.Void](script, asked)); err != nil {
+		return err
+	}
+	return rig.SleepUntil(tab, time.Now().Add(alone))
 }
