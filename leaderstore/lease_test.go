@@ -248,6 +248,30 @@ func TestReservedRoleIsNotFree(t *testing.T) {
 	}
 }
 
+func TestFreeRoleIsKeptFromWhoLeftItUntilAnotherHasLed(t *testing.T) {
+	t.Parallel()
+	c := pooled(t)
+	a, b := c.openLease("a"), c.openLease("b")
+	failed, left := lock, lock
+	failed.IfAsked, left.IfAsked, left.LeftAt = true, true, 1
+	frees := func(try leaderstore.Lock, want int, when string) {
+		t.Helper()
+		if free, err := a.TryLocks(t.Context(), []leaderstore.Lock{try}); err != nil || len(free) != want {
+			t.Fatalf("%s: free %v, %v; want %d", when, free, err, want)
+		}
+	}
+	for term, who := range []*leaderstore.LeaseSession{a, b} {
+		if _, ok := c.take(who); !ok {
+			t.Fatalf("not taken for term %d", term+1)
+		}
+		if err := who.Resign(t.Context(), lock, int64(term+1), "stepped_down"); err != nil {
+			t.Fatal(err)
+		}
+		frees(failed, 0, "where its work has failed")
+		frees(left, term, "where it stepped down")
+	}
+}
+
 // No connection's setting reaches through the pooler: the fence itself bounds the
 // transaction of a process that freezes.
 func TestLeaseFenceBoundsItsTransaction(t *testing.T) {
