@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,12 +16,14 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/netguard"
 )
 
 const (
 	maxRedirects   = 5
-	dialTimeout    = 10 * time.Second
+	tlsTimeout     = 10 * time.Second
 	maxHeaderBytes = 64 << 10
+	userAgent      = "forge"
 	// maxResponse is where reading a response ends; what is kept of it is
 	// bounded by the job's capture.
 	maxResponse = 16 << 20
@@ -33,7 +34,7 @@ type httpJob struct {
 	client *http.Client
 }
 
-func newHTTP(job config.Job, targets guard) (execution, error) {
+func newHTTP(job config.Job, targets netguard.Guard) (execution, error) {
 	target, err := url.Parse(sampleURL(job.URL))
 	if err != nil || target.Host == "" || !httpScheme(target) {
 		return nil, errors.New("url must be an absolute http or https address")
@@ -57,21 +58,23 @@ func escapeURL(value string) string { return strings.ReplaceAll(url.QueryEscape(
 
 // newTransport ignores proxies of the environment (they would undo the guard)
 // and keeps no idle connections: jobs are rare and far between.
-func newTransport(g guard) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, Control: g.control}
+func newTransport(g netguard.Guard) *http.Transport {
 	return &http.Transport{
-		DialContext:            dialer.DialContext,
+		DialContext:            g.Dialer().DialContext,
 		DisableKeepAlives:      true,
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		TLSHandshakeTimeout:    dialTimeout,
+		TLSHandshakeTimeout:    tlsTimeout,
 	}
 }
 
 func httpScheme(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }
 
-// checkRedirect lets few redirects pass, and gives the job's own headers, body and
-// address, which may hold credentials, to no other host.
+// checkRedirect follows few redirects. Once one leads to another origin, neither that
+// request nor any later one, not even one back to the first origin, carries the job's
+// headers, the run's headers or the body: http.Client copies them from the first
+// request each time. No redirect carries a Referer, since the address that it names
+// may hold a credential.
 func (h *httpJob) checkRedirect(request *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
@@ -79,17 +82,24 @@ func (h *httpJob) checkRedirect(request *http.Request, via []*http.Request) erro
 	case !httpScheme(request.URL):
 		return fmt.Errorf("redirect to %s refused", request.URL.Scheme)
 	}
+	request.Header.Del("Referer")
 	first := via[0].URL
-	if request.URL.Host != first.Host || (first.Scheme == "https" && request.URL.Scheme != "https") {
-		if request.Body != nil && request.Body != http.NoBody {
-			return fmt.Errorf("redirect to %s refused: it would be sent the body", request.URL.Host)
-		}
-		request.Header.Del("Referer") // the first URL's query may hold a credential
-		for name := range h.job.Headers {
-			request.Header.Del(name)
-		}
+	left := func(r *http.Request) bool { return leaves(first, r.URL) }
+	if !left(request) && !slices.ContainsFunc(via, left) {
+		return nil
 	}
+	if request.Body != nil && request.Body != http.NoBody {
+		return fmt.Errorf("redirect to %s refused: it would be sent the body", request.URL.Host)
+	}
+	request.Header = http.Header{"User-Agent": {userAgent}}
+	request.Host = "" // a header Host of the job's
 	return nil
+}
+
+// leaves reports whether a redirect from one address to another leaves its origin.
+// From http to https of the same host and port it does not.
+func leaves(from, to *url.URL) bool {
+	return from.Host != to.Host || (from.Scheme == "https" && to.Scheme != "https")
 }
 
 func (h *httpJob) execute(ctx context.Context, a *attempt) error {
@@ -144,7 +154,7 @@ func (h *httpJob) request(ctx context.Context, a *attempt) (*http.Request, error
 	if isArgs {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	request.Header.Set("User-Agent", "forge")
+	request.Header.Set("User-Agent", userAgent)
 	for name, value := range job.Headers {
 		request.Header.Set(name, value)
 		if http.CanonicalHeaderKey(name) == "Host" {

@@ -20,6 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/netguard"
 	"github.com/forge-scheduler/forge/internal/outbox"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -103,7 +104,7 @@ func (c *cluster) newWatch(term int64) *alerts.Watch {
 		InForce: func(ctx context.Context, unless string) (cronstore.Config, error) {
 			return cronstore.ConfigInForceUnless(ctx, c.pool, unless)
 		},
-		DeadmanURL: func() string { return c.deadman },
+		DeadmanURL: func() string { return c.deadman }, Deadman: netguard.Guard{AllowPrivate: true}.Client(),
 	}, leaderstore.Fence{Role: "metrics_aggregator", Term: term, NodeID: "leader", Incarnation: "00000000000000ff"})
 }
 

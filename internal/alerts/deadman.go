@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -24,7 +23,7 @@ func (w *Watch) signOfLife(ctx context.Context) {
 	if address == "" {
 		return
 	}
-	err := ask(ctx, address)
+	err := ask(ctx, w.opts.Deadman, address)
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -35,15 +34,16 @@ func (w *Watch) signOfLife(ctx context.Context) {
 	w.unheard = text
 }
 
-// ask returns no error that holds the address: it is as good as a password.
-func ask(ctx context.Context, address string) error {
+// ask returns no error that holds the address, which is as good as a password. Of the
+// answer only the status counts. A redirect is an error: client must not follow it.
+func ask(ctx context.Context, client *http.Client, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, deadmanTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return errors.New("not an address")
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
 	}
@@ -51,9 +51,12 @@ func ask(ctx context.Context, address string) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection is kept
-	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("answered %s", response.Status)
+	switch status := response.StatusCode; {
+	case status >= http.StatusBadRequest:
+		return fmt.Errorf("answered with status %d", status)
+	case status >= http.StatusMultipleChoices:
+		return fmt.Errorf("answered with status %d: redirects are not followed", status)
+	default:
+		return nil
 	}
-	return nil
 }

@@ -3,6 +3,7 @@ package alerts
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,10 @@ type Options struct {
 	InForce func(ctx context.Context, unless string) (cronstore.Config, error)
 	// DeadmanURL is asked after each evaluation, unless it is empty. May be nil.
 	DeadmanURL func() string
-	Logger     *slog.Logger
+	// Deadman is the client that asks it, required with DeadmanURL. It must not follow
+	// redirects.
+	Deadman *http.Client
+	Logger  *slog.Logger
 }
 
 // Watch evaluates the alerts of one term.

@@ -83,7 +83,7 @@ func (r *Receivers) slack(settings config.Notify, place string) (notifier, error
 	c.TitleLink = cmp.Or(settings.TitleLink, linkText)
 	c.Text = cmp.Or(settings.Text, slackText)
 	c.Fallback = summaryText
-	return slack.New(&c, r.template, r.logger)
+	return slack.New(&c, r.template, r.logger, r.bounds()...)
 }
 
 func (r *Receivers) pagerDuty(settings config.Notify, place string) (notifier, error) {
@@ -108,7 +108,7 @@ func (r *Receivers) pagerDuty(settings config.Notify, place string) (notifier, e
 			"description": detailsText,
 			"labels":      labelsText,
 		},
-	}, r.template, r.logger)
+	}, r.template, r.logger, r.bounds()...)
 }
 
 func (r *Receivers) webhook(settings config.Notify) (notifier, error) {
@@ -118,12 +118,22 @@ func (r *Receivers) webhook(settings config.Notify) (notifier, error) {
 	}
 	return webhook.New(&webhook.WebhookConfig{
 		HTTPConfig: client, URL: amcommon.SecretTemplateURL(settings.URL),
-	}, r.template, r.logger)
+	}, r.template, r.logger, r.bounds()...)
 }
 
-// httpConfig is how a receiver is reached over HTTP.
+// bounds keep Alertmanager's notifiers, which make their own clients and read all of
+// an answer, to addresses that the guard allows and to one short answer a connection.
+func (r *Receivers) bounds() []commoncfg.HTTPClientOption {
+	return []commoncfg.HTTPClientOption{
+		commoncfg.WithDialContextFunc(r.guard.DialContext), commoncfg.WithKeepAlivesDisabled(),
+	}
+}
+
+// httpConfig is how a receiver is reached over HTTP. Redirects are not followed: they
+// would take the message, and the credentials, to another address.
 func httpConfig(settings config.Notify) (*commoncfg.HTTPClientConfig, error) {
 	client := commoncfg.DefaultHTTPClientConfig
+	client.FollowRedirects = false
 	given := settings.HTTPConfig
 	if given.Authorization.Credentials != "" {
 		client.Authorization = &commoncfg.Authorization{
@@ -150,6 +160,7 @@ func httpConfig(settings config.Notify) (*commoncfg.HTTPClientConfig, error) {
 type mailer struct {
 	build func(relay net.Addr) notifier
 	host  string
+	dial  dialFunc
 }
 
 func (r *Receivers) email(settings config.Notify, place string) (notifier, error) {
@@ -173,12 +184,12 @@ func (r *Receivers) email(settings config.Notify, place string) (notifier, error
 			TLSConfig: &commoncfg.TLSConfig{ServerName: host},
 		}, r.template, r.logger)
 	}
-	return &mailer{build: build, host: settings.Smarthost}, nil
+	return &mailer{build: build, host: settings.Smarthost, dial: r.guard.DialContext}, nil
 }
 
 // Notify is part of notifier.
 func (m *mailer) Notify(ctx context.Context, alerts ...*alert.Alert) (retry bool, err error) {
-	relayed, err := openRelay(ctx, m.host)
+	relayed, err := openRelay(ctx, m.host, m.dial)
 	if err != nil {
 		return true, err
 	}

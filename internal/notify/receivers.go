@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/netguard"
+	"github.com/forge-scheduler/forge/internal/redact"
 )
 
 // sendTimeout bounds one try to reach a receiver.
@@ -71,6 +73,7 @@ type notifier interface {
 // Receivers are those of one configuration.
 type Receivers struct {
 	configs  map[string]config.Notify
+	guard    netguard.Guard
 	template *template.Template
 	logger   *slog.Logger
 
@@ -78,14 +81,15 @@ type Receivers struct {
 	ready map[string]notifier // by target
 }
 
-// New returns the receivers of [notify.NAME].
-func New(configs map[string]config.Notify, logger *slog.Logger) (*Receivers, error) {
+// New returns the receivers of [notify.NAME], which are reached at addresses that
+// guard allows.
+func New(configs map[string]config.Notify, guard netguard.Guard, logger *slog.Logger) (*Receivers, error) {
 	texts, err := template.FromGlobs(nil)
 	if err != nil {
 		return nil, fmt.Errorf("read Alertmanager's templates: %w", err)
 	}
 	texts.ExternalURL = noURL
-	return &Receivers{configs: configs, template: texts, logger: logger, ready: map[string]notifier{}}, nil
+	return &Receivers{configs: configs, guard: guard, template: texts, logger: logger, ready: map[string]notifier{}}, nil
 }
 
 // Send tells a target once. The error is ErrUnknown, ErrRefused, or one after
@@ -98,7 +102,7 @@ func (r *Receivers) Send(ctx context.Context, target string, m Message) error {
 	}
 	to, err := r.notifier(target, settings)
 	if err != nil {
-		return fmt.Errorf("receiver %q: %w", name, redact(settings, err))
+		return fmt.Errorf("receiver %q: %w", name, brief(settings, err))
 	}
 	ctx, cancel := context.WithTimeout(describe(ctx, name, m), sendTimeout)
 	defer cancel()
@@ -107,13 +111,13 @@ func (r *Receivers) Send(ctx context.Context, target string, m Message) error {
 	case err == nil:
 		return nil
 	case retry || ctx.Err() != nil:
-		return redact(settings, err)
+		return brief(settings, err)
 	default:
-		return fmt.Errorf("%w: %w", ErrRefused, redact(settings, err))
+		return fmt.Errorf("%w: %w", ErrRefused, brief(settings, err))
 	}
 }
 
-// notifier returns the one of a target. It keeps its connections.
+// notifier returns the one of a target.
 func (r *Receivers) notifier(target string, settings config.Notify) (notifier, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,20 +176,27 @@ func labelSet(from map[string]string) model.LabelSet {
 	return set
 }
 
-// shortSecret is a length below which a secret's value is likely to be part of
-// other words.
-const shortSecret = 6
+const (
+	// shortSecret is a length below which a secret's value is likely to be part of
+	// other words.
+	shortSecret = 6
+	// maxError bounds what is kept of an error, and so of a receiver's answer, in bytes.
+	maxError = 300
+)
 
-// redact takes a receiver's secrets out of an error.
-func redact(settings config.Notify, err error) error {
-	text := err.Error()
-	for _, secret := range settings.Secrets() {
-		if len(secret) >= shortSecret {
-			text = strings.ReplaceAll(text, secret, "[redacted]")
-		}
+// brief returns a receiver's error without its secrets, cut to maxError bytes: an
+// answer may hold anything, and anything may be cut off.
+func brief(settings config.Notify, err error) error {
+	if text := clip(redact.Values(err.Error(), settings.Secrets(), shortSecret)); text != err.Error() {
+		return errors.New(text)
 	}
-	if text == err.Error() {
-		return err
+	return err
+}
+
+// clip cuts a text at a whole character.
+func clip(text string) string {
+	if len(text) <= maxError {
+		return text
 	}
-	return errors.New(text)
+	return strings.ToValidUTF8(text[:maxError], "") + "..."
 }

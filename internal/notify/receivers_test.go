@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/netguard"
 )
 
 var failure = Message{
@@ -25,6 +26,11 @@ var failure = Message{
 	Labels:  map[string]string{"alertname": "CronFailed", "cron": "report", "tick": "2026-11-20T01:30:00Z"},
 	Summary: "cron report failed", Description: "exit <status> 3 & more {{ .no }}", URL: "http://127.0.0.1:8080/crons/report",
 }
+
+// local opens the loopback, where the tests' receivers are.
+var local = netguard.Guard{AllowPrivate: true}
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // endpoint is a receiver on loopback that keeps what it is sent.
 type endpoint struct {
@@ -58,7 +64,7 @@ func send(t *testing.T, target string, settings config.Notify) error {
 func sendMessage(t *testing.T, target string, settings config.Notify, m Message) error {
 	t.Helper()
 	name, _, _ := strings.Cut(target, ":")
-	receivers, err := New(map[string]config.Notify{name: settings}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	receivers, err := New(map[string]config.Notify{name: settings}, local, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +223,7 @@ func TestSilentMailServer(t *testing.T) {
 	address, _ := mailServer(t, false)
 	receivers, err := New(map[string]config.Notify{"mail": {
 		Type: "email", To: "ops@example.com", From: "forge@example.com", Smarthost: address,
-	}}, slog.New(slog.DiscardHandler))
+	}}, local, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +254,7 @@ func TestErrors(t *testing.T) {
 	if err == nil || errors.Is(err, ErrRefused) || strings.Contains(err.Error(), "secret-path") {
 		t.Errorf("nobody there: %v", err)
 	}
-	receivers, _ := New(nil, slog.New(slog.DiscardHandler))
+	receivers, _ := New(nil, local, slog.New(slog.DiscardHandler))
 	if err := receivers.Send(t.Context(), "nobody:x", failure); !errors.Is(err, ErrUnknown) {
 		t.Errorf("unknown: %v", err)
 	}

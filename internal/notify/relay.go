@@ -8,23 +8,27 @@ import (
 	"sync"
 )
 
+// dialFunc connects to a host.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
 // relay is a way to one host that ends with a context.
 type relay struct {
 	listener net.Listener
 	stop     context.CancelFunc
+	dial     dialFunc
 	running  sync.WaitGroup
 	err      error // why the host was not reached, once nothing runs
 }
 
 // openRelay carries one connection to a host, until ctx ends or close is called.
-func openRelay(ctx context.Context, host string) (*relay, error) {
+func openRelay(ctx context.Context, host string, dial dialFunc) (*relay, error) {
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a relay: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	r := &relay{listener: listener, stop: stop}
+	r := &relay{listener: listener, stop: stop, dial: dial}
 	r.running.Go(func() {
 		<-ctx.Done()
 		_ = listener.Close() // ends Accept
@@ -49,8 +53,7 @@ func (r *relay) carry(ctx context.Context, host string) {
 		return // nobody came before the end
 	}
 	defer func() { _ = near.Close() }()
-	var dialer net.Dialer
-	far, err := dialer.DialContext(ctx, "tcp", host)
+	far, err := r.dial(ctx, "tcp", host)
 	if err != nil {
 		r.err = err
 		return

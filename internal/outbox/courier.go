@@ -81,7 +81,7 @@ func (c *Courier) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	news := make(chan struct{}, 1)
 	listening, stop := context.WithCancel(ctx)
 	var listener sync.WaitGroup
-	listener.Go(func() { c.listen(listening, news) })
+	listener.Go(func() { c.listen(progress.Detach(listening), news) })
 	defer func() {
 		stop()
 		listener.Wait()

@@ -2,6 +2,7 @@ package pgembed
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -81,7 +82,7 @@ func fetch(ctx context.Context, dir, repository string, say func(string)) error 
 	if err != nil {
 		return fmt.Errorf("find a free port: %w", err)
 	}
-	trial := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
+	trial := embeddedpostgres.NewDatabase(trialConfig().
 		Version(downloadVersion).BinaryRepositoryURL(repository).Port(uint32(port)).
 		BinariesPath(dir).CachePath(scratch).
 		RuntimePath(filepath.Join(scratch, "run")).DataPath(filepath.Join(scratch, "data")).
@@ -100,6 +101,12 @@ func fetch(ctx context.Context, dir, repository string, say func(string)) error 
 		return errors.Join(err, <-result)
 	}
 	return err
+}
+
+// trialConfig is that of the trial server. Whoever is on this machine could log in with
+// the library's own password while it runs.
+func trialConfig() embeddedpostgres.Config {
+	return embeddedpostgres.DefaultConfig().Password(rand.Text())
 }
 
 func awaitFetch(ctx context.Context, result <-chan error, say func(string)) error {

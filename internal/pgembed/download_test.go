@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
 func TestDownloadSaysWhatFailed(t *testing.T) {
@@ -33,6 +35,15 @@ func TestDownloadSaysWhatFailed(t *testing.T) {
 	}
 	if _, err := os.Stat(cachedPrograms(cache)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the failed download left programs: %v", err)
+	}
+}
+
+// The trial server's password is another one each time, and not the library's.
+func TestTrialServerHasAPasswordOfItsOwn(t *testing.T) {
+	t.Parallel()
+	one, other, known := trialConfig().GetConnectionURL(), trialConfig().GetConnectionURL(), embeddedpostgres.DefaultConfig().GetConnectionURL()
+	if one == other || one == known {
+		t.Errorf("got %s and %s, the library's is %s", one, other, known)
 	}
 }
 
