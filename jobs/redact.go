@@ -3,21 +3,16 @@ package jobs
 import (
 	"cmp"
 	"net/url"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/redact"
 )
 
-const redacted = "[redacted]"
-
-// secretName matches the names of headers and variables whose values are not
-// for everybody.
-var secretName = regexp.MustCompile(`(?i)auth|cookie|token|secret|passw|credential|signature|key`)
+const redacted = redact.Mark
 
 // redactor takes the secrets of one job's configuration out of what is shown.
 type redactor struct {
@@ -29,21 +24,24 @@ type redactor struct {
 func newRedactor(job config.Job, clusterURL string) *redactor {
 	r := &redactor{}
 	for _, secret := range job.Secrets() {
-		for _, form := range forms(secret) {
+		for _, form := range redact.Forms(secret) {
 			r.add(form)
 		}
 	}
 	for name, value := range job.Headers {
-		if secretName.MatchString(name) {
+		if redact.Name(name) {
 			r.add(value)
 			_, credentials, _ := strings.Cut(value, " ") // "Bearer ..."
 			r.add(credentials)
 		}
 	}
 	for name, value := range job.Env {
-		if secretName.MatchString(name) {
+		if redact.Name(name) {
 			r.add(value)
 		}
+	}
+	for _, literal := range redact.Literals(append(slices.Clone(job.Command), job.Body, job.Statement)) {
+		r.add(literal)
 	}
 	r.addURL(job.URL)
 	for _, dsn := range []string{job.Database, clusterURL} {
@@ -60,19 +58,6 @@ func newRedactor(job config.Job, clusterURL string) *redactor {
 	return r
 }
 
-// forms are a secret as errors write it: as a part of an address, and in quotes.
-func forms(secret string) []string {
-	all := []string{
-		secret, url.QueryEscape(secret), url.PathEscape(secret),
-		strings.TrimPrefix((&url.URL{Path: "/" + secret}).EscapedPath(), "/"), (&url.URL{Fragment: secret}).EscapedFragment(),
-	}
-	for _, form := range all {
-		quoted := strconv.Quote(form)
-		all = append(all, quoted[1:len(quoted)-1])
-	}
-	return all
-}
-
 func (r *redactor) addURL(text string) {
 	parsed, err := url.Parse(sampleURL(text))
 	if err != nil {
@@ -84,7 +69,7 @@ func (r *redactor) addURL(text string) {
 		r.add(password)
 	}
 	for name, values := range parsed.Query() {
-		if secretName.MatchString(name) {
+		if redact.Name(name) {
 			for _, value := range values {
 				r.add(value)
 				r.add(url.QueryEscape(value))

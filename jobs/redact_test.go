@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/forge-scheduler/forge/internal/redact"
 )
 
 // An error writes an address anew: with what a path, a query or a fragment may not have
@@ -13,7 +15,7 @@ func TestSecretIsKnownInAddresses(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"core+/&<=", `core"quoted`, `core\back`, "core blank", "core{}|^", "corë"} {
 		r := &redactor{}
-		for _, form := range forms(secret) {
+		for _, form := range redact.Forms(secret) {
 			r.add(form)
 		}
 		for _, address := range []string{"http://h/" + secret, "http://h/a/" + secret + "/b", "http://h/?q=" + secret, "http://h/#" + secret, "http://h/?q=" + url.QueryEscape(secret), "http://h/" + url.PathEscape(secret)} {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/forge-scheduler/forge/internal/jsondepth"
 )
 
 // MaxSize is the most bytes of a schema.
@@ -37,6 +39,9 @@ const address = "forge:schema"
 func Compile(text []byte) (*Schema, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%d bytes; want at most %d KiB", len(text), MaxSize>>10)
+	}
+	if err := jsondepth.Check(text); err != nil {
+		return nil, err
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -82,6 +87,9 @@ func plain(text string) string { return strings.ReplaceAll(text, address, "") }
 func (s *Schema) Check(args json.RawMessage) []Mismatch {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
+	}
+	if err := jsondepth.Check(args); err != nil {
+		return []Mismatch{{Message: err.Error()}}
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
 	if err != nil {

@@ -2,6 +2,7 @@ package argschema
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -99,5 +100,34 @@ func TestFields(t *testing.T) {
 	}
 	if got := compile(t, `{}`).Fields(); len(got) != 0 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// Thousands of mismatches behind a long name are bounded, and so is what they cost.
+func TestCheckBoundsMismatches(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	schema := compile(t, `{"additionalProperties": {"items": {"type": "string"}}}`)
+	args := `{"` + strings.Repeat("k", 30_000) + `":[` + strings.Repeat("1,", 15_000) + `1]}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	found := schema.Check(json.RawMessage(args))
+	runtime.ReadMemStats(&after)
+	if len(found) != mostMismatches {
+		t.Errorf("%d mismatches, want %d", len(found), mostMismatches)
+	}
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 128<<20 {
+		t.Errorf("%d bytes of args cost %d MiB", len(args), allocated>>20)
+	}
+}
+
+func TestDepthIsBounded(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat(`{"not":`, 65) + "true" + strings.Repeat("}", 65)
+	const want = "nested too deeply at byte 448; want at most 64 levels"
+	if _, err := Compile([]byte(deep)); err == nil || err.Error() != want {
+		t.Errorf("a schema: got %v, want %s", err, want)
+	}
+	found := compile(t, `{}`).Check(json.RawMessage(deep))
+	if len(found) != 1 || found[0].Message != want {
+		t.Errorf("args: got %v, want %s", found, want)
 	}
 }

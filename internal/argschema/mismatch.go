@@ -50,10 +50,17 @@ func (m Mismatch) where() string {
 	return b.String()
 }
 
+// mostMismatches bounds those that are reported: each names its place, which can be
+// as long as the value.
+const mostMismatches = 100
+
 // mismatches lists the ends of the library's tree of reasons, in the order of the
 // value.
 func mismatches(invalid *jsonschema.ValidationError, value any) []Mismatch {
 	found := leaves(invalid, value)
+	if len(found) > mostMismatches {
+		found = found[:mostMismatches]
+	}
 	slices.SortStableFunc(found, func(a, b Mismatch) int { return strings.Compare(a.where(), b.where()) })
 	return found
 }
@@ -74,7 +81,9 @@ func leaves(reason *jsonschema.ValidationError, value any) []Mismatch {
 	}
 	var found []Mismatch
 	for _, cause := range reason.Causes {
-		found = append(found, leaves(cause, value)...)
+		if found = append(found, leaves(cause, value)...); len(found) >= mostMismatches {
+			break
+		}
 	}
 	return found
 }
@@ -136,6 +145,7 @@ func worded(reason jsonschema.ErrorKind, here []any) []Mismatch {
 }
 
 func each(names []string, here []any, text string) []Mismatch {
+	names = names[:min(len(names), mostMismatches)]
 	found := make([]Mismatch, len(names))
 	for i, name := range names {
 		found[i] = Mismatch{At: append(slices.Clone(here), name), Message: text}

@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/forge-scheduler/forge/internal/jsondepth"
 )
 
 const (
 	// MaxArgs is the most bytes of a job's args as JSON: a command gets them in
 	// one variable, which Linux bounds at 128 KiB.
 	MaxArgs = 64 << 10
-	// maxArgsDepth is how deep they may nest.
-	maxArgsDepth = 64
 
 	wantArgs = `a JSON object such as {"name":"Ada"}`
 )
@@ -45,9 +45,12 @@ func CheckArgs(args json.RawMessage) error {
 	if at := invalidUTF8(args); at >= 0 {
 		return &ArgsError{"args", "invalid UTF-8", fmt.Sprintf("byte 0x%02x at offset %d", args[at], at), "UTF-8"}
 	}
+	if err := jsondepth.Check(args); err != nil {
+		return &ArgsError{"args", err.Error(), "", ""}
+	}
 	c := argsChecker{decoder: json.NewDecoder(bytes.NewReader(args))}
 	c.decoder.UseNumber()
-	err := c.value("args", 0)
+	err := c.value()
 	if err == nil {
 		_, err = c.decoder.Token()
 		if errors.Is(err, io.EOF) {
@@ -75,61 +78,86 @@ func invalidUTF8(text []byte) int {
 }
 
 // argsChecker reads args once, by token.
-type argsChecker struct{ decoder *json.Decoder }
+type argsChecker struct {
+	decoder *json.Decoder
+	// steps lead to the value that is being read: names, and places in lists. They
+	// become a path only in an error, because a path can be as long as the args.
+	steps []step
+}
 
-func (c *argsChecker) value(path string, depth int) error {
+// step leads from a value into it.
+type step struct {
+	name  string
+	place int // in a list, if not negative
+}
+
+// wrong is an error at the value that is being read.
+func (c *argsChecker) wrong(message, got, want string) *ArgsError {
+	path := "args"
+	for _, s := range c.steps {
+		if s.place >= 0 {
+			path = element(path, s.place)
+		} else {
+			path = join(path, s.name)
+		}
+	}
+	return &ArgsError{clip(path), message, got, want}
+}
+
+func (c *argsChecker) value() error {
 	token, err := c.decoder.Token()
 	if err != nil {
 		return notWhole(err)
 	}
-	opening, isDelim := token.(json.Delim)
-	switch {
-	case depth == 0 && token != json.Delim('{'):
-		return &ArgsError{path, "not an object", "", wantArgs}
-	case isDelim && depth == maxArgsDepth:
-		return &ArgsError{clip(path), "nested too deeply", "", fmt.Sprintf("at most %d levels", maxArgsDepth)}
-	case isDelim:
-		return c.inside(path, depth, opening)
+	if len(c.steps) == 0 && token != json.Delim('{') {
+		return c.wrong("not an object", "", wantArgs)
 	}
-	return scalar(path, token)
+	if opening, ok := token.(json.Delim); ok {
+		return c.inside(opening)
+	}
+	return c.scalar(token)
 }
 
 // inside reads an object or a list to its end.
-func (c *argsChecker) inside(path string, depth int, opening json.Delim) error {
+func (c *argsChecker) inside(opening json.Delim) error {
 	seen := map[string]bool{}
+	at := len(c.steps)
+	c.steps = append(c.steps, step{})
 	for i := 0; c.decoder.More(); i++ {
-		here := element(path, i)
+		c.steps[at] = step{place: i}
 		if opening == '{' {
 			token, err := c.decoder.Token()
 			if err != nil {
 				return notWhole(err)
 			}
 			name, _ := token.(string) // the decoder allows nothing else
-			if here = join(path, name); seen[name] {
-				return &ArgsError{clip(here), "stands twice", "", "each name once"}
+			c.steps[at] = step{name: name, place: -1}
+			if seen[name] {
+				return c.wrong("stands twice", "", "each name once")
 			}
 			seen[name] = true
-			if err := scalar(here, name); err != nil {
+			if err := c.scalar(name); err != nil {
 				return err
 			}
 		}
-		if err := c.value(here, depth+1); err != nil {
+		if err := c.value(); err != nil {
 			return err
 		}
 	}
+	c.steps = c.steps[:at]
 	_, err := c.decoder.Token()
 	return notWhole(err)
 }
 
-func scalar(path string, token json.Token) error {
+func (c *argsChecker) scalar(token json.Token) error {
 	switch v := token.(type) {
 	case string:
 		if strings.ContainsRune(v, 0) {
-			return &ArgsError{clip(path), "a NUL character, which PostgreSQL's jsonb refuses", "", "text without it"}
+			return c.wrong("a NUL character, which PostgreSQL's jsonb refuses", "", "text without it")
 		}
 	case json.Number:
 		if outOfRange(v) {
-			return &ArgsError{clip(path), "a number out of range", clip(v.String()), "1e-323 to 1.7e308, or 0"}
+			return c.wrong("a number out of range", clip(v.String()), "1e-323 to 1.7e308, or 0")
 		}
 	}
 	return nil

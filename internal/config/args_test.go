@@ -1,6 +1,7 @@
 package config
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -23,8 +24,8 @@ func TestCheckArgs(t *testing.T) {
 		{"71: 64 KiB", `{"a":"` + strings.Repeat("x", 64<<10-8) + `"}`, ""},
 		{"71: a byte more", `{"a":"` + strings.Repeat("x", 64<<10-7) + `"}`, "args: too large (got 65537 bytes as JSON); want at most 64 KiB"},
 		{"71: 64 levels", deep(64), ""},
-		{"71: a level more", deep(65), "args" + strings.Repeat(".a", 38) + "...: nested too deeply; want at most 64 levels"},
-		{"71: 10,000 levels", deep(10_000), "args" + strings.Repeat(".a", 38) + "...: nested too deeply; want at most 64 levels"},
+		{"71: a level more", deep(65), "args: nested too deeply at byte 320; want at most 64 levels"},
+		{"71: 10,000 levels", deep(10_000), "args: nested too deeply at byte 320; want at most 64 levels"},
 		{"71: NUL", `{"a b": ["x", "y\u0000"]}`, `args."a b"[1]: a NUL character, which PostgreSQL's jsonb refuses; want text without it`},
 		{"71: NUL in a name", `{"a\u0000": 1}`, `args."a\x00": a NUL character, which PostgreSQL's jsonb refuses; want text without it`},
 		{"71: no NUL but its text", `{"a": "\\u0000"}`, ""},
@@ -47,5 +48,21 @@ func TestCheckArgs(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// The path to a value is long where a name is. It is built for an error alone.
+func TestCheckArgsIsLinear(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	name := strings.Repeat("k", 30_000)
+	args := []byte(`{"` + name + `":[` + strings.Repeat("1,", 15_000) + `1]}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := CheckArgs(args)
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 16<<20 {
+		t.Errorf("%d bytes of args cost %d MiB", len(args), allocated>>20)
 	}
 }

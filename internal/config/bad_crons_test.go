@@ -100,7 +100,7 @@ var cronCatalogue = []bad{
 	{"61 everything of a month", inCron("schedule = \"@every 1s\"\ncatch_up = \"all\"\ncatch_up_window = \"31d\"\ncommand = [\"true\"]"), []string{
 		`forge.toml:5:19: crons[0].catch_up_window: catching up could mean up to 2,678,400 runs (got "31d"); want a shorter catch_up_window, or catch_up = "latest"`,
 	}},
-	{"62 overlap", with(`overlap = "maybe"`), []string{`forge.toml:4:11: crons[0].overlap: not a known value (got "maybe"); want "skip", "allow", "queue", "queue_all" or "replace"`}},
+	{"62 overlap", with(`overlap = "maybe"`), []string{`forge.toml:4:11: crons[0].overlap: not a known value (got "maybe"); want "skip", "allow", "queue", "queue_all", "replace" or "replace_waiting"`}},
 	{"63 jitter at the interval", inCron("schedule = \"@hourly\"\njitter = \"1h\"\ncommand = [\"true\"]"), []string{
 		`forge.toml:4:10: crons[0].jitter: not below the shortest interval of the schedule "@hourly" (got "1h"); want less than 1h`,
 	}},

@@ -187,7 +187,7 @@ var badNode = []bad{
 		"forge.toml:3:18: cluster.leader_election.roles.b1.lock_id: the role a1 has the same lock (got 5); want a number that no other role has",
 	}},
 	{"lock ids", "[cluster]\nlock_namespace = 128\n[cluster.leader_election.roles.billing]\nlock_id = 0\n", []string{
-		"forge.toml:2:18: cluster.lock_namespace: out of range (got 128); want 0 to 127",
+		"forge.toml:2:18: cluster.lock_namespace: out of range (got 128); want -1 to 127",
 		"forge.toml:4:11: cluster.leader_election.roles.billing.lock_id: out of range (got 0); want 1 to 72057594037927935",
 	}},
 	{"short takeover", "[cluster.leader_election.roles.billing]\ntakeover_delay = \"2s\"\n", []string{
@@ -378,7 +378,7 @@ var badNotify = []bad{
 
 // receivers are good ones.
 const receivers = "[notify.hook]\ntype = \"webhook\"\nurl = \"http://h/\"\n[notify.pager]\ntype = \"pagerduty\"\nrouting_key = \"${env:ROUTING_KEY}\"\n" +
-	"[notify.mail]\ntype = \"email\"\nto = \"a@example.com\"\nfrom = \"b@example.com\"\nsmarthost = \"localhost:25\"\n"
+	"[notify.mail]\ntype = \"email\"\nto = \"a@example.com\"\nfrom = \"b@example.com\"\nsmarthost = \"mail.example.com:25\"\n"
 
 func TestBadInputs(t *testing.T) {
 	t.Parallel()

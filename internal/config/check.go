@@ -244,7 +244,10 @@ func (l *loader) checkDeadman() {
 	if address == "" || !l.ok(path) {
 		return
 	}
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		l.wrong(path, "not a URL", "", "https://HOST/PATH")
+		return
 	}
+	l.warnPrivate(path, u.Hostname())
 }

@@ -89,6 +89,8 @@ func (l *loader) checkNotifyAddresses(path string, receiver Notify) {
 			l.wrong(here, "not a URL", "", "https://HOST/PATH")
 		case u.User != nil && !referenced:
 			l.wrong(here, "a user in the address", "", "http_config = { basic_auth = { username = \"...\", password = \"${env:NAME}\" } }")
+		case receiver.HTTPConfig.ProxyURL == "" || name == "http_config.proxy_url": // else the proxy reaches it
+			l.warnPrivate(here, u.Hostname())
 		}
 	}
 }
@@ -103,6 +105,9 @@ func (l *loader) checkMail(path string, receiver Notify) {
 	if where := path + ".smarthost"; receiver.Smarthost != "" && l.ok(where) && (err != nil || host == "" || port == "") {
 		l.wrong(where, "not the address of a mail server", strconv.Quote(clip(receiver.Smarthost)), `HOST:PORT such as "mail.example.com:587"`)
 		return
+	}
+	if l.ok(path + ".smarthost") {
+		l.warnPrivate(path+".smarthost", host)
 	}
 	if receiver.AuthUsername != "" && !receiver.RequireTLS && !localHost(host) && l.ok(path+".require_tls") {
 		l.wrong(path+".require_tls", "the password would be sent in the clear to "+host, "false", "true, or no auth_username")

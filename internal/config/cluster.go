@@ -31,6 +31,22 @@ func (c *Config) ClusterSections() (canonical []byte, hash string, err error) {
 	return canonical, hex.EncodeToString(sum[:]), nil
 }
 
+// HasClusterSections says whether the configuration has any cron, job, queue or
+// alert; the default queue, which is always there, does not count. One without says nothing about the cluster: a node with it joins and leaves
+// the cluster's configuration as it is.
+func (c *Config) HasClusterSections() bool {
+	if len(c.Crons) > 0 || len(c.Jobs) > 0 || len(c.Alerts) > 0 {
+		return true
+	}
+	always := Queue{Priority: defaultJob().Priority}
+	for name, queue := range c.Queues {
+		if name != DefaultQueue || !reflect.DeepEqual(queue, always) {
+			return true
+		}
+	}
+	return false
+}
+
 // tree returns a value with the names of the file; fields at zero are left out.
 func tree(v reflect.Value) any {
 	if d, ok := reflect.TypeAssert[Duration](v); ok {

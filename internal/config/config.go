@@ -64,8 +64,8 @@ type Cluster struct {
 	HeartbeatInterval Duration `toml:"heartbeat_interval" min:"100ms" max:"1h"`
 	DeadThreshold     Duration `toml:"dead_threshold" min:"200ms" max:"1d"`
 	// LockNamespace moves every advisory lock id, for a database that another
-	// application shares.
-	LockNamespace  int            `toml:"lock_namespace" min:"0" max:"127"`
+	// application shares. -1: by a number that is made from the schema.
+	LockNamespace  int            `toml:"lock_namespace" min:"-1" max:"127"`
 	LeaderElection LeaderElection `toml:"leader_election"`
 }
 
@@ -106,7 +106,7 @@ type Scheduler struct {
 // default.
 type CronPolicy struct {
 	Timezone      string   `toml:"timezone,omitempty"`
-	Overlap       string   `toml:"overlap,omitempty" oneof:"skip|allow|queue|queue_all|replace"`
+	Overlap       string   `toml:"overlap,omitempty" oneof:"skip|allow|queue|queue_all|replace|replace_waiting"`
 	CatchUp       CatchUp  `toml:"catch_up,omitempty" oneof:"none|latest|all"`
 	CatchUpWindow Duration `toml:"catch_up_window,omitzero" min:"10s" max:"31d"`
 	CatchUpLimit  int      `toml:"catch_up_limit,omitzero" min:"1" max:"1000000"`
@@ -252,6 +252,15 @@ type HTTP struct {
 	AllowPrivateTargets bool `toml:"allow_private_targets"`
 	// AllowCIDRs are ranges that HTTP jobs may reach though they are closed.
 	AllowCIDRs []string `toml:"allow_cidrs,omitempty"`
+	// MaxConnections bounds the listener's connections, MaxConnectionsPerAddress those
+	// from one address.
+	MaxConnections           int `toml:"max_connections" min:"16" max:"1000000"`
+	MaxConnectionsPerAddress int `toml:"max_connections_per_address" min:"8" max:"1000000"`
+	// AllowReceiverCIDRs are ranges that receivers and the dead-man's call may be in
+	// though they are closed.
+	AllowReceiverCIDRs []string `toml:"allow_receiver_cidrs,omitempty"`
+	// TrustedProxies are ranges of proxies whose X-Forwarded-For names the client.
+	TrustedProxies []string `toml:"trusted_proxies,omitempty"`
 	// AllowedHosts are further names by which the listener may be addressed.
 	AllowedHosts []string `toml:"allowed_hosts,omitempty"`
 }

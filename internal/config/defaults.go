@@ -34,6 +34,7 @@ func Default() *Config {
 			Name:              "forge",
 			HeartbeatInterval: Duration(time.Second),
 			DeadThreshold:     Duration(5 * time.Second),
+			LockNamespace:     -1,
 			LeaderElection: LeaderElection{
 				CheckInterval:    Duration(time.Second),
 				LeaseDuration:    Duration(3 * time.Second),
@@ -52,7 +53,7 @@ func Default() *Config {
 			DSTMissing:    "run-after",
 			DSTRepeated:   "first",
 		},
-		HTTP:      HTTP{Listen: "127.0.0.1:8080"},
+		HTTP:      HTTP{Listen: "127.0.0.1:8080", MaxConnections: 1000, MaxConnectionsPerAddress: 250},
 		Dashboard: Dashboard{Enabled: true, Auth: "none"},
 		Metrics: Metrics{
 			ScrapeInterval: Duration(15 * time.Second),

@@ -112,6 +112,7 @@ func (l *loader) load(text string) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	tree, ok := l.decode(text)
 	if ok {
+		l.report.Empty = len(tree) == 0
 		l.tree(tree)
 	}
 	l.overrides()

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ type NotifyBasicAuth struct {
 }
 
 // Secrets are the values that nobody may be shown. Whoever knows a webhook's
-// address may use it.
+// address may use it, so its path and its query are secrets, too.
 func (n Notify) Secrets() []string {
 	var secrets []string
 	for _, f := range notifySecrets() {
@@ -90,7 +91,13 @@ func (n Notify) Secrets() []string {
 			secrets = append(secrets, value)
 		}
 	}
-	return append(secrets, n.URL)
+	secrets = append(secrets, n.URL)
+	for _, address := range []string{n.APIURL, n.URL} {
+		if u, err := url.Parse(address); err == nil {
+			secrets = append(secrets, u.RequestURI(), u.EscapedPath(), u.RawQuery)
+		}
+	}
+	return secrets
 }
 
 // notifySecrets lists the keys of a receiver that must be references.

@@ -63,6 +63,8 @@ func (p Problem) String() string {
 // Report is all that was found, in the order of the file.
 type Report struct {
 	Problems []Problem `json:"problems"`
+	// Empty says that the text sets no key: the file is empty, or all comments.
+	Empty bool `json:"-"`
 }
 
 // Errors are the problems that keep the configuration from being used.

@@ -8,13 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/forge-scheduler/forge/internal/redact"
 )
 
 // redacted stands in place of a secret.
-const redacted = "[redacted]"
+const redacted = redact.Mark
 
 // minSecret is the length from which a secret's value is redacted wherever it
 // turns up. A shorter one is likely to be part of other words.
@@ -177,17 +178,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-var (
-	passwordInURL = regexp.MustCompile(`(://[^/@\s:]*:)\S*@`)
-	passwordInDSN = regexp.MustCompile(`(?is)(password\s*=\s*)('(?:[^'\\]|\\.)*(?:'|$)|(?:[^\s&\\]|\\.)+)`)
-	secretName    = regexp.MustCompile(`(?i)(authorization|token|secret|passw|api[-_]?key|cookie|credential|private[-_]?key)`)
-)
-
 // redactAddress hides the password in a URL or DSN.
-func redactAddress(text string) string {
-	text = passwordInURL.ReplaceAllString(text, "${1}"+redacted+"@")
-	return passwordInDSN.ReplaceAllString(text, "${1}"+redacted)
-}
+func redactAddress(text string) string { return redact.Address(text) }
 
 // redactBroken hides whatever may be the password in an address that cannot be
 // read: one with a blank in it, or one whose password stands where the port does.
@@ -210,9 +202,10 @@ func redactBroken(address string) string {
 	return redactAddress(address)
 }
 
-// Redacted returns a copy in which references stand as they were written, and
-// neither their values nor passwords in addresses nor headers and variables with
-// telling names (Authorization, API_TOKEN) are left.
+// Redacted returns a copy in which references stand as they were written. Their
+// values are not left, nor are passwords in addresses, headers, variables, query
+// parameters and arguments with telling names (Authorization, API_TOKEN), and what
+// such a name stands before in a command, a body or a statement.
 func (c *Config) Redacted() *Config {
 	var values []string
 	for _, value := range c.secrets.values {
@@ -220,7 +213,26 @@ func (c *Config) Redacted() *Config {
 			values = append(values, value)
 		}
 	}
-	return c.hide(values)
+	shown := c.hide(values)
+	for i := range shown.Crons {
+		hideArgs(shown.Crons[i].Args)
+	}
+	return shown
+}
+
+// hideArgs hides the arguments whose names tell of a secret, at every depth. The
+// cluster's sections keep them: a change of an argument is a change of the cron.
+func hideArgs(args map[string]any) {
+	for name, value := range args {
+		switch value := value.(type) {
+		case map[string]any:
+			hideArgs(value)
+		case string:
+			if value != "" && redact.Name(name) {
+				args[name] = redacted
+			}
+		}
+	}
 }
 
 // hide is Redacted for the given values; where a reference stood is known
@@ -231,7 +243,7 @@ func (c *Config) hide(values []string) *Config {
 			return known.text
 		}
 		if holder := parent(path); strings.HasSuffix(holder, ".headers") || strings.HasSuffix(holder, ".env") {
-			if secretName.MatchString(strings.TrimPrefix(path, holder)) {
+			if redact.Name(strings.TrimPrefix(path, holder)) {
 				return redacted
 			}
 		}
@@ -241,6 +253,10 @@ func (c *Config) hide(values []string) *Config {
 		return redactByKey(path, text)
 	}
 	copied := rewrite(reflect.ValueOf(*c), "", change).Interface().(Config) //nolint:forcetypeassert // rewrite keeps the type
+	for name, job := range copied.Jobs {
+		job.Command = redact.Words(job.Command)
+		copied.Jobs[name] = job
+	}
 	return &copied
 }
 
@@ -250,10 +266,12 @@ func redactByKey(path, text string) string {
 	switch key := strings.TrimPrefix(path[len(parent(path)):], "."); {
 	case text != "" && notifySecret(path):
 		return redacted
-	case key == "url" || key == "leader_url" || key == "database" || key == "api_url":
+	case key == "url" || key == "leader_url" || key == "database" || key == "api_url" || key == "proxy_url":
 		return redactAddress(text)
+	case key == "body" || key == "statement" || key == "sql":
+		return redact.Text(text)
 	}
-	return passwordInURL.ReplaceAllString(text, "${1}"+redacted+"@")
+	return redact.PasswordInURL(text)
 }
 
 // rewrite copies a value deeply, with every string in it changed.
@@ -314,7 +332,7 @@ func (l *loader) warnLiteral(path, text string) {
 func (l *loader) warnLiterals(path string, values map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		here := join(path, name)
-		if _, ok := l.cfg.secrets.references[here]; !ok && l.has(here) && secretName.MatchString(name) {
+		if _, ok := l.cfg.secrets.references[here]; !ok && l.has(here) && redact.Name(name) {
 			l.warn(here, "a secret in the file", "${env:NAME} or ${file:PATH} in its place")
 		}
 	}

@@ -8,19 +8,34 @@ import (
 )
 
 // AllowedTargets are AllowCIDRs as ranges.
-func (h HTTP) AllowedTargets() []netip.Prefix {
-	var allowed []netip.Prefix
-	for _, text := range h.AllowCIDRs {
+func (h HTTP) AllowedTargets() []netip.Prefix { return ranges(h.AllowCIDRs) }
+
+// AllowedReceivers are AllowReceiverCIDRs as ranges.
+func (h HTTP) AllowedReceivers() []netip.Prefix { return ranges(h.AllowReceiverCIDRs) }
+
+// ProxyRanges are TrustedProxies as ranges.
+func (h HTTP) ProxyRanges() []netip.Prefix { return ranges(h.TrustedProxies) }
+
+// ranges parses what checkRanges accepted.
+func ranges(texts []string) []netip.Prefix {
+	var parsed []netip.Prefix
+	for _, text := range texts {
 		if prefix, err := netip.ParsePrefix(text); err == nil { // as it was when the file was read
-			allowed = append(allowed, prefix)
+			parsed = append(parsed, prefix)
 		}
 	}
-	return allowed
+	return parsed
 }
 
 func (l *loader) checkAllowed() {
-	for i, text := range l.cfg.HTTP.AllowCIDRs {
-		path := l.elementPath("http.allow_cidrs", i)
+	l.checkRanges("http.allow_cidrs", l.cfg.HTTP.AllowCIDRs)
+	l.checkRanges("http.allow_receiver_cidrs", l.cfg.HTTP.AllowReceiverCIDRs)
+	l.checkRanges("http.trusted_proxies", l.cfg.HTTP.TrustedProxies)
+}
+
+func (l *loader) checkRanges(list string, texts []string) {
+	for i, text := range texts {
+		path := l.elementPath(list, i)
 		prefix, err := netip.ParsePrefix(text)
 		switch {
 		case !l.ok(path):
@@ -32,16 +47,27 @@ func (l *loader) checkAllowed() {
 	}
 }
 
+// warnPrivate warns of a receiver at an address that is plainly private and not opened.
+// The address may be a secret and is not shown.
+func (l *loader) warnPrivate(path, host string) {
+	if privateHost(host) && !opened(l.cfg.HTTP.AllowedReceivers(), host) {
+		l.warn(path, "a loopback or private address, which will not be reached",
+			`its range in allow_receiver_cidrs in [http], such as "127.0.0.0/8"`)
+	}
+}
+
 // opens says whether a private host is open, as far as the file tells.
 func (h HTTP) opens(host string) bool {
-	if h.AllowPrivateTargets {
-		return true
-	}
-	addresses := loopback // of localhost
+	return h.AllowPrivateTargets || opened(h.AllowedTargets(), host)
+}
+
+// opened says whether ranges contain a host, which is localhost unless it is an address.
+func opened(allowed []netip.Prefix, host string) bool {
+	addresses := loopback
 	if address, err := netip.ParseAddr(host); err == nil {
 		addresses = []netip.Addr{address.Unmap()}
 	}
-	return slices.ContainsFunc(h.AllowedTargets(), func(allowed netip.Prefix) bool {
+	return slices.ContainsFunc(allowed, func(allowed netip.Prefix) bool {
 		return slices.ContainsFunc(addresses, allowed.Contains)
 	})
 }

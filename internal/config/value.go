@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/redact"
 )
 
 // args takes a table of any values that JSON can carry.
@@ -29,7 +31,7 @@ func (l *loader) plain(path string, value any) bool {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			fine = l.plain(join(path, name), v[name]) && fine
-			if text, ok := v[name].(string); ok && text != "" && secretName.MatchString(name) {
+			if text, ok := v[name].(string); ok && text != "" && redact.Name(name) {
 				l.warn(join(path, name), "a secret in the args, which are stored and shown", `env or headers of the job, with "${env:NAME}"`)
 			}
 		}
