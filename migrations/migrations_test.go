@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +23,7 @@ import (
 
 func TestUpOnEmptyDatabase(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Connect(t, emptyDatabase(t))
+	pool := pgtest.Connect(t, pgtest.EmptyURL(t))
 	m := newMigrator(pool)
 
 	if err := m.Check(t.Context()); !errors.Is(err, migrations.ErrPending) {
@@ -52,7 +50,7 @@ func TestUpOnEmptyDatabase(t *testing.T) {
 // size.
 func TestUpTenAtOnce(t *testing.T) {
 	t.Parallel()
-	database := emptyDatabase(t)
+	database := pgtest.EmptyURL(t)
 	start := make(chan struct{})
 	var group errgroup.Group
 	for range 10 {
@@ -74,7 +72,7 @@ func TestUpTenAtOnce(t *testing.T) {
 // Several migrators may share a pool: those that wait hold no connection.
 func TestUpManyOnOnePool(t *testing.T) {
 	t.Parallel()
-	pool := connect(t, emptyDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 4 })
+	pool := connect(t, pgtest.EmptyURL(t), func(c *pgxpool.Config) { c.MaxConns = 4 })
 	ctx, cancel := context.WithTimeout(t.Context(), nodes.Patience)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
@@ -88,7 +86,7 @@ func TestUpManyOnOnePool(t *testing.T) {
 
 func TestUpWaitsForTheLock(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Connect(t, emptyDatabase(t))
+	pool := pgtest.Connect(t, pgtest.EmptyURL(t))
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +109,7 @@ func TestUpWaitsForTheLock(t *testing.T) {
 // abandoned while another connection works.
 func TestUpOutlastsTheIdleTimeout(t *testing.T) {
 	t.Parallel()
-	database := emptyDatabase(t)
+	database := pgtest.EmptyURL(t)
 	admin := pgtest.Connect(t, database)
 	tx, err := admin.Begin(t.Context())
 	if err != nil {
@@ -207,6 +205,57 @@ func TestDownThenUp(t *testing.T) {
 	}
 }
 
+// What Down drops is announced: each table and column that is gone after it, and no
+// other.
+func TestNewestSaysWhatIsLost(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	m := newMigrator(pool)
+	fill(t, pool)
+	const columns = `SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = 'public' AND table_name LIKE 'forge\_%' AND table_name <> 'forge_migrations'`
+	for {
+		step, losses, err := m.Newest(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step.Version == 0 {
+			return
+		}
+		said := map[string]bool{}
+		for _, loss := range losses {
+			switch {
+			case loss.Where != "":
+			case loss.Column != "":
+				said[loss.Table+"."+loss.Column] = true
+			default:
+				said[loss.Table] = true
+			}
+			if step.Version <= 40 && loss.Column == "" && loss.Where == "" && loss.Rows == 0 { // rows.sql has rows for these
+				t.Errorf("%s says %s, though there are rows", step.Name, loss)
+			}
+		}
+		before := column(t, pool, columns)
+		if err := m.Down(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := column(t, pool, columns)
+		gone := map[string]bool{}
+		for _, name := range before {
+			if slices.Contains(after, name) || strings.HasPrefix(name, "forge_cron_ticks_") || strings.HasPrefix(name, "forge_metrics_cluster_") {
+				continue // or of a partition, whose rows stay
+			}
+			table, _, _ := strings.Cut(name, ".")
+			if said[table] {
+				name = table
+			}
+			gone[name] = true
+		}
+		if diff := cmp.Diff(gone, said); diff != "" {
+			t.Errorf("%s: what is gone and what was said (-gone +said):\n%s", step.Name, diff)
+		}
+	}
+}
+
 // partitionedFrom is the version from which on the ledger has partitions.
 const partitionedFrom = 34
 
@@ -260,7 +309,7 @@ func TestPartitionsKeepEveryRow(t *testing.T) {
 // line came, is brought on.
 func TestUpFromAnEarlyRiver(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Connect(t, emptyDatabase(t))
+	pool := pgtest.Connect(t, pgtest.EmptyURL(t))
 	mustExec(t, pool, `CREATE TABLE river_migration (id bigserial PRIMARY KEY,
 		created_at timestamptz NOT NULL DEFAULT now(), version bigint NOT NULL)`)
 	mustExec(t, pool, `INSERT INTO river_migration (version) VALUES (1)`)
@@ -273,7 +322,7 @@ func TestUpFromAnEarlyRiver(t *testing.T) {
 
 func TestUpWithoutRights(t *testing.T) {
 	t.Parallel()
-	database := emptyDatabase(t)
+	database := pgtest.EmptyURL(t)
 	owner := pgtest.Connect(t, database)
 	role := "forge_test_" + strings.ToLower(rand.Text()[:12])
 	mustExec(t, owner, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'x'`, role))
@@ -297,7 +346,7 @@ func TestUpWithoutRights(t *testing.T) {
 
 func TestUpWithoutSchema(t *testing.T) {
 	t.Parallel()
-	pool := connect(t, emptyDatabase(t), func(c *pgxpool.Config) {
+	pool := connect(t, pgtest.EmptyURL(t), func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["search_path"] = "nowhere"
 	})
 	err := newMigrator(pool).Up(t.Context())
@@ -308,7 +357,7 @@ func TestUpWithoutSchema(t *testing.T) {
 
 func TestUpRefusesPoolOfOne(t *testing.T) {
 	t.Parallel()
-	pool := connect(t, emptyDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 1 })
+	pool := connect(t, pgtest.EmptyURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 })
 	if err := newMigrator(pool).Up(t.Context()); err == nil || !strings.Contains(err.Error(), "pool_size") {
 		t.Errorf("Up with one connection = %v, want an error that names pool_size", err)
 	}
@@ -410,23 +459,4 @@ func connect(t *testing.T, database string, change func(*pgxpool.Config)) *pgxpo
 	}
 	t.Cleanup(pool.Close)
 	return pool
-}
-
-// emptyDatabase returns the address of a database without any table.
-func emptyDatabase(t *testing.T) string {
-	t.Helper()
-	server := os.Getenv(pgtest.EnvURL)
-	if server == "" {
-		t.Fatalf("no PostgreSQL for the tests: set %s", pgtest.EnvURL)
-	}
-	address, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "forge_empty_" + strings.ToLower(rand.Text()[:12])
-	admin := pgtest.Connect(t, server)
-	mustExec(t, admin, "CREATE DATABASE "+name)
-	t.Cleanup(func() { mustExec(t, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
-	address.Path = "/" + name
-	return address.String()
 }
