@@ -44,6 +44,9 @@ type Options struct {
 	// nothing is asked of a session then. The schema must be where the role's own
 	// search_path leads.
 	Pooled bool
+	// Tracer, if set, is told of statements; one that is a pgxpool.AcquireTracer, of
+	// waits for connections as well.
+	Tracer pgx.QueryTracer
 	// Admit is asked about every new connection; an error refuses it.
 	Admit func(ctx context.Context, conn *pgx.Conn) error
 }
@@ -56,6 +59,7 @@ func New(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("parse the database's address: %w", err)
 	}
 	config.MaxConns = int32(max(opts.MaxConns, 4))
+	config.ConnConfig.Tracer = opts.Tracer
 	config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	if config.MaxConnIdleTime == poolsIdleTime {
 		config.MaxConnIdleTime = idleTime
@@ -87,6 +91,14 @@ func New(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
 	}
 	greet := &greeter{settings: settings, pooled: opts.Pooled, admit: opts.Admit}
 	config.AfterConnect = greet.greet
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// Single returns a pool of one connection with the manners of another pool, for what
+// must not wait until one of that is free.
+func Single(ctx context.Context, of *pgxpool.Pool) (*pgxpool.Pool, error) {
+	config := of.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

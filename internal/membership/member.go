@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/urgent"
 )
 
 const (
@@ -25,12 +26,18 @@ const (
 	// tried again: when the database is back, every node should be heard before
 	// anyone judges it.
 	retryShare = 0.25
+	// longestBeat is how many dead thresholds a beat may take at most, where all take
+	// long: to begin it anew on another connection takes longer.
+	longestBeat = 4
 )
 
 // Options is what a Member needs. Pool, Node.NodeID, Node.Incarnation and
 // Logger are required.
 type Options struct {
 	Pool *pgxpool.Pool
+	// Beats is what heartbeats go through; nil means Pool. A pool of their own has
+	// them wait for no other work.
+	Beats *pgxpool.Pool
 	// Node is what the process brings to the cluster. State, times and Running
 	// are ignored.
 	Node nodestore.Node
@@ -40,8 +47,8 @@ type Options struct {
 	Logger  *slog.Logger
 	// Running counts the jobs that run now; nil means none.
 	Running func() int
-	// OnState, if set, is called by Run with the state of the node's row when a
-	// heartbeat finds it changed: an operator drains nodes by their row. It must
+	// OnState, if set, is called by Run with the state of the node's row at the first
+	// heartbeat, and when a later one finds it changed: an operator drains nodes by their row. It must
 	// not block.
 	OnState func(state string)
 }
@@ -58,6 +65,8 @@ type Member struct {
 	options  Options
 	registry registry
 	logger   *slog.Logger
+	// beatTimeout is how long the next beat may take.
+	beatTimeout time.Duration
 }
 
 // New returns a Member that has not joined yet.
@@ -66,10 +75,14 @@ func New(options Options) *Member {
 	if options.Running == nil {
 		options.Running = func() int { return 0 }
 	}
+	if options.Beats == nil {
+		options.Beats = options.Pool
+	}
 	return &Member{
-		options:  options,
-		registry: table{options.Pool, options.Node, options.Policy},
-		logger:   options.Logger.With("node", options.Node.NodeID),
+		options:     options,
+		registry:    table{options.Pool, options.Beats, options.Node, options.Policy},
+		logger:      options.Logger.With("node", options.Node.NodeID),
+		beatTimeout: options.Policy.DeadThreshold / 2,
 	}
 }
 
@@ -99,12 +112,16 @@ func (m *Member) Join(ctx context.Context) error {
 	}
 }
 
-// Run heartbeats until ctx ends, and then returns nil. nodestore.ErrFenced
+// Run heartbeats until ctx ends, on a thread of its own, and then returns nil. nodestore.ErrFenced
 // means that the cluster has given this process up: its jobs are being given to
 // others, so it must stop claiming, and exit or join with a new incarnation. An
 // unreachable database is logged once and waited for.
 func (m *Member) Run(ctx context.Context) error {
-	state, failing := nodestore.Active, false
+	return urgent.Run(func() error { return m.run(ctx) })
+}
+
+func (m *Member) run(ctx context.Context) error {
+	state, failing := "", false // the first state is news: an earlier Run may have told another
 	for {
 		found, err := m.beat(ctx)
 		switch {
@@ -148,11 +165,19 @@ func (m *Member) Drain(ctx context.Context) error {
 // Call it when its last job has ended.
 func (m *Member) Leave(ctx context.Context) error { return m.registry.setState(ctx, nodestore.Left) }
 
-// beat gives up in time for another try before the node would count as dead.
+// beat gives up in time for another try before the node would count as dead, and
+// later after each try that took too long: a database that is slow would never answer.
 func (m *Member) beat(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.options.Policy.DeadThreshold/2)
+	timely, cancel := context.WithTimeout(ctx, m.beatTimeout)
 	defer cancel()
-	return m.registry.heartbeat(ctx, m.options.Running())
+	state, err := m.registry.heartbeat(timely, m.options.Running())
+	switch threshold := m.options.Policy.DeadThreshold; {
+	case err == nil:
+		m.beatTimeout = threshold / 2
+	case timely.Err() != nil && ctx.Err() == nil:
+		m.beatTimeout = min(2*m.beatTimeout, longestBeat*threshold)
+	}
+	return state, err
 }
 
 func (m *Member) pause(failing bool) time.Duration {
@@ -178,6 +203,7 @@ func (m *Member) countSlots() {
 // table is the registry in forge_nodes.
 type table struct {
 	pool   *pgxpool.Pool
+	beats  *pgxpool.Pool
 	node   nodestore.Node
 	policy nodestore.Policy
 }
@@ -187,7 +213,7 @@ func (t table) register(ctx context.Context) error {
 }
 
 func (t table) heartbeat(ctx context.Context, running int) (string, error) {
-	return nodestore.Heartbeat(ctx, t.pool, t.node.NodeID, t.node.Incarnation, running)
+	return nodestore.Heartbeat(ctx, t.beats, t.node.NodeID, t.node.Incarnation, running)
 }
 
 func (t table) setState(ctx context.Context, state string) error {

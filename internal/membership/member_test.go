@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -150,6 +151,23 @@ func TestAttendBeatsWhileWorkGoesOn(t *testing.T) {
 	})
 }
 
+// A node that was drained during one Run and undrained before the next learns of it.
+func TestRunTellsTheFirstState(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		state := nodestore.Draining
+		var told string
+		m := newFake(&fakeRegistry{onHeartbeat: func(int) (string, error) { return state, nil }}, func(s string) { told = s })
+		for _, state = range []string{nodestore.Draining, nodestore.Active} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := m.Run(ctx); err != nil || told != state {
+				t.Errorf("told %q, %v; want %q", told, err, state)
+			}
+			cancel()
+		}
+	})
+}
+
 func TestRunTellsAboutTheRowsState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +185,7 @@ func TestRunTellsAboutTheRowsState(t *testing.T) {
 		if err := newFake(fake, func(state string) { states = append(states, state) }).Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(states, " "); got != "draining active" {
+		if got := strings.Join(states, " "); got != "active draining active" {
 			t.Errorf("states told: %q", got)
 		}
 	})
@@ -223,4 +241,41 @@ func waitForRunning(t *testing.T, pool *pgxpool.Pool, want int) {
 		}
 	}
 	t.Fatalf("no heartbeat with %d running jobs", want)
+}
+
+// slowRegistry answers no heartbeat, but for one.
+type slowRegistry struct {
+	fakeRegistry
+
+	bounds  []time.Duration
+	answers int // this beat is answered
+}
+
+func (s *slowRegistry) heartbeat(ctx context.Context, _ int) (string, error) {
+	deadline, _ := ctx.Deadline()
+	s.bounds = append(s.bounds, time.Until(deadline))
+	if len(s.bounds) == s.answers {
+		return nodestore.Active, nil
+	}
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// A heartbeat that took too long gets more time: to begin it anew on another connection
+// would take a slow database longer.
+func TestHeartbeatsGetMoreTimeWhereTheyTakeLonger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		slow := &slowRegistry{answers: 6}
+		if err := newFake(slow, nil).Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		at := nodestore.Policy{}.WithDefaults().DeadThreshold / 2
+		want := []time.Duration{at, 2 * at, 4 * at, 8 * at, 8 * at, 8 * at, at, 2 * at}
+		if len(slow.bounds) < len(want) || !slices.Equal(slow.bounds[:len(want)], want) {
+			t.Errorf("bounds %v, want %v", slow.bounds, want)
+		}
+	})
 }

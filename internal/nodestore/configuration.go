@@ -12,12 +12,17 @@ import (
 const reconfigureSQL = `
 UPDATE forge_nodes
 SET capabilities = $3, tags = $4, kinds = $5, queues = $6, slots = $7, config_hash = $8, definitions = $9,
-    config_restart = $10, config_error = ''
+    config_restart = $10, config_error = '', config_waiting = ''
 WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL`
 
 const rejectConfigSQL = `
 UPDATE forge_nodes
-SET config_error = $3
+SET config_error = $3, config_waiting = ''
+WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL`
+
+const holdConfigSQL = `
+UPDATE forge_nodes
+SET config_waiting = $3, config_error = ''
 WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL`
 
 // Reconfigure records what a node that runs has taken over from its edited file
@@ -37,6 +42,27 @@ func RejectConfig(ctx context.Context, db Beginner, n Node, reason string, probl
 	return configure(ctx, db, n, eventstore.ConfigRejected,
 		map[string]any{"reason": reason, "problems": notNil(problems)},
 		rejectConfigSQL, n.NodeID, n.Incarnation, reason)
+}
+
+// HoldConfig records why a node's file waits until an operator confirms it, and
+// appends config_rejected. It returns ErrFenced as Reconfigure does.
+func HoldConfig(ctx context.Context, db Beginner, n Node, reason string) error {
+	return configure(ctx, db, n, eventstore.ConfigRejected,
+		map[string]any{"reason": reason, "waits_for": "forge apply --yes", "problems": []string{}},
+		holdConfigSQL, n.NodeID, n.Incarnation, reason)
+}
+
+const releaseConfigSQL = `
+UPDATE forge_nodes
+SET config_waiting = ''
+WHERE node_id = $1 AND incarnation = $2 AND config_waiting <> ''`
+
+// ReleaseConfig records that a node's file waits no more.
+func ReleaseConfig(ctx context.Context, db Executor, n Node) error {
+	if _, err := db.Exec(ctx, releaseConfigSQL, n.NodeID, n.Incarnation); err != nil {
+		return fmt.Errorf("record the configuration of node %q: %w", n.NodeID, err)
+	}
+	return nil
 }
 
 func configure(ctx context.Context, db Beginner, n Node, event string, data map[string]any, sql string, args ...any) error {

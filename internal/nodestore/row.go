@@ -59,7 +59,7 @@ func scanLiveness(row pgx.Row) (Liveness, error) {
 func targets(n *Node, fenced **time.Time) []any {
 	return []any{
 		&n.NodeID, &n.Incarnation, &n.Hostname, &n.PID, &n.Version, &n.APIURL, &n.State, &n.Roles, &n.Capabilities,
-		&n.Tags, &n.Kinds, &n.Queues, &n.Definitions, &n.Slots, &n.Running, &n.ConfigHash, &n.ConfigError, &n.ConfigRestart,
+		&n.Tags, &n.Kinds, &n.Queues, &n.Definitions, &n.Slots, &n.Running, &n.ConfigHash, &n.ConfigError, &n.ConfigWaiting, &n.ConfigRestart,
 		&n.StartedAt, &n.LastHeartbeatAt, fenced, &n.TZData, &n.Now,
 	}
 }

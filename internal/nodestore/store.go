@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/wire"
@@ -14,7 +15,7 @@ import (
 
 const columnsSQL = `
     node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags, kinds, queues,
-    definitions, slots, running, config_hash, config_error, config_restart, started_at, last_heartbeat_at, fenced_at,
+    definitions, slots, running, config_hash, config_error, config_waiting, config_restart, started_at, last_heartbeat_at, fenced_at,
     tzdata, clock_timestamp()`
 
 // A node's metrics are its own only when this process reported them.
@@ -59,7 +60,7 @@ const replaceSQL = `
 UPDATE forge_nodes
 SET incarnation = $2, hostname = $3, pid = $4, version = $5, api_url = $6, state = 'active', roles = $7,
     capabilities = $8, tags = $9, kinds = $10, queues = $11, slots = $12, running = 0, config_hash = $13,
-    definitions = $14, tzdata = $15, config_error = '', config_restart = '{}', started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
+    definitions = $14, tzdata = $15, config_error = '', config_waiting = '', config_restart = '{}', started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
 WHERE node_id = $1`
 
 const heartbeatSQL = `
@@ -116,6 +117,11 @@ type Queryer interface {
 // RowQueryer is what one-row statements go through.
 type RowQueryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Executor runs statements: a pool, a connection or a transaction.
+type Executor interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
 // Beginner starts transactions: a pool, a connection or a transaction.

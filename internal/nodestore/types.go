@@ -38,10 +38,15 @@ type Node struct {
 	Definitions map[string]string `json:"definitions,omitempty"`
 	Slots       int               `json:"slots"`
 	Running     int               `json:"running"`
-	ConfigHash  string            `json:"config_hash"`
+	// ConfigHash is the hash of the cluster's sections of the node's file; empty for a
+	// file that has none.
+	ConfigHash string `json:"config_hash"`
 	// ConfigError says why the node's file, as it stands now, was not taken over;
 	// the node goes on with what it had.
 	ConfigError string `json:"config_error,omitempty"`
+	// ConfigWaiting says why the node's file is not applied until an operator confirms
+	// it with forge apply --yes.
+	ConfigWaiting string `json:"config_waiting,omitempty"`
 	// ConfigRestart are the keys that the node's file changes and that only a
 	// restart takes over.
 	ConfigRestart   []string  `json:"config_restart,omitempty"`

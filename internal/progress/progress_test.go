@@ -103,3 +103,46 @@ func TestUnwatchedWorkMayReport(t *testing.T) {
 		end()
 	})
 }
+
+// A loop that waits for a statement is slow, not stalled; only a statement that nothing
+// ends is held against it.
+func TestStatementInFlightIsNoStall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := progress.NewWatch(patience)
+		defer w.Stop()
+		ctx := w.Context(t.Context())
+		end := progress.Statement(ctx)
+		time.Sleep(10 * patience)
+		demand(t, w, "")
+		end()
+		end() // twice is once
+		time.Sleep(patience)
+		demand(t, w, "")
+		time.Sleep(time.Millisecond)
+		demand(t, w, "work")
+		progress.Report(ctx)
+		end = progress.Statement(ctx)
+		defer end()
+		time.Sleep(3 * time.Minute)
+		demand(t, w, "work")
+	})
+}
+
+// What runs beside a loop neither ends its wait nor shows that it turns.
+func TestDetachedStatementsCountForNoPart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := progress.NewWatch(patience)
+		defer w.Stop()
+		beside := progress.Detach(w.Context(t.Context()))
+		for range 4 {
+			time.Sleep(time.Second)
+			progress.Report(beside)
+			if progress.Statement(beside) != nil {
+				t.Fatal("a detached statement counts for a part")
+			}
+		}
+		demand(t, w, "work")
+	})
+}

@@ -31,7 +31,7 @@ const margin = 10
 // Options are what a Runner needs; all are required.
 type Options struct {
 	Role   string
-	LockID int64
+	Lock   leaderstore.Lock
 	NodeID string
 	// Command is the program and its arguments, Environ what it sees beside
 	// FORGE_ROLE, FORGE_TERM and FORGE_NODE.
@@ -117,7 +117,7 @@ func (r *Runner) findCommand() int {
 
 func (r *Runner) campaign() *roles.Campaign {
 	contest := roles.Contest{
-		Role: roles.Role(r.opts.Role), LockID: r.opts.LockID,
+		Role: roles.Role(r.opts.Role), LockID: r.opts.Lock.ID, BySchema: r.opts.Lock.BySchema,
 		Duty:     roles.AfterTakeover(roles.Unwatched(r.lead), r.opts.TakeoverDelay, r.opts.History, r.opts.Logger),
 		Patience: r.opts.Grace + r.opts.LeaseDuration,
 		Trusted:  r.trusted,
@@ -190,7 +190,7 @@ var errEnded = errors.New("the command ended because its lease was not renewed i
 func (r *Runner) lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := r.opts.Logger.With("role", fence.Role, "term", fence.Term)
 	leash := r.leash()
-	process, err := shim.Start(shim.Spec{ //nolint:contextcheck // what ends the command is said to its supervisor
+	process, err := shim.Start(shim.Spec{
 		Argv: r.opts.Command, Env: r.environ(fence), Grace: r.opts.Grace, Leash: &leash,
 	}, r.opts.Stdout, r.opts.Stderr)
 	if err != nil {

@@ -1,0 +1,80 @@
+package batchsize_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/batchsize"
+)
+
+const target = time.Second
+
+// run makes batches whose items take each, and returns the size of the last.
+func run(s *batchsize.Size, batches int, each, overhead time.Duration) int {
+	for range batches {
+		n := s.Next()
+		s.Done(n, overhead+time.Duration(n)*each, overhead)
+	}
+	return s.Next()
+}
+
+func TestSizeFollowsWhatBatchesTake(t *testing.T) {
+	t.Parallel()
+	s := batchsize.New(1000, target)
+	if got := run(s, 10, time.Microsecond, 0); got != 1000 || s.Reduced() {
+		t.Errorf("fast: %d, reduced %v; want 1000", got, s.Reduced())
+	}
+	if got := run(s, 10, 20*time.Millisecond, 0); got != 50 || !s.Reduced() {
+		t.Errorf("20 ms each: %d, reduced %v; want 50", got, s.Reduced())
+	}
+	if got := run(s, 10, time.Minute, 0); got != 1 {
+		t.Errorf("a minute each: %d; want 1", got)
+	}
+	if got := run(s, 12, time.Microsecond, 0); got != 1000 {
+		t.Errorf("fast again: %d; want 1000", got)
+	}
+}
+
+func TestSizeHalvesWithEachFailure(t *testing.T) {
+	t.Parallel()
+	s := batchsize.New(500, target)
+	for range 3 {
+		s.Failed()
+	}
+	if got := s.Next(); got != 62 {
+		t.Errorf("after three failures: %d", got)
+	}
+	for range 20 {
+		s.Failed()
+	}
+	if got := s.Next(); got != 1 {
+		t.Errorf("after many: %d; want 1", got)
+	}
+}
+
+// Where round trips alone take longer than the target, smaller batches would only get
+// less done.
+func TestSizeDoesNotPayForTheOverhead(t *testing.T) {
+	t.Parallel()
+	s := batchsize.New(100, target)
+	if got := run(s, 10, 10*time.Millisecond, 4*time.Second); got != 100 {
+		t.Errorf("slow round trips, fast items: %d; want 100", got)
+	}
+	if got := run(s, 10, 100*time.Millisecond, 4*time.Second); got != 40 {
+		t.Errorf("both slow: %d; want as many as take as long as the overhead, 40", got)
+	}
+}
+
+// One that is slow by chance does not stop the work.
+func TestSizeBearsOneSlowBatch(t *testing.T) {
+	t.Parallel()
+	s := batchsize.New(1000, target)
+	s.Done(1000, time.Hour, 0)
+	if got := s.Next(); got != 250 {
+		t.Errorf("after one slow batch: %d; want 250", got)
+	}
+	s.Done(0, time.Hour, 0)
+	if got := s.Next(); got != 250 {
+		t.Errorf("an empty batch changed it to %d", got)
+	}
+}
