@@ -148,14 +148,14 @@ func (n *Node) customContests() ([]roles.Contest, error) {
 		if own == 0 {
 			own = role.lockID
 		}
-		id, err := roles.CustomLockID(role.name, own, n.cfg.Cluster.LockNamespace)
+		lock, err := roles.Lock(roles.Role(role.name), own, n.cfg.Cluster.LockNamespace)
 		if err != nil {
 			return nil, err
 		}
 		if n.metadata[role.name], err = encodeMetadata(role.name, role.metadata); err != nil {
 			return nil, err
 		}
-		contests = append(contests, roles.Contest{Role: roles.Role(role.name), LockID: id, Duty: n.customDuty(role)})
+		contests = append(contests, roles.Contest{Role: roles.Role(role.name), LockID: lock.ID, BySchema: lock.BySchema, Duty: n.customDuty(role)})
 	}
 	return contests, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -27,6 +28,8 @@ const (
 type vigil struct {
 	judge func(ctx context.Context) (judged bool, err error)
 	again func() // look around once more
+	// pending receives when time alone may change the cluster's health.
+	pending chan struct{}
 
 	mu   sync.Mutex
 	seen string
@@ -36,6 +39,24 @@ func (n *Node) newVigil() *vigil {
 	return &vigil{
 		judge: func(ctx context.Context) (bool, error) { return eventstore.JudgeHealth(ctx, n.pool) },
 		again: n.lookAgain,
+
+		pending: make(chan struct{}, 1),
+	}
+}
+
+// run looks around again some time after a look that may be out of date by then, until
+// ctx ends.
+func (v *vigil) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-v.pending:
+		}
+		if !progress.Sleep(ctx, leaderlessFor) {
+			return nil
+		}
+		v.again()
 	}
 }
 
@@ -43,7 +64,10 @@ func (n *Node) newVigil() *vigil {
 func (v *vigil) look(ctx context.Context, leaders []leaderstore.Leader, nodes []nodestore.Node) error {
 	found, pending := outline(leaders, nodes)
 	if pending {
-		time.AfterFunc(leaderlessFor, v.again)
+		select {
+		case v.pending <- struct{}{}:
+		default: // it will be looked around again anyway
+		}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

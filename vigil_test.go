@@ -23,7 +23,12 @@ func TestVigilJudgesChangesOnly(t *testing.T) {
 		v := &vigil{
 			judge: func(context.Context) (bool, error) { judgements++; return judged, failure },
 			again: func() { again.Add(1) },
+
+			pending: make(chan struct{}, 1),
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = v.run(ctx) }() // has no errors
 		leader := leaderstore.Leader{Role: "scheduler", NodeID: "a", LeaseUntil: began.Add(time.Hour)}
 		node := nodestore.Node{NodeID: "a", State: nodestore.Active, StartedAt: began}
 		look := func(want int, why string) {
@@ -58,6 +63,31 @@ func TestVigilJudgesChangesOnly(t *testing.T) {
 		look(7, "nothing new")
 		if again.Load() != 1 {
 			t.Fatalf("looked again %d times", again.Load())
+		}
+	})
+}
+
+// A look around that is due ends with the node.
+func TestVigilEndsWithItsNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		again := 0
+		v := &vigil{
+			judge: func(context.Context) (bool, error) { return true, nil },
+			again: func() { again++ }, pending: make(chan struct{}, 1),
+		}
+		vacant := leaderstore.Leader{Role: "scheduler", LeaseUntil: time.Now(), Now: time.Now()}
+		if err := v.look(t.Context(), []leaderstore.Leader{vacant}, nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := v.run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if again != 0 {
+			t.Errorf("looked around %d times after the end", again)
 		}
 	})
 }

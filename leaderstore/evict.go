@@ -12,8 +12,9 @@ import (
 
 // evictSQL ends the session that holds a role's lock although its lease has run
 // out, and with it the tenure. The row stays locked meanwhile, so that a renewal
-// that comes at the last moment is not overlooked. Sessions of other applications
-// are left alone, and named.
+// that comes at the last moment is not overlooked. Only the process that the row
+// names is ended. Every other session is left alone: it may be another
+// application's, or a leader of another forge cluster.
 const evictSQL = `
 WITH expired AS MATERIALIZED (
     SELECT role, term, node_id, incarnation, renewed_at
@@ -21,13 +22,13 @@ WITH expired AS MATERIALIZED (
     WHERE role = $1 AND term = $2 AND (lease_until <= clock_timestamp() OR lease_until IS NULL)
     FOR UPDATE SKIP LOCKED
 ), holder AS MATERIALIZED (
-    SELECT a.pid, a.application_name, a.application_name LIKE 'forge:%' AS ours
-    FROM pg_locks k
+    SELECT a.pid, a.application_name, coalesce(starts_with(a.application_name, 'forge:' || e.incarnation || ':'), false) AS ours
+    FROM expired e
+    CROSS JOIN pg_locks k
     JOIN pg_stat_activity a ON a.pid = k.pid
     WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
       AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
       AND k.classid::bigint = $3::bigint >> 32 AND k.objid::bigint = $3::bigint & 4294967295
-      AND EXISTS (SELECT FROM expired)
 ), ended AS MATERIALIZED (
     SELECT pid FROM holder WHERE ours AND pg_terminate_backend(pid)
 ), vacated AS (
@@ -46,7 +47,7 @@ WITH expired AS MATERIALIZED (
     SELECT 'leader_lost', c.node_id, c.role, c.term, jsonb_build_object('reason', 'evicted', 'by', $4::text)
     FROM closed c
 )
-SELECT h.pid, h.application_name, EXISTS (SELECT FROM ended)
+SELECT h.pid, h.application_name, EXISTS (SELECT FROM ended), coalesce(` + clusterOfSQL + `, '')
 FROM holder h
 LIMIT 1`
 
@@ -60,8 +61,11 @@ type Eviction struct {
 	PID  int
 	// Holder is the session's application_name.
 	Holder string
-	// Ended says that the session was ended; else it is another application's.
+	// Ended says that the session was ended. Without it and Refused the session is
+	// not that of the process which the role's row names.
 	Ended bool
+	// Schema is that of the holder's cluster, if it is an election session of forge.
+	Schema string
 	// Refused says that this role may not end it.
 	Refused bool
 }
@@ -127,7 +131,7 @@ func (s *Session) Evict(ctx context.Context) ([]Eviction, error) {
 func (s *Session) evict(ctx context.Context, found suspect) (Eviction, error) {
 	eviction := Eviction{Role: found.lock.Role, Term: found.term}
 	row := s.conn.QueryRow(ctx, evictSQL, found.lock.Role, found.term, found.lock.ID, s.cfg.NodeID)
-	err := row.Scan(&eviction.PID, &eviction.Holder, &eviction.Ended)
+	err := row.Scan(&eviction.PID, &eviction.Holder, &eviction.Ended, &eviction.Schema)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Eviction{}, nil
 	}

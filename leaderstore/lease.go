@@ -9,13 +9,14 @@ import (
 )
 
 const (
+	// A role whose row is missing is free: the mint makes the row again.
 	sightSQL = `
-SELECT l.role, l.term, coalesce(l.node_id, ''), coalesce(l.incarnation, '') = $2,
+SELECT wanted.role, coalesce(l.term, 0), coalesce(l.node_id, ''), coalesce(l.incarnation, '') = $2,
        extract(epoch FROM l.lease_until - clock_timestamp())::float8, clock_timestamp(),
-       NOT coalesce(r.target = $3, NOT if_asked OR left_at > 0 AND l.term > left_at)
+       NOT coalesce(r.target = $3, NOT if_asked OR left_at > 0 AND l.term > left_at, false)
 FROM unnest($1::text[], $4::boolean[], $5::bigint[]) AS wanted (role, if_asked, left_at)
-JOIN forge_leaders l USING (role)
-LEFT JOIN forge_leader_requests r ON r.role = l.role AND r.reserved_until > clock_timestamp()`
+LEFT JOIN forge_leaders l USING (role)
+LEFT JOIN forge_leader_requests r ON r.role = wanted.role AND r.reserved_until > clock_timestamp()`
 
 	// A lease that has run out is over, whether anybody has taken the role or not.
 	renewLeaseSQL = `
@@ -155,7 +156,7 @@ func (*LeaseSession) Relax(context.Context) error { return nil }
 // Mint makes this process the leader of a free role: it returns once the new term
 // is committed. ErrBusy means that another was first.
 func (s *LeaseSession) Mint(ctx context.Context, role string, seen End) (Minted, error) {
-	return mint(ctx, s.conn, s.cfg, role, seen, true)
+	return mint(ctx, s.conn, s.cfg, role, seen, nil)
 }
 
 // Renew is Session.Renew.

@@ -11,19 +11,34 @@ import (
 )
 
 const (
-	// Only whoever leads by lease alone has no backend: a lock says nothing about
-	// such a term while its lease lasts, and without a lock ($10) nothing but the
-	// lease says anything.
+	// takeRowSQL locks the role's row, and makes it if it is missing: somebody may have
+	// deleted it. It is a statement of its own because it may wait for the
+	// predecessor's last transaction, and a statement sees other tables as they were
+	// before it waited: the next one sees how that transaction left the history.
+	takeRowSQL = `
+WITH made AS (
+    INSERT INTO forge_leaders (role)
+    SELECT $1
+    WHERE NOT EXISTS (SELECT FROM forge_leaders WHERE role = $1)
+    ON CONFLICT DO NOTHING
+)
+SELECT FROM forge_leaders WHERE role = $1 FOR UPDATE`
+
+	// A lock ($10) says nothing about a term that it did not elect, while the lease of
+	// that term lasts. Terms that were won by lease alone, or by a version that did
+	// not record the lock, have none in the history.
 	// One statement closes the predecessor's tenure, takes the row and opens the
 	// new tenure. Terms come from the row and from the history, so that neither
 	// alone can bring an old one back.
 	// A session that ended within its lease was alive until then; one that the server
-	// ended after it had been silent since its last renewal.
+	// ended after it had been silent since its last renewal. A session that mints again
+	// had its own term lapse.
 	mintSQL = `
 WITH old AS MATERIALIZED (
-    SELECT * FROM forge_leaders
+    SELECT * FROM forge_leaders l
     WHERE role = $1
-      AND (node_id IS NULL OR incarnation = $3 OR lease_until <= clock_timestamp() OR NOT $10 AND backend_pid IS NOT NULL)
+      AND (node_id IS NULL OR incarnation = $3 OR lease_until <= clock_timestamp() OR EXISTS (
+          SELECT FROM forge_leader_history h WHERE h.role = l.role AND h.term = l.term AND h.lock_id = $10::bigint))
     FOR UPDATE
 ), closed AS (
     UPDATE forge_leader_history h
@@ -32,6 +47,7 @@ WITH old AS MATERIALIZED (
         end_reason = CASE
             WHEN o.node_id IS NULL OR o.term <> h.term THEN 'unknown'
             WHEN pg_postmaster_start_time() > o.renewed_at THEN 'database_lost'
+            WHEN o.backend_pid = pg_backend_pid() THEN 'lease_expired'
             WHEN o.lease_until > clock_timestamp() THEN 'crashed'
             ELSE 'lease_expired' END
     FROM old o
@@ -40,7 +56,7 @@ WITH old AS MATERIALIZED (
 ), minted AS (
     UPDATE forge_leaders l
     SET node_id = $2, incarnation = $3, api_url = $4,
-        backend_pid = CASE WHEN NOT $10 THEN pg_backend_pid() END,
+        backend_pid = CASE WHEN $10::bigint IS NOT NULL THEN pg_backend_pid() END,
         term = 1 + greatest(o.term, (SELECT coalesce(max(term), 0) FROM forge_leader_history WHERE role = $1)),
         acquired_at = clock_timestamp(), renewed_at = clock_timestamp(),
         lease_until = clock_timestamp() + $5::interval, metadata = coalesce($9::jsonb, '{}'),
@@ -49,8 +65,8 @@ WITH old AS MATERIALIZED (
     WHERE l.role = o.role
     RETURNING l.term, l.acquired_at, l.timeline
 ), recorded AS (
-    INSERT INTO forge_leader_history (role, term, node_id, incarnation, acquired_at, timeline, gap)
-    SELECT $1, m.term, $2, $3, m.acquired_at, m.timeline,
+    INSERT INTO forge_leader_history (role, term, node_id, incarnation, acquired_at, timeline, lock_id, gap)
+    SELECT $1, m.term, $2, $3, m.acquired_at, m.timeline, $10,
            m.acquired_at - coalesce((SELECT max(ended_at) FROM closed),
                                     (SELECT max(ended_at) FROM forge_leader_history WHERE role = $1))
     FROM minted m
@@ -73,15 +89,17 @@ WITH old AS MATERIALIZED (
 SELECT m.term, coalesce(extract(epoch FROM r.gap)::float8, -1),
        EXISTS (SELECT FROM forge_leader_history WHERE role = $1 AND incarnation <> $3
                AND term = m.term - 1),
-       pg_notify($6, $1)
+       pg_notify($6, $1), set_config('lock_timeout', '0', true)
 FROM minted m, recorded r`
 
-	beginSQL  = "BEGIN"
+	beginSQL  = "BEGIN ISOLATION LEVEL READ COMMITTED"
 	commitSQL = "COMMIT"
 
 	// Settings of the mint's transaction alone: its WAL is waited for, the
 	// predecessor's last transaction is not waited for long, and a process that
-	// freezes in its midst holds nobody up for longer than a lease.
+	// freezes in its midst holds nobody up for longer than a lease. mintSQL ends the
+	// lock timeout: the commit of a transaction that notifies waits for every other
+	// such commit on the server, in whatever database, and that is no busy row.
 	prepareMintSQL = `
 SELECT set_config('synchronous_commit', 'on', true), set_config('lock_timeout', $1, true),
        set_config('idle_in_transaction_session_timeout', $2, true)`
@@ -90,7 +108,7 @@ SELECT set_config('synchronous_commit', 'on', true), set_config('lock_timeout', 
 // rehearse has the server parse now what a mint says, and load what it has to
 // know of the tables for that: when a leader has crashed there is no time.
 func (s *Session) rehearse(ctx context.Context) error {
-	for _, sql := range []string{beginSQL, prepareMintSQL, mintSQL, commitSQL} {
+	for _, sql := range []string{beginSQL, prepareMintSQL, takeRowSQL, mintSQL, commitSQL} {
 		if _, err := s.conn.Prepare(ctx, sql, sql); err != nil {
 			return fmt.Errorf("prepare to lead: %w", err)
 		}
@@ -112,26 +130,27 @@ type Minted struct {
 // session ended; without it that is its last renewal. ErrBusy leaves the session
 // usable.
 func (s *Session) Mint(ctx context.Context, role string, seen End) (Minted, error) {
-	return mint(ctx, s.conn, s.cfg, role, seen, false)
+	id := s.ids[role]
+	return mint(ctx, s.conn, s.cfg, role, seen, &id)
 }
 
-// mint takes the row of a role; byLease says that no lock speaks for whoever has
-// it now, and none will for us.
-func mint(ctx context.Context, conn *pgx.Conn, cfg SessionConfig, role string, seen End, byLease bool) (Minted, error) {
+// mint takes the row of a role. lockID is that of the lock which this session holds
+// for it; nil: by lease alone.
+func mint(ctx context.Context, conn *pgx.Conn, cfg SessionConfig, role string, seen End, lockID *int64) (Minted, error) {
 	minted := Minted{Fence: Fence{Role: role, NodeID: cfg.NodeID, Incarnation: cfg.Incarnation}}
-	if byLease {
+	if lockID == nil {
 		minted.Fence.Patience = cfg.Lease
 	}
-	err := mintAtOnce(ctx, conn, func(row pgx.Row) error {
+	err := mintAtOnce(ctx, conn, role, func(row pgx.Row) error {
 		var gap float64
-		if err := row.Scan(&minted.Fence.Term, &gap, &minted.Failover, nil); err != nil {
+		if err := row.Scan(&minted.Fence.Term, &gap, &minted.Failover, nil, nil); err != nil {
 			return err
 		}
 		minted.Gap = time.Duration(gap * float64(time.Second))
 		return nil
 	}, []any{milliseconds(cfg.LockTimeout), milliseconds(cfg.Lease)}, []any{
 		role, cfg.NodeID, cfg.Incarnation, cfg.APIURL, cfg.Lease,
-		cfg.channel(), seen.Incarnation, orNull(seen.At), cfg.Metadata[role], byLease,
+		cfg.channel(), seen.Incarnation, orNull(seen.At), cfg.Metadata[role], lockID,
 	})
 	pgErr, refused := errors.AsType[*pgconn.PgError](err)
 	if refused && pgErr.Code == "55P03" || errors.Is(err, pgx.ErrNoRows) { // lock_not_available; another was first
@@ -145,10 +164,11 @@ func mint(ctx context.Context, conn *pgx.Conn, cfg SessionConfig, role string, s
 
 // mintAtOnce runs the transaction of a mint in one round trip: after a crash each
 // one counts.
-func mintAtOnce(ctx context.Context, conn *pgx.Conn, read func(pgx.Row) error, settings, values []any) error {
+func mintAtOnce(ctx context.Context, conn *pgx.Conn, role string, read func(pgx.Row) error, settings, values []any) error {
 	batch := &pgx.Batch{}
 	batch.Queue(beginSQL)
 	batch.Queue(prepareMintSQL, settings...)
+	batch.Queue(takeRowSQL, role)
 	batch.Queue(mintSQL, values...).QueryRow(read)
 	batch.Queue(commitSQL)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {

@@ -45,6 +45,9 @@ type SessionConfig struct {
 type Lock struct {
 	Role string
 	ID   int64
+	// BySchema says that the session moves ID by the number that the database has
+	// for this schema, so that clusters in one database do not share their locks.
+	BySchema bool
 	// IfAsked has it tried only where an operator wants this node to lead next, or
 	// another has led since the term LeftAt; 0: that does not count.
 	IfAsked bool
@@ -65,6 +68,8 @@ type Session struct {
 	cfg      SessionConfig
 	nodeLock bool
 	suspects suspects
+	offset   int64            // of the lock ids
+	ids      map[string]int64 // of the locks that were tried, by role
 }
 
 // ErrUnfit says that the database cannot hold an election session as it is
@@ -84,8 +89,10 @@ const (
 
 	// The statement that wins a lock also shortens the session's patience to
 	// the lease, so there is no instant at which a leader's session lives longer.
-	// A role that is being transferred is its target's to try first, and one that is
-	// led by lease alone is nobody's while the lease lasts.
+	// A role that is being transferred is its target's to try first. A lock says
+	// nothing about a term that it did not elect, for instance one that was won by
+	// lease alone or under another lock id: that role is nobody's while the lease
+	// lasts.
 	tryLocksSQL = `
 SELECT wanted.role, id,
        CASE WHEN pg_try_advisory_lock(id)
@@ -96,7 +103,8 @@ FROM unnest($1::text[], $2::bigint[], $5::boolean[], $6::bigint[]) AS wanted (ro
 LEFT JOIN forge_leaders l USING (role)
 LEFT JOIN forge_leader_requests r ON r.role = wanted.role AND r.reserved_until > clock_timestamp()
 WHERE coalesce(r.target = $4, NOT if_asked OR left_at > 0 AND l.term > left_at)
-  AND (l.node_id IS NOT NULL AND l.backend_pid IS NULL AND l.lease_until > clock_timestamp()) IS NOT TRUE`
+  AND (l.node_id IS NOT NULL AND l.lease_until > clock_timestamp() AND NOT EXISTS (
+           SELECT FROM forge_leader_history h WHERE h.role = l.role AND h.term = l.term AND h.lock_id = wanted.id)) IS NOT TRUE`
 
 	unlockSQL = `SELECT pg_advisory_unlock($1)`
 
@@ -157,7 +165,7 @@ func OpenSession(ctx context.Context, cfg SessionConfig, roles []string) (*Sessi
 	if err != nil {
 		return nil, fmt.Errorf("open the election session: %w", err)
 	}
-	s := &Session{conn: conn, cfg: cfg, suspects: suspects{}}
+	s := &Session{conn: conn, cfg: cfg, suspects: suspects{}, ids: map[string]int64{}}
 	if err := s.prepare(ctx, roles); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("open the election session: %w", err)
@@ -181,6 +189,13 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	}
 	if _, err := s.conn.Exec(ctx, seedRolesSQL, roles); err != nil {
 		return fmt.Errorf("seed the roles: %w", err)
+	}
+	var err error
+	if s.offset, err = LockOffset(ctx, s.conn); err != nil {
+		return err
+	}
+	if _, err := s.conn.Exec(ctx, clusterLockSQL, clusterLockClass); err != nil {
+		return fmt.Errorf("show the session's cluster: %w", err)
 	}
 	if err := s.rehearse(ctx); err != nil {
 		return err
@@ -229,7 +244,8 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 	ifAsked := make([]bool, len(locks))
 	leftAt := make([]int64, len(locks))
 	for i, lock := range locks {
-		roles[i], ids[i], ifAsked[i], leftAt[i] = lock.Role, lock.ID, lock.IfAsked, lock.LeftAt
+		roles[i], ids[i], ifAsked[i], leftAt[i] = lock.Role, lock.At(s.offset).ID, lock.IfAsked, lock.LeftAt
+		s.ids[lock.Role] = ids[i]
 	}
 	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID, ifAsked, leftAt)
 	if err != nil {
@@ -259,7 +275,7 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 
 // Unlock gives back a lock for which no term was minted.
 func (s *Session) Unlock(ctx context.Context, lock Lock) error {
-	if _, err := s.conn.Exec(ctx, unlockSQL, lock.ID); err != nil {
+	if _, err := s.conn.Exec(ctx, unlockSQL, lock.At(s.offset).ID); err != nil {
 		return fmt.Errorf("unlock %s: %w", lock.Role, err)
 	}
 	return nil
@@ -302,13 +318,13 @@ func renew(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, h
 // The work of the term must have stopped before; ErrBusy means that the server has
 // not ended all of it yet, for instance a commit that nobody waits for any more.
 func (s *Session) Resign(ctx context.Context, lock Lock, term int64, reason string) error {
-	return vacate(ctx, s.conn, resignSQL, s.cfg, lock.Role, term, reason, true, lock.ID)
+	return vacate(ctx, s.conn, resignSQL, s.cfg, lock.Role, term, reason, true, lock.At(s.offset).ID)
 }
 
 // Vacate is Resign whatever the term has under way. Until that has ended nobody else
 // can lead.
 func (s *Session) Vacate(ctx context.Context, lock Lock, term int64, reason string) error {
-	return vacate(ctx, s.conn, resignSQL, s.cfg, lock.Role, term, reason, false, lock.ID)
+	return vacate(ctx, s.conn, resignSQL, s.cfg, lock.Role, term, reason, false, lock.At(s.offset).ID)
 }
 
 func vacate(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, role string, term int64, reason string, waits bool, more ...any) error {

@@ -1,6 +1,7 @@
 package leaderstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,10 @@ var lock = leaderstore.Lock{Role: role, ID: 0x464F524745_0001}
 
 // cluster is a database and the nodes' sessions on it.
 type cluster struct {
-	t    *testing.T
-	url  string
-	pool *pgxpool.Pool
+	t      *testing.T
+	url    string
+	schema string // empty: public
+	pool   *pgxpool.Pool
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -56,7 +58,7 @@ func (c *cluster) open(node string, change ...func(*leaderstore.SessionConfig)) 
 
 func (c *cluster) config(node string, change ...func(*leaderstore.SessionConfig)) leaderstore.SessionConfig {
 	cfg := leaderstore.SessionConfig{
-		URL: c.url, Schema: "public", NodeID: node, Incarnation: fmt.Sprintf("%016x", len(node)*7919+int(node[len(node)-1])),
+		URL: c.url, Schema: cmp.Or(c.schema, "public"), NodeID: node, Incarnation: fmt.Sprintf("%016x", len(node)*7919+int(node[len(node)-1])),
 		APIURL: "http://" + node, Lease: calm, CheckInterval: time.Second,
 		LockTimeout: 100 * time.Millisecond, NodeLockClass: 1, NodeLockObject: int32(node[len(node)-1]),
 	}

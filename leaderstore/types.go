@@ -19,6 +19,9 @@ type Leader struct {
 	APIURL      string          `json:"api_url,omitempty"`
 	Timeline    string          `json:"timeline,omitempty"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
+	// LockHolder is the session that holds the role's lock although the row names no
+	// leader, where that was looked for.
+	LockHolder *LockHolder `json:"lock_holder,omitempty"`
 	// Now is the database's clock when the row was read.
 	Now time.Time `json:"-"`
 }

@@ -43,7 +43,8 @@ func (b *bout) over(ctx context.Context) bool { return ctx.Err() != nil && b.idl
 func (b *bout) act(ctx context.Context) error {
 	for _, e := range b.electors {
 		if e.distrusted(time.Now()) { // before anything else is read into it: the whole process may have stood still
-			return errTrustOver
+			e.lapse()
+			b.nextRenew = time.Time{} // shows whether the session stands
 		}
 		if ctx.Err() != nil {
 			e.stop(reasonResigned, errStopping, e.patience())
@@ -54,14 +55,36 @@ func (b *bout) act(ctx context.Context) error {
 		e.checkProgress(time.Now())
 		e.reap(time.Now())
 	}
+	if err := b.renew(ctx); err != nil { // first: nothing else may make it late
+		return err
+	}
 	if err := b.resignStopped(ctx); err != nil {
 		return err
 	}
-	if err := b.renew(ctx); err != nil {
+	if ctx.Err() == nil {
+		return b.stand(ctx)
+	}
+	return nil
+}
+
+// stand campaigns for the roles that this node does not lead.
+func (b *bout) stand(ctx context.Context) error {
+	if err := b.returnLapsed(ctx); err != nil {
 		return err
 	}
-	if ctx.Err() == nil {
-		return b.check(ctx)
+	return b.check(ctx)
+}
+
+// returnLapsed begins the next term of the roles whose last one lapsed on this
+// session and whose work has stopped. The session still has their locks.
+func (b *bout) returnLapsed(ctx context.Context) error {
+	for _, e := range b.electors {
+		if !e.mayReturn() {
+			continue
+		}
+		if err := b.mint(ctx, e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -155,12 +178,18 @@ func (b *bout) mint(ctx context.Context, e *elector) error {
 	minted, err := b.session.Mint(sending, string(e.Role), b.lastSeen())
 	if errors.Is(err, leaderstore.ErrBusy) {
 		e.count("lost")
+		if e.state == lapsed { // a last transaction of its own is ending
+			return nil
+		}
 		b.nextCheck = time.Time{}
 		return b.session.Unlock(sending, e.lock())
 	}
 	if err != nil {
 		e.count("error")
 		return err
+	}
+	if e.done != nil {
+		e.forgetWork()
 	}
 	b.relaxed = false
 	if !b.leading() {
@@ -178,7 +207,7 @@ func (b *bout) renew(ctx context.Context) error {
 	if len(held) == 0 || sent.Before(b.nextRenew) {
 		return nil
 	}
-	sending, cancel := context.WithDeadline(context.WithoutCancel(ctx), b.trustEnd())
+	sending, cancel := b.bounded(ctx)
 	defer cancel()
 	still, err := b.session.Renew(sending, held)
 	if err != nil {
@@ -225,20 +254,10 @@ func (b *bout) resign(ctx context.Context, e *elector) error {
 	return b.session.Vacate(sending, e.lock(), e.fence.Term, e.reason)
 }
 
-// bounded gives a statement as long as this node may still trust its leads, and
-// a lease when it leads nothing.
+// bounded gives a statement a lease: later the server may have ended the session.
+// The trust in a lead ends before that, by a timer of its own.
 func (b *bout) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(context.WithoutCancel(ctx), b.trustEnd())
-}
-
-func (b *bout) trustEnd() time.Time {
-	end := time.Now().Add(b.opts.LeaseDuration)
-	for _, e := range b.electors {
-		if e.state != standby && e.trustUntil.Before(end) {
-			end = e.trustUntil
-		}
-	}
-	return end
+	return context.WithTimeout(context.WithoutCancel(ctx), b.opts.LeaseDuration)
 }
 
 // deposeAll ends every lead without a word to the database. Work that is still

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/urgent"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -65,7 +66,9 @@ func opened[S Session](session S, err error) (Session, error) {
 type Contest struct {
 	Role   Role
 	LockID int64
-	Duty   Duty
+	// BySchema is leaderstore.Lock's.
+	BySchema bool
+	Duty     Duty
 	// Patience is how long the work may take when it is asked to stop; the lease
 	// is renewed meanwhile. Default: one lease.
 	Patience time.Duration
@@ -102,7 +105,7 @@ type Options struct {
 	// must not block.
 	OnChange func()
 	// OnTerm, if set, is called after a term of this node's own has begun or
-	// ended; it must not block.
+	// ended, in order; it must neither block nor call the Campaign.
 	OnTerm  func(TermChange)
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
@@ -196,10 +199,14 @@ func (c *Campaign) lastSeen() leaderstore.End {
 	return c.seen
 }
 
-// Run campaigns until ctx ends. It then stops the work of every role that it
-// leads, waits for it, and resigns. An error names work that would not stop
-// within a lease.
+// Run campaigns until ctx ends, on a thread of its own, so that renewals do not wait
+// for work. It then stops the work of every role that it leads, waits for it, and
+// resigns. An error names work that would not stop within a lease.
 func (c *Campaign) Run(ctx context.Context) error {
+	return urgent.Run(func() error { return c.run(ctx) })
+}
+
+func (c *Campaign) run(ctx context.Context) error {
 	for reported := false; ctx.Err() == nil; {
 		err := c.campaign(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -249,15 +256,28 @@ func (c *Campaign) campaign(ctx context.Context) error {
 	return nil
 }
 
-func (c *Campaign) setLeads(role Role, fence leaderstore.Fence, leads bool) {
+// began notes a term of this node's own.
+func (c *Campaign) began(role Role, fence leaderstore.Fence) {
 	c.mu.Lock()
+	c.leads[role] = fence
+	c.opts.OnTerm(TermChange{Role: role, Term: fence.Term, Leads: true})
+	c.mu.Unlock()
+	c.opts.OnChange()
+}
+
+// ended notes that a term of this node's own is over; false: that was known. It is
+// safe from any goroutine.
+func (c *Campaign) ended(role Role, fence leaderstore.Fence, reason string) bool {
+	c.mu.Lock()
+	current, leads := c.leads[role]
+	leads = leads && current == fence
 	if leads {
-		c.leads[role] = fence
-	} else {
 		delete(c.leads, role)
+		c.opts.OnTerm(TermChange{Role: role, Term: fence.Term, Reason: reason})
 	}
 	c.mu.Unlock()
 	c.opts.OnChange()
+	return leads
 }
 
 // waker interrupts a wait from another goroutine, also one that has not begun.

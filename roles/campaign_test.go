@@ -38,7 +38,7 @@ func TestResigningLeaderIsSucceededAtOnce(t *testing.T) {
 		a.stop()
 		<-a.done
 		synctest.Wait() // no time passes: the standby was told
-		if !b.works() || a.works() || s.leader(roles.Scheduler) != "b" {
+		if !b.works() || a.works() || s.leader() != "b" {
 			t.Fatalf("a works %v, b works %v", a.works(), b.works())
 		}
 		if !slices.Equal(s.resigned, []string{"scheduler resigned"}) {

@@ -37,8 +37,8 @@ const customBit = int64(1) << (namespaceShift - 1)
 // CustomLockID returns the advisory lock id of a role that is not built in, made
 // from its name unless own gives another, moved by the cluster's lock namespace.
 func CustomLockID(name string, own int64, namespace int) (int64, error) {
-	if namespace < 0 || namespace > MaxNamespace {
-		return 0, fmt.Errorf("lock namespace %d: want 0 to %d", namespace, MaxNamespace)
+	if err := checkNamespace(namespace); err != nil {
+		return 0, err
 	}
 	if own < 0 || own >= 1<<namespaceShift {
 		return 0, fmt.Errorf("lock id %d of role %q: want 1 to %d", own, name, int64(1)<<namespaceShift-1)
@@ -48,16 +48,21 @@ func CustomLockID(name string, own int64, namespace int) (int64, error) {
 		sum := sha256.Sum256([]byte(name))
 		id = int64(binary.BigEndian.Uint64(sum[:8])&(1<<(namespaceShift-1)-1)) | customBit //nolint:gosec // 55 bits
 	}
-	return id + int64(namespace)<<namespaceShift, nil
+	return id + shift(namespace), nil
 }
 
-// LockID returns the advisory lock id of any role: own unless that is 0, and else
-// the role's, moved by the cluster's lock namespace.
-func LockID(role Role, own int64, namespace int) (int64, error) {
+// Lock returns the advisory lock of any role: with the id own unless that is 0, and
+// else the role's, moved by the cluster's lock namespace. Where neither own nor the
+// namespace is given, the schema decides.
+func Lock(role Role, own int64, namespace int) (leaderstore.Lock, error) {
+	lock := leaderstore.Lock{Role: string(role), BySchema: own == 0 && namespace == AutoNamespace}
+	var err error
 	if own == 0 && slices.Contains(All(), role) {
-		return role.LockID(namespace)
+		lock.ID, err = role.LockID(namespace)
+	} else {
+		lock.ID, err = CustomLockID(string(role), own, namespace)
 	}
-	return CustomLockID(string(role), own, namespace)
+	return lock, err
 }
 
 // CheckLocks refuses two roles under one name or on one lock: the lock would

@@ -49,7 +49,7 @@ func TestCustomLockIDs(t *testing.T) {
 	if id, err := roles.CustomLockID("billing", 0, 0); err != nil || id != 0x95c7ece1ce1a97 {
 		t.Errorf("lock %#x, %v; the id of a name must stay what it was", id, err)
 	}
-	for _, bad := range [][2]int64{{-1, 0}, {1 << 56, 0}, {0, -1}, {0, 128}} {
+	for _, bad := range [][2]int64{{-1, 0}, {1 << 56, 0}, {0, -2}, {0, 128}} {
 		if _, err := roles.CustomLockID("billing", bad[0], int(bad[1])); err == nil {
 			t.Errorf("lock %d in namespace %d is accepted", bad[0], bad[1])
 		}

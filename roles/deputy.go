@@ -176,6 +176,7 @@ func (d *Deputy) watchOnce(ctx context.Context, leader string) error {
 		if alive { // else it had ended before we looked, nobody knows when
 			seen = leaderstore.End{Incarnation: leader, At: ended}
 		}
+		alive = false // until a wait finds the leader's next session
 		d.opts.Hurry(seen)
 		d.Look()
 		progress.Sleep(ctx, time.Second) // whoever won has told us by then

@@ -115,6 +115,45 @@ func TestDeputyLooksAgainSoonWhenTheDatabaseDidNotAnswer(t *testing.T) {
 	})
 }
 
+// A session that has ended ends every later wait at once. Only the first of them says
+// when it ended.
+func TestDeputyReportsTheEndOfASessionOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cluster fakeCluster
+		cluster.set("a")
+		ended := make(chan struct{})
+		var opened atomic.Int32
+		var seen []leaderstore.End
+		d := NewDeputy(DeputyOptions{
+			Incarnation: "b", Cluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
+			Hurry: func(end leaderstore.End) { seen = append(seen, end) },
+			Open: func(context.Context) (Watch, error) {
+				opened.Add(1)
+				return fakeWatch{ended: ended, opened: &opened}, nil
+			},
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		time.Sleep(2 * time.Second) // a wait has found it alive
+		close(ended)
+		time.Sleep(4 * time.Second)
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) < 2 || seen[0].Incarnation != "a" || seen[0].At.IsZero() {
+			t.Fatalf("saw %+v", seen)
+		}
+		for _, again := range seen[1:] {
+			if again != (leaderstore.End{}) {
+				t.Errorf("an end that nobody saw is dated: %+v", again)
+			}
+		}
+	})
+}
+
 func TestDeputyHurriesWhenTheLeaderEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,6 +28,22 @@
 // can only make a leader stop sooner. When the window ends, the leader's
 // context is cancelled even while a renewal is still in flight.
 //
+// The session, and with it the lock, may outlast the window where the machine or the
+// database is slow. A renewal that is confirmed then shows that: the role has lapsed.
+// Once its work has stopped, this node mints the next term on the same session. A slow
+// leader hands nothing over, for another node would be as slow.
+//
+//	leading ── trust over ──▶ lapsed ── renewal confirmed, work stopped ──▶ leading
+//	                            │                                     (next term)
+//	                            └─ renewal failed or refused, session broken: deposed
+//
+// # Slow and hung
+//
+// The work's watchdog (package progress) counts the time that the process had, not the
+// time that passed, and does not judge a loop that waits for the database. So the limit
+// is one lease of the process's own time: on a machine that is in time that is a lease.
+// The same holds for work that was told to stop.
+//
 // # Failures
 //
 //	leader exits (SIGTERM)       stops its work, waits for it, vacates the row,
@@ -39,10 +55,13 @@
 //	                             gone and the fence refuses what it had in flight
 //	asked to hand over           the same; the node stands back for a while
 //	leader's work hangs          it is told to stop when it has not reported for a
-//	                             lease; the role is handed over when it has, or a
-//	                             refresh later
-//	leader cut off               stops itself when the trust window ends, the
-//	                             server ends the session after lease_duration
+//	                             lease of the time that the process had; the role is
+//	                             handed over when it has, or a refresh later
+//	machine or database slow     the work stops when the trust window ends; the next
+//	                             term begins on the same session
+//	leader cut off               stops itself when the trust window ends, and gives
+//	                             the session up a lease after its last renewal was
+//	                             sent; the server ends it after lease_duration
 //	server keeps the session     another standby ends it when the lease has run out
 //	of a silent leader           by both clocks (evicted)
 //	backend terminated           seen at once: the session is waited on

@@ -40,12 +40,21 @@ var (
 // asked again whether it has ended there.
 const serverEvery = 5 * time.Millisecond
 
+// starvedLook is how soon work is looked at again whose time is over by the clock and
+// not by what the process had of it.
+const starvedLook = 100 * time.Millisecond
+
+// returnEvery is how long a node that lapsed waits before it tries again to begin the
+// next term: a last transaction of its own still held the role's row.
+const returnEvery = 50 * time.Millisecond
+
 type state int
 
 const (
 	standby state = iota
 	leading
 	stopping // the work was told to end; renewed until it has, or should have
+	lapsed   // the trust ended before a renewal was confirmed, and the session stands
 )
 
 // elector is one role's part of a Campaign. Only the campaign's goroutine
@@ -63,9 +72,11 @@ type elector struct {
 	trustUntil  time.Time
 	trust       *time.Timer
 	reason      string
-	stopBy      time.Time // when work that was told to end is given up
-	overdue     bool      // that was said
-	serverBy    time.Time // when work that the server has not ended is given up; zero: not asked yet
+	stopBy      time.Time     // when work that was told to end is given up
+	stopAfter   time.Duration // the same, by the time that the process has had
+	overdue     bool          // that was said
+	serverBy    time.Time     // when work that the server has not ended is given up; zero: not asked yet
+	cause       func() error  // why the work was told to end; nil: it was not
 	cancel      context.CancelCauseFunc
 	progress    *progress.Watch
 	done        chan error // not nil until the work of the last term has returned
@@ -77,7 +88,7 @@ func newElector(c *Campaign, contest Contest) *elector {
 }
 
 func (e *elector) lock() leaderstore.Lock {
-	return leaderstore.Lock{Role: string(e.Role), ID: e.LockID}
+	return leaderstore.Lock{Role: string(e.Role), ID: e.LockID, BySchema: e.BySchema}
 }
 
 // bid is the lock as this node campaigns for it: a role that it leaves to others it
@@ -97,7 +108,9 @@ func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time
 	e.progress = progress.NewWatch(e.campaign.opts.LeaseDuration)
 	working = e.progress.Context(working)
 	fence, done := e.fence, make(chan error, 1)
-	e.cancel, e.done, e.overdue, e.serverBy = cancel, done, false, time.Time{}
+	e.cancel, e.done = cancel, done
+	e.cause = func() error { return context.Cause(working) }
+	e.trust, e.overdue, e.serverBy = nil, false, time.Time{}
 	e.extend(sent)
 	e.count("won")
 	e.observe(minted)
@@ -106,8 +119,7 @@ func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time
 		done <- e.Duty(working, fence)
 		e.campaign.wake.poke()
 	}()
-	e.campaign.setLeads(e.Role, e.fence, true)
-	e.campaign.opts.OnTerm(TermChange{Role: e.Role, Term: e.fence.Term, Leads: true})
+	e.campaign.began(e.Role, e.fence)
 }
 
 func (e *elector) announce(ctx context.Context, minted leaderstore.Minted) {
@@ -118,21 +130,25 @@ func (e *elector) announce(ctx context.Context, minted leaderstore.Minted) {
 	logger.InfoContext(ctx, "became leader")
 }
 
-// extend opens a trust window that began when the statement was sent.
-func (e *elector) extend(sent time.Time) {
+// extend opens a trust window that began when the statement was sent. It returns
+// false when the last one had ended before: the work is stopping then.
+func (e *elector) extend(sent time.Time) bool {
+	inTime := e.trust == nil || e.trust.Stop()
 	e.trustUntil = sent.Add(TrustWindow(e.campaign.opts.LeaseDuration))
-	if e.trust != nil {
-		e.trust.Stop()
-	}
-	cancel := e.cancel
-	e.trust = time.AfterFunc(time.Until(e.trustUntil), func() {
-		cancel(errTrustOver)
-		e.campaign.wake.poke()
-	})
 	if e.Trusted != nil {
 		e.Trusted(sent)
 	}
+	if e.state == lapsed || !inTime {
+		return inTime
+	}
+	cancel, fence := e.cancel, e.fence
+	e.trust = time.AfterFunc(time.Until(e.trustUntil), func() {
+		cancel(errTrustOver)
+		e.lose(fence, errTrustOver)
+		e.campaign.wake.poke()
+	})
 	e.gauge(true)
+	return true
 }
 
 // renewed takes the database's answer: an error means deposed.
@@ -144,16 +160,47 @@ func (e *elector) renewed(still []leaderstore.Renewed, sent time.Time) error {
 	if i < 0 {
 		return errReplaced
 	}
-	e.extend(sent)
+	if !e.extend(sent) {
+		e.lapse()
+	}
 	if still[i].HandOver {
 		e.handOver(still[i].Target)
 	}
 	return nil
 }
 
+// lapse ends the term on this node because its trust window has ended. The session,
+// and with it the lock, may well have outlasted that: the process or the database was
+// slow. Then the next term is this node's again, once the work has stopped: where
+// every node is slow, another one would do no better.
+func (e *elector) lapse() {
+	if e.state != leading {
+		return
+	}
+	e.state = lapsed
+	e.trust.Stop()
+	e.tellWork(errTrustOver, e.patience())
+	e.lose(e.fence, errTrustOver)
+	e.gauge(false)
+}
+
+// lose notes that a term is over without a word from the database. The timer that
+// ends the trust calls it, too.
+func (e *elector) lose(fence leaderstore.Fence, cause error) {
+	if e.campaign.ended(e.Role, fence, Lost) {
+		e.logger.Warn("lost the lead", "term", fence.Term, "error", cause)
+	}
+}
+
+// mayReturn says whether the next term of a role that lapsed can begin.
+func (e *elector) mayReturn() bool { return e.state == lapsed && e.workOver() }
+
+// workOver says whether no work of the last term is under way.
+func (e *elector) workOver() bool { return e.done == nil || len(e.done) > 0 }
+
 // handOver does what an operator asked for.
 func (e *elector) handOver(target string) {
-	if e.state != leading {
+	if e.state != leading && e.state != lapsed {
 		return
 	}
 	e.logger.Info("asked to hand over", "term", e.fence.Term, "target", target)
@@ -175,21 +222,33 @@ func (e *elector) patience() time.Duration {
 
 // distrusted says whether the lead is over by this node's own clock.
 func (e *elector) distrusted(now time.Time) bool {
-	return e.state != standby && !now.Before(e.trustUntil)
+	return e.state == leading && !now.Before(e.trustUntil)
 }
 
 // stop tells the work to end; the role is resigned when it has, or when the
 // patience with it is over.
 func (e *elector) stop(reason string, cause error, patience time.Duration) {
-	if e.state != leading {
+	if e.state != leading && e.state != lapsed {
 		return
 	}
 	e.state, e.reason = stopping, reason
-	e.stopBy = time.Now().Add(patience)
+	e.tellWork(cause, patience)
+}
+
+// tellWork tells the work to end, which it should within the patience.
+func (e *elector) tellWork(cause error, patience time.Duration) {
+	e.stopBy, e.stopAfter = time.Now().Add(patience), e.progress.Had()+patience
 	e.cancel(cause)
 }
 
-// checkProgress gives the role up when the work has not turned for a lease.
+// late says whether work that was told to end should have ended. Time that the
+// machine kept from the process does not count.
+func (e *elector) late(now time.Time) bool {
+	return !e.workOver() && !now.Before(e.stopBy) && e.progress.Had() >= e.stopAfter
+}
+
+// checkProgress gives the role up when the work has not turned for a lease of time
+// that the process had.
 func (e *elector) checkProgress(now time.Time) {
 	if e.state != leading {
 		return
@@ -206,10 +265,10 @@ func (e *elector) checkProgress(now time.Time) {
 // overstays says whether the work was told to end and has not in time. The role
 // goes to another nevertheless: the fence refuses what the work still writes.
 func (e *elector) overstays(now time.Time) bool {
-	if e.state != stopping || now.Before(e.stopBy) {
+	if e.state != stopping && e.state != lapsed || !e.late(now) {
 		return false
 	}
-	e.reason = reasonLeaseExpired
+	e.state, e.reason = stopping, reasonLeaseExpired
 	return true
 }
 
@@ -246,23 +305,38 @@ func (e *elector) nextLook() time.Time {
 		return time.Time{} // all of the work waits
 	case e.state == stopping && !e.serverBy.IsZero():
 		return time.Now().Add(serverEvery)
+	case e.mayReturn():
+		return time.Now().Add(returnEvery)
 	case e.done != nil && !e.overdue:
-		return e.stopBy
+		return e.nextLate()
 	default:
 		return time.Time{}
 	}
+}
+
+// nextLate is when late may begin to hold. While the process is starved that is not
+// known.
+func (e *elector) nextLate() time.Time {
+	if now := time.Now(); !now.Before(e.stopBy) {
+		return now.Add(starvedLook)
+	}
+	return e.stopBy
 }
 
 // workEnded says, without waiting, whether the work is over while the term is
 // not. Work that ends unasked gives the role up and bars this node for a while,
 // so that another can try.
 func (e *elector) workEnded() bool {
-	if e.state == standby {
+	if e.state != leading && e.state != stopping {
 		return false
 	}
 	select {
 	case err := <-e.done:
 		e.done <- err // for reap
+		if e.state == leading && errors.Is(e.cause(), errTrustOver) {
+			e.lapse()
+			return false
+		}
 		if e.state == leading {
 			e.giveUp(err)
 		}
@@ -289,9 +363,8 @@ func (e *elector) depose(cause error) {
 	if e.state == standby {
 		return
 	}
-	e.logger.Warn("lost the lead", "term", e.fence.Term, "error", cause)
-	e.cancel(cause)
-	e.stopBy = time.Now().Add(e.campaign.opts.LeaseDuration)
+	e.lose(e.fence, cause)
+	e.tellWork(cause, e.campaign.opts.LeaseDuration)
 	e.end(Lost)
 }
 
@@ -301,8 +374,7 @@ func (e *elector) end(reason string) {
 	e.cancel(errStopping)
 	e.state = standby
 	e.gauge(false)
-	e.campaign.setLeads(e.Role, leaderstore.Fence{}, false)
-	e.campaign.opts.OnTerm(TermChange{Role: e.Role, Term: e.fence.Term, Reason: reason})
+	e.campaign.ended(e.Role, e.fence, reason)
 }
 
 // reap notices that the work of a term that is over has returned, and says once
@@ -316,14 +388,20 @@ func (e *elector) reap(now time.Time) {
 		if e.overdue {
 			e.logger.Warn("the work of an ended term has returned at last", "term", e.fence.Term, "error", err)
 		}
-		e.done = nil
+		e.forgetWork()
 	default:
-		if !e.overdue && !now.Before(e.stopBy) {
+		if !e.overdue && e.late(now) {
 			e.overdue = true
 			e.logger.Error("the work of an ended term does not stop; this node will not stand for the role before it does",
 				"term", e.fence.Term)
 		}
 	}
+}
+
+// forgetWork is for work that has returned.
+func (e *elector) forgetWork() {
+	e.done = nil
+	e.progress.Stop()
 }
 
 // await waits until the work of the last term has returned, or should have.
@@ -338,7 +416,7 @@ func (e *elector) await() bool {
 		if err != nil {
 			e.logger.Debug("the leader's work ended", "term", e.fence.Term, "error", err)
 		}
-		e.done = nil
+		e.forgetWork()
 		return true
 	case <-overdue.C:
 		return false

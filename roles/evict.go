@@ -1,8 +1,10 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -43,8 +45,13 @@ func (c *Campaign) tell(ctx context.Context, eviction leaderstore.Eviction) {
 		c.obstacles[obstacle] = true
 		logger.WarnContext(ctx, "no right to end the session of a leader whose lease has run out; "+
 			"let all nodes log in as one role, or grant them pg_signal_backend")
+	case strings.HasPrefix(eviction.Holder, "forge:"):
+		c.obstacles[obstacle] = true
+		logger.WarnContext(ctx, "another forge cluster holds this role's lock; give one of the two another cluster.lock_namespace",
+			"schema", cmp.Or(eviction.Schema, "unknown"))
 	default:
 		c.obstacles[obstacle] = true
-		logger.WarnContext(ctx, "another application holds this role's lock; set cluster.lock_namespace to move forge out of its way")
+		logger.WarnContext(ctx, "another application holds this role's lock; set cluster.lock_namespace to move forge out of its way, "+
+			"and see docs/security.md on who may connect")
 	}
 }

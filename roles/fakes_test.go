@@ -97,10 +97,11 @@ func (s *server) stall(node string) {
 	}
 }
 
-func (s *server) leader(role roles.Role) string {
+// leader returns the node that leads the scheduler's role; empty: none does.
+func (s *server) leader() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if row := s.rows[string(role)]; row != nil {
+	if row := s.rows[string(roles.Scheduler)]; row != nil {
 		return row.node
 	}
 	return ""

@@ -43,13 +43,13 @@ func TestHangingWorkLosesTheRole(t *testing.T) {
 		<-b.done
 		time.Sleep(10 * check)
 		synctest.Wait()
-		if leader := s.leader(roles.Scheduler); leader != "" {
+		if leader := s.leader(); leader != "" {
 			t.Fatalf("%s leads while its last work still hangs", leader)
 		}
 		a.hang <- struct{}{}
 		time.Sleep(2 * check)
 		synctest.Wait()
-		if s.leader(roles.Scheduler) != "a" || !a.works() {
+		if s.leader() != "a" || !a.works() {
 			t.Fatal("does not stand again after the work has returned")
 		}
 	})

@@ -1,0 +1,135 @@
+package leaderstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// clusterLockClass is the first key of the advisory lock that every election session
+// shares with those of its cluster. The second is the schema's oid, so that any login
+// can read in pg_locks which cluster a session belongs to.
+const clusterLockClass int32 = 1179603523 // "FORC"
+
+const (
+	clusterLockSQL = `SELECT pg_advisory_lock_shared($1::int, current_schema()::regnamespace::oid::int)`
+
+	// lockOffsetSQL is what the database says: the number by which this schema's
+	// clusters move the lock ids that the file leaves open.
+	lockOffsetSQL = `SELECT forge_lock_offset()`
+
+	// clusterOfSQL is the schema of the cluster of session h.pid, by clusterLockClass.
+	clusterOfSQL = `(
+    SELECT n.nspname::text
+    FROM pg_locks c
+    JOIN pg_namespace n ON n.oid = c.objid
+    WHERE c.pid = h.pid AND c.locktype = 'advisory' AND c.objsubid = 2 AND c.classid::bigint = 1179603523 AND c.granted
+      AND c.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    LIMIT 1)`
+
+	// A 64-bit key stands in pg_locks as two halves with objsubid 1.
+	holdersSQL = `
+WITH h AS MATERIALIZED (
+    SELECT wanted.role, wanted.id, k.pid
+    FROM unnest($1::text[], $2::bigint[]) AS wanted (role, id)
+    JOIN pg_locks k ON k.locktype = 'advisory' AND k.granted AND k.objsubid = 1
+        AND (k.classid::bigint << 32) | k.objid::bigint = wanted.id
+        AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+)
+SELECT h.role, h.id, h.pid, coalesce(a.application_name, ''), coalesce(a.usename::text, ''), coalesce(host(a.client_addr), ''),
+       a.backend_start, coalesce(` + clusterOfSQL + `, ''), coalesce(current_schema(), '')
+FROM h
+LEFT JOIN pg_stat_activity a ON a.pid = h.pid
+ORDER BY h.role, h.pid
+LIMIT 1000`
+)
+
+// LockHolder is a session that holds the advisory lock of a role.
+type LockHolder struct {
+	Role   string `json:"-"`
+	LockID int64  `json:"lock_id"`
+	PID    int    `json:"pid"`
+	// Application is the session's application_name, User its login and Client its
+	// address; the latter is empty for a local one, or where it may not be seen.
+	Application string `json:"application_name"`
+	User        string `json:"user"`
+	Client      string `json:"client,omitempty"`
+	// Since is when the session began; zero where it may not be seen.
+	Since time.Time `json:"since,omitzero"`
+	// Schema is that of the forge cluster whose election session it is; empty for
+	// other applications.
+	Schema string `json:"schema,omitempty"`
+	// Foreign says that Schema is another than the reader's.
+	Foreign bool `json:"foreign_cluster,omitempty"`
+}
+
+// LockHolders returns the sessions that hold the locks. The ids are those of the
+// server: see LockOffset.
+func LockHolders(ctx context.Context, db Queryer, locks []Lock) ([]LockHolder, error) {
+	roles, ids := make([]string, len(locks)), make([]int64, len(locks))
+	for i, lock := range locks {
+		roles[i], ids[i] = lock.Role, lock.ID
+	}
+	rows, err := db.Query(ctx, holdersSQL, roles, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read who holds the locks: %w", err)
+	}
+	holders, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (LockHolder, error) {
+		var h LockHolder
+		var since *time.Time
+		var own string
+		err := row.Scan(&h.Role, &h.LockID, &h.PID, &h.Application, &h.User, &h.Client, &since, &h.Schema, &own)
+		h.Since, h.Foreign = orZero(since), h.Schema != "" && h.Schema != own
+		return h, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read who holds the locks: %w", err)
+	}
+	return holders, nil
+}
+
+// Names says whether the row of the holder's role names its process as the leader.
+func (l Leader) Names(h LockHolder) bool {
+	return l.Role == h.Role && l.Incarnation != "" && strings.HasPrefix(h.Application, "forge:"+l.Incarnation+":")
+}
+
+// String names the session as messages do.
+func (h LockHolder) String() string {
+	who := fmt.Sprintf("process %d (user %s, application_name %q", h.PID, h.User, h.Application)
+	if h.Client != "" {
+		who += ", from " + h.Client
+	}
+	if !h.Since.IsZero() {
+		who += ", since " + h.Since.UTC().Format(time.RFC3339)
+	}
+	who += ")"
+	switch {
+	case h.Foreign:
+		return "another forge cluster, in schema " + h.Schema + ": " + who
+	case h.Schema == "" && strings.HasPrefix(h.Application, "forge:"):
+		return "another forge cluster, in a schema that it does not tell: " + who
+	}
+	return who
+}
+
+// LockOffset reads the number by which the cluster in this schema moves those lock ids
+// that are BySchema. It was fixed when the schema was made or upgraded.
+func LockOffset(ctx context.Context, db RowQueryer) (int64, error) {
+	var offset int64
+	if err := db.QueryRow(ctx, lockOffsetSQL).Scan(&offset); err != nil {
+		return 0, fmt.Errorf("read the namespace of the lock ids: %w", err)
+	}
+	return offset, nil
+}
+
+// At returns the lock with the id that it has on a server whose offset is known.
+// Ids stay positive.
+func (l Lock) At(offset int64) Lock {
+	if l.BySchema {
+		l.ID, l.BySchema = (l.ID+offset)&(1<<63-1), false
+	}
+	return l
+}
