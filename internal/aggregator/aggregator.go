@@ -48,12 +48,18 @@ type Options struct {
 
 // Aggregator is the work of the leader of the role metrics_aggregator.
 type Aggregator struct {
-	db   leaderstore.Beginner
+	db   Database
 	opts Options
 }
 
+// Database is what an Aggregator works on: a *pgxpool.Pool.
+type Database interface {
+	leaderstore.Beginner
+	Queryer
+}
+
 // New returns an Aggregator on a pool.
-func New(db leaderstore.Beginner, opts Options) *Aggregator {
+func New(db Database, opts Options) *Aggregator {
 	return &Aggregator{db: db, opts: opts}
 }
 
@@ -99,23 +105,27 @@ type tenure struct {
 }
 
 func (t *tenure) sum(ctx context.Context) error {
-	var total, changed sums
-	var full, at time.Time
-	err := t.fence.Do(ctx, t.db, func(tx pgx.Tx, now time.Time) error {
-		at = now
-		var err error
-		if total, err = t.read(ctx, tx, now); err != nil {
-			return err
-		}
-		changed, full = changes(t.written, total), t.full
-		if now.Sub(t.full) >= fullInterval {
-			full = now
-			if err := retire(ctx, tx, now.Add(-retireAfter)); err != nil {
+	at, err := databaseNow(ctx, t.db)
+	if err != nil {
+		return err
+	}
+	total, err := t.read(ctx, t.db, at) // before the transaction, which is to be short
+	if err != nil {
+		return err
+	}
+	changed, full := changes(t.written, total), t.full
+	isFull := at.Sub(t.full) >= fullInterval
+	if isFull {
+		full = at
+		maps.Copy(changed, total)
+	}
+	err = t.fence.Do(ctx, t.db, func(tx pgx.Tx, _ time.Time) error {
+		if isFull {
+			if err := retire(ctx, tx, at.Add(-retireAfter)); err != nil {
 				return err
 			}
-			maps.Copy(changed, total)
 		}
-		return writeSums(ctx, tx, changed.ordered(), now, t.fence.Term)
+		return writeSums(ctx, tx, changed.ordered(), at, t.fence.Term)
 	})
 	if err != nil {
 		return err
@@ -135,19 +145,19 @@ func (t *tenure) see(ctx context.Context, at time.Time, total sums) error {
 	return t.watch.See(ctx, Totals{At: at, Samples: slices.Collect(maps.Values(total))})
 }
 
-func (t *tenure) read(ctx context.Context, tx pgx.Tx, now time.Time) (sums, error) {
+func (t *tenure) read(ctx context.Context, db Queryer, now time.Time) (sums, error) {
 	freshAfter := now.Add(-freshIntervals * t.opts.Interval)
-	nodes, err := readReports(ctx, tx, freshAfter)
+	nodes, err := readReports(ctx, db, freshAfter)
 	if err != nil {
 		return nil, err
 	}
 	t.fresh = slices.ContainsFunc(nodes, func(n nodeReport) bool { return n.fresh })
-	vacant, err := readVacant(ctx, tx, now)
+	vacant, err := readVacant(ctx, db, now)
 	if err != nil {
 		return nil, err
 	}
 	total := clusterSums(nodes, vacant)
-	counts, err := countCluster(ctx, tx, freshAfter)
+	counts, err := countCluster(ctx, db, freshAfter)
 	if err != nil {
 		return nil, err
 	}

@@ -178,7 +178,7 @@ func TestCountsJobsAndNodes(t *testing.T) {
 		('k', '{}', 1, 'q', 'available', NULL), ('k', '{}', 1, 'q', 'available', NULL),
 		('k', '{}', 1, 'q', 'running', NULL), ('k', '{}', 1, 'q', 'completed', now())`)
 	c.exec(`INSERT INTO forge_config (hash, applied_by, body) VALUES ('new', 'b', '{}')`)
-	c.exec(`UPDATE forge_nodes SET config_hash = 'new' WHERE node_id = 'b'`)
+	c.exec(`UPDATE forge_nodes SET config_hash = CASE node_id WHEN 'b' THEN 'new' ELSE 'old' END`)
 	stop := c.lead(1)
 	defer stop()
 	c.awaitLabels(metrics.ConfigDriftName, nil, 1)

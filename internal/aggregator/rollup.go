@@ -32,23 +32,26 @@ func (t *tenure) roll(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// rollNext writes the next window of a step; zero: none is over.
+// rollNext writes the next window of a step; zero: none is over. It reads first, and
+// then has the shortest of transactions: the server ends one whose process has to wait
+// for the machine in its midst.
 func (t *tenure) rollNext(ctx context.Context, step rollupstore.Step, now time.Time) (end time.Time, err error) {
-	err = t.fence.Do(ctx, t.db, func(tx pgx.Tx, _ time.Time) error {
-		from := t.rolled[step]
-		if from.IsZero() {
-			last, err := rollupstore.Last(ctx, tx, step)
-			if err != nil {
-				return err
-			}
-			if !last.IsZero() {
-				from = last.Add(time.Duration(step))
-			}
+	from := t.rolled[step]
+	if from.IsZero() {
+		last, err := rollupstore.Last(ctx, t.db, step)
+		if err != nil {
+			return time.Time{}, err
 		}
-		end, err = rollupstore.Roll(ctx, tx, step, from, now, holds(t.opts.Interval))
-		return err
-	})
-	return end, err
+		if !last.IsZero() {
+			from = last.Add(time.Duration(step))
+		}
+	}
+	next, err := rollupstore.Next(ctx, t.db, step, from, now, holds(t.opts.Interval))
+	if err != nil || next.End.IsZero() {
+		return time.Time{}, err
+	}
+	err = t.fence.Do(ctx, t.db, func(tx pgx.Tx, _ time.Time) error { return next.Write(ctx, tx) })
+	return next.End, err
 }
 
 // holds is how long a sum holds: until it should have been written again.

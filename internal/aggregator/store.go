@@ -44,7 +44,7 @@ GROUP BY states.state
 UNION ALL
 SELECT 'forge_config_drifting_nodes', '', '', count(*)::float8
 FROM forge_nodes n, (SELECT hash FROM forge_config ORDER BY applied_at DESC LIMIT 1) AS in_force
-WHERE n.state IN ('active', 'draining') AND n.config_hash <> in_force.hash
+WHERE n.state IN ('active', 'draining') AND n.config_hash NOT IN ('', in_force.hash)
 UNION ALL
 SELECT 'forge_node_reporting', 'node_id', n.node_id,
     ((m.at > $1 AND m.incarnation = n.incarnation AND n.state <> 'dead') IS TRUE)::int::float8
@@ -109,7 +109,9 @@ type Point struct {
 	Histogram *metrics.Histogram `json:"histogram,omitempty"`
 }
 
-// Queryer is what Latest and Clocks read through.
+const nowSQL = `SELECT clock_timestamp()`
+
+// Queryer is what reads go through.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -154,8 +156,17 @@ func Clocks(ctx context.Context, db Queryer) ([]Clock, error) {
 	return clocks, nil
 }
 
-func readReports(ctx context.Context, tx pgx.Tx, freshAfter time.Time) ([]nodeReport, error) {
-	rows, err := tx.Query(ctx, reportsSQL, freshAfter)
+// databaseNow is the database's time.
+func databaseNow(ctx context.Context, db Queryer) (time.Time, error) {
+	times, err := column[time.Time](ctx, db, nowSQL)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the database's time: %w", err)
+	}
+	return times[0], nil
+}
+
+func readReports(ctx context.Context, db Queryer, freshAfter time.Time) ([]nodeReport, error) {
+	rows, err := db.Query(ctx, reportsSQL, freshAfter)
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes' metrics: %w", err)
 	}
@@ -171,8 +182,8 @@ func readReports(ctx context.Context, tx pgx.Tx, freshAfter time.Time) ([]nodeRe
 }
 
 // readVacant returns the roles that nobody leads.
-func readVacant(ctx context.Context, tx pgx.Tx, now time.Time) (map[string]bool, error) {
-	roles, err := column[string](ctx, tx, vacantSQL, now)
+func readVacant(ctx context.Context, db Queryer, now time.Time) (map[string]bool, error) {
+	roles, err := column[string](ctx, db, vacantSQL, now)
 	if err != nil {
 		return nil, fmt.Errorf("read the roles that nobody leads: %w", err)
 	}
@@ -185,8 +196,8 @@ func readVacant(ctx context.Context, tx pgx.Tx, now time.Time) (map[string]bool,
 
 // countCluster counts what no node can: the jobs and the nodes themselves. A node
 // that has not reported after an instant does not report.
-func countCluster(ctx context.Context, tx pgx.Tx, freshAfter time.Time) ([]metrics.Sample, error) {
-	rows, err := tx.Query(ctx, queueDepthSQL)
+func countCluster(ctx context.Context, db Queryer, freshAfter time.Time) ([]metrics.Sample, error) {
+	rows, err := db.Query(ctx, queueDepthSQL)
 	if err != nil {
 		return nil, fmt.Errorf("count the jobs: %w", err)
 	}
@@ -201,7 +212,7 @@ func countCluster(ctx context.Context, tx pgx.Tx, freshAfter time.Time) ([]metri
 	if err != nil {
 		return nil, fmt.Errorf("count the jobs: %w", err)
 	}
-	rows, err = tx.Query(ctx, clusterSQL, freshAfter)
+	rows, err = db.Query(ctx, clusterSQL, freshAfter)
 	if err != nil {
 		return nil, fmt.Errorf("count the nodes: %w", err)
 	}

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/keystore"
@@ -27,6 +30,11 @@ import (
 const (
 	// longBatch is how long one batch may take on a slow disk.
 	longBatch = time.Minute
+	// batchTarget is how long a batch should take; the next ones are smaller where they
+	// take longer, and after one that failed.
+	batchTarget = time.Second
+	// batchTries is how often a pass tries the next batch of a table, smaller each time.
+	batchTries = 4
 	// shortLock is how long a batch waits for others: it is the one to step back.
 	shortLock = 200 * time.Millisecond
 )
@@ -121,7 +129,7 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer c.forgetMeasures()
 	next := time.NewTimer(c.opts.Delay)
 	defer next.Stop()
-	pass := &pass{Compactor: c, fence: fence, rebuilt: map[string]time.Time{}, analyzed: map[string]time.Time{}, proved: map[string]time.Time{}}
+	pass := c.newPass(fence)
 	for {
 		if !progress.Await(ctx, next.C) {
 			return nil
@@ -131,6 +139,13 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 			c.countRefusal(fence)
 			return err
 		}
+	}
+}
+
+func (c *Compactor) newPass(fence leaderstore.Fence) *pass {
+	return &pass{
+		Compactor: c, fence: fence, size: batchsize.New(c.opts.Batch, batchTarget), merging: batchsize.New(c.opts.Batch, batchTarget),
+		rebuilt: map[string]time.Time{}, analyzed: map[string]time.Time{}, proved: map[string]time.Time{},
 	}
 }
 
@@ -144,6 +159,8 @@ func (c *Compactor) countRefusal(fence leaderstore.Fence) {
 type pass struct {
 	*Compactor
 	fence leaderstore.Fence
+	// size is how many rows the next batch deletes, merging how many chunks it packs.
+	size, merging *batchsize.Size
 	// strayAfter is the job at which the search for stray output goes on.
 	strayAfter int64
 	// rebuilt is when each index was built anew.
@@ -296,26 +313,49 @@ func (p *pass) settle(ctx context.Context, name string, deleted int64, err error
 	return nil
 }
 
-// sweep deletes batch by batch until one is not full.
+// sweep deletes batch by batch until one is not full. Each batch is as large as it can
+// be in a short time; one that failed is tried again with fewer rows.
 func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
-	for {
-		var rows int64
-		err := p.do(ctx, func(tx pgx.Tx, now time.Time) error {
-			var err error
-			rows, err = s.batch(ctx, tx, now.Add(-s.keep), p.opts.Batch)
-			return err
-		})
-		if err != nil {
-			return deleted, fmt.Errorf("delete a batch of %s: %w", s.name, err)
-		}
-		deleted += rows
-		if rows < int64(p.opts.Batch) {
-			return deleted, nil
+	for tries := 1; ; {
+		most, began := p.size.Next(), time.Now()
+		rows, err := p.sweepBatch(ctx, s, most)
+		switch {
+		case err != nil && (over(ctx, err) || !passes(err) || tries == batchTries || most == 1):
+			return deleted, err
+		case err != nil:
+			p.size.Failed()
+			tries++
+		default:
+			p.size.Done(int(rows), time.Since(began), 0)
+			deleted, tries = deleted+rows, 1
+			if rows < int64(most) {
+				return deleted, nil
+			}
 		}
 		if err := p.pause(ctx, p.opts.Pause); err != nil {
 			return deleted, err
 		}
 	}
+}
+
+// passes says whether a batch that failed may do better with fewer rows: it took too
+// long, or the connection was lost. What is wrong with the statement does not pass.
+func passes(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return !ok || !strings.HasPrefix(refused.Code, "42")
+}
+
+// sweepBatch deletes at most so many rows in one transaction.
+func (p *pass) sweepBatch(ctx context.Context, s sweep, most int) (rows int64, err error) {
+	err = p.do(ctx, func(tx pgx.Tx, now time.Time) error {
+		var err error
+		rows, err = s.batch(ctx, tx, now.Add(-s.keep), most)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delete a batch of %s: %w", s.name, err)
+	}
+	return rows, nil
 }
 
 // sweepStray looks at one batch of jobs a pass: stray output is rare, and the

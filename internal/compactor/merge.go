@@ -37,15 +37,21 @@ func (p *pass) merge(ctx context.Context) error {
 		p.record.Chunks, p.record.Packs = done.Chunks, done.Packs
 		p.record.TextBytes, p.record.PackBytes = done.TextBytes, done.PackBytes
 	}()
-	for from := (jobstore.RunKey{}); ; {
-		start := time.Now()
-		next, merged, others, err := p.mergeBatch(ctx, from)
+	for from, tries := (jobstore.RunKey{}), 1; ; {
+		start, most := time.Now(), p.merging.Next()
+		next, merged, others, err := p.mergeBatch(ctx, from, most)
 		if errors.Is(err, leaderstore.ErrDeposed) || ctx.Err() != nil {
 			return err
 		}
 		if err != nil {
+			p.merging.Failed()
+			if tries++; tries <= batchTries && most > 1 {
+				continue
+			}
 			return fmt.Errorf("merge the output of jobs from %d on: %w", from.JobID, err)
 		}
+		tries = 1
+		p.merging.Done(int(merged.Chunks), time.Since(start), 0)
 		done.Add(merged)
 		if next == (jobstore.RunKey{}) {
 			break
@@ -86,7 +92,7 @@ func skipped(damages []*jobstore.DamagedError) error {
 }
 
 // mergeBatch also says whether others were at work when it began.
-func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey) (
+func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey, most int) (
 	next jobstore.RunKey, merged jobstore.Merged, others bool, err error,
 ) {
 	err = p.do(ctx, func(tx pgx.Tx, now time.Time) error {
@@ -96,7 +102,7 @@ func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey) (
 		if err := tx.QueryRow(ctx, othersSQL).Scan(&others); err != nil {
 			return fmt.Errorf("look for others at work: %w", err)
 		}
-		next, merged, err = jobstore.Merge(ctx, tx, from, now.Add(-p.opts.Quiet), p.opts.Batch)
+		next, merged, err = jobstore.Merge(ctx, tx, from, now.Add(-p.opts.Quiet), most)
 		if merged.Chunks > 0 {
 			failpoint.Hit("compactor/before-commit")
 		}

@@ -56,39 +56,53 @@ type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Roll writes the first window of a step that begins at or after from and is
-// over at until, and returns the end of that window; zero: there is none. holds
-// is how long a sum holds that is not written again.
-func Roll(ctx context.Context, tx pgx.Tx, step Step, from, until time.Time, holds time.Duration) (time.Time, error) {
-	end, err := roll(ctx, tx, step, from, until, holds)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("roll metrics up to %s: %w", step, err)
-	}
-	return end, nil
+// Finished is a window that is over, as it is to be written.
+type Finished struct {
+	// End of the window; zero: none is over.
+	End   time.Time
+	step  Step
+	start time.Time
+	rows  []Row
 }
 
-func roll(ctx context.Context, tx pgx.Tx, step Step, from, until time.Time, holds time.Duration) (time.Time, error) {
+// Next works out the first window of a step that begins at or after from and is over
+// at until. holds is how long a sum holds that is not written again. It reads in no
+// transaction: what it reads does not change any more.
+func Next(ctx context.Context, db Queryer, step Step, from, until time.Time, holds time.Duration) (Finished, error) {
+	next, err := next(ctx, db, step, from, until, holds)
+	if err != nil {
+		return Finished{}, fmt.Errorf("roll metrics up to %s: %w", step, err)
+	}
+	return next, nil
+}
+
+// Write writes the window.
+func (f Finished) Write(ctx context.Context, tx pgx.Tx) error {
+	if err := write(ctx, tx, f.step, f.start, f.rows); err != nil {
+		return fmt.Errorf("roll metrics up to %s: %w", f.step, err)
+	}
+	return nil
+}
+
+func next(ctx context.Context, db Queryer, step Step, from, until time.Time, holds time.Duration) (Finished, error) {
 	sql, args := nextPointSQL, []any{from}
 	if step != Minute {
 		sql, args = nextRowSQL, []any{finer(step).seconds(), from}
 	}
-	next, err := instant(ctx, tx, sql, args...)
-	start := step.Start(next)
+	first, err := instant(ctx, db, sql, args...)
+	start := step.Start(first)
 	end := start.Add(time.Duration(step))
-	if err != nil || next.IsZero() || end.After(until) {
-		return time.Time{}, err
+	if err != nil || first.IsZero() || end.After(until) {
+		return Finished{}, err
 	}
 	var rows []Row
 	if step == Minute {
-		rows, err = window(ctx, tx, start, end, holds)
+		rows, err = window(ctx, db, start, end, holds)
 	} else {
-		rows, err = collect(ctx, tx, rowsSQL, finer(step).seconds(), start, end)
+		rows, err = collect(ctx, db, rowsSQL, finer(step).seconds(), start, end)
 		rows = Merge(rows, start)
 	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	return end, write(ctx, tx, step, start, rows)
+	return Finished{end, step, start, rows}, err
 }
 
 func finer(step Step) Step {
@@ -100,8 +114,8 @@ func finer(step Step) Step {
 
 // window reads also what stood before it: all that was written in the time that a
 // sum holds before the last sum.
-func window(ctx context.Context, tx pgx.Tx, start, end time.Time, holds time.Duration) ([]Row, error) {
-	rows, err := tx.Query(ctx, pointsSQL, start, end, holds)
+func window(ctx context.Context, db Queryer, start, end time.Time, holds time.Duration) ([]Row, error) {
+	rows, err := db.Query(ctx, pointsSQL, start, end, holds)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +127,7 @@ func window(ctx context.Context, tx pgx.Tx, start, end time.Time, holds time.Dur
 	}
 	before := points[0].At.Before(start)
 	if !before { // the very first window: what it begins with has been counted in it
-		last, err := Last(ctx, tx, Minute)
+		last, err := Last(ctx, db, Minute)
 		return Window(points, start, Minute, holds, last.IsZero()), err
 	}
 	return Window(points, start, Minute, holds, true), nil

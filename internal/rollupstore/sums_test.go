@@ -34,7 +34,11 @@ func rollUp(t *testing.T, pool *pgxpool.Pool, until time.Time) {
 	for _, step := range []rollupstore.Step{rollupstore.Minute, rollupstore.FiveMinutes} {
 		for from := noon; !from.IsZero(); {
 			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
-				from, err = rollupstore.Roll(t.Context(), tx, step, from, until, holds)
+				var next rollupstore.Finished
+				if next, err = rollupstore.Next(t.Context(), tx, step, from, until, holds); err == nil && !next.End.IsZero() {
+					err = next.Write(t.Context(), tx)
+				}
+				from = next.End
 				return err
 			})
 			if err != nil {

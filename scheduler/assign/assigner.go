@@ -37,6 +37,8 @@ const (
 	// statementTimeout bounds each statement, so that a dead connection is
 	// noticed.
 	statementTimeout = 5 * time.Second
+	// longestStatement is how long that may become where statements take long.
+	longestStatement = time.Minute
 	// reconnectDelay is the pause after the connection was lost.
 	reconnectDelay = 250 * time.Millisecond
 )

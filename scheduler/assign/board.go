@@ -78,10 +78,12 @@ type board struct {
 	inForce definitions
 	// told are the kinds that nobody works, as was said.
 	told map[string]bool
+	// timeout is how long the next statement may take.
+	timeout time.Duration
 }
 
 func newBoard(term int64, strategy string) *board {
-	return &board{term: term, strategy: strategy, known: map[string]*member{}, told: map[string]bool{}}
+	return &board{term: term, strategy: strategy, known: map[string]*member{}, told: map[string]bool{}, timeout: statementTimeout}
 }
 
 // seat takes over the roster, and keeps what it knows of members that stay.

@@ -64,6 +64,7 @@ func (l *loop) send(ctx context.Context, letters []letter) error {
 	return nil
 }
 
-// patience is how long an offered job may stay unclaimed: where offers are
-// polled for, they are seen later.
-func (l *loop) patience() time.Duration { return l.offerTimeout + 3*l.poll }
+// patience is how long an offered job may stay unclaimed: where offers are polled for,
+// or where the database takes long, they are claimed later. To offer them again would
+// make a slow one slower.
+func (l *loop) patience() time.Duration { return l.offerTimeout + 3*l.poll + offerShare*l.sweepTook }

@@ -11,6 +11,10 @@ const (
 	minPage, widePage, maxPage = 20, 200, 2000
 	// topInterval is how often a queue with a backlog is read from the top.
 	topInterval = 200 * time.Millisecond
+	// topShare is how many times longer than a sweep takes it is at least.
+	topShare = 5
+	// offerShare is how many times longer than a sweep takes a node has to claim a job.
+	offerShare = 4
 )
 
 // lane is how far the sweep of one queue has come. While a backlog lasts it
@@ -52,9 +56,9 @@ type scan struct {
 }
 
 // scans plans the reading of a lane for which room more jobs can be offered
-// while flying jobs are under way. Those stand at the top until they are claimed;
+// while flying jobs are under way, and from the top at most every topEvery. Those stand at the top until they are claimed;
 // beyond the cursor no job is read that cannot be offered.
-func (l *lane) scans(now time.Time, room, flying int) []scan {
+func (l *lane) scans(now time.Time, room, flying int, topEvery time.Duration) []scan {
 	if room <= 0 || now.Before(l.heldUntil) {
 		return nil
 	}
@@ -68,7 +72,7 @@ func (l *lane) scans(now time.Time, room, flying int) []scan {
 		return []scan{top}
 	}
 	plan := []scan{{lane: l, after: l.deep, limit: min(maxPage, page), last: l.deep}}
-	if now.Sub(l.topAt) >= topInterval {
+	if now.Sub(l.topAt) >= topEvery {
 		l.topAt, top.again = now, true
 		plan = append(plan, top)
 	}

@@ -64,6 +64,7 @@ type loop struct {
 	dueAt      time.Time // when the next job read ahead is due; zero: none
 	again      time.Time // when to go on with a backlog; zero: none
 	lastSafety time.Time
+	sweepTook  time.Duration // the last one
 }
 
 func (l *loop) run(ctx context.Context) error {
@@ -139,12 +140,13 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	l.dueAt, l.again, l.limits.holding = time.Time{}, time.Time{}, false
 	var scans []scan
 	for queue, lane := range l.lanes {
-		scans = append(scans, lane.scans(l.lastTurn, l.board.room(queue), l.flying[queue])...)
+		scans = append(scans, lane.scans(l.lastTurn, l.board.room(queue), l.flying[queue], l.topEvery())...)
 	}
 	if len(scans) == 0 {
 		return nil, nil
 	}
 	var jobs []job
+	began := time.Now()
 	err := l.within(ctx, func(ctx context.Context) (err error) {
 		jobs, err = sweep(ctx, l.pool, scans)
 		return err
@@ -152,6 +154,7 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	if err != nil {
 		return nil, err
 	}
+	l.sweepTook = time.Since(began)
 	if l.board.inForce.outdated(jobs) {
 		l.rosterAt, l.again = time.Time{}, l.lastTurn.Add(turnGap)
 		return nil, nil
@@ -173,6 +176,10 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	l.tellUnworked(ctx)
 	return assigned, nil
 }
+
+// topEvery is how often a queue with a backlog is read from the top: less often where
+// that takes long, as where dead rows that a long transaction keeps lie there.
+func (l *loop) topEvery() time.Duration { return max(topInterval, topShare*l.sweepTook) }
 
 // place decides on the jobs in their order.
 func (l *loop) place(scans []scan, jobs []job) map[*member]jobsByQueue {
@@ -419,9 +426,18 @@ func (l *loop) wantsCredit() bool {
 	return false
 }
 
+// within bounds what a turn asks of the database. After each time that it took too
+// long it may take twice as long: to begin anew would take a slow database longer.
 func (l *loop) within(ctx context.Context, work func(ctx context.Context) error) error {
 	progress.Report(ctx)
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	bounded, cancel := context.WithTimeout(ctx, l.board.timeout)
 	defer cancel()
-	return work(ctx)
+	err := work(bounded)
+	switch {
+	case err == nil:
+		l.board.timeout = max(statementTimeout, l.board.timeout/2)
+	case bounded.Err() != nil && ctx.Err() == nil:
+		l.board.timeout = min(2*l.board.timeout, longestStatement)
+	}
+	return err
 }

@@ -311,21 +311,21 @@ func TestLane(t *testing.T) {
 	start := time.Now()
 	at := func(id int64) position { return position{priority: 1, id: id} }
 	l := &lane{queue: "q"}
-	if plan := l.scans(start, 0, 0); plan != nil {
+	if plan := l.scans(start, 0, 0, topInterval); plan != nil {
 		t.Errorf("a queue without credit is read: %+v", plan)
 	}
-	plan := l.scans(start, 10, 0)
+	plan := l.scans(start, 10, 0, topInterval)
 	if len(plan) != 1 || plan[0].after != (position{}) || plan[0].limit != minPage {
 		t.Fatalf("first plan: %+v", plan)
 	}
 	page := plan[0]
 	page.read, page.last, page.unplaced = page.limit, at(100), 100
 	l.done(page)
-	plan = l.scans(start.Add(time.Millisecond), 10, 0)
+	plan = l.scans(start.Add(time.Millisecond), 10, 0, topInterval)
 	if len(plan) != 1 || plan[0].after != at(100) {
 		t.Fatalf("after a full page: %+v", plan)
 	}
-	plan = l.scans(start.Add(topInterval), 10, 0)
+	plan = l.scans(start.Add(topInterval), 10, 0, topInterval)
 	if len(plan) != 2 || plan[0].after != at(100) || !plan[1].again {
 		t.Fatalf("when the top is due again: %+v", plan)
 	}
@@ -335,7 +335,7 @@ func TestLane(t *testing.T) {
 	if l.deep != at(120) || !l.backlog {
 		t.Errorf("after credit ran out: %+v", l)
 	}
-	page = l.scans(start, 10, 0)[0]
+	page = l.scans(start, 10, 0, topInterval)[0]
 	page.read, page.unplaced = 5, 5
 	l.done(page)
 	if diff := cmp.Diff([]int{125, 0}, []int{l.waiting, l.counting}); l.backlog || l.deep != (position{}) || diff != "" {

@@ -45,6 +45,7 @@ type Options struct {
 type Firer struct {
 	options Options
 	meter   *meter
+	memory  *memory // of one Lead at a time
 }
 
 // New returns a Firer that rests until it leads.
@@ -52,7 +53,7 @@ func New(options Options) *Firer {
 	if options.Hub == nil {
 		options.Hub = hearing.New(options.Pool, options.Logger)
 	}
-	return &Firer{options: options, meter: newMeter(options.Metrics)}
+	return &Firer{options: options, meter: newMeter(options.Metrics), memory: newMemory()}
 }
 
 const currentSchemaSQL = `SELECT current_schema()`
@@ -76,13 +77,15 @@ func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		changes: changes, logger: logger,
 	}
 	var waiting sync.WaitGroup
-	waiting.Go(func() { ear.run(listening) })
+	waiting.Go(func() { ear.run(progress.Detach(listening)) })
 	defer func() {
 		stop()
 		waiting.Wait()
 	}()
 	desk := newLedger(f.options, schema, fence, f.meter, logger)
-	return ignoreEnd(ctx, newTerm(desk, f.meter, logger).run(ctx, changes))
+	term := newTerm(desk, f.meter, logger)
+	desk.memory, term.memory = f.memory, f.memory
+	return ignoreEnd(ctx, term.run(ctx, changes))
 }
 
 func (f *Firer) schema(ctx context.Context) (string, error) {

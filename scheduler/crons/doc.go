@@ -35,6 +35,17 @@
 // watermark commit together, so a range can never be written twice with
 // different ends. A paused cron is looked at once a minute.
 //
+// # Slow machines
+//
+// A transaction should take a second at most. Each takes as many crons as the ones
+// before it show to fit, at least one, and half as many after one that failed, and looks
+// at a bounded number of due ticks, of all its crons together. What round trips take is
+// left out of the account: on a slow database smaller transactions would only get less
+// done. Where round trips are slow nothing is prepared ahead, either. A transaction has ten
+// seconds, and after each that needed them the next has twice as long. One that has passed
+// the fence may end two seconds after its term: nobody leads before it has ended. Sizes
+// and definitions stay from one term of the node to its next.
+//
 // In memory the leader keeps of every cron its name and the instant at which to
 // look, and the definition only of those that are due again within ten minutes.
 //

@@ -186,11 +186,15 @@ func classify(tx pgx.Tx, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || tx.Conn().IsClosed() {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && passing[pgErr.Code[:2]] {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && passes(pgErr.Code) {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
 	return &refusedError{err}
 }
+
+// passes says whether an SQLSTATE is trouble that passes. One that is shorter than a
+// class is no statement about a job: a pooler answers so.
+func passes(code string) bool { return len(code) < 2 || passing[code[:2]] }
 
 // passing are the classes of SQLSTATE that say nothing against the job:
 // connection, transaction, rollback, resources, prerequisites, operator, system

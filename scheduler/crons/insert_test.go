@@ -111,3 +111,12 @@ func TestEachBatchAnnouncesItsQueues(t *testing.T) {
 		}
 	}
 }
+
+func TestPassesTakesAnySQLSTATE(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]bool{"": true, "5": true, "57": true, "57P01": true, "40001": true, "2": true, "23505": false, "22": false} {
+		if got := passes(code); got != want {
+			t.Errorf("passes(%q) = %v, want %v", code, got, want)
+		}
+	}
+}

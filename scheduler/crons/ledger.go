@@ -28,18 +28,14 @@ const (
 	// rememberFor is how soon a cron must be due again for its definition to stay
 	// in memory: reading it again costs less than keeping a hundred thousand.
 	rememberFor = 10 * time.Minute
+	// allTrips is about how many round trips a transaction needs: what the first takes
+	// shows what all do.
+	allTrips = 10
+	// mostTicks is how many due ticks a transaction looks at, of all its crons together.
+	mostTicks = 50_000
 	// queueBatch is how many queued ticks of one cron a transaction takes.
 	queueBatch = 100
 )
-
-// watchClientSQL lets the server end the sleep of a leader that dies in it.
-const watchClientSQL = `SELECT set_config('client_connection_check_interval', '50', true)`
-
-// holdSQL sleeps until an instant, a little longer so that rounding does not matter,
-// and says whether it has come: the clock may be set back meanwhile.
-const holdSQL = `
-SELECT clock_timestamp() >= $1
-FROM pg_sleep(greatest(0, extract(epoch FROM $1::timestamptz - clock_timestamp())::float8 + 1e-5)) AS slept`
 
 // ledger is the desk of one term on PostgreSQL.
 type ledger struct {
@@ -48,7 +44,7 @@ type ledger struct {
 	fence   leaderstore.Fence
 	meter   *meter
 	logger  *slog.Logger
-	known   map[string]*definition
+	*memory
 	// queued are the crons that had ticks in the queue when they were loaded.
 	queued map[string]bool
 }
@@ -68,20 +64,23 @@ type plan struct {
 	cron       *cronstore.Locked
 	definition *definition
 	due        []cronstore.Due
+	looked     int       // at so many ticks
 	more       bool      // further ticks are due after these
 	held       time.Time // the first tick whose jitter has not passed; zero: none
 	queue      cronstore.Queue
 	called     []cronstore.Tick // of the queue
 	earlier    *run
 	active     []int64 // all runs that are active
+	unstarted  bool    // all of them wait, and are locked
 	rows       []cronstore.Tick
 	watermark  time.Time
 	next       time.Time
+	blocked    cronstore.Blocked
 	ready      time.Time // when its jobs are to be available; zero: at once
 }
 
 func newLedger(options Options, schema string, fence leaderstore.Fence, m *meter, logger *slog.Logger) *ledger {
-	return &ledger{options: options, schema: schema, fence: fence, meter: m, logger: logger, known: map[string]*definition{}}
+	return &ledger{options: options, schema: schema, fence: fence, meter: m, logger: logger, memory: newMemory()}
 }
 
 // Now implements desk.
@@ -148,11 +147,12 @@ func (l *ledger) fire(ctx context.Context, names []string, at time.Time, careful
 	if failpoint.Off("crons/cancel") {
 		ctx = context.WithoutCancel(ctx)
 	}
-	err := l.transact(ctx, at, func(tx pgx.Tx, now time.Time) error {
+	err := l.transact(ctx, at, func(ctx context.Context, tx pgx.Tx, now time.Time, trip time.Duration) error {
 		var err error
 		now = clockOf(now)
 		done.Now, passed, due = now, time.Now(), latest(now, at)
-		if plans, err = l.plan(ctx, tx, due, names); err != nil {
+		done.Overhead = trip * allTrips
+		if plans, err = l.plan(ctx, tx, now, due, names); err != nil {
 			return err
 		}
 		failpoint.Hit("crons/after-read")
@@ -167,9 +167,13 @@ func (l *ledger) fire(ctx context.Context, names []string, at time.Time, careful
 		return nil
 	})
 	if err != nil {
+		if ctx.Err() == nil {
+			l.ticks.Failed()
+		}
 		return fired{}, fmt.Errorf("fire crons: %w", err)
 	}
 	failpoint.Hit("crons/after-commit")
+	l.ticks.Done(ticksOf(plans), done.Prepared, max(done.Overhead, l.overhead))
 	l.meter.count(rows, done.Now.Add(time.Since(passed)))
 	done.Next = l.wakeups(plans, due)
 	for _, p := range busy {
@@ -179,28 +183,13 @@ func (l *ledger) fire(ctx context.Context, names []string, at time.Time, careful
 	return done, nil
 }
 
-// transact does the work under the fence. For an instant to come it is waited for
-// before the commit, and the fence is passed only then: nobody is kept from taking
-// over meanwhile, and what a deposed leader has prepared is rolled back.
-func (l *ledger) transact(ctx context.Context, at time.Time, work func(tx pgx.Tx, now time.Time) error) error {
-	if at.IsZero() {
-		return l.fence.Do(ctx, l.options.Pool, work)
+// ticksOf counts the due ticks that were looked at.
+func ticksOf(plans []*plan) int {
+	n := 0
+	for _, p := range plans {
+		n += p.looked
 	}
-	return pgx.BeginFunc(ctx, l.options.Pool, func(tx pgx.Tx) error {
-		now, err := cronstore.Now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if err := work(tx, now); err != nil {
-			return err
-		}
-		progress.Allow(ctx, maxLead)
-		if err := hold(ctx, tx, at); err != nil {
-			return err
-		}
-		_, err = l.fence.Check(ctx, tx)
-		return err
-	})
+	return n
 }
 
 // sortOut separates the plans that the end of another run may yet change before
@@ -230,23 +219,6 @@ func (p *plan) newest() time.Time {
 	return p.due[len(p.due)-1].FiresAt
 }
 
-// hold waits for an instant by the database's clock.
-func hold(ctx context.Context, tx pgx.Tx, until time.Time) error {
-	var (
-		come  bool
-		batch pgx.Batch
-	)
-	batch.Queue(watchClientSQL)
-	batch.Queue(holdSQL, until).QueryRow(func(row pgx.Row) error { return row.Scan(&come) })
-	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
-		return fmt.Errorf("wait for %s: %w", until.UTC().Format(time.RFC3339Nano), err)
-	}
-	if !come {
-		return errors.New("the database's clock was set back while a tick was waited for")
-	}
-	return nil
-}
-
 // forget drops the definitions of crons that are not due for long, or never
 // again.
 func (l *ledger) forget(done fired) {
@@ -257,8 +229,9 @@ func (l *ledger) forget(done fired) {
 	}
 }
 
-// plan locks the crons and decides what becomes of their due ticks.
-func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now time.Time, names []string) ([]*plan, error) {
+// plan locks the crons and decides what becomes of the ticks that are due by an
+// instant, which may come after now.
+func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now, due time.Time, names []string) ([]*plan, error) {
 	asked := make([]cronstore.Known, len(names))
 	for i, name := range names {
 		asked[i] = cronstore.Known{Name: name}
@@ -270,10 +243,11 @@ func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now time.Time, names []str
 	if err != nil {
 		return nil, err
 	}
-	plans := make([]*plan, len(locked))
+	plans, left := make([]*plan, len(locked)), l.ticks.Next()
 	for i := range locked {
 		progress.Report(ctx)
-		plans[i] = l.gather(ctx, &locked[i], now)
+		plans[i] = l.gather(ctx, &locked[i], due, left)
+		left -= plans[i].looked
 	}
 	if err := dropRecorded(ctx, tx, plans); err != nil {
 		return nil, err
@@ -284,14 +258,18 @@ func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now time.Time, names []str
 	if err := findEarlierRuns(ctx, tx, plans); err != nil {
 		return nil, err
 	}
+	if err := lockUnstarted(ctx, tx, plans, now); err != nil {
+		return nil, err
+	}
 	for _, p := range plans {
-		p.decide(now)
+		p.decide(due)
 	}
 	return plans, nil
 }
 
-// gather collects the due ticks of a cron.
-func (l *ledger) gather(ctx context.Context, cron *cronstore.Locked, now time.Time) *plan {
+// gather collects the due ticks of a cron. When others have taken up what a
+// transaction may look at, the cron's stay for the next one.
+func (l *ledger) gather(ctx context.Context, cron *cronstore.Locked, now time.Time, left int) *plan {
 	since := cron.Watermark
 	if failpoint.Off("crons/catch-up") && l.known[cron.Name] == nil {
 		since = now
@@ -300,7 +278,10 @@ func (l *ledger) gather(ctx context.Context, cron *cronstore.Locked, now time.Ti
 	if p.definition.timeline == nil {
 		return p
 	}
-	limit := sliceLimit(&p.definition.spec)
+	limit := sliceLimit(&p.definition.spec, l.ticks.Next())
+	if left <= 0 {
+		limit = 0
+	}
 	for tick := range p.definition.timeline.Ticks(since, now) {
 		if tick.FiresAt.After(now) {
 			p.held = tick.At
@@ -311,6 +292,7 @@ func (l *ledger) gather(ctx context.Context, cron *cronstore.Locked, now time.Ti
 		}
 		p.due = append(p.due, tick)
 	}
+	p.looked = len(p.due)
 	return p
 }
 
@@ -370,8 +352,11 @@ func (p *plan) decide(now time.Time) {
 	spec, timeline := &p.definition.spec, p.definition.timeline
 	p.called = callUp(spec, now, p.queue.Oldest, p.earlier, timeline.Paused(), !p.cron.RemovedAt.IsZero())
 	p.queue.Length -= len(p.called)
-	decisions := decide(spec, now, p.due, p.more, turn{p.earlier, p.queue.Length, len(p.called) > 0})
+	decisions := decide(spec, now, p.due, p.more, turn{
+		earlier: p.earlier, waiting: p.queue.Length, taken: len(p.called) > 0, unstarted: p.unstarted,
+	})
 	p.rows = merge(p.cron.Name, decisions)
+	p.blocked = p.blockedBy(decisions)
 	for _, row := range p.rows {
 		if row.Verdict == cronstore.Queued {
 			p.queue.Length++
@@ -404,7 +389,7 @@ func (l *ledger) write(ctx context.Context, tx pgx.Tx, plans []*plan, at time.Ti
 	var progress []cronstore.Progress
 	for _, p := range plans {
 		if p.watermark.After(p.cron.Watermark) {
-			progress = append(progress, cronstore.Progress{Name: p.cron.Name, Watermark: p.watermark, Next: p.next})
+			progress = append(progress, cronstore.Progress{Name: p.cron.Name, Watermark: p.watermark, Next: p.next, Blocked: p.blocked})
 		}
 	}
 	if len(progress) == 0 {

@@ -20,6 +20,10 @@ const (
 	// are taken for at most, on a busy server.
 	leastLead = 5 * time.Millisecond
 	mostLead  = 40 * time.Millisecond
+	// mostOverhead is how slow round trips may be for crowds to be prepared ahead: where
+	// a transaction needs longer than this for nothing else, all of the time is needed
+	// for what is due already.
+	mostOverhead = 500 * time.Millisecond
 	// spare is how much longer than it took before is planned for, in percent.
 	spare = 150
 	// firstPace is what a cron is taken to cost until that was measured.
@@ -30,7 +34,12 @@ const (
 type pace struct {
 	base time.Duration // the round trips
 	each time.Duration // a cron of a crowd
+	// suspended: nothing is prepared before it is due.
+	suspended bool
 }
+
+// suspend has crowds wait until they are due, or not any more.
+func (p *pace) suspend(slow bool) { p.suspended = slow }
 
 // observe takes in how long n crons took.
 func (p *pace) observe(n int, took time.Duration) {

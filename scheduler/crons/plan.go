@@ -14,6 +14,8 @@ const (
 	longRun = 10
 	// sliceTicks bounds the ticks of one cron that one transaction settles.
 	sliceTicks = 20_000
+	// leastSlice is how many it looks at beyond those that may be caught up.
+	leastSlice = 1000
 )
 
 // Values of the policies of a cron.
@@ -24,6 +26,9 @@ const (
 	overlapQueue    = "queue"
 	overlapQueueAll = "queue_all"
 	overlapReplace  = "replace"
+	// overlapReplaceWaiting replaces runs that have not started, and skips the
+	// tick while one has.
+	overlapReplaceWaiting = "replace_waiting"
 )
 
 // decision is what becomes of one due tick.
@@ -39,10 +44,11 @@ func fires(verdict cronstore.Verdict) bool {
 	return verdict == cronstore.Fired || verdict == cronstore.CaughtUp
 }
 
-// sliceLimit is how many ticks of a cron are looked at in one transaction: more
-// than twice as many as it may catch up, so that each slice settles some.
-func sliceLimit(spec *cronstore.Spec) int {
-	return max(sliceTicks, 2*quota(spec)+1000)
+// sliceLimit is how many ticks of a cron are looked at in one transaction that may
+// look at most at so many: more than twice as many as it may catch up, so that each
+// slice settles some.
+func sliceLimit(spec *cronstore.Spec, most int) int {
+	return max(min(sliceTicks, most), 2*quota(spec)+leastSlice)
 }
 
 // quota is how many missed ticks may be caught up.
@@ -120,18 +126,22 @@ func (j *judge) judge(tick cronstore.Due) (cronstore.Verdict, string) {
 
 func (j *judge) judgeMissed(tick cronstore.Due) (cronstore.Verdict, string) {
 	late := j.now.Sub(tick.FiresAt)
+	missed := "No scheduler could fire it"
+	if tick.Unconfigured {
+		missed = "The cron was not in the configuration then, and did not come back"
+	}
 	switch {
 	case j.spec.CatchUp == catchUpNone:
-		return cronstore.SkippedWindow, "No scheduler could fire it within a minute, and catch_up is none."
+		return cronstore.SkippedWindow, missed + " within a minute, and catch_up is none."
 	case late > j.spec.CatchUpSpan.Std():
-		return cronstore.SkippedWindow, fmt.Sprintf("No scheduler could fire it within catch_up_window (%s).", j.spec.CatchUpSpan)
+		return cronstore.SkippedWindow, fmt.Sprintf("%s within catch_up_window (%s).", missed, j.spec.CatchUpSpan)
 	case j.missed >= j.quota && j.quota == 1 && j.spec.CatchUp != "all":
 		return cronstore.SkippedLimit, "A newer tick was missed too, and catch_up is latest."
 	case j.missed >= j.quota:
 		return cronstore.SkippedLimit, fmt.Sprintf("Enough newer ticks were missed too: catch_up_limit is %d.", j.quota)
 	}
 	j.missed++
-	return cronstore.CaughtUp, fmt.Sprintf("No scheduler could fire it in time; it was caught up %s late.", late.Round(time.Second))
+	return cronstore.CaughtUp, fmt.Sprintf("%s in time; it was caught up %s late.", missed, late.Round(time.Second))
 }
 
 // merge turns decisions into rows of the ledger: a long run of ticks that were

@@ -55,7 +55,9 @@ func TestDecide(t *testing.T) {
 		earlier *run
 		waiting int
 		taken   bool
-		want    string
+		// unstarted: no active run has started
+		unstarted bool
+		want      string
 	}{
 		{name: "nothing is due", want: ""},
 		{name: "on time", due: minutely(1, 0), want: "F"},
@@ -70,20 +72,29 @@ func TestDecide(t *testing.T) {
 		{name: "window before limit", due: minutely(6, 90*time.Second), catchUp: "all", limit: 2, window: 5 * time.Minute, want: "wwllCC"},
 		{name: "all too old", due: minutely(3, 2*time.Hour), catchUp: "latest", want: "www"},
 		{name: "at the edge of the window", due: minutely(2, time.Hour), catchUp: "all", want: "wC"},
-		{name: "overlap with an earlier run", due: minutely(3, 30*time.Second), overlap: "skip", earlier: &run{7, "running"}, want: "loo"},
-		{name: "overlap allowed", due: minutely(2, 0), overlap: "allow", earlier: &run{7, "running"}, want: "FF"},
+		{name: "overlap with an earlier run", due: minutely(3, 30*time.Second), overlap: "skip", earlier: &run{ID: 7, State: "running"}, want: "loo"},
+		{name: "overlap allowed", due: minutely(2, 0), overlap: "allow", earlier: &run{ID: 7, State: "running"}, want: "FF"},
 		{name: "the freshest of a batch fires", due: minutely(3, 30*time.Second), overlap: "skip", want: "loF"},
 		{name: "a queued tick has its turn", due: minutely(1, 0), overlap: "skip", taken: true, want: "o"},
 		{name: "queue, free", due: minutely(1, 0), overlap: "queue", want: "F"},
-		{name: "queue behind a run", due: minutely(2, 0), overlap: "queue", earlier: &run{7, "running"}, want: "qo"},
-		{name: "queue is taken", due: minutely(2, 0), overlap: "queue", earlier: &run{7, "running"}, waiting: 1, want: "oo"},
+		{name: "queue behind a run", due: minutely(2, 0), overlap: "queue", earlier: &run{ID: 7, State: "running"}, want: "qo"},
+		{name: "queue is taken", due: minutely(2, 0), overlap: "queue", earlier: &run{ID: 7, State: "running"}, waiting: 1, want: "oo"},
 		{name: "queue behind one that has its turn", due: minutely(2, 0), overlap: "queue", taken: true, want: "qo"},
 		{name: "queue keeps the order", due: minutely(4, 90*time.Second), overlap: "queue", catchUp: "all", want: "Cqoo"},
 		{name: "queue_all", due: minutely(4, 0), overlap: "queue_all", catchUp: "all", want: "Cqqq"},
-		{name: "queue_all behind a run", due: minutely(2, 0), overlap: "queue_all", earlier: &run{7, "running"}, waiting: 5, want: "qq"},
-		{name: "queue_all is full", due: minutely(2, 0), overlap: "queue_all", earlier: &run{7, "running"}, waiting: maxQueued - 1, want: "qo"},
-		{name: "queue takes no skipped tick", due: excluded, overlap: "queue", catchUp: "all", earlier: &run{7, "running"}, want: "qxox"},
-		{name: "replace", due: minutely(3, 30*time.Second), overlap: "replace", catchUp: "all", earlier: &run{7, "running"}, want: "rrF"},
+		{name: "queue_all behind a run", due: minutely(2, 0), overlap: "queue_all", earlier: &run{ID: 7, State: "running"}, waiting: 5, want: "qq"},
+		{name: "queue_all is full", due: minutely(2, 0), overlap: "queue_all", earlier: &run{ID: 7, State: "running"}, waiting: maxQueued - 1, want: "qo"},
+		{name: "queue takes no skipped tick", due: excluded, overlap: "queue", catchUp: "all", earlier: &run{ID: 7, State: "running"}, want: "qxox"},
+		{name: "replace_waiting, nothing runs", due: minutely(3, 30*time.Second), overlap: "replace_waiting", catchUp: "all", want: "rrF"},
+		{
+			name: "replace_waiting, a run waits", due: minutely(3, 30*time.Second), overlap: "replace_waiting", catchUp: "all",
+			earlier: &run{ID: 7, State: "available"}, unstarted: true, want: "rrF",
+		},
+		{
+			name: "replace_waiting, a run has started", due: minutely(3, 30*time.Second), overlap: "replace_waiting", catchUp: "all",
+			earlier: &run{ID: 7, State: "running"}, want: "ooo",
+		},
+		{name: "replace", due: minutely(3, 30*time.Second), overlap: "replace", catchUp: "all", earlier: &run{ID: 7, State: "running"}, want: "rrF"},
 		{name: "what stands in the way", due: special, catchUp: "all", want: "xpdpF"},
 		{name: "excluded, and no catch-up of them", due: excluded, catchUp: "latest", want: "lxCx"},
 		{name: "late from the jittered instant", due: delayed, catchUp: "all", want: "CCF"},
@@ -105,7 +116,7 @@ func TestDecide(t *testing.T) {
 			if tt.overlap == "" {
 				spec.Overlap = "allow"
 			}
-			if got := verdictsOf(decide(spec, noon, tt.due, tt.more, turn{tt.earlier, tt.waiting, tt.taken})); got != tt.want {
+			if got := verdictsOf(decide(spec, noon, tt.due, tt.more, turn{tt.earlier, tt.waiting, tt.taken, tt.unstarted})); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -141,7 +152,7 @@ func TestReasonsAreSentences(t *testing.T) {
 	due := minutely(100, 0)
 	due[0].SkippedDST, due[1].Paused, due[2].Removed, due[3].Excluded = true, true, true, "2026-06-01"
 	for _, catchUp := range []string{"none", "latest", "all"} {
-		for _, earlier := range []*run{nil, {42, "running"}} {
+		for _, earlier := range []*run{nil, {ID: 42, State: "running"}} {
 			spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 10, CatchUpSpan: config.Duration(time.Hour), Overlap: "skip"}
 			for _, d := range decide(spec, noon, due, false, turn{earlier: earlier}) {
 				if d.verdict == cronstore.Fired {

@@ -3,6 +3,7 @@ package crons
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -17,6 +18,16 @@ const (
 	// takes twice as many, so that few round trips are made, up to maxBatch.
 	minBatch = 250
 	maxBatch = 2000
+	// batchTarget is how long a transaction should take, well under a lease: each takes
+	// fewer crons where they take longer.
+	batchTarget = time.Second
+	// fireTimeout bounds a transaction, so that a dead connection is noticed; after
+	// each that took as long the next has twice the time, up to longestFire.
+	fireTimeout = 10 * time.Second
+	longestFire = time.Minute
+	// stuckLimit is how long a leader goes on while nothing that it tries succeeds. It is
+	// far longer than a slow machine needs for one small transaction.
+	stuckLimit = time.Minute
 	// probeEvery is how often an idle leader asks for the database's time.
 	probeEvery = 10 * time.Second
 
@@ -44,6 +55,8 @@ type fired struct {
 	Next map[string]time.Time
 	// Prepared is how long the transaction took until it could be committed.
 	Prepared time.Duration
+	// Overhead is what of that the round trips took, by the first of them.
+	Overhead time.Duration
 }
 
 // term is the loop of one lead.
@@ -53,14 +66,19 @@ type term struct {
 	logger  *slog.Logger
 	clock   clock
 	agenda  *agenda
-	batch   int // of the next transaction
-	pace    pace
+	batch   int           // of the next transaction, if size allows
+	timeout time.Duration // of the next transaction
+	*memory
 	probed  time.Time
 	backoff time.Duration
+	failing time.Time // since when every step has failed; zero: the last one succeeded
 }
 
 func newTerm(d desk, m *meter, logger *slog.Logger) *term {
-	return &term{desk: d, meter: m, logger: logger, agenda: newAgenda(nil), batch: minBatch}
+	return &term{
+		desk: d, meter: m, logger: logger, agenda: newAgenda(nil), batch: minBatch,
+		memory: newMemory(), timeout: fireTimeout,
+	}
 }
 
 // run loads the crons, and again at each change, and fires what is due, until
@@ -68,17 +86,20 @@ func newTerm(d desk, m *meter, logger *slog.Logger) *term {
 func (t *term) run(ctx context.Context, changes <-chan struct{}) error {
 	for reload := true; ; {
 		progress.Report(ctx)
+		begun := time.Now()
 		err := t.step(ctx, reload)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, leaderstore.ErrDeposed):
+		case errors.Is(err, leaderstore.ErrDeposed), errors.Is(err, errUnconfirmed):
 			return err
 		case err != nil:
+			if stuck := t.failed(begun); stuck > stuckLimit {
+				return fmt.Errorf("nothing was committed for %s: %w", stuck.Round(time.Second), err)
+			}
 			t.logger.WarnContext(ctx, "firing crons failed and will be tried again", "error", err)
-			t.backoff = min(max(2*t.backoff, minBackoff), maxBackoff)
 		default:
-			reload, t.backoff = false, 0
+			reload, t.backoff, t.failing = false, 0, time.Time{}
 		}
 		timer := time.NewTimer(t.pause(time.Now()))
 		progress.Park(ctx)
@@ -90,6 +111,15 @@ func (t *term) run(ctx context.Context, changes <-chan struct{}) error {
 		}
 		timer.Stop()
 	}
+}
+
+// failed notes a step that failed, and returns for how long none has succeeded.
+func (t *term) failed(begun time.Time) time.Duration {
+	if t.failing.IsZero() {
+		t.failing = begun
+	}
+	t.backoff = min(max(2*t.backoff, minBackoff), maxBackoff)
+	return time.Since(t.failing)
 }
 
 // step does what there is to do now.
@@ -140,11 +170,14 @@ func (t *term) fire(ctx context.Context) error {
 		names[i] = e.name
 	}
 	sent := time.Now()
-	done, err := t.desk.Fire(ctx, names, at)
+	done, err := t.fireNames(ctx, names, at)
 	if err != nil {
 		t.agenda.add(taken...)
 		return err
 	}
+	t.overhead = max(done.Overhead, t.overhead*4/5)
+	t.size.Done(len(names), done.Prepared, t.overhead)
+	t.pace.suspend(t.overhead > mostOverhead)
 	if at.IsZero() {
 		t.clock.observe(sent, time.Now(), done.Now)
 	} else {
@@ -156,6 +189,26 @@ func (t *term) fire(ctx context.Context) error {
 	return nil
 }
 
+// fireNames makes one transaction, in a bounded time. One that fails makes the next
+// ones smaller, and has them begin when their ticks are due.
+func (t *term) fireNames(ctx context.Context, names []string, at time.Time) (fired, error) {
+	bounded, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	done, err := t.desk.Fire(bounded, names, at)
+	if err == nil {
+		t.timeout = fireTimeout
+		return done, nil
+	}
+	if ctx.Err() == nil {
+		t.size.Failed()
+		t.pace.suspend(true)
+		if bounded.Err() != nil {
+			t.timeout = min(2*t.timeout, longestFire)
+		}
+	}
+	return fired{}, err
+}
+
 // take removes what to fire next: the crons of an instant to come, which is returned
 // with them, once it is time to prepare them; else what is due.
 func (t *term) take(now time.Time) ([]entry, time.Time) {
@@ -165,8 +218,9 @@ func (t *term) take(now time.Time) ([]entry, time.Time) {
 		}
 		return t.agenda.take(c.at, c.most), c.at
 	}
-	taken := t.agenda.take(now, t.batch)
-	if len(taken) == t.batch {
+	most := min(t.batch, t.size.Next())
+	taken := t.agenda.take(now, most)
+	if len(taken) == most {
 		t.batch = min(2*t.batch, maxBatch)
 	} else {
 		t.batch = minBatch
@@ -184,6 +238,9 @@ type coming struct {
 // coming returns the next crons that are worth to be prepared together; false if
 // they are too few to, or it is too late for that.
 func (t *term) coming(now time.Time) (coming, bool) {
+	if t.pace.suspended {
+		return coming{}, false
+	}
 	for _, span := range [...]time.Duration{0, bunchSpan} {
 		at, n := t.agenda.crowd(span, t.pace.most())
 		if n < minBunch || !at.After(now) {

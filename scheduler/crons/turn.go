@@ -14,6 +14,27 @@ const maxQueued = 1000
 type run struct {
 	ID    int64
 	State string
+	// Since is when its attempt began, or when the next one is or was due.
+	Since time.Time
+	// Started says that it has had an attempt.
+	Started bool
+}
+
+// String says what the run is doing.
+func (r run) String() string {
+	since := r.Since.UTC().Format(time.RFC3339)
+	switch {
+	case r.State == "running":
+		return "running since " + since
+	case r.State == "retryable":
+		return "waiting for its next attempt at " + since
+	case r.Started:
+		return "waiting for its next attempt since " + since
+	case r.State == "scheduled":
+		return "scheduled for " + since
+	default:
+		return "waiting since " + since
+	}
 }
 
 // turn is what stands before a tick that is due.
@@ -24,6 +45,9 @@ type turn struct {
 	waiting int
 	// taken says that a queued tick fires in this batch.
 	taken bool
+	// unstarted says that no active run has started, and none can before this
+	// transaction ends.
+	unstarted bool
 }
 
 // apply lets the overlap policy object to decisions that fire.
@@ -36,6 +60,12 @@ func (t turn) apply(overlap string, decisions []decision) {
 		t.queue(decisions, maxQueued, fmt.Sprintf("%d ticks wait for their turn already.", maxQueued))
 	case overlapReplace:
 		keepFreshest(decisions, cronstore.Replaced)
+	case overlapReplaceWaiting:
+		if t.unstarted || t.earlier == nil && !t.taken {
+			keepFreshest(decisions, cronstore.Replaced)
+			return
+		}
+		t.skip(decisions)
 	default:
 		t.skip(decisions)
 	}
@@ -57,7 +87,7 @@ func (t turn) skip(decisions []decision) {
 // reason says what a tick could not overlap.
 func (t turn) reason() string {
 	if t.earlier != nil {
-		return fmt.Sprintf("An earlier run, job %d, was still %s.", t.earlier.ID, t.earlier.State)
+		return cronstore.BlockedReason(t.earlier.ID, t.earlier.String())
 	}
 	return "An earlier tick had its turn at the same moment."
 }

@@ -23,12 +23,12 @@ func TestCallUp(t *testing.T) {
 		want            string
 	}{
 		{"the oldest has its turn", "queue_all", nil, false, false, "fired: It waited 1m0s for its turn."},
-		{"something runs", "queue_all", &run{7, "running"}, false, false, ""},
+		{"something runs", "queue_all", &run{ID: 7, State: "running"}, false, false, ""},
 		{"paused", "queue_all", nil, true, false, ""},
-		{"now they may overlap", "allow", &run{7, "running"}, false, false, "fired: It waited 1m0s for its turn. fired: It waited 1s for its turn."},
+		{"now they may overlap", "allow", &run{ID: 7, State: "running"}, false, false, "fired: It waited 1m0s for its turn. fired: It waited 1s for its turn."},
 		{"now they are skipped", "skip", nil, false, false, "fired: It waited 1m0s for its turn."},
 		{
-			"removed", "queue", &run{7, "running"}, true, true,
+			"removed", "queue", &run{ID: 7, State: "running"}, true, true,
 			strings.TrimSpace(strings.Repeat("skipped_excluded: The cron was removed before this tick had its turn. ", 2)),
 		},
 	} {
@@ -180,6 +180,10 @@ func TestOverlapKnowsTheStatesOfARun(t *testing.T) {
 		"available": false, "running": false, "retryable": false, "scheduled": false, "pending": false,
 		"completed": true, "cancelled": true, "discarded": true,
 	}
+	doing := map[string]string{
+		"available": "waiting since", "running": "running since", "retryable": "waiting for its next attempt at",
+		"scheduled": "scheduled for", "pending": "waiting since",
+	}
 	crons := map[string]cronstore.Spec{}
 	for state := range states {
 		crons[state] = everySecond("skip")
@@ -196,7 +200,7 @@ func TestOverlapKnowsTheStatesOfARun(t *testing.T) {
 		if ended {
 			await(t, pool, 2, fmt.Sprintf(`SELECT count(*) FROM forge_cron_ticks WHERE cron = '%s' AND verdict = 'fired'`, state))
 		} else {
-			await(t, pool, 1, fmt.Sprintf(`SELECT count(*) FROM forge_cron_ticks WHERE cron = '%s' AND reason LIKE '%%was still %[1]s.'`, state))
+			await(t, pool, 1, fmt.Sprintf(`SELECT count(*) FROM forge_cron_ticks WHERE cron = '%s' AND reason LIKE 'Blocked by job %% (%[2]s %%).'`, state, doing[state]))
 		}
 	}
 	if err := stop(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -27,8 +28,11 @@ const (
 	// rides along with another's (Ride): a letter is recorded, and a second round
 	// given, that late at most, and mostly within a second.
 	pause = 1500 * time.Millisecond
-	// stepTimeout bounds the statements of one step, so that a dead connection
-	// is noticed.
+	// batchTarget is how long such a transaction should take; each may change fewer
+	// where they take longer.
+	batchTarget = 500 * time.Millisecond
+	// stepTimeout bounds a look and a transaction, so that a dead connection is
+	// noticed.
 	stepTimeout = 10 * time.Second
 	// retryDelay is the pause after a step that failed.
 	retryDelay = 250 * time.Millisecond
@@ -65,7 +69,7 @@ func New(options Options) *Keeper {
 func (k *Keeper) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	ctx, end := progress.Begin(ctx, "dead letters")
 	defer end()
-	duty := &duty{Keeper: k, fence: fence}
+	duty := &duty{Keeper: k, fence: fence, size: batchsize.New(batch, batchTarget)}
 	k.leads.Store(true)
 	defer k.leads.Store(false)
 	var seen *outlook
@@ -131,6 +135,7 @@ type duty struct {
 	*Keeper
 
 	fence  leaderstore.Fence
+	size   *batchsize.Size
 	rounds rounds
 	// hash is of the configuration that rounds are from.
 	hash string
@@ -139,40 +144,44 @@ type duty struct {
 // step does what there is to do by an outlook, or by a look of its own, and returns
 // how long until the next.
 func (d *duty) step(ctx context.Context, given *outlook) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	seen, err := d.look(ctx, given)
+	seen, err := d.prepare(ctx, given)
 	if err != nil {
 		return 0, err
 	}
-	isDue := !seen.next.IsZero() && !seen.next.After(seen.now)
-	if seen.unrecorded || isDue {
-		if err := d.refresh(ctx); err != nil {
-			return 0, err
-		}
-	}
-	done := 0
+	more := false
 	for _, work := range []struct {
 		wanted bool
-		do     func(context.Context) (int, error)
-	}{{seen.unrecorded, d.record}, {isDue, d.give}} {
+		do     func(ctx context.Context, most int) (int, error)
+	}{{seen.unrecorded, d.record}, {seen.isDue(), d.give}} {
 		if !work.wanted {
 			continue
 		}
-		found, err := work.do(ctx)
+		most := d.size.Next()
+		found, err := d.size.Do(ctx, stepTimeout, work.do)
 		if err != nil {
 			return 0, err
 		}
-		done = max(done, found)
+		more = more || found >= most
 	}
 	switch {
-	case done == batch:
-		return 0, nil // there may be more
+	case more:
+		return 0, nil
 	case seen.next.After(seen.now):
 		return min(pause, seen.next.Sub(seen.now)), nil
 	default:
 		return pause, nil
 	}
+}
+
+// prepare looks what there is to do, and reads what that takes.
+func (d *duty) prepare(ctx context.Context, given *outlook) (outlook, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	seen, err := d.look(ctx, given)
+	if err == nil && (seen.unrecorded || seen.isDue()) {
+		err = d.refresh(ctx)
+	}
+	return seen, err
 }
 
 func (d *duty) look(ctx context.Context, given *outlook) (outlook, error) {
@@ -196,10 +205,10 @@ func (d *duty) refresh(ctx context.Context) error {
 }
 
 // record takes one batch of new dead letters in.
-func (d *duty) record(ctx context.Context) (found int, err error) {
+func (d *duty) record(ctx context.Context, most int) (found int, err error) {
 	var letters []letter
 	err = d.fence.Do(ctx, d.options.Pool, func(tx pgx.Tx, _ time.Time) error {
-		if letters, err = unrecorded(ctx, tx, batch); err != nil || len(letters) == 0 {
+		if letters, err = unrecorded(ctx, tx, most); err != nil || len(letters) == 0 {
 			return err
 		}
 		marks := make([]jobstore.DeadMark, len(letters))
@@ -218,10 +227,10 @@ func (d *duty) record(ctx context.Context) (found int, err error) {
 }
 
 // give gives one batch of second rounds.
-func (d *duty) give(ctx context.Context) (found int, err error) {
+func (d *duty) give(ctx context.Context, most int) (found int, err error) {
 	var granted []grant
 	err = d.fence.Do(ctx, d.options.Pool, func(tx pgx.Tx, now time.Time) error {
-		candidates, err := due(ctx, tx, now, batch)
+		candidates, err := due(ctx, tx, now, most)
 		if err != nil {
 			return err
 		}

@@ -90,6 +90,9 @@ type outlook struct {
 	next, now time.Time
 }
 
+// isDue says whether a second round is due.
+func (o outlook) isDue() bool { return !o.next.IsZero() && !o.next.After(o.now) }
+
 func scanOutlook(row pgx.Row) (o outlook, err error) {
 	var next string
 	if err := row.Scan(&o.unrecorded, &next, &o.now); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
+	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -25,18 +26,19 @@ const dueLook = 1500 * time.Millisecond
 type schedule struct {
 	pool  *pgxpool.Pool
 	fence leaderstore.Fence
+	size  *batchsize.Size
 	// coming has how soon the next job is due by the patrol's last look.
 	coming chan time.Duration
 }
 
 func (s *schedule) step(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	next, err := nextDue(ctx, s.pool)
+	looking, cancel := context.WithTimeout(ctx, stepTimeout)
+	next, err := nextDue(looking, s.pool)
+	cancel()
 	if err != nil || next > 0 {
 		return min(next, dueLook), err
 	}
-	_, err = s.release(ctx)
+	_, err = s.size.Do(ctx, stepTimeout, s.release)
 	return 0, err // there may be more, and the next one's time is not known
 }
 
@@ -81,10 +83,10 @@ func (s *schedule) rest(ctx context.Context, pause time.Duration) bool {
 }
 
 // release makes one batch of due jobs available, by the database's clock.
-func (s *schedule) release(ctx context.Context) (released int, err error) {
+func (s *schedule) release(ctx context.Context, most int) (released int, err error) {
 	err = s.fence.Do(ctx, s.pool, func(tx pgx.Tx, now time.Time) error {
 		executor := riverpgxv5.New(s.pool).UnwrapExecutor(tx)
-		results, err := executor.JobSchedule(ctx, &riverdriver.JobScheduleParams{Max: batch, Now: &now})
+		results, err := executor.JobSchedule(ctx, &riverdriver.JobScheduleParams{Max: most, Now: &now})
 		if err != nil {
 			return fmt.Errorf("make due jobs available: %w", err)
 		}

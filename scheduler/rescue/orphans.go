@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/progress"
@@ -34,12 +35,15 @@ type patrol struct {
 	logger  *slog.Logger
 	watch   watch
 	along   []func(*pgx.Batch) // looks of others; nil: none
+	size    *batchsize.Size
 
 	// alive are the incarnations that the last look found.
 	alive []string
 	// checked is when the signatures were last found to be in order; zero: not
 	// since something happened.
 	checked time.Time
+	// planned is when the look was to be.
+	planned time.Time
 }
 
 // step looks at the nodes once, and does what follows.
@@ -48,18 +52,23 @@ func (p *patrol) step(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		p.watch.broken()
 		p.checked = time.Time{}
+		return pause, err
 	}
-	return pause, err
+	p.planned = time.Now().Add(pause)
+	return pause, nil
 }
 
 func (p *patrol) look(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	nodes, steady, err := p.ask(ctx)
+	began := time.Now()
+	asking, cancel := context.WithTimeout(ctx, stepTimeout)
+	nodes, steady, err := p.ask(asking)
+	cancel()
 	if err != nil {
 		return 0, err
 	}
 	now := time.Now()
+	p.watch.noteLateness(p.planned, began, now, p.ownBeat(nodes))
+	p.watch.noteReturns(nodes)
 	p.watch.looked(now, nodes, steady)
 	p.notice(nodes)
 	for _, node := range p.watch.dead(now, nodes) {
@@ -73,6 +82,16 @@ func (p *patrol) look(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	return p.watch.nextLook(now, nodes), nil
+}
+
+// ownBeat is how old this leader's own heartbeat is.
+func (p *patrol) ownBeat(nodes []nodestore.Liveness) time.Duration {
+	for _, node := range nodes {
+		if node.Incarnation == p.fence.Incarnation {
+			return node.HeartbeatAge
+		}
+	}
+	return 0
 }
 
 // ask reads the nodes' signs of life, for a new watch how long this leader's session
@@ -116,6 +135,8 @@ func (p *patrol) bury(ctx context.Context, node nodestore.Liveness) error {
 	p.logger.WarnContext(ctx, "node is dead, its jobs go to others", "dead_node", node.NodeID,
 		"incarnation", node.Incarnation, "heartbeat_age", node.HeartbeatAge, "session_lock", node.SessionLock)
 	p.checked = time.Time{}
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
 	err := p.fence.Do(ctx, p.pool, func(tx pgx.Tx, _ time.Time) error {
 		_, err := nodestore.Fence(ctx, tx, node.Incarnation)
 		return err
@@ -128,17 +149,9 @@ func (p *patrol) bury(ctx context.Context, node nodestore.Liveness) error {
 
 // collect gives back the running jobs of processes that are gone.
 func (p *patrol) collect(ctx context.Context, now time.Time) error {
-	signed, err := signatures(ctx, p.pool)
+	lost, err := p.lost(ctx)
 	if err != nil {
 		return err
-	}
-	var lost []signature
-	if len(signed) > 0 {
-		nodes, err := nodestore.List(ctx, p.pool) // after the signatures: see gone
-		if err != nil {
-			return err
-		}
-		lost = gone(signed, nodes)
 	}
 	for _, s := range lost {
 		if err := p.rescue(ctx, s); err != nil {
@@ -151,24 +164,43 @@ func (p *patrol) collect(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// rescue gives back the jobs of one process that is gone.
+// lost returns the processes that are gone and have running jobs.
+func (p *patrol) lost(ctx context.Context) ([]signature, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	signed, err := signatures(ctx, p.pool)
+	if err != nil || len(signed) == 0 {
+		return nil, err
+	}
+	nodes, err := nodestore.List(ctx, p.pool) // after the signatures: see gone
+	if err != nil {
+		return nil, err
+	}
+	return gone(signed, nodes), nil
+}
+
+// rescue gives back the jobs of one process that is gone, in transactions that each
+// have a time of their own: what is done when one fails stays.
 func (p *patrol) rescue(ctx context.Context, s signature) error {
-	if err := p.endSessions(ctx, s.incarnation); err != nil {
+	ending, cancel := context.WithTimeout(ctx, stepTimeout)
+	err := p.endSessions(ending, s.incarnation)
+	cancel()
+	if err != nil {
 		return err
 	}
 	for {
 		progress.Report(ctx)
-		found, err := p.rescueBatch(ctx, s)
-		if err != nil || found < batch {
+		found, err := p.size.Do(ctx, stepTimeout, func(ctx context.Context, most int) (int, error) { return p.rescueBatch(ctx, s, most) })
+		if err != nil || found == 0 {
 			return err
 		}
 	}
 }
 
-func (p *patrol) rescueBatch(ctx context.Context, s signature) (found int, err error) {
+func (p *patrol) rescueBatch(ctx context.Context, s signature, most int) (found int, err error) {
 	available := 0
 	err = p.fence.Do(ctx, p.pool, func(tx pgx.Tx, now time.Time) error {
-		orphans, err := orphansOf(ctx, tx, nodestore.ClientID(s.nodeID, s.incarnation), batch)
+		orphans, err := orphansOf(ctx, tx, nodestore.ClientID(s.nodeID, s.incarnation), most)
 		if err != nil || len(orphans) == 0 {
 			return err
 		}

@@ -217,3 +217,69 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// A leader that is late itself, on a busy machine or a slow database, takes no node for
+// dead that may be late for the same reason; one that hangs is found nevertheless.
+func TestNobodyIsDeadByTheJudgesOwnLateness(t *testing.T) {
+	t.Parallel()
+	policy := nodestore.Policy{}.WithDefaults()
+	at := time.Now()
+	newWatch := func() *watch { return &watch{policy: policy, since: at.Add(-time.Minute), last: at.Add(-time.Second)} }
+	silent := func(age time.Duration) []nodestore.Liveness {
+		return []nodestore.Liveness{{HeartbeatAge: age, SessionLock: true}, {}}
+	}
+	tests := []struct {
+		name                  string
+		late, answer, ownBeat time.Duration
+		age                   time.Duration
+		dead                  int
+	}{
+		{name: "in time, hung node", age: 5 * time.Second, dead: 1},
+		{name: "merely busy, hung node", late: 90 * time.Millisecond, age: 5 * time.Second, dead: 1},
+		{name: "the look came late", late: time.Second, age: 7900 * time.Millisecond},
+		{name: "the database answered late", answer: time.Second, age: 7900 * time.Millisecond},
+		{name: "its own heartbeat is late", ownBeat: 2500 * time.Millisecond, age: 7900 * time.Millisecond},
+		{name: "late, and a node that hangs", late: time.Second, age: 8 * time.Second, dead: 1},
+		{name: "very late, and a node that hangs", late: time.Minute, age: 30 * time.Second, dead: 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWatch()
+			w.noteLateness(at, at.Add(test.late), at.Add(test.late+test.answer), test.ownBeat)
+			if got := len(w.dead(at, silent(test.age))); got != test.dead {
+				t.Errorf("%d nodes are dead after %s, want %d", got, test.age, test.dead)
+			}
+		})
+	}
+	w := newWatch()
+	w.noteLateness(at, at.Add(time.Second), at.Add(time.Second), 0)
+	for range 7 {
+		w.looked(at, silent(0), 0)
+		at = at.Add(time.Second)
+		w.noteLateness(at, at, at, 0)
+	}
+	if got := len(w.dead(at, silent(5*time.Second))); got != 1 {
+		t.Error("lateness is not forgotten when the machine is in time again")
+	}
+}
+
+// As long as one node was silent that was heard again another may be silent.
+func TestNodesThatAreHeardAgainShowHowLateNodesAre(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	w := watch{policy: nodestore.Policy{}.WithDefaults(), since: at.Add(-time.Minute), last: at}
+	look := func(a, b time.Duration) []nodestore.Liveness {
+		nodes := []nodestore.Liveness{{HeartbeatAge: a}, {HeartbeatAge: b}}
+		nodes[0].Incarnation, nodes[1].Incarnation = incA, incB
+		nodes[0].SessionLock, nodes[1].SessionLock = true, true
+		w.noteReturns(nodes)
+		return nodes
+	}
+	if got := len(w.dead(at, look(4*time.Second, 5*time.Second))); got != 1 {
+		t.Errorf("%d nodes are dead, want the one that is silent for too long", got)
+	}
+	if got := len(w.dead(at, look(0, 5*time.Second))); got != 0 {
+		t.Error("a node is dead that is silent for hardly longer than one that lives")
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/progress"
@@ -19,8 +20,11 @@ import (
 const (
 	// batch is the most jobs that one transaction moves.
 	batch = 500
-	// stepTimeout bounds the statements of one step, so that a dead connection
-	// is noticed.
+	// batchTarget is how long a transaction that moves jobs should take; each may
+	// move fewer where they take longer.
+	batchTarget = 500 * time.Millisecond
+	// stepTimeout bounds a look and a transaction, so that a dead connection is
+	// noticed.
 	stepTimeout = 10 * time.Second
 	// retryDelay is the pause after a step that failed.
 	retryDelay = 250 * time.Millisecond
@@ -56,10 +60,10 @@ func New(options Options) *Rescuer {
 // database says that the term is over: leaderstore.ErrDeposed. Other failures
 // are logged once and the work tried again.
 func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
-	due := &schedule{pool: r.options.Pool, fence: fence, coming: make(chan time.Duration, 1)}
+	due := &schedule{pool: r.options.Pool, fence: fence, size: newSize(), coming: make(chan time.Duration, 1)}
 	orphans := &patrol{
 		pool: r.options.Pool, fence: fence, metrics: r.options.Metrics, logger: r.logger.With("term", fence.Term),
-		watch: watch{policy: r.options.Policy},
+		watch: watch{policy: r.options.Policy}, size: newSize(),
 		along: []func(*pgx.Batch){due.ride, r.options.Along},
 	}
 	group, leading := errgroup.WithContext(ctx)
@@ -100,3 +104,5 @@ func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Con
 		}
 	}
 }
+
+func newSize() *batchsize.Size { return batchsize.New(batch, batchTarget) }

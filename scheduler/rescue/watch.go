@@ -15,6 +15,16 @@ const (
 	hearing = 1.25
 	// silent is after how many intervals a node counts as silent.
 	silent = 1.5
+	// timesLate is how much later than this leader's own heartbeats and looks those of
+	// others may be, which have the same machine or the same database.
+	timesLate = 3
+	// minLate is what happens on a machine that is merely busy.
+	minLate = 100 * time.Millisecond
+	// mostLate is how many dead thresholds that makes at most: where all are late, one
+	// that hangs is found late as well.
+	mostLate = 5
+	// forgetLate is the part of a second by which lateness is forgotten in a second.
+	forgetLate = 0.15
 )
 
 // watch remembers since when the nodes could have been heard without a break.
@@ -23,6 +33,48 @@ type watch struct {
 	since, last time.Time
 	// patience is how long this watch listens before it judges.
 	patience time.Duration
+	// late is how late this leader itself, or a node that was heard again, was lately.
+	late time.Duration
+	// ages are how long the nodes had been silent at the last look.
+	ages map[string]time.Duration
+}
+
+// noteLateness takes in how late this leader itself is: a look that was to come at
+// planned came at began and was answered at now, and its own heartbeat is as old as
+// that. What it suffers from, a busy machine or a slow database, others may suffer
+// from, too. That is no sign of their death.
+func (w *watch) noteLateness(planned, began, now time.Time, ownBeat time.Duration) {
+	if w.listens() { // else the database was away, for which looked has its own rule
+		forgotten := time.Duration(forgetLate * float64(now.Sub(w.last)))
+		w.late = max(0, w.late-forgotten, began.Sub(planned), now.Sub(began), ownBeat-w.intervals(silent))
+	}
+}
+
+// noteReturns takes in which nodes were heard again: as long as they were silent, one
+// may be silent and live.
+func (w *watch) noteReturns(nodes []nodestore.Liveness) {
+	ages := make(map[string]time.Duration, len(nodes))
+	for _, node := range nodes {
+		ages[node.Incarnation] = node.HeartbeatAge
+		if before := w.ages[node.Incarnation]; w.listens() && node.HeartbeatAge < before {
+			w.late = max(w.late, before-w.intervals(silent))
+		}
+	}
+	w.ages = ages
+}
+
+// allowance is how much longer than the policy has it a node may be silent.
+func (w *watch) allowance() time.Duration {
+	if w.late < minLate {
+		return 0
+	}
+	return min(timesLate*w.late, mostLate*w.policy.DeadThreshold)
+}
+
+// judged is the policy with the allowance.
+func (w *watch) judged(node nodestore.Liveness) nodestore.Liveness {
+	node.HeartbeatAge -= w.allowance()
+	return node
 }
 
 // looked notes a look that succeeded. One that comes long after the last begins
@@ -61,7 +113,7 @@ func (w *watch) intervals(n float64) time.Duration {
 func (w *watch) listens() bool { return !w.since.IsZero() }
 
 // broken notes a look that failed.
-func (w *watch) broken() { w.since = time.Time{} }
+func (w *watch) broken() { w.since, w.late = time.Time{}, 0 }
 
 // mayJudge says whether silence means anything yet.
 func (w *watch) mayJudge(now time.Time) bool {
@@ -75,7 +127,7 @@ func (w *watch) dead(now time.Time, nodes []nodestore.Liveness) []nodestore.Live
 	}
 	var dead []nodestore.Liveness
 	for _, node := range nodes {
-		if node.Dead(w.policy) {
+		if w.judged(node).Dead(w.policy) {
 			dead = append(dead, node)
 		}
 	}
@@ -87,7 +139,7 @@ func (w *watch) dead(now time.Time, nodes []nodestore.Liveness) []nodestore.Live
 func (w *watch) nextLook(now time.Time, nodes []nodestore.Liveness) time.Duration {
 	next := maxLook
 	for _, node := range nodes {
-		next = min(next, node.UntilSuspect(w.policy))
+		next = min(next, w.judged(node).UntilSuspect(w.policy))
 	}
 	if !w.mayJudge(now) {
 		next = max(next, w.since.Add(w.patience).Sub(now))

@@ -1,0 +1,122 @@
+package crons
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+// blockedOf returns what the list of crons says of c.
+func blockedOf(t *testing.T, pool *pgxpool.Pool) cronstore.Blocked {
+	t.Helper()
+	cron, err := cronstore.Get(t.Context(), pool, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cron.Blocked
+}
+
+func TestWaitingRunBlocksCronByName(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip")})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'skipped_overlap'`)
+	ticks, err := cronstore.Ticks(t.Context(), pool, "c", time.Time{}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fired, skipped := ticks[len(ticks)-1], ticks[len(ticks)-2]
+	if skipped.BlockedBy != fired.JobID || fired.BlockedBy != 0 {
+		t.Errorf("blocked by %d (%q), want by job %d", skipped.BlockedBy, skipped.Reason, fired.JobID)
+	}
+	if got := blockedOf(t, pool); got.By != fired.JobID || !got.Since.Equal(skipped.Tick) {
+		t.Errorf("the cron is blocked by %+v, want job %d since %s", got, fired.JobID, skipped.Tick)
+	}
+	outlined, err := cronstore.Outline(t.Context(), pool, nil)
+	if err != nil || len(outlined) != 1 || outlined[0].BlockedBy != fired.JobID {
+		t.Errorf("the outline says %+v, %v", outlined, err)
+	}
+	for blocked, want := range map[bool]int{true: 1, false: 1} {
+		if page, err := cronstore.Page(t.Context(), pool, cronstore.Narrow{Blocked: blocked, Limit: 9}); err != nil || len(page) != want {
+			t.Errorf("blocked %v: %d crons, %v", blocked, len(page), err)
+		}
+	}
+	// Once it has fired again, and waits for nothing, it is not blocked any more.
+	if _, err := pool.Exec(t.Context(), `
+		CREATE FUNCTION finish() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN NEW.state := 'completed'; NEW.finalized_at := now(); RETURN NEW; END $$;
+		CREATE TRIGGER finish BEFORE INSERT ON river_job FOR EACH ROW EXECUTE FUNCTION finish();
+		UPDATE river_job SET state = 'completed', finalized_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'fired'`)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got := blockedOf(t, pool); got != (cronstore.Blocked{}) {
+		t.Errorf("a cron that fires is blocked by %+v", got)
+	}
+	if page, err := cronstore.Page(t.Context(), pool, cronstore.Narrow{Blocked: true, Limit: 9}); err != nil || len(page) != 0 {
+		t.Errorf("%d crons are listed as blocked, %v", len(page), err)
+	}
+}
+
+func TestOverlapReplaceWaiting(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("replace_waiting")})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'replaced'`)
+
+	// A node is about to claim the run that waits: it is not replaced, and the leader
+	// does not wait for the claim.
+	claim, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = claim.Rollback(context.WithoutCancel(t.Context())) }()
+	var claimed int64
+	for claimed == 0 { // the leader may have just replaced it
+		if err := claim.QueryRow(t.Context(), `
+			WITH claimed AS (UPDATE river_job SET state = 'running', attempted_at = now() WHERE state = 'available' RETURNING id)
+			SELECT coalesce(max(id), 0) FROM claimed`).Scan(&claimed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, pool, 1, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'skipped_overlap'`)
+	if err := claim.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	await(t, pool, 1, `SELECT count(*) FROM forge_cron_ticks WHERE reason LIKE 'Blocked by job % (running since %).'`)
+	// Put back, as after the death of its node, it has started all the same.
+	if _, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'available' WHERE id = $1`, claimed); err != nil {
+		t.Fatal(err)
+	}
+	await(t, pool, 1, `SELECT count(*) FROM forge_cron_ticks WHERE reason LIKE 'Blocked by job % (waiting for its next attempt since %).'`)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks AS t JOIN river_job AS j ON j.id = t.job_id
+		WHERE (t.verdict = 'replaced') <> (j.state = 'cancelled')
+		   OR t.verdict = 'replaced' AND t.reason NOT LIKE 'Its run was cancelled: job % of the tick % took its place.'
+		   OR j.state <> 'cancelled' AND j.metadata ? 'cancel_attempted_at'`); wrong != 0 {
+		t.Errorf("%d wrong rows", wrong)
+	}
+	if n := count(t, pool, activeSQL); n != 1 {
+		t.Errorf("%d runs are active, want the one that was claimed", n)
+	}
+	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
+		t.Errorf("%d seconds lost or doubled", holes)
+	}
+	if wrong := count(t, pool, mismatchSQL); wrong != 0 {
+		t.Errorf("%d ticks without exactly one job", wrong)
+	}
+}
