@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -50,6 +51,13 @@ func (m *meters) of(kind string) *meter {
 	}
 	made, _ := m.byKind.LoadOrStore(kind, newMeter(m.metrics, kind))
 	return made.(*meter)
+}
+
+func observeStarts(m *metrics.Metrics) func(waiting int, took time.Duration) {
+	return func(waiting int, took time.Duration) {
+		m.CommandStartsWaiting.Set(float64(waiting))
+		m.CommandStartSeconds.Set(took.Seconds())
+	}
 }
 
 // startAtZero makes every series of every kind exist before its first event.

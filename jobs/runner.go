@@ -80,6 +80,8 @@ type Options struct {
 	Hub     *hearing.Hub
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
+
+	starter *starter
 }
 
 // Runner runs jobs on this node.
@@ -89,6 +91,7 @@ type Runner struct {
 	definitions *definitions
 	engine      *engine
 	logs        *logWriter
+	starter     *starter
 	logger      *slog.Logger
 
 	mu      sync.Mutex
@@ -113,6 +116,7 @@ func New(options Options) (*Runner, error) {
 		return nil, err
 	}
 	p := newPilot(options, configured)
+	options.starter.load.left, options.starter.load.observe = p.MoreRoom, observeStarts(options.Metrics)
 	logs := newLogWriter(logTable{options.Pool}, options.Logger)
 	client, err := river.NewClient(p.Driver(), riverConfig(options, workers, newRecorder(options, configured, logs, p.KeepTrace)))
 	if err != nil {
@@ -120,7 +124,7 @@ func New(options Options) (*Runner, error) {
 	}
 	r := &Runner{
 		Inserter: &Inserter{client: client, defaults: configured.get, metrics: options.Metrics},
-		pilot:    p, definitions: configured, logs: logs, logger: options.Logger, options: options,
+		pilot:    p, definitions: configured, logs: logs, starter: options.starter, logger: options.Logger, options: options,
 		engine: &engine{
 			client: client, pilot: p, steady: own, idleAfter: options.IdleAfter, logger: options.Logger,
 		},
@@ -139,6 +143,7 @@ func newPilot(options Options, configured *definitions) *pilot.Pilot {
 		Schema:   options.Schema, Slots: options.Slots, Queues: options.Queues, Logger: options.Logger,
 		Claims: options.Metrics.AssignmentClaims, Refused: options.Metrics.AssignmentRefused,
 		Poll: options.Poll, Hub: options.Hub,
+		Room:    func() int { return options.starter.load.room(time.Now()) },
 		Fenced:  func(kind string) { options.Metrics.JobFinished.WithLabelValues(kind, outcomeFenced).Inc() },
 		Claimed: configured.claimed, Finished: configured.finished,
 	})
@@ -165,6 +170,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.IdleAfter <= 0 {
 		o.IdleAfter = defaultIdle
+	}
+	if o.starter == nil {
+		o.starter = newStarter()
 	}
 	return o
 }
@@ -206,6 +214,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	helpers.Go(func() { r.pilot.Report(helping) })
 	helpers.Go(func() { r.pilot.Listen(helping) })
 	helpers.Go(func() { r.logs.run(helping) })
+	defer r.starter.close()
 	return r.engine.run(ctx)
 }
 

@@ -23,12 +23,12 @@ const killGrace = 3 * time.Second
 // of the node among them, they do not.
 var passedOn = []string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"}
 
-func newShell(job config.Job, allowed config.AllowedCommands) (execution, error) {
+func newShell(job config.Job, options Options) (execution, error) {
 	if len(job.Command) == 0 {
 		return nil, errors.New("command is empty")
 	}
 	return func(ctx context.Context, a *attempt) error {
-		if wrong := job.CheckHost(allowed); len(wrong) > 0 {
+		if wrong := job.CheckHost(options.AllowedCommands); len(wrong) > 0 {
 			return wrong[0]
 		}
 		base := baseEnv()
@@ -42,12 +42,12 @@ func newShell(job config.Job, allowed config.AllowedCommands) (execution, error)
 			return err
 		}
 		spec := shim.Spec{Argv: argv, Env: env, Dir: job.Cwd, Grace: killGrace, Credential: credential}
-		result, err := shim.Run(ctx, spec, a.output.stream(jobstore.StreamStdout), a.output.stream(jobstore.StreamStderr))
-		if errors.Is(err, shim.ErrNotStarted) {
+		result, err := options.starter.run(ctx, spec, job.Timeout.Std(), a.output.stream(jobstore.StreamStdout), a.output.stream(jobstore.StreamStderr))
+		if result == nil {
 			return err
 		}
 		a.exitCode = &result.ExitCode
-		return exitError(result, err)
+		return exitError(*result, err)
 	}, nil
 }
 

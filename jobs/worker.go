@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/netguard"
 )
 
 // execution runs one attempt of a job without code.
@@ -25,6 +26,9 @@ type worker struct {
 
 func newWorker(name string, options Options) (*worker, error) {
 	job := options.Jobs[name]
+	if job.Timeout <= 0 {
+		job.Timeout = config.Duration(defaultTimeout)
+	}
 	execute, err := executionOf(job, options)
 	if err != nil {
 		return nil, fmt.Errorf("job %q: %w", name, err)
@@ -33,18 +37,18 @@ func newWorker(name string, options Options) (*worker, error) {
 		kind: name, job: job, timeout: job.Timeout.Std(), execute: execute,
 		redact: newRedactor(job, options.ClusterURL),
 	}
-	if w.timeout <= 0 {
-		w.timeout = defaultTimeout
-	}
 	return w, nil
 }
 
 func executionOf(job config.Job, options Options) (execution, error) {
 	switch job.Kind {
 	case config.KindShell:
-		return newShell(job, options.AllowedCommands)
+		return newShell(job, options)
 	case config.KindHTTP:
-		return newHTTP(job, guard{allowPrivate: options.AllowPrivateTargets, allowed: options.AllowTargets})
+		return newHTTP(job, netguard.Guard{
+			AllowPrivate: options.AllowPrivateTargets, Allowed: options.AllowTargets,
+			OpensPrivate: "allow_private_targets or allow_cidrs in [http]", OpensClosed: "allow_cidrs in [http]",
+		})
 	case config.KindSQL:
 		return newSQL(job, options)
 	default:

@@ -3,7 +3,6 @@
 package shim
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -25,78 +24,99 @@ func init() {
 	}
 }
 
-// main is the shim's whole life; its exit code is only a hint, the report
-// counts.
+// main is the shim's whole life: one command after another, each of which is gone
+// with all its processes before the next one comes.
 func main() int {
-	// PDEATHSIG of the command is bound to this thread, which must not end.
+	// PDEATHSIG of the commands is bound to this thread, which must not end.
 	runtime.LockOSThread()
-	syscall.CloseOnExec(orderFD)
-	syscall.CloseOnExec(reportFD)
-	order, report := os.NewFile(orderFD, "order"), os.NewFile(reportFD, "report")
-
-	decoder := json.NewDecoder(order)
-	var spec Spec
-	if err := decoder.Decode(&spec); err != nil {
-		return 2 // the node is gone, or changed its mind
-	}
-	result := supervise(spec, decoder)
-	if json.NewEncoder(report).Encode(result) != nil {
-		return 1
-	}
-	return 0
-}
-
-func supervise(spec Spec, decoder *json.Decoder) Result {
-	if err := becomeReaper(); err != nil {
-		return Result{StartError: err.Error()}
+	socket, err := newSocket(socketFD)
+	if err != nil {
+		return 2
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	orders := make(chan order)
-	go func() { // ends with the process
-		defer close(orders)
-		for {
-			var o order
-			if decoder.Decode(&o) != nil {
-				return
+	go read(socket, orders) // ends with the process
+	for {
+		select {
+		case <-signals:
+			return 0
+		case o, open := <-orders:
+			if !open {
+				return 0 // the node is gone, or needs it no more
 			}
-			orders <- o
+			if o.Spec != nil && !serve(socket, o, signals, orders) {
+				return 0
+			}
 		}
-	}()
-
-	pid, err := start(spec)
-	if err != nil {
-		return Result{StartError: err.Error()}
 	}
-	closeOutput()
+}
+
+// read hands on what the node says until it says no more.
+func read(socket *socket, orders chan<- order) {
+	defer close(orders)
+	for {
+		var o order
+		if socket.receive(&o) != nil {
+			return
+		}
+		if o.Spec != nil {
+			o.outputs = socket.outputs()
+		}
+		orders <- o
+	}
+}
+
+// serve runs one command and reports its end. It returns false if another one
+// must not follow.
+func serve(socket *socket, o order, signals <-chan os.Signal, orders <-chan order) bool {
+	result, clean := supervise(socket, o, signals, orders)
+	return socket.send(reply{Result: &result, Clean: clean}, startTimeout) == nil && clean
+}
+
+func supervise(socket *socket, o order, signals <-chan os.Signal, orders <-chan order) (result Result, clean bool) {
+	pid, err := start(*o.Spec, o.outputs)
+	for _, fd := range o.outputs { // the command has them, and its descendants alone
+		_ = syscall.Close(fd)
+	}
+	if err != nil {
+		return Result{StartError: err.Error()}, true
+	}
 	exited := make(chan syscall.WaitStatus, 1)
 	empty := make(chan struct{})
 	go func() { // ends when no child is left
 		reap(pid, exited)
 		close(empty)
 	}()
-
-	s := &supervisor{pid: pid, grace: spec.Grace, leash: spec.Leash}
-	status := s.run(exited, signals, orders)
-	killAll(pid, empty)
-	result := resultOf(status)
+	s := &supervisor{pid: pid, grace: o.Spec.Grace, leash: o.Spec.Leash}
+	if socket.send(reply{Started: true}, orderTimeout) != nil {
+		s.quit = true // half a report is none; the node is gone, and the end of its orders follows
+	}
+	result = resultOf(s.run(exited, signals, orders))
+	clean = killAll(pid, empty) && !s.quit
 	result.Expired = s.expired
-	return result
+	return result, clean
 }
 
 // killAll kills what is left, again and again, for a process may fork while it
-// is being looked for.
-func killAll(pid int, empty <-chan struct{}) {
+// is being looked for. It returns false if some do not go. Most commands leave
+// nothing: to look through all processes of the machine costs more than they do.
+func killAll(pid int, empty <-chan struct{}) bool {
 	giveUp := time.After(hardStop)
+	select {
+	case <-empty:
+		return true
+	case <-time.After(time.Millisecond):
+	}
 	for {
 		for _, p := range descendants(pid) {
 			_ = syscall.Kill(p, syscall.SIGKILL)
 		}
 		select {
 		case <-empty:
-			return
+			return true
 		case <-giveUp:
-			return
+			return false
 		case <-time.After(sweep):
 		}
 	}
@@ -118,9 +138,15 @@ func reap(pid int, exited chan<- syscall.WaitStatus) {
 	}
 }
 
-func start(spec Spec) (int, error) {
+func start(spec Spec, outputs []int) (int, error) {
 	if len(spec.Argv) == 0 {
 		return 0, errors.New("empty command")
+	}
+	if len(outputs) != maxRights {
+		return 0, fmt.Errorf("got %d outputs, want %d", len(outputs), maxRights)
+	}
+	if err := becomeReaper(); err != nil {
+		return 0, err
 	}
 	path, err := lookPath(spec)
 	if err != nil {
@@ -134,12 +160,13 @@ func start(spec Spec) (int, error) {
 	attr := &syscall.ProcAttr{
 		Dir:   spec.Dir,
 		Env:   spec.Env,
-		Files: []uintptr{null.Fd(), 1, 2},
+		Files: []uintptr{null.Fd(), uintptr(outputs[0]), uintptr(outputs[1])},
 		Sys:   sysProcAttr(),
 	}
 	if c := spec.Credential; c != nil {
 		attr.Sys.Credential = &syscall.Credential{Uid: c.UID, Gid: c.GID, Groups: c.Groups}
 	}
+	lowerPriority(spec.Nice)
 	pid, err := syscall.ForkExec(path, spec.Argv, attr)
 	if err != nil {
 		return 0, fmt.Errorf("start %s in directory %q: %w", path, spec.Dir, err)
@@ -166,11 +193,6 @@ func lookPath(spec Spec) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
-}
-
-// closeOutput gives up the shim's own ends of the output pipes.
-func closeOutput() {
-	_, _ = syscall.Close(1), syscall.Close(2)
 }
 
 func resultOf(status syscall.WaitStatus) Result {

@@ -4,40 +4,48 @@ package shim
 
 import (
 	"context"
-	"encoding/json"
-	"io"
-	"os"
-	"os/exec"
+	"errors"
+	"fmt"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// orderTimeout bounds a message to a shim that does not read: it is stopped
-// itself then.
-const orderTimeout = time.Second
+const (
+	// orderTimeout bounds a message to a shim that does not read: it is stopped
+	// itself then.
+	orderTimeout = time.Second
+	// startTimeout bounds the message that starts a command, for which the shim may
+	// have to start first.
+	startTimeout = time.Minute
+)
 
 // Process is a running command to which more can be said than its end.
 type Process struct {
-	grace  time.Duration
-	cmd    *exec.Cmd
-	report *os.File
+	grace   time.Duration
+	handle  *handle
+	pool    *Pool
+	outputs *outputs
+	early   *reply // the end of the command, if AwaitStart has read it
+	failed  error
 
-	mu    sync.Mutex
-	order *os.File // nil once it is closed
-	last  *time.Timer
+	mu   sync.Mutex
+	open bool // the shim may be told more about this command
+	torn bool // it was told something that it did not take
+	last *time.Timer
 }
 
-// Start runs the command under a shim until it ends, Stop is called, its leash
-// runs out or this process is gone. Wait must be called once.
-func Start(spec Spec, stdout, stderr io.Writer) (*Process, error) {
-	cmd, order, report, err := launch(context.Background(), stdout, stderr, 0)
-	if err != nil {
-		return nil, err
+// AwaitStart returns when the command has started, or when Wait has to tell why it
+// has not. When ctx ends first the command is stopped. It is called at most once,
+// and before Wait.
+func (p *Process) AwaitStart(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { p.Stop(syscall.SIGTERM) })
+	defer stop()
+	var r reply
+	err := p.handle.socket.receive(&r)
+	if err != nil || r.Result != nil {
+		p.early, p.failed = &r, err
 	}
-	p := &Process{grace: spec.Grace, cmd: cmd, report: report, order: order}
-	p.say(spec) // a shim without a whole order stops at once
-	return p, nil
 }
 
 // Extend moves the end of the leash.
@@ -52,42 +60,86 @@ func (p *Process) Stop(with syscall.Signal) {
 	p.say(order{Stop: with})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last == nil { // for a shim that does not answer; the command goes with it
-		p.last = time.AfterFunc(p.grace+hardStop, func() { _ = p.cmd.Process.Kill() })
+	if p.open && p.last == nil { // for a shim that does not answer; the command goes with it
+		p.last = time.AfterFunc(p.grace+hardStop, p.handle.kill)
 	}
 }
 
-func (p *Process) say(message any) {
+func (p *Process) say(message order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.order == nil {
+	if !p.open || p.torn {
 		return
 	}
-	err := p.order.SetWriteDeadline(time.Now().Add(orderTimeout))
-	if err == nil {
-		err = json.NewEncoder(p.order).Encode(message)
-	}
-	if err != nil { // half a message is none: end it all
-		p.close()
-	}
-}
-
-func (p *Process) close() {
-	if p.order != nil {
-		_ = p.order.Close()
-		p.order = nil
+	if p.handle.socket.send(message, orderTimeout) != nil { // half a message is none: end it all
+		p.torn = true
+		p.handle.socket.finish()
 	}
 }
 
 // Wait returns when no process of the command is left.
-func (p *Process) Wait() (Result, error) {
-	waitErr := p.cmd.Wait()
+func (p *Process) Wait() (Result, error) { return p.wait(0) }
+
+// WaitContext stops the command when ctx ends, and returns when no process of it
+// is left; then the cause, wrapped.
+func (p *Process) WaitContext(ctx context.Context) (Result, error) {
+	stop := context.AfterFunc(ctx, func() { p.Stop(syscall.SIGTERM) })
+	defer stop()
+	result, err := p.wait(p.grace + hardStop)
+	if ctx.Err() != nil {
+		return result, fmt.Errorf("command stopped: %w", context.Cause(ctx))
+	}
+	return result, err
+}
+
+// wait waits for the end of the outputs no longer than a delay after the
+// command's; 0: for ever.
+func (p *Process) wait(delay time.Duration) (Result, error) {
+	r, err := p.ended()
+	p.end(err == nil && r.Clean)
+	p.outputs.wait(delay)
+	switch {
+	case err != nil:
+		return Result{}, fmt.Errorf("%w: %w", errNoReport, err)
+	case r.Result.StartError != "":
+		return *r.Result, fmt.Errorf("%w: %s", ErrNotStarted, r.Result.StartError)
+	default:
+		return *r.Result, nil
+	}
+}
+
+// ended returns the shim's report.
+func (p *Process) ended() (reply, error) {
+	if p.early != nil {
+		return *p.early, p.failed
+	}
+	for {
+		var r reply
+		if err := p.handle.socket.receive(&r); err != nil {
+			return r, err
+		}
+		if r.Result != nil {
+			return r, nil
+		}
+	}
+}
+
+// end lets go of the shim, which may run another command if it is clean.
+func (p *Process) end(clean bool) {
 	p.mu.Lock()
-	p.close()
+	p.open = false
+	clean = clean && !p.torn && (p.last == nil || p.last.Stop())
 	if p.last != nil {
 		p.last.Stop()
 	}
 	p.mu.Unlock()
-	defer func() { _ = p.report.Close() }()
-	return readReport(p.report, waitErr)
+	if clean {
+		p.pool.put(p.handle)
+	} else {
+		p.handle.discard()
+	}
 }
+
+// ErrNotStarted says that the command never ran: not found, not executable, no
+// such directory.
+var ErrNotStarted = errors.New("the command could not be started")

@@ -69,3 +69,13 @@ func parentOf(pid int) int {
 	}
 	return parent
 }
+
+// receiveFlags keep descriptors that come from any process that is forked
+// meanwhile.
+const receiveFlags = unix.MSG_CMSG_CLOEXEC
+
+// priority is the nice value of this thread. The kernel counts from 40 down to 1.
+func priority() (int, error) {
+	value, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	return 20 - value, err
+}

@@ -25,3 +25,10 @@ func sysProcAttr() *syscall.SysProcAttr {
 
 // descendants names the command's process group.
 func descendants(pid int) []int { return []int{-pid} }
+
+// receiveFlags: descriptors that come are closed on exec a moment later. Nothing
+// is forked meanwhile.
+const receiveFlags = 0
+
+// priority is the nice value of this process.
+func priority() (int, error) { return unix.Getpriority(unix.PRIO_PROCESS, 0) }

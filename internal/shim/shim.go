@@ -4,12 +4,7 @@ package shim
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"syscall"
 	"time"
 )
@@ -17,11 +12,8 @@ import (
 // argv0 is the name under which this binary becomes a shim.
 const argv0 = "forge-shim"
 
-// Descriptors of the shim's two pipes.
-const (
-	orderFD  = 3
-	reportFD = 4
-)
+// socketFD is the shim's end of the socket to its node.
+const socketFD = 3
 
 // hardStop is how long the shim has beyond the grace before it is killed
 // itself.
@@ -41,6 +33,9 @@ type Spec struct {
 	Grace time.Duration `json:"grace"`
 	// Credential is whom to run as; nil means as the node itself.
 	Credential *Credential `json:"credential,omitempty"`
+	// Nice is how much lower than the node's the command's CPU priority is, 0 to 19,
+	// where the system lets it.
+	Nice int `json:"nice,omitempty"`
 	// Leash, if set, is how long the command may live unless more is granted.
 	Leash *Leash `json:"leash,omitempty"`
 }
@@ -66,93 +61,47 @@ type Result struct {
 	Expired bool `json:"expired,omitempty"`
 }
 
-// ErrNotStarted says that the command never ran: not found, not executable, no
-// such directory.
-var ErrNotStarted = errors.New("the command could not be started")
+// order is what the node wants of a shim. The end of all orders means that it
+// shall stop the command, and end.
+type order struct {
+	// Spec is the command to start; its outputs come with the message.
+	Spec  *Spec  `json:"spec,omitempty"`
+	Leash *Leash `json:"leash,omitempty"`
+	// Stop ends the command, with this signal first.
+	Stop syscall.Signal `json:"stop,omitempty"`
+	// Signal is handed on to it.
+	Signal syscall.Signal `json:"signal,omitempty"`
+
+	outputs []int
+}
+
+// reply is what a shim reports: that the command has started, then its end.
+type reply struct {
+	Started bool    `json:"started,omitempty"`
+	Result  *Result `json:"result,omitempty"`
+	// Clean says that no process of the command is left and that the shim takes
+	// another one.
+	Clean bool `json:"clean,omitempty"`
+}
 
 // Run runs the command to its end and returns when no process of it is left.
 // When ctx ends, the command gets SIGTERM, after spec.Grace SIGKILL, and Run
 // returns the cause wrapped. stdout and stderr are written from one goroutine
 // each.
 func Run(ctx context.Context, spec Spec, stdout, stderr io.Writer) (Result, error) {
-	cmd, order, report, err := launch(ctx, stdout, stderr, spec.Grace+hardStop)
+	return (*Pool)(nil).Run(ctx, spec, stdout, stderr)
+}
+
+// Run is as the function Run, with a shim of the pool.
+func (p *Pool) Run(ctx context.Context, spec Spec, stdout, stderr io.Writer) (Result, error) {
+	process, err := p.Start(spec, stdout, stderr)
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { _ = report.Close() }()
-	if err := json.NewEncoder(order).Encode(spec); err != nil && ctx.Err() == nil {
-		_ = order.Close() // the shim stops at once without a whole order
-		return Result{}, errors.Join(fmt.Errorf("give the shim its order: %w", err), cmd.Wait())
-	}
-	return finish(ctx, cmd, order, report)
+	return process.WaitContext(ctx)
 }
 
-// launch starts a shim that waits for its order. Once ctx has ended or the shim
-// has, its output is waited for no longer than waitDelay; 0: for ever.
-func launch(ctx context.Context, stdout, stderr io.Writer, waitDelay time.Duration) (cmd *exec.Cmd, order, report *os.File, err error) {
-	order, orderRemote, report, reportRemote, err := pipes()
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("open the shim's pipes: %w", err)
-	}
-	cmd, err = command(ctx, stdout, stderr, orderRemote, reportRemote)
-	if err == nil {
-		cmd.Cancel = order.Close // the shim reads the end of its order
-		cmd.WaitDelay = waitDelay
-		err = cmd.Start()
-	}
-	_, _ = orderRemote.Close(), reportRemote.Close()
-	if err != nil {
-		_, _ = order.Close(), report.Close()
-		return nil, nil, nil, fmt.Errorf("start the shim: %w", err)
-	}
-	return cmd, order, report, nil
-}
-
-func finish(ctx context.Context, cmd *exec.Cmd, order, report *os.File) (Result, error) {
-	waitErr := cmd.Wait()
-	_ = order.Close() // closed already when ctx ended first
-	result, err := readReport(report, waitErr)
-	if ctx.Err() != nil {
-		return result, fmt.Errorf("command stopped: %w", context.Cause(ctx))
-	}
-	return result, err
-}
-
-func readReport(report *os.File, waitErr error) (result Result, err error) {
-	if err := json.NewDecoder(report).Decode(&result); err != nil {
-		return result, fmt.Errorf("the shim ended without a report: %w", errors.Join(waitErr, err))
-	}
-	if result.StartError != "" {
-		return result, fmt.Errorf("%w: %s", ErrNotStarted, result.StartError)
-	}
-	return result, nil
-}
-
-// command prepares this binary to run as a shim, in a process group of its own:
-// a Ctrl-C on the node's terminal is the node's business.
-func command(ctx context.Context, stdout, stderr io.Writer, files ...*os.File) (*exec.Cmd, error) {
-	path, err := executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this binary: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, path)
-	cmd.Args = []string{argv0}
-	cmd.Env = environment()
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	cmd.ExtraFiles = files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return cmd, nil
-}
-
-func pipes() (order, orderRemote, report, reportRemote *os.File, err error) {
-	orderRemote, order, err = os.Pipe()
-	if err != nil {
-		return nil, nil, nil, nil, err
-	}
-	report, reportRemote, err = os.Pipe()
-	if err != nil {
-		_, _ = order.Close(), orderRemote.Close()
-		return nil, nil, nil, nil, err
-	}
-	return order, orderRemote, report, reportRemote, nil
+// Start starts the command as Pool.Start does, with a shim of its own.
+func Start(spec Spec, stdout, stderr io.Writer) (*Process, error) {
+	return (*Pool)(nil).Start(spec, stdout, stderr)
 }

@@ -28,16 +28,6 @@ func NewLeash(stopAt, killBy time.Time) Leash {
 	return Leash{StopAt: now + time.Until(stopAt), KillBy: now + time.Until(killBy)}
 }
 
-// order is what the node wants of a running command. The end of all orders means
-// that it shall stop.
-type order struct {
-	Leash *Leash `json:"leash,omitempty"`
-	// Stop ends the command, with this signal first.
-	Stop syscall.Signal `json:"stop,omitempty"`
-	// Signal is handed on to it.
-	Signal syscall.Signal `json:"signal,omitempty"`
-}
-
 // supervisor waits for a command's end or brings it about.
 type supervisor struct {
 	pid   int
@@ -47,6 +37,8 @@ type supervisor struct {
 	stopping bool
 	killAt   time.Duration // by the grace
 	expired  bool
+	// quit says that this shim takes no other command: somebody told it to end.
+	quit bool
 }
 
 func (s *supervisor) run(exited <-chan syscall.WaitStatus, signals <-chan os.Signal, orders <-chan order) syscall.WaitStatus {
@@ -57,10 +49,11 @@ func (s *supervisor) run(exited <-chan syscall.WaitStatus, signals <-chan os.Sig
 			timer.Stop()
 			return status
 		case <-signals:
+			s.quit = true
 			s.stop(syscall.SIGTERM)
 		case o, open := <-orders:
 			if !open {
-				orders = nil
+				orders, s.quit = nil, true
 				s.stop(syscall.SIGTERM)
 			}
 			s.obey(o)
