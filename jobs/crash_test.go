@@ -43,7 +43,10 @@ func runCrashNode(url string) error {
 	}
 	runner, err := jobs.New(jobs.Options{
 		Pool: pool, NodeID: nodeID, Incarnation: crashIncarnation, Slots: 1, ClusterURL: url,
-		Jobs:   map[string]config.Job{"tree": shell("setsid sleep 320 & echo $!; sh -c 'sleep 321 & echo $!; wait' & echo $$; wait")},
+		Jobs: map[string]config.Job{
+			"quick": shell("echo $PPID"),
+			"tree":  shell("setsid sleep 320 & echo $!; sh -c 'sleep 321 & echo $!; wait' & echo $$; wait"),
+		},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Metrics: metrics.New("test"),
 	})
 	if err != nil {
@@ -52,13 +55,14 @@ func runCrashNode(url string) error {
 	return runner.Run(context.Background())
 }
 
-func TestKilledNodeLeavesNoProcess(t *testing.T) {
-	t.Parallel()
+// startCrashNode starts a node in a process of its own and adds a job for it.
+func startCrashNode(t *testing.T, kind string) (n *node, process *osexec.Cmd, id int64) {
+	t.Helper()
 	url := pgtest.URL(t)
-	n := &node{pool: pgtest.Connect(t, url), incarnation: crashIncarnation, credits: listen(t, url)}
+	n = &node{pool: pgtest.Connect(t, url), incarnation: crashIncarnation, credits: listen(t, url)}
 	exec(t, n.pool, `INSERT INTO forge_leaders (role, term) VALUES ('scheduler', $1)`, term)
 	exec(t, n.pool, `INSERT INTO forge_nodes (node_id, incarnation) VALUES ($1, $2)`, nodeID, crashIncarnation)
-	process := osexec.CommandContext(t.Context(), os.Args[0])
+	process = osexec.CommandContext(t.Context(), os.Args[0])
 	process.Env = append(os.Environ(), crashURL+"="+url)
 	process.Stderr = t.Output()
 	if err := process.Start(); err != nil {
@@ -69,11 +73,17 @@ func TestKilledNodeLeavesNoProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := inserter.Insert(t.Context(), jobstore.NewJob{Kind: "tree"})
+	id, err = inserter.Insert(t.Context(), jobstore.NewJob{Kind: kind})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.offer(t, id)
+	return n, process, id
+}
+
+func TestKilledNodeLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	n, process, id := startCrashNode(t, "tree")
 	var pids []string
 	eventually(t, func() bool {
 		pids = strings.Fields(n.logs(t, id, 1, jobstore.StreamStdout))
@@ -86,4 +96,18 @@ func TestKilledNodeLeavesNoProcess(t *testing.T) {
 		wantGone(t, pid)
 	}
 	n.finish(t, id, "running") // nobody was left to say otherwise
+}
+
+// A shim that waits for its next command ends with its node.
+func TestKilledNodeLeavesNoIdleShim(t *testing.T) {
+	t.Parallel()
+	n, process, id := startCrashNode(t, "quick")
+	n.finish(t, id, "completed")
+	shim := strings.TrimSpace(n.logs(t, id, 1, jobstore.StreamStdout))
+	if _, err := os.Stat("/proc/" + shim); err != nil {
+		t.Errorf("the shim %q does not wait for another command: %v", shim, err)
+	}
+	_ = process.Process.Kill()
+	_ = process.Wait()
+	wantGone(t, shim)
 }

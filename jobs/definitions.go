@@ -101,12 +101,17 @@ var _ river.Worker[args] = (*dispatcher)(nil)
 // Middleware is part of river.Worker.
 func (d *dispatcher) Middleware(*rivertype.JobRow) []rivertype.WorkerMiddleware { return nil }
 
-// Timeout is part of river.Worker.
+// Timeout is part of river.Worker. That of a command begins with its start, which is
+// nothing that River knows of.
 func (d *dispatcher) Timeout(job *river.Job[args]) time.Duration {
-	if w := d.definitions.of(job.JobRow); w != nil {
+	switch w := d.definitions.of(job.JobRow); {
+	case w == nil:
+		return 0
+	case w.job.Kind == config.KindShell:
+		return -1
+	default:
 		return w.timeout
 	}
-	return 0
 }
 
 // NextRetry is part of river.Worker.

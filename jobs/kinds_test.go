@@ -266,6 +266,46 @@ func TestHTTPRedirects(t *testing.T) {
 	}
 }
 
+// A redirect that leads away and back again is one that led away: what the job sends
+// its own server stays out of the rest of the chain, whoever ends it.
+func TestHTTPRedirectBackGivesNoHeadersAgain(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	home := httptest.NewServer(mux)
+	t.Cleanup(home.Close)
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/away" {
+			http.Redirect(w, r, "/relative", http.StatusFound)
+			return
+		}
+		http.Redirect(w, r, home.URL+"/back?host="+r.Host, http.StatusFound)
+	}))
+	t.Cleanup(away.Close)
+	mux.HandleFunc("/start", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/second", http.StatusFound)
+	})
+	mux.HandleFunc("/second", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Token") != "hunter22" || r.Header.Get("Forge-Job") == "" || r.Referer() != "" {
+			t.Errorf("a redirect within the origin came with %v", r.Header)
+		}
+		http.Redirect(w, r, away.URL+"/away", http.StatusFound)
+	})
+	mux.HandleFunc("/back", func(w http.ResponseWriter, r *http.Request) {
+		header := r.Header.Clone()
+		header.Del("Accept-Encoding") // the transport's
+		_, _ = fmt.Fprintf(w, "%v, host of the hop before: %t", header, "http://"+r.URL.Query().Get("host") == away.URL)
+	})
+	n, done := runOnce(t, config.Job{
+		Kind: config.KindHTTP, URL: home.URL + "/start?key=first", Headers: map[string]string{
+			"X-Token": "hunter22", "Authorization": "Bearer hunter22", "Cookie": "a=hunter22", "Referer": "http://hunter22/", "Host": "hunter22.example",
+		},
+	}, jobstore.NewJob{})
+	want := "map[Connection:[close] User-Agent:[forge]], host of the hop before: true"
+	if out := n.logs(t, done.ID, 1, jobstore.StreamStdout); out != want {
+		t.Errorf("%s: the last hop got %s, want %s", done.State, out, want)
+	}
+}
+
 func TestHTTPStaysOutsideByDefault(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())

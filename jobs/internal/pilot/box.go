@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/riverqueue/river/rivertype"
+
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -14,10 +16,21 @@ import (
 // is paused or when the node is fuller than the leader knew.
 const heldFor = 5 * time.Second
 
+// unsureFor is how long after a claim without an answer the node looks for what it
+// holds without knowing: the server may carry a request out long after its sender has
+// given it up, as a frozen one does when it wakes.
+const unsureFor = 10 * time.Minute
+
 type heldJob struct {
 	id      int64
 	at      time.Time
 	limited bool
+}
+
+// doubtfulJob is a job whose claim may or may not have happened.
+type doubtfulJob struct {
+	id  int64
+	due time.Time // of the next look
 }
 
 // taken are the ids of one claim: those that a limit of the cluster is on, and
@@ -27,9 +40,17 @@ type taken struct {
 	term          int64
 }
 
-// box keeps the offers that were not claimed yet and counts the slots. Its
-// invariant: what Credit reports as free, plus what is held, doubtful and
-// active, is never more than the slots there are.
+// mineJob is a job of this process.
+type mineJob struct {
+	row   *rivertype.JobRow // as claimed; nil while that is under way
+	ended bool              // its slot is free, its result not acknowledged
+}
+
+// box keeps the offers that were not claimed yet, the jobs that were, and counts the
+// slots. Its invariants: what Credit reports as free, plus what is held, doubtful and
+// active, is never more than the slots there are. And no job is claimed or looked up
+// that is among mine: of a job there is at most one attempt in this process, from the
+// claim until the database has acknowledged or refused its result.
 type box struct {
 	// changed has room for one signal: the credit may differ from the last one.
 	changed chan struct{}
@@ -38,6 +59,9 @@ type box struct {
 	// pressing likewise: much came free since the last report, which should not
 	// wait for more.
 	pressing chan struct{}
+	// room is how many more jobs the node should take, beside its slots; nil: no
+	// bound.
+	room func() int
 
 	mu       sync.Mutex
 	slots    int
@@ -46,18 +70,24 @@ type box struct {
 	term     int64
 	seen     int64
 	held     map[string][]heldJob
-	doubtful map[string][]int64 // the claim's outcome is unknown
-	active   map[string]int     // being claimed or running
-	asked    bool               // a report is due even if nothing changed
-	reported int                // free slots of the last report
+	doubtful map[string][]doubtfulJob
+	// mine has the jobs that are being claimed or looked up, that run, or that have
+	// ended with a result that is not acknowledged yet.
+	mine     map[int64]mineJob
+	unsure   time.Time      // until then a claim that was given up may still take effect
+	active   map[string]int // being claimed or running
+	asked    bool           // a report is due even if nothing changed
+	reported int            // free slots of the last report
+	cramped  bool           // by room, in the last report
 	draining bool
 }
 
-func newBox(slots int, queues map[string]int) *box {
+func newBox(slots int, queues map[string]int, room func() int) *box {
 	return &box{
-		slots: slots, queues: maps.Clone(queues), touched: time.Now(),
+		room: room, slots: slots, queues: maps.Clone(queues), touched: time.Now(),
 		changed: make(chan struct{}, 1), wanted: make(chan struct{}, 1), pressing: make(chan struct{}, 1),
-		held: map[string][]heldJob{}, doubtful: map[string][]int64{}, active: map[string]int{},
+		held: map[string][]heldJob{}, doubtful: map[string][]doubtfulJob{}, active: map[string]int{},
+		mine: map[int64]mineJob{},
 	}
 }
 
@@ -88,7 +118,9 @@ func (b *box) put(offer wire.Offer, now time.Time) (wake []string, dropped int) 
 			continue
 		}
 		for _, id := range offer.Jobs[queue] {
-			if !b.knows(queue, id) {
+			if job, ours := b.mine[id]; ours && !job.ended {
+				dropped++ // one that has ended may be due again, once its result is acknowledged
+			} else if !b.knows(queue, id) {
 				b.held[queue] = append(b.held[queue], heldJob{id: id, at: now, limited: offer.Limited})
 			}
 		}
@@ -124,7 +156,7 @@ func (b *box) newTerm(term int64) (dropped int) {
 
 func (b *box) knows(queue string, id int64) bool {
 	return slices.ContainsFunc(b.held[queue], func(j heldJob) bool { return j.id == id }) ||
-		slices.Contains(b.doubtful[queue], id)
+		slices.ContainsFunc(b.doubtful[queue], func(j doubtfulJob) bool { return j.id == id })
 }
 
 // take moves at most limit held jobs of the queue, and no more than it and the
@@ -132,58 +164,142 @@ func (b *box) knows(queue string, id int64) bool {
 func (b *box) take(queue string, limit int) taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := max(0, min(limit, len(b.held[queue]), b.slots-sum(b.active), b.queues[queue]-b.active[queue]))
+	n := max(0, min(limit, b.slots-sum(b.active), b.queues[queue]-b.active[queue]))
 	if b.draining {
 		n = 0
 	}
 	took := taken{term: b.term}
-	for _, job := range b.held[queue][:n] {
+	b.held[queue] = slices.DeleteFunc(b.held[queue], func(job heldJob) bool {
+		if _, ours := b.mine[job.id]; ours || n == 0 {
+			return false
+		}
+		n--
+		b.mine[job.id] = mineJob{}
+		b.active[queue]++
 		if job.limited {
 			took.limited = append(took.limited, job.id)
 		} else {
 			took.free = append(took.free, job.id)
 		}
-	}
-	b.held[queue] = b.held[queue][n:]
-	b.active[queue] += n
+		return true
+	})
 	// Claims of two nodes that overlap lock rows in one order.
 	slices.Sort(took.free)
 	slices.Sort(took.limited)
 	return took
 }
 
-// claimed settles a take: got of the taken jobs are this node's now.
-func (b *box) claimed(queue string, taken, got int) {
+// claimed settles a take or a look: jobs are this node's now, the other ids are not.
+func (b *box) claimed(queue string, ids []int64, jobs []*rivertype.JobRow) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.active[queue] -= taken - got
+	b.active[queue] -= len(ids) - len(jobs)
+	for _, id := range ids {
+		delete(b.mine, id)
+	}
+	for _, job := range jobs {
+		b.mine[job.ID] = mineJob{row: job}
+	}
 	signal(b.changed)
 }
 
-// doubt keeps ids whose claim may or may not have happened.
-func (b *box) doubt(queue string, ids []int64) {
+// doubt keeps ids whose claim may or may not have happened, to be looked up from due on.
+func (b *box) doubt(queue string, ids []int64, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.active[queue] -= len(ids)
-	b.doubtful[queue] = append(b.doubtful[queue], ids...)
+	if len(ids) == 0 {
+		return
+	}
+	for _, id := range ids {
+		delete(b.mine, id)
+		b.doubtful[queue] = append(b.doubtful[queue], doubtfulJob{id: id, due: due})
+	}
+	b.unsure = time.Now().Add(unsureFor)
 	signal(b.changed)
 }
 
-// takeDoubtful moves at most limit doubtful jobs to active, to be looked up.
-func (b *box) takeDoubtful(queue string, limit int) []int64 {
+// suspect has a job looked up that the database has as this node's, unless it is known.
+func (b *box) suspect(queue string, id int64) (added bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := min(limit, len(b.doubtful[queue]))
-	ids := slices.Clone(b.doubtful[queue][:n])
-	b.doubtful[queue] = b.doubtful[queue][n:]
-	b.active[queue] += n
+	if _, ours := b.mine[id]; ours || b.knows(queue, id) || b.queues[queue] == 0 {
+		return false
+	}
+	b.doubtful[queue] = append(b.doubtful[queue], doubtfulJob{id: id})
+	signal(b.wanted)
+	return true
+}
+
+// isUnsure says whether a claim that was given up may still take effect.
+func (b *box) isUnsure() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Now().Before(b.unsure)
+}
+
+// takeDoubtful moves at most limit doubtful jobs that are due to active, to be looked up.
+func (b *box) takeDoubtful(queue string, limit int, now time.Time) (ids []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.doubtful[queue] = slices.DeleteFunc(b.doubtful[queue], func(j doubtfulJob) bool {
+		if _, ours := b.mine[j.id]; ours {
+			return true
+		}
+		if len(ids) >= limit || j.due.After(now) {
+			return false
+		}
+		ids = append(ids, j.id)
+		b.mine[j.id] = mineJob{}
+		return true
+	})
+	b.active[queue] += len(ids)
 	return ids
 }
 
-// finish gives a slot back and returns the queues that wait for one.
-func (b *box) finish(queue string) (wake []string) {
+// rows returns the rows of jobs as they were claimed, nil for one that is unknown.
+func (b *box) rows(ids []int64) []*rivertype.JobRow {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	rows := make([]*rivertype.JobRow, len(ids))
+	for i, id := range ids {
+		rows[i] = b.mine[id].row
+	}
+	return rows
+}
+
+// acknowledged forgets jobs whose results the database has, or has refused. It returns
+// the queues that hold an offer of one of them.
+func (b *box) acknowledged(ids []int64) (wake []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		delete(b.mine, id)
+	}
+	b.touched = time.Now()
+	for queue := range b.held {
+		if slices.ContainsFunc(ids, func(id int64) bool { return b.knows(queue, id) }) {
+			wake = append(wake, queue)
+		}
+	}
+	return wake
+}
+
+// ours lists the jobs that are among mine; never nil, which would be NULL in a statement.
+func (b *box) ours() []int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.AppendSeq([]int64{}, maps.Keys(b.mine))
+}
+
+// finish gives a job's slot back and returns the queues that wait for one.
+func (b *box) finish(queue string, id int64) (wake []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if job, ours := b.mine[id]; ours { // or its result is acknowledged already
+		job.ended = true
+		b.mine[id] = job
+	}
 	b.active[queue]--
 	b.touched = time.Now()
 	signal(b.changed)
@@ -252,11 +368,26 @@ func (b *box) credit() (credit wire.Credit, asked bool) {
 	if !b.draining {
 		credit.Slots = max(0, b.reported)
 	}
+	b.cramped = false
+	if b.room != nil {
+		if room := max(0, b.room()-count(b.held)); room < credit.Slots {
+			credit.Slots, b.cramped = room, true
+		}
+	}
 	for queue, most := range b.queues {
 		used := b.active[queue] + len(b.held[queue]) + len(b.doubtful[queue])
 		credit.Free[queue] = max(0, min(most-used, credit.Slots))
 	}
 	return credit, asked
+}
+
+// moreRoom asks for a report if the last one was bounded by room.
+func (b *box) moreRoom() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cramped {
+		signal(b.changed)
+	}
 }
 
 func (b *box) running() int {
@@ -288,11 +419,12 @@ func (b *box) holds() bool {
 	return len(b.waiting()) > 0
 }
 
-// idleSince is when the last job or offer went, zero while there are any.
+// idleSince is when the last job or offer went, zero while there are any, or results
+// that are not acknowledged: River's client writes them only while it runs.
 func (b *box) idleSince() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if sum(b.active) > 0 || len(b.waiting()) > 0 {
+	if sum(b.active) > 0 || len(b.waiting()) > 0 || len(b.mine) > 0 {
 		return time.Time{}
 	}
 	return b.touched

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,39 +21,11 @@ WITH fence AS MATERIALIZED (
 )
 UPDATE river_job
 SET state = 'completed', finalized_at = input.finalized_at
-FROM unnest(@ids::bigint[], @finalized_ats::timestamptz[]) AS input (id, finalized_at)
+FROM unnest(@ids::bigint[], @finalized_ats::timestamptz[], @claimed_ats::timestamptz[]) AS input (id, finalized_at, claimed_at)
 WHERE river_job.id = input.id
   AND CASE WHEN river_job.state = 'running' THEN true ELSE false END
   ` + attemptFence + `
 RETURNING river_job.id`
-
-// manifest are the rows of the jobs that were claimed here and have no result in
-// the database yet: a plain success changes so little of its row that it need not
-// be read again.
-type manifest struct {
-	mu   sync.Mutex
-	rows map[int64]*rivertype.JobRow
-}
-
-func (m *manifest) add(jobs []*rivertype.JobRow) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, job := range jobs {
-		m.rows[job.ID] = job
-	}
-}
-
-// remove returns the rows, nil for one that is unknown.
-func (m *manifest) remove(ids []int64) []*rivertype.JobRow {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	rows := make([]*rivertype.JobRow, len(ids))
-	for i, id := range ids {
-		rows[i] = m.rows[id]
-		delete(m.rows, id)
-	}
-	return rows
-}
 
 // complete writes the plain successes among the results, in the order of their
 // ids. It returns their rows, and the results that are left to be written.
@@ -69,6 +40,7 @@ func (p *Pilot) complete(ctx context.Context, params *riverdriver.JobSetStateIfR
 	}
 	rows, err := p.pool.Query(ctx, fenced(completeSQL), pgx.StrictNamedArgs{
 		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation, "ids": ids, "finalized_ats": ends,
+		"claimed_ats": claimedAts(p.box.rows(ids)),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -78,7 +50,7 @@ func (p *Pilot) complete(ctx context.Context, params *riverdriver.JobSetStateIfR
 		return nil, nil, fmt.Errorf("complete jobs: %w", err)
 	}
 	completed := map[int64]*rivertype.JobRow{}
-	for i, row := range p.manifest.remove(done) {
+	for i, row := range p.box.rows(done) {
 		if row != nil {
 			completed[done[i]] = row
 		}
@@ -90,6 +62,18 @@ func (p *Pilot) complete(ctx context.Context, params *riverdriver.JobSetStateIfR
 		}
 	}
 	return jobs, without(params, completed), nil
+}
+
+// claimedAts tells attempts of a job apart: the instant of the claim, nil for a row that
+// is unknown. The attempt's number does not, for a snooze gives it back.
+func claimedAts(rows []*rivertype.JobRow) []*time.Time {
+	instants := make([]*time.Time, len(rows))
+	for i, row := range rows {
+		if row != nil {
+			instants[i] = row.AttemptedAt
+		}
+	}
+	return instants
 }
 
 // plainSuccesses are the places of the results that say no more than when the job

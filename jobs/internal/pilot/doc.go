@@ -16,8 +16,15 @@
 //   - An offer is lost: the job stays available, the leader offers it again.
 //   - An offer is stale (an older term, an old sweep): the claim's conditions
 //     refuse it.
-//   - A claim's reply is lost: the ids are doubtful, and the next look finds
-//     which of them this client holds. Nothing stays running without a worker.
+//   - A claim's reply is lost: the ids are doubtful. The next look locks the rows and
+//     finds which of them this client holds; a row that the claim may still be taking
+//     stays in doubt. For a while the node also searches for jobs that it holds without
+//     knowing, as the server may carry out a claim late.
+//   - A result's reply is lost: River gives the result again. Until the database has
+//     acknowledged or refused it the job is among the box's mine, and no other attempt
+//     of it starts here.
+//   - A result is carried out late: the row's newest attempt was claimed at another
+//     instant, and it is refused.
 //   - The node was fenced while it hung: it can neither claim nor finish.
 //   - An attempt outlives its rescue: the row's last attempted_by is another
 //     client's by then, and its result is refused.

@@ -22,10 +22,14 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// claimTimeout bounds one claim; River's own limit for it.
-const claimTimeout = 10 * time.Second
+const (
+	// claimTimeout bounds one claim; River's own limit for it.
+	claimTimeout = 10 * time.Second
+	// lookPause is between two looks at a claim that cannot be decided yet.
+	lookPause = time.Second
+)
 
-// Options are what a Pilot needs. Every field but Poll and Hub is required.
+// Options are what a Pilot needs. Every field but Room, Poll and Hub is required.
 type Options struct {
 	Pool        *pgxpool.Pool
 	NodeID      string
@@ -36,6 +40,8 @@ type Options struct {
 	Slots  int
 	Queues map[string]int
 	Logger *slog.Logger
+	// Room is how many more jobs the node should take now, whatever its slots are.
+	Room func() int
 	// Poll is how often to look for offers where notifications are not heard; 0:
 	// they are.
 	Poll time.Duration
@@ -68,6 +74,7 @@ type Pilot struct {
 	claimed     func(job *rivertype.JobRow)
 	finished    func(job *rivertype.JobRow)
 
+	claimTimeout    time.Duration
 	offers, control string // channels
 	poll            time.Duration
 	hub             *hearing.Hub
@@ -75,7 +82,6 @@ type Pilot struct {
 	tap             *tap
 	driver          *Driver
 	traces          sync.Map // of panics whose error is not written yet, by job id
-	manifest        manifest
 	kinds           []string
 }
 
@@ -91,15 +97,13 @@ func New(options Options) *Pilot {
 		pool: options.Pool, nodeID: options.NodeID, incarnation: options.Incarnation,
 		clientID: options.ClientID, schema: options.Schema, logger: options.Logger,
 		claims: options.Claims, refused: options.Refused, fenced: options.Fenced,
-		claimed: options.Claimed, finished: options.Finished,
+		claimed: options.Claimed, finished: options.Finished, claimTimeout: claimTimeout,
 		offers:  wire.OfferChannel(options.Schema, options.Incarnation),
 		control: wire.Channel(options.Schema, wire.RiverControlChannel),
 		poll:    options.Poll,
 		hub:     options.Hub,
-		box:     newBox(options.Slots, options.Queues),
+		box:     newBox(options.Slots, options.Queues, options.Room),
 		tap:     newTap(options.Schema),
-
-		manifest: manifest{rows: map[int64]*rivertype.JobRow{}},
 	}
 	if p.hub == nil {
 		p.hub = hearing.New(p.pool, p.logger)
@@ -118,6 +122,10 @@ func (p *Pilot) Kinds() []string { return p.kinds }
 // Resize changes how many jobs of all queues together, and of each one, this
 // node runs at once. What runs beyond that goes on.
 func (p *Pilot) Resize(slots int, queues map[string]int) { p.box.resize(slots, queues) }
+
+// MoreRoom says that Room may have grown: if it was what bounded the last report, the
+// next one is due.
+func (p *Pilot) MoreRoom() { p.box.moreRoom() }
 
 // Wanted has a value when an offer waits for River's client.
 func (p *Pilot) Wanted() <-chan struct{} { return p.box.wanted }
@@ -156,62 +164,77 @@ type producerState struct {
 // JobFinish runs on the producer's own loop, after it has given the slot back.
 func (s *producerState) JobFinish(job *rivertype.JobRow) {
 	s.pilot.finished(job)
-	s.pilot.wake(s.pilot.box.finish(s.queue))
+	s.pilot.wake(s.pilot.box.finish(s.queue, job.ID))
 }
 
-// JobGetAvailable claims what the box holds for the queue. Without an offer it
-// costs no statement.
+// JobGetAvailable claims what the box holds for the queue, and looks up what became of
+// claims without a reply. Without either it costs no statement.
 func (p *Pilot) JobGetAvailable(ctx context.Context, _ riverdriver.Executor, _ riverpilot.ProducerState, params *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.claimTimeout)
 	defer cancel()
-	if ids := p.box.takeDoubtful(params.Queue, params.MaxToLock); len(ids) > 0 {
-		return p.settle(params.Queue, ids)(p.adopt(ctx, ids))
+	result, err := p.lookUp(ctx, params.Queue, params.MaxToLock)
+	if err != nil {
+		return nil, err
 	}
-	took := p.box.take(params.Queue, params.MaxToLock)
-	result := &riverdriver.JobGetAvailableResult{}
-	var err error
-	if len(took.free) > 0 {
-		result, err = p.settle(params.Queue, took.free)(p.claim(ctx, params.Queue, took.free, took.term, params.MaxAttemptedBy))
+	took := p.box.take(params.Queue, params.MaxToLock-len(result.Jobs))
+	for _, part := range []struct {
+		ids   []int64
+		claim func(context.Context, string, []int64, int64, int) (*riverdriver.JobGetAvailableResult, error)
+	}{{took.free, p.claim}, {took.limited, p.claimLimited}} {
+		if len(part.ids) == 0 {
+			continue
+		}
+		got, failed := p.settle(params.Queue, part.ids)(part.claim(ctx, params.Queue, part.ids, took.term, params.MaxAttemptedBy))
+		if failed != nil {
+			err = failed
+		} else {
+			merge(result, got)
+		}
 	}
-	if len(took.limited) > 0 {
-		return p.addLimited(ctx, params, took, result, err)
+	if err != nil && len(result.Jobs) > 0 {
+		p.logger.WarnContext(ctx, "some offered jobs not claimed, will be looked up", "error", err)
+		return result, nil // what was got is worked, whatever became of the other claim
 	}
 	return result, err
 }
 
-// addLimited claims the limited jobs beside the others. What one of the claims
-// got is worked, whatever became of the other.
-func (p *Pilot) addLimited(ctx context.Context, params *riverdriver.JobGetAvailableParams, took taken, others *riverdriver.JobGetAvailableResult, failed error) (*riverdriver.JobGetAvailableResult, error) {
-	result, err := p.settle(params.Queue, took.limited)(p.claimLimited(ctx, params.Queue, took.limited, took.term, params.MaxAttemptedBy))
-	switch {
-	case err != nil && (failed != nil || len(took.free) == 0):
-		return nil, err
-	case err != nil:
-		p.logger.WarnContext(ctx, "limited jobs not claimed, will be looked up", "error", err)
-		return others, nil
-	case failed != nil:
-		p.logger.WarnContext(ctx, "jobs not claimed, will be looked up", "error", failed)
-		return result, nil
+// lookUp finds which claims without a reply took effect. What cannot be said yet stays
+// in doubt.
+func (p *Pilot) lookUp(ctx context.Context, queue string, limit int) (*riverdriver.JobGetAvailableResult, error) {
+	ids := p.box.takeDoubtful(queue, limit, time.Now())
+	if len(ids) == 0 {
+		return &riverdriver.JobGetAvailableResult{}, nil
 	}
-	result.Jobs = append(others.Jobs, result.Jobs...)
-	if len(others.DecodeErrors) > 0 {
-		maps.Copy(others.DecodeErrors, result.DecodeErrors)
-		result.DecodeErrors = others.DecodeErrors
+	result, undecided, err := p.adopt(ctx, ids)
+	if err != nil {
+		p.box.doubt(queue, ids, time.Time{})
+		return nil, fmt.Errorf("look up claims without a reply: %w", err)
 	}
-	return result, nil
+	p.box.doubt(queue, undecided, time.Now().Add(lookPause))
+	decided := slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(undecided, id) })
+	return p.settle(queue, decided)(result, nil)
+}
+
+// merge adds what one more claim got.
+func merge(result, more *riverdriver.JobGetAvailableResult) {
+	result.Jobs = append(result.Jobs, more.Jobs...)
+	if result.DecodeErrors == nil {
+		result.DecodeErrors = more.DecodeErrors
+	} else {
+		maps.Copy(result.DecodeErrors, more.DecodeErrors)
+	}
 }
 
 // settle books what became of the ids that were taken from the box.
 func (p *Pilot) settle(queue string, ids []int64) func(*riverdriver.JobGetAvailableResult, error) (*riverdriver.JobGetAvailableResult, error) {
 	return func(result *riverdriver.JobGetAvailableResult, err error) (*riverdriver.JobGetAvailableResult, error) {
 		if err != nil {
-			p.box.doubt(queue, ids)
+			p.box.doubt(queue, ids, time.Time{})
 			return nil, fmt.Errorf("claim offered jobs: %w", err)
 		}
-		p.box.claimed(queue, len(ids), len(result.Jobs))
+		p.box.claimed(queue, ids, result.Jobs)
 		p.claims.Add(float64(len(result.Jobs)))
 		p.refused.Add(float64(len(ids) - len(result.Jobs)))
-		p.manifest.add(result.Jobs)
 		for _, job := range result.Jobs {
 			p.claimed(job)
 		}
@@ -230,15 +253,15 @@ func (p *Pilot) JobSetStateIfRunningMany(ctx context.Context, exec riverdriver.E
 	if err != nil {
 		return nil, fmt.Errorf("set the state of finished jobs: %w", err)
 	}
-	if len(left.ID) == 0 {
-		return jobs, nil
+	if len(left.ID) > 0 {
+		others, err := p.setStateIn(ctx, p.pool, left)
+		if err != nil {
+			return nil, err // River gives all of them again, so none is acknowledged
+		}
+		jobs = append(jobs, others...)
 	}
-	p.manifest.remove(left.ID)
-	others, err := p.setStateIn(ctx, p.pool, left)
-	if err != nil {
-		return nil, err
-	}
-	return append(jobs, others...), nil
+	p.wake(p.box.acknowledged(params.ID))
+	return jobs, nil
 }
 
 func (p *Pilot) setStateIn(ctx context.Context, db queryer, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {

@@ -38,6 +38,7 @@ func TestResultsAreNotComparedWithEveryRunningJob(t *testing.T) {
 	args := pgx.NamedArgs{
 		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation, "ids": ids, "finalized_ats": ends,
 		"attempts": make([]*int, running), "errors": none, "metadata": none, "scheduled_ats": make([]*time.Time, running), "states": states,
+		"claimed_ats": make([]*time.Time, running),
 	}
 	exec(t, p.pool, `ANALYZE river_job`)
 	for name, sql := range map[string]string{"plain successes": completeSQL, "other results": setStateSQL} {

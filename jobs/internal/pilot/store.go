@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,11 +29,13 @@ river_job.created_at, river_job.errors, river_job.finalized_at, river_job.kind, 
 river_job.metadata, river_job.priority, river_job.queue, river_job.state::text, river_job.scheduled_at,
 river_job.tags, river_job.unique_key, river_job.unique_states`
 
-// attemptFence is true while this client holds the row's newest attempt and was
-// not fenced, which a statement's fence says. CASE keeps the planner from taking that
+// attemptFence is true while the row's newest attempt is the one whose result this is, by
+// its client and the instant of its claim (null: unknown), and the node was not fenced,
+// which a statement's fence says. A result that was given up, and is carried out all the
+// same when the next attempt runs here, is none of its. CASE keeps the planner from taking that
 // for so rare that one row of all is left: it would then compare every row that runs
 // with every result.
-const attemptFence = `AND CASE WHEN ` + lastClient + ` = @client::text THEN true ELSE false END AND EXISTS (SELECT FROM fence)`
+const attemptFence = `AND CASE WHEN ` + thisAttempt + ` THEN true ELSE false END AND EXISTS (SELECT FROM fence)`
 
 // fenced returns a statement with the attempt fence as it is to be carried out.
 func fenced(sql string) string {
@@ -41,6 +44,8 @@ func fenced(sql string) string {
 	}
 	return sql
 }
+
+const thisAttempt = lastClient + ` = @client::text AND coalesce(river_job.attempted_at = claimed_at, true)`
 
 // lastClient is who claimed the row's newest attempt.
 const lastClient = `river_job.attempted_by[array_upper(river_job.attempted_by, 1)]`
@@ -75,13 +80,36 @@ const claimableSQL = `
   AND EXISTS (SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL)
 RETURNING ` + jobColumns
 
-// adoptSQL finds what a claim with a lost reply did achieve; the row lock waits
-// for one that is still being carried out.
+// mayBeOurs is true of a job that this client holds, or that a claim of its may be
+// taking: the claim's own change cannot be seen until it has committed.
+const mayBeOurs = `(state::text = 'available' OR state::text = 'running' AND ` + lastClient + ` = @client::text)`
+
+// adoptSQL finds what claims without a reply achieved. It locks the rows first and
+// decides by what they are then. A row that another transaction has locked is left out:
+// that may be the claim, which is still being carried out or waits for a replica.
 const adoptSQL = `
+WITH locked AS MATERIALIZED (
+    SELECT river_job.*
+    FROM river_job
+    WHERE id = ANY (@ids::bigint[]) AND ` + mayBeOurs + `
+    FOR NO KEY UPDATE SKIP LOCKED
+)
 SELECT ` + jobColumns + `
+FROM locked AS river_job`
+
+// undecidedSQL finds which of the rows that adoptSQL left out may still become this
+// client's.
+const undecidedSQL = `
+SELECT id
 FROM river_job
-WHERE id = ANY (@ids::bigint[]) AND state = 'running' AND ` + lastClient + ` = @client::text
-FOR NO KEY UPDATE`
+WHERE id = ANY (@ids::bigint[]) AND ` + mayBeOurs
+
+// heldSQL lists jobs that the database has as this client's, and that are not known here.
+const heldSQL = `
+SELECT id, queue
+FROM river_job
+WHERE state = 'running' AND ` + lastClient + ` = @client::text AND id <> ALL (@known::bigint[])
+LIMIT @most::int`
 
 // setStateSQL is River's, with the attempt fence: a row is only touched while
 // this client holds its newest attempt and was not fenced. mine is false for a
@@ -94,8 +122,8 @@ WITH fence AS MATERIALIZED (
 input AS (
     SELECT *
     FROM unnest(@ids::bigint[], @attempts::int[], @errors::jsonb[], @finalized_ats::timestamptz[],
-                @metadata::jsonb[], @scheduled_ats::timestamptz[], @states::text[])
-         AS input (id, attempt, error, finalized_at, metadata, scheduled_at, state)
+                @metadata::jsonb[], @scheduled_ats::timestamptz[], @states::text[], @claimed_ats::timestamptz[])
+         AS input (id, attempt, error, finalized_at, metadata, scheduled_at, state, claimed_at)
 ),
 decided AS (
     SELECT input.*, input.state IN ('available', 'retryable', 'scheduled') AS again FROM input
@@ -131,7 +159,7 @@ updated AS (
     RETURNING ` + jobColumns + `
 )
 SELECT ` + jobColumns + `,
-       coalesce(` + lastClient + ` = @client::text, false) AND EXISTS (SELECT FROM fence) AS mine
+       coalesce(` + thisAttempt + `, false) AND EXISTS (SELECT FROM fence) AS mine
 FROM river_job
 JOIN input ON river_job.id = input.id
 WHERE input.id NOT IN (SELECT id FROM updated)
@@ -179,8 +207,27 @@ func readClaim(sent pgx.BatchResults) (*riverdriver.JobGetAvailableResult, error
 	return result, err
 }
 
-func (p *Pilot) adopt(ctx context.Context, ids []int64) (*riverdriver.JobGetAvailableResult, error) {
-	return collectJobs(p.pool.Query(ctx, adoptSQL, pgx.StrictNamedArgs{"ids": ids, "client": p.clientID}))
+// adopt returns the jobs that claims without a reply made this client's, and the ids
+// that nothing can be said of yet.
+func (p *Pilot) adopt(ctx context.Context, ids []int64) (result *riverdriver.JobGetAvailableResult, undecided []int64, err error) {
+	args := pgx.StrictNamedArgs{"ids": ids, "client": p.clientID}
+	result, err = collectJobs(p.pool.Query(ctx, adoptSQL, args))
+	if err != nil {
+		return nil, nil, err
+	}
+	left := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
+		return slices.ContainsFunc(result.Jobs, func(job *rivertype.JobRow) bool { return job.ID == id })
+	})
+	result.Jobs = slices.DeleteFunc(result.Jobs, func(job *rivertype.JobRow) bool { return job.State != rivertype.JobStateRunning })
+	if len(left) == 0 {
+		return result, nil, nil
+	}
+	rows, err := p.pool.Query(ctx, undecidedSQL, pgx.StrictNamedArgs{"ids": left, "client": p.clientID})
+	if err != nil {
+		return nil, nil, err
+	}
+	undecided, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+	return result, undecided, err
 }
 
 // setState returns the rows as they are now, without the refused ones, and the
@@ -198,6 +245,7 @@ func (p *Pilot) setState(ctx context.Context, db queryer, params *riverdriver.Jo
 		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation,
 		"ids": params.ID, "attempts": params.Attempt, "errors": p.storableErrors(params.ID, params.ErrData), "finalized_ats": params.FinalizedAt,
 		"metadata": metadata, "scheduled_ats": params.ScheduledAt, "states": states,
+		"claimed_ats": claimedAts(p.box.rows(params.ID)),
 	})
 	if err != nil {
 		return nil, nil, err

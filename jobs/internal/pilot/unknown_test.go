@@ -1,0 +1,225 @@
+package pilot
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+// fetch has the pilot do what River's producer asks for.
+func fetch(t *testing.T, p *Pilot) ([]int64, error) {
+	t.Helper()
+	result, err := p.JobGetAvailable(t.Context(), nil, nil, &riverdriver.JobGetAvailableParams{MaxAttemptedBy: 100, MaxToLock: 10, Queue: "default"})
+	if err != nil {
+		return nil, err
+	}
+	return idsOf(result.Jobs), nil
+}
+
+func offer(p *Pilot, seq int64, ids ...int64) {
+	p.box.put(wire.Offer{Term: 1, Seq: seq, Jobs: map[string][]int64{"default": ids}}, time.Now())
+}
+
+// throughLink has the pilot reach its database through a link that can be broken.
+func throughLink(t *testing.T, p *Pilot, target string) *pgtest.Link {
+	t.Helper()
+	link := pgtest.Proxy(t, target)
+	p.pool = pgtest.Connect(t, link.URL())
+	p.claimTimeout = 2 * time.Second
+	return link
+}
+
+// fetchUntil fetches until a job comes.
+func fetchUntil(t *testing.T, p *Pilot, want int64) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		got, err := fetch(t, p)
+		if err == nil && len(got) == 1 && got[0] == want {
+			return
+		}
+		if len(got) != 0 {
+			t.Fatalf("got %v, want %d", got, want)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("job %d was never found: it is running, and nobody works it", want)
+}
+
+// A claim that waits for a synchronous replica has not happened for anybody else to
+// see. When its connection is lost the node must neither forget the job nor run it
+// before the claim has committed.
+func TestClaimThatWaitsForAReplicaIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	replica := server.Replica()
+	p := pilotOn(t, server.URL())
+	direct := p.pool
+	link := throughLink(t, p, server.URL())
+	id := insert(t, direct, "available", nil, `{}`)
+
+	replica.Stop(pgembed.Fast)
+	offer(p, 1, id)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := fetch(t, p)
+		failed <- err
+	}()
+	awaitTrue(t, direct, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%UPDATE river_job%')`)
+	link.Cut()
+	if err := <-failed; err == nil {
+		t.Fatal("the claim got an answer")
+	}
+	p.pool = direct // the link stays cut: no cancel request gets through and ends the wait
+	for range 2 {
+		p.box.dueNow()
+		if got, err := fetch(t, p); err != nil || len(got) != 0 {
+			t.Fatalf("worked %v, which nobody has claimed yet (%v)", got, err)
+		}
+	}
+	replica.Start()
+	fetchUntil(t, p, id)
+	if got, err := fetch(t, p); err != nil || len(got) != 0 {
+		t.Errorf("and then %v, %v", got, err)
+	}
+}
+
+// A job that runs here, or has ended without an acknowledgement, is not worked again
+// when a second offer of it is claimed and the reply is lost.
+func TestLostReplyDoesNotRunAJobTwice(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	direct := p.pool
+	link := throughLink(t, p, p.pool.Config().ConnString())
+	id := insert(t, direct, "available", nil, `{}`)
+	again := func(seq int64, when string) {
+		t.Helper()
+		offer(p, seq, id)
+		link.StallReplies()
+		if got, _ := fetch(t, p); len(got) != 0 {
+			t.Errorf("%s: got %v", when, got)
+		}
+		link.Cut()
+		link.Resume()
+		for range 3 {
+			if got, _ := fetch(t, p); len(got) != 0 {
+				t.Errorf("%s: worked again: %v", when, got)
+			}
+		}
+	}
+	offer(p, 1, id)
+	if got, err := fetch(t, p); err != nil || len(got) != 1 {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	again(2, "while it runs")
+
+	p.box.finish("default", id)
+	link.Stall()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	done := riverdriver.JobSetStateCompleted(id, time.Now(), nil)
+	if _, err := p.JobSetStateIfRunningMany(ctx, nil, many(done)); err == nil {
+		t.Fatal("the result was acknowledged")
+	}
+	again(3, "while its result is not acknowledged")
+
+	jobs, err := p.JobSetStateIfRunningMany(t.Context(), nil, many(done))
+	if err != nil || len(jobs) != 1 || jobs[0].State != rivertype.JobStateCompleted || len(p.box.ours()) != 0 {
+		t.Errorf("got %v, %v, kept %v", jobs, err, p.box.ours())
+	}
+}
+
+// A claim that the server carries out after it was looked up is found.
+func TestLateClaimIsFound(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	id := insert(t, p.pool, "available", nil, `{}`)
+	offer(p, 1, id)
+	took := p.box.take("default", 10)
+	_, _ = p.settle("default", took.free)(nil, context.DeadlineExceeded)
+	if got, err := fetch(t, p); err != nil || len(got) != 0 {
+		t.Fatalf("got %v, %v before the claim", got, err)
+	}
+	if _, err := p.claim(t.Context(), "default", took.free, took.term, 100); err != nil {
+		t.Fatal(err)
+	}
+	if !p.box.isUnsure() {
+		t.Error("nobody looks for it")
+	}
+	p.search(t.Context())
+	fetchUntil(t, p, id)
+	p.search(t.Context())
+	if got, err := fetch(t, p); err != nil || len(got) != 0 {
+		t.Errorf("a job that runs was found once more: %v, %v", got, err)
+	}
+}
+
+// A result that the server carries out late does not end the next attempt, and one that
+// the fence refuses is not kept.
+func TestLateResultDoesNotEndTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	refused := 0
+	p.fenced = func(string) { refused++ }
+	id := insert(t, p.pool, "available", nil, `{}`)
+	offer(p, 1, id)
+	if _, err := fetch(t, p); err != nil {
+		t.Fatal(err)
+	}
+	snoozed := many(riverdriver.JobSetStateSnoozed(id, time.Now().Add(-time.Second), 3, nil))
+	completed := many(riverdriver.JobSetStateCompleted(id, time.Now(), nil))
+	// The next attempt has the same number and the same client.
+	if _, err := p.pool.Exec(t.Context(), `UPDATE river_job SET attempted_at = now() WHERE id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	for name, late := range map[string]*riverdriver.JobSetStateIfRunningManyParams{"snoozed": snoozed, "completed": completed} {
+		p.box.claimed("default", nil, []*rivertype.JobRow{{ID: id, AttemptedAt: &time.Time{}}})
+		jobs, err := p.JobSetStateIfRunningMany(t.Context(), nil, late)
+		if err != nil || len(jobs) != 0 {
+			t.Errorf("%s: got %v, %v", name, jobs, err)
+		}
+		if left := p.box.ours(); len(left) != 0 {
+			t.Errorf("%s: kept %v after it was refused", name, left)
+		}
+	}
+	if got := row(t, p.pool, id); got["state"] != "running" || refused != 2 {
+		t.Errorf("the next attempt is %v, %d refused", got["state"], refused)
+	}
+}
+
+func awaitTrue(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		var ok bool
+		if err := pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not so in time: %s", sql)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// dueNow makes everything in doubt due for a look.
+func (b *box) dueNow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, jobs := range b.doubtful {
+		for i := range jobs {
+			jobs[i].due = time.Time{}
+		}
+	}
+}
