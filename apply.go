@@ -13,29 +13,69 @@ import (
 	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
+// Review is what somebody should know before a configuration is applied: the crons
+// that it would remove, and whether it is of another cluster.
+type Review = cronstore.Review
+
+// HeldError says why a configuration was not applied without confirmation.
+type HeldError = cronstore.HeldError
+
 // Apply puts the cluster's sections of a configuration in force, whole or not
-// at all. One that was superseded by a newer is left alone unless force is set.
+// at all. One that was superseded by a newer is left alone unless force is set. One
+// that would remove all or more than half of the crons, or that is of another cluster,
+// is refused with a *HeldError; see ApplyConfirmed.
 func Apply(ctx context.Context, pool *pgxpool.Pool, cfg *Config, force bool) (cronstore.Outcome, error) {
-	return apply(ctx, pool, cfg, force)
+	return apply(ctx, pool, cfg, force, cronstore.Unattended)
 }
 
-func apply(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool) (cronstore.Outcome, error) {
-	body, hash, err := cfg.ClusterSections()
+// ApplyConfirmed puts the cluster's sections of a configuration in force, even one
+// that was superseded, if confirm agrees. confirm is called in the transaction, before
+// anything changes; its error is returned, wrapped.
+func ApplyConfirmed(ctx context.Context, pool *pgxpool.Pool, cfg *Config, confirm func(Review) error) (cronstore.Outcome, error) {
+	return apply(ctx, pool, cfg, true, confirm)
+}
+
+// PreviewApply returns what ApplyConfirmed would ask about. It changes nothing.
+func PreviewApply(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (Review, error) {
+	review, _, err := preview(ctx, pool, cfg, true)
+	return review, err
+}
+
+func apply(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool, confirm func(Review) error) (cronstore.Outcome, error) {
+	wanted, err := wantedOf(cfg)
 	if err != nil {
 		return cronstore.Outcome{}, err
 	}
-	specs, err := specsOf(cfg)
-	if err != nil {
-		return cronstore.Outcome{}, err
-	}
-	outcome, err := cronstore.Apply(ctx, db, cronstore.Applied{
-		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Schema: cfg.Database.Schema,
-		Also: func(ctx context.Context, tx pgx.Tx) error { return queuestore.SetLimits(ctx, tx, limitsOf(cfg)) },
-	}, force)
+	wanted.Confirm = confirm
+	outcome, err := cronstore.Apply(ctx, db, wanted, force)
 	if err != nil {
 		return outcome, fmt.Errorf("apply the configuration: %w", err)
 	}
 	return outcome, nil
+}
+
+func preview(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool) (Review, cronstore.State, error) {
+	wanted, err := wantedOf(cfg)
+	if err != nil {
+		return Review{}, "", err
+	}
+	return cronstore.Preview(ctx, db, wanted, force)
+}
+
+// wantedOf is a configuration as it is applied.
+func wantedOf(cfg *Config) (cronstore.Applied, error) {
+	body, hash, err := cfg.ClusterSections()
+	if err != nil {
+		return cronstore.Applied{}, err
+	}
+	specs, err := specsOf(cfg)
+	if err != nil {
+		return cronstore.Applied{}, err
+	}
+	return cronstore.Applied{
+		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Schema: cfg.Database.Schema, Cluster: cfg.Cluster.Name,
+		Also: func(ctx context.Context, tx pgx.Tx) error { return queuestore.SetLimits(ctx, tx, limitsOf(cfg)) },
+	}, nil
 }
 
 // limitsOf are the limits that hold for the whole cluster.

@@ -38,8 +38,15 @@ func MakePlan(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.D
 	if plan.Changes, err = config.Compare(inForce.Body, body); err != nil {
 		return Plan{}, err
 	}
-	if plan.State, err = stateOf(ctx, pool, hash, inForce.Hash); err != nil {
+	review, state, err := preview(ctx, pool, cfg, false)
+	if err != nil {
 		return Plan{}, err
+	}
+	plan.State = state
+	if err := cronstore.Unattended(review); err != nil {
+		plan.Held = err.Error()
+	} else if state == cronstore.StateApplied && !cfg.HasClusterSections() {
+		plan.Held = "it has no crons, jobs, queues or alerts"
 	}
 	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, body); err != nil {
 		return Plan{}, err
@@ -62,21 +69,6 @@ func foresee(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Du
 		return fmt.Errorf("foresee the runs: %w", err)
 	}
 	return nil
-}
-
-// stateOf is what Apply without force would find.
-func stateOf(ctx context.Context, pool *pgxpool.Pool, hash, inForce string) (cronstore.State, error) {
-	if hash == inForce {
-		return cronstore.StateInForce, nil
-	}
-	known, err := cronstore.ConfigBodies(ctx, pool, []string{hash})
-	if err != nil {
-		return "", err
-	}
-	if _, superseded := known[hash]; superseded {
-		return cronstore.StateSuperseded, nil
-	}
-	return cronstore.StateApplied, nil
 }
 
 // renames pairs each removed cron with an added one that is otherwise the same.

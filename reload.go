@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/filewatch"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/notify"
@@ -35,7 +36,8 @@ type file struct {
 // it, with whatever the program sets over it.
 //
 // A file that is invalid changes nothing and is reported: in the log, in
-// forge_events, on the pages and as forge_config_reload_success. Of a valid one
+// forge_events, on the pages and as forge_config_reload_success. So is one that would
+// remove all or more than half of the crons: it waits for forge apply --yes. Of a valid one
 // the crons, jobs, queues, receivers, retention and the node's slots,
 // capabilities and tags change at once; runs that have begun end as they began. All other
 // keys need a restart and are reported as such.
@@ -56,14 +58,15 @@ func (n *Node) Reload() {
 // keepConfiguration takes over edits of the node's file until ctx ends.
 func (n *Node) keepConfiguration(ctx context.Context) error {
 	if n.opts.file.load == nil {
-		<-ctx.Done()
-		return nil
+		return n.awaitRelease(ctx)
 	}
 	watcher := filewatch.New(n.opts.file.path, n.logger)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { _ = watcher.Run(ctx) }) // has no errors
-	r := &reloader{node: n, watcher: watcher}
+	r := &reloader{node: n, watcher: watcher, held: n.held}
+	recheck := time.NewTicker(heldInterval)
+	defer recheck.Stop()
 	// The file may have been edited since it was read.
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -76,6 +79,10 @@ func (n *Node) keepConfiguration(ctx context.Context) error {
 		case <-watcher.Changed():
 		case <-n.asked:
 			asked = true
+		case <-recheck.C:
+			if r.held == "" {
+				continue
+			}
 		}
 		if err := r.reload(ctx, asked); errors.Is(err, nodestore.ErrFenced) {
 			<-ctx.Done() // the heartbeat has been told as well
@@ -95,6 +102,10 @@ type reloader struct {
 	// restart are the keys that wait for a restart.
 	restart []string
 	failing bool
+	// held is the hash of the file that waits for forge apply --yes; empty: none does.
+	held string
+	// reading is the hash of the file that is being taken over.
+	reading string
 }
 
 // refusal says that a file was not taken over for what stands in it.
@@ -108,7 +119,10 @@ func (e refusal) Unwrap() error { return e.err }
 func (r *reloader) reload(ctx context.Context, asked bool) error {
 	err := r.takeOver(ctx, asked)
 	refused, isRefusal := errors.AsType[refusal](err)
+	held, isHeld := errors.AsType[*HeldError](err)
 	switch {
+	case isHeld:
+		err = r.hold(ctx, held)
 	case isRefusal:
 		err = r.refuse(ctx, refused.err, asked)
 	case err != nil && !r.failing && ctx.Err() == nil:
@@ -127,7 +141,10 @@ func (r *reloader) takeOver(ctx context.Context, asked bool) error {
 	}
 	now := n.current.Load()
 	adopted, restart := n.cfg.Adopt(next)
-	if adopted.Means(now) && slices.Equal(restart, r.restart) && r.refused == "" && !r.failing {
+	if waits, err := r.waits(ctx, adopted); err != nil || waits && !asked {
+		return err
+	}
+	if adopted.Means(now) && slices.Equal(restart, r.restart) && r.refused == "" && r.held == "" && !r.failing {
 		if asked {
 			r.took()
 			n.logger.InfoContext(ctx, "configuration read again, nothing changed", "path", n.opts.file.path)
@@ -137,12 +154,37 @@ func (r *reloader) takeOver(ctx context.Context, asked bool) error {
 	if err := n.replace(ctx, now, adopted, restart); err != nil {
 		return err
 	}
-	r.refused, r.restart = "", restart
+	r.refused, r.held, r.restart = "", "", restart
 	r.took()
 	n.logger.InfoContext(ctx, "configuration taken over", "path", n.opts.file.path)
 	if len(restart) > 0 {
 		n.logger.WarnContext(ctx, "keys of the edited file need a restart and stay as they were", "keys", strings.Join(restart, ", "))
 	}
+	return nil
+}
+
+// waits says that a file still waits for forge apply --yes.
+func (r *reloader) waits(ctx context.Context, next *Config) (bool, error) {
+	var err error
+	if _, r.reading, err = next.ClusterSections(); err != nil || r.reading != r.held {
+		return false, err
+	}
+	inForce, err := cronstore.HashInForce(ctx, r.node.pool)
+	return inForce != r.held, err
+}
+
+// hold reports a file that waits for forge apply --yes. The node goes on with what it
+// has.
+func (r *reloader) hold(ctx context.Context, held *HeldError) error {
+	n := r.node
+	n.metrics.ConfigReloadSuccess.Set(0)
+	if !r.failing {
+		n.metrics.ConfigReloads.WithLabelValues("failure").Inc()
+	}
+	if err := n.hold(ctx, held); err != nil {
+		return err
+	}
+	r.held, r.refused = r.reading, ""
 	return nil
 }
 
@@ -178,14 +220,17 @@ func (r *reloader) took() {
 // replace changes the node and the cluster to next, whole or not at all: what
 // the database refuses is taken back.
 func (n *Node) replace(ctx context.Context, now, next *Config, restart []string) error {
-	receivers, err := notify.New(next.Notify, n.logger)
+	receivers, err := notify.New(next.Notify, n.receiverGuard(), n.logger)
 	if err != nil {
 		return refusal{err}
+	}
+	if err := n.reviewEdit(ctx, now, next); err != nil {
+		return err
 	}
 	if err := n.runner.Replace(next.Jobs, queuesOf(next), next.Node.Slots); err != nil {
 		return refusal{err}
 	}
-	outcome, err := Apply(ctx, n.pool, next, false)
+	outcome, err := n.applyEdit(ctx, next)
 	if err != nil {
 		return errors.Join(err, n.runner.Replace(now.Jobs, queuesOf(now), now.Node.Slots))
 	}
@@ -205,6 +250,13 @@ func (n *Node) replace(ctx context.Context, now, next *Config, restart []string)
 	return nil
 }
 
+func (n *Node) applyEdit(ctx context.Context, next *Config) (cronstore.Outcome, error) {
+	if !next.HasClusterSections() {
+		return cronstore.Outcome{State: cronstore.StateInForce}, nil
+	}
+	return Apply(ctx, n.pool, next, false)
+}
+
 // refuse reports a file that cannot be taken over, once for the same mistakes
 // unless it was asked for. The node goes on with what it has.
 func (r *reloader) refuse(ctx context.Context, err error, asked bool) error {
@@ -222,7 +274,7 @@ func (r *reloader) refuse(ctx context.Context, err error, asked bool) error {
 	if err := nodestore.RejectConfig(ctx, n.pool, n.self, summary(problems), problems); err != nil {
 		return err
 	}
-	r.refused = err.Error()
+	r.refused, r.held = err.Error(), ""
 	n.changes.announce()
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/lockholders"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/outbox"
 	"github.com/forge-scheduler/forge/internal/queuestore"
@@ -28,7 +29,7 @@ import (
 func (n *Node) source() dashboard.Source {
 	jobs := jobReader{n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()}}
 	return dashboard.Source{
-		Leadership: leadershipReader{n.pool},
+		Leadership: leadershipReader{n.pool, n.cfg},
 		Nodes:      nodeReader{n.pool},
 		Crons:      cronReader{n.pool},
 		Jobs:       jobs,
@@ -43,9 +44,7 @@ func (n *Node) source() dashboard.Source {
 }
 
 func (n *Node) appliedHash(ctx context.Context) (string, error) {
-	// All but the hash is left out for the hash that is in force most often.
-	inForce, err := cronstore.ConfigInForceUnless(ctx, n.pool, n.self.ConfigHash)
-	return inForce.Hash, err
+	return cronstore.HashInForce(ctx, n.pool)
 }
 
 // differs says what another configuration than the one in force would change.
@@ -66,10 +65,13 @@ func (n *Node) differs(ctx context.Context, applied, other string) (string, erro
 	return text, nil
 }
 
-type leadershipReader struct{ pool *pgxpool.Pool }
+type leadershipReader struct {
+	pool *pgxpool.Pool
+	cfg  *Config
+}
 
 func (r leadershipReader) Leaders(ctx context.Context) ([]leaderstore.Leader, error) {
-	return leaderstore.Leaders(ctx, r.pool)
+	return lockholders.Leaders(ctx, r.pool, r.cfg)
 }
 
 func (r leadershipReader) History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error) {
@@ -240,6 +242,14 @@ func (r tokenReader) Create(ctx context.Context, wanted tokenstore.New) (secret 
 	return tokenstore.Create(ctx, withinRequest(r), wanted)
 }
 
+// openKeeper is the keeper of tokens of a listener that asks nobody who they are.
+type openKeeper struct{ tokenReader }
+
+// Create returns tokenstore.ErrOpen.
+func (openKeeper) Create(context.Context, tokenstore.New) (secret string, token tokenstore.Token, err error) {
+	return "", tokenstore.Token{}, tokenstore.ErrOpen
+}
+
 func (r tokenReader) Revoke(ctx context.Context, name, by string) (tokenstore.Token, error) {
 	return tokenstore.Revoke(ctx, withinRequest(r), name, by)
 }
@@ -251,8 +261,8 @@ func (f ownFile) Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan,
 	return MakePlan(ctx, f.pool, f.current.Load(), ahead)
 }
 
-func (f ownFile) Apply(ctx context.Context) (cronstore.Outcome, error) {
-	return apply(ctx, withinRequest{f.pool}, f.current.Load(), true)
+func (f ownFile) Apply(ctx context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
+	return apply(ctx, withinRequest{f.pool}, f.current.Load(), true, confirm)
 }
 
 func (f ownFile) CheckAlerts() []alertstore.Problem { return alerts.CheckFile(f.current.Load()) }

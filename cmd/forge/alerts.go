@@ -14,6 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/netguard"
 	"github.com/forge-scheduler/forge/internal/notify"
 	"github.com/forge-scheduler/forge/internal/outbox"
 )
@@ -170,7 +171,7 @@ func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alertstore.
 	if len(rule.Notify) == 0 {
 		return fmt.Errorf("alert %s tells nobody; give it notify = [...]", rule.Name)
 	}
-	receivers, err := notify.New(cfg.Notify, slog.New(slog.DiscardHandler))
+	receivers, err := notify.New(cfg.Notify, netguard.Receivers(cfg.HTTP.AllowedReceivers()), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func TestAlertsTest(t *testing.T) {
 		bodies <- string(body)
 	}))
 	defer server.Close()
-	file := someAlerts + "[notify.hook]\ntype = \"webhook\"\nurl = \"" + server.URL + "\"\n"
+	file := someAlerts + "[http]\nallow_receiver_cidrs = [\"127.0.0.0/8\"]\n[notify.hook]\ntype = \"webhook\"\nurl = \"" + server.URL + "\"\n"
 	if code, out, errOut := alertsOf(t, file, "test", "no_scheduler_leader"); code != exitOK || out != "hook: told\n" {
 		t.Errorf("exit %d: %s%s", code, out, errOut)
 	}

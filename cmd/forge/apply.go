@@ -17,15 +17,26 @@ import (
 )
 
 func (a *app) applyCommand() *cobra.Command {
-	return &cobra.Command{
+	var yes bool
+	cmd := &cobra.Command{
 		Use: "apply", Short: "Put this file's crons in force now, also to go back to an earlier file", Args: cobra.NoArgs,
+		Long: "apply puts the crons, jobs, queues and alerts of the file in force for the whole cluster,\n" +
+			"even if a newer file has superseded it. It needs a file: --config, $FORGE_CONFIG or\n" +
+			"./forge.toml.\n\n" +
+			"If crons would be removed, or the file is of another cluster, apply names them and asks.\n" +
+			"Where nobody can be asked it changes nothing and exits with 2; --yes confirms. A removed\n" +
+			"cron keeps its history and goes on where it was when a file brings it back.",
+		Example: "  forge plan            # what would change\n" +
+			"  forge apply           # asks before it removes crons\n" +
+			"  forge apply --yes     # in scripts, where removing crons is meant\n" +
+			"  forge apply --config /etc/forge/forge.toml.before",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.load()
+			cfg, err := a.loadFile("apply")
 			if err != nil {
 				return err
 			}
 			return connected(cmd.Context(), cfg, a.audited(func(ctx context.Context, pool *pgxpool.Pool) error {
-				outcome, err := forge.Apply(ctx, pool, cfg, true)
+				outcome, err := a.apply(ctx, pool, cfg, yes)
 				if err != nil {
 					return err
 				}
@@ -36,6 +47,37 @@ func (a *app) applyCommand() *cobra.Command {
 			}))
 		},
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before crons are removed")
+	return cmd
+}
+
+// apply asks, if it has to, while nothing is locked, and applies only what was agreed to.
+func (a *app) apply(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, yes bool) (cronstore.Outcome, error) {
+	agreed, err := forge.PreviewApply(ctx, pool, cfg)
+	if err != nil {
+		return cronstore.Outcome{}, err
+	}
+	if !yes && !agreed.Harmless() {
+		if err := a.confirmApply(agreed); err != nil {
+			return cronstore.Outcome{}, err
+		}
+	}
+	return forge.ApplyConfirmed(ctx, pool, cfg, func(found forge.Review) error {
+		if yes || found.Foreign() == agreed.Foreign() && slices.Equal(found.Removed, agreed.Removed) {
+			return nil
+		}
+		return conflictError(fmt.Errorf("the cluster's crons changed meanwhile, and nothing was applied: now %s", found))
+	})
+}
+
+func (a *app) confirmApply(review forge.Review) error {
+	for _, name := range review.Removed {
+		if _, err := fmt.Fprintf(a.err, "would remove %s\n", name); err != nil {
+			return err
+		}
+	}
+	return a.confirmOr(fmt.Sprintf("Apply this file although %s?", review),
+		"say --yes if that is meant; forge plan shows all that would change")
 }
 
 func (a *app) showOutcome(outcome cronstore.Outcome) error {

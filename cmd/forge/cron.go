@@ -60,11 +60,20 @@ func cronColumns(now time.Time) []column[cronstore.Cron] {
 			}
 			return ago(c.NextTick, now)
 		}},
+		{title: "blocked by", show: blockedBy},
 		{title: "overlap", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Overlap }},
 		{title: "catch up", wide: true, show: func(c cronstore.Cron) string { return c.Spec.CatchUp }},
 		{title: "queue", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Queue }},
 		{title: "next at", wide: true, show: func(c cronstore.Cron) string { return stamp(c.NextTick) }},
 	}
+}
+
+// blockedBy names the earlier run because of which the newest tick was skipped.
+func blockedBy(c cronstore.Cron) string {
+	if c.Blocked.By == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("job %d", c.Blocked.By)
 }
 
 func (a *app) cronNextCommand() *cobra.Command {

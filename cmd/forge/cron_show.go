@@ -122,6 +122,12 @@ var cronProperties = []column[shownCron]{
 			return "no"
 		}
 	}},
+	{title: "blocked by", show: func(c shownCron) string {
+		if c.Blocked.By == 0 {
+			return ""
+		}
+		return blockedBy(c.Cron) + ", ticks skipped since " + stamp(c.Blocked.Since)
+	}},
 	{title: "first seen", show: func(c shownCron) string { return stamp(c.CreatedAt) }},
 	{title: "changed", show: func(c shownCron) string { return stamp(c.UpdatedAt) }},
 	{title: "removed", show: func(c shownCron) string { return noTime(c.RemovedAt) }},

@@ -29,16 +29,54 @@ func (a *app) loadWith(opts config.LoadOptions) (*config.Config, error) {
 	return cfg, nil
 }
 
+// loadFile reads the configuration for a command that is about the file itself: there
+// must be one, and it must not be empty.
+func (a *app) loadFile(command string) (*config.Config, error) {
+	cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
+	switch {
+	case errors.Is(err, config.ErrNotFound):
+		return nil, configError(fmt.Errorf("forge %s needs a configuration file, and there is none: %s", command, a.searched()))
+	case err != nil:
+		return nil, configError(err)
+	case report.Empty:
+		path, _ := a.configFile()
+		return nil, configError(fmt.Errorf("%s: the file is empty, and forge %s does not take that for a wish to remove everything", path, command))
+	}
+	a.warn(report)
+	return cfg, nil
+}
+
+// searched names the places where the configuration was looked for, in order.
+func (a *app) searched() string {
+	if a.configPath != "" {
+		return fmt.Sprintf("--config names %s, which does not exist", absolute(a.configPath))
+	}
+	if named := os.Getenv("FORGE_CONFIG"); named != "" {
+		return fmt.Sprintf("--config is not given, and FORGE_CONFIG names %s, which does not exist", absolute(named))
+	}
+	return fmt.Sprintf("--config is not given, FORGE_CONFIG is not set, and %s does not exist", absolute(config.DefaultPath))
+}
+
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}
+
 // loadReport leaves the warnings to the caller. Without a file the defaults and
-// the environment serve, unless the user named one.
+// the environment serve, unless the user or FORGE_CONFIG names one.
 func (a *app) loadReport(opts config.LoadOptions) (*config.Config, config.Report, error) {
 	opts.JudgeAlert = alerts.Judge
 	cfg, report, err := config.Load(a.configPath, opts)
-	if errors.Is(err, config.ErrNotFound) && a.configPath == "" {
+	if errors.Is(err, config.ErrNotFound) && !a.fileNamed() {
 		return config.Parse("environment", nil, opts)
 	}
 	return cfg, report, err
 }
+
+// fileNamed says that --config or FORGE_CONFIG names the file: it must exist then.
+func (a *app) fileNamed() bool { return a.configPath != "" || os.Getenv("FORGE_CONFIG") != "" }
 
 func (a *app) warn(report config.Report) {
 	for _, problem := range report.Warnings() {

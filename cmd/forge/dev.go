@@ -16,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -90,7 +91,7 @@ func (a *app) devConfig(opts *devcluster.Options) (string, error) {
 		a.warn(report)
 		path, _ := a.configFile()
 		return path, nil
-	case !errors.Is(err, config.ErrNotFound) || a.configPath != "":
+	case !errors.Is(err, config.ErrNotFound) || a.fileNamed():
 		return "", configError(err)
 	}
 	if opts.DataDir == "" {
@@ -133,7 +134,10 @@ func (a *app) prepare(ctx context.Context, path, url string) error {
 		if err := migrations.New(pool, discard()).Up(ctx); err != nil {
 			return err
 		}
-		_, err := forge.Apply(ctx, pool, cfg, true)
+		outcome, err := forge.ApplyConfirmed(ctx, pool, cfg, func(forge.Review) error { return nil })
+		if err == nil && len(outcome.Removed) > 0 {
+			_, err = fmt.Fprintf(a.err, "warning: %s removes %d crons of the run before: %s\n", path, len(outcome.Removed), cronstore.NameSome(outcome.Removed))
+		}
 		return err
 	})
 }

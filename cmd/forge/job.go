@@ -22,7 +22,7 @@ func (a *app) jobCommand() *cobra.Command {
 }
 
 func (a *app) jobListCommand() *cobra.Command {
-	var filter jobstore.Filter
+	filter := jobstore.Filter{Args: jobstore.WholeArgs}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -229,8 +229,13 @@ func countJobs(n int64) string {
 
 // confirm asks on a terminal, and refuses to guess elsewhere.
 func (a *app) confirm(question string) error {
+	return a.confirmOr(question, "say --yes, or --dry-run to see how many")
+}
+
+// confirmOr is confirm with what to do where nobody can be asked.
+func (a *app) confirmOr(question, otherwise string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usageError(fmt.Errorf("%s Nobody is there to be asked: say --yes, or --dry-run to see how many", question))
+		return usageError(fmt.Errorf("%s Nobody is there to be asked: %s", question, otherwise))
 	}
 	if _, err := fmt.Fprintf(a.err, "%s [y/N] ", question); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/lockholders"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -23,34 +24,31 @@ func (a *app) leaderStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the leader of each role", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.loadQuietly()
+			if err != nil {
+				return err
+			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				leaders, err := leaderstore.Leaders(ctx, pool)
+				leaders, err := lockholders.Leaders(ctx, pool, cfg)
 				if err != nil {
 					return err
 				}
-				return list(a, withVacant(leaders), leaderColumns)
+				return list(a, leaders, leaderColumns)
 			})
 		},
 	}
 }
 
-// withVacant adds the roles that no node has stood for yet.
-func withVacant(leaders []leaderstore.Leader) []leaderstore.Leader {
-	for _, role := range roles.All() {
-		if !slices.ContainsFunc(leaders, func(l leaderstore.Leader) bool { return l.Role == string(role) }) {
-			leaders = append(leaders, leaderstore.Leader{Role: string(role)})
-		}
-	}
-	return leaders
-}
-
 var leaderColumns = []column[leaderstore.Leader]{
 	{title: "role", show: func(l leaderstore.Leader) string { return l.Role }},
 	{title: "leader", show: func(l leaderstore.Leader) string {
-		if !l.Leads() {
-			return "(none)"
+		switch {
+		case l.Leads():
+			return l.NodeID
+		case l.LockHolder != nil:
+			return "(none)\nlock held by " + l.LockHolder.String()
 		}
-		return l.NodeID
+		return "(none)"
 	}},
 	{title: "term", show: func(l leaderstore.Leader) string { return strconv.FormatInt(l.Term, 10) }},
 	{title: "since", show: func(l leaderstore.Leader) string { return ago(l.AcquiredAt, l.Now) }},

@@ -56,23 +56,6 @@ func (a *app) migrateUpCommand() *cobra.Command {
 	}
 }
 
-func (a *app) migrateDownCommand() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use: "down", Short: "Take back forge's newest migration; River's tables and jobs stay", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !yes {
-				return usageError(fmt.Errorf("this drops forge's tables with their history; say --yes if you mean it"))
-			}
-			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
-				return m.Down(ctx)
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
-	return cmd
-}
-
 func (a *app) migrateStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "List the migrations", Args: cobra.NoArgs,

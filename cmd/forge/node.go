@@ -68,6 +68,9 @@ func withDrift(ctx context.Context, pool *pgxpool.Pool, nodes []nodestore.Node) 
 
 // fileNote says what keeps the node from running its file as it stands.
 func fileNote(n nodeLine) string {
+	if n.ConfigWaiting != "" {
+		return "waits for forge apply --yes: " + n.ConfigWaiting
+	}
 	if n.ConfigError != "" {
 		return "refused: " + n.ConfigError
 	}

@@ -29,11 +29,14 @@ func (a *app) planCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Show what this file would change, and which runs appear and vanish", Args: cobra.NoArgs,
+		Long: "plan compares the file with the configuration in force and changes nothing. It needs a\n" +
+			"file: --config, $FORGE_CONFIG or ./forge.toml.",
+		Example: "  forge plan --days 30\n  forge plan --exit-code   # 4 if the file would change anything",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if days < 1 || days > mostDays {
 				return usageError(fmt.Errorf("--days %d: want 1 to %d", days, mostDays))
 			}
-			cfg, err := a.load()
+			cfg, err := a.loadFile("plan")
 			if err != nil {
 				return err
 			}
@@ -79,6 +82,8 @@ func planStanding(plan forge.Plan) string {
 	switch {
 	case plan.State == cronstore.StateInForce:
 		return "This file is in force: nothing changes."
+	case plan.Held != "":
+		return "A node that reads this file leaves the cluster as it is: " + plan.Held + ".\nforge apply --yes puts it in force."
 	case plan.State == cronstore.StateSuperseded:
 		return "A newer file has superseded this one: nodes leave it alone, and forge apply puts it in force."
 	case plan.InForce == "":

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/redact"
 	"github.com/forge-scheduler/forge/internal/singleton"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
@@ -30,6 +33,7 @@ type runFlags struct {
 	takeoverDelay time.Duration
 	delayGiven    bool
 	grace         time.Duration
+	passEnv       []string
 	log           logFlags
 }
 
@@ -39,7 +43,8 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run --role NAME [flags] -- CMD [ARG...]",
 		Short: "Run a command on one of many machines at a time: where this process leads a role",
 		Long: "forge run stands for a role and starts CMD once it leads it, with FORGE_ROLE,\n" +
-			"FORGE_TERM and FORGE_NODE in its environment. When leadership is lost CMD gets\n" +
+			"FORGE_TERM and FORGE_NODE in its environment, and without the variables that tell\n" +
+			"forge of its database and secrets (see --pass-env). When leadership is lost CMD gets\n" +
 			"SIGTERM, then SIGKILL, and forge run stands by again. When CMD ends by itself the\n" +
 			"role is resigned and forge run exits with its code. No node needs to run.",
 		Example: "  forge run --role nightly -- /usr/local/bin/nightly --loop",
@@ -55,6 +60,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().Int64Var(&flags.lockID, "lock-id", 0, "advisory lock of the role (default lock_id of the file, then made from the name)")
 	cmd.Flags().DurationVar(&flags.takeoverDelay, "takeover-delay", 0, "wait so long for what a crashed predecessor may have left running (default takeover_delay of the file, then one lease)")
 	cmd.Flags().DurationVar(&flags.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL, as far as the lease allows it")
+	cmd.Flags().StringSliceVar(&flags.passEnv, "pass-env", nil, "variable of forge's secrets that CMD is given all the same, such as DATABASE_URL; may be repeated")
 	flags.log.register(cmd)
 	return cmd
 }
@@ -115,14 +121,14 @@ func (a *app) singletonOptions(flags runFlags, command []string) (singleton.Opti
 	if err != nil {
 		return none, nil, err
 	}
-	lockID, err := singletonLock(cfg, flags)
+	lock, err := singletonLock(cfg, flags)
 	if err != nil {
 		return none, nil, err
 	}
 	election := cfg.Cluster.LeaderElection
 	return singleton.Options{
-		Role: flags.role, LockID: lockID, NodeID: cfg.Node.ID,
-		Command: command, Environ: os.Environ(), Stdout: a.out, Stderr: a.err,
+		Role: flags.role, Lock: lock, NodeID: cfg.Node.ID,
+		Command: command, Environ: commandEnvironment(os.Environ(), flags.passEnv), Stdout: a.out, Stderr: a.err,
 		Grace: flags.grace, TakeoverDelay: takeoverDelay(cfg, flags),
 		CheckInterval: election.CheckInterval.Std(), LeaseDuration: election.LeaseDuration.Std(),
 		RefreshInterval: election.RefreshInterval.Std(),
@@ -131,29 +137,40 @@ func (a *app) singletonOptions(flags runFlags, command []string) (singleton.Opti
 	}, cfg, nil
 }
 
+// commandEnvironment is what the command sees of this process' environment: not the
+// address of the cluster's database, nor other secrets of forge's own, unless pass
+// names them.
+func commandEnvironment(environ, pass []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		secret := name == "DATABASE_URL" || strings.HasPrefix(name, "FORGE_") && (strings.HasSuffix(name, "_URL") || redact.Name(name))
+		return secret && !slices.Contains(pass, name)
+	})
+}
+
 // singletonLock is the role's lock; no other role's may be the same.
-func singletonLock(cfg *config.Config, flags runFlags) (int64, error) {
+func singletonLock(cfg *config.Config, flags runFlags) (leaderstore.Lock, error) {
 	overrides, namespace := cfg.Cluster.LeaderElection.Roles, cfg.Cluster.LockNamespace
 	own := flags.lockID
 	if own == 0 {
 		own = overrides[flags.role].LockID
 	}
-	id, err := roles.CustomLockID(flags.role, own, namespace)
+	lock, err := roles.Lock(roles.Role(flags.role), own, namespace)
 	if err != nil {
-		return 0, usageError(fmt.Errorf("--lock-id: %w", err))
+		return lock, usageError(fmt.Errorf("--lock-id: %w", err))
 	}
-	all := []roles.Contest{{Role: roles.Role(flags.role), LockID: id}}
+	all := []roles.Contest{{Role: roles.Role(flags.role), LockID: lock.ID}}
 	for _, role := range roles.All() {
-		id, err := roles.LockID(role, overrides[string(role)].LockID, namespace)
+		other, err := roles.Lock(role, overrides[string(role)].LockID, namespace)
 		if err != nil {
-			return 0, err
+			return lock, err
 		}
-		all = append(all, roles.Contest{Role: role, LockID: id})
+		all = append(all, roles.Contest{Role: role, LockID: other.ID})
 	}
 	if err := roles.CheckLocks(all); err != nil {
-		return 0, usageError(err)
+		return lock, usageError(err)
 	}
-	return id, nil
+	return lock, nil
 }
 
 func takeoverDelay(cfg *config.Config, flags runFlags) time.Duration {

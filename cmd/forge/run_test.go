@@ -50,8 +50,8 @@ func TestLockOfRun(t *testing.T) {
 		{runFlags{role: "nightly", lockID: 6}, 0},
 		{runFlags{role: "nightly", lockID: 0x464F524745_0002}, 0},
 	} {
-		if got, err := singletonLock(cfg, test.flags); got != test.want || (err == nil) != (test.want != 0) {
-			t.Errorf("%+v: %d, %v; want %d", test.flags, got, err, test.want)
+		if got, err := singletonLock(cfg, test.flags); got.ID != test.want && err == nil || (err == nil) != (test.want != 0) {
+			t.Errorf("%+v: %d, %v; want %d", test.flags, got.ID, err, test.want)
 		}
 	}
 }

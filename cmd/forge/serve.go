@@ -59,6 +59,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 		return err
 	}
 	a.tellOverruled(ctx, flags, logger)
+	a.warnNothingShared(ctx, cfg, logger)
 	tellSurroundings(ctx, logger)
 	// Whoever read the log may have gone: that is no reason to die without a
 	// hand-over.
@@ -79,6 +80,18 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 			cfg = edited
 		}
 	}
+}
+
+// warnNothingShared says why a node defines no jobs: it may stand in the wrong directory.
+func (a *app) warnNothingShared(ctx context.Context, cfg *forge.Config, logger *slog.Logger) {
+	if cfg.HasClusterSections() {
+		return
+	}
+	if path, found := a.configFile(); found {
+		logger.WarnContext(ctx, "the configuration file has no crons, jobs, queues or alerts: the node joins and leaves the cluster's as they are", "path", absolute(path))
+		return
+	}
+	logger.WarnContext(ctx, "there is no configuration file: the node joins and leaves the cluster's crons, jobs, queues and alerts as they are", "searched", a.searched())
 }
 
 // runNode runs a node that reads its file again when it is edited, and on

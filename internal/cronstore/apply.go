@@ -21,15 +21,19 @@ import (
 const lockDefinitionsSQL = `SELECT pg_advisory_xact_lock(hashtextextended('forge_crons:definitions', 0))`
 
 const knownConfigSQL = `
-SELECT coalesce((SELECT hash FROM forge_config ORDER BY applied_at DESC LIMIT 1), ''),
-       EXISTS (SELECT FROM forge_config WHERE hash = $1)`
+SELECT coalesce(f.hash, ''), coalesce(f.cluster, ''), EXISTS (SELECT FROM forge_config WHERE hash = $1)
+FROM (VALUES (0)) AS one (row)
+LEFT JOIN (SELECT hash, cluster FROM forge_config ORDER BY applied_at DESC LIMIT 1) AS f ON true`
+
+// The same crons under another name: the cluster was renamed.
+const renameClusterSQL = `UPDATE forge_config SET cluster = $2 WHERE hash = $1 AND cluster <> $2`
 
 // applied_at goes up even if the database's clock was set back.
 const recordConfigSQL = `
-INSERT INTO forge_config (hash, applied_by, body, applied_at)
-SELECT $1, $2, $3, greatest(clock_timestamp(), max(applied_at) + interval '1 microsecond') FROM forge_config
+INSERT INTO forge_config (hash, applied_by, body, cluster, applied_at)
+SELECT $1, $2, $3, $4, greatest(clock_timestamp(), max(applied_at) + interval '1 microsecond') FROM forge_config
 ON CONFLICT (hash) DO UPDATE
-SET applied_at = excluded.applied_at, applied_by = excluded.applied_by, body = excluded.body`
+SET applied_at = excluded.applied_at, applied_by = excluded.applied_by, body = excluded.body, cluster = excluded.cluster`
 
 const definedSQL = `SELECT name, spec_hash, removed_at IS NOT NULL FROM forge_crons`
 
@@ -56,7 +60,8 @@ const notifySQL = `SELECT pg_notify(coalesce(nullif($1, ''), current_schema()) |
 
 // Apply puts a configuration in force, unless it is already or was superseded;
 // force applies a superseded one again. Everything is one transaction; the
-// leader is notified when it commits.
+// leader is notified when it commits. An error of a.Confirm is returned, wrapped, and
+// nothing has changed then.
 func Apply(ctx context.Context, db Beginner, a Applied, force bool) (Outcome, error) {
 	if err := validate(a.Crons); err != nil {
 		return Outcome{}, fmt.Errorf("apply configuration: %w", err)
@@ -83,24 +88,32 @@ func validate(crons map[string]Spec) error {
 }
 
 func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, error) {
-	if _, err := tx.Exec(ctx, lockDefinitionsSQL); err != nil {
-		return Outcome{}, fmt.Errorf("lock the definitions: %w", err)
+	if !a.preview {
+		if _, err := tx.Exec(ctx, lockDefinitionsSQL); err != nil {
+			return Outcome{}, fmt.Errorf("lock the definitions: %w", err)
+		}
 	}
 	var (
-		inForce string
-		known   bool
+		inForce, cluster string
+		known            bool
 	)
-	if err := tx.QueryRow(ctx, knownConfigSQL, a.Hash).Scan(&inForce, &known); err != nil {
+	if err := tx.QueryRow(ctx, knownConfigSQL, a.Hash).Scan(&inForce, &cluster, &known); err != nil {
 		return Outcome{}, fmt.Errorf("look up the hash: %w", err)
 	}
 	switch {
 	case inForce == a.Hash:
-		return Outcome{State: StateInForce, InForce: inForce}, nil
+		return Outcome{State: StateInForce, InForce: inForce}, renameCluster(ctx, tx, a)
 	case known && !force:
 		return Outcome{State: StateSuperseded, InForce: inForce}, nil
 	}
-	outcome, err := applyCrons(ctx, tx, a.Crons)
+	outcome, configured, err := compare(ctx, tx, a.Crons)
 	if err != nil {
+		return Outcome{}, err
+	}
+	if err := a.confirm(Review{Removed: outcome.Removed, Configured: configured, Cluster: a.Cluster, InForce: cluster}); err != nil {
+		return Outcome{}, err
+	}
+	if err := applyCrons(ctx, tx, a.Crons, outcome); err != nil {
 		return Outcome{}, err
 	}
 	outcome.State, outcome.InForce = StateApplied, a.Hash
@@ -108,7 +121,7 @@ func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, erro
 	if len(body) == 0 {
 		body = json.RawMessage("{}")
 	}
-	if _, err := tx.Exec(ctx, recordConfigSQL, a.Hash, a.NodeID, body); err != nil {
+	if _, err := tx.Exec(ctx, recordConfigSQL, a.Hash, a.NodeID, body, a.Cluster); err != nil {
 		return Outcome{}, fmt.Errorf("record the configuration: %w", err)
 	}
 	if a.Also != nil {
@@ -119,6 +132,16 @@ func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, erro
 	return outcome, announce(ctx, tx, a, known, outcome)
 }
 
+func renameCluster(ctx context.Context, tx pgx.Tx, a Applied) error {
+	if a.preview || a.Cluster == "" {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, renameClusterSQL, a.Hash, a.Cluster); err != nil {
+		return fmt.Errorf("rename the cluster: %w", err)
+	}
+	return nil
+}
+
 func announce(ctx context.Context, tx pgx.Tx, a Applied, again bool, outcome Outcome) error {
 	if _, err := tx.Exec(ctx, notifySQL, a.Schema, wire.CronChannel); err != nil {
 		return fmt.Errorf("notify the leader: %w", err)
@@ -126,22 +149,22 @@ func announce(ctx context.Context, tx pgx.Tx, a Applied, again bool, outcome Out
 	return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.ConfigApplied, NodeID: a.NodeID}, map[string]any{
 		"hash": a.Hash, "again": again,
 		"added": len(outcome.Added), "changed": len(outcome.Changed), "removed": len(outcome.Removed),
+		"removed_crons": outcome.Removed[:min(len(outcome.Removed), namedInEvents)],
 	})
 }
 
+// namedInEvents bounds the names of removed crons that an event holds.
+const namedInEvents = 100
+
 // applyCrons makes forge_crons say what the file says.
-func applyCrons(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (Outcome, error) {
-	outcome, err := compare(ctx, tx, wanted)
-	if err != nil {
-		return Outcome{}, err
-	}
+func applyCrons(ctx context.Context, tx pgx.Tx, wanted map[string]Spec, outcome Outcome) error {
 	touched := slices.Concat(outcome.Added, outcome.Changed, outcome.Removed)
 	if len(touched) == 0 {
-		return outcome, nil
+		return nil
 	}
 	found, now, err := lockCrons(ctx, tx, touched)
 	if err != nil {
-		return Outcome{}, err
+		return err
 	}
 	rows := make([]Cron, 0, len(touched))
 	for _, name := range touched {
@@ -158,11 +181,12 @@ func applyCrons(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (Outcome
 		}
 		rows = append(rows, row)
 	}
-	return outcome, upsert(ctx, tx, rows, now)
+	return upsert(ctx, tx, rows, now)
 }
 
-// compare finds the crons that differ from what is wanted.
-func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (Outcome, error) {
+// compare finds the crons that differ from what is wanted, and counts those that are
+// configured.
+func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (outcome Outcome, configured int, err error) {
 	type defined struct {
 		Name    string
 		Hash    string
@@ -170,12 +194,14 @@ func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (Outcome, e
 	}
 	rows, err := collect(ctx, tx, pgx.RowToStructByPos[defined], definedSQL)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("read the defined crons: %w", err)
+		return Outcome{}, 0, fmt.Errorf("read the defined crons: %w", err)
 	}
-	var outcome Outcome
 	known := make(map[string]bool, len(rows))
 	for _, row := range rows {
 		known[row.Name] = true
+		if !row.Removed {
+			configured++
+		}
 		spec, stays := wanted[row.Name]
 		switch {
 		case !stays && !row.Removed:
@@ -194,7 +220,7 @@ func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (Outcome, e
 	slices.Sort(outcome.Added)
 	slices.Sort(outcome.Changed)
 	slices.Sort(outcome.Removed)
-	return outcome, nil
+	return outcome, configured, nil
 }
 
 // lockCrons locks the rows that exist and returns them with the database's

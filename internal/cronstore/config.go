@@ -10,13 +10,28 @@ import (
 
 // The body may be large and rarely changes: whoever knows it reads only the rest.
 const inForceUnlessSQL = `
-SELECT hash, applied_at, applied_by, CASE WHEN hash = $1 THEN NULL ELSE body END
+SELECT hash, applied_at, applied_by, cluster, CASE WHEN hash = $1 THEN NULL ELSE body END
 FROM forge_config
 ORDER BY applied_at DESC
 LIMIT 1`
 
 const bodiesSQL = `
-SELECT hash, applied_at, applied_by, body FROM forge_config WHERE hash = ANY ($1)`
+SELECT hash, applied_at, applied_by, cluster, body FROM forge_config WHERE hash = ANY ($1)`
+
+const hashInForceSQL = `SELECT hash FROM forge_config ORDER BY applied_at DESC LIMIT 1`
+
+// HashInForce returns the hash of the configuration that was applied last, empty if
+// none ever was. It does not read the configuration.
+func HashInForce(ctx context.Context, db Queryer) (string, error) {
+	hashes, err := collect(ctx, db, pgx.RowTo[string], hashInForceSQL)
+	if err != nil {
+		return "", fmt.Errorf("get the hash of the configuration in force: %w", err)
+	}
+	if len(hashes) == 0 {
+		return "", nil
+	}
+	return hashes[0], nil
+}
 
 // ConfigInForce returns the configuration that was applied last, or ErrNotFound
 // if none ever was.
@@ -76,6 +91,6 @@ func ConfigBodies(ctx context.Context, db Queryer, hashes []string) (map[string]
 
 func scanConfig(row pgx.CollectableRow) (Config, error) {
 	var c Config
-	err := row.Scan(&c.Hash, &c.AppliedAt, &c.AppliedBy, &c.Body)
+	err := row.Scan(&c.Hash, &c.AppliedAt, &c.AppliedBy, &c.Cluster, &c.Body)
 	return c, err
 }

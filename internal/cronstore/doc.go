@@ -26,16 +26,23 @@
 // the old ticks by the old schedule and the new ones by the new; once the
 // watermark has passed an era it means nothing any more, and the next change
 // drops it. Where nothing of the old timing is pending the watermark simply
-// moves to now. Pausing, resuming, removing and re-adding work alike: each ends
-// one stretch of time and begins another. Ticks that were pending when their
-// cron was removed are recorded and not fired.
+// moves to now. Pausing, resuming and removing work alike: each ends one stretch
+// of time and begins another. Ticks that were pending when their cron was removed
+// are recorded and not fired, if a leader comes to it before the cron is back.
+//
+// A removed cron that comes back with the timing that it had goes on from its
+// watermark: the time without it is an Era that is marked Unconfigured, whose ticks
+// are left to the cron's policies. Only the part of it that lies farther back than
+// the window in which ticks are caught up has no ticks. With another timing the cron
+// starts from now.
 //
 // # Configuration
 //
 // forge_config keeps every version of the cluster's sections that was ever
 // applied; the newest applied_at is in force. A version that was superseded
 // does not come back by itself: a node that crashed before an edit and restarts
-// after it must not turn the cluster back.
+// after it must not turn the cluster back. Before anything changes, Applied.Confirm
+// is called with what would be removed; Unattended is what nodes use.
 //
 // All changes of definitions are serialized by one advisory lock, and each sets
 // updated_at of the rows that it touches, by which the leader sees that what it

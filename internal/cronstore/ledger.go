@@ -22,7 +22,7 @@ ORDER BY c.name`
 // The definition comes along only where the caller's is out of date.
 const lockForFiringSQL = `
 SELECT c.name, CASE WHEN c.updated_at = k.known THEN NULL ELSE c.spec END, c.spec_hash, c.created_at, c.updated_at,
-       c.removed_at, c.paused_at, c.watermark, c.next_tick
+       c.removed_at, c.paused_at, c.watermark, c.next_tick, coalesce(c.blocked_by, 0), c.blocked_since
 FROM unnest($1::text[], $2::timestamptz[]) AS k (name, known)
 JOIN forge_crons AS c ON c.name = k.name
 ORDER BY c.name
@@ -57,8 +57,9 @@ WHERE t.cron = u.cron AND t.tick = u.tick`
 
 const advanceSQL = `
 UPDATE forge_crons AS c
-SET watermark = u.watermark, next_tick = u.next_tick
-FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[]) AS u (name, watermark, next_tick)
+SET watermark = u.watermark, next_tick = u.next_tick, blocked_by = nullif(u.blocked_by, 0), blocked_since = u.blocked_since
+FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::bigint[], $5::timestamptz[])
+     AS u (name, watermark, next_tick, blocked_by, blocked_since)
 WHERE c.name = u.name`
 
 const recordedSQL = `
@@ -227,16 +228,19 @@ type Progress struct {
 	Name      string
 	Watermark time.Time
 	Next      time.Time
+	Blocked   Blocked
 }
 
 // Advance moves the watermarks of crons.
 func Advance(ctx context.Context, tx pgx.Tx, progress []Progress) error {
 	n := len(progress)
 	names, watermarks, next := make([]string, n), make([]time.Time, n), make([]*time.Time, n)
+	blockers, since := make([]int64, n), make([]*time.Time, n)
 	for i, p := range progress {
 		names[i], watermarks[i], next[i] = p.Name, p.Watermark, nullable(p.Next)
+		blockers[i], since[i] = p.Blocked.By, nullable(p.Blocked.Since)
 	}
-	if _, err := tx.Exec(ctx, advanceSQL, names, watermarks, next); err != nil {
+	if _, err := tx.Exec(ctx, advanceSQL, names, watermarks, next, blockers, since); err != nil {
 		return fmt.Errorf("advance watermarks: %w", err)
 	}
 	return nil

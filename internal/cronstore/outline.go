@@ -11,7 +11,7 @@ import (
 )
 
 const outlineSQL = `
-SELECT name, updated_at, paused_at IS NOT NULL, next_tick
+SELECT name, updated_at, paused_at IS NOT NULL, next_tick, coalesce(blocked_by, 0)
 FROM forge_crons
 WHERE removed_at IS NULL`
 
@@ -28,6 +28,8 @@ type Outlined struct {
 	// Paused by its definition or by hand.
 	Paused   bool
 	NextTick time.Time
+	// BlockedBy is the job because of which its newest tick was skipped; 0: none.
+	BlockedBy int64
 
 	// defined is the UpdatedAt of the definition that job and paused are of.
 	defined time.Time
@@ -66,9 +68,10 @@ func outline(ctx context.Context, db Queryer, known map[string]*Outlined) (crons
 		updated time.Time
 		paused  bool
 		next    *time.Time
+		blocker int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &updated, &paused, &next}, func() error {
-		cron := Outlined{Name: name, NextTick: instant(next)}
+	_, err = pgx.ForEachRow(rows, []any{&name, &updated, &paused, &next, &blocker}, func() error {
+		cron := Outlined{Name: name, NextTick: instant(next), BlockedBy: blocker}
 		if was, ok := known[name]; ok && was.defined.Equal(updated) {
 			cron.Job, cron.held, cron.defined = was.Job, was.held, updated
 		} else {

@@ -17,6 +17,7 @@ WITH page AS (
       AND ($2 = '' OR strpos(lower((c.name || ' ' || coalesce(c.spec ->> 'job', '')) COLLATE "C"), $2) > 0)
       AND (NOT $3 OR ` + heldSQL + `)
       AND ($4::timestamptz IS NULL OR c.next_tick < $4 AND NOT ` + heldSQL + `)
+      AND (NOT $6 OR c.blocked_by IS NOT NULL AND NOT ` + heldSQL + `)
     ORDER BY c.name COLLATE "C"
     LIMIT $5
 )
@@ -36,6 +37,9 @@ type Narrow struct {
 	// DueBefore are only those that are not paused and whose next tick is before it;
 	// zero: all.
 	DueBefore time.Time
+	// Blocked are only those that are not paused and whose newest tick was skipped
+	// because of an earlier run.
+	Blocked bool
 	// After is the name that they come after; empty: from the first.
 	After string
 	Limit int
@@ -44,7 +48,7 @@ type Narrow struct {
 // Page returns the first crons of those that are wanted, in the order of their names'
 // bytes, each as List does.
 func Page(ctx context.Context, db Queryer, n Narrow) ([]Cron, error) {
-	crons, err := collect(ctx, db, scanListed, pageSQL, n.After, strings.ToLower(n.Text), n.Paused, nullable(n.DueBefore), n.Limit)
+	crons, err := collect(ctx, db, scanListed, pageSQL, n.After, strings.ToLower(n.Text), n.Paused, nullable(n.DueBefore), n.Limit, n.Blocked)
 	if err != nil {
 		return nil, fmt.Errorf("list a page of crons: %w", err)
 	}

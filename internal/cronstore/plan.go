@@ -43,6 +43,9 @@ type Plan struct {
 	InForce string `json:"in_force"`
 	// State is what a node that starts with the file would do.
 	State State `json:"state"`
+	// Held says why a node that starts with the file does not apply it, and forge apply
+	// asks; empty: it does.
+	Held string `json:"held,omitempty"`
 	// Changes are by section: crons, jobs, queues, alerts.
 	Changes config.Diff `json:"changes"`
 	// Renamed are pairs among the removed and the added crons that differ in

@@ -12,14 +12,20 @@ func begin(name string, spec Spec, now time.Time) Cron {
 	return c
 }
 
-// revise gives a cron another definition. A timing that changes, or that comes
-// back, starts from now.
+// revise gives a cron another definition. A timing that changes starts from now. A
+// cron that comes back with the timing that it had goes on where it was removed.
 func revise(old Cron, spec Spec, now time.Time) Cron {
-	if old.RemovedAt.IsZero() && old.Spec.Timing().equal(spec.Timing()) {
+	same := old.Spec.Timing().equal(spec.Timing())
+	var c Cron
+	switch {
+	case same && old.RemovedAt.IsZero():
 		old.Spec, old.SpecHash = spec, specHash(spec)
 		return old
+	case same:
+		c = restore(old, spec.CatchUpSpan.Std(), now)
+	default:
+		c = conclude(old, now)
 	}
-	c := conclude(old, now)
 	c.Spec, c.SpecHash = spec, specHash(spec)
 	c.NextTick = c.next()
 	return c
@@ -48,6 +54,33 @@ func retire(old Cron, now time.Time) Cron {
 	old.RemovedAt = now
 	old.NextTick = old.next()
 	return old
+}
+
+// restore brings a removed cron back with the timing that it had. What fell due
+// since the last tick that was recorded is left to the cron's policies, as after an
+// outage, but for the time that lies farther back than the window in which ticks are
+// caught up: then the cron was not configured, and had no ticks.
+func restore(old Cron, window time.Duration, now time.Time) Cron {
+	c := old
+	c.Earlier, c.RemovedAt = nil, time.Time{}
+	// A removed cron has no ticks after its removal, however far the ledger went.
+	c.Watermark = earliest(old.Watermark, old.RemovedAt)
+	for _, era := range append(old.Earlier, old.present(old.RemovedAt)...) {
+		if era.Until.After(c.Watermark) {
+			c.Earlier = append(c.Earlier, era)
+		}
+	}
+	if reach := now.Add(-window); reach.After(old.RemovedAt) {
+		c.Earlier = append(c.Earlier, Era{Timing: manual, Until: reach})
+	}
+	for _, era := range old.present(now) {
+		era.Unconfigured = true
+		c.Earlier = append(c.Earlier, era)
+	}
+	if timeline, err := c.Timeline(); err != nil || !timeline.any(c.Watermark, now) {
+		c.Earlier, c.Watermark = nil, later(old.Watermark, now)
+	}
+	return c
 }
 
 // conclude ends the timing in force at now: the watermark moves there, unless ticks
@@ -94,6 +127,13 @@ func (c *Cron) next() time.Time {
 		return tick.At
 	}
 	return time.Time{}
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {

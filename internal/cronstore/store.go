@@ -24,7 +24,8 @@ type Beginner interface {
 }
 
 const cronColumns = `
-c.name, c.spec, c.spec_hash, c.created_at, c.updated_at, c.removed_at, c.paused_at, c.watermark, c.next_tick`
+c.name, c.spec, c.spec_hash, c.created_at, c.updated_at, c.removed_at, c.paused_at, c.watermark, c.next_tick,
+coalesce(c.blocked_by, 0), c.blocked_since`
 
 const tickColumns = `
 t.cron, t.tick, t.verdict, t.reason, coalesce(t.job_id, 0), t.term, t.node_id, t.recorded_at, t.lateness_ms,
@@ -145,12 +146,13 @@ type rawCron struct {
 	cron                       Cron
 	spec                       []byte
 	removedAt, pausedAt, nextT *time.Time
+	blockedSince               *time.Time
 }
 
 func (r *rawCron) targets() []any {
 	return []any{
 		&r.cron.Name, &r.spec, &r.cron.SpecHash, &r.cron.CreatedAt, &r.cron.UpdatedAt,
-		&r.removedAt, &r.pausedAt, &r.cron.Watermark, &r.nextT,
+		&r.removedAt, &r.pausedAt, &r.cron.Watermark, &r.nextT, &r.cron.Blocked.By, &r.blockedSince,
 	}
 }
 
@@ -161,6 +163,7 @@ func (r *rawCron) decode() (Cron, error) {
 	}
 	r.cron.Spec, r.cron.Earlier = doc.Spec, doc.Earlier
 	r.cron.RemovedAt, r.cron.PausedAt, r.cron.NextTick = instant(r.removedAt), instant(r.pausedAt), instant(r.nextT)
+	r.cron.Blocked.Since = instant(r.blockedSince)
 	return r.cron, nil
 }
 
@@ -185,6 +188,7 @@ func scanListed(row pgx.CollectableRow) (Cron, error) {
 	cron, err := raw.decode()
 	if tick != nil {
 		last.Cron, last.Tick, last.LastTick, last.RecordedAt = cron.Name, *tick, instant(lastTick), instant(recordedAt)
+		last.BlockedBy = blockerOf(last.Reason)
 		cron.Last = &last
 	}
 	return cron, err
@@ -204,7 +208,7 @@ func (r *rawTick) targets() []any {
 }
 
 func (r *rawTick) decode() Tick {
-	r.tick.LastTick = instant(r.lastTick)
+	r.tick.LastTick, r.tick.BlockedBy = instant(r.lastTick), blockerOf(r.tick.Reason)
 	return r.tick
 }
 

@@ -19,6 +19,8 @@ type Due struct {
 	Paused bool
 	// Removed: the cron left the configuration before the tick was recorded.
 	Removed bool
+	// Unconfigured: the cron was not in the configuration at that time, and came back.
+	Unconfigured bool
 	// Excluded is what leaves the tick out; empty: nothing does.
 	Excluded string
 	// FiresAt is when the tick may fire: At and its jitter.
@@ -39,7 +41,9 @@ type stretch struct {
 	exclusions []*cronexpr.Exclusion
 	timing     Timing
 	removed    bool
-	until      time.Time // zero: open
+	// unconfigured as in Era.
+	unconfigured bool
+	until        time.Time // zero: open
 }
 
 // Timeline parses the cron's timings.
@@ -86,7 +90,7 @@ func (c *Cron) present(until time.Time) []Era {
 }
 
 func (t *Timeline) add(name string, era Era) error {
-	s := stretch{cron: name, timing: era.Timing, removed: era.Removed, until: era.Until}
+	s := stretch{cron: name, timing: era.Timing, removed: era.Removed, unconfigured: era.Unconfigured, until: era.Until}
 	var err error
 	if s.schedule, err = era.Parse(name); err != nil {
 		return fmt.Errorf("cron %s: %w", name, err)
@@ -121,7 +125,8 @@ func (s *stretch) bound(after, until time.Time) (time.Time, time.Time) {
 func (s *stretch) due(tick cronexpr.Tick) Due {
 	due := Due{
 		At: tick.At, SkippedDST: tick.SkippedDST, Paused: s.timing.Paused, Removed: s.removed,
-		FiresAt: tick.At.Add(jitter(s.cron, tick.At, s.timing.Jitter.Std())),
+		Unconfigured: s.unconfigured,
+		FiresAt:      tick.At.Add(jitter(s.cron, tick.At, s.timing.Jitter.Std())),
 	}
 	for _, exclusion := range s.exclusions {
 		if exclusion.Covers(tick.At) {

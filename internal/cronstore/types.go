@@ -3,6 +3,7 @@ package cronstore
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -71,10 +72,20 @@ type Cron struct {
 	PausedAt  time.Time `json:"paused_at,omitzero"`
 	Watermark time.Time `json:"watermark"`
 	NextTick  time.Time `json:"next_tick,omitzero"`
+	// Blocked is zero unless the newest tick was skipped because of an earlier run.
+	Blocked Blocked `json:"blocked,omitzero"`
 	// Earlier timings that may have ticks after the watermark, oldest first.
 	Earlier []Era `json:"-"`
 	// Last is the newest row of the ledger; nil while there is none.
 	Last *Tick `json:"last,omitempty"`
+}
+
+// Blocked says that an earlier run keeps a cron from firing.
+type Blocked struct {
+	// By is the job of that run.
+	By int64 `json:"job_id"`
+	// Since is the first of the ticks that were skipped since the cron last fired.
+	Since time.Time `json:"since"`
 }
 
 // Timing is what decides when a cron is due.
@@ -116,17 +127,23 @@ type Era struct {
 	// Removed says that the cron had left the configuration before the ticks
 	// of the era could be recorded: they are not fired any more.
 	Removed bool `json:"removed,omitempty"`
+	// Unconfigured says that the cron was not in the configuration during the era,
+	// and came back at its end.
+	Unconfigured bool `json:"unconfigured,omitempty"`
 	// Until is the era's last instant.
 	Until time.Time `json:"until"`
 }
 
 // Tick is a row of the ledger.
 type Tick struct {
-	Cron       string    `json:"cron"`
-	Tick       time.Time `json:"tick"`
-	Verdict    Verdict   `json:"verdict"`
-	Reason     string    `json:"reason,omitempty"`
-	JobID      int64     `json:"job_id,omitempty"`
+	Cron    string    `json:"cron"`
+	Tick    time.Time `json:"tick"`
+	Verdict Verdict   `json:"verdict"`
+	Reason  string    `json:"reason,omitempty"`
+	JobID   int64     `json:"job_id,omitempty"`
+	// BlockedBy is the job of the earlier run because of which the tick was skipped
+	// or queued.
+	BlockedBy  int64     `json:"blocked_by,omitempty"`
 	Term       int64     `json:"term"`
 	NodeID     string    `json:"node_id"`
 	RecordedAt time.Time `json:"recorded_at"`
@@ -136,6 +153,24 @@ type Tick struct {
 	// FiresAt is the tick with its jitter, from which the lateness counts. Only
 	// Record reads it; zero means the tick itself.
 	FiresAt time.Time `json:"-"`
+}
+
+const (
+	blockerFormat = "Blocked by job %d"
+	blockedFormat = blockerFormat + " (%s)."
+)
+
+// BlockedReason is the Reason of a tick that could not overlap an earlier run: its
+// job, and what that is doing.
+func BlockedReason(job int64, doing string) string { return fmt.Sprintf(blockedFormat, job, doing) }
+
+// blockerOf returns the job that a reason names, 0 if it is of another kind.
+func blockerOf(reason string) int64 {
+	var job int64
+	if _, err := fmt.Sscanf(reason, blockerFormat, &job); err != nil {
+		return 0
+	}
+	return job
 }
 
 // Late returns how much later than it should have fired a tick is at an instant.
@@ -151,6 +186,7 @@ type Config struct {
 	Hash      string          `json:"hash"`
 	AppliedAt time.Time       `json:"applied_at"`
 	AppliedBy string          `json:"applied_by"`
+	Cluster   string          `json:"cluster,omitempty"`
 	Body      json.RawMessage `json:"body,omitempty"`
 }
 
@@ -162,6 +198,13 @@ type Applied struct {
 	Body json.RawMessage
 	// Crons are all crons of the file, by name.
 	Crons map[string]Spec
+	// Cluster is the name of the cluster that the file is of; may be empty.
+	Cluster string
+	// Confirm is called before anything changes; an error refuses the configuration.
+	// nil: none is refused.
+	Confirm func(Review) error
+	// preview neither locks nor changes anything.
+	preview bool
 	// Also writes what else the file says, in the same transaction; may be nil.
 	Also func(ctx context.Context, tx pgx.Tx) error
 	// Schema prefixes the notification's channel; empty means the

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+// migrate down refuses while a node runs, by its heartbeat or by its lock, and while
+// another program leads; a crashed node is in nobody's way. It says what is lost.
+func TestMigrateDown(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	if err := os.WriteFile(path, []byte("[database]\nurl = \""+address+"\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	down := func(want int, says string, flags ...string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append([]string{"migrate", "down", "--config", path}, flags...), &out, &errs)
+		if code != want || !strings.Contains(out.String()+errs.String(), says) {
+			t.Errorf("exit %d, want %d with %q: %s%s", code, want, says, out.String(), errs.String())
+		}
+	}
+	before := newest(t, pool)
+
+	execAll(t, pool, `INSERT INTO forge_nodes (node_id, incarnation, hostname, pid) VALUES ('a', '0123456789abcdef', 'one', 12)`)
+	down(exitConflict, "these need the schema as it is: node a (process 12 on one); stop them first", "--yes")
+	execAll(t, pool, `UPDATE forge_nodes SET last_heartbeat_at = now() - interval '1 minute', state = 'dead'`)
+	down(exitUsage, "say --yes")
+
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	class, object := nodestore.SessionLock("0123456789abcdef")
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock($1, $2)`, class, object); err != nil {
+		t.Fatal(err)
+	}
+	down(exitConflict, "node a (process 12 on one)", "--yes")
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
+	}
+	conn.Release()
+
+	execAll(t, pool, `INSERT INTO forge_leaders (role, node_id, term, lease_until) VALUES ('import', 'host-7', 1, now() + interval '1 minute')`)
+	down(exitConflict, "host-7, which leads import", "--yes")
+	execAll(t, pool, `UPDATE forge_leaders SET lease_until = now()`)
+	if after := newest(t, pool); after != before {
+		t.Fatalf("a refused migrate down took back %d", before)
+	}
+
+	for newest(t, pool) > 26 { // whatever is newer, and then silences
+		down(exitOK, "took back forge", "--yes")
+	}
+	execAll(t, pool, `INSERT INTO forge_silences (alert, until, created_by) VALUES ('late', now(), 'me')`)
+	down(exitUsage, "026_silences.sql: taking it back loses:\n  column muted of forge_alerts (0 rows)\n  table forge_silences (1 row)\n")
+	for newest(t, pool) > 0 {
+		down(exitOK, "took back forge", "--yes")
+	}
+	down(exitOK, "no migration of forge's is applied", "--yes")
+}
+
+func newest(t *testing.T, pool *pgxpool.Pool) (version int64) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), `SELECT max(version_id) FROM forge_migrations`).Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
+func execAll(t *testing.T, pool *pgxpool.Pool, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
