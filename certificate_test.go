@@ -91,3 +91,28 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		t.Errorf("a node without its key starts: %v", err)
 	}
 }
+
+func TestOldTLSIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writePair(t, certFile, keyFile, 1)
+	c, err := newCertificate(certFile, keyFile, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		near, far := net.Pipe()
+		client := tls.Client(near, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version}) //nolint:gosec // that old versions fail is the point
+		served := make(chan error, 1)
+		go func() {
+			served <- tls.Server(far, c.config()).HandshakeContext(t.Context())
+			_ = far.Close()
+		}()
+		err := client.HandshakeContext(t.Context())
+		_ = near.Close()
+		if serveErr := <-served; (err == nil && serveErr == nil) != want {
+			t.Errorf("%s: client %v, server %v, want success %t", tls.VersionName(version), err, serveErr, want)
+		}
+	}
+}

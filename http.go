@@ -19,11 +19,16 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// A browser's event stream never ends by itself, so the goodbye is short.
 const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 2 * time.Minute
-	closeTimeout      = 500 * time.Millisecond
+	// What a request's handler does not bound itself: until it is reached, and after it.
+	readTimeout  = 15 * time.Second
+	writeTimeout = 2 * time.Minute
+	maxHeader    = 32 << 10
+	// requestDrain is how long requests that are under way may take when the node
+	// stops. Streams end at once.
+	requestDrain = 5 * time.Second
 )
 
 // openListener also reads the certificate, if there is to be one.
@@ -32,6 +37,7 @@ func (n *Node) openListener() (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another address with http.listen or --listen", err)
 	}
+	listener = newConnections(listener, n.cfg.HTTP.MaxConnections, n.cfg.HTTP.MaxConnectionsPerAddress)
 	if !n.cfg.HTTP.ByTLS() {
 		return listener, nil
 	}
@@ -60,7 +66,13 @@ func (n *Node) urlOf(address net.Addr) string {
 func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 	serving, stopStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStreams()
-	server := newServer(serving, n.handler(serving))
+	handler := n.handler(serving)
+	var recording sync.WaitGroup
+	recording.Go(func() { handler.Run(serving) })
+	defer func() { stopStreams(); recording.Wait() }()
+	requests, cutOff := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutOff()
+	server := newServer(requests, handler)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -68,11 +80,12 @@ func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve HTTP: %w", err)
 	case <-ctx.Done():
 	}
-	stopStreams()
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	stopStreams() // requests go on
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestDrain)
 	defer cancel()
 	if err := server.Shutdown(closing); err != nil {
-		_ = server.Close() // whoever is still connected is cut off
+		cutOff()
+		_ = server.Close()
 	}
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP: %w", err)
@@ -80,18 +93,23 @@ func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// newServer bounds how long anybody may take to say what they want. There is no bound
-// for an answer: an event stream is one; and a body has its own.
+// newServer bounds how long anybody may take to send a request and to read its answer.
+// The handlers have bounds of their own, narrower ones and, for streams, none.
 func newServer(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ConnState:         connectionChanged,
+		ConnContext:       withConnection,
 		IdleTimeout:       idleTimeout,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 }
 
-func (n *Node) handler(ctx context.Context) http.Handler {
+func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 	operator := n.operator()
 	return dashboard.New(dashboard.Options{
 		Lifetime:    ctx,
@@ -100,7 +118,7 @@ func (n *Node) handler(ctx context.Context) http.Handler {
 		Once:        onceKeeper{n.pool},
 		File:        ownFile{n},
 		Doctor:      n.examine,
-		TokenKeeper: tokenReader{n.pool},
+		TokenKeeper: n.tokenKeeper(),
 		Source:      n.source(),
 		Holder:      operator,
 		Runner:      operator,
@@ -126,6 +144,9 @@ func (n *Node) handler(ctx context.Context) http.Handler {
 		ClusterMetrics: aggregator.Handler(n.pool, n.metrics.Series(), n.logger),
 		Changes:        n.changes,
 		AllowedHosts:   n.allowedHosts(),
+		Concurrent:     n.cfg.Database.PoolSize / 2, // the other half is for the roles and the jobs
+		Beyond:         beyondLimits,
+		TrustedProxies: n.cfg.HTTP.ProxyRanges(),
 		Logger:         n.logger,
 	})
 }
@@ -134,6 +155,14 @@ func (n *Node) handler(ctx context.Context) http.Handler {
 func (n *Node) tokens() dashboard.Tokens {
 	if !n.cfg.Dashboard.ByToken() {
 		return nil
+	}
+	return tokenReader{n.pool}
+}
+
+// tokenKeeper makes tokens for those whom the listener knows.
+func (n *Node) tokenKeeper() dashboard.TokenKeeper {
+	if !n.cfg.Dashboard.ByToken() {
+		return openKeeper{tokenReader{n.pool}}
 	}
 	return tokenReader{n.pool}
 }

@@ -9,7 +9,20 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
+
+// A token that anybody could have made would outlast auth = "none".
+func TestOpenListenerMakesNoTokens(t *testing.T) {
+	t.Parallel()
+	n := &Node{cfg: config.Default()}
+	_, _, err := n.tokenKeeper().Create(t.Context(), tokenstore.New{Name: "ci", Scope: tokenstore.Admin})
+	if !errors.Is(err, tokenstore.ErrOpen) {
+		t.Errorf("got %v, want %v", err, tokenstore.ErrOpen)
+	}
+}
 
 // Who sends a request's head a piece at a time cannot keep a connection for it.
 func TestSlowHeadIsCutOff(t *testing.T) {

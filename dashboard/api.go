@@ -17,6 +17,8 @@ import (
 const (
 	defaultLimit = 50
 	maxLimit     = 1000
+	// maxListedArgs bounds the bytes of the arguments in one page of jobs.
+	maxListedArgs = 1 << 20
 )
 
 // list is the body of every listing. Next is the address of what follows, empty
@@ -87,11 +89,18 @@ func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) {
 func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter := q.jobFilter()
+	if q.flag("args") {
+		filter.Args, filter.MaxArgs = jobstore.WholeArgs, maxListedArgs
+	}
 	if q.reject(w) {
 		return
 	}
 	jobs, err := s.Source.Jobs.List(r.Context(), filter)
-	answerPage(s, w, r, q, jobs, err, filter.Limit, func(j jobstore.Job) int64 { return j.ID })
+	limit := filter.Limit
+	if filter.EndsEarly(jobs) {
+		limit = len(jobs)
+	}
+	answerPage(s, w, r, q, jobs, err, limit, func(j jobstore.Job) int64 { return j.ID })
 }
 
 // answerPage answers with at most limit rows, which go on below the id of the last.

@@ -57,6 +57,8 @@ func (q *query) crons(now time.Time, limit int) cronstore.Narrow {
 		narrow.Paused = true
 	case cronsOverdue:
 		narrow.DueBefore = now.Add(-overdueAfter)
+	case cronsBlocked:
+		narrow.Blocked = true
 	}
 	return narrow
 }

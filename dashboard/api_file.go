@@ -21,14 +21,15 @@ type File interface {
 	// Plan says what the file would change against what is in force, and which runs
 	// of a stretch of time from now would appear and vanish.
 	Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan, error)
-	// Apply puts the file in force, also one that was superseded.
-	Apply(ctx context.Context) (cronstore.Outcome, error)
+	// Apply puts the file in force, also one that was superseded. It returns the error
+	// of confirm, which is called before anything changes.
+	Apply(ctx context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error)
 }
 
 // TokenKeeper makes tokens and ends them.
 type TokenKeeper interface {
 	List(ctx context.Context) ([]tokenstore.Token, error)
-	// Create returns tokenstore.ErrTaken, Revoke tokenstore.ErrNotFound.
+	// Create returns tokenstore.ErrTaken or ErrOpen, Revoke tokenstore.ErrNotFound.
 	Create(ctx context.Context, wanted tokenstore.New) (secret string, token tokenstore.Token, err error)
 	Revoke(ctx context.Context, name, by string) (tokenstore.Token, error)
 }
@@ -43,7 +44,7 @@ func (s *server) fileRoutes() (routes []route) {
 	if s.File != nil {
 		routes = append(routes,
 			route{path: "/api/v1/plan", get: s.apiPlan, read: viewer, gets: answers[cronstore.Plan]("Say what the node's file would change against what is in force", whole("days", "How many days of runs to compare, from 1 to 366; 7 without."))},
-			route{path: "/api/v1/apply", post: s.apiApply, write: admin, posts: does[cronstore.Outcome](http.StatusOK, "Put the node's file in force, also to go back to an earlier one")},
+			route{path: "/api/v1/apply", post: s.apiApply, write: admin, posts: takes[applyAsk, cronstore.Outcome](http.StatusOK, "Put the node's file in force, also to go back to an earlier one; yes confirms that it may remove crons")},
 			route{path: "/api/v1/alerts/check", get: s.apiCheckAlerts, read: viewer, gets: lists[alertstore.Problem]("Say what is wrong with the alerts of the node's file")},
 			route{path: "/api/v1/alerts/export", get: s.apiExportAlerts, read: viewer, gets: texts(yamlMedia, "Write the alerts of the node's file as rules for Prometheus")})
 	}
@@ -95,12 +96,26 @@ func (s *server) apiPlan(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, plan)
 }
 
+// applyAsk says whether the file may remove crons.
+type applyAsk struct {
+	Yes bool `json:"yes"`
+}
+
+// confirm refuses to remove crons, or to apply the file of another cluster, unasked.
+func (a applyAsk) confirm(review cronstore.Review) error {
+	if a.Yes || review.Harmless() {
+		return nil
+	}
+	return &refusal{http.StatusConflict, fmt.Sprintf(`The file is not applied: %s. Say "yes": true to apply it.`, review)}
+}
+
 func (s *server) apiApply(w http.ResponseWriter, r *http.Request) {
-	if err := readJSON(w, r, &struct{}{}); err != nil {
+	var asked applyAsk
+	if err := readJSON(w, r, &asked); err != nil {
 		s.answer(w, r, err)
 		return
 	}
-	outcome, err := s.File.Apply(r.Context())
+	outcome, err := s.File.Apply(r.Context(), asked.confirm)
 	if err != nil {
 		s.answer(w, r, err)
 		return
@@ -168,6 +183,8 @@ func (s *server) apiCreateToken(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, tokenstore.ErrTaken):
 		s.answer(w, r, &refusal{http.StatusConflict, fmt.Sprintf("A token %q exists. Choose another name, or revoke it first.", wanted.Name)})
+	case errors.Is(err, tokenstore.ErrOpen):
+		s.answer(w, r, &refusal{http.StatusConflict, `Tokens are made here only where auth = "token". Use forge token create where the database can be reached.`})
 	case err != nil:
 		s.answer(w, r, err)
 	default:

@@ -25,7 +25,7 @@ func (f fakeFile) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, 
 	}, nil
 }
 
-func (f fakeFile) Apply(context.Context) (cronstore.Outcome, error) {
+func (f fakeFile) Apply(_ context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
 	return cronstore.Outcome{State: cronstore.StateApplied, InForce: "b", Added: []string{"x"}}, fakeOperator(f).note("backup", "apply")
 }
 

@@ -86,12 +86,15 @@ func TestAPICutsAStreamThatCannotGoOn(t *testing.T) {
 func TestAPIFollowersAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := &server{Options: c.options()}
-	s.followers.Store(maxFollowers)
+	s := &server{Options: c.options(), limits: newLimits(0)}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	for range maxFollowersOfOne {
+		s.limits.followers.acquire(t.Context(), addressOf(r), 1, 0)
+	}
 	w := httptest.NewRecorder()
-	s.followLogs(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), 42, 0, 0)
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || s.followers.Load() != maxFollowers {
-		t.Errorf("status %d, %d followers", w.Code, s.followers.Load())
+	s.followLogs(w, r, 42, 0, 0)
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || s.limits.followers.used != maxFollowersOfOne {
+		t.Errorf("status %d, %d followers", w.Code, s.limits.followers.used)
 	}
 	if w := ask(t, c.handler(), http.MethodHead, "/api/v1/jobs/42/logs?follow=true"); w.Code != http.StatusOK || w.Body.Len() != 0 {
 		t.Errorf("HEAD: status %d, body %q", w.Code, w.Body)

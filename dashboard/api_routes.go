@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/auditstore"
@@ -110,8 +111,11 @@ var deadFilters = []parameter{
 	text("older_than", "Only of jobs that died longer ago, such as 6h or 2d."), text("newer_than", "Only of jobs that died since then."),
 }
 
+// argsParameter is of lists of jobs.
+var argsParameter = flag("args", "Also the arguments of each job. A page ends early once it has 1 MiB of them.")
+
 func (s *server) jobRoutes() []route {
-	jobs := route{path: "/api/v1/jobs", get: s.apiJobs, read: viewer, gets: lists[jobstore.Job]("List the jobs, newest first", with(pagedByID, jobFilters...)...)}
+	jobs := route{path: "/api/v1/jobs", get: s.apiJobs, read: viewer, gets: lists[jobstore.Job]("List the jobs, newest first", with(pagedByID, append(slices.Clone(jobFilters), argsParameter)...)...)}
 	if s.Enqueuer != nil {
 		jobs.post, jobs.write, jobs.action = s.apiEnqueue, operator, enqueueAction
 		jobs.posts = takes[enqueueAsk, jobstore.Enqueued](http.StatusCreated, "Add a job; 200: the same one is there already").or(http.StatusOK).sends(locationHeader)

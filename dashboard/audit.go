@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/forge-scheduler/forge/internal/auditstore"
 )
 
@@ -24,16 +22,11 @@ type Audit interface {
 }
 
 const (
-	// Strangers could fill the table: of those whom nobody knows so many refusals
-	// are written at once, and then one a second.
-	strangersAtOnce = 60
 	// endTimeout is how long an outcome waits for the database.
 	endTimeout = 5 * time.Second
 	// anonymous is who acts where nobody has to say who they are, or did not.
 	anonymous = "anonymous"
 )
-
-func newStrangers() *throttle { return newThrottle(rate.Every(time.Second), strangersAtOnce) }
 
 // note is what an action adds to its entry.
 type note struct{ text string }
@@ -89,7 +82,11 @@ func (s *server) audited(of route, next http.HandlerFunc) http.HandlerFunc {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		id, err := s.Audit.Begin(r.Context(), entryOf(of, r))
+		e := entryOf(of, r)
+		if s.tooManyRefused(w, r, e) {
+			return
+		}
+		id, err := s.Audit.Begin(r.Context(), e)
 		if err != nil {
 			s.unreadable(w, r, err)
 			return
@@ -101,8 +98,25 @@ func (s *server) audited(of route, next http.HandlerFunc) http.HandlerFunc {
 			s.ended(r.Context(), id, outcome, strings.TrimSpace(strconv.Itoa(recorder.status)+" "+said.text))
 		}()
 		next(recorder, r.WithContext(context.WithValue(r.Context(), noteKey{}, said)))
-		outcome = outcomeOf(recorder.status)
+		if outcome = outcomeOf(recorder.status); outcome == auditstore.Refused {
+			s.refusals.changes.take(e.Actor, s.Now())
+		}
 	}
+}
+
+// recorded records an action of a route that is open to everybody, once it is known to
+// be done. It answers the request itself when it returns false.
+func (s *server) recorded(w http.ResponseWriter, r *http.Request, action, detail string) bool {
+	if s.Audit == nil {
+		return true
+	}
+	_, err := s.Audit.Begin(r.Context(), auditstore.Entry{
+		Actor: anonymous, Source: addressOf(r), Action: action, Outcome: auditstore.Done, Detail: detail,
+	})
+	if err != nil {
+		s.unreadable(w, r, err)
+	}
+	return err == nil
 }
 
 // ended is also for requests whose caller has gone.
@@ -122,37 +136,6 @@ func outcomeOf(status int) string {
 		return auditstore.Refused
 	default:
 		return auditstore.Done
-	}
-}
-
-// refused writes down that somebody may not do something.
-func (s *server) refused(r *http.Request, of route, status int) {
-	e := entryOf(of, r)
-	if reads(r.Method) {
-		e.Action, e.Object = "read", r.URL.Path
-	}
-	e.Detail = strconv.Itoa(status)
-	s.writeRefusal(r.Context(), e)
-}
-
-// turnedAway writes down what was refused before anybody looked at who asks, and for
-// what: a browser may have been made to ask.
-func (s *server) turnedAway(r *http.Request, why string) {
-	e := auditstore.Entry{Actor: anonymous, Source: addressOf(r), Action: "read", Object: r.URL.Path, Detail: why}
-	if !reads(r.Method) {
-		e.Action = "write"
-	}
-	s.writeRefusal(r.Context(), e)
-}
-
-// writeRefusal leaves it at the log where nothing can be written: nothing is done.
-func (s *server) writeRefusal(ctx context.Context, e auditstore.Entry) {
-	if s.Audit == nil || e.Actor == anonymous && s.strangers.take("", s.Now()) > 0 {
-		return
-	}
-	e.Outcome = auditstore.Refused
-	if _, err := s.Audit.Begin(ctx, e); err != nil {
-		s.Logger.ErrorContext(ctx, "a refusal is missing in the audit log", "actor", e.Actor, "action", e.Action, "error", err)
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -124,16 +126,97 @@ func TestAuditSaysWhoWasRefused(t *testing.T) {
 	}
 }
 
-// Strangers cannot fill the table.
-func TestStrangersFillNoTable(t *testing.T) {
+// Nobody can fill the table with refusals, whoever they are; the others are counted.
+func TestRefusalsFillNoTable(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(h http.Handler){
+		"anonymous": func(h http.Handler) { askAs(t, h, "", "POST", "/api/v1/jobs/42/cancel") },
+		"a viewer":  func(h http.Handler) { askAs(t, h, "viewer", "POST", "/api/v1/jobs/42/cancel") },
+		"a login":   func(h http.Handler) { submit(t, h, "/login", "token=wrong", "", "") },
+		"elsewhere": func(h http.Handler) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080/login", nil)
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, options := guarded()
+			now := epoch
+			options.Now = func() time.Time { return now }
+			h := New(options)
+			const asked = 3 * refusalsAtOnce
+			for range asked {
+				refuse(h)
+			}
+			if len(c.audit) != refusalsAtOnce {
+				t.Errorf("%d entries, want %d", len(c.audit), refusalsAtOnce)
+			}
+			askAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel")
+			if got := c.audit[len(c.audit)-1]; got.Actor != "a operator" || got.Outcome != auditstore.Done {
+				t.Errorf("what another does: %+v", got)
+			}
+			h.server.writeSums(t.Context())
+			h.server.writeSums(t.Context()) // there is nothing more
+			sum := c.audit[refusalsAtOnce+1:]
+			want := fmt.Sprintf("%d more refusals were not recorded from 2026-", asked-refusalsAtOnce)
+			if len(sum) != 1 || sum[0].Action != leftOutAction || sum[0].Outcome != auditstore.Refused || !strings.HasPrefix(sum[0].Detail, want) {
+				t.Errorf("the sum: %+v, want one of %s", sum, want)
+			}
+			now = now.Add(refusalEvery)
+			refuse(h)
+			if got := c.audit[len(c.audit)-1]; got.Action == leftOutAction {
+				t.Error("later refusals are not recorded")
+			}
+		})
+	}
+}
+
+// Each change is recorded before it is looked at, so that who has too many refused has
+// to wait.
+func TestRefusedChangesFillNoTable(t *testing.T) {
+	t.Parallel()
+	c, options := guarded()
+	options.Now = func() time.Time { return epoch }
+	h := New(options)
+	for range 2 * refusedChangesAtOnce {
+		askAs(t, h, "operator", "POST", "/api/v1/jobs/41/cancel") // has finished
+	}
+	if len(c.audit) != refusedChangesAtOnce {
+		t.Fatalf("%d entries, want %d", len(c.audit), refusedChangesAtOnce)
+	}
+	h.server.writeSums(t.Context())
+	want := fmt.Sprintf("%d more refusals were not recorded", refusedChangesAtOnce)
+	if sum := c.audit[refusedChangesAtOnce:]; len(sum) != 1 || sum[0].Action != leftOutAction || !strings.HasPrefix(sum[0].Detail, want) {
+		t.Errorf("the sum: %+v, want one of %s", sum, want)
+	}
+	if w := askAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusTooManyRequests || w.Header().Get(retryHeader) == "" {
+		t.Errorf("status %d", w.Code)
+	}
+	if w := askAs(t, h, "admin", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusOK {
+		t.Errorf("another: status %d", w.Code)
+	}
+}
+
+// Whoever is not logged in logs out without a trace, and nobody logs in unrecorded.
+func TestLoginsAreRecorded(t *testing.T) {
 	t.Parallel()
 	c, options := guarded()
 	h := New(options)
-	for range 3 * strangersAtOnce {
-		askAs(t, h, "", "POST", "/api/v1/jobs/42/cancel")
+	submit(t, h, "/logout", "", "", "")
+	submit(t, h, "/logout", "", "forge=nobody", "")
+	if len(c.audit) > 0 {
+		t.Errorf("logging out: %v", c.written())
 	}
-	askAs(t, h, "viewer", "POST", "/api/v1/jobs/42/cancel")
-	if len(c.audit) != strangersAtOnce+1 {
-		t.Errorf("%d entries", len(c.audit))
+	options.Audit = brokenAudit{options.Audit}
+	if w := submit(t, New(options), "/login", "token=operator", "", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Set-Cookie") != "" {
+		t.Errorf("an unrecorded login: status %d, cookie %q", w.Code, w.Header().Get("Set-Cookie"))
 	}
+}
+
+// brokenAudit records nothing.
+type brokenAudit struct{ Audit }
+
+func (brokenAudit) Begin(context.Context, auditstore.Entry) (int64, error) {
+	return 0, errors.New("gone")
 }

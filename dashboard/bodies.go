@@ -144,7 +144,7 @@ func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFac
 		return err
 	}
 	crons, at := all.crons, all.at(facts.now)
-	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Limit: overviewJobs})
+	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{Limit: overviewJobs, Args: jobstore.ShortArgs})
 	if err != nil {
 		return fmt.Errorf("read jobs: %w", err)
 	}
@@ -154,7 +154,11 @@ func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFac
 	if b.Crons, err = s.rowsOf(ctx, shown, facts.now); err != nil {
 		return err
 	}
-	b.Health, b.Tiles = judge(facts, crons, at), tiles(facts, crons, at, counts)
+	blockers, err := s.Source.Jobs.States(ctx, blockersOf(crons))
+	if err != nil {
+		return fmt.Errorf("read the jobs that block crons: %w", err)
+	}
+	b.Health, b.Tiles = judge(facts, crons, blockers, at), tiles(facts, crons, at, counts)
 	if b.Coming, err = s.coming(ctx, facts.now, crons); err != nil {
 		return err
 	}

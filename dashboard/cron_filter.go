@@ -13,9 +13,10 @@ import (
 const (
 	cronsPaused  = "paused"
 	cronsOverdue = "overdue"
+	cronsBlocked = "blocked"
 )
 
-var cronFilters = []string{cronsPaused, cronsOverdue}
+var cronFilters = []string{cronsPaused, cronsOverdue, cronsBlocked}
 
 // is says whether a cron belongs to one of the filters.
 func is(filter string, now time.Time, c *cronstore.Outlined) bool {
@@ -24,6 +25,8 @@ func is(filter string, now time.Time, c *cronstore.Outlined) bool {
 		return c.Paused
 	case cronsOverdue:
 		return !c.Paused && isOverdue(now, c.NextTick)
+	case cronsBlocked:
+		return !c.Paused && c.BlockedBy != 0
 	default:
 		return true
 	}

@@ -25,7 +25,7 @@ func TestOnlyRolesThatSomebodyStandsForAreMissed(t *testing.T) {
 		{nodestore.Node{NodeID: "a", State: nodestore.Active, Roles: []string{"scheduler", "billing"}}, "No node leads as billing"},
 	} {
 		facts := clusterFacts{now: now, leaders: leaders, nodes: []nodestore.Node{test.node}}
-		if h := judge(facts, nil, facts.now); h.Headline != test.want {
+		if h := judge(facts, nil, nil, facts.now); h.Headline != test.want {
 			t.Errorf("roles %v: %q; want %q", test.node.Roles, h.Headline, test.want)
 		}
 		missed := strings.Contains(test.want, "No node")

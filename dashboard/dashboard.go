@@ -5,7 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
+	"net/netip"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
@@ -167,7 +167,8 @@ type Options struct {
 	// in which they are shown.
 	Roles []string
 	// Ready returns nil when the node can serve. Each error that it joins
-	// names one thing that is not ready.
+	// names one thing that is not ready. What only callers with a token may read of
+	// one is in an [UnreadyError].
 	Ready func(ctx context.Context) error
 	// Leads answers from memory whether this node leads a role.
 	Leads func(role string) (leaderstore.Fence, bool)
@@ -187,11 +188,18 @@ type Options struct {
 	// without port. Empty allows every name; a listener on loopback wants
 	// LoopbackHosts, or any web site could read it by rebinding its name.
 	AllowedHosts []string
+	// TrustedProxies are ranges of proxies whose X-Forwarded-For names the client.
+	TrustedProxies []netip.Prefix
 	// NoPages leaves out the pages and their streams, and keeps the documents,
 	// the API and the probes.
 	NoPages bool
-	Logger  *slog.Logger
-	Now     func() time.Time
+	// Concurrent is how many requests are handled at the same time; 0: a few.
+	Concurrent int
+	// Beyond says, by a request's context, that it came over a connection beyond those
+	// that the listener allows: only probes are answered then. May be left out.
+	Beyond func(ctx context.Context) bool
+	Logger *slog.Logger
+	Now    func() time.Time
 	// Lifetime is the node's: what is read that nobody waits for ends with it. May be
 	// left out.
 	Lifetime context.Context //nolint:containedctx // handed on to what outlives a request
@@ -222,18 +230,31 @@ type server struct {
 	// findings are the doctor's.
 	findings *memo[[]Finding]
 	door     *door
-	// strangers bounds what is written of refusals.
-	strangers *throttle
+	// refusals bounds those that are recorded.
+	refusals *refusals
 	// described is the API's document.
 	described func() (description, error)
-	// followers is how many outputs are followed.
-	followers atomic.Int64
+	limits    limits
+	readiness *recent[error]
+}
+
+// Handler answers a node's listener.
+type Handler struct {
+	http.Handler
+	server *server
 }
 
 // New returns the handler of a node's listener.
-func New(opts Options) http.Handler {
+func New(opts Options) *Handler {
 	s := makeServer(opts)
-	return s.guard(s.mux())
+	return &Handler{s.guard(s.mux()), s}
+}
+
+// Run records how many refusals the audit log leaves out, until ctx ends, which is to
+// be the Lifetime. When it returns nothing is read that no request waits for.
+func (h *Handler) Run(ctx context.Context) {
+	h.server.recordSums(ctx)
+	h.server.counts.wait()
 }
 
 func makeServer(opts Options) *server {
@@ -251,8 +272,10 @@ func makeServer(opts Options) *server {
 	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
 	s.findings = newMemo(time.Second, opts.Doctor)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
-	s.door, s.strangers = newDoor(opts.Tokens, opts.Now), newStrangers()
+	s.door, s.refusals = newDoor(opts.Tokens, opts.Now), newRefusals()
 	s.described = s.describeOnce()
+	s.limits = newLimits(opts.Concurrent)
+	s.readiness = newRecent(opts.Ready)
 	return s
 }
 

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -122,6 +121,15 @@ func reads(method string) bool { return method == http.MethodGet || method == ht
 // caller is who asks, as far as it is known.
 type caller struct{ tokenstore.Holder }
 
+// identity is a text that belongs to this caller alone, now and later. No address, and
+// no caller that nobody knows, has the same.
+func (c caller) identity() string {
+	if c.Name == "" {
+		return ""
+	}
+	return "token:" + strconv.FormatInt(c.ID, 10)
+}
+
 type callerKey struct{}
 
 // callerOf is the zero caller where nobody has to say who they are.
@@ -133,6 +141,10 @@ func callerOf(ctx context.Context) caller {
 // admit lets those through whose token covers a scope. What it answers to the
 // others tells nothing of what is there.
 func (s *server) admit(of route, need tokenstore.Scope, next http.HandlerFunc) http.HandlerFunc {
+	if isProbe(of.path) {
+		return s.probing(next)
+	}
+	next = s.inTurn(of, next)
 	if need == open {
 		return next
 	}
@@ -141,6 +153,10 @@ func (s *server) admit(of route, need tokenstore.Scope, next http.HandlerFunc) h
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.takeTurn(w, r) { // it takes a query
+			return
+		}
+		turn := turnOf(r.Context())
 		who, err := s.door.identify(r)
 		switch {
 		case errors.Is(err, tokenstore.ErrInvalid):
@@ -154,6 +170,7 @@ func (s *server) admit(of route, need tokenstore.Scope, next http.HandlerFunc) h
 				s.fail(w, r, http.StatusForbidden, "")
 				return
 			}
+			turn.leave()
 			next(w, r)
 		}
 	}
@@ -170,8 +187,7 @@ func (s *server) paced(path string, next http.HandlerFunc) http.HandlerFunc {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		who := cmp.Or(callerOf(r.Context()).Name, addressOf(r))
-		if wait := s.door.calls.take(who, s.Now()); wait > 0 {
+		if wait := s.door.calls.take(callerName(r), s.Now()); wait > 0 {
 			s.tooMany(w, r, wait, fmt.Sprintf("More than %d requests a second.", callsPerSecond))
 			return
 		}
@@ -210,10 +226,14 @@ func (s *server) tooMany(w http.ResponseWriter, r *http.Request, wait time.Durat
 }
 
 // whileAdmitted is for a request that lasts: its context ends soon after the
-// token does.
+// token does, and with the node.
 func (s *server) whileAdmitted(r *http.Request) (lasting *http.Request, stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	lasting = r.WithContext(ctx)
+	if s.Lifetime != nil {
+		unwatch, end := context.AfterFunc(s.Lifetime, cancel), cancel //nolint:contextcheck // the node's end, beside the request's
+		cancel = func() { unwatch(); end() }
+	}
 	if s.Tokens == nil {
 		return lasting, cancel
 	}

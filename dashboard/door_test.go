@@ -24,7 +24,7 @@ func (f fakeTokens) Verify(_ context.Context, token string) (tokenstore.Holder, 
 		return tokenstore.Holder{}, f.err
 	}
 	if scope := f.scopes[token]; scope != "" {
-		return tokenstore.Holder{Name: "a " + token, Scope: scope}, nil
+		return tokenstore.Holder{ID: f.ids[token], Name: "a " + token, Scope: scope}, nil
 	}
 	return tokenstore.Holder{}, tokenstore.ErrInvalid
 }
@@ -54,6 +54,7 @@ func (f fakeTokens) Logout(_ context.Context, session string) error {
 func guarded() (c *fakeCluster, options Options) {
 	c = newCluster()
 	c.scopes = map[string]tokenstore.Scope{"viewer": tokenstore.Viewer, "operator": tokenstore.Operator, "admin": tokenstore.Admin}
+	c.ids = map[string]int64{"viewer": 1, "operator": 2, "admin": 3}
 	options = c.options()
 	options.Tokens = fakeTokens{c}
 	return c, options
@@ -231,6 +232,11 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
 	for next, want := range map[string]string{
 		"": "/", "/jobs": "/jobs", "https://evil.example": "/", "//evil.example": "/", `/\evil.example`: "/", "/a\r\nb": "/", "javascript:alert(1)": "/",
+		"/\t/evil.example": "/", "/\n/evil.example": "/", "\t//evil.example": "/", "/\x00/evil.example": "/", "/\x7f/evil.example": "/", "\\\\evil.example": "/",
+		`/\/evil.example`: "/", `/jobs\..\..\evil.example`: "/", "/%zz": "/", "/\xff": "/", "///evil.example": "/", "/%2F/evil.example": "/",
+		"//?evil.example": "/", "//user@/evil.example": "/",
+		// A browser does not decode these before it looks for the host.
+		"/%09/evil.example": "/%09/evil.example", "/jobs?q=%2F%2Fevil.example#a": "/jobs?q=%2F%2Fevil.example#a",
 	} {
 		if got := nextOf(next); got != want {
 			t.Errorf("%q leads to %q", next, got)
@@ -252,6 +258,11 @@ func TestGuessingIsThrottled(t *testing.T) {
 	}
 	if w := guess(); w.Code != 429 || w.Header().Get("Retry-After") != "7" {
 		t.Errorf("status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+	}
+	for range 2 * maxFailures {
+		if w := submit(t, h, "/login", "token=viewer", "", ""); w.Code != 303 {
+			t.Fatalf("who has a token is kept out by the failures of others at the same address: %d", w.Code)
+		}
 	}
 	now = now.Add(7 * time.Second)
 	if w := guess(); w.Code != 401 {

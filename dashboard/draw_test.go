@@ -210,17 +210,69 @@ func TestHealthPutsTheWorstFirst(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	facts := clusterFacts{now: epoch, nodes: c.nodes, leaders: c.leaders}
-	if h := judge(facts, outlinesOf(c.crons), facts.now); h.Tone != "ok" || h.Headline != "Every role is led and every cron is on time" {
+	if h := judge(facts, outlinesOf(c.crons), nil, facts.now); h.Tone != "ok" || h.Headline != "Every role is led and every cron is on time" {
 		t.Errorf("all is well: %+v", h)
 	}
 	c.crons[0].NextTick = epoch.Add(-3 * time.Second)
-	if h := judge(facts, outlinesOf(c.crons), facts.now); h.Tone != "warn" || h.Headline != "1 cron is overdue" {
+	if h := judge(facts, outlinesOf(c.crons), nil, facts.now); h.Tone != "warn" || h.Headline != "1 cron is overdue" {
 		t.Errorf("overdue: %+v", h)
 	}
 	c.leaders[1].NodeID = ""
-	h := judge(facts, outlinesOf(c.crons), facts.now)
+	h := judge(facts, outlinesOf(c.crons), nil, facts.now)
 	if h.Tone != "bad" || h.Headline != "No node leads as scheduler" || len(h.Notes) != 2 || h.Notes[1] != (remark{"1 cron is overdue.", "/crons?is=overdue"}) {
 		t.Errorf("no scheduler: %+v", h)
+	}
+}
+
+// A cron whose newest tick was skipped because of an earlier run is not on time.
+func TestHealthNamesWhatBlocksCrons(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	facts := clusterFacts{now: epoch, nodes: c.nodes, leaders: c.leaders}
+	c.crons[0].Blocked = cronstore.Blocked{By: 42, Since: epoch.Add(-time.Minute)}
+	note := remark{c.crons[0].Name + " is blocked by job 42, which is running.", "/jobs/42"}
+	h := judge(facts, outlinesOf(c.crons), map[int64]string{42: "running"}, facts.now)
+	if h.Tone != "ok" || h.Headline != "Every role is led, and 1 cron is blocked by an earlier run" || len(h.Notes) != 1 || h.Notes[0] != note {
+		t.Errorf("blocked by a run that has started: %+v", h)
+	}
+	h = judge(facts, outlinesOf(c.crons), map[int64]string{42: "available"}, facts.now)
+	if h.Tone != "warn" || h.Headline != "1 cron waits for a run that has not started" || h.Path != "/crons?is=blocked" {
+		t.Errorf("blocked by a run that waits: %+v", h)
+	}
+	c.crons[0].PausedAt = epoch
+	if h := judge(facts, outlinesOf(c.crons), nil, facts.now); h.Headline != "Every role is led and every cron is on time" {
+		t.Errorf("paused: %+v", h)
+	}
+}
+
+// The pages lead to the job that blocks a cron.
+func TestPagesNameWhatBlocksCrons(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.crons[0].Blocked = cronstore.Blocked{By: 42, Since: epoch.Add(-time.Minute)}
+	c.ticks[c.crons[0].Name] = []cronstore.Tick{{
+		Cron: c.crons[0].Name, Tick: epoch, Verdict: cronstore.SkippedOverlap, Reason: "Blocked by job 42 (waiting since 2026-11-20T12:00:00Z).", BlockedBy: 42, Count: 1,
+	}}
+	for path, want := range map[string][]string{
+		"/":                 {c.crons[0].Name + " is blocked by job 42", `blocked by job 42</a>`},
+		"/crons":            {`href="/jobs/42">blocked by job 42</a>`, `is=blocked`},
+		"/crons?is=blocked": {c.crons[0].Name},
+		cronPath(c.crons[0].Name): {
+			`Blocked by <a href="/jobs/42">job 42</a> (waiting since 2026-11-20T12:00:00Z).`, "ticks are skipped since",
+		},
+		"/api/v1/crons?is=blocked":                       {`"blocked":{"job_id":42`},
+		"/api/v1" + cronPath(c.crons[0].Name) + "/ticks": {`"blocked_by":42`},
+	} {
+		page := get(t, c.handler(), path).Body.String()
+		for _, text := range want {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s does not say %q", path, text)
+			}
+		}
+	}
+	c.crons[0].Blocked = cronstore.Blocked{}
+	if page := get(t, c.handler(), "/crons?is=blocked").Body.String(); strings.Contains(page, `href="`+cronPath(c.crons[0].Name)) {
+		t.Error("a cron that is not blocked is listed as blocked")
 	}
 }
 

@@ -52,6 +52,8 @@ type fakeCluster struct {
 	added   rollupstore.SumQuery
 	// scopes are those of the tokens that are good.
 	scopes map[string]tokenstore.Scope
+	// ids are theirs.
+	ids map[string]int64
 	// audit is what was written down.
 	audit []auditstore.Entry
 	// done is what an operator has asked for.

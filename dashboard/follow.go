@@ -13,8 +13,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/tail"
 )
 
-// maxFollowers bounds what is followed through a node: each reads by itself.
-const maxFollowers = 64
+// maxFollowers bounds what is followed through a node, and maxFollowersOfOne what one
+// caller follows: each reads by itself.
+const (
+	maxFollowers      = 64
+	maxFollowersOfOne = 16
+)
 
 // followParameter is of lists that can be followed.
 var followParameter = flag("follow", "Go on with what comes, oldest first, one object a line (application/x-ndjson).")
@@ -27,13 +31,14 @@ func followLines[T any](s *server, w http.ResponseWriter, r *http.Request, run f
 	if r.Method == http.MethodHead {
 		return
 	}
-	if s.followers.Add(1) > maxFollowers {
-		s.followers.Add(-1)
+	release := s.limits.followers.acquire(r.Context(), callerName(r), 1, 0)
+	if release == nil {
 		w.Header().Set(retryHeader, "30")
 		writeProblem(w, http.StatusServiceUnavailable, "Too much is followed on this node.")
 		return
 	}
-	defer s.followers.Add(-1)
+	defer release()
+	turnOf(r.Context()).lasting(w)
 	lasting, stop := s.whileAdmitted(r)
 	defer stop()
 	sendLines(s, w, lasting, run)

@@ -90,7 +90,11 @@ func FuzzBodies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, contentType, key string, body []byte) {
 		path := server.paths[int(which)%len(server.paths)]
 		w := server.send(t, path, contentType, key, body)
-		if len(server.cluster.audit) != 1 || server.cluster.audit[0].Outcome != outcomeOf(w.Code) {
+		least := 1
+		if server.routes[path].write == open {
+			least = 0 // what changes nothing is not recorded
+		}
+		if n := len(server.cluster.audit); n > 1 || n < least || n > 0 && server.cluster.audit[0].Outcome != outcomeOf(w.Code) {
 			t.Errorf("%s %q: %d, and written down is %v", path, body, w.Code, server.cluster.written())
 		}
 		switch {

@@ -20,15 +20,23 @@ func (s *server) guard(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(s.crossOrigin))
 	next = protection.Handler(s.contained(next))
-	return packed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return deadlines(s.packed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
+		r.RemoteAddr = clientAddress(r, s.TrustedProxies)
+		if s.Beyond != nil && s.Beyond(r.Context()) {
+			w.Header().Set("Connection", "close")
+			if !isProbe(r.URL.Path) {
+				s.busy(w, r)
+				return
+			}
+		}
 		if !s.hostAllowed(r.Host) {
 			s.turnedAway(r, "421 under another name")
 			s.fail(w, r, http.StatusMisdirectedRequest, "This node does not answer to that name. Address it by one that it was configured for (http.allowed_hosts).")
 			return
 		}
 		next.ServeHTTP(w, r)
-	}))
+	})))
 }
 
 // contained answers for a handler that panics.

@@ -47,18 +47,62 @@ var consequence = map[string]string{
 	"log_compactor":      "Retention waits. Crons and jobs are not affected.",
 }
 
-// judge takes the crons as they were at an instant.
-func judge(facts clusterFacts, crons []cronstore.Outlined, at time.Time) health {
+// judge takes the crons as they were at an instant, and the states of the jobs that
+// block some of them.
+func judge(facts clusterFacts, crons []cronstore.Outlined, blockers map[int64]string, at time.Time) health {
 	h := health{Tone: "ok"}
 	h.judgeLeaders(facts)
 	h.judgeNodes(facts)
 	if overdue := countCrons(at, crons)[cronsOverdue]; overdue > 0 {
 		h.raise("warn", plural(overdue, "cron is", "crons are")+" overdue", "Their next tick is past and not recorded yet.", cronsPath(cronsOverdue))
 	}
+	blocked := h.judgeBlocked(crons, blockers)
 	if h.Headline == "" {
-		h.Headline = allWell(crons)
+		h.Headline = allWell(crons, blocked)
 	}
 	return h
+}
+
+// namedBlocked is how many blocked crons are named one by one.
+const namedBlocked = 3
+
+// judgeBlocked names the crons whose newest tick was skipped because of an earlier
+// run. A run that takes longer than the interval is the policy's business; one that
+// has not started is news.
+func (h *health) judgeBlocked(crons []cronstore.Outlined, states map[int64]string) (blocked int) {
+	waiting := 0
+	for i := range crons {
+		c := &crons[i]
+		if !is(cronsBlocked, time.Time{}, c) {
+			continue
+		}
+		if blocked++; blocked <= namedBlocked {
+			said := fmt.Sprintf("%s is blocked by job %d", c.Name, c.BlockedBy)
+			if state := states[c.BlockedBy]; state != "" {
+				said += ", which is " + state
+			}
+			h.Notes = append(h.Notes, remark{said + ".", jobPath(c.BlockedBy)})
+		}
+		switch states[c.BlockedBy] {
+		case "available", "pending", "scheduled":
+			waiting++
+		}
+	}
+	if waiting > 0 {
+		h.raise("warn", plural(waiting, "cron waits", "crons wait")+" for a run that has not started", "Newer ticks are skipped meanwhile.", cronsPath(cronsBlocked))
+	}
+	return blocked
+}
+
+// blockersOf are the jobs that block crons, a hundred at most.
+func blockersOf(crons []cronstore.Outlined) []int64 {
+	var ids []int64
+	for i := range crons {
+		if is(cronsBlocked, time.Time{}, &crons[i]) && len(ids) < 100 {
+			ids = append(ids, crons[i].BlockedBy)
+		}
+	}
+	return ids
 }
 
 func (h *health) judgeLeaders(facts clusterFacts) {
@@ -88,6 +132,9 @@ func (h *health) judgeNodes(facts clusterFacts) {
 		}
 		if row.Refused != "" {
 			h.raise("warn", row.Node.ID+" has refused its edited file", "It goes on with what it has: "+row.Refused, "/nodes")
+		}
+		if row.Waits != "" {
+			h.raise("warn", "The file of "+row.Node.ID+" waits for forge apply --yes", "It is not applied: "+row.Waits+".", "/nodes")
 		}
 		if row.Restart != "" {
 			h.raise("warn", row.Node.ID+" needs a restart for "+row.Restart, "", "/nodes")
@@ -155,11 +202,15 @@ func (h *health) raise(tone, headline, more, path string) {
 	}
 }
 
-func allWell(crons []cronstore.Outlined) string {
-	if len(crons) == 0 {
+func allWell(crons []cronstore.Outlined, blocked int) string {
+	switch {
+	case len(crons) == 0:
 		return "Every role is led"
+	case blocked > 0:
+		return "Every role is led, and " + plural(blocked, "cron is", "crons are") + " blocked by an earlier run"
+	default:
+		return "Every role is led and every cron is on time"
 	}
-	return "Every role is led and every cron is on time"
 }
 
 func tiles(facts clusterFacts, crons []cronstore.Outlined, at time.Time, counts reading[[]jobstore.Count]) []tile {
@@ -207,6 +258,9 @@ func cronsTile(now time.Time, crons []cronstore.Outlined) tile {
 	t := tile{Name: "Crons", Value: number(int64(len(crons))), Notes: []remark{{Text: "none paused"}}, Path: "/crons"}
 	if paused := counts[cronsPaused]; paused > 0 {
 		t.Notes = []remark{{number(int64(paused)) + " paused", cronsPath(cronsPaused)}}
+	}
+	if blocked := counts[cronsBlocked]; blocked > 0 {
+		t.Notes = append(t.Notes, remark{number(int64(blocked)) + " blocked", cronsPath(cronsBlocked)})
 	}
 	if overdue := counts[cronsOverdue]; overdue > 0 {
 		t.Tone, t.Notes = "warn", []remark{{number(int64(overdue)) + " overdue", cronsPath(cronsOverdue)}}

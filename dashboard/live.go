@@ -20,8 +20,13 @@ const (
 	// maxGap is the most: heartbeats and the states of jobs change without a
 	// nudge.
 	maxGap = time.Second
-	// maxStreams bounds the open streams of a node.
-	maxStreams = 256
+	// maxStreams bounds the open streams of a node, maxStreamsOfOne those of a caller.
+	maxStreams      = 256
+	maxStreamsOfOne = 32
+	// drawsName is by whom the readings for streams are counted, and drawPatience how
+	// long one waits for its turn.
+	drawsName    = "streams"
+	drawPatience = 10 * time.Second
 	// writeTimeout ends a stream whose reader has stopped reading.
 	writeTimeout = 10 * time.Second
 )
@@ -57,9 +62,8 @@ type feed struct {
 type feeds struct {
 	subscribe func() (<-chan struct{}, func())
 
-	mu    sync.Mutex
-	open  map[string]*feed
-	count int
+	mu   sync.Mutex
+	open map[string]*feed
 }
 
 func newFeeds(subscribe func() (<-chan struct{}, func())) *feeds {
@@ -69,13 +73,9 @@ func newFeeds(subscribe func() (<-chan struct{}, func())) *feeds {
 // join adds a listener to the feed of a page, which it starts for the first
 // one. The listener is told through its channel that there is something to
 // collect. leave waits for the feed's end when this was the last listener.
-func (fs *feeds) join(ctx context.Context, key string, draw render) (f *feed, listener chan struct{}, leave func(), ok bool) {
+func (fs *feeds) join(ctx context.Context, key string, draw render) (f *feed, listener chan struct{}, leave func()) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.count >= maxStreams {
-		return nil, nil, nil, false
-	}
-	fs.count++
 	f = fs.open[key]
 	if f == nil {
 		f = fs.start(ctx, draw)
@@ -86,7 +86,7 @@ func (fs *feeds) join(ctx context.Context, key string, draw render) (f *feed, li
 	f.listeners[listener] = struct{}{}
 	f.mu.Unlock()
 	nudge(listener)
-	return f, listener, func() { fs.leave(key, f, listener) }, true
+	return f, listener, func() { fs.leave(key, f, listener) }
 }
 
 // start runs a feed that outlives the request which happened to be the first.
@@ -104,7 +104,6 @@ func (fs *feeds) start(ctx context.Context, draw render) *feed {
 
 func (fs *feeds) leave(key string, f *feed, listener chan struct{}) {
 	fs.mu.Lock()
-	fs.count--
 	f.mu.Lock()
 	delete(f.listeners, listener)
 	last := len(f.listeners) == 0
@@ -257,18 +256,34 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
-	f, listener, leave, ok := s.feeds.join(r.Context(), ask.feed(kind), func(ctx context.Context) map[string][]byte {
-		return s.fragments(ctx, kind, ask)
-	})
-	if !ok {
-		w.Header().Set("Retry-After", "30")
+	release := s.limits.streams.acquire(r.Context(), callerName(r), 1, 0)
+	if release == nil {
+		w.Header().Set(retryHeader, "30")
 		writeProblem(w, http.StatusServiceUnavailable, "Too many pages are open on this node.")
 		return
 	}
+	defer release()
+	turnOf(r.Context()).lasting(w)
+	f, listener, leave := s.feeds.join(r.Context(), ask.feed(kind), func(ctx context.Context) map[string][]byte {
+		return s.drawInTurn(ctx, kind, ask)
+	})
 	defer leave()
 	r, stop := s.whileAdmitted(r)
 	defer stop()
 	stream(w, r, f, listener)
+}
+
+// drawInTurn draws the parts of a page when it is the turn of streams; without one they
+// stay as they are.
+func (s *server) drawInTurn(ctx context.Context, kind pageKind, ask *request) map[string][]byte {
+	release := s.limits.requests.acquire(ctx, drawsName, 1, drawPatience)
+	if release == nil {
+		return nil
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return s.fragments(ctx, kind, ask)
 }
 
 func stream(w http.ResponseWriter, r *http.Request, f *feed, listener <-chan struct{}) {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,8 +42,8 @@ func TestNothingIsReadWhileNobodyListens(t *testing.T) {
 		watch := &stopwatch{start: time.Now()}
 		feeds := newFeeds(noChanges)
 		time.Sleep(time.Minute)
-		_, _, leave, _ := feeds.join(t.Context(), "page", watch.draw)
-		_, _, leaveToo, _ := feeds.join(t.Context(), "page", watch.draw)
+		_, _, leave := feeds.join(t.Context(), "page", watch.draw)
+		_, _, leaveToo := feeds.join(t.Context(), "page", watch.draw)
 		time.Sleep(2*time.Second + time.Millisecond)
 		leave()
 		leaveToo()
@@ -53,8 +54,8 @@ func TestNothingIsReadWhileNobodyListens(t *testing.T) {
 		if got := len(watch.drawn); got != 3 {
 			t.Errorf("%d readings after the last listener left, want no more than 3", got)
 		}
-		if len(feeds.open) != 0 || feeds.count != 0 {
-			t.Errorf("%d feeds and %d streams are still open", len(feeds.open), feeds.count)
+		if len(feeds.open) != 0 {
+			t.Errorf("%d feeds are still open", len(feeds.open))
 		}
 	})
 }
@@ -65,7 +66,7 @@ func TestChangesAreSeenAtOnceAndCoalesced(t *testing.T) {
 		watch := &stopwatch{start: time.Now()}
 		changes := make(chan struct{})
 		feeds := newFeeds(func() (<-chan struct{}, func()) { return changes, func() {} })
-		_, _, leave, _ := feeds.join(t.Context(), "page", watch.draw)
+		_, _, leave := feeds.join(t.Context(), "page", watch.draw)
 		defer leave()
 		time.Sleep(700 * time.Millisecond)
 		changes <- struct{}{} // later than minGap: drawn now
@@ -138,12 +139,44 @@ func TestEventsCannotBeForged(t *testing.T) {
 	}
 }
 
-func TestStreamsAreBounded(t *testing.T) {
+// One caller cannot take all streams, and all callers together not more than there are.
+func TestStreamsAreShared(t *testing.T) {
 	t.Parallel()
-	feeds := newFeeds(noChanges)
-	feeds.count = maxStreams
-	if _, _, _, ok := feeds.join(t.Context(), "page", nil); ok {
-		t.Error("one stream too many was let in")
+	_, options := guarded()
+	h := New(options)
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections) // before that
+	open := func(token string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?page=jobs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := server.Client().Do(r) //nolint:bodyclose // it stays open until the test ends
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode
+	}
+	for i := range maxStreamsOfOne + 1 {
+		want := http.StatusOK
+		if i == maxStreamsOfOne {
+			want = http.StatusServiceUnavailable
+		}
+		if got := open("viewer"); got != want {
+			t.Fatalf("stream %d of the first: status %d, want %d", i, got, want)
+		}
+	}
+	if got := open("operator"); got != http.StatusOK {
+		t.Errorf("another caller: status %d", got)
+	}
+	rest := maxStreams - maxStreamsOfOne - 1
+	for i := range rest {
+		h.server.limits.streams.acquire(t.Context(), strconv.Itoa(i), 1, 0)
+	}
+	if got := open("admin"); got != http.StatusServiceUnavailable {
+		t.Errorf("beyond all: status %d", got)
 	}
 }
 

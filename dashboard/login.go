@@ -3,7 +3,9 @@ package dashboard
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
@@ -14,6 +16,9 @@ const (
 	secureCookie = "__Host-forge"
 	plainCookie  = "forge"
 )
+
+// loginRoute names what is refused to who cannot log in.
+var loginRoute = route{path: "/login", action: "login"}
 
 // loginBody is the login form.
 type loginBody struct {
@@ -38,18 +43,24 @@ func (s *server) writeLogin(w http.ResponseWriter, r *http.Request, status int, 
 
 func (s *server) formLogin(w http.ResponseWriter, r *http.Request) {
 	fields, ok := s.form(w, r)
-	if !ok || s.throttled(w, r) {
+	if !ok {
 		return
 	}
 	next := nextOf(fields.Get("next"))
 	session, who, err := s.Tokens.Login(r.Context(), strings.TrimSpace(fields.Get("token")))
 	switch {
+	case errors.Is(err, tokenstore.ErrInvalid) && s.throttled(w, r):
+		// Only failures count, and only they are refused: whoever has a token gets in,
+		// whatever others at the same address do.
+		s.refused(r, loginRoute, http.StatusTooManyRequests)
 	case errors.Is(err, tokenstore.ErrInvalid):
+		s.refused(r, loginRoute, http.StatusUnauthorized)
 		s.writeLogin(w, r, http.StatusUnauthorized, loginBody{Next: next, Wrong: true})
 	case err != nil:
 		s.unreadable(w, r, err)
+	case !s.recorded(w, r, loginRoute.action, "303 as "+who.Name):
+		// Nobody is given the session.
 	default:
-		noteDown(r.Context(), "as "+who.Name)
 		http.SetCookie(w, cookieOf(r, session, int(tokenstore.SessionLife.Seconds())))
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	}
@@ -60,8 +71,9 @@ func (s *server) formLogout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if session, is := secretOf(r); is {
-		if who, err := s.door.identify(r); err == nil {
-			noteDown(r.Context(), "as "+who.Name)
+		who, err := s.door.identify(r)
+		if err == nil && !s.recorded(w, r, "logout", "303 as "+who.Name) {
+			return
 		}
 		if err := s.Tokens.Logout(r.Context(), session); err != nil {
 			s.unreadable(w, r, err)
@@ -85,9 +97,15 @@ func cookieOf(r *http.Request, session string, seconds int) *http.Cookie {
 	return cookie
 }
 
-// nextOf keeps to this site.
+// nextOf keeps to this site. Browsers take a backslash for a slash, and leave tabs and
+// line ends out before they look for the host.
 func nextOf(path string) string {
-	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n") {
+	strange := func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' || c == utf8.RuneError }
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsFunc(path, strange) {
+		return "/"
+	}
+	// Something on the way may decode the path.
+	if u, err := url.Parse(path); err != nil || strings.HasPrefix(u.Path, "//") {
 		return "/"
 	}
 	return path

@@ -79,7 +79,7 @@ const longestReading = time.Minute
 // get takes the clock of the page that asks.
 func (l *latest[T]) get(ctx context.Context, now time.Time) reading[T] {
 	l.mu.Lock()
-	if l.underWay == nil && !time.Now().Before(l.until) {
+	if l.underWay == nil && !time.Now().Before(l.until) && !l.over() {
 		l.underWay = make(chan struct{})
 		go l.renew(context.WithoutCancel(ctx), now, l.underWay)
 	}
@@ -98,6 +98,19 @@ func (l *latest[T]) get(ctx context.Context, now time.Time) reading[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
+}
+
+// over says that no reading begins any more.
+func (l *latest[T]) over() bool { return l.lifetime != nil && l.lifetime.Err() != nil }
+
+// wait waits for the reading that is under way. Call it when the lifetime is over.
+func (l *latest[T]) wait() {
+	l.mu.Lock()
+	underWay := l.underWay
+	l.mu.Unlock()
+	if underWay != nil {
+		<-underWay
+	}
 }
 
 // renew reads. What it fails to read is as it was known last.

@@ -57,6 +57,26 @@ func TestQuickReadingsAreWaitedFor(t *testing.T) {
 	})
 }
 
+// A reading that nobody waits for ends with the node, which waits for it.
+func TestReadingsEndWithTheNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lifetime, end := context.WithCancel(t.Context())
+		c := &counter{takes: time.Hour}
+		l := c.latest(lifetime)
+		l.get(t.Context(), time.Now())
+		end()
+		l.wait()
+		if l.underWay != nil {
+			t.Error("the reading goes on")
+		}
+		time.Sleep(time.Hour)
+		if l.get(t.Context(), time.Now()); l.underWay != nil {
+			t.Error("another reading began")
+		}
+	})
+}
+
 func TestNobodyWaitsForSlowReadings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

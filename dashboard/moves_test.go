@@ -57,7 +57,7 @@ func (f fakeCrons) Outline(ctx context.Context, _ []cronstore.Outlined) ([]crons
 func outlinesOf(crons []cronstore.Cron) []cronstore.Outlined {
 	var outlined []cronstore.Outlined
 	for _, c := range crons {
-		outlined = append(outlined, cronstore.Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick})
+		outlined = append(outlined, cronstore.Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick, BlockedBy: c.Blocked.By})
 	}
 	return outlined
 }
@@ -72,7 +72,8 @@ func (f fakeCrons) Page(ctx context.Context, n cronstore.Narrow) ([]cronstore.Cr
 	all, err := f.List(ctx)
 	all = slices.DeleteFunc(all, func(c cronstore.Cron) bool {
 		return c.Name <= n.After || len(cronsNamed(outlinesOf([]cronstore.Cron{c}), n.Text)) == 0 || n.Paused && !c.Paused() ||
-			!n.DueBefore.IsZero() && (c.Paused() || c.NextTick.IsZero() || !c.NextTick.Before(n.DueBefore))
+			!n.DueBefore.IsZero() && (c.Paused() || c.NextTick.IsZero() || !c.NextTick.Before(n.DueBefore)) ||
+			n.Blocked && (c.Paused() || c.Blocked.By == 0)
 	})
 	slices.SortFunc(all, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
 	return all[:min(len(all), n.Limit)], err

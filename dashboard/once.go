@@ -91,7 +91,7 @@ func (o *operation) keyMeans() string {
 	if o.secret != "" {
 		means += ", without " + o.secret
 	}
-	return means + "."
+	return means + ". One with another body or address, or beside the first, gets 409."
 }
 
 // keyedRequest reads the body and puts it back.
@@ -107,7 +107,7 @@ func keyedRequest(w http.ResponseWriter, r *http.Request) (keystore.Request, err
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	whole := fmt.Sprintf("%s %s\n%s", r.Method, r.URL.RequestURI(), body)
 	return keystore.Request{
-		Caller: cmp.Or(callerOf(r.Context()).Name, anonymous), Key: key, Digest: sha256.Sum256([]byte(whole)),
+		Caller: cmp.Or(callerOf(r.Context()).identity(), anonymous), Key: key, Digest: sha256.Sum256([]byte(whole)),
 	}, nil
 }
 

@@ -89,7 +89,12 @@ func TestIdempotencyKeys(t *testing.T) {
 	if diff := cmp.Diff(first.Body.String(), again.Body.String()); diff != "" || again.Header().Get("Location") != "/api/v1/jobs/42" || again.Header().Get("Content-Type") != jsonType {
 		t.Errorf("the repeat, with %v (-want +got):\n%s", again.Header(), diff)
 	}
-	if last := c.audit[len(c.audit)-1]; last.Outcome != "done" || last.Detail != "201 a repeat" {
+	last := c.audit[len(c.audit)-1]
+	c.ids["operator"] = 9 // a new token of the same name is another caller
+	if w := postWithKey(t, h, "operator", "jobs", asks, "k"); w.Code != 201 || w.Header().Get(repeatHeader) != "" {
+		t.Errorf("a new token of the same name: %d, repeated %q", w.Code, w.Header().Get(repeatHeader))
+	}
+	if last.Outcome != "done" || last.Detail != "201 a repeat" {
 		t.Errorf("the audit log has %+v", last)
 	}
 }
@@ -133,7 +138,7 @@ func TestEveryWriteTakesAKey(t *testing.T) {
 		}
 		told := decode[map[string]any](t, first)
 		if secret := told[r.posts.secret]; r.posts.secret != "" {
-			keeps := string(kept["a admin "+path].Body)
+			keeps := string(kept["token:3 "+path].Body)
 			if delete(told, r.posts.secret); secret != "forge_secret" || keeps == "" || strings.Contains(keeps, "forge_secret") {
 				t.Errorf("%s tells the secret %v, and keeps %s", path, secret, keeps)
 			}

@@ -125,6 +125,21 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	}
 }
 
+// Programs read there what a key refuses, and whose session lock_holder is.
+func TestTheDocumentExplainsKeysAndLockHolders(t *testing.T) {
+	t.Parallel()
+	doc, _ := served(t, newCluster().handler())
+	for path, methods := range doc.Paths {
+		if op, posts := methods["post"]; posts && !strings.Contains(op.Parameters[len(op.Parameters)-1].Description, "409") {
+			t.Errorf("%s does not say what a key refuses", path)
+		}
+	}
+	holder := doc.Components.Schemas["LeaderLockHolder"]
+	if holder == nil || !strings.Contains(holder.Description, "holds the lock") {
+		t.Errorf("lock_holder: %+v", holder)
+	}
+}
+
 // postBodies are such as succeed, by what the address ends in.
 var postBodies = map[string]string{
 	"/api/v1/jobs": `{"kind": "dump", "args": {"table": "users"}, "priority": 2, "at": "2026-11-21T02:00:00Z"}`,

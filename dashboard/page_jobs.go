@@ -40,6 +40,7 @@ func (b *jobsBody) Narrowed() bool {
 
 func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 	filter := ask.jobFilter()
+	filter.Args = jobstore.ShortArgs
 	if err := ask.err(); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 			"12,345 completed", "3 of 100 slots busy", // numbers
 			"term 7", "this node", "The first node that is up takes it", // leaders
 			"crashed", "8.0 ms", // history
-			"at 02:00 every day", "Last 2 ticks: 1 fired (run to be retried), 1 skipped: still running", "in 14h 00m", "4.2 ms", // crons
+			"at 02:00 every day", "Last 2 ticks: 1 fired (run to be retried), 1 skipped: blocked by an earlier run", "in 14h 00m", "4.2 ms", // crons
 			"#42", "retryable", "1/5", // jobs
 			"Next ticks", `id="coming"`, "The alert no_scheduler_leader fires.", "of 2, 0 pending", // what is due, and alerts
 		},

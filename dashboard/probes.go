@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -31,10 +32,20 @@ type readiness struct {
 	NotReady []string `json:"not_ready,omitempty"`
 }
 
+// UnreadyError is a reason not to be ready of which strangers read Public alone: the rest may
+// name hosts, users and databases.
+type UnreadyError struct {
+	Public string
+	Err    error
+}
+
+func (u UnreadyError) Error() string { return u.Err.Error() }
+
+// Unwrap returns what only callers with a token read.
+func (u UnreadyError) Unwrap() error { return u.Err }
+
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
-	defer cancel()
-	missing := causes(s.Ready(ctx))
+	missing := causes(s.readiness.get(r.Context()), s.knows(r))
 	status := http.StatusOK
 	if len(missing) > 0 {
 		status = http.StatusServiceUnavailable
@@ -42,10 +53,52 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, readiness{Ready: len(missing) == 0, NodeID: s.Self.NodeID, NotReady: missing})
 }
 
+// recent shares one reading among the probes that ask for it at about the same time,
+// so that many of them cost what a few do.
+type recent[T any] struct {
+	read func(context.Context) T
+
+	mu    sync.Mutex
+	at    time.Time
+	value T
+}
+
+// keepRecent is for how long a reading is shared.
+const keepRecent = 100 * time.Millisecond
+
+func newRecent[T any](read func(context.Context) T) *recent[T] { return &recent[T]{read: read} }
+
+// get goes on reading for the others when ctx ends.
+func (c *recent[T]) get(ctx context.Context) T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) < keepRecent {
+		return c.value
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	defer cancel()
+	c.value = c.read(ctx)
+	c.at = time.Now()
+	return c.value
+}
+
+// knows reports whether whoever asks may see details where nobody has to say who they
+// are: with any token, or where none is asked for.
+func (s *server) knows(r *http.Request) bool {
+	if s.Tokens == nil {
+		return true
+	}
+	_, err := s.door.identify(r)
+	return err == nil
+}
+
 // causes lists the messages of joined errors one by one.
-func causes(err error) []string {
+func causes(err error, detailed bool) []string {
 	if err == nil {
 		return nil
+	}
+	if hidden, ok := err.(UnreadyError); ok && !detailed { //nolint:errorlint // the error itself: those within it are looked at below
+		return []string{hidden.Public}
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -53,7 +106,7 @@ func causes(err error) []string {
 	}
 	var all []string
 	for _, e := range joined.Unwrap() {
-		all = append(all, causes(e)...)
+		all = append(all, causes(e, detailed)...)
 	}
 	return all
 }

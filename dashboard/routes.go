@@ -108,6 +108,17 @@ func (s *server) loginRoutes() []route {
 
 func (s *server) operates() bool { return s.Holder != nil && s.Runner != nil }
 
+// recordedAction is the POST of a route, with its entry in the audit log. One that is
+// open to everybody records what it does itself: who refuses nobody beforehand records
+// no attempt.
+func (s *server) recordedAction(r route) http.HandlerFunc {
+	act := s.addressed(s.once(r, r.post))
+	if r.write == open {
+		return act
+	}
+	return s.audited(r, act)
+}
+
 func (s *server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
@@ -119,7 +130,7 @@ func (s *server) mux() *http.ServeMux {
 			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, s.addressed(get))) // and HEAD
 		}
 		if r.post != nil {
-			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.audited(r, s.addressed(s.once(r, r.post)))))
+			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.recordedAction(r)))
 		}
 		mux.HandleFunc(r.path, s.admit(r, r.least(), s.methodNotAllowed(r)))
 	}

@@ -43,6 +43,11 @@ var ownFields = map[reflect.Type]map[string]*jsonschema.Schema{
 	reflect.TypeFor[leaderstore.Tenure](): {"gap_ms": {Type: "number"}},
 }
 
+// typesAbout says of types what their names do not.
+var typesAbout = map[reflect.Type]string{
+	reflect.TypeFor[leaderstore.LockHolder](): "The session that holds the lock of a role although the role has no leader.",
+}
+
 // of returns a reference to a struct, and else the schema of a type.
 func (s *schemas) of(t reflect.Type) *jsonschema.Schema {
 	s.name(t)
@@ -95,6 +100,7 @@ func (s *schemas) name(t reflect.Type) {
 		}
 	}
 	s.named[name] = s.make(t)
+	s.named[name].Description = typesAbout[t]
 }
 
 // make writes the schema of a type out, with references to the structs in it.

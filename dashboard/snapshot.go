@@ -72,7 +72,7 @@ func (s *server) differences(ctx context.Context, facts clusterFacts) (map[strin
 	differs := map[string]string{}
 	for _, n := range facts.nodes {
 		_, known := differs[n.ConfigHash]
-		if known || !n.Present() || n.ConfigHash == facts.applied {
+		if known || !n.Present() || n.ConfigHash == "" || n.ConfigHash == facts.applied {
 			continue
 		}
 		text, err := s.Differs(ctx, facts.applied, n.ConfigHash)

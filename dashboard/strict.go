@@ -17,13 +17,12 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/forge-scheduler/forge/internal/jsondepth"
 )
 
 // maxBody bounds the body of a request: a job's arguments and some more.
 const maxBody = 72 << 10
-
-// bodyTimeout is how long a client may take over a body.
-const bodyTimeout = 30 * time.Second
 
 // isText is true of what the database takes for a text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
@@ -60,7 +59,6 @@ func (s *server) addressed(next http.HandlerFunc) http.HandlerFunc {
 // readBody checks that a body is of a type and not too large, and reads it. A
 // body that is missing is empty.
 func readBody(w http.ResponseWriter, r *http.Request, contentType string) ([]byte, error) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer has one
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d bytes.", maxBody)}
@@ -93,6 +91,9 @@ func strictJSON(body []byte, into any) error {
 	}
 	known := jsonFields(into)
 	for _, m := range members {
+		if len(wrong) > mostWrong {
+			break
+		}
 		field, ok := known[m.name]
 		if !ok {
 			wrong = append(wrong, unknownField(m.name, known))
@@ -107,6 +108,18 @@ func strictJSON(body []byte, into any) error {
 	return wrongFields(wrong...)
 }
 
+// mostWrong bounds the mistakes in a body that an answer lists.
+const mostWrong = 50
+
+// clipName is a name as an error shows it: it can be as long as the body.
+func clipName(name string) string {
+	const most = 80
+	if runes := []rune(name); len(runes) > most {
+		return string(runes[:most]) + "..."
+	}
+	return name
+}
+
 // unknownField says what the fields are.
 func unknownField(name string, known map[string]field) fieldError {
 	detail := "there are none"
@@ -114,6 +127,7 @@ func unknownField(name string, known map[string]field) fieldError {
 		names := slices.SortedFunc(maps.Keys(known), func(a, b string) int { return cmp.Compare(known[a].at, known[b].at) })
 		detail = "the fields are " + strings.Join(names, ", ")
 	}
+	name = clipName(name)
 	return fieldError{"#" + pointerTo(name), "is unknown; " + detail, fmt.Sprintf("the field %q is unknown; %s", name, detail)}
 }
 
@@ -145,6 +159,9 @@ func membersOf(body []byte) (members []member, twice []fieldError, err error) {
 	if !utf8.Valid(body) {
 		return nil, nil, errors.New("it is not UTF-8")
 	}
+	if err := jsondepth.Check(body); err != nil {
+		return nil, nil, fmt.Errorf("it is %w", err)
+	}
 	if err := json.Unmarshal(body, &json.RawMessage{}); err != nil {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return nil, nil, fmt.Errorf("it is no JSON from byte %d on (%w)", syntax.Offset, err)
@@ -152,62 +169,95 @@ func membersOf(body []byte) (members []member, twice []fieldError, err error) {
 		return nil, nil, err
 	}
 	w := walker{decoder: json.NewDecoder(bytes.NewReader(body)), body: body}
-	members, err = w.value("")
-	if err == nil && members == nil {
+	err = w.value()
+	if err == nil && w.members == nil {
 		err = errors.New("an object is wanted")
 	}
-	return members, w.twice, err
+	return w.members, w.twice, err
 }
 
 // walker goes through JSON that is sound.
 type walker struct {
 	decoder *json.Decoder
 	body    []byte
+	// steps lead to the value that is being read, as parts of a JSON pointer. They
+	// are joined in an error alone, because a pointer can be as long as the body.
+	steps []string
+	// members are the fields of the whole; nil where it is no object.
+	members []member
 	twice   []fieldError
 }
 
-// value reads one value and returns the fields of an object; nil where it is none.
-func (w *walker) value(at string) ([]member, error) {
+// value reads one value.
+func (w *walker) value() error {
 	token, err := w.decoder.Token()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	switch token {
 	case json.Delim('{'):
-		return w.object(at)
+		return w.object()
 	case json.Delim('['):
-		for i := 0; w.decoder.More(); i++ {
-			if _, err := w.value(at + "/" + strconv.Itoa(i)); err != nil {
-				return nil, err
-			}
-		}
-		_, err = w.decoder.Token()
+		return w.list()
 	}
-	return nil, err
+	return nil
 }
 
-func (w *walker) object(at string) ([]member, error) {
-	members, seen := []member{}, map[string]bool{}
+func (w *walker) list() error {
+	at := len(w.steps)
+	for i := 0; w.decoder.More(); i++ {
+		w.steps = append(w.steps[:at], strconv.Itoa(i))
+		if err := w.value(); err != nil {
+			return err
+		}
+	}
+	w.steps = w.steps[:at]
+	_, err := w.decoder.Token()
+	return err
+}
+
+func (w *walker) object() error {
+	at, seen := len(w.steps), map[string]bool{}
+	if at == 0 {
+		w.members = []member{}
+	}
 	for w.decoder.More() {
 		token, err := w.decoder.Token()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		name, _ := token.(string) // the decoder allows nothing else
 		from := w.decoder.InputOffset()
-		if _, err := w.value(at + pointerTo(name)); err != nil {
-			return nil, err
+		w.steps = append(w.steps[:at], name)
+		if err := w.value(); err != nil {
+			return err
 		}
-		if seen[name] {
-			w.twice = append(w.twice, fieldError{"#" + at + pointerTo(name), "stands twice", fmt.Sprintf("the field %q stands twice", name)})
-			continue
+		w.steps = w.steps[:at+1]
+		switch {
+		case seen[name]:
+			w.repeated(name)
+		case at == 0:
+			raw := bytes.TrimLeft(w.body[from:w.decoder.InputOffset()], ": \t\r\n")
+			w.members = append(w.members, member{name, raw})
 		}
 		seen[name] = true
-		raw := bytes.TrimLeft(w.body[from:w.decoder.InputOffset()], ": \t\r\n")
-		members = append(members, member{name, raw})
 	}
+	w.steps = w.steps[:at]
 	_, err := w.decoder.Token()
-	return members, err
+	return err
+}
+
+// repeated records that a name stands twice, for the first few of those.
+func (w *walker) repeated(name string) {
+	if len(w.twice) > mostWrong {
+		return
+	}
+	var pointer strings.Builder
+	pointer.WriteString("#")
+	for _, step := range w.steps {
+		pointer.WriteString(pointerTo(clipName(step)))
+	}
+	w.twice = append(w.twice, fieldError{pointer.String(), "stands twice", fmt.Sprintf("the field %q stands twice", clipName(name))})
 }
 
 // field is one of a struct, with its place in it.

@@ -48,7 +48,7 @@ func markOf(v cronstore.Verdict) mark {
 	case cronstore.Queued:
 		return mark{"wait", "hollow", "queued"}
 	case cronstore.SkippedOverlap:
-		return mark{"idle", "low", "skipped: still running"}
+		return mark{"idle", "low", "skipped: blocked by an earlier run"}
 	case cronstore.SkippedWindow:
 		return mark{"idle", "low", "skipped: too late"}
 	case cronstore.SkippedLimit:

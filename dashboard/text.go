@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/forge-scheduler/forge/internal/jsondepth"
 )
 
 // coarse is a span that counts up or down on the page, in at most two units.
@@ -131,9 +133,11 @@ func harmlessRune(r rune) rune {
 	return r
 }
 
+// prettyJSON indents JSON that does not nest too deeply: anybody who may insert rows
+// may have written it, and each level widens each line below it.
 func prettyJSON(raw json.RawMessage) string {
 	var out bytes.Buffer
-	if len(raw) == 0 || json.Indent(&out, raw, "", "  ") != nil {
+	if len(raw) == 0 || jsondepth.Check(raw) != nil || json.Indent(&out, raw, "", "  ") != nil {
 		return string(raw)
 	}
 	return out.String()

@@ -41,6 +41,21 @@ func (t *throttle) take(who string, now time.Time) time.Duration {
 	return 0
 }
 
+// wait returns what take would, and counts nothing.
+func (t *throttle) wait(who string, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	limiter := t.each[who]
+	if limiter == nil {
+		return 0
+	}
+	missing := 1 - limiter.TokensAt(now)
+	if missing <= 0 {
+		return 0
+	}
+	return time.Duration(missing / float64(t.every) * float64(time.Second))
+}
+
 // makeRoom forgets those who have done nothing for a while, or else everybody:
 // whoever fills the table has many addresses, and is not held up by it anyhow.
 func (t *throttle) makeRoom(now time.Time) {

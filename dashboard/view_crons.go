@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -26,6 +27,16 @@ type cronRow struct {
 	Next     stamp
 	// Overdue is set when the next tick is past and nobody fired it.
 	Overdue bool
+	// Blocked is the job because of which the newest tick was skipped, and since when
+	// ticks are; nil: none.
+	Blocked *blockedCell
+}
+
+type blockedCell struct {
+	JobID int64
+	Path  string
+	Since stamp
+	State badge
 }
 
 // runCell is the newest tick that became a job.
@@ -55,6 +66,9 @@ func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs ma
 		Strip: drawStrip(ticks, jobs, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
 	}
 	row.Overdue = !row.Paused && !row.Removed && isOverdue(now, c.NextTick)
+	if by := c.Blocked.By; by != 0 && !row.Paused && !row.Removed {
+		row.Blocked = &blockedCell{JobID: by, Path: jobPath(by), Since: newStamp(modeAgo, now, c.Blocked.Since), State: badgeOf(jobs[by])}
+	}
 	if t, ok := lastRun(ticks); ok {
 		row.Last = &runCell{At: newStamp(modeAgo, now, t.RecordedAt), JobID: t.JobID, Path: jobPath(t.JobID), State: badgeOf(jobs[t.JobID])}
 		if t.Verdict == cronstore.Fired || t.Verdict == cronstore.CaughtUp {
@@ -91,6 +105,8 @@ type tickRow struct {
 	// its failure.
 	Why  string
 	Told string
+	// Blocker is the job that Why begins with, nil if it names none.
+	Blocker *remark
 	// Usual: it fired as it should, and why is no news.
 	Usual    bool
 	Lateness string
@@ -108,6 +124,10 @@ func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]outbox.Not
 			Tick: newStamp(modeAgo, now, t.Tick), Clock: clock(t.Tick, zone), Count: t.Count, Mark: markOf(t.Verdict),
 			Why: whyOf(t), Told: plainText(outbox.Sentence(told[t.Tick.UnixMicro()])), Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
 			Term: t.Term, JobID: t.JobID, Path: jobPath(t.JobID),
+		}
+		if by := t.BlockedBy; by != 0 {
+			row.Blocker = &remark{Text: fmt.Sprintf("job %d", by), Path: jobPath(by)}
+			_, row.Why, _ = strings.Cut(row.Why, row.Blocker.Text)
 		}
 		row.Usual = t.Reason == "" && row.Told == ""
 		if t.JobID != 0 {

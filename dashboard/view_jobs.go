@@ -118,10 +118,13 @@ func jobNote(j jobstore.Job) (text string, wrong bool) {
 	return string(short), wrong
 }
 
-// compactJSON is empty for no arguments.
+// compactJSON is empty for no arguments. What was cut short stays as it is.
 func compactJSON(raw json.RawMessage) string {
 	var out bytes.Buffer
-	if json.Compact(&out, raw) != nil || out.String() == "{}" {
+	if json.Compact(&out, raw) != nil {
+		return string(raw)
+	}
+	if out.String() == "{}" {
 		return ""
 	}
 	return out.String()

@@ -22,12 +22,14 @@ type leaderCard struct {
 	Duty   string
 	Vacant bool
 	// Idle: nobody leads it, and no node that is here stands for it.
-	Idle  bool
-	Node  nodeName
-	URL   string
-	Mine  bool
-	Term  int64
-	Since stamp
+	Idle bool
+	// Holder is the session that holds the role's lock and does not lead.
+	Holder string
+	Node   nodeName
+	URL    string
+	Mine   bool
+	Term   int64
+	Since  stamp
 	// The lease bar: LeaseMS is how long a full bar is, UntilMS where it runs
 	// out, Left its width now.
 	LeaseMS int64
@@ -83,7 +85,8 @@ func leaderCards(facts clusterFacts, self Self) []leaderCard {
 			Role: l.Role, Title: roleTitle(l.Role), Duty: cmp.Or(duties[l.Role], "A role of a program's own"), Term: l.Term,
 			Vacant: !l.Leads(), Idle: !l.Leads() && !stoodFor(l.Role, facts.nodes),
 		}
-		if !card.Vacant {
+		switch {
+		case !card.Vacant:
 			lease := l.LeaseUntil.Sub(l.RenewedAt)
 			card.Node = nodeName{l.NodeID, facts.colors.of(l.NodeID)}
 			card.Mine = l.NodeID == self.NodeID
@@ -92,7 +95,9 @@ func leaderCards(facts clusterFacts, self Self) []leaderCard {
 			card.LeaseMS = lease.Milliseconds()
 			card.Until = newStamp(modeLeft, facts.now, l.LeaseUntil).moving(leaseOf(l.Role))
 			card.Left = scale{start: l.RenewedAt, width: max(lease, 1)}.between(facts.now, l.LeaseUntil)
-		} else if !l.LeaseUntil.IsZero() && l.NodeID != "" {
+		case l.LockHolder != nil:
+			card.Holder = plainText(l.LockHolder.String())
+		case !l.LeaseUntil.IsZero() && l.NodeID != "":
 			card.Since = newStamp(modeSince, facts.now, l.LeaseUntil)
 		}
 		cards = append(cards, card)

@@ -34,9 +34,10 @@ type nodeRow struct {
 	// last did, nil: never.
 	Silent   bool
 	Reported *stamp
-	// Refused says why the node's edited file was not taken over; Restart are the
-	// keys of it that wait for a restart.
+	// Refused says why the node's edited file was not taken over, Waits why its file
+	// waits for forge apply --yes; Restart are the keys of it that wait for a restart.
 	Refused string
+	Waits   string
 	Restart string
 	// Facts and Act are of the page of the nodes alone.
 	Facts []fact
@@ -65,9 +66,9 @@ func nodeRows(facts clusterFacts, self Self) []nodeRow {
 			Heartbeat: heartbeat,
 			Late:      present && facts.now.Sub(n.LastHeartbeatAt) > lateHeartbeat,
 			Started:   newStamp(modeAgo, facts.now, n.StartedAt),
-			Version:   n.Version, Host: n.Hostname, Config: n.ConfigHash[:min(7, len(n.ConfigHash))],
-			Drifts: present && applied != "" && n.ConfigHash != applied, Differs: facts.differs[n.ConfigHash],
-			Refused: ifPresent(present, n.ConfigError), Restart: ifPresent(present, strings.Join(n.ConfigRestart, ", ")),
+			Version:   n.Version, Host: n.Hostname, Config: cmp.Or(n.ConfigHash[:min(7, len(n.ConfigHash))], "none"),
+			Drifts: present && applied != "" && n.ConfigHash != "" && n.ConfigHash != applied, Differs: facts.differs[n.ConfigHash],
+			Refused: ifPresent(present, n.ConfigError), Waits: ifPresent(present, n.ConfigWaiting), Restart: ifPresent(present, strings.Join(n.ConfigRestart, ", ")),
 		})
 	}
 	slices.SortStableFunc(rows, func(a, b nodeRow) int {

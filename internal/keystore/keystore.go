@@ -31,7 +31,8 @@ var (
 
 // Request is what a key stands for.
 type Request struct {
-	// Caller is whose key it is: each has keys of their own.
+	// Caller is whose key it is: each has keys of their own. It must name no two callers,
+	// not even one after the other.
 	Caller, Key string
 	// Digest is the SHA-256 of what is asked.
 	Digest [32]byte

@@ -14,6 +14,8 @@ const SessionLife = 12 * time.Hour
 
 // Holder is whose secret it is.
 type Holder struct {
+	// ID is the token's. A name may be given again once its token is revoked, an ID is not.
+	ID    int64
 	Name  string
 	Scope Scope
 }
@@ -27,10 +29,10 @@ WITH good AS (
     UPDATE forge_tokens SET last_used_at = date_trunc('minute', now())
     WHERE id IN (SELECT id FROM good WHERE coalesce(last_used_at, '-infinity') < date_trunc('minute', now()))
 )
-SELECT name, scope FROM good`
+SELECT id, name, scope FROM good`
 
 const sessionSQL = `
-SELECT t.name, t.scope
+SELECT t.id, t.name, t.scope
 FROM forge_sessions AS s JOIN forge_tokens AS t ON t.id = s.token_id
 WHERE s.hash = $1 AND s.expires_at > now()
   AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())`
@@ -40,7 +42,7 @@ INSERT INTO forge_sessions (hash, token_id, expires_at)
 SELECT $2, id, least(clock_timestamp() + $3::interval, expires_at)
 FROM forge_tokens
 WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
-RETURNING (SELECT name FROM forge_tokens WHERE id = token_id), (SELECT scope FROM forge_tokens WHERE id = token_id)`
+RETURNING token_id, (SELECT name FROM forge_tokens WHERE id = token_id), (SELECT scope FROM forge_tokens WHERE id = token_id)`
 
 const closeSQL = `DELETE FROM forge_sessions WHERE hash = $1`
 

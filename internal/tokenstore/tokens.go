@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +18,9 @@ import (
 var (
 	// ErrTaken says that a token with that name is there and not revoked.
 	ErrTaken = errors.New("a token of that name exists")
+	// ErrOpen says that whoever asks for a token is not known: the listener asks nobody.
+	// They could keep what they may do now for the time after that is changed.
+	ErrOpen = errors.New("the listener asks nobody who they are")
 	// ErrNotFound says that no token of that name is there that is not revoked.
 	ErrNotFound = errors.New("no such token")
 	// ErrInvalid says that a secret belongs to nobody: it never did, or its token
@@ -43,8 +48,14 @@ type New struct {
 // goodName is how tokens may be called: the diary and the audit log show it.
 var goodName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?$`)
 
+// reserved are names that the audit log gives to those who have no token.
+var reserved = []string{"anonymous", "cli", "forge", "system"}
+
 // CheckName says what is wrong with a name.
 func CheckName(name string) error {
+	if slices.Contains(reserved, strings.ToLower(name)) {
+		return fmt.Errorf("the name %q is reserved: want another", name)
+	}
 	if !goodName.MatchString(name) {
 		return fmt.Errorf("the name %q: want 1 to 63 letters, digits and . _ @ -, with a letter or digit at both ends", name)
 	}
@@ -119,6 +130,9 @@ WHERE id IN (
 // Create makes a token and returns its secret, which nobody can find out later.
 // It returns ErrTaken where the name is in use.
 func Create(ctx context.Context, db Queryer, wanted New) (secret string, token Token, err error) {
+	if err := CheckName(wanted.Name); err != nil {
+		return "", Token{}, err
+	}
 	secret = newSecret(tokenPrefix)
 	hash, _ := hashOf(tokenPrefix, secret)
 	token, err = one(ctx, db, ErrTaken, createSQL, wanted.Name, hash, wanted.Scope, wanted.By, wanted.Life)

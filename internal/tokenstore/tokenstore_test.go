@@ -43,7 +43,7 @@ func TestTokenLives(t *testing.T) {
 	pool := pgtest.Pool(t)
 	secret := create(t, pool, tokenstore.New{Name: "ci", Scope: tokenstore.Operator, Life: time.Hour, By: "ann"})
 	got, err := tokenstore.Verify(t.Context(), pool, secret)
-	if diff := cmp.Diff(tokenstore.Holder{Name: "ci", Scope: tokenstore.Operator}, got); err != nil || diff != "" {
+	if diff := cmp.Diff(tokenstore.Holder{ID: 1, Name: "ci", Scope: tokenstore.Operator}, got); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
 	session, _, err := tokenstore.Login(t.Context(), pool, secret)

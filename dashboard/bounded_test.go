@@ -1,0 +1,184 @@
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who is refused does not keep the connection, neither by sending the body slowly nor
+// with another request after it.
+func TestRefusedRequestsCloseTheirConnections(t *testing.T) {
+	t.Parallel()
+	_, options := guarded()
+	server := httptest.NewServer(New(options))
+	t.Cleanup(server.Close)
+	for _, head := range []string{
+		"POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 1000\r\n",
+		"POST /api/v1/jobs HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
+		"POST /login HTTP/1.1\r\nSec-Fetch-Site: cross-site\r\nContent-Length: 1000\r\n",
+		"PUT /jobs HTTP/1.1\r\nContent-Length: 1000\r\n",
+		"GET /jobs HTTP/1.1\r\nContent-Length: 1000\r\n",
+	} {
+		name, _, _ := strings.Cut(head, " HTTP")
+		for sent, body := range map[string]string{"nothing": "", "all": strings.Repeat("x", 1000)} {
+			t.Run(name+", "+sent+" of its body", func(t *testing.T) {
+				t.Parallel()
+				conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = conn.Close() }()
+				_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+				start := time.Now()
+				_, _ = fmt.Fprintf(conn, "%sHost: localhost\r\nAuthorization: Bearer wrong\r\n\r\n%s", head, body)
+				reader := bufio.NewReader(conn)
+				answer, err := http.ReadResponse(reader, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				if answer.StatusCode < 300 || !answer.Close {
+					t.Fatalf("status %d, closes the connection: %v", answer.StatusCode, answer.Close)
+				}
+				if _, err := reader.ReadByte(); err != io.EOF {
+					t.Errorf("the connection stays open: %v", err)
+				}
+				if took := time.Since(start); took >= bodyTimeout {
+					t.Errorf("the rest of the body was waited for: %v", took)
+				}
+			})
+		}
+	}
+}
+
+// One caller's requests leave room for those of others, who wait for their turn, and
+// nobody's keep a probe from being answered.
+func TestRequestsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, options := guarded()
+		blocked := make(chan struct{})
+		var begun int
+		var mu sync.Mutex
+		options.Concurrent = 4
+		options.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			mu.Lock()
+			begun++
+			mu.Unlock()
+			<-blocked
+		})
+		h := New(options)
+		request := func(token, path string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080"+path, nil)
+			r.RemoteAddr = token + ":1"
+			r.Header.Set("Authorization", "Bearer "+token)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		var wait sync.WaitGroup
+		for range 2 {
+			wait.Go(func() { request("viewer", "/metrics") })
+		}
+		synctest.Wait()
+		if w := request("viewer", "/api/v1/jobs"); w.Code != http.StatusServiceUnavailable || w.Header().Get(retryHeader) == "" {
+			t.Errorf("the third of a caller: status %d", w.Code)
+		}
+		if w := request("operator", "/api/v1/jobs"); w.Code != http.StatusOK {
+			t.Errorf("another caller: status %d", w.Code)
+		}
+		for range 2 {
+			wait.Go(func() { request("operator", "/metrics") })
+		}
+		synctest.Wait()
+		start := time.Now()
+		if w := request("", "/readyz"); w.Code != http.StatusOK || time.Since(start) > 0 {
+			t.Errorf("a probe: status %d after %v", w.Code, time.Since(start))
+		}
+		wait.Go(func() {
+			time.Sleep(time.Second)
+			close(blocked)
+		})
+		if w := request("admin", "/api/v1/jobs"); w.Code != http.StatusOK || begun != 4 {
+			t.Errorf("who waited: status %d, beside %d others", w.Code, begun)
+		}
+		wait.Wait()
+		if used := h.server.limits.requests.used; used != 0 {
+			t.Errorf("%d places are not given back", used)
+		}
+	})
+}
+
+// A request that takes too long ends; a stream does not.
+func TestRequestsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var took [2]time.Duration
+		for i := range took {
+			h := deadlines(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if i == 1 {
+					turnOf(r.Context()).lasting(w)
+				}
+				start := time.Now()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(time.Hour):
+				}
+				took[i] = time.Since(start)
+			}))
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		}
+		if took != [2]time.Duration{requestTimeout, time.Hour} {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// What clients do not read is bounded, in all and for each of them.
+func TestLargeAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	_, options := guarded()
+	options.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = w.Write(make([]byte, maxUnsentOfOne))
+	})
+	h := New(options)
+	held := h.server.limits.unsent.acquire(t.Context(), "token:1", 1, 0)
+	if w := askAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusServiceUnavailable || w.Header().Get(retryHeader) == "" || w.Body.Len() > 1000 {
+		t.Errorf("beyond what a caller may leave unread: status %d, %d bytes", w.Code, w.Body.Len())
+	}
+	held()
+	if w := askAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusOK || w.Body.Len() != maxUnsentOfOne {
+		t.Errorf("status %d, %d bytes", w.Code, w.Body.Len())
+	}
+	if used := h.server.limits.unsent.used; used != 0 {
+		t.Errorf("%d bytes are not given back", used)
+	}
+}
+
+// Over a connection beyond the limits only probes are answered.
+func TestBeyondTheLimitsOnlyProbesAreAnswered(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	options := c.options()
+	options.Beyond = func(context.Context) bool { return true }
+	h := New(options)
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/leader/scheduler": 200, "/": 503, "/api/v1/jobs": 503, "/static/app.js": 503} {
+		before := c.readCount()
+		w := get(t, h, path)
+		if w.Code != want || w.Header().Get("Connection") != "close" || !isProbe(path) && (w.Header().Get(retryHeader) == "" || c.readCount() != before) {
+			t.Errorf("%s: status %d, headers %v", path, w.Code, w.Header())
+		}
+	}
+}

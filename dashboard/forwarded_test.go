@@ -1,0 +1,62 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestClientAddress(t *testing.T) {
+	t.Parallel()
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("::1/128")}
+	for _, c := range []struct{ peer, forwarded, want string }{
+		{"192.0.2.1:5", "198.51.100.7", "192.0.2.1:5"}, // nobody to be believed
+		{"10.0.0.1:5", "", "10.0.0.1:0"},
+		{"10.0.0.1:5", "198.51.100.7", "198.51.100.7:0"},
+		{"[::ffff:10.0.0.1]:5", "198.51.100.7", "198.51.100.7:0"},
+		{"[::1]:5", "2001:db8::7", "[2001:db8::7]:0"},
+		{"10.0.0.1:5", "203.0.113.1, 198.51.100.7", "198.51.100.7:0"}, // the first was written by the client
+		{"10.0.0.1:5", "203.0.113.1, 198.51.100.7, 10.0.0.2", "198.51.100.7:0"},
+		{"10.0.0.1:5", "198.51.100.7, <script>", "10.0.0.1:0"},
+		{"10.0.0.1:5", "10.0.0.3,10.0.0.2", "10.0.0.3:0"},
+		{"10.0.0.1:5", strings.Repeat("10.0.0.2,", 100) + "10.0.0.2", "10.0.0.2:0"},
+		{"pipe", "198.51.100.7", "pipe"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.RemoteAddr = c.peer
+		if c.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", c.forwarded)
+		}
+		if got := clientAddress(r, trusted); got != c.want {
+			t.Errorf("%s for %.40s: got %s, want %s", c.peer, c.forwarded, got, c.want)
+		}
+	}
+}
+
+// Behind one proxy each client has failures of its own, and the audit log names it.
+func TestFailuresAreCountedByClientBehindAProxy(t *testing.T) {
+	t.Parallel()
+	_, options := guarded()
+	options.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	h := New(options)
+	guess := func(client string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080/api/v1/jobs", nil)
+		r.RemoteAddr = "192.0.2.9:1"
+		r.Header.Set("X-Forwarded-For", client)
+		r.Header.Set("Authorization", "Bearer wrong")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	for range maxFailures {
+		guess("198.51.100.7")
+	}
+	if got := guess("198.51.100.7"); got != http.StatusTooManyRequests {
+		t.Errorf("who failed too often: %d", got)
+	}
+	if got := guess("198.51.100.8"); got != http.StatusUnauthorized {
+		t.Errorf("another client of the proxy: %d", got)
+	}
+}

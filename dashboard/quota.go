@@ -1,0 +1,98 @@
+package dashboard
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// quota shares a number of units among callers: so many in all, and so many for each of
+// them, so that one caller leaves some to the others.
+type quota struct {
+	total, perCaller int
+	// queue bounds the callers that wait.
+	queue int
+
+	mu      sync.Mutex
+	used    int
+	of      map[string]int
+	waiting []*quotaWaiter // in the order of their arrival
+}
+
+// quotaWaiter waits for units.
+type quotaWaiter struct {
+	who     string
+	n       int
+	granted chan struct{}
+}
+
+func newQuota(total, perCaller, queue int) *quota {
+	return &quota{total: total, perCaller: perCaller, queue: queue, of: map[string]int{}}
+}
+
+// acquire takes n units for a caller, and waits for them for as long as patience and
+// ctx allow. Whoever wants more than there are for one caller gets those. The units are
+// given back by release; without any it is nil.
+func (q *quota) acquire(ctx context.Context, who string, n int, patience time.Duration) (release func()) {
+	n = min(n, q.perCaller, q.total)
+	q.mu.Lock()
+	if q.take(who, n) {
+		q.mu.Unlock()
+		return q.releaser(who, n)
+	}
+	if patience <= 0 || len(q.waiting) >= q.queue {
+		q.mu.Unlock()
+		return nil
+	}
+	w := &quotaWaiter{who, n, make(chan struct{})}
+	q.waiting = append(q.waiting, w)
+	q.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-w.granted:
+		return q.releaser(who, n)
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-w.granted: // meanwhile
+		return q.releaser(who, n)
+	default:
+		i := slices.Index(q.waiting, w)
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		return nil
+	}
+}
+
+// take is called with the lock held.
+func (q *quota) take(who string, n int) bool {
+	if q.used+n > q.total || q.of[who]+n > q.perCaller {
+		return false
+	}
+	q.used += n
+	q.of[who] += n
+	return true
+}
+
+// releaser gives back what a caller took, once.
+func (q *quota) releaser(who string, n int) func() {
+	return sync.OnceFunc(func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.used -= n
+		if q.of[who] -= n; q.of[who] == 0 {
+			delete(q.of, who)
+		}
+		q.waiting = slices.DeleteFunc(q.waiting, func(w *quotaWaiter) bool {
+			granted := q.take(w.who, w.n)
+			if granted {
+				close(w.granted)
+			}
+			return granted
+		})
+	})
+}
