@@ -36,6 +36,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		IdleInTransaction: n.election().LeaseDuration.Std(),
 		Pooled:            n.byLease(),
 		Admit:             n.admission.check(n.incarnation),
+		Tracer:            tracer{},
 	})
 	if err != nil {
 		return err
@@ -111,7 +112,9 @@ func (n *Node) describe(cfg *Config) (nodestore.Node, error) {
 	if err != nil {
 		return self, err
 	}
-	self.ConfigHash = hash
+	if cfg.HasClusterSections() {
+		self.ConfigHash = hash
+	}
 	self.Definitions, err = config.Definitions(sections)
 	return self, err
 }
@@ -123,11 +126,11 @@ func (n *Node) contests() ([]roles.Contest, error) {
 		return nil, err
 	}
 	for _, role := range roles.All() {
-		id, err := roles.LockID(role, n.election().Roles[string(role)].LockID, n.cfg.Cluster.LockNamespace)
+		lock, err := roles.Lock(role, n.election().Roles[string(role)].LockID, n.cfg.Cluster.LockNamespace)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, roles.Contest{Role: role, LockID: id})
+		all = append(all, roles.Contest{Role: role, LockID: lock.ID, BySchema: lock.BySchema})
 	}
 	if err := roles.CheckLocks(all); err != nil {
 		return nil, err

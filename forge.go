@@ -90,7 +90,8 @@ func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger
 func WithVersion(version string) Option { return func(o *options) { o.version = version } }
 
 // WithApply puts the file's crons in force even if a newer file has superseded
-// it: a roll-back.
+// it: a roll-back. It does not confirm a file that would remove most crons: forge
+// apply --yes and ApplyConfirmed do.
 func WithApply() Option { return func(o *options) { o.apply = true } }
 
 // WithReady has the program told when the node is ready: it has joined the cluster
@@ -103,11 +104,13 @@ type Node struct {
 	cfg         *Config
 	current     atomic.Pointer[Config]
 	asked       chan struct{} // by Reload
+	held        string        // hash of the configuration that waits for confirmation, or empty
 	opts        options
 	incarnation string
 	logger      *slog.Logger
 	pool        *pgxpool.Pool
-	hub         *hearing.Hub // hears notifications for every part
+	beats       *pgxpool.Pool // of one connection, for heartbeats
+	hub         *hearing.Hub  // hears notifications for every part
 	metrics     *metrics.Metrics
 	runner      *jobs.Runner
 	campaign    *roles.Campaign
@@ -124,7 +127,8 @@ type Node struct {
 }
 
 // New returns a node that has not started; it does not connect yet. cfg comes
-// from LoadConfig or ParseConfig. An error says what is missing or wrong.
+// from LoadConfig or ParseConfig. An error says what is missing or wrong. A node that
+// is not Run must be Closed.
 func New(cfg *Config, opts ...Option) (*Node, error) {
 	if err := cfg.RequireDatabase(); err != nil {
 		return nil, err
@@ -147,9 +151,18 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 	n.vigil = n.newVigil()
 	n.herald = newHerald(n.opts.callbacks, n.incarnation, n.election().CheckInterval.Std(), n.readLeaders)
 	if err := n.assemble(context.Background()); err != nil {
+		n.Close()
 		return nil, err
 	}
 	return n, nil
+}
+
+// Close releases what New has made, for a node whose Run is not called. Run does it
+// by itself. Closing twice does nothing more.
+func (n *Node) Close() {
+	if n.pool != nil {
+		n.pool.Close()
+	}
 }
 
 // Client returns the node's River client, for inserting jobs also in the

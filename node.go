@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forge-scheduler/forge/dashboard"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -15,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/leaderfile"
 	"github.com/forge-scheduler/forge/internal/membership"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/starvation"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -23,9 +25,15 @@ import (
 const leaveTimeout = 2 * time.Second
 
 // Run works and campaigns until ctx ends, which is no error. It then hands its
-// roles over, drains its jobs and leaves the cluster. A Node runs once.
+// roles over, drains its jobs and leaves the cluster. A Node runs once, and is closed
+// when Run returns.
 func (n *Node) Run(ctx context.Context) error {
-	defer n.pool.Close()
+	defer n.Close()
+	var err error
+	if n.beats, err = dbpool.Single(ctx, n.pool); err != nil {
+		return err
+	}
+	defer n.beats.Close()
 	listener, err := n.openListener()
 	if err != nil {
 		return err
@@ -62,21 +70,15 @@ func (n *Node) join(ctx context.Context) error {
 	return member.Attend(ctx, n.applyOwn) // it may wait for another's
 }
 
-// applyOwn puts the node's own file in force unless a newer one is.
-func (n *Node) applyOwn(ctx context.Context) error {
-	outcome, err := Apply(ctx, n.pool, n.cfg, n.opts.apply)
-	if err != nil {
-		return err
-	}
-	n.reportApply(ctx, outcome, n.self.ConfigHash)
-	return nil
-}
-
 func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome, own string) {
 	switch outcome.State {
 	case cronstore.StateApplied:
 		n.logger.InfoContext(ctx, "configuration applied", "hash", outcome.InForce,
 			"added", len(outcome.Added), "changed", len(outcome.Changed), "removed", len(outcome.Removed))
+		if len(outcome.Removed) > 0 {
+			n.logger.WarnContext(ctx, "crons were removed; they keep their history, and go on where they were when a file brings them back",
+				"crons", cronstore.NameSome(outcome.Removed), "count", len(outcome.Removed))
+		}
 	case cronstore.StateSuperseded:
 		n.logger.WarnContext(ctx, "this file's crons were superseded by a newer configuration and stay as that one has them; run forge apply to go back",
 			"own_hash", own, "in_force", outcome.InForce)
@@ -86,7 +88,7 @@ func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome, own s
 
 func (n *Node) member() *membership.Member {
 	return membership.New(membership.Options{
-		Pool: n.pool, Node: n.self, Policy: n.policy(), Metrics: n.metrics, Logger: n.logger,
+		Pool: n.pool, Beats: n.beats, Node: n.self, Policy: n.policy(), Metrics: n.metrics, Logger: n.logger,
 		Running: n.runner.Running,
 		OnState: func(state string) { n.campaign.Abstain(state != nodestore.Active) },
 	})
@@ -110,9 +112,9 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 
 	err := nest(ctx,
 		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},
-		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.herald.Run}},
+		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.herald.Run}, {"starvation", starvation.Meter{Add: n.metrics.NodeStarvedSeconds.Add, Logger: n.logger}.Run}},
 		[]service{{"jobs", n.work}},
-		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"configuration", n.keepConfiguration}},
+		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"health", n.vigil.run}, {"configuration", n.keepConfiguration}},
 	)
 	n.logger.InfoContext(ctx, "node has stopped", "node", n.cfg.Node.ID)
 	return err
@@ -216,7 +218,7 @@ func (n *Node) election() config.LeaderElection { return n.cfg.Cluster.LeaderEle
 // ready answers /readyz: whatever keeps this node from working.
 func (n *Node) ready(ctx context.Context) error {
 	if err := n.pool.Ping(ctx); err != nil {
-		return errors.Join(n.gate.err(), fmt.Errorf("database: %w", err))
+		return errors.Join(n.gate.err(), dashboard.UnreadyError{Public: "database: it cannot be reached", Err: fmt.Errorf("database: %w", err)})
 	}
 	return n.gate.err()
 }

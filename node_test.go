@@ -48,7 +48,7 @@ func TestNodeBeatsWhileItsFileIsApplied(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE forge_config IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	node := runNode(t, url, "")
+	node := runNode(t, url, "[jobs.tidy]\nkind = \"sql\"\nstatement = \"SELECT 1\"")
 	soon(t, "the node has beaten twice", func() bool {
 		var beats bool
 		return pool.QueryRow(t.Context(), `SELECT last_heartbeat_at > started_at + interval '0.8 s'

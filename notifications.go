@@ -10,6 +10,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/netguard"
 	"github.com/forge-scheduler/forge/internal/notify"
 	"github.com/forge-scheduler/forge/internal/outbox"
 	"github.com/forge-scheduler/forge/internal/progress"
@@ -20,7 +21,7 @@ import (
 // aggregatorDuty is what the leader of the metrics aggregator does: it adds up
 // the nodes' numbers, and tells receivers of failed runs.
 func (n *Node) aggregatorDuty() (roles.Duty, error) {
-	receivers, err := notify.New(n.cfg.Notify, n.logger)
+	receivers, err := notify.New(n.cfg.Notify, n.receiverGuard(), n.logger)
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +36,7 @@ func (n *Node) aggregatorDuty() (roles.Duty, error) {
 			return cronstore.ConfigInForceUnless(ctx, n.pool, unless)
 		},
 		DeadmanURL: func() string { return n.current.Load().Metrics.DeadmanURL },
+		Deadman:    n.receiverGuard().Client(),
 	}
 	sums := aggregator.New(n.pool, aggregator.Options{
 		Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,
@@ -50,6 +52,11 @@ func (n *Node) aggregatorDuty() (roles.Duty, error) {
 		group.Go(func() error { return courier.Lead(working, fence) })
 		return group.Wait()
 	}, nil
+}
+
+// receiverGuard allows the addresses of receivers and of the dead-man's call.
+func (n *Node) receiverGuard() netguard.Guard {
+	return netguard.Receivers(n.cfg.HTTP.AllowedReceivers())
 }
 
 // sender tells the receivers of the file as it is now.

@@ -1,0 +1,168 @@
+package forge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
+)
+
+// attackTime is for how long the node is attacked; make attack-http sets a minute.
+func attackTime(t *testing.T) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(cmp.Or(os.Getenv("FORGE_ATTACK"), "4s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// attackers send one kind of hostile request each, over and over.
+var attackers = []struct {
+	name  string
+	count int
+	send  func(conn net.Conn, host string)
+}{
+	{"deep JSON", 8, func(conn net.Conn, host string) {
+		body := strings.Repeat(`{"a":`, 14_000)
+		_, _ = fmt.Fprintf(conn, "POST /api/v1/jobs HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", host, len(body), body)
+		_, _ = io.Copy(io.Discard, conn)
+	}},
+	{"a slow body", 100, func(conn net.Conn, host string) {
+		_, _ = fmt.Fprintf(conn, "POST /api/v1/jobs HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\n{", host)
+		_, _ = io.Copy(io.Discard, conn)
+	}},
+	{"silence", 300, func(conn net.Conn, _ string) { _, _ = io.Copy(io.Discard, conn) }},
+	{"a large list that is not read", 20, func(conn net.Conn, host string) {
+		_, _ = fmt.Fprintf(conn, "GET /api/v1/jobs?limit=1000&args=true HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+		_, _ = conn.Read(make([]byte, 1))
+		time.Sleep(time.Second)
+	}},
+	{"a login", 4, func(conn net.Conn, host string) {
+		_, _ = fmt.Fprintf(conn, "POST /login HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\nConnection: close\r\nContent-Length: 7\r\n\r\ntoken=a", host)
+		_, _ = io.Copy(io.Discard, conn)
+	}},
+	{"a stream", 60, func(conn net.Conn, host string) {
+		_, _ = fmt.Fprintf(conn, "GET /events?page=overview HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+		_, _ = io.Copy(io.Discard, conn)
+	}},
+}
+
+// attack sends all of it until ctx ends, and returns how many connections it made.
+func attack(ctx context.Context, address string) (made int64) {
+	var count atomic.Int64
+	var wait sync.WaitGroup
+	for _, a := range attackers {
+		for range a.count {
+			wait.Go(func() {
+				for ctx.Err() == nil {
+					conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+					if err != nil {
+						continue
+					}
+					count.Add(1)
+					stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+					a.send(conn, address)
+					stop()
+					_ = conn.Close()
+					select { // a flood of new connections is the kernel's to bear
+					case <-ctx.Done():
+					case <-time.After(time.Second):
+					}
+				}
+			})
+		}
+	}
+	wait.Wait()
+	return count.Load()
+}
+
+// Whatever clients do, the node keeps its roles and answers its probes.
+func TestClientsCannotStarveLeadership(t *testing.T) { //nolint:paralleltest // it takes all that it can of the machine
+	url := pgtest.URL(t)
+	// A longer lease than by default: the attackers and the database share the processors
+	// with the node, and with other tests.
+	p := startProgram(t, url, "a", "", 10*time.Second)
+	leaders := func() (terms string) {
+		found, err := p.node.source().Leadership.Leaders(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range found {
+			terms += fmt.Sprintf("%s %d by %q\n", l.Role, l.Term, l.NodeID)
+		}
+		return terms
+	}
+	nodes.Eventually(t, time.Minute, "all roles are led", func() bool { return strings.Count(leaders(), `by "a"`) == 4 })
+	_, err := p.node.pool.Exec(t.Context(), `
+		INSERT INTO river_job (args, kind, queue, state, max_attempts, scheduled_at)
+		SELECT jsonb_build_object('text', repeat(md5(i::text), 2000)), 'nobody', 'default', 'scheduled', 25, now() + interval '1 day'
+		FROM generate_series(1, 500) AS i`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := leaders()
+	ctx, stop := context.WithTimeout(t.Context(), attackTime(t))
+	defer stop()
+	var worst time.Duration
+	var most uint64
+	probed, failed := 0, 0
+	var probing sync.WaitGroup
+	probing.Go(func() {
+		for ctx.Err() == nil {
+			start := time.Now()
+			status := probe(context.WithoutCancel(ctx), p.listen)
+			if ctx.Err() != nil {
+				return
+			}
+			if probed++; status != http.StatusOK {
+				t.Logf("/readyz answered %d", status)
+				failed++
+			}
+			worst = max(worst, time.Since(start))
+			var memory runtime.MemStats
+			runtime.ReadMemStats(&memory)
+			most = max(most, memory.HeapInuse)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	made := attack(ctx, p.listen)
+	probing.Wait()
+	t.Logf("%d connections in %v; /readyz failed %d of %d times and took at most %v; the heap had at most %d MiB", made, attackTime(t), failed, probed, worst, most>>20)
+	if after := leaders(); after != before {
+		t.Errorf("leaders before:\n%safter:\n%s", before, after)
+	}
+	if probed == 0 || failed*10 > probed {
+		t.Errorf("/readyz failed %d of %d times", failed, probed)
+	}
+	if most > 400<<20 { // with the attackers' own
+		t.Errorf("the heap had %d MiB", most>>20)
+	}
+}
+
+// probe asks /readyz over a connection of its own and returns the status, 0 for none.
+func probe(ctx context.Context, address string) int {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+	if err != nil {
+		return 0
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
