@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/roles"
 )
 
 // applicationPrefix begins the name of every connection of a node; the
@@ -21,19 +23,16 @@ func checkLocks(f Facts) []Finding {
 		return nil
 	}
 	var findings []Finding
-	for _, lock := range f.Cluster.Locks {
-		ofNode := strings.HasPrefix(lock.Application, applicationPrefix)
+	for _, holder := range f.Cluster.Holders {
+		ofNode := strings.HasPrefix(holder.Application, applicationPrefix)
 		unknown := ofNode && !f.Schema.Empty && !f.Schema.readable() // ours, for all that can be read
-		if lock.PID == 0 || unknown || f.ours(lock.Application) {
+		if unknown || f.ours(holder.Application) {
 			continue
 		}
-		who := fmt.Sprintf("process %d (application_name %q, user %s%s)", lock.PID, lock.Application, lock.User, from(lock.Client))
-		if ofNode {
-			who = fmt.Sprintf("a node of another cluster, process %d (application_name %q%s)", lock.PID, lock.Application, from(lock.Client))
-		}
 		findings = append(findings, fail(
-			fmt.Sprintf("set cluster.lock_namespace to another number on every node (it is %d), or end that program", f.Config.Cluster.LockNamespace),
-			"the lock of %s (%d) is held by %s: nobody can lead", lock.Role, lock.ID, who))
+			fmt.Sprintf("set cluster.lock_namespace to another number on every node (it is %d), or end that program; "+
+				"see docs/security.md on who may connect", f.Config.Cluster.LockNamespace),
+			"the lock of %s (%d) is held by %s: nobody can lead", holder.Role, holder.LockID, holder))
 	}
 	return orOK(findings, "no other application holds the lock of a role")
 }
@@ -47,23 +46,21 @@ func (f Facts) ours(application string) bool {
 		slices.ContainsFunc(f.Cluster.Leaders, func(l leaderstore.Leader) bool { return l.Incarnation == incarnation }))
 }
 
-func from(client string) string {
-	if client == "" {
-		return ""
-	}
-	return ", from " + client
-}
-
 // checkLeaders looks for roles that nobody leads although somebody could, and for
 // roles that nobody could take over.
 func checkLeaders(f Facts) []Finding {
 	if f.Cluster == nil || !f.Schema.readable() {
 		return nil
 	}
-	if f.livingNodes() == 0 {
-		return []Finding{warn("start a node: forge serve", "no node is running, so nobody leads")}
+	switch {
+	case f.livingNodes() > 0:
+	case f.neverLed():
+		return []Finding{warn("start a node: forge serve", "no node has joined yet, so nobody leads")}
+	default:
+		return []Finding{fail("start a node: forge serve", "no node is running, so nobody leads")}
 	}
-	var findings, led []Finding
+	findings := f.missingRoles()
+	var led []Finding
 	for _, leader := range f.Cluster.Leaders {
 		stand := f.standing(leader.Role)
 		switch {
@@ -76,13 +73,46 @@ func checkLeaders(f Facts) []Finding {
 		case len(stand) == 0 && !f.known(leader.Role):
 			led = append(led, ok("nobody leads %s, and no node stands for it", leader.Role)...)
 		case len(stand) == 0:
-			findings = append(findings, warn("put "+leader.Role+" into node.roles of a node", "no running node stands for %s", leader.Role))
+			findings = append(findings, fail("put "+leader.Role+" into node.roles of a node",
+				"nobody leads %s: no running node stands for it", leader.Role))
 		default:
 			findings = append(findings, fail("read the logs of "+strings.Join(stand, ", ")+"; see also the lines above",
 				"nobody leads %s", leader.Role))
 		}
 	}
 	return append(findings, led...)
+}
+
+// neverLed says whether this is a cluster that nobody has started yet.
+func (f Facts) neverLed() bool {
+	return len(f.Cluster.Nodes) == 0 && !slices.ContainsFunc(f.Cluster.Leaders, func(l leaderstore.Leader) bool { return l.Term > 0 })
+}
+
+// missingRoles names the roles that should be led and have no row.
+func (f Facts) missingRoles() []Finding {
+	wanted := map[string]bool{}
+	for _, role := range roles.All() {
+		wanted[string(role)] = true
+	}
+	for _, node := range f.Cluster.Nodes {
+		if node.State != nodestore.Active || !f.heard(node) {
+			continue
+		}
+		for _, role := range node.Roles {
+			wanted[role] = wanted[role] || role != config.RoleWorker
+		}
+	}
+	for _, leader := range f.Cluster.Leaders {
+		delete(wanted, leader.Role)
+	}
+	var findings []Finding
+	for _, role := range slices.Sorted(maps.Keys(wanted)) {
+		if wanted[role] {
+			findings = append(findings, fail("run forge doctor again: whoever stands for the role makes the row; else read the nodes' logs",
+				"nobody leads %s: forge_leaders has no row of it", role))
+		}
+	}
+	return findings
 }
 
 // known says whether those who stand for a role are nodes. Others may run it by forge
@@ -148,12 +178,23 @@ func checkDrift(f Facts) []Finding {
 			continue
 		}
 		versions[node.Version], zones[node.TZData] = true, true
-		if node.ConfigHash != f.Cluster.InForce {
+		if node.ConfigWaiting != "" {
+			findings = append(findings, warn("forge plan with that file shows what it would change; forge apply --yes puts it in force",
+				"the file of %s waits for forge apply --yes: %s", node.NodeID, node.ConfigWaiting))
+		}
+		if node.ConfigHash != "" && node.ConfigHash != f.Cluster.InForce {
 			findings = append(findings, warn("give it the file that is in force, or forge apply its own",
 				"%s runs configuration %s; in force is %s", node.NodeID, short(node.ConfigHash), short(f.Cluster.InForce)))
 		}
 	}
-	if f.Cluster.OwnHash != f.Cluster.InForce {
+	switch {
+	case f.Cluster.OwnHash == f.Cluster.InForce:
+	case !f.Config.HasClusterSections():
+		findings = append(findings, ok("this file has no crons, jobs, queues or alerts; in force is configuration %s", short(f.Cluster.InForce))...)
+	case f.Cluster.OwnHeld != "":
+		findings = append(findings, warn("forge plan shows the difference, forge apply --yes puts this file in force",
+			"this file waits for forge apply --yes: %s", f.Cluster.OwnHeld))
+	default:
 		findings = append(findings, warn("forge plan shows the difference, forge apply puts this file in force",
 			"this file means configuration %s; in force is %s", short(f.Cluster.OwnHash), short(f.Cluster.InForce)))
 	}

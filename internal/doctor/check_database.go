@@ -51,6 +51,29 @@ func checkGrants(f Facts) []Finding {
 	return orOK(findings, "user %s has what it needs", f.Server.User)
 }
 
+// checkLogins looks for logins that may take an advisory lock: PostgreSQL knows no
+// right for that, whoever may connect to the database can.
+func checkLogins(f Facts) []Finding {
+	if f.Server == nil {
+		return nil
+	}
+	if f.Config.Cluster.LeaderElection.ByLease() {
+		return ok("the lease strategy uses no advisory locks")
+	}
+	const harm = "can take the lock of a role between two leaders, and keep the role without a leader"
+	revoke := fmt.Sprintf("REVOKE CONNECT ON DATABASE %s FROM PUBLIC; and GRANT it to forge's own user, or set "+
+		"cluster.leader_election.strategy = \"lease\"; see docs/security.md", quote(f.Server.Database))
+	switch {
+	case len(f.Server.OtherLogins) > 0:
+		return []Finding{warn(revoke, "other logins may connect to the database (%s): each of them %s",
+			strings.Join(f.Server.OtherLogins, ", "), harm)}
+	case f.Server.PublicConnect:
+		return []Finding{warn(revoke, "any login of this server may connect to the database, and %s; there is no other login now", harm)}
+	default:
+		return ok("only %s and superusers may connect to the database", f.Server.User)
+	}
+}
+
 type grantLine struct {
 	privileges string
 	objects    []string
@@ -113,12 +136,12 @@ func checkReplication(f Facts) []Finding {
 }
 
 // checkConnections asks whether there is room for every node's pool, its election
-// session and its deputy's.
+// session, its deputy's and the connection of its heartbeats.
 func checkConnections(f Facts) []Finding {
 	if f.Server == nil {
 		return nil
 	}
-	const own = 2
+	const own = 3
 	limit, nodes := f.Server.MaxConnections, max(1, f.livingNodes())
 	most := nodes * (f.Config.Database.PoolSize + own)
 	const remedy = "raise max_connections, or lower database.pool_size"

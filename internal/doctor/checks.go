@@ -45,6 +45,7 @@ var checks = []check{
 	{"clock", checkClock},
 	{"schema", checkSchema},
 	{"grants", checkGrants},
+	{"logins", checkLogins},
 	{"lock ids", checkLocks},
 	{"leaders", checkLeaders},
 	{"nodes", checkNodes},

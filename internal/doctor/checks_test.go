@@ -26,10 +26,11 @@ func healthy() Facts {
 	cfg := config.Default()
 	cfg.Database.URL = "postgres://db.example/forge"
 	cfg.Database.LeaderURL = cfg.Database.URL
+	cfg.Jobs = map[string]config.Job{"tidy": {}}
 	node := func(id, incarnation string) nodestore.Node {
 		return nodestore.Node{
 			NodeID: id, Incarnation: incarnation, State: nodestore.Active, Hostname: "host-" + id, Version: "v1",
-			Roles: []string{"scheduler"}, ConfigHash: hash, LastHeartbeatAt: now.Add(-time.Second), StartedAt: now.Add(-time.Hour), Now: now,
+			Roles: []string{"scheduler", "metrics_aggregator", "log_compactor"}, ConfigHash: hash, LastHeartbeatAt: now.Add(-time.Second), StartedAt: now.Add(-time.Hour), Now: now,
 		}
 	}
 	link := Link{Key: leaderURL, Remote: "10.0.0.5", TLS: true, RoundTrip: time.Millisecond, IdleEnded: true}
@@ -45,9 +46,15 @@ func healthy() Facts {
 			Leaders: []leaderstore.Leader{{
 				Role: "scheduler", NodeID: "web-1", Incarnation: incarnation, Term: 7,
 				RenewedAt: now, LeaseUntil: now.Add(3 * time.Second), Now: now,
+			}, {
+				Role: "metrics_aggregator", NodeID: "web-1", Incarnation: incarnation, Term: 2,
+				RenewedAt: now, LeaseUntil: now.Add(3 * time.Second), Now: now,
+			}, {
+				Role: "log_compactor", NodeID: "web-1", Incarnation: incarnation, Term: 2,
+				RenewedAt: now, LeaseUntil: now.Add(3 * time.Second), Now: now,
 			}},
-			Locks:  []Lock{{Role: "scheduler", ID: 42, PID: 9, Application: "forge:" + incarnation + ":web-1"}},
-			Clocks: []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
+			Holders: []leaderstore.LockHolder{{Role: "scheduler", LockID: 42, PID: 9, Application: "forge:" + incarnation + ":web-1"}},
+			Clocks:  []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
 			Passes: []compactstore.Pass{{
 				NodeID: "web-2", EndedAt: now.Add(-2 * time.Minute), NextAt: now.Add(3 * time.Minute),
 				Removed: map[string]int64{"events": 12, "logs": 3000}, Chunks: 9, TextBytes: 3 << 20, PackBytes: 1 << 19,
@@ -179,13 +186,29 @@ func TestChecks(t *testing.T) {
 			"grants", Warn,
 			[]string{"other", `GRANT pg_signal_backend TO "forge";`},
 		},
+		"a database that everybody may connect to": {
+			func(f *Facts) { f.Server.PublicConnect = true },
+			"logins", Warn,
+			[]string{"any login", "keep the role without a leader", "REVOKE CONNECT ON DATABASE"},
+		},
+		"another login that may connect": {
+			func(f *Facts) { f.Server.OtherLogins = []string{"billing", "reports"} },
+			"logins", Warn,
+			[]string{"billing, reports", "REVOKE CONNECT"},
+		},
+		"logins with the lease strategy": {
+			func(f *Facts) {
+				f.Server.PublicConnect, f.Config.Cluster.LeaderElection.Strategy = true, "lease"
+			},
+			"logins", OK, nil,
+		},
 		"lock of another application": {func(f *Facts) {
-			f.Cluster.Locks[0] = Lock{Role: "scheduler", ID: 42, PID: 4711, Application: "billing", User: "app", Client: "10.1.2.3"}
+			f.Cluster.Holders[0] = leaderstore.LockHolder{Role: "scheduler", LockID: 42, PID: 4711, Application: "billing", User: "app", Client: "10.1.2.3"}
 		}, "lock ids", Fail, []string{"scheduler (42)", "process 4711", `"billing"`, "user app", "10.1.2.3", "cluster.lock_namespace"}},
 		"lock of another cluster": {
-			func(f *Facts) { f.Cluster.Locks[0].Application = "forge:ffffffffffffffff:web-1" },
+			func(f *Facts) { f.Cluster.Holders[0].Application = "forge:ffffffffffffffff:web-1" },
 			"lock ids", Fail,
-			[]string{"another cluster", "cluster.lock_namespace"},
+			[]string{"another forge cluster", "cluster.lock_namespace"},
 		},
 		"no leader": {
 			func(f *Facts) { f.Cluster.Leaders[0].LeaseUntil = now.Add(-time.Second) },
@@ -193,9 +216,14 @@ func TestChecks(t *testing.T) {
 			[]string{"nobody leads scheduler", "web-1, web-2"},
 		},
 		"nobody stands": {
-			func(f *Facts) { f.Cluster.Leaders[0] = leaderstore.Leader{Role: "log_compactor", Now: now} },
-			"leaders", Warn,
-			[]string{"no running node stands for log_compactor"},
+			func(f *Facts) {
+				f.Cluster.Leaders[2] = leaderstore.Leader{Role: "log_compactor", Now: now}
+				for i := range f.Cluster.Nodes {
+					f.Cluster.Nodes[i].Roles = []string{"scheduler", "metrics_aggregator"}
+				}
+			},
+			"leaders", Fail,
+			[]string{"no running node stands for it", "nobody leads log_compactor"},
 		},
 		"no successor": {
 			func(f *Facts) { f.Cluster.Nodes = f.Cluster.Nodes[:1] },
@@ -209,9 +237,40 @@ func TestChecks(t *testing.T) {
 		},
 		"a singleton that is run": {func(f *Facts) {
 			f.Cluster.Leaders[0].Role, f.Cluster.Leaders[0].Incarnation = "mailer", "00000000000000cc"
-			f.Cluster.Locks[0] = Lock{Role: "mailer", ID: 1, PID: 3, Application: "forge:00000000000000cc:web-1"}
+			f.Cluster.Holders[0] = leaderstore.LockHolder{Role: "mailer", LockID: 1, PID: 3, Application: "forge:00000000000000cc:web-1"}
 		}, "lock ids", OK, nil},
-		"no node": {func(f *Facts) { f.Cluster.Nodes = nil }, "leaders", Warn, []string{"no node is running"}},
+		"no node": {func(f *Facts) { f.Cluster.Nodes = nil }, "leaders", Fail, []string{"no node is running"}},
+		"silent nodes alone": {
+			func(f *Facts) {
+				for i := range f.Cluster.Nodes {
+					f.Cluster.Nodes[i].LastHeartbeatAt = now.Add(-time.Hour)
+				}
+			},
+			"leaders", Fail,
+			[]string{"no node is running"},
+		},
+		"nodes that are dead or have left alone": {
+			func(f *Facts) {
+				f.Cluster.Nodes[0].State, f.Cluster.Nodes[1].State = nodestore.Dead, nodestore.Left
+			},
+			"leaders", Fail,
+			[]string{"no node is running"},
+		},
+		"no node yet": {
+			func(f *Facts) { f.Cluster.Nodes, f.Cluster.Leaders = nil, nil },
+			"leaders", Warn,
+			[]string{"no node has joined yet"},
+		},
+		"a role without a row": {
+			func(f *Facts) { f.Cluster.Leaders = f.Cluster.Leaders[1:] },
+			"leaders", Fail,
+			[]string{"nobody leads scheduler", "forge_leaders has no row"},
+		},
+		"a custom role without a row": {
+			func(f *Facts) { f.Cluster.Nodes[0].Roles = append(f.Cluster.Nodes[0].Roles, "billing") },
+			"leaders", Fail,
+			[]string{"nobody leads billing", "forge_leaders has no row"},
+		},
 		"dead node": {
 			func(f *Facts) { f.Cluster.Nodes[1].State = nodestore.Dead },
 			"nodes", Warn,
@@ -227,8 +286,21 @@ func TestChecks(t *testing.T) {
 			"drift", Warn,
 			[]string{"web-2 runs configuration fedcba987654", "in force is 0123456789ab"},
 		},
-		"this file":    {func(f *Facts) { f.Cluster.OwnHash = "" }, "drift", Warn, []string{"this file", "forge apply"}},
-		"two versions": {func(f *Facts) { f.Cluster.Nodes[1].Version = "v2" }, "drift", Warn, []string{"2 versions"}},
+		"this file": {func(f *Facts) { f.Cluster.OwnHash = "" }, "drift", Warn, []string{"this file", "forge apply"}},
+		"this file would remove crons": {
+			func(f *Facts) { f.Cluster.OwnHash, f.Cluster.OwnHeld = "", "it would remove 5 of 5 crons (a)" },
+			"drift", Warn,
+			[]string{"this file waits for forge apply --yes: it would remove 5 of 5 crons (a)", "forge apply --yes puts"},
+		},
+		"this file is of a node alone": {
+			func(f *Facts) { f.Cluster.OwnHash, f.Config.Jobs = "", nil }, "drift", OK, []string{"this file has no crons"},
+		},
+		"a node's file would remove crons": {
+			func(f *Facts) { f.Cluster.Nodes[1].ConfigWaiting = "it would remove 5 of 5 crons (a)" }, "drift", Warn,
+			[]string{"the file of web-2 waits for forge apply --yes: it would remove 5 of 5 crons (a)"},
+		},
+		"a node without crons of its own": {func(f *Facts) { f.Cluster.Nodes[1].ConfigHash = "" }, "drift", OK, nil},
+		"two versions":                    {func(f *Facts) { f.Cluster.Nodes[1].Version = "v2" }, "drift", Warn, []string{"2 versions"}},
 		"two time zone databases": {
 			func(f *Facts) { f.Cluster.Nodes[0].TZData, f.Cluster.Nodes[1].TZData = "2025b", "2025c" },
 			"drift", Warn,
@@ -238,7 +310,7 @@ func TestChecks(t *testing.T) {
 		"asynchronous":        {func(f *Facts) { f.Server.Replicas = 2 }, "replication", Warn, []string{"2 replicas", "synchronous_standby_names"}},
 		"synchronous":         {func(f *Facts) { f.Server.Replicas, f.Server.SynchronousWith = 2, "*" }, "replication", OK, []string{"synchronous with *"}},
 		"connections used up": {func(f *Facts) { f.Server.Connections = 95 }, "connections", Warn, []string{"95 of 100", "max_connections"}},
-		"connections too few": {func(f *Facts) { f.Config.Database.PoolSize = 60 }, "connections", Warn, []string{"want 124", "the server has 100"}},
+		"connections too few": {func(f *Facts) { f.Config.Database.PoolSize = 60 }, "connections", Warn, []string{"want 126", "the server has 100"}},
 		"encoding":            {func(f *Facts) { f.Server.Encoding = "SQL_ASCII" }, "encoding", Fail, []string{"SQL_ASCII", "UTF8"}},
 		"no fsync":            {func(f *Facts) { f.Server.Fsync = false }, "storage", Warn, []string{"power cut"}},
 		"no autovacuum":       {func(f *Facts) { f.Server.Autovacuum = false }, "storage", Warn, []string{"autovacuum = on"}},

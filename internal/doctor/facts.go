@@ -74,6 +74,11 @@ type Server struct {
 	// ForeignUsers are other users of the database whose names nodes of forge
 	// connect under, and whose sessions this one may not end.
 	ForeignUsers []string
+	// Database is its name. PublicConnect says that any login may connect to it.
+	Database      string
+	PublicConnect bool
+	// OtherLogins are some of the other logins that may, superusers left out.
+	OtherLogins []string
 }
 
 // Schema is what of forge's and River's tables is there.
@@ -120,22 +125,14 @@ type Table struct {
 type Cluster struct {
 	Nodes   []nodestore.Node
 	Leaders []leaderstore.Leader
-	Locks   []Lock
+	// Holders are the sessions that hold the roles' locks.
+	Holders []leaderstore.LockHolder
 	Clocks  []aggregator.Clock
 	// Passes are the log compactor's newest, at most one.
 	Passes []compactstore.Pass
 	// OwnHash is what this file means for the cluster, InForce what was applied
 	// last, if anything was.
 	OwnHash, InForce string
-}
-
-// Lock is a role's advisory lock and who holds it.
-type Lock struct {
-	Role string
-	ID   int64
-	// PID of the holder; 0: free.
-	PID         int
-	Application string
-	User        string
-	Client      string
+	// OwnHeld says why a node would not apply this file unless an operator confirms it.
+	OwnHeld string
 }

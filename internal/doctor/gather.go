@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/lockholders"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
@@ -37,7 +37,12 @@ SELECT current_setting('server_version_num')::int, current_setting('server_versi
        ARRAY (SELECT DISTINCT usename::text FROM pg_stat_activity
               WHERE datname = current_database() AND application_name LIKE 'forge:%'
                 AND NOT pg_has_role(usesysid, 'MEMBER') AND NOT pg_has_role('pg_signal_backend', 'MEMBER')
-              ORDER BY 1)`
+              ORDER BY 1),
+       current_database(), has_database_privilege('public', current_database(), 'CONNECT'),
+       ARRAY (SELECT rolname::text FROM pg_roles
+              WHERE rolcanlogin AND NOT rolsuper AND rolname <> session_user AND rolname <> current_user
+                AND has_database_privilege(oid, current_database(), 'CONNECT')
+              ORDER BY 1 LIMIT 5)`
 
 	schemaSQL = `
 SELECT coalesce((SELECT pg_get_userbyid(relowner) FROM pg_class
@@ -86,16 +91,6 @@ FROM pg_stat_user_tables s
 JOIN pg_class t ON t.oid = coalesce(pg_partition_root(s.relid), s.relid)
 WHERE s.schemaname = $1 AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\_%')
 GROUP BY t.relname`
-
-	// A 64-bit key stands in pg_locks as two halves with objsubid 1.
-	locksSQL = `
-SELECT wanted.role, wanted.id, coalesce(l.pid, 0), coalesce(a.application_name, ''), coalesce(a.usename::text, ''),
-       coalesce(host(a.client_addr), '')
-FROM unnest($1::text[], $2::bigint[]) AS wanted (role, id)
-LEFT JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-    AND (l.classid::bigint << 32) | l.objid::bigint = wanted.id
-    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-LEFT JOIN pg_stat_activity a ON a.pid = l.pid`
 )
 
 // Gather looks at everything. What cannot be learned stays empty, with the reason
@@ -164,7 +159,7 @@ func readServer(ctx context.Context, pool *pgxpool.Pool) (Server, error) {
 	var s Server
 	err := pool.QueryRow(ctx, serverSQL).Scan(&s.VersionNum, &s.Version, &s.Encoding, &s.User,
 		&s.MaxConnections, &s.Connections, &s.Autovacuum, &s.Fsync, &s.DatabaseBytes,
-		&s.Replicas, &s.SynchronousWith, &s.ForeignUsers)
+		&s.Replicas, &s.SynchronousWith, &s.ForeignUsers, &s.Database, &s.PublicConnect, &s.OtherLogins)
 	if err != nil {
 		return Server{}, fmt.Errorf("look at the server: %w", err)
 	}
@@ -196,7 +191,7 @@ func readSchema(ctx context.Context, pool *pgxpool.Pool, name string) (Schema, e
 func readCluster(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, schema Schema) (Cluster, error) {
 	var c Cluster
 	if schema.readable() {
-		if err := c.read(ctx, pool); err != nil {
+		if err := c.read(ctx, pool, cfg); err != nil {
 			return Cluster{}, err
 		}
 	}
@@ -204,13 +199,14 @@ func readCluster(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, sc
 	if _, c.OwnHash, err = cfg.ClusterSections(); err != nil {
 		return Cluster{}, err
 	}
-	if c.Locks, err = readLocks(ctx, pool, cfg, c.Leaders); err != nil {
-		return Cluster{}, err
+	if schema.Empty && schema.Name != "public" { // its lock ids are not known yet
+		return c, nil
 	}
-	return c, nil
+	c.Holders, err = lockholders.Read(ctx, pool, cfg, c.Leaders)
+	return c, err
 }
 
-func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool) (err error) {
+func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config) (err error) {
 	if c.Nodes, err = nodestore.List(ctx, pool); err != nil {
 		return err
 	}
@@ -228,39 +224,31 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool) (err error) {
 		return nil
 	}
 	c.InForce = inForce.Hash
+	if err == nil {
+		c.OwnHeld, err = held(inForce, cfg)
+	}
 	return err
 }
 
-// readLocks looks at the locks of the built-in roles, of those in the file and of
-// those that were ever led.
-func readLocks(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, leaders []leaderstore.Leader) ([]Lock, error) {
-	names := map[string]bool{}
-	for _, role := range roles.All() {
-		names[string(role)] = true
-	}
-	for role := range cfg.Cluster.LeaderElection.Roles {
-		names[role] = true
-	}
-	for _, leader := range leaders {
-		names[leader.Role] = true
-	}
-	wanted := slices.Sorted(maps.Keys(names))
-	ids := make([]int64, len(wanted))
-	for i, role := range wanted {
-		var err error
-		if ids[i], err = lockID(cfg, role); err != nil {
-			return nil, err
-		}
-	}
-	locks, err := collect[Lock](ctx, pool, locksSQL, wanted, ids)
+// held says why a node would not apply a file unasked; empty: it would.
+func held(inForce cronstore.Config, cfg *config.Config) (string, error) {
+	own, _, err := cfg.ClusterSections()
 	if err != nil {
-		return nil, fmt.Errorf("look at the locks: %w", err)
+		return "", err
 	}
-	return locks, nil
-}
-
-func lockID(cfg *config.Config, role string) (int64, error) {
-	return roles.LockID(roles.Role(role), cfg.Cluster.LeaderElection.Roles[role].LockID, cfg.Cluster.LockNamespace)
+	changes, err := config.Compare(inForce.Body, own)
+	if err != nil {
+		return "", err
+	}
+	crons := changes["crons"]
+	refused := cronstore.Unattended(cronstore.Review{
+		Removed: crons.Removed, Configured: len(crons.Removed) + len(crons.Changed) + crons.Unchanged,
+		Cluster: cfg.Cluster.Name, InForce: inForce.Cluster,
+	})
+	if refused == nil {
+		return "", nil
+	}
+	return refused.Error(), nil
 }
 
 func builtIn(role string) bool { return slices.Contains(roles.All(), roles.Role(role)) }

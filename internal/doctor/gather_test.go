@@ -58,7 +58,7 @@ func TestMigratedDatabaseWithoutNodes(t *testing.T) {
 	} {
 		demand(t, findings, check, OK)
 	}
-	demand(t, findings, "leaders", Warn, "no node is running")
+	demand(t, findings, "leaders", Warn, "no node has joined yet")
 }
 
 func TestEmptyDatabase(t *testing.T) {
@@ -118,6 +118,33 @@ func TestMigrationThatOnlyTheOwnerMayMake(t *testing.T) {
 	execute(t, pool, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO `+user)
 	execute(t, pool, `DELETE FROM river_migration`)
 	demand(t, examine(t, configFor(asUser(t, address, user))), "schema", Fail, "run forge migrate up as postgres")
+}
+
+// A login that may connect is found, whether it has the privilege as everybody does or
+// for itself, and no longer once that is revoked.
+func TestLoginsThatMayConnectAreFound(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	user := loginRole(t, pool)
+	var database string
+	if err := pool.QueryRow(t.Context(), `SELECT quote_ident(current_database())`).Scan(&database); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		statement     string
+		public, login bool
+	}{
+		{`SELECT`, true, true},
+		{`REVOKE CONNECT ON DATABASE ` + database + ` FROM PUBLIC`, false, false},
+		{`GRANT CONNECT ON DATABASE ` + database + ` TO ` + user, false, true},
+	} {
+		execute(t, pool, test.statement)
+		server := Gather(t.Context(), configFor(address), nil).Server
+		if server == nil || server.PublicConnect != test.public || slices.Contains(server.OtherLogins, user) != test.login {
+			t.Errorf("after %s: %+v, want public %v and %s among the logins %v", test.statement, server, test.public, user, test.login)
+		}
+	}
 }
 
 // password is for servers that ask for one.
@@ -206,7 +233,7 @@ func TestLockOfAnotherApplicationIsNamed(t *testing.T) {
 	holdLock(t, address, "forge:"+incarnation+":web-1")
 	demand(t, examine(t, configFor(address)), "lock ids", OK)
 	execute(t, pool, `UPDATE forge_nodes SET incarnation = 'ffffffffffffffff'`)
-	demand(t, examine(t, configFor(address)), "lock ids", Fail, "a node of another cluster")
+	demand(t, examine(t, configFor(address)), "lock ids", Fail, "another forge cluster")
 }
 
 // What nodes have written is read as it stands.
@@ -228,10 +255,16 @@ func TestClusterAsNodesWroteIt(t *testing.T) {
 	findings := examine(t, configFor(address))
 	demand(t, findings, "nodes", Warn, "web-2", "h2", "dead")
 	demand(t, findings, "leaders", Warn, "web-1 leads scheduler", "no other node")
-	demand(t, findings, "leaders", Warn, "no running node stands for log_compactor")
+	demand(t, findings, "leaders", Fail, "nobody leads log_compactor", "no running node stands for it")
+	demand(t, findings, "leaders", Fail, "nobody leads metrics_aggregator", "no row")
 	demand(t, findings, "lease", Warn, "lease of 1m0s")
 	demand(t, findings, "drift", Warn, "web-1 runs configuration new", "other")
-	demand(t, findings, "drift", Warn, "this file")
+	demand(t, findings, "drift", OK, "this file has no crons")
+	withCrons := configFor(address)
+	withCrons.Jobs = map[string]config.Job{"tidy": {}}
+	demand(t, examine(t, withCrons), "drift", Warn, "this file means")
+	execute(t, pool, `UPDATE forge_config SET body = '{"crons": [{"name": "gone"}, {"name": "too"}]}'`)
+	demand(t, examine(t, withCrons), "drift", Warn, "this file waits for forge apply --yes: it would remove 2 of 2 crons (gone, too)")
 	demand(t, findings, "clock", Fail, "node web-1", "behind")
 }
 
@@ -251,7 +284,7 @@ func TestEncodingAndRoomOfTheServer(t *testing.T) {
 	cfg.Database.PoolSize = 10_000
 	findings := examine(t, cfg)
 	demand(t, findings, "encoding", Fail, "SQL_ASCII")
-	demand(t, findings, "connections", Warn, "10002 connections")
+	demand(t, findings, "connections", Warn, "10003 connections")
 }
 
 // What the server's own settings say is overruled by the election's session.

@@ -97,11 +97,32 @@ func TestJudgingHealthNeverWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
+	// It changes the row.
+	if _, err := tx.Exec(t.Context(), `INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('b', '00000000000000bb', 'dead')`); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := eventstore.JudgeHealth(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
 	if judged, err := eventstore.JudgeHealth(t.Context(), pool); err != nil || judged {
 		t.Fatalf("judged %v, %v beside another transaction", judged, err)
+	}
+}
+
+func TestJudgingHealthMakesADeletedRowAgain(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	_, err := pool.Exec(t.Context(), `
+		DELETE FROM forge_health;
+		INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('b', '00000000000000bb', 'dead')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if judged, err := eventstore.JudgeHealth(t.Context(), pool); err != nil || !judged {
+		t.Fatalf("judged %v, %v without the row", judged, err)
+	}
+	if got := health(t, pool); !slices.Equal(got, []string{`cluster_degraded ["node b is dead"]`}) {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	fired := &cronstore.Tick{Verdict: cronstore.Fired, JobID: 42, Term: 7, NodeID: "a", LatenessMS: 3.25, Count: 1}
 	overlap := &cronstore.Tick{
-		Verdict: cronstore.SkippedOverlap, Reason: "An earlier run, job 7, was still running.", Term: 7, NodeID: "a", LatenessMS: 1, Count: 1,
+		Verdict: cronstore.SkippedOverlap, Reason: "Blocked by job 7 (running since 2026-11-20T11:00:00Z).", Term: 7, NodeID: "a", LatenessMS: 1, Count: 1,
 	}
 	outage := &cronstore.Tick{
 		Tick: utc(t, "2026-11-20T01:00:00Z"), LastTick: utc(t, "2026-11-20T11:00:00Z"), Count: 11, Verdict: cronstore.SkippedWindow,
@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			name: "skipped", tick: "2026-11-20T12:00:00Z", row: overlap, standing: Recorded,
-			want: "The tick 2026-11-20T12:00:00Z of report was recorded as skipped_overlap: an earlier run, job 7, was still running; by node a in term 7, 1ms late.",
+			want: "The tick 2026-11-20T12:00:00Z of report was recorded as skipped_overlap: blocked by job 7 (running since 2026-11-20T11:00:00Z); by node a in term 7, 1ms late.",
 		},
 		{
 			name: "in a range", tick: "2026-11-20T05:00:00Z", row: outage, standing: Recorded,

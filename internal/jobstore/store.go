@@ -30,22 +30,46 @@ type Filter struct {
 	// BeforeID continues a list: only jobs with a lower id.
 	BeforeID int64
 	Limit    int
+	// Args says what is read of the arguments. Once a list has MaxArgs bytes of them it
+	// ends early; 0: it does not.
+	Args    Args
+	MaxArgs int
 }
+
+// Args says what List reads of the arguments of jobs.
+type Args int
+
+const (
+	// NoArgs leaves the arguments out.
+	NoArgs Args = iota
+	// ShortArgs are the first characters as a text, which may be no JSON.
+	ShortArgs
+	// WholeArgs are all of them.
+	WholeArgs
+)
+
+// argsSQL are the columns of each Args.
+var argsSQL = map[Args]string{NoArgs: "NULL::jsonb", ShortArgs: "left(args::text, 512)", WholeArgs: "args"}
 
 const (
 	defaultLimit = 50
 	maxLimit     = 1000
 )
 
-const columnsSQL = `
-SELECT id, kind, state::text, queue, priority::int, attempt::int, max_attempts::int, args,
+const beforeArgsSQL = `
+SELECT id, kind, state::text, queue, priority::int, attempt::int, max_attempts::int, `
+
+const afterArgsSQL = `,
        coalesce(metadata ->> 'forge:cron', ''), coalesce(metadata ->> 'forge:tick', ''),
        coalesce(attempted_by[array_upper(attempted_by, 1)], ''),
        created_at, scheduled_at, attempted_at, finalized_at,
-       coalesce(errors[array_upper(errors, 1)] ->> 'error', ''),`
+       left(coalesce(errors[array_upper(errors, 1)] ->> 'error', ''), %s),`
+
+// maxListedError bounds the characters of an error in a list.
+const maxListedError = "4096"
 
 // A list reads neither the metadata's attempts nor the older errors.
-const listSQL = columnsSQL + `
+const listSQL = `
        '{}'::jsonb, '{}'::jsonb[]
 FROM river_job
 WHERE %s
@@ -56,7 +80,7 @@ WHERE %s
 ORDER BY id DESC
 LIMIT $5`
 
-const getSQL = columnsSQL + `
+var getSQL = beforeArgsSQL + "args" + fmt.Sprintf(afterArgsSQL, "2147483647") + `
        metadata, coalesce(errors, '{}')
 FROM river_job
 WHERE id = $1`
@@ -97,15 +121,39 @@ func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {
 	if filter.State != "" {
 		states = amongStates([]string{filter.State})
 	}
-	rows, err := db.Query(ctx, fmt.Sprintf(listSQL, states), pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.BeforeID, limit)
+	sql := beforeArgsSQL + argsSQL[filter.Args] + fmt.Sprintf(afterArgsSQL+listSQL, maxListedError, states)
+	rows, err := db.Query(ctx, sql, pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.BeforeID, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	jobs, err := pgx.CollectRows(rows, scanJob)
+	jobs, err := collectJobs(rows, filter.MaxArgs)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	return jobs, nil
+}
+
+// collectJobs ends with the job whose arguments reach a number of bytes, if it is not 0.
+func collectJobs(rows pgx.Rows, most int) (jobs []Job, err error) {
+	defer rows.Close()
+	for size := 0; (most == 0 || size < most) && rows.Next(); {
+		job, err := scanJob(rows)
+		if err != nil {
+			return nil, err
+		}
+		jobs, size = append(jobs, job), size+len(job.Args)
+	}
+	rows.Close()
+	return jobs, rows.Err()
+}
+
+// EndsEarly says whether a list that the filter chose has MaxArgs bytes of arguments.
+func (f Filter) EndsEarly(jobs []Job) bool {
+	size := 0
+	for _, job := range jobs {
+		size += len(job.Args)
+	}
+	return f.MaxArgs > 0 && size >= f.MaxArgs
 }
 
 // amongStates names states in the statement itself: only then the planner knows how few

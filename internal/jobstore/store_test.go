@@ -74,6 +74,41 @@ func TestList(t *testing.T) {
 	}
 }
 
+// A list has the arguments that are asked for, and ends early once it has enough.
+func TestListBoundsArgs(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `
+		INSERT INTO river_job (args, kind, queue, state, max_attempts, errors)
+		SELECT jsonb_build_object('text', repeat('x', 60000)), 'a', 'default', 'available', 25,
+		       ARRAY[jsonb_build_object('error', repeat('e', 60000))]
+		FROM generate_series(1, 20)`)
+	for name, test := range map[string]struct {
+		filter    jobstore.Filter
+		jobs      int
+		most      int // bytes of one job's arguments
+		endsEarly bool
+	}{
+		"none":       {jobstore.Filter{}, 20, 0, false},
+		"short":      {jobstore.Filter{Args: jobstore.ShortArgs}, 20, 512, false},
+		"whole":      {jobstore.Filter{Args: jobstore.WholeArgs}, 20, 60_100, false},
+		"ends early": {jobstore.Filter{Args: jobstore.WholeArgs, MaxArgs: 200_000}, 4, 60_100, true},
+	} {
+		jobs, err := jobstore.List(t.Context(), pool, test.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(jobs) != test.jobs || test.filter.EndsEarly(jobs) != test.endsEarly {
+			t.Errorf("%s: %d jobs, want %d; ends early: %v", name, len(jobs), test.jobs, test.filter.EndsEarly(jobs))
+		}
+		for _, job := range jobs {
+			if len(job.Args) > test.most || (len(job.Args) > 0) != (test.most > 0) || len(job.LastError) > 4096 {
+				t.Fatalf("%s: %d bytes of arguments, an error of %d", name, len(job.Args), len(job.LastError))
+			}
+		}
+	}
+}
+
 func TestGetJoinsFactsAndErrors(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)

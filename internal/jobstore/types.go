@@ -69,7 +69,7 @@ type Job struct {
 	Priority    int             `json:"priority"`
 	Attempt     int             `json:"attempt"`
 	MaxAttempts int             `json:"max_attempts"`
-	Args        json.RawMessage `json:"args"`
+	Args        json.RawMessage `json:"args,omitempty"`
 	Cron        string          `json:"cron,omitempty"`
 	Tick        time.Time       `json:"tick,omitzero"`
 	// NodeID is the node of the newest attempt.

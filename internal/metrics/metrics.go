@@ -35,16 +35,19 @@ type Metrics struct {
 	CronMissed   *prometheus.CounterVec
 
 	// Jobs, label kind.
-	JobEnqueued      *prometheus.CounterVec
-	JobStarted       *prometheus.CounterVec
-	JobFinished      *prometheus.CounterVec // and outcome
-	JobDuration      *prometheus.HistogramVec
-	JobWait          *prometheus.HistogramVec
-	JobRunning       *prometheus.GaugeVec
-	JobOutputLines   *prometheus.CounterVec
-	JobOutputDropped *prometheus.CounterVec
-	JobOrphaned      prometheus.Counter
-	JobRescued       prometheus.Counter
+	JobEnqueued *prometheus.CounterVec
+	JobStarted  *prometheus.CounterVec
+	JobFinished *prometheus.CounterVec // and outcome
+	JobDuration *prometheus.HistogramVec
+	JobWait     *prometheus.HistogramVec
+	JobRunning  *prometheus.GaugeVec
+	// How this node starts commands.
+	CommandStartsWaiting prometheus.Gauge
+	CommandStartSeconds  prometheus.Gauge
+	JobOutputLines       *prometheus.CounterVec
+	JobOutputDropped     *prometheus.CounterVec
+	JobOrphaned          prometheus.Counter
+	JobRescued           prometheus.Counter
 	// Dead letters, label kind, counted by the scheduler's leader.
 	JobDeadLetters  *prometheus.CounterVec
 	JobSecondRounds *prometheus.CounterVec
@@ -57,7 +60,8 @@ type Metrics struct {
 	// AssignmentUnworked are those of them whose kind no node has a worker for, by kind.
 	AssignmentUnworked *prometheus.GaugeVec
 
-	NodeSlots *prometheus.GaugeVec // label node_id
+	NodeSlots          *prometheus.GaugeVec // label node_id
+	NodeStarvedSeconds prometheus.Counter
 
 	// The node's own file.
 	ConfigReloadSuccess prometheus.Gauge
@@ -115,18 +119,20 @@ func New(version string) *Metrics {
 		CronFailures: f.counterVec("forge_cron_failures_total", "Ticks whose job could not be inserted.", "cron"),
 		CronMissed:   f.counterVec("forge_cron_missed_total", "Due ticks that were skipped because they fell due while nobody could fire them.", "cron"),
 
-		JobEnqueued:      f.counterVec("forge_job_enqueued_total", "Jobs inserted by this node.", "kind"),
-		JobStarted:       f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind"),
-		JobFinished:      f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome.", "kind", "outcome"),
-		JobDuration:      f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind"),
-		JobWait:          f.histogramVec("forge_job_wait_seconds", "Seconds from due to started.", "kind"),
-		JobRunning:       f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind"),
-		JobOutputLines:   f.counterVec("forge_job_output_lines_total", "Lines that attempts on this node wrote.", "kind"),
-		JobOutputDropped: f.counterVec("forge_job_output_dropped_lines_total", "Lines of those that were not kept: beyond output.capture, or the database did not take them in time.", "kind"),
-		JobOrphaned:      f.counter("forge_job_orphaned_total", "Running jobs found on nodes that were gone."),
-		JobRescued:       f.counter("forge_job_rescued_total", "Orphaned jobs made available again."),
-		JobDeadLetters:   f.counterVec("forge_job_dead_letters_total", "Jobs found to have used up their attempts, as the scheduler's leader recorded them.", "kind"),
-		JobSecondRounds:  f.counterVec("forge_job_second_rounds_total", "Second rounds of attempts that the scheduler's leader gave to dead letters.", "kind"),
+		JobEnqueued:          f.counterVec("forge_job_enqueued_total", "Jobs inserted by this node.", "kind"),
+		JobStarted:           f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind"),
+		JobFinished:          f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome.", "kind", "outcome"),
+		JobDuration:          f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind"),
+		JobWait:              f.histogramVec("forge_job_wait_seconds", "Seconds from due to started.", "kind"),
+		JobRunning:           f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind"),
+		CommandStartsWaiting: f.gauge("forge_command_starts_waiting", "Commands that this node has taken and not begun to start: it starts a few at a time."),
+		CommandStartSeconds:  f.gauge("forge_command_start_seconds", "Seconds that starting a command takes on this node, smoothed; 0 before the first."),
+		JobOutputLines:       f.counterVec("forge_job_output_lines_total", "Lines that attempts on this node wrote.", "kind"),
+		JobOutputDropped:     f.counterVec("forge_job_output_dropped_lines_total", "Lines of those that were not kept: beyond output.capture, or the database did not take them in time.", "kind"),
+		JobOrphaned:          f.counter("forge_job_orphaned_total", "Running jobs found on nodes that were gone."),
+		JobRescued:           f.counter("forge_job_rescued_total", "Orphaned jobs made available again."),
+		JobDeadLetters:       f.counterVec("forge_job_dead_letters_total", "Jobs found to have used up their attempts, as the scheduler's leader recorded them.", "kind"),
+		JobSecondRounds:      f.counterVec("forge_job_second_rounds_total", "Second rounds of attempts that the scheduler's leader gave to dead letters.", "kind"),
 
 		AssignmentOffers:   f.counter("forge_assignment_offers_total", "Jobs that this node, as the scheduler's leader, offered to nodes."),
 		AssignmentClaims:   f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed."),
@@ -134,7 +140,8 @@ func New(version string) *Metrics {
 		AssignmentWaiting:  f.gauge("forge_assignment_waiting", "Available jobs that no node could take at the last sweep, as the scheduler's leader saw it."),
 		AssignmentUnworked: f.gaugeVec("forge_assignment_unworked", "Those of them whose kind no live node has a worker for, by kind; no series for other kinds and on other nodes.", "kind"),
 
-		NodeSlots: f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
+		NodeSlots:          f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
+		NodeStarvedSeconds: f.counter("forge_node_starved_seconds_total", "Seconds that this node's process waited for a processor: work is late by as much, and beyond a lease roles change hands."),
 
 		ConfigReloadSuccess: f.gauge("forge_config_reload_success", "1 if this node's file was taken over when it was last read, 0 if it was refused and the node goes on with what it had."),
 		ConfigReloads:       f.counterVec("forge_config_reloads_total", "Times that this node read its file again, by result: success or failure.", "result"),

@@ -127,6 +127,8 @@ func TestSnapshot(t *testing.T) {
 		{Name: "forge_assignment_refused_total"},
 		{Name: "forge_assignment_waiting"},
 		{Name: "forge_build_info", Labels: map[string]string{"version": "v1"}, Value: 1},
+		{Name: "forge_command_start_seconds"},
+		{Name: "forge_command_starts_waiting"},
 		{Name: "forge_compactor_merged_bytes_total"},
 		{Name: "forge_compactor_merged_chunks_total"},
 		{Name: "forge_compactor_packed_bytes_total"},
@@ -143,6 +145,7 @@ func TestSnapshot(t *testing.T) {
 			Name: "forge_job_wait_seconds", Labels: map[string]string{"kind": "report"}, Value: 3,
 			Histogram: &metrics.Histogram{Sum: 1001.3, Buckets: map[string]float64{"0.5": 1, "1": 1, "+Inf": 1}},
 		},
+		{Name: "forge_node_starved_seconds_total"},
 	}
 	if diff := cmp.Diff(want, snapshot(t, m)); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
