@@ -92,15 +92,27 @@ chaos-short: ## The same for a minute; make test does it for 20 seconds.
 	@$(MAKE) --no-print-directory chaos FOR=60s
 
 .PHONY: chaos-scenarios
-chaos-scenarios: ## Full disk, leaping clock, promotion and partitions, checked likewise.
+chaos-scenarios: ## Full disk, leaping clock, promotion, partitions, a second cluster, checked likewise.
 	@scripts/need-postgres
-	go test ./test/chaos -run '^Test(DiskFull|DatabaseClockLeaps|Promotion|Partitions)$$' -count=1 -v -parallel 4
+	go test ./test/chaos -run '^Test(DiskFull|DatabaseClockLeaps|Promotion|Partitions|Strangers)$$' -count=1 -v -parallel 4
 
 .PHONY: soak
 soak: FOR ?= 20m
 soak: build ## Run three nodes under an even load and look for what grows (FOR=20m).
 	@scripts/need-postgres
 	go run ./bench/soak -for $(FOR) -forge bin/forge -out bin/soak
+
+.PHONY: attack-http
+attack-http: FOR ?= 1m
+attack-http: ## Attack a node's listener for a minute while it leads (FOR=5m).
+	FORGE_ATTACK=$(FOR) go test . -run TestClientsCannotStarveLeadership -count=1 -v -timeout 20m
+
+# Some minutes for each scenario. SCENARIOS=burners,slow for some of them.
+.PHONY: overload
+overload: FOR ?= 2m
+overload: build ## Overload a cluster in five ways, then check every tick and job (SCENARIOS=slow FOR=1m).
+	@scripts/need-postgres
+	go run ./bench/overload -forge bin/forge -for $(FOR) -out bin/overload $(if $(SCENARIOS),-only $(SCENARIOS)) $(BENCHFLAGS)
 
 .PHONY: bench-failover
 bench-failover: ## Measure the time to a new leader after each fault, beside River's.

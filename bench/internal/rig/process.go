@@ -71,7 +71,12 @@ func (r *Rig) Start(id string, env ...string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	p, err := Launch(r.Dir, id, env, program)
+	return r.StartLine(id, []string{program}, env...)
+}
+
+// StartLine runs a command line with env, in the run's directory.
+func (r *Rig) StartLine(id string, line []string, env ...string) (*Process, error) {
+	p, err := Launch(r.Dir, id, env, line...)
 	if err != nil {
 		return nil, err
 	}
