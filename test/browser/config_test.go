@@ -19,6 +19,9 @@ const configText = `
 [cluster.leader_election]
 lease_duration = "15s"
 
+[http]
+allow_receiver_cidrs = ["127.0.0.0/8"]
+
 [metrics]
 scrape_interval = "1s"
 

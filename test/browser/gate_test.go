@@ -2,7 +2,8 @@ package browser_test
 
 import (
 	"context"
-	"encoding/json"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -16,16 +17,13 @@ func checkLogin(t *testing.T, n *node) {
 	t.Helper()
 	gate := n.beside("gate")
 	gate.await(t, gate.launch(t, nodes.AnyPort, "FORGE_DASHBOARD_AUTH=token", "FORGE_NODE_ROLES=worker"))
-	var made struct{ Token string }
-	if err := json.Unmarshal(n.post(t, "/api/v1/tokens", `{"name": "reader", "scope": "viewer"}`), &made); err != nil || made.Token == "" {
-		t.Fatalf("no token was made: %v", err)
-	}
+	token := n.makeToken(t, "reader")
 	checkLooks(t, gate, []page{{"login", "/login"}})
 	for _, tab := range []context.Context{newTab(t), newPlainTab(t)} {
 		open(t, tab, gate.url("/queues"))
 		logIn(t, tab, "forge_wrong")
 		do(t, tab, chromedp.WaitVisible(chromedp.CSS("main .alert")))
-		logIn(t, tab, made.Token)
+		logIn(t, tab, token)
 		awaitTrue(t, tab, `location.pathname === "/queues" && document.querySelectorAll("tbody tr").length > 2`)
 		if eval[bool](t, tab, `!!document.querySelector("main form, main .acts")`) {
 			t.Error("who may only see is offered to act")
@@ -35,6 +33,22 @@ func checkLogin(t *testing.T, n *node) {
 		open(t, tab, gate.url("/queues"))
 		do(t, tab, chromedp.WaitVisible(chromedp.CSS("#token")))
 	}
+}
+
+// makeToken makes one as an administrator of the database does.
+func (n *node) makeToken(t *testing.T, name string) string {
+	t.Helper()
+	binary, err := forgeBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), binary, "token", "create", name, "--config", n.config)
+	command.Env = append(command.Environ(), n.database)
+	token, err := command.Output()
+	if err != nil {
+		t.Fatalf("no token was made: %v", err)
+	}
+	return strings.TrimSpace(string(token))
 }
 
 func logIn(t *testing.T, tab context.Context, token string) { //nolint:revive // the test comes first

@@ -54,6 +54,10 @@ func crons(now, until time.Time) []cron {
 			schedule: "@every 2s", takes: 2200 * time.Millisecond, missed: true,
 		},
 		{
+			Cron:     checker.Cron{Name: "replace-waiting", Rule: every(3 * s), Overlap: checker.OverlapReplaceWaiting, CatchUp: checker.CatchUpLatest},
+			schedule: "@every 3s", takes: 3300 * time.Millisecond, missed: true,
+		},
+		{
 			Cron: checker.Cron{
 				Name: "zone", Overlap: checker.OverlapAllow, CatchUp: checker.CatchUpNone,
 				Rule: checker.Rule{Zone: kathmandu, Hours: hours, Seconds: thirds()},

@@ -13,15 +13,15 @@
 // and terminates nodes and ends their sessions; one restarts PostgreSQL in each mode
 // and takes all its connections; one slows, stalls and resets the nodes' ways to it
 // and loses its replies; one edits and breaks the file, starts a second process under
-// a node's id, and enqueues jobs that kill themselves or flood their output; one loses
-// packets, both ways or one. What each of them does
-// is drawn from the seed: the same seed gives the same plan, that is, which faults
+// a node's id and a second cluster in the same database, deletes roles' rows, overloads
+// the machine, and enqueues jobs that kill themselves or flood their output; one loses
+// packets, both ways or one. What each of them does is drawn from the seed: the same seed gives the same plan, that is, which faults
 // each hand does, in which order, after which pauses, to which node. What they meet
 // depends on the machine, so a replay is alike and not the same. A machine that gives
 // out no networks draws the same plan, and counts what it leaves out.
 //
 // The run begins where an outage of ten minutes ends, so that ticks are caught up
-// and skipped, too. Package journal has the database write down what happens. It ends
-// with time to calm down; package checker then judges what the database, the journal
+// and skipped, too. Package journal has the database write down what happens, and
+// package prober watches from outside who leads. It ends with time to calm down; package checker then judges what the database, the journal
 // and the jobs themselves say.
 package chaos

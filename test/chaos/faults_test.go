@@ -58,11 +58,17 @@ func (r *run) inflict(ctx context.Context, f fault) {
 		r.edit(f)
 	case startTwin:
 		r.lasting.Go(func() { r.startTwin(f) })
+	case overload:
+		r.lasting.Go(func() { r.overload(f) })
+	case startStranger:
+		r.lasting.Go(func() { r.startStranger(ctx, f) })
+	case deleteRow:
+		r.deleteRow(ctx, roleNames[f.node])
 	case poison, flood:
 		r.lasting.Go(func() { r.enqueueBad(ctx, f) })
 	case losePackets, loseLeaderPackets, loseRequests, loseAnswers:
 		r.partition(ctx, f)
-	case endedByItself, diskFull, noLog, clockLeap, promoted, packetsLost, repliesLost: // no hand does that
+	case endedByItself, diskFull, noLog, clockLeap, promoted, packetsLost, repliesLost, strangeTerm, rowMissing: // no hand does that
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 	"github.com/forge-scheduler/forge/test/chaos/journal"
+	"github.com/forge-scheduler/forge/test/chaos/prober"
 )
 
 const (
@@ -37,6 +38,10 @@ func (r *run) history() *checker.History {
 		r.Fatal(err)
 	}
 	h.Acked, h.Poisoned, h.Leaps = r.acked, r.poisoned, r.leaps
+	h.Sightings = r.prober.Stop()
+	if h.Tenures, err = prober.Tenures(r.Context(), r.pool); err != nil {
+		r.Fatal(err)
+	}
 	for _, c := range r.crons {
 		h.Crons = append(h.Crons, c.Cron)
 	}

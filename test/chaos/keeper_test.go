@@ -23,6 +23,7 @@ const (
 // unreachable is forge's exit status when the database cannot be reached, failed
 // that of any other failure.
 const (
+	killed      = -1 // by a signal
 	failed      = 1
 	invalid     = 3
 	unreachable = 5

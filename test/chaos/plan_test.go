@@ -66,6 +66,13 @@ const (
 	poison      kind = "poison job"
 	flood       kind = "flood of output"
 
+	// Busy threads take the machine's processors.
+	overload kind = "machine overloaded"
+	// Another cluster lives in another schema of the same database, with the defaults.
+	startStranger kind = "second cluster in the database"
+	// Somebody deletes a role's row.
+	deleteRow kind = "row of a role deleted"
+
 	// Packets between a node and PostgreSQL, or whatever stands before it, are lost:
 	// nothing is closed, and nobody is told.
 	losePackets       kind = "packets of a node lost"
@@ -101,6 +108,8 @@ const (
 	promoted    kind = "primary killed, replica promoted"
 	packetsLost kind = "packets lost"
 	repliesLost kind = "packets of replies lost"
+	strangeTerm kind = "second cluster while all is quiet"
+	rowMissing  kind = "rows of all roles deleted"
 )
 
 // hand is one of several that break the cluster at the same time: no fault waits for
@@ -135,8 +144,8 @@ var hands = []hand{
 		deck: []kind{slowWay, stallWay, loseReplies, resetWay},
 	},
 	{
-		name: "file, jobs, twins", shortest: 500 * time.Millisecond, longest: 4 * time.Second,
-		deck: []kind{editFile, breakFile, startTwin, poison, flood},
+		name: "file, jobs, twins, strangers", shortest: 500 * time.Millisecond, longest: 3 * time.Second,
+		deck: []kind{editFile, breakFile, startTwin, poison, flood, overload, startStranger, deleteRow},
 	},
 	{
 		name: "network", shortest: 2 * time.Second, longest: 8 * time.Second,
@@ -259,6 +268,9 @@ var demanded = []struct {
 	{what: "the configuration", drawn: []kind{editFile, breakFile}},
 	{what: "two nodes with one id", drawn: []kind{startTwin}},
 	{what: "jobs that do harm", drawn: []kind{poison, flood}},
+	{what: "overload", drawn: []kind{overload}},
+	{what: "another cluster in the database", drawn: []kind{startStranger}, besides: []kind{strangeTerm}},
+	{what: "rows deleted by hand", drawn: []kind{deleteRow}, besides: []kind{rowMissing}},
 }
 
 // What is demanded is drawn, what is drawn is demanded, and each scenario does its

@@ -1,14 +1,17 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +23,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 	"github.com/forge-scheduler/forge/test/chaos/journal"
+	"github.com/forge-scheduler/forge/test/chaos/prober"
 	"github.com/forge-scheduler/forge/test/nodes"
 	"github.com/forge-scheduler/forge/test/parts"
 )
@@ -62,6 +66,7 @@ type run struct {
 	pool    *pgxpool.Pool
 	keepers []*keeper
 	keeping sync.WaitGroup
+	prober  *prober.Prober
 	over    atomic.Bool // nobody is started any more
 	lasting sync.WaitGroup
 	text    string         // of the file
@@ -74,8 +79,10 @@ type run struct {
 	events   []event
 	drawn    [][]fault // what each hand has drawn
 	leftOut  map[kind]int
+	stranger stranger
 	acked    []int64
 	poisoned []int64
+	refused  int // enqueued and not acknowledged
 }
 
 // event is something that was done to the cluster, or came of it.
@@ -130,6 +137,9 @@ var programs = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if count, err := strconv.Atoi(os.Getenv(burnersEnv)); err == nil {
+		burn(count)
+	}
 	nodes.Parallel(5) // they wait more than they work
 	code := m.Run()
 	_ = os.RemoveAll(builds)
@@ -185,6 +195,8 @@ func (r *run) begin(lasts, outage time.Duration) {
 			r.Fatal(err)
 		}
 	}
+	r.prober = prober.Start(r.Context(), r.pool)
+	r.Cleanup(func() { r.prober.Stop() })
 	for _, id := range nodeNames {
 		log, err := os.Create(filepath.Join(r.dir, id+".log"))
 		if err != nil {
@@ -302,11 +314,28 @@ func (r *run) enqueue(ctx context.Context) {
 	}
 }
 
-// enqueueOne says whether a job was acknowledged, which it then remembers.
+// enqueueOne says whether a job was acknowledged, which it then remembers. One may be
+// refused because of what is done to the cluster, and for nothing else.
 func (r *run) enqueueOne(ctx context.Context, kind string) bool {
-	out, err := r.command(ctx, "job", "enqueue", kind, "--config", r.config, "-o", "json").Output()
+	var said bytes.Buffer
+	cmd := r.command(ctx, "job", "enqueue", kind, "--config", r.config, "-o", "json")
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if !r.mayRefuse(exit.ExitCode()) {
+			r.Errorf("forge job enqueue %s: %v: %s", kind, err, said.String())
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.refused++
+		return false
+	}
+	if err != nil {
+		return false // the time is over
+	}
 	var job struct{ ID int64 }
-	if err != nil || json.Unmarshal(out, &job) != nil || job.ID == 0 {
+	if err := json.Unmarshal(out, &job); err != nil || job.ID == 0 {
+		r.Errorf("forge job enqueue %s printed %q: %v", kind, out, err)
 		return false
 	}
 	r.mu.Lock()
@@ -351,6 +380,7 @@ func (r *run) stop() {
 	for _, k := range r.keepers {
 		k.checkLog()
 	}
+	r.checkStranger()
 	var left []string
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if left = r.processes(); len(left) == 0 {
@@ -394,6 +424,7 @@ func TestChaos(t *testing.T) {
 	r.rage()
 	history, findings := r.judge()
 	r.demandReplay()
+	r.demandEnough(*forFlag, history)
 	if *forFlag >= dealtOften {
 		for _, h := range hands {
 			r.demandDone(h.deck)

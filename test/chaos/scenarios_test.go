@@ -41,8 +41,9 @@ var (
 	leapingClock = scenario{clockLeap}
 	promotion    = scenario{promoted}
 	lostPackets  = scenario{packetsLost, repliesLost}
+	strangers    = scenario{strangeTerm, rowMissing}
 
-	scenarios = []scenario{fullDisk, leapingClock, promotion, lostPackets}
+	scenarios = []scenario{fullDisk, leapingClock, promotion, lostPackets, strangers}
 )
 
 // endure has a cluster suffer one thing while its crons fire and jobs are enqueued,
@@ -59,7 +60,9 @@ func (r *run) endure(s scenario, suffer func()) {
 	cancel()
 	helpers.Wait()
 	r.endCrons()
-	r.judge()
+	if h, _ := r.judge(); len(h.Acked) == 0 {
+		r.Error("no job was acknowledged")
+	}
 }
 
 // endCrons has the crons end at once, and notes when that was.

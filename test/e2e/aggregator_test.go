@@ -17,6 +17,9 @@ name = "much_is_planned"
 condition = "sum(forge_queue_depth{state='scheduled'}) > 4"
 notify = ["pager"]
 
+[http]
+allow_receiver_cidrs = ["127.0.0.0/8"]
+
 [notify.pager]
 type = "webhook"
 url = "%s"

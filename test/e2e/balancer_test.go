@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // balancers stand before three nodes with the configuration that the
@@ -54,6 +55,10 @@ func TestLoadBalancersFollowTheLeader(t *testing.T) {
 			}
 			launchProgram(t, program, nil, append(balancer.args, file)...)
 			awaitAlone(t, address, id, 9) // a balancer takes every node for good until it has asked
+
+			if code := nodes.StatusAs(address, "evil.example", "/metrics"); code != http.StatusMisdirectedRequest {
+				t.Errorf("addressed by a name that is not its own: %d", code)
+			}
 
 			stop := askAll(t, address, id)
 			awaitAlone(t, address, id, crowd)
@@ -102,7 +107,7 @@ func (c *cluster) documented(language, listen string) string {
 	}
 	return strings.NewReplacer(
 		"web-1:8080", c.nodes["a"].listen(), "web-2:8080", c.nodes["b"].listen(), "web-3:8080", c.nodes["c"].listen(),
-		"bind :80", "bind "+listen, "listen 80;", "listen "+listen+";",
+		"bind :80", "bind "+listen, "listen 80;", "listen "+listen+";", "listen 80 default_server;", "listen "+listen+" default_server;", "forge.example.com", "127.0.0.1",
 	).Replace(string(block[1]))
 }
 

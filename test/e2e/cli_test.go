@@ -217,15 +217,24 @@ func TestApplyGoesBack(t *testing.T) {
 	c.start("a")
 	c.config = second
 	c.start("b")
+	if name := inForce(); name != "second" {
+		t.Fatalf("a node that started removed every cron; %s is in force", name)
+	}
+	c.wantOnPages("The file of b waits for forge apply --yes", "it would remove 1 of 1 crons (second)")
+	if said := c.must("node", "list", "-o", "wide"); !strings.Contains(said, "waits for forge apply --yes: it would remove 1 of 1 crons (second)") {
+		t.Errorf("node list: %s", said)
+	}
+	c.must("apply", "--yes", "--config", second)
 	if name := inForce(); name != "other" {
 		t.Fatalf("%s is in force after the new file", name)
 	}
+	eventually(t, "b no longer waits", func() bool { return c.node("b").ConfigWaiting == "" })
 	c.config = first
 	c.start("c")
 	if name := inForce(); name != "other" {
 		t.Fatalf("the old file came back by itself: %s", name)
 	}
-	if _, stderr, code := c.forge("apply", "--config", first); code != 0 || stderr != "" {
+	if _, stderr, code := c.forge("apply", "--yes", "--config", first); code != 0 || stderr != "" {
 		t.Fatalf("apply: %d %s", code, stderr)
 	}
 	if name := inForce(); name != "second" {

@@ -28,11 +28,20 @@ func post(t *testing.T, address, path, body string) (code int, answer string) {
 // postWithKey does so with an Idempotency-Key, unless it is empty.
 func postWithKey(t *testing.T, address, path, body, key string) (code int, answer string) {
 	t.Helper()
+	return postAs(t, "", address, path, body, key)
+}
+
+// postAs does so with a token, unless it is empty.
+func postAs(t *testing.T, token, address, path, body, key string) (code int, answer string) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
 	if key != "" {
 		request.Header.Set("Idempotency-Key", key)
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -20,12 +21,12 @@ func hold(t *testing.T, r *http.Request, a openapi.Answer) {
 	document.Lock()
 	defer document.Unlock()
 	if document.Document == nil {
-		code, text, _ := get(r.URL.Host, "/api/v1/openapi.json")
+		code, _, text := bearing(t, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), http.MethodGet, r.URL.Host+"/api/v1/openapi.json", "")
 		if code != http.StatusOK {
 			t.Fatalf("the node's document: %d %s", code, text)
 		}
 		var err error
-		if document.Document, err = openapi.Parse(text); err != nil {
+		if document.Document, err = openapi.Parse([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}

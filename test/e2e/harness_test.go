@@ -67,6 +67,8 @@ func forgeBinary(t *testing.T) string {
 
 // cluster is a database and the node processes on it.
 type cluster struct {
+	// token is that of whoever asks; empty: nobody has to have one.
+	token  string
 	t      *testing.T
 	url    string
 	config string

@@ -19,6 +19,9 @@ const failingCron = `
 check_interval = "200ms"
 lease_duration = "1m"
 
+[http]
+allow_receiver_cidrs = ["127.0.0.0/8"]
+
 [notify.hook]
 type = "webhook"
 url = "%s/failures"

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,8 @@ import (
 )
 
 const writesConfig = unhurried + `
+[dashboard]
+auth = "token"
 [jobs.report]
 kind = "shell"
 command = ["true"]
@@ -64,7 +67,7 @@ func writes(tomorrow string) []write {
 		{"/api/v1/alerts/{alert}/silence", `{"for": "2h"}`, eventOf("alert_silenced")},
 		{"/api/v1/alerts/{alert}/unsilence", "", eventOf("alert_unsilenced")},
 		{"/api/v1/alerts/{alert}/test", "", eventOf("alert_tried")},
-		{"/api/v1/tokens", `{"name": "ci"}`, `SELECT count(*) FROM forge_tokens`},
+		{"/api/v1/tokens", `{"name": "ci"}`, `SELECT count(*) FROM forge_tokens WHERE name = 'ci'`},
 		{"/api/v1/tokens/{token}/revoke", "", `SELECT count(*) FROM forge_tokens WHERE revoked_at IS NOT NULL`},
 		{"/api/v1/apply", "", `SELECT 1`},
 		{"/api/v1/leaders/{role}/step-down", "", `SELECT count(*) FROM forge_events WHERE type = 'hand_over_asked' AND role = 'metrics_aggregator'`},
@@ -81,6 +84,11 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, writesConfig)
 	c.startAll("a", "b")
+	made, stderr, code := c.forge("token", "create", "admin", "--scope", "admin")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	c.token = strings.TrimSpace(made)
 	a, b := c.nodes["a"].listen(), c.nodes["b"].listen()
 	tomorrow := time.Now().UTC().Add(24 * time.Hour).Format(time.RFC3339)
 	for _, queue := range []string{"default", "default", "idle"} {
@@ -115,13 +123,13 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 		if n := c.number(w.once); n != 1 {
 			t.Errorf("%s: %s is %d", path, w.once, n)
 		}
-		if code, answer := postWithKey(t, b, path, w.body+" ", key); code != 409 || !strings.Contains(answer, "was used for another request") {
+		if code, answer := postAs(t, c.token, b, path, w.body+" ", key); code != 409 || !strings.Contains(answer, "was used for another request") {
 			t.Errorf("%s with another body: %d %s", path, code, answer)
 		}
 	}
 	c.wantTried(a, tried)
 	eventually(t, "the audit log has every outcome", func() bool { return c.number(`SELECT count(*) FROM forge_audit WHERE outcome = 'begun'`) == 0 })
-	if n := c.number(`SELECT count(*) FROM forge_audit WHERE outcome = 'done' AND detail NOT LIKE '%a repeat'`); n != int64(4+len(writes(tomorrow))) {
+	if n := c.number(`SELECT count(*) FROM forge_audit WHERE outcome = 'done' AND detail NOT LIKE '%a repeat'`); n != int64(5+len(writes(tomorrow))) {
 		t.Errorf("%d actions were done", n)
 	}
 }
@@ -138,7 +146,7 @@ func (c *cluster) standby(role string) string {
 
 func (c *cluster) demandPosted(address, path, body string) {
 	c.t.Helper()
-	if code, answer := post(c.t, address, path, body); code != 201 {
+	if code, answer := postAs(c.t, c.token, address, path, body, ""); code != 201 {
 		c.t.Fatalf("%s: %d %s", path, code, answer)
 	}
 }
@@ -146,7 +154,7 @@ func (c *cluster) demandPosted(address, path, body string) {
 // persist repeats a request for as long as its key is busy, and returns the answer.
 func (c *cluster) persist(address, path, body, key string) (answer string) {
 	eventually(c.t, path+" is answered", func() bool {
-		code, text := postWithKey(c.t, address, path, body, key)
+		code, text := postAs(c.t, c.token, address, path, body, key)
 		if answer = text; code == 409 && strings.Contains(text, "is being carried out") {
 			return false
 		}
@@ -161,10 +169,10 @@ func (c *cluster) persist(address, path, body, key string) (answer string) {
 // wantTried holds what was tried to the API's document.
 func (c *cluster) wantTried(address string, tried map[string]bool) {
 	c.t.Helper()
-	_, text, _ := get(address, "/api/openapi.json")
+	_, _, text := bearing(c.t, c.token, http.MethodGet, address+"/api/openapi.json", "")
 	doc := decode[struct {
 		Paths map[string]map[string]any `json:"paths"`
-	}](c.t, string(text))
+	}](c.t, text)
 	maps.DeleteFunc(doc.Paths, func(_ string, methods map[string]any) bool { return methods["post"] == nil })
 	if there, did := slices.Sorted(maps.Keys(doc.Paths)), slices.Sorted(maps.Keys(tried)); !slices.Equal(there, did) {
 		c.t.Errorf("the writes are %v, and tried were %v", there, did)

@@ -76,7 +76,10 @@ func TestPlanShowsWhatAFileWouldChange(t *testing.T) {
 	if n := c.number(`SELECT count(*) FROM forge_crons WHERE name = 'sundays'`) + c.number(`SELECT count(*) - 1 FROM forge_config`); n != 0 {
 		t.Error("a plan changed the database")
 	}
-	c.must("apply", "--config", edited)
+	if said := c.refused(2, "apply", "--config", edited); !strings.Contains(said, "would remove weekly") || !strings.Contains(said, "say --yes") {
+		t.Error(said)
+	}
+	c.must("apply", "--config", edited, "--yes")
 	if said := c.must("plan", "--config", c.config); !strings.Contains(said,
 		"A newer file has superseded this one: nodes leave it alone, and forge apply puts it in force.") ||
 		!strings.Contains(said, "sundays -> weekly is a rename") {

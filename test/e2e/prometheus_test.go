@@ -27,6 +27,9 @@ for = "1s"
 severity = "critical"
 notify = ["pager"]
 
+[http]
+allow_receiver_cidrs = ["127.0.0.0/8"]
+
 [notify.pager]
 type = "webhook"
 url = "%s"

@@ -99,6 +99,24 @@ func Status(address, path string) int {
 	return code
 }
 
+// StatusAs is the code of the answer to a request that addresses the node by a name; 0
+// means that it did not answer.
+func StatusAs(address, host, path string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+	if err != nil {
+		return 0
+	}
+	request.Host = host
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
 // AnyPort has a node listen on a port that the system chooses, which nobody else can
 // have taken.
 const AnyPort = "127.0.0.1:0"

@@ -37,6 +37,8 @@ const (
 	TwoLeaders Kind = "TWO_LEADERS"
 	// TermDown: a term was not above the one before it.
 	TermDown Kind = "TERM_DOWN"
+	// WrongGap: the time without a leader that was recorded is not what was seen.
+	WrongGap Kind = "WRONG_GAP"
 )
 
 // Finding is one thing that is wrong.
@@ -83,13 +85,18 @@ func Check(h *History) []Finding {
 	}
 	c.index()
 	c.checkTerms()
+	if len(h.Leaps) == 0 {
+		c.checkGaps()
+	}
 	for i := range h.Crons {
 		ticks := c.account(&h.Crons[i])
 		c.checkVerdicts(&h.Crons[i], ticks)
 		c.checkOverlap(&h.Crons[i], ticks)
 	}
 	c.checkJobs()
-	c.checkLines()
+	if !h.Unwitnessed {
+		c.checkLines()
+	}
 	c.checkAcked()
 	slices.SortStableFunc(c.findings, func(a, b Finding) int { return cmp.Compare(a.Kind, b.Kind) })
 	return c.findings

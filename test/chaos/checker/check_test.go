@@ -427,3 +427,27 @@ func TestLeapOfTheClock(t *testing.T) {
 		}
 	}
 }
+
+// Jobs that leave no lines are judged by the database alone.
+func TestUnwitnessedJobs(t *testing.T) {
+	t.Parallel()
+	unwitnessed := func() *History {
+		h := &good().History
+		h.Lines, h.Unwitnessed = nil, true
+		return h
+	}
+	if findings := Check(unwitnessed()); len(findings) != 0 {
+		t.Errorf("%v", findings)
+	}
+	for name, spoil := range map[string]func(*History){
+		"a ledger row is deleted": func(h *History) { h.Rows = slices.Delete(h.Rows, 1, 2) },
+		"a job is deleted":        func(h *History) { h.Jobs = h.Jobs[1:] },
+		"an acknowledged job":     func(h *History) { h.Jobs = h.Jobs[:3] },
+	} {
+		h := unwitnessed()
+		spoil(h)
+		if !slices.ContainsFunc(Check(h), func(f Finding) bool { return f.Kind == Lost }) {
+			t.Errorf("%s: nothing is lost", name)
+		}
+	}
+}

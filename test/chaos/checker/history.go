@@ -10,6 +10,8 @@ const (
 	OverlapQueue    = "queue"
 	OverlapQueueAll = "queue_all"
 	OverlapReplace  = "replace"
+	// OverlapReplaceWaiting replaces runs that have not started.
+	OverlapReplaceWaiting = "replace_waiting"
 
 	CatchUpNone   = "none"
 	CatchUpLatest = "latest"
@@ -72,6 +74,8 @@ type Lead struct {
 	Role string
 	Term int64
 	Node string // empty: the role was vacated
+	// Deleted says that somebody has deleted the role's row.
+	Deleted bool
 }
 
 // Leap says that the database's clock was set.
@@ -124,7 +128,13 @@ type History struct {
 	Jobs    []Job
 	Lines   []Line
 	Leaps   []Leap
-	Acked   []int64 // jobs whose enqueuing was acknowledged
+	// Tenures are what forge recorded of its leaders, Sightings what was seen of them.
+	Tenures   []Tenure
+	Sightings []Sighting
+	Acked     []int64 // jobs whose enqueuing was acknowledged
 	// Poisoned are those of them that can never succeed.
 	Poisoned []int64
+	// Unwitnessed says that the jobs wrote no lines: nothing is concluded from there
+	// being none.
+	Unwitnessed bool
 }

@@ -97,7 +97,7 @@ func (c *check) checkOverlap(cron *Cron, ticks []tick) {
 func (c *check) checkMeeting(cron *Cron, earlier, run firing) {
 	switch cron.Overlap {
 	case OverlapAllow:
-	case OverlapReplace:
+	case OverlapReplace, OverlapReplaceWaiting:
 		if earlier.row.Verdict != Replaced {
 			c.find(Overlap, cron.Name, run.at, "fired while job %d of the tick %s was active, and did not replace it",
 				earlier.row.JobID, earlier.at.UTC().Format(time.TimeOnly))

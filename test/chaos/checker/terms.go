@@ -18,8 +18,12 @@ func (c *check) checkTerms() {
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	for len(leads)+len(entries) > 0 {
 		if len(entries) == 0 || len(leads) > 0 && leads[0].Seq < entries[0].Seq {
-			c.checkLead(current[leads[0].Role], leads[0])
-			current[leads[0].Role] = leads[0]
+			lead := leads[0]
+			c.checkLead(current[lead.Role], lead)
+			if lead.Node == "" { // a row that was made anew knows no term
+				lead.Term = max(lead.Term, current[lead.Role].Term)
+			}
+			current[lead.Role] = lead
 			leads = leads[1:]
 			continue
 		}
@@ -42,7 +46,7 @@ func byHand(entry Entry) bool {
 
 func (c *check) checkLead(before, now Lead) {
 	switch {
-	case now.Node == "" && now.Term == before.Term: // vacated
+	case now.Node == "" && (now.Term == before.Term || now.Deleted || now.Term == 0): // vacated, or made anew
 	case now.Term < before.Term, now.Term == before.Term && before.Node == "":
 		c.find(TermDown, "", time.Time{}, "%s: term %d of %q follows term %d of %q", now.Role, now.Term, now.Node, before.Term, before.Node)
 	case now.Term == before.Term && now.Node != before.Node:

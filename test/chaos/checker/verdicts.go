@@ -102,6 +102,8 @@ func (c *Cron) allowed(late moment) []string {
 		verdicts = append(verdicts, SkippedOverlap, Queued)
 	case OverlapReplace:
 		verdicts = append(verdicts, Replaced)
+	case OverlapReplaceWaiting:
+		verdicts = append(verdicts, Replaced, SkippedOverlap)
 	}
 	return verdicts
 }
@@ -114,7 +116,7 @@ func (c *check) checkChanges(cron *Cron, t *tick) {
 		case from == to:
 		case from == Queued && to == Fired:
 		case !fires(from) && from != Queued && to == Triggered:
-		case (from == Fired || from == CaughtUp) && to == Replaced && cron.Overlap == OverlapReplace:
+		case (from == Fired || from == CaughtUp) && to == Replaced && (cron.Overlap == OverlapReplace || cron.Overlap == OverlapReplaceWaiting):
 		default:
 			c.find(WrongVerdict, cron.Name, t.at, "went from %s to %s", from, to)
 		}

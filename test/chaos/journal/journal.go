@@ -28,13 +28,18 @@ import (
 const triggersSQL = `
 CREATE SEQUENCE chaos_seq;
 CREATE TABLE chaos_leads (
-    seq bigint DEFAULT nextval('chaos_seq'), at timestamptz DEFAULT clock_timestamp(), role text, term bigint, node_id text);
+    seq bigint DEFAULT nextval('chaos_seq'), at timestamptz DEFAULT clock_timestamp(), role text, term bigint, node_id text,
+    deleted boolean DEFAULT false);
 CREATE TABLE chaos_entries (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq bigint, at timestamptz DEFAULT clock_timestamp(), txid bigint,
     cron text, tick timestamptz, verdict text, term bigint, node_id text);
 CREATE TABLE chaos_ends (seq bigint DEFAULT nextval('chaos_seq'), at timestamptz DEFAULT clock_timestamp(), job_id bigint);
 CREATE FUNCTION chaos_lead() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO chaos_leads (role, term, node_id) VALUES (NEW.role, NEW.term, coalesce(NEW.node_id, ''));
+    RETURN NULL;
+END $$;
+CREATE FUNCTION chaos_delete() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO chaos_leads (role, term, node_id, deleted) VALUES (OLD.role, OLD.term, '', true);
     RETURN NULL;
 END $$;
 CREATE FUNCTION chaos_entry() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -67,6 +72,7 @@ CREATE CONSTRAINT TRIGGER chaos_commit AFTER INSERT ON chaos_entries DEFERRABLE 
 CREATE TRIGGER chaos_insert AFTER INSERT ON forge_leaders FOR EACH ROW EXECUTE FUNCTION chaos_lead();
 CREATE TRIGGER chaos_update AFTER UPDATE ON forge_leaders FOR EACH ROW
     WHEN ((OLD.term, OLD.node_id) IS DISTINCT FROM (NEW.term, NEW.node_id)) EXECUTE FUNCTION chaos_lead();
+CREATE TRIGGER chaos_delete AFTER DELETE ON forge_leaders FOR EACH ROW EXECUTE FUNCTION chaos_delete();
 CREATE TRIGGER chaos_insert AFTER INSERT ON forge_cron_ticks FOR EACH ROW EXECUTE FUNCTION chaos_entry();
 CREATE TRIGGER chaos_update AFTER UPDATE ON forge_cron_ticks FOR EACH ROW
     WHEN (OLD.verdict IS DISTINCT FROM NEW.verdict) EXECUTE FUNCTION chaos_entry();
@@ -78,7 +84,7 @@ const (
 SELECT cron, tick, coalesce(last_tick, '0001-01-01Z'), tick_count, verdict, reason, coalesce(job_id, 0), term, node_id
 FROM forge_cron_ticks ORDER BY cron, tick`
 	entriesSQL = `SELECT seq, at, txid, cron, tick, verdict, term, node_id FROM chaos_entries ORDER BY seq`
-	leadsSQL   = `SELECT seq, at, role, term, node_id FROM chaos_leads ORDER BY seq`
+	leadsSQL   = `SELECT seq, at, role, term, node_id, deleted FROM chaos_leads ORDER BY seq`
 	jobsSQL    = `
 SELECT id, coalesce(metadata ->> 'forge:cron', ''), coalesce((metadata ->> 'forge:tick')::timestamptz, '0001-01-01Z'),
        state::text, attempt, coalesce(finalized_at, '0001-01-01Z'),

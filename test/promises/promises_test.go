@@ -1,0 +1,107 @@
+// Package promises keeps the table of docs/security.md, which links promises to tests,
+// true to the tests that exist.
+package promises
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	root    = "../.."
+	heading = "## What proves it\n"
+)
+
+var (
+	testName = regexp.MustCompile("`(Test\\w+)`")
+	filePath = regexp.MustCompile("`([\\w./-]+/[\\w./-]+|[\\w-]+_test\\.go)`")
+	cells    = regexp.MustCompile(`\s*\|\s*`)
+)
+
+// found returns the first group of each match.
+func found(pattern *regexp.Regexp, text string) []string {
+	var all []string
+	for _, groups := range pattern.FindAllStringSubmatch(text, -1) {
+		all = append(all, groups[1])
+	}
+	return all
+}
+
+// table returns the rows below the heading, each as its cells.
+func table(t *testing.T, text string) [][]string {
+	t.Helper()
+	_, section, ok := strings.Cut(text, heading)
+	if !ok {
+		t.Fatalf("no section %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var rows [][]string
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| promise") {
+			rows = append(rows, cells.Split(strings.Trim(line, "| \n"), -1))
+		}
+	}
+	return rows
+}
+
+// Each test stands in one of its row's files, and each file has one of its row's tests.
+func TestSecurityNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := table(t, string(text))
+	if len(rows) == 0 {
+		t.Fatal("the table has no rows")
+	}
+	for _, row := range rows {
+		if len(row) != 3 {
+			t.Errorf("%d cells, want 3: %q", len(row), row)
+			continue
+		}
+		checkRow(t, found(testName, row[1]), found(filePath, row[2]))
+	}
+}
+
+func checkRow(t *testing.T, tests, files []string) {
+	t.Helper()
+	if len(tests) == 0 || len(files) == 0 {
+		t.Errorf("a row names no test or no file: %q, %q", tests, files)
+	}
+	missing := slices.Clone(tests)
+	for _, file := range files {
+		source, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		in := func(test string) bool { return strings.Contains(string(source), "\nfunc "+test+"(t *testing.T)") }
+		if !slices.ContainsFunc(tests, in) {
+			t.Errorf("%s has none of %q", file, tests)
+		}
+		missing = slices.DeleteFunc(missing, in)
+	}
+	if len(missing) > 0 {
+		t.Errorf("%q have none of %q", files, missing)
+	}
+}
+
+// A path elsewhere in the page exists, too.
+func TestSecurityNamesPathsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(string(text), heading)
+	for _, path := range found(regexp.MustCompile("`((?:internal|cmd|test|docs|dashboard|jobs|roles)/[\\w./-]+)`"), before) {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(path))); err != nil {
+			t.Error(err)
+		}
+	}
+}
