@@ -20,6 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/freeport"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
@@ -236,7 +237,7 @@ func (b *bench) compactBeside(ctx context.Context) error {
 		worked.Add(1)
 		return nil
 	}))
-	listen, err := rig.FreeAddress()
+	listen, err := freeport.Find("127.0.0.1")
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
+	"github.com/forge-scheduler/forge/internal/freeport"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -130,7 +131,7 @@ func (c *cluster) startNode(ctx context.Context, network *parts.Namespace) error
 	if err != nil {
 		return err
 	}
-	listen, err := rig.FreeAddress()
+	listen, err := freeport.Find("127.0.0.1")
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/forge-scheduler/forge/internal/freeport"
 	"github.com/forge-scheduler/forge/internal/pgembed"
 )
 
@@ -30,8 +31,8 @@ func DefaultDataDir() (string, error) {
 	return filepath.Join("/var/lib/forge", filepath.Base(here)+"-"+hex.EncodeToString(sum[:4])), nil
 }
 
-// chooseAddresses gives n nodes an address each: from listen upwards, past the
-// ports that are taken.
+// chooseAddresses gives n nodes an address each: from listen upwards, without the ports
+// that are taken.
 func chooseAddresses(listen string, n int) ([]string, error) {
 	host, portText, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -41,29 +42,38 @@ func chooseAddresses(listen string, n int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen address %s: want host:port with a port from 0 to 65535", strconv.Quote(listen))
 	}
+	if port == 0 {
+		return anyAddresses(host, n)
+	}
 	addresses := make([]string, 0, n)
 	for next := int(port); len(addresses) < n; next++ {
 		if next > 65535 {
 			return nil, fmt.Errorf("no %d free ports from %s on", n, listen)
 		}
-		ask := next
-		if port == 0 {
-			ask = 0
-		}
-		// The probe stays open until all are chosen: port 0 must not give one twice.
-		probe, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(ask))) //nolint:noctx // it does not wait
+		address := net.JoinHostPort(host, strconv.Itoa(next))
+		probe, err := net.Listen("tcp", address) //nolint:noctx // it does not wait
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listen on %s: %w", listen, err)
 		}
-		defer func() { _ = probe.Close() }()
-		_, chosen, err := net.SplitHostPort(probe.Addr().String())
+		_ = probe.Close()
+		addresses = append(addresses, address)
+	}
+	return addresses, nil
+}
+
+// anyAddresses gives n nodes an address each on free ports. PostgreSQL starts before the
+// nodes listen, so a port has to stay free for some time.
+func anyAddresses(host string, n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		address, err := freeport.Find(host)
 		if err != nil {
-			return nil, fmt.Errorf("listen on %s: %w", listen, err)
+			return nil, err
 		}
-		addresses = append(addresses, net.JoinHostPort(host, chosen))
+		addresses[i] = address
 	}
 	return addresses, nil
 }

@@ -3,14 +3,14 @@ package nodes
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/freeport"
 )
 
 // Patience is for whatever must come in the end: it only bounds how long a test
@@ -33,43 +33,11 @@ func Eventually(tb testing.TB, within time.Duration, what string, done func() bo
 // is given for the next minute.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	address, err := Free()
+	address, err := freeport.Find("127.0.0.1")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return address
-}
-
-// Free is FreeAddress for programs. The server's end of a connection closes
-// first, which leaves the port in TIME_WAIT: for a minute the system gives it only
-// to whoever listens on it by number.
-func Free() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	address := listener.Addr().String()
-	if err := errors.Join(linger(listener), listener.Close()); err != nil {
-		return "", fmt.Errorf("keep a free port: %w", err)
-	}
-	return address, nil
-}
-
-func linger(listener net.Listener) error {
-	client, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // we listen
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }()
-	server, err := listener.Accept()
-	if err != nil {
-		return err
-	}
-	if err := server.Close(); err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, client) // until the end has arrived
-	return err
 }
 
 // Get asks a node; code 0 means that it did not answer.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/freeport"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -52,7 +53,7 @@ func (c *cluster) start(binary, config string) error {
 		return err
 	}
 	var err error
-	if c.listen, err = nodes.Free(); err != nil {
+	if c.listen, err = freeport.Find("127.0.0.1"); err != nil {
 		return err
 	}
 	example, err := os.ReadFile(config) //nolint:gosec // named by the user

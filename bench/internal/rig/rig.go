@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	neturl "net/url"
 	"os"
 	"path/filepath"
@@ -96,16 +95,6 @@ func (r *Rig) Database(ctx context.Context) (url string, pool *pgxpool.Pool, err
 		return "", nil, fmt.Errorf("connect to %s: %w", name, err)
 	}
 	return address.String(), pool, nil
-}
-
-// FreeAddress is one on which nothing listens.
-func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String(), nil
 }
 
 // Await looks every few milliseconds until done says so. Errors count as not
