@@ -64,7 +64,7 @@ func (s *server) apiRoutes() []route {
 	routes = append(routes, s.fileRoutes()...)
 	if s.Audit != nil {
 		routes = append(routes, route{path: "/api/v1/audit", get: s.apiAudit, read: admin, gets: follows[auditstore.Entry](lists[auditstore.Entry]("List who did what, and who was refused it, newest first",
-			with(followed, text("actor", "Only what this one did."), text("action", "Only this action, such as job.cancel."), among("outcome", "Only these.", auditstore.Begun, auditstore.Done, auditstore.Refused, auditstore.Failed))...))})
+			with(followed, text("actor", "Only what this one did."), text("action", "Only this action, such as job.cancel."), among("outcome", "Only these.", auditstore.Outcomes()...))...))})
 	}
 	if s.Doctor != nil {
 		routes = append(routes, route{path: "/api/v1/doctor", get: s.apiDoctor, read: viewer, gets: lists[Finding]("Examine the database, the way to it and the cluster")})

@@ -28,6 +28,7 @@ func (a *app) alertsCommand() *cobra.Command {
 func (a *app) alertsListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the alerts in force with what they hold for, those that fire first", Args: cobra.NoArgs,
+		Example: "  forge alerts list\n  forge alerts list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				found, err := alerts.InForce(ctx, pool)
@@ -75,6 +76,7 @@ func (a *app) alertsHistoryCommand() *cobra.Command {
 	limit := 50
 	cmd := &cobra.Command{
 		Use: "history [NAME]", Short: "List incidents that are over, newest first", Args: cobra.MaximumNArgs(1),
+		Example: "  forge alerts history NoLeader --limit 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				found, err := alertstore.History(ctx, pool, strings.Join(args, ""), 0, limit)
@@ -101,6 +103,7 @@ var incidentColumns = []column[alertstore.Incident]{
 func (a *app) alertsCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Check what the alerts of forge.toml mean: expressions, metrics, receivers, texts", Args: cobra.NoArgs,
+		Example: "  forge alerts check --config forge.toml",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.loadQuietly() // its errors have the place in the file
 			if err != nil {
@@ -128,6 +131,7 @@ func (a *app) alertsExportCommand() *cobra.Command {
 	format := "prometheus"
 	cmd := &cobra.Command{
 		Use: "export", Short: "Print the alerts of forge.toml as rules for Prometheus", Args: cobra.NoArgs,
+		Example: "  forge alerts export > rules/forge.yml",
 		RunE: func(*cobra.Command, []string) error {
 			if format != "prometheus" {
 				return usageError(fmt.Errorf("--format %s: want prometheus", format))
@@ -151,17 +155,19 @@ func (a *app) alertsExportCommand() *cobra.Command {
 func (a *app) alertsTestCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "test NAME", Short: "Tell the receivers of an alert of forge.toml now, as if it fired, and that it is over", Args: cobra.ExactArgs(1),
+		Example: "  forge alerts test NoLeader",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.loadQuietly()
 			if err != nil {
 				return err
 			}
-			for _, rule := range alertstore.Of(cfg) {
+			rules := alertstore.Of(cfg)
+			for _, rule := range rules {
 				if rule.Name == args[0] {
 					return a.tryAlert(cmd.Context(), cfg, rule)
 				}
 			}
-			return notFound("no alert %q in the file", args[0])
+			return unknown("alert", args[0], names(rules, func(r alertstore.Rule) string { return r.Name }), "[[alerts]] of the file")
 		},
 	}
 }

@@ -23,6 +23,7 @@ func (a *app) alertsSilenceCommand() *cobra.Command {
 	var flags silenceFlags
 	cmd := &cobra.Command{
 		Use: "silence NAME", Short: "Tell nobody of an alert until a time, after which it ends by itself", Args: cobra.ExactArgs(1),
+		Example: "  forge alerts silence NoLeader --for 30m --reason \"upgrade of PostgreSQL\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			span, err := flags.span()
 			if err != nil {
@@ -31,7 +32,7 @@ func (a *app) alertsSilenceCommand() *cobra.Command {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				made, err := alerts.Silence(ctx, pool, alertstore.Silence{Alert: args[0], CreatedBy: whoAmI(), Reason: flags.reason}, span)
 				if err != nil {
-					return explainAlert(args[0], err)
+					return explainAlert(ctx, pool, args[0], err)
 				}
 				if !a.tabular() {
 					return a.document(made)
@@ -75,11 +76,12 @@ type unsilenced struct {
 func (a *app) alertsUnsilenceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "unsilence NAME", Short: "End the silence of an alert: receivers are told if it fires", Args: cobra.ExactArgs(1),
+		Example: "  forge alerts unsilence NoLeader",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				changed, err := alerts.Unsilence(ctx, pool, args[0], whoAmI())
 				if err != nil {
-					return explainAlert(args[0], err)
+					return explainAlert(ctx, pool, args[0], err)
 				}
 				if !a.tabular() {
 					return a.document(unsilenced{args[0], changed})
@@ -95,10 +97,14 @@ func (a *app) alertsUnsilenceCommand() *cobra.Command {
 	}
 }
 
-func explainAlert(name string, err error) error {
+func explainAlert(ctx context.Context, pool *pgxpool.Pool, name string, err error) error {
 	switch {
 	case errors.Is(err, alertstore.ErrNotFound):
-		return notFound("no alert %q in the configuration in force; see forge alerts list", name)
+		inForce, err := alerts.InForce(ctx, pool)
+		if err != nil {
+			return err
+		}
+		return unknown("alert", name, names(inForce, func(s alertstore.Status) string { return s.Name }), "forge alerts list")
 	case errors.Is(err, alertstore.ErrInvalid):
 		return usageError(err)
 	default:

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/user"
 	"slices"
@@ -93,7 +94,11 @@ func (a *app) auditCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show who did what, and who was refused it, newest first, or follow it", Args: cobra.NoArgs,
+		Example: "  forge audit --outcome refused\n  forge audit --actor deploy --follow",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if outcome := filter.Outcome; outcome != "" && !slices.Contains(auditstore.Outcomes(), outcome) {
+				return usageError(fmt.Errorf("--outcome %q: want %s", outcome, strings.Join(auditstore.Outcomes(), ", ")))
+			}
 			if follow && a.format == "yaml" {
 				return usageError(errNoYAMLStream)
 			}
@@ -113,7 +118,7 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new entries, oldest first, until interrupted (-o json: one object each)")
 	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only what this token did, or cli:USER, or anonymous")
 	cmd.Flags().StringVar(&filter.Action, "action", "", "only this action, such as job.cancel")
-	cmd.Flags().StringVar(&filter.Outcome, "outcome", "", "only these: done, refused, failed or begun")
+	cmd.Flags().StringVar(&filter.Outcome, "outcome", "", "only these: "+strings.Join(auditstore.Outcomes(), ", "))
 	return cmd
 }
 

@@ -22,6 +22,7 @@ func (a *app) compactStatusCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the log compactor's last passes, when the next is due, and how large the tables are", Args: cobra.NoArgs,
+		Example: "  forge compact status -n 1",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				status, err := compactstore.Read(ctx, pool, limit)

@@ -15,6 +15,7 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use: "show", Short: "Print the effective configuration, secrets redacted", Args: cobra.NoArgs,
+		Example: "  forge config show -o json",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.load()
 			if err != nil {
@@ -33,6 +34,7 @@ func (a *app) checkCommand() *cobra.Command {
 	var strict bool
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check forge.toml and print everything that is wrong with it", Args: cobra.NoArgs,
+		Example: "  forge check --config /etc/forge/forge.toml --strict",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
 			if !a.tabular() {
@@ -63,6 +65,7 @@ func (a *app) checkCommand() *cobra.Command {
 func (a *app) initCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "init", Short: "Write a commented forge.toml", Args: cobra.NoArgs,
+		Example: "  forge init",
 		RunE: func(*cobra.Command, []string) error {
 			path := a.configPath
 			if path == "" {

@@ -24,6 +24,7 @@ func (a *app) cronCommand() *cobra.Command {
 func (a *app) cronListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the crons in force", Args: cobra.NoArgs,
+		Example: "  forge cron list -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				crons, err := cronstore.List(ctx, pool)
@@ -64,7 +65,7 @@ func cronColumns(now time.Time) []column[cronstore.Cron] {
 		{title: "overlap", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Overlap }},
 		{title: "catch up", wide: true, show: func(c cronstore.Cron) string { return c.Spec.CatchUp }},
 		{title: "queue", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Queue }},
-		{title: "next at", wide: true, show: func(c cronstore.Cron) string { return stamp(c.NextTick) }},
+		{title: "next at", wide: true, show: func(c cronstore.Cron) string { return tickStamp(c.NextTick) }},
 	}
 }
 
@@ -183,15 +184,24 @@ func (a *app) comingOfSpec(name string, spec cronstore.Spec, start time.Time, co
 func findCron(ctx context.Context, pool *pgxpool.Pool, name string) (cronstore.Cron, error) {
 	cron, err := cronstore.Get(ctx, pool, name)
 	if errors.Is(err, cronstore.ErrNotFound) {
-		return cron, notFound("no cron %q; see forge cron list", name)
+		return cron, unknownCron(ctx, pool, name)
 	}
 	return cron, err
+}
+
+func unknownCron(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	known, err := cronstore.Names(ctx, pool)
+	if err != nil {
+		return err
+	}
+	return unknown("cron", name, known, "forge cron list")
 }
 
 func (a *app) cronHistoryCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "history NAME", Short: "Print the ledger of a cron: each due tick and its verdict", Args: cobra.ExactArgs(1),
+		Example: "  forge cron history nightly-report -n 7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				if _, err := findCron(ctx, pool, args[0]); err != nil {
@@ -210,7 +220,7 @@ func (a *app) cronHistoryCommand() *cobra.Command {
 }
 
 var tickColumns = []column[cronstore.Tick]{
-	{title: "tick", show: func(t cronstore.Tick) string { return stamp(t.Tick) }},
+	{title: "tick", show: func(t cronstore.Tick) string { return tickStamp(t.Tick) }},
 	{title: "verdict", show: func(t cronstore.Tick) string { return string(t.Verdict) }},
 	{title: "ticks", show: func(t cronstore.Tick) string { return strconv.FormatInt(t.Count, 10) }},
 	{title: "late", show: func(t cronstore.Tick) string {

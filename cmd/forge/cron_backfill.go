@@ -76,7 +76,7 @@ func fillSpan(span *cronstore.Span, from, to string) (err error) {
 func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Manual, span cronstore.Span, dryRun bool) error {
 	plan, err := cronstore.PlanBackfill(ctx, pool, span)
 	if err != nil {
-		return explainCron(span.Cron, err)
+		return explainCron(ctx, pool, span.Cron, err)
 	}
 	answer := backfilled{Backfill: plan, DryRun: dryRun}
 	if !dryRun {
@@ -84,7 +84,7 @@ func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Man
 		answer.Ran, err = manual.RunBackfill(ctx, plan, whoAmI(), bar.set)
 		bar.end()
 		if err != nil {
-			return explainCron(span.Cron, err)
+			return explainCron(ctx, pool, span.Cron, err)
 		}
 	}
 	if !a.tabular() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -63,11 +64,12 @@ func (a *app) turnCommand(use, short string,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Example: "  forge cron " + strings.Replace(use, "NAME", "nightly-report", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
 				cron, changed, err := turn(ctx, pool, cronstore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
 				if err != nil {
-					return explainCron(args[0], err)
+					return explainCron(ctx, pool, args[0], err)
 				}
 				now, err := cronstore.Now(ctx, pool)
 				if err != nil {
@@ -155,9 +157,9 @@ func parseArgs(args string) (json.RawMessage, error) {
 }
 
 // explainCron turns what the store says into what the user can do.
-func explainCron(name string, err error) error {
+func explainCron(ctx context.Context, pool *pgxpool.Pool, name string, err error) error {
 	if errors.Is(err, cronstore.ErrNotFound) {
-		return notFound("no cron %q; see forge cron list", name)
+		return unknownCron(ctx, pool, name)
 	}
 	return err
 }
@@ -179,7 +181,7 @@ func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger cronstore.T
 		}
 		return notFound("%s", answer.Sentence)
 	default:
-		return explainArgs(explainCron(trigger.Cron, err))
+		return explainArgs(explainCron(ctx, pool, trigger.Cron, err))
 	}
 }
 

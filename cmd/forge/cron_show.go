@@ -28,6 +28,7 @@ type shownCron struct {
 func (a *app) cronShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Show a cron: its definition, its last ticks and its next", Args: cobra.ExactArgs(1),
+		Example: "  forge cron show nightly-report",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				shown, err := lookAtCron(ctx, pool, args[0])

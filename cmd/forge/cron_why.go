@@ -24,7 +24,7 @@ func (a *app) cronWhyCommand() *cobra.Command {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				answer, err := explain.Tick(ctx, pool, args[0], tick)
 				if err != nil {
-					return explainCron(args[0], err)
+					return explainCron(ctx, pool, args[0], err)
 				}
 				return a.answer(answer)
 			})

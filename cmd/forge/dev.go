@@ -35,6 +35,7 @@ func (a *app) devCommand() *cobra.Command {
 		Long: "dev starts a PostgreSQL of its own, migrates it, and runs nodes as processes of\n" +
 			"this machine. Ctrl-C stops everything; the data is kept for the next time.\n" +
 			"Kill a leader with kill -9 and watch another take over.",
+		Example: "  forge dev --nodes 3",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.LogFormat = log.format
 			return a.dev(cmd.Context(), opts)

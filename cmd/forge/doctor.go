@@ -13,7 +13,8 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Examine the database, the way to it and the cluster, and name what would break leadership",
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
+		Example: "  forge doctor --config /etc/forge/forge.toml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, report, err := a.loadReport(config.LoadOptions{})
 			if invalid, ok := errors.AsType[*config.InvalidError](err); ok {

@@ -19,7 +19,8 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 		Long: "Hand the roles of a node over to others, keep it from standing again and offer it\n" +
 			"no more jobs; those that it runs go on. It stays so until forge node undrain or\n" +
 			"until the node starts anew.",
-		Args: cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1),
+		Example: "  forge node drain node-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				return a.drain(ctx, pool, args[0], timeout)
@@ -33,6 +34,7 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 func (a *app) nodeUndrainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "undrain NODE", Short: "Let a drained node stand and work again", Args: cobra.ExactArgs(1),
+		Example: "  forge node undrain node-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				if err := handover.Undrain(ctx, pool, args[0], whoAmI()); err != nil {

@@ -26,6 +26,7 @@ func (a *app) drillCommand() *cobra.Command {
 			}
 			return errors.New("want the role whose leader is to be replaced: forge drill leader ROLE")
 		},
+		Example: "  forge drill scheduler",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				return a.drill(ctx, pool, args[len(args)-1], timeout)

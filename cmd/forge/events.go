@@ -21,6 +21,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "events", Short: "Show the cluster's diary, newest first, or follow it", Args: cobra.NoArgs,
+		Example: "  forge events --type leader_elected,leader_lost\n  forge events --follow",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if follow && a.format == "yaml" {
 				return usageError(errNoYAMLStream)

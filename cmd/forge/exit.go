@@ -17,6 +17,7 @@ const (
 	exitNotFound    = 4
 	exitDatabase    = 5
 	exitConflict    = 6
+	exitChanges     = 7
 	exitTimeout     = 124
 	exitInterrupted = 130
 )
@@ -38,6 +39,25 @@ func timeoutError(err error) error  { return &codedError{exitTimeout, err} }
 
 func notFound(format string, args ...any) error {
 	return &codedError{exitNotFound, fmt.Errorf(format, args...)}
+}
+
+// unknown is the error for a name that there is not, with the one that was probably meant.
+// see names the command that lists them.
+func unknown(what, name string, known []string, see string) error {
+	hint := ""
+	if near := config.Nearest(name, known); near != "" {
+		hint = fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	return notFound("no %s %q%s; see %s", what, name, hint, see)
+}
+
+// names returns the names of all.
+func names[T any](all []T, name func(T) string) []string {
+	found := make([]string, len(all))
+	for i, one := range all {
+		found[i] = name(one)
+	}
+	return found
 }
 
 func exitCode(ctx context.Context, err error) int {

@@ -19,6 +19,7 @@ func (a *app) leaderStepDownCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "step-down ROLE", Short: "Hand a role over to any other node and wait until it leads", Args: cobra.ExactArgs(1),
+		Example: "  forge leader step-down scheduler",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				return a.handOver(ctx, pool, args[0], "", timeout)
@@ -34,7 +35,8 @@ func (a *app) leaderTransferCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "transfer ROLE --to NODE", Short: "Hand a role over to a node, or to another if that one does not take it",
-		Args: cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1),
+		Example: "  forge leader transfer scheduler --to node-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if target == "" {
 				return usageError(errors.New("--to is missing; want the id of the node that shall lead"))

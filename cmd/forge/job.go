@@ -25,6 +25,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	filter := jobstore.Filter{Args: jobstore.WholeArgs}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, newest first", Args: cobra.NoArgs,
+		Example: "  forge job list --state discarded --kind report\n  forge job list --cron nightly-report -n 5",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if filter.State != "" && !slices.Contains(jobStates, filter.State) {
 				return usageError(fmt.Errorf("--state %q: want one of %s", filter.State, strings.Join(jobStates, ", ")))
@@ -70,13 +71,14 @@ func jobColumns(now time.Time) []column[jobstore.Job] {
 		{title: "error", show: func(j jobstore.Job) string { return dash(firstLine(j.LastError, 60)) }},
 		{title: "queue", wide: true, show: func(j jobstore.Job) string { return j.Queue }},
 		{title: "priority", wide: true, show: func(j jobstore.Job) string { return strconv.Itoa(j.Priority) }},
-		{title: "tick", wide: true, show: func(j jobstore.Job) string { return stamp(j.Tick) }},
+		{title: "tick", wide: true, show: func(j jobstore.Job) string { return tickStamp(j.Tick) }},
 	}
 }
 
 func (a *app) jobShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show a job, its attempts and the output of the last", Args: cobra.ExactArgs(1),
+		Example: "  forge job show 42",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
 				if !a.tabular() {
@@ -116,7 +118,7 @@ var jobProperties = []column[jobstore.Job]{
 		if j.Tick.IsZero() {
 			return ""
 		}
-		return stamp(j.Tick)
+		return tickStamp(j.Tick)
 	}},
 	{title: "args", show: func(j jobstore.Job) string { return string(j.Args) }},
 	{title: "created", show: func(j jobstore.Job) string { return stamp(j.CreatedAt) }},

@@ -25,6 +25,7 @@ func (a *app) jobLogsCommand() *cobra.Command {
 			"With --follow, go on until the job has finished, through the attempts that follow; with --attempt\n" +
 			"too, until that one is over. -o json prints the stored chunks, with --follow one object each.\n" +
 			"A terminal is spared control sequences; colours are kept unless NO_COLOR is set.",
+		Example: "  forge job logs 42 --follow",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.checkLogs(cmd, attempt, follow); err != nil {
 				return err

@@ -22,6 +22,7 @@ func (a *app) jobWaitCommand() *cobra.Command {
 		Use: "wait ID", Short: "Wait until a job has ended", Args: cobra.ExactArgs(1),
 		Long: "Waits until a job has ended for good. The exit code is 0 when it completed, 1 when it was\n" +
 			"discarded or cancelled, 4 when there is no such job and 124 when --timeout has passed first.",
+		Example: "  forge job wait 42 --timeout 10m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout < 0 {
 				return usageError(fmt.Errorf("--timeout %s: want a duration such as 30s, or 0 for none", timeout))

@@ -23,6 +23,7 @@ func (a *app) leaderCommand() *cobra.Command {
 func (a *app) leaderStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the leader of each role", Args: cobra.NoArgs,
+		Example: "  forge leader status",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.loadQuietly()
 			if err != nil {
@@ -70,6 +71,7 @@ func (a *app) leaderHistoryCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "history", Short: "Show past tenures, why they ended and the gap before each", Args: cobra.NoArgs,
+		Example: "  forge leader history --role scheduler -n 5",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				tenures, err := leaderstore.History(ctx, pool, role, limit)

@@ -35,6 +35,7 @@ func (a *app) withMigrator(ctx context.Context, work func(context.Context, *migr
 func (a *app) migrateUpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "up", Short: "Apply what is missing; safe while nodes run and start", Args: cobra.NoArgs,
+		Example: "  forge migrate up",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
 				before, err := m.Status(ctx)
@@ -59,6 +60,7 @@ func (a *app) migrateUpCommand() *cobra.Command {
 func (a *app) migrateStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "List the migrations", Args: cobra.NoArgs,
+		Example: "  forge migrate status",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
 				steps, err := m.Status(ctx)
@@ -84,6 +86,7 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 func (a *app) migratePrintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "print", Short: "Print forge's own migrations as SQL", Args: cobra.NoArgs,
+		Example: "  forge migrate print > forge.sql",
 		RunE: func(*cobra.Command, []string) error {
 			return fs.WalkDir(migrations.Files(), ".", func(path string, entry fs.DirEntry, err error) error {
 				if err != nil || entry.IsDir() {

@@ -20,7 +20,8 @@ func (a *app) migrateDownCommand() *cobra.Command {
 		Long: "Take back the migration of forge's that was applied last, and say what is lost\n" +
 			"with it; River's tables and jobs stay. Without --yes it only says so. It refuses\n" +
 			"while a node runs, or another program leads a role (exit code 6).",
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
+		Example: "  forge migrate down          # what would be lost\n  forge migrate down --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {

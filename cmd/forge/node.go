@@ -22,6 +22,7 @@ func (a *app) nodeCommand() *cobra.Command {
 func (a *app) nodeListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the nodes", Args: cobra.NoArgs,
+		Example: "  forge node list -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				nodes, err := nodestore.List(ctx, pool)

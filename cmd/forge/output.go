@@ -126,6 +126,14 @@ func stamp(at time.Time) string {
 	return at.Local().Format("2006-01-02 15:04:05.000 MST")
 }
 
+// tickStamp shows a tick as the commands that take one read it: RFC 3339, in local time.
+func tickStamp(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.Local().Format(time.RFC3339Nano)
+}
+
 // span shows a duration with three significant places at most.
 func span(d time.Duration) string { return explain.Span(d) }
 

@@ -31,7 +31,7 @@ func (a *app) planCommand() *cobra.Command {
 		Use: "plan", Short: "Show what this file would change, and which runs appear and vanish", Args: cobra.NoArgs,
 		Long: "plan compares the file with the configuration in force and changes nothing. It needs a\n" +
 			"file: --config, $FORGE_CONFIG or ./forge.toml.",
-		Example: "  forge plan --days 30\n  forge plan --exit-code   # 4 if the file would change anything",
+		Example: "  forge plan --days 30\n  forge plan --exit-code   # 7 if the file would change anything",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if days < 1 || days > mostDays {
 				return usageError(fmt.Errorf("--days %d: want 1 to %d", days, mostDays))
@@ -49,14 +49,14 @@ func (a *app) planCommand() *cobra.Command {
 					return err
 				}
 				if exitCode && !plan.Changes.Empty() {
-					return &codedError{exitNotFound, fmt.Errorf("the file would change what is applied")}
+					return &codedError{exitChanges, fmt.Errorf("the file would change what is applied")}
 				}
 				return nil
 			})
 		},
 	}
 	cmd.Flags().IntVar(&days, "days", 7, "how many days of runs to compare")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 4 if the file would change anything")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 7 if the file would change anything")
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,6 +23,7 @@ func (a *app) queueCommand() *cobra.Command {
 func (a *app) queueListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the queues with what waits and runs in them", Args: cobra.NoArgs,
+		Example: "  forge queue list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				queues, err := queuestore.List(ctx, pool)
@@ -61,6 +63,7 @@ var queueColumns = []column[queuestore.Queue]{
 func (a *app) queueLimitsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "limits", Short: "List the cluster's limits in force, of queues and of jobs, with their use", Args: cobra.NoArgs,
+		Example: "  forge queue limits",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				usages, err := queuestore.Usages(ctx, pool)
@@ -114,11 +117,12 @@ func (a *app) holdCommand(use, short string,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Example: "  forge queue " + strings.Replace(use, "NAME", "mail", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
 				since, changed, err := turn(ctx, pool, queuestore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
 				if errors.Is(err, queuestore.ErrNotFound) {
-					return notFound("no queue %q; see forge queue list", args[0])
+					return unknownQueue(ctx, pool, args[0])
 				}
 				if err != nil {
 					return err
@@ -132,4 +136,12 @@ func (a *app) holdCommand(use, short string,
 			})
 		},
 	}
+}
+
+func unknownQueue(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	queues, err := queuestore.List(ctx, pool)
+	if err != nil {
+		return err
+	}
+	return unknown("queue", name, names(queues, func(q queuestore.Queue) string { return q.Name }), "forge queue list")
 }

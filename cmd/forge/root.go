@@ -68,7 +68,27 @@ func (a *app) rootCommand() *cobra.Command {
 		a.manCommand(), a.versionCommand(),
 	)
 	strictArguments(root)
+	strictHelp(root)
 	return root
+}
+
+// strictHelp makes help for a command that there is not an error.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return
+	}
+	help.Args = func(_ *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		if err != nil {
+			found, rest = root, args
+		}
+		if err := knownCommand(found, rest); err != nil {
+			return usageError(fmt.Errorf("%w; see %s --help", err, found.CommandPath()))
+		}
+		return nil
+	}
 }
 
 // checkFlags refuses, before anything is done, an output that there is not and,

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // What is wrong with a command line is said in one line, with what was probably
@@ -17,6 +20,10 @@ func TestUsageErrors(t *testing.T) {
 		`unknown flag: --zzz; see forge job list --help`:                                                   {"job", "list", "--zzz"},
 		`unknown shorthand flag: '1' in -1; see forge job show --help`:                                     {"job", "show", "-1"},
 		`flag needs an argument: --state; see forge job list --help`:                                       {"job", "list", "--state"},
+		`unknown command "nope" (did you mean node?); see forge --help`:                                    {"help", "nope"},
+		`unknown command "lst" (did you mean list?); see forge dead --help`:                                {"help", "dead", "lst"},
+		`no role is named; want --role NAME, such as --role nightly`:                                       {"run", "--", "ls"},
+		`--outcome "foo": want begun, done, refused, failed`:                                               {"audit", "--outcome", "foo"},
 		`nothing is named; want ID; see forge job show --help`:                                             {"job", "show"},
 		`wrong number of arguments (got ["1" "2"]); want ID; see forge job show --help`:                    {"job", "show", "1", "2"},
 		`wrong number of arguments (got ["nightly"]); want NAME TICK; see forge cron why --help`:           {"cron", "why", "nightly"},
@@ -44,5 +51,44 @@ func TestKnownZone(t *testing.T) {
 		if got := knownZone(zone); got != want {
 			t.Errorf("knownZone(%q) = %t", zone, got)
 		}
+	}
+}
+
+func TestEveryCommandHasAnExample(t *testing.T) {
+	t.Parallel()
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		if cmd.Runnable() && !cmd.HasSubCommands() && cmd.Example == "" {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+	}
+	for _, cmd := range new(app).rootCommand().Commands() {
+		if cmd.Name() != "help" { // Cobra's own
+			look(cmd)
+		}
+	}
+}
+
+// TestFlagIsNamedInPlaceOfItsVariable checks that a bad value of a flag is reported under the
+// flag, although the flag stands for a variable of the environment.
+func TestFlagIsNamedInPlaceOfItsVariable(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"serve", "--config", fileWith(t, ""), "--listen", "foo"}, &out, &errs)
+	const want = "forge: command line: --listen: not an address to listen on (got \"foo\"); want HOST:PORT such as \"127.0.0.1:8080\"\n"
+	if code != exitConfig || errs.String() != want {
+		t.Errorf("exit %d\ngot  %swant %s", code, errs.String(), want)
+	}
+}
+
+// TestTicksCanBeTyped checks that commands take a tick as tables print it.
+func TestTicksCanBeTyped(t *testing.T) {
+	t.Parallel()
+	tick := time.Date(2026, 10, 25, 1, 30, 0, 500_000_000, time.UTC)
+	if got, err := parseInstant("TICK", tickStamp(tick)); err != nil || !got.Equal(tick) {
+		t.Errorf("%s is read as %v, %v", tickStamp(tick), got, err)
 	}
 }

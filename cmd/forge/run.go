@@ -107,6 +107,9 @@ func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
 
 func (a *app) singletonOptions(flags runFlags, command []string) (singleton.Options, *config.Config, error) {
 	var none singleton.Options
+	if flags.role == "" {
+		return none, nil, usageError(errors.New("no role is named; want --role NAME, such as --role nightly"))
+	}
 	if err := roles.CheckCustom(flags.role); err != nil {
 		return none, nil, usageError(fmt.Errorf("--role: %w", err))
 	}

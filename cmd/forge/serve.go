@@ -32,6 +32,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var flags serveFlags
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run one node on your own PostgreSQL", Args: cobra.NoArgs,
+		Example: "  forge serve --config /etc/forge/forge.toml --node-id node-1",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := notEmpty(cmd, "node-id", "listen"); err != nil {
 				return err
@@ -158,6 +159,7 @@ func (a *app) loadFor(flags serveFlags) (*config.Config, error) {
 	}
 	cfg, err := a.loadWith(config.LoadOptions{Environ: func() []string { return environ }})
 	if err != nil {
+		flags.nameIn(err)
 		return nil, err
 	}
 	if err := cfg.RequireDatabase(); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/config"
 )
 
 // fewFiles is below what a node with its connections, jobs and requests wants.
@@ -22,6 +25,23 @@ type standIn struct{ flag, value, variable string }
 // standIns are those that stand for a key of the file.
 func (f serveFlags) standIns() []standIn {
 	return []standIn{{"--node-id", f.nodeID, "FORGE_NODE_ID"}, {"--listen", f.listen, "FORGE_HTTP_LISTEN"}}
+}
+
+// nameIn has the problems of an invalid configuration name the flag that was given, not the
+// variable that it stands for.
+func (f serveFlags) nameIn(err error) {
+	invalid, ok := errors.AsType[*config.InvalidError](err)
+	if !ok {
+		return
+	}
+	problems := invalid.Report.Problems
+	for _, s := range f.standIns() {
+		for i := range problems {
+			if s.value != "" && problems[i].File == config.Environment && problems[i].Key == s.variable {
+				problems[i].File, problems[i].Key = "command line", s.flag
+			}
+		}
+	}
 }
 
 // notEmpty refuses a flag that was given without a value, as from a variable of a

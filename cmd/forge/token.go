@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -24,7 +25,8 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 			"viewer    sees everything but the audit log\n" +
 			"operator  also acts on crons, jobs, queues and dead letters\n" +
 			"admin     also acts on leaders, nodes and tokens, and reads the audit log",
-		Args: cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1),
+		Example: "  forge token create deploy --scope operator --expires 30d",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := newToken(args[0], scope, expires)
 			if err != nil {
@@ -80,6 +82,7 @@ func (a *app) createToken(ctx context.Context, pool *pgxpool.Pool, wanted tokens
 func (a *app) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the tokens, without their secrets", Args: cobra.NoArgs,
+		Example: "  forge token list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				tokens, err := tokenstore.List(ctx, pool)
@@ -115,11 +118,12 @@ func ends(t tokenstore.Token) string {
 func (a *app) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke NAME", Short: "End a token and everybody who is logged in with it", Args: cobra.ExactArgs(1),
+		Example: "  forge token revoke deploy",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				token, err := tokenstore.Revoke(ctx, pool, args[0], whoAmI())
 				if errors.Is(err, tokenstore.ErrNotFound) {
-					return notFound("no token %q that is not revoked; see forge token list", args[0])
+					return unknownToken(ctx, pool, args[0])
 				}
 				if err != nil {
 					return err
@@ -132,4 +136,13 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+func unknownToken(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	tokens, err := tokenstore.List(ctx, pool)
+	if err != nil {
+		return err
+	}
+	valid := slices.DeleteFunc(tokens, func(t tokenstore.Token) bool { return !t.RevokedAt.IsZero() })
+	return unknown("valid token", name, names(valid, func(t tokenstore.Token) string { return t.Name }), "forge token list")
 }

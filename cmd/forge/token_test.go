@@ -55,7 +55,7 @@ func TestTokens(t *testing.T) {
 		want string
 	}{
 		{[]string{"create", "prometheus"}, exitConflict, `a token "prometheus" exists`},
-		{[]string{"revoke", "ci"}, exitNotFound, `no token "ci" that is not revoked`},
+		{[]string{"revoke", "ci"}, exitNotFound, `no valid token "ci"`},
 		{[]string{"create", "../x"}, exitUsage, `the name "../x": want 1 to 63`},
 		{[]string{"create", "x", "--scope", "root"}, exitUsage, `--scope: unknown scope "root"; want viewer, operator or admin`},
 		{[]string{"create", "x", "--expires", "5"}, exitUsage, `--expires "5": want a duration`},

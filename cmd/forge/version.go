@@ -21,6 +21,7 @@ type build struct {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Example: "  forge version",
 		RunE: func(*cobra.Command, []string) error {
 			b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, TZData: cronexpr.TZDataVersion()}
 			if a.format == "table" {

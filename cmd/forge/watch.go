@@ -24,6 +24,7 @@ func (a *app) leaderWatchCommand() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Follow changes of leadership, one line each, until interrupted", Args: cobra.NoArgs,
+		Example: "  forge leader watch --role scheduler",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.format == "yaml" {
 				return usageError(fmt.Errorf("output %q does not stream; want table, wide or json", a.format))

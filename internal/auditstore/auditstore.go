@@ -25,6 +25,9 @@ const (
 	Failed  = "failed"
 )
 
+// Outcomes returns every outcome.
+func Outcomes() []string { return []string{Begun, Done, Refused, Failed} }
+
 // maxText is the most bytes kept of a text that a caller chose.
 const maxText = 500
 

@@ -86,6 +86,6 @@ func (l *loader) strange(name string, names []string) {
 
 func (l *loader) warnVariable(name, message, want string) {
 	l.report.Problems = append(l.report.Problems, Problem{
-		File: environment, Key: name, Message: message, Want: want, Warning: true,
+		File: Environment, Key: name, Message: message, Want: want, Warning: true,
 	})
 }

@@ -50,7 +50,7 @@ func (l *loader) add(path string, atKey bool, p Problem) {
 	path = l.written(path)
 	p.File, p.Key = l.name, path
 	if variable := l.given[path]; variable != "" {
-		p.File, p.Key = environment, variable
+		p.File, p.Key = Environment, variable
 	} else if atKey {
 		p.Line, p.Col = l.ix.key(path)
 	} else {

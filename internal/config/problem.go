@@ -11,8 +11,8 @@ import (
 // maxPrinted bounds the problems in the text of a report.
 const maxPrinted = 50
 
-// environment stands for a file in problems of environment variables.
-const environment = "environment"
+// Environment stands for a file in problems of environment variables.
+const Environment = "environment"
 
 // ErrNotFound says that there is no file where Load looked.
 var ErrNotFound = errors.New("not found")
@@ -119,7 +119,7 @@ func (r Report) sort() {
 }
 
 func rank(p Problem) int {
-	if p.File == environment {
+	if p.File == Environment {
 		return 1
 	}
 	return 0

@@ -57,6 +57,8 @@ WHERE t.cron = $1 AND t.tick < coalesce($2::timestamptz, 'infinity')
 ORDER BY t.tick DESC
 LIMIT $3`
 
+const namesSQL = `SELECT name FROM forge_crons WHERE removed_at IS NULL ORDER BY name COLLATE "C"`
+
 const newestTicksSQL = `
 SELECT ` + tickColumns + `
 FROM unnest($1::text[]) AS wanted (name),
@@ -67,6 +69,15 @@ ORDER BY t.cron, t.tick DESC`
 // with the newest row of its ledger.
 func List(ctx context.Context, db Queryer) ([]Cron, error) {
 	return some(ctx, db, nil)
+}
+
+// Names returns the names of the crons that are configured, in the order of their bytes.
+func Names(ctx context.Context, db Queryer) ([]string, error) {
+	names, err := collect(ctx, db, pgx.RowTo[string], namesSQL)
+	if err != nil {
+		return nil, fmt.Errorf("list the names of crons: %w", err)
+	}
+	return names, nil
 }
 
 // Some returns those of these crons that are configured, as List does.

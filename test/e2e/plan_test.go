@@ -63,7 +63,7 @@ func TestPlanShowsWhatAFileWouldChange(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, said)
 		}
 	}
-	if said := c.refused(4, "plan", "--config", edited, "--exit-code"); !strings.Contains(said, "would change") {
+	if said := c.refused(7, "plan", "--config", edited, "--exit-code"); !strings.Contains(said, "would change") {
 		t.Error(said)
 	}
 	plan := decode[forge.Plan](t, c.must("plan", "--config", edited, "--days", "30", "-o", "json"))
