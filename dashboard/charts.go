@@ -51,7 +51,7 @@ type chartSpec struct {
 
 // presence is a gauge that is there whenever an aggregator led: a counter without a
 // window did not move then, and is not known otherwise.
-const presence = metrics.NodeCountName
+const presence = metrics.NodesName
 
 var chartSpecs = []chartSpec{
 	{"work", "Jobs a minute", "Attempts that began, and how they ended", quantity, []lineSpec{

@@ -111,7 +111,7 @@ func TestTheDatabaseAddsUpForTheCharts(t *testing.T) {
 		       CASE WHEN s.metric LIKE '%seconds' THEN jsonb_build_object('s', random(),
 		           'b', jsonb_build_object('0.01', ceil(random() * 9), (ARRAY['0.5', '1', '2.5', '+Inf'])[1 + abs(n) % 4], 3)) END
 		FROM generate_series(-3, 800) AS n, (
-			SELECT 'forge_node_count' AS metric, jsonb_build_object('state', s) AS labels FROM unnest(ARRAY['active', 'gone']) AS s
+			SELECT 'forge_nodes' AS metric, jsonb_build_object('state', s) AS labels FROM unnest(ARRAY['active', 'gone']) AS s
 			UNION ALL SELECT 'forge_job_started_total', jsonb_build_object('kind', k::text) FROM generate_series(1, 3) AS k
 			UNION ALL SELECT 'forge_job_finished_total', jsonb_build_object('kind', k::text, 'outcome', o)
 				FROM generate_series(1, 3) AS k, unnest(ARRAY['completed', 'failed', 'timed_out', 'cancelled']) AS o

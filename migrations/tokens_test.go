@@ -15,15 +15,7 @@ func TestTokensOfNobodyEnd(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	m := newMigrator(pool)
-	for applied := true; applied; { // take migrations back until that of tokens is
-		if err := m.Down(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM forge_migrations WHERE version_id = 50 AND is_applied)`).Scan(&applied)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	takeBack(t, pool, m, 50)
 	mustExec(t, pool, `
 		INSERT INTO forge_tokens (name, hash, scope, created_by) VALUES
 		('open', sha256('1'), 'admin', 'the API from 127.0.0.1'),

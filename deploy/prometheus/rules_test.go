@@ -158,9 +158,9 @@ func TestRulesFire(t *testing.T) {
 		{"ForgeJobsWaiting", "none", `forge_assignment_waiting 0x30`, false},
 		{"ForgeJobsWaiting", "some", `forge_assignment_waiting 7x30`, true},
 		{"ForgeNodeDead", "no aggregator", noSeries, false},
-		{"ForgeNodeDead", "left", `forge_node_count{state="left"} 2x30
-			forge_node_count{state="dead"} 0x30`, false},
-		{"ForgeNodeDead", "dead", `forge_node_count{state="dead"} 1x30`, true},
+		{"ForgeNodeDead", "left", `forge_nodes{state="left"} 2x30
+			forge_nodes{state="dead"} 0x30`, false},
+		{"ForgeNodeDead", "dead", `forge_nodes{state="dead"} 1x30`, true},
 		{"ForgeConfigRefused", "taken over", `forge_config_reload_success 1x30`, false},
 		{"ForgeConfigRefused", "refused", `forge_config_reload_success 1x10 0x20`, true},
 		{"ForgeConfigDrift", "none", `forge_config_drifting_nodes 0x60`, false},

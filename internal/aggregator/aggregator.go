@@ -68,7 +68,7 @@ func New(db Database, opts Options) *Aggregator {
 // are logged, and the next sum makes up for what was missed.
 func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer a.opts.Metrics.QueueDepth.Reset()
-	defer a.opts.Metrics.NodeCount.Reset()
+	defer a.opts.Metrics.Nodes.Reset()
 	defer a.opts.Metrics.ConfigDrift.Reset()
 	defer a.opts.Metrics.NodeReporting.Reset()
 	ticker := time.NewTicker(a.opts.Interval)
@@ -173,8 +173,8 @@ func (t *tenure) export(changed, total sums) {
 		switch sample.Name {
 		case metrics.QueueDepthName:
 			t.opts.Metrics.QueueDepth.WithLabelValues(sample.Labels["queue"], sample.Labels["state"]).Set(sample.Value)
-		case metrics.NodeCountName:
-			t.opts.Metrics.NodeCount.WithLabelValues(sample.Labels["state"]).Set(sample.Value)
+		case metrics.NodesName:
+			t.opts.Metrics.Nodes.WithLabelValues(sample.Labels["state"]).Set(sample.Value)
 		case metrics.ConfigDriftName:
 			t.opts.Metrics.ConfigDrift.WithLabelValues().Set(sample.Value)
 		case metrics.NodeReportingName:

@@ -185,9 +185,9 @@ func TestCountsJobsAndNodes(t *testing.T) {
 	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "q", "state": "available"}, 2)
 	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "q", "state": "running"}, 1)
 	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "empty", "state": "available"}, 0)
-	c.awaitLabels(metrics.NodeCountName, map[string]string{"state": "active"}, 1)
-	c.awaitLabels(metrics.NodeCountName, map[string]string{"state": "draining"}, 1)
-	c.awaitLabels(metrics.NodeCountName, map[string]string{"state": "dead"}, 0)
+	c.awaitLabels(metrics.NodesName, map[string]string{"state": "active"}, 1)
+	c.awaitLabels(metrics.NodesName, map[string]string{"state": "draining"}, 1)
+	c.awaitLabels(metrics.NodesName, map[string]string{"state": "dead"}, 0)
 	c.until(func() bool { return testutil.ToFloat64(c.metrics.QueueDepth.WithLabelValues("q", "available")) == 2 }, func() {
 		t.Fatal("the leader does not export a depth of 2") // it does once the sum is committed
 	})
@@ -227,7 +227,7 @@ func TestLeadOutlivesErrors(t *testing.T) {
 	defer c.lead(1)()
 	c.awaitRow(`SELECT EXISTS (SELECT FROM pg_stat_database WHERE datname = current_database() AND xact_rollback > 0)`)
 	c.exec(`ALTER TABLE away RENAME TO forge_metrics_cluster`)
-	c.awaitLabels(metrics.NodeCountName, map[string]string{"state": "dead"}, 0)
+	c.awaitLabels(metrics.NodesName, map[string]string{"state": "dead"}, 0)
 }
 
 // cluster is a database with the loops of the package on it.

@@ -37,7 +37,7 @@ LEFT JOIN depth ON depth.queue = queues.name AND depth.state = states.state`
 // and does not report shows as such; roles that nobody leads, or ever led, have
 // series as well, so that no sum over them is empty.
 const clusterSQL = `
-SELECT 'forge_node_count', 'state', states.state, count(n.node_id)::float8
+SELECT 'forge_nodes', 'state', states.state, count(n.node_id)::float8
 FROM unnest('{active,draining,left,dead}'::text[]) AS states (state)
 LEFT JOIN forge_nodes n ON n.state = states.state
 GROUP BY states.state

@@ -56,7 +56,7 @@ func seriesKey(sample metrics.Sample) string {
 
 // ofLeader are the series that the aggregator's leader counts itself.
 var ofLeader = []string{
-	metrics.QueueDepthName, metrics.NodeCountName, metrics.ConfigDriftName, metrics.NodeReportingName,
+	metrics.QueueDepthName, metrics.NodesName, metrics.ConfigDriftName, metrics.NodeReportingName,
 }
 
 // reportable drops what a report need not carry: counters at 0, numbers that

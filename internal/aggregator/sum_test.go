@@ -156,7 +156,7 @@ func TestReportable(t *testing.T) {
 		gauge(math.NaN(), "kind", "nan"),
 		gauge(math.Inf(1), "kind", "inf"),
 		sample(metrics.QueueDepthName, 3),
-		sample(metrics.NodeCountName, 3),
+		sample(metrics.NodesName, 3),
 		sample(metrics.ConfigDriftName, 3),
 		sample("forge_some_timestamp_seconds", 3),
 	})

@@ -71,7 +71,7 @@ type Metrics struct {
 	// The cluster as the metrics aggregator's leader counts it; no series on
 	// the other nodes.
 	QueueDepth *prometheus.GaugeVec // labels queue and state
-	NodeCount  *prometheus.GaugeVec // label state
+	Nodes      *prometheus.GaugeVec // label state
 	// ConfigDrift has at most one series.
 	ConfigDrift *prometheus.GaugeVec
 	// NodeReporting has the label node_id.
@@ -161,7 +161,7 @@ func New(version string) *Metrics {
 // addAggregator adds what only the metrics aggregator's leader tells.
 func (m *Metrics) addAggregator(f *factory) {
 	m.QueueDepth = f.gaugeVec(QueueDepthName, "Unfinished jobs by queue and state, as the metrics aggregator's leader counted them; no series on the other nodes.", "queue", "state")
-	m.NodeCount = f.gaugeVec(NodeCountName, "Nodes by state, as the metrics aggregator's leader counted them; no series on the other nodes.", "state")
+	m.Nodes = f.gaugeVec(NodesName, "Nodes by state, as the metrics aggregator's leader counted them; no series on the other nodes.", "state")
 	m.ConfigDrift = f.gaugeVec(ConfigDriftName, "Nodes that run another configuration than the one in force, as the metrics aggregator's leader counted them; no series on the other nodes.")
 	m.NodeReporting = f.gaugeVec(NodeReportingName, "1 while the node hands its metrics to the metrics aggregator, 0 once three reports are missing; of the nodes that have not left, by the metrics aggregator's leader.", "node_id")
 }
@@ -169,7 +169,7 @@ func (m *Metrics) addAggregator(f *factory) {
 // Names of the series that the metrics aggregator's leader counts itself.
 const (
 	QueueDepthName = "forge_queue_depth"
-	NodeCountName  = "forge_node_count"
+	NodesName      = "forge_nodes"
 
 	ConfigDriftName = "forge_config_drifting_nodes"
 

@@ -178,21 +178,6 @@ func TestNamesFollowTheirTypes(t *testing.T) {
 	}
 }
 
-func TestNamesPassPrometheusLint(t *testing.T) {
-	t.Parallel()
-	m := metrics.New("v0")
-	m.InitRoles("a", []string{"scheduler"})
-	m.InitCrons([]string{"nightly"})
-	m.InitKinds([]string{"report"})
-	problems, err := testutil.GatherAndLint(m.Registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, problem := range problems {
-		t.Errorf("%s: %s", problem.Metric, problem.Text)
-	}
-}
-
 func snapshot(t *testing.T, m *metrics.Metrics) []metrics.Sample {
 	t.Helper()
 	samples, err := m.Snapshot()

@@ -197,7 +197,7 @@ scrape_interval = "1s"
 	for id, p := range c.nodes {
 		eventually(t, "/metrics/cluster of "+id+" counts runs and both nodes", func() bool {
 			_, body, _ := get(p.listen(), "/metrics/cluster")
-			return strings.Contains(string(body), `forge_cron_runs_total{cron="second"}`) && strings.Contains(string(body), `forge_node_count{state="active"} 2`)
+			return strings.Contains(string(body), `forge_cron_runs_total{cron="second"}`) && strings.Contains(string(body), `forge_nodes{state="active"} 2`)
 		})
 	}
 	eventually(t, "every role is led", func() bool {
