@@ -31,6 +31,7 @@ func (n *Node) source() dashboard.Source {
 	return dashboard.Source{
 		Leadership: leadershipReader{n.pool, n.cfg},
 		Nodes:      nodeReader{n.pool},
+		Health:     healthReader{n},
 		Crons:      cronReader{n.pool},
 		Jobs:       jobs,
 		Counts:     jobs,
@@ -85,7 +86,21 @@ func (r leadershipReader) HistoryAfter(ctx context.Context, role string, after l
 type nodeReader struct{ pool *pgxpool.Pool }
 
 func (r nodeReader) List(ctx context.Context) ([]nodestore.Node, error) {
-	return nodestore.List(ctx, r.pool)
+	return nodestore.Observe(ctx, r.pool)
+}
+
+type healthReader struct{ node *Node }
+
+// Causes has the health judged when the events do not tell what is read: whoever
+// changed the cluster may have died before that.
+func (r healthReader) Causes(ctx context.Context) ([]string, error) {
+	causes, recorded, err := eventstore.Causes(ctx, r.node.pool)
+	if err == nil && !recorded {
+		if _, err := r.node.vigil.judge(ctx); err != nil {
+			r.node.logger.DebugContext(ctx, "the next reader has the cluster's health judged", "error", err)
+		}
+	}
+	return causes, err
 }
 
 type cronReader struct{ pool *pgxpool.Pool }

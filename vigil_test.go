@@ -3,6 +3,8 @@ package forge
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -114,4 +116,28 @@ func TestBarredRoleIsNotLedAndDegradesTheCluster(t *testing.T) {
 		WHERE type = 'cluster_degraded' AND data -> 'causes' ? 'nobody leads log_compactor'`))
 	soon(t, "a scheduler leads", counts(`SELECT count(*) FROM forge_leaders WHERE role = 'scheduler' AND node_id = 'a'`))
 	soon(t, "the log compactor's role is nobody's", counts(`SELECT count(*) FROM forge_leaders WHERE role = 'log_compactor' AND term = 0`))
+}
+
+// What readers see and what the events tell is one judgement: a death that nobody has
+// judged yet is in the events once somebody has read it.
+func TestReadersAndEventsAgreeOnHealth(t *testing.T) {
+	t.Parallel()
+	n := &Node{pool: pgtest.Pool(t), logger: slog.New(slog.DiscardHandler)}
+	n.vigil = n.newVigil()
+	for _, step := range []struct{ sql, cause, event string }{
+		{`INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('b', '00000000000000bb', 'dead')`, "node b is dead", "cluster_degraded"},
+		{`DELETE FROM forge_nodes`, "", "cluster_recovered"},
+	} {
+		if _, err := n.pool.Exec(t.Context(), step.sql); err != nil {
+			t.Fatal(err)
+		}
+		causes, err := healthReader{n}.Causes(t.Context())
+		if err != nil || strings.Join(causes, ", ") != step.cause {
+			t.Errorf("causes %q, %v; want %q", causes, err, step.cause)
+		}
+		var event string
+		if err := n.pool.QueryRow(t.Context(), `SELECT type FROM forge_events ORDER BY id DESC LIMIT 1`).Scan(&event); err != nil || event != step.event {
+			t.Errorf("the newest event is %q, %v; want %q", event, err, step.event)
+		}
+	}
 }

@@ -38,6 +38,7 @@ type nodeDocument struct {
 // healthDocument is /cluster/health; statusDocument adds the details.
 type healthDocument struct {
 	Status       string           `json:"status"` // healthy or degraded
+	Causes       []string         `json:"causes,omitempty"`
 	Clustering   string           `json:"clustering"`
 	Cluster      string           `json:"cluster"`
 	NodeID       string           `json:"node_id"`
@@ -120,6 +121,13 @@ func (s *server) clusterDocument(ctx context.Context) (statusDocument, error) {
 	if err != nil {
 		return doc, err
 	}
+	causes, err := s.Source.Health.Causes(ctx)
+	if err != nil {
+		return doc, err
+	}
+	if doc.Causes = causes; len(causes) == 0 {
+		doc.Status = "healthy"
+	}
 	doc.addNodes(nodes)
 	doc.addRoles(s.allRoles(leaders), nodes)
 	return doc, nil
@@ -137,20 +145,14 @@ func (d *statusDocument) addNodes(nodes []nodestore.Node) {
 	}
 }
 
-// addRoles judges readiness: a scheduler leads. The whole is healthy when every
-// role is led.
+// addRoles judges readiness: a scheduler leads.
 func (d *statusDocument) addRoles(leaders []leaderstore.Leader, nodes []nodestore.Node) {
-	led := true
 	for _, l := range leaders {
 		d.Roles = append(d.Roles, documentOf(l, nodes))
-		led = led && (l.Leads() || !wanted(l.Role, nodes))
 	}
 	if lease := find(d.Roles, SchedulerRole); lease != nil {
 		d.Lease, d.ClusterReady, d.Term = lease, lease.Elected, lease.Term
 		d.LeaderID = lease.LeaderID
-	}
-	if d.ClusterReady && led {
-		d.Status = "healthy"
 	}
 }
 

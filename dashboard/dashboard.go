@@ -39,6 +39,12 @@ type Nodes interface {
 	List(ctx context.Context) ([]nodestore.Node, error)
 }
 
+// Health reads what the events tell of the cluster's health.
+type Health interface {
+	// Causes are why the cluster is degraded; none: it is healthy.
+	Causes(ctx context.Context) ([]string, error)
+}
+
 // Crons reads the crons in force and their ledger.
 type Crons interface {
 	List(ctx context.Context) ([]cronstore.Cron, error)
@@ -100,6 +106,7 @@ type Compaction interface {
 type Source struct {
 	Leadership Leadership
 	Nodes      Nodes
+	Health     Health
 	Crons      Crons
 	Jobs       Jobs
 	Counts     Counts

@@ -39,6 +39,7 @@ type fakeCluster struct {
 	leaders []leaderstore.Leader
 	tenures []leaderstore.Tenure
 	nodes   []nodestore.Node
+	causes  []string
 	crons   []cronstore.Cron
 	ticks   map[string][]cronstore.Tick
 	jobs    []jobstore.Job
@@ -114,6 +115,7 @@ func read[T any](c *fakeCluster, value func() T) (T, error) {
 type (
 	fakeLeadership struct{ *fakeCluster }
 	fakeNodes      struct{ *fakeCluster }
+	fakeHealth     struct{ *fakeCluster }
 	fakeCrons      struct{ *fakeCluster }
 	fakeJobs       struct{ *fakeCluster }
 	fakeEvents     struct{ *fakeCluster }
@@ -146,6 +148,10 @@ func (f fakeLeadership) HistoryAfter(_ context.Context, role string, after leade
 
 func (f fakeNodes) List(context.Context) ([]nodestore.Node, error) {
 	return read(f.fakeCluster, func() []nodestore.Node { return append([]nodestore.Node(nil), f.nodes...) })
+}
+
+func (f fakeHealth) Causes(context.Context) ([]string, error) {
+	return read(f.fakeCluster, func() []string { return f.causes })
 }
 
 func (f fakeCrons) List(context.Context) ([]cronstore.Cron, error) {
@@ -393,7 +399,7 @@ func (c *fakeCluster) options() Options {
 		Changer: fakeOperator{c}, Enqueuer: fakeOperator{c},
 		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c}, Mover: fakeOperator{c}, Silencer: fakeAlerts{c},
 		Settings: func() map[string]any { return c.settings },
-		Source:   Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
+		Source:   Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Health: fakeHealth{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
 		Self:     Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
 		Roles:    testRoles,
 		Ready:    func(context.Context) error { return nil },

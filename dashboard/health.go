@@ -36,9 +36,6 @@ type tile struct {
 	Notes []remark
 }
 
-// recentlyDead is how long a dead node counts as news.
-const recentlyDead = 15 * time.Minute
-
 // consequence tells what a missing leader means, so that nobody has to guess
 // how bad it is.
 var consequence = map[string]string{
@@ -141,7 +138,7 @@ func (h *health) judgeNodes(facts clusterFacts) {
 		}
 	}
 	for _, n := range facts.nodes {
-		if n.State == nodestore.Dead && facts.now.Sub(n.LastHeartbeatAt) < recentlyDead {
+		if n.State == nodestore.Dead {
 			h.raise("warn", n.NodeID+" is dead", "Its jobs go to other nodes.", "/nodes")
 		}
 	}

@@ -114,13 +114,9 @@ func TestClusterHealth(t *testing.T) {
 		ready  bool
 		leader string
 	}{
-		{name: "a role was never led", status: 200, health: "degraded", ready: true, leader: "node-1"},
-		{name: "all roles led", alter: func(c *fakeCluster) {
-			l := c.leaders[0]
-			l.Role = "metrics_aggregator"
-			c.leaders = append(c.leaders, l)
-		}, status: 200, health: "healthy", ready: true, leader: "node-1"},
-		{name: "no scheduler", alter: func(c *fakeCluster) { c.leaders[1].LeaseUntil = epoch.Add(-time.Second) }, status: 200, health: "degraded"},
+		{name: "the events tell of a cause", alter: func(c *fakeCluster) { c.causes = []string{"node node-2 is dead"} }, status: 200, health: "degraded", ready: true, leader: "node-1"},
+		{name: "no cause", status: 200, health: "healthy", ready: true, leader: "node-1"},
+		{name: "no scheduler for a moment", alter: func(c *fakeCluster) { c.leaders[1].LeaseUntil = epoch.Add(-time.Second) }, status: 200, health: "healthy"},
 		{name: "database away", alter: func(c *fakeCluster) { c.err = errors.New("gone") }, status: 503, health: "degraded", leader: "node-1"},
 	}
 	for _, test := range tests {

@@ -113,7 +113,7 @@ func (a *app) warnUnheld(ctx context.Context, pool *pgxpool.Pool, cfg *config.Co
 	if err != nil {
 		return err
 	}
-	nodes, err := nodestore.List(ctx, pool)
+	nodes, err := nodestore.Observe(ctx, pool)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 		Example: "  forge node list -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				nodes, err := nodestore.List(ctx, pool)
+				nodes, err := nodestore.Observe(ctx, pool)
 				if err != nil {
 					return err
 				}

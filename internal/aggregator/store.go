@@ -39,12 +39,12 @@ LEFT JOIN depth ON depth.queue = queues.name AND depth.state = states.state`
 const clusterSQL = `
 SELECT 'forge_nodes', 'state', states.state, count(n.node_id)::float8
 FROM unnest('{active,draining,left,dead}'::text[]) AS states (state)
-LEFT JOIN forge_nodes n ON n.state = states.state
+LEFT JOIN forge_nodes n ON forge_node_state(n.state, n.last_heartbeat_at, n.dead_after) = states.state
 GROUP BY states.state
 UNION ALL
 SELECT 'forge_config_drifting_nodes', '', '', count(*)::float8
 FROM forge_nodes n, (SELECT hash FROM forge_config ORDER BY applied_at DESC LIMIT 1) AS in_force
-WHERE n.state IN ('active', 'draining') AND n.config_hash NOT IN ('', in_force.hash)
+WHERE forge_node_state(n.state, n.last_heartbeat_at, n.dead_after) IN ('active', 'draining') AND n.config_hash NOT IN ('', in_force.hash)
 UNION ALL
 SELECT 'forge_node_reporting', 'node_id', n.node_id,
     ((m.at > $1 AND m.incarnation = n.incarnation AND n.state <> 'dead') IS TRUE)::int::float8
@@ -93,7 +93,8 @@ ORDER BY metric, labels, at DESC`
 const clocksSQL = `
 SELECT m.node_id, extract(epoch FROM (m.samples ->> 'clock')::timestamptz - m.at)::float8
 FROM forge_metrics_nodes m
-JOIN forge_nodes n ON n.node_id = m.node_id AND n.incarnation = m.incarnation AND n.state IN ('active', 'draining')
+JOIN forge_nodes n ON n.node_id = m.node_id AND n.incarnation = m.incarnation
+    AND forge_node_state(n.state, n.last_heartbeat_at, n.dead_after) IN ('active', 'draining')
 WHERE m.samples ? 'clock'
 ORDER BY m.node_id`
 

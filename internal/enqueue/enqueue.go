@@ -63,7 +63,7 @@ func Add(ctx context.Context, db DB, inserter Inserter, request Request) (added 
 // Kinds returns the kinds that nodes which live have a worker for, and those that
 // any node ever had, sorted.
 func Kinds(ctx context.Context, db nodestore.Queryer) (live, known []string, err error) {
-	nodes, err := nodestore.List(ctx, db)
+	nodes, err := nodestore.Observe(ctx, db)
 	if err != nil {
 		return nil, nil, err
 	}

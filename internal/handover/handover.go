@@ -71,7 +71,7 @@ func Leader(ctx context.Context, db leaderstore.Queryer, role string) (leadersto
 // Check makes sure that the target, or any other node if there is none, can stand
 // for the leader's role, as far as the nodes tell. It returns a [RefusedError] if not.
 func Check(ctx context.Context, db nodestore.Queryer, leader leaderstore.Leader, target string) error {
-	nodes, err := nodestore.List(ctx, db)
+	nodes, err := nodestore.Observe(ctx, db)
 	if err != nil {
 		return err
 	}

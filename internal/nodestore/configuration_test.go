@@ -33,6 +33,7 @@ func TestReconfigure(t *testing.T) {
 	}
 	want := edited
 	n := get(t, pool)
+	want.Observed = nodestore.Active
 	want.State, want.StartedAt, want.LastHeartbeatAt, want.Now, want.Roles = nodestore.Active, n.StartedAt, n.LastHeartbeatAt, n.Now, []string{}
 	if diff := cmp.Diff(want, n); diff != "" {
 		t.Errorf("row (-want +got):\n%s", diff)

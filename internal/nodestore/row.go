@@ -9,11 +9,11 @@ import (
 
 // rowOf returns the arguments of insertSQL and replaceSQL. The columns are NOT
 // NULL, so nil collections become empty ones.
-func rowOf(n Node) []any {
+func rowOf(n Node, policy Policy) []any {
 	return []any{
 		n.NodeID, n.Incarnation, n.Hostname, n.PID, n.Version, n.APIURL, notNil(n.Roles), notNil(n.Capabilities),
 		table(n.Tags), notNil(n.Kinds), table(n.Queues), n.Slots, n.ConfigHash, table(n.Definitions),
-		n.TZData,
+		n.TZData, policy.WithDefaults().DeadThreshold,
 	}
 }
 
@@ -60,7 +60,7 @@ func targets(n *Node, fenced **time.Time) []any {
 	return []any{
 		&n.NodeID, &n.Incarnation, &n.Hostname, &n.PID, &n.Version, &n.APIURL, &n.State, &n.Roles, &n.Capabilities,
 		&n.Tags, &n.Kinds, &n.Queues, &n.Definitions, &n.Slots, &n.Running, &n.ConfigHash, &n.ConfigError, &n.ConfigWaiting, &n.ConfigRestart,
-		&n.StartedAt, &n.LastHeartbeatAt, fenced, &n.TZData, &n.Now,
+		&n.StartedAt, &n.LastHeartbeatAt, fenced, &n.TZData, &n.Observed, &n.Now,
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 const columnsSQL = `
     node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags, kinds, queues,
     definitions, slots, running, config_hash, config_error, config_waiting, config_restart, started_at, last_heartbeat_at, fenced_at,
-    tzdata, clock_timestamp()`
+    tzdata, forge_node_state(state, last_heartbeat_at, dead_after), clock_timestamp()`
 
 // A node's metrics are its own only when this process reported them.
 const reportedSQL = `
@@ -52,15 +52,15 @@ FOR UPDATE`
 // Waits for a concurrent insert of the same node id, and then does nothing.
 const insertSQL = `
 INSERT INTO forge_nodes (node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags,
-    kinds, queues, slots, running, config_hash, definitions, tzdata, started_at, last_heartbeat_at)
-VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, clock_timestamp(), clock_timestamp())
+    kinds, queues, slots, running, config_hash, definitions, tzdata, dead_after, started_at, last_heartbeat_at)
+VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, $16, clock_timestamp(), clock_timestamp())
 ON CONFLICT (node_id) DO NOTHING`
 
 const replaceSQL = `
 UPDATE forge_nodes
 SET incarnation = $2, hostname = $3, pid = $4, version = $5, api_url = $6, state = 'active', roles = $7,
     capabilities = $8, tags = $9, kinds = $10, queues = $11, slots = $12, running = 0, config_hash = $13,
-    definitions = $14, tzdata = $15, config_error = '', config_waiting = '', config_restart = '{}', started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
+    definitions = $14, tzdata = $15, dead_after = $16, config_error = '', config_waiting = '', config_restart = '{}', started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
 WHERE node_id = $1`
 
 const heartbeatSQL = `
@@ -130,7 +130,7 @@ type Beginner interface {
 }
 
 // List returns every node that ever joined, by node id, the dead and those that
-// left included.
+// left included, in the state that was recorded.
 func List(ctx context.Context, db Queryer) ([]Node, error) {
 	rows, err := db.Query(ctx, listSQL)
 	if err != nil {
@@ -143,7 +143,17 @@ func List(ctx context.Context, db Queryer) ([]Node, error) {
 	return nodes, nil
 }
 
-// Get returns the node of that id, or ErrNotFound.
+// Observe returns what List does, in the states that readers see: a node that is
+// silent for too long is dead, recorded or not.
+func Observe(ctx context.Context, db Queryer) ([]Node, error) {
+	nodes, err := List(ctx, db)
+	for i := range nodes {
+		nodes[i].State = nodes[i].Observed
+	}
+	return nodes, err
+}
+
+// Get returns the node of that id in the state that readers see, or ErrNotFound.
 func Get(ctx context.Context, db RowQueryer, nodeID string) (Node, error) {
 	node, err := scan(db.QueryRow(ctx, getSQL, nodeID))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -152,6 +162,7 @@ func Get(ctx context.Context, db RowQueryer, nodeID string) (Node, error) {
 	if err != nil {
 		return Node{}, fmt.Errorf("get node %q: %w", nodeID, err)
 	}
+	node.State = node.Observed
 	return node, nil
 }
 
@@ -204,7 +215,7 @@ func Register(ctx context.Context, db Beginner, node Node, policy Policy) error 
 }
 
 func claimRow(ctx context.Context, tx pgx.Tx, node Node, policy Policy) error {
-	tag, err := tx.Exec(ctx, insertSQL, rowOf(node)...)
+	tag, err := tx.Exec(ctx, insertSQL, rowOf(node, policy)...)
 	if err != nil || tag.RowsAffected() == 1 {
 		return err
 	}
@@ -215,7 +226,7 @@ func claimRow(ctx context.Context, tx pgx.Tx, node Node, policy Policy) error {
 	if err := mayReplace(holder, node.Incarnation, policy); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, replaceSQL, rowOf(node)...)
+	_, err = tx.Exec(ctx, replaceSQL, rowOf(node, policy)...)
 	return err
 }
 

@@ -39,7 +39,7 @@ func TestRegisterRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clocks := cmpopts.IgnoreFields(nodestore.Node{}, "StartedAt", "LastHeartbeatAt", "Now")
+	clocks := cmpopts.IgnoreFields(nodestore.Node{}, "StartedAt", "LastHeartbeatAt", "Now", "Observed")
 	if diff := cmp.Diff([]nodestore.Node{want}, nodes, clocks); diff != "" {
 		t.Errorf("List() (-want +got):\n%s", diff)
 	}
@@ -328,4 +328,48 @@ func TestReporting(t *testing.T) {
 	set(`UPDATE forge_metrics_nodes SET incarnation = $1`, first)
 	set(`UPDATE forge_nodes SET state = 'dead'`)
 	want("dead", false, true)
+}
+
+// A node that is silent for its own dead threshold is dead to readers, and stays as
+// recorded to those who act on it; one that left stays left.
+func TestReadersSeeSilentNodesAsDead(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	for id, threshold := range map[string]time.Duration{"brief": time.Minute, "patient": time.Hour, "gone": time.Minute} {
+		node := nodestore.Node{NodeID: id, Incarnation: fmt.Sprintf("%016x", len(id))}
+		if err := nodestore.Register(t.Context(), pool, node, nodestore.Policy{DeadThreshold: threshold}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nodestore.SetState(t.Context(), pool, "gone", fmt.Sprintf("%016x", len("gone")), nodestore.Left); err != nil {
+		t.Fatal(err)
+	}
+	states := func(list func(context.Context, nodestore.Queryer) ([]nodestore.Node, error)) map[string]string {
+		nodes, err := list(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		states := map[string]string{}
+		for _, n := range nodes {
+			states[n.NodeID] = n.State
+		}
+		return states
+	}
+	recorded := map[string]string{"brief": nodestore.Active, "patient": nodestore.Active, "gone": nodestore.Left}
+	if diff := cmp.Diff(recorded, states(nodestore.Observe)); diff != "" {
+		t.Errorf("after the heartbeat (-want +got):\n%s", diff)
+	}
+	for id := range recorded {
+		age(t, pool, id, 17*time.Minute)
+	}
+	if diff := cmp.Diff(recorded, states(nodestore.List)); diff != "" {
+		t.Errorf("as recorded (-want +got):\n%s", diff)
+	}
+	observed := map[string]string{"brief": nodestore.Dead, "patient": nodestore.Active, "gone": nodestore.Left}
+	if diff := cmp.Diff(observed, states(nodestore.Observe)); diff != "" {
+		t.Errorf("as readers see it (-want +got):\n%s", diff)
+	}
+	if node, err := nodestore.Get(t.Context(), pool, "brief"); err != nil || node.State != nodestore.Dead {
+		t.Errorf("Get() of a silent node: %s, %v", node.State, err)
+	}
 }

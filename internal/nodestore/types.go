@@ -58,6 +58,9 @@ type Node struct {
 	// zero before the first time. List and Get alone know of both.
 	Reporting  bool      `json:"reporting"`
 	ReportedAt time.Time `json:"reported_at,omitzero"`
+	// Observed is State as readers see it: Dead once the node was silent for its
+	// dead threshold, even if nobody has recorded that.
+	Observed string `json:"-"`
 	// Now is the database's clock when the row was read.
 	Now time.Time `json:"-"`
 }

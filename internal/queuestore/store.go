@@ -75,7 +75,7 @@ WITH jobs AS (
 ), worked AS (
     SELECT q.key AS name, count(*) AS nodes, sum(least(q.value::integer, n.slots)) AS workers
     FROM forge_nodes AS n, jsonb_each_text(n.queues) AS q
-    WHERE n.state = 'active'
+    WHERE forge_node_state(n.state, n.last_heartbeat_at, n.dead_after) = 'active'
     GROUP BY q.key
 ), names AS (
     SELECT name FROM river_queue UNION SELECT queue FROM jobs UNION SELECT name FROM worked
