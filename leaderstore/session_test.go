@@ -332,12 +332,31 @@ func TestFenceRefusesADeposedTerm(t *testing.T) {
 	}
 	c.exec(`UPDATE forge_leaders SET term = term + 1`)
 	if err := fence.Do(t.Context(), c.pool, wrote); !errors.Is(err, leaderstore.ErrDeposed) {
-		t.Fatalf("a deposed term wrote: %v", err)
+		t.Errorf("a deposed term: %v", err)
+	}
+	if n := c.count(`SELECT count(*) FROM forge_events WHERE type = 'probe'`); n != 1 {
+		t.Errorf("%d rows after one write of the term and one after its end; want 1", n)
 	}
 }
 
-// A transaction under the fence holds up the next mint, and nothing else: the
-// leader's own renewal goes through.
+// A fenced transaction is rolled back even if its work has written before the error.
+func TestFencedWorkThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	fence := c.win(c.open("a")).Fence
+	failure := errors.New("the work failed")
+	err := fence.Do(t.Context(), c.pool, func(tx pgx.Tx, _ time.Time) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO forge_events (type) VALUES ('probe')`)
+		return errors.Join(failure, err)
+	})
+	if !errors.Is(err, failure) {
+		t.Errorf("Do returned %v", err)
+	}
+	if n := c.count(`SELECT count(*) FROM forge_events WHERE type = 'probe'`); n != 0 {
+		t.Errorf("%d rows of a transaction that failed", n)
+	}
+}
+
 // fenced begins a transaction that has passed the fence.
 func (c *cluster) fenced(minted leaderstore.Minted) pgx.Tx {
 	c.t.Helper()
