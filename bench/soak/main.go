@@ -11,6 +11,11 @@
 // caches are full and retention has begun, by the hour and as a share of its mean. A
 // drawing of every line goes into -out.
 //
+// A run of twelve minutes or more fails if a line rises through its second half: memory,
+// goroutines and descriptors by 5 % and 5, connections by 10 % and 2, and tables whose
+// rows go as fast as they come by 10 % and 1 MiB. A run of any length fails if fewer
+// than 15 jobs a second were inserted.
+//
 // It prints a table and, as the last line, one JSON object.
 package main
 
@@ -22,6 +27,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
@@ -85,5 +91,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	say("drawing: %s", path)
-	return report(stdout, o, samples)
+	if err := report(stdout, o, samples); err != nil {
+		return err
+	}
+	if wrong := judge(o, samples); len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
 }

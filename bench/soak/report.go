@@ -82,6 +82,58 @@ func report(out io.Writer, o options, samples []sample) error {
 	}.Print(out)
 }
 
+// limit bounds how much a line may rise through the second half of a run: a share of
+// its mean and so much besides, which allows for lines that are short or that move in
+// steps.
+type limit struct {
+	title       string
+	read        reading
+	share, more float64
+}
+
+// evenTables are those whose rows go as fast as they come.
+var evenTables = []string{"river_job", "forge_job_logs", "forge_job_log_packs", "forge_cron_ticks", "forge_events"}
+
+// limits are what a run fails by.
+func limits() []limit {
+	all := []limit{
+		{titles["memory_mib"], value("memory_mib"), 0.05, 5},
+		{titles["goroutines"], value("goroutines"), 0.05, 5},
+		{titles["descriptors"], value("descriptors"), 0.05, 5},
+		{titles["connections"], value("connections"), 0.1, 2},
+	}
+	for _, table := range evenTables {
+		all = append(all, limit{table + ", MiB", size(table), 0.1, 1})
+	}
+	return all
+}
+
+// settled is how long a run has to be for its second half to begin after tables have
+// their size: retention applies at the end of the first five minutes.
+const settled = 12 * time.Minute
+
+// leastJobs is how many jobs a second a run has to have inserted: a cluster that does
+// nothing grows by nothing.
+const leastJobs = 15
+
+// judge lists what is wrong with a run.
+func judge(o options, samples []sample) []string {
+	var wrong []string
+	half := samples[len(samples)/2:]
+	length := half[len(half)-1].at - half[0].at
+	for _, l := range limits() {
+		t := fit(half, l.read)
+		if rise, most := t.perHour*length.Hours(), l.share*t.mean+l.more; rise > most && o.length >= settled {
+			wrong = append(wrong, fmt.Sprintf("%s: rose by %.1f in the last %s; want %.1f or less", l.title, rise, length.Round(time.Second), most))
+		}
+	}
+	jobs := samples[len(samples)-1].values["jobs_inserted"] - samples[0].values["jobs_inserted"]
+	if want := leastJobs * (samples[len(samples)-1].at - samples[0].at).Seconds(); jobs < want {
+		wrong = append(wrong, fmt.Sprintf("%.0f jobs were inserted; want %.0f or more", jobs, want))
+	}
+	return wrong
+}
+
 // row prints a line of the table, and returns its trend.
 func row(out io.Writer, title string, samples []sample, read reading) trend {
 	all := make([]float64, len(samples))

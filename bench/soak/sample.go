@@ -12,13 +12,13 @@ import (
 )
 
 // lines are what is sampled, in the order in which they are shown.
-var lines = []string{"memory_mib", "goroutines", "descriptors", "connections", "tables_mib", "rows_dead", "jobs_done"}
+var lines = []string{"memory_mib", "goroutines", "descriptors", "connections", "tables_mib", "rows_dead", "jobs_inserted"}
 
 // titles say it to people. The first three are of all nodes together.
 var titles = map[string]string{
 	"memory_mib": "memory of the nodes, MiB", "goroutines": "goroutines", "descriptors": "open descriptors",
 	"connections": "connections to PostgreSQL", "tables_mib": "tables with indexes, MiB", "rows_dead": "dead rows",
-	"jobs_done": "jobs done so far",
+	"jobs_inserted": "jobs inserted so far",
 }
 
 // sample is what there was at one time.
@@ -60,7 +60,7 @@ func (c *cluster) watch(ctx context.Context, o options, say func(string, ...any)
 		if len(samples)%12 == 0 {
 			say("%s: %.0f MiB, %.0f goroutines, %.0f descriptors, %.0f connections, tables %.1f MiB, %.0f jobs",
 				time.Since(began).Round(time.Second), values["memory_mib"], values["goroutines"], values["descriptors"],
-				values["connections"], values["tables_mib"], values["jobs_done"])
+				values["connections"], values["tables_mib"], values["jobs_inserted"])
 		}
 	}
 	return samples, nil
@@ -92,7 +92,7 @@ func (c *cluster) look(ctx context.Context) (map[string]float64, error) {
 	if err := c.pool.QueryRow(ctx, databaseSQL).Scan(&connections, &tables, &dead, &jobs); err != nil {
 		return nil, fmt.Errorf("look at the database: %w", err)
 	}
-	values["connections"], values["tables_mib"], values["rows_dead"], values["jobs_done"] = connections, tables, dead, jobs
+	values["connections"], values["tables_mib"], values["rows_dead"], values["jobs_inserted"] = connections, tables, dead, jobs
 	return values, nil
 }
 

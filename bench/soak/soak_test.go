@@ -68,3 +68,39 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+func TestRunFailsOnWhatGrows(t *testing.T) {
+	t.Parallel()
+	o := options{length: 20 * time.Minute}
+	run := func(grow func(s sample, minute float64)) []string {
+		samples := rising(21, 100, 0)
+		for i, s := range samples {
+			s.values["jobs_inserted"] = 20 * 60 * float64(i)
+			for _, table := range evenTables {
+				s.tables[table] = 10
+			}
+			grow(s, float64(i))
+		}
+		return judge(o, samples)
+	}
+	fails := func(want string, grow func(s sample, minute float64)) {
+		t.Helper()
+		if wrong := run(grow); len(wrong) != 1 || !strings.Contains(wrong[0], want) {
+			t.Errorf("%s: %q", want, wrong)
+		}
+	}
+	if wrong := run(func(sample, float64) {}); len(wrong) != 0 {
+		t.Errorf("a run in which nothing grows: %q", wrong)
+	}
+	for _, name := range []string{"memory_mib", "goroutines", "descriptors", "connections"} {
+		fails(titles[name], func(s sample, minute float64) { s.values[name] += 2 * minute })
+	}
+	for _, table := range evenTables {
+		fails(table, func(s sample, minute float64) { s.tables[table] += 0.4 * minute })
+	}
+	fails("jobs were inserted", func(s sample, minute float64) { s.values["jobs_inserted"] = 14 * 60 * minute })
+	o.length = settled - time.Second
+	if wrong := run(func(s sample, minute float64) { s.tables["river_job"] += minute }); len(wrong) != 0 {
+		t.Errorf("a run in which tables have not come to their size: %q", wrong)
+	}
+}

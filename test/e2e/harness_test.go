@@ -211,6 +211,8 @@ lease_duration = "6s"
 [cluster.leader_election]
 lease_duration = "15s"
 `
+
+	steadyLease, patientLease = 6 * time.Second, 15 * time.Second
 )
 
 // awaitRoles waits until every role is led, by one node if it is named.

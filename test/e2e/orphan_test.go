@@ -37,7 +37,7 @@ command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep %s; fi; exec 
 	eventually(t, "a second attempt runs, or has run", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE state IN ('running', 'completed') AND attempt = 2`) == 1
 	})
-	t.Logf("killed to running again: %v", time.Since(killed))
+	keepsPromise(t, "jobs of a crashed node", time.Since(killed))
 	eventually(t, "it completes", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE state = 'completed' AND attempt = 2`) == 1
 	})

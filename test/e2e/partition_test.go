@@ -46,7 +46,8 @@ func testPartition(t *testing.T, partition func(*parts.Namespace, context.Contex
 		WHERE role = 'scheduler' AND term = $1`, next).Scan(&acquired); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("partition to new leader: %v; it began %v after the old one had stopped", acquired.Sub(began), acquired.Sub(stopped))
+	t.Logf("the new leader began %v after the old one had stopped", acquired.Sub(stopped))
+	keepsLease(t, "partition", acquired.Sub(began), patientLease)
 	if id == "a" || !stopped.Before(acquired) {
 		t.Errorf("%s leads since %v; the node cut off stopped at %v", id, acquired, stopped)
 	}

@@ -28,7 +28,7 @@ func TestPromotionOfAReplica(t *testing.T) {
 	primary.Stop(pgembed.Kill)
 	writable := replica.Promote()
 	_, next := c.leader(term)
-	t.Logf("new leader %v after the replica took writes", time.Since(writable))
+	keepsPromise(t, "promotion, from taking writes", time.Since(writable))
 	c.awaitTicks(next)
 	c.demandTimelines(term, next)
 	c.settle()
