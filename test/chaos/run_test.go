@@ -331,7 +331,10 @@ func (r *run) enqueueOne(ctx context.Context, kind string) bool {
 		return false
 	}
 	if err != nil {
-		return false // the time is over
+		if ctx.Err() == nil {
+			r.Errorf("forge job enqueue %s: %v", kind, err)
+		}
+		return false
 	}
 	var job struct{ ID int64 }
 	if err := json.Unmarshal(out, &job); err != nil || job.ID == 0 {
