@@ -7,19 +7,34 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
-// spareConnections are accepted beyond the limits, so that probes are answered while
-// others hold all connections that they may.
-const spareConnections = 32
+const (
+	// spareConnections are accepted beyond the limits, so that probes are answered while
+	// others hold all connections that they may.
+	spareConnections = 32
+	// closedPerSecond is how many connections a full listener closes for new ones, or
+	// refuses. The others wait in the kernel's queue: clients that connect again at once
+	// would close everybody's connection before the node has read a request from it.
+	closedPerSecond = 1000
+	closedAtOnce    = 10
+	// maxPeeks is how many idle connections are examined for one to close.
+	maxPeeks = 16
+)
 
 // connections is a listener that bounds how many connections are open, in all and for
-// each address. It refuses nobody as long as another connection does nothing: the one
-// that has waited longest for a request gives way to a new one. When all of them are at
-// work a few more are accepted, over which only probes are answered.
+// each address. It refuses nobody as long as another connection is silent: of those whose
+// client has sent nothing that is still to be read, the oldest gives way to a new one. When
+// all of them are at work a few more are accepted, over which only probes are answered.
 type connections struct {
 	net.Listener
 	most, mostOfOne int
+	closed          *rate.Limiter
 
 	mu sync.Mutex
 	of map[string]*peer
@@ -31,7 +46,8 @@ type connections struct {
 // peer is an address with its connections.
 type peer struct {
 	open int
-	// idle are those without a request, the one that has waited longest first.
+	// idle are those whose next request has not been read, the one that has waited
+	// longest first.
 	idle []*connection
 }
 
@@ -47,7 +63,10 @@ type connection struct {
 }
 
 func newConnections(listener net.Listener, most, mostOfOne int) *connections {
-	return &connections{Listener: listener, most: most, mostOfOne: mostOfOne, of: map[string]*peer{}}
+	return &connections{
+		Listener: listener, most: most, mostOfOne: mostOfOne,
+		closed: rate.NewLimiter(closedPerSecond, closedAtOnce), of: map[string]*peer{},
+	}
 }
 
 // Accept is part of net.Listener.
@@ -58,13 +77,18 @@ func (l *connections) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		admitted, displaced := l.admit(raw)
-		if displaced != nil {
+		switch {
+		case admitted == nil:
+			_ = raw.Close()
+		case displaced != nil:
 			_ = displaced.Conn.Close() // its owner has forgotten it
+		default:
+			return admitted, nil
 		}
+		time.Sleep(l.closed.Reserve().Delay())
 		if admitted != nil {
 			return admitted, nil
 		}
-		_ = raw.Close()
 	}
 }
 
@@ -77,9 +101,9 @@ func (l *connections) admit(raw net.Conn) (admitted, displaced *connection) {
 	own := l.of[c.address]
 	switch {
 	case own != nil && own.open >= l.mostOfOne:
-		displaced = own.oldest()
+		displaced = own.silent()
 	case l.all >= l.most:
-		displaced = l.busiest().oldest()
+		displaced = l.busiest().silent()
 	default:
 		l.add(c)
 		return c, nil
@@ -91,7 +115,7 @@ func (l *connections) admit(raw net.Conn) (admitted, displaced *connection) {
 	}
 	c.beyond = true
 	if len(l.spare) >= spareConnections {
-		at := slices.IndexFunc(l.spare, func(c *connection) bool { return c.idle })
+		at := slices.IndexFunc(l.spare, func(c *connection) bool { return c.idle && !c.hasUnread() })
 		if at < 0 {
 			return nil, nil
 		}
@@ -112,11 +136,39 @@ func (l *connections) busiest() (most *peer) {
 	return most
 }
 
-func (p *peer) oldest() *connection {
-	if p == nil || len(p.idle) == 0 {
+// silent returns the idle connection that has waited longest and whose client has sent
+// nothing that is still to be read, or nil. On a busy machine requests wait until they are
+// read; their connections go to the end of the list.
+func (p *peer) silent() *connection {
+	if p == nil {
 		return nil
 	}
-	return p.idle[0]
+	for range min(maxPeeks, len(p.idle)) {
+		oldest := p.idle[0]
+		if !oldest.hasUnread() {
+			return oldest
+		}
+		p.idle = append(p.idle[1:], oldest)
+	}
+	return nil
+}
+
+// hasUnread reports, without waiting, whether the client has sent something that has not
+// been read.
+func (c *connection) hasUnread() (unread bool) {
+	socket, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		unread = err == nil && n > 0
+	})
+	return unread && err == nil
 }
 
 func (l *connections) add(c *connection) {

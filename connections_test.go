@@ -15,7 +15,8 @@ import (
 )
 
 // served is a server behind connections that are bounded; its handler blocks where the
-// path is /slow, and answers how it came in.
+// path is /slow until something is sent on slow or the test ends, and answers how it came
+// in.
 func served(t *testing.T, most, mostOfOne int) (address string, slow, begun chan struct{}) {
 	t.Helper()
 	slow, begun = make(chan struct{}), make(chan struct{})
@@ -28,14 +29,17 @@ func served(t *testing.T, most, mostOfOne int) (address string, slow, begun chan
 	server.Listener = newConnections(raw, most, mostOfOne)
 	server.Config = newServer(context.WithoutCancel(t.Context()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			begun <- struct{}{}
-			<-slow
+			select {
+			case begun <- struct{}{}:
+				<-slow
+			case <-slow:
+			}
 		}
 		_, _ = fmt.Fprintf(w, "beyond: %v", beyondLimits(r.Context()))
 	}))
 	server.Config.ErrorLog = nil
 	server.Start()
-	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(slow); server.Close() })
 	return raw.Addr().String(), slow, begun
 }
 
@@ -89,7 +93,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 func TestConnectionsBeyondLimits(t *testing.T) {
 	t.Parallel()
 	address, slow, begun := served(t, 1000, 8)
-	busy := make(chan string)
+	busy := make(chan string, 8)
 	for range 8 {
 		conn := dial(t, address)
 		_, _ = io.WriteString(conn, "GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -97,7 +101,11 @@ func TestConnectionsBeyondLimits(t *testing.T) {
 			answer, _ := io.ReadAll(conn)
 			busy <- string(answer)
 		}()
-		<-begun
+		select {
+		case <-begun:
+		case answer := <-busy:
+			t.Fatalf("a slow request was answered %q", answer)
+		}
 	}
 	if got := ask(t, address, "/"); !strings.Contains(got, "beyond: true") {
 		t.Fatalf("the limit is not reached: %q", got)
@@ -112,8 +120,8 @@ func TestConnectionsBeyondLimits(t *testing.T) {
 	if open := stillOpen(silent); open > spareConnections {
 		t.Errorf("%d silent connections are open beyond the limits, want at most %d", open, spareConnections)
 	}
-	close(slow)
 	for range 8 {
+		slow <- struct{}{}
 		if got := <-busy; !strings.Contains(got, "beyond: false") {
 			t.Errorf("a request within the limit: %q", got)
 		}
