@@ -83,6 +83,10 @@ func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome, own s
 		n.logger.WarnContext(ctx, "this file's crons were superseded by a newer configuration and stay as that one has them; run forge apply to go back",
 			"own_hash", own, "in_force", outcome.InForce)
 	case cronstore.StateInForce:
+		if len(outcome.Added) > 0 {
+			n.logger.WarnContext(ctx, "crons whose rows had been deleted begin anew",
+				"crons", cronstore.NameSome(outcome.Added), "count", len(outcome.Added))
+		}
 	}
 }
 
@@ -114,7 +118,7 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},
 		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.herald.Run}, {"starvation", starvation.Meter{Add: n.metrics.NodeStarvedSeconds.Add, Logger: n.logger}.Run}},
 		[]service{{"jobs", n.work}},
-		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"health", n.vigil.run}, {"configuration", n.keepConfiguration}},
+		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"health", n.vigil.run}, {"configuration", n.keepConfiguration}, {"rows", n.keepRows}},
 	)
 	n.logger.InfoContext(ctx, "node has stopped", "node", n.cfg.Node.ID)
 	return err

@@ -84,7 +84,7 @@ func (a *app) showOutcome(outcome cronstore.Outcome) error {
 	if !a.tabular() {
 		return a.document(outcome)
 	}
-	if outcome.State == cronstore.StateInForce {
+	if outcome.State == cronstore.StateInForce && len(outcome.Added) == 0 {
 		_, err := fmt.Fprintf(a.out, "nothing to do: configuration %s is in force\n", outcome.InForce)
 		return err
 	}

@@ -37,6 +37,11 @@ SET applied_at = excluded.applied_at, applied_by = excluded.applied_by, body = e
 
 const definedSQL = `SELECT name, spec_hash, removed_at IS NOT NULL FROM forge_crons`
 
+const missingSQL = `
+SELECT wanted.name FROM unnest($1::text[]) AS wanted (name)
+WHERE NOT EXISTS (SELECT FROM forge_crons AS c WHERE c.name = wanted.name)
+ORDER BY wanted.name`
+
 // In the order of names, as the leader locks them.
 const lockCronsSQL = `
 SELECT ` + cronColumns + `
@@ -102,7 +107,7 @@ func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, erro
 	}
 	switch {
 	case inForce == a.Hash:
-		return Outcome{State: StateInForce, InForce: inForce}, renameCluster(ctx, tx, a)
+		return restoreRows(ctx, tx, a)
 	case known && !force:
 		return Outcome{State: StateSuperseded, InForce: inForce}, nil
 	}
@@ -132,8 +137,48 @@ func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, erro
 	return outcome, announce(ctx, tx, a, known, outcome)
 }
 
+// restoreRows makes the rows again that a configuration in force lacks.
+func restoreRows(ctx context.Context, tx pgx.Tx, a Applied) (Outcome, error) {
+	outcome := Outcome{State: StateInForce, InForce: a.Hash}
+	if a.preview {
+		return outcome, nil
+	}
+	if err := renameCluster(ctx, tx, a); err != nil {
+		return Outcome{}, err
+	}
+	missing, err := Missing(ctx, tx, slices.Collect(maps.Keys(a.Crons)))
+	if err != nil {
+		return Outcome{}, err
+	}
+	if len(missing) > 0 {
+		outcome.Added = missing
+	}
+	if err := applyCrons(ctx, tx, a.Crons, outcome); err != nil {
+		return Outcome{}, err
+	}
+	if a.Also != nil {
+		if err := a.Also(ctx, tx); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if len(outcome.Added) == 0 {
+		return outcome, nil
+	}
+	return outcome, announce(ctx, tx, a, true, outcome)
+}
+
+// Missing returns those of the crons that have no row, in order: somebody deleted it, or
+// they were never applied.
+func Missing(ctx context.Context, db Queryer, crons []string) ([]string, error) {
+	missing, err := collect(ctx, db, pgx.RowTo[string], missingSQL, crons)
+	if err != nil {
+		return nil, fmt.Errorf("find crons without a row: %w", err)
+	}
+	return missing, nil
+}
+
 func renameCluster(ctx context.Context, tx pgx.Tx, a Applied) error {
-	if a.preview || a.Cluster == "" {
+	if a.Cluster == "" {
 		return nil
 	}
 	if _, err := tx.Exec(ctx, renameClusterSQL, a.Hash, a.Cluster); err != nil {

@@ -219,7 +219,8 @@ type State string
 const (
 	// StateApplied: it was put in force.
 	StateApplied State = "applied"
-	// StateInForce: it was in force already, and nothing was done.
+	// StateInForce: it was in force already. Only rows that had been deleted were made
+	// again; Added names the crons among them.
 	StateInForce State = "in_force"
 	// StateSuperseded: another one was applied after it, and nothing was done.
 	StateSuperseded State = "superseded"

@@ -3,6 +3,7 @@ package queuestore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -82,8 +83,12 @@ LEFT JOIN active AS a ON l.name = CASE l.scope WHEN 'queue' THEN a.queue ELSE a.
 GROUP BY l.scope, l.name, l.most
 ORDER BY l.scope DESC, l.name`
 
-// SetLimits makes these the limits in force, and no others, when tx commits.
+// SetLimits makes these the limits in force, and no others, when tx commits. It locks
+// nothing if they are already.
 func SetLimits(ctx context.Context, tx pgx.Tx, limits []Limit) error {
+	if same, err := InForce(ctx, tx, limits); same || err != nil {
+		return err
+	}
 	scopes, names, most := make([]string, len(limits)), make([]string, len(limits)), make([]int, len(limits))
 	for i, limit := range limits {
 		scopes[i], names[i], most[i] = limit.Scope, limit.Name, limit.Most
@@ -104,6 +109,15 @@ func Limits(ctx context.Context, db Queryer) ([]Limit, error) {
 		return nil, fmt.Errorf("read the limits: %w", err)
 	}
 	return limits, nil
+}
+
+// InForce reports whether these limits, in any order, and no others are in force.
+func InForce(ctx context.Context, db Queryer, limits []Limit) (bool, error) {
+	inForce, err := Limits(ctx, db)
+	if err != nil {
+		return false, err
+	}
+	return len(inForce) == len(limits) && !slices.ContainsFunc(limits, func(l Limit) bool { return !slices.Contains(inForce, l) }), nil
 }
 
 // Held counts the jobs of these queues and kinds that run, and those of the

@@ -1,0 +1,64 @@
+package forge
+
+import (
+	"context"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+)
+
+// rowsInterval is how often a node checks that its configuration, while it is in force,
+// has all its rows.
+const rowsInterval = 30 * time.Second
+
+// keepRows restores rows of crons and limits that somebody has deleted, until ctx ends.
+func (n *Node) keepRows(ctx context.Context) error {
+	ticker := time.NewTicker(rowsInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := n.restoreRows(ctx); err != nil && ctx.Err() == nil {
+			n.logger.DebugContext(ctx, "could not check the rows of the configuration", "error", err)
+		}
+	}
+}
+
+func (n *Node) restoreRows(ctx context.Context) error {
+	cfg := n.current.Load()
+	if complete, err := n.hasRows(ctx, cfg); complete || err != nil {
+		return err
+	}
+	_, own, err := cfg.ClusterSections()
+	if err != nil {
+		return err
+	}
+	inForce, err := cronstore.HashInForce(ctx, n.pool)
+	if err != nil || inForce != own {
+		return err // the rows are those of another configuration
+	}
+	n.logger.WarnContext(ctx, "rows of the configuration in force were deleted or changed and are made again")
+	outcome, err := apply(ctx, n.pool, cfg, false, cronstore.Unattended)
+	if err != nil {
+		return err
+	}
+	n.reportApply(ctx, outcome, own)
+	return nil
+}
+
+// hasRows reports whether every cron and limit of the configuration has its row.
+func (n *Node) hasRows(ctx context.Context, cfg *Config) (bool, error) {
+	names := make([]string, len(cfg.Crons))
+	for i, cron := range cfg.Crons {
+		names[i] = cron.Name
+	}
+	missing, err := cronstore.Missing(ctx, n.pool, names)
+	if err != nil || len(missing) > 0 {
+		return false, err
+	}
+	return queuestore.InForce(ctx, n.pool, limitsOf(cfg))
+}
