@@ -194,16 +194,19 @@ func TestReferences(t *testing.T) {
 		return path
 	}
 	good, open, empty := write("good", canary+"\n", 0o600), write("open", canary, 0o644), write("empty", "\n", 0o600)
-	const want = "; want ${env:NAME} with a value or ${file:PATH} of mode 0600"
+	mounted, writable := write("mounted", canary, 0o440), write("writable", canary, 0o660)
+	const want = "; want ${env:NAME} with a value or ${file:PATH} of mode 0640 or less"
 	for _, c := range []struct{ body, value, problem string }{
 		{body: "plain $ ${HOME} text", value: "plain $ ${HOME} text"},
 		{body: "a ${env:TOKEN} b ${env:OTHER}", value: "a t b ${env:TOKEN}"}, // once, not again
 		{body: "${file:" + good + "}", value: canary},
+		{body: "${file:" + mounted + "}", value: canary},
+		{body: "${file:" + writable + "}", problem: "the secret's file has mode 0660, more than 0640 (got ${file:" + writable + "})" + want},
 		{body: "${env:UNSET}", problem: "the environment variable UNSET is not set (got ${env:UNSET})" + want},
 		{body: "${env:EMPTY}", problem: "the environment variable EMPTY is empty (got ${env:EMPTY})" + want},
 		{body: "${env:TOKEN", problem: "reference without its closing brace; want ${env:NAME} or ${file:PATH}"},
 		{body: "${env}", problem: "reference without a name (got ${env})" + want},
-		{body: "${file:" + open + "}", problem: "the secret's file has mode 0644, more than 0600 (got ${file:" + open + "})" + want},
+		{body: "${file:" + open + "}", problem: "the secret's file has mode 0644, more than 0640 (got ${file:" + open + "})" + want},
 		{body: "${file:" + empty + "}", problem: "the secret's file is empty (got ${file:" + empty + "})" + want},
 		{body: "${file:/nowhere}", problem: "read the secret: no such file or directory (got ${file:/nowhere})" + want},
 		{body: "${file:/}", problem: "the secret is not a regular file (got ${file:/})" + want},

@@ -89,7 +89,7 @@ func (l *loader) resolve(path, text string) string {
 		}
 		value, err := l.lookUp(body)
 		if err != nil {
-			l.wrong(path, err.Error(), "${"+clip(body)+"}", "${env:NAME} with a value or ${file:PATH} of mode 0600")
+			l.wrong(path, err.Error(), "${"+clip(body)+"}", "${env:NAME} with a value or ${file:PATH} of mode 0640 or less")
 			return ""
 		}
 		l.cfg.secrets.values = append(l.cfg.secrets.values, value)
@@ -139,7 +139,8 @@ func (l *loader) lookUp(body string) (string, error) {
 	return value, nil
 }
 
-// readSecret reads a file that nobody but its owner may read.
+// readSecret reads a file that nobody but its owner and its group may read: mounted secrets
+// often belong to root and to the group of the process.
 func readSecret(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
@@ -151,8 +152,8 @@ func readSecret(dir, path string) (string, error) {
 	switch {
 	case !info.Mode().IsRegular():
 		return "", errors.New("the secret is not a regular file")
-	case info.Mode().Perm()&^0o600 != 0:
-		return "", fmt.Errorf("the secret's file has mode %04o, more than 0600", info.Mode().Perm())
+	case info.Mode().Perm()&^0o640 != 0:
+		return "", fmt.Errorf("the secret's file has mode %04o, more than 0640", info.Mode().Perm())
 	case info.Size() > maxSecretFile:
 		return "", fmt.Errorf("the secret's file is larger than %d bytes", maxSecretFile)
 	}

@@ -26,6 +26,8 @@ type deployment struct {
 	args  []string      // of the program
 	ports []string      // by which it is reached
 	grace time.Duration // between SIGTERM and SIGKILL
+
+	environment map[string]string // as written, with references to the .env file
 }
 
 // container is what this test reads of a Kubernetes container.
@@ -95,6 +97,7 @@ func compose(t *testing.T) []deployment {
 			Image          string
 			Grace          string `json:"stop_grace_period"`
 			Command, Ports []string
+			Environment    map[string]string
 		}
 	}
 	if err := yaml.Unmarshal([]byte(deployFile(t, "deploy/docker/compose.yml")), &file); err != nil {
@@ -109,7 +112,7 @@ func compose(t *testing.T) []deployment {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		d := deployment{name: name, args: service.Command, grace: grace}
+		d := deployment{name: name, args: service.Command, environment: service.Environment, grace: grace}
 		for _, port := range service.Ports {
 			d.ports = append(d.ports, port[strings.LastIndexByte(port, ':')+1:])
 		}
@@ -130,6 +133,9 @@ func systemd(t *testing.T) deployment {
 			t.Fatalf("forge.service has no %s", key)
 		}
 		return line[1]
+	}
+	if strings.Contains(unit, "\nExecStartPre=") {
+		t.Error("forge.service has an ExecStartPre, whose exit code RestartPreventExitStatus does not heed")
 	}
 	if kind := value("Type"); kind != "notify" {
 		t.Errorf("forge.service has Type=%s", kind)
@@ -193,14 +199,9 @@ func TestUnitIsValid(t *testing.T) {
 // they ask for, without a token.
 func TestDeploymentsProbeWhatThereIs(t *testing.T) {
 	t.Parallel()
-	secret := filepath.Join(t.TempDir(), "postgres-password")
-	if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	wide := []string{"FORGE_HTTP_LISTEN=0.0.0.0:8080", "FORGE_DATABASE_URL=postgres://forge@pg/forge"}
-	docker := strings.ReplaceAll(deployFile(t, "deploy/docker/forge.toml"), "/run/secrets/postgres-password", secret)
+	wide := []string{"FORGE_HTTP_LISTEN=0.0.0.0:8080", "FORGE_DATABASE_URL=postgres://forge@pg/forge", "POSTGRES_PASSWORD=x"}
 	all := manifests(t)
-	for _, text := range []string{docker, all["ConfigMap"].Data["forge.toml"]} {
+	for _, text := range []string{deployFile(t, "deploy/docker/forge.toml"), all["ConfigMap"].Data["forge.toml"]} {
 		path := filepath.Join(t.TempDir(), "forge.toml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

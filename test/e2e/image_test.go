@@ -21,6 +21,11 @@ const alone = `
 kind = "sql"
 statement = "SELECT 1"
 
+[jobs.hook]
+kind = "http"
+url = "https://example.com"
+body = "${file:/secret}"
+
 [[crons]]
 name = "second"
 job = "query"
@@ -40,6 +45,10 @@ func TestProgramNeedsNothingBesideIt(t *testing.T) {
 	program := copyInto(t, forgeBinary(t), filepath.Join(root, "forge"), 0o755)
 	c := newCluster(t, alone)
 	copyInto(t, c.config, filepath.Join(root, "forge.toml"), 0o644)
+	secret := filepath.Join(root, "secret")
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o440), os.Chown(secret, 0, imageUser)); err != nil {
+		t.Fatal(err) // as Kubernetes mounts a secret for a pod's fsGroup
+	}
 	inside := func(args ...string) *process {
 		started, output := nodes.LaunchWithin(t, &syscall.SysProcAttr{
 			Chroot: root, Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser},
