@@ -17,7 +17,7 @@ const (
 	maxJobName   = 100
 	maxQueueName = 64
 
-	wantJobName = "2 to 100 letters, digits and _ - . / : +, the first a letter, digit or _"
+	wantJobName = "2 to 100 letters, digits and _ - . / : +, the first a letter, digit or _, as River wants of a kind"
 )
 
 var (

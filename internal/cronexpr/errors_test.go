@@ -33,7 +33,7 @@ func TestParseErrors(t *testing.T) {
 		{"*/90 * * * *", 1, `minute: step 90 is larger than its range (got "*/90"); want at most 59`},
 		{"10-20/11 * * * *", 1, `minute: step 11 is larger than its range (got "10-20/11"); want at most 10`},
 		{"50/10 * * * *", 1, `minute: step 10 is larger than its range (got "50/10"); want at most 9`},
-		{"59/1 * * * *", 1, `minute: a step needs a range (got "59/1"); want the value without a step`},
+		{"59/2 * * * *", 1, `minute: a step of more than 1 needs a range (got "59/2"); want the value without a step`},
 		{"* * * * */7", 9, `day-of-week: step 7 is larger than its range (got "*/7"); want at most 6`},
 		{"*/ * * * *", 1, `minute: a step is a whole number (got "*/"); want a step such as "*/5"`},
 		{"*/-5 * * * *", 1, `minute: a step is a whole number (got "*/-5"); want a step such as "*/5"`},

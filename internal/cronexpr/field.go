@@ -209,7 +209,7 @@ func (f *fieldParser) value(text string) (int, error) {
 }
 
 // step reads what follows the slash. span is the distance that the step must
-// not exceed.
+// not exceed; a step of 1 is always accepted.
 func (f *fieldParser) step(text string, stepped bool, span int) (int, error) {
 	if !stepped {
 		return 1, nil
@@ -220,9 +220,9 @@ func (f *fieldParser) step(text string, stepped bool, span int) (int, error) {
 		return 0, f.wrong("a step is a whole number", `a step such as "*/5"`)
 	case n == 0:
 		return 0, f.wrong("a step of 0 goes nowhere", "at least 1")
-	case span == 0:
-		return 0, f.wrong("a step needs a range", "the value without a step")
-	case n > span:
+	case span == 0 && n > 1:
+		return 0, f.wrong("a step of more than 1 needs a range", "the value without a step")
+	case n > max(span, 1):
 		return 0, f.wrong(fmt.Sprintf("step %s is larger than its range", shorten(text)), fmt.Sprintf("at most %d", span))
 	}
 	return n, nil
