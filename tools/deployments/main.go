@@ -33,7 +33,7 @@ func main() {
 
 func checkCompose(dir string) error {
 	path := filepath.Join(dir, "docker", "compose.yml")
-	options, err := cli.NewProjectOptions([]string{path})
+	options, err := cli.NewProjectOptions([]string{path}, cli.WithEnv([]string{"POSTGRES_PASSWORD=any"}))
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
