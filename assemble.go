@@ -140,9 +140,11 @@ func (n *Node) contests() ([]roles.Contest, error) {
 		if contest.Duty != nil {
 			continue
 		}
-		if contests[i].Duty, err = n.duty(contest.Role); err != nil {
+		if contests[i].Duty, err = n.builtIn(contest.Role); err != nil {
 			return nil, err
 		}
+		delay := n.election().Roles[string(contest.Role)].TakeoverDelay.Std()
+		contests[i].Takeover = roles.AfterTakeover(delay, n.pool, n.logger)
 	}
 	return contests, nil
 }
@@ -165,14 +167,8 @@ func (n *Node) newCampaign(contests []roles.Contest) *roles.Campaign {
 	})
 }
 
-// duty is what the leader of a built-in role does, and when it begins: at once,
-// since a fence guards all that it writes, unless the file wants it otherwise.
-func (n *Node) duty(role roles.Role) (roles.Duty, error) {
-	work, err := n.builtIn(role)
-	delay := n.election().Roles[string(role)].TakeoverDelay.Std()
-	return roles.AfterTakeover(work, delay, n.pool, n.logger), err
-}
-
+// builtIn is what the leader of a built-in role does. It begins at once, since a fence
+// guards all that it writes, unless the file wants it otherwise.
 func (n *Node) builtIn(role roles.Role) (roles.Duty, error) {
 	switch role {
 	case roles.Scheduler:

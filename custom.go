@@ -59,8 +59,13 @@ func (t Term) Publish(ctx context.Context, metadata any) error {
 
 // Report says that the work turns. Work that never calls it keeps its role as
 // long as its process lives; after the first call each must follow the one before
-// within a lease, or the role goes to another node.
-func (t Term) Report() { t.report() }
+// within a lease, or the role goes to another node. It does nothing for a Term of
+// Leads and RunIfLeader.
+func (t Term) Report() {
+	if t.report != nil {
+		t.report()
+	}
+}
 
 // RoleOption changes a role that WithRole adds.
 type RoleOption func(*customRole)
@@ -155,22 +160,21 @@ func (n *Node) customContests() ([]roles.Contest, error) {
 		if n.metadata[role.name], err = encodeMetadata(role.name, role.metadata); err != nil {
 			return nil, err
 		}
-		contests = append(contests, roles.Contest{Role: roles.Role(role.name), LockID: lock.ID, BySchema: lock.BySchema, Duty: n.customDuty(role)})
+		contests = append(contests, roles.Contest{
+			Role: roles.Role(role.name), LockID: lock.ID, BySchema: lock.BySchema, Duty: n.customDuty(role),
+			Takeover: roles.AfterTakeover(n.customDelay(role), n.pool, n.logger),
+		})
 	}
 	return contests, nil
 }
 
 // customDuty hands the program its term.
 func (n *Node) customDuty(role customRole) roles.Duty {
-	duty := roles.Unwatched(func(ctx context.Context, fence leaderstore.Fence) error {
+	return roles.Unwatched(func(ctx context.Context, fence leaderstore.Fence) error {
 		report, end := promise(ctx, role.name)
 		defer end()
-		return role.work(ctx, Term{
-			Role: fence.Role, Number: fence.Term, NodeID: fence.NodeID,
-			fence: fence, pool: n.pool, report: report,
-		})
+		return role.work(ctx, n.term(fence, report))
 	})
-	return roles.AfterTakeover(duty, n.customDelay(role), n.pool, n.logger)
 }
 
 func (n *Node) customDelay(role customRole) time.Duration {

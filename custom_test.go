@@ -53,6 +53,12 @@ func (p *program) heard() []string {
 // or 0 for the default.
 func startProgram(t *testing.T, url, id, file string, lease time.Duration, opts ...Option) *program {
 	t.Helper()
+	return startProgramBy(t, "advisory", url, id, file, lease, opts...)
+}
+
+// startProgramBy is startProgram with an election strategy.
+func startProgramBy(t *testing.T, strategy, url, id, file string, lease time.Duration, opts ...Option) *program {
+	t.Helper()
 	p := &program{id: id, terms: make(chan Term, 16), done: make(chan error, 1)}
 	cfg, err := ParseConfig("test", fmt.Sprintf(`
 [database]
@@ -64,7 +70,8 @@ listen = %q
 [cluster.leader_election]
 leader_file = %q
 lease_duration = %q
-`, url, id, nodes.AnyPort, file, cmp.Or(lease, 3*time.Second)))
+strategy = %q
+`, url, id, nodes.AnyPort, file, cmp.Or(lease, 3*time.Second), strategy))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,10 @@ func (b *bout) act(ctx context.Context) error {
 		if b.abstaining() {
 			e.stop(reasonSteppedDown, errStopping, e.patience())
 		}
+		if b.asked(e.led) {
+			e.handOver("")
+		}
+		e.checkReturned()
 		e.checkProgress(time.Now())
 		e.reap(time.Now())
 	}

@@ -69,6 +69,9 @@ type Contest struct {
 	// BySchema is leaderstore.Lock's.
 	BySchema bool
 	Duty     Duty
+	// Takeover, if set, waits before the Duty of a term begins; false: the term ended
+	// meanwhile.
+	Takeover func(ctx context.Context, fence leaderstore.Fence) bool
 	// Patience is how long the work may take when it is asked to stop; the lease
 	// is renewed meanwhile. Default: one lease.
 	Patience time.Duration
@@ -118,7 +121,7 @@ type Campaign struct {
 	wake     waker
 
 	mu         sync.Mutex
-	leads      map[Role]leaderstore.Fence
+	leads      map[Role]*lead
 	hurryUntil time.Time
 	seen       leaderstore.End
 	abstains   bool
@@ -138,7 +141,7 @@ const reopenDelay = 200 * time.Millisecond
 
 // New returns a Campaign that has not started.
 func New(opts Options) *Campaign {
-	c := &Campaign{opts: opts, leads: map[Role]leaderstore.Fence{}, obstacles: map[string]bool{}}
+	c := &Campaign{opts: opts, leads: map[Role]*lead{}, obstacles: map[string]bool{}}
 	if c.opts.StandBack == 0 {
 		c.opts.StandBack = 3 * opts.CheckInterval
 	}
@@ -152,15 +155,6 @@ func New(opts Options) *Campaign {
 		c.electors = append(c.electors, newElector(c, contest))
 	}
 	return c
-}
-
-// Leads returns the fence of a role that this node leads now, by what it knows
-// itself: false is certain, true is until the fence says otherwise.
-func (c *Campaign) Leads(role Role) (leaderstore.Fence, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fence, ok := c.leads[role]
-	return fence, ok
 }
 
 // Hurry makes the node try the locks at once and for a short while again and
@@ -257,10 +251,10 @@ func (c *Campaign) campaign(ctx context.Context) error {
 }
 
 // began notes a term of this node's own.
-func (c *Campaign) began(role Role, fence leaderstore.Fence) {
+func (c *Campaign) began(role Role, l *lead) {
 	c.mu.Lock()
-	c.leads[role] = fence
-	c.opts.OnTerm(TermChange{Role: role, Term: fence.Term, Leads: true})
+	c.leads[role] = l
+	c.opts.OnTerm(TermChange{Role: role, Term: l.fence.Term, Leads: true})
 	c.mu.Unlock()
 	c.opts.OnChange()
 }
@@ -270,7 +264,7 @@ func (c *Campaign) began(role Role, fence leaderstore.Fence) {
 func (c *Campaign) ended(role Role, fence leaderstore.Fence, reason string) bool {
 	c.mu.Lock()
 	current, leads := c.leads[role]
-	leads = leads && current == fence
+	leads = leads && current.fence == fence
 	if leads {
 		delete(c.leads, role)
 		c.opts.OnTerm(TermChange{Role: role, Term: fence.Term, Reason: reason})

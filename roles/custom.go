@@ -81,15 +81,15 @@ func CheckLocks(contests []Contest) error {
 	return nil
 }
 
-// AfterTakeover lets a duty that no transaction fences begin only when its
-// predecessors have stopped: at once where they ended in order, and else delay
+// AfterTakeover is the Takeover of a duty that no transaction fences: it begins only
+// when its predecessors have stopped, at once where they ended in order, and else delay
 // after the lead changed hands. A terminated session frees its lock before its
 // process can know.
-func AfterTakeover(duty Duty, delay time.Duration, db leaderstore.RowQueryer, logger *slog.Logger) Duty {
+func AfterTakeover(delay time.Duration, db leaderstore.RowQueryer, logger *slog.Logger) func(context.Context, leaderstore.Fence) bool {
 	if delay <= 0 {
-		return duty
+		return nil
 	}
-	return func(ctx context.Context, fence leaderstore.Fence) error {
+	return func(ctx context.Context, fence leaderstore.Fence) bool {
 		asking, cancel := context.WithTimeout(ctx, progress.Interval(ctx))
 		wait, err := fence.TakeoverWait(asking, db, delay)
 		cancel()
@@ -101,10 +101,7 @@ func AfterTakeover(duty Duty, delay time.Duration, db leaderstore.RowQueryer, lo
 		if wait > 0 {
 			logger.InfoContext(ctx, "waiting for what the last leader may have left running", "wait", wait)
 		}
-		if !progress.Sleep(ctx, wait) {
-			return nil
-		}
-		return duty(ctx, fence)
+		return progress.Sleep(ctx, wait)
 	}
 }
 

@@ -80,6 +80,7 @@ type elector struct {
 	cancel      context.CancelCauseFunc
 	progress    *progress.Watch
 	done        chan error // not nil until the work of the last term has returned
+	led         *lead      // the last term
 }
 
 func newElector(c *Campaign, contest Contest) *elector {
@@ -107,19 +108,30 @@ func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e.progress = progress.NewWatch(e.campaign.opts.LeaseDuration)
 	working = e.progress.Context(working)
-	fence, done := e.fence, make(chan error, 1)
+	done := make(chan error, 1)
 	e.cancel, e.done = cancel, done
+	e.led = &lead{fence: e.fence, ended: working.Done(), end: cancel, settled: e.Takeover == nil}
 	e.cause = func() error { return context.Cause(working) }
 	e.trust, e.overdue, e.serverBy = nil, false, time.Time{}
 	e.extend(sent)
 	e.count("won")
 	e.observe(minted)
 	e.announce(ctx, minted)
-	go func() {
-		done <- e.Duty(working, fence)
-		e.campaign.wake.poke()
-	}()
-	e.campaign.began(e.Role, e.fence)
+	go e.work(working, e.led, done)
+	e.campaign.began(e.Role, e.led)
+}
+
+// work runs the Duty of a term, and waits for the work that joined it.
+func (e *elector) work(ctx context.Context, l *lead, done chan<- error) {
+	defer e.campaign.wake.poke()
+	var err error
+	if e.Takeover == nil || e.Takeover(ctx, l.fence) {
+		e.campaign.takenOver(l)
+		err = e.Duty(ctx, l.fence)
+	}
+	e.campaign.returned(l, err)
+	l.joined.Wait()
+	done <- err
 }
 
 func (e *elector) announce(ctx context.Context, minted leaderstore.Minted) {
@@ -135,6 +147,7 @@ func (e *elector) announce(ctx context.Context, minted leaderstore.Minted) {
 func (e *elector) extend(sent time.Time) bool {
 	inTime := e.trust == nil || e.trust.Stop()
 	e.trustUntil = sent.Add(TrustWindow(e.campaign.opts.LeaseDuration))
+	e.campaign.trust(e.led, e.trustUntil)
 	if e.Trusted != nil {
 		e.Trusted(sent)
 	}
@@ -323,33 +336,24 @@ func (e *elector) nextLate() time.Time {
 	return e.stopBy
 }
 
-// workEnded says, without waiting, whether the work is over while the term is
-// not. Work that ends unasked gives the role up and bars this node for a while,
-// so that another can try.
-func (e *elector) workEnded() bool {
-	if e.state != leading && e.state != stopping {
-		return false
-	}
-	select {
-	case err := <-e.done:
-		e.done <- err // for reap
-		if e.state == leading && errors.Is(e.cause(), errTrustOver) {
-			e.lapse()
-			return false
-		}
-		if e.state == leading {
-			e.giveUp(err)
-		}
-		return true
-	default:
-		return false
-	}
-}
+// workEnded says whether work that was told to end has.
+func (e *elector) workEnded() bool { return e.state == stopping && len(e.done) > 0 }
 
-func (e *elector) giveUp(err error) {
-	e.state, e.reason = stopping, reasonSteppedDown
-	e.bar(0)
-	e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
+// checkReturned gives the role up when its Duty has returned unasked, and bars this
+// node for a while, so that another can try.
+func (e *elector) checkReturned() {
+	if e.state != leading {
+		return
+	}
+	switch over, err := e.campaign.dutyOver(e.led); {
+	case !over:
+	case errors.Is(e.cause(), errTrustOver):
+		e.lapse()
+	default:
+		e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
+		e.bar(0)
+		e.stop(reasonSteppedDown, errStopping, e.patience())
+	}
 }
 
 func (e *elector) resigned(ctx context.Context) {

@@ -118,7 +118,8 @@ func (r *Runner) findCommand() int {
 func (r *Runner) campaign() *roles.Campaign {
 	contest := roles.Contest{
 		Role: roles.Role(r.opts.Role), LockID: r.opts.Lock.ID, BySchema: r.opts.Lock.BySchema,
-		Duty:     roles.AfterTakeover(roles.Unwatched(r.lead), r.opts.TakeoverDelay, r.opts.History, r.opts.Logger),
+		Duty:     roles.Unwatched(r.lead),
+		Takeover: roles.AfterTakeover(r.opts.TakeoverDelay, r.opts.History, r.opts.Logger),
 		Patience: r.opts.Grace + r.opts.LeaseDuration,
 		Trusted:  r.trusted,
 	}
