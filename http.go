@@ -141,7 +141,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 		Applied:        n.appliedHash,
 		Differs:        n.differs,
 		Metrics:        n.metrics.Handler(),
-		ClusterMetrics: aggregator.Handler(n.pool, n.metrics.Series(), n.logger),
+		ClusterMetrics: aggregator.Exposition(n.pool, n.metrics.Series()),
 		Changes:        n.changes,
 		AllowedHosts:   n.allowedHosts(),
 		Concurrent:     n.cfg.Database.PoolSize / 2, // the other half is for the roles and the jobs

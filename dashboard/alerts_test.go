@@ -41,6 +41,7 @@ func TestAlertsAPI(t *testing.T) {
 
 var anIncident = alertstore.Incident{
 	ID: 6, Alert: "no_scheduler_leader", Labels: map[string]string{"alertname": "no_scheduler_leader", "role": "scheduler"},
+	Annotations: map[string]string{}, Notify: []string{},
 	State: alertstore.Firing, ActiveAt: epoch.Add(-time.Minute), FiredAt: epoch,
 }
 

@@ -85,7 +85,7 @@ func (s *server) comingTicks(cron cronstore.Cron, now time.Time) []explain.Comin
 		return none
 	}
 	ticks, err := explain.Next(cron.Name, cron.Spec, now, coming)
-	if err != nil || ticks == nil {
+	if err != nil {
 		return none
 	}
 	return ticks

@@ -43,7 +43,7 @@ const (
 func (s *server) fileRoutes() (routes []route) {
 	if s.File != nil {
 		routes = append(routes,
-			route{path: "/api/v1/plan", get: s.apiPlan, read: viewer, gets: answers[cronstore.Plan]("Say what the node's file would change against what is in force", whole("days", "How many days of runs to compare, from 1 to 366; 7 without."))},
+			route{path: "/api/v1/plan", get: s.apiPlan, read: viewer, gets: answers[cronstore.Plan]("Say what the node's file would change against what is in force", bounded("days", "How many days of runs to compare", maxDays, defaultDays))},
 			route{path: "/api/v1/apply", post: s.apiApply, write: admin, posts: takes[applyAsk, cronstore.Outcome](http.StatusOK, "Put the node's file in force, also to go back to an earlier one; yes confirms that it may remove crons")},
 			route{path: "/api/v1/alerts/check", get: s.apiCheckAlerts, read: viewer, gets: lists[alertstore.Problem]("Say what is wrong with the alerts of the node's file")},
 			route{path: "/api/v1/alerts/export", get: s.apiExportAlerts, read: viewer, gets: texts(yamlMedia, "Write the alerts of the node's file as rules for Prometheus")})

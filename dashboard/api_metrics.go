@@ -52,6 +52,16 @@ type rangedPoint struct {
 	P99      *float64  `json:"p99,omitempty"`
 }
 
+// clusterMetrics serves what the metrics aggregator has recorded.
+func (s *server) clusterMetrics(w http.ResponseWriter, r *http.Request) {
+	recorded, err := s.ClusterMetrics(r.Context())
+	if err != nil {
+		s.unreadable(w, r, err)
+		return
+	}
+	recorded.ServeHTTP(w, r)
+}
+
 func (s *server) apiMetricsRange(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	asked := q.history(s.Now())

@@ -15,7 +15,7 @@ const maxNext = 1000
 
 // nextParameters are of addresses that foresee ticks.
 var nextParameters = []parameter{
-	instant("from", "After this instant; now without."), whole("limit", "How many, from 1 to 1000; 5 without."),
+	instant("from", "After this instant; now without."), bounded("limit", "How many", maxNext, coming),
 }
 
 // foreseen are the ticks of an expression.

@@ -133,3 +133,12 @@ func TestDoctorAndAlertsOfTheFile(t *testing.T) {
 		t.Errorf("the rules are %s", got)
 	}
 }
+
+// An expression without another tick has an empty list, not null.
+func TestNextOfNoTicks(t *testing.T) {
+	t.Parallel()
+	body := get(t, newCluster().handler(), "/api/v1/next?schedule=%40yearly&from=9999-06-01T00%3A00%3A00Z").Body.String()
+	if !strings.Contains(body, `"items":[]`) {
+		t.Error(body)
+	}
+}

@@ -30,10 +30,10 @@ func (s *server) probeRoutes() []route {
 		{path: "/cluster/health", get: s.clusterHealth, read: viewer, gets: answers[healthDocument]("Judge the cluster; 503: the database cannot be read").or(http.StatusServiceUnavailable)},
 	}
 	if s.Metrics != nil {
-		routes = append(routes, route{path: "/metrics", get: s.Metrics.ServeHTTP, read: viewer, gets: texts("text/plain", "The node's metrics, for Prometheus")})
+		routes = append(routes, route{path: "/metrics", get: s.Metrics.ServeHTTP, read: viewer, gets: texts("text/plain", "The node's metrics, for Prometheus").or(http.StatusInternalServerError)})
 	}
 	if s.ClusterMetrics != nil {
-		routes = append(routes, route{path: "/metrics/cluster", get: s.ClusterMetrics.ServeHTTP, read: viewer, gets: texts("text/plain", "The cluster's metrics, for Prometheus")})
+		routes = append(routes, route{path: "/metrics/cluster", get: s.clusterMetrics, read: viewer, gets: texts("text/plain", "The cluster's metrics, for Prometheus").or(http.StatusInternalServerError)})
 	}
 	return routes
 }
@@ -125,7 +125,7 @@ func (s *server) jobRoutes() []route {
 		{path: "/api/v1/job-counts", get: s.apiCounts, read: viewer, gets: lists[jobstore.Count]("Count the jobs by queue and state, as of some seconds ago where they are many")},
 		{path: "/api/v1/jobs/{id}", get: s.apiJob, read: viewer, gets: answers[jobstore.Job]("Show a job with its attempts")},
 		{path: "/api/v1/jobs/{id}/logs", get: s.apiLogs, read: viewer, gets: follows[jobstore.LogChunk](lists[jobstore.LogChunk]("Read the output of an attempt",
-			whole("attempt", "Which attempt; the newest without."), whole("after", "Only chunks after this one."), cursorParameter,
+			upTo("attempt", "Which attempt; the newest without.", maxAttempt), upTo("after", "Only chunks after this one.", maxChunk), cursorParameter,
 			flag("follow", "Go on until the attempt ends, one chunk a line (application/x-ndjson).")))},
 		{path: "/api/v1/jobs/{id}/explain", get: s.apiExplain, read: viewer, gets: answers[explain.Placement]("Say where a job goes, why it waits, or who ran it")},
 		{path: "/api/v1/dead", get: s.apiDead, read: viewer, gets: lists[jobstore.DeadGroup]("List the dead letters by kind and error", deadFilters...)},

@@ -188,9 +188,11 @@ type Options struct {
 	// Differs says in a few words what another configuration would change
 	// against the one in force; both are hashes. May be left out.
 	Differs func(ctx context.Context, applied, other string) (string, error)
-	// Metrics serves /metrics, ClusterMetrics /metrics/cluster.
-	Metrics, ClusterMetrics http.Handler
-	Changes                 Changes
+	// Metrics serves /metrics.
+	Metrics http.Handler
+	// ClusterMetrics reads the cluster's metrics and returns what serves them.
+	ClusterMetrics func(ctx context.Context) (http.Handler, error)
+	Changes        Changes
 	// AllowedHosts are the names under which the listener may be addressed,
 	// without port. Empty allows every name; a listener on loopback wants
 	// LoopbackHosts, or any web site could read it by rebinding its name.

@@ -10,9 +10,7 @@ import (
 )
 
 var theDocument = sync.OnceValues(func() (*openapi.Document, error) {
-	options := newCluster().options()
-	options.ClusterMetrics = options.Metrics
-	d, err := makeServer(options).described()
+	d, err := makeServer(newCluster().options()).described()
 	if err != nil {
 		return nil, err
 	}

@@ -53,9 +53,10 @@ func (f fakeJobs) Placement(ctx context.Context, id int64) (explain.Placement, e
 	return explain.Placement{
 		JobID: job.ID, State: job.State, Sentence: "Job 42 (dump) waits: no node has capability gpu; nodes have <none>.",
 		Candidates: []explain.Candidate{
-			{NodeID: "node-1", Slots: 50, Rejected: []explain.Rejection{{Reason: explain.Draining, Detail: "is draining"}, {Reason: explain.NoAbility, Detail: "lacks capability gpu"}}},
-			{NodeID: "node-2", Running: 3, Slots: 50, Chosen: true},
+			{NodeID: "node-1", Slots: 50, Capabilities: []string{}, Rejected: []explain.Rejection{{Reason: explain.Draining, Detail: "is draining"}, {Reason: explain.NoAbility, Detail: "lacks capability gpu"}}},
+			{NodeID: "node-2", Running: 3, Slots: 50, Capabilities: []string{}, Chosen: true},
 		},
+		Attempts: []jobstore.Attempt{},
 	}, err
 }
 

@@ -147,7 +147,14 @@ func (f fakeLeadership) HistoryAfter(_ context.Context, role string, after leade
 }
 
 func (f fakeNodes) List(context.Context) ([]nodestore.Node, error) {
-	return read(f.fakeCluster, func() []nodestore.Node { return append([]nodestore.Node(nil), f.nodes...) })
+	return read(f.fakeCluster, func() []nodestore.Node {
+		nodes := append([]nodestore.Node(nil), f.nodes...)
+		for i := range nodes { // no column is null
+			n := &nodes[i]
+			n.Capabilities, n.Tags, n.Kinds, n.Queues = []string{}, map[string]string{}, []string{}, map[string]int{}
+		}
+		return nodes
+	})
 }
 
 func (f fakeHealth) Causes(context.Context) ([]string, error) {
@@ -384,7 +391,7 @@ func newCluster() *fakeCluster {
 			"node":    map[string]any{"roles": []any{"worker", "scheduler"}},
 			"crons":   []any{map[string]any{"name": "pulse", "schedule": "@every 1s"}, map[string]any{"name": "other"}},
 		},
-		passes: []compactstore.Pass{{NodeID: "node-2", Chunks: 9}, {NodeID: "node-1"}},
+		passes: []compactstore.Pass{{NodeID: "node-2", Chunks: 9, Removed: map[string]int64{}, Failed: map[string]string{}}},
 		events: []eventstore.Event{{ID: 2, At: epoch, Type: eventstore.LeaderElected}, {ID: 1, At: epoch, Type: eventstore.NodeJoined}},
 	}
 }
@@ -404,8 +411,11 @@ func (c *fakeCluster) options() Options {
 		Roles:    testRoles,
 		Ready:    func(context.Context) error { return nil },
 		Changes:  c,
-		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("forge_build_info 1\n")) }),
-		Now:      func() time.Time { return epoch },
+		Metrics:  fakeMetrics,
+		ClusterMetrics: func(context.Context) (http.Handler, error) {
+			return read(c, func() http.Handler { return fakeMetrics })
+		},
+		Now: func() time.Time { return epoch },
 		Leads: func(role string) (leaderstore.Fence, bool) {
 			return leaderstore.Fence{Role: role, Term: 7, NodeID: "node-1", Incarnation: incarnation}, role == "scheduler"
 		},
@@ -424,6 +434,10 @@ func (c *fakeCluster) options() Options {
 		},
 	}
 }
+
+var fakeMetrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	_, _ = w.Write([]byte("forge_build_info 1\n"))
+})
 
 func (c *fakeCluster) handler() http.Handler { return New(c.options()) }
 

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,12 +35,27 @@ func TestMetricsRange(t *testing.T) {
 	}
 
 	c.windows = []rollupstore.Row{{
-		Metric: "h_seconds", At: epoch, Value: 2, Last: 9,
+		Metric: "h_seconds", Labels: map[string]string{}, At: epoch, Value: 2, Last: 9,
 		Histogram: &metrics.Histogram{Sum: 1.5, Buckets: map[string]float64{"1": 2}},
 	}}
 	body = get(t, h, "/api/v1/metrics/range?metric=h_seconds&step=1h").Body.String()
 	if want := `{"at":"2026-11-20T12:00:00Z","value":2,"last":9,"sum":1.5,"p50":0.75,"p90":0.95,"p99":0.995}`; !strings.Contains(body, want) {
 		t.Errorf("the histogram is %s, want %s", body, want)
+	}
+}
+
+// Prometheus and programs are refused as everywhere else.
+func TestClusterMetricsWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	if w := get(t, h, "/metrics/cluster"); w.Code != http.StatusOK || w.Body.String() != "forge_build_info 1\n" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	c.change(func(c *fakeCluster) { c.err = errors.New("no database") })
+	w := get(t, h, "/metrics/cluster")
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Content-Type") != problemMedia {
+		t.Errorf("%d %s %s", w.Code, w.Header().Get("Content-Type"), w.Body)
 	}
 }
 

@@ -21,23 +21,36 @@ type (
 	apiDocument struct {
 		OpenAPI    string                             `json:"openapi"`
 		Info       apiInfo                            `json:"info"`
+		Servers    []apiServer                        `json:"servers"`
+		Tags       []apiTag                           `json:"tags"`
 		Paths      map[string]map[string]apiOperation `json:"paths"`
 		Components apiComponents                      `json:"components"`
-		Security   []map[string][]string              `json:"security,omitempty"`
 	}
 	apiInfo struct {
-		Title       string `json:"title"`
-		Version     string `json:"version"`
+		Title       string            `json:"title"`
+		Version     string            `json:"version"`
+		Description string            `json:"description"`
+		Contact     map[string]string `json:"contact"`
+		License     map[string]string `json:"license"`
+	}
+	apiServer struct {
+		URL         string `json:"url"`
+		Description string `json:"description"`
+	}
+	apiTag struct {
+		Name        string `json:"name"`
 		Description string `json:"description"`
 	}
 	apiOperation struct {
-		ID         string                 `json:"operationId"`
-		Tags       []string               `json:"tags"`
-		Summary    string                 `json:"summary"`
-		Parameters []apiParameter         `json:"parameters,omitempty"`
-		Body       *apiBody               `json:"requestBody,omitempty"`
-		Responses  map[string]apiResponse `json:"responses"`
-		Security   []map[string][]string  `json:"security,omitempty"`
+		ID          string                 `json:"operationId"`
+		Tags        []string               `json:"tags"`
+		Summary     string                 `json:"summary"`
+		Description string                 `json:"description"`
+		Parameters  []apiParameter         `json:"parameters,omitempty"`
+		Body        *apiBody               `json:"requestBody,omitempty"`
+		Responses   map[string]apiResponse `json:"responses"`
+		// Security lists the alternatives; empty: the operation needs no token.
+		Security []map[string][]string `json:"security"`
 		// Scope is the scope that a token needs; "open": none is asked for.
 		Scope tokenstore.Scope `json:"x-forge-scope"`
 	}
@@ -76,6 +89,9 @@ const (
 	bearer       = "token"
 )
 
+// projectURL is where forge is made.
+const projectURL = "https://github.com/forge-scheduler/forge"
+
 // describeAPI makes the document of the routes.
 func (s *server) describeAPI() (apiDocument, error) {
 	schemas := newSchemas()
@@ -84,9 +100,13 @@ func (s *server) describeAPI() (apiDocument, error) {
 		Info: apiInfo{
 			Title: "forge", Version: cmp.Or(s.Self.Version, "unknown"),
 			Description: "Every node answers everything. Errors are problem documents (RFC 9457). A POST may carry an Idempotency-Key.",
+			Contact:     map[string]string{"name": "forge", "url": projectURL},
+			License:     map[string]string{"name": "Apache 2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
 		},
-		Paths: map[string]map[string]apiOperation{},
+		Servers: []apiServer{{"/", "The node that serves this document."}},
+		Paths:   map[string]map[string]apiOperation{},
 	}
+	used := map[string]bool{}
 	for _, r := range s.routes() {
 		methods := map[string]apiOperation{}
 		for _, way := range []struct {
@@ -95,29 +115,35 @@ func (s *server) describeAPI() (apiDocument, error) {
 			scope  tokenstore.Scope
 		}{{"get", r.gets, r.read}, {"post", r.posts, r.write}} {
 			if way.of != nil {
-				methods[way.method] = s.describeOne(schemas, r, way.method, way.of, way.scope)
+				op := s.describeOne(schemas, r, way.method, way.of, way.scope)
+				methods[way.method], used[op.Tags[0]] = op, true
 			}
 		}
 		if len(methods) > 0 {
 			doc.Paths[r.path] = methods
 		}
 	}
+	doc.Tags = slices.DeleteFunc(slices.Clone(tagTexts), func(tag apiTag) bool { return !used[tag.Name] })
 	doc.Components.Schemas = schemas.named
-	doc.Components.SecuritySchemes = map[string]map[string]string{bearer: {"type": "http", "scheme": "bearer"}}
+	doc.Components.SecuritySchemes = map[string]map[string]string{bearer: {
+		"type": "http", "scheme": "bearer",
+		"description": `A token that forge token create has made; required where dashboard.auth is "token". The x-forge-scope of an operation is the scope that it needs.`,
+	}}
 	return doc, schemas.err
 }
 
 func (s *server) describeOne(schemas *schemas, r route, method string, of *operation, scope tokenstore.Scope) apiOperation {
-	words := strings.FieldsFunc(r.path, func(c rune) bool { return strings.ContainsRune("/{}", c) })
+	text := operationTexts[strings.ToUpper(method)+" "+r.path]
 	op := apiOperation{
-		ID: strings.Join(append([]string{method}, words...), "_"), Tags: []string{tagOf(words)}, Summary: of.summary, Scope: scope,
+		ID: text.id, Tags: []string{tagOf(r.path)}, Summary: of.summary, Description: text.about,
+		Scope: scope, Security: s.securityOf(scope),
 		Parameters: append(pathParameters(r.path), queryParameters(of.query)...),
 	}
-	if s.Tokens != nil && scope != open {
-		op.Security = []map[string][]string{{bearer: {}}}
-	}
 	wrong := map[string]apiMedia{problemMedia: {schemas.of(reflect.TypeFor[problem]())}}
-	op.Responses = map[string]apiResponse{"default": {Description: "What went wrong.", Content: wrong}}
+	op.Responses = map[string]apiResponse{
+		"4XX":     {Description: "The request is refused; the detail says why.", Content: wrong},
+		"default": {Description: "The node cannot answer now.", Content: wrong},
+	}
 	for _, answer := range of.all() {
 		answer.describe(schemas, op.Responses, method)
 	}
@@ -128,14 +154,33 @@ func (s *server) describeOne(schemas *schemas, r route, method string, of *opera
 		}
 	}
 	if method == "post" {
-		body := schemas.body(cmp.Or(of.body, reflect.TypeFor[struct{}]()))
-		op.Body = &apiBody{Required: len(body.Required) > 0, Content: map[string]apiMedia{jsonMedia: {body}}}
-		op.Parameters = append(op.Parameters, apiParameter{
-			Name: keyHeader, In: "header", Description: of.keyMeans(),
-			Schema: &jsonschema.Schema{Type: "string"},
-		})
+		op.takes(schemas, of)
 	}
 	return op
+}
+
+// takes adds the body and the header of a POST.
+func (op *apiOperation) takes(schemas *schemas, of *operation) {
+	body := schemas.body(cmp.Or(of.body, reflect.TypeFor[struct{}]()))
+	op.Body = &apiBody{Required: len(body.Required) > 0, Content: map[string]apiMedia{jsonMedia: {body}}}
+	op.Parameters = append(op.Parameters, apiParameter{
+		Name: keyHeader, In: "header", Description: of.keyMeans(),
+		Schema: &jsonschema.Schema{Type: "string"},
+	})
+}
+
+// securityOf returns the alternatives that a caller has: a token, or none where the
+// node needs none.
+func (s *server) securityOf(scope tokenstore.Scope) []map[string][]string {
+	withToken := map[string][]string{bearer: {}}
+	switch {
+	case scope == open:
+		return []map[string][]string{}
+	case s.Tokens == nil:
+		return []map[string][]string{{}, withToken}
+	default:
+		return []map[string][]string{withToken}
+	}
 }
 
 // describe adds an answer to those of its status.
@@ -159,21 +204,11 @@ func (a reply) describe(schemas *schemas, responses map[string]apiResponse, meth
 	responses[status] = response
 }
 
-// tagOf groups operations by what they are about.
-func tagOf(words []string) string {
-	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "api" || w == "v1" || w == "bulk" })
-	switch first := words[0]; first {
-	case "healthz", "readyz", "leader", "openapi.json":
-		return "node"
-	case "limits":
-		return "queues"
-	case "kinds", "job-counts":
-		return "jobs"
-	case "dead-letters":
-		return "dead"
-	default:
-		return first
-	}
+// tagOf groups operations by what they are about: the first word of the path that says it.
+func tagOf(path string) string {
+	words := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "api" || w == "v1" || w == "bulk" })
+	return cmp.Or(tagOfWord[words[0]], words[0])
 }
 
 func pathParameters(path string) (all []apiParameter) {
@@ -181,24 +216,18 @@ func pathParameters(path string) (all []apiParameter) {
 		schema := &jsonschema.Schema{Type: "string"}
 		switch found[1] {
 		case "id":
-			schema.Type = "integer"
+			schema.Type, schema.Minimum = "integer", new(1.0)
 		case "tick":
 			schema.Format = "date-time"
 		}
-		all = append(all, apiParameter{Name: found[1], In: "path", Required: true, Schema: schema})
+		all = append(all, apiParameter{Name: found[1], In: "path", Required: true, Description: pathTexts[found[1]], Schema: schema})
 	}
 	return all
 }
 
 func queryParameters(query []parameter) (all []apiParameter) {
 	for _, p := range query {
-		schema := &jsonschema.Schema{Type: p.kind}
-		if p.kind == "date-time" {
-			schema.Type, schema.Format = "string", p.kind
-		}
-		for _, value := range p.oneOf {
-			schema.Enum = append(schema.Enum, value)
-		}
+		schema := p.schema()
 		switch {
 		case p.many:
 			schema = &jsonschema.Schema{Type: "array", Items: schema}
@@ -208,6 +237,27 @@ func queryParameters(query []parameter) (all []apiParameter) {
 		all = append(all, apiParameter{Name: p.name, In: "query", Required: p.required, Description: p.about, Schema: schema})
 	}
 	return all
+}
+
+// schema describes one value of the parameter.
+func (p parameter) schema() *jsonschema.Schema {
+	schema := &jsonschema.Schema{Type: p.kind}
+	switch p.kind {
+	case "date-time":
+		schema.Type, schema.Format = "string", p.kind
+	case "integer":
+		schema.Minimum = new(float64(p.least))
+	}
+	if p.most > 0 {
+		schema.Maximum = new(float64(p.most))
+	}
+	if p.usual > 0 {
+		schema.Default = json.RawMessage(strconv.Itoa(p.usual))
+	}
+	for _, value := range p.oneOf {
+		schema.Enum = append(schema.Enum, value)
+	}
+	return schema
 }
 
 // description is the API's document, for programs and for people.

@@ -3,9 +3,12 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,6 +124,133 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	for name := range doc.Components.Schemas {
 		if _, err := compiler.Compile(documentURL + "#/components/schemas/" + name); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Each operation has a name for generated clients, a description and a tag that is
+// described, and there is no text without an operation.
+func TestDocumentDescribesEveryOperation(t *testing.T) {
+	t.Parallel()
+	doc, _ := served(t, newCluster().handler())
+	tags, unused := map[string]bool{}, maps.Clone(operationTexts)
+	for _, tag := range doc.Tags {
+		tags[tag.Name] = false
+	}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			if !operationID.MatchString(op.ID) || op.Description == "" {
+				t.Errorf("%s %s: operationId %q, description %q", method, path, op.ID, op.Description)
+			}
+			if _, described := tags[op.Tags[0]]; !described {
+				t.Errorf("%s %s: the tag %s has no description", method, path, op.Tags[0])
+			}
+			tags[op.Tags[0]] = true
+			delete(unused, strings.ToUpper(method)+" "+path)
+			for _, p := range op.Parameters {
+				if p.Description == "" {
+					t.Errorf("%s %s: %s has no description", method, path, p.Name)
+				}
+			}
+		}
+	}
+	for tag, used := range tags {
+		if !used {
+			t.Errorf("no operation has the tag %s", tag)
+		}
+	}
+	if len(unused) > 0 {
+		t.Errorf("texts without an operation: %v", slices.Collect(maps.Keys(unused)))
+	}
+}
+
+var operationID = regexp.MustCompile(`^[a-z][A-Za-z0-9]+$`)
+
+// A token is required by the operations that need a scope, if the node asks for tokens.
+func TestDocumentStatesWhoNeedsToken(t *testing.T) {
+	t.Parallel()
+	_, options := guarded()
+	guardedDoc, err := makeServer(options).describeAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	openDoc, err := makeServer(newCluster().options()).describeAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := map[string][]string{bearer: {}}
+	for path, methods := range guardedDoc.Paths {
+		for method, op := range methods {
+			wantGuarded, wantOpen := []map[string][]string{token}, []map[string][]string{{}, token}
+			if op.Scope == open {
+				wantGuarded, wantOpen = []map[string][]string{}, []map[string][]string{}
+			}
+			if diff := cmp.Diff(wantGuarded, op.Security); diff != "" {
+				t.Errorf("%s %s with tokens (-want +got):\n%s", method, path, diff)
+			}
+			if diff := cmp.Diff(wantOpen, openDoc.Paths[path][method].Security); diff != "" {
+				t.Errorf("%s %s without tokens (-want +got):\n%s", method, path, diff)
+			}
+		}
+	}
+}
+
+// The bounds of a parameter are those that the handler keeps.
+func TestBoundsOfParametersAreKept(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	doc, _ := served(t, h)
+	bounded := 0
+	for path, r := range addresses(newServer(c)) {
+		for _, p := range doc.Paths[r.path]["get"].Parameters {
+			if p.In != "query" || p.Schema.Type != "integer" {
+				continue
+			}
+			separator := "?"
+			if strings.Contains(path, "?") {
+				separator = "&"
+			}
+			status := func(value float64) int {
+				return ask(t, h, http.MethodGet, fmt.Sprintf("%s%s%s=%.0f", path, separator, p.Name, value)).Code
+			}
+			least := *p.Schema.Minimum
+			if at, below := status(least), status(least-1); at != http.StatusOK || below != http.StatusBadRequest {
+				t.Errorf("%s: %s=%v is answered %d, and one less %d", path, p.Name, least, at, below)
+			}
+			if p.Schema.Maximum == nil {
+				if p.Name == "limit" {
+					t.Errorf("%s: limit has no maximum", path)
+				}
+				continue
+			}
+			bounded++
+			most := *p.Schema.Maximum
+			if at, above := status(most), status(most+1); at != http.StatusOK || above != http.StatusBadRequest {
+				t.Errorf("%s: %s=%v is answered %d, and one more %d", path, p.Name, most, at, above)
+			}
+		}
+	}
+	if bounded == 0 {
+		t.Error("no parameter has a maximum")
+	}
+}
+
+// No list and no map is null; a value of a configuration may be.
+func TestDocumentDeclaresNoNullLists(t *testing.T) {
+	t.Parallel()
+	doc, _ := served(t, newCluster().handler())
+	for name, schema := range doc.Components.Schemas {
+		for field, property := range schema.Properties {
+			list := slices.Contains(property.Types, "array") || slices.Contains(property.Types, "object")
+			if list && slices.Contains(property.Types, "null") && name != "ConfigFieldChange" {
+				t.Errorf("%s.%s may be null", name, field)
+			}
+		}
+	}
+	for _, field := range []string{"from", "to"} {
+		if schema := doc.Components.Schemas["ConfigFieldChange"].Properties[field]; len(schema.Types) == 0 || schema.Description == "" {
+			t.Errorf("ConfigFieldChange.%s: %+v", field, schema)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -76,6 +77,9 @@ func follows[T any](o *operation) *operation {
 type parameter struct {
 	name, kind, about string
 	required          bool
+	// least and most bound an integer, most if it is not 0. usual is its value if the
+	// parameter is missing; 0: it has none.
+	least, most, usual int
 	// oneOf are the values that it may have; empty: any.
 	oneOf []string
 	// many says that it may stand more than once, or hold several with commas.
@@ -95,7 +99,7 @@ func (p parameter) means(name string) bool {
 
 // Parameters that many lists share.
 var (
-	limitParameter  = parameter{name: "limit", kind: "integer", about: "How many at most, from 1 to 1000; 50 without."}
+	limitParameter  = bounded("limit", "How many at most", maxLimit, defaultLimit)
 	cursorParameter = parameter{name: "cursor", kind: "string", about: "Where to go on: from the next of the answer before."}
 	alertParameter  = parameter{name: "alert", kind: "string", about: "Only of this alert."}
 	// paged are those of a list that goes on, paged by id of one that has ids.
@@ -146,8 +150,22 @@ func several(name, about string) parameter {
 	return parameter{name: name, kind: "string", about: about, many: true}
 }
 
+// whole is a number that is not negative.
 func whole(name, about string) parameter {
 	return parameter{name: name, kind: "integer", about: about}
+}
+
+// upTo is a number from 0 to most.
+func upTo(name, about string, most int) parameter {
+	p := whole(name, about)
+	p.most = most
+	return p
+}
+
+// bounded is a whole number from 1 to most, and usual if it is missing.
+func bounded(name, about string, most, usual int) parameter {
+	about = fmt.Sprintf("%s, from 1 to %d; %d without.", about, most, usual)
+	return parameter{name: name, kind: "integer", about: about, least: 1, most: most, usual: usual}
 }
 
 func instant(name, about string) parameter {

@@ -32,7 +32,6 @@ func TestEveryRequestIsDocumented(t *testing.T) {
 		}
 	}
 	s := newServer(newCluster())
-	s.ClusterMetrics = s.Metrics
 	for _, r := range s.routes() {
 		if r.gets != nil {
 			there["GET "+r.path] = true

@@ -38,9 +38,20 @@ func newSchemas() *schemas {
 	}
 }
 
-// ownFields are those that a type writes itself.
+// ownFields are those of which the Go type does not say all.
 var ownFields = map[reflect.Type]map[string]*jsonschema.Schema{
+	reflect.TypeFor[enqueueAsk]():         {"priority": bounded("", "", 4, 0).schema()},
+	reflect.TypeFor[backfillAsk]():        {"limit": bounded("", "", maxBackfill, defaultBackfill).schema()},
 	reflect.TypeFor[leaderstore.Tenure](): {"gap_ms": {Type: "number"}},
+	reflect.TypeFor[config.FieldChange](): {"from": configValue("in force"), "to": configValue("in the file")},
+}
+
+// configValue is a value of any type that a configuration has.
+func configValue(where string) *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Types:       []string{"array", "boolean", "null", "number", "object", "string"},
+		Description: "The value " + where + "; null: the key is missing.",
+	}
 }
 
 // typesAbout says of types what their names do not.
@@ -119,8 +130,10 @@ func (s *schemas) make(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{}
 	}
 	for name, own := range ownFields[t] {
+		if schema.Properties[name] == nil {
+			schema.PropertyOrder = append(schema.PropertyOrder, name)
+		}
 		schema.Properties[name] = own
-		schema.PropertyOrder = append(schema.PropertyOrder, name)
 	}
 	for name, property := range schema.Properties {
 		tidy(property, slices.Contains(schema.Required, name))
@@ -128,8 +141,8 @@ func (s *schemas) make(t reflect.Type) *jsonschema.Schema {
 	return schema
 }
 
-// tidy lets maps and references be null as lists are, and no field that would be
-// left out.
+// tidy lets a reference be null if the field is always there; lists and maps are never
+// null, and no field is that would be left out.
 func tidy(s *jsonschema.Schema, required bool) {
 	if s.Ref != "" && len(s.Types) > 0 {
 		ref := *s
@@ -140,10 +153,8 @@ func tidy(s *jsonschema.Schema, required bool) {
 		}
 		s.AnyOf = []*jsonschema.Schema{&ref, {Type: "null"}}
 	}
-	if required && s.Type == "object" && s.Properties == nil {
-		s.Types, s.Type = []string{"null", "object"}, ""
-	}
-	if rest := slices.DeleteFunc(slices.Clone(s.Types), isNull); !required && len(rest) == 1 {
+	rest := slices.DeleteFunc(slices.Clone(s.Types), isNull)
+	if len(rest) == 1 && (!required || rest[0] == "array" || rest[0] == "object") {
 		s.Types, s.Type = nil, rest[0]
 	}
 }

@@ -1,7 +1,7 @@
 package aggregator
 
 import (
-	"log/slog"
+	"context"
 	"maps"
 	"math"
 	"net/http"
@@ -13,24 +13,23 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// Handler serves the cluster's totals in Prometheus' text format: the same on
-// every node, from the database. series explain the metrics.
-func Handler(db Queryer, series []metrics.Series, logger *slog.Logger) http.Handler {
+// Exposition returns a function that reads the cluster's totals, which are the same on
+// every node, and returns what serves them in Prometheus' text format. series explain
+// the metrics.
+func Exposition(db Queryer, series []metrics.Series) func(ctx context.Context) (http.Handler, error) {
 	help := map[string]string{}
 	for _, s := range series {
 		help[s.Name] = s.Help
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		points, err := Latest(r.Context(), db)
+	return func(ctx context.Context) (http.Handler, error) {
+		points, err := Latest(ctx, db)
 		if err != nil {
-			logger.WarnContext(r.Context(), "cluster metrics not served", "error", err)
-			http.Error(w, "the cluster's metrics cannot be read now", http.StatusServiceUnavailable)
-			return
+			return nil, err
 		}
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(exposition{points, help})
-		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
-	})
+		return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
+	}
 }
 
 // exposition collects points that were read before.

@@ -116,7 +116,11 @@ func TestHistogramsSurviveRestarts(t *testing.T) {
 	c.await("forge_job_wait_seconds", 4)
 
 	server := httptest.NewRecorder()
-	aggregator.Handler(c.pool, c.metrics.Series(), nil).ServeHTTP(server, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics/cluster", nil))
+	handler, err := aggregator.Exposition(c.pool, c.metrics.Series())(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler.ServeHTTP(server, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics/cluster", nil))
 	for _, want := range []string{
 		`# TYPE forge_job_wait_seconds histogram`,
 		`forge_job_wait_seconds_bucket{kind="k",le="0.025"} 2`,

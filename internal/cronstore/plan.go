@@ -101,7 +101,7 @@ func (p *Planner) Runs(wanted map[string]Spec, ahead time.Duration, keep int) ([
 	for name := range p.crons {
 		names[name] = wanted[name]
 	}
-	var changes []RunChange
+	changes := []RunChange{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		now, then, err := p.timelines(name, wanted)
 		if err != nil {

@@ -22,7 +22,7 @@ func Next(name string, spec cronstore.Spec, after time.Time, count int) ([]Comin
 	if err != nil {
 		return nil, err
 	}
-	var ticks []Coming
+	ticks := []Coming{}
 	for due := range timeline.After(after) {
 		if due.SkippedDST {
 			continue

@@ -105,10 +105,12 @@ func (o operation) answered(code int, media string) (string, error) {
 		}
 		return status, nil
 	}
-	if _, listed := o.Responses["default"].Content[media]; !listed || media != problem {
-		return "", fmt.Errorf("%d with %q is none of its answers", code, media)
+	for _, problems := range []string{status[:1] + "XX", "default"} {
+		if _, listed := o.Responses[problems].Content[media]; listed && media == problem {
+			return problems, nil
+		}
 	}
-	return "default", nil
+	return "", fmt.Errorf("%d with %q is none of its answers", code, media)
 }
 
 func step(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
