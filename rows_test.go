@@ -3,12 +3,14 @@ package forge
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 const limitedQueue = "[queues.default]\nglobal_limit = 3\n"
@@ -49,6 +51,32 @@ func TestDeletedRowsOfTheConfigurationAreRestored(t *testing.T) {
 	if crons, limits := restored(); crons != "one" || len(limits) != 0 {
 		t.Errorf("beside another configuration: crons %q, limits %v", crons, limits)
 	}
+}
+
+// A node that loses the row of one role leads that role again in a later term, and its
+// other roles in the terms that they had.
+func TestDeletedRowOfARoleEndsThatRole(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	p := startProgram(t, url, "a", "", 10*time.Second)
+	pool := pgtest.Connect(t, url)
+	terms := func() (terms string) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(role || ' ' || term, ', ' ORDER BY role), '')
+			FROM forge_leaders WHERE node_id = $1`, p.id).Scan(&terms); err != nil {
+			t.Fatal(err)
+		}
+		return terms
+	}
+	await := func(want string) {
+		t.Helper()
+		nodes.Eventually(t, time.Minute, "the terms are "+want, func() bool { return terms() == want })
+	}
+	await("billing 1, log_compactor 1, metrics_aggregator 1, scheduler 1")
+	if _, err := pool.Exec(t.Context(), `DELETE FROM forge_leaders WHERE role = 'log_compactor'`); err != nil {
+		t.Fatal(err)
+	}
+	await("billing 1, log_compactor 2, metrics_aggregator 1, scheduler 1")
 }
 
 func applied(t *testing.T, pool *pgxpool.Pool, cfg *Config) {

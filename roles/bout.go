@@ -203,8 +203,9 @@ func (b *bout) mint(ctx context.Context, e *elector) error {
 	return nil
 }
 
-// renew moves the lease of all led roles in one statement. What the database
-// does not confirm is lost at once.
+// renew moves the lease of all led roles in one statement. What the database does not
+// confirm is lost at once. If it confirms any of them the session is the leader's own and
+// still has their locks; otherwise it is no longer trusted.
 func (b *bout) renew(ctx context.Context) error {
 	held := b.held()
 	sent := time.Now()
@@ -217,11 +218,12 @@ func (b *bout) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(still) == 0 {
+		return errReplaced
+	}
 	b.nextRenew = sent.Add(b.opts.RefreshInterval)
 	for _, e := range b.electors {
-		if err := e.renewed(still, sent); err != nil {
-			return err
-		}
+		e.renewed(still, sent)
 	}
 	return nil
 }

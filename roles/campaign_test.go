@@ -105,6 +105,39 @@ func TestReplacedTermStopsTheWork(t *testing.T) {
 	})
 }
 
+// A node whose row of one role is deleted gives up that role, takes it again with a new
+// term, and goes on leading its other roles.
+func TestDeletedRowEndsOneRole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		begun := map[string]int{}
+		work := func(ctx context.Context, fence leaderstore.Fence) error {
+			s.mu.Lock()
+			begun[fence.Role]++
+			s.mu.Unlock()
+			<-ctx.Done()
+			return nil
+		}
+		stop := start(t, s.options("a",
+			roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: work}, roles.Contest{Role: roles.LogCompactor, LockID: 2, Duty: work}))
+		synctest.Wait()
+		s.mu.Lock()
+		s.rows["log_compactor"] = nil
+		s.mu.Unlock()
+		time.Sleep(refresh + 2*check)
+		synctest.Wait()
+		s.mu.Lock()
+		if begun["scheduler"] != 1 || begun["log_compactor"] != 2 || len(s.sessions) != 1 {
+			t.Errorf("terms %v over %d sessions", begun, len(s.sessions))
+		}
+		s.mu.Unlock()
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestFailedWorkGivesTheRoleToAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,7 @@ const (
 	reasonSteppedDown  = "stepped_down"
 	reasonTransferred  = "transferred"
 	reasonLeaseExpired = "lease_expired"
+	reasonUnknown      = "unknown"
 )
 
 var (
@@ -164,14 +165,15 @@ func (e *elector) extend(sent time.Time) bool {
 	return true
 }
 
-// renewed takes the database's answer: an error means deposed.
-func (e *elector) renewed(still []leaderstore.Renewed, sent time.Time) error {
+// renewed takes the database's answer.
+func (e *elector) renewed(still []leaderstore.Renewed, sent time.Time) {
 	if e.state == standby {
-		return nil
+		return
 	}
 	i := slices.IndexFunc(still, func(r leaderstore.Renewed) bool { return r.Role == string(e.Role) })
 	if i < 0 {
-		return errReplaced
+		e.replaced()
+		return
 	}
 	if !e.extend(sent) {
 		e.lapse()
@@ -179,7 +181,18 @@ func (e *elector) renewed(still []leaderstore.Renewed, sent time.Time) error {
 	if still[i].HandOver {
 		e.handOver(still[i].Target)
 	}
-	return nil
+}
+
+// replaced ends a term that the database no longer has, for instance because somebody
+// deleted the role's row. The role is resigned, which frees its lock, when the work has
+// stopped.
+func (e *elector) replaced() {
+	if e.state == stopping {
+		return
+	}
+	e.lose(e.fence, errReplaced)
+	e.gauge(false)
+	e.stop(reasonUnknown, errReplaced, e.patience())
 }
 
 // lapse ends the term on this node because its trust window has ended. The session,
