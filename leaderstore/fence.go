@@ -24,6 +24,19 @@ type Fence struct {
 	// Patience is how long the server bears that a transaction under the fence is
 	// abandoned by its client; 0: as long as the connection's own settings say.
 	Patience time.Duration
+	// Refused counts the writes that were refused because the term was over; may be nil.
+	Refused Counter
+}
+
+// Counter is a metric that rises by one.
+type Counter interface{ Inc() }
+
+// Deposed counts a refused write, and returns the error that says so: an ErrDeposed.
+func (f Fence) Deposed() error {
+	if f.Refused != nil {
+		f.Refused.Inc()
+	}
+	return fmt.Errorf("%s term %d: %w", f.Role, f.Term, ErrDeposed)
 }
 
 // The fence takes FOR KEY SHARE: with UNIQUE (role, term) that blocks the next
@@ -55,7 +68,7 @@ func (f Fence) Check(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 	}
 	err := tx.QueryRow(ctx, sql, f.Role, f.Term, f.Incarnation).Scan(&now)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return time.Time{}, fmt.Errorf("%s term %d: %w", f.Role, f.Term, ErrDeposed)
+		return time.Time{}, f.Deposed()
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("check the fence of %s: %w", f.Role, err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -320,6 +322,8 @@ func TestFenceRefusesADeposedTerm(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	fence := c.win(c.open("a")).Fence
+	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: "refused"})
+	fence.Refused = refused
 	wrote := func(tx pgx.Tx, now time.Time) error {
 		if now.IsZero() {
 			t.Error("no clock from the fence")
@@ -354,6 +358,9 @@ func TestFencedWorkThatFailsLeavesNothing(t *testing.T) {
 	}
 	if n := c.count(`SELECT count(*) FROM forge_events WHERE type = 'probe'`); n != 0 {
 		t.Errorf("%d rows of a transaction that failed", n)
+	}
+	if got := testutil.ToFloat64(refused); got != 1 {
+		t.Errorf("%v refused writes are counted, want 1", got)
 	}
 }
 

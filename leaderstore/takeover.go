@@ -64,7 +64,7 @@ func (f Fence) Publish(ctx context.Context, db Execer, metadata json.RawMessage)
 		return fmt.Errorf("publish the metadata of %s: %w", f.Role, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("publish the metadata of %s: term %d: %w", f.Role, f.Term, ErrDeposed)
+		return fmt.Errorf("publish the metadata of %w", f.Deposed())
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -106,6 +107,7 @@ func (e *elector) bid(now time.Time) leaderstore.Lock {
 // on; its end does not reach the work, which is told to stop in order.
 func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time.Time) {
 	e.state, e.fence, e.reason, e.since = leading, minted.Fence, reasonResigned, sent
+	e.fence.Refused = e.campaign.opts.Metrics.LeaderFencedWrites.WithLabelValues(string(e.Role), e.campaign.opts.NodeID)
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e.progress = progress.NewWatch(e.campaign.opts.LeaseDuration)
 	working = e.progress.Context(working)
@@ -455,12 +457,9 @@ func (e *elector) observe(minted leaderstore.Minted) {
 }
 
 func (e *elector) gauge(leads bool) {
-	labels := []string{string(e.Role), e.campaign.opts.NodeID}
-	var is, tenure, remaining float64
+	var lead metrics.Lead
 	if leads {
-		is, tenure, remaining = 1, time.Since(e.since).Seconds(), time.Until(e.trustUntil).Seconds()
+		lead = metrics.Lead{Since: e.since, TrustedUntil: e.trustUntil}
 	}
-	e.campaign.opts.Metrics.LeaderIsLeader.WithLabelValues(labels...).Set(is)
-	e.campaign.opts.Metrics.LeaderTenureSeconds.WithLabelValues(labels...).Set(tenure)
-	e.campaign.opts.Metrics.LeaderLeaseRemaining.WithLabelValues(labels...).Set(remaining)
+	e.campaign.opts.Metrics.SetLead(string(e.Role), e.campaign.opts.NodeID, lead)
 }

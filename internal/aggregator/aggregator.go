@@ -83,7 +83,6 @@ func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		err := tenure.sum(ctx)
 		switch {
 		case errors.Is(err, leaderstore.ErrDeposed):
-			a.opts.Metrics.LeaderFencedWrites.WithLabelValues(fence.Role, fence.NodeID).Inc()
 			return err
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.WarnContext(ctx, "cluster metrics not written", "term", fence.Term, "error", err)

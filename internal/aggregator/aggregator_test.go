@@ -100,7 +100,7 @@ func TestLeaseThatRanOutLeadsNothing(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a", "00000000000000aa")
 	defer a.end()
-	a.metrics.LeaderIsLeader.WithLabelValues("scheduler", "a").Set(1)
+	a.metrics.SetLead("scheduler", "a", metrics.Lead{Since: time.Now(), TrustedUntil: time.Now().Add(time.Hour)})
 	c.exec(`INSERT INTO forge_leaders (role, node_id, incarnation, term, lease_until)
 		VALUES ('scheduler', 'a', '00000000000000aa', 1, clock_timestamp() + interval '1 hour')`)
 	defer c.lead(1)()
@@ -204,7 +204,9 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	c := newCluster(t)
 	c.start("a", "00000000000000aa").end()
 	c.mint(2)
-	err := c.aggregator().Lead(t.Context(), fence(1))
+	old := fence(1)
+	old.Refused = c.metrics.LeaderFencedWrites.WithLabelValues(old.Role, old.NodeID)
+	err := c.aggregator().Lead(t.Context(), old)
 	if !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
 	}

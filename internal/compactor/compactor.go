@@ -136,7 +136,6 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		}
 		next.Reset(c.opts.Interval)
 		if err := pass.run(ctx); errors.Is(err, leaderstore.ErrDeposed) {
-			c.countRefusal(fence)
 			return err
 		}
 	}
@@ -146,12 +145,6 @@ func (c *Compactor) newPass(fence leaderstore.Fence) *pass {
 	return &pass{
 		Compactor: c, fence: fence, size: batchsize.New(c.opts.Batch, batchTarget), merging: batchsize.New(c.opts.Batch, batchTarget),
 		rebuilt: map[string]time.Time{}, analyzed: map[string]time.Time{}, proved: map[string]time.Time{},
-	}
-}
-
-func (c *Compactor) countRefusal(fence leaderstore.Fence) {
-	if c.opts.Metrics != nil {
-		c.opts.Metrics.LeaderFencedWrites.WithLabelValues(fence.Role, fence.NodeID).Inc()
 	}
 }
 

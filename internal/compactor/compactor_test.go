@@ -301,7 +301,9 @@ func TestDeposedDeletesNothing(t *testing.T) {
 	c := newCluster(t)
 	c.exec(`INSERT INTO forge_events (type, at) VALUES ('old', now() - interval '2 hours')`)
 	c.mint(2)
-	if err := c.compactor(allOfAnHour).Lead(t.Context(), fence(1)); !errors.Is(err, leaderstore.ErrDeposed) {
+	old := fence(1)
+	old.Refused = c.metrics.LeaderFencedWrites.WithLabelValues(old.Role, old.NodeID)
+	if err := c.compactor(allOfAnHour).Lead(t.Context(), old); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
 	}
 	if got := testutil.ToFloat64(c.metrics.LeaderFencedWrites.WithLabelValues("log_compactor", "leader")); got != 1 {

@@ -29,9 +29,7 @@ var (
 // Those that are there already keep their values.
 func (m *Metrics) InitRoles(nodeID string, roles []string) {
 	for _, role := range roles {
-		m.LeaderIsLeader.WithLabelValues(role, nodeID)
-		m.LeaderTenureSeconds.WithLabelValues(role, nodeID)
-		m.LeaderLeaseRemaining.WithLabelValues(role, nodeID)
+		m.leads.add(role, nodeID)
 		m.LeaderFailovers.WithLabelValues(role, nodeID)
 		m.LeaderFencedWrites.WithLabelValues(role, nodeID)
 		for _, result := range results {

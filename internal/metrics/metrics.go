@@ -19,13 +19,11 @@ type Metrics struct {
 	Instance string
 
 	// Leadership, labels role and node_id.
-	LeaderIsLeader       *prometheus.GaugeVec
-	LeaderElections      *prometheus.CounterVec // and result: won, lost, error
-	LeaderTenureSeconds  *prometheus.GaugeVec
-	LeaderFailovers      *prometheus.CounterVec
-	LeaderLeaseRemaining *prometheus.GaugeVec
-	LeaderGapSeconds     *prometheus.HistogramVec
-	LeaderFencedWrites   *prometheus.CounterVec
+	// SetLead sets the gauges.
+	LeaderElections    *prometheus.CounterVec // and result: won, lost, error
+	LeaderFailovers    *prometheus.CounterVec
+	LeaderGapSeconds   *prometheus.HistogramVec
+	LeaderFencedWrites *prometheus.CounterVec
 
 	// Crons, label cron: always the value of CronLabel.
 	CronRuns     *prometheus.CounterVec
@@ -90,6 +88,7 @@ type Metrics struct {
 
 	series []Series
 	crons  cronLabels
+	leads  *leads
 }
 
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
@@ -105,13 +104,11 @@ func New(version string) *Metrics {
 		Registry: registry,
 		Instance: rand.Text(),
 
-		LeaderIsLeader:       f.gaugeVec(LeaderIsLeaderName, "1 while this node leads the role, else 0.", leader...),
-		LeaderElections:      f.counterVec("forge_leader_elections_total", "Attempts of this node to win the role, by result: won, lost or error.", "role", "node_id", "result"),
-		LeaderTenureSeconds:  f.gaugeVec("forge_leader_tenure_seconds", "Seconds since this node took the role; 0 while it does not lead.", leader...),
-		LeaderFailovers:      f.counterVec(LeaderFailoversName, "Times this node took the role over from another process.", leader...),
-		LeaderLeaseRemaining: f.gaugeVec("forge_leader_lease_remaining_seconds", "Seconds for which this node may still trust its lead; 0 while it does not lead.", leader...),
-		LeaderGapSeconds:     f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node took the role.", leader...),
-		LeaderFencedWrites:   f.counterVec("forge_leader_fenced_writes_total", "Writes that the database refused because the term was over.", leader...),
+		leads:              newLeads(f),
+		LeaderElections:    f.counterVec("forge_leader_elections_total", "Attempts of this node to win the role, by result: won, lost or error.", "role", "node_id", "result"),
+		LeaderFailovers:    f.counterVec(LeaderFailoversName, "Times this node took the role over from another process.", leader...),
+		LeaderGapSeconds:   f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node took the role.", leader...),
+		LeaderFencedWrites: f.counterVec("forge_leader_fenced_writes_total", "Writes of this node that the database refused because its term was over.", leader...),
 
 		CronRuns:     f.counterVec("forge_cron_runs_total", "Ticks that became a job, fired in time or caught up.", "cron"),
 		CronTicks:    f.counterVec("forge_cron_ticks_total", "Due ticks recorded in the ledger, by verdict.", "cron", "verdict"),

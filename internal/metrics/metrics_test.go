@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -46,16 +48,49 @@ func TestCountersStartAtZero(t *testing.T) {
 func TestInitKeepsValues(t *testing.T) {
 	t.Parallel()
 	m := metrics.New("v0")
-	m.LeaderIsLeader.WithLabelValues("scheduler", "a").Set(1)
+	m.SetLead("scheduler", "a", metrics.Lead{Since: time.Now(), TrustedUntil: time.Now().Add(time.Hour)})
 	m.CronRuns.WithLabelValues("nightly").Inc()
 	m.InitRoles("a", []string{"scheduler"})
 	m.InitCrons([]string{"nightly"})
-	if got := testutil.ToFloat64(m.LeaderIsLeader.WithLabelValues("scheduler", "a")); got != 1 {
+	if got := leading(t, m)["forge_leader_is_leader"]; got != 1 {
 		t.Errorf("InitRoles changed is_leader to %v", got)
 	}
 	if got := testutil.ToFloat64(m.CronRuns.WithLabelValues("nightly")); got != 1 {
 		t.Errorf("InitCrons changed the runs to %v", got)
 	}
+}
+
+// The gauges of a lead move with the time, not only when it is renewed, and say that it
+// is over once it is no longer trusted.
+func TestLeadIsComputedAtEachScrape(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New("v0")
+		m.SetLead("scheduler", "a", metrics.Lead{Since: time.Now(), TrustedUntil: time.Now().Add(2 * time.Second)})
+		for _, want := range []map[string]float64{
+			{"forge_leader_is_leader": 1, "forge_leader_tenure_seconds": 0.5, "forge_leader_lease_remaining_seconds": 1.5},
+			{"forge_leader_is_leader": 1, "forge_leader_tenure_seconds": 1, "forge_leader_lease_remaining_seconds": 1},
+			{"forge_leader_is_leader": 1, "forge_leader_tenure_seconds": 1.5, "forge_leader_lease_remaining_seconds": 0.5},
+			{"forge_leader_is_leader": 0, "forge_leader_tenure_seconds": 0, "forge_leader_lease_remaining_seconds": 0},
+		} {
+			time.Sleep(500 * time.Millisecond)
+			if diff := cmp.Diff(want, leading(t, m)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+// leading are the gauges of a lead, by name.
+func leading(t *testing.T, m *metrics.Metrics) map[string]float64 {
+	t.Helper()
+	gauges := map[string]float64{}
+	for _, sample := range snapshot(t, m) {
+		if strings.HasPrefix(sample.Name, "forge_leader_") {
+			gauges[sample.Name] = sample.Value
+		}
+	}
+	return gauges
 }
 
 func TestCronsBeyondTheBoundShareALabel(t *testing.T) {

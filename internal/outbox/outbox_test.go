@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/notify"
@@ -286,8 +288,13 @@ func TestLeaderDiesWhileSending(t *testing.T) {
 	good := &sender{make(chan string, 16), func(context.Context, string) error { return nil }}
 	next := db.mint(2)
 	courier := New(Options{Pool: db.Pool, Sender: good, Schema: "public", Logger: slog.New(slog.DiscardHandler)})
+	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: "refused"})
+	old.Refused = refused
 	if err := courier.Lead(t.Context(), old); !errors.Is(err, leaderstore.ErrDeposed) || len(good.sent) != 0 {
 		t.Errorf("the deposed leader: %v, sent %d", err, len(good.sent))
+	}
+	if got := testutil.ToFloat64(refused); got != 1 {
+		t.Errorf("%v refused writes are counted, want 1", got)
 	}
 	stop = db.lead(next, good)
 	db.wait("delivery", func() bool {

@@ -188,6 +188,9 @@ func TestDeposedLeaderOffersNothing(t *testing.T) {
 	if offered := n.offered(); offered != 0 {
 		t.Errorf("a deposed leader made %d offers", offered)
 	}
+	if refused := c.refused(); refused != 1 {
+		t.Errorf("%v refused writes are counted, want 1", refused)
+	}
 	if got := c.count(t, "state = 'available'"); got != 3 {
 		t.Errorf("%d of 3 jobs are available", got)
 	}

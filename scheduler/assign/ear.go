@@ -9,7 +9,6 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/mailbox"
 	"github.com/forge-scheduler/forge/internal/wire"
-	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // ear is where the loop hears of credit and of whatever calls for a turn: the
@@ -56,10 +55,10 @@ func (l *loop) send(ctx context.Context, letters []letter) error {
 	}
 	current, err := mailbox.SendInTerm(ctx, l.pool, l.fence.Role, l.fence.Term, l.fence.Incarnation, channels, payloads)
 	if err == nil && !current {
-		err = leaderstore.ErrDeposed
+		err = l.fence.Deposed()
 	}
 	if err != nil {
-		return fmt.Errorf("offer jobs in %s term %d: %w", l.fence.Role, l.fence.Term, err)
+		return fmt.Errorf("offer jobs: %w", err)
 	}
 	return nil
 }

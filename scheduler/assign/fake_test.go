@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -41,7 +42,13 @@ func (c *cluster) mint(t *testing.T, term int64) leaderstore.Fence {
 	fence := leaderstore.Fence{Role: "scheduler", Term: term, NodeID: "leader", Incarnation: fmt.Sprintf("%016x", term)}
 	c.exec(t, `INSERT INTO forge_leaders (role, node_id, incarnation, term) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (role) DO UPDATE SET incarnation = $3, term = $4`, fence.Role, fence.NodeID, fence.Incarnation, term)
+	fence.Refused = c.metrics.LeaderFencedWrites.WithLabelValues(fence.Role, fence.NodeID)
 	return fence
+}
+
+// refused is how many writes of deposed leaders are counted.
+func (c *cluster) refused() float64 {
+	return testutil.ToFloat64(c.metrics.LeaderFencedWrites.WithLabelValues("scheduler", "leader"))
 }
 
 func (c *cluster) exec(t *testing.T, sql string, args ...any) {

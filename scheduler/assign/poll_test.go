@@ -2,6 +2,7 @@ package assign_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/mailbox"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/wire"
+	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
@@ -26,6 +28,7 @@ func TestAssignsWithoutNotifications(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- assigner.Lead(ctx, fence) }()
 	node := nodestore.Node{
@@ -44,9 +47,12 @@ func TestAssignsWithoutNotifications(t *testing.T) {
 	if len(slices.Compact(offered)) != 3 {
 		t.Errorf("offered %v; want three jobs", offered)
 	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
+	c.mint(t, 8)
+	if err := <-done; !errors.Is(err, leaderstore.ErrDeposed) {
+		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
+	}
+	if refused := c.refused(); refused != 1 {
+		t.Errorf("%v refused writes are counted, want 1", refused)
 	}
 }
 

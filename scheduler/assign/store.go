@@ -105,7 +105,7 @@ func send(ctx context.Context, pool *pgxpool.Pool, fence leaderstore.Fence, sche
 		return fmt.Errorf("offer jobs: %w", err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("offer jobs in %s term %d: %w", fence.Role, fence.Term, leaderstore.ErrDeposed)
+		return fmt.Errorf("offer jobs: %w", fence.Deposed())
 	}
 	return nil
 }

@@ -132,6 +132,7 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	old := mint(t, pool, "n1")
 	mint(t, pool, "n2")
 	firer := newFirer(t, pool, newInserter(t, pool))
+	old.Refused = firer.meter.metrics.LeaderFencedWrites.WithLabelValues("scheduler", "n1")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := firer.Lead(ctx, old); !errors.Is(err, leaderstore.ErrDeposed) {

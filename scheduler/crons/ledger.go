@@ -126,9 +126,6 @@ func (l *ledger) Fire(ctx context.Context, names []string, at time.Time) (fired,
 	if _, refused := errors.AsType[*refusedError](err); refused {
 		done, err = l.fire(ctx, names, at, true)
 	}
-	if errors.Is(err, leaderstore.ErrDeposed) {
-		l.options.Metrics.LeaderFencedWrites.WithLabelValues(l.fence.Role, l.fence.NodeID).Inc()
-	}
 	return done, err
 }
 

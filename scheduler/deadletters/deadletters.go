@@ -80,7 +80,6 @@ func (k *Keeper) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, leaderstore.ErrDeposed):
-			k.options.Metrics.LeaderFencedWrites.WithLabelValues(fence.Role, fence.NodeID).Inc()
 			return err
 		case err != nil && !failing:
 			k.logger.WarnContext(ctx, "dead letters failed, retrying", "error", err)

@@ -251,6 +251,7 @@ func TestDeposedGivesNothing(t *testing.T) {
 	c.configure("h", `{"k": {"retry": {"second_round": "1s"}}}`)
 	c.died("k", "exit status 1", time.Minute, "{}")
 	old := c.mint(1)
+	old.Refused = c.metrics.LeaderFencedWrites.WithLabelValues(old.Role, old.NodeID)
 	c.mint(2)
 	if err := c.keeper().Lead(t.Context(), old); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)

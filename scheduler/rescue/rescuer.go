@@ -70,9 +70,6 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	group.Go(func() error { return r.repeat(leading, "due jobs", due.step, due.rest) })
 	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step, progress.Sleep) })
 	err := group.Wait()
-	if errors.Is(err, leaderstore.ErrDeposed) {
-		r.options.Metrics.LeaderFencedWrites.WithLabelValues(fence.Role, fence.NodeID).Inc()
-	}
 	if ctx.Err() == nil {
 		return err
 	}

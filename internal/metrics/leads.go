@@ -1,0 +1,82 @@
+package metrics
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Lead is what a node knows of its lead of a role. The zero value means that it does
+// not lead.
+type Lead struct {
+	// Since is when it took the role.
+	Since time.Time
+	// TrustedUntil is when it stops trusting its lead, unless it renews it before.
+	TrustedUntil time.Time
+}
+
+// SetLead sets what the gauges of a role are computed from at each scrape.
+func (m *Metrics) SetLead(role, nodeID string, lead Lead) {
+	m.leads.mu.Lock()
+	defer m.leads.mu.Unlock()
+	m.leads.byRole[leadKey{role, nodeID}] = lead
+}
+
+type leadKey struct{ role, nodeID string }
+
+// leads are the leads of a node.
+type leads struct {
+	mu     sync.Mutex
+	byRole map[leadKey]Lead
+}
+
+func newLeads(f *factory) *leads {
+	l := &leads{byRole: map[leadKey]Lead{}}
+	l.gauge(f, LeaderIsLeaderName, "1 while this node leads the role, else 0.", func(Lead, time.Time) float64 { return 1 })
+	l.gauge(f, "forge_leader_tenure_seconds", "Seconds since this node took the role; 0 while it does not lead.",
+		func(lead Lead, now time.Time) float64 { return now.Sub(lead.Since).Seconds() })
+	l.gauge(f, "forge_leader_lease_remaining_seconds", "Seconds for which this node may still trust its lead; 0 while it does not lead.",
+		func(lead Lead, now time.Time) float64 { return lead.TrustedUntil.Sub(now).Seconds() })
+	return l
+}
+
+// gauge registers a gauge with the value of each lead that is trusted, and 0 for the
+// others.
+func (l *leads) gauge(f *factory, name, help string, value func(lead Lead, now time.Time) float64) {
+	labels := []string{"role", "node_id"}
+	f.register("gauge", name, help, labels, leadGauge{l, prometheus.NewDesc(name, help, labels, nil), value})
+}
+
+// add starts the series of a role, if they are not there, at 0.
+func (l *leads) add(role, nodeID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := leadKey{role, nodeID}
+	l.byRole[key] = l.byRole[key]
+}
+
+// leadGauge is a prometheus.Collector.
+type leadGauge struct {
+	*leads
+
+	desc  *prometheus.Desc
+	value func(lead Lead, now time.Time) float64
+}
+
+func (g leadGauge) Describe(out chan<- *prometheus.Desc) { out <- g.desc }
+
+func (g leadGauge) Collect(out chan<- prometheus.Metric) {
+	g.mu.Lock()
+	byRole := maps.Clone(g.byRole) // no election waits for a scrape
+	g.mu.Unlock()
+	now := time.Now()
+	for key, lead := range byRole {
+		value := 0.0
+		if now.Before(lead.TrustedUntil) {
+			value = g.value(lead, now)
+		}
+		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value, key.role, key.nodeID)
+	}
+}
