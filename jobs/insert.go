@@ -26,7 +26,8 @@ type Inserter struct {
 	client *river.Client[pgx.Tx]
 	// defaults looks up a configured job; may be nil.
 	defaults func(kind string) (config.Job, bool)
-	metrics  *metrics.Metrics // may be nil
+	// alone: this process has no metrics, nodes count what it inserts in transactions.
+	alone bool
 }
 
 // NewInserter returns an Inserter that needs no node. An empty schema means
@@ -41,7 +42,7 @@ func NewInserter(pool *pgxpool.Pool, schema string) (*Inserter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare to insert jobs: %w", err)
 	}
-	return &Inserter{client: client}, nil
+	return &Inserter{client: client, alone: true}, nil
 }
 
 // InsertMany adds the jobs within tx and returns their ids in order.
@@ -50,7 +51,29 @@ func (i *Inserter) InsertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.Ne
 	if err != nil || len(params) == 0 {
 		return nil, err
 	}
-	return i.ids(i.client.InsertManyTx(withReserved(ctx, jobs), tx, params))
+	results, err := i.client.InsertManyTx(withReserved(ctx, jobs), tx, params)
+	ids, err := idsOf(results, err)
+	if err != nil {
+		return nil, err
+	}
+	return ids, i.note(ctx, tx, results)
+}
+
+// note notes what was inserted for nodes to count.
+func (i *Inserter) note(ctx context.Context, tx pgx.Tx, results []*rivertype.JobInsertResult) error {
+	if !i.alone {
+		return nil
+	}
+	var kinds []string
+	for _, result := range results {
+		if !result.UniqueSkippedAsDuplicate {
+			kinds = append(kinds, result.Job.Kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	return jobstore.NoteEnqueued(ctx, tx, kinds)
 }
 
 // Cancel cancels a job when tx commits: a running one is told to stop. A job
@@ -68,7 +91,7 @@ func (i *Inserter) Insert(ctx context.Context, job jobstore.NewJob) (int64, erro
 	if err != nil {
 		return 0, err
 	}
-	ids, err := i.ids(i.client.InsertMany(withReserved(ctx, []jobstore.NewJob{job}), params))
+	ids, err := idsOf(i.client.InsertMany(withReserved(ctx, []jobstore.NewJob{job}), params))
 	if err != nil {
 		return 0, err
 	}
@@ -83,8 +106,11 @@ func (i *Inserter) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJo
 		return jobstore.Enqueued{}, err
 	}
 	results, err := i.client.InsertManyTx(withReserved(ctx, []jobstore.NewJob{job}), tx, params)
-	ids, err := i.ids(results, err)
+	ids, err := idsOf(results, err)
 	if err != nil {
+		return jobstore.Enqueued{}, err
+	}
+	if err := i.note(ctx, tx, results); err != nil {
 		return jobstore.Enqueued{}, err
 	}
 	row := results[0].Job
@@ -93,16 +119,13 @@ func (i *Inserter) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJo
 	}, nil
 }
 
-func (i *Inserter) ids(results []*rivertype.JobInsertResult, err error) ([]int64, error) {
+func idsOf(results []*rivertype.JobInsertResult, err error) ([]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("insert jobs: %w", err)
 	}
 	ids := make([]int64, len(results))
 	for n, result := range results {
 		ids[n] = result.Job.ID
-		if i.metrics != nil && !result.UniqueSkippedAsDuplicate {
-			i.metrics.JobEnqueued.WithLabelValues(result.Job.Kind).Inc()
-		}
 	}
 	return ids, nil
 }
@@ -164,6 +187,23 @@ var reserved = river.JobInsertMiddlewareFunc(func(ctx context.Context, params []
 	}
 	return insert(context.WithValue(ctx, reservedKey{}, nil)) // those that a hook inserts have others
 })
+
+// counting counts what a client inserts, forge's own jobs and those of the program. River
+// returns no rows for those that are copied in.
+func counting(m *metrics.Metrics) rivertype.Middleware {
+	return river.JobInsertMiddlewareFunc(func(ctx context.Context, params []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
+		results, err := insert(ctx)
+		if err != nil {
+			return results, err
+		}
+		for n, job := range params {
+			if n >= len(results) || results[n] == nil || !results[n].UniqueSkippedAsDuplicate {
+				m.JobEnqueued.WithLabelValues(job.Kind).Inc()
+			}
+		}
+		return results, nil
+	})
+}
 
 // uniqueOpts are River's for the job; a key of the caller's goes before them.
 func uniqueOpts(job jobstore.NewJob) river.UniqueOpts {

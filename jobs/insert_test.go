@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/riverqueue/river"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -43,6 +46,65 @@ func TestJobsGetTheIDsThatWereReserved(t *testing.T) {
 	}
 	if id, err := inserter.Insert(t.Context(), jobstore.NewJob{Kind: "d", ID: reserved[1]}); err != nil || id != reserved[1] {
 		t.Errorf("inserted as %d, want %d: %v", id, reserved[1], err)
+	}
+}
+
+// The program's own inserts are counted as forge's are, however it makes them.
+func TestInsertsOfTheClientAreCounted(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	client, unique := n.Client(), &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}}
+	many := []river.InsertManyParams{{Args: greetArgs{Name: "b"}}, {Args: greetArgs{Name: "c"}}}
+	_, err := client.Insert(t.Context(), greetArgs{Name: "a"}, unique)
+	_, again := client.Insert(t.Context(), greetArgs{Name: "a"}, unique) // is not inserted
+	_, fast := client.InsertManyFast(t.Context(), many)
+	err = errors.Join(err, again, fast, pgx.BeginFunc(t.Context(), n.pool, func(tx pgx.Tx) error {
+		_, err := client.InsertManyTx(t.Context(), tx, many)
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := testutil.ToFloat64(n.metrics.JobEnqueued.WithLabelValues(greetArgs{}.Kind())); got != 5 {
+		t.Errorf("%v of 5 inserted jobs are counted", got)
+	}
+}
+
+// What a process without metrics inserts is noted, unless it is rolled back.
+func TestInsertsOfCommandsAreNoted(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	inserter, err := jobs.NewInserter(pool, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	insertOnce(t, pool, inserter, jobstore.NewJob{Kind: "report", Unique: "january"})
+	insertOnce(t, pool, inserter, jobstore.NewJob{Kind: "report", Unique: "january"})
+	many := []jobstore.NewJob{{Kind: "tidy"}, {Kind: "report"}, {Kind: "tidy"}}
+	insertMany := func(failure error) {
+		t.Helper()
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			if _, err := inserter.InsertMany(t.Context(), tx, many); err != nil {
+				return err
+			}
+			return failure
+		})
+		if !errors.Is(err, failure) {
+			t.Fatal(err)
+		}
+	}
+	insertMany(nil)
+	insertMany(pgx.ErrTxCommitRollback)
+	want := [][]jobstore.KindCount{{{Kind: "report", Jobs: 2}, {Kind: "tidy", Jobs: 2}}, {}}
+	for _, want := range want {
+		got, err := jobstore.TakeEnqueued(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(got, func(a, b jobstore.KindCount) int { return strings.Compare(a.Kind, b.Kind) })
+		if !slices.Equal(got, want) {
+			t.Errorf("noted %v, want %v", got, want)
+		}
 	}
 }
 

@@ -123,7 +123,7 @@ func New(options Options) (*Runner, error) {
 		return nil, fmt.Errorf("prepare the job client: %w", err)
 	}
 	r := &Runner{
-		Inserter: &Inserter{client: client, defaults: configured.get, metrics: options.Metrics},
+		Inserter: &Inserter{client: client, defaults: configured.get},
 		pilot:    p, definitions: configured, logs: logs, starter: options.starter, logger: options.Logger, options: options,
 		engine: &engine{
 			client: client, pilot: p, steady: own, idleAfter: options.IdleAfter, logger: options.Logger,
@@ -193,7 +193,7 @@ func riverConfig(options Options, workers *river.Workers, recording rivertype.Mi
 		JobTimeout:             defaultTimeout,
 		LeaderElectionDisabled: true,
 		Logger:                 quietLogger(options.Logger),
-		Middleware:             []rivertype.Middleware{recording, reserved},
+		Middleware:             []rivertype.Middleware{recording, counting(options.Metrics), reserved},
 		Queues:                 queues,
 		Schema:                 options.Schema,
 		SkipUnknownJobCheck:    true, // another node may hold the kind

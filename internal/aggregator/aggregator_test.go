@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -77,6 +78,22 @@ func TestNewLeaderSumsAtOnce(t *testing.T) {
 		stop := c.lead(term)
 		c.awaitRow(fmt.Sprintf(`SELECT EXISTS (SELECT FROM forge_metrics_cluster WHERE metric = '%s' AND value = 5 AND term = %d)`, started, term))
 		stop()
+	}
+}
+
+// What commands have enqueued is counted once, by whichever node finds it.
+func TestEnqueuedByCommandsIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "00000000000000aa")
+	defer a.end()
+	defer c.start("b", "00000000000000bb").end()
+	defer c.lead(1)()
+	for total := 3.0; total <= 6; total += 3 {
+		if err := jobstore.NoteEnqueued(t.Context(), c.pool, []string{"k", "k", "k"}); err != nil {
+			t.Fatal(err)
+		}
+		c.await("forge_job_enqueued_total", total)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
@@ -56,6 +57,7 @@ type Reporter struct {
 type ReporterDB interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // NewReporter returns the Reporter of one incarnation of a node.
@@ -83,9 +85,19 @@ func (r *Reporter) Run(ctx context.Context) error {
 }
 
 func (r *Reporter) try(ctx context.Context) {
-	if err := r.report(ctx); err != nil && ctx.Err() == nil {
+	if err := errors.Join(r.countEnqueued(ctx), r.report(ctx)); err != nil && ctx.Err() == nil {
 		r.opts.Logger.WarnContext(ctx, "metrics not reported", "error", err)
 	}
+}
+
+// countEnqueued counts the jobs that processes without metrics have inserted. Each is
+// counted by the node that finds it first.
+func (r *Reporter) countEnqueued(ctx context.Context) error {
+	counts, err := jobstore.TakeEnqueued(ctx, r.db)
+	for _, enqueued := range counts {
+		r.opts.Metrics.JobEnqueued.WithLabelValues(enqueued.Kind).Add(float64(enqueued.Jobs))
+	}
+	return err
 }
 
 func (r *Reporter) report(ctx context.Context) error {

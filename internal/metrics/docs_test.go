@@ -50,6 +50,16 @@ totals, loses its gauges after three intervals, and shows as ` + "`forge_node_re
 the overview, ` + "`forge node list -o wide` and `/api/v1/nodes`" + ` say so too. ` + "`forge_leader_is_leader`" + ` is 0 for a role whose
 lease has run out, whatever its last leader reported.
 
+` + "`forge_job_enqueued_total`" + ` counts what a node inserts for crons and over the API, and what a program inserts through
+` + "`node.Client()`" + `: at the insert, so a transaction that is rolled back later has been counted. ` + "`forge job enqueue`" + `,
+` + "`forge cron trigger` and `forge cron backfill`" + ` are processes without metrics: their transactions note what they insert, in
+the table ` + "`forge_enqueued`" + `, and the node that reports next counts it as its own, within ` + "`metrics.scrape_interval`" + `. What other
+programs insert with SQL, or with a River client of their own, is not counted before it starts; ` + "`forge_queue_depth`" + ` shows it.
+
+The gauges of ` + "`forge_leader_*`" + ` are computed at each scrape. ` + "`forge_leader_fenced_writes_total`" + ` counts every refused write of
+every role, those of roles of your own too. An attempt whose node is gone is counted once as ` + "`lost`" + ` by the scheduler's
+leader; if its result arrives after all, it is refused and counted as ` + "`fenced`" + ` by its node.
+
 A report of a node with a hundred crons and a hundred kinds of jobs takes 38 ms, the database's part included, and the
 leader 3 ms to add up (go test -bench . ./internal/aggregator, on two busy cores).
 

@@ -116,9 +116,9 @@ func New(version string) *Metrics {
 		CronFailures: f.counterVec("forge_cron_failures_total", "Ticks whose job could not be inserted.", "cron"),
 		CronMissed:   f.counterVec("forge_cron_missed_total", "Due ticks that were skipped because they fell due while nobody could fire them.", "cron"),
 
-		JobEnqueued:          f.counterVec("forge_job_enqueued_total", "Jobs inserted by this node.", "kind"),
+		JobEnqueued:          f.counterVec("forge_job_enqueued_total", "Jobs that this node inserted, or found that a command had.", "kind"),
 		JobStarted:           f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind"),
-		JobFinished:          f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome.", "kind", "outcome"),
+		JobFinished:          f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome. As the scheduler's leader it counts those of nodes that are gone: lost.", "kind", "outcome"),
 		JobDuration:          f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind"),
 		JobWait:              f.histogramVec("forge_job_wait_seconds", "Seconds from due to started.", "kind"),
 		JobRunning:           f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind"),

@@ -27,3 +27,4 @@ INSERT INTO forge_sessions (hash, token_id, expires_at) SELECT sha256('s'), id, 
 INSERT INTO forge_audit (actor, source, action, object, outcome) VALUES ('me', 'cli', 'cron.pause', 'nightly', 'done');
 INSERT INTO forge_idempotency_keys (caller, key, digest, status, location) VALUES ('me', 'k', sha256('k'), 201, '/x');
 INSERT INTO forge_silences (alert, until, created_by) VALUES ('late', now() + interval '1 hour', 'me');
+INSERT INTO forge_enqueued (kind, jobs) VALUES ('report', 3);

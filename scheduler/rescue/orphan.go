@@ -11,15 +11,13 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// The error and the outcome of an attempt whose node is gone.
-const (
-	nodeLost    = "node lost"
-	outcomeLost = "lost"
-)
+// nodeLost is the error of an attempt whose node is gone.
+const nodeLost = "node lost"
 
 // orphan is a running job whose node is gone.
 type orphan struct {
 	id          int64
+	kind        string
 	queue       string
 	attempt     int
 	maxAttempts int
@@ -58,7 +56,7 @@ func (o orphan) judge(nodeID string, now time.Time) (verdict, error) {
 	metadata, err := json.Marshal(map[string]jobstore.Attempt{
 		jobstore.KeyAttempt + strconv.Itoa(o.attempt): {
 			Attempt: o.attempt, NodeID: nodeID, StartedAt: o.attemptedAt.UTC(),
-			DurationMS: float64(now.Sub(o.attemptedAt)) / float64(time.Millisecond), Outcome: outcomeLost, Error: nodeLost,
+			DurationMS: float64(now.Sub(o.attemptedAt)) / float64(time.Millisecond), Outcome: jobstore.OutcomeLost, Error: nodeLost,
 		},
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/batchsize"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/progress"
@@ -198,14 +199,14 @@ func (p *patrol) rescue(ctx context.Context, s signature) error {
 }
 
 func (p *patrol) rescueBatch(ctx context.Context, s signature, most int) (found int, err error) {
+	var orphans []orphan
 	available := 0
-	err = p.fence.Do(ctx, p.pool, func(tx pgx.Tx, now time.Time) error {
-		orphans, err := orphansOf(ctx, tx, nodestore.ClientID(s.nodeID, s.incarnation), most)
+	err = p.fence.Do(ctx, p.pool, func(tx pgx.Tx, now time.Time) (err error) {
+		orphans, err = orphansOf(ctx, tx, nodestore.ClientID(s.nodeID, s.incarnation), most)
 		if err != nil || len(orphans) == 0 {
 			return err
 		}
-		found = len(orphans)
-		verdicts := make([]verdict, found)
+		verdicts := make([]verdict, len(orphans))
 		var queues []string
 		for i, o := range orphans {
 			if verdicts[i], err = o.judge(s.nodeID, now); err != nil {
@@ -222,14 +223,23 @@ func (p *patrol) rescueBatch(ctx context.Context, s signature, most int) (found 
 		slices.Sort(queues)
 		return notifyQueues(ctx, tx, slices.Compact(queues))
 	})
-	if err != nil || found == 0 {
+	if err != nil || len(orphans) == 0 {
 		return 0, err
 	}
-	p.metrics.JobOrphaned.Add(float64(found))
-	p.metrics.JobRescued.Add(float64(available))
+	p.count(orphans, available)
 	p.logger.InfoContext(ctx, "orphaned jobs released", "lost_node", s.nodeID, "incarnation", s.incarnation,
-		"jobs", found, "available", available)
-	return found, nil
+		"jobs", len(orphans), "available", available)
+	return len(orphans), nil
+}
+
+// count counts orphans that were released, and their attempts for the node that can no
+// longer do so.
+func (p *patrol) count(orphans []orphan, available int) {
+	for _, o := range orphans {
+		p.metrics.JobFinished.WithLabelValues(o.kind, jobstore.OutcomeLost).Inc()
+	}
+	p.metrics.JobOrphaned.Add(float64(len(orphans)))
+	p.metrics.JobRescued.Add(float64(available))
 }
 
 // endSessions ends what is left of a process, and waits until nothing is. A

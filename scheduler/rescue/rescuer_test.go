@@ -217,6 +217,9 @@ func TestJobsOfACrashedNodeComeBack(t *testing.T) {
 	c.waitFor(t, "3 orphans and 1 rescued to be counted", func() bool {
 		return testutil.ToFloat64(c.metrics.JobOrphaned) == 3 && testutil.ToFloat64(c.metrics.JobRescued) == 1
 	})
+	if lost := testutil.ToFloat64(c.metrics.JobFinished.WithLabelValues("k", jobstore.OutcomeLost)); lost != 3 {
+		t.Errorf("%v attempts are counted as lost, want 3", lost)
+	}
 	c.checkTrace(t, again)
 }
 

@@ -27,7 +27,7 @@ WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] IS NOT NU
 // One node's running jobs. A row that someone else holds is left for the next
 // look.
 const orphansSQL = `
-SELECT id, queue, attempt, max_attempts, coalesce(attempted_at, created_at), metadata ? 'cancel_attempted_at'
+SELECT id, kind, queue, attempt, max_attempts, coalesce(attempted_at, created_at), metadata ? 'cancel_attempted_at'
 FROM river_job
 WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1
 LIMIT $2
@@ -104,7 +104,7 @@ func orphansOf(ctx context.Context, tx pgx.Tx, signed string, limit int) ([]orph
 	}
 	orphans, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (orphan, error) {
 		var o orphan
-		err := row.Scan(&o.id, &o.queue, &o.attempt, &o.maxAttempts, &o.attemptedAt, &o.cancelAsked)
+		err := row.Scan(&o.id, &o.kind, &o.queue, &o.attempt, &o.maxAttempts, &o.attemptedAt, &o.cancelAsked)
 		return o, err
 	})
 	if err != nil {

@@ -1,0 +1,48 @@
+package jobstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The order keeps two transactions from waiting for each other.
+const noteEnqueuedSQL = `
+INSERT INTO forge_enqueued (kind, jobs)
+SELECT kind, count(*) FROM unnest($1::text[]) AS kind GROUP BY kind ORDER BY kind
+ON CONFLICT (kind) DO UPDATE SET jobs = forge_enqueued.jobs + excluded.jobs`
+
+// A row that a transaction has not committed yet is left for the next time.
+const takeEnqueuedSQL = `
+DELETE FROM forge_enqueued
+WHERE kind = ANY (ARRAY (SELECT kind FROM forge_enqueued LIMIT 1000 FOR UPDATE SKIP LOCKED))
+RETURNING kind, jobs`
+
+// NoteEnqueued notes that a process without metrics has inserted jobs of these kinds, for
+// a node to count.
+func NoteEnqueued(ctx context.Context, tx Execer, kinds []string) error {
+	if _, err := tx.Exec(ctx, noteEnqueuedSQL, kinds); err != nil {
+		return fmt.Errorf("note enqueued jobs: %w", err)
+	}
+	return nil
+}
+
+// KindCount is a number of jobs of one kind.
+type KindCount struct {
+	Kind string
+	Jobs int64
+}
+
+// TakeEnqueued returns what NoteEnqueued has noted, and forgets it: the caller counts it.
+func TakeEnqueued(ctx context.Context, db Queryer) ([]KindCount, error) {
+	rows, err := db.Query(ctx, takeEnqueuedSQL)
+	if err != nil {
+		return nil, fmt.Errorf("take enqueued jobs: %w", err)
+	}
+	counts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[KindCount])
+	if err != nil {
+		return nil, fmt.Errorf("take enqueued jobs: %w", err)
+	}
+	return counts, nil
+}
