@@ -212,6 +212,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	helping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	helpers.Go(func() { r.pilot.Report(helping) })
+	helpers.Go(func() { r.pilot.Search(helping) })
 	helpers.Go(func() { r.pilot.Listen(helping) })
 	helpers.Go(func() { r.logs.run(helping) })
 	defer r.starter.close()

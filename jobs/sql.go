@@ -58,6 +58,7 @@ func newSQL(job config.Job, options Options) (execution, error) {
 	conn.DefaultQueryExecMode = pgx.QueryExecModeExec
 	// Named like all of the node's sessions: fencing the node ends it.
 	conn.RuntimeParams["application_name"] = leaderstore.ApplicationName(options.NodeID, options.Incarnation)
+	dbpool.ConfirmCommits(&conn.Config)
 	conn.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &canceller{conn: conn, patience: cancelDelay}
 	}

@@ -35,6 +35,7 @@ func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), s
 		return nil, err
 	}
 	config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	dbpool.ConfirmCommits(&config.Config)
 	config.ConnectTimeout = max(cfg.Lease, 2*time.Second)
 	config.RuntimeParams["application_name"] = ApplicationName(cfg.NodeID, cfg.Incarnation)
 	adapt(config)

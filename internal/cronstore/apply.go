@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -142,6 +143,9 @@ func restoreRows(ctx context.Context, tx pgx.Tx, a Applied) (Outcome, error) {
 	outcome := Outcome{State: StateInForce, InForce: a.Hash}
 	if a.preview {
 		return outcome, nil
+	}
+	if err := dbpool.Confirm(ctx, tx); err != nil { // an earlier request may have had no answer
+		return Outcome{}, err
 	}
 	if err := renameCluster(ctx, tx, a); err != nil {
 		return Outcome{}, err

@@ -61,6 +61,7 @@ func New(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
 	config.MaxConns = int32(max(opts.MaxConns, 4))
 	config.ConnConfig.Tracer = opts.Tracer
 	config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	ConfirmCommits(&config.ConnConfig.Config)
 	if config.MaxConnIdleTime == poolsIdleTime {
 		config.MaxConnIdleTime = idleTime
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/dbpool"
 )
 
 // Keep is how long an answer is good for at least.
@@ -87,19 +89,20 @@ func Once(ctx context.Context, db Beginner, r Request, work func(tx pgx.Tx) Answ
 	case err != nil:
 		return Answer{}, false, err
 	case !taken:
-		answer, err := known(ctx, tx, r)
-		return answer, true, err
+		answer, err = known(ctx, tx, r)
+	default:
+		if answer = work(tx); !answer.good() {
+			return answer, false, nil
+		}
+		err = keep(ctx, tx, r, answer)
 	}
-	if answer = work(tx); !answer.good() {
-		return answer, false, nil
-	}
-	if err := keep(ctx, tx, r, answer); err != nil {
-		return Answer{}, false, err
+	if err != nil {
+		return Answer{}, !taken, err
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return Answer{}, false, fmt.Errorf("commit with an idempotency key: %w", err)
 	}
-	return answer, false, nil
+	return answer, !taken, nil
 }
 
 // Apart is Once for work that others must see before it ends, and that therefore
@@ -167,6 +170,8 @@ func take(ctx context.Context, tx pgx.Tx, r Request) (bool, error) {
 	return tag.RowsAffected() == 1, nil
 }
 
+// known is the answer that the request had. Nobody gets it before the synchronous
+// replicas have it, for which tx must commit.
 func known(ctx context.Context, tx pgx.Tx, r Request) (Answer, error) {
 	var a Answer
 	var digest []byte
@@ -181,7 +186,7 @@ func known(ctx context.Context, tx pgx.Tx, r Request) (Answer, error) {
 	case a.Status == 0: // taken by [Apart]
 		return Answer{}, ErrBusy
 	}
-	return a, nil
+	return a, dbpool.Confirm(ctx, tx)
 }
 
 // Prune deletes at most limit keys from before an instant, the oldest first.

@@ -91,6 +91,22 @@ func (s *OwnServer) begin() *OwnServer {
 	return s
 }
 
+// ReplicaWaits is a statement that is true while a commit waits for a synchronous replica.
+const ReplicaWaits = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')`
+
+// MissReplica lets every commit wait for a synchronous replica that does not exist.
+func (s *OwnServer) MissReplica() {
+	s.tb.Helper()
+	exec(s.tb, s.url, `ALTER SYSTEM SET synchronous_standby_names = 'missing'`)
+	exec(s.tb, s.url, `SELECT pg_reload_conf()`)
+	pool := Connect(s.tb, s.url)
+	for commit := ""; commit != "missing"; {
+		if err := pool.QueryRow(context.Background(), `SHOW synchronous_standby_names`).Scan(&commit); err != nil {
+			s.tb.Fatalf("let commits wait for a replica: %v", err)
+		}
+	}
+}
+
 // URL is the address of the server's migrated database. It stays the same over
 // restarts.
 func (s *OwnServer) URL() string { return s.url }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -165,9 +166,12 @@ func turn(ctx context.Context, db Beginner, change Change, action, sql, event st
 			return err
 		}
 		if changed = tag.RowsAffected() > 0; changed {
-			if err := tell(ctx, tx, change, action, event); err != nil {
-				return err
-			}
+			err = tell(ctx, tx, change, action, event)
+		} else {
+			err = dbpool.Confirm(ctx, tx)
+		}
+		if err != nil {
+			return err
 		}
 		since, err = pausedSince(ctx, tx, change.Name)
 		return err

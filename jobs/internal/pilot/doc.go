@@ -18,11 +18,14 @@
 //     refuse it.
 //   - A claim's reply is lost: the ids are doubtful. The next look locks the rows and
 //     finds which of them this client holds; a row that the claim may still be taking
-//     stays in doubt. For a while the node also searches for jobs that it holds without
-//     knowing, as the server may carry out a claim late.
+//     stays in doubt. The node also searches for jobs that it holds without knowing, as
+//     the server may carry out a claim late: every few seconds for a while, and else once
+//     a minute.
 //   - A result's reply is lost: River gives the result again. Until the database has
 //     acknowledged or refused it the job is among the box's mine, and no other attempt
 //     of it starts here.
+//   - A result stands on the primary, but its wait for a synchronous replica ended early:
+//     it is acknowledged once the replica has confirmed it.
 //   - A result is carried out late: the row's newest attempt was claimed at another
 //     instant, and it is refused.
 //   - The node was fenced while it hung: it can neither claim nor finish.

@@ -75,6 +75,8 @@ type Pilot struct {
 	finished    func(job *rivertype.JobRow)
 
 	claimTimeout    time.Duration
+	searchInterval  time.Duration
+	unsureInterval  time.Duration
 	offers, control string // channels
 	poll            time.Duration
 	hub             *hearing.Hub
@@ -98,6 +100,7 @@ func New(options Options) *Pilot {
 		clientID: options.ClientID, schema: options.Schema, logger: options.Logger,
 		claims: options.Claims, refused: options.Refused, fenced: options.Fenced,
 		claimed: options.Claimed, finished: options.Finished, claimTimeout: claimTimeout,
+		searchInterval: searchInterval, unsureInterval: unsureInterval,
 		offers:  wire.OfferChannel(options.Schema, options.Incarnation),
 		control: wire.Channel(options.Schema, wire.RiverControlChannel),
 		poll:    options.Poll,

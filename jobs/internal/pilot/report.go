@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -20,11 +18,6 @@ const (
 	// any, and how soon a report that failed is tried again.
 	tidyInterval  = time.Second
 	reportTimeout = 5 * time.Second
-	// searchInterval is how often the node looks for jobs that it holds without knowing,
-	// while a claim that was given up may still take effect; maxFound is how many it
-	// takes on at once.
-	searchInterval = 5 * time.Second
-	maxFound       = 1000
 )
 
 const notifySQL = `SELECT pg_notify($1, $2)`
@@ -37,11 +30,10 @@ func (p *Pilot) Report(ctx context.Context) {
 	var (
 		last     string
 		reported time.Time
-		searched time.Time
 		tidy     <-chan time.Time
 	)
 	for {
-		if tidy == nil && (last == "" || p.box.holds() || p.box.isUnsure()) {
+		if tidy == nil && (last == "" || p.box.holds()) {
 			tidy = time.After(tidyInterval)
 		}
 		select {
@@ -50,10 +42,6 @@ func (p *Pilot) Report(ctx context.Context) {
 		case <-tidy:
 			tidy = nil
 			p.tidy()
-			if p.box.isUnsure() && time.Since(searched) >= searchInterval {
-				p.search(ctx)
-				searched = time.Now()
-			}
 			if last != "" {
 				continue
 			}
@@ -106,26 +94,4 @@ func (p *Pilot) tidy() {
 	wake, dropped := p.box.expire(time.Now())
 	p.refused.Add(float64(dropped))
 	p.wake(wake)
-}
-
-// search finds jobs that the database has as this node's and that nothing here knows of:
-// the server carried out a claim after it had been looked up. They are looked up again.
-func (p *Pilot) search(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	var id int64
-	var queue string
-	rows, err := p.pool.Query(ctx, heldSQL, pgx.StrictNamedArgs{"client": p.clientID, "known": p.box.ours(), "most": maxFound})
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&id, &queue}, func() error {
-			if p.box.suspect(queue, id) {
-				p.logger.WarnContext(ctx, "job found that this node holds without knowing", "job_id", id)
-				p.tap.wake(queue)
-			}
-			return nil
-		})
-	}
-	if err != nil && ctx.Err() == nil {
-		p.logger.WarnContext(ctx, "jobs that this node may hold not searched, will try again", "error", err)
-	}
 }

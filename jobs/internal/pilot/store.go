@@ -14,12 +14,14 @@ import (
 	"github.com/riverqueue/river/rivershared/uniquestates"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/failpoint"
 )
 
 // queryer is the pool, or the transaction of somebody who completes a job in
 // his own.
 type queryer interface {
+	dbpool.Execer
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
@@ -104,16 +106,9 @@ SELECT id
 FROM river_job
 WHERE id = ANY (@ids::bigint[]) AND ` + mayBeOurs
 
-// heldSQL lists jobs that the database has as this client's, and that are not known here.
-const heldSQL = `
-SELECT id, queue
-FROM river_job
-WHERE state = 'running' AND ` + lastClient + ` = @client::text AND id <> ALL (@known::bigint[])
-LIMIT @most::int`
-
 // setStateSQL is River's, with the attempt fence: a row is only touched while
 // this client holds its newest attempt and was not fenced. mine is false for a
-// row that was refused. NOT IN is hashed; for NOT EXISTS the planner, which takes
+// row that was refused, written for one that was only read. NOT IN is hashed; for NOT EXISTS the planner, which takes
 // an array for ten rows, compares every row with every other.
 const setStateSQL = `
 WITH fence AS MATERIALIZED (
@@ -159,12 +154,12 @@ updated AS (
     RETURNING ` + jobColumns + `
 )
 SELECT ` + jobColumns + `,
-       coalesce(` + thisAttempt + `, false) AND EXISTS (SELECT FROM fence) AS mine
+       coalesce(` + thisAttempt + `, false) AND EXISTS (SELECT FROM fence) AS mine, false AS written
 FROM river_job
 JOIN input ON river_job.id = input.id
 WHERE input.id NOT IN (SELECT id FROM updated)
 UNION ALL
-SELECT updated.*, true FROM updated
+SELECT updated.*, true, true FROM updated
 ORDER BY 1`
 
 func (p *Pilot) claim(ctx context.Context, queue string, ids []int64, term int64, maxAttemptedBy int) (*riverdriver.JobGetAvailableResult, error) {
@@ -230,8 +225,9 @@ func (p *Pilot) adopt(ctx context.Context, ids []int64) (result *riverdriver.Job
 	return result, undecided, err
 }
 
-// setState returns the rows as they are now, without the refused ones, and the
-// ids and kinds of those.
+// setState returns the rows as they are now, without the refused ones, and those. A row
+// that it does not write, as it has its result from an earlier request, is confirmed by
+// the synchronous replicas like one that it writes.
 func (p *Pilot) setState(ctx context.Context, db queryer, params *riverdriver.JobSetStateIfRunningManyParams) (jobs, refused []*rivertype.JobRow, err error) {
 	states := make([]string, len(params.State))
 	metadata := make([][]byte, len(params.ID))
@@ -250,15 +246,26 @@ func (p *Pilot) setState(ctx context.Context, db queryer, params *riverdriver.Jo
 	if err != nil {
 		return nil, nil, err
 	}
+	jobs, refused, onlyRead, err := collectResults(rows)
+	if err == nil && onlyRead {
+		err = dbpool.Confirm(ctx, db)
+	}
+	return jobs, refused, err
+}
+
+// collectResults reads what setStateSQL returns. onlyRead: there is a row that was not
+// written.
+func collectResults(rows pgx.Rows) (jobs, refused []*rivertype.JobRow, onlyRead bool, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var (
-			raw  jobRow
-			mine bool
+			raw           jobRow
+			mine, written bool
 		)
-		if err := rows.Scan(append(raw.targets(), &mine)...); err != nil {
-			return nil, nil, err
+		if err := rows.Scan(append(raw.targets(), &mine, &written)...); err != nil {
+			return nil, nil, false, err
 		}
+		onlyRead = onlyRead || !written
 		job, _ := raw.decode() // as River has it: a bad row must not stop the others
 		if mine {
 			jobs = append(jobs, job)
@@ -266,7 +273,7 @@ func (p *Pilot) setState(ctx context.Context, db queryer, params *riverdriver.Jo
 			refused = append(refused, job)
 		}
 	}
-	return jobs, refused, rows.Err()
+	return jobs, refused, onlyRead, rows.Err()
 }
 
 func collectJobs(rows pgx.Rows, err error) (*riverdriver.JobGetAvailableResult, error) {

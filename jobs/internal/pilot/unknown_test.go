@@ -2,6 +2,7 @@ package pilot
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,6 +93,42 @@ func TestClaimThatWaitsForAReplicaIsNotForgotten(t *testing.T) {
 	}
 }
 
+// A result whose wait for a synchronous replica was cancelled, because its sender gave it
+// up, stands on the primary alone. A promotion could lose it, so it is not acknowledged
+// before a replica has it.
+func TestResultIsNotAcknowledgedWithoutTheReplica(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	replica := server.Replica()
+	p := pilotOn(t, server.URL())
+	id := insert(t, p.pool, "available", nil, `{}`)
+	offer(p, 1, id)
+	fetchUntil(t, p, id)
+	p.box.finish("default", id)
+	done := many(riverdriver.JobSetStateCompleted(id, time.Now(), nil))
+
+	replica.Stop(pgembed.Fast)
+	for _, waiting := range []string{"UPDATE river_job", "pg_logical_emit_message"} {
+		ctx, giveUp := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := p.JobSetStateIfRunningMany(ctx, nil, done)
+			failed <- err
+		}()
+		awaitOr(t, p.pool, failed, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%`+waiting+`%')`)
+		giveUp()
+		if err := <-failed; err == nil {
+			t.Fatal("a result was acknowledged that no replica has")
+		}
+		awaitTrue(t, p.pool, `SELECT bool_and(state = 'completed') FROM river_job`)
+	}
+	replica.Start()
+	jobs, err := p.JobSetStateIfRunningMany(t.Context(), nil, done)
+	if err != nil || len(jobs) != 1 || jobs[0].State != rivertype.JobStateCompleted || len(p.box.ours()) != 0 {
+		t.Errorf("got %v, %v, kept %v", jobs, err, p.box.ours())
+	}
+}
+
 // A job that runs here, or has ended without an acknowledgement, is not worked again
 // when a second offer of it is claimed and the reply is lost.
 func TestLostReplyDoesNotRunAJobTwice(t *testing.T) {
@@ -162,6 +199,23 @@ func TestLateClaimIsFound(t *testing.T) {
 	}
 }
 
+// A claim may be carried out when the node has long forgotten it, and a server that lost
+// its newest commits may have lost a result: the job is running, by a node that does not
+// know of it.
+func TestForgottenJobIsFound(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	p.searchInterval, p.unsureInterval = time.Millisecond, time.Millisecond
+	searching, stop := context.WithCancel(t.Context())
+	var searches sync.WaitGroup
+	searches.Go(func() { p.Search(searching) })
+	defer searches.Wait()
+	defer stop()
+	id := insert(t, p.pool, "running", []string{"node-b-00000000000000bb", clientID}, `{}`)
+	insert(t, p.pool, "running", []string{clientID, "node-b-00000000000000bb"}, `{}`)
+	fetchUntil(t, p, id)
+}
+
 // A result that the server carries out late does not end the next attempt, and one that
 // the fence refuses is not kept.
 func TestLateResultDoesNotEndTheNextAttempt(t *testing.T) {
@@ -197,8 +251,19 @@ func TestLateResultDoesNotEndTheNextAttempt(t *testing.T) {
 
 func awaitTrue(t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
+	awaitOr(t, pool, nil, sql)
+}
+
+// awaitOr waits for a statement to be true, unless what has to wait as well ends before.
+func awaitOr(t *testing.T, pool *pgxpool.Pool, ended <-chan error, sql string) {
+	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended (%v) before: %s", err, sql)
+		default:
+		}
 		var ok bool
 		if err := pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
 			t.Fatal(err)
