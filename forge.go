@@ -118,6 +118,7 @@ type Node struct {
 	changes     *changes
 	herald      *herald
 	vigil       *vigil
+	writes      *writeCheck
 	gate        *gate
 	admission   *admission
 	self        nodestore.Node
@@ -149,6 +150,7 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 	n.logger = n.opts.logger
 	n.metrics = metrics.New(n.opts.version)
 	n.vigil = n.newVigil()
+	n.writes = n.newWriteCheck()
 	n.herald = newHerald(n.opts.callbacks, n.incarnation, n.election().CheckInterval.Std(), n.readLeaders)
 	if err := n.assemble(context.Background()); err != nil {
 		n.Close()

@@ -109,14 +109,16 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 	})
 	n.initMetrics()
 	n.initConfigured(n.cfg)
+	n.writes.check(ctx)
 	n.gate.open()
+	n.reportReady(n.writes.err() == nil)
 	n.logger.InfoContext(ctx, "node is up", "node", n.cfg.Node.ID, "incarnation", n.incarnation,
 		"url", n.self.APIURL, "pid", n.self.PID)
 	n.opts.ready()
 
 	err := nest(ctx,
 		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},
-		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.herald.Run}, {"starvation", starvation.Meter{Add: n.metrics.NodeStarvedSeconds.Add, Logger: n.logger}.Run}},
+		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.herald.Run}, {"readiness", n.writes.run}, {"starvation", starvation.Meter{Add: n.metrics.NodeStarvedSeconds.Add, Logger: n.logger}.Run}},
 		[]service{{"jobs", n.work}},
 		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"health", n.vigil.run}, {"configuration", n.keepConfiguration}, {"rows", n.keepRows}},
 	)
@@ -147,6 +149,7 @@ func (n *Node) announceDrain(member *membership.Member) func(context.Context) er
 	return func(ctx context.Context) error {
 		<-ctx.Done()
 		n.gate.close()
+		n.reportReady(false)
 		draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		if err := member.Drain(draining); err != nil && !errors.Is(err, ErrFenced) {
@@ -224,5 +227,5 @@ func (n *Node) ready(ctx context.Context) error {
 	if err := n.pool.Ping(ctx); err != nil {
 		return errors.Join(n.gate.err(), dashboard.UnreadyError{Public: "database: it cannot be reached", Err: fmt.Errorf("database: %w", err)})
 	}
-	return n.gate.err()
+	return errors.Join(n.gate.err(), n.writes.err())
 }

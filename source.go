@@ -14,6 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/lockholders"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -101,6 +102,11 @@ func (r healthReader) Causes(ctx context.Context) ([]string, error) {
 		}
 	}
 	return causes, err
+}
+
+func (r healthReader) Hazards(ctx context.Context) ([]hazards.Hazard, error) {
+	facts, err := hazards.Read(ctx, r.node.pool)
+	return facts.Find(), err
 }
 
 type cronReader struct{ pool *pgxpool.Pool }

@@ -98,7 +98,7 @@ func dueFirst(crons []cronstore.Outlined) []cronstore.Outlined {
 	return due
 }
 
-// loadTrouble fills in what failed and which alerts fire.
+// loadTrouble fills in what failed, which alerts fire and what stops work.
 func (s *server) loadTrouble(ctx context.Context, b *overviewBody, facts clusterFacts) error {
 	groups, err := s.dead.get(ctx)
 	if err != nil {
@@ -111,6 +111,12 @@ func (s *server) loadTrouble(ctx context.Context, b *overviewBody, facts cluster
 	if err != nil {
 		return fmt.Errorf("read alerts: %w", err)
 	}
+	b.Health.judgeReadiness(s.Self.NodeID, s.readiness.get(ctx))
+	found, err := s.hazards.get(ctx)
+	if err != nil {
+		return fmt.Errorf("read hazards: %w", err)
+	}
+	b.Health.judgeHazards(found)
 	firing, pending := b.Health.judgeAlerts(alerts)
 	b.Tiles = append(b.Tiles, alertsTile(firing, pending, len(alerts)))
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/outbox"
@@ -43,6 +44,8 @@ type Nodes interface {
 type Health interface {
 	// Causes are why the cluster is degraded; none: it is healthy.
 	Causes(ctx context.Context) ([]string, error)
+	// Hazards are what stops work although nodes and roles are up.
+	Hazards(ctx context.Context) ([]hazards.Hazard, error)
 }
 
 // Crons reads the crons in force and their ledger.
@@ -236,6 +239,7 @@ type server struct {
 	ticks    *tickCache
 	lead     *memo[[]leaderstore.Leader]
 	firing   *memo[[]alertstore.Status]
+	hazards  *memo[[]hazards.Hazard]
 	// findings are the doctor's.
 	findings *memo[[]Finding]
 	door     *door
@@ -279,6 +283,7 @@ func makeServer(opts Options) *server {
 	s.stored, s.sheets = newMemo(keepSizes, s.storage), newSheets()
 	s.outlines = newMemo(keepOutline, s.outline)
 	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
+	s.hazards = newMemo(keepHazards, opts.Source.Health.Hazards)
 	s.findings = newMemo(time.Second, opts.Doctor)
 	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
 	s.door, s.refusals = newDoor(opts.Tokens, opts.Now), newRefusals()

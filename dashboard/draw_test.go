@@ -1,11 +1,14 @@
 package dashboard
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -225,6 +228,33 @@ func TestHealthPutsTheWorstFirst(t *testing.T) {
 }
 
 // A cron whose newest tick was skipped because of an earlier run is not on time.
+// What stops work although all is up, and a node that is not ready, are on the overview.
+func TestOverviewTellsOfHazards(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	led := c.leaders[0]
+	led.Role = "metrics_aggregator"
+	c.leaders = append(c.leaders, led)
+	c.hazards = []hazards.Hazard{
+		{Kind: hazards.PausedQueue, Text: "queue mail is paused for 72h0m0s", Remedy: "forge queue resume mail"},
+		{Kind: hazards.OldSnapshot, Text: "process 42 is open", Remedy: "end it"},
+	}
+	page := get(t, c.handler(), "/").Body.String()
+	for _, want := range []string{`<a href="/queues">Queue mail is paused for 72h0m0s</a>`, "Remedy: forge queue resume mail.", "Process 42 is open."} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the overview does not say %q", want)
+		}
+	}
+	opts := c.options()
+	opts.Ready = func(context.Context) error { return UnreadyError{Public: "x", Err: errors.New("the disk is full")} }
+	page = get(t, New(opts), "/").Body.String()
+	for _, want := range []string{"Node node-1 is not ready: the disk is full"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the overview of a node that is not ready does not say %q", want)
+		}
+	}
+}
+
 func TestHealthNamesWhatBlocksCrons(t *testing.T) {
 	t.Parallel()
 	c := newCluster()

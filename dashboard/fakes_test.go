@@ -19,6 +19,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/outbox"
@@ -40,6 +41,7 @@ type fakeCluster struct {
 	tenures []leaderstore.Tenure
 	nodes   []nodestore.Node
 	causes  []string
+	hazards []hazards.Hazard
 	crons   []cronstore.Cron
 	ticks   map[string][]cronstore.Tick
 	jobs    []jobstore.Job
@@ -159,6 +161,10 @@ func (f fakeNodes) List(context.Context) ([]nodestore.Node, error) {
 
 func (f fakeHealth) Causes(context.Context) ([]string, error) {
 	return read(f.fakeCluster, func() []string { return f.causes })
+}
+
+func (f fakeHealth) Hazards(context.Context) ([]hazards.Hazard, error) {
+	return read(f.fakeCluster, func() []hazards.Hazard { return f.hazards })
 }
 
 func (f fakeCrons) List(context.Context) ([]cronstore.Cron, error) {

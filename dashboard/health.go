@@ -9,6 +9,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
@@ -148,6 +149,42 @@ func (h *health) judgeNodes(facts clusterFacts) {
 	}
 }
 
+// keepHazards is for how long pages share a reading of hazards, which come and go slowly.
+const keepHazards = 5 * time.Second
+
+// hazardPaths lead to the pages of hazards that have one.
+var hazardPaths = map[hazards.Kind]string{
+	hazards.PausedQueue:  "/queues",
+	hazards.WaitingJob:   "/queues",
+	hazards.UnsteadyRole: "/leaders",
+	hazards.NodeClock:    "/nodes",
+}
+
+func (h *health) judgeHazards(found []hazards.Hazard) {
+	if len(found) > 0 {
+		h.notAllWell()
+	}
+	for _, hazard := range found {
+		h.raise("warn", capital(hazard.Text), "Remedy: "+hazard.Remedy+".", hazardPaths[hazard.Kind])
+	}
+}
+
+// judgeReadiness takes why the node that serves the page is not ready.
+func (h *health) judgeReadiness(node string, unready error) {
+	if unready == nil {
+		return
+	}
+	h.notAllWell()
+	h.raise("bad", "Node "+node+" is not ready: "+strings.Join(causes(unready, true), "; "), "", "/nodes")
+}
+
+// notAllWell takes the headline away that says so.
+func (h *health) notAllWell() {
+	if h.Tone == "ok" {
+		h.Headline = ""
+	}
+}
+
 // judgeAlerts counts those that fire and those that are about to.
 func (h *health) judgeAlerts(alerts []alertstore.Status) (firing, pending int) {
 	var names []string
@@ -160,8 +197,8 @@ func (h *health) judgeAlerts(alerts []alertstore.Status) (firing, pending int) {
 		case alertstore.Inactive, alertstore.Resolved:
 		}
 	}
-	if len(names) > 0 && h.Tone == "ok" {
-		h.Headline = "" // not all is well
+	if len(names) > 0 {
+		h.notAllWell()
 	}
 	if len(names) == 1 {
 		h.raise("warn", "The alert "+names[0]+" fires", "", "/alerts")

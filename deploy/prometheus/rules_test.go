@@ -147,6 +147,32 @@ func TestRulesFire(t *testing.T) {
 			forge_leader_failovers_total{role="scheduler",node_id="b"} 0x20 1x10`, false},
 		{"ForgeFrequentFailovers", "to and fro", `forge_leader_failovers_total{role="scheduler",node_id="a"} 0x5 1x5 2x5 3x5 4x10
 			forge_leader_failovers_total{role="scheduler",node_id="b"} 0x5 1x5 2x5 3x5 4x10`, true},
+		{"ForgeRepeatedStepDowns", "one of each role", `forge_leader_elections_total{role="scheduler",node_id="a",result="won"} 0x10 1x20
+			forge_leader_elections_total{role="log_compactor",node_id="a",result="won"} 0x20 1x10`, false},
+		{"ForgeRepeatedStepDowns", "lost and taken by one node", `forge_leader_elections_total{role="scheduler",node_id="a",result="won"} 0+1x30`, true},
+		{"ForgeQueuePaused", "paused for days without jobs", `forge_queue_paused_seconds{queue="q"} 200000x30
+			forge_queue_oldest_waiting_seconds{queue="q"} 0x30`, false},
+		{"ForgeQueuePaused", "paused today", `forge_queue_paused_seconds{queue="q"} 7200x30
+			forge_queue_oldest_waiting_seconds{queue="q"} 7200x30`, false},
+		{"ForgeQueuePaused", "paused for days with jobs", `forge_queue_paused_seconds{queue="q"} 200000x30
+			forge_queue_oldest_waiting_seconds{queue="q"} 60x30`, true},
+		{"ForgeOldestJobWaiting", "a moment", `forge_queue_paused_seconds{queue="q"} 0x30
+			forge_queue_oldest_waiting_seconds{queue="q"} 60x30`, false},
+		{"ForgeOldestJobWaiting", "paused", `forge_queue_paused_seconds{queue="q"} 200000x30
+			forge_queue_oldest_waiting_seconds{queue="q"} 200000x30`, false},
+		{"ForgeOldestJobWaiting", "for hours", `forge_queue_paused_seconds{queue="q"} 0x30
+			forge_queue_oldest_waiting_seconds{queue="q"} 7200x30`, true},
+		{"ForgeOldSnapshot", "short", `forge_database_oldest_transaction_seconds{holder="session"} 60x30
+			forge_database_oldest_snapshot_transactions{holder="slot"} 1000x30`, false},
+		{"ForgeOldSnapshot", "a long transaction", `forge_database_oldest_transaction_seconds{holder="session"} 7200x30`, true},
+		{"ForgeOldSnapshot", "an abandoned slot", `forge_database_oldest_snapshot_transactions{holder="slot"} 2000000x30`, true},
+		{"ForgeDatabaseClockSetBack", "not", `forge_database_clock_set_back_seconds 0x30`, false},
+		{"ForgeDatabaseClockSetBack", "by an hour", `forge_database_clock_set_back_seconds 3600x30`, true},
+		{"ForgeNodeNotReady", "ready", `forge_node_ready 1x30`, false},
+		{"ForgeNodeNotReady", "one is not", `forge_node_ready{instance="a"} 1x30
+			forge_node_ready{instance="b"} 0x30`, true},
+		{"ForgeNodeClock", "in time", `forge_node_clock_offset_seconds{node_id="a"} 0.1x30`, false},
+		{"ForgeNodeClock", "set back", `forge_node_clock_offset_seconds{node_id="a"} -90x30`, true},
 		{"ForgeFencedWrites", "none", `forge_leader_fenced_writes_total{role="scheduler",node_id="a"} 4x30`, false},
 		{"ForgeFencedWrites", "one", `forge_leader_fenced_writes_total{role="scheduler",node_id="a"} 0x20 1x10`, true},
 		{"ForgeCronTicksMissed", "none", `forge_cron_missed_total{cron="c"} 3x30`, false},

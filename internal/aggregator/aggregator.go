@@ -67,10 +67,9 @@ func New(db Database, opts Options) *Aggregator {
 // ends. It returns leaderstore.ErrDeposed when the term is over; other errors
 // are logged, and the next sum makes up for what was missed.
 func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
-	defer a.opts.Metrics.QueueDepth.Reset()
-	defer a.opts.Metrics.Nodes.Reset()
-	defer a.opts.Metrics.ConfigDrift.Reset()
-	defer a.opts.Metrics.NodeReporting.Reset()
+	for _, gauge := range a.opts.Metrics.Cluster {
+		defer gauge.Reset()
+	}
 	ticker := time.NewTicker(a.opts.Interval)
 	defer ticker.Stop()
 	tenure := tenure{Aggregator: a, fence: fence, rolled: map[rollupstore.Step]time.Time{}}
@@ -129,8 +128,8 @@ func (t *tenure) sum(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.export(total)
 	t.written, t.full = total, full
-	t.export(changed, total)
 	return errors.Join(t.roll(ctx, at), t.see(ctx, at, total))
 }
 
@@ -160,28 +159,26 @@ func (t *tenure) read(ctx context.Context, db Queryer, now time.Time) (sums, err
 	if err != nil {
 		return nil, err
 	}
-	for _, sample := range counts {
+	dangers, err := countHazards(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	for _, sample := range append(counts, dangers...) {
 		total.add(sample)
 	}
 	return total, nil
 }
 
 // export shows to Prometheus what only the leader knows.
-func (t *tenure) export(changed, total sums) {
-	for key, sample := range changed {
-		switch sample.Name {
-		case metrics.QueueDepthName:
-			t.opts.Metrics.QueueDepth.WithLabelValues(sample.Labels["queue"], sample.Labels["state"]).Set(sample.Value)
-		case metrics.NodesName:
-			t.opts.Metrics.Nodes.WithLabelValues(sample.Labels["state"]).Set(sample.Value)
-		case metrics.ConfigDriftName:
-			t.opts.Metrics.ConfigDrift.WithLabelValues().Set(sample.Value)
-		case metrics.NodeReportingName:
-			if _, known := total[key]; !known {
-				t.opts.Metrics.NodeReporting.DeleteLabelValues(sample.Labels["node_id"])
-				continue
-			}
-			t.opts.Metrics.NodeReporting.WithLabelValues(sample.Labels["node_id"]).Set(sample.Value)
+func (t *tenure) export(total sums) {
+	for key, sample := range t.written {
+		if _, known := total[key]; !known && metrics.OfCluster(sample.Name) {
+			t.opts.Metrics.Cluster[sample.Name].Delete(sample.Labels)
+		}
+	}
+	for _, sample := range total {
+		if gauge := t.opts.Metrics.Cluster[sample.Name]; gauge != nil {
+			gauge.With(sample.Labels).Set(sample.Value)
 		}
 	}
 }

@@ -185,6 +185,45 @@ func TestRetire(t *testing.T) {
 	c.await(started, 9)
 }
 
+// What stops work although all is up is in the totals and in what the leader exports.
+func TestCountsHazards(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.start("a", "00000000000000aa").end()
+	c.exec(`INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('p', now() - interval '3 days', now()), ('gone', NULL, now())`)
+	c.exec(`INSERT INTO river_job (kind, args, max_attempts, queue, scheduled_at) VALUES ('k', '{}', 1, 'p', now() - interval '2 h')`)
+	c.exec(`INSERT INTO forge_events (type, at) VALUES ('x', now() + interval '1 h')`)
+	c.exec(`UPDATE forge_metrics_nodes SET samples = samples || jsonb_build_object('clock', at + interval '90 s')`)
+	stop := c.lead(1)
+	defer stop()
+	for _, want := range []struct {
+		name, label, value string
+		least, most        float64
+	}{
+		{metrics.QueuePausedName, "queue", "p", 3 * 86400, 4 * 86400},
+		{metrics.QueueOldestName, "queue", "p", 7200, 10800},
+		{metrics.QueuePausedName, "queue", "gone", 0, 0},
+		{metrics.QueueOldestName, "queue", "gone", 0, 0},
+		{metrics.SetBackName, "", "", 3000, 3600},
+		{metrics.NodeClockName, "node_id", "a", 89.9, 90.1},
+		{metrics.SnapshotName, "holder", "prepared", 0, 0},
+		{metrics.TransactionName, "holder", "prepared", 0, 0},
+	} {
+		labels := map[string]string{}
+		if want.label != "" {
+			labels[want.label] = want.value
+		}
+		exported := func() float64 { return testutil.ToFloat64(c.metrics.Cluster[want.name].With(labels)) }
+		c.until(func() bool { return exported() >= want.least && exported() <= want.most }, func() {
+			t.Fatalf("%s%v is %v, want %v to %v", want.name, labels, exported(), want.least, want.most)
+		})
+	}
+	c.exec(`DELETE FROM river_queue WHERE name = 'gone'`)
+	c.until(func() bool { return testutil.CollectAndCount(c.metrics.Cluster[metrics.QueuePausedName]) == 1 }, func() {
+		t.Fatal("a queue that is gone is still exported")
+	})
+}
+
 func TestCountsJobsAndNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -205,13 +244,15 @@ func TestCountsJobsAndNodes(t *testing.T) {
 	c.awaitLabels(metrics.NodesName, map[string]string{"state": "active"}, 1)
 	c.awaitLabels(metrics.NodesName, map[string]string{"state": "draining"}, 1)
 	c.awaitLabels(metrics.NodesName, map[string]string{"state": "dead"}, 0)
-	c.until(func() bool { return testutil.ToFloat64(c.metrics.QueueDepth.WithLabelValues("q", "available")) == 2 }, func() {
+	c.until(func() bool {
+		return testutil.ToFloat64(c.metrics.Cluster[metrics.QueueDepthName].WithLabelValues("q", "available")) == 2
+	}, func() {
 		t.Fatal("the leader does not export a depth of 2") // it does once the sum is committed
 	})
 	c.exec(`DELETE FROM river_job`)
 	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "q", "state": "available"}, 0)
 	stop()
-	if got := testutil.CollectAndCount(c.metrics.QueueDepth); got != 0 {
+	if got := testutil.CollectAndCount(c.metrics.Cluster[metrics.QueueDepthName]); got != 0 {
 		t.Errorf("after its term the leader exports %d depths", got)
 	}
 }

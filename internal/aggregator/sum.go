@@ -54,11 +54,6 @@ func seriesKey(sample metrics.Sample) string {
 	return key.String()
 }
 
-// ofLeader are the series that the aggregator's leader counts itself.
-var ofLeader = []string{
-	metrics.QueueDepthName, metrics.NodesName, metrics.ConfigDriftName, metrics.NodeReportingName,
-}
-
 // reportable drops what a report need not carry: counters at 0, numbers that
 // JSON cannot hold, times, which have no sum, and what the aggregator's leader
 // counts itself.
@@ -67,7 +62,7 @@ func reportable(samples []metrics.Sample) []metrics.Sample {
 		return s.Counter() && s.Value == 0 ||
 			math.IsNaN(s.Value) || math.IsInf(s.Value, 0) ||
 			strings.HasSuffix(s.Name, "_timestamp_seconds") ||
-			slices.Contains(ofLeader, s.Name)
+			metrics.OfCluster(s.Name)
 	})
 }
 

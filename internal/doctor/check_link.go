@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/roles"
 )
 
@@ -183,21 +184,21 @@ func checkClock(f Facts) []Finding {
 	}
 	add("this machine", f.Election.ClockAhead, f.Election.ClockError)
 	if f.Cluster != nil {
-		for _, clock := range f.Cluster.Clocks {
+		for _, clock := range f.Cluster.Hazards.Clocks {
 			add("node "+clock.NodeID, clock.Ahead, 0)
 		}
 	}
-	return orOK(findings, "this machine's clock is %s the database's%s", apart(f.Election.ClockAhead), f.clocksSeen())
+	return orOK(append(findings, f.hazards(hazards.SetBackClock)...), "this machine's clock is %s the database's%s", apart(f.Election.ClockAhead), f.clocksSeen())
 }
 
 func (f Facts) clocksSeen() string {
-	if f.Cluster == nil || len(f.Cluster.Clocks) == 0 {
+	if f.Cluster == nil || len(f.Cluster.Hazards.Clocks) == 0 {
 		return ""
 	}
-	if len(f.Cluster.Clocks) == 1 {
+	if len(f.Cluster.Hazards.Clocks) == 1 {
 		return ", and that of 1 node is within a second"
 	}
-	return fmt.Sprintf(", and those of %d nodes are within a second", len(f.Cluster.Clocks))
+	return fmt.Sprintf(", and those of %d nodes are within a second", len(f.Cluster.Hazards.Clocks))
 }
 
 func apart(ahead time.Duration) string {

@@ -6,10 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
 )
@@ -54,7 +59,11 @@ func healthy() Facts {
 				RenewedAt: now, LeaseUntil: now.Add(3 * time.Second), Now: now,
 			}},
 			Holders: []leaderstore.LockHolder{{Role: "scheduler", LockID: 42, PID: 9, Application: "forge:" + incarnation + ":web-1"}},
-			Clocks:  []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
+			Hazards: hazards.Facts{
+				Clock:  dbcheck.Clock{Now: now},
+				Clocks: []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
+				Queues: []queuestore.Queue{{Name: "default", Now: now, OldestAt: now.Add(-time.Minute), WaitSeconds: 60}},
+			},
 			Passes: []compactstore.Pass{{
 				NodeID: "web-2", EndedAt: now.Add(-2 * time.Minute), NextAt: now.Add(3 * time.Minute),
 				Removed: map[string]int64{"events": 12, "logs": 3000}, Chunks: 9, TextBytes: 3 << 20, PackBytes: 1 << 19,
@@ -158,7 +167,7 @@ func TestChecks(t *testing.T) {
 			"clock", OK, nil,
 		},
 		"a node's clock": {
-			func(f *Facts) { f.Cluster.Clocks[0].Ahead = -90 * time.Second },
+			func(f *Facts) { f.Cluster.Hazards.Clocks[0].Ahead = -90 * time.Second },
 			"clock", Fail,
 			[]string{"node web-1", "1m30s behind"},
 		},
@@ -340,6 +349,39 @@ func TestChecks(t *testing.T) {
 			"compaction", Warn,
 			[]string{"merge, nodes (a pack of attempt 1 of job 7", "forge compact status"},
 		},
+		"a queue paused for days": {
+			func(f *Facts) { f.Cluster.Hazards.Queues[0].PausedAt = now.Add(-73 * time.Hour) },
+			"queues", Warn,
+			[]string{"queue default is paused for 73h0m0s", "its oldest job has waited for 1m0s", "forge queue resume default"},
+		},
+		"a job that waits": {
+			func(f *Facts) { f.Cluster.Hazards.Queues[0].WaitSeconds = 7200 },
+			"queues", Warn,
+			[]string{"the oldest available job of queue default has waited for 2h0m0s", "forge job explain"},
+		},
+		"the oldest job": {func(*Facts) {}, "queues", OK, []string{"the oldest available job has waited for 1m0s"}},
+		"an old snapshot": {func(f *Facts) {
+			f.Cluster.Hazards.Snapshots = []dbcheck.Snapshot{{Holder: dbcheck.Session, Name: "bob, psql", PID: 42, Transactions: 10, Age: 2 * time.Hour}}
+		}, "snapshots", Warn, []string{"process 42 (bob, psql) is open for 2h0m0s", "pg_terminate_backend(42)"}},
+		"step-downs": {func(f *Facts) {
+			for i := range 5 {
+				f.Cluster.Hazards.Tenures = append(f.Cluster.Hazards.Tenures,
+					leaderstore.Tenure{Role: "log_compactor", EndReason: "stepped_down", EndedAt: now.Add(-time.Duration(i) * time.Minute)})
+			}
+		}, "failovers", Warn, []string{"log_compactor lost its leader 5 times within an hour (5 stepped down)", "forge leader history --role log_compactor"}},
+		"the database's clock set back": {
+			func(f *Facts) { f.Cluster.Hazards.Clock.SetBack = time.Hour },
+			"clock", Warn,
+			[]string{"was set back by 1h0m0s or more", "NTP"},
+		},
+		"a full disk": {
+			func(f *Facts) {
+				f.Writes = &dbcheck.DiskError{Err: &pgconn.PgError{Message: "No space left on device"}}
+			},
+			"writes", Fail,
+			[]string{"No space left on device", "make room"},
+		},
+		"a read-only database": {func(f *Facts) { f.Writes = dbcheck.ErrReadOnly }, "writes", Fail, []string{"read-only", "default_transaction_read_only"}},
 		"dead rows": {
 			func(f *Facts) { f.Schema.Tables = []Table{{Name: "river_job", Live: 10, Dead: 1_000_000}} },
 			"storage", Warn,

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -24,6 +24,8 @@ type Facts struct {
 	Server  *Server
 	Schema  *Schema
 	Cluster *Cluster
+	// Writes is why the server takes no writes of a node's, if it was asked.
+	Writes error
 	// Err is why the server, the schema or the cluster could not be looked at.
 	Err error
 }
@@ -125,9 +127,9 @@ type Table struct {
 type Cluster struct {
 	Nodes   []nodestore.Node
 	Leaders []leaderstore.Leader
+	Hazards hazards.Facts
 	// Holders are the sessions that hold the roles' locks.
 	Holders []leaderstore.LockHolder
-	Clocks  []aggregator.Clock
 	// Passes are the log compactor's newest, at most one.
 	Passes []compactstore.Pass
 	// OwnHash is what this file means for the cluster, InForce what was applied

@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/lockholders"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -128,6 +129,9 @@ func (f *Facts) read(ctx context.Context, url string) error {
 		return err
 	}
 	f.Schema = &schema
+	if schema.readable() {
+		f.Writes = dbcheck.Writes(ctx, pool, schema.Name)
+	}
 	cluster, err := readCluster(ctx, pool, f.Config, schema)
 	if err != nil {
 		return err
@@ -213,7 +217,7 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Conf
 	if c.Leaders, err = leaderstore.Leaders(ctx, pool); err != nil {
 		return err
 	}
-	if c.Clocks, err = aggregator.Clocks(ctx, pool); err != nil {
+	if c.Hazards, err = hazards.Read(ctx, pool); err != nil {
 		return err
 	}
 	if c.Passes, err = compactstore.Passes(ctx, pool, 1); err != nil {

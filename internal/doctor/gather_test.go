@@ -268,6 +268,34 @@ func TestClusterAsNodesWroteIt(t *testing.T) {
 	demand(t, findings, "clock", Fail, "node web-1", "behind")
 }
 
+// What stops work although all is up is found in a real database.
+func TestHazardsAreFound(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	demand(t, examine(t, configFor(address)), "queues", OK, "no job waits")
+	demand(t, examine(t, configFor(address)), "writes", OK)
+	demand(t, examine(t, configFor(address)), "snapshots", OK)
+	for _, sql := range []string{
+		`INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('mail', now() - interval '3 days', now())`,
+		`INSERT INTO river_job (kind, args, max_attempts, queue, scheduled_at) VALUES
+			('k', '{}', 1, 'mail', now() - interval '2 days'), ('k', '{}', 1, 'slow', now() - interval '5 h')`,
+		`INSERT INTO forge_leader_history (role, term, node_id, incarnation, acquired_at, ended_at, end_reason)
+			SELECT 'scheduler', n, 'a', '00000000000000aa', now() - interval '1 min', now(), 'stepped_down' FROM generate_series(1, 6) n`,
+		`INSERT INTO forge_events (type, at) VALUES ('x', now() + interval '1 h')`,
+	} {
+		execute(t, pool, sql)
+	}
+	findings := examine(t, configFor(address))
+	demand(t, findings, "queues", Warn, "queue mail is paused for 72h", "oldest job has waited for 48h")
+	demand(t, findings, "queues", Warn, "queue slow has waited for 5h")
+	demand(t, findings, "failovers", Warn, "scheduler lost its leader 6 times", "6 stepped down")
+	demand(t, findings, "clock", Warn, "database's clock was set back by 59m")
+
+	execute(t, pool, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
+	demand(t, examine(t, configFor(address)), "writes", Fail, "read-only", "default_transaction_read_only")
+}
+
 func TestEncodingAndRoomOfTheServer(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)

@@ -112,7 +112,7 @@ func unit(series metrics.Series) string {
 		return "seconds"
 	case strings.HasSuffix(series.Name, "_bytes"), strings.HasSuffix(series.Name, "_bytes_total"):
 		return "bytes"
-	case series.Name == "forge_build_info" || series.Name == "forge_config_reload_success" || series.Name == metrics.LeaderIsLeaderName || series.Name == metrics.NodeReportingName:
+	case series.Name == "forge_build_info" || series.Name == "forge_config_reload_success" || series.Name == metrics.LeaderIsLeaderName || series.Name == metrics.NodeReportingName || series.Name == metrics.NodeReadyName:
 		return "0 or 1"
 	default:
 		return "count"

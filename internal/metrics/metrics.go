@@ -66,14 +66,12 @@ type Metrics struct {
 	ConfigReloads       *prometheus.CounterVec // label result: success or failure
 	ConfigReloadedAt    prometheus.Gauge
 
-	// The cluster as the metrics aggregator's leader counts it; no series on
-	// the other nodes.
-	QueueDepth *prometheus.GaugeVec // labels queue and state
-	Nodes      *prometheus.GaugeVec // label state
-	// ConfigDrift has at most one series.
-	ConfigDrift *prometheus.GaugeVec
-	// NodeReporting has the label node_id.
-	NodeReporting *prometheus.GaugeVec
+	// NodeReady is 1 while the node can work.
+	NodeReady prometheus.Gauge
+
+	// Cluster are the gauges that the metrics aggregator's leader sets, by name; no
+	// series on the other nodes.
+	Cluster map[string]*prometheus.GaugeVec
 
 	// The log compactor's passes, by its leader.
 	CompactorPasses      *prometheus.CounterVec // label result: complete or incomplete
@@ -138,6 +136,7 @@ func New(version string) *Metrics {
 		AssignmentUnworked: f.gaugeVec("forge_assignment_unworked", "Those of them whose kind no live node has a worker for, by kind; no series for other kinds and on other nodes.", "kind"),
 
 		NodeSlots:          f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
+		NodeReady:          f.gauge(NodeReadyName, "1 while the node is ready as /readyz says: it has started, and the database takes what it writes."),
 		NodeStarvedSeconds: f.counter("forge_node_starved_seconds_total", "Seconds that this node's process waited for a processor: work is late by as much, and beyond a lease roles change hands."),
 
 		ConfigReloadSuccess: f.gauge("forge_config_reload_success", "1 if this node's file was taken over when it was last read, 0 if it was refused and the node goes on with what it had."),
@@ -157,10 +156,10 @@ func New(version string) *Metrics {
 
 // addAggregator adds what only the metrics aggregator's leader tells.
 func (m *Metrics) addAggregator(f *factory) {
-	m.QueueDepth = f.gaugeVec(QueueDepthName, "Unfinished jobs by queue and state, as the metrics aggregator's leader counted them; no series on the other nodes.", "queue", "state")
-	m.Nodes = f.gaugeVec(NodesName, "Nodes by state, as the metrics aggregator's leader counted them; no series on the other nodes.", "state")
-	m.ConfigDrift = f.gaugeVec(ConfigDriftName, "Nodes that run another configuration than the one in force, as the metrics aggregator's leader counted them; no series on the other nodes.")
-	m.NodeReporting = f.gaugeVec(NodeReportingName, "1 while the node hands its metrics to the metrics aggregator, 0 once three reports are missing; of the nodes that have not left, by the metrics aggregator's leader.", "node_id")
+	m.Cluster = map[string]*prometheus.GaugeVec{}
+	for _, g := range clusterGauges {
+		m.Cluster[g.name] = f.gaugeVec(g.name, g.help, g.labels...)
+	}
 }
 
 // Names of the series that the metrics aggregator's leader counts itself.
@@ -171,7 +170,46 @@ const (
 	ConfigDriftName = "forge_config_drifting_nodes"
 
 	NodeReportingName = "forge_node_reporting"
+	NodeClockName     = "forge_node_clock_offset_seconds"
+
+	QueueOldestName = "forge_queue_oldest_waiting_seconds"
+	QueuePausedName = "forge_queue_paused_seconds"
+
+	SnapshotName    = "forge_database_oldest_snapshot_transactions"
+	TransactionName = "forge_database_oldest_transaction_seconds"
+	SetBackName     = "forge_database_clock_set_back_seconds"
 )
+
+const byLeader = ", as the metrics aggregator's leader counted them; no series on the other nodes."
+
+var clusterGauges = []struct {
+	name, help string
+	labels     []string
+}{
+	{QueueDepthName, "Unfinished jobs by queue and state" + byLeader, []string{"queue", "state"}},
+	{QueueOldestName, "Seconds that the queue's oldest available job has waited, 0 without one; by the metrics aggregator's leader.", []string{"queue"}},
+	{QueuePausedName, "Seconds for which the queue has been paused, 0 while it is not; by the metrics aggregator's leader.", []string{"queue"}},
+	{NodesName, "Nodes by state" + byLeader, []string{"state"}},
+	{ConfigDriftName, "Nodes that run another configuration than the one in force" + byLeader, nil},
+	{NodeReportingName, "1 while the node hands its metrics to the metrics aggregator, 0 once three reports are missing; of the nodes that have not left, by the metrics aggregator's leader.", []string{"node_id"}},
+	{NodeClockName, "Seconds by which the node's clock is ahead of the database's, below 0 if it is behind, to a tenth; of live nodes, by the metrics aggregator's leader.", []string{"node_id"}},
+	{SnapshotName, "Transactions begun since the oldest snapshot that keeps VACUUM from removing dead rows, by its holder: session, standby, slot or prepared; by the metrics aggregator's leader.", []string{"holder"}},
+	{TransactionName, "Seconds since the oldest transaction with such a snapshot began, by its holder: session or prepared; by the metrics aggregator's leader.", []string{"holder"}},
+	{SetBackName, "Seconds by which the newest instant that the cluster recorded is ahead of the database's clock, 0 unless that was set back; by the metrics aggregator's leader.", nil},
+}
+
+// OfCluster reports whether the metrics aggregator's leader sets a series.
+func OfCluster(name string) bool {
+	for _, g := range clusterGauges {
+		if g.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// NodeReadyName is the name of Metrics.NodeReady.
+const NodeReadyName = "forge_node_ready"
 
 // Names of series of which the aggregator's leader writes a 0 for each role, so
 // that a sum over them is never empty.

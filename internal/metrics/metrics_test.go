@@ -180,6 +180,7 @@ func TestSnapshot(t *testing.T) {
 			Name: "forge_job_wait_seconds", Labels: map[string]string{"kind": "report"}, Value: 3,
 			Histogram: &metrics.Histogram{Sum: 1001.3, Buckets: map[string]float64{"0.5": 1, "1": 1, "+Inf": 1}},
 		},
+		{Name: "forge_node_ready"},
 		{Name: "forge_node_starved_seconds_total"},
 	}
 	if diff := cmp.Diff(want, snapshot(t, m)); diff != "" {

@@ -138,3 +138,59 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("events %+v, %v", events, err)
 	}
 }
+
+// Waiting finds what List finds of the oldest job, and reads next to nothing of many
+// jobs.
+func TestWaitingReadsTheOldestJobsAlone(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	for _, sql := range []string{
+		`INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('paused', now() - interval '3 days', now()), ('idle', NULL, now())`,
+		`INSERT INTO river_job (kind, args, max_attempts, queue, priority, state, scheduled_at, finalized_at)
+			SELECT 'k', '{}', 1, CASE WHEN i % 4 = 0 THEN 'paused' ELSE 'q' || i % 3 END, 1 + i % 4, s::river_job_state,
+			       now() - make_interval(secs => i), CASE s WHEN 'completed' THEN now() END
+			FROM generate_series(1, 40000) AS i, LATERAL (SELECT CASE WHEN i % 2 = 0 THEN 'available' ELSE 'completed' END AS s) AS states`,
+		`INSERT INTO river_job (kind, args, max_attempts, queue, state, scheduled_at) VALUES ('k', '{}', 1, 'later', 'scheduled', now() + interval '1 h')`,
+		`VACUUM ANALYZE river_job`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := queuestore.List(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]queuestore.Queue{}
+	for _, q := range all {
+		if q.Name != "later" { // nothing waits in it
+			want[q.Name] = queuestore.Queue{Name: q.Name, PausedAt: q.PausedAt, OldestAt: q.OldestAt}
+		}
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	waiting, err := queuestore.Waiting(t.Context(), tx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]queuestore.Queue{}
+	for _, q := range waiting {
+		if q.OldestAt.IsZero() != (q.WaitSeconds == 0) {
+			t.Errorf("the wait of %+v", q)
+		}
+		got[q.Name] = queuestore.Queue{Name: q.Name, PausedAt: q.PausedAt, OldestAt: q.OldestAt}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("oldest jobs (-by List +by Waiting):\n%s", diff)
+	}
+	var read int
+	if err := tx.QueryRow(t.Context(), `SELECT pg_stat_get_xact_tuples_returned('river_job'::regclass) + pg_stat_get_xact_tuples_fetched('river_job'::regclass)`).Scan(&read); err != nil {
+		t.Fatal(err)
+	}
+	if read > 100 {
+		t.Errorf("%d rows were read", read)
+	}
+}

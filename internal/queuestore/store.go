@@ -92,6 +92,29 @@ LEFT JOIN jobs AS j ON j.queue = names.name
 LEFT JOIN forge_limits AS l ON l.scope = 'queue' AND l.name = names.name
 ORDER BY names.name`
 
+// The ends of river_job_prioritized_fetching_index: one look for each queue that has
+// available jobs, and one for each of its four priorities, however many jobs there are.
+const waitingSQL = `
+WITH RECURSIVE queues (name) AS (
+    (SELECT queue FROM river_job WHERE state = 'available' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.queue FROM river_job AS j WHERE j.state = 'available' AND j.queue > q.name ORDER BY j.queue LIMIT 1)
+    FROM queues AS q
+    WHERE q.name IS NOT NULL
+), oldest AS (
+    SELECT q.name, min(j.scheduled_at) AS at
+    FROM (SELECT name FROM queues WHERE name IS NOT NULL LIMIT $1) AS q,
+         generate_series(1, 4) AS p (priority),
+         LATERAL (SELECT scheduled_at FROM river_job
+                  WHERE state = 'available' AND queue = q.name AND priority = p.priority
+                  ORDER BY scheduled_at LIMIT 1) AS j
+    GROUP BY q.name
+)
+SELECT name, r.paused_at, o.at, now()
+FROM oldest AS o
+FULL JOIN (SELECT name, paused_at FROM river_queue ORDER BY paused_at IS NULL, name LIMIT $1) AS r USING (name)
+ORDER BY name`
+
 const knownSQL = `
 SELECT EXISTS (SELECT FROM river_queue WHERE name = $1)
     OR EXISTS (SELECT FROM forge_nodes WHERE queues ? $1)
@@ -123,6 +146,28 @@ func List(ctx context.Context, db Queryer) ([]Queue, error) {
 	queues, err := collect(ctx, db, scanQueue, listSQL)
 	if err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	return queues, nil
+}
+
+// maxWaiting bounds the queues of Waiting.
+const maxWaiting = 1000
+
+// Waiting returns the queues that have available jobs or a past, by name, with their
+// PausedAt, OldestAt, WaitSeconds and Now alone: List counts all unfinished jobs, this
+// reads none but the oldest. Of more than a thousand queues some are left out.
+func Waiting(ctx context.Context, db Queryer) ([]Queue, error) {
+	queues, err := collect(ctx, db, func(row pgx.CollectableRow) (Queue, error) {
+		var q Queue
+		var paused, oldest *time.Time
+		err := row.Scan(&q.Name, &paused, &oldest, &q.Now)
+		if q.PausedAt, q.OldestAt = orZero(paused), orZero(oldest); oldest != nil {
+			q.WaitSeconds = max(q.Now.Sub(q.OldestAt).Seconds(), 0)
+		}
+		return q, err
+	}, waitingSQL, maxWaiting)
+	if err != nil {
+		return nil, fmt.Errorf("read the oldest waiting jobs: %w", err)
 	}
 	return queues, nil
 }

@@ -1,0 +1,87 @@
+package dbcheck
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Holders of a snapshot.
+const (
+	Session  = "session"
+	Standby  = "standby" // by hot_standby_feedback
+	Slot     = "slot"
+	Prepared = "prepared"
+)
+
+// Holders are all that may hold a snapshot.
+var Holders = []string{Session, Standby, Slot, Prepared}
+
+// maxSnapshots bounds what is read; the oldest come first.
+const maxSnapshots = 20
+
+// Snapshot keeps VACUUM from removing the rows that have died since.
+type Snapshot struct {
+	// Holder is one of Holders.
+	Holder string
+	// Name of the slot, id of the prepared transaction, or user and application of the
+	// session.
+	Name string
+	// PID is 0 where there is no process.
+	PID int
+	// Transactions is how many have begun since.
+	Transactions int64
+	// Age is how long the transaction lasts; 0 where it is not known, as of slots,
+	// standbys and the sessions of other users without pg_read_all_stats.
+	Age time.Duration
+}
+
+// backend_xmin and backend_xid are shown to everybody, xact_start is not. Autovacuum's
+// own snapshots hold nobody back.
+const snapshotsSQL = `
+SELECT holder, name, pid, transactions, greatest(coalesce(seconds, 0), 0)::float8
+FROM (
+    SELECT CASE backend_type WHEN 'walsender' THEN 'standby' ELSE 'session' END AS holder,
+           concat_ws(', ', usename, nullif(application_name, '')) AS name, pid,
+           greatest(age(backend_xmin), age(backend_xid))::bigint AS transactions,
+           CASE backend_type WHEN 'walsender' THEN NULL ELSE extract(epoch FROM clock_timestamp() - xact_start) END AS seconds
+    FROM pg_stat_activity
+    WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()
+      AND (datname = current_database() OR datname IS NULL) AND backend_type IS DISTINCT FROM 'autovacuum worker'
+    UNION ALL
+    SELECT 'slot', slot_name, 0, greatest(age(xmin), age(catalog_xmin)), NULL
+    FROM pg_replication_slots
+    WHERE (xmin IS NOT NULL OR catalog_xmin IS NOT NULL) AND (database = current_database() OR database IS NULL)
+    UNION ALL
+    SELECT 'prepared', gid, 0, age(transaction), extract(epoch FROM clock_timestamp() - prepared)
+    FROM pg_prepared_xacts
+    WHERE database = current_database()
+) AS snapshots
+ORDER BY transactions DESC, seconds DESC NULLS LAST
+LIMIT $1`
+
+// Queryer is what the reads go through: a pool, a connection or a transaction.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Snapshots returns the oldest snapshots, oldest first.
+func Snapshots(ctx context.Context, db Queryer) ([]Snapshot, error) {
+	rows, err := db.Query(ctx, snapshotsSQL, maxSnapshots)
+	if err != nil {
+		return nil, fmt.Errorf("read the oldest snapshots: %w", err)
+	}
+	snapshots, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Snapshot, error) {
+		var s Snapshot
+		var seconds float64
+		err := row.Scan(&s.Holder, &s.Name, &s.PID, &s.Transactions, &seconds)
+		s.Age = time.Duration(seconds * float64(time.Second))
+		return s, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the oldest snapshots: %w", err)
+	}
+	return snapshots, nil
+}

@@ -1,0 +1,125 @@
+package dbcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// PostgreSQL's codes for a disk that takes nothing.
+const (
+	codeDiskFull = "53100"
+	codeIOError  = "58030"
+)
+
+// ErrReadOnly says that the server takes no writes.
+var ErrReadOnly = errors.New("the database is read-only")
+
+// DiskError says that the server cannot write to its disk.
+type DiskError struct{ Err *pgconn.PgError }
+
+func (e *DiskError) Error() string { return "the database cannot write to its disk: " + e.Err.Message }
+
+// Unwrap returns what the server said.
+func (e *DiskError) Unwrap() error { return e.Err }
+
+// RightsError lists the privileges that a node cannot work without and does not have,
+// as "UPDATE on river_job".
+type RightsError struct {
+	User    string
+	Missing []string
+}
+
+func (e *RightsError) Error() string {
+	return fmt.Sprintf("user %s lacks %s; see forge doctor", e.User, strings.Join(e.Missing, ", "))
+}
+
+const (
+	readOnlySQL = `SELECT current_setting('transaction_read_only')::bool`
+
+	// A set that does not fit into work_mem goes to a file beside the tables, and
+	// leaves no row and no WAL behind: tables cannot tell, since an update may find
+	// room in their pages long after the disk is full.
+	fillSQL = `SELECT count(*) FROM generate_series(1, 10000)`
+
+	// What running a job takes. The rest is forge doctor's.
+	rightsSQL = `
+SELECT current_user::text, coalesce(array_agg(privilege || ' on ' || name ORDER BY place, privilege), '{}')
+FROM unnest('{forge_nodes,forge_leaders,forge_crons,forge_cron_ticks,forge_events,river_job,river_job_id_seq}'::text[])
+         WITH ORDINALITY AS objects (name, place),
+     unnest('{SELECT,INSERT,UPDATE,USAGE}'::text[]) AS privilege
+WHERE CASE WHEN name LIKE '%\_seq' THEN privilege = 'USAGE' AND NOT has_sequence_privilege(to_regclass($1 || '.' || name), 'USAGE')
+           ELSE privilege <> 'USAGE' AND NOT has_table_privilege(to_regclass($1 || '.' || name), privilege) END`
+
+	schemaRightSQL = `SELECT has_schema_privilege($1, 'USAGE')`
+)
+
+// Beginner starts transactions: a pool or a connection.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Writes returns why a node cannot work: ErrReadOnly, a *DiskError or a *RightsError.
+// Other errors are of the connection. It costs the server some milliseconds.
+func Writes(ctx context.Context, db Beginner, schema string) error {
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("check that the database takes writes: %w", err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // nothing was written
+	for _, check := range []func(context.Context, pgx.Tx, string) error{checkReadOnly, checkRights, checkDisk} {
+		if err := check(ctx, tx, schema); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkReadOnly(ctx context.Context, tx pgx.Tx, _ string) error {
+	var readOnly bool
+	if err := tx.QueryRow(ctx, readOnlySQL).Scan(&readOnly); err != nil {
+		return err
+	}
+	if readOnly {
+		return ErrReadOnly
+	}
+	return nil
+}
+
+func checkRights(ctx context.Context, tx pgx.Tx, schema string) error {
+	var usage bool
+	if err := tx.QueryRow(ctx, schemaRightSQL, schema).Scan(&usage); err != nil {
+		return err
+	}
+	if !usage { // nothing in it can be looked up
+		return &RightsError{User: tx.Conn().Config().User, Missing: []string{"USAGE on schema " + schema}}
+	}
+	var rights RightsError
+	if err := tx.QueryRow(ctx, rightsSQL, pgx.Identifier{schema}.Sanitize()).Scan(&rights.User, &rights.Missing); err != nil {
+		return err
+	}
+	if len(rights.Missing) > 0 {
+		return &rights
+	}
+	return nil
+}
+
+func checkDisk(ctx context.Context, tx pgx.Tx, _ string) error {
+	_, err := tx.Exec(ctx, `SET LOCAL work_mem = '64kB'`)
+	if err == nil {
+		_, err = tx.Exec(ctx, fillSQL)
+	}
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return err
+	case refused.Code == codeDiskFull || refused.Code == codeIOError:
+		return &DiskError{refused}
+	default: // by a limit of temporary files, say
+		return nil
+	}
+}

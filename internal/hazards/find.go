@@ -1,0 +1,213 @@
+package hazards
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+)
+
+// Where hazards begin. The alerts of deploy/prometheus have the same bounds.
+const (
+	longPause = 24 * time.Hour
+	longWait  = time.Hour
+
+	// A snapshot is old by its time or, where that is not known, by the transactions
+	// whose dead rows it keeps.
+	oldSnapshot             = time.Hour
+	oldSnapshotTransactions = 1_000_000
+
+	// A role that lost so many leaders within turnoverTime is not led for long.
+	turnoverTime = time.Hour
+	manyTerms    = 5
+
+	clockTolerance = time.Second
+)
+
+// named is how many of the same kind are named one by one.
+const named = 3
+
+// Kind of a hazard.
+type Kind string
+
+// The kinds.
+const (
+	PausedQueue  Kind = "paused queue"
+	WaitingJob   Kind = "waiting job"
+	OldSnapshot  Kind = "old snapshot"
+	UnsteadyRole Kind = "unsteady role"
+	SetBackClock Kind = "set back clock"
+	NodeClock    Kind = "node clock"
+)
+
+// Hazard is one finding.
+type Hazard struct {
+	Kind Kind
+	// Text is what was found, without a full stop at its end.
+	Text string
+	// Remedy is what to do about it.
+	Remedy string
+}
+
+// Find judges the facts.
+func (f Facts) Find() []Hazard {
+	return slices.Concat(f.setBack(), brief(f.pausedQueues()), brief(f.waitingJobs()), brief(f.oldSnapshots()),
+		brief(f.unsteadyRoles()), brief(f.nodeClocks()))
+}
+
+// Of returns the hazards of some kinds.
+func (f Facts) Of(kinds ...Kind) []Hazard {
+	return slices.DeleteFunc(f.Find(), func(h Hazard) bool { return !slices.Contains(kinds, h.Kind) })
+}
+
+func (f Facts) setBack() []Hazard {
+	if f.Clock.SetBack <= clockTolerance {
+		return nil
+	}
+	return []Hazard{{
+		SetBackClock,
+		fmt.Sprintf("the database's clock was set back by %s or more: the cluster recorded later instants", explain.Span(f.Clock.SetBack)),
+		"let the database's host keep time by NTP, which never steps back; until the clock has caught up, ticks and jobs that were due later wait",
+	}}
+}
+
+// longestWait are the queues by how long their oldest jobs have waited.
+func (f Facts) longestWait() []queuestore.Queue {
+	return slices.SortedStableFunc(slices.Values(f.Queues), func(a, b queuestore.Queue) int { return cmp.Compare(b.WaitSeconds, a.WaitSeconds) })
+}
+
+func (f Facts) pausedQueues() []Hazard {
+	var found []Hazard
+	for _, q := range f.longestWait() {
+		if q.PausedAt.IsZero() || q.OldestAt.IsZero() || q.Now.Sub(q.PausedAt) < longPause {
+			continue
+		}
+		found = append(found, Hazard{
+			PausedQueue,
+			fmt.Sprintf("queue %s is paused for %s, and its oldest job has waited for %s", q.Name, explain.Span(q.Now.Sub(q.PausedAt)), explain.Span(q.Wait())),
+			"forge queue resume " + q.Name,
+		})
+	}
+	return found
+}
+
+// waitingJobs leaves out those of paused queues, which are meant to wait.
+func (f Facts) waitingJobs() []Hazard {
+	var found []Hazard
+	for _, q := range f.longestWait() {
+		if q.PausedAt.IsZero() && q.Wait() >= longWait {
+			found = append(found, Hazard{
+				WaitingJob,
+				fmt.Sprintf("the oldest available job of queue %s has waited for %s", q.Name, explain.Span(q.Wait())),
+				"forge job list --state available --queue " + q.Name + ", and forge job explain ID says why a job waits",
+			})
+		}
+	}
+	return found
+}
+
+func (f Facts) oldSnapshots() []Hazard {
+	var found []Hazard
+	for _, s := range f.Snapshots {
+		if s.Age >= oldSnapshot || s.Transactions >= oldSnapshotTransactions {
+			found = append(found, Hazard{OldSnapshot, describe(s) + " keeps VACUUM from removing dead rows, and everything slows down", remedies[s.Holder](s)})
+		}
+	}
+	return found
+}
+
+func describe(s dbcheck.Snapshot) string {
+	text := map[string]string{
+		dbcheck.Session:  fmt.Sprintf("the transaction of process %d (%s)", s.PID, s.Name),
+		dbcheck.Standby:  "the standby " + s.Name,
+		dbcheck.Slot:     "the replication slot " + s.Name,
+		dbcheck.Prepared: "the prepared transaction " + s.Name,
+	}[s.Holder]
+	if s.Age > 0 {
+		return fmt.Sprintf("%s is open for %s: it", text, explain.Span(s.Age))
+	}
+	return fmt.Sprintf("%s holds a snapshot from %s transactions ago: it", text, humanize.Comma(s.Transactions))
+}
+
+// remedies are by holder.
+var remedies = map[string]func(dbcheck.Snapshot) string{
+	dbcheck.Session: func(s dbcheck.Snapshot) string {
+		return fmt.Sprintf("end it: SELECT pg_terminate_backend(%d); idle_in_transaction_session_timeout ends those that were forgotten", s.PID)
+	},
+	dbcheck.Standby: func(dbcheck.Snapshot) string {
+		return "end the long query on the standby, or turn hot_standby_feedback off there"
+	},
+	dbcheck.Slot: func(s dbcheck.Snapshot) string {
+		return fmt.Sprintf("let its consumer catch up, or SELECT pg_drop_replication_slot('%s')", strings.ReplaceAll(s.Name, "'", "''"))
+	},
+	dbcheck.Prepared: func(s dbcheck.Snapshot) string {
+		return fmt.Sprintf("COMMIT PREPARED or ROLLBACK PREPARED '%s'", strings.ReplaceAll(s.Name, "'", "''"))
+	},
+}
+
+// unsteadyRoles leaves out the ends that were planned.
+func (f Facts) unsteadyRoles() []Hazard {
+	ends := map[string]map[string]int{}
+	for _, t := range f.Tenures {
+		if t.EndedAt.IsZero() || f.Clock.Now.Sub(t.EndedAt) > turnoverTime || slices.Contains([]string{"resigned", "transferred"}, t.EndReason) {
+			continue
+		}
+		if ends[t.Role] == nil {
+			ends[t.Role] = map[string]int{}
+		}
+		ends[t.Role][t.EndReason]++
+	}
+	var found []Hazard
+	for _, role := range slices.Sorted(maps.Keys(ends)) {
+		total := 0
+		var reasons []string
+		for _, reason := range slices.Sorted(maps.Keys(ends[role])) {
+			total += ends[role][reason]
+			reasons = append(reasons, fmt.Sprintf("%d %s", ends[role][reason], strings.ReplaceAll(cmp.Or(reason, "unknown"), "_", " ")))
+		}
+		if total >= manyTerms {
+			found = append(found, Hazard{
+				UnsteadyRole,
+				fmt.Sprintf("%s lost its leader %d times within an hour (%s)", role, total, strings.Join(reasons, ", ")),
+				"forge leader history --role " + role + " names the nodes, whose logs say why each term ended",
+			})
+		}
+	}
+	return found
+}
+
+func (f Facts) nodeClocks() []Hazard {
+	var found []Hazard
+	for _, c := range f.Clocks {
+		if c.Ahead.Abs() <= clockTolerance {
+			continue
+		}
+		side := "ahead of"
+		if c.Ahead < 0 {
+			side = "behind"
+		}
+		found = append(found, Hazard{
+			NodeClock,
+			fmt.Sprintf("the clock of node %s is %s %s the database's", c.NodeID, explain.Span(c.Ahead.Abs()), side),
+			"let every machine keep time by NTP",
+		})
+	}
+	return found
+}
+
+// brief keeps the first few of a kind.
+func brief(found []Hazard) []Hazard {
+	if len(found) <= named {
+		return found
+	}
+	found[named-1].Text += fmt.Sprintf("; %d more are like it", len(found)-named)
+	return found[:named]
+}

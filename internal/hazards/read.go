@@ -1,0 +1,41 @@
+package hazards
+
+import (
+	"context"
+
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// maxTenures bounds the tenures that are read, the newest of all roles.
+const maxTenures = 200
+
+// Facts are what hazards are found in.
+type Facts struct {
+	Clock     dbcheck.Clock
+	Queues    []queuestore.Queue // as queuestore.Waiting reads them
+	Snapshots []dbcheck.Snapshot // oldest first
+	// Tenures are the newest, newest first.
+	Tenures []leaderstore.Tenure
+	Clocks  []aggregator.Clock
+}
+
+// Read reads the facts.
+func Read(ctx context.Context, db leaderstore.Queryer) (f Facts, err error) {
+	if f.Clock, err = dbcheck.ReadClock(ctx, db); err != nil {
+		return f, err
+	}
+	if f.Queues, err = queuestore.Waiting(ctx, db); err != nil {
+		return f, err
+	}
+	if f.Snapshots, err = dbcheck.Snapshots(ctx, db); err != nil {
+		return f, err
+	}
+	if f.Tenures, err = leaderstore.History(ctx, db, "", maxTenures); err != nil {
+		return f, err
+	}
+	f.Clocks, err = aggregator.Clocks(ctx, db)
+	return f, err
+}
