@@ -70,8 +70,9 @@ func (t Term) Report() {
 // RoleOption changes a role that WithRole adds.
 type RoleOption func(*customRole)
 
-// RoleLockID gives the role a lock id of its own, 1 to 2^56-1, instead of one
-// that is made from its name. A lock_id in the file goes before it.
+// RoleLockID gives the role a lock id of its own, any number but 0, instead of one
+// that is made from its name. With a cluster.lock_namespace above 0 it has at most 56
+// bits. A lock_id in the file goes before it.
 func RoleLockID(id int64) RoleOption { return func(r *customRole) { r.lockID = id } }
 
 // RoleTakeoverDelay is how long the work waits after the lead changed hands,

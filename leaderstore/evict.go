@@ -28,7 +28,7 @@ WITH expired AS MATERIALIZED (
     JOIN pg_stat_activity a ON a.pid = k.pid
     WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
       AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND k.classid::bigint = $3::bigint >> 32 AND k.objid::bigint = $3::bigint & 4294967295
+      AND (k.classid::bigint << 32) | k.objid::bigint = $3::bigint
 ), ended AS MATERIALIZED (
     SELECT pid FROM holder WHERE ours AND pg_terminate_backend(pid)
 ), vacated AS (

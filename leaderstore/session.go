@@ -247,6 +247,9 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 		roles[i], ids[i], ifAsked[i], leftAt[i] = lock.Role, lock.At(s.offset).ID, lock.IfAsked, lock.LeftAt
 		s.ids[lock.Role] = ids[i]
 	}
+	if err := s.checkDistinct(); err != nil {
+		return nil, err
+	}
 	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID, ifAsked, leftAt)
 	if err != nil {
 		return nil, fmt.Errorf("try the locks: %w", err)
@@ -271,6 +274,20 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 		return nil, fmt.Errorf("try the locks: %w", err)
 	}
 	return won, nil
+}
+
+// checkDistinct refuses two roles on one lock, which may show only here: the offset of
+// the schema is not known to the file. Each would keep the other from being led.
+func (s *Session) checkDistinct() error {
+	roles := make(map[int64]string, len(s.ids))
+	for role, id := range s.ids {
+		if other, taken := roles[id]; taken {
+			return fmt.Errorf("%w: roles %s and %s have the same lock id %d in this schema; give one another lock_id",
+				ErrUnfit, min(role, other), max(role, other), id)
+		}
+		roles[id] = role
+	}
+	return nil
 }
 
 // Unlock gives back a lock for which no term was minted.

@@ -35,13 +35,14 @@ func CheckCustom(name string) error {
 const customBit = int64(1) << (namespaceShift - 1)
 
 // CustomLockID returns the advisory lock id of a role that is not built in, made
-// from its name unless own gives another, moved by the cluster's lock namespace.
+// from its name unless own gives another, moved by the cluster's lock namespace. A
+// namespace above 0 moves ids of at most 56 bits.
 func CustomLockID(name string, own int64, namespace int) (int64, error) {
 	if err := checkNamespace(namespace); err != nil {
 		return 0, err
 	}
-	if own < 0 || own >= 1<<namespaceShift {
-		return 0, fmt.Errorf("lock id %d of role %q: want 1 to %d", own, name, int64(1)<<namespaceShift-1)
+	if namespace > 0 && (own < 0 || own >= 1<<namespaceShift) {
+		return 0, fmt.Errorf("lock id %d of role %q in lock namespace %d: want 1 to %d", own, name, namespace, int64(1)<<namespaceShift-1)
 	}
 	id := own
 	if own == 0 {

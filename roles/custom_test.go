@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +50,14 @@ func TestCustomLockIDs(t *testing.T) {
 	if id, err := roles.CustomLockID("billing", 0, 0); err != nil || id != 0x95c7ece1ce1a97 {
 		t.Errorf("lock %#x, %v; the id of a name must stay what it was", id, err)
 	}
-	for _, bad := range [][2]int64{{-1, 0}, {1 << 56, 0}, {0, -2}, {0, 128}} {
+	for _, own := range []int64{4856221667890123456, -4856221667890123456, math.MinInt64, math.MaxInt64, -1} {
+		for _, namespace := range []int{roles.AutoNamespace, 0} {
+			if id, err := roles.CustomLockID("billing", own, namespace); err != nil || id != own {
+				t.Errorf("lock %d in namespace %d: %d, %v", own, namespace, id, err)
+			}
+		}
+	}
+	for _, bad := range [][2]int64{{-1, 1}, {1 << 56, 1}, {math.MaxInt64, 127}, {0, -2}, {0, 128}} {
 		if _, err := roles.CustomLockID("billing", bad[0], int(bad[1])); err == nil {
 			t.Errorf("lock %d in namespace %d is accepted", bad[0], bad[1])
 		}

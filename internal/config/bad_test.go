@@ -188,7 +188,18 @@ var badNode = []bad{
 	}},
 	{"lock ids", "[cluster]\nlock_namespace = 128\n[cluster.leader_election.roles.billing]\nlock_id = 0\n", []string{
 		"forge.toml:2:18: cluster.lock_namespace: out of range (got 128); want -1 to 127",
-		"forge.toml:4:11: cluster.leader_election.roles.billing.lock_id: out of range (got 0); want 1 to 72057594037927935",
+		"forge.toml:4:11: cluster.leader_election.roles.billing.lock_id: 0 stands for no lock (got 0); want any other whole number, or no lock_id",
+	}},
+	{"lock ids and a namespace", "[cluster]\nlock_namespace = 1\n[cluster.leader_election.roles]\na1 = { lock_id = -1 }\nb1 = { lock_id = 4856221667890123456 }\nc1 = { lock_id = 72057594037927935 }\n", []string{
+		"forge.toml:4:18: cluster.leader_election.roles.a1.lock_id: out of reach of lock_namespace 1 (got -1); want 1 to 72057594037927935, or no lock_namespace",
+		"forge.toml:5:18: cluster.leader_election.roles.b1.lock_id: out of reach of lock_namespace 1 (got 4856221667890123456); want 1 to 72057594037927935, or no lock_namespace",
+	}},
+	{"the lock of migrations", "[cluster.leader_election.roles.billing]\nlock_id = 0x464F524745_00FF\n", []string{
+		"forge.toml:2:11: cluster.leader_election.roles.billing.lock_id: forge migrate has the same lock (got 19790463171363071); want another number",
+	}},
+	{"any lock id", "[cluster.leader_election.roles]\na1 = { lock_id = -9223372036854775808 }\nb1 = { lock_id = 4856221667890123456 }\nc1 = { lock_id = 9223372036854775807 }\n", nil},
+	{"too large a lock id", "[cluster.leader_election.roles]\na1 = { lock_id = 9223372036854775808 }\n", []string{
+		"forge.toml:2:18: cluster.leader_election.roles.a1.lock_id: 9223372036854775808 is out of range for int64",
 	}},
 	{"short takeover", "[cluster.leader_election.roles.billing]\ntakeover_delay = \"2s\"\n", []string{
 		`forge.toml:2:18: warning: cluster.leader_election.roles.billing.takeover_delay: shorter than lease_duration 3s: after a terminated session two may run for a moment; want "3s", or work that a fence guards throughout`,

@@ -218,12 +218,35 @@ func (l *loader) checkRoles(section string) {
 		}
 		l.checkTakeover(path+".takeover_delay", role, overrides[role])
 		path += ".lock_id"
+		l.checkLockID(path, overrides[role].LockID)
 		for _, other := range slices.Sorted(maps.Keys(ids)) {
 			reportedThere := other > role && overrides[other].LockID != 0
 			if other != role && ids[role] == ids[other] && ids[role] != 0 && !reportedThere {
 				l.wrong(path, "the role "+other+" has the same lock", strconv.FormatInt(ids[role], 10), "a number that no other role has")
 			}
 		}
+	}
+}
+
+const (
+	// maxMovedLockID is the highest lock_id that a namespace above 0 can move.
+	maxMovedLockID = 1<<56 - 1
+	// migrationLockID is the advisory lock of migrations.
+	migrationLockID = 0x464F524745_00FF
+)
+
+// checkLockID looks at a lock_id by itself.
+func (l *loader) checkLockID(path string, id int64) {
+	namespace := l.cfg.Cluster.LockNamespace
+	switch got := strconv.FormatInt(id, 10); {
+	case !l.has(path) || !l.ok(path):
+	case id == 0:
+		l.wrong(path, "0 stands for no lock", got, "any other whole number, or no lock_id")
+	case id == migrationLockID:
+		l.wrong(path, "forge migrate has the same lock", got, "another number")
+	case namespace > 0 && (id < 0 || id > maxMovedLockID):
+		l.wrong(path, fmt.Sprintf("out of reach of lock_namespace %d", namespace), got,
+			fmt.Sprintf("1 to %d, or no lock_namespace", maxMovedLockID))
 	}
 }
 

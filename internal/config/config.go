@@ -87,8 +87,9 @@ func (e LeaderElection) ByLease() bool { return e.Strategy == "lease" }
 
 // RoleOverrides change one role's election.
 type RoleOverrides struct {
-	// LockID has at most 56 bits: the namespace stands above them.
-	LockID int64 `toml:"lock_id,omitzero" min:"1" max:"72057594037927935"`
+	// LockID is any number but 0, which stands for none. Where there is a namespace it
+	// has at most 56 bits: the namespace stands above them.
+	LockID int64 `toml:"lock_id,omitzero"`
 	// TakeoverDelay is how long the work of a new leader waits, unless its
 	// predecessor went in order; by default 0 for the built-in roles, whose
 	// writes are fenced, and a lease for all others.

@@ -30,11 +30,18 @@ func checkLocks(f Facts) []Finding {
 			continue
 		}
 		findings = append(findings, fail(
-			fmt.Sprintf("set cluster.lock_namespace to another number on every node (it is %d), or end that program; "+
-				"see docs/security.md on who may connect", f.Config.Cluster.LockNamespace),
+			f.otherLock(holder.Role)+", or end that program; see docs/security.md on who may connect",
 			"the lock of %s (%d) is held by %s: nobody can lead", holder.Role, holder.LockID, holder))
 	}
 	return orOK(findings, "no other application holds the lock of a role")
+}
+
+// otherLock says how a role gets another lock.
+func (f Facts) otherLock(role string) string {
+	if id := f.Config.Cluster.LeaderElection.Roles[role].LockID; id != 0 {
+		return "give the role another lock_id on every node"
+	}
+	return fmt.Sprintf("set cluster.lock_namespace to another number on every node (it is %d)", f.Config.Cluster.LockNamespace)
 }
 
 // ours says whether a connection is a node's of this cluster, or a leader's that is
