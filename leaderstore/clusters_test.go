@@ -152,7 +152,16 @@ func TestUpgradedClusterKeepsItsLockIDs(t *testing.T) {
 	if upgraded, err := leaderstore.LockOffset(t.Context(), c.pool); err != nil || upgraded != 0 {
 		t.Fatalf("an upgraded cluster's offset: %d, %v", upgraded, err)
 	}
-	s := c.open("a")
+	older, s := c.open("older"), c.open("a")
+	if !c.tries(older, lock) { // with the only ids that older versions have
+		t.Fatal("the older node has no lock")
+	}
+	if c.tries(s, bySchema(lock)) {
+		t.Fatal("a node of each version has the role's lock")
+	}
+	if err := older.Unlock(t.Context(), lock); err != nil {
+		t.Fatal(err)
+	}
 	won, err := s.TryLocks(t.Context(), []leaderstore.Lock{bySchema(lock)})
 	if err != nil || len(won) != 1 {
 		t.Fatal(won, err)
