@@ -193,10 +193,14 @@ func (n *Node) schedulerDuty() (roles.Duty, error) {
 	if err != nil {
 		return nil, err
 	}
+	inserter, err := n.runner.SilentInserter()
+	if err != nil {
+		return nil, err
+	}
 	letters := deadletters.New(deadletters.Options{Pool: n.pool, Metrics: n.metrics, Logger: n.logger})
 	return scheduler.New(
 		crons.New(crons.Options{
-			Pool: n.pool, Inserter: n.runner, Metrics: n.metrics, Logger: n.logger, Schema: schema,
+			Pool: n.pool, Inserter: inserter, Metrics: n.metrics, Logger: n.logger, Schema: schema,
 			Poll: n.poll(), Hub: n.hub,
 		}),
 		assigner,

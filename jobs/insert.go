@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -33,16 +34,41 @@ type Inserter struct {
 // NewInserter returns an Inserter that needs no node. An empty schema means
 // public.
 func NewInserter(pool *pgxpool.Pool, schema string) (*Inserter, error) {
+	client, err := newInsertClient(pool, schema, river.FetchCooldownMin, reserved)
+	if err != nil {
+		return nil, err
+	}
+	return &Inserter{client: client, alone: true}, nil
+}
+
+// newInsertClient returns a client that works no jobs. notifyEvery bounds how often River
+// sends a notification of jobs in a queue.
+func newInsertClient(pool *pgxpool.Pool, schema string, notifyEvery time.Duration, middleware ...rivertype.Middleware) (*river.Client[pgx.Tx], error) {
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
-		Schema:        cmp.Or(schema, defaultSchema),
-		FetchCooldown: river.FetchCooldownMin, // bounds the notifications of inserts
-		Logger:        slog.New(slog.DiscardHandler),
-		Middleware:    []rivertype.Middleware{reserved},
+		Schema:            cmp.Or(schema, defaultSchema),
+		FetchCooldown:     notifyEvery,
+		FetchPollInterval: max(notifyEvery, river.FetchPollIntervalDefault),
+		Logger:            slog.New(slog.DiscardHandler),
+		Middleware:        middleware,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare to insert jobs: %w", err)
 	}
-	return &Inserter{client: client, alone: true}, nil
+	return client, nil
+}
+
+// seldom is how often River may send a notification for a queue when the caller does so.
+const seldom = 24 * time.Hour
+
+// SilentInserter returns an Inserter like the Runner's own, for a caller that sends the
+// notifications of its jobs itself: it does without River's, each of which is a round
+// trip, except for the first job of a queue in a day.
+func (r *Runner) SilentInserter() (*Inserter, error) {
+	client, err := newInsertClient(r.options.Pool, r.options.Schema, seldom, counting(r.options.Metrics), reserved)
+	if err != nil {
+		return nil, err
+	}
+	return &Inserter{client: client, defaults: r.defaults}, nil
 }
 
 // InsertMany adds the jobs within tx and returns their ids in order.

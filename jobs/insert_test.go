@@ -1,9 +1,11 @@
 package jobs_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +18,9 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/jobs"
 )
 
@@ -27,9 +31,13 @@ func TestJobsGetTheIDsThatWereReserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reserved, err := jobstore.ReserveIDs(t.Context(), pool, 3)
-	if err != nil || len(reserved) != 3 {
-		t.Fatalf("reserved %v: %v", reserved, err)
+	rows, err := pool.Query(t.Context(), `SELECT nextval('river_job_id_seq') FROM generate_series(1, 3)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		t.Fatal(err)
 	}
 	var got []int64
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
@@ -105,6 +113,53 @@ func TestInsertsOfCommandsAreNoted(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("noted %v, want %v", got, want)
 		}
+	}
+}
+
+// After the first job of a queue the caller alone sends notifications.
+func TestSilentInserterSendsNoNotifications(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	pool := pgtest.Connect(t, url)
+	collected := metrics.New("test")
+	runner, err := jobs.New(jobs.Options{
+		Pool: pool, NodeID: nodeID, Slots: 1, Logger: slog.New(slog.DiscardHandler), Metrics: collected,
+		Jobs: map[string]config.Job{"report": {Kind: "shell", Command: []string{"true"}, Queue: "reports"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent, err := runner.SilentInserter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := silent.Insert(t.Context(), jobstore.NewJob{Kind: "report"}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	channel := wire.Channel("public", wire.RiverInsertChannel)
+	if _, err := conn.Exec(t.Context(), `LISTEN "`+channel+`"`); err != nil {
+		t.Fatal(err)
+	}
+	id, err := silent.Insert(t.Context(), jobstore.NewJob{Kind: "report"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, pool, `SELECT pg_notify($1, 'the end')`, channel)
+	notification, err := conn.WaitForNotification(t.Context())
+	if err != nil || notification.Payload != "the end" {
+		t.Errorf("heard %+v: %v", notification, err)
+	}
+	var queue string
+	if err := pool.QueryRow(t.Context(), `SELECT queue FROM river_job WHERE id = $1`, id).Scan(&queue); err != nil || queue != "reports" {
+		t.Errorf("the job is in queue %q, want that of its kind: %v", queue, err)
+	}
+	if counted := testutil.ToFloat64(collected.JobEnqueued.WithLabelValues("report")); counted != 2 {
+		t.Errorf("%v of 2 jobs are counted", counted)
 	}
 }
 

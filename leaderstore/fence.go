@@ -55,25 +55,33 @@ const patienceInTxSQL = `SELECT set_config('idle_in_transaction_session_timeout'
 // Check must be the first statement of a leader's writing transaction. It
 // returns the database's clock, or ErrDeposed. Once it has succeeded no other
 // term can be minted for the role before tx ends.
-func (f Fence) Check(ctx context.Context, tx pgx.Tx) (time.Time, error) {
-	if f.Patience > 0 {
-		if _, err := tx.Exec(ctx, patienceInTxSQL, milliseconds(f.Patience)); err != nil {
-			return time.Time{}, fmt.Errorf("bound the transaction of %s: %w", f.Role, err)
-		}
+func (f Fence) Check(ctx context.Context, tx pgx.Tx) (now time.Time, err error) {
+	var batch pgx.Batch
+	f.Queue(&batch, &now)
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return time.Time{}, fmt.Errorf("check the fence of %s: %w", f.Role, err)
 	}
-	var now time.Time
+	return now, nil
+}
+
+// Queue adds what Check does to a batch, which thereby saves a round trip: it fails with
+// ErrDeposed, or sets now. Statements that follow in the batch are executed even if the
+// term is over, so the transaction must be rolled back when the batch fails.
+func (f Fence) Queue(batch *pgx.Batch, now *time.Time) {
+	if f.Patience > 0 {
+		batch.Queue(patienceInTxSQL, milliseconds(f.Patience))
+	}
 	sql := fenceSQL
 	if failpoint.Off("leaderstore/fence") {
 		sql = unfencedSQL
 	}
-	err := tx.QueryRow(ctx, sql, f.Role, f.Term, f.Incarnation).Scan(&now)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return time.Time{}, f.Deposed()
-	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("check the fence of %s: %w", f.Role, err)
-	}
-	return now, nil
+	batch.Queue(sql, f.Role, f.Term, f.Incarnation).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(now)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return f.Deposed()
+		}
+		return err
+	})
 }
 
 // Beginner starts transactions: a *pgxpool.Pool or a *pgx.Conn.

@@ -36,6 +36,11 @@ func FindTick(ctx context.Context, db Queryer, cron string, tick time.Time) (Tic
 	return found[0], nil
 }
 
+// QueueNow adds to a batch what sets now to the database's clock, which says what is due.
+func QueueNow(batch *pgx.Batch, now *time.Time) {
+	batch.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(now) })
+}
+
 // Now reads the database's clock, which says what is due.
 func Now(ctx context.Context, db Queryer) (time.Time, error) {
 	times, err := collect(ctx, db, pgx.RowTo[time.Time], clockSQL)

@@ -30,16 +30,18 @@ FOR NO KEY UPDATE OF c`
 
 // clock_timestamp: now() is the start of the transaction, before the fence. Rows that
 // are written before the instant of their commit ($11) count as recorded at it. The
-// clock is read once, so that a row is as late as its two times say.
+// clock is read once, so that a row is as late as its two times say. The jobs' ids come
+// from River's own sequence; one that is not used leaves a hole, as a rollback does.
 const recordSQL = `
 WITH clock AS MATERIALIZED (SELECT greatest(clock_timestamp(), $11) AS now)
 INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, recorded_at, lateness_ms, last_tick, tick_count, job_id)
 SELECT r.cron, r.tick, r.verdict, r.reason, $7, $8, clock.now,
-       greatest(0, extract(epoch FROM clock.now - coalesce(r.fires_at, r.tick)) * 1000), r.last_tick, r.tick_count, nullif(r.job_id, 0)
-FROM clock, unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $9::timestamptz[], $10::bigint[])
-     AS r (cron, tick, verdict, reason, last_tick, tick_count, fires_at, job_id)
+       greatest(0, extract(epoch FROM clock.now - coalesce(r.fires_at, r.tick)) * 1000), r.last_tick, r.tick_count,
+       CASE WHEN r.fires THEN nextval('river_job_id_seq') END
+FROM clock, unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $9::timestamptz[], $10::boolean[])
+     AS r (cron, tick, verdict, reason, last_tick, tick_count, fires_at, fires)
 ` + onConflict + `
-RETURNING cron, tick`
+RETURNING cron, tick, coalesce(job_id, 0)`
 
 const onConflict = `ON CONFLICT (cron, tick) DO NOTHING`
 
@@ -110,32 +112,35 @@ type Locked struct {
 	Err error
 }
 
-// LockForFiring locks the rows of crons, in the order of their names. A cron
-// that does not exist is left out.
-func LockForFiring(ctx context.Context, tx pgx.Tx, crons []Known) ([]Locked, error) {
+// QueueLock adds to a batch what locks the rows of crons, in the order of their names. A
+// cron that does not exist is left out.
+func QueueLock(batch *pgx.Batch, crons []Known, locked *[]Locked) {
 	names, known := make([]string, len(crons)), make([]*time.Time, len(crons))
 	for i, k := range crons {
 		names[i], known[i] = k.Name, nullable(k.UpdatedAt)
 	}
-	locked, err := collect(ctx, tx, func(row pgx.CollectableRow) (Locked, error) {
-		var raw rawCron
-		if err := row.Scan(raw.targets()...); err != nil {
-			return Locked{}, err
+	batch.Queue(lockForFiringSQL, names, known).Query(func(rows pgx.Rows) (err error) {
+		if *locked, err = pgx.CollectRows(rows, scanLocked); err != nil {
+			return fmt.Errorf("lock due crons: %w", err)
 		}
-		stale := raw.spec != nil
-		if !stale {
-			raw.spec = []byte("{}")
-		}
-		cron, err := raw.decode()
-		if err != nil {
-			cron = raw.cron
-		}
-		return Locked{Cron: cron, Stale: stale, Err: err}, nil
-	}, lockForFiringSQL, names, known)
-	if err != nil {
-		return nil, fmt.Errorf("lock due crons: %w", err)
+		return nil
+	})
+}
+
+func scanLocked(row pgx.CollectableRow) (Locked, error) {
+	var raw rawCron
+	if err := row.Scan(raw.targets()...); err != nil {
+		return Locked{}, err
 	}
-	return locked, nil
+	stale := raw.spec != nil
+	if !stale {
+		raw.spec = []byte("{}")
+	}
+	cron, err := raw.decode()
+	if err != nil {
+		cron = raw.cron
+	}
+	return Locked{Cron: cron, Stale: stale, Err: err}, nil
 }
 
 // Key identifies a row of the ledger.
@@ -156,28 +161,46 @@ func scanKey(row pgx.CollectableRow) (Key, error) {
 	return KeyOf(cron, tick), err
 }
 
-// Record writes rows of the ledger in the name of a term, with their lateness by
-// the database's clock, and returns the keys of those that were not there
-// already. Of each row it takes Cron, Tick, Verdict, Reason, JobID, LastTick, Count
-// and FiresAt. If the transaction commits at an instant to come, that is at; else
-// it is zero.
-func Record(ctx context.Context, tx pgx.Tx, term int64, nodeID string, at time.Time, rows []Tick) (map[Key]bool, error) {
+// Written are rows of the ledger that a transaction wrote, each with the id that was
+// taken for its job; 0: it does not fire.
+type Written map[Key]int64
+
+// queue adds a statement to a batch, and its rows to those that were written.
+func (w Written) queue(batch *pgx.Batch, what, sql string, args ...any) {
+	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		var (
+			cron string
+			tick time.Time
+			job  int64
+		)
+		_, err := pgx.ForEachRow(rows, []any{&cron, &tick, &job}, func() error {
+			w[KeyOf(cron, tick)] = job
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+// QueueRecord adds to a batch what writes rows of the ledger in the name of a term, with
+// their lateness by the database's clock. Written are those that were not there already.
+// Of each row it takes Cron, Tick, Verdict, Reason, LastTick, Count and FiresAt. If the
+// transaction commits at an instant to come, that is at; else it is zero.
+func QueueRecord(batch *pgx.Batch, term int64, nodeID string, at time.Time, rows []Tick, written Written) {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
-	lasts, counts, fires, jobs := make([]*time.Time, n), make([]int64, n), make([]*time.Time, n), make([]int64, n)
+	lasts, counts, firesAt, fires := make([]*time.Time, n), make([]int64, n), make([]*time.Time, n), make([]bool, n)
 	for i, row := range rows {
 		crons[i], ticks[i], verdicts[i], reasons[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason
-		lasts[i], counts[i], fires[i], jobs[i] = nullable(row.LastTick), row.Count, nullable(row.FiresAt), row.JobID
+		lasts[i], counts[i], firesAt[i], fires[i] = nullable(row.LastTick), row.Count, nullable(row.FiresAt), row.Verdict.Fires()
 	}
 	sql := recordSQL
 	if failpoint.Off("cronstore/unique-key") {
 		sql = strings.Replace(sql, onConflict, "", 1)
 	}
-	keys, err := collect(ctx, tx, scanKey, sql, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, fires, jobs, nullable(at))
-	if err != nil {
-		return nil, fmt.Errorf("record ticks: %w", err)
-	}
-	return set(keys), nil
+	written.queue(batch, "record ticks", sql, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, firesAt, fires, nullable(at))
 }
 
 // Recorded returns the keys that stand in the ledger after each cron's instant.
@@ -231,8 +254,8 @@ type Progress struct {
 	Blocked   Blocked
 }
 
-// Advance moves the watermarks of crons.
-func Advance(ctx context.Context, tx pgx.Tx, progress []Progress) error {
+// QueueAdvance adds to a batch what moves the watermarks of crons.
+func QueueAdvance(batch *pgx.Batch, progress []Progress) {
 	n := len(progress)
 	names, watermarks, next := make([]string, n), make([]time.Time, n), make([]*time.Time, n)
 	blockers, since := make([]int64, n), make([]*time.Time, n)
@@ -240,8 +263,5 @@ func Advance(ctx context.Context, tx pgx.Tx, progress []Progress) error {
 		names[i], watermarks[i], next[i] = p.Name, p.Watermark, nullable(p.Next)
 		blockers[i], since[i] = p.Blocked.By, nullable(p.Blocked.Since)
 	}
-	if _, err := tx.Exec(ctx, advanceSQL, names, watermarks, next, blockers, since); err != nil {
-		return fmt.Errorf("advance watermarks: %w", err)
-	}
-	return nil
+	batch.Queue(advanceSQL, names, watermarks, next, blockers, since)
 }

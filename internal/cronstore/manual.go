@@ -36,8 +36,7 @@ func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict V
 	row, err := FindTick(ctx, tx, cron.Name, tick)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		_, err = Record(ctx, tx, 0, "", time.Time{}, []Tick{claimed})
-		return claimed, err
+		return claimed, recordClaim(ctx, tx, claimed)
 	case err != nil:
 		return Tick{}, err
 	case row.JobID != 0 || row.Verdict == Queued:
@@ -50,12 +49,18 @@ func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict V
 	if row.Count == 1 {
 		_, err = tx.Exec(ctx, takeOverSQL, cron.Name, tick, string(verdict), claimed.Reason)
 	} else if err = takeOut(ctx, tx, cron, row, tick); err == nil {
-		_, err = Record(ctx, tx, 0, "", time.Time{}, []Tick{claimed})
+		err = recordClaim(ctx, tx, claimed)
 	}
 	if err != nil {
 		return Tick{}, fmt.Errorf("claim a tick of %s: %w", cron.Name, err)
 	}
 	return claimed, nil
+}
+
+func recordClaim(ctx context.Context, tx pgx.Tx, claimed Tick) error {
+	var batch pgx.Batch
+	QueueRecord(&batch, 0, "", time.Time{}, []Tick{claimed}, Written{})
+	return tx.SendBatch(ctx, &batch).Close()
 }
 
 // takeOut leaves a tick out of the range that counts it.

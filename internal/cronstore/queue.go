@@ -20,12 +20,15 @@ CROSS JOIN LATERAL (
 ) AS t
 ORDER BY t.cron, t.tick`
 
+// The ids of jobs are taken in the order of the ticks.
 const settleSQL = `
 UPDATE forge_cron_ticks AS t
-SET verdict = u.verdict, reason = u.reason, job_id = nullif(u.job_id, 0), term = $5, node_id = $6, recorded_at = clock_timestamp(),
+SET verdict = u.verdict, reason = u.reason, job_id = u.job_id, term = $5, node_id = $6, recorded_at = clock_timestamp(),
     lateness_ms = greatest(0, extract(epoch FROM clock_timestamp() - t.tick) * 1000)
-FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $7::bigint[]) AS u (cron, tick, verdict, reason, job_id)
-WHERE t.cron = u.cron AND t.tick = u.tick AND t.verdict = 'queued'`
+FROM (SELECT cron, tick, verdict, reason, CASE WHEN fires THEN nextval('river_job_id_seq') END AS job_id
+      FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $7::boolean[]) AS r (cron, tick, verdict, reason, fires)) AS u
+WHERE t.cron = u.cron AND t.tick = u.tick AND t.verdict = 'queued'
+RETURNING t.cron, t.tick, coalesce(t.job_id, 0)`
 
 const markReplacedSQL = `
 UPDATE forge_cron_ticks SET verdict = 'replaced', reason = $2
@@ -39,47 +42,36 @@ type Queue struct {
 	Length int
 }
 
-// Waiting returns the queues of those crons that have one, each with at most
-// limit of its ticks.
-func Waiting(ctx context.Context, tx pgx.Tx, crons []string, limit int) (map[string]Queue, error) {
-	type row struct {
-		tick   Tick
-		length int
-	}
-	rows, err := collect(ctx, tx, func(r pgx.CollectableRow) (row, error) {
+// QueueWaiting adds to a batch what reads the queues of those crons that have one, each
+// with at most limit of its ticks.
+func QueueWaiting(batch *pgx.Batch, crons []string, limit int, queues map[string]Queue) {
+	batch.Queue(waitingSQL, crons, limit).Query(func(rows pgx.Rows) error {
 		var (
-			raw   rawTick
-			found row
+			raw    rawTick
+			length int
 		)
-		err := r.Scan(append(raw.targets(), &found.length)...)
-		found.tick = raw.decode()
-		return found, err
-	}, waitingSQL, crons, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read queued ticks: %w", err)
-	}
-	queues := map[string]Queue{}
-	for _, r := range rows {
-		queue := queues[r.tick.Cron]
-		queue.Oldest, queue.Length = append(queue.Oldest, r.tick), r.length
-		queues[r.tick.Cron] = queue
-	}
-	return queues, nil
+		_, err := pgx.ForEachRow(rows, append(raw.targets(), &length), func() error {
+			tick := raw.decode()
+			queues[tick.Cron] = Queue{Oldest: append(queues[tick.Cron].Oldest, tick), Length: length}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read queued ticks: %w", err)
+		}
+		return nil
+	})
 }
 
-// Settle gives queued ticks their Verdict, Reason and JobID, in the name of a
-// term.
-func Settle(ctx context.Context, tx pgx.Tx, term int64, nodeID string, rows []Tick) error {
+// QueueSettle adds to a batch what gives queued ticks their Verdict and Reason, and those
+// that fire the id of a job, in the name of a term.
+func QueueSettle(batch *pgx.Batch, term int64, nodeID string, rows []Tick, written Written) {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
-	jobs := make([]int64, n)
+	fires := make([]bool, n)
 	for i, row := range rows {
-		crons[i], ticks[i], verdicts[i], reasons[i], jobs[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason, row.JobID
+		crons[i], ticks[i], verdicts[i], reasons[i], fires[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason, row.Verdict.Fires()
 	}
-	if _, err := tx.Exec(ctx, settleSQL, crons, ticks, verdicts, reasons, term, nodeID, jobs); err != nil {
-		return fmt.Errorf("settle queued ticks: %w", err)
-	}
-	return nil
+	written.queue(batch, "settle queued ticks", settleSQL, crons, ticks, verdicts, reasons, term, nodeID, fires)
 }
 
 // MarkReplaced writes that the runs of jobs were cancelled, and why.

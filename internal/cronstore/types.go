@@ -32,6 +32,9 @@ const (
 	Backfilled      Verdict = "backfilled"
 )
 
+// Fires says whether a tick with this verdict has a job that the leader inserted.
+func (v Verdict) Fires() bool { return v == Fired || v == CaughtUp }
+
 // Spec is a cron's definition as it was applied: what the scheduler's leader
 // needs to fire it, whatever file its own node holds.
 type Spec struct {

@@ -96,23 +96,6 @@ FROM river_job
 GROUP BY queue, state
 ORDER BY queue, state`
 
-// River's own sequence.
-const reserveSQL = `SELECT nextval('river_job_id_seq') FROM generate_series(1, $1::int)`
-
-// ReserveIDs returns ids that no other job will have, in order. One that is not
-// used leaves a hole, as a rollback does.
-func ReserveIDs(ctx context.Context, db Queryer, n int) ([]int64, error) {
-	rows, err := db.Query(ctx, reserveSQL, n)
-	if err != nil {
-		return nil, fmt.Errorf("reserve ids of jobs: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("reserve ids of jobs: %w", err)
-	}
-	return ids, nil
-}
-
 // List returns the newest jobs first. It is planned for each filter anew: what serves
 // a queue that has most of the jobs reads all there are for one that has none.
 func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {

@@ -153,7 +153,7 @@ type LogRow struct {
 // NewJob is a job to be inserted. Zero values mean the defaults: queue
 // "default", priority 1, 25 attempts, due now.
 type NewJob struct {
-	// ID is one of ReserveIDs; 0 takes the next.
+	// ID is one that was taken from River's sequence; 0 takes the next.
 	ID          int64
 	Kind        string
 	Args        json.RawMessage

@@ -6,11 +6,15 @@
 //
 //	fence            the term is current, and stays so until the commit
 //	lock the crons   their definitions and watermarks, as of now
+//	read             queues and active runs, as the overlap policies want
 //	decide           what becomes of each due tick: decide, a pure function
 //	ledger rows      ON CONFLICT (cron, tick) DO NOTHING
-//	jobs             only for the rows that were inserted and fire
 //	watermarks       every tick up to here stands in the ledger
+//	jobs             only for the rows that were inserted and fire
 //	commit
+//
+// That is five round trips: begin and fence; lock and read; rows, watermarks and the
+// notification of the jobs; jobs; commit.
 //
 // Nothing that the leader holds in memory decides anything: its next ticks only
 // say when to look, its cached definitions are checked against the locked rows,
@@ -25,8 +29,8 @@
 // Every statement is set-based: a batch costs the same few round trips for one
 // cron as for two thousand. Of many crons that are due together the first
 // transaction takes 250, so that their jobs start while the others are written,
-// and each that follows twice as many, up to two thousand. The ids of its
-// jobs are reserved first, so that no row of the ledger is written twice. Of the
+// and each that follows twice as many, up to two thousand. The rows of the
+// ledger take the ids of their jobs, so that none is written twice. Of the
 // crons that are due those come first that are still on time, the earliest
 // before the others: a leader that cannot keep up serves all in turn. A cron
 // with a long backlog is settled in slices of bounded size, one a transaction,

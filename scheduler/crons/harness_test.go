@@ -87,6 +87,7 @@ func newInserter(t *testing.T, pool *pgxpool.Pool) *riverInserter {
 	t.Helper()
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		SkipUnknownJobCheck: true, LeaderElectionDisabled: true, Logger: slog.New(slog.DiscardHandler),
+		FetchCooldown: patience, FetchPollInterval: patience, // it leaves the notifications to the leader
 		Middleware: []rivertype.Middleware{withReserved},
 	})
 	if err != nil {

@@ -56,30 +56,21 @@ func newJob(spec *cronstore.Spec, row cronstore.Tick, term int64) jobstore.NewJo
 	}
 }
 
-// reserveJobs gives the rows that fire the ids of their jobs, so that they need
-// not be written a second time once the jobs are there.
-func reserveJobs(ctx context.Context, tx pgx.Tx, plans []*plan) error {
-	var firing []*cronstore.Tick
+// announce adds to a batch what wakes whoever assigns the jobs of the plans, once the
+// transaction commits.
+func (l *ledger) announce(batch *pgx.Batch, plans []*plan) {
+	var payloads []string
 	for _, p := range plans {
-		for _, rows := range [][]cronstore.Tick{p.called, p.rows} {
-			for i := range rows {
-				if fires(rows[i].Verdict) {
-					firing = append(firing, &rows[i])
-				}
-			}
+		if !p.fires() {
+			continue
+		}
+		if payload := insertPayload(p.definition.spec.Queue); !slices.Contains(payloads, payload) {
+			payloads = append(payloads, payload)
 		}
 	}
-	if len(firing) == 0 {
-		return nil
+	if len(payloads) > 0 {
+		batch.Queue(announceSQL, wire.Channel(l.schema, wire.RiverInsertChannel), payloads)
 	}
-	ids, err := jobstore.ReserveIDs(ctx, tx, len(firing))
-	if err != nil {
-		return err
-	}
-	for i, row := range firing {
-		row.JobID = ids[i]
-	}
-	return nil
 }
 
 // insert inserts the jobs of the first rows. With careful set, jobs that are
@@ -88,15 +79,21 @@ func (l *ledger) insert(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, j
 	if len(jobs) == 0 {
 		return nil
 	}
-	firing := rows[:len(jobs)]
 	if !careful {
 		if err := l.insertMany(ctx, tx, jobs); err != nil {
 			return classify(tx, err)
 		}
-	} else if err := l.insertCarefully(ctx, tx, firing, jobs); err != nil {
+		return nil
+	}
+	firing := rows[:len(jobs)]
+	if err := l.insertCarefully(ctx, tx, firing, jobs); err != nil {
 		return err
 	}
-	return l.announce(ctx, tx, firing, jobs)
+	failed := slices.DeleteFunc(slices.Clone(firing), func(row cronstore.Tick) bool { return row.Verdict != cronstore.Failed })
+	if len(failed) == 0 {
+		return nil
+	}
+	return cronstore.MarkFailed(ctx, tx, failed)
 }
 
 // insertMany makes sure that the jobs got the ids that stand in the ledger.
@@ -140,36 +137,6 @@ func (l *ledger) insertCarefully(ctx context.Context, tx pgx.Tx, rows []cronstor
 		return err
 	}
 	return l.insertCarefully(ctx, tx, rows[half:], jobs[half:])
-}
-
-// announce marks the rows whose jobs were refused, and wakes whoever assigns the
-// others.
-func (l *ledger) announce(ctx context.Context, tx pgx.Tx, firing []cronstore.Tick, jobs []jobstore.NewJob) error {
-	var (
-		failed   []cronstore.Tick
-		payloads []string
-	)
-	for i, row := range firing {
-		if row.Verdict == cronstore.Failed {
-			failed = append(failed, row)
-			continue
-		}
-		if payload := insertPayload(jobs[i].Queue); !slices.Contains(payloads, payload) {
-			payloads = append(payloads, payload)
-		}
-	}
-	if len(failed) > 0 {
-		if err := cronstore.MarkFailed(ctx, tx, failed); err != nil {
-			return err
-		}
-	}
-	if len(payloads) == 0 {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, announceSQL, wire.Channel(l.schema, wire.RiverInsertChannel), payloads); err != nil {
-		return fmt.Errorf("announce the jobs: %w", err)
-	}
-	return nil
 }
 
 // insertPayload is River's own, to the letter.

@@ -28,9 +28,9 @@ const (
 	// rememberFor is how soon a cron must be due again for its definition to stay
 	// in memory: reading it again costs less than keeping a hundred thousand.
 	rememberFor = 10 * time.Minute
-	// allTrips is about how many round trips a transaction needs: what the first takes
-	// shows what all do.
-	allTrips = 10
+	// allTrips is how many round trips a transaction needs until it can be committed, as
+	// long as the first, with as many statements on average.
+	allTrips = 4
 	// mostTicks is how many due ticks a transaction looks at, of all its crons together.
 	mostTicks = 50_000
 	// queueBatch is how many queued ticks of one cron a transaction takes.
@@ -236,9 +236,15 @@ func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now, due time.Time, names 
 			asked[i].UpdatedAt = d.updatedAt
 		}
 	}
-	locked, err := cronstore.LockForFiring(ctx, tx, asked)
-	if err != nil {
-		return nil, err
+	var (
+		batch  pgx.Batch
+		locked []cronstore.Locked
+		found  = newSurroundings()
+	)
+	cronstore.QueueLock(&batch, asked, &locked)
+	found.queue(&batch, l.expect(names)) // after the locks: nobody changes them any more
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, fmt.Errorf("read crons: %w", err)
 	}
 	plans, left := make([]*plan, len(locked)), l.ticks.Next()
 	for i := range locked {
@@ -249,10 +255,7 @@ func (l *ledger) plan(ctx context.Context, tx pgx.Tx, now, due time.Time, names 
 	if err := dropRecorded(ctx, tx, plans); err != nil {
 		return nil, err
 	}
-	if err := l.findQueues(ctx, tx, plans); err != nil {
-		return nil, err
-	}
-	if err := findEarlierRuns(ctx, tx, plans); err != nil {
+	if err := l.surround(ctx, tx, plans, found); err != nil {
 		return nil, err
 	}
 	if err := lockUnstarted(ctx, tx, plans, now); err != nil {
@@ -383,49 +386,54 @@ func (l *ledger) write(ctx context.Context, tx pgx.Tx, plans []*plan, at time.Ti
 	if err := l.replace(ctx, tx, plans, rows[:len(jobs)]); err != nil {
 		return nil, err
 	}
-	var progress []cronstore.Progress
-	for _, p := range plans {
-		if p.watermark.After(p.cron.Watermark) {
-			progress = append(progress, cronstore.Progress{Name: p.cron.Name, Watermark: p.watermark, Next: p.next, Blocked: p.blocked})
-		}
-	}
-	if len(progress) == 0 {
-		return rows, nil
-	}
-	return rows, cronstore.Advance(ctx, tx, progress)
+	return rows, nil
 }
 
-// record writes the rows of the ledger. It returns the new ones, those that fire
-// first, and the jobs of these.
+// record writes the rows of the ledger, the watermarks and the notification of the jobs.
+// It returns the new rows, those that fire first, and the jobs of these.
 func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan, at time.Time) ([]cronstore.Tick, []jobstore.NewJob, error) {
-	if err := reserveJobs(ctx, tx, plans); err != nil {
-		return nil, nil, err
-	}
-	var all, called []cronstore.Tick
+	var (
+		batch       pgx.Batch
+		all, called []cronstore.Tick
+		advance     []cronstore.Progress
+		written     = cronstore.Written{}
+	)
 	for _, p := range plans {
 		all, called = append(all, p.rows...), append(called, p.called...)
-	}
-	var isNew map[cronstore.Key]bool
-	if len(all) > 0 {
-		var err error
-		if isNew, err = cronstore.Record(ctx, tx, l.fence.Term, l.fence.NodeID, at, all); err != nil {
-			return nil, nil, err
+		if p.watermark.After(p.cron.Watermark) {
+			advance = append(advance, cronstore.Progress{Name: p.cron.Name, Watermark: p.watermark, Next: p.next, Blocked: p.blocked})
 		}
 	}
 	if len(called) > 0 {
-		if err := cronstore.Settle(ctx, tx, l.fence.Term, l.fence.NodeID, called); err != nil {
-			return nil, nil, err
-		}
+		cronstore.QueueSettle(&batch, l.fence.Term, l.fence.NodeID, called, written)
 	}
+	if len(all) > 0 {
+		cronstore.QueueRecord(&batch, l.fence.Term, l.fence.NodeID, at, all, written)
+	}
+	if len(advance) > 0 {
+		cronstore.QueueAdvance(&batch, advance)
+	}
+	l.announce(&batch, plans)
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, nil, fmt.Errorf("record ticks: %w", err)
+	}
+	rows, jobs := l.jobsOf(plans, written)
+	return rows, jobs, nil
+}
+
+// jobsOf returns the rows that were written, those that fire first, and the jobs of these.
+func (l *ledger) jobsOf(plans []*plan, written cronstore.Written) ([]cronstore.Tick, []jobstore.NewJob) {
 	var (
 		firing, others []cronstore.Tick
 		jobs           []jobstore.NewJob
 	)
 	for _, p := range plans {
-		for i, row := range slices.Concat(p.called, p.rows) {
+		for _, row := range slices.Concat(p.called, p.rows) {
+			id, isWritten := written[cronstore.KeyOf(row.Cron, row.Tick)]
+			row.JobID = id
 			switch {
-			case i >= len(p.called) && !isNew[cronstore.KeyOf(row.Cron, row.Tick)]:
-			case fires(row.Verdict):
+			case !isWritten:
+			case row.Verdict.Fires():
 				job := newJob(&p.definition.spec, row, l.fence.Term)
 				job.ReadyAt = p.ready
 				firing, jobs = append(firing, row), append(jobs, job)
@@ -434,7 +442,12 @@ func (l *ledger) record(ctx context.Context, tx pgx.Tx, plans []*plan, at time.T
 			}
 		}
 	}
-	return append(firing, others...), jobs, nil
+	return append(firing, others...), jobs
+}
+
+// fires says whether any of the plan's ticks has a job.
+func (p *plan) fires() bool {
+	return slices.ContainsFunc(slices.Concat(p.called, p.rows), func(row cronstore.Tick) bool { return row.Verdict.Fires() })
 }
 
 // wakeups says when to look at each cron again.

@@ -31,7 +31,7 @@ func (m *meter) count(rows []cronstore.Tick, now time.Time) {
 	for _, row := range rows {
 		label, number := m.metrics.CronLabel(row.Cron), float64(row.Count)
 		m.metrics.CronTicks.WithLabelValues(label, string(row.Verdict)).Add(number)
-		if fires(row.Verdict) {
+		if row.Verdict.Fires() {
 			m.metrics.CronRuns.WithLabelValues(label).Add(number)
 			m.metrics.CronDelay.WithLabelValues(label).Observe(row.Late(now).Seconds())
 		}

@@ -39,47 +39,133 @@ SELECT id FROM river_job
 WHERE id = ANY ($1) AND state IN ('available', 'scheduled', 'pending') AND attempted_at IS NULL
 FOR UPDATE SKIP LOCKED`
 
-// findEarlierRuns fills in the active runs of those crons that must not overlap
-// them.
-func findEarlierRuns(ctx context.Context, tx pgx.Tx, plans []*plan) error {
+// surroundings are what the overlap policies of crons look at: ticks that wait for their
+// turn, and runs.
+type surroundings struct {
+	asked  map[question]bool
+	queues map[string]cronstore.Queue
+	runs   map[string]runs
+}
+
+// question is for the queue of a cron, or for its runs.
+type question struct {
+	cron  string
+	queue bool
+	floor int64 // of the runs
+}
+
+// runs are those of a cron from its floor on.
+type runs struct {
+	newest, oldest int64 // of all, and of those that are active
+	active         run   // the newest of them; ID 0: none
+	all            []int64
+}
+
+func newSurroundings() *surroundings {
+	return &surroundings{asked: map[question]bool{}, queues: map[string]cronstore.Queue{}, runs: map[string]runs{}}
+}
+
+// queue adds to a batch what answers those of the questions that were not asked before.
+func (s *surroundings) queue(batch *pgx.Batch, questions []question) {
 	var (
-		names  []string
-		floors []int64
-		asking = map[string]*plan{}
+		queues, names []string
+		floors        []int64
 	)
-	for _, p := range plans {
-		if len(p.due)+len(p.queue.Oldest) > 0 && p.definition.spec.Overlap != overlapAllow {
-			names, floors = append(names, p.cron.Name), append(floors, p.definition.floor)
-			asking[p.cron.Name] = p
+	for _, q := range questions {
+		switch {
+		case s.asked[q]:
+		case q.queue:
+			queues = append(queues, q.cron)
+		default:
+			names, floors = append(names, q.cron), append(floors, q.floor)
 		}
+		s.asked[q] = true
 	}
-	if len(names) == 0 {
-		return nil
+	if len(queues) > 0 {
+		cronstore.QueueWaiting(batch, queues, queueBatch, s.queues)
 	}
-	rows, err := tx.Query(ctx, earlierRunsSQL, names, floors)
-	if err != nil {
-		return fmt.Errorf("look for earlier runs: %w", err)
+	if len(names) > 0 {
+		batch.Queue(earlierRunsSQL, names, floors).Query(s.readRuns)
 	}
+}
+
+func (s *surroundings) readRuns(rows pgx.Rows) error {
 	var (
-		name           string
-		newest, oldest int64
-		active         run
-		all            []int64
+		name  string
+		found runs
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &newest, &oldest, &active.ID, &active.State, &active.Since, &active.Started, &all}, func() error {
-		p := asking[name]
-		p.active = slices.Clone(all)
-		p.definition.floor = newest
-		if active.ID != 0 {
-			earlier := active
-			p.earlier, p.definition.floor = &earlier, oldest
-		}
+	active := &found.active
+	targets := []any{&name, &found.newest, &found.oldest, &active.ID, &active.State, &active.Since, &active.Started, &found.all}
+	_, err := pgx.ForEachRow(rows, targets, func() error {
+		s.runs[name] = found
+		found.all = nil // that of the next is another
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("look for earlier runs: %w", err)
 	}
 	return nil
+}
+
+// expect returns what the crons' policies will have to look at, as far as the leader
+// remembers the definitions.
+func (l *ledger) expect(names []string) []question {
+	var questions []question
+	for _, name := range names {
+		if d, ok := l.known[name]; ok {
+			questions = append(questions, l.questions(name, d)...)
+		} else {
+			questions = append(questions, question{cron: name}) // most do
+		}
+	}
+	return questions
+}
+
+// questions are what the policies of a definition have to look at. A cron may have a
+// queue by its policy, or by one that it had.
+func (l *ledger) questions(name string, d *definition) []question {
+	var questions []question
+	if d.spec.Overlap == overlapQueue || d.spec.Overlap == overlapQueueAll || l.queued[name] {
+		questions = append(questions, question{cron: name, queue: true})
+	}
+	if d.spec.Overlap != overlapAllow {
+		questions = append(questions, question{cron: name, floor: d.floor})
+	}
+	return questions
+}
+
+// surround fills in what the overlap policies look at, and asks for what was not
+// expected.
+func (l *ledger) surround(ctx context.Context, tx pgx.Tx, plans []*plan, found *surroundings) error {
+	var (
+		batch     pgx.Batch
+		questions []question
+	)
+	for _, p := range plans {
+		questions = append(questions, l.questions(p.cron.Name, p.definition)...)
+	}
+	found.queue(&batch, questions)
+	if batch.Len() > 0 {
+		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+			return fmt.Errorf("read what crons wait for: %w", err)
+		}
+	}
+	for _, p := range plans {
+		p.queue = found.queues[p.cron.Name]
+		if len(p.due)+len(p.queue.Oldest) > 0 && p.definition.spec.Overlap != overlapAllow {
+			p.see(found.runs[p.cron.Name])
+		}
+	}
+	return nil
+}
+
+// see fills in the runs that the cron must not overlap.
+func (p *plan) see(found runs) {
+	p.active = found.all
+	p.definition.floor = max(p.definition.floor, found.newest)
+	if found.active.ID != 0 {
+		p.earlier, p.definition.floor = &found.active, found.oldest
+	}
 }
 
 // lockUnstarted keeps runs that may be replaced only while they wait from being
@@ -145,34 +231,11 @@ func (p *plan) blockedBy(decisions []decision) cronstore.Blocked {
 	}
 }
 
-// findQueues fills in what waits for its turn, for those crons that may have a
-// queue: by their policy, or by one that they had.
-func (l *ledger) findQueues(ctx context.Context, tx pgx.Tx, plans []*plan) error {
-	var names []string
-	for _, p := range plans {
-		overlap := p.definition.spec.Overlap
-		if overlap == overlapQueue || overlap == overlapQueueAll || l.queued[p.cron.Name] {
-			names = append(names, p.cron.Name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	queues, err := cronstore.Waiting(ctx, tx, names, queueBatch)
-	if err != nil {
-		return err
-	}
-	for _, p := range plans {
-		p.queue = queues[p.cron.Name]
-	}
-	return nil
-}
-
 // replace cancels the runs whose place a newer one has taken.
 func (l *ledger) replace(ctx context.Context, tx pgx.Tx, plans []*plan, fired []cronstore.Tick) error {
 	newer := map[string]cronstore.Tick{}
 	for _, row := range fired {
-		if fires(row.Verdict) {
+		if row.Verdict.Fires() {
 			newer[row.Cron] = row
 		}
 	}

@@ -39,11 +39,6 @@ type decision struct {
 	reason  string
 }
 
-// fires says whether a verdict means a job.
-func fires(verdict cronstore.Verdict) bool {
-	return verdict == cronstore.Fired || verdict == cronstore.CaughtUp
-}
-
 // sliceLimit is how many ticks of a cron are looked at in one transaction that may
 // look at most at so many: more than twice as many as it may catch up, so that each
 // slice settles some.
@@ -168,7 +163,7 @@ func merge(cron string, decisions []decision) []cronstore.Tick {
 }
 
 func alike(a, b decision) bool {
-	return !fires(a.verdict) && a.verdict != cronstore.Queued && a.verdict == b.verdict && a.reason == b.reason
+	return !a.verdict.Fires() && a.verdict != cronstore.Queued && a.verdict == b.verdict && a.reason == b.reason
 }
 
 func newRow(cron string, d decision) cronstore.Tick {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/progress"
@@ -34,8 +35,8 @@ FROM pg_sleep(greatest(0, extract(epoch FROM $1::timestamptz - clock_timestamp()
 // transact does the work under the fence. For an instant to come it is waited for
 // before the commit, and the fence is passed only then: nobody is kept from taking
 // over meanwhile, and what a deposed leader has prepared is rolled back. The work is
-// told how long a round trip took. One that has begun under the fence may end shortly
-// after ctx.
+// told how long the first round trip took. One that has begun under the fence may end
+// shortly after ctx.
 func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx context.Context, tx pgx.Tx, now time.Time, trip time.Duration) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -43,24 +44,19 @@ func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx conte
 	lasting, cancel := outlast(ctx, finishFor)
 	defer cancel()
 	committing := false
-	err := pgx.BeginFunc(lasting, l.options.Pool, func(tx pgx.Tx) error {
-		first := l.fence.Check
-		if !at.IsZero() {
-			first = func(ctx context.Context, tx pgx.Tx) (time.Time, error) { return cronstore.Now(ctx, tx) }
-		}
-		sent := time.Now()
-		now, err := first(ctx, tx)
-		if err != nil {
+	err := l.options.Pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		first := l.opening(conn, at)
+		return pgx.BeginFunc(lasting, first, func(tx pgx.Tx) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := work(lasting, tx, first.now, first.took)
+			if err == nil && !at.IsZero() {
+				err = l.hold(ctx, tx, at)
+			}
+			committing = err == nil
 			return err
-		}
-		if err := work(lasting, tx, now, time.Since(sent)); err != nil {
-			return err
-		}
-		if !at.IsZero() {
-			err = l.holdFenced(ctx, lasting, tx, at)
-		}
-		committing = err == nil
-		return err
+		})
 	})
 	if err != nil && committing && lasting.Err() != nil {
 		return fmt.Errorf("%w: %w", errUnconfirmed, err)
@@ -68,14 +64,37 @@ func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx conte
 	return err
 }
 
-// holdFenced waits for an instant, which ends with ctx, and passes the fence then.
-func (l *ledger) holdFenced(ctx, lasting context.Context, tx pgx.Tx, at time.Time) error {
-	progress.Allow(ctx, maxLead)
-	if err := hold(ctx, tx, at); err != nil {
-		return err
+// opening is the first round trip of a transaction: it begins it, passes the fence or, for
+// an instant to come, does without, and reads the database's clock.
+type opening struct {
+	conn  *pgxpool.Conn
+	batch pgx.Batch
+	now   time.Time
+	took  time.Duration
+}
+
+func (l *ledger) opening(conn *pgxpool.Conn, at time.Time) *opening {
+	o := &opening{conn: conn}
+	o.batch.BeginTx(pgx.TxOptions{})
+	if at.IsZero() {
+		l.fence.Queue(&o.batch, &o.now)
+	} else {
+		cronstore.QueueNow(&o.batch, &o.now)
 	}
-	_, err := l.fence.Check(lasting, tx)
-	return err
+	return o
+}
+
+// Begin is what pgx.BeginFunc asks for.
+func (o *opening) Begin(ctx context.Context) (pgx.Tx, error) {
+	sent := time.Now()
+	results := o.conn.SendBatch(ctx, &o.batch)
+	err := results.Close()
+	o.took = time.Since(sent)
+	if err != nil {
+		_ = results.Tx().Rollback(ctx) // the first error is the one that counts
+		return nil, fmt.Errorf("begin a transaction: %w", err)
+	}
+	return results.Tx(), nil
 }
 
 // outlast returns a context that ends a while after another does.
@@ -96,14 +115,17 @@ func outlast(ctx context.Context, while time.Duration) (lasting context.Context,
 	}
 }
 
-// hold waits for an instant by the database's clock.
-func hold(ctx context.Context, tx pgx.Tx, until time.Time) error {
+// hold waits for an instant by the database's clock, and passes the fence then.
+func (l *ledger) hold(ctx context.Context, tx pgx.Tx, until time.Time) error {
+	progress.Allow(ctx, maxLead)
 	var (
 		come  bool
+		now   time.Time
 		batch pgx.Batch
 	)
 	batch.Queue(watchClientSQL)
 	batch.Queue(holdSQL, until).QueryRow(func(row pgx.Row) error { return row.Scan(&come) })
+	l.fence.Queue(&batch, &now)
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("wait for %s: %w", until.UTC().Format(time.RFC3339Nano), err)
 	}

@@ -78,7 +78,7 @@ func (t turn) skip(decisions []decision) {
 		return
 	}
 	for i := range decisions {
-		if d := &decisions[i]; fires(d.verdict) {
+		if d := &decisions[i]; d.verdict.Fires() {
 			d.verdict, d.reason = cronstore.SkippedOverlap, t.reason()
 		}
 	}
@@ -97,7 +97,7 @@ func keepFreshest(decisions []decision, other cronstore.Verdict) {
 	found := false
 	for i := len(decisions) - 1; i >= 0; i-- {
 		d := &decisions[i]
-		if !fires(d.verdict) {
+		if !d.verdict.Fires() {
 			continue
 		}
 		if found {
@@ -114,7 +114,7 @@ func (t turn) queue(decisions []decision, room int, full string) {
 	for i := range decisions {
 		d := &decisions[i]
 		switch {
-		case !fires(d.verdict):
+		case !d.verdict.Fires():
 		case !busy:
 			busy, t.taken = true, true
 		case t.waiting < room:
