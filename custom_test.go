@@ -94,7 +94,7 @@ strategy = %q
 	t.Cleanup(func() {
 		stop()
 		if err := <-p.done; err != nil {
-			t.Log(err)
+			t.Error(err)
 		}
 	})
 	select {

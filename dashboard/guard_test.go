@@ -31,6 +31,9 @@ func addresses(s *server) map[string]route {
 		}
 		all[path] = r
 	}
+	if len(all) == 0 {
+		panic("no routes: whoever goes through them would find nothing wrong")
+	}
 	return all
 }
 

@@ -38,6 +38,9 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 			byName[rule.Alert] = rule
 		}
 	}
+	if len(byName) == 0 {
+		t.Fatal("no rules")
+	}
 	return byName
 }
 

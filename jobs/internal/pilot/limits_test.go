@@ -137,6 +137,13 @@ func TestClaimsAtOnceKeepTheLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	var completed int
+	if err := first.pool.QueryRow(t.Context(), `SELECT count(*) FROM river_job WHERE state = 'completed'`).Scan(&completed); err != nil {
+		t.Fatal(err)
+	}
+	if completed < most {
+		t.Errorf("%d jobs were claimed and ended; want %d or more", completed, most)
+	}
 }
 
 // claimAndFinish claims what it can get of the jobs, counts what runs, and ends
