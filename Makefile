@@ -100,7 +100,7 @@ chaos-scenarios: ## Full disk, leaping clock, promotion, partitions, a second cl
 soak: FOR ?= 20m
 soak: build ## Run three nodes under an even load and look for what grows (FOR=20m).
 	@scripts/need-postgres
-	go run ./bench/soak -for $(FOR) -forge bin/forge -out bin/soak
+	go run ./bench/soak -for $(FOR) -forge bin/forge -out bin/soak $(BENCHFLAGS)
 
 .PHONY: attack-http
 attack-http: FOR ?= 1m
@@ -145,21 +145,32 @@ bench-compaction: ## Measure what merging and compressing output saves, and what
 	@scripts/need-postgres
 	go run ./bench/compaction $(if $(LINES),-lines $(LINES)) $(BENCHFLAGS)
 
+.PHONY: bench-dashboard
+bench-dashboard: ## Measure pages and open streams on a million jobs (needs Chromium).
+	@scripts/need-postgres
+	go run ./bench/dashboard $(BENCHFLAGS)
+
+.PHONY: bench-overload bench-soak
+bench-overload: overload ## The same as make overload.
+bench-soak: soak ## The same as make soak.
+
 # One after the other: they would measure each other. The flags shorten the ones
-# that take longest alone; all together run for some thirty minutes.
-BENCHES ?= failover standbys crons throughput compaction losses
+# that take longest alone; all together run for some fifty minutes.
+BENCHES ?= failover standbys crons throughput compaction losses dashboard overload soak
 BENCHFLAGS_failover   ?= -trials 10 -promotions 3 -peer-trials 3
 BENCHFLAGS_throughput ?= -trials 3
 BENCHFLAGS_losses     ?= -for 2m
+BENCHFLAGS_dashboard  ?= -n 5 -streams 50 -for 10s
+BENCHFLAGS_overload   ?= -for 1m
+BENCHFLAGS_soak       ?= -for 12m
 
 .PHONY: bench
-bench: ## Run every bench and write docs/benchmarks.md (BENCHES='crons failover' for some).
+bench: ## Run every bench and write its figures into docs (BENCHES='crons failover' for some).
 	@mkdir -p bin/bench
 	@$(foreach bench,$(BENCHES), \
-		$(MAKE) --no-print-directory bench-$(bench) BENCHFLAGS='$(BENCHFLAGS_$(bench))' >bin/bench/$(bench).new; \
-		mv bin/bench/$(bench).new bin/bench/$(bench).txt; cat bin/bench/$(bench).txt;)
-	go run ./bench/page bin/bench docs/benchmarks.md >bin/benchmarks.md
-	mv bin/benchmarks.md docs/benchmarks.md
+		$(MAKE) --no-print-directory bench-$(bench) BENCHFLAGS='$(BENCHFLAGS_$(bench))' >bin/bench/$(bench).txt; \
+		cp bin/bench/$(bench).txt bench/results/$(bench).txt; cat bin/bench/$(bench).txt;)
+	go run ./bench/page
 
 .PHONY: screenshots
 screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).

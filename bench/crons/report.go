@@ -111,6 +111,8 @@ func (r *report) result() rig.Result {
 		}
 		values[prefix+"missed"] += float64(o.missed)
 		values[prefix+"doubled"] += float64(o.doubled)
+		values[prefix+"ticks"+suffix] = float64(o.expected)
+		values[prefix+"missed"+suffix] = float64(o.missed)
 		values[prefix+"skipped"+suffix] = float64(o.skipped)
 		values[prefix+"not_run"+suffix] = float64(o.notRun())
 		values[prefix+"p50_ms"+suffix] = rig.Quantile(o.start, 0.5)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/pgembed"
 	"github.com/forge-scheduler/forge/test/parts"
 )
@@ -24,6 +25,9 @@ type fault struct {
 	heal func(ctx context.Context, leader *process) error
 	// gone says that the leader's process has to be replaced.
 	gone bool
+	// bound is the longest that docs/leadership.md allows where a lease decides; nil:
+	// the machine decides.
+	bound func(e config.LeaderElection) time.Duration
 	// quick faults are taken over in milliseconds.
 	quick bool
 	// kinds of the fault come in turn, each for the number of trials.
@@ -42,12 +46,19 @@ var faults = []fault{
 	{name: "term", strike: sends(syscall.SIGTERM), heal: awaitEnd, gone: true, quick: true, peer: true},
 	{name: "kill", strike: sends(syscall.SIGKILL), gone: true, quick: true, peer: true},
 	{name: "terminate", strike: terminate, quick: true},
-	{name: "stop", strike: sends(syscall.SIGSTOP), heal: wake, gone: true, peer: true, stops: atOnce},
-	{name: "partition", strike: cuts((*parts.Namespace).Drop), heal: join, gone: true, peer: true, network: true, stops: byItsLog},
-	{name: "partition_replies", strike: cuts((*parts.Namespace).DropReplies), heal: join, gone: true, peer: true, network: true, stops: byItsLog},
+	{name: "stop", strike: sends(syscall.SIGSTOP), heal: wake, gone: true, peer: true, stops: atOnce, bound: frozen},
+	{name: "partition", strike: cuts((*parts.Namespace).Drop), heal: join, gone: true, peer: true, network: true, stops: byItsLog, bound: cutOff},
+	{name: "partition_replies", strike: cuts((*parts.Namespace).DropReplies), heal: join, gone: true, peer: true, network: true, stops: byItsLog, bound: cutOff},
 	{name: "pg_restart", strike: restart, kinds: []string{"fast", "immediate", "kill"}},
 	{name: "promote", own: measurePromotions},
 }
+
+// frozen is the bound of a leader that says nothing more, cutOff of one whose renewal
+// under way may still arrive.
+func frozen(e config.LeaderElection) time.Duration {
+	return e.LeaseDuration.Std() + 500*time.Millisecond
+}
+func cutOff(e config.LeaderElection) time.Duration { return frozen(e) + e.RefreshInterval.Std() }
 
 func faultNames() []string {
 	names := make([]string, len(faults))

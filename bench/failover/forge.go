@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/freeport"
 	"github.com/forge-scheduler/forge/test/parts"
@@ -179,10 +181,13 @@ func (c *cluster) trial(ctx context.Context, f fault, trial int) error {
 	if err != nil {
 		return err
 	}
+	stop := c.showIfLate(ctx, f)
 	m, err := c.successor(ctx, term, struck)
+	stop()
 	if err != nil {
 		return err
 	}
+	c.report.judge(f, m.took)
 	if f.stops != nil {
 		stopped, err := f.stops(struck, leader)
 		if err != nil {
@@ -209,6 +214,38 @@ func (c *cluster) trial(ctx context.Context, f fault, trial int) error {
 	leader.Kill()
 	c.forget(leader)
 	return c.startNode(ctx, leader.network)
+}
+
+const (
+	sessionsSQL = `
+SELECT format('%s %s: %s for %s, in a transaction for %s, waits for %s/%s, blocked by %s: %s', pid, application_name, state,
+    clock_timestamp() - state_change, clock_timestamp() - xact_start, wait_event_type, wait_event, pg_blocking_pids(pid), left(query, 200))
+FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'forge:%'
+ORDER BY application_name, pid`
+
+	rowsSQL = `SELECT format('%s: %s', clock_timestamp(), to_jsonb(l)) FROM forge_leaders AS l ORDER BY role`
+)
+
+// showIfLate prints what PostgreSQL's sessions do once a takeover has lasted longer than
+// its bound; stop ends the wait for that.
+func (c *cluster) showIfLate(ctx context.Context, f fault) (stop func()) {
+	bound := c.report.bound(f)
+	if bound == 0 {
+		return func() {}
+	}
+	timer := time.AfterFunc(bound, func() {
+		for _, sql := range []string{rowsSQL, sessionsSQL} {
+			rows, err := c.pool.Query(ctx, sql)
+			if err != nil {
+				c.say("%s: %v", f.name, err)
+				continue
+			}
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			c.say("%s is late (%v):\n%s", f.name, err, strings.Join(lines, "\n"))
+		}
+	})
+	return func() { timer.Stop() }
 }
 
 // outcome is what a trial found.

@@ -16,7 +16,9 @@
 // Partitions are dropped packets in network namespaces and need root, nft and ip;
 // a promotion needs pg_basebackup. What is missing is listed by name at the end.
 // Faults that are taken over in milliseconds run alone, the others beside each
-// other. It prints a table and, as the last line, one JSON object.
+// other. It prints a table and, as the last line, one JSON object. A freeze or a
+// partition that lasts longer than docs/leadership.md promises is printed with what
+// PostgreSQL's sessions did, and makes the exit status 1.
 package main
 
 import (

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -21,6 +23,8 @@ type report struct {
 	pauses   map[string][]time.Duration
 	peers    map[string][]time.Duration
 	missing  []string
+	election config.LeaderElection
+	late     []string // trials that took longer than their fault's bound
 	began    time.Time
 	settings map[string]any
 }
@@ -33,7 +37,7 @@ func newReport(o options) (*report, error) {
 	election := cfg.Cluster.LeaderElection
 	return &report{
 		took: map[string][]time.Duration{}, gaps: map[string][]time.Duration{}, began: time.Now(),
-		pauses: map[string][]time.Duration{}, peers: map[string][]time.Duration{},
+		pauses: map[string][]time.Duration{}, peers: map[string][]time.Duration{}, election: election,
 		settings: map[string]any{
 			"nodes": nodeCount, "trials": o.trials, "promotions": o.promotions, "peer_trials": o.peerTrials,
 			"check_interval":   election.CheckInterval.String(),
@@ -55,6 +59,23 @@ func (r *report) notRun(what, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.missing = append(r.missing, what+": "+why)
+}
+
+// bound is that of a fault with the settings of the run; 0: none.
+func (r *report) bound(f fault) time.Duration {
+	if f.bound == nil {
+		return 0
+	}
+	return f.bound(r.election)
+}
+
+// judge notes a trial that took longer than its fault's bound.
+func (r *report) judge(f fault, took time.Duration) {
+	if bound := r.bound(f); bound > 0 && took > bound {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.late = append(r.late, fmt.Sprintf("%s took %s; at most %s are promised", f.name, took.Round(time.Millisecond), bound))
+	}
 }
 
 // forge records a trial. A leader that was back before the database told us
@@ -106,7 +127,11 @@ func (r *report) print(out io.Writer) error {
 		return err
 	}
 	r.settings["run_took"] = time.Since(r.began).Round(time.Second).String()
-	return rig.Result{Bench: "failover", Ratios: ratios, Values: values, Settings: r.settings, NotRun: r.missing}.Print(out)
+	err := rig.Result{Bench: "failover", Ratios: ratios, Values: values, Settings: r.settings, NotRun: r.missing}.Print(out)
+	if err == nil && len(r.late) > 0 {
+		return errors.New(strings.Join(r.late, "; "))
+	}
+	return err
 }
 
 // row is a line of the table; it adds to what the last line of all will hold.
@@ -128,7 +153,7 @@ func (r *report) row(name string, ratios, values map[string]float64) string {
 	if len(peers) == 0 {
 		return line + "-\t-\t-\t"
 	}
-	values["river_"+name+"_p50_ms"] = rig.Quantile(peers, 0.5)
+	values["river_"+name+"_p50_ms"], values["river_"+name+"_worst_ms"] = rig.Quantile(peers, 0.5), rig.Quantile(peers, 1)
 	ratios[name] = rig.Round(rig.Quantile(peers, 0.5) / max(p50, 0.001))
 	return line + fmt.Sprintf("%.1f\t%.1f\t%.1f\t", rig.Quantile(peers, 0.5), rig.Quantile(peers, 1), ratios[name])
 }

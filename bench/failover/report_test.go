@@ -51,6 +51,28 @@ func TestLastLineIsTheWholeResult(t *testing.T) {
 	}
 }
 
+// A takeover after a partition may take as long as is promised, and no longer.
+func TestLateTakeoverFails(t *testing.T) {
+	t.Parallel()
+	for took, fails := range map[time.Duration]bool{4250 * time.Millisecond: false, 4251 * time.Millisecond: true} {
+		r, err := newReport(options{trials: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range faults {
+			r.forge(f.name, outcome{took: took})
+			if f.network {
+				r.judge(f, took)
+			}
+		}
+		var out strings.Builder
+		err = r.print(&out)
+		if failed := err != nil && strings.Contains(err.Error(), "partition took 4.251s"); failed != fails || !strings.Contains(out.String(), `{"bench":"failover"`) {
+			t.Errorf("%s: %v\n%s", took, err, &out)
+		}
+	}
+}
+
 func TestUnknownFaultIsRefused(t *testing.T) {
 	t.Parallel()
 	var errs strings.Builder

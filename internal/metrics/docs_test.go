@@ -60,9 +60,6 @@ The gauges of ` + "`forge_leader_*`" + ` are computed at each scrape. ` + "`forg
 every role, those of roles of your own too. An attempt whose node is gone is counted once as ` + "`lost`" + ` by the scheduler's
 leader; if its result arrives after all, it is refused and counted as ` + "`fenced`" + ` by its node.
 
-A report of a node with a hundred crons and a hundred kinds of jobs takes 38 ms, the database's part included, and the
-leader 3 ms to add up (go test -bench . ./internal/aggregator, on two busy cores).
-
 Alert rules on these series are in [deploy/prometheus/rules.yml](../deploy/prometheus/rules.yml), and
 [operations.md](operations.md) says what to do about them.
 

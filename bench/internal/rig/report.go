@@ -25,8 +25,11 @@ type Result struct {
 	NotRun []string `json:"-"`
 }
 
-// Print writes the settings for people, and the whole as the last line.
+// Print writes the settings for people, the day among them, and the whole as the last
+// line.
 func (r Result) Print(out io.Writer) error {
+	r.Settings = maps.Clone(r.Settings)
+	r.Settings["date"] = time.Now().UTC().Format(time.DateOnly)
 	fmt.Fprintln(out)
 	for _, key := range slices.Sorted(maps.Keys(r.Settings)) {
 		fmt.Fprintf(out, "%s: %v\n", key, r.Settings[key])
