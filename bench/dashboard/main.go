@@ -2,7 +2,7 @@
 // PostgreSQL of its own with a million jobs and ten thousand crons, or with -url of one
 // that runs already, with whatever its database holds.
 //
-//	go run ./bench/dashboard [-jobs 1000000] [-crons 10000] [-n 20] [-streams 100] [-for 20s] [-paths /,/jobs]
+//	go run ./bench/dashboard [-jobs 1000000] [-crons 10000] [-n 20] [-streams 32] [-for 20s] [-paths /,/jobs]
 //	go run ./bench/dashboard -url http://127.0.0.1:8080
 //
 // For each page it takes the time to the first byte, the bytes on the wire (gzip), and
@@ -46,6 +46,9 @@ const defaultPaths = "/,/crons,/crons?q=00077,/crons/cron-000042,/jobs,/jobs?sta
 	"/jobs?cron=cron-000042,/jobs?state=cancelled&queue=rare,/jobs?before=500000,/jobs/500000,/bulk/jobs/retry?kind=kind-7,/bulk/jobs/cancel?queue=mail," +
 	"/enqueue,/queues,/dead,/nodes,/leaders,/alerts,/charts,/storage,/settings"
 
+// streamsOfOne is how many streams a node serves to one caller.
+const streamsOfOne = 32
+
 func main() { rig.Main("dashboard", run) }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -57,15 +60,15 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.jobs, "jobs", 1_000_000, "how many jobs the database is filled with")
 	flags.IntVar(&o.crons, "crons", 10_000, "how many crons it is filled with")
 	flags.IntVar(&o.n, "n", 20, "how often each page is asked for")
-	flags.IntVar(&o.streams, "streams", 100, "how many pages are open at once; 0: none")
+	flags.IntVar(&o.streams, "streams", streamsOfOne, "how many pages are open at once; 0: none")
 	flags.DurationVar(&o.length, "for", 20*time.Second, "for how `long` they are open")
 	flags.StringVar(&paths, "paths", defaultPaths, "comma-separated `list` of pages")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	o.url, o.paths = strings.TrimSuffix(o.url, "/"), strings.Split(paths, ",")
-	if o.n < 1 || o.streams < 0 || o.length < time.Second || o.jobs < 0 || o.crons < 0 {
-		return o, errors.New("want n of 1 or more, no fewer than 0 streams, jobs and crons, and a second or more")
+	if o.n < 1 || o.streams < 0 || o.streams > streamsOfOne || o.length < time.Second || o.jobs < 0 || o.crons < 0 {
+		return o, errors.New("want n of 1 or more, 0 to 32 streams, no fewer than 0 jobs and crons, and a second or more")
 	}
 	return o, nil
 }

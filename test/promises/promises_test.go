@@ -1,5 +1,5 @@
-// Package promises keeps the table of docs/security.md, which links promises to tests,
-// true to the tests that exist.
+// Package promises keeps the tables of README.md and docs/security.md, which link promises
+// to tests, true to the tests that exist.
 package promises
 
 import (
@@ -102,6 +102,37 @@ func TestSecurityNamesPathsThatExist(t *testing.T) {
 	for _, path := range found(regexp.MustCompile("`((?:internal|cmd|test|docs|dashboard|jobs|roles)/[\\w./-]+)`"), before) {
 		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(path))); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+var linkedTest = regexp.MustCompile(`\[(Test\w+)\]\(([\w./-]+)\)`)
+
+// Each test that README.md names stands where its link leads: in the file, or in a file
+// of the folder.
+func TestReadmeNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := linkedTest.FindAllStringSubmatch(string(text), -1)
+	if len(links) == 0 {
+		t.Fatal("README.md names no tests")
+	}
+	for _, link := range links {
+		path := filepath.Join(root, filepath.FromSlash(link[2]))
+		files := []string{path}
+		if filepath.Ext(path) != ".go" {
+			if files, err = filepath.Glob(filepath.Join(path, "*_test.go")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.ContainsFunc(files, func(file string) bool {
+			source, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(source), "\nfunc "+link[1]+"(t *testing.T)")
+		}) {
+			t.Errorf("%s is not in %s", link[1], link[2])
 		}
 	}
 }
