@@ -229,6 +229,7 @@ func TestCountsJobsAndNodes(t *testing.T) {
 	c := newCluster(t)
 	c.start("a", "00000000000000aa").end()
 	c.exec(`INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('b', '00000000000000bb', 'draining')`)
+	c.exec(`INSERT INTO forge_nodes (node_id, incarnation, last_heartbeat_at) VALUES ('silent', '00000000000000cc', now() - interval '17 min')`)
 	c.exec(`INSERT INTO river_queue (name, updated_at) VALUES ('empty', now())`)
 	c.exec(`INSERT INTO river_job (kind, args, max_attempts, queue, state, finalized_at) VALUES
 		('k', '{}', 1, 'q', 'available', NULL), ('k', '{}', 1, 'q', 'available', NULL),
@@ -243,7 +244,7 @@ func TestCountsJobsAndNodes(t *testing.T) {
 	c.awaitLabels(metrics.QueueDepthName, map[string]string{"queue": "empty", "state": "available"}, 0)
 	c.awaitLabels(metrics.NodesName, map[string]string{"state": "active"}, 1)
 	c.awaitLabels(metrics.NodesName, map[string]string{"state": "draining"}, 1)
-	c.awaitLabels(metrics.NodesName, map[string]string{"state": "dead"}, 0)
+	c.awaitLabels(metrics.NodesName, map[string]string{"state": "dead"}, 1)
 	c.until(func() bool {
 		return testutil.ToFloat64(c.metrics.Cluster[metrics.QueueDepthName].WithLabelValues("q", "available")) == 2
 	}, func() {

@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
-	if _, err := pool.Exec(context.Background(), sql, args...); err != nil {
+	if _, err := pool.Exec(context.Background(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -83,6 +83,31 @@ func TestClockSetBack(t *testing.T) {
 		clock, err := dbcheck.ReadClock(t.Context(), pool)
 		if err != nil || clock.SetBack < test.least || clock.SetBack > test.most || clock.Now.IsZero() {
 			t.Errorf("%s: %+v, %v; want %s to %s", test.sql, clock, err, test.least, test.most)
+		}
+	}
+}
+
+// The clock of a real server is set back by an hour.
+func TestClockOfAServerSetBack(t *testing.T) {
+	t.Parallel()
+	server, clock := pgtest.ServerWithClock(t)
+	pool := pgtest.Connect(t, server.URL())
+	for _, step := range []struct {
+		ahead, least, most time.Duration
+	}{
+		{time.Hour, 0, 0},
+		{0, 59 * time.Minute, time.Hour},
+		{time.Hour, 0, 0},
+	} {
+		if err := clock.Set(step.ahead); err != nil {
+			t.Fatal(err)
+		}
+		read, err := dbcheck.ReadClock(t.Context(), pool)
+		if err != nil || read.SetBack < step.least || read.SetBack > step.most {
+			t.Errorf("%s ahead: %+v, %v; want %s to %s", step.ahead, read, err, step.least, step.most)
+		}
+		if step.ahead > 0 {
+			exec(t, pool, `INSERT INTO forge_events (type) VALUES ('x')`)
 		}
 	}
 }

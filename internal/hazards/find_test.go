@@ -61,10 +61,14 @@ func TestFind(t *testing.T) {
 		}},
 		"planned ends": {hazards.Facts{Clock: dbcheck.Clock{Now: now}, Tenures: append(terms(9, "resigned", 0), terms(9, "transferred", 0)...)}, nil},
 		"old ends":     {hazards.Facts{Clock: dbcheck.Clock{Now: now}, Tenures: terms(9, "crashed", 2*time.Hour)}, nil},
-		"step-downs": {hazards.Facts{Clock: dbcheck.Clock{Now: now}, Tenures: append(terms(4, "stepped_down", 0), terms(1, "lease_expired", 0)...)},
-			[]string{"scheduler lost its leader 5 times within an hour (1 lease expired, 4 stepped down)"}},
-		"clocks": {hazards.Facts{Clock: dbcheck.Clock{SetBack: time.Hour}, Clocks: []aggregator.Clock{{NodeID: "a", Ahead: -time.Hour}, {NodeID: "b", Ahead: time.Second}}},
-			[]string{"set back by 1h0m0s or more", "node a is 1h0m0s behind the database's"}},
+		"step-downs": {
+			hazards.Facts{Clock: dbcheck.Clock{Now: now}, Tenures: append(terms(4, "stepped_down", 0), terms(1, "lease_expired", 0)...)},
+			[]string{"scheduler lost its leader 5 times within an hour (1 lease expired, 4 stepped down)"},
+		},
+		"clocks": {
+			hazards.Facts{Clock: dbcheck.Clock{SetBack: time.Hour}, Clocks: []aggregator.Clock{{NodeID: "a", Ahead: -time.Hour}, {NodeID: "b", Ahead: time.Second}}},
+			[]string{"set back by 1h0m0s or more", "node a is 1h0m0s behind the database's"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
