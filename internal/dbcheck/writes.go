@@ -44,7 +44,7 @@ const (
 	// A set that does not fit into work_mem goes to a file beside the tables, and
 	// leaves no row and no WAL behind: tables cannot tell, since an update may find
 	// room in their pages long after the disk is full.
-	fillSQL = `SELECT count(*) FROM generate_series(1, 10000)`
+	fillSQL = `SELECT count(*) FROM generate_series(1, 4000)`
 
 	// What running a job takes. The rest is forge doctor's.
 	rightsSQL = `
