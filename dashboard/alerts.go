@@ -77,6 +77,7 @@ type incidentRow struct {
 	About  string
 	Level  string // of the value
 	Active stamp
+	Kept   *stamp // since when it fires on although its condition does not hold
 	Ended  *stamp
 	Lasted string
 }
@@ -148,6 +149,10 @@ func (s *server) incidentRow(facts clusterFacts, incident alertstore.Incident) i
 		if name != "alertname" && name != "severity" {
 			row.About += name + "=" + incident.Labels[name] + " "
 		}
+	}
+	if !incident.KeptSince.IsZero() {
+		kept := newStamp(modeAgo, facts.now, incident.KeptSince)
+		row.Kept = &kept
 	}
 	if !incident.ResolvedAt.IsZero() {
 		ended := newStamp(modeAgo, facts.now, incident.ResolvedAt)

@@ -69,6 +69,7 @@ var alertColumns = []column[alertstore.Status]{
 		return strings.TrimSuffix(s.Silence.CreatedBy+": "+s.Silence.Reason, ": ")
 	}},
 	{title: "for", wide: true, show: func(s alertstore.Status) string { return s.For.String() }},
+	{title: "keep firing for", wide: true, show: func(s alertstore.Status) string { return s.KeepFiringFor.String() }},
 	{title: "condition", wide: true, show: func(s alertstore.Status) string { return s.Condition }},
 }
 

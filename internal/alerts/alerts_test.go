@@ -320,11 +320,83 @@ annotations = { summary = "{{ $labels.role }} has {{ $value }}", other = "{{ wit
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	wantTexts := map[string]string{
-		"summary": "a has 1", "other": "3", "description": "forge_leader_failovers_total > 0 holds: its value is 1.",
+		"summary": "a has 1", "other": "1", "description": "forge_leader_failovers_total > 0 holds: its value is 1.",
 	}
 	if diff := cmp.Diff(wantTexts, incidents[0].Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
+}
+
+// An incident that goes on has the value and the texts of the last evaluation, and so has
+// the next message; that they change is none.
+func TestValuesFollow(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[[alerts]]
+name = "led"
+condition = "forge_leader_failovers_total > 0"
+for = "30s"
+notify = ["hook"]
+annotations = { summary = "{{ $labels.role }} has {{ $value }}" }
+`)
+	only := func(value float64, summary string) {
+		t.Helper()
+		open, err := alertstore.Open(t.Context(), c.pool)
+		if err != nil || len(open) != 1 || open[0].Value != value || open[0].Annotations["summary"] != summary {
+			t.Errorf("open: %+v, %v; want the value %v", open, err, value)
+		}
+	}
+	c.see(failovers("a", 1))
+	c.see(failovers("a", 2))
+	only(2, "a has 2")
+	c.see(failovers("a", 3))
+	c.want([]string{"led a firing"}, []string{"hook firing, pending"})
+	c.exec(`UPDATE forge_notifications SET state = 'delivered', done_at = now()`)
+	c.see(failovers("a", 4))
+	c.takeOver()
+	c.see(failovers("a", 5))
+	only(5, "a has 5")
+	c.see(failovers("a", 0))
+	c.want(nil, []string{"hook firing, delivered", "hook resolved, pending"})
+	told, err := outbox.OfAlert(t.Context(), c.pool, "", 0, 1)
+	if err != nil || told[0].Facts.Alerts[0].Annotations["summary"] != "a has 5" {
+		t.Errorf("told %+v, %v; want the last value", told, err)
+	}
+}
+
+// An alert fires on for keep_firing_for after its condition has ceased to hold, whoever
+// leads; the time begins anew when it held in between. A pending one is not kept.
+func TestKeepFiringFor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, strings.Replace(seed, `for = "30s"`, `for = "15s"
+keep_firing_for = "30s"`, 1))
+	kept := func(want time.Time) {
+		t.Helper()
+		open, err := alertstore.Open(t.Context(), c.pool)
+		if err != nil || len(open) != 1 || !open[0].KeptSince.Equal(want) {
+			t.Errorf("open: %+v, %v; want one kept since %v", open, err, want)
+		}
+	}
+	c.see(leads(0))
+	c.see(leads(1)) // pending
+	c.want(nil, nil)
+	c.see(leads(0))
+	c.see(leads(0))
+	firing := []string{"no_scheduler_leader firing"}
+	c.exec(`UPDATE forge_notifications SET state = 'delivered', done_at = now()`)
+	c.see(leads(1))
+	c.see(leads(1))
+	kept(c.at.Add(-2 * interval))
+	c.see(leads(0))
+	kept(time.Time{})
+	since := c.at
+	c.see(leads(1))
+	c.takeOver()
+	c.see(leads(1))
+	kept(since)
+	c.want(firing, []string{"pagerduty firing, delivered"})
+	c.see(leads(1)) // 30 s after the first at which it did not hold
+	c.want(nil, []string{"pagerduty firing, delivered", "pagerduty resolved, pending"})
 }
 
 // A counter that the totals lack was 0, so that its first event is a rise.

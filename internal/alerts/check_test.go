@@ -75,6 +75,7 @@ func TestExport(t *testing.T) {
 name = "few"
 condition = "sum(forge_node_slots) - sum(forge_job_running offset 1m) < 2"
 labels = { team = "ops" }
+keep_firing_for = "10m"
 `), config.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -89,12 +90,12 @@ labels = { team = "ops" }
 	}
 	var got []string
 	for _, rule := range groups.Groups[0].Rules {
-		got = append(got, fmt.Sprintf("%s for %s %s: %s", rule.Alert, rule.For, rule.Labels["severity"], rule.Expr))
+		got = append(got, fmt.Sprintf("%s for %s (%s) %s: %s", rule.Alert, rule.For, rule.KeepFiringFor, rule.Labels["severity"], rule.Expr))
 	}
 	want := []string{
-		`no_scheduler_leader for 30s critical: sum(forge_leader_is_leader{role='scheduler'}) == 0 or absent(forge_leader_is_leader{role="scheduler"})`,
-		`frequent_failovers for 0s warning: rate(forge_leader_failovers_total[5m]) > 5`,
-		`few for 0s warning: sum(forge_node_slots) - sum(forge_job_running offset 1m) < 2 or absent(forge_node_slots) or absent(forge_job_running)`,
+		`no_scheduler_leader for 30s (0s) critical: sum(forge_leader_is_leader{role='scheduler'}) == 0 or absent(forge_leader_is_leader{role="scheduler"})`,
+		`frequent_failovers for 0s (0s) warning: rate(forge_leader_failovers_total[5m]) > 5`,
+		`few for 0s (10m) warning: sum(forge_node_slots) - sum(forge_job_running offset 1m) < 2 or absent(forge_node_slots) or absent(forge_job_running)`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

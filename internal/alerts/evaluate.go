@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -152,6 +153,7 @@ func expander(ctx context.Context, alert, text string, data any, at time.Time, l
 // changes are what an evaluation makes of the open incidents.
 type changes struct {
 	saved     []alertstore.Incident // begun, fired or resolved
+	refreshed []alertstore.Incident // going on, with other values or texts
 	forgotten []alertstore.Incident // pending ones that ceased
 }
 
@@ -179,20 +181,48 @@ func judge(now time.Time, early time.Duration, open map[string]alertstore.Incide
 			incident.State, incident.FiredAt, incident.Muted = alertstore.Firing, now, true
 		}
 		incident.Muted = incident.Muted && silent(incident.Alert)
-		if !known || incident.State != before.State || incident.Muted != before.Muted {
-			c.saved = append(c.saved, incident)
-		}
+		c.note(before, incident)
 	}
 	for key, incident := range open {
-		_, evaluated := judged[incident.Alert]
+		rule, evaluated := judged[incident.Alert]
+		before := incident
 		switch {
 		case met[key] || !evaluated && !gone(incident.Alert):
 		case incident.State == alertstore.Pending:
 			c.forgotten = append(c.forgotten, incident)
+		case fireOn(&incident, now, rule.KeepFiringFor.Std(), early):
+			incident.Muted = incident.Muted && silent(incident.Alert)
+			c.note(before, incident)
 		default:
-			incident.State, incident.ResolvedAt = alertstore.Resolved, now
+			incident.State, incident.ResolvedAt, incident.KeptSince = alertstore.Resolved, now, time.Time{}
 			c.saved = append(c.saved, incident)
 		}
 	}
 	return c
+}
+
+// note notes what has changed of an incident, which may be new.
+func (c *changes) note(before, incident alertstore.Incident) {
+	switch {
+	case incident.State != before.State || incident.Muted != before.Muted:
+		c.saved = append(c.saved, incident)
+	case !sameFacts(before, incident):
+		c.refreshed = append(c.refreshed, incident)
+	}
+}
+
+// sameFacts says whether there is nothing to refresh.
+func sameFacts(a, b alertstore.Incident) bool {
+	return a.Value == b.Value && a.Severity == b.Severity && a.KeptSince.Equal(b.KeptSince) &&
+		maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Notify, b.Notify)
+}
+
+// fireOn says whether an incident whose condition does not hold fires on, as Prometheus'
+// keep_firing_for has it: for a time from the first evaluation at which it did not.
+func fireOn(incident *alertstore.Incident, now time.Time, keep, early time.Duration) bool {
+	if keep > 0 && incident.KeptSince.IsZero() {
+		incident.KeptSince = now
+		return true
+	}
+	return now.Sub(incident.KeptSince) < keep-early
 }

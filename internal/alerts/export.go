@@ -22,6 +22,7 @@ type exportedRule struct {
 	Alert       string            `json:"alert"`
 	Expr        string            `json:"expr"`
 	For         string            `json:"for,omitempty"`
+	KeepFiring  string            `json:"keep_firing_for,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -35,6 +36,9 @@ func Export(rules []Rule) ([]byte, error) {
 		exported := exportedRule{Alert: rule.Name, Expr: guarded(rule.Condition), Labels: map[string]string{}, Annotations: rule.Annotations}
 		if rule.For > 0 {
 			exported.For = model.Duration(rule.For).String()
+		}
+		if rule.KeepFiringFor > 0 {
+			exported.KeepFiring = model.Duration(rule.KeepFiringFor).String()
 		}
 		if rule.Severity != "" {
 			exported.Labels["severity"] = rule.Severity

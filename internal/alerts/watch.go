@@ -92,7 +92,7 @@ func (w *Watch) see(ctx context.Context, totals aggregator.Totals) error {
 	}
 	holds, judged := w.evaluate(ctx, totals.At)
 	c := judge(totals.At, early(w.opts.Interval), w.open, holds, judged, w.gone, silent)
-	if len(c.saved)+len(c.forgotten) == 0 {
+	if len(c.saved)+len(c.refreshed)+len(c.forgotten) == 0 {
 		return nil
 	}
 	if err := w.write(ctx, &c); err != nil {
@@ -101,6 +101,9 @@ func (w *Watch) see(ctx context.Context, totals aggregator.Totals) error {
 	}
 	for _, incident := range c.forgotten {
 		delete(w.open, incident.Key())
+	}
+	for _, incident := range c.refreshed {
+		w.open[incident.Key()] = incident
 	}
 	for _, incident := range c.saved {
 		w.log(ctx, incident)
@@ -220,13 +223,19 @@ func (w *Watch) write(ctx context.Context, c *changes) error {
 				tell = append(tell, alert)
 			}
 		}
+		for i := range c.refreshed {
+			c.refreshed[i].Term = w.fence.Term
+		}
+		if err := alertstore.Refresh(ctx, tx, c.refreshed); err != nil {
+			return err
+		}
 		for _, incident := range c.forgotten {
 			if err := alertstore.Forget(ctx, tx, incident.ID); err != nil {
 				return err
 			}
 		}
 		for _, alert := range tell {
-			targets, news := w.news(alert, c.saved)
+			targets, news := w.news(alert, slices.Concat(c.saved, c.refreshed))
 			if err := outbox.TellOfAlert(ctx, tx, alert, targets, news); err != nil {
 				return err
 			}
@@ -237,10 +246,10 @@ func (w *Watch) write(ctx context.Context, c *changes) error {
 
 // news are the incidents of an alert that receivers are told of: those that just
 // fired or are over, and those that go on to fire; and the targets that are told.
-func (w *Watch) news(alert string, saved []alertstore.Incident) (targets []string, news []notify.Incident) {
-	all := slices.Clone(saved)
+func (w *Watch) news(alert string, written []alertstore.Incident) (targets []string, news []notify.Incident) {
+	all := slices.Clone(written)
 	for _, incident := range w.open {
-		if !slices.ContainsFunc(saved, func(s alertstore.Incident) bool { return s.ID == incident.ID }) {
+		if !slices.ContainsFunc(written, func(s alertstore.Incident) bool { return s.ID == incident.ID }) {
 			all = append(all, incident)
 		}
 	}

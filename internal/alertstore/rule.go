@@ -10,13 +10,15 @@ import (
 
 // Rule is an alert of [[alerts]].
 type Rule struct {
-	Name        string            `json:"name"`
-	Condition   string            `json:"condition"`
-	For         config.Duration   `json:"for,omitzero"`
-	Severity    string            `json:"severity,omitempty"`
-	Notify      []string          `json:"notify,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Name      string          `json:"name"`
+	Condition string          `json:"condition"`
+	For       config.Duration `json:"for,omitzero"`
+	// KeepFiringFor is how long it fires on after its condition has ceased to hold.
+	KeepFiringFor config.Duration   `json:"keep_firing_for,omitzero"`
+	Severity      string            `json:"severity,omitempty"`
+	Notify        []string          `json:"notify,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Annotations   map[string]string `json:"annotations,omitempty"`
 }
 
 // Of returns the alerts of a configuration.
@@ -24,7 +26,7 @@ func Of(cfg *config.Config) []Rule {
 	rules := make([]Rule, len(cfg.Alerts))
 	for i, a := range cfg.Alerts {
 		rules[i] = Rule{
-			Name: a.Name, Condition: a.Condition, For: a.For, Severity: a.Severity,
+			Name: a.Name, Condition: a.Condition, For: a.For, KeepFiringFor: a.KeepFiringFor, Severity: a.Severity,
 			Notify: a.Notify, Labels: a.Labels, Annotations: a.Annotations,
 		}
 	}

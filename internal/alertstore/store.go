@@ -24,7 +24,7 @@ const (
 	Resolved State = "resolved"
 )
 
-const columns = `id, alert, labels, annotations, severity, notify, state, value, active_at, fired_at, resolved_at, term, muted`
+const columns = `id, alert, labels, annotations, severity, notify, state, value, active_at, fired_at, resolved_at, term, muted, kept_since`
 
 const openSQL = `
 SELECT ` + columns + ` FROM forge_alerts WHERE state <> 'resolved' ORDER BY alert, active_at, id`
@@ -44,7 +44,13 @@ RETURNING id`
 
 const updateSQL = `
 UPDATE forge_alerts
-SET annotations = $2, severity = $3, notify = $4, state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9, muted = $10
+SET annotations = $2, severity = $3, notify = $4, state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9, muted = $10,
+    kept_since = $11
+WHERE id = $1`
+
+const refreshSQL = `
+UPDATE forge_alerts
+SET annotations = $2, severity = $3, notify = $4, value = $5, term = $6, kept_since = $7
 WHERE id = $1`
 
 const deleteSQL = `DELETE FROM forge_alerts WHERE id = $1`
@@ -66,12 +72,16 @@ type Incident struct {
 	// Notify are the targets that are told.
 	Notify []string `json:"notify"`
 	State  State    `json:"state"`
-	Value  float64  `json:"value"`
+	// Value of the condition when it last held.
+	Value float64 `json:"value"`
 	// ActiveAt is since when the condition holds.
 	ActiveAt   time.Time `json:"active_at"`
 	FiredAt    time.Time `json:"fired_at,omitzero"`
 	ResolvedAt time.Time `json:"resolved_at,omitzero"`
-	Term       int64     `json:"term"`
+	// KeptSince is since when the condition does not hold while keep_firing_for lets the
+	// incident fire on; zero: it holds.
+	KeptSince time.Time `json:"kept_since,omitzero"`
+	Term      int64     `json:"term"`
 	// Muted: it fired while its alert was silenced, and receivers have not been told
 	// of it.
 	Muted bool `json:"muted,omitempty"`
@@ -106,14 +116,17 @@ func collect(ctx context.Context, db Queryer, sql string, args ...any) ([]Incide
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
 	incidents, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i Incident, err error) {
-		var fired, resolved *time.Time
+		var fired, resolved, kept *time.Time
 		err = row.Scan(&i.ID, &i.Alert, &i.Labels, &i.Annotations, &i.Severity, &i.Notify, &i.State, &i.Value,
-			&i.ActiveAt, &fired, &resolved, &i.Term, &i.Muted)
+			&i.ActiveAt, &fired, &resolved, &i.Term, &i.Muted, &kept)
 		if fired != nil {
 			i.FiredAt = *fired
 		}
 		if resolved != nil {
 			i.ResolvedAt = *resolved
+		}
+		if kept != nil {
+			i.KeptSince = *kept
 		}
 		return i, err
 	})
@@ -137,10 +150,22 @@ func Save(ctx context.Context, tx Execer, i *Incident) error {
 			i.ActiveAt, null(i.FiredAt), i.Term, i.Muted).Scan(&i.ID)
 	} else {
 		_, err = tx.Exec(ctx, updateSQL, i.ID, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
-			null(i.FiredAt), null(i.ResolvedAt), i.Term, i.Muted)
+			null(i.FiredAt), null(i.ResolvedAt), i.Term, i.Muted, null(i.KeptSince))
 	}
 	if err != nil {
 		return fmt.Errorf("save alert %s: %w", i.Alert, err)
+	}
+	return nil
+}
+
+// Refresh writes what an evaluation found of incidents that stay in their state.
+func Refresh(ctx context.Context, tx pgx.Tx, incidents []Incident) error {
+	var batch pgx.Batch
+	for _, i := range incidents {
+		batch.Queue(refreshSQL, i.ID, i.Annotations, i.Severity, list(i.Notify), i.Value, i.Term, null(i.KeptSince))
+	}
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("refresh alerts: %w", err)
 	}
 	return nil
 }

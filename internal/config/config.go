@@ -225,13 +225,15 @@ type Cron struct {
 
 // Alert is a condition on the cluster's metrics, in PromQL.
 type Alert struct {
-	Name        string            `toml:"name"`
-	Condition   string            `toml:"condition"`
-	For         Duration          `toml:"for,omitzero" min:"0s" max:"366d"`
-	Severity    string            `toml:"severity,omitempty" oneof:"info|warning|error|critical"`
-	Notify      []string          `toml:"notify,omitempty"`
-	Labels      map[string]string `toml:"labels,omitempty"`
-	Annotations map[string]string `toml:"annotations,omitempty"`
+	Name      string   `toml:"name"`
+	Condition string   `toml:"condition"`
+	For       Duration `toml:"for,omitzero" min:"0s" max:"366d"`
+	// KeepFiringFor is how long the alert fires on after its condition has ceased to hold.
+	KeepFiringFor Duration          `toml:"keep_firing_for,omitzero" min:"0s" max:"366d"`
+	Severity      string            `toml:"severity,omitempty" oneof:"info|warning|error|critical"`
+	Notify        []string          `toml:"notify,omitempty"`
+	Labels        map[string]string `toml:"labels,omitempty"`
+	Annotations   map[string]string `toml:"annotations,omitempty"`
 }
 
 // Rollups are how long windows of each length are kept. The least leaves time to
