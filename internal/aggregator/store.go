@@ -35,7 +35,8 @@ LEFT JOIN depth ON depth.queue = queues.name AND depth.state = states.state`
 
 // Each row is a sample with at most one label. A node that did not leave in order
 // and does not report shows as such; roles that nobody leads, or ever led, have
-// series as well, so that no sum over them is empty.
+// series as well, so that no sum over them is empty. A leader that is no node, a program
+// that has SQL only or forge run, reports nothing itself.
 const clusterSQL = `
 SELECT 'forge_nodes', 'state', states.state, count(n.node_id)::float8
 FROM unnest('{active,draining,left,dead}'::text[]) AS states (state)
@@ -52,7 +53,10 @@ FROM forge_nodes n
 LEFT JOIN forge_metrics_nodes m ON m.node_id = n.node_id
 WHERE n.state <> 'left'
 UNION ALL
-SELECT series, 'role', role, 0
+SELECT series, 'role', role, CASE WHEN series = 'forge_leader_is_leader' AND EXISTS (
+    SELECT FROM forge_leaders l
+    WHERE l.role = roles.role AND l.node_id IS NOT NULL AND l.lease_until > clock_timestamp()
+      AND NOT EXISTS (SELECT FROM forge_nodes n WHERE n.incarnation = l.incarnation)) THEN 1 ELSE 0 END
 FROM (SELECT role FROM forge_leaders UNION SELECT unnest('{scheduler,metrics_aggregator,log_compactor}'::text[])) AS roles,
     unnest('{forge_leader_is_leader,forge_leader_failovers_total}'::text[]) AS series`
 
