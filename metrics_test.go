@@ -1,0 +1,378 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/wire"
+	"github.com/forge-scheduler/forge/test/nodes"
+)
+
+const meteredNode = `
+[database]
+url = %q
+[http]
+listen = %q
+[node]
+id = "a"
+slots = 100
+[metrics]
+scrape_interval = "1s"
+[jobs.print]
+kind = "shell"
+command = ["seq", "1000"]
+output = { capture = 100 }
+[jobs.nap]
+kind = "shell"
+command = ["sleep", "600"]
+[jobs.quick]
+kind = "shell"
+command = ["true"]
+[jobs.fail]
+kind = "sql"
+statement = "SELECT 1 / 0"
+retry = { max_attempts = 1, second_round = "1s" }
+[jobs.select]
+kind = "sql"
+statement = "SELECT 1"
+[jobs.refused]
+kind = "sql"
+statement = "SELECT 1"
+[[crons]]
+name = "each_second"
+schedule = "@every 1s"
+job = "select"
+overlap = "allow"
+[[crons]]
+name = "refused"
+schedule = "@every 1s"
+job = "refused"
+[[crons]]
+name = "hourly"
+schedule = "0 * * * *"
+job = "select"
+catch_up = "none"
+`
+
+// beforeMeteredSQL is what the node finds: a leader and a job of a process that is gone, old
+// rows, output to merge, and a table that takes no jobs of one kind.
+const beforeMeteredSQL = `
+INSERT INTO forge_leaders (role, node_id, incarnation, term, acquired_at, renewed_at, lease_until)
+VALUES ('log_compactor', 'gone', '00000000000000aa', 1, now() - interval '1 hour', now() - interval '1 minute', now() - interval '1 minute');
+INSERT INTO forge_leader_history (role, term, node_id, incarnation, acquired_at)
+VALUES ('log_compactor', 1, 'gone', '00000000000000aa', now() - interval '1 hour');
+INSERT INTO river_job (kind, args, state, attempt, max_attempts, attempted_at, attempted_by)
+VALUES ('select', '{}', 'running', 1, 3, now(), '{gone-00000000000000aa}');
+INSERT INTO forge_events (type, at) VALUES ('old', now() - interval '3 years');
+INSERT INTO river_job (id, kind, args, max_attempts, attempt, state, attempted_at, finalized_at)
+VALUES (1000000, 'print', '{}', 1, 1, 'completed', now() - interval '1 hour', now() - interval '1 hour');
+INSERT INTO forge_job_logs (job_id, attempt, seq, stream, chunk, at)
+SELECT 1000000, 1, n, 'stdout', repeat('line ' || n, 100), now() - interval '1 hour' FROM generate_series(1, 20) n;
+INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('gone', '00000000000000aa', 'left');
+ALTER TABLE river_job ADD CONSTRAINT none_refused CHECK (kind <> 'refused')`
+
+// metered is a node whose metrics are watched.
+type metered struct {
+	t      *testing.T
+	pool   *pgxpool.Pool
+	node   *Node
+	broken atomic.Bool // its file cannot be read
+	held   pgx.Tx
+	depose chan struct{} // has the role of the program's own write after its term
+}
+
+// move is an event and the metrics that it moves, as selectors.
+type move struct {
+	event        string
+	do           func(m *metered)
+	rises, falls []string
+}
+
+var moves = []move{
+	{"the node is made", (*metered).make, []string{`forge_build_info`, `forge_config_reload_success`}, nil},
+	{"it runs", (*metered).run, []string{
+		`forge_node_slots`, `forge_node_ready`, `forge_config_last_reload_success_timestamp_seconds`, `forge_table_bytes`,
+		`forge_leader_is_leader{role="scheduler"}`, `forge_leader_elections_total{result="won"}`, `forge_leader_lease_remaining_seconds`,
+		`forge_leader_failovers_total{role="log_compactor"}`, `forge_leader_gap_seconds{role="log_compactor"}`,
+		`forge_job_orphaned_total`, `forge_job_rescued_total`, `forge_job_finished_total{outcome="lost"}`,
+		`forge_nodes{state="active"}`, `forge_node_reporting{node_id="a"}`,
+		`forge_cron_runs_total`, `forge_cron_ticks_total{verdict="fired"}`, `forge_cron_delay_seconds`, `forge_cron_failures_total{cron="refused"}`,
+		`forge_compactor_passes_total`, `forge_compactor_removed_rows_total{of="events"}`, `forge_compactor_merged_chunks_total`,
+		`forge_compactor_merged_bytes_total`, `forge_compactor_packed_bytes_total`, `forge_compactor_pass_duration_seconds`,
+		`forge_compactor_last_pass_timestamp_seconds`,
+	}, nil},
+	{"time passes", func(*metered) {}, []string{`forge_leader_tenure_seconds`}, []string{`forge_leader_lease_remaining_seconds{role="own"}`}},
+	{"a job prints", func(m *metered) { m.enqueue("print", 1) }, []string{
+		`forge_job_enqueued_total{kind="print"}`, `forge_job_started_total{kind="print"}`, `forge_job_finished_total{kind="print",outcome="completed"}`,
+		`forge_job_duration_seconds{kind="print"}`, `forge_job_wait_seconds{kind="print"}`, `forge_assignment_offers_total`, `forge_assignment_claims_total`,
+		`forge_job_output_lines_total{kind="print"}`, `forge_job_output_dropped_lines_total{kind="print"}`, `forge_command_start_seconds`,
+	}, nil},
+	{"a command enqueues", func(m *metered) { m.noted("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},
+	{"a job naps", func(m *metered) { m.enqueue("nap", 1) }, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}, nil},
+	{"it is cancelled", (*metered).cancelNap, nil, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}},
+	{"many commands start", func(m *metered) { m.enqueue("quick", 100) }, []string{`forge_command_starts_waiting`}, nil},
+	{"they have started", func(*metered) {}, nil, []string{`forge_command_starts_waiting`}},
+	{"a job fails for good", func(m *metered) { m.enqueue("fail", 1) }, []string{
+		`forge_job_dead_letters_total{kind="fail"}`, `forge_job_second_rounds_total{kind="fail"}`,
+	}, nil},
+	{"a job that nobody works comes", func(m *metered) { m.enqueue("unknown", 1) }, []string{
+		`forge_assignment_waiting`, `forge_assignment_unworked{kind="unknown"}`,
+	}, nil},
+	{"it goes", func(m *metered) { m.exec(`DELETE FROM river_job WHERE kind = 'unknown'`) }, nil, []string{
+		`forge_assignment_waiting`, `forge_assignment_unworked{kind="unknown"}`,
+	}},
+	{"a job is offered that is gone", (*metered).offerNothing, []string{`forge_assignment_refused_total`}, nil},
+	{"a queue is paused, and a transaction stays open", (*metered).hold, []string{
+		`forge_queue_paused_seconds{queue="default"}`, `forge_queue_oldest_waiting_seconds{queue="default"}`,
+		`forge_database_oldest_transaction_seconds{holder="session"}`, `forge_database_oldest_snapshot_transactions{holder="session"}`,
+	}, nil},
+	{"both go on", (*metered).letGo, nil, []string{
+		`forge_queue_paused_seconds{queue="default"}`, `forge_queue_oldest_waiting_seconds{queue="default"}`,
+		`forge_database_oldest_transaction_seconds{holder="session"}`, `forge_database_oldest_snapshot_transactions{holder="session"}`,
+	}},
+	{"a node with another file and a fast clock joins", (*metered).drift, []string{
+		`forge_config_drifting_nodes`, `forge_node_clock_offset_seconds{node_id="b"}`,
+	}, nil},
+	{"it leaves", func(m *metered) { m.exec(`UPDATE forge_nodes SET state = 'left' WHERE node_id = 'b'`) }, nil, []string{`forge_config_drifting_nodes`}},
+	{"the file breaks", func(m *metered) { m.reload(true) }, []string{`forge_config_reloads_total{result="failure"}`}, []string{`forge_config_reload_success`}},
+	{"it is mended", func(m *metered) { m.reload(false) }, []string{
+		`forge_config_reloads_total{result="success"}`, `forge_config_reload_success`, `forge_config_last_reload_success_timestamp_seconds`,
+	}, nil},
+	{"a term is over", func(m *metered) { close(m.depose) }, []string{`forge_leader_fenced_writes_total{role="own"}`}, nil},
+	{"ticks fall due while nobody leads", (*metered).missTicks, []string{`forge_cron_missed_total{cron="hourly"}`}, nil},
+	{"the clock is set back", func(m *metered) {
+		m.exec(`INSERT INTO forge_events (type, at) VALUES ('later', now() + interval '1 hour')`)
+	}, []string{`forge_database_clock_set_back_seconds`}, nil},
+	{"the process stands still", (*metered).freeze, []string{`forge_node_starved_seconds_total`}, nil},
+}
+
+// Every metric moves when what it is about happens. A metric that no move names fails.
+func TestEveryMetricMoves(t *testing.T) {
+	t.Parallel()
+	m := &metered{t: t, depose: make(chan struct{})}
+	moved := map[string]bool{}
+	for _, move := range moves {
+		before := m.read()
+		move.do(m)
+		for _, selector := range move.rises {
+			moved[nameIn(selector)] = true
+			soon(t, move.event+": "+selector+" rises", func() bool { return m.read().sum(t, selector) > before.sum(t, selector) })
+		}
+		for _, selector := range move.falls {
+			moved[nameIn(selector)] = true
+			soon(t, move.event+": "+selector+" falls", func() bool { return m.read().sum(t, selector) < before.sum(t, selector) })
+		}
+	}
+	for _, series := range m.node.metrics.Series() {
+		if !moved[series.Name] {
+			t.Errorf("no move makes %s rise or fall", series.Name)
+		}
+	}
+	m.promtool("/metrics")
+	m.promtool("/metrics/cluster")
+}
+
+func nameIn(selector string) string {
+	name, _, _ := strings.Cut(selector, "{")
+	return name
+}
+
+// readings are the samples of a scrape.
+type readings []metrics.Sample
+
+func (m *metered) read() readings {
+	if m.node == nil {
+		return nil
+	}
+	samples, err := m.node.metrics.Snapshot()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return samples
+}
+
+// sum adds up the series that a selector names; a histogram counts its observations.
+func (r readings) sum(t *testing.T, selector string) (sum float64) {
+	t.Helper()
+	matchers, err := parser.ParseMetricSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sample := range r {
+		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(labelOf(sample, m.Name)) }) {
+			sum += sample.Value
+		}
+	}
+	return sum
+}
+
+func labelOf(sample metrics.Sample, name string) string {
+	if name == labels.MetricName {
+		return sample.Name
+	}
+	return sample.Labels[name]
+}
+
+func (m *metered) exec(sql string) {
+	m.t.Helper()
+	if _, err := m.pool.Exec(m.t.Context(), sql); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *metered) make() {
+	url := pgtest.URL(m.t)
+	m.pool = pgtest.Connect(m.t, url)
+	m.exec(beforeMeteredSQL)
+	load := func() (*Config, error) {
+		if m.broken.Load() {
+			return nil, errors.New("broken")
+		}
+		return ParseConfig("test", fmt.Sprintf(meteredNode, url, nodes.AnyPort))
+	}
+	cfg, err := load()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.node, err = New(cfg, WithLogger(slog.New(slog.DiscardHandler)), WithFile("none.toml", load), WithRole("own", m.lead))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// lead is the work of the program's own role, which writes once its term is over.
+func (m *metered) lead(ctx context.Context, term Term) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-m.depose:
+	}
+	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		if _, err := m.pool.Exec(ctx, `UPDATE forge_leaders SET term = term + 1 WHERE role = 'own'`); err != nil {
+			return err
+		}
+		return term.Check(ctx, tx)
+	})
+}
+
+func (m *metered) run() {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.node.Run(ctx) }()
+	m.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			m.t.Error(err)
+		}
+	})
+}
+
+func (m *metered) enqueue(kind string, count int) {
+	m.t.Helper()
+	err := pgx.BeginFunc(m.t.Context(), m.pool, func(tx pgx.Tx) error {
+		_, err := m.node.runner.InsertMany(m.t.Context(), tx, slices.Repeat([]jobstore.NewJob{{Kind: kind}}, count))
+		return err
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// noted is what a command leaves that inserts a job.
+func (m *metered) noted(kind string) {
+	m.t.Helper()
+	if err := jobstore.NoteEnqueued(m.t.Context(), m.pool, []string{kind}); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *metered) cancelNap() {
+	m.t.Helper()
+	var id int64
+	err := m.pool.QueryRow(m.t.Context(), `SELECT id FROM river_job WHERE kind = 'nap'`).Scan(&id)
+	if _, failed := m.node.Client().JobCancel(m.t.Context(), id); err != nil || failed != nil {
+		m.t.Fatal(err, failed)
+	}
+}
+
+func (m *metered) offerNothing() {
+	m.t.Helper()
+	fence, _ := m.node.campaign.Leads("scheduler")
+	offer := wire.Offer{Term: fence.Term, Seq: 1 << 40, Jobs: map[string][]int64{"default": {1 << 40}}}
+	_, err := m.pool.Exec(m.t.Context(), `SELECT pg_notify($1, $2)`, wire.OfferChannel("public", m.node.incarnation), wire.Marshal(offer))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *metered) drift() {
+	m.exec(`INSERT INTO forge_nodes (node_id, incarnation, config_hash) VALUES ('b', '00000000000000bb', 'another');
+		INSERT INTO forge_metrics_nodes (node_id, incarnation, samples)
+		VALUES ('b', '00000000000000bb', jsonb_build_object('clock', now() + interval '1 minute'))`)
+}
+
+func (m *metered) hold() {
+	m.t.Helper()
+	m.exec(`UPDATE river_queue SET paused_at = now() - interval '1 minute'`)
+	var err error
+	if m.held, err = m.pool.BeginTx(m.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}); err != nil {
+		m.t.Fatal(err)
+	}
+	if _, err := m.held.Exec(m.t.Context(), `SELECT count(*) FROM river_job`); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *metered) letGo() {
+	m.t.Helper()
+	if err := m.held.Rollback(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+	m.exec(`UPDATE river_queue SET paused_at = NULL`)
+}
+
+func (m *metered) reload(broken bool) {
+	m.broken.Store(broken)
+	m.node.Reload()
+}
+
+// missTicks lets the next leader find hours of a cron that nobody fired.
+func (m *metered) missTicks() {
+	m.exec(`UPDATE forge_crons SET watermark = date_trunc('hour', now()) - interval '3 hours', next_tick = date_trunc('hour', now()) - interval '2 hours'
+		WHERE name = 'hourly';
+		UPDATE forge_leaders SET term = term + 1 WHERE role = 'scheduler'`)
+}
+
+// freeze stops this process for less than a lease.
+func (m *metered) freeze() {
+	m.t.Helper()
+	if err := exec.CommandContext(m.t.Context(), "sh", "-c", "kill -STOP $PPID; sleep 0.8; kill -CONT $PPID").Run(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// promtool checks what the node serves at a path.
+func (m *metered) promtool(path string) {
+	m.t.Helper()
+	_, body, _ := nodes.Get(strings.TrimPrefix(m.node.self.APIURL, "http://"), path)
+	cmd := exec.CommandContext(m.t.Context(), pgtest.Program(m.t, "promtool", "apt-get install prometheus"), "check", "metrics")
+	cmd.Stdin = strings.NewReader(string(body))
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(body), "forge_nodes") {
+		m.t.Errorf("promtool check metrics of %s: %v\n%s", path, err, out)
+	}
+}
