@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -222,7 +223,7 @@ func (r readings) sum(t *testing.T, selector string) (sum float64) {
 }
 
 func labelOf(sample metrics.Sample, name string) string {
-	if name == labels.MetricName {
+	if name == model.MetricNameLabel {
 		return sample.Name
 	}
 	return sample.Labels[name]

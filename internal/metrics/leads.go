@@ -54,7 +54,9 @@ func (l *leads) add(role, nodeID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := leadKey{role, nodeID}
-	l.byRole[key] = l.byRole[key]
+	if _, known := l.byRole[key]; !known {
+		l.byRole[key] = Lead{}
+	}
 }
 
 // leadGauge is a prometheus.Collector.
