@@ -22,7 +22,7 @@ import (
 
 // pinned is the River that this package was written against. To raise it, read
 // River's pilot, driver, producer and completer again, and the tests below.
-const pinned = "v0.51.0"
+const pinned = "v0.51.1"
 
 func TestRiverIsThePinnedVersion(t *testing.T) {
 	t.Parallel()
