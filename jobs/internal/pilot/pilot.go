@@ -74,6 +74,7 @@ type Pilot struct {
 	claimed     func(job *rivertype.JobRow)
 	finished    func(job *rivertype.JobRow)
 
+	setStateSQL     string // with the schema
 	claimTimeout    time.Duration
 	searchInterval  time.Duration
 	unsureInterval  time.Duration
@@ -107,6 +108,8 @@ func New(options Options) *Pilot {
 		hub:     options.Hub,
 		box:     newBox(options.Slots, options.Queues, options.Room),
 		tap:     newTap(options.Schema),
+
+		setStateSQL: inSchema(options.Schema, setStateSQL),
 	}
 	if p.hub == nil {
 		p.hub = hearing.New(p.pool, p.logger)

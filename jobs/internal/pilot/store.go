@@ -162,6 +162,18 @@ UNION ALL
 SELECT updated.*, true, true FROM updated
 ORDER BY 1`
 
+// inSchema qualifies what setStateSQL names. It may run in a transaction of the program's own,
+// whose search_path need not have the schema.
+func inSchema(schema, sql string) string {
+	prefix := pgx.Identifier{schema}.Sanitize() + "."
+	return strings.NewReplacer(
+		"FROM forge_nodes", "FROM "+prefix+"forge_nodes",
+		"UPDATE river_job\n", "UPDATE "+prefix+"river_job\n",
+		"FROM river_job\n", "FROM "+prefix+"river_job\n",
+		"::river_job_state", "::"+prefix+"river_job_state",
+	).Replace(sql)
+}
+
 func (p *Pilot) claim(ctx context.Context, queue string, ids []int64, term int64, maxAttemptedBy int) (*riverdriver.JobGetAvailableResult, error) {
 	return collectJobs(p.pool.Query(ctx, claimSQL, pgx.StrictNamedArgs{
 		"max_attempted_by": maxAttemptedBy, "client": p.clientID, "ids": ids, "queue": queue, "term": term,
@@ -237,7 +249,7 @@ func (p *Pilot) setState(ctx context.Context, db queryer, params *riverdriver.Jo
 			metadata[i] = storable(params.MetadataUpdates[i])
 		}
 	}
-	rows, err := db.Query(ctx, fenced(setStateSQL), pgx.StrictNamedArgs{
+	rows, err := db.Query(ctx, fenced(p.setStateSQL), pgx.StrictNamedArgs{
 		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation,
 		"ids": params.ID, "attempts": params.Attempt, "errors": p.storableErrors(params.ID, params.ErrData), "finalized_ats": params.FinalizedAt,
 		"metadata": metadata, "scheduled_ats": params.ScheduledAt, "states": states,
