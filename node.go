@@ -67,7 +67,10 @@ func (n *Node) join(ctx context.Context) error {
 		return err
 	}
 	n.admission.joined.Store(true)
-	return member.Attend(ctx, n.applyOwn) // it may wait for another's
+	if err := member.Attend(ctx, n.applyOwn); err != nil { // it may wait for another's
+		return err
+	}
+	return n.keepQueues(ctx)
 }
 
 func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome, own string) {
@@ -110,20 +113,31 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 	n.initMetrics()
 	n.initConfigured(n.cfg)
 	n.writes.check(ctx)
-	n.gate.open()
-	n.reportReady(n.writes.err() == nil)
-	n.logger.InfoContext(ctx, "node is up", "node", n.cfg.Node.ID, "incarnation", n.incarnation,
-		"url", n.self.APIURL, "pid", n.self.PID)
-	n.opts.ready()
 
 	err := nest(ctx,
 		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},
 		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.herald.Run}, {"readiness", n.writes.run}, {"starvation", starvation.Meter{Add: n.metrics.NodeStarvedSeconds.Add, Logger: n.logger}.Run}},
 		[]service{{"jobs", n.work}},
-		[]service{{"drain", n.announceDrain(member)}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"health", n.vigil.run}, {"configuration", n.keepConfiguration}, {"rows", n.keepRows}},
+		[]service{{"drain", n.announceDrain(member)}, {"ready", n.announceReady}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"health", n.vigil.run}, {"configuration", n.keepConfiguration}, {"rows", n.keepRows}},
 	)
 	n.logger.InfoContext(ctx, "node has stopped", "node", n.cfg.Node.ID)
 	return err
+}
+
+// announceReady says that the node is ready once its job client is.
+func (n *Node) announceReady(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-n.runner.Ready():
+	}
+	n.gate.open()
+	n.reportReady(n.writes.err() == nil)
+	n.logger.InfoContext(ctx, "node is up", "node", n.cfg.Node.ID, "incarnation", n.incarnation,
+		"url", n.self.APIURL, "pid", n.self.PID)
+	n.opts.ready()
+	<-ctx.Done()
+	return nil
 }
 
 // beat runs the heartbeat and, when it ends in peace, leaves the cluster.

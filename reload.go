@@ -240,6 +240,9 @@ func (n *Node) replace(ctx context.Context, now, next *Config, restart []string)
 	if err != nil {
 		return err
 	}
+	if err := n.keepQueues(ctx); err != nil {
+		return err
+	}
 	self.ConfigRestart = restart
 	if err := nodestore.Reconfigure(ctx, n.pool, self); err != nil {
 		return err

@@ -2,6 +2,9 @@ package forge
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -12,7 +15,7 @@ import (
 // has all its rows.
 const rowsInterval = 30 * time.Second
 
-// keepRows restores rows of crons and limits that somebody has deleted, until ctx ends.
+// keepRows restores rows of crons, limits and queues that somebody has deleted, until ctx ends.
 func (n *Node) keepRows(ctx context.Context) error {
 	ticker := time.NewTicker(rowsInterval)
 	defer ticker.Stop()
@@ -22,7 +25,7 @@ func (n *Node) keepRows(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := n.restoreRows(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(n.restoreRows(ctx), n.keepQueues(ctx)); err != nil && ctx.Err() == nil {
 			n.logger.DebugContext(ctx, "could not check the rows of the configuration", "error", err)
 		}
 	}
@@ -48,6 +51,12 @@ func (n *Node) restoreRows(ctx context.Context) error {
 	}
 	n.reportApply(ctx, outcome, own)
 	return nil
+}
+
+// keepQueues makes the rows of the queues that this node works, so that they can be paused
+// before their first job comes.
+func (n *Node) keepQueues(ctx context.Context) error {
+	return queuestore.Keep(ctx, n.pool, slices.Sorted(maps.Keys(n.runner.Queues())))
 }
 
 // hasRows reports whether every cron and limit of the configuration has its row.

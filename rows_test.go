@@ -79,6 +79,27 @@ func TestDeletedRowOfARoleEndsThatRole(t *testing.T) {
 	await("billing 1, log_compactor 2, metrics_aggregator 1, scheduler 1")
 }
 
+// TestReadyNodeKnowsItsQueues pauses queues the moment that a node is ready on a new schema,
+// before any job has come.
+func TestReadyNodeKnowsItsQueues(t *testing.T) {
+	t.Parallel()
+	url := pgtest.EmptyURL(t)
+	node := runNode(t, url, "[queues.mail]\nmax_workers = 2")
+	<-node.Ready()
+	client := node.Client()
+	if err := client.QueuePause(t.Context(), "mail", nil); err != nil {
+		t.Errorf("pause mail: %v", err)
+	}
+	if err := client.QueuePause(t.Context(), "*", nil); err != nil {
+		t.Errorf("pause all: %v", err)
+	}
+	for _, name := range []string{"default", "mail"} {
+		if queue, err := client.QueueGet(t.Context(), name); err != nil || queue.PausedAt == nil {
+			t.Errorf("queue %s is not paused: %+v, %v", name, queue, err)
+		}
+	}
+}
+
 func applied(t *testing.T, pool *pgxpool.Pool, cfg *Config) {
 	t.Helper()
 	if _, err := apply(t.Context(), pool, cfg, false, nil); err != nil {

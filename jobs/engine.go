@@ -28,6 +28,10 @@ type engine struct {
 	idleAfter time.Duration
 	logger    *slog.Logger
 
+	// ready is closed once a steady client has started; without one, at once.
+	ready     chan struct{}
+	readyOnce sync.Once
+
 	mu        sync.Mutex // held while the client starts
 	running   bool
 	abandoned bool
@@ -52,6 +56,8 @@ func (e *engine) run(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (e *engine) becomeReady() { e.readyOnce.Do(func() { close(e.ready) }) }
 
 // awaitWork returns false when ctx ended first.
 func (e *engine) awaitWork(ctx context.Context) bool {
@@ -80,6 +86,7 @@ func (e *engine) start(ctx context.Context) (started bool, err error) {
 		return false, fmt.Errorf("start working jobs: %w", err)
 	}
 	e.running = true
+	e.becomeReady()
 	return true, nil
 }
 

@@ -127,7 +127,11 @@ func New(options Options) (*Runner, error) {
 		pilot:    p, definitions: configured, logs: logs, starter: options.starter, logger: options.Logger, options: options,
 		engine: &engine{
 			client: client, pilot: p, steady: own, idleAfter: options.IdleAfter, logger: options.Logger,
+			ready: make(chan struct{}),
 		},
+	}
+	if !own {
+		r.engine.becomeReady()
 	}
 	if err := r.checkKinds(named); err != nil {
 		return nil, err
@@ -218,6 +222,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer r.starter.close()
 	return r.engine.run(ctx)
 }
+
+// Ready is closed once River's client of a program with workers of its own has started, so that
+// it takes orders such as QueuePause and its subscribers hear of them. Without such workers the
+// client runs only while there are jobs, and Ready is closed from the beginning.
+func (r *Runner) Ready() <-chan struct{} { return r.engine.ready }
 
 // Abandon cancels what runs and claims no more: the cluster has given this
 // node's jobs to others, and nothing that it finishes would count. It returns

@@ -208,12 +208,16 @@ var retentionCases = map[string]struct {
 	},
 	"queues": {
 		setup: `WITH jobs AS (
-				INSERT INTO river_job (kind, args, max_attempts, queue) VALUES ('k', '{}', 1, 'old with a job'))
+				INSERT INTO river_job (kind, args, max_attempts, queue) VALUES ('k', '{}', 1, 'old with a job')),
+			nodes AS (
+				INSERT INTO forge_nodes (node_id, incarnation, state, queues) VALUES
+				('lives', '00000000000000a1', 'active', '{"old with a node": 1}'), ('gone', '00000000000000a2', 'left', '{"old": 1}'))
 			INSERT INTO river_queue (name, updated_at, paused_at) VALUES
 			('old', now() - interval '61 minutes', NULL), ('new', now() - interval '59 minutes', NULL),
-			('old and paused', now() - interval '2 hours', now()), ('old with a job', now() - interval '2 hours', NULL)`,
+			('old and paused', now() - interval '2 hours', now()), ('old with a job', now() - interval '2 hours', NULL),
+			('old with a node', now() - interval '2 hours', NULL)`,
 		left: `SELECT name FROM river_queue ORDER BY name`,
-		want: []string{"new", "old and paused", "old with a job"},
+		want: []string{"new", "old and paused", "old with a job", "old with a node"},
 	},
 	"nodes": {
 		setup: `WITH jobs AS (

@@ -81,6 +81,7 @@ WHERE name IN (
     SELECT name
     FROM river_queue q
     WHERE updated_at < $1 AND paused_at IS NULL
+      AND NOT EXISTS (SELECT FROM forge_nodes WHERE queues ? q.name AND state NOT IN ('left', 'dead'))
       AND NOT EXISTS (
           SELECT FROM river_job
           WHERE queue = q.name AND state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -19,6 +20,11 @@ var ErrNotFound = errors.New("no such queue")
 // Queryer is what the readers go through: a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Execer is what the writers of a single statement go through.
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
 // Beginner starts transactions: a pool or a connection.
@@ -131,6 +137,12 @@ ON CONFLICT (name) DO UPDATE
 SET paused_at = excluded.paused_at, updated_at = excluded.updated_at
 WHERE river_queue.paused_at IS NULL`
 
+// keepSQL leaves alone what a row says.
+const keepSQL = `
+INSERT INTO river_queue (name, updated_at)
+SELECT unnest($1::text[]), clock_timestamp()
+ON CONFLICT (name) DO NOTHING`
+
 const resumeSQL = `
 UPDATE river_queue
 SET paused_at = NULL, updated_at = clock_timestamp()
@@ -188,6 +200,16 @@ func scanQueue(row pgx.CollectableRow) (Queue, error) {
 // ErrNotFound for a queue that nobody knows.
 func Pause(ctx context.Context, db Beginner, change Change) (since time.Time, changed bool, err error) {
 	return turn(ctx, db, change, "pause", pauseSQL, eventstore.QueuePaused)
+}
+
+// Keep makes the rows that are missing of the queues that a node works. River makes them when
+// its client starts, which it does for the first job; until then its QueuePause would not know
+// the queue.
+func Keep(ctx context.Context, db Execer, names []string) error {
+	if _, err := db.Exec(ctx, keepSQL, names); err != nil {
+		return fmt.Errorf("make the rows of queues: %w", err)
+	}
+	return nil
 }
 
 // Resume lets the jobs of a paused queue start again. It returns what Pause
