@@ -376,3 +376,36 @@ func TestApplyByManyAtOnce(t *testing.T) {
 		t.Errorf("applied %d times, want once", applied)
 	}
 }
+
+// However small the pages, each cron is on one of them; one that was removed and has
+// nothing left to be recorded is on none.
+func TestListUpcomingReadsAllPages(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	crons := map[string]cronstore.Spec{}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		crons[name] = spec("@hourly")
+	}
+	apply(t, pool, "h1", crons, false)
+	exec(t, pool, `UPDATE forge_crons SET removed_at = now(), next_tick = NULL WHERE name IN ('b', 'd')`)
+	exec(t, pool, `INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id) VALUES ('d', now(), 'queued', 1, 'n1')`)
+	for most := range 7 {
+		var got []string
+		for after, pages := "", 0; pages == 0 || after != ""; pages++ {
+			page, err := cronstore.ListUpcoming(t.Context(), pool, after, most+1)
+			if err != nil || page.Read > most+1 || pages > 5 {
+				t.Fatalf("page %d of %d crons: %+v, %v", pages, most+1, page, err)
+			}
+			for _, u := range page.Crons {
+				got = append(got, u.Name)
+				if u.Queued != (u.Name == "d") || u.Next.IsZero() {
+					t.Errorf("%+v", u)
+				}
+			}
+			after = page.Next
+		}
+		if diff := cmp.Diff([]string{"a", "c", "d", "e"}, got); diff != "" {
+			t.Errorf("pages of %d: %s", most+1, diff)
+		}
+	}
+}

@@ -11,13 +11,16 @@ import (
 	"github.com/forge-scheduler/forge/internal/failpoint"
 )
 
-// A cron with a queue is due at once: somebody has to see whose turn it is.
+// A cron with a queue is due at once: somebody has to see whose turn it is. Crons that are
+// removed and settled are part of the page, so that it is bounded.
 const upcomingSQL = `
-SELECT c.name, CASE WHEN q.cron IS NULL THEN c.next_tick ELSE least(c.next_tick, clock_timestamp()) END, q.cron IS NOT NULL
-FROM forge_crons AS c
-LEFT JOIN (SELECT DISTINCT cron FROM forge_cron_ticks WHERE verdict = 'queued') AS q ON q.cron = c.name
-WHERE c.removed_at IS NULL OR c.next_tick IS NOT NULL OR q.cron IS NOT NULL
-ORDER BY c.name`
+WITH page AS MATERIALIZED (
+    SELECT name, next_tick, removed_at FROM forge_crons WHERE name > $1 ORDER BY name LIMIT $2
+)
+SELECT name, CASE WHEN queued THEN least(next_tick, clock_timestamp()) ELSE next_tick END, queued,
+       removed_at IS NULL OR next_tick IS NOT NULL OR queued
+FROM (SELECT *, EXISTS (SELECT FROM forge_cron_ticks AS t WHERE t.cron = page.name AND t.verdict = 'queued') AS queued FROM page) AS p
+ORDER BY name`
 
 // The definition comes along only where the caller's is out of date.
 const lockForFiringSQL = `
@@ -77,22 +80,43 @@ type Upcoming struct {
 	Queued bool
 }
 
-// ListUpcoming returns every cron that is configured or still has ticks to be
-// recorded or queued, by name.
-func ListUpcoming(ctx context.Context, db Queryer) ([]Upcoming, error) {
-	upcoming, err := collect(ctx, db, func(row pgx.CollectableRow) (Upcoming, error) {
-		var (
-			u    Upcoming
-			next *time.Time
-		)
-		err := row.Scan(&u.Name, &next, &u.Queued)
-		u.Next = instant(next)
-		return u, err
-	}, upcomingSQL)
+// UpcomingPage is a part of all crons, by name.
+type UpcomingPage struct {
+	// Crons are those of the page that are configured or still have ticks to be recorded
+	// or queued.
+	Crons []Upcoming
+	// Next is the name after which the next page begins; empty: this one is the last.
+	Next string
+	// Read is how many rows were read for the page.
+	Read int
+}
+
+// ListUpcoming returns the page of at most so many crons after a name; empty: the first.
+func ListUpcoming(ctx context.Context, db Queryer, after string, most int) (page UpcomingPage, err error) {
+	rows, err := db.Query(ctx, upcomingSQL, after, most)
 	if err != nil {
-		return nil, fmt.Errorf("list upcoming ticks: %w", err)
+		return page, fmt.Errorf("list upcoming ticks: %w", err)
 	}
-	return upcoming, nil
+	var (
+		cron   Upcoming
+		next   *time.Time
+		wanted bool
+	)
+	_, err = pgx.ForEachRow(rows, []any{&cron.Name, &next, &cron.Queued, &wanted}, func() error {
+		page.Read++
+		page.Next = cron.Name
+		if cron.Next = instant(next); wanted {
+			page.Crons = append(page.Crons, cron)
+		}
+		return nil
+	})
+	if err != nil {
+		return UpcomingPage{}, fmt.Errorf("list upcoming ticks: %w", err)
+	}
+	if page.Read < most {
+		page.Next = ""
+	}
+	return page, nil
 }
 
 // Known names a cron and the UpdatedAt of the definition that the caller holds,

@@ -3,8 +3,6 @@ package crons
 import (
 	"container/heap"
 	"time"
-
-	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
 // agenda is when to look at which cron. Those that are still on time come first,
@@ -27,16 +25,7 @@ type entries struct {
 	freshen bool // the latest on top, else the earliest
 }
 
-func newAgenda(upcoming []cronstore.Upcoming) *agenda {
-	a := &agenda{late: entries{freshen: true}}
-	for _, u := range upcoming {
-		if !u.Next.IsZero() {
-			a.waiting.list = append(a.waiting.list, entry{u.Name, u.Next})
-		}
-	}
-	heap.Init(&a.waiting)
-	return a
-}
+func newAgenda() *agenda { return &agenda{late: entries{freshen: true}} }
 
 // next returns when there is something to do; false if there never is.
 func (a *agenda) next() (time.Time, bool) {

@@ -6,21 +6,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
 func TestAgendaTakesThoseOnTimeFirst(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
-	a := newAgenda([]cronstore.Upcoming{
-		{Name: "never"},
-		{Name: "old", Next: at(-3600)},
-		{Name: "late", Next: at(-60)},
-		{Name: "now", Next: at(0)},
-		{Name: "soon", Next: at(1)},
-		{Name: "recent", Next: at(-59)},
-	})
+	a := newAgenda()
+	a.add(entry{name: "never"}, entry{"old", at(-3600)}, entry{"late", at(-60)}, entry{"now", at(0)},
+		entry{"soon", at(1)}, entry{"recent", at(-59)})
 	var got []string
 	for range 4 {
 		for _, e := range a.take(noon, 1) {
@@ -43,7 +36,8 @@ func TestAgendaTakesThoseOnTimeFirst(t *testing.T) {
 // comes to all of them.
 func TestAgendaServesAllWhenItCannotKeepUp(t *testing.T) {
 	t.Parallel()
-	a := newAgenda([]cronstore.Upcoming{{Name: "a", Next: noon}, {Name: "b", Next: noon}, {Name: "c", Next: noon}})
+	a := newAgenda()
+	a.add(entry{"a", noon}, entry{"b", noon}, entry{"c", noon})
 	turns := map[string]int{}
 	for second := range 30 {
 		now := noon.Add(time.Duration(second) * time.Second)
@@ -81,7 +75,7 @@ func TestClockKeepsToWhatItObserved(t *testing.T) {
 
 func TestAgendaCountsTheCrowdOfTheNextInstant(t *testing.T) {
 	t.Parallel()
-	a := newAgenda(nil)
+	a := newAgenda()
 	for i := range 1000 {
 		a.add(entry{strconv.Itoa(i), noon.Add(time.Duration(i%3) * time.Second)})
 	}

@@ -50,6 +50,10 @@
 // the fence may end two seconds after its term: nobody leads before it has ended. Sizes
 // and definitions stay from one term of the node to its next.
 //
+// A term loads the crons in pages, as many at once as take about a second, and fires what
+// is due of those that it has between them. When crons change, all are loaded again beside
+// the present ones, which go on until the pass is complete.
+//
 // In memory the leader keeps of every cron its name and the instant at which to
 // look, and the definition only of those that are due again within ten minutes.
 //

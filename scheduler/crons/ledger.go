@@ -47,6 +47,8 @@ type ledger struct {
 	*memory
 	// queued are the crons that had ticks in the queue when they were loaded.
 	queued map[string]bool
+	// stays are the crons of the pages that were loaded so far.
+	stays map[string]bool
 }
 
 // definition is what the leader remembers of a cron. It is checked against the
@@ -80,7 +82,7 @@ type plan struct {
 }
 
 func newLedger(options Options, schema string, fence leaderstore.Fence, m *meter, logger *slog.Logger) *ledger {
-	return &ledger{options: options, schema: schema, fence: fence, meter: m, logger: logger, memory: newMemory()}
+	return &ledger{options: options, schema: schema, fence: fence, meter: m, logger: logger, memory: newMemory(), queued: map[string]bool{}}
 }
 
 // Now implements desk.
@@ -98,25 +100,29 @@ func clockOf(database time.Time) time.Time {
 }
 
 // Upcoming implements desk.
-func (l *ledger) Upcoming(ctx context.Context) ([]cronstore.Upcoming, error) {
-	upcoming, err := cronstore.ListUpcoming(ctx, l.options.Pool)
+func (l *ledger) Upcoming(ctx context.Context, after string, most int) (cronstore.UpcomingPage, error) {
+	page, err := cronstore.ListUpcoming(ctx, l.options.Pool, after, most)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	stays := make(map[string]bool, len(upcoming))
-	l.queued = map[string]bool{}
-	for _, u := range upcoming {
-		stays[u.Name] = true
-		if u.Queued {
+	if after == "" {
+		l.stays = map[string]bool{}
+	}
+	for _, u := range page.Crons {
+		l.stays[u.Name] = true
+		if delete(l.queued, u.Name); u.Queued {
 			l.queued[u.Name] = true
 		}
 	}
-	for name := range l.known {
-		if !stays[name] {
-			delete(l.known, name)
+	if page.Next == "" {
+		for name := range l.known {
+			if !l.stays[name] {
+				delete(l.known, name)
+			}
 		}
+		l.stays = nil
 	}
-	return upcoming, nil
+	return page, nil
 }
 
 // Fire implements desk. A job that cannot be inserted must not keep the others

@@ -13,7 +13,9 @@ type memory struct {
 	known map[string]*definition
 	// size is how many crons a transaction takes, ticks how many due ticks it looks at.
 	size, ticks *batchsize.Size
-	pace        pace
+	// page is how many crons are loaded at once.
+	page *batchsize.Size
+	pace pace
 	// overhead is what the round trips of a transaction take. It is forgotten slowly:
 	// on a busy machine some of them are fast.
 	overhead time.Duration
@@ -23,5 +25,6 @@ func newMemory() *memory {
 	return &memory{
 		known: map[string]*definition{},
 		size:  batchsize.New(maxBatch, batchTarget), ticks: batchsize.New(mostTicks, batchTarget),
+		page: batchsize.New(maxPage, batchTarget),
 	}
 }

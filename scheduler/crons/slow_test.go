@@ -224,3 +224,67 @@ func TestBacklogOfManyCronsIsSettledInPieces(t *testing.T) {
 		t.Errorf("%d wrong rows", wrong)
 	}
 }
+
+// slowLoad is a database that takes some time to read each cron.
+type slowLoad struct {
+	fakeDesk
+
+	perCron time.Duration
+	refused int // of the first pages
+	pages   []int
+	firedAt []time.Time
+}
+
+func (d *slowLoad) Upcoming(ctx context.Context, after string, most int) (cronstore.UpcomingPage, error) {
+	if d.refused > 0 {
+		d.refused--
+		return cronstore.UpcomingPage{}, errors.New("too slow")
+	}
+	page, err := d.fakeDesk.Upcoming(ctx, after, most)
+	took := time.Duration(page.Read) * d.perCron
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+		return cronstore.UpcomingPage{}, ctx.Err()
+	}
+	d.pages = append(d.pages, page.Read)
+	return page, err
+}
+
+func (d *slowLoad) Fire(ctx context.Context, names []string, at time.Time) (fired, error) {
+	d.firedAt = append(d.firedAt, time.Now())
+	return d.fakeDesk.Fire(ctx, names, at)
+}
+
+// A term fires what it has loaded while it loads the others, in pages that are as large
+// as the database is fast, and goes on where a page failed. Crons that change meanwhile
+// do not make it begin again before it has come to the end.
+func TestTermFiresBeforeAllCronsAreLoaded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &slowLoad{fakeDesk: fakeDesk{next: map[string]time.Time{}, interval: 10 * time.Minute}, perCron: 10 * time.Millisecond, refused: 3}
+		for i := range 10_000 {
+			d.next[fmt.Sprintf("%05d", i)] = time.Now()
+		}
+		began, changes := time.Now(), make(chan struct{}, 1)
+		time.AfterFunc(30*time.Second, func() { changes <- struct{}{} })
+		_ = runFor(t, d, changes, 5*time.Minute) // ends by its deadline
+		loaded := time.Duration(10_000) * d.perCron
+		if len(d.firedAt) == 0 || d.firedAt[0].Sub(began) > loaded/3 {
+			t.Errorf("the first ticks were fired at %v, loading takes %s", d.firedAt[:min(len(d.firedAt), 1)], loaded)
+		}
+		if last := d.pages[len(d.pages)-2]; time.Duration(last)*d.perCron > batchTarget {
+			t.Errorf("a page of %d crons takes longer than %s", last, batchTarget)
+		}
+		seen, read := map[string]int{}, 0
+		for _, line := range d.log {
+			seen[strings.Fields(line)[0]]++
+		}
+		for _, n := range d.pages {
+			read += n
+		}
+		if len(seen) != 10_000 || read != 20_000 {
+			t.Errorf("%d crons were fired and %d rows read, want 10000 and each row twice", len(seen), read)
+		}
+	})
+}

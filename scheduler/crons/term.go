@@ -18,6 +18,8 @@ const (
 	// takes twice as many, so that few round trips are made, up to maxBatch.
 	minBatch = 250
 	maxBatch = 2000
+	// maxPage is how many crons are loaded at once.
+	maxPage = 20_000
 	// batchTarget is how long a transaction should take, well under a lease: each takes
 	// fewer crons where they take longer.
 	batchTarget = time.Second
@@ -39,8 +41,9 @@ const (
 type desk interface {
 	// Now reads the database's clock.
 	Now(ctx context.Context) (time.Time, error)
-	// Upcoming returns every cron and when it is due next.
-	Upcoming(ctx context.Context) ([]cronstore.Upcoming, error)
+	// Upcoming returns the page of at most so many crons after a name, and when each is
+	// due next.
+	Upcoming(ctx context.Context, after string, most int) (cronstore.UpcomingPage, error)
 	// Fire records what is due of these crons: now, or at an instant to come, before
 	// which it does not commit.
 	Fire(ctx context.Context, names []string, at time.Time) (fired, error)
@@ -66,6 +69,7 @@ type term struct {
 	logger  *slog.Logger
 	clock   clock
 	agenda  *agenda
+	loading *loading      // nil: all crons are on the agenda
 	batch   int           // of the next transaction, if size allows
 	timeout time.Duration // of the next transaction
 	*memory
@@ -74,9 +78,17 @@ type term struct {
 	failing time.Time // since when every step has failed; zero: the last one succeeded
 }
 
+// loading is a pass over all crons, page by page. What is due of the present agenda is
+// fired between the pages.
+type loading struct {
+	agenda *agenda // the present one, or the one that takes its place at the end
+	after  string  // the last cron that was loaded
+	again  bool    // crons have changed since it began
+}
+
 func newTerm(d desk, m *meter, logger *slog.Logger) *term {
 	return &term{
-		desk: d, meter: m, logger: logger, agenda: newAgenda(nil), batch: minBatch,
+		desk: d, meter: m, logger: logger, agenda: newAgenda(), batch: minBatch,
 		memory: newMemory(), timeout: fireTimeout,
 	}
 }
@@ -84,10 +96,11 @@ func newTerm(d desk, m *meter, logger *slog.Logger) *term {
 // run loads the crons, and again at each change, and fires what is due, until
 // ctx ends or the term is over.
 func (t *term) run(ctx context.Context, changes <-chan struct{}) error {
-	for reload := true; ; {
+	t.loading = &loading{agenda: t.agenda}
+	for {
 		progress.Report(ctx)
 		begun := time.Now()
-		err := t.step(ctx, reload)
+		err := t.step(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -99,14 +112,14 @@ func (t *term) run(ctx context.Context, changes <-chan struct{}) error {
 			}
 			t.logger.WarnContext(ctx, "firing crons failed and will be tried again", "error", err)
 		default:
-			reload, t.backoff, t.failing = false, 0, time.Time{}
+			t.backoff, t.failing = 0, time.Time{}
 		}
 		timer := time.NewTimer(t.pause(time.Now()))
 		progress.Park(ctx)
 		select {
 		case <-ctx.Done():
 		case <-changes:
-			reload = true
+			t.reload()
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -123,13 +136,13 @@ func (t *term) failed(begun time.Time) time.Duration {
 }
 
 // step does what there is to do now.
-func (t *term) step(ctx context.Context, reload bool) error {
+func (t *term) step(ctx context.Context) error {
 	if time.Since(t.probed) >= probeEvery {
 		if err := t.probe(ctx); err != nil {
 			return err
 		}
 	}
-	if reload {
+	if t.loading != nil {
 		if err := t.load(ctx); err != nil {
 			return err
 		}
@@ -148,13 +161,38 @@ func (t *term) probe(ctx context.Context) error {
 	return nil
 }
 
+// reload has all crons loaded again. A pass that is under way is finished first, so that
+// one comes to its end however often crons change.
+func (t *term) reload() {
+	if t.loading != nil {
+		t.loading.again = true
+		return
+	}
+	t.loading = &loading{agenda: newAgenda()}
+}
+
+// load loads the next page.
 func (t *term) load(ctx context.Context) error {
-	upcoming, err := t.desk.Upcoming(ctx)
-	if err != nil {
+	pass := t.loading
+	_, err := t.page.Do(ctx, t.timeout, func(ctx context.Context, most int) (int, error) {
+		page, err := t.desk.Upcoming(ctx, pass.after, most)
+		if err != nil {
+			return 0, err
+		}
+		for _, u := range page.Crons {
+			pass.agenda.add(entry{u.Name, u.Next})
+		}
+		t.meter.know(page.Crons)
+		pass.after = page.Next
+		return page.Read, nil
+	})
+	if err != nil || pass.after != "" {
 		return err
 	}
-	t.agenda = newAgenda(upcoming)
-	t.meter.know(upcoming)
+	t.agenda, t.loading = pass.agenda, nil
+	if pass.again {
+		t.reload()
+	}
 	return nil
 }
 
@@ -260,6 +298,9 @@ func (t *term) pause(local time.Time) time.Duration {
 	idle := max(t.probed.Add(probeEvery).Sub(local), 0)
 	if t.backoff > 0 {
 		return t.backoff
+	}
+	if t.loading != nil {
+		return 0
 	}
 	next, ok := t.agenda.next()
 	if !ok {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,15 +43,22 @@ func (d *fakeDesk) Now(context.Context) (time.Time, error) {
 	return time.Now().Add(d.ahead), nil
 }
 
-func (d *fakeDesk) Upcoming(context.Context) ([]cronstore.Upcoming, error) {
+func (d *fakeDesk) Upcoming(_ context.Context, after string, most int) (page cronstore.UpcomingPage, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.loads++
-	var upcoming []cronstore.Upcoming
-	for name, next := range d.next {
-		upcoming = append(upcoming, cronstore.Upcoming{Name: name, Next: next})
+	for _, name := range slices.Sorted(maps.Keys(d.next)) {
+		if name <= after {
+			continue
+		}
+		if page.Read == most {
+			page.Next = page.Crons[most-1].Name
+			break
+		}
+		page.Crons = append(page.Crons, cronstore.Upcoming{Name: name, Next: d.next[name]})
+		page.Read++
 	}
-	return upcoming, nil
+	return page, nil
 }
 
 func (d *fakeDesk) Fire(_ context.Context, names []string, at time.Time) (fired, error) {
@@ -112,8 +121,8 @@ func TestIdleTermCostsAProbeNowAndThen(t *testing.T) {
 			d.next[fmt.Sprint(i)] = time.Now().Add(24 * time.Hour)
 		}
 		_ = runFor(t, d, nil, time.Hour) // ends by its deadline
-		if want := int(time.Hour / probeEvery); d.probes > want+1 || d.loads != 1 || len(d.log) != 0 {
-			t.Errorf("%d probes, %d loads, %d fires in an idle hour", d.probes, d.loads, len(d.log))
+		if want := int(time.Hour / probeEvery); d.probes > want+1 || d.loads != 100_000/maxPage || len(d.log) != 0 {
+			t.Errorf("%d probes, %d pages, %d fires in an idle hour", d.probes, d.loads, len(d.log))
 		}
 	})
 }
