@@ -13,7 +13,7 @@
 //
 // A run of twelve minutes or more fails if a line rises through its second half: memory,
 // goroutines and descriptors by 5 % and 5, connections by 10 % and 2, and tables whose
-// rows go as fast as they come by 10 % and 1 MiB. A run of any length fails if fewer
+// rows go as fast as they come by 10 % and 2 MiB. A run of any length fails if fewer
 // than 15 jobs a second were inserted.
 //
 // It prints a table and, as the last line, one JSON object.

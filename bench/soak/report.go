@@ -103,7 +103,7 @@ func limits() []limit {
 		{titles["connections"], value("connections"), 0.1, 2},
 	}
 	for _, table := range evenTables {
-		all = append(all, limit{table + ", MiB", size(table), 0.1, 1})
+		all = append(all, limit{table + ", MiB", size(table), 0.1, 2})
 	}
 	return all
 }
