@@ -159,6 +159,8 @@ func (m *monitoring) scrape(addresses ...string) {
 	for i, address := range addresses {
 		scrape = strings.Replace(scrape, fmt.Sprintf("forge-%d.internal:8080", i+1), address, 1)
 	}
+	m.write("token", "none is asked for here")
+	scrape = strings.ReplaceAll(scrape, "/etc/prometheus/forge-token", filepath.Join(m.dir, "token"))
 	m.write("prometheus.yml", scrape+fmt.Sprintf(prometheusRest, m.alertmanager))
 }
 
