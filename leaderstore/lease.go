@@ -20,13 +20,15 @@ LEFT JOIN forge_leader_requests r ON r.role = wanted.role AND r.reserved_until >
 
 	// A lease that has run out is over, whether anybody has taken the role or not.
 	renewLeaseSQL = `
+WITH renewed AS (
 UPDATE forge_leaders l
 SET renewed_at = clock_timestamp(), lease_until = clock_timestamp() + $3::interval
 FROM unnest($1::text[], $2::bigint[]) AS held (role, term)
 LEFT JOIN forge_leader_requests r ON r.role = held.role AND r.term = held.term
 WHERE l.role = held.role AND l.term = held.term
   AND l.incarnation = $4 AND l.lease_until > clock_timestamp()
-RETURNING l.role, r.role IS NOT NULL, coalesce(r.target, '')`
+RETURNING l.role, r.role IS NOT NULL AS asked, coalesce(r.target, '') AS target, l.node_id, l.term
+)` + noteRenewalsSQL
 
 	resignLeaseSQL = vacateSQL + `
 SELECT over, NULL, CASE WHEN over THEN pg_notify($6, $1) END FROM ended`

@@ -58,6 +58,9 @@ type Lock struct {
 type Held struct {
 	Role string
 	Term int64
+	// Note, if not empty, is the data of an event lease_renewed, as JSON, which is
+	// recorded with the renewal.
+	Note string
 }
 
 // Session is the one connection on which a node elects and leads all its roles.
@@ -111,13 +114,24 @@ WHERE coalesce(r.target = $4, NOT if_asked OR left_at > 0 AND l.term > left_at)
 	patienceSQL = `SELECT set_config('idle_session_timeout', $1, false)`
 
 	renewSQL = `
+WITH renewed AS (
 UPDATE forge_leaders l
 SET renewed_at = clock_timestamp(), lease_until = clock_timestamp() + $3::interval
 FROM unnest($1::text[], $2::bigint[]) AS held (role, term)
 LEFT JOIN forge_leader_requests r ON r.role = held.role AND r.term = held.term
 WHERE l.role = held.role AND l.term = held.term
   AND l.incarnation = $4 AND l.backend_pid = pg_backend_pid()
-RETURNING l.role, r.role IS NOT NULL, coalesce(r.target, '')`
+RETURNING l.role, r.role IS NOT NULL AS asked, coalesce(r.target, '') AS target, l.node_id, l.term
+)` + noteRenewalsSQL
+
+	noteRenewalsSQL = `, noted AS (
+    INSERT INTO forge_events (type, node_id, role, term, data)
+    SELECT 'lease_renewed', r.node_id, r.role, r.term, n.note::jsonb
+    FROM renewed r
+    JOIN unnest($1::text[], $5::text[]) AS n (role, note) ON n.role = r.role
+    WHERE n.note <> ''
+)
+SELECT role, asked, target FROM renewed`
 
 	// A fenced transaction has the row locked, and may yet commit what nobody waits
 	// for any more. With $8 the role is not vacated meanwhile, and nothing is waited
@@ -317,10 +331,11 @@ func (s *Session) Renew(ctx context.Context, held []Held) ([]Renewed, error) {
 func renew(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, held []Held) ([]Renewed, error) {
 	roles := make([]string, len(held))
 	terms := make([]int64, len(held))
+	notes := make([]string, len(held))
 	for i, h := range held {
-		roles[i], terms[i] = h.Role, h.Term
+		roles[i], terms[i], notes[i] = h.Role, h.Term, h.Note
 	}
-	rows, err := conn.Query(ctx, sql, roles, terms, cfg.Lease, cfg.Incarnation)
+	rows, err := conn.Query(ctx, sql, roles, terms, cfg.Lease, cfg.Incarnation, notes)
 	if err != nil {
 		return nil, fmt.Errorf("renew the lease: %w", err)
 	}

@@ -207,14 +207,15 @@ func (b *bout) mint(ctx context.Context, e *elector) error {
 // confirm is lost at once. If it confirms any of them the session is the leader's own and
 // still has their locks; otherwise it is no longer trusted.
 func (b *bout) renew(ctx context.Context) error {
-	held := b.held()
 	sent := time.Now()
+	held := b.held(sent)
 	if len(held) == 0 || sent.Before(b.nextRenew) {
 		return nil
 	}
 	sending, cancel := b.bounded(ctx)
 	defer cancel()
 	still, err := b.session.Renew(sending, held)
+	b.countRenewals(held, still, err)
 	if err != nil {
 		return err
 	}
@@ -294,17 +295,17 @@ func (b *bout) vacant() []leaderstore.Lock {
 	return locks
 }
 
-func (b *bout) held() []leaderstore.Held {
+func (b *bout) held(now time.Time) []leaderstore.Held {
 	var held []leaderstore.Held
 	for _, e := range b.electors {
 		if e.state != standby {
-			held = append(held, leaderstore.Held{Role: string(e.Role), Term: e.fence.Term})
+			held = append(held, leaderstore.Held{Role: string(e.Role), Term: e.fence.Term, Note: e.renewals.note(now)})
 		}
 	}
 	return held
 }
 
-func (b *bout) leading() bool { return len(b.held()) > 0 }
+func (b *bout) leading() bool { return len(b.held(time.Time{})) > 0 }
 
 func (b *bout) idle() bool { return !b.leading() }
 

@@ -83,6 +83,7 @@ type elector struct {
 	progress    *progress.Watch
 	done        chan error // not nil until the work of the last term has returned
 	led         *lead      // the last term
+	renewals    renewals   // of the last term
 }
 
 func newElector(c *Campaign, contest Contest) *elector {
@@ -106,6 +107,7 @@ func (e *elector) bid(now time.Time) leaderstore.Lock {
 // lead starts the work of a term that was committed. The context's values go
 // on; its end does not reach the work, which is told to stop in order.
 func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time.Time) {
+	e.renewals = renewals{since: sent, last: sent}
 	e.state, e.fence, e.reason, e.since = leading, minted.Fence, reasonResigned, sent
 	e.fence.Refused = e.campaign.opts.Metrics.LeaderFencedWrites.WithLabelValues(string(e.Role), e.campaign.opts.NodeID)
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -177,6 +179,7 @@ func (e *elector) renewed(still []leaderstore.Renewed, sent time.Time) {
 		e.replaced()
 		return
 	}
+	e.renewals.add(sent)
 	if !e.extend(sent) {
 		e.lapse()
 	}

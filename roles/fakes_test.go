@@ -35,6 +35,7 @@ type server struct {
 	wishes   map[leaderstore.Held]string // target by term
 	onRenew  func()                      // called in the midst of a renewal
 	down     bool
+	notes    []string    // of renewals
 	commits  atomic.Bool // it has not ended what the leader's work sent to it
 }
 
@@ -184,7 +185,10 @@ func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]leaders
 	var still []leaderstore.Renewed
 	for _, h := range held {
 		if x.server.rows[h.Role] == x && x.server.terms[h.Role] == h.Term {
-			wish, wanted := x.server.wishes[h]
+			if h.Note != "" {
+				x.server.notes = append(x.server.notes, h.Note)
+			}
+			wish, wanted := x.server.wishes[leaderstore.Held{Role: h.Role, Term: h.Term}]
 			still = append(still, leaderstore.Renewed{Role: h.Role, HandOver: wanted, Target: wish})
 		}
 	}

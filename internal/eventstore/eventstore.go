@@ -17,6 +17,7 @@ const (
 	LeaderLost       = "leader_lost"
 	ElectionStarted  = "election_started"
 	LeaderDrilled    = "leader_drilled"
+	LeaseRenewed     = "lease_renewed"
 	NodeJoined       = "node_joined"
 	NodeLeft         = "node_left"
 	NodeDead         = "node_dead"

@@ -124,9 +124,11 @@ func (m *Member) run(ctx context.Context) error {
 	state, failing := "", false // the first state is news: an earlier Run may have told another
 	for {
 		found, err := m.beat(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the end was asked for; that a beat failed with it is no news
+		}
+		m.count(err)
+		switch {
 		case errors.Is(err, nodestore.ErrFenced):
 			return err
 		case err != nil && !failing:
@@ -192,6 +194,17 @@ func (m *Member) noticeState(state string) {
 	if m.options.OnState != nil {
 		m.options.OnState(state)
 	}
+}
+
+func (m *Member) count(err error) {
+	if m.options.Metrics == nil {
+		return
+	}
+	result := "success"
+	if err != nil {
+		result = "failure"
+	}
+	m.options.Metrics.NodeHeartbeats.WithLabelValues(m.options.Node.NodeID, result).Inc()
 }
 
 func (m *Member) countSlots() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -89,6 +90,24 @@ func TestRunStopsWhenFenced(t *testing.T) {
 		}}
 		if err := newFake(fake, nil).Run(t.Context()); !errors.Is(err, nodestore.ErrFenced) {
 			t.Errorf("Run() = %v", err)
+		}
+	})
+}
+
+func TestHeartbeatsAreCountedByResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(&fakeRegistry{onHeartbeat: func(beat int) (string, error) {
+			return nodestore.Active, []error{nil, nil, errors.New("no answer"), nodestore.ErrFenced}[beat-1]
+		}}, nil)
+		m.options.Metrics = metrics.New("test")
+		if err := m.Run(t.Context()); !errors.Is(err, nodestore.ErrFenced) {
+			t.Fatal(err)
+		}
+		for result, want := range map[string]float64{"success": 2, "failure": 2} {
+			if got := testutil.ToFloat64(m.options.Metrics.NodeHeartbeats.WithLabelValues("a", result)); got != want {
+				t.Errorf("%v heartbeats: %s; want %v", got, result, want)
+			}
 		}
 	})
 }

@@ -16,6 +16,8 @@ const (
 // would never be seen. So every counter is there, at 0, before anything happens.
 var (
 	results  = []string{"won", "lost", "error"}
+	renewals = []string{"renewed", "refused", "error"}
+	beats    = []string{"success", "failure"}
 	reloads  = []string{"success", "failure"}
 	outcomes = []string{"completed", "failed", "cancelled", "timed_out", "lost"}
 	// verdicts are the ledger's: forge_cron_ticks.verdict.
@@ -25,16 +27,22 @@ var (
 	}
 )
 
-// InitRoles starts the series of the roles that this node stands for at 0.
+// InitRoles starts the series of the node and of the roles that it stands for at 0.
 // Those that are there already keep their values.
 func (m *Metrics) InitRoles(nodeID string, roles []string) {
 	for _, role := range roles {
 		m.leads.add(role, nodeID)
 		m.LeaderFailovers.WithLabelValues(role, nodeID)
 		m.LeaderFencedWrites.WithLabelValues(role, nodeID)
+		for _, result := range renewals {
+			m.LeaderRenewals.WithLabelValues(role, nodeID, result)
+		}
 		for _, result := range results {
 			m.LeaderElections.WithLabelValues(role, nodeID, result)
 		}
+	}
+	for _, result := range beats {
+		m.NodeHeartbeats.WithLabelValues(nodeID, result)
 	}
 }
 

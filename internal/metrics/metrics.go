@@ -24,6 +24,7 @@ type Metrics struct {
 	LeaderFailovers    *prometheus.CounterVec
 	LeaderGapSeconds   *prometheus.HistogramVec
 	LeaderFencedWrites *prometheus.CounterVec
+	LeaderRenewals     *prometheus.CounterVec // and result: renewed, refused, error
 
 	// Crons, label cron: always the value of CronLabel.
 	CronRuns     *prometheus.CounterVec
@@ -60,6 +61,7 @@ type Metrics struct {
 
 	NodeSlots          *prometheus.GaugeVec // label node_id
 	NodeStarvedSeconds prometheus.Counter
+	NodeHeartbeats     *prometheus.CounterVec // labels node_id and result: success, failure
 
 	// The node's own file.
 	ConfigReloadSuccess prometheus.Gauge
@@ -137,6 +139,8 @@ func New(version string) *Metrics {
 
 		NodeSlots:          f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
 		NodeReady:          f.gauge(NodeReadyName, "1 while the node is ready as /readyz says: it has started, and the database takes what it writes."),
+		LeaderRenewals:     f.counterVec("forge_leader_renewals_total", "Attempts of this node to renew the role's lease, by result: renewed, refused because the term is over, or error.", "role", "node_id", "result"),
+		NodeHeartbeats:     f.counterVec("forge_node_heartbeats_total", "Heartbeats of the node, by result: success or failure.", "node_id", "result"),
 		NodeStarvedSeconds: f.counter("forge_node_starved_seconds_total", "Seconds that this node's process waited for a processor: work is late by as much, and beyond a lease roles change hands."),
 
 		ConfigReloadSuccess: f.gauge("forge_config_reload_success", "1 if this node's file was taken over when it was last read, 0 if it was refused and the node goes on with what it had."),

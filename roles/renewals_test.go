@@ -1,0 +1,58 @@
+package roles_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/roles"
+)
+
+// Every attempt to renew is counted by its result, and once an hour the renewals are
+// summed up in an event.
+func TestRenewalsAreCountedAndSummedUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		idle := func(ctx context.Context, _ leaderstore.Fence) error {
+			for progress.Sleep(ctx, time.Second) {
+				progress.Report(ctx)
+			}
+			return nil
+		}
+		opts := s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: idle})
+		count := func(result string) float64 {
+			return testutil.ToFloat64(opts.Metrics.LeaderRenewals.WithLabelValues("scheduler", "a", result))
+		}
+		stop := start(t, opts)
+		time.Sleep(2*time.Hour + refresh/2)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{
+			`{"renewals": 4799, "over_s": 3600, "longest_ms": 750}`,
+			`{"renewals": 4800, "over_s": 3600, "longest_ms": 750}`,
+		}, s.notes); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if renewed := count("renewed"); renewed != 9600 || count("refused") != 0 || count("error") != 0 {
+			t.Errorf("%v renewed, %v refused, %v failed", renewed, count("refused"), count("error"))
+		}
+		s.mu.Lock()
+		s.rows["scheduler"] = nil
+		s.mu.Unlock()
+		time.Sleep(refresh)
+		synctest.Wait()
+		s.stall("a")
+		time.Sleep(3 * lease)
+		synctest.Wait()
+		if count("refused") != 1 || count("error") == 0 {
+			t.Errorf("%v refused, %v failed", count("refused"), count("error"))
+		}
+		_ = stop()
+	})
+}
