@@ -241,6 +241,7 @@ func TestScrapeExample(t *testing.T) {
 	var file struct {
 		ScrapeConfigs []struct {
 			JobName        string         `json:"job_name"`
+			Authorization  map[string]any `json:"authorization"`
 			ScrapeInterval model.Duration `json:"scrape_interval"`
 			StaticConfigs  []struct {
 				Targets []string `json:"targets"`
