@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/leaderfile"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/redact"
 	"github.com/forge-scheduler/forge/internal/singleton"
@@ -34,22 +36,27 @@ type runFlags struct {
 	delayGiven    bool
 	grace         time.Duration
 	passEnv       []string
+	leaderFile    string
 	log           logFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
-		Use:   "run --role NAME [flags] -- CMD [ARG...]",
+		Use:   "run --role NAME [flags] [-- CMD [ARG...]]",
 		Short: "Run a command on one of many machines at a time: where this process leads a role",
 		Long: "forge run stands for a role and starts CMD once it leads it, with FORGE_ROLE,\n" +
 			"FORGE_TERM and FORGE_NODE in its environment, and without the variables that tell\n" +
 			"forge of its database and secrets (see --pass-env). When leadership is lost CMD gets\n" +
 			"SIGTERM, then SIGKILL, and forge run stands by again. When CMD ends by itself the\n" +
-			"role is resigned and forge run exits with its code. No node needs to run.",
-		Example: "  forge run --role nightly -- /usr/local/bin/nightly --loop",
-		Args:    cobra.MinimumNArgs(1),
+			"role is resigned and forge run exits with its code. No node needs to run. Without CMD\n" +
+			"it only keeps the --leader-file, for a program beside it that reads who leads.",
+		Example: "  forge run --role nightly -- /usr/local/bin/nightly --loop\n" +
+			"  forge run --role nightly --leader-file /run/forge/leader",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && flags.leaderFile == "" {
+				return usageError(errors.New("want a command after --, or --leader-file"))
+			}
 			flags.delayGiven = cmd.Flags().Changed("takeover-delay")
 			return a.runSingleton(cmd.Context(), flags, args)
 		},
@@ -61,6 +68,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&flags.takeoverDelay, "takeover-delay", 0, "wait so long for what a crashed predecessor may have left running (default takeover_delay of the file, then one lease)")
 	cmd.Flags().DurationVar(&flags.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL, as far as the lease allows it")
 	cmd.Flags().StringSliceVar(&flags.passEnv, "pass-env", nil, "variable of forge's secrets that CMD is given all the same, such as DATABASE_URL; may be repeated")
+	cmd.Flags().StringVar(&flags.leaderFile, "leader-file", "", "keep a file that names the role's leader, and PATH.json with its term and lease")
 	flags.log.register(cmd)
 	return cmd
 }
@@ -82,6 +90,9 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 			return err
 		}
 		opts.History = pool
+		if flags.leaderFile != "" {
+			opts.KeepFile = keepLeaderFile(cfg, flags, pool, opts.Logger)
+		}
 		var err error
 		code, err = singleton.New(opts).Run(context.WithoutCancel(ctx)) // the signals end it
 		return err
@@ -95,6 +106,19 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 		return &codedError{code, errors.New("")} // the command has said why
 	}
 	return nil
+}
+
+// keepLeaderFile names the leader of the role in a file, as leader_file does on a node.
+func keepLeaderFile(cfg *config.Config, flags runFlags, pool *pgxpool.Pool, logger *slog.Logger) func(context.Context, <-chan struct{}) error {
+	election := cfg.Cluster.LeaderElection
+	return func(ctx context.Context, changes <-chan struct{}) error {
+		return leaderfile.New(leaderfile.Options{
+			Path: flags.leaderFile, Role: flags.role,
+			Leaders:  func(ctx context.Context) ([]leaderstore.Leader, error) { return leaderstore.Leaders(ctx, pool) },
+			Interval: election.CheckInterval.Std(), Patience: election.LeaseDuration.Std(),
+			Changes: changes, Logger: logger,
+		}).Run(ctx)
+	}
 }
 
 func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {

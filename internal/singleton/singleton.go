@@ -34,7 +34,8 @@ type Options struct {
 	Lock   leaderstore.Lock
 	NodeID string
 	// Command is the program and its arguments, Environ what it sees beside
-	// FORGE_ROLE, FORGE_TERM and FORGE_NODE.
+	// FORGE_ROLE, FORGE_TERM and FORGE_NODE. Without one the role is only held, for
+	// those who read KeepFile's file.
 	Command        []string
 	Environ        []string
 	Stdout, Stderr io.Writer
@@ -50,6 +51,9 @@ type Options struct {
 	Open func(ctx context.Context) (roles.Session, error)
 	// History tells how predecessors ended.
 	History leaderstore.RowQueryer
+	// KeepFile, if set, keeps a file that names the leader until ctx ends; changes tells
+	// when this process' leadership changed.
+	KeepFile func(ctx context.Context, changes <-chan struct{}) error
 	// Signals are handed on to the command; SIGINT and SIGTERM end it and the
 	// run, SIGHUP and SIGQUIT end a run that has none.
 	Signals <-chan os.Signal
@@ -65,6 +69,7 @@ type Runner struct {
 	mu       sync.Mutex
 	sent     time.Time     // of the last renewal that was confirmed
 	renewed  chan struct{} // it has changed
+	changed  chan struct{} // this process' leadership has
 	process  *shim.Process // nil while none runs
 	stopWith syscall.Signal
 	exit     int // of the command; -1 while none has ended the run
@@ -72,7 +77,7 @@ type Runner struct {
 
 // New returns a Runner that has not started.
 func New(opts Options) *Runner {
-	return &Runner{opts: opts, renewed: make(chan struct{}, 1), stopWith: syscall.SIGTERM, exit: -1}
+	return &Runner{opts: opts, renewed: make(chan struct{}, 1), changed: make(chan struct{}, 1), stopWith: syscall.SIGTERM, exit: -1}
 }
 
 // Run stands for the role until the command has ended by itself, a signal or ctx
@@ -88,8 +93,12 @@ func (r *Runner) Run(ctx context.Context) (exit int, err error) {
 	r.stop, r.over = stop, func() bool { return running.Err() != nil }
 	var listening sync.WaitGroup
 	listening.Go(func() { r.heed(running) })
+	keeping, endKeeping := context.WithCancel(context.WithoutCancel(ctx)) // until the role is resigned
+	defer endKeeping()
+	listening.Go(func() { r.keepFile(keeping) })
 	err = r.campaign().Run(running)
 	stop()
+	endKeeping()
 	listening.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,8 +111,21 @@ func (r *Runner) Run(ctx context.Context) (exit int, err error) {
 	return r.exit, nil
 }
 
+// keepFile keeps the file that names the leader, if one is wanted.
+func (r *Runner) keepFile(ctx context.Context) {
+	if r.opts.KeepFile == nil {
+		return
+	}
+	if err := r.opts.KeepFile(ctx, r.changed); err != nil {
+		r.opts.Logger.Warn("leader file not removed", "error", err)
+	}
+}
+
 // findCommand refuses a command that cannot run before it wins a role.
 func (r *Runner) findCommand() int {
+	if len(r.opts.Command) == 0 {
+		return 0
+	}
 	_, err := exec.LookPath(r.opts.Command[0])
 	switch {
 	case err == nil:
@@ -126,8 +148,16 @@ func (r *Runner) campaign() *roles.Campaign {
 	return roles.New(roles.Options{
 		NodeID: r.opts.NodeID, Contests: []roles.Contest{contest}, Open: r.opts.Open,
 		CheckInterval: r.opts.CheckInterval, LeaseDuration: r.opts.LeaseDuration, RefreshInterval: r.opts.RefreshInterval,
-		Metrics: metrics.New(""), Logger: r.opts.Logger,
+		OnChange: r.leadershipChanged,
+		Metrics:  metrics.New(""), Logger: r.opts.Logger,
 	})
+}
+
+func (r *Runner) leadershipChanged() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
 }
 
 // heed hands signals on until the run is over, and ends it for some.
@@ -189,6 +219,10 @@ var errEnded = errors.New("the command ended because its lease was not renewed i
 
 // lead is one term: it runs the command until it ends or the term does.
 func (r *Runner) lead(ctx context.Context, fence leaderstore.Fence) error {
+	if len(r.opts.Command) == 0 {
+		<-ctx.Done()
+		return nil
+	}
 	logger := r.opts.Logger.With("role", fence.Role, "term", fence.Term)
 	leash := r.leash()
 	process, err := shim.Start(shim.Spec{

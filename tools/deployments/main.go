@@ -25,7 +25,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: deployments DIR")
 		os.Exit(2)
 	}
-	if err := errors.Join(checkCompose(os.Args[1]), checkManifest(os.Args[1])); err != nil {
+	if err := errors.Join(checkCompose(os.Args[1]), checkManifests(os.Args[1])); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -45,14 +45,26 @@ func checkCompose(dir string) error {
 
 // objects are what a document of the manifest may be.
 var objects = map[string]func() any{
+	"v1 Pod":                        func() any { return &corev1.Pod{} },
 	"v1 ConfigMap":                  func() any { return &corev1.ConfigMap{} },
 	"v1 Service":                    func() any { return &corev1.Service{} },
 	"apps/v1 Deployment":            func() any { return &appsv1.Deployment{} },
 	"policy/v1 PodDisruptionBudget": func() any { return &policyv1.PodDisruptionBudget{} },
 }
 
-func checkManifest(dir string) error {
-	path := filepath.Join(dir, "kubernetes", "forge.yaml")
+func checkManifests(dir string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "kubernetes", "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		return errors.Join(err, errors.New("no manifests in "+dir))
+	}
+	var wrong []error
+	for _, path := range paths {
+		wrong = append(wrong, checkManifest(path))
+	}
+	return errors.Join(wrong...)
+}
+
+func checkManifest(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
