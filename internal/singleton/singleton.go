@@ -117,7 +117,7 @@ func (r *Runner) keepFile(ctx context.Context) {
 		return
 	}
 	if err := r.opts.KeepFile(ctx, r.changed); err != nil {
-		r.opts.Logger.Warn("leader file not removed", "error", err)
+		r.opts.Logger.WarnContext(ctx, "leader file not removed", "error", err)
 	}
 }
 
