@@ -108,7 +108,7 @@ var moves = []move{
 	{"the node is made", (*metered).make, []string{`forge_build_info`, `forge_config_reload_success`}, nil},
 	{"it runs", (*metered).run, []string{
 		`forge_node_slots`, `forge_node_ready`, `forge_config_last_reload_success_timestamp_seconds`, `forge_table_bytes`,
-		`forge_leader_is_leader{role="scheduler"}`, `forge_leader_elections_total{result="won"}`, `forge_leader_lease_remaining_seconds`,
+		`forge_leader_is_leader{role="scheduler"}`, `forge_leader_elections_total{result="won"}`, `forge_leader_renewals_total{result="renewed"}`, `forge_node_heartbeats_total{result="success"}`, `forge_leader_lease_remaining_seconds`,
 		`forge_leader_failovers_total{role="log_compactor"}`, `forge_leader_gap_seconds{role="log_compactor"}`,
 		`forge_job_orphaned_total`, `forge_job_rescued_total`, `forge_job_finished_total{outcome="lost"}`,
 		`forge_nodes{state="active"}`, `forge_node_reporting{node_id="a"}`,
