@@ -28,9 +28,10 @@ const (
 	// rememberFor is how soon a cron must be due again for its definition to stay
 	// in memory: reading it again costs less than keeping a hundred thousand.
 	rememberFor = 10 * time.Minute
-	// allTrips is how many round trips a transaction needs until it can be committed, as
-	// long as the first, with as many statements on average.
-	allTrips = 4
+	// allTrips is how many times as long as the first all round trips of a transaction are
+	// taken to be. There are four until it can be committed; to take them for shorter than
+	// they are would make transactions smaller, and less would get done.
+	allTrips = 6
 	// mostTicks is how many due ticks a transaction looks at, of all its crons together.
 	mostTicks = 50_000
 	// queueBatch is how many queued ticks of one cron a transaction takes.

@@ -168,11 +168,17 @@ func TestDueJobsBecomeAvailableAtTheirTime(t *testing.T) {
 	}
 }
 
-func TestManyDueJobsAreMovedInBatches(t *testing.T) {
+// Due jobs and those of a node that is gone come back in batches. Where the database
+// cannot do large ones they are made smaller until they commit.
+func TestManyJobsAreMovedInBatches(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(t, `INSERT INTO river_job (kind, args, state, scheduled_at)
-		SELECT 'k', '{}', 'scheduled', now() - interval '1 s' FROM generate_series(1, 1200)`)
+		SELECT 'k', '{}', 'scheduled', now() - interval '1 s' FROM generate_series(1, 600)`)
+	c.exec(t, `INSERT INTO river_job (kind, args, state, attempt, max_attempts, attempted_at, attempted_by)
+		SELECT 'k', '{}', 'running', 1, 3, now(), ARRAY['a-' || $1::text] FROM generate_series(1, 600)`, incA)
+	c.join(t, "a", incB) // it was started again
+	pgtest.RefuseLargeUpdates(t, c.pool, "river_job", 200)
 	c.lead(t, c.mint(t, 1))
 	c.waitFor(t, "all to be available", func() bool {
 		var n int
