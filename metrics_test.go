@@ -117,13 +117,14 @@ var moves = []move{
 		`forge_compactor_merged_bytes_total`, `forge_compactor_packed_bytes_total`, `forge_compactor_pass_duration_seconds`,
 		`forge_compactor_last_pass_timestamp_seconds`,
 	}, nil},
-	{"time passes", func(*metered) {}, []string{`forge_leader_tenure_seconds`}, []string{`forge_leader_lease_remaining_seconds{role="own"}`}},
+	{"time passes", func(*metered) {}, []string{`forge_leader_tenure_seconds`, `forge_leader_renewals_total`, `forge_node_heartbeats_total`}, []string{`forge_leader_lease_remaining_seconds{role="own"}`}},
 	{"a job prints", func(m *metered) { m.enqueue("print", 1) }, []string{
 		`forge_job_enqueued_total{kind="print"}`, `forge_job_started_total{kind="print"}`, `forge_job_finished_total{kind="print",outcome="completed"}`,
 		`forge_job_duration_seconds{kind="print"}`, `forge_job_wait_seconds{kind="print"}`, `forge_assignment_offers_total`, `forge_assignment_claims_total`,
 		`forge_job_output_lines_total{kind="print"}`, `forge_job_output_dropped_lines_total{kind="print"}`, `forge_command_start_seconds`,
 	}, nil},
 	{"a command enqueues", func(m *metered) { m.noted("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},
+	{"no job runs", (*metered).awaitIdle, nil, nil},
 	{"a job naps", func(m *metered) { m.enqueue("nap", 1) }, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}, nil},
 	{"it is cancelled", (*metered).cancelNap, nil, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}},
 	{"many commands start", func(m *metered) { m.enqueue("quick", 100) }, []string{`forge_command_starts_waiting`}, nil},
@@ -300,6 +301,12 @@ func (m *metered) noted(kind string) {
 	if err := jobstore.NoteEnqueued(m.t.Context(), m.pool, []string{kind}); err != nil {
 		m.t.Fatal(err)
 	}
+}
+
+// awaitIdle waits until the gauge has caught up with the jobs that have ended.
+func (m *metered) awaitIdle() {
+	m.t.Helper()
+	soon(m.t, "no job runs", func() bool { return m.read().sum(m.t, `forge_queue_depth{state="running"}`) == 0 })
 }
 
 func (m *metered) cancelNap() {
