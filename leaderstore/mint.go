@@ -146,7 +146,7 @@ func mint(ctx context.Context, conn *pgx.Conn, cfg SessionConfig, role string, s
 		if err := row.Scan(&minted.Fence.Term, &gap, &minted.Failover, nil, nil); err != nil {
 			return err
 		}
-		minted.Gap = time.Duration(gap * float64(time.Second))
+		minted.Gap = microseconds(gap)
 		return nil
 	}, []any{milliseconds(cfg.LockTimeout), milliseconds(cfg.Lease)}, []any{
 		role, cfg.NodeID, cfg.Incarnation, cfg.APIURL, cfg.Lease,

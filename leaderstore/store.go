@@ -3,6 +3,7 @@ package leaderstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,7 +92,7 @@ func scanTenure(row pgx.CollectableRow) (Tenure, error) {
 	err := row.Scan(&t.Role, &t.Term, &t.NodeID, &t.Incarnation, &t.AcquiredAt, &ended, &t.EndReason,
 		&gap, &t.HasGap, &t.Timeline, &t.Drill)
 	t.EndedAt = orZero(ended)
-	t.Gap = time.Duration(gap * float64(time.Second))
+	t.Gap = microseconds(gap)
 	return t, err
 }
 
@@ -107,4 +108,9 @@ func orNull(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// microseconds converts seconds that PostgreSQL computed, which have whole microseconds.
+func microseconds(seconds float64) time.Duration {
+	return time.Duration(math.Round(seconds*1e6)) * time.Microsecond
 }
