@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/forge-scheduler/forge/internal/auditstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/filewatch"
@@ -23,6 +26,10 @@ const (
 	reloadRetry = 2 * time.Second
 	// shownProblems is how many mistakes of a file an event holds.
 	shownProblems = 50
+	// A file that is written over and over could fill the audit log. This many refusals
+	// of a node are recorded at once, and then one each so often.
+	refusalAuditsAtOnce = 20
+	refusalAuditEvery   = 10 * time.Second
 )
 
 // file is where a node's configuration came from.
@@ -64,7 +71,10 @@ func (n *Node) keepConfiguration(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { _ = watcher.Run(ctx) }) // has no errors
-	r := &reloader{node: n, watcher: watcher, held: n.held}
+	r := &reloader{
+		node: n, watcher: watcher, held: n.held,
+		audits: rate.NewLimiter(rate.Every(refusalAuditEvery), refusalAuditsAtOnce),
+	}
 	recheck := time.NewTicker(heldInterval)
 	defer recheck.Stop()
 	// The file may have been edited since it was read.
@@ -106,6 +116,10 @@ type reloader struct {
 	held string
 	// reading is the hash of the file that is being taken over.
 	reading string
+	// audits bounds the refusals that the audit log gets; leftOut counts the refusals
+	// that it did not get since the last one.
+	audits  *rate.Limiter
+	leftOut int
 }
 
 // refusal says that a file was not taken over for what stands in it.
@@ -185,6 +199,7 @@ func (r *reloader) hold(ctx context.Context, held *HeldError) error {
 		return err
 	}
 	r.held, r.refused = r.reading, ""
+	r.audit(ctx, held.Error()+"; it waits for forge apply --yes")
 	return nil
 }
 
@@ -279,7 +294,30 @@ func (r *reloader) refuse(ctx context.Context, err error, asked bool) error {
 	}
 	r.refused, r.held = err.Error(), ""
 	n.changes.announce()
+	r.audit(ctx, summary(problems))
 	return nil
+}
+
+// audit records in the audit log why a file was refused. A refusal that cannot be
+// recorded is logged: nothing was changed.
+func (r *reloader) audit(ctx context.Context, reason string) {
+	if !r.audits.Allow() {
+		r.leftOut++
+		return
+	}
+	if r.leftOut > 0 {
+		reason = fmt.Sprintf("%d refusals before this one were not recorded; %s", r.leftOut, reason)
+	}
+	n := r.node
+	_, err := auditstore.Begin(ctx, n.pool, auditstore.Entry{
+		Actor: "node:" + n.self.NodeID, Source: n.self.Hostname, Action: "config.reload",
+		Object: n.opts.file.path, Outcome: auditstore.Refused, Detail: reason,
+	})
+	if err != nil {
+		n.logger.ErrorContext(ctx, "a refused configuration is missing in the audit log", "error", err)
+		return
+	}
+	r.leftOut = 0
 }
 
 // problemsOf are the mistakes of a file, one a line.
