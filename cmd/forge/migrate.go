@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -85,20 +84,11 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 
 func (a *app) migratePrintCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "print", Short: "Print forge's own migrations as SQL", Args: cobra.NoArgs,
-		Example: "  forge migrate print > forge.sql",
-		RunE: func(*cobra.Command, []string) error {
-			return fs.WalkDir(migrations.Files(), ".", func(path string, entry fs.DirEntry, err error) error {
-				if err != nil || entry.IsDir() {
-					return err
-				}
-				body, err := fs.ReadFile(migrations.Files(), path)
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprintf(a.out, "-- %s\n%s\n", path, body)
-				return err
-			})
-		},
+		Use: "print", Short: "Print River's and forge's migrations as SQL for psql", Args: cobra.NoArgs,
+		Long: "Print all migrations as one script for psql: River's first, then forge's, each with the\n" +
+			"row that marks it as applied. On an empty database or schema the script does what\n" +
+			"forge migrate up does; nodes then start with a role that may not create tables.",
+		Example: "  forge migrate print > forge.sql\n  psql -v ON_ERROR_STOP=1 -f forge.sql",
+		RunE:    func(*cobra.Command, []string) error { return migrations.Print(a.out) },
 	}
 }
