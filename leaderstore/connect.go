@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,14 +33,14 @@ func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), s
 	if err != nil {
 		return nil, err
 	}
-	config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	config.ValidateConnect = dbpool.RequireWritable
 	dbpool.ConfirmCommits(&config.Config)
 	config.ConnectTimeout = max(cfg.Lease, 2*time.Second)
 	config.RuntimeParams["application_name"] = ApplicationName(cfg.NodeID, cfg.Incarnation)
 	adapt(config)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, explainConnect(err)
+		return nil, explainConnect(err, config)
 	}
 	if err := settle(conn); err != nil {
 		closeNow(conn)
@@ -73,17 +72,14 @@ const (
 	throughPooler = "a pooler in transaction mode stands between this node and PostgreSQL; set database.leader_url " +
 		"to an address that leads straight to the server, or cluster.leader_election.strategy = \"lease\" on every node"
 
-	onReplica = "this server is read-only, a standby perhaps; let database.leader_url lead to the primary, " +
-		"or name every server and target_session_attrs=read-write"
-
 	tooOld = "this PostgreSQL has no idle_session_timeout; forge needs version 14 or newer"
 )
 
 // explainConnect adds what to do about a server that takes no writes. It may be
 // promoted at any time, so that trying again does help.
-func explainConnect(err error) error {
-	if strings.HasSuffix(err.Error(), "read only connection") {
-		return errors.New(onReplica)
+func explainConnect(err error, config *pgx.ConnConfig) error {
+	if dbpool.IsReadOnly(err) {
+		return fmt.Errorf("%w; %s", dbpool.ErrReadOnly, dbpool.ReadOnlyRemedy(err, "database.leader_url", config))
 	}
 	return err
 }

@@ -65,7 +65,7 @@ func TestReplicaIsRefusedWithTheRemedy(t *testing.T) {
 	c := newCluster(t)
 	c.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 	_, err := leaderstore.OpenSession(t.Context(), c.config("a"), []string{role})
-	if err == nil || !strings.Contains(err.Error(), "target_session_attrs=read-write") {
+	if err == nil || !strings.Contains(err.Error(), "default_transaction_read_only is on for user") {
 		t.Fatalf("opened on a server that takes no writes: %v", err)
 	}
 	if errors.Is(err, leaderstore.ErrUnfit) {

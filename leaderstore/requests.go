@@ -89,6 +89,10 @@ func Follow(ctx context.Context, pool *pgxpool.Pool) (*Changes, error) {
 		channel := wire.Channel(schema, wire.LeaderChannel)
 		_, err = c.conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize())
 	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "25006" { // on a replica nobody can listen
+		c.Close()
+		return &Changes{}, nil
+	}
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("follow the leadership: %w", err)

@@ -93,7 +93,7 @@ func (a *app) withConfig(ctx context.Context, work func(context.Context, *config
 	if err != nil {
 		return err
 	}
-	return connected(ctx, cfg, a.audited(func(ctx context.Context, pool *pgxpool.Pool) error { return work(ctx, cfg, pool) }))
+	return a.connectedFor(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error { return work(ctx, cfg, pool) })
 }
 
 // withManual runs work that makes ticks run.

@@ -91,7 +91,16 @@ func (a *app) withDatabase(ctx context.Context, work func(context.Context, *pgxp
 	if err != nil {
 		return err
 	}
-	return connected(ctx, cfg, a.audited(work))
+	return a.connectedFor(ctx, cfg, work)
+}
+
+// connectedFor runs a command's work on a pool: if the command changes something, it
+// needs the primary and is written to the audit log.
+func (a *app) connectedFor(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
+	if a.action != "" {
+		return connected(ctx, cfg, a.audited(work))
+	}
+	return a.connectedToRead(ctx, cfg, work)
 }
 
 func (a *app) loadQuietly() (*config.Config, error) { return a.quiet().load() }
@@ -104,21 +113,32 @@ func (a *app) quiet() *app {
 }
 
 func connected(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
-	if err := requireDatabase(cfg); err != nil {
+	pool, err := openPool(ctx, cfg, false)
+	if err != nil {
 		return err
+	}
+	defer pool.Close()
+	return explainRefusal(work(ctx, pool))
+}
+
+// openPool returns a pool that has connected; to a server that takes no writes only if
+// anyServer says so.
+func openPool(ctx context.Context, cfg *config.Config, anyServer bool) (*pgxpool.Pool, error) {
+	if err := requireDatabase(cfg); err != nil {
+		return nil, err
 	}
 	pool, err := dbpool.New(ctx, dbpool.Options{
 		URL: cfg.Database.URL, Schema: cfg.Database.Schema, ApplicationName: "forge-cli",
-		Pooled: cfg.Cluster.LeaderElection.ByLease(),
+		Pooled: cfg.Cluster.LeaderElection.ByLease(), AnyServer: anyServer,
 	})
 	if err != nil {
-		return databaseError(err)
+		return nil, databaseError(err)
 	}
-	defer pool.Close()
 	if err := dbpool.Ping(ctx, pool); err != nil {
-		return databaseError(err)
+		pool.Close()
+		return nil, databaseError(err)
 	}
-	return explainRefusal(work(ctx, pool))
+	return pool, nil
 }
 
 // requireDatabase tells of the cluster that forge dev runs from here when nothing
@@ -147,6 +167,8 @@ func explainRefusal(err error) error {
 	switch refused.Code {
 	case "42P01": // undefined_table
 		return fmt.Errorf("this database has no forge tables yet; start a node or run forge migrate up (%s)", refused.Message)
+	case "25006": // read_only_sql_transaction
+		return fmt.Errorf("the server is read-only, and this needs the primary (%s)", refused.Message)
 	case "42501": // insufficient_privilege
 		return fmt.Errorf("%s; forge doctor says what else is missing, with the GRANT statements that give it", refused.Message)
 	default:

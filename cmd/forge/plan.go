@@ -40,7 +40,7 @@ func (a *app) planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return connected(cmd.Context(), cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+			return a.connectedToRead(cmd.Context(), cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
 				plan, err := forge.MakePlan(ctx, pool, cfg, time.Duration(days)*24*time.Hour)
 				if err != nil {
 					return err

@@ -44,6 +44,9 @@ type Options struct {
 	// nothing is asked of a session then. The schema must be where the role's own
 	// search_path leads.
 	Pooled bool
+	// AnyServer accepts servers that take no writes. Otherwise the pool connects to the
+	// first server of the URL that does, whatever its target_session_attrs.
+	AnyServer bool
 	// Tracer, if set, is told of statements; one that is a pgxpool.AcquireTracer, of
 	// waits for connections as well.
 	Tracer pgx.QueryTracer
@@ -60,7 +63,10 @@ func New(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
 	}
 	config.MaxConns = int32(max(opts.MaxConns, 4))
 	config.ConnConfig.Tracer = opts.Tracer
-	config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	config.ConnConfig.ValidateConnect = RequireWritable
+	if opts.AnyServer {
+		config.ConnConfig.ValidateConnect = nil
+	}
 	ConfirmCommits(&config.ConnConfig.Config)
 	if config.MaxConnIdleTime == poolsIdleTime {
 		config.MaxConnIdleTime = idleTime

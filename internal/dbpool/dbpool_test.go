@@ -31,7 +31,7 @@ func TestPingSaysThatAServerIsReadOnly(t *testing.T) {
 	}
 	defer reader.Close()
 	err = dbpool.Ping(t.Context(), reader)
-	if !errors.Is(err, dbpool.ErrUnreachable) || !strings.Contains(err.Error(), "read-only") {
+	if !errors.Is(err, dbpool.ErrUnreachable) || !errors.Is(err, dbpool.ErrReadOnly) || !strings.Contains(err.Error(), "default_transaction_read_only is on for user") {
 		t.Errorf("Ping = %v", err)
 	}
 }

@@ -16,9 +16,6 @@ import (
 // of a leader that hangs.
 const oldest = 14
 
-// readOnly ends pgx's error for a server that a pool's connections do not accept.
-const readOnly = "read only connection"
-
 // PostgreSQL's codes that have a remedy of their own.
 const (
 	codeInvalidPassword     = "28P01"
@@ -31,8 +28,8 @@ const (
 )
 
 // Ping makes sure that the database answers and is one that forge can work with.
-// The error wraps ErrUnreachable and says in one line what to do; it never holds a
-// password.
+// The error wraps ErrUnreachable, and ErrReadOnly if servers answer that take no writes.
+// It says in one line what to do; it never holds a password.
 func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 	conn, err := pool.Acquire(ctx)
 	if err == nil {
@@ -42,9 +39,9 @@ func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 	if err == nil {
 		return fit(conn.Conn().PgConn(), pool.Config().ConnConfig.Database)
 	}
-	if strings.HasSuffix(err.Error(), readOnly) {
-		return fmt.Errorf("%w for writing: this server is read-only, a standby perhaps; let database.url or FORGE_DATABASE_URL "+
-			"lead to the primary, or name every server and target_session_attrs=read-write", ErrUnreachable)
+	if IsReadOnly(err) {
+		return fmt.Errorf("%w for writing: %w; %s", ErrUnreachable, ErrReadOnly,
+			ReadOnlyRemedy(err, addressOfDatabase, pool.Config().ConnConfig))
 	}
 	if errors.Is(err, ErrTransactionPooler) {
 		return fmt.Errorf("%w as forge needs it: %w; let database.url lead straight to PostgreSQL or through a pooler "+

@@ -82,10 +82,12 @@ func checkPrimary(f Facts) []Finding {
 	}
 	var findings []Finding
 	for _, link := range f.links() {
-		if link.Replica {
-			findings = append(findings, fail(
-				"let "+link.Key+" lead to the primary, or name every server in it with target_session_attrs=read-write",
+		switch {
+		case link.Replica:
+			findings = append(findings, fail(link.ReadOnly,
 				"%s: the server is a replica: it grants locks that elect nobody, and takes no writes", link.Key))
+		case link.ReadOnly != "":
+			findings = append(findings, fail(link.ReadOnly, "%s: the server takes no writes", link.Key))
 		}
 	}
 	return orOK(findings, "the server is a primary")

@@ -117,7 +117,8 @@ func TestChecks(t *testing.T) {
 			f.Config.Database.LeaderURL = "postgres://direct/forge"
 			f.Pool.Key, f.Pool.Shared = poolURL, true
 		}, "pooler", Fail, []string{"database.url"}},
-		"replica": {func(f *Facts) { f.Election.Replica = true }, "primary", Fail, []string{"replica", "target_session_attrs=read-write"}},
+		"replica":   {func(f *Facts) { f.Election.Replica, f.Election.ReadOnly = true, "promote it" }, "primary", Fail, []string{"replica", "promote it"}},
+		"read-only": {func(f *Facts) { f.Election.ReadOnly = "set it to off" }, "primary", Fail, []string{"takes no writes", "set it to off"}},
 		"too old": {
 			func(f *Facts) { f.Server.VersionNum, f.Server.Version = 130012, "13.12" },
 			"server version", Fail,

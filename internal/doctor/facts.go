@@ -44,6 +44,8 @@ type Link struct {
 	Shared bool
 	// Replica says that the server only follows another.
 	Replica bool
+	// ReadOnly is what to do about a server that takes no writes; empty: it does.
+	ReadOnly string
 	// Remote is the server's address; empty for a Unix socket or this machine.
 	Remote string
 	TLS    bool

@@ -14,6 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/lockholders"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -106,15 +107,15 @@ func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) 
 	if f.Election.Err == nil && !f.Election.Shared {
 		f.Election.IdleEnded = probeIdle(ctx, cfg.Database.LeaderURL)
 	}
-	if url, found := f.direct(); found {
-		f.Err = f.read(ctx, url)
+	if url, readOnly, found := f.direct(); found {
+		f.Err = f.read(ctx, url, readOnly)
 	}
 	return f
 }
 
 // read looks at the server, the schema and the cluster, as far as each is there.
-func (f *Facts) read(ctx context.Context, url string) error {
-	pool, err := openPool(ctx, url, f.Config.Database.Schema, f.Pool.Shared || f.Election.Shared)
+func (f *Facts) read(ctx context.Context, url string, readOnly bool) error {
+	pool, err := openPool(ctx, url, readOnly, f.Config.Database.Schema, f.Pool.Shared || f.Election.Shared)
 	if err != nil {
 		return err
 	}
@@ -140,14 +141,18 @@ func (f *Facts) read(ctx context.Context, url string) error {
 	return nil
 }
 
-// openPool accepts replicas and poolers too: what is there can be read. A session
-// that others share keeps its settings.
-func openPool(ctx context.Context, url, schema string, shared bool) (*pgxpool.Pool, error) {
+// openPool accepts poolers, and replicas if readOnly says so: what is there can be read.
+// A session that others share keeps its settings.
+func openPool(ctx context.Context, url string, readOnly bool, schema string, shared bool) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("parse the database's address: %w", err)
 	}
 	config.MaxConns = 2
+	config.ConnConfig.ValidateConnect = dbpool.RequireWritable
+	if readOnly { // whatever target_session_attrs the address has
+		config.ConnConfig.ValidateConnect = nil
+	}
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.ConnConfig.RuntimeParams["application_name"] = applicationName
 	if !shared {

@@ -360,8 +360,17 @@ func TestReplica(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
 	replica := server.Replica()
-	findings := examine(t, configFor(replica.URL()))
-	demand(t, findings, "primary", Fail, "replica", "target_session_attrs=read-write")
+	address := replica.URL() + "&target_session_attrs=read-write" // which finds only what is named
+	findings := examine(t, configFor(address))
+	demand(t, findings, "primary", Fail, "replica", "names only 127.0.0.1:", "name the primary, or every server")
+	for _, f := range findings {
+		if strings.Contains(f.Remedy, "target_session_attrs") {
+			t.Errorf("%s is set already: %s", f.Check, f.Remedy)
+		}
+	}
+	first, second, _ := strings.Cut(address, "?")
+	findings = examine(t, configFor(strings.Replace(first, "@127.0.0.1", "@127.0.0.1:1,127.0.0.1", 1)+"?"+second))
+	demand(t, findings, "primary", Fail, "names 127.0.0.1:1, 127.0.0.1:", "start the primary, promote a replica")
 	demand(t, findings, "schema", OK)
 	demand(t, examine(t, configFor(server.URL())), "replication", OK, "1 replica, synchronous with")
 

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/dbpool"
 )
@@ -65,7 +63,7 @@ func dial(ctx context.Context, url string, anyServer bool) (*pgx.Conn, error) {
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // leaves nothing behind in a pooler
 	config.RuntimeParams["application_name"] = applicationName
-	config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	config.ValidateConnect = dbpool.RequireWritable
 	if anyServer {
 		config.ValidateConnect = nil
 	}
@@ -76,7 +74,8 @@ func dial(ctx context.Context, url string, anyServer bool) (*pgx.Conn, error) {
 func probe(ctx context.Context, key, url string) Link {
 	link := Link{Key: key}
 	conn, err := dial(ctx, url, false)
-	if err != nil && strings.Contains(err.Error(), "read only connection") { // pgx, of a replica
+	if dbpool.IsReadOnly(err) {
+		link.ReadOnly = readOnlyRemedy(err, key, url)
 		conn, err = dial(ctx, url, true)
 	}
 	if err == nil {
@@ -87,6 +86,14 @@ func probe(ctx context.Context, key, url string) Link {
 		link.Err = errors.New(dbpool.Reason(err))
 	}
 	return link
+}
+
+func readOnlyRemedy(err error, key, url string) string {
+	config, failed := pgx.ParseConfig(url)
+	if failed != nil { // it was parsed to connect
+		return ""
+	}
+	return dbpool.ReadOnlyRemedy(err, key, config)
 }
 
 func (l *Link) examine(ctx context.Context, conn *pgx.Conn) error {
@@ -184,14 +191,15 @@ func closeNow(conn *pgx.Conn) {
 	_ = conn.Close(ctx) // only looked at
 }
 
-// direct is the address by which tables can be read.
-func (f Facts) direct() (url string, found bool) {
+// direct is the address by which tables can be read, readOnly if it leads to servers
+// that take no writes.
+func (f Facts) direct() (url string, readOnly, found bool) {
 	switch {
 	case f.Pool.Err == nil:
-		return f.Config.Database.URL, true
+		return f.Config.Database.URL, f.Pool.ReadOnly != "", true
 	case f.Election.Err == nil:
-		return f.Config.Database.LeaderURL, true
+		return f.Config.Database.LeaderURL, f.Election.ReadOnly != "", true
 	default:
-		return "", false
+		return "", false, false
 	}
 }

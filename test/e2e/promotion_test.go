@@ -69,12 +69,12 @@ func TestCandidateOnAReplicaIsRefused(t *testing.T) {
 	c := clusterOn(t, primary.URL(), everySecond)
 	serve := []string{"serve", "--config", c.config, "--node-id", "a", "--listen", nodes.AnyPort}
 	_, errs, code := forgeWith(t, []string{"FORGE_DATABASE_URL=" + replica.URL()}, serve...)
-	if code != 5 || !strings.Contains(errs, "read-only") || !strings.Contains(errs, "target_session_attrs=read-write") {
+	if code != 5 || !strings.Contains(errs, "read-only") || !strings.Contains(errs, "name the primary, or every server") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	candidate := launch(t, []string{"FORGE_DATABASE_URL=" + c.url, "FORGE_DATABASE_LEADER_URL=" + replica.URL()}, serve...)
 	eventually(t, "the candidate says what to do", func() bool {
-		return strings.Contains(candidate.output.String(), "let database.leader_url lead to the primary")
+		return strings.Contains(candidate.output.String(), "database.leader_url names only ")
 	})
 	if n := c.number(`SELECT count(*) FROM forge_leader_history`); n != 0 {
 		t.Errorf("%d tenures without a session on the primary", n)
