@@ -33,6 +33,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/notify"
+	"github.com/forge-scheduler/forge/internal/repeats"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -83,7 +84,8 @@ func WithWorkers(workers *river.Workers) Option {
 	return func(o *options) { o.workers = workers }
 }
 
-// WithLogger sets where the node logs; the default is slog.Default.
+// WithLogger sets where the node logs; the default is slog.Default. Repeats of a warning
+// or an error are counted and logged once a minute, with the attribute repeated.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
 // WithVersion names the program's version on pages and in metrics.
@@ -108,6 +110,7 @@ type Node struct {
 	opts        options
 	incarnation string
 	logger      *slog.Logger
+	repeats     *repeats.Handler // of logger
 	pool        *pgxpool.Pool
 	beats       *pgxpool.Pool // of one connection, for heartbeats
 	hub         *hearing.Hub  // hears notifications for every part
@@ -147,7 +150,8 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 	for _, opt := range opts {
 		opt(&n.opts)
 	}
-	n.logger = n.opts.logger
+	n.repeats = repeats.New(n.opts.logger.Handler())
+	n.logger = slog.New(n.repeats)
 	n.metrics = metrics.New(n.opts.version)
 	n.vigil = n.newVigil()
 	n.writes = n.newWriteCheck()
@@ -162,6 +166,7 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 // Close releases what New has made, for a node whose Run is not called. Run does it
 // by itself. Closing twice does nothing more.
 func (n *Node) Close() {
+	n.repeats.Flush()
 	if n.pool != nil {
 		n.pool.Close()
 	}

@@ -92,14 +92,15 @@ type recorder struct {
 	keepTrace func(jobID int64, trace string)
 	logger    *slog.Logger
 	meters    *meters
+	summary   *summary
 }
 
 var _ rivertype.WorkerMiddleware = (*recorder)(nil)
 
-func newRecorder(options Options, configured *definitions, logs *logWriter, keepTrace func(int64, string)) *recorder {
+func newRecorder(options Options, configured *definitions, logs *logWriter, keepTrace func(int64, string), finished *summary) *recorder {
 	return &recorder{
 		logs: logs, nodeID: options.NodeID, definitions: configured, keepTrace: keepTrace,
-		logger: options.Logger, meters: &meters{metrics: options.Metrics},
+		logger: options.Logger, meters: &meters{metrics: options.Metrics}, summary: finished,
 	}
 }
 
@@ -169,7 +170,8 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err e
 	a.meter.running.Dec()
 	a.meter.finished[facts.Outcome].Inc()
 	a.meter.took.Observe(took.Seconds())
-	r.tell(ctx, a, facts, took)
+	r.summary.add(a.Job, facts.Outcome)
+	r.report(ctx, a, facts, took)
 }
 
 // count writes down how much the attempt wrote, and warns of what the database
@@ -185,16 +187,12 @@ func (r *recorder) count(ctx context.Context, a *attempt, facts *jobstore.Attemp
 	}
 }
 
-// tell logs how an attempt went. A Go program's own jobs may be many and log for
-// themselves: their successes are only told in detail.
-func (r *recorder) tell(ctx context.Context, a *attempt, facts jobstore.Attempt, took time.Duration) {
-	level := slog.LevelInfo
-	_, withoutCode := r.definitions.get(a.Job)
-	switch {
-	case facts.Outcome == jobstore.OutcomeFailed || facts.Outcome == jobstore.OutcomeTimedOut:
+// report logs how an attempt went: a failure as a warning, anything else, of which there
+// may be thousands a minute, for debugging.
+func (r *recorder) report(ctx context.Context, a *attempt, facts jobstore.Attempt, took time.Duration) {
+	level := slog.LevelDebug
+	if facts.Outcome == jobstore.OutcomeFailed || facts.Outcome == jobstore.OutcomeTimedOut {
 		level = slog.LevelWarn
-	case !withoutCode:
-		level = slog.LevelDebug
 	}
 	if !r.logger.Enabled(ctx, level) {
 		return

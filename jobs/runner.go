@@ -91,6 +91,7 @@ type Runner struct {
 	definitions *definitions
 	engine      *engine
 	logs        *logWriter
+	finished    *summary
 	starter     *starter
 	logger      *slog.Logger
 
@@ -117,14 +118,14 @@ func New(options Options) (*Runner, error) {
 	}
 	p := newPilot(options, configured)
 	options.starter.load.left, options.starter.load.observe = p.MoreRoom, observeStarts(options.Metrics)
-	logs := newLogWriter(logTable{options.Pool}, options.Logger)
-	client, err := river.NewClient(p.Driver(), riverConfig(options, workers, newRecorder(options, configured, logs, p.KeepTrace)))
+	logs, finished := newLogWriter(logTable{options.Pool}, options.Logger), newSummary(options.Logger)
+	client, err := river.NewClient(p.Driver(), riverConfig(options, workers, newRecorder(options, configured, logs, p.KeepTrace, finished)))
 	if err != nil {
 		return nil, fmt.Errorf("prepare the job client: %w", err)
 	}
 	r := &Runner{
 		Inserter: &Inserter{client: client, defaults: configured.get},
-		pilot:    p, definitions: configured, logs: logs, starter: options.starter, logger: options.Logger, options: options,
+		pilot:    p, definitions: configured, logs: logs, finished: finished, starter: options.starter, logger: options.Logger, options: options,
 		engine: &engine{
 			client: client, pilot: p, steady: own, idleAfter: options.IdleAfter, logger: options.Logger,
 			ready: make(chan struct{}),
@@ -219,6 +220,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	helpers.Go(func() { r.pilot.Search(helping) })
 	helpers.Go(func() { r.pilot.Listen(helping) })
 	helpers.Go(func() { r.logs.run(helping) })
+	helpers.Go(func() { r.finished.run(helping) })
 	defer r.starter.close()
 	return r.engine.run(ctx)
 }

@@ -1,0 +1,173 @@
+// Package repeats summarises warnings and errors that are logged again and again,
+// as they are while a database is away.
+//
+// The first record passes as it is. Its repeats are counted, and reported once a
+// minute by the newest of them with the attribute repeated. Records repeat each other
+// if they have the same level, message and text attributes; errors are compared
+// without what differs from one of a sort to the next, numbers, durations and instants not
+// at all. Records below WARN are never held back.
+package repeats
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+const (
+	// Every is the time from a record to the report of its repeats.
+	Every = time.Minute
+	// Key is the attribute that has the number of repeats.
+	Key = "repeated"
+	// mostKinds bounds how many different records are remembered. Beyond it records
+	// pass as they are.
+	mostKinds = 500
+)
+
+// prose are attributes whose text is compared by its pattern.
+var prose = map[string]bool{"error": true, "err": true, "trace": true, "panic_val": true}
+
+// Handler summarises repeats and passes everything else on to another handler.
+type Handler struct {
+	next  slog.Handler
+	bound string // what WithAttrs and WithGroup added, as it stands in a key
+	*memory
+}
+
+// memory is shared by a handler and those derived from it.
+type memory struct {
+	mu      sync.Mutex
+	seen    map[string]*entry
+	flushed bool
+}
+
+type entry struct {
+	next   slog.Handler
+	newest slog.Record
+	count  int // of the repeats since the last report
+	timer  *time.Timer
+}
+
+// New returns a handler in front of next. Flush ends it.
+func New(next slog.Handler) *Handler {
+	return &Handler{next: next, memory: &memory{seen: map[string]*entry{}}}
+}
+
+// Enabled is part of slog.Handler.
+func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+// Handle is part of slog.Handler.
+func (h *Handler) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level >= slog.LevelWarn && h.repeats(h.key(record), record) {
+		return nil
+	}
+	return h.next.Handle(ctx, record)
+}
+
+// WithAttrs is part of slog.Handler.
+func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	var bound strings.Builder
+	bound.WriteString(h.bound)
+	for _, attr := range attrs {
+		writeKey(&bound, attr)
+	}
+	return &Handler{h.next.WithAttrs(attrs), bound.String(), h.memory}
+}
+
+// WithGroup is part of slog.Handler.
+func (h *Handler) WithGroup(name string) slog.Handler {
+	return &Handler{h.next.WithGroup(name), h.bound + "\x00" + name, h.memory}
+}
+
+// Flush reports the repeats that are not reported yet. Records that come later pass as
+// they are.
+func (m *memory) Flush() {
+	m.mu.Lock()
+	m.flushed = true
+	pending := slices.Collect(maps.Values(m.seen))
+	m.seen = nil
+	m.mu.Unlock()
+	for _, e := range pending {
+		e.timer.Stop()
+		e.report()
+	}
+}
+
+// repeats counts a record that repeats an earlier one.
+func (h *Handler) repeats(key string, record slog.Record) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e, ok := h.seen[key]; ok {
+		e.next, e.newest = h.next, record.Clone()
+		e.count++
+		return true
+	}
+	if !h.flushed && len(h.seen) < mostKinds {
+		h.seen[key] = &entry{next: h.next, timer: time.AfterFunc(Every, func() { h.due(key) })}
+	}
+	return false
+}
+
+// due reports the repeats of a record. One that was not repeated is forgotten.
+func (m *memory) due(key string) {
+	m.mu.Lock()
+	e, ok := m.seen[key]
+	if !ok {
+		m.mu.Unlock()
+		return
+	}
+	due := *e
+	if e.count == 0 {
+		delete(m.seen, key)
+	} else {
+		e.newest, e.count = slog.Record{}, 0
+		e.timer.Reset(Every)
+	}
+	m.mu.Unlock()
+	due.report()
+}
+
+func (e *entry) report() {
+	if e.count == 0 {
+		return
+	}
+	e.newest.AddAttrs(slog.Int(Key, e.count))
+	_ = e.next.Handle(context.Background(), e.newest) // nobody is left to return it to
+}
+
+func (h *Handler) key(record slog.Record) string {
+	var key strings.Builder
+	key.WriteString(record.Level.String() + h.bound + "\x00" + jobstore.Pattern(record.Message))
+	record.Attrs(func(attr slog.Attr) bool {
+		writeKey(&key, attr)
+		return true
+	})
+	return key.String()
+}
+
+// writeKey adds what an attribute has to tell records apart by.
+func writeKey(key *strings.Builder, attr slog.Attr) {
+	value := attr.Value.Resolve()
+	switch value.Kind() {
+	case slog.KindString, slog.KindBool:
+	case slog.KindAny:
+		if _, failure := value.Any().(error); !failure {
+			return
+		}
+	default:
+		return
+	}
+	text := value.String()
+	if prose[attr.Key] || value.Kind() == slog.KindAny {
+		text = jobstore.Pattern(text)
+	}
+	key.WriteString("\x00" + attr.Key + "=" + text)
+}

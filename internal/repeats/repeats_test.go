@@ -1,0 +1,107 @@
+package repeats_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/repeats"
+)
+
+// newLogger returns a logger, the lines that it wrote, without their times, and
+// what reports the rest.
+func newLogger() (logger *slog.Logger, lines func() []string, flush func()) {
+	var text bytes.Buffer
+	handler := repeats.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, attr slog.Attr) slog.Attr {
+			if attr.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return attr
+		},
+	}))
+	lines = func() []string {
+		defer text.Reset()
+		return strings.Split(strings.TrimSpace(text.String()), "\n")
+	}
+	return slog.New(handler), lines, handler.Flush
+}
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestRepeatsAreCountedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, lines, flush := newLogger()
+		for i := range 3 {
+			logger.Warn("heartbeat failed", "error", fmt.Errorf("dial 127.0.0.1:%d: refused", 40000+i), "attempt", i)
+		}
+		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:40000: refused" attempt=0`)
+
+		time.Sleep(repeats.Every)
+		synctest.Wait()
+		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:40002: refused" attempt=2 repeated=2`)
+
+		logger.Warn("heartbeat failed", "error", errors.New("dial 127.0.0.1:5: refused"))
+		expect(t, lines(), "")
+		flush()
+		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:5: refused" repeated=1`)
+		logger.Warn("heartbeat failed", "error", errors.New("dial 127.0.0.1:5: refused"))
+		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:5: refused"`)
+	})
+}
+
+func TestRecordIsLoggedAgainAfterAQuietMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, lines, _ := newLogger()
+		for range 2 {
+			logger.Error("renewal failed")
+			expect(t, lines(), `level=ERROR msg="renewal failed"`)
+			time.Sleep(repeats.Every)
+			synctest.Wait()
+			expect(t, lines(), "")
+		}
+	})
+}
+
+func TestDifferentRecordsAreNotHeldBack(t *testing.T) {
+	logger, lines, flush := newLogger()
+	defer flush()
+	logger.Warn("node is dead", "dead_node", "n1")
+	logger.Warn("node is dead", "dead_node", "n2")
+	logger.Error("node is dead", "dead_node", "n2")
+	logger.With("role", "scheduler").Warn("renewal failed")
+	logger.With("role", "log_compactor").Warn("renewal failed")
+	logger.Warn("job ran", "job", "mail", "error", "exit status 1")
+	logger.Warn("job ran", "job", "mail", "error", "exit status 2")
+	logger.Info("role taken")
+	logger.Info("role taken")
+	if got := lines(); len(got) != 9 {
+		t.Errorf("%d lines:\n%s", len(got), strings.Join(got, "\n"))
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	logger, lines, flush := newLogger()
+	for i := range 2000 {
+		logger.Warn("refused", "name", fmt.Sprint("n", i))
+	}
+	for range 2 {
+		logger.Warn("refused", "name", "n1999")
+	}
+	if got := len(lines()); got != 2002 {
+		t.Errorf("%d of 2002 lines: those beyond the bound pass", got)
+	}
+	logger.Warn("refused", "name", "n0")
+	flush()
+	expect(t, lines(), "level=WARN msg=refused name=n0 repeated=1")
+}
