@@ -35,7 +35,10 @@ func (f fakeDead) Letters(_ context.Context, filter jobstore.DeadFilter, before 
 			return nil
 		}
 		return []jobstore.DeadLetter{
-			{ID: 42, Group: deadGroup, Kind: "dump", Cron: "backup", NodeID: "node-2", Attempt: 3, DiedAt: epoch.Add(-time.Hour), Error: "disk full"},
+			{
+				ID: 42, Group: deadGroup, Kind: "dump", Cron: "backup", NodeID: "node-2", Attempt: 3, DiedAt: epoch.Add(-time.Hour), Error: "disk full",
+				Lost: []jobstore.LostAttempt{{Attempt: 2, NodeID: "node-7", Error: "node lost: no heartbeat\x1b"}},
+			},
 			{ID: 41, Group: deadGroup, Kind: "dump", Attempt: 3, DiedAt: epoch.Add(-2 * time.Hour), Error: "disk full"},
 		}
 	})
@@ -134,7 +137,7 @@ func TestDeadPages(t *testing.T) {
 	for path, wants := range map[string][]string{
 		"/dead": {`href="/dead/d28cfe5c16a">dump</a>`, "disk &lt;b&gt;full&lt;/b&gt;<", "1h 00m ago", "in 1h 00m", `href="/dead/d28cfe5c16a/discard"`, `<a href="/dead" aria-current="page"`},
 		"/dead/" + deadGroup: {
-			`href="/jobs/42">#42</a>`, `href="/crons/backup">backup</a>`, "node-2", `action="/dead/d28cfe5c16a/retry"`, `name="id" value="41"`,
+			`href="/jobs/42">#42</a>`, `href="/crons/backup">backup</a>`, "node-2", "attempt 2 on node-7: node lost: no heartbeat<", `action="/dead/d28cfe5c16a/retry"`, `name="id" value="41"`,
 			"2 dead letters in the group", "Retry all…",
 		},
 		"/dead/" + deadGroup + "/retry":   {"Retry 2 dead letters of dump?", "They run once more", `method="post" action="/dead/d28cfe5c16a/retry"`},

@@ -95,6 +95,7 @@ type deadLetterRow struct {
 	Died     stamp
 	Again    stamp
 	Error    string
+	Lost     []string // how each node was lost that the job ran on
 }
 
 func (s *server) loadDeadGroup(ctx context.Context, ask *request) (body, error) {
@@ -118,12 +119,22 @@ func (s *server) loadDeadGroup(ctx context.Context, ask *request) (body, error) 
 		b.Letters = append(b.Letters, deadLetterRow{
 			ID: l.ID, Path: jobPath(l.ID), Cron: l.Cron, CronPath: cronPath(l.Cron), Node: nodeName{l.NodeID, facts.colors.of(l.NodeID)},
 			Attempts: l.Attempt, Died: newStamp(modeAgo, facts.now, l.DiedAt), Again: newStamp(modeUntil, facts.now, l.SecondRound), Error: plainText(l.Error),
+			Lost: lostNodes(l),
 		})
 	}
 	if len(letters) == defaultLimit {
 		b.Older = b.Group.Path + "?" + values("before", strconv.FormatInt(letters[len(letters)-1].ID, 10))
 	}
 	return &b, nil
+}
+
+// lostNodes says where each lost attempt ran, and how its node was lost.
+func lostNodes(l jobstore.DeadLetter) []string {
+	lines := make([]string, len(l.Lost))
+	for i, lost := range l.Lost {
+		lines[i] = plainText(fmt.Sprintf("attempt %d on %s: %s", lost.Attempt, lost.NodeID, lost.Error))
+	}
+	return lines
 }
 
 func (s *server) deadGroup(ctx context.Context, name string) (facts clusterFacts, group jobstore.DeadGroup, err error) {

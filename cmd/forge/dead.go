@@ -135,6 +135,8 @@ func deadLetterColumns(now time.Time) []column[jobstore.DeadLetter] {
 		{title: "queue", wide: true, show: func(l jobstore.DeadLetter) string { return l.Queue }},
 		{title: "attempts", show: func(l jobstore.DeadLetter) string { return strconv.Itoa(l.Attempt) }},
 		{title: "died", show: func(l jobstore.DeadLetter) string { return ago(l.DiedAt, now) }},
+		{title: "lost nodes", show: func(l jobstore.DeadLetter) string { return dash(l.LostNodes()) }},
+		{title: "how", wide: true, show: func(l jobstore.DeadLetter) string { return dash(l.HowLost()) }},
 		{title: "second round", show: func(l jobstore.DeadLetter) string { return ago(l.SecondRound, now) }},
 		{title: "error", show: func(l jobstore.DeadLetter) string { return dash(firstLine(l.Error, 80)) }},
 	}

@@ -3,6 +3,7 @@ package jobstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,45 @@ type DeadLetter struct {
 	DiedAt      time.Time `json:"died_at"`
 	Error       string    `json:"error"`
 	SecondRound time.Time `json:"second_round,omitzero"`
+	// Lost are the attempts whose node was lost, the newest twenty at most: what a job
+	// that kills its nodes has done.
+	Lost []LostAttempt `json:"lost,omitempty"`
+}
+
+// LostNodes names the nodes that were lost with the job, in the order of its attempts:
+// "a, b (2 times)". It is empty for a job that lost none.
+func (l DeadLetter) LostNodes() string {
+	var nodes []string
+	times := map[string]int{}
+	for _, lost := range l.Lost {
+		if times[lost.NodeID]++; times[lost.NodeID] == 1 {
+			nodes = append(nodes, lost.NodeID)
+		}
+	}
+	for i, node := range nodes {
+		if times[node] > 1 {
+			nodes[i] = fmt.Sprintf("%s (%d times)", node, times[node])
+		}
+	}
+	return strings.Join(nodes, ", ")
+}
+
+// HowLost says how each node was lost: "attempt 1 on a: node lost: ...; attempt 2 ...".
+func (l DeadLetter) HowLost() string {
+	parts := make([]string, len(l.Lost))
+	for i, lost := range l.Lost {
+		parts[i] = fmt.Sprintf("attempt %d on %s: %s", lost.Attempt, lost.NodeID, lost.Error)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// LostAttempt is an attempt that ended with its node.
+type LostAttempt struct {
+	Attempt   int       `json:"attempt"`
+	NodeID    string    `json:"node_id"`
+	StartedAt time.Time `json:"started_at"`
+	// Error says how the node was lost.
+	Error string `json:"error"`
 }
 
 // mostUnrecorded is how many letters that the leader has not recorded yet are
@@ -85,10 +125,16 @@ SELECT coalesce(dead_group, ''), g.kind, jobs, first, last, ` + lastErrorSQL + `
 FROM g JOIN river_job ON river_job.id = g.newest
 ORDER BY last DESC`
 
+// The newest of the attempts that the metadata has as lost.
+const lostSQL = `(SELECT coalesce(jsonb_agg(a ORDER BY n), '[]') FROM (
+           SELECT value AS a, (value ->> 'attempt')::int AS n FROM jsonb_each(metadata)
+           WHERE key LIKE 'forge:attempt:%' AND value ->> 'outcome' = 'lost' AND jsonb_typeof(value -> 'attempt') = 'number'
+           ORDER BY n DESC LIMIT 20) lost)`
+
 const deadLettersSQL = `
 SELECT id, CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,group}', '') ELSE '' END, kind, queue,
        coalesce(metadata ->> 'forge:cron', ''), coalesce(attempted_by[array_upper(attempted_by, 1)], ''), attempt, finalized_at, ` + lastErrorSQL + `,
-       CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,second_round}', '') ELSE '' END` + deadSQL + `
+       CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,second_round}', '') ELSE '' END, ` + lostSQL + deadSQL + `
   AND ($8::bigint = 0 OR id < $8)
 ORDER BY id DESC
 LIMIT $9`
@@ -227,9 +273,11 @@ func scanGroup(row pgx.CollectableRow) (DeadGroup, error) {
 func scanLetter(row pgx.CollectableRow) (DeadLetter, error) {
 	var l DeadLetter
 	var clientID, again string
-	err := row.Scan(&l.ID, &l.Group, &l.Kind, &l.Queue, &l.Cron, &clientID, &l.Attempt, &l.DiedAt, &l.Error, &again)
+	var lost []byte
+	err := row.Scan(&l.ID, &l.Group, &l.Kind, &l.Queue, &l.Cron, &clientID, &l.Attempt, &l.DiedAt, &l.Error, &again, &lost)
 	l.Group = cmp.Or(l.Group, Fingerprint(l.Kind, l.Error))
 	l.NodeID, l.DiedAt, l.SecondRound = nodeOf(clientID), l.DiedAt.UTC(), parseMark(again)
+	_ = json.Unmarshal(lost, &l.Lost) // anyone may have written it
 	return l, err
 }
 

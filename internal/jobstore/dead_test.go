@@ -96,6 +96,31 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+// A job that kills its nodes says which, and how; what others wrote into its metadata
+// does no harm.
+func TestDeadLetterNamesLostNodes(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	insertDead(t, pool)
+	exec(t, pool, `UPDATE river_job SET metadata = metadata || '{
+		"forge:attempt:2": {"attempt": 2, "node_id": "n-2", "outcome": "lost", "error": "node lost: b", "started_at": "2026-11-20T16:00:02Z"},
+		"forge:attempt:1": {"attempt": 1, "node_id": "n-1", "outcome": "lost", "error": "node lost: a", "started_at": "2026-11-20T16:00:01Z"},
+		"forge:attempt:3": {"attempt": 3, "node_id": "n-3", "outcome": "failed"},
+		"forge:attempt:4": {"attempt": "x", "outcome": "lost"}, "forge:attempt:5": 7}' WHERE id = 1`)
+	letters, err := jobstore.DeadLetters(t.Context(), pool, jobstore.DeadFilter{IDs: []int64{1, 2}}, 0, 10)
+	if err != nil || len(letters) != 2 {
+		t.Fatalf("letters %+v, %v", letters, err)
+	}
+	at := time.Date(2026, 11, 20, 16, 0, 1, 0, time.UTC)
+	want := []jobstore.LostAttempt{
+		{Attempt: 1, NodeID: "n-1", StartedAt: at, Error: "node lost: a"},
+		{Attempt: 2, NodeID: "n-2", StartedAt: at.Add(time.Second), Error: "node lost: b"},
+	}
+	if diff := cmp.Diff(want, letters[1].Lost); diff != "" || len(letters[0].Lost) != 0 {
+		t.Errorf("lost attempts (-want +got):\n%s; of another: %+v", diff, letters[0].Lost)
+	}
+}
+
 func TestDeadGroups(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)

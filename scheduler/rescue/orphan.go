@@ -11,8 +11,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// nodeLost is the error of an attempt whose node is gone.
-const nodeLost = "node lost"
+// nodeLost begins the error of an attempt whose node is gone; how it went follows. The
+// node's id is recorded beside it: dead letters are grouped by their errors.
+const nodeLost = "node lost: "
 
 // orphan is a running job whose node is gone.
 type orphan struct {
@@ -46,17 +47,18 @@ func (o orphan) next() rivertype.JobState {
 	}
 }
 
-// judge decides about an orphan of the node at the database's time now. The
+// judge decides about an orphan of a process at the database's time now. The
 // lost attempt counts: a job that kills its nodes must come to an end.
-func (o orphan) judge(nodeID string, now time.Time) (verdict, error) {
-	attemptError, err := json.Marshal(rivertype.AttemptError{At: now.UTC(), Attempt: o.attempt, Error: nodeLost})
+func (o orphan) judge(process lostProcess, now time.Time) (verdict, error) {
+	failure := nodeLost + process.how
+	attemptError, err := json.Marshal(rivertype.AttemptError{At: now.UTC(), Attempt: o.attempt, Error: failure})
 	if err != nil {
 		return verdict{}, fmt.Errorf("encode the error of job %d: %w", o.id, err)
 	}
 	metadata, err := json.Marshal(map[string]jobstore.Attempt{
 		jobstore.KeyAttempt + strconv.Itoa(o.attempt): {
-			Attempt: o.attempt, NodeID: nodeID, StartedAt: o.attemptedAt.UTC(),
-			DurationMS: float64(now.Sub(o.attemptedAt)) / float64(time.Millisecond), Outcome: jobstore.OutcomeLost, Error: nodeLost,
+			Attempt: o.attempt, NodeID: process.nodeID, StartedAt: o.attemptedAt.UTC(),
+			DurationMS: float64(now.Sub(o.attemptedAt)) / float64(time.Millisecond), Outcome: jobstore.OutcomeLost, Error: failure,
 		},
 	})
 	if err != nil {

@@ -166,7 +166,7 @@ func (p *patrol) collect(ctx context.Context, now time.Time) error {
 }
 
 // lost returns the processes that are gone and have running jobs.
-func (p *patrol) lost(ctx context.Context) ([]signature, error) {
+func (p *patrol) lost(ctx context.Context) ([]lostProcess, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	signed, err := signatures(ctx, p.pool)
@@ -177,12 +177,12 @@ func (p *patrol) lost(ctx context.Context) ([]signature, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gone(signed, nodes), nil
+	return gone(signed, nodes, p.watch.policy), nil
 }
 
 // rescue gives back the jobs of one process that is gone, in transactions that each
 // have a time of their own: what is done when one fails stays.
-func (p *patrol) rescue(ctx context.Context, s signature) error {
+func (p *patrol) rescue(ctx context.Context, s lostProcess) error {
 	ending, cancel := context.WithTimeout(ctx, stepTimeout)
 	err := p.endSessions(ending, s.incarnation)
 	cancel()
@@ -198,7 +198,7 @@ func (p *patrol) rescue(ctx context.Context, s signature) error {
 	}
 }
 
-func (p *patrol) rescueBatch(ctx context.Context, s signature, most int) (found int, err error) {
+func (p *patrol) rescueBatch(ctx context.Context, s lostProcess, most int) (found int, err error) {
 	var orphans []orphan
 	available := 0
 	err = p.fence.Do(ctx, p.pool, func(tx pgx.Tx, now time.Time) (err error) {
@@ -209,7 +209,7 @@ func (p *patrol) rescueBatch(ctx context.Context, s signature, most int) (found 
 		verdicts := make([]verdict, len(orphans))
 		var queues []string
 		for i, o := range orphans {
-			if verdicts[i], err = o.judge(s.nodeID, now); err != nil {
+			if verdicts[i], err = o.judge(s, now); err != nil {
 				return err
 			}
 			if o.next() == rivertype.JobStateAvailable {
@@ -227,7 +227,7 @@ func (p *patrol) rescueBatch(ctx context.Context, s signature, most int) (found 
 		return 0, err
 	}
 	p.count(orphans, available)
-	p.logger.InfoContext(ctx, "orphaned jobs released", "lost_node", s.nodeID, "incarnation", s.incarnation,
+	p.logger.InfoContext(ctx, "orphaned jobs released", "lost_node", s.nodeID, "incarnation", s.incarnation, "how", s.how,
 		"jobs", len(orphans), "available", available)
 	return len(orphans), nil
 }

@@ -80,26 +80,34 @@ func TestWatchOfManyCrashes(t *testing.T) {
 
 func TestGone(t *testing.T) {
 	t.Parallel()
-	fenced := time.Now()
+	beat := time.Now()
+	fenced := func(silence time.Duration) []nodestore.Node {
+		return []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Dead, LastHeartbeatAt: beat, FencedAt: beat.Add(silence)}}
+	}
+	lost := func(how string) []lostProcess { return []lostProcess{{signature{"a", incA}, how}} }
 	tests := []struct {
 		name  string
 		nodes []nodestore.Node
-		want  []signature
+		want  []lostProcess
 	}{
 		{name: "alive", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Active}}},
 		{name: "draining", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Draining}}},
 		{name: "a node id that nobody knows"},
 		{
 			name: "left", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Left}},
-			want: []signature{{"a", incA}},
+			want: lost("the node left the cluster while the job ran"),
 		},
 		{
-			name: "fenced", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Dead, FencedAt: fenced}},
-			want: []signature{{"a", incA}},
+			name: "crashed", nodes: fenced(1510 * time.Millisecond),
+			want: lost("its database session ended, and there was no heartbeat for 1.5s"),
+		},
+		{
+			name: "silent", nodes: fenced(5 * time.Second),
+			want: lost("no heartbeat for 5s: the process ended, hung or was cut off"),
 		},
 		{
 			name: "restarted", nodes: []nodestore.Node{{NodeID: "a", Incarnation: incB, State: nodestore.Active}},
-			want: []signature{{"a", incA}},
+			want: lost("a new process with the same node id took its place"),
 		},
 		{name: "another node has gone", nodes: []nodestore.Node{
 			{NodeID: "a", Incarnation: incA, State: nodestore.Active}, {NodeID: "b", Incarnation: incB, State: nodestore.Left},
@@ -108,8 +116,8 @@ func TestGone(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := gone([]string{"a-" + incA, "host_2026_11_20T15_04_05_000000"}, test.nodes)
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(signature{}), cmpopts.EquateEmpty()); diff != "" {
+			got := gone([]string{"a-" + incA, "host_2026_11_20T15_04_05_000000"}, test.nodes, nodestore.Policy{})
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(signature{}, lostProcess{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("gone() (-want +got):\n%s", diff)
 			}
 		})
@@ -201,7 +209,7 @@ func TestJudge(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.orphan.attemptedAt = now.Add(-1500 * time.Millisecond)
-			v, err := test.orphan.judge("a", now)
+			v, err := test.orphan.judge(lostProcess{signature{"a", incA}, "it left"}, now)
 			if err != nil || v.state != string(test.want) {
 				t.Fatalf("judge() = %+v, %v; want %s", v, err, test.want)
 			}
@@ -210,7 +218,7 @@ func TestJudge(t *testing.T) {
 				t.Fatalf("metadata %s: %v", v.metadata, err)
 			}
 			for _, a := range attempts {
-				if a.Outcome != "lost" || a.NodeID != "a" || a.DurationMS != 1500 || a.Attempt != test.orphan.attempt {
+				if a.Outcome != "lost" || a.Error != "node lost: it left" || a.NodeID != "a" || a.DurationMS != 1500 || a.Attempt != test.orphan.attempt {
 					t.Errorf("attempt: %+v", a)
 				}
 			}

@@ -1,6 +1,7 @@
 package rescue
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -150,6 +151,12 @@ func (w *watch) nextLook(now time.Time, nodes []nodestore.Liveness) time.Duratio
 // signature is who ran a job, as the last element of its attempted_by says.
 type signature struct{ nodeID, incarnation string }
 
+// lostProcess is a process that is gone, and how.
+type lostProcess struct {
+	signature
+	how string
+}
+
 // incarnationLength is in hex digits.
 const incarnationLength = 16
 
@@ -170,22 +177,37 @@ func parseSignature(text string) (signature, bool) {
 // gone returns those signatures whose process is gone for good: it left, was
 // fenced, or lost its node id to another. nodes must have been read after the
 // signatures: a process is listed before it claims.
-func gone(signatures []string, nodes []nodestore.Node) []signature {
+func gone(signatures []string, nodes []nodestore.Node, policy nodestore.Policy) []lostProcess {
 	known := make(map[string]nodestore.Node, len(nodes))
 	for _, node := range nodes {
 		known[node.NodeID] = node
 	}
-	var lost []signature
+	var lost []lostProcess
 	for _, text := range signatures {
 		s, ok := parseSignature(text)
 		node, listed := known[s.nodeID]
 		if !ok || !listed {
 			continue
 		}
-		lives := node.State == nodestore.Active || node.State == nodestore.Draining
-		if node.Incarnation != s.incarnation || !node.FencedAt.IsZero() || !lives {
-			lost = append(lost, s)
+		if node.Incarnation != s.incarnation || !node.FencedAt.IsZero() || !node.Present() {
+			lost = append(lost, lostProcess{s, howLost(s, node, policy)})
 		}
 	}
 	return lost
+}
+
+// howLost says how a process went, as far as the row of its node tells. A node that is
+// fenced before the dead threshold had lost its session.
+func howLost(s signature, node nodestore.Node, policy nodestore.Policy) string {
+	silence := node.FencedAt.Sub(node.LastHeartbeatAt).Round(100 * time.Millisecond)
+	switch {
+	case node.Incarnation != s.incarnation:
+		return "a new process with the same node id took its place"
+	case node.FencedAt.IsZero():
+		return "the node left the cluster while the job ran"
+	case silence < policy.WithDefaults().DeadThreshold:
+		return fmt.Sprintf("its database session ended, and there was no heartbeat for %s", silence)
+	default:
+		return fmt.Sprintf("no heartbeat for %s: the process ended, hung or was cut off", silence)
+	}
 }
