@@ -14,6 +14,7 @@ import (
 )
 
 func TestFinishedJobsAreOneLineAMinute(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		s := newSummary(slog.New(slog.NewTextHandler(&text, nil)))
@@ -37,4 +38,21 @@ func TestFinishedJobsAreOneLineAMinute(t *testing.T) {
 			t.Errorf("the jobs before the end are not logged: %q", got)
 		}
 	})
+}
+
+func TestOnlyFailuresHaveALineOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	r := &recorder{logger: slog.New(slog.NewTextHandler(&text, nil))}
+	for _, outcome := range []string{
+		jobstore.OutcomeCompleted, jobstore.OutcomeCancelled, jobstore.OutcomeInterrupted, jobstore.OutcomeSnoozed,
+		jobstore.OutcomeFailed, jobstore.OutcomeTimedOut,
+	} {
+		r.report(t.Context(), &attempt{}, jobstore.Attempt{Outcome: outcome}, time.Second)
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "outcome=failed") ||
+		!strings.Contains(lines[1], "outcome=timed_out") {
+		t.Errorf("logged:\n%s", text.String())
+	}
 }

@@ -47,10 +47,10 @@ type memory struct {
 	flushed bool
 }
 
+// entry is what is known of the records that repeat each other.
 type entry struct {
-	next   slog.Handler
-	newest slog.Record
-	count  int // of the repeats since the last report
+	newest func(count int) // logs the newest repeat
+	count  int             // of the repeats since the last report
 	timer  *time.Timer
 }
 
@@ -66,7 +66,7 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle is part of slog.Handler.
 func (h *Handler) Handle(ctx context.Context, record slog.Record) error {
-	if record.Level >= slog.LevelWarn && h.repeats(h.key(record), record) {
+	if record.Level >= slog.LevelWarn && h.repeats(ctx, h.key(record), record) {
 		return nil
 	}
 	return h.next.Handle(ctx, record)
@@ -102,16 +102,20 @@ func (m *memory) Flush() {
 }
 
 // repeats counts a record that repeats an earlier one.
-func (h *Handler) repeats(key string, record slog.Record) bool {
+func (h *Handler) repeats(ctx context.Context, key string, record slog.Record) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e, ok := h.seen[key]; ok {
-		e.next, e.newest = h.next, record.Clone()
+		ctx, record = context.WithoutCancel(ctx), record.Clone()
 		e.count++
+		e.newest = func(count int) {
+			record.AddAttrs(slog.Int(Key, count))
+			_ = h.next.Handle(ctx, record) // nobody is left to return it to
+		}
 		return true
 	}
 	if !h.flushed && len(h.seen) < mostKinds {
-		h.seen[key] = &entry{next: h.next, timer: time.AfterFunc(Every, func() { h.due(key) })}
+		h.seen[key] = &entry{timer: time.AfterFunc(Every, func() { h.due(key) })}
 	}
 	return false
 }
@@ -128,7 +132,7 @@ func (m *memory) due(key string) {
 	if e.count == 0 {
 		delete(m.seen, key)
 	} else {
-		e.newest, e.count = slog.Record{}, 0
+		e.newest, e.count = nil, 0
 		e.timer.Reset(Every)
 	}
 	m.mu.Unlock()
@@ -136,11 +140,9 @@ func (m *memory) due(key string) {
 }
 
 func (e *entry) report() {
-	if e.count == 0 {
-		return
+	if e.count > 0 {
+		e.newest(e.count)
 	}
-	e.newest.AddAttrs(slog.Int(Key, e.count))
-	_ = e.next.Handle(context.Background(), e.newest) // nobody is left to return it to
 }
 
 func (h *Handler) key(record slog.Record) string {
@@ -156,18 +158,16 @@ func (h *Handler) key(record slog.Record) string {
 // writeKey adds what an attribute has to tell records apart by.
 func writeKey(key *strings.Builder, attr slog.Attr) {
 	value := attr.Value.Resolve()
-	switch value.Kind() {
-	case slog.KindString, slog.KindBool:
-	case slog.KindAny:
-		if _, failure := value.Any().(error); !failure {
-			return
+	text := value.String()
+	switch value.Any().(type) {
+	case string:
+		if prose[attr.Key] {
+			text = jobstore.Pattern(text)
 		}
+	case error:
+		text = jobstore.Pattern(text)
 	default:
 		return
-	}
-	text := value.String()
-	if prose[attr.Key] || value.Kind() == slog.KindAny {
-		text = jobstore.Pattern(text)
 	}
 	key.WriteString("\x00" + attr.Key + "=" + text)
 }

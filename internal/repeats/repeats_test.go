@@ -40,6 +40,7 @@ func expect(t *testing.T, got []string, want ...string) {
 }
 
 func TestRepeatsAreCountedOnceAMinute(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logger, lines, flush := newLogger()
 		for i := range 3 {
@@ -61,6 +62,7 @@ func TestRepeatsAreCountedOnceAMinute(t *testing.T) {
 }
 
 func TestRecordIsLoggedAgainAfterAQuietMinute(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logger, lines, _ := newLogger()
 		for range 2 {
@@ -74,6 +76,7 @@ func TestRecordIsLoggedAgainAfterAQuietMinute(t *testing.T) {
 }
 
 func TestDifferentRecordsAreNotHeldBack(t *testing.T) {
+	t.Parallel()
 	logger, lines, flush := newLogger()
 	defer flush()
 	logger.Warn("node is dead", "dead_node", "n1")
@@ -91,6 +94,7 @@ func TestDifferentRecordsAreNotHeldBack(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
 	logger, lines, flush := newLogger()
 	for i := range 2000 {
 		logger.Warn("refused", "name", fmt.Sprint("n", i))
