@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/grants"
 	"github.com/forge-scheduler/forge/internal/leaderfile"
 	"github.com/forge-scheduler/forge/internal/membership"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -51,8 +52,13 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.serve(ctx, listener)
 }
 
-// join migrates the database, enters the cluster and applies the file.
+// join migrates the database, enters the cluster and applies the file. Its error names
+// the privileges that are missing.
 func (n *Node) join(ctx context.Context) error {
+	return grants.Explain(ctx, n.pool, n.cfg.Database.Schema, n.enter(ctx))
+}
+
+func (n *Node) enter(ctx context.Context) error {
 	if err := dbpool.Ping(ctx, n.pool); err != nil {
 		return err
 	}

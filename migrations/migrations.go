@@ -3,7 +3,6 @@
 package migrations
 
 import (
-	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -377,31 +376,11 @@ func (m *Migrator) tryLocked(ctx context.Context, work func() error) (held bool,
 	return held, err
 }
 
-// PostgreSQL's codes that explain gives a remedy for.
-const (
-	codeInsufficientPrivilege = "42501"
-	codeInvalidSchemaName     = "3F000"
-)
-
-// explain wraps err with the operation, and with the remedy where the database
-// refuses for want of a right.
+// explain wraps err with the operation, and with the remedy where the schema is missing.
 func (m *Migrator) explain(operation string, err error) error {
-	connection := m.pool.Config().ConnConfig
-	user, schema := connection.User, cmp.Or(connection.RuntimeParams["search_path"], "public")
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch refused.Code {
-		case codeInsufficientPrivilege:
-			if strings.HasPrefix(refused.Message, "permission denied for table") {
-				return fmt.Errorf("%s: role %q lacks a right on tables that are there; let their owner run "+
-					"the GRANT statements that forge doctor prints, or run nodes as their owner: %w", operation, user, err)
-			}
-			return fmt.Errorf("%s: role %q lacks a right on this database; let the schema's owner run "+
-				"GRANT USAGE, CREATE ON SCHEMA %s TO %q, or migrate as the owner of the tables: %w",
-				operation, user, schema, user, err)
-		case codeInvalidSchemaName:
-			return fmt.Errorf("%s: the search_path of role %q names no schema that exists; "+
-				"run CREATE SCHEMA first: %w", operation, user, err)
-		}
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "3F000" { // invalid_schema_name
+		return fmt.Errorf("%s: the search_path of role %q names no schema that exists; run CREATE SCHEMA first: %w",
+			operation, m.pool.Config().ConnConfig.User, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/internal/grants"
 )
 
 // load reads the configuration and prints its warnings.
@@ -118,7 +119,7 @@ func connected(ctx context.Context, cfg *config.Config, work func(context.Contex
 		return err
 	}
 	defer pool.Close()
-	return explainRefusal(work(ctx, pool))
+	return explainRefusal(ctx, pool, cfg.Database.Schema, work(ctx, pool))
 }
 
 // openPool returns a pool that has connected; to a server that takes no writes only if
@@ -159,7 +160,7 @@ func requireDatabase(cfg *config.Config) error {
 
 // explainRefusal turns PostgreSQL's complaint about a table of ours into advice:
 // nothing has migrated this database yet, or its tables are another's.
-func explainRefusal(err error) error {
+func explainRefusal(ctx context.Context, pool *pgxpool.Pool, schema string, err error) error {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err
@@ -170,7 +171,7 @@ func explainRefusal(err error) error {
 	case "25006": // read_only_sql_transaction
 		return fmt.Errorf("the server is read-only, and this needs the primary (%s)", refused.Message)
 	case "42501": // insufficient_privilege
-		return fmt.Errorf("%s; forge doctor says what else is missing, with the GRANT statements that give it", refused.Message)
+		return grants.Explain(ctx, pool, schema, err)
 	default:
 		return err
 	}

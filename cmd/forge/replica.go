@@ -35,7 +35,7 @@ func (a *app) connectedToRead(ctx context.Context, cfg *config.Config, work func
 			return err
 		}
 	}
-	return explainRefusal(work(ctx, pool))
+	return explainRefusal(ctx, pool, cfg.Database.Schema, work(ctx, pool))
 }
 
 func (a *app) warnOfReplica(ctx context.Context, pool *pgxpool.Pool) error {

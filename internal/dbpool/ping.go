@@ -40,14 +40,14 @@ func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 		return fit(conn.Conn().PgConn(), pool.Config().ConnConfig.Database)
 	}
 	if IsReadOnly(err) {
-		return fmt.Errorf("%w for writing: %w; %s", ErrUnreachable, ErrReadOnly,
+		return fmt.Errorf("%w for writing: %w; %s; see forge doctor", ErrUnreachable, ErrReadOnly,
 			ReadOnlyRemedy(err, addressOfDatabase, pool.Config().ConnConfig))
 	}
 	if errors.Is(err, ErrTransactionPooler) {
 		return fmt.Errorf("%w as forge needs it: %w; let database.url lead straight to PostgreSQL or through a pooler "+
-			"in session mode, or set cluster.leader_election.strategy = \"lease\" on every node", ErrUnreachable, ErrTransactionPooler)
+			"in session mode, or set cluster.leader_election.strategy = \"lease\" on every node; see forge doctor", ErrUnreachable, ErrTransactionPooler)
 	}
-	return fmt.Errorf("%w: %s; %s", ErrUnreachable, Reason(err), remedy(err, pool.Config().ConnConfig))
+	return fmt.Errorf("%w: %s; %s; see forge doctor", ErrUnreachable, Reason(err), remedy(err, pool.Config().ConnConfig))
 }
 
 // Reason is the heart of a connection error: pgx lists every address it tried,
@@ -63,6 +63,9 @@ func Reason(err error) string {
 // remedy is what to do about a refusal.
 func remedy(err error, config *pgx.ConnConfig) string {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok && strings.Contains(err.Error(), "tls") { // of pgconn, crypto/tls and crypto/x509
+		return "check sslmode and sslrootcert in " + addressOfDatabase + ", and ssl at the server"
+	}
 	if !ok {
 		return remedyForAnyOtherReason
 	}

@@ -83,6 +83,9 @@ func pingError(t *testing.T, address string) string {
 	return strings.TrimPrefix(err.Error(), dbpool.ErrUnreachable.Error())
 }
 
+// seeDoctor ends what is said of a failed connection.
+const seeDoctor = "; see forge doctor"
+
 // What the server answers is told with what to do about it, and never a password.
 func TestPingSaysWhatToDo(t *testing.T) {
 	t.Parallel()
@@ -98,9 +101,16 @@ func TestPingSaysWhatToDo(t *testing.T) {
 		`: no pg_hba.conf entry for host "10.0.0.1"; check database.url or FORGE_DATABASE_URL, or run forge dev for a database of your own`: refusal(
 			"28000", `no pg_hba.conf entry for host "10.0.0.1"`),
 	} {
-		if got := pingError(t, "postgres://u:hunter2@"+pretend(t, answer...)+"/db?sslmode=disable"); got != want {
+		if got := pingError(t, "postgres://u:hunter2@"+pretend(t, answer...)+"/db?sslmode=disable"); got != want+seeDoctor {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+	plain, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := pingError(t, "postgres://u@"+plain.Host+"/db?sslmode=require"); !strings.Contains(got, "check sslmode and sslrootcert in database.url") {
+		t.Errorf("a server without TLS: %s", got)
 	}
 	unreachable := pingError(t, "postgres://u:hunter2@127.0.0.1:1/db?sslmode=disable")
 	if !strings.Contains(unreachable, "connection refused") || strings.Contains(unreachable, "hunter2") || strings.Contains(unreachable, "\n") {
@@ -125,7 +135,7 @@ func elsewhere(t *testing.T, name string) string {
 func TestPingSaysThatThereIsNoSuchDatabase(t *testing.T) {
 	t.Parallel()
 	const want = `: database "No such" does not exist; create it (CREATE DATABASE "No such"), or check database.url or FORGE_DATABASE_URL`
-	if got := pingError(t, elsewhere(t, "No such")); got != want {
+	if got := pingError(t, elsewhere(t, "No such")); got != want+seeDoctor {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/forge-scheduler/forge/internal/grants"
 	"github.com/forge-scheduler/forge/migrations"
 )
 
@@ -40,8 +41,8 @@ func checkGrants(f Facts) []Finding {
 		return nil
 	}
 	var findings []Finding
-	for _, line := range grantLines(f.Schema.Missing, f.Server.User) {
-		findings = append(findings, fail("as the owner: "+line.statement, "%s", line.lacks(f.Server.User)))
+	for _, line := range grants.Lines(f.Schema.Missing, f.Server.User) {
+		findings = append(findings, fail("as the owner: "+line.Statement, "%s", line.Lacks))
 	}
 	for _, user := range f.Server.ForeignUsers {
 		findings = append(findings, warn(
@@ -72,54 +73,6 @@ func checkLogins(f Facts) []Finding {
 	default:
 		return ok("only %s and superusers may connect to the database", f.Server.User)
 	}
-}
-
-type grantLine struct {
-	privileges string
-	objects    []string
-	statement  string
-}
-
-// shownObjects is how many objects a line of the table names.
-const shownObjects = 3
-
-func (l grantLine) lacks(user string) string {
-	what := strings.Join(l.objects, ", ")
-	if len(l.objects) > shownObjects {
-		what = fmt.Sprintf("%s and %d more", strings.Join(l.objects[:shownObjects], ", "), len(l.objects)-shownObjects)
-	}
-	return fmt.Sprintf("%s lacks %s on %s", user, l.privileges, what)
-}
-
-// grantLines makes the fewest statements that give what is missing: objects that
-// lack the same go together.
-func grantLines(missing []Grant, user string) []grantLine {
-	type object struct{ kind, name string }
-	lacks := map[object][]string{}
-	var order []object
-	for _, grant := range missing {
-		key := object{grant.Kind, grant.Object}
-		if lacks[key] == nil {
-			order = append(order, key)
-		}
-		lacks[key] = append(lacks[key], grant.Privilege)
-	}
-	type set struct{ kind, privileges string }
-	grouped := map[set][]string{}
-	var sets []set
-	for _, o := range order {
-		key := set{o.kind, strings.Join(lacks[o], ", ")}
-		if grouped[key] == nil {
-			sets = append(sets, key)
-		}
-		grouped[key] = append(grouped[key], o.name)
-	}
-	lines := make([]grantLine, len(sets))
-	for i, s := range sets {
-		lines[i] = grantLine{privileges: s.privileges, objects: grouped[s], statement: fmt.Sprintf("GRANT %s ON %s %s TO %s;",
-			s.privileges, s.kind, strings.Join(grouped[s], ", "), quote(user))}
-	}
-	return lines
 }
 
 func checkReplication(f Facts) []Finding {

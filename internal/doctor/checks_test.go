@@ -12,6 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/grants"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/queuestore"
@@ -181,11 +182,11 @@ func TestChecks(t *testing.T) {
 		},
 		"newer schema": {func(f *Facts) { f.Schema.Version = migrations.ErrNewerSchema }, "schema", Fail, []string{"or a newer one"}},
 		"missing grants": {func(f *Facts) {
-			f.Schema.Missing = []Grant{
-				{"INSERT", "TABLE", "public.forge_a"},
-				{"UPDATE", "TABLE", "public.forge_a"},
-				{"INSERT", "TABLE", "public.forge_b"},
-				{"UPDATE", "TABLE", "public.forge_b"},
+			f.Schema.Missing = []grants.Grant{
+				{Privilege: "INSERT", Kind: "TABLE", Object: "public.forge_a"},
+				{Privilege: "UPDATE", Kind: "TABLE", Object: "public.forge_a"},
+				{Privilege: "INSERT", Kind: "TABLE", Object: "public.forge_b"},
+				{Privilege: "UPDATE", Kind: "TABLE", Object: "public.forge_b"},
 			}
 		}, "grants", Fail, []string{
 			"forge lacks INSERT, UPDATE on public.forge_a, public.forge_b",

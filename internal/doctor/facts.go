@@ -6,6 +6,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/grants"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -96,23 +97,15 @@ type Schema struct {
 	Owner string
 	Owned bool
 	// Missing are the privileges that this user lacks, by object.
-	Missing []Grant
+	Missing []grants.Grant
 	Tables  []Table
 }
 
 // readable says whether this user may look into the tables that are there.
 func (s Schema) readable() bool {
-	return !s.Empty && !slices.ContainsFunc(s.Missing, func(g Grant) bool {
+	return !s.Empty && !slices.ContainsFunc(s.Missing, func(g grants.Grant) bool {
 		return g.Privilege == "SELECT" || g.Kind == "SCHEMA"
 	})
-}
-
-// Grant is a privilege on an object, as GRANT names them.
-type Grant struct {
-	Privilege string
-	// Kind is DATABASE, SCHEMA, TABLE, SEQUENCE or FUNCTION.
-	Kind   string
-	Object string
 }
 
 // Table is a large table.

@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/grants"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/lockholders"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -51,39 +52,6 @@ SELECT coalesce((SELECT pg_get_userbyid(relowner) FROM pg_class
                  WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), ''),
        coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                  WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), true)`
-
-	// What a node does: it reads and writes every table, and makes none but when it
-	// migrates. Partitions are reached through their tables, whose rights count. CASE
-	// keeps the planner from asking a table for a sequence's rights.
-	missingSQL = `
-WITH objects AS (
-    SELECT c.oid, c.relkind, $1 || '.' || c.relname AS name
-    FROM pg_class c
-    WHERE c.relnamespace = to_regnamespace($1)
-      AND (c.relname LIKE 'forge\_%' OR c.relname LIKE 'river\_%') AND c.relkind IN ('r', 'p', 'S') AND NOT c.relispartition
-)
-SELECT privilege, kind, name FROM (
-    SELECT 1 AS place, 'CREATE' AS privilege, 'DATABASE' AS kind, quote_ident(current_database()) AS name
-    WHERE to_regnamespace($1) IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')
-    UNION ALL
-    SELECT 2, privilege, 'SCHEMA', $1
-    FROM unnest(CASE WHEN EXISTS (SELECT FROM objects) THEN ARRAY ['USAGE'] ELSE ARRAY ['USAGE', 'CREATE'] END) privilege
-    WHERE to_regnamespace($1) IS NOT NULL AND NOT has_schema_privilege($1, privilege)
-    UNION ALL
-    SELECT 3, privilege, 'TABLE', name
-    FROM objects, unnest(ARRAY ['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
-    WHERE CASE WHEN relkind = 'S' THEN false ELSE NOT has_table_privilege(oid, privilege) END
-    UNION ALL
-    SELECT 4, 'USAGE', 'SEQUENCE', name
-    FROM objects WHERE CASE WHEN relkind = 'S' THEN NOT has_sequence_privilege(oid, 'USAGE') ELSE false END
-    UNION ALL
-    SELECT 5, 'EXECUTE', 'FUNCTION', oid::regprocedure::text
-    FROM pg_proc
-    WHERE (pronamespace = to_regnamespace($1) AND proname LIKE 'forge\_%'
-           OR oid IN ('pg_catalog.pg_walfile_name(pg_lsn)'::regprocedure, 'pg_catalog.pg_current_wal_lsn()'::regprocedure))
-      AND NOT has_function_privilege(oid, 'EXECUTE')
-) missing
-ORDER BY place, name, array_position(ARRAY ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], privilege)`
 
 	// Partitions count as their table.
 	tablesSQL = `
@@ -182,8 +150,8 @@ func readSchema(ctx context.Context, pool *pgxpool.Pool, name string) (Schema, e
 	}
 	s.Empty = s.Owner == ""
 	var err error
-	if s.Missing, err = collect[Grant](ctx, pool, missingSQL, name); err != nil {
-		return Schema{}, fmt.Errorf("look at the privileges: %w", err)
+	if s.Missing, err = grants.Missing(ctx, pool, name); err != nil {
+		return Schema{}, err
 	}
 	if s.Empty {
 		return s, nil
