@@ -195,6 +195,26 @@ func TestDatabaseOutageHealsByItself(t *testing.T) {
 	})
 }
 
+// TestNodeStopsInOrderDuringAnOutage stops nodes whose work ended with the session long ago:
+// their Run returns no error.
+func TestNodeStopsInOrderDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	for range 20 { // the wrong answer came by chance
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer()
+			a := startNode(t, s, "a")
+			synctest.Wait()
+			s.mu.Lock()
+			s.down = true
+			s.mu.Unlock()
+			s.sever("a")
+			time.Sleep(time.Minute)
+			a.stop()
+			<-a.done
+		})
+	}
+}
+
 // A node that stands for nothing still speaks: the server would end a silent
 // session, and with it the sign that the node lives.
 func TestNodeWithoutRolesKeepsItsSession(t *testing.T) {

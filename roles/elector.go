@@ -435,14 +435,24 @@ func (e *elector) await() bool {
 	defer overdue.Stop()
 	select {
 	case err := <-e.done:
-		if err != nil {
-			e.logger.Debug("the leader's work ended", "term", e.fence.Term, "error", err)
-		}
-		e.forgetWork()
+		e.returned(err)
 		return true
 	case <-overdue.C:
+	}
+	select {
+	case err := <-e.done: // long ago, while there was no session to notice it
+		e.returned(err)
+		return true
+	default:
 		return false
 	}
+}
+
+func (e *elector) returned(err error) {
+	if err != nil {
+		e.logger.Debug("the leader's work ended", "term", e.fence.Term, "error", err)
+	}
+	e.forgetWork()
 }
 
 func (e *elector) count(result string) {
