@@ -119,6 +119,13 @@ func TestDeadLetterNamesLostNodes(t *testing.T) {
 	if diff := cmp.Diff(want, letters[1].Lost); diff != "" || len(letters[0].Lost) != 0 {
 		t.Errorf("lost attempts (-want +got):\n%s; of another: %+v", diff, letters[0].Lost)
 	}
+	letter := jobstore.DeadLetter{Lost: append(want, jobstore.LostAttempt{Attempt: 3, NodeID: "n-1"})}
+	if got := letter.LostNodes(); got != "n-1 (2 times), n-2" {
+		t.Errorf("lost nodes: %s", got)
+	}
+	if got := letters[1].HowLost(); got != "attempt 1 on n-1: node lost: a; attempt 2 on n-2: node lost: b" {
+		t.Errorf("how they were lost: %s", got)
+	}
 }
 
 func TestDeadGroups(t *testing.T) {

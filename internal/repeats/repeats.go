@@ -161,6 +161,9 @@ func writeKey(key *strings.Builder, attr slog.Attr) {
 	text := value.String()
 	switch value.Any().(type) {
 	case string:
+		if strings.HasSuffix(attr.Key, "_duration") { // River's, as text
+			return
+		}
 		if prose[attr.Key] {
 			text = jobstore.Pattern(text)
 		}

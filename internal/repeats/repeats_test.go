@@ -44,13 +44,13 @@ func TestRepeatsAreCountedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, lines, flush := newLogger()
 		for i := range 3 {
-			logger.Warn("heartbeat failed", "error", fmt.Errorf("dial 127.0.0.1:%d: refused", 40000+i), "attempt", i)
+			logger.Warn("heartbeat failed", "error", fmt.Errorf("dial 127.0.0.1:%d: refused", 40000+i), "attempt", i, "sleep_duration", time.Duration(i).String())
 		}
-		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:40000: refused" attempt=0`)
+		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:40000: refused" attempt=0 sleep_duration=0s`)
 
 		time.Sleep(repeats.Every)
 		synctest.Wait()
-		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:40002: refused" attempt=2 repeated=2`)
+		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:40002: refused" attempt=2 sleep_duration=2ns repeated=2`)
 
 		logger.Warn("heartbeat failed", "error", errors.New("dial 127.0.0.1:5: refused"))
 		expect(t, lines(), "")
