@@ -3,26 +3,19 @@ package netguard
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 )
 
-const (
-	// MaxBody is how much of an answer's body is read.
-	MaxBody = 64 << 10
-	// maxHeader bounds an answer's headers, in bytes.
-	maxHeader = 16 << 10
-	// maxConn is how much is read from a connection that carries one answer: the body,
-	// the headers, and what TLS adds to them.
-	maxConn = MaxBody + maxHeader + 48<<10
-)
+// maxConn is how many bytes are read from a connection, which carries one answer: the body, the
+// headers, and what TLS adds to them.
+const maxConn = 64 << 10
 
 // ErrTooLong is the error of reading more from a connection than is allowed.
 var ErrTooLong = errors.New("the answer is too long")
 
 // DialContext connects to an address that the Guard allows. Reading from the
-// connection fails with ErrTooLong after 128 KiB, so that whatever reads an
+// connection fails with ErrTooLong after 64 KiB, so that whatever reads an
 // answer, and however it does, uses little memory. The connection is good for one
 // request: the client must not keep it alive.
 func (g Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -58,33 +51,15 @@ func (c *boundedConn) CloseWrite() error {
 }
 
 // Client returns a client for short requests to allowed addresses. It ignores
-// proxies of the environment and redirects, and keeps no connections. An answer's
-// body ends after 64 KiB.
+// proxies of the environment and redirects, and keeps no connections.
 func (g Guard) Client() *http.Client {
 	return &http.Client{
-		Transport: boundedBody{&http.Transport{
-			DialContext:            g.DialContext,
-			DisableKeepAlives:      true,
-			DisableCompression:     true,
-			MaxResponseHeaderBytes: maxHeader,
-			TLSHandshakeTimeout:    dialTimeout,
-		}},
+		Transport: &http.Transport{
+			DialContext:         g.DialContext,
+			DisableKeepAlives:   true,
+			DisableCompression:  true,
+			TLSHandshakeTimeout: dialTimeout,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-// boundedBody ends the bodies of answers after MaxBody bytes.
-type boundedBody struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (b boundedBody) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.next.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	answer.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(answer.Body, MaxBody), answer.Body}
-	return answer, nil
 }
