@@ -77,7 +77,8 @@ func (s *schemas) body(t reflect.Type) *jsonschema.Schema {
 		}
 	}
 	for _, property := range schema.Properties {
-		property.Types, property.Type = nil, strings.Join(append(slices.DeleteFunc(property.Types, isNull), property.Type), "")
+		kinds := slices.DeleteFunc(slices.Clone(property.Types), isNull)
+		property.Types, property.Type = nil, strings.Join(append(kinds, property.Type), "")
 	}
 	return schema
 }
@@ -131,7 +132,7 @@ func (s *schemas) make(t reflect.Type) *jsonschema.Schema {
 		if schema.Properties[name] == nil {
 			schema.PropertyOrder = append(schema.PropertyOrder, name)
 		}
-		schema.Properties[name] = own
+		schema.Properties[name] = own.CloneSchemas() // it is changed below, and servers share what is known of fields
 	}
 	for name, property := range schema.Properties {
 		tidy(property, slices.Contains(schema.Required, name))

@@ -76,7 +76,7 @@ func CheckTypes(ctx context.Context, db Queryer, types []string) error {
 // Types lists the types of events that this binary writes.
 func Types() []string {
 	return []string{
-		LeaderElected, LeaderLost, ElectionStarted, LeaderDrilled, NodeJoined, NodeLeft, NodeDead, ClusterDegraded, ClusterRecovered,
+		LeaderElected, LeaderLost, LeaseRenewed, ElectionStarted, LeaderDrilled, NodeJoined, NodeLeft, NodeDead, ClusterDegraded, ClusterRecovered,
 		ConfigApplied, ConfigReloaded, ConfigRejected, CronPaused, CronResumed, CronTriggered, CronBackfilled,
 		JobEnqueued, JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
 		QueuePaused, QueueResumed, HandOverAsked, NodeDrained, NodeUndrained,

@@ -267,7 +267,7 @@ func TestRunPassesTheCodeOn(t *testing.T) {
 		{[]string{"--role", "once", "--", "sh", "-c", "kill -9 $$"}, 137, ""},
 		{[]string{"--role", "once", "--", "no-such-program"}, 127, "no-such-program"},
 		{[]string{"--role", "once", "--", "/etc/passwd"}, 126, "/etc/passwd"},
-		{[]string{"--role", "once"}, 2, "-- CMD [ARG...]"},
+		{[]string{"--role", "once"}, 2, "a command after --"},
 		{[]string{"--", "true"}, 2, "--role"},
 		{[]string{"--role", "scheduler", "--", "true"}, 2, "forge's own"},
 		{[]string{"--role", "once", "--lock-id", "0x464F524745_0001", "--", "true"}, 2, "lock"},
