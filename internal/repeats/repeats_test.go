@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,10 +14,30 @@ import (
 	"github.com/forge-scheduler/forge/internal/repeats"
 )
 
+// written is a buffer that timers write to while a test reads it.
+type written struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+// take returns what was written since it was last called.
+func (w *written) take() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.text.Reset()
+	return w.text.String()
+}
+
 // newLogger returns a logger, the lines that it wrote, without their times, and
 // what reports the rest.
 func newLogger() (logger *slog.Logger, lines func() []string, flush func()) {
-	var text bytes.Buffer
+	var text written
 	handler := repeats.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, attr slog.Attr) slog.Attr {
 			if attr.Key == slog.TimeKey {
@@ -25,11 +46,16 @@ func newLogger() (logger *slog.Logger, lines func() []string, flush func()) {
 			return attr
 		},
 	}))
-	lines = func() []string {
-		defer text.Reset()
-		return strings.Split(strings.TrimSpace(text.String()), "\n")
-	}
+	lines = func() []string { return strings.Split(strings.TrimSpace(text.take()), "\n") }
 	return slog.New(handler), lines, handler.Flush
+}
+
+// afterTimers waits for the timers that are due before the lines are read.
+func afterTimers(lines func() []string) func() []string {
+	return func() []string {
+		synctest.Wait()
+		return lines()
+	}
 }
 
 func expect(t *testing.T, got []string, want ...string) {
@@ -42,7 +68,8 @@ func expect(t *testing.T, got []string, want ...string) {
 func TestRepeatsAreCountedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		logger, lines, flush := newLogger()
+		logger, read, flush := newLogger()
+		lines := afterTimers(read)
 		for i := range 3 {
 			logger.Warn("heartbeat failed", "error", fmt.Errorf("dial 127.0.0.1:%d: refused", 40000+i), "attempt", i, "sleep_duration", time.Duration(i).String())
 		}
@@ -64,7 +91,8 @@ func TestRepeatsAreCountedOnceAMinute(t *testing.T) {
 func TestRecordIsLoggedAgainAfterAQuietMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		logger, lines, _ := newLogger()
+		logger, read, _ := newLogger()
+		lines := afterTimers(read)
 		for range 2 {
 			logger.Error("renewal failed")
 			expect(t, lines(), `level=ERROR msg="renewal failed"`)
