@@ -9,6 +9,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/pgembed"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -48,6 +49,11 @@ func TestCommandsWithoutPrimary(t *testing.T) {
 			t.Errorf("forge %s: exit %d: %s", line, code, errs)
 		}
 	}
+	changes, err := leaderstore.Follow(t.Context(), pgtest.Connect(t, replica.URL())) // where nobody can listen
+	if err != nil {
+		t.Fatalf("forge leader watch: %v", err)
+	}
+	changes.Close()
 	for _, line := range []string{"cron pause nightly", "job cancel 1", "queue pause default", "apply --yes", "migrate up"} {
 		errs, code := forge(line)
 		if code != exitDatabase || !strings.Contains(errs, "only read-only servers answer") || !strings.Contains(errs, "promote a replica") {
