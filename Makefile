@@ -62,11 +62,13 @@ check: lint ## Format, lint, vet, module files and the tests with the race detec
 
 # What check does besides the tests, fast.
 .PHONY: lint
-lint: ## The checks that run no test: format, lint, vet, module files.
+lint: ## The checks that run no test: format, lint, vet, retired words, module files.
 	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -l); \
 	if [[ -n $$unformatted ]]; then printf 'not formatted (run make format):\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
 	$(TOOL) golangci-lint run
+	go -C tools test ./retiredwords
+	go -C tools run ./retiredwords retiredwords/words.txt ..
 	go mod tidy -diff
 	go mod verify
 

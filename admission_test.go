@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 func TestFencedNodeGetsNoNewConnection(t *testing.T) {
@@ -18,7 +18,7 @@ func TestFencedNodeGetsNoNewConnection(t *testing.T) {
 	}
 	check := &admission{}
 	connect := func() error {
-		pool, err := dbpool.New(t.Context(), dbpool.Options{URL: url, Schema: "public", Admit: check.check(incarnation)})
+		pool, err := postgres.NewPool(t.Context(), postgres.PoolOptions{URL: url, Schema: "public", Admit: check.check(incarnation)})
 		if err != nil {
 			return err
 		}
@@ -26,7 +26,7 @@ func TestFencedNodeGetsNoNewConnection(t *testing.T) {
 		return pool.Ping(t.Context())
 	}
 	if err := connect(); err != nil {
-		t.Fatalf("before it joined: %v", err)
+		t.Fatalf("before the node joined: %v", err)
 	}
 	check.joined.Store(true)
 	if err := connect(); err != nil {
@@ -36,6 +36,6 @@ func TestFencedNodeGetsNoNewConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := connect(); !errors.Is(err, ErrFenced) {
-		t.Fatalf("a fenced node was let in: %v", err)
+		t.Fatalf("a fenced node was admitted: %v", err)
 	}
 }

@@ -13,36 +13,37 @@ import (
 	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
-// Review is what somebody should know before a configuration is applied: the crons
-// that it would remove, and whether it is of another cluster.
+// Review is what an operator should know before a configuration is applied: the crons that
+// it would remove, and whether it belongs to another cluster.
 type Review = cronstore.Review
 
-// HeldError says why a configuration was not applied without confirmation.
+// HeldError is the reason why a configuration was not applied without confirmation.
 type HeldError = cronstore.HeldError
 
-// Apply puts the cluster's sections of a configuration in force, whole or not
-// at all. One that was superseded by a newer is left alone unless force is set. One
-// that would remove all or more than half of the crons, or that is of another cluster,
-// is refused with a *HeldError; see ApplyConfirmed.
+// Apply applies the cluster sections of a configuration, whole or not at all. It ignores a
+// configuration that was superseded by a newer one unless force is set. It rejects a
+// configuration that would remove all or more than half of the crons, or that belongs to
+// another cluster, with a *HeldError; see ApplyConfirmed.
 func Apply(ctx context.Context, pool *pgxpool.Pool, cfg *Config, force bool) (cronstore.Outcome, error) {
 	return apply(ctx, pool, cfg, force, cronstore.Unattended)
 }
 
-// ApplyConfirmed puts the cluster's sections of a configuration in force, even one
-// that was superseded, if confirm agrees. confirm is called in the transaction, before
-// anything changes; its error is returned, wrapped.
+// ApplyConfirmed applies the cluster sections of a configuration, even a superseded one, if
+// confirm returns nil. confirm is called in the transaction, before any change; its error
+// is returned wrapped.
 func ApplyConfirmed(ctx context.Context, pool *pgxpool.Pool, cfg *Config, confirm func(Review) error) (cronstore.Outcome, error) {
 	return apply(ctx, pool, cfg, true, confirm)
 }
 
-// PreviewApply returns what ApplyConfirmed would ask about. It changes nothing.
+// PreviewApply returns the Review that ApplyConfirmed would pass to confirm. It changes
+// nothing.
 func PreviewApply(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (Review, error) {
 	review, _, err := preview(ctx, pool, cfg, true)
 	return review, err
 }
 
 func apply(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool, confirm func(Review) error) (cronstore.Outcome, error) {
-	wanted, err := wantedOf(cfg)
+	wanted, err := appliedConfig(cfg)
 	if err != nil {
 		return cronstore.Outcome{}, err
 	}
@@ -55,15 +56,15 @@ func apply(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool, 
 }
 
 func preview(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool) (Review, cronstore.State, error) {
-	wanted, err := wantedOf(cfg)
+	wanted, err := appliedConfig(cfg)
 	if err != nil {
 		return Review{}, "", err
 	}
 	return cronstore.Preview(ctx, db, wanted, force)
 }
 
-// wantedOf is a configuration as it is applied.
-func wantedOf(cfg *Config) (cronstore.Applied, error) {
+// appliedConfig converts a configuration for cronstore.Apply.
+func appliedConfig(cfg *Config) (cronstore.Applied, error) {
 	body, hash, err := cfg.ClusterSections()
 	if err != nil {
 		return cronstore.Applied{}, err
@@ -78,7 +79,7 @@ func wantedOf(cfg *Config) (cronstore.Applied, error) {
 	}, nil
 }
 
-// limitsOf are the limits that hold for the whole cluster.
+// limitsOf returns the cluster-wide limits.
 func limitsOf(cfg *Config) []queuestore.Limit {
 	var limits []queuestore.Limit
 	for name, queue := range cfg.Queues {
@@ -94,7 +95,7 @@ func limitsOf(cfg *Config) []queuestore.Limit {
 	return limits
 }
 
-// specsOf resolves every cron with its job, as the scheduler's leader needs it.
+// specsOf resolves every cron with its job.
 func specsOf(cfg *Config) (map[string]cronstore.Spec, error) {
 	specs := make(map[string]cronstore.Spec, len(cfg.Crons))
 	for _, cron := range cfg.Crons {

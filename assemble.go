@@ -10,9 +10,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronexpr"
-	"github.com/forge-scheduler/forge/internal/dbpool"
-	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
+
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -24,16 +24,16 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/rescue"
 )
 
-// workerRole is the one entry of node.roles that is not elected.
+// workerRole is the only entry of node.roles without an election.
 const workerRole = "worker"
 
-// assemble builds every part of the node, bottom up; none of them starts.
+// assemble builds every part of the node, bottom up. It starts none of them.
 func (n *Node) assemble(ctx context.Context) error {
 	var err error
-	n.pool, err = dbpool.New(ctx, dbpool.Options{
+	n.pool, err = postgres.NewPool(ctx, postgres.PoolOptions{
 		URL: n.cfg.Database.URL, Schema: n.cfg.Database.Schema, MaxConns: n.cfg.Database.PoolSize,
 		ApplicationName:   leaderstore.ApplicationName(n.cfg.Node.ID, n.incarnation),
-		IdleInTransaction: n.election().LeaseDuration.Std(),
+		IdleInTransaction: n.electionConfig().LeaseDuration.Std(),
 		Pooled:            n.byLease(),
 		Admit:             n.admission.check(n.incarnation),
 		Tracer:            tracer{},
@@ -41,28 +41,28 @@ func (n *Node) assemble(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.hub = hearing.New(n.pool, n.logger)
+	n.notifier = postgres.NewNotifier(n.pool, n.logger)
 	if n.runner, err = n.newRunner(); err != nil {
 		return err
 	}
 	if n.self, err = n.describe(n.cfg); err != nil {
 		return err
 	}
-	contests, err := n.contests()
+	roleConfigs, err := n.roleConfigs()
 	if err != nil {
 		return err
 	}
-	n.campaign = n.newCampaign(contests)
-	if len(contests) > 0 && !n.byLease() { // else there are no sessions to watch
+	n.elections = n.newElections(roleConfigs)
+	if len(roleConfigs) > 0 && !n.byLease() { // otherwise there are no sessions to watch
 		n.deputy = roles.NewDeputy(roles.DeputyOptions{
-			Incarnation: n.incarnation, Open: n.openWatch, Cluster: n.lookAround,
-			Hurry: n.campaign.Hurry, Logger: n.logger,
+			Incarnation: n.incarnation, OpenWatch: n.openWatch, ReadCluster: n.readCluster,
+			OnSessionEnd: n.elections.ElectNow, Logger: n.logger,
 		})
 	}
 	return nil
 }
 
-// queuesOf are the queues that a node with this file works.
+// queuesOf returns the queues that a node with this configuration works.
 func queuesOf(cfg *Config) map[string]int {
 	queues := map[string]int{}
 	if cfg.Node.HasRole(workerRole) {
@@ -79,8 +79,8 @@ func (n *Node) newRunner() (*jobs.Runner, error) {
 		NodeID:              n.cfg.Node.ID,
 		Incarnation:         n.incarnation,
 		Schema:              n.cfg.Database.Schema,
-		Poll:                n.poll(),
-		Hub:                 n.hub,
+		Poll:                n.pollInterval(),
+		Notifier:            n.notifier,
 		Jobs:                n.cfg.Jobs,
 		Queues:              queuesOf(n.cfg),
 		Slots:               n.cfg.Node.Slots,
@@ -95,14 +95,14 @@ func (n *Node) newRunner() (*jobs.Runner, error) {
 	})
 }
 
-// describe is the node's row in forge_nodes, but for its address, which is
-// known once it listens.
+// describe returns the node's row in forge_nodes, without its address, which is known once
+// the node listens.
 func (n *Node) describe(cfg *Config) (nodestore.Node, error) {
-	host, _ := os.Hostname() // only shown
+	host, _ := os.Hostname() // for display only
 	self := nodestore.Node{
 		NodeID: cfg.Node.ID, Incarnation: n.incarnation, Hostname: host, PID: os.Getpid(),
 		Version: n.opts.version, TZData: cronexpr.TZDataVersion(), APIURL: cfg.Node.APIURL,
-		Roles: n.takesPartIn(), Capabilities: cfg.Node.WorkerCapabilities, Tags: cfg.Node.Tags,
+		Roles: n.participatingRoles(), Capabilities: cfg.Node.WorkerCapabilities, Tags: cfg.Node.Tags,
 		Slots: cfg.Node.Slots,
 	}
 	if cfg.Node.HasRole(workerRole) {
@@ -119,62 +119,62 @@ func (n *Node) describe(cfg *Config) (nodestore.Node, error) {
 	return self, err
 }
 
-// contests are the roles that this node stands for.
-func (n *Node) contests() ([]roles.Contest, error) {
-	all, err := n.customContests()
+// roleConfigs returns the roles in which this node is a candidate.
+func (n *Node) roleConfigs() ([]roles.RoleConfig, error) {
+	all, err := n.customRoleConfigs()
 	if err != nil {
 		return nil, err
 	}
 	for _, role := range roles.All() {
-		lock, err := roles.Lock(role, n.election().Roles[string(role)].LockID, n.cfg.Cluster.LockNamespace)
+		lock, err := roles.Lock(role, n.electionConfig().Roles[string(role)].LockID, n.cfg.Cluster.LockNamespace)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, roles.Contest{Role: role, LockID: lock.ID, BySchema: lock.BySchema})
+		all = append(all, roles.RoleConfig{Role: role, LockID: lock.ID, BySchema: lock.BySchema})
 	}
 	if err := roles.CheckLocks(all); err != nil {
 		return nil, err
 	}
-	contests := slices.DeleteFunc(all, func(c roles.Contest) bool { return !n.stands(string(c.Role)) })
-	for i, contest := range contests {
-		if contest.Duty != nil {
+	roleConfigs := slices.DeleteFunc(all, func(c roles.RoleConfig) bool { return !n.participates(string(c.Role)) })
+	for i, roleConfig := range roleConfigs {
+		if roleConfig.Lead != nil {
 			continue
 		}
-		if contests[i].Duty, err = n.builtIn(contest.Role); err != nil {
+		if roleConfigs[i].Lead, err = n.builtInLeaderFunc(roleConfig.Role); err != nil {
 			return nil, err
 		}
-		delay := n.election().Roles[string(contest.Role)].TakeoverDelay.Std()
-		contests[i].Takeover = roles.AfterTakeover(delay, n.pool, n.logger)
+		delay := n.electionConfig().Roles[string(roleConfig.Role)].TakeoverDelay.Std()
+		roleConfigs[i].AwaitPredecessor = roles.AwaitPredecessor(delay, n.pool, n.logger)
 	}
-	return contests, nil
+	return roleConfigs, nil
 }
 
-func (n *Node) newCampaign(contests []roles.Contest) *roles.Campaign {
-	election := n.election()
-	return roles.New(roles.Options{
+func (n *Node) newElections(roleConfigs []roles.RoleConfig) *roles.Elections {
+	election := n.electionConfig()
+	return roles.NewElections(roles.Options{
 		NodeID:          n.cfg.Node.ID,
-		Contests:        contests,
-		Open:            n.openSession,
+		Roles:           roleConfigs,
+		OpenSession:     n.openSession,
 		CheckInterval:   election.CheckInterval.Std(),
 		LeaseDuration:   election.LeaseDuration.Std(),
 		RefreshInterval: election.RefreshInterval.Std(),
-		// Longer than it takes the node to hear that it is being drained.
-		StandBack: 3 * max(election.CheckInterval.Std(), n.cfg.Cluster.HeartbeatInterval.Std()),
-		OnChange:  n.leadershipChanged,
-		OnTerm:    n.herald.term,
-		Metrics:   n.metrics,
-		Logger:    n.logger,
+		// Longer than the node takes to notice that it is being drained.
+		BackOff:  3 * max(election.CheckInterval.Std(), n.cfg.Cluster.HeartbeatInterval.Std()),
+		OnChange: n.leadershipChanged,
+		OnTerm:   n.callbackLoop.addChange,
+		Metrics:  n.metrics,
+		Logger:   n.logger,
 	})
 }
 
-// builtIn is what the leader of a built-in role does. It begins at once, since a fence
-// guards all that it writes, unless the file wants it otherwise.
-func (n *Node) builtIn(role roles.Role) (roles.Duty, error) {
+// builtInLeaderFunc returns the work of a built-in role. It begins without a takeover delay
+// unless one is configured, because a fence guards all of its writes.
+func (n *Node) builtInLeaderFunc(role roles.Role) (roles.LeaderFunc, error) {
 	switch role {
 	case roles.Scheduler:
-		return n.schedulerDuty()
+		return n.schedulerLeaderFunc()
 	case roles.MetricsAggregator:
-		return n.aggregatorDuty()
+		return n.aggregatorLeaderFunc()
 	case roles.LogCompactor:
 		return compactor.New(n.pool, compactor.Options{
 			Retention: n.retention, Metrics: n.metrics, Logger: n.logger,
@@ -184,11 +184,11 @@ func (n *Node) builtIn(role roles.Role) (roles.Duty, error) {
 	}
 }
 
-func (n *Node) schedulerDuty() (roles.Duty, error) {
+func (n *Node) schedulerLeaderFunc() (roles.LeaderFunc, error) {
 	schema := n.cfg.Database.Schema
 	assigner, err := assign.New(assign.Options{
 		Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Schema: schema,
-		Strategy: n.cfg.Scheduler.Assignment, Poll: n.poll(), Hub: n.hub,
+		Strategy: n.cfg.Scheduler.Assignment, PollInterval: n.pollInterval(), Notifier: n.notifier,
 	})
 	if err != nil {
 		return nil, err
@@ -197,17 +197,17 @@ func (n *Node) schedulerDuty() (roles.Duty, error) {
 	if err != nil {
 		return nil, err
 	}
-	letters := deadletters.New(deadletters.Options{Pool: n.pool, Metrics: n.metrics, Logger: n.logger})
+	deadLetters := deadletters.New(deadletters.Options{Pool: n.pool, Metrics: n.metrics, Logger: n.logger})
 	return scheduler.New(
 		crons.New(crons.Options{
 			Pool: n.pool, Inserter: inserter, Metrics: n.metrics, Logger: n.logger, Schema: schema,
-			Poll: n.poll(), Hub: n.hub,
+			PollInterval: n.pollInterval(), Notifier: n.notifier,
 		}),
 		assigner,
 		rescue.New(rescue.Options{
-			Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Policy: n.policy(), Along: letters.Ride,
+			Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Policy: n.policy(), Piggyback: deadLetters.Piggyback,
 		}),
-		letters,
+		deadLetters,
 	).Lead, nil
 }
 
@@ -216,14 +216,14 @@ func (n *Node) retention() compactor.Retention {
 	return compactor.Retention{
 		Completed: keep.Completed.Std(), Cancelled: keep.Cancelled.Std(), Discarded: keep.Discarded.Std(),
 		CronTicks: keep.CronTicks.Std(), Logs: keep.Logs.Std(), Events: keep.Events.Std(), Metrics: keep.Metrics.Std(), Audit: keep.Audit.Std(),
-		History: n.election().HistoryRetention.Std(),
+		History: n.electionConfig().HistoryRetention.Std(),
 		Rollups: map[rollupstore.Step]time.Duration{
 			rollupstore.Minute: rollups.Minute.Std(), rollupstore.FiveMinutes: rollups.FiveMinutes.Std(), rollupstore.Hour: rollups.Hour.Std(),
 		},
 	}
 }
 
-// policy says when a silent node is dead.
+// policy defines when a silent node is dead.
 func (n *Node) policy() nodestore.Policy {
 	return nodestore.Policy{
 		HeartbeatInterval: n.cfg.Cluster.HeartbeatInterval.Std(),
@@ -238,17 +238,17 @@ func (n *Node) sessionConfig() leaderstore.SessionConfig {
 		URL: n.cfg.Database.LeaderURL, Schema: n.cfg.Database.Schema,
 		NodeID: n.cfg.Node.ID, Incarnation: n.incarnation, APIURL: n.self.APIURL,
 		Metadata:      n.metadata,
-		Lease:         n.election().LeaseDuration.Std(),
-		CheckInterval: n.election().CheckInterval.Std(),
-		LockTimeout:   n.election().LockTimeout.Std(),
+		Lease:         n.electionConfig().LeaseDuration.Std(),
+		CheckInterval: n.electionConfig().CheckInterval.Std(),
+		LockTimeout:   n.electionConfig().LockTimeout.Std(),
 		NodeLockClass: class, NodeLockObject: object,
 	}
 }
 
-// watch adapts leaderstore's deputy connection to incarnations.
-type watch struct{ *leaderstore.Watch }
+// deputyWatch converts incarnations to session locks for leaderstore.Watch.
+type deputyWatch struct{ *leaderstore.Watch }
 
-func (w watch) AwaitEnd(ctx context.Context, incarnation string) (time.Time, error) {
+func (w deputyWatch) AwaitEnd(ctx context.Context, incarnation string) (time.Time, error) {
 	class, object := nodestore.SessionLock(incarnation)
 	return w.Watch.AwaitEnd(ctx, class, object)
 }
@@ -258,11 +258,11 @@ func (n *Node) openWatch(ctx context.Context) (roles.Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return watch{opened}, nil
+	return deputyWatch{opened}, nil
 }
 
-// lookAround tells the deputy who leads and who could.
-func (n *Node) lookAround(ctx context.Context) (roles.Cluster, error) {
+// readCluster reads the leaders and candidates for the deputy.
+func (n *Node) readCluster(ctx context.Context) (roles.Cluster, error) {
 	leaders, err := leaderstore.Leaders(ctx, n.pool)
 	if err != nil {
 		return roles.Cluster{}, err
@@ -271,15 +271,20 @@ func (n *Node) lookAround(ctx context.Context) (roles.Cluster, error) {
 	if err != nil {
 		return roles.Cluster{}, err
 	}
-	if err := n.vigil.look(ctx, leaders, nodes); err != nil && ctx.Err() == nil {
-		n.logger.DebugContext(ctx, "the next look judges the cluster's health", "error", err)
+	if err := n.healthWatcher.update(ctx, leaders, nodes); err != nil && ctx.Err() == nil {
+		n.logger.DebugContext(ctx, "could not evaluate the cluster's health, will retry", "error", err)
 	}
-	return succession(leaders, nodes, n.policy().DeadThreshold), nil
+	return candidatesByLeader(leaders, nodes, n.incarnation, n.policy().DeadThreshold), nil
 }
 
-// succession says for each leader which live nodes stand for a role of its.
-func succession(leaders []leaderstore.Leader, nodes []nodestore.Node, deadThreshold time.Duration) roles.Cluster {
+// candidatesByLeader returns, for each leader, the live nodes that are candidates for at
+// least one of its roles, for the node with the incarnation self.
+func candidatesByLeader(leaders []leaderstore.Leader, nodes []nodestore.Node, self string, deadThreshold time.Duration) roles.Cluster {
 	cluster := roles.Cluster{Candidates: map[string][]string{}}
+	fresh := func(node nodestore.Node) bool { return node.Now.Sub(node.LastHeartbeatAt) < deadThreshold+time.Second }
+	cluster.Late = slices.ContainsFunc(nodes, func(node nodestore.Node) bool {
+		return node.Incarnation == self && node.State == nodestore.Active && !fresh(node)
+	})
 	for _, leader := range leaders {
 		if !leader.Leads() {
 			continue
@@ -287,8 +292,7 @@ func succession(leaders []leaderstore.Leader, nodes []nodestore.Node, deadThresh
 		cluster.Leaders = append(cluster.Leaders, leader.Incarnation)
 		candidates := cluster.Candidates[leader.Incarnation]
 		for _, node := range nodes {
-			fresh := node.Now.Sub(node.LastHeartbeatAt) < deadThreshold+time.Second
-			if node.State == nodestore.Active && fresh && slices.Contains(node.Roles, leader.Role) &&
+			if node.State == nodestore.Active && fresh(node) && slices.Contains(node.Roles, leader.Role) &&
 				!slices.Contains(candidates, node.Incarnation) {
 				candidates = append(candidates, node.Incarnation)
 			}

@@ -9,144 +9,143 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// Callbacks tell a program about leadership, built-in roles and its own alike.
-// They are called one after the other, in the order of what happened, and never
-// hold up an election. Each may be left out, and each must return soon after its
-// context has ended.
+// Callbacks are called on leadership changes of built-in and custom roles. They are called
+// one at a time, in the order of the changes, and never delay an election. Each may be nil.
+// Each must return soon after its context has ended.
 type Callbacks struct {
-	// Elected: this node has begun to lead the role.
+	// Elected is called after this node has become the leader of the role.
 	Elected func(ctx context.Context, role string, term int64)
-	// Resigned: this node no longer leads it. The reason is the end_reason of
-	// forge_leader_history, or "lost" when the session broke or the trust in it
-	// ended: the database then finds its own word.
+	// Resigned is called after this node's term has ended. The reason is the end_reason of
+	// forge_leader_history, or "lost" if the session broke or the trust window ended. The
+	// database then records a reason of its own.
 	Resigned func(ctx context.Context, role string, term int64, reason string)
-	// LeaderChanged: another node leads the role, the same one in another term,
-	// or nobody (an empty node id). The first calls tell who leads already.
+	// LeaderChanged is called if another node leads the role, the same node leads it in
+	// another term, or no node leads it (an empty node id). The first calls report the
+	// existing leaders.
 	LeaderChanged func(ctx context.Context, leader Leader)
 }
 
-// Leader is who leads a role.
+// Leader is the leader of a role.
 type Leader = leaderstore.Leader
 
-// WithCallbacks tells the program about elections.
+// WithCallbacks sets the callbacks for leadership changes.
 func WithCallbacks(callbacks Callbacks) Option {
 	return func(o *options) { o.callbacks = callbacks }
 }
 
-// callbackGrace is how long callbacks may take after the node's last role was
-// given up.
+// callbackGrace is how long callbacks may take after the node's last term has ended.
 const callbackGrace = 2 * time.Second
 
-// herald calls the callbacks on a goroutine of its own.
-type herald struct {
+// callbackLoop runs the callbacks on its own goroutine.
+type callbackLoop struct {
 	callbacks   Callbacks
-	incarnation string // this node's
+	incarnation string // of this node
 	leaders     func(ctx context.Context) ([]leaderstore.Leader, error)
-	// interval is how often it looks who leads when nothing tells it to.
+	// interval is how often the leaders are read if there is no notification.
 	interval time.Duration
 
-	wake chan struct{}
-	mu   sync.Mutex
-	news []roles.TermChange
-	// known is who was said to lead, own the newest term of this node's own that it
-	// was told to have been elected for.
-	known map[string]leader
-	own   map[string]int64
+	wake    chan struct{}
+	mu      sync.Mutex
+	changes []roles.TermChange
+	// lastLeaders are the leaders last reported to LeaderChanged. ownTerms are the newest
+	// terms reported to Elected.
+	lastLeaders map[string]leaderTerm
+	ownTerms    map[string]int64
 }
 
-type leader struct {
+type leaderTerm struct {
 	incarnation string
 	term        int64
 }
 
-func newHerald(callbacks Callbacks, incarnation string, interval time.Duration, leaders func(context.Context) ([]leaderstore.Leader, error)) *herald {
-	return &herald{
+func newCallbackLoop(callbacks Callbacks, incarnation string, interval time.Duration, leaders func(context.Context) ([]leaderstore.Leader, error)) *callbackLoop {
+	return &callbackLoop{
 		callbacks: callbacks, incarnation: incarnation, leaders: leaders, interval: interval,
-		wake: make(chan struct{}, 1), known: map[string]leader{}, own: map[string]int64{},
+		wake: make(chan struct{}, 1), lastLeaders: map[string]leaderTerm{}, ownTerms: map[string]int64{},
 	}
 }
 
-// term notes a change of this node's own. It never blocks.
-func (h *herald) term(change roles.TermChange) {
-	h.mu.Lock()
-	h.news = append(h.news, change)
-	h.mu.Unlock()
-	h.look()
+// addChange adds a change of a term of this node. It never blocks.
+func (c *callbackLoop) addChange(change roles.TermChange) {
+	c.mu.Lock()
+	c.changes = append(c.changes, change)
+	c.mu.Unlock()
+	c.notify()
 }
 
-// look wakes the herald.
-func (h *herald) look() {
+// notify wakes the callback loop.
+func (c *callbackLoop) notify() {
 	select {
-	case h.wake <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run calls until ctx ends, and then for what is still to be told.
-func (h *herald) Run(ctx context.Context) error {
+// Run runs callbacks until ctx ends, and then those for the remaining changes.
+func (c *callbackLoop) Run(ctx context.Context) error {
 	var ticks <-chan time.Time
-	if h.callbacks.LeaderChanged != nil {
-		ticker := time.NewTicker(h.interval)
+	if c.callbacks.LeaderChanged != nil {
+		ticker := time.NewTicker(c.interval)
 		defer ticker.Stop()
 		ticks = ticker.C
 	}
 	for ctx.Err() == nil {
-		h.tellTerms(ctx)
-		h.tellLeaders(ctx)
+		c.callOwnTerms(ctx)
+		c.callLeaderChanged(ctx)
 		select {
 		case <-ctx.Done():
-		case <-h.wake:
+		case <-c.wake:
 		case <-ticks:
 		}
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackGrace)
 	defer cancel()
-	h.tellTerms(ending)
+	c.callOwnTerms(ending)
 	return nil
 }
 
-func (h *herald) tellTerms(ctx context.Context) {
-	h.mu.Lock()
-	news := h.news
-	h.news = nil
-	h.mu.Unlock()
-	for _, change := range news {
+func (c *callbackLoop) callOwnTerms(ctx context.Context) {
+	c.mu.Lock()
+	changes := c.changes
+	c.changes = nil
+	c.mu.Unlock()
+	for _, change := range changes {
 		role := string(change.Role)
 		if change.Leads {
-			h.own[role] = change.Term
+			c.ownTerms[role] = change.Term
 		}
 		switch {
-		case change.Leads && h.callbacks.Elected != nil:
-			h.callbacks.Elected(ctx, role, change.Term)
-		case !change.Leads && h.callbacks.Resigned != nil:
-			h.callbacks.Resigned(ctx, role, change.Term, change.Reason)
+		case change.Leads && c.callbacks.Elected != nil:
+			c.callbacks.Elected(ctx, role, change.Term)
+		case !change.Leads && c.callbacks.Resigned != nil:
+			c.callbacks.Resigned(ctx, role, change.Term, change.Reason)
 		}
 	}
 }
 
-// tellLeaders compares who leads with who was said to. A database that does not
-// answer changes nobody's mind: the next look will.
-func (h *herald) tellLeaders(ctx context.Context) {
-	if h.callbacks.LeaderChanged == nil {
+// callLeaderChanged reads the leaders and reports those that changed since the last report.
+// A failed read is ignored until the next one.
+func (c *callbackLoop) callLeaderChanged(ctx context.Context) {
+	if c.callbacks.LeaderChanged == nil {
 		return
 	}
-	found, err := h.leaders(ctx)
+	found, err := c.leaders(ctx)
 	if err != nil {
 		return
 	}
 	for _, l := range found {
-		if l.Incarnation == h.incarnation && l.Term > h.own[l.Role] {
-			continue // it stands in the database, and will be told as an election first
+		if l.Incarnation == c.incarnation && l.Term > c.ownTerms[l.Role] {
+			continue // Elected must be called for this term first
 		}
-		now := leader{l.Incarnation, l.Term}
+		now := leaderTerm{l.Incarnation, l.Term}
 		if !l.Leads() {
 			l.NodeID, l.Incarnation, l.APIURL = "", "", ""
-			now = leader{}
+			now = leaderTerm{}
 		}
-		if before, told := h.known[l.Role]; told && before == now || !told && now == (leader{}) {
+		if before, known := c.lastLeaders[l.Role]; known && before == now || !known && now == (leaderTerm{}) {
 			continue
 		}
-		h.known[l.Role] = now
-		h.callbacks.LeaderChanged(ctx, l)
+		c.lastLeaders[l.Role] = now
+		c.callbacks.LeaderChanged(ctx, l)
 	}
 }

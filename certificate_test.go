@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// writePair makes a certificate for 127.0.0.1 with a serial number of its own.
-func writePair(t *testing.T, certFile, keyFile string, serial int64) {
+// writeCertificate writes a certificate for 127.0.0.1 with the given serial number.
+func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -47,11 +47,11 @@ func writePair(t *testing.T, certFile, keyFile string, serial int64) {
 	}
 }
 
-func TestCertificateIsReadAgain(t *testing.T) {
+func TestCertificateIsReloadedWhenFilesChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	writePair(t, certFile, keyFile, 1)
+	writeCertificate(t, certFile, keyFile, 1)
 	var log bytes.Buffer
 	c, err := newCertificate(certFile, keyFile, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
@@ -59,13 +59,13 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 	shows := func(serial int64, why string) {
 		t.Helper()
-		c.looked = time.Time{} // as if a second had passed
+		c.checkedAt = time.Time{} // as if the interval had passed
 		pair, err := c.get(&tls.ClientHelloInfo{})
 		if err != nil || pair.Leaf.SerialNumber.Int64() != serial {
 			t.Errorf("%s: certificate %v, %v", why, pair.Leaf.SerialNumber, err)
 		}
 	}
-	later := func(path string, hours int) { // whatever the file system's clock can tell apart
+	later := func(path string, hours int) { // a difference that any file system can represent
 		t.Helper()
 		at := time.Now().Add(time.Duration(hours) * time.Hour)
 		if err := os.Chtimes(path, at, at); err != nil {
@@ -73,14 +73,14 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		}
 	}
 	shows(1, "at first")
-	writePair(t, certFile, "", 2) // without its key
+	writeCertificate(t, certFile, "", 2) // without its key
 	later(certFile, 1)
 	shows(1, "between the two files")
 	shows(1, "still between them")
-	if n := strings.Count(log.String(), "the old one stays"); n != 1 {
-		t.Errorf("it says so %d times: %s", n, &log)
+	if n := strings.Count(log.String(), "keeping the old one"); n != 1 {
+		t.Errorf("the error was logged %d times: %s", n, &log)
 	}
-	writePair(t, certFile, keyFile, 3)
+	writeCertificate(t, certFile, keyFile, 3)
 	later(certFile, 2)
 	shows(3, "after both")
 	if err := os.Remove(keyFile); err != nil {
@@ -92,18 +92,18 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestOldTLSIsRefused(t *testing.T) {
+func TestTLSBelow12IsRejected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	writePair(t, certFile, keyFile, 1)
+	writeCertificate(t, certFile, keyFile, 1)
 	c, err := newCertificate(certFile, keyFile, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		near, far := net.Pipe()
-		client := tls.Client(near, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version}) //nolint:gosec // that old versions fail is the point
+		client := tls.Client(near, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version}) //nolint:gosec // the test checks that old versions fail
 		served := make(chan error, 1)
 		go func() {
 			served <- tls.Server(far, c.config()).HandshakeContext(t.Context())

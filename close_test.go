@@ -16,16 +16,16 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// A node that cannot be made, and one that is closed in place of being run, leave no
-// goroutine behind. It is not parallel: it counts them.
-func TestNewLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // see above
+// New with an error, and Close without Run, leave no goroutine behind. The test is not
+// parallel because it counts goroutines.
+func TestNewAndCloseLeakNoGoroutine(t *testing.T) { //nolint:paralleltest // see above
 	broken := parsed(t, "[database]\nurl = \"postgres://127.0.0.1:1/none\"\n")
 	broken.Scheduler.Assignment = "nobody"
 	sound := parsed(t, "[database]\nurl = \"postgres://127.0.0.1:1/none\"\n")
 	before := runtime.NumGoroutine()
 	for range 20 {
 		if _, err := New(broken); err == nil {
-			t.Fatal("a node was made of a configuration that is wrong")
+			t.Fatal("New accepted an invalid configuration")
 		}
 		node, err := New(sound)
 		if err != nil {
@@ -34,11 +34,11 @@ func TestNewLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // see abo
 		node.Close()
 		node.Close()
 	}
-	soon(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
+	eventually(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// A request that is under way when the node is told to stop is answered; a stream ends.
-func TestStoppingNodeAnswersRequestsUnderWay(t *testing.T) {
+// A request that is pending when the node stops is answered; a stream ends.
+func TestStoppingNodeAnswersPendingRequests(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
@@ -48,7 +48,7 @@ func TestStoppingNodeAnswersRequestsUnderWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // when the test has failed
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // if the test failed
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE forge_audit IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
@@ -71,21 +71,21 @@ func TestStoppingNodeAnswersRequestsUnderWay(t *testing.T) {
 		_ = answer.Body.Close()
 		answered <- answer.Status
 	}()
-	soon(t, "the request waits for the table", func() bool {
+	eventually(t, "the request waits for the table", func() bool {
 		var waits bool
 		return pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'forge_audit'::regclass)`).Scan(&waits) == nil && waits
 	})
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); stop() }()
 	select {
-	case <-streamed: //nolint:errcheck // a stream that is cut is one that ended
-	case <-time.After(nodes.Patience):
-		t.Fatal("the stream goes on")
+	case <-streamed: //nolint:errcheck // a closed stream has ended
+	case <-time.After(nodes.WaitTimeout):
+		t.Fatal("the stream continues")
 	}
 	select {
 	case answer := <-answered:
 		t.Fatalf("cut off: %s", answer)
-	case <-time.After(500 * time.Millisecond): // in which it would have been cut off
+	case <-time.After(500 * time.Millisecond): // it would have been cut off by then
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -98,11 +98,11 @@ func TestStoppingNodeAnswersRequestsUnderWay(t *testing.T) {
 
 func request(t *testing.T, address string) *http.Response {
 	t.Helper()
-	asked, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(asked)
+	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +113,9 @@ func request(t *testing.T, address string) *http.Response {
 	return answer
 }
 
-// Pages ask for the hash of the configuration in force: after an edit, too, they do not
-// read the configuration itself.
-func TestHashInForceIsReadWithoutTheConfiguration(t *testing.T) {
+// Pages read the hash of the configuration in force. They do not read the configuration
+// itself, even after an edit.
+func TestAppliedHashIsReadWithoutConfigurationBody(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
@@ -131,11 +131,11 @@ func TestHashInForceIsReadWithoutTheConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, _ := startNode(t, cfg, &log{}, WithFile(path, load))
+	node, _ := startNode(t, cfg, &logBuffer{}, WithFile(path, load))
 	if err := os.WriteFile(path, []byte(text(strings.Repeat("x", 500_000))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "the edit is in force", func() bool {
+	eventually(t, "the edit is in force", func() bool {
 		var long bool
 		return pool.QueryRow(t.Context(), `SELECT length(body::text) > 500000 FROM forge_config ORDER BY applied_at DESC LIMIT 1`).Scan(&long) == nil && long
 	})

@@ -15,61 +15,60 @@ import (
 )
 
 const (
-	// spareConnections are accepted beyond the limits, so that probes are answered while
-	// others hold all connections that they may.
-	spareConnections = 32
-	// closedPerSecond is how many connections a full listener closes for new ones, or
-	// refuses. The others wait in the kernel's queue: clients that connect again at once
-	// would close everybody's connection before the node has read a request from it.
+	// maxOverLimit is how many connections are accepted beyond the limits, so that probes
+	// are answered while all other connections are in use.
+	maxOverLimit = 32
+	// closedPerSecond limits how many connections a full listener closes or rejects. The
+	// others wait in the kernel's queue. Otherwise clients that reconnect at once could
+	// make the node close every connection before it has read a request.
 	closedPerSecond = 1000
 	closedAtOnce    = 10
-	// maxPeeks is how many idle connections are examined for one to close.
+	// maxPeeks is how many idle connections are checked to find one to close.
 	maxPeeks = 16
 )
 
-// connections is a listener that bounds how many connections are open, in all and for
-// each address. It refuses nobody as long as another connection is silent: of those whose
-// client has sent nothing that is still to be read, the oldest gives way to a new one. When
-// all of them are at work a few more are accepted, over which only probes are answered.
+// connections is a listener that limits the open connections, in total and for each
+// address. At a limit, a new connection replaces the oldest idle connection without unread
+// data. If all connections are busy, a few more are accepted, on which only probes are
+// answered.
 type connections struct {
 	net.Listener
-	most, mostOfOne int
-	closed          *rate.Limiter
+	maxTotal, maxPerAddress int
+	closeLimiter            *rate.Limiter
 
-	mu sync.Mutex
-	of map[string]*peer
-	// spare are the connections beyond the limits.
-	spare []*connection
-	all   int // without those
+	mu    sync.Mutex
+	peers map[string]*peer
+	// overLimit are the connections beyond the limits.
+	overLimit []*connection
+	total     int // without overLimit
 }
 
-// peer is an address with its connections.
+// peer is an address and its connections.
 type peer struct {
 	open int
-	// idle are those whose next request has not been read, the one that has waited
-	// longest first.
+	// idle are the connections that wait for a request, the longest waiting first.
 	idle []*connection
 }
 
-// connection is one of those that are open.
+// connection is an open connection.
 type connection struct {
 	net.Conn
 	owner   *connections
 	address string
-	// beyond the limits.
-	beyond bool
-	// idle and gone are guarded by the owner's lock.
-	idle, gone bool
+	// overLimit is set on connections beyond the limits.
+	overLimit bool
+	// idle and removed are guarded by owner.mu.
+	idle, removed bool
 }
 
-func newConnections(listener net.Listener, most, mostOfOne int) *connections {
+func newConnections(listener net.Listener, maxTotal, maxPerAddress int) *connections {
 	return &connections{
-		Listener: listener, most: most, mostOfOne: mostOfOne,
-		closed: rate.NewLimiter(closedPerSecond, closedAtOnce), of: map[string]*peer{},
+		Listener: listener, maxTotal: maxTotal, maxPerAddress: maxPerAddress,
+		closeLimiter: rate.NewLimiter(closedPerSecond, closedAtOnce), peers: map[string]*peer{},
 	}
 }
 
-// Accept is part of net.Listener.
+// Accept implements net.Listener.
 func (l *connections) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -81,29 +80,29 @@ func (l *connections) Accept() (net.Conn, error) {
 		case admitted == nil:
 			_ = raw.Close()
 		case displaced != nil:
-			_ = displaced.Conn.Close() // its owner has forgotten it
+			_ = displaced.Conn.Close() // already removed from its owner
 		default:
 			return admitted, nil
 		}
-		time.Sleep(l.closed.Reserve().Delay())
+		time.Sleep(l.closeLimiter.Reserve().Delay())
 		if admitted != nil {
 			return admitted, nil
 		}
 	}
 }
 
-// admit returns nil where there is no place, and which connection to close for the new
-// one.
+// admit adds a connection. It returns nil if there is no room, and the connection to close
+// in exchange, if any.
 func (l *connections) admit(raw net.Conn) (admitted, displaced *connection) {
 	c := &connection{Conn: raw, owner: l, address: hostOf(raw.RemoteAddr()), idle: true}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	own := l.of[c.address]
+	own := l.peers[c.address]
 	switch {
-	case own != nil && own.open >= l.mostOfOne:
-		displaced = own.silent()
-	case l.all >= l.most:
-		displaced = l.busiest().silent()
+	case own != nil && own.open >= l.maxPerAddress:
+		displaced = own.oldestSilent()
+	case l.total >= l.maxTotal:
+		displaced = l.busiestPeer().oldestSilent()
 	default:
 		l.add(c)
 		return c, nil
@@ -113,33 +112,33 @@ func (l *connections) admit(raw net.Conn) (admitted, displaced *connection) {
 		l.add(c)
 		return c, displaced
 	}
-	c.beyond = true
-	if len(l.spare) >= spareConnections {
-		at := slices.IndexFunc(l.spare, func(c *connection) bool { return c.idle && !c.hasUnread() })
+	c.overLimit = true
+	if len(l.overLimit) >= maxOverLimit {
+		at := slices.IndexFunc(l.overLimit, func(c *connection) bool { return c.idle && !c.hasUnread() })
 		if at < 0 {
 			return nil, nil
 		}
-		displaced = l.spare[at]
+		displaced = l.overLimit[at]
 		l.remove(displaced)
 	}
-	l.spare = append(l.spare, c)
+	l.overLimit = append(l.overLimit, c)
 	return c, displaced
 }
 
-// busiest is the address with the most connections among those that have an idle one.
-func (l *connections) busiest() (most *peer) {
-	for _, p := range l.of {
-		if len(p.idle) > 0 && (most == nil || p.open > most.open) {
-			most = p
+// busiestPeer returns the address with the most connections among those with an idle one.
+func (l *connections) busiestPeer() (busiest *peer) {
+	for _, p := range l.peers {
+		if len(p.idle) > 0 && (busiest == nil || p.open > busiest.open) {
+			busiest = p
 		}
 	}
-	return most
+	return busiest
 }
 
-// silent returns the idle connection that has waited longest and whose client has sent
-// nothing that is still to be read, or nil. On a busy machine requests wait until they are
-// read; their connections go to the end of the list.
-func (p *peer) silent() *connection {
+// oldestSilent returns the longest idle connection without unread data, or nil. On a busy
+// machine, requests wait to be read: connections with unread data move to the end of the
+// list.
+func (p *peer) oldestSilent() *connection {
 	if p == nil {
 		return nil
 	}
@@ -153,8 +152,7 @@ func (p *peer) silent() *connection {
 	return nil
 }
 
-// hasUnread reports, without waiting, whether the client has sent something that has not
-// been read.
+// hasUnread reports, without blocking, whether the client has sent data that was not read.
 func (c *connection) hasUnread() (unread bool) {
 	socket, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -172,31 +170,31 @@ func (c *connection) hasUnread() (unread bool) {
 }
 
 func (l *connections) add(c *connection) {
-	p := l.of[c.address]
+	p := l.peers[c.address]
 	if p == nil {
 		p = &peer{}
-		l.of[c.address] = p
+		l.peers[c.address] = p
 	}
 	p.open++
 	p.idle = append(p.idle, c)
-	l.all++
+	l.total++
 }
 
-// remove forgets a connection, once.
+// remove removes a connection. Later calls do nothing.
 func (l *connections) remove(c *connection) {
-	if c.gone {
+	if c.removed {
 		return
 	}
-	c.gone = true
-	if c.beyond {
-		l.spare = without(l.spare, c)
+	c.removed = true
+	if c.overLimit {
+		l.overLimit = without(l.overLimit, c)
 		return
 	}
-	p := l.of[c.address]
+	p := l.peers[c.address]
 	p.idle = without(p.idle, c)
-	l.all--
+	l.total--
 	if p.open--; p.open == 0 {
-		delete(l.of, c.address)
+		delete(l.peers, c.address)
 	}
 }
 
@@ -207,7 +205,7 @@ func without(list []*connection, c *connection) []*connection {
 	return list
 }
 
-// Close is part of net.Conn.
+// Close implements net.Conn.
 func (c *connection) Close() error {
 	c.owner.mu.Lock()
 	c.owner.remove(c)
@@ -215,8 +213,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// connectionChanged is the http.Server's ConnState: a connection is idle until the head
-// of a request is there, and again when the request was answered.
+// connectionChanged is the http.Server's ConnState. A connection is idle until the header
+// of a request was read, and again after the response.
 func connectionChanged(conn net.Conn, state http.ConnState) {
 	c := connectionOf(conn)
 	if c == nil || state != http.StateActive && state != http.StateIdle {
@@ -225,12 +223,12 @@ func connectionChanged(conn net.Conn, state http.ConnState) {
 	l := c.owner
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if idle := state == http.StateIdle; idle != c.idle && !c.gone {
+	if idle := state == http.StateIdle; idle != c.idle && !c.removed {
 		c.idle = idle
-		if c.beyond {
+		if c.overLimit {
 			return
 		}
-		p := l.of[c.address]
+		p := l.peers[c.address]
 		p.idle = without(p.idle, c)
 		if idle {
 			p.idle = append(p.idle, c)
@@ -253,10 +251,10 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, connectionOf(conn))
 }
 
-// beyondLimits says whether a request came over a connection beyond the limits.
-func beyondLimits(ctx context.Context) bool {
+// isOverLimit reports whether a request arrived on a connection beyond the limits.
+func isOverLimit(ctx context.Context) bool {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
-	return c != nil && c.beyond
+	return c != nil && c.overLimit
 }
 
 func hostOf(address net.Addr) string {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// served is a server behind connections that are bounded; its handler blocks where the
-// path is /slow until something is sent on slow or the test ends, and answers how it came
-// in.
-func served(t *testing.T, most, mostOfOne int) (address string, slow, begun chan struct{}) {
+// startBoundedServer starts a server with limited connections. Its handler blocks on /slow
+// until slow receives or the test ends, and answers whether the connection is over the
+// limit.
+func startBoundedServer(t *testing.T, maxTotal, maxPerAddress int) (address string, slow, begun chan struct{}) {
 	t.Helper()
 	slow, begun = make(chan struct{}), make(chan struct{})
 	raw, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -26,7 +26,7 @@ func served(t *testing.T, most, mostOfOne int) (address string, slow, begun chan
 	}
 	server := httptest.NewUnstartedServer(nil)
 	_ = server.Listener.Close()
-	server.Listener = newConnections(raw, most, mostOfOne)
+	server.Listener = newConnections(raw, maxTotal, maxPerAddress)
 	server.Config = newServer(context.WithoutCancel(t.Context()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			select {
@@ -35,7 +35,7 @@ func served(t *testing.T, most, mostOfOne int) (address string, slow, begun chan
 			case <-slow:
 			}
 		}
-		_, _ = fmt.Fprintf(w, "beyond: %v", beyondLimits(r.Context()))
+		_, _ = fmt.Fprintf(w, "beyond: %v", isOverLimit(r.Context()))
 	}))
 	server.Config.ErrorLog = nil
 	server.Start()
@@ -54,8 +54,8 @@ func dial(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// ask sends a request over a connection of its own and returns the answer.
-func ask(t *testing.T, address, path string) string {
+// get sends a request on a new connection and returns the answer.
+func get(t *testing.T, address, path string) string {
 	t.Helper()
 	conn := dial(t, address)
 	defer func() { _ = conn.Close() }()
@@ -64,20 +64,20 @@ func ask(t *testing.T, address, path string) string {
 	return string(answer)
 }
 
-// A thousand connections that send nothing keep nobody out, not even from the same
-// address, and no more than the limit are open.
-func TestIdleConnectionsGiveWay(t *testing.T) {
+// A thousand silent connections block no other client, not even from the same address. The
+// open connections never exceed the limit.
+func TestNewConnectionReplacesOldestIdleConnection(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string][2]int{"in all": {20, 1000}, "of one address": {1000, 20}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address, _, _ := served(t, limits[0], limits[1])
+			address, _, _ := startBoundedServer(t, limits[0], limits[1])
 			var idle []net.Conn
 			for range 200 {
 				idle = append(idle, dial(t, address))
 			}
 			for i := range 5 {
-				if got := ask(t, address, "/"); !strings.Contains(got, "beyond: false") {
+				if got := get(t, address, "/"); !strings.Contains(got, "beyond: false") {
 					t.Fatalf("request %d: %q", i, got)
 				}
 			}
@@ -88,11 +88,11 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// Over connections beyond the limits requests are known as such, and a client that keeps
-// silent cannot keep those either.
-func TestConnectionsBeyondLimits(t *testing.T) {
+// Requests on connections beyond the limits are marked as such, and a silent client cannot
+// keep such a connection either.
+func TestConnectionsOverLimitAreMarkedAndReplaced(t *testing.T) {
 	t.Parallel()
-	address, slow, begun := served(t, 1000, 8)
+	address, slow, begun := startBoundedServer(t, 1000, 8)
 	busy := make(chan string, 8)
 	for range 8 {
 		conn := dial(t, address)
@@ -107,18 +107,18 @@ func TestConnectionsBeyondLimits(t *testing.T) {
 			t.Fatalf("a slow request was answered %q", answer)
 		}
 	}
-	if got := ask(t, address, "/"); !strings.Contains(got, "beyond: true") {
+	if got := get(t, address, "/"); !strings.Contains(got, "beyond: true") {
 		t.Fatalf("the limit is not reached: %q", got)
 	}
 	var silent []net.Conn
-	for range 2 * spareConnections {
+	for range 2 * maxOverLimit {
 		silent = append(silent, dial(t, address))
 	}
-	if got := ask(t, address, "/"); !strings.Contains(got, "beyond: true") {
+	if got := get(t, address, "/"); !strings.Contains(got, "beyond: true") {
 		t.Errorf("behind silent connections: %q", got)
 	}
-	if open := stillOpen(silent); open > spareConnections {
-		t.Errorf("%d silent connections are open beyond the limits, want at most %d", open, spareConnections)
+	if open := stillOpen(silent); open > maxOverLimit {
+		t.Errorf("%d silent connections are open beyond the limits, want at most %d", open, maxOverLimit)
 	}
 	for range 8 {
 		slow <- struct{}{}
@@ -128,7 +128,7 @@ func TestConnectionsBeyondLimits(t *testing.T) {
 	}
 }
 
-// stillOpen counts connections that the other end has not closed.
+// stillOpen counts the connections that the server has not closed.
 func stillOpen(conns []net.Conn) (open int) {
 	for _, conn := range conns {
 		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
@@ -141,35 +141,35 @@ func stillOpen(conns []net.Conn) (open int) {
 	return open
 }
 
-// The accounts of connections agree with what is open.
-func TestConnectionsAreCounted(t *testing.T) {
+// The counters match the open connections.
+func TestConnectionCountsMatchOpenConnections(t *testing.T) {
 	t.Parallel()
 	l := newConnections(nil, 3, 2)
 	conn := func() net.Conn {
-		ours, theirs := net.Pipe()
-		t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
-		return ours
+		near, far := net.Pipe()
+		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+		return near
 	}
 	first, _ := l.admit(conn())
 	second, _ := l.admit(conn())
 	third, displaced := l.admit(conn())
-	if displaced != first || l.all != 2 {
-		t.Fatalf("the third displaced %p, want the first; %d are open", displaced, l.all)
+	if displaced != first || l.total != 2 {
+		t.Fatalf("the third displaced %p, want the first; %d are open", displaced, l.total)
 	}
 	connectionChanged(second, http.StateActive)
 	connectionChanged(third, http.StateActive)
 	fourth, displaced := l.admit(conn())
-	if displaced != nil || !fourth.beyond || len(l.spare) != 1 {
-		t.Fatalf("the fourth displaced %p; beyond: %v", displaced, fourth.beyond)
+	if displaced != nil || !fourth.overLimit || len(l.overLimit) != 1 {
+		t.Fatalf("the fourth displaced %p; beyond: %v", displaced, fourth.overLimit)
 	}
 	connectionChanged(second, http.StateIdle)
-	if fifth, displaced := l.admit(conn()); displaced != second || fifth.beyond {
+	if fifth, displaced := l.admit(conn()); displaced != second || fifth.overLimit {
 		t.Errorf("the fifth displaced %p, want the second", displaced)
 	}
 	for _, c := range []*connection{first, second, third, fourth, fourth} {
 		_ = c.Close()
 	}
-	if l.all != 1 || len(l.spare) != 0 || len(l.of) != 1 {
-		t.Errorf("%d are open, %d beyond the limits, from %d addresses", l.all, len(l.spare), len(l.of))
+	if l.total != 1 || len(l.overLimit) != 0 || len(l.peers) != 1 {
+		t.Errorf("%d are open, %d beyond the limits, from %d addresses", l.total, len(l.overLimit), len(l.peers))
 	}
 }

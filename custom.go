@@ -13,21 +13,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// ErrDeposed says that a term is over: whoever wanted to write in its name must
-// roll back and stop.
+// ErrDeposed means that a term is over. A writer for that term must roll back and stop.
 var ErrDeposed = leaderstore.ErrDeposed
 
-// RoleFunc is the work of a role's leader. It runs while its term lasts and must
-// return soon after ctx ends; until it has, this node does not stand for the role
-// again. To return before that gives the role up, and another node may try.
+// RoleFunc is the work of a role's leader. It runs during one term and must return soon
+// after ctx ends. Until it has returned, this node is no candidate for the role. A return
+// before the end of ctx gives the role up, and another node may lead.
 type RoleFunc func(ctx context.Context, term Term) error
 
-// Term is the right to lead a role of one's own, until its context ends.
+// Term is a term of this node in a custom role. It lasts until the context of the work
+// ends.
 type Term struct {
 	Role   string
 	Number int64
@@ -38,17 +38,16 @@ type Term struct {
 	report func()
 }
 
-// Check is the fence: call it first in a transaction that writes in the term's
-// name, and roll back when it returns ErrDeposed. After it has succeeded no other
-// term of the role can begin before tx has ended, so keep tx short.
+// Check is the fence. Call it first in each transaction that writes for the term, and roll
+// back if it returns ErrDeposed. After it has succeeded, no other term of the role can
+// begin before tx ends, so keep tx short.
 func (t Term) Check(ctx context.Context, tx pgx.Tx) error {
 	_, err := t.fence.Check(ctx, tx)
 	return err
 }
 
-// Publish replaces the metadata of the role, which others read in
-// forge_leaders.metadata, by forge leader status and over the API. It goes with
-// the term.
+// Publish replaces the metadata of the role for the rest of the term. Other programs read
+// it in forge_leaders.metadata, with forge leader status and in the API.
 func (t Term) Publish(ctx context.Context, metadata any) error {
 	body, err := encodeMetadata(t.Role, metadata)
 	if err != nil {
@@ -57,40 +56,38 @@ func (t Term) Publish(ctx context.Context, metadata any) error {
 	return t.fence.Publish(ctx, t.pool, body)
 }
 
-// Report says that the work turns. Work that never calls it keeps its role as
-// long as its process lives; after the first call each must follow the one before
-// within a lease, or the role goes to another node. It does nothing for a Term of
-// Leads and RunIfLeader.
+// Report reports progress of the work. Work that never calls it keeps its role as long as
+// its process lives. After the first call, each call must follow the previous one within
+// one lease; otherwise the role goes to another node. Report does nothing for a Term from
+// Leads or RunIfLeader.
 func (t Term) Report() {
 	if t.report != nil {
 		t.report()
 	}
 }
 
-// RoleOption changes a role that WithRole adds.
+// RoleOption configures a role that WithRole adds.
 type RoleOption func(*customRole)
 
-// RoleLockID gives the role a lock id of its own, any number but 0, instead of one
-// that is made from its name. With a cluster.lock_namespace above 0 it has at most 56
-// bits. A lock_id in the file goes before it.
+// RoleLockID sets the lock id of the role, any number but 0, instead of an id derived from
+// its name. With a cluster.lock_namespace above 0 it has at most 56 bits. A lock_id in the
+// file takes precedence.
 func RoleLockID(id int64) RoleOption { return func(r *customRole) { r.lockID = id } }
 
-// RoleTakeoverDelay is how long the work waits after the lead changed hands,
-// unless the predecessor went in order. It defaults to one lease, within which a
-// predecessor that lost its session has stopped for certain; work that Check
-// fences throughout needs none. A section of the file for the role goes before
-// it.
+// RoleTakeoverDelay sets how long the work waits after the leadership changed, unless the
+// predecessor stopped in order. It defaults to one lease: by then, a predecessor that lost
+// its session has certainly stopped. Work that calls Term.Check in all of its transactions
+// needs no delay. A section of the file for the role takes precedence.
 func RoleTakeoverDelay(d time.Duration) RoleOption {
 	return func(r *customRole) { r.takeoverDelay = &d }
 }
 
-// RoleMetadata is published in the role's row as JSON when this node begins to
-// lead it.
+// RoleMetadata sets the JSON metadata that is published in the role's row with each term of
+// this node.
 func RoleMetadata(metadata any) RoleOption { return func(r *customRole) { r.metadata = metadata } }
 
-// WithRole lets the node stand for a role of the program's own, which one node of
-// the cluster leads at a time. The name has a lower-case letter first and then at
-// most 62 letters, digits or _.
+// WithRole adds a custom role, which one node of the cluster leads at a time. The name is a
+// lower-case letter and at most 62 more letters, digits or _.
 func WithRole(name string, work RoleFunc, opts ...RoleOption) Option {
 	role := customRole{name: name, work: work}
 	for _, opt := range opts {
@@ -107,9 +104,9 @@ type customRole struct {
 	metadata      any
 }
 
-// stands says whether this node takes part in a role: the program's own roles
-// come with the default of node.roles, and must be listed where that is another.
-func (n *Node) stands(role string) bool {
+// participates reports whether this node is a candidate for a role. A custom role is
+// included in the default of node.roles, and must be listed in any other value.
+func (n *Node) participates(role string) bool {
 	if n.cfg.Node.HasRole(role) {
 		return true
 	}
@@ -117,8 +114,8 @@ func (n *Node) stands(role string) bool {
 	return byDefault && slices.ContainsFunc(n.opts.roles, func(r customRole) bool { return r.name == role })
 }
 
-// roleNames lists the built-in roles and the program's own, whether or not this
-// node stands for them.
+// roleNames lists the built-in and custom roles, even those in which this node is no
+// candidate.
 func (n *Node) roleNames() []string {
 	names := make([]string, 0, len(roles.All())+len(n.opts.roles))
 	for _, role := range roles.All() {
@@ -130,27 +127,27 @@ func (n *Node) roleNames() []string {
 	return names
 }
 
-// takesPartIn is node.roles as it is for this process.
-func (n *Node) takesPartIn() []string {
+// participatingRoles returns the effective node.roles.
+func (n *Node) participatingRoles() []string {
 	var names []string
 	for _, name := range append([]string{workerRole}, n.roleNames()...) {
-		if n.stands(name) {
+		if n.participates(name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// customContests are the program's own roles; they are checked also where this
-// node does not stand for them.
-func (n *Node) customContests() ([]roles.Contest, error) {
+// customRoleConfigs returns the custom roles. It checks them even if this node is no
+// candidate.
+func (n *Node) customRoleConfigs() ([]roles.RoleConfig, error) {
 	n.metadata = map[string]json.RawMessage{}
-	var contests []roles.Contest
+	var roleConfigs []roles.RoleConfig
 	for _, role := range n.opts.roles {
 		if err := roles.CheckCustom(role.name); err != nil {
 			return nil, err
 		}
-		own := n.election().Roles[role.name].LockID
+		own := n.electionConfig().Roles[role.name].LockID
 		if own == 0 {
 			own = role.lockID
 		}
@@ -161,43 +158,44 @@ func (n *Node) customContests() ([]roles.Contest, error) {
 		if n.metadata[role.name], err = encodeMetadata(role.name, role.metadata); err != nil {
 			return nil, err
 		}
-		contests = append(contests, roles.Contest{
-			Role: roles.Role(role.name), LockID: lock.ID, BySchema: lock.BySchema, Duty: n.customDuty(role),
-			Takeover: roles.AfterTakeover(n.customDelay(role), n.pool, n.logger),
+		roleConfigs = append(roleConfigs, roles.RoleConfig{
+			Role: roles.Role(role.name), LockID: lock.ID, BySchema: lock.BySchema, Lead: n.customLeaderFunc(role),
+			AwaitPredecessor: roles.AwaitPredecessor(n.customDelay(role), n.pool, n.logger),
 		})
 	}
-	return contests, nil
+	return roleConfigs, nil
 }
 
-// customDuty hands the program its term.
-func (n *Node) customDuty(role customRole) roles.Duty {
-	return roles.Unwatched(func(ctx context.Context, fence leaderstore.Fence) error {
-		report, end := promise(ctx, role.name)
+// customLeaderFunc runs the work of a custom role with its Term.
+func (n *Node) customLeaderFunc(role customRole) roles.LeaderFunc {
+	return roles.WithoutWatchdog(func(ctx context.Context, fence leaderstore.Fence) error {
+		report, end := watchFromFirstReport(ctx, role.name)
 		defer end()
 		return role.work(ctx, n.term(fence, report))
 	})
 }
 
 func (n *Node) customDelay(role customRole) time.Duration {
-	if section, ok := n.election().Roles[role.name]; ok {
+	if section, ok := n.electionConfig().Roles[role.name]; ok {
 		return section.TakeoverDelay.Std()
 	}
 	if role.takeoverDelay != nil {
 		return *role.takeoverDelay
 	}
-	return n.election().LeaseDuration.Std()
+	return n.electionConfig().LeaseDuration.Std()
 }
 
-// promise lets work be watched from its first report on.
-func promise(ctx context.Context, name string) (report, end func()) {
+// watchFromFirstReport returns a report function that starts the watchdog at its first
+// call, and a function that ends it.
+func watchFromFirstReport(ctx context.Context, name string) (report, end func()) {
 	var begun atomic.Bool
 	begin := sync.OnceValues(func() (context.Context, func()) {
 		begun.Store(true)
-		return progress.Begin(ctx, name)
+		return watchdog.Begin(ctx, name)
 	})
-	report = func() { //nolint:contextcheck // the work's own context
+	report = func() { //nolint:contextcheck // the context of the work
 		watched, _ := begin()
-		progress.Report(watched)
+		watchdog.Report(watched)
 	}
 	end = func() {
 		if begun.Load() {
@@ -208,8 +206,7 @@ func promise(ctx context.Context, name string) (report, end func()) {
 	return report, end
 }
 
-// maxMetadata is the most bytes of metadata: every reader of the leaders gets
-// it.
+// maxMetadata limits the metadata in bytes, because every read of the leaders returns it.
 const maxMetadata = 8 << 10
 
 func encodeMetadata(role string, metadata any) (json.RawMessage, error) {

@@ -25,41 +25,41 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// program is a node with the role billing, and what it was told.
-type program struct {
+// testProgram is a node with the custom role billing, and its recorded callbacks.
+type testProgram struct {
 	id, listen string
 	node       *Node
 	terms      chan Term
 	stop       context.CancelFunc
 	done       chan error
 
-	mu   sync.Mutex
-	told []string
+	mu     sync.Mutex
+	events []string
 }
 
-func (p *program) note(format string, args ...any) {
+func (p *testProgram) record(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = append(p.told, fmt.Sprintf(format, args...))
+	p.events = append(p.events, fmt.Sprintf(format, args...))
 }
 
-func (p *program) heard() []string {
+func (p *testProgram) recorded() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.told)
+	return slices.Clone(p.events)
 }
 
-// startProgram runs one whose lease is so long that it is not lost to a slow moment,
-// or 0 for the default.
-func startProgram(t *testing.T, url, id, file string, lease time.Duration, opts ...Option) *program {
+// startProgram starts a program. The lease should be long enough for a slow test machine; 0
+// is the default.
+func startProgram(t *testing.T, url, id, file string, lease time.Duration, opts ...Option) *testProgram {
 	t.Helper()
 	return startProgramBy(t, "advisory", url, id, file, lease, opts...)
 }
 
 // startProgramBy is startProgram with an election strategy.
-func startProgramBy(t *testing.T, strategy, url, id, file string, lease time.Duration, opts ...Option) *program {
+func startProgramBy(t *testing.T, strategy, url, id, file string, lease time.Duration, opts ...Option) *testProgram {
 	t.Helper()
-	p := &program{id: id, terms: make(chan Term, 16), done: make(chan error, 1)}
+	p := &testProgram{id: id, terms: make(chan Term, 16), done: make(chan error, 1)}
 	cfg, err := ParseConfig("test", fmt.Sprintf(`
 [database]
 url = %q
@@ -107,51 +107,50 @@ strategy = %q
 	return p
 }
 
-// callbacks note what is told of the role.
-func (p *program) callbacks() Callbacks {
+// callbacks record the leadership changes of the role billing.
+func (p *testProgram) callbacks() Callbacks {
 	return Callbacks{
 		Elected: func(_ context.Context, role string, term int64) {
 			if role == "billing" {
-				p.note("elected %d", term)
+				p.record("elected %d", term)
 			}
 		},
 		Resigned: func(_ context.Context, role string, term int64, reason string) {
 			if role == "billing" {
-				p.note("ended %d %s", term, reason)
+				p.record("ended %d %s", term, reason)
 			}
 		},
 		LeaderChanged: func(_ context.Context, leader Leader) {
 			if leader.Role == "billing" && leader.NodeID != "" {
-				p.note("%s leads %d", leader.NodeID, leader.Term)
+				p.record("%s leads %d", leader.NodeID, leader.Term)
 			}
 		},
 	}
 }
 
-func (p *program) term(t *testing.T) Term {
+func (p *testProgram) term(t *testing.T) Term {
 	t.Helper()
 	select {
 	case term := <-p.terms:
 		return term
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		t.Fatalf("%s never leads", p.id)
 		return Term{}
 	}
 }
 
-func soon(t *testing.T, what string, done func() bool) {
+func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	nodes.Eventually(t, nodes.Patience, what, done)
+	nodes.Eventually(t, nodes.WaitTimeout, what, done)
 }
 
-func (p *program) get(path string) (int, string) {
+func (p *testProgram) get(path string) (int, string) {
 	code, body, _ := nodes.Get(p.listen, path)
 	return code, string(body)
 }
 
-// A role of the program's own is led, seen, fenced and handed over as the
-// built-in ones are.
-func TestCustomRoleIsLedSeenAndHandedOver(t *testing.T) {
+// A custom role is elected, shown, fenced and handed over like a built-in one.
+func TestCustomRoleIsElectedShownAndHandedOver(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
@@ -162,18 +161,18 @@ func TestCustomRoleIsLedSeenAndHandedOver(t *testing.T) {
 	if first.Role != "billing" || first.Number != 1 || first.NodeID != "a" {
 		t.Fatalf("first term %+v", first)
 	}
-	a.seenAsLeader(t, pool, b)
+	a.requireShownAsLeader(t, pool, b)
 	write(t, pool, first, nil)
 	if err := first.Publish(t.Context(), map[string]int{"done": 7}); err != nil {
 		t.Fatal(err)
 	}
 	wantMetadata(t, pool, `{"done": 7}`)
-	for _, p := range []*program{a, b} {
+	for _, p := range []*testProgram{a, b} {
 		wantFile(t, filepath.Join(dir, p.id+"-billing"), "a\n")
 	}
-	soon(t, "b knows that a leads", func() bool { return slices.Contains(b.heard(), "a leads 1") })
-	soon(t, "b is a deputy of a", func() bool {
-		cluster, err := b.node.lookAround(t.Context())
+	eventually(t, "b is notified that a leads", func() bool { return slices.Contains(b.recorded(), "a leads 1") })
+	eventually(t, "b is a deputy of a", func() bool {
+		cluster, err := b.node.readCluster(t.Context())
 		return err == nil && slices.Contains(cluster.Candidates[a.node.incarnation], b.node.incarnation)
 	})
 
@@ -185,18 +184,18 @@ func TestCustomRoleIsLedSeenAndHandedOver(t *testing.T) {
 	write(t, pool, second, nil)
 	wantMetadata(t, pool, `{"by": "b"}`)
 	wantFile(t, filepath.Join(dir, "a-billing"), "b\n")
-	for _, p := range []*program{a, b} {
-		soon(t, p.id+" knows that b leads", func() bool { return slices.Contains(p.heard(), "b leads 2") })
+	for _, p := range []*testProgram{a, b} {
+		eventually(t, p.id+" is notified that b leads", func() bool { return slices.Contains(p.recorded(), "b leads 2") })
 	}
 	b.stop()
 	third := a.term(t)
 	b.done <- <-b.done
 	want := []string{"a leads 1", "elected 2", "b leads 2", "ended 2 resigned"}
-	if heard := b.heard(); !sameOrder(heard, want) {
-		t.Errorf("b was told %q; want %q", heard, want)
+	if got := b.recorded(); !sameOrder(got, want) {
+		t.Errorf("callbacks of b: %q; want %q", got, want)
 	}
-	soon(t, "a was told all", func() bool {
-		return sameOrder(a.heard(), []string{"elected 1", "ended 1 transferred", "elected 3"}) && slices.Contains(a.heard(), "a leads 3")
+	eventually(t, "all callbacks of a are called", func() bool {
+		return sameOrder(a.recorded(), []string{"elected 1", "ended 1 transferred", "elected 3"}) && slices.Contains(a.recorded(), "a leads 3")
 	})
 	if third.Number != 3 {
 		t.Errorf("third term %+v", third)
@@ -207,11 +206,11 @@ func TestCustomRoleIsLedSeenAndHandedOver(t *testing.T) {
 	}
 }
 
-// seenAsLeader looks where people and balancers do.
-func (p *program) seenAsLeader(t *testing.T, pool *pgxpool.Pool, standby *program) {
+// requireShownAsLeader checks the leader endpoint, the page and the metrics.
+func (p *testProgram) requireShownAsLeader(t *testing.T, pool *pgxpool.Pool, standby *testProgram) {
 	t.Helper()
 	wantMetadata(t, pool, `{"by": "a"}`)
-	for node, want := range map[*program]int{p: http.StatusOK, standby: http.StatusServiceUnavailable} {
+	for node, want := range map[*testProgram]int{p: http.StatusOK, standby: http.StatusServiceUnavailable} {
 		if code, body := node.get("/leader/billing"); code != want || !strings.Contains(body, `"node_id":"a"`) {
 			t.Errorf("/leader/billing of %s: %d %s; want %d", node.id, code, body, want)
 		}
@@ -234,7 +233,7 @@ func (p *program) seenAsLeader(t *testing.T, pool *pgxpool.Pool, standby *progra
 	}
 }
 
-// write writes in a term's name in a transaction of the program's own.
+// write writes for a term in a transaction of the program.
 func write(t *testing.T, pool *pgxpool.Pool, term Term, want error) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
@@ -260,14 +259,14 @@ func wantMetadata(t *testing.T, pool *pgxpool.Pool, want string) {
 
 func wantFile(t *testing.T, path, want string) {
 	t.Helper()
-	soon(t, path+" says "+want, func() bool {
+	eventually(t, path+" says "+want, func() bool {
 		line, err := os.ReadFile(path)
 		return err == nil && string(line) == want
 	})
 }
 
-// sameOrder says whether lines holds all of want in its order, other lines in
-// between.
+// sameOrder reports whether lines contains all of want in order, possibly with other lines
+// in between.
 func sameOrder(lines, want []string) bool {
 	for _, line := range lines {
 		if len(want) > 0 && line == want[0] {
@@ -277,9 +276,8 @@ func sameOrder(lines, want []string) bool {
 	return len(want) == 0
 }
 
-// Work that was fenced off loses nothing when it promises progress; work that
-// breaks its promise loses the role.
-func TestCustomRoleThatStopsReportingLosesIt(t *testing.T) {
+// Work that has reported progress once and then stops reporting loses the role.
+func TestCustomRoleIsLostWhenWorkStopsReporting(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
@@ -288,14 +286,14 @@ func TestCustomRoleThatStopsReportingLosesIt(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	}))
-	// Not the first tenure where a slow machine has cost that one its lease.
-	soon(t, "a tenure ended as stepped_down", func() bool {
+	// A slow machine may have lost the first term already.
+	eventually(t, "a term ended as stepped_down", func() bool {
 		tenures, err := leaderstore.History(t.Context(), pool, "stuck", 100)
 		return err == nil && slices.ContainsFunc(tenures, func(tenure leaderstore.Tenure) bool { return tenure.EndReason == "stepped_down" })
 	})
 }
 
-func TestRolesOfOnesOwnThatAreRefused(t *testing.T) {
+func TestInvalidCustomRolesAreRejected(t *testing.T) {
 	t.Parallel()
 	work := func(context.Context, Term) error { return nil }
 	for _, test := range []struct {
@@ -303,9 +301,9 @@ func TestRolesOfOnesOwnThatAreRefused(t *testing.T) {
 		opts         []Option
 		want         string
 	}{
-		{"built in", "", []Option{WithRole("scheduler", work)}, "forge's own"},
+		{"built in", "", []Option{WithRole("scheduler", work)}, "is built in"},
 		{"no name", "", []Option{WithRole("Not A Role", work)}, "lower-case letter"},
-		{"twice", "", []Option{WithRole("a", work), WithRole("a", work)}, "role a is there twice"},
+		{"twice", "", []Option{WithRole("a", work), WithRole("a", work)}, "role a is configured twice"},
 		{"one lock", "", []Option{WithRole("a", work, RoleLockID(7)), WithRole("b", work, RoleLockID(7))}, "same lock id 7"},
 		{
 			"one lock by the file", "[cluster.leader_election.roles.b]\nlock_id = 7\n",
@@ -326,7 +324,7 @@ func TestRolesOfOnesOwnThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestNodeRolesBarCustomRolesToo(t *testing.T) {
+func TestNodeRolesExcludesCustomRoles(t *testing.T) {
 	t.Parallel()
 	work := func(context.Context, Term) error { return nil }
 	for _, test := range []struct {
@@ -336,7 +334,7 @@ func TestNodeRolesBarCustomRolesToo(t *testing.T) {
 		{"", []string{"worker", "scheduler", "metrics_aggregator", "log_compactor", "billing"}},
 		{"[node]\nroles = [\"worker\", \"scheduler\"]\n", []string{"worker", "scheduler"}},
 		{"[node]\nroles = [\"billing\"]\n[cluster.leader_election.roles.billing]\n", []string{"billing"}},
-		{"[node]\nroles = [\"worker\", \"reports\"]\n[cluster.leader_election.roles.reports]\n", []string{"worker"}}, // another program's
+		{"[node]\nroles = [\"worker\", \"reports\"]\n[cluster.leader_election.roles.reports]\n", []string{"worker"}}, // a custom role of another program
 	} {
 		cfg, err := ParseConfig("test", "[database]\nurl = \"postgres://localhost/x\"\n"+test.config)
 		if err != nil {
@@ -352,7 +350,7 @@ func TestNodeRolesBarCustomRolesToo(t *testing.T) {
 	}
 }
 
-func TestTakeoverDelayOfARole(t *testing.T) {
+func TestCustomRoleTakeoverDelay(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		config string
@@ -380,22 +378,22 @@ func TestTakeoverDelayOfARole(t *testing.T) {
 	}
 }
 
-// A deputy watches leaders of roles that it stands for, and only those.
-func TestSuccession(t *testing.T) {
+// Candidates are the live nodes that are candidates for a role of the leader.
+func TestCandidatesByLeader(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	leads := func(role, incarnation string) leaderstore.Leader {
 		return leaderstore.Leader{Role: role, NodeID: "n", Incarnation: incarnation, LeaseUntil: now.Add(time.Second), Now: now}
 	}
-	node := func(incarnation, state string, heard time.Duration, roles ...string) nodestore.Node {
-		return nodestore.Node{Incarnation: incarnation, State: state, Roles: roles, LastHeartbeatAt: now.Add(-heard), Now: now}
+	node := func(incarnation, state string, silent time.Duration, roles ...string) nodestore.Node {
+		return nodestore.Node{Incarnation: incarnation, State: state, Roles: roles, LastHeartbeatAt: now.Add(-silent), Now: now}
 	}
-	got := succession(
-		[]leaderstore.Leader{leads("scheduler", "a"), leads("billing", "b"), leads("log_compactor", "b"), {Role: "vacant", Now: now}},
-		[]nodestore.Node{
-			node("a", "active", 0, "scheduler", "billing"), node("b", "active", 0, "billing"), node("c", "active", 0, "log_compactor"),
-			node("d", "draining", 0, "billing"), node("e", "active", time.Minute, "billing"), node("f", "active", 0, "worker"),
-		}, 5*time.Second)
+	leaders := []leaderstore.Leader{leads("scheduler", "a"), leads("billing", "b"), leads("log_compactor", "b"), {Role: "vacant", Now: now}}
+	members := []nodestore.Node{
+		node("a", "active", 0, "scheduler", "billing"), node("b", "active", 0, "billing"), node("c", "active", 0, "log_compactor"),
+		node("d", "draining", time.Minute, "billing"), node("e", "active", time.Minute, "billing"), node("f", "active", 0, "worker"),
+	}
+	got := candidatesByLeader(leaders, members, "a", 5*time.Second)
 	if want := []string{"a"}; !slices.Equal(got.Candidates["a"], want) {
 		t.Errorf("candidates for a: %v; want %v", got.Candidates["a"], want)
 	}
@@ -404,5 +402,11 @@ func TestSuccession(t *testing.T) {
 	}
 	if len(got.Candidates) != 2 {
 		t.Errorf("candidates for %v", got.Candidates)
+	}
+	for _, member := range members {
+		late := candidatesByLeader(leaders, members, member.Incarnation, 5*time.Second).Late
+		if want := member.Incarnation == "e"; late != want {
+			t.Errorf("%s is late: %v; want %v", member.Incarnation, late, want)
+		}
 	}
 }

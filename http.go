@@ -22,16 +22,16 @@ import (
 const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// What a request's handler does not bound itself: until it is reached, and after it.
+	// Limits outside of the handlers: before a handler is called, and after it.
 	readTimeout  = 15 * time.Second
 	writeTimeout = 2 * time.Minute
 	maxHeader    = 32 << 10
-	// requestDrain is how long requests that are under way may take when the node
-	// stops. Streams end at once.
+	// requestDrain is how long pending requests may take when the node stops. Streams end
+	// at once.
 	requestDrain = 5 * time.Second
 )
 
-// openListener also reads the certificate, if there is to be one.
+// openListener opens the listener, with the certificate if TLS is configured.
 func (n *Node) openListener() (net.Listener, error) {
 	listener, err := net.Listen("tcp", n.cfg.HTTP.Listen) //nolint:noctx // returns at once
 	if err != nil {
@@ -41,16 +41,16 @@ func (n *Node) openListener() (net.Listener, error) {
 	if !n.cfg.HTTP.ByTLS() {
 		return listener, nil
 	}
-	shown, err := newCertificate(n.cfg.HTTP.TLSCertFile, n.cfg.HTTP.TLSKeyFile, n.logger)
+	cert, err := newCertificate(n.cfg.HTTP.TLSCertFile, n.cfg.HTTP.TLSKeyFile, n.logger)
 	if err != nil {
 		_ = listener.Close()
 		return nil, err
 	}
-	return tls.NewListener(listener, shown.config()), nil
+	return tls.NewListener(listener, cert.config()), nil
 }
 
-// urlOf is where others find the listener; one that listens on all addresses is
-// found by the machine's name.
+// urlOf returns the URL at which other nodes reach the listener. A listener on all
+// addresses is reached by the host name.
 func (n *Node) urlOf(address net.Addr) string {
 	scheme, hostport := "http://", address.String()
 	if n.cfg.HTTP.ByTLS() {
@@ -62,7 +62,7 @@ func (n *Node) urlOf(address net.Addr) string {
 	return scheme + hostport
 }
 
-// listen serves pages, probes and documents until ctx ends.
+// listen serves pages, probes and the API until ctx ends.
 func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 	serving, stopStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStreams()
@@ -80,7 +80,7 @@ func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve HTTP: %w", err)
 	case <-ctx.Done():
 	}
-	stopStreams() // requests go on
+	stopStreams() // requests continue
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestDrain)
 	defer cancel()
 	if err := server.Shutdown(closing); err != nil {
@@ -93,8 +93,8 @@ func (n *Node) listen(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// newServer bounds how long anybody may take to send a request and to read its answer.
-// The handlers have bounds of their own, narrower ones and, for streams, none.
+// newServer limits how long a client may take to send a request and to read the response.
+// The handlers have narrower limits; streams have none.
 func newServer(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -112,46 +112,46 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 	operator := n.operator()
 	return dashboard.New(dashboard.Options{
-		Lifetime:    ctx,
-		Tokens:      n.tokens(),
-		Audit:       auditor{n.pool},
-		Once:        onceKeeper{n.pool},
-		File:        ownFile{n},
-		Doctor:      n.examine,
-		TokenKeeper: n.tokenKeeper(),
-		Source:      n.source(),
-		Holder:      operator,
-		Runner:      operator,
-		Changer:     operator,
-		Enqueuer:    operator,
-		Stopper:     operator,
-		DeadChanger: operator,
-		Mover:       operator,
-		Silencer:    operator,
-		Settings:    n.settings(),
+		Lifetime:      ctx,
+		Tokens:        n.tokens(),
+		Audit:         auditor{n.pool},
+		Once:          idempotencyStore{n.pool},
+		File:          ownFile{n},
+		Doctor:        n.diagnose,
+		TokenKeeper:   n.tokenKeeper(),
+		Source:        n.source(),
+		CronOps:       operator,
+		CronRunner:    operator,
+		JobOps:        operator,
+		Enqueuer:      operator,
+		QueueOps:      operator,
+		DeadLetterOps: operator,
+		RoleOps:       operator,
+		Silencer:      operator,
+		Settings:      n.settings(),
 		Self: dashboard.Self{
 			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
 			Version: n.opts.version, APIURL: n.self.APIURL,
 		},
 		Roles:          n.roleNames(),
 		Ready:          n.ready,
-		Leads:          func(role string) (leaderstore.Fence, bool) { return n.campaign.Leads(roles.Role(role)) },
+		Leads:          func(role string) (leaderstore.Fence, bool) { return n.elections.Leads(roles.Role(role)) },
 		Describe:       describe,
 		NoPages:        !n.cfg.Dashboard.Enabled,
 		Applied:        n.appliedHash,
 		Differs:        n.differs,
 		Metrics:        n.metrics.Handler(),
 		ClusterMetrics: aggregator.Exposition(n.pool, n.metrics.Series()),
-		Changes:        n.changes,
+		Changes:        n.broadcaster,
 		AllowedHosts:   n.allowedHosts(),
-		Concurrent:     n.cfg.Database.PoolSize / 2, // the other half is for the roles and the jobs
-		Beyond:         beyondLimits,
+		Concurrent:     n.cfg.Database.PoolSize / 2, // the other half is for roles and jobs
+		Beyond:         isOverLimit,
 		TrustedProxies: n.cfg.HTTP.ProxyRanges(),
 		Logger:         n.logger,
 	})
 }
 
-// tokens is nil, as an interface, where nobody has to have one.
+// tokens returns a nil interface if no token is required.
 func (n *Node) tokens() dashboard.Tokens {
 	if !n.cfg.Dashboard.ByToken() {
 		return nil
@@ -159,16 +159,17 @@ func (n *Node) tokens() dashboard.Tokens {
 	return tokenReader{n.pool}
 }
 
-// tokenKeeper makes tokens for those whom the listener knows.
+// tokenKeeper returns the token store of the listener.
 func (n *Node) tokenKeeper() dashboard.TokenKeeper {
 	if !n.cfg.Dashboard.ByToken() {
-		return openKeeper{tokenReader{n.pool}}
+		return noAuthTokens{tokenReader{n.pool}}
 	}
 	return tokenReader{n.pool}
 }
 
-// allowedHosts are the names of the listener: those of loopback, and on a wider
-// address also its own, the host's and those of its other addresses.
+// allowedHosts returns the host names that requests may use: those of loopback, of
+// http.allowed_hosts and of the node's URL. A listener that is not local also accepts the
+// host name and every IP address.
 func (n *Node) allowedHosts() []string {
 	hosts := append(dashboard.LoopbackHosts(), n.cfg.HTTP.AllowedHosts...)
 	if !n.cfg.HTTP.Local() {
@@ -180,7 +181,7 @@ func (n *Node) allowedHosts() []string {
 	return hosts
 }
 
-// settings writes the configuration out once for all who ask: it can be long.
+// settings caches the effective configuration, because it can be long.
 func (n *Node) settings() func() map[string]any {
 	var mu sync.Mutex
 	var of *Config
@@ -195,11 +196,11 @@ func (n *Node) settings() func() map[string]any {
 	}
 }
 
-// describe puts a cron's schedule into plain English.
+// describe returns a cron's schedule in plain English.
 func describe(cron cronstore.Cron) string {
 	schedule, err := cron.Spec.Timing().Parse(cron.Name)
 	if err != nil {
-		return "" // of another version of forge
+		return "" // written by another version of forge
 	}
 	return schedule.Describe()
 }

@@ -10,22 +10,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
-// A token that anybody could have made would outlast auth = "none".
-func TestOpenListenerMakesNoTokens(t *testing.T) {
+// Any client could create a token, which would remain valid after auth = "none".
+func TestListenerWithoutAuthRejectsTokenCreation(t *testing.T) {
 	t.Parallel()
 	n := &Node{cfg: config.Default()}
-	_, _, err := n.tokenKeeper().Create(t.Context(), tokenstore.New{Name: "ci", Scope: tokenstore.Admin})
-	if !errors.Is(err, tokenstore.ErrOpen) {
-		t.Errorf("got %v, want %v", err, tokenstore.ErrOpen)
+	_, _, err := n.tokenKeeper().Create(t.Context(), access.NewToken{Name: "ci", Scope: access.Admin})
+	if !errors.Is(err, access.ErrOpen) {
+		t.Errorf("got %v, want %v", err, access.ErrOpen)
 	}
 }
 
-// Who sends a request's head a piece at a time cannot keep a connection for it.
-func TestSlowHeadIsCutOff(t *testing.T) {
+// A client that sends a request header in small pieces cannot keep a connection.
+func TestSlowRequestHeaderTimesOut(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,7 @@ func TestSlowHeadIsCutOff(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(listener) // always ends with an error
+		_ = server.Serve(listener) // always returns an error
 	}()
 	defer func() {
 		_ = server.Close()
@@ -48,15 +48,15 @@ func TestSlowHeadIsCutOff(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	stop := make(chan struct{})
 	defer close(stop)
-	go dribble(conn, stop)
-	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute)) // or it would read for ever
+	go sendEndlessHeader(conn, stop)
+	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute)) // otherwise the read would never end
 	if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection is open still")
 	}
 }
 
-// dribble sends a head that has no end.
-func dribble(conn net.Conn, stop <-chan struct{}) {
+// sendEndlessHeader sends a header without an end.
+func sendEndlessHeader(conn net.Conn, stop <-chan struct{}) {
 	for piece := "GET / HTTP/1.1\r\nHost: a\r\nX-A: "; ; piece = "a" {
 		if _, err := io.WriteString(conn, piece); err != nil {
 			return

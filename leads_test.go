@@ -12,8 +12,8 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// What a program reads in the documentation: it asks whether it leads, works while it
-// does, behind the fence, and gives the role up.
+// A program as in the documentation: it checks whether it leads, works with the fence while
+// it leads, and steps down.
 func TestLeadsRunIfLeaderAndStepDown(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -21,7 +21,7 @@ func TestLeadsRunIfLeaderAndStepDown(t *testing.T) {
 	a := startProgram(t, url, "a", "", time.Minute)
 	b := startProgram(t, url, "b", "", time.Minute)
 	for _, role := range []string{"billing", "scheduler"} {
-		soon(t, "a leads "+role, func() bool { _, leads := a.node.Leads(role); return leads })
+		eventually(t, "a leads "+role, func() bool { _, leads := a.node.Leads(role); return leads })
 		if term, leads := b.node.Leads(role); leads || term.Number != 0 {
 			t.Errorf("b leads %s in %+v", role, term)
 		}
@@ -33,7 +33,7 @@ func TestLeadsRunIfLeaderAndStepDown(t *testing.T) {
 		}
 	}
 	term, _ := a.node.Leads("billing")
-	term.Report() // nothing is promised
+	term.Report() // does nothing for a Term of Leads
 	ended := make(chan error, 1)
 	began := make(chan Term)
 	go func() {
@@ -56,7 +56,7 @@ func TestLeadsRunIfLeaderAndStepDown(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ErrDeposed) {
 		t.Errorf("the work ended with %v", err)
 	}
-	soon(t, "b leads", func() bool { _, leads := b.node.Leads("billing"); return leads })
+	eventually(t, "b leads", func() bool { _, leads := b.node.Leads("billing"); return leads })
 	write(t, pool, term, ErrDeposed)
 	next, _ := b.node.Leads("billing")
 	write(t, pool, next, nil)
@@ -68,7 +68,7 @@ func TestLeadsRunIfLeaderAndStepDown(t *testing.T) {
 	}
 }
 
-func TestUnknownRolesAreRefused(t *testing.T) {
+func TestUnknownRoleIsRejected(t *testing.T) {
 	t.Parallel()
 	cfg, err := ParseConfig("test", "[database]\nurl = \"postgres://localhost/x\"\n")
 	if err != nil {
@@ -95,10 +95,10 @@ func TestUnknownRolesAreRefused(t *testing.T) {
 	}
 }
 
-// When the database is gone the work ends and Leads is false by the end of the trust
-// window, whichever way leaders are elected; under a lease the node's term is over when
-// the lease has run out, and what it still writes is refused.
-func TestLeadEndsWithTheDatabase(t *testing.T) {
+// Without the database, the work ends and Leads is false by the end of the trust window,
+// with both strategies. With the lease strategy, the term is over once the lease has
+// expired, and the fence rejects its writes.
+func TestLeadershipEndsWithinTrustWindowWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"advisory", "lease"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestLeadEndsWithTheDatabase(t *testing.T) {
 			url := pgtest.URL(t)
 			pool, link := pgtest.Connect(t, url), pgtest.Proxy(t, url)
 			a := startProgramBy(t, strategy, link.URL(), "a", "", 0)
-			soon(t, "a leads", func() bool { _, leads := a.node.Leads("billing"); return leads })
+			eventually(t, "a leads", func() bool { _, leads := a.node.Leads("billing"); return leads })
 			var worked Term
 			err := a.node.RunIfLeader(t.Context(), "billing", func(ctx context.Context, term Term) error {
 				worked = term
@@ -121,7 +121,7 @@ func TestLeadEndsWithTheDatabase(t *testing.T) {
 				t.Errorf("the work ended with %v", err)
 			}
 			b := startProgramBy(t, strategy, url, "b", "", time.Minute)
-			soon(t, "b leads", func() bool { _, leads := b.node.Leads("billing"); return leads })
+			eventually(t, "b leads", func() bool { _, leads := b.node.Leads("billing"); return leads })
 			write(t, pool, worked, ErrDeposed)
 			link.Resume()
 		})

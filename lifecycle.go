@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// service is one long-running part of a node. run blocks until ctx ends and
-// returns when all that it started has stopped.
+// service is a long-running part of a node. run blocks until ctx ends and returns once
+// everything that it started has stopped.
 type service struct {
 	name string
 	run  func(ctx context.Context) error
 }
 
-// nest runs tiers of services, the outermost first. When ctx ends or a service
-// fails, the innermost tier is stopped and waited for, then the one around it:
-// what others lean on stays up until they have gone.
-func nest(ctx context.Context, tiers ...[]service) error {
+// runServices runs tiers of services, the outermost first. When ctx ends or a service
+// fails, it stops the innermost tier and waits for it, then the next one outwards: a tier
+// runs until the tiers that depend on it have stopped.
+func runServices(ctx context.Context, tiers ...[]service) error {
 	running := make([]*tier, len(tiers))
 	failed := make(chan struct{})
 	var once sync.Once

@@ -9,39 +9,39 @@ import (
 	"testing/synctest"
 )
 
-// diary notes in which order services stopped.
-type diary struct {
+// stopLog records the order in which services stop.
+type stopLog struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (d *diary) untilEnd(name string) service {
+func (l *stopLog) service(name string) service {
 	return service{name, func(ctx context.Context) error {
 		<-ctx.Done()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.lines = append(d.lines, name)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, name)
 		return nil
 	}}
 }
 
-func TestTiersStopFromTheInsideOut(t *testing.T) {
+func TestTiersStopInReverseOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var l stopLog
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- nest(ctx,
-				[]service{d.untilEnd("listener")}, []service{d.untilEnd("heartbeat")}, []service{d.untilEnd("election")})
+			ended <- runServices(ctx,
+				[]service{l.service("listener")}, []service{l.service("heartbeat")}, []service{l.service("election")})
 		}()
 		synctest.Wait()
 		stop()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if want := []string{"election", "heartbeat", "listener"}; !slices.Equal(d.lines, want) {
-			t.Errorf("stopped in the order %v; want %v", d.lines, want)
+		if want := []string{"election", "heartbeat", "listener"}; !slices.Equal(l.lines, want) {
+			t.Errorf("stopped in the order %v; want %v", l.lines, want)
 		}
 	})
 }
@@ -49,46 +49,46 @@ func TestTiersStopFromTheInsideOut(t *testing.T) {
 func TestOneFailureStopsEveryTier(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var l stopLog
 		failure := errors.New("port lost")
-		err := nest(t.Context(),
+		err := runServices(t.Context(),
 			[]service{{"listener", func(context.Context) error { return failure }}},
-			[]service{d.untilEnd("jobs")})
+			[]service{l.service("jobs")})
 		if !errors.Is(err, failure) || err.Error() != "listener: port lost" {
 			t.Errorf("got %v", err)
 		}
-		if !slices.Equal(d.lines, []string{"jobs"}) {
-			t.Errorf("stopped: %v", d.lines)
+		if !slices.Equal(l.lines, []string{"jobs"}) {
+			t.Errorf("stopped: %v", l.lines)
 		}
 	})
 }
 
-func TestGateOpensAndCloses(t *testing.T) {
+func TestReadinessFollowsStartAndStop(t *testing.T) {
 	t.Parallel()
-	g := &gate{}
+	g := &readiness{}
 	if g.err() == nil {
 		t.Error("ready before it was opened")
 	}
-	g.open()
+	g.setReady()
 	if err := g.err(); err != nil {
 		t.Errorf("opened: %v", err)
 	}
-	g.close()
+	g.setStopping()
 	if g.err() == nil {
 		t.Error("ready while stopping")
 	}
 }
 
-func TestChangesWakeEverySubscriberOnce(t *testing.T) {
+func TestBroadcastWakesEverySubscriberOnce(t *testing.T) {
 	t.Parallel()
-	c := newChanges()
+	c := newBroadcaster()
 	one, cancelOne := c.Subscribe()
 	two, cancelTwo := c.Subscribe()
 	defer cancelTwo()
-	c.announce()
-	c.announce() // coalesced with the first
+	c.broadcast()
+	c.broadcast() // coalesced with the first
 	cancelOne()
-	c.announce()
+	c.broadcast()
 	if len(one) != 1 || len(two) != 1 {
 		t.Errorf("%d and %d wake-ups waiting; want 1 and 1", len(one), len(two))
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestNodeCountsRepeatedWarnings(t *testing.T) {
+func TestRepeatedWarningsAreLoggedOnceWithCount(t *testing.T) {
 	t.Parallel()
 	cfg, err := ParseConfig("test", "[database]\nurl = \"postgres://nobody@127.0.0.1:1/none\"\n")
 	if err != nil {

@@ -70,8 +70,8 @@ job = "select"
 catch_up = "none"
 `
 
-// beforeMeteredSQL is what the node finds: a leader and a job of a process that is gone, old
-// rows, output to merge, and a table that takes no jobs of one kind.
+// beforeMeteredSQL prepares the database: a leader and a job of a process that has ended,
+// old rows, output to merge, and a table that rejects jobs of one kind.
 const beforeMeteredSQL = `
 INSERT INTO forge_leaders (role, node_id, incarnation, term, acquired_at, renewed_at, lease_until)
 VALUES ('log_compactor', 'gone', '00000000000000aa', 1, now() - interval '1 hour', now() - interval '1 minute', now() - interval '1 minute');
@@ -87,26 +87,26 @@ SELECT 1000000, 1, n, 'stdout', repeat('line ' || n, 100), now() - interval '1 h
 INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('gone', '00000000000000aa', 'left');
 ALTER TABLE river_job ADD CONSTRAINT none_refused CHECK (kind <> 'refused')`
 
-// metered is a node whose metrics are watched.
-type metered struct {
+// metricsTest is a node whose metrics are checked.
+type metricsTest struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
 	node   *Node
 	broken atomic.Bool // its file cannot be read
-	held   pgx.Tx
-	depose chan struct{} // has the role of the program's own write after its term
+	heldTx pgx.Tx
+	depose chan struct{} // makes the custom role write after its term
 }
 
-// move is an event and the metrics that it moves, as selectors.
-type move struct {
+// metricChange is an event and the metrics that it changes, as selectors.
+type metricChange struct {
 	event        string
-	do           func(m *metered)
+	do           func(m *metricsTest)
 	rises, falls []string
 }
 
-var moves = []move{
-	{"the node is made", (*metered).make, []string{`forge_build_info`, `forge_config_reload_success`}, nil},
-	{"it runs", (*metered).run, []string{
+var metricChanges = []metricChange{
+	{"the node is made", (*metricsTest).make, []string{`forge_build_info`, `forge_config_reload_success`}, nil},
+	{"the node runs", (*metricsTest).run, []string{
 		`forge_node_slots`, `forge_node_ready`, `forge_config_last_reload_success_timestamp_seconds`, `forge_table_bytes`,
 		`forge_leader_is_leader{role="scheduler"}`, `forge_leader_elections_total{result="won"}`, `forge_leader_renewals_total{result="renewed"}`, `forge_node_heartbeats_total{result="success"}`, `forge_leader_lease_remaining_seconds`,
 		`forge_leader_failovers_total{role="log_compactor"}`, `forge_leader_gap_seconds{role="log_compactor"}`,
@@ -117,67 +117,67 @@ var moves = []move{
 		`forge_compactor_merged_bytes_total`, `forge_compactor_packed_bytes_total`, `forge_compactor_pass_duration_seconds`,
 		`forge_compactor_last_pass_timestamp_seconds`,
 	}, nil},
-	{"time passes", func(*metered) {}, []string{`forge_leader_tenure_seconds`, `forge_leader_renewals_total`, `forge_node_heartbeats_total`}, []string{`forge_leader_lease_remaining_seconds{role="own"}`}},
-	{"a job prints", func(m *metered) { m.enqueue("print", 1) }, []string{
+	{"time passes", func(*metricsTest) {}, []string{`forge_leader_tenure_seconds`, `forge_leader_renewals_total`, `forge_node_heartbeats_total`}, []string{`forge_leader_lease_remaining_seconds{role="own"}`}},
+	{"a job prints", func(m *metricsTest) { m.enqueue("print", 1) }, []string{
 		`forge_job_enqueued_total{kind="print"}`, `forge_job_started_total{kind="print"}`, `forge_job_finished_total{kind="print",outcome="completed"}`,
 		`forge_job_duration_seconds{kind="print"}`, `forge_job_wait_seconds{kind="print"}`, `forge_assignment_offers_total`, `forge_assignment_claims_total`,
 		`forge_job_output_lines_total{kind="print"}`, `forge_job_output_dropped_lines_total{kind="print"}`, `forge_command_start_seconds`,
 	}, nil},
-	{"a command enqueues", func(m *metered) { m.noted("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},
-	{"no job runs", (*metered).awaitIdle, nil, nil},
-	{"a job naps", func(m *metered) { m.enqueue("nap", 1) }, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}, nil},
-	{"it is cancelled", (*metered).cancelNap, nil, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}},
-	{"many commands start", func(m *metered) { m.enqueue("quick", 100) }, []string{`forge_command_starts_waiting`}, nil},
-	{"they have started", func(*metered) {}, nil, []string{`forge_command_starts_waiting`}},
-	{"a job fails for good", func(m *metered) { m.enqueue("fail", 1) }, []string{
+	{"a command enqueues", func(m *metricsTest) { m.recordCommandEnqueue("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},
+	{"no job runs", (*metricsTest).awaitIdle, nil, nil},
+	{"a job naps", func(m *metricsTest) { m.enqueue("nap", 1) }, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}, nil},
+	{"the job is cancelled", (*metricsTest).cancelNap, nil, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}},
+	{"many commands start", func(m *metricsTest) { m.enqueue("quick", 100) }, []string{`forge_command_starts_waiting`}, nil},
+	{"they have started", func(*metricsTest) {}, nil, []string{`forge_command_starts_waiting`}},
+	{"a job fails for good", func(m *metricsTest) { m.enqueue("fail", 1) }, []string{
 		`forge_job_dead_letters_total{kind="fail"}`, `forge_job_second_rounds_total{kind="fail"}`,
 	}, nil},
-	{"a job that nobody works comes", func(m *metered) { m.enqueue("unknown", 1) }, []string{
+	{"a job of an unknown kind is inserted", func(m *metricsTest) { m.enqueue("unknown", 1) }, []string{
 		`forge_assignment_waiting`, `forge_assignment_unworked{kind="unknown"}`,
 	}, nil},
-	{"it goes", func(m *metered) { m.exec(`DELETE FROM river_job WHERE kind = 'unknown'`) }, nil, []string{
+	{"the job is deleted", func(m *metricsTest) { m.exec(`DELETE FROM river_job WHERE kind = 'unknown'`) }, nil, []string{
 		`forge_assignment_waiting`, `forge_assignment_unworked{kind="unknown"}`,
 	}},
-	{"a job is offered that is gone", (*metered).offerNothing, []string{`forge_assignment_refused_total`}, nil},
-	{"a queue is paused, and a transaction stays open", (*metered).hold, []string{
+	{"a missing job is offered", (*metricsTest).offerNothing, []string{`forge_assignment_refused_total`}, nil},
+	{"a queue is paused, and a transaction stays open", (*metricsTest).pauseQueueAndHoldTransaction, []string{
 		`forge_queue_paused_seconds{queue="default"}`, `forge_queue_oldest_waiting_seconds{queue="default"}`,
 		`forge_database_oldest_transaction_seconds{holder="session"}`, `forge_database_oldest_snapshot_transactions{holder="session"}`,
 	}, nil},
-	{"both go on", (*metered).letGo, nil, []string{
+	{"the queue is resumed and the transaction ends", (*metricsTest).resumeQueueAndEndTransaction, nil, []string{
 		`forge_queue_paused_seconds{queue="default"}`, `forge_queue_oldest_waiting_seconds{queue="default"}`,
 		`forge_database_oldest_transaction_seconds{holder="session"}`, `forge_database_oldest_snapshot_transactions{holder="session"}`,
 	}},
-	{"a node with another file and a fast clock joins", (*metered).drift, []string{
+	{"a node with another file and a fast clock joins", (*metricsTest).drift, []string{
 		`forge_config_drifting_nodes`, `forge_node_clock_offset_seconds{node_id="b"}`,
 	}, nil},
-	{"it leaves", func(m *metered) { m.exec(`UPDATE forge_nodes SET state = 'left' WHERE node_id = 'b'`) }, nil, []string{`forge_config_drifting_nodes`}},
-	{"the file breaks", func(m *metered) { m.reload(true) }, []string{`forge_config_reloads_total{result="failure"}`}, []string{`forge_config_reload_success`}},
-	{"it is mended", func(m *metered) { m.reload(false) }, []string{
+	{"the node leaves", func(m *metricsTest) { m.exec(`UPDATE forge_nodes SET state = 'left' WHERE node_id = 'b'`) }, nil, []string{`forge_config_drifting_nodes`}},
+	{"the file becomes invalid", func(m *metricsTest) { m.reload(true) }, []string{`forge_config_reloads_total{result="failure"}`}, []string{`forge_config_reload_success`}},
+	{"the file is fixed", func(m *metricsTest) { m.reload(false) }, []string{
 		`forge_config_reloads_total{result="success"}`, `forge_config_reload_success`, `forge_config_last_reload_success_timestamp_seconds`,
 	}, nil},
-	{"a term is over", func(m *metered) { close(m.depose) }, []string{`forge_leader_fenced_writes_total{role="own"}`}, nil},
-	{"ticks fall due while nobody leads", (*metered).missTicks, []string{`forge_cron_missed_total{cron="hourly"}`}, nil},
-	{"the clock is set back", func(m *metered) {
+	{"a term is over", func(m *metricsTest) { close(m.depose) }, []string{`forge_leader_fenced_writes_total{role="own"}`}, nil},
+	{"ticks are due without a leader", (*metricsTest).missTicks, []string{`forge_cron_missed_total{cron="hourly"}`}, nil},
+	{"the clock is set back", func(m *metricsTest) {
 		m.exec(`INSERT INTO forge_events (type, at) VALUES ('later', now() + interval '1 hour')`)
 	}, []string{`forge_database_clock_set_back_seconds`}, nil},
-	{"the process stands still", (*metered).freeze, []string{`forge_node_starved_seconds_total`}, nil},
+	{"the process is paused", (*metricsTest).freeze, []string{`forge_node_starved_seconds_total`}, nil},
 }
 
-// Every metric moves when what it is about happens. A metric that no move names fails.
+// Every metric changes with its event. The test fails for a metric without an event.
 func TestEveryMetricMoves(t *testing.T) {
 	t.Parallel()
-	m := &metered{t: t, depose: make(chan struct{})}
+	m := &metricsTest{t: t, depose: make(chan struct{})}
 	moved := map[string]bool{}
-	for _, move := range moves {
+	for _, move := range metricChanges {
 		before := m.read()
 		move.do(m)
 		for _, selector := range move.rises {
 			moved[nameIn(selector)] = true
-			soon(t, move.event+": "+selector+" rises", func() bool { return m.read().sum(t, selector) > before.sum(t, selector) })
+			eventually(t, move.event+": "+selector+" rises", func() bool { return m.read().sum(t, selector) > before.sum(t, selector) })
 		}
 		for _, selector := range move.falls {
 			moved[nameIn(selector)] = true
-			soon(t, move.event+": "+selector+" falls", func() bool { return m.read().sum(t, selector) < before.sum(t, selector) })
+			eventually(t, move.event+": "+selector+" falls", func() bool { return m.read().sum(t, selector) < before.sum(t, selector) })
 		}
 	}
 	for _, series := range m.node.metrics.Series() {
@@ -197,7 +197,7 @@ func nameIn(selector string) string {
 // readings are the samples of a scrape.
 type readings []metrics.Sample
 
-func (m *metered) read() readings {
+func (m *metricsTest) read() readings {
 	if m.node == nil {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (m *metered) read() readings {
 	return samples
 }
 
-// sum adds up the series that a selector names; a histogram counts its observations.
+// sum adds the series that match a selector; for a histogram, it adds the counts.
 func (r readings) sum(t *testing.T, selector string) (sum float64) {
 	t.Helper()
 	matchers, err := parser.ParseMetricSelector(selector)
@@ -230,14 +230,14 @@ func labelOf(sample metrics.Sample, name string) string {
 	return sample.Labels[name]
 }
 
-func (m *metered) exec(sql string) {
+func (m *metricsTest) exec(sql string) {
 	m.t.Helper()
 	if _, err := m.pool.Exec(m.t.Context(), sql); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-func (m *metered) make() {
+func (m *metricsTest) make() {
 	url := pgtest.URL(m.t)
 	m.pool = pgtest.Connect(m.t, url)
 	m.exec(beforeMeteredSQL)
@@ -257,8 +257,8 @@ func (m *metered) make() {
 	}
 }
 
-// lead is the work of the program's own role, which writes once its term is over.
-func (m *metered) lead(ctx context.Context, term Term) error {
+// lead is the work of the custom role. It writes once its term is over.
+func (m *metricsTest) lead(ctx context.Context, term Term) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -272,7 +272,7 @@ func (m *metered) lead(ctx context.Context, term Term) error {
 	})
 }
 
-func (m *metered) run() {
+func (m *metricsTest) run() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- m.node.Run(ctx) }()
@@ -284,7 +284,7 @@ func (m *metered) run() {
 	})
 }
 
-func (m *metered) enqueue(kind string, count int) {
+func (m *metricsTest) enqueue(kind string, count int) {
 	m.t.Helper()
 	err := pgx.BeginFunc(m.t.Context(), m.pool, func(tx pgx.Tx) error {
 		_, err := m.node.runner.InsertMany(m.t.Context(), tx, slices.Repeat([]jobstore.NewJob{{Kind: kind}}, count))
@@ -295,21 +295,21 @@ func (m *metered) enqueue(kind string, count int) {
 	}
 }
 
-// noted is what a command leaves that inserts a job.
-func (m *metered) noted(kind string) {
+// recordCommandEnqueue records the insertion of a job by a command.
+func (m *metricsTest) recordCommandEnqueue(kind string) {
 	m.t.Helper()
 	if err := jobstore.NoteEnqueued(m.t.Context(), m.pool, []string{kind}); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-// awaitIdle waits until the gauge has caught up with the jobs that have ended.
-func (m *metered) awaitIdle() {
+// awaitIdle waits until the gauge shows no running jobs.
+func (m *metricsTest) awaitIdle() {
 	m.t.Helper()
-	soon(m.t, "no job runs", func() bool { return m.read().sum(m.t, `forge_queue_depth{state="running"}`) == 0 })
+	eventually(m.t, "no job runs", func() bool { return m.read().sum(m.t, `forge_queue_depth{state="running"}`) == 0 })
 }
 
-func (m *metered) cancelNap() {
+func (m *metricsTest) cancelNap() {
 	m.t.Helper()
 	var id int64
 	err := m.pool.QueryRow(m.t.Context(), `SELECT id FROM river_job WHERE kind = 'nap'`).Scan(&id)
@@ -318,9 +318,9 @@ func (m *metered) cancelNap() {
 	}
 }
 
-func (m *metered) offerNothing() {
+func (m *metricsTest) offerNothing() {
 	m.t.Helper()
-	fence, _ := m.node.campaign.Leads("scheduler")
+	fence, _ := m.node.elections.Leads("scheduler")
 	offer := wire.Offer{Term: fence.Term, Seq: 1 << 40, Jobs: map[string][]int64{"default": {1 << 40}}}
 	_, err := m.pool.Exec(m.t.Context(), `SELECT pg_notify($1, $2)`, wire.OfferChannel("public", m.node.incarnation), wire.Marshal(offer))
 	if err != nil {
@@ -328,54 +328,54 @@ func (m *metered) offerNothing() {
 	}
 }
 
-func (m *metered) drift() {
+func (m *metricsTest) drift() {
 	m.exec(`INSERT INTO forge_nodes (node_id, incarnation, config_hash) VALUES ('b', '00000000000000bb', 'another');
 		INSERT INTO forge_metrics_nodes (node_id, incarnation, samples)
 		VALUES ('b', '00000000000000bb', jsonb_build_object('clock', now() + interval '1 minute'))`)
 }
 
-func (m *metered) hold() {
+func (m *metricsTest) pauseQueueAndHoldTransaction() {
 	m.t.Helper()
 	m.exec(`UPDATE river_queue SET paused_at = now() - interval '1 minute'`)
 	var err error
-	if m.held, err = m.pool.BeginTx(m.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}); err != nil {
+	if m.heldTx, err = m.pool.BeginTx(m.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}); err != nil {
 		m.t.Fatal(err)
 	}
-	if _, err := m.held.Exec(m.t.Context(), `SELECT count(*) FROM river_job`); err != nil {
+	if _, err := m.heldTx.Exec(m.t.Context(), `SELECT count(*) FROM river_job`); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-func (m *metered) letGo() {
+func (m *metricsTest) resumeQueueAndEndTransaction() {
 	m.t.Helper()
-	if err := m.held.Rollback(m.t.Context()); err != nil {
+	if err := m.heldTx.Rollback(m.t.Context()); err != nil {
 		m.t.Fatal(err)
 	}
 	m.exec(`UPDATE river_queue SET paused_at = NULL`)
 }
 
-func (m *metered) reload(broken bool) {
+func (m *metricsTest) reload(broken bool) {
 	m.broken.Store(broken)
 	m.node.Reload()
 }
 
-// missTicks lets the next leader find hours of a cron that nobody fired.
-func (m *metered) missTicks() {
+// missTicks creates hours of missed ticks for the next leader.
+func (m *metricsTest) missTicks() {
 	m.exec(`UPDATE forge_crons SET watermark = date_trunc('hour', now()) - interval '3 hours', next_tick = date_trunc('hour', now()) - interval '2 hours'
 		WHERE name = 'hourly';
 		UPDATE forge_leaders SET term = term + 1 WHERE role = 'scheduler'`)
 }
 
-// freeze stops this process for less than a lease.
-func (m *metered) freeze() {
+// freeze pauses this process for less than a lease.
+func (m *metricsTest) freeze() {
 	m.t.Helper()
 	if err := exec.CommandContext(m.t.Context(), "sh", "-c", "kill -STOP $PPID; sleep 0.8; kill -CONT $PPID").Run(); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-// promtool checks what the node serves at a path.
-func (m *metered) promtool(path string) {
+// promtool checks the metrics at a path of the node.
+func (m *metricsTest) promtool(path string) {
 	m.t.Helper()
 	_, body, _ := nodes.Get(strings.TrimPrefix(m.node.self.APIURL, "http://"), path)
 	cmd := exec.CommandContext(m.t.Context(), pgtest.Program(m.t, "promtool", "apt-get install prometheus"), "check", "metrics")

@@ -12,34 +12,34 @@ import (
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/dbpool"
-	"github.com/forge-scheduler/forge/internal/grants"
+	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/leaderfile"
-	"github.com/forge-scheduler/forge/internal/membership"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/starvation"
+	"github.com/forge-scheduler/forge/internal/postgres"
+
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// leaveTimeout bounds the goodbye to a database that may be gone.
+// leaveTimeout limits the last writes of a stopping node to a database that may be gone.
 const leaveTimeout = 2 * time.Second
 
-// Run works and campaigns until ctx ends, which is no error. It then hands its
-// roles over, drains its jobs and leaves the cluster. A Node runs once, and is closed
-// when Run returns.
+// Run runs the node until ctx ends, which is not an error. It then hands its roles over,
+// drains its jobs and leaves the cluster. A Node runs once; Run closes it before it
+// returns.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.Close()
 	var err error
-	if n.beats, err = dbpool.Single(ctx, n.pool); err != nil {
+	if n.heartbeatPool, err = postgres.Single(ctx, n.pool); err != nil {
 		return err
 	}
-	defer n.beats.Close()
+	defer n.heartbeatPool.Close()
 	listener, err := n.openListener()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = listener.Close() }() // the server has closed it by then
+	defer func() { _ = listener.Close() }() // the server has usually closed it
 	if n.self.APIURL == "" {
 		n.self.APIURL = n.urlOf(listener.Addr())
 	}
@@ -52,17 +52,17 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.serve(ctx, listener)
 }
 
-// join migrates the database, enters the cluster and applies the file. Its error names
-// the privileges that are missing.
+// join migrates the database, joins the cluster and applies the file. Its error names
+// missing privileges.
 func (n *Node) join(ctx context.Context) error {
-	return grants.Explain(ctx, n.pool, n.cfg.Database.Schema, n.enter(ctx))
+	return doctor.ExplainGrants(ctx, n.pool, n.cfg.Database.Schema, n.enterCluster(ctx))
 }
 
-func (n *Node) enter(ctx context.Context) error {
-	if err := dbpool.Ping(ctx, n.pool); err != nil {
+func (n *Node) enterCluster(ctx context.Context) error {
+	if err := postgres.Ping(ctx, n.pool); err != nil {
 		return err
 	}
-	if err := dbpool.EnsureSchema(ctx, n.pool, n.cfg.Database.Schema); err != nil {
+	if err := postgres.EnsureSchema(ctx, n.pool, n.cfg.Database.Schema); err != nil {
 		return err
 	}
 	if err := migrations.New(n.pool, n.logger).Up(ctx); err != nil {
@@ -73,7 +73,7 @@ func (n *Node) enter(ctx context.Context) error {
 		return err
 	}
 	n.admission.joined.Store(true)
-	if err := member.Attend(ctx, n.applyOwn); err != nil { // it may wait for another's
+	if err := member.RunDuring(ctx, n.applyOwn); err != nil { // may wait for another node
 		return err
 	}
 	return n.keepQueues(ctx)
@@ -85,31 +85,31 @@ func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome, own s
 		n.logger.InfoContext(ctx, "configuration applied", "hash", outcome.InForce,
 			"added", len(outcome.Added), "changed", len(outcome.Changed), "removed", len(outcome.Removed))
 		if len(outcome.Removed) > 0 {
-			n.logger.WarnContext(ctx, "crons were removed; they keep their history, and go on where they were when a file brings them back",
+			n.logger.WarnContext(ctx, "crons were removed; they keep their history and continue if a file adds them again",
 				"crons", cronstore.NameSome(outcome.Removed), "count", len(outcome.Removed))
 		}
 	case cronstore.StateSuperseded:
-		n.logger.WarnContext(ctx, "this file's crons were superseded by a newer configuration and stay as that one has them; run forge apply to go back",
+		n.logger.WarnContext(ctx, "this file's crons were superseded by a newer configuration, which stays in force; run forge apply to go back",
 			"own_hash", own, "in_force", outcome.InForce)
 	case cronstore.StateInForce:
 		if len(outcome.Added) > 0 {
-			n.logger.WarnContext(ctx, "crons whose rows had been deleted begin anew",
+			n.logger.WarnContext(ctx, "crons whose rows were deleted start again",
 				"crons", cronstore.NameSome(outcome.Added), "count", len(outcome.Added))
 		}
 	}
 }
 
-func (n *Node) member() *membership.Member {
-	return membership.New(membership.Options{
-		Pool: n.pool, Beats: n.beats, Node: n.self, Policy: n.policy(), Metrics: n.metrics, Logger: n.logger,
+func (n *Node) member() *nodestore.Member {
+	return nodestore.NewMember(nodestore.MemberOptions{
+		Pool: n.pool, HeartbeatPool: n.heartbeatPool, Node: n.self, Policy: n.policy(), Metrics: n.metrics, Logger: n.logger,
 		Running: n.runner.Running,
-		OnState: func(state string) { n.campaign.Abstain(state != nodestore.Active) },
+		OnState: func(state string) { n.elections.SetDraining(state != nodestore.Active) },
 	})
 }
 
-// serve runs every part, what others lean on outermost: the listener answers
-// until the end, the heart beats until the jobs are drained, and leadership is
-// handed over first of all.
+// serve runs all services, those on which others depend in the outer tiers. The listener
+// answers until the end, the heartbeat runs until the jobs are drained, and leadership is
+// handed over first.
 func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 	member := n.member()
 	reporter := aggregator.NewReporter(n.pool, aggregator.ReporterOptions{
@@ -120,24 +120,24 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 	n.initConfigured(n.cfg)
 	n.writes.check(ctx)
 
-	err := nest(ctx,
+	err := runServices(ctx,
 		[]service{{"listener", func(ctx context.Context) error { return n.listen(ctx, listener) }}},
-		[]service{{"membership", n.beat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.herald.Run}, {"readiness", n.writes.run}, {"starvation", starvation.Meter{Add: n.metrics.NodeStarvedSeconds.Add, Logger: n.logger}.Run}},
+		[]service{{"membership", n.runHeartbeat(member)}, {"metrics", reporter.Run}, {"leader file", n.keepLeaderFile}, {"callbacks", n.callbackLoop.Run}, {"readiness", n.writes.run}, {"starvation", watchdog.StarvationMeter{Add: n.metrics.NodeStarvedSeconds.Add, Logger: n.logger}.Run}},
 		[]service{{"jobs", n.work}},
-		[]service{{"drain", n.announceDrain(member)}, {"ready", n.announceReady}, {"election", n.campaign.Run}, {"deputy", n.deputize}, {"health", n.vigil.run}, {"configuration", n.keepConfiguration}, {"rows", n.keepRows}},
+		[]service{{"drain", n.announceDrain(member)}, {"ready", n.announceReady}, {"election", n.elections.Run}, {"deputy", n.runDeputy}, {"health", n.healthWatcher.run}, {"configuration", n.keepConfiguration}, {"rows", n.keepRows}},
 	)
 	n.logger.InfoContext(ctx, "node has stopped", "node", n.cfg.Node.ID)
 	return err
 }
 
-// announceReady says that the node is ready once its job client is.
+// announceReady reports that the node is ready once its job client is.
 func (n *Node) announceReady(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-n.runner.Ready():
 	}
-	n.gate.open()
+	n.readiness.setReady()
 	n.reportReady(n.writes.err() == nil)
 	n.logger.InfoContext(ctx, "node is up", "node", n.cfg.Node.ID, "incarnation", n.incarnation,
 		"url", n.self.APIURL, "pid", n.self.PID)
@@ -146,8 +146,9 @@ func (n *Node) announceReady(ctx context.Context) error {
 	return nil
 }
 
-// beat runs the heartbeat and, when it ends in peace, leaves the cluster.
-func (n *Node) beat(member *membership.Member) func(context.Context) error {
+// runHeartbeat runs the heartbeat, and leaves the cluster if the heartbeat ended without an
+// error.
+func (n *Node) runHeartbeat(member *nodestore.Member) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := member.Run(ctx)
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
@@ -157,18 +158,18 @@ func (n *Node) beat(member *membership.Member) func(context.Context) error {
 			return err
 		}
 		if err := member.Leave(leaving); err != nil && !errors.Is(err, ErrFenced) {
-			n.logger.WarnContext(ctx, "could not leave the cluster in order; it will find out", "error", err)
+			n.logger.WarnContext(ctx, "could not leave the cluster in order; the other nodes will detect it", "error", err)
 		}
 		return nil
 	}
 }
 
-// announceDrain waits for the end and says first of all that this node takes no
-// more jobs.
-func (n *Node) announceDrain(member *membership.Member) func(context.Context) error {
+// announceDrain waits for the end of ctx and then reports that this node takes no more
+// jobs.
+func (n *Node) announceDrain(member *nodestore.Member) func(context.Context) error {
 	return func(ctx context.Context) error {
 		<-ctx.Done()
-		n.gate.close()
+		n.readiness.setStopping()
 		n.reportReady(false)
 		draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
@@ -179,7 +180,7 @@ func (n *Node) announceDrain(member *membership.Member) func(context.Context) er
 	}
 }
 
-// work runs jobs; a node without the worker role has none.
+// work runs jobs if the node has the worker role.
 func (n *Node) work(ctx context.Context) error {
 	if !n.cfg.Node.HasRole(workerRole) {
 		<-ctx.Done()
@@ -188,47 +189,47 @@ func (n *Node) work(ctx context.Context) error {
 	return n.runner.Run(ctx)
 }
 
-// keepLeaderFile writes who leads, if a file is wanted.
+// keepLeaderFile writes the leader file if one is configured.
 func (n *Node) keepLeaderFile(ctx context.Context) error {
-	if n.election().LeaderFile == "" {
+	if n.electionConfig().LeaderFile == "" {
 		<-ctx.Done()
 		return nil
 	}
-	changed, unsubscribe := n.changes.Subscribe()
+	changed, unsubscribe := n.broadcaster.Subscribe()
 	defer unsubscribe()
 	return leaderfile.New(leaderfile.Options{
-		Path: n.election().LeaderFile, Role: string(roles.Scheduler),
+		Path: n.electionConfig().LeaderFile, Role: string(roles.Scheduler),
 		Leaders:  n.readLeaders,
-		Interval: n.election().CheckInterval.Std(), Patience: n.election().LeaseDuration.Std(),
+		Interval: n.electionConfig().CheckInterval.Std(), StaleAfter: n.electionConfig().LeaseDuration.Std(),
 		Changes: changed, Logger: n.logger,
 	}).Run(ctx)
 }
 
-func (n *Node) deputize(ctx context.Context) error {
+func (n *Node) runDeputy(ctx context.Context) error {
 	switch {
 	case n.deputy != nil:
 		return n.deputy.Run(ctx)
 	case n.byLease():
-		return n.keepVigil(ctx)
+		return n.watchHealth(ctx)
 	}
 	<-ctx.Done()
 	return nil
 }
 
 func (n *Node) leadershipChanged() {
-	n.changes.announce()
-	n.herald.look()
+	n.broadcaster.broadcast()
+	n.callbackLoop.notify()
 	if n.deputy != nil {
-		n.deputy.Look()
+		n.deputy.Refresh()
 	}
 }
 
 func (n *Node) initMetrics() {
-	stands := slices.DeleteFunc(n.takesPartIn(), func(name string) bool { return name == workerRole })
-	n.metrics.InitRoles(n.cfg.Node.ID, stands)
+	candidacies := slices.DeleteFunc(n.participatingRoles(), func(name string) bool { return name == workerRole })
+	n.metrics.InitRoles(n.cfg.Node.ID, candidacies)
 }
 
-// initConfigured starts the series of a file's crons and jobs.
+// initConfigured initializes the series of the configured crons and jobs.
 func (n *Node) initConfigured(cfg *Config) {
 	names := make([]string, len(cfg.Crons))
 	for i, cron := range cfg.Crons {
@@ -240,12 +241,12 @@ func (n *Node) initConfigured(cfg *Config) {
 	n.metrics.ConfigReloadedAt.SetToCurrentTime()
 }
 
-func (n *Node) election() config.LeaderElection { return n.cfg.Cluster.LeaderElection }
+func (n *Node) electionConfig() config.LeaderElection { return n.cfg.Cluster.LeaderElection }
 
-// ready answers /readyz: whatever keeps this node from working.
+// ready returns for /readyz what keeps this node from working.
 func (n *Node) ready(ctx context.Context) error {
 	if err := n.pool.Ping(ctx); err != nil {
-		return errors.Join(n.gate.err(), dashboard.UnreadyError{Public: "database: it cannot be reached", Err: fmt.Errorf("database: %w", err)})
+		return errors.Join(n.readiness.err(), dashboard.UnreadyError{Public: "database: it cannot be reached", Err: fmt.Errorf("database: %w", err)})
 	}
-	return errors.Join(n.gate.err(), n.writes.err())
+	return errors.Join(n.readiness.err(), n.writes.err())
 }

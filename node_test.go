@@ -35,8 +35,8 @@ func runNode(t *testing.T, url, settings string) *Node {
 	return node
 }
 
-// A node that waits to put its file in force is alive all the same.
-func TestNodeBeatsWhileItsFileIsApplied(t *testing.T) {
+// A node that waits to apply its file sends heartbeats.
+func TestNodeHeartbeatsWhileItsFileIsApplied(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
@@ -44,12 +44,12 @@ func TestNodeBeatsWhileItsFileIsApplied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(t.Context()) }() // when the test has failed
+	defer func() { _ = tx.Rollback(t.Context()) }() // if the test failed
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE forge_config IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	node := runNode(t, url, "[jobs.tidy]\nkind = \"sql\"\nstatement = \"SELECT 1\"")
-	soon(t, "the node has beaten twice", func() bool {
+	eventually(t, "the node has beaten twice", func() bool {
 		var beats bool
 		return pool.QueryRow(t.Context(), `SELECT last_heartbeat_at > started_at + interval '0.8 s'
 			FROM forge_nodes WHERE node_id = 'a'`).Scan(&beats) == nil && beats
@@ -64,7 +64,7 @@ func TestNodeBeatsWhileItsFileIsApplied(t *testing.T) {
 	}
 	select {
 	case <-node.Ready():
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		t.Error("the node is never ready")
 	}
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/netguard"
 	"github.com/forge-scheduler/forge/internal/notify"
-	"github.com/forge-scheduler/forge/internal/outbox"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// aggregatorDuty is what the leader of the metrics aggregator does: it adds up
-// the nodes' numbers, and tells receivers of failed runs.
-func (n *Node) aggregatorDuty() (roles.Duty, error) {
+// aggregatorLeaderFunc returns the work of the metrics aggregator: it aggregates the nodes'
+// metrics, evaluates alerts, and sends notifications to receivers.
+func (n *Node) aggregatorLeaderFunc() (roles.LeaderFunc, error) {
 	receivers, err := notify.New(n.cfg.Notify, n.receiverGuard(), n.logger)
 	if err != nil {
 		return nil, err
 	}
 	n.receivers.Store(receivers)
-	courier := outbox.New(outbox.Options{
+	dispatcher := notifyqueue.New(notifyqueue.Options{
 		Pool: n.pool, Sender: sender{&n.receivers}, Schema: n.cfg.Database.Schema, PageURL: n.pageAbout, Logger: n.logger,
-		Poll: n.poll(), Hub: n.hub,
+		PollInterval: n.pollInterval(), Notifier: n.notifier,
 	})
 	watching := alerts.Options{
 		Pool: n.pool, Interval: n.cfg.Metrics.ScrapeInterval.Std(), Logger: n.logger,
@@ -45,21 +45,21 @@ func (n *Node) aggregatorDuty() (roles.Duty, error) {
 	return func(ctx context.Context, fence leaderstore.Fence) error {
 		group, working := errgroup.WithContext(ctx)
 		group.Go(func() error {
-			part, end := progress.Begin(working, "metrics")
+			part, end := watchdog.Begin(working, "metrics")
 			defer end()
 			return sums.Lead(part, fence)
 		})
-		group.Go(func() error { return courier.Lead(working, fence) })
+		group.Go(func() error { return dispatcher.Lead(working, fence) })
 		return group.Wait()
 	}, nil
 }
 
-// receiverGuard allows the addresses of receivers and of the dead-man's call.
+// receiverGuard allows the addresses of receivers and of the dead-man URL.
 func (n *Node) receiverGuard() netguard.Guard {
 	return netguard.Receivers(n.cfg.HTTP.AllowedReceivers())
 }
 
-// sender tells the receivers of the file as it is now.
+// sender sends to the receivers of the current configuration.
 type sender struct {
 	receivers *atomic.Pointer[notify.Receivers]
 }
@@ -68,8 +68,8 @@ func (s sender) Send(ctx context.Context, target string, m notify.Message) error
 	return s.receivers.Load().Send(ctx, target, m)
 }
 
-// pageAbout is the address of the page about a notification on this node.
-func (n *Node) pageAbout(about outbox.Notification) string {
+// pageAbout returns the URL of this node's page about a notification.
+func (n *Node) pageAbout(about notifyqueue.Notification) string {
 	switch {
 	case !n.cfg.Dashboard.Enabled:
 		return ""

@@ -16,20 +16,20 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/crons"
 )
 
-// operator lets the pages and the API do what the commands do.
+// operator implements the operations of the pages and the API, as the commands do.
 type operator struct {
-	manual   crons.Manual
-	inserter enqueue.Inserter
-	changes  *changes
-	pool     interface {
+	manual      crons.Manual
+	inserter    enqueue.Inserter
+	broadcaster *broadcaster
+	pool        interface {
 		enqueue.DB
 		handover.DB
 	}
 }
 
 func (n *Node) operator() operator {
-	db := withinRequest{n.pool}
-	return operator{crons.Manual{DB: db, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.runner, n.changes, db}
+	db := requestDB{n.pool}
+	return operator{crons.Manual{DB: db, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.runner, n.broadcaster, db}
 }
 
 func (o operator) change(cron, by string) cronstore.Change {
@@ -97,7 +97,7 @@ func (o operator) ActOnDead(ctx context.Context, order jobstore.Order, filter jo
 }
 
 func (o operator) HandOver(ctx context.Context, role, target, by string) (leaderstore.Leader, bool, error) {
-	return handover.Ask(ctx, o.pool, role, target, by)
+	return handover.Request(ctx, o.pool, role, target, by)
 }
 
 func (o operator) Drain(ctx context.Context, node, by string) ([]leaderstore.Leader, error) {
@@ -111,10 +111,10 @@ func (o operator) Undrain(ctx context.Context, node, by string) error {
 // drillTimeout is how long a drill waits for the successor.
 const drillTimeout = 30 * time.Second
 
-func (o operator) Drill(ctx context.Context, role, by string) (handover.Drilled, error) {
-	changed, cancel := o.changes.Subscribe()
+func (o operator) Drill(ctx context.Context, role, by string) (handover.DrillResult, error) {
+	changed, cancel := o.broadcaster.Subscribe()
 	defer cancel()
-	return handover.Drill(ctx, o.pool, waiter(changed), handover.Order{Role: role, By: by, Within: drillTimeout})
+	return handover.Drill(ctx, o.pool, changeWaiter(changed), handover.Params{Role: role, By: by, Within: drillTimeout})
 }
 
 func (o operator) Silence(ctx context.Context, s alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error) {

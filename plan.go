@@ -14,17 +14,17 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// planKeep is how many runs of each cron a plan names; the others are counted.
-const planKeep = 3
+// shownRuns is how many runs of each cron a plan lists; the others are counted.
+const shownRuns = 3
 
-// Plan is what a configuration would change against the one in force.
+// Plan lists the differences between a configuration and the one in force.
 type Plan = cronstore.Plan
 
-// Rename is a cron that would go and the one that would come in its place.
+// Rename pairs a removed cron with the added one that replaces it.
 type Rename = cronstore.Rename
 
-// MakePlan compares a configuration with what is applied, and the runs of a
-// stretch of time from now. It changes nothing.
+// MakePlan compares a configuration with the one in force, and computes its runs from now
+// until ahead. It changes nothing.
 func MakePlan(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Duration) (Plan, error) {
 	body, hash, err := cfg.ClusterSections()
 	if err != nil {
@@ -51,11 +51,11 @@ func MakePlan(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.D
 	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, body); err != nil {
 		return Plan{}, err
 	}
-	return plan, foresee(ctx, pool, cfg, ahead, &plan)
+	return plan, computeRuns(ctx, pool, cfg, ahead, &plan)
 }
 
-// foresee fills in the runs.
-func foresee(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Duration, p *Plan) error {
+// computeRuns adds the runs to a plan.
+func computeRuns(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Duration, p *Plan) error {
 	specs, err := specsOf(cfg)
 	if err != nil {
 		return err
@@ -65,8 +65,8 @@ func foresee(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Du
 		return err
 	}
 	p.From, p.Until = planner.Now(), planner.Now().Add(ahead)
-	if p.Runs, err = planner.Runs(specs, ahead, planKeep); err != nil {
-		return fmt.Errorf("foresee the runs: %w", err)
+	if p.Runs, err = planner.Runs(specs, ahead, shownRuns); err != nil {
+		return fmt.Errorf("compute the runs: %w", err)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func renames(crons config.SectionDiff, before, after []byte) ([]Rename, error) {
 	taken := map[string]bool{}
 	for _, from := range crons.Removed {
 		for _, to := range crons.Added {
-			if !taken[to] && reflect.DeepEqual(nameless(old[from]), nameless(edited[to])) {
+			if !taken[to] && reflect.DeepEqual(withoutName(old[from]), withoutName(edited[to])) {
 				found = append(found, Rename{From: from, To: to})
 				taken[to] = true
 				break
@@ -95,9 +95,9 @@ func renames(crons config.SectionDiff, before, after []byte) ([]Rename, error) {
 	return found, nil
 }
 
-// nameless is a cron without its name, which the job of the short form bears
-// too.
-func nameless(cron any) map[string]any {
+// withoutName returns a cron without its name. In the short form, its job has the same name
+// and is removed as well.
+func withoutName(cron any) map[string]any {
 	table, _ := cron.(map[string]any)
 	bare := maps.Clone(table)
 	if bare["job"] == bare["name"] {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/filewatch"
@@ -21,81 +21,80 @@ import (
 )
 
 const (
-	// reloadRetry is the pause before a file is taken over again that the
-	// database kept from being taken over.
+	// reloadRetry is the pause before the next attempt to apply a file, after a database
+	// error.
 	reloadRetry = 2 * time.Second
-	// shownProblems is how many mistakes of a file an event holds.
+	// shownProblems is how many mistakes of a file an event lists.
 	shownProblems = 50
-	// A file that is written over and over could fill the audit log. This many refusals
-	// of a node are recorded at once, and then one each so often.
+	// A file that is written repeatedly could fill the audit log. A node records
+	// refusalAuditsAtOnce refusals, and then one every refusalAuditEvery.
 	refusalAuditsAtOnce = 20
 	refusalAuditEvery   = 10 * time.Second
 )
 
-// file is where a node's configuration came from.
+// file is the source of a node's configuration.
 type file struct {
 	path string
 	load func() (*Config, error)
 }
 
-// WithFile lets the node take over edits of the file that its configuration came
-// from: whenever the file at path changes, and when Reload is called. load reads
-// it, with whatever the program sets over it.
+// WithFile makes the node apply edits of its configuration file: whenever the file at path
+// changes, and when Reload is called. load reads the file and applies the program's own
+// settings.
 //
-// A file that is invalid changes nothing and is reported: in the log, in
-// forge_events, on the pages and as forge_config_reload_success. So is one that would
-// remove all or more than half of the crons: it waits for forge apply --yes. Of a valid one
-// the crons, jobs, queues, receivers, retention and the node's slots,
-// capabilities and tags change at once; runs that have begun end as they began. All other
-// keys need a restart and are reported as such.
+// An invalid file changes nothing. It is reported in the log, in forge_events, on the pages
+// and as forge_config_reload_success. The same applies to a file that would remove all or
+// more than half of the crons: it waits for forge apply --yes. From a valid file, the
+// crons, jobs, queues, receivers, retention and the node's slots, capabilities and tags
+// take effect at once; running jobs are not affected. All other keys need a restart and are
+// reported.
 func WithFile(path string, load func() (*Config, error)) Option {
 	return func(o *options) { o.file = file{path: path, load: load} }
 }
 
-// Reload has a node that runs read its file again now, also if it did not
-// change: secrets behind references may have. It does not wait. Without WithFile
-// it does nothing.
+// Reload makes a running node read its file again, even if the file did not change:
+// referenced secrets may have. It does not wait. Without WithFile it does nothing.
 func (n *Node) Reload() {
 	select {
-	case n.asked <- struct{}{}:
-	default: // one is due already
+	case n.reloadRequested <- struct{}{}:
+	default: // a reload is already pending
 	}
 }
 
-// keepConfiguration takes over edits of the node's file until ctx ends.
+// keepConfiguration applies edits of the node's file until ctx ends.
 func (n *Node) keepConfiguration(ctx context.Context) error {
 	if n.opts.file.load == nil {
-		return n.awaitRelease(ctx)
+		return n.awaitConfirmation(ctx)
 	}
 	watcher := filewatch.New(n.opts.file.path, n.logger)
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { _ = watcher.Run(ctx) }) // has no errors
+	watching.Go(func() { _ = watcher.Run(ctx) }) // returns no errors
 	r := &reloader{
-		node: n, watcher: watcher, held: n.held,
+		node: n, watcher: watcher, unconfirmedHash: n.unconfirmedHash,
 		audits: rate.NewLimiter(rate.Every(refusalAuditEvery), refusalAuditsAtOnce),
 	}
-	recheck := time.NewTicker(heldInterval)
+	recheck := time.NewTicker(confirmationInterval)
 	defer recheck.Stop()
 	// The file may have been edited since it was read.
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
-		asked := false
+		requested := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-retry.C:
 		case <-watcher.Changed():
-		case <-n.asked:
-			asked = true
+		case <-n.reloadRequested:
+			requested = true
 		case <-recheck.C:
-			if r.held == "" {
+			if r.unconfirmedHash == "" {
 				continue
 			}
 		}
-		if err := r.reload(ctx, asked); errors.Is(err, nodestore.ErrFenced) {
-			<-ctx.Done() // the heartbeat has been told as well
+		if err := r.reload(ctx, requested); errors.Is(err, nodestore.ErrFenced) {
+			<-ctx.Done() // the heartbeat reports this error
 			return nil
 		} else if err != nil {
 			retry.Reset(reloadRetry)
@@ -103,51 +102,51 @@ func (n *Node) keepConfiguration(ctx context.Context) error {
 	}
 }
 
-// reloader remembers what it has reported.
+// reloader applies edits of the file and remembers what it has reported.
 type reloader struct {
 	node    *Node
 	watcher *filewatch.Watcher
-	// refused is the last error of the file; empty: it was taken over.
-	refused string
-	// restart are the keys that wait for a restart.
-	restart []string
-	failing bool
-	// held is the hash of the file that waits for forge apply --yes; empty: none does.
-	held string
-	// reading is the hash of the file that is being taken over.
-	reading string
-	// audits bounds the refusals that the audit log gets; leftOut counts the refusals
-	// that it did not get since the last one.
-	audits  *rate.Limiter
-	leftOut int
+	// lastRefusal is the last error of the file; empty if it was applied.
+	lastRefusal string
+	// restartKeys are the keys whose changes need a restart.
+	restartKeys []string
+	failing     bool
+	// unconfirmedHash is the hash of the file that waits for forge apply --yes, or empty.
+	unconfirmedHash string
+	// nextHash is the hash of the file that is being applied.
+	nextHash string
+	// audits limits the refusals in the audit log. unaudited counts the refusals since the
+	// last recorded one.
+	audits    *rate.Limiter
+	unaudited int
 }
 
-// refusal says that a file was not taken over for what stands in it.
+// refusal means that a file was rejected because of its content.
 type refusal struct{ err error }
 
 func (e refusal) Error() string { return e.err.Error() }
 func (e refusal) Unwrap() error { return e.err }
 
-// reload reads the file and takes it over, or reports why not. An error means
-// that it has to be tried again: the database was not there.
-func (r *reloader) reload(ctx context.Context, asked bool) error {
-	err := r.takeOver(ctx, asked)
+// reload reads the file and applies it, or reports why not. An error means that the
+// database was not available and reload must be called again.
+func (r *reloader) reload(ctx context.Context, requested bool) error {
+	err := r.tryReload(ctx, requested)
 	refused, isRefusal := errors.AsType[refusal](err)
 	held, isHeld := errors.AsType[*HeldError](err)
 	switch {
 	case isHeld:
-		err = r.hold(ctx, held)
+		err = r.reportUnconfirmed(ctx, held)
 	case isRefusal:
-		err = r.refuse(ctx, refused.err, asked)
+		err = r.refuse(ctx, refused.err, requested)
 	case err != nil && !r.failing && ctx.Err() == nil:
 		r.node.metrics.ConfigReloads.WithLabelValues("failure").Inc()
-		r.node.logger.WarnContext(ctx, "configuration not taken over yet, will try again", "error", err)
+		r.node.logger.WarnContext(ctx, "could not apply the configuration yet, will retry", "error", err)
 	}
 	r.failing = err != nil
 	return err
 }
 
-func (r *reloader) takeOver(ctx context.Context, asked bool) error {
+func (r *reloader) tryReload(ctx context.Context, requested bool) error {
 	n := r.node
 	next, err := r.read(ctx)
 	if err != nil {
@@ -155,12 +154,12 @@ func (r *reloader) takeOver(ctx context.Context, asked bool) error {
 	}
 	now := n.current.Load()
 	adopted, restart := n.cfg.Adopt(next)
-	if waits, err := r.waits(ctx, adopted); err != nil || waits && !asked {
+	if unconfirmed, err := r.isUnconfirmed(ctx, adopted); err != nil || unconfirmed && !requested {
 		return err
 	}
-	if adopted.Means(now) && slices.Equal(restart, r.restart) && r.refused == "" && r.held == "" && !r.failing {
-		if asked {
-			r.took()
+	if adopted.Means(now) && slices.Equal(restart, r.restartKeys) && r.lastRefusal == "" && r.unconfirmedHash == "" && !r.failing {
+		if requested {
+			r.countReload()
 			n.logger.InfoContext(ctx, "configuration read again, nothing changed", "path", n.opts.file.path)
 		}
 		return nil
@@ -168,44 +167,43 @@ func (r *reloader) takeOver(ctx context.Context, asked bool) error {
 	if err := n.replace(ctx, now, adopted, restart); err != nil {
 		return err
 	}
-	r.refused, r.held, r.restart = "", "", restart
-	r.took()
-	n.logger.InfoContext(ctx, "configuration taken over", "path", n.opts.file.path)
+	r.lastRefusal, r.unconfirmedHash, r.restartKeys = "", "", restart
+	r.countReload()
+	n.logger.InfoContext(ctx, "configuration reloaded", "path", n.opts.file.path)
 	if len(restart) > 0 {
-		n.logger.WarnContext(ctx, "keys of the edited file need a restart and stay as they were", "keys", strings.Join(restart, ", "))
+		n.logger.WarnContext(ctx, "changed keys of the edited file need a restart", "keys", strings.Join(restart, ", "))
 	}
 	return nil
 }
 
-// waits says that a file still waits for forge apply --yes.
-func (r *reloader) waits(ctx context.Context, next *Config) (bool, error) {
+// isUnconfirmed reports whether the file still waits for forge apply --yes.
+func (r *reloader) isUnconfirmed(ctx context.Context, next *Config) (bool, error) {
 	var err error
-	if _, r.reading, err = next.ClusterSections(); err != nil || r.reading != r.held {
+	if _, r.nextHash, err = next.ClusterSections(); err != nil || r.nextHash != r.unconfirmedHash {
 		return false, err
 	}
 	inForce, err := cronstore.HashInForce(ctx, r.node.pool)
-	return inForce != r.held, err
+	return inForce != r.unconfirmedHash, err
 }
 
-// hold reports a file that waits for forge apply --yes. The node goes on with what it
-// has.
-func (r *reloader) hold(ctx context.Context, held *HeldError) error {
+// reportUnconfirmed reports a file that waits for forge apply --yes. The node keeps its
+// configuration.
+func (r *reloader) reportUnconfirmed(ctx context.Context, held *HeldError) error {
 	n := r.node
 	n.metrics.ConfigReloadSuccess.Set(0)
 	if !r.failing {
 		n.metrics.ConfigReloads.WithLabelValues("failure").Inc()
 	}
-	if err := n.hold(ctx, held); err != nil {
+	if err := n.reportUnconfirmed(ctx, held); err != nil {
 		return err
 	}
-	r.held, r.refused = r.reading, ""
+	r.unconfirmedHash, r.lastRefusal = r.nextHash, ""
 	r.audit(ctx, held.Error()+"; it waits for forge apply --yes")
 	return nil
 }
 
-// read returns what the file says when nobody writes it. An empty file says
-// nothing at all: more likely than a wish to remove every cron is a write that
-// failed.
+// read loads the file while it is not being written. It rejects an empty file: a failed
+// write is more likely than the intention to remove every cron.
 func (r *reloader) read(ctx context.Context) (next *Config, err error) {
 	file := r.node.opts.file
 	r.watcher.AtRest(ctx, func() {
@@ -225,15 +223,15 @@ func (r *reloader) read(ctx context.Context) (next *Config, err error) {
 	return next, nil
 }
 
-// took counts a file that the node now has.
-func (r *reloader) took() {
+// countReload counts an applied file.
+func (r *reloader) countReload() {
 	r.node.metrics.ConfigReloads.WithLabelValues("success").Inc()
 	r.node.metrics.ConfigReloadSuccess.Set(1)
 	r.node.metrics.ConfigReloadedAt.SetToCurrentTime()
 }
 
-// replace changes the node and the cluster to next, whole or not at all: what
-// the database refuses is taken back.
+// replace changes the node and the cluster to next, whole or not at all: it restores the
+// node if the database rejects the change.
 func (n *Node) replace(ctx context.Context, now, next *Config, restart []string) error {
 	receivers, err := notify.New(next.Notify, n.receiverGuard(), n.logger)
 	if err != nil {
@@ -264,7 +262,7 @@ func (n *Node) replace(ctx context.Context, now, next *Config, restart []string)
 	}
 	n.initConfigured(next)
 	n.reportApply(ctx, outcome, self.ConfigHash)
-	n.changes.announce()
+	n.broadcaster.broadcast()
 	return nil
 }
 
@@ -275,10 +273,10 @@ func (n *Node) applyEdit(ctx context.Context, next *Config) (cronstore.Outcome, 
 	return Apply(ctx, n.pool, next, false)
 }
 
-// refuse reports a file that cannot be taken over, once for the same mistakes
-// unless it was asked for. The node goes on with what it has.
-func (r *reloader) refuse(ctx context.Context, err error, asked bool) error {
-	if r.refused == err.Error() && !r.failing && !asked {
+// refuse reports a rejected file. It reports the same mistakes once, unless a reload was
+// requested. The node keeps its configuration.
+func (r *reloader) refuse(ctx context.Context, err error, requested bool) error {
+	if r.lastRefusal == err.Error() && !r.failing && !requested {
 		return nil
 	}
 	n := r.node
@@ -286,41 +284,41 @@ func (r *reloader) refuse(ctx context.Context, err error, asked bool) error {
 	problems := problemsOf(err)
 	if !r.failing {
 		n.metrics.ConfigReloads.WithLabelValues("failure").Inc()
-		n.logger.ErrorContext(ctx, "configuration refused, the node goes on with what it has",
+		n.logger.ErrorContext(ctx, "configuration refused, the node keeps its current one",
 			"path", n.opts.file.path, "problems", len(problems), "error", strings.Join(problems, "; "))
 	}
 	if err := nodestore.RejectConfig(ctx, n.pool, n.self, summary(problems), problems); err != nil {
 		return err
 	}
-	r.refused, r.held = err.Error(), ""
-	n.changes.announce()
+	r.lastRefusal, r.unconfirmedHash = err.Error(), ""
+	n.broadcaster.broadcast()
 	r.audit(ctx, summary(problems))
 	return nil
 }
 
-// audit records in the audit log why a file was refused. A refusal that cannot be
-// recorded is logged: nothing was changed.
+// audit records in the audit log why a file was rejected. A failure to record it is only
+// logged, because nothing was changed.
 func (r *reloader) audit(ctx context.Context, reason string) {
 	if !r.audits.Allow() {
-		r.leftOut++
+		r.unaudited++
 		return
 	}
-	if r.leftOut > 0 {
-		reason = fmt.Sprintf("%d refusals before this one were not recorded; %s", r.leftOut, reason)
+	if r.unaudited > 0 {
+		reason = fmt.Sprintf("%d refusals before this one were not recorded; %s", r.unaudited, reason)
 	}
 	n := r.node
-	_, err := auditstore.Begin(ctx, n.pool, auditstore.Entry{
+	_, err := access.BeginAudit(ctx, n.pool, access.AuditEntry{
 		Actor: "node:" + n.self.NodeID, Source: n.self.Hostname, Action: "config.reload",
-		Object: n.opts.file.path, Outcome: auditstore.Refused, Detail: reason,
+		Object: n.opts.file.path, Outcome: access.Refused, Detail: reason,
 	})
 	if err != nil {
-		n.logger.ErrorContext(ctx, "a refused configuration is missing in the audit log", "error", err)
+		n.logger.ErrorContext(ctx, "could not record a refused configuration in the audit log", "error", err)
 		return
 	}
-	r.leftOut = 0
+	r.unaudited = 0
 }
 
-// problemsOf are the mistakes of a file, one a line.
+// problemsOf returns the mistakes of a file, one per line.
 func problemsOf(err error) []string {
 	invalid, ok := errors.AsType[*config.InvalidError](err)
 	if !ok {
@@ -333,7 +331,7 @@ func problemsOf(err error) []string {
 	return lines[:min(len(lines), shownProblems)]
 }
 
-// summary is what the pages say of the mistakes.
+// summary returns the mistakes as one line for the pages.
 func summary(problems []string) string {
 	if len(problems) == 1 {
 		return problems[0]

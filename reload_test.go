@@ -9,13 +9,13 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// Each refusal of a file is recorded with its node and reason, but not more than the
-// limiter allows; the next entry says how many were left out.
+// Each refused file is recorded with its node and reason, within the limit. The next entry
+// contains the number of omitted ones.
 func TestRefusedReloadsAreAudited(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -28,7 +28,7 @@ func TestRefusedReloadsAreAudited(t *testing.T) {
 	r.audits = rate.NewLimiter(rate.Inf, 0)
 	r.audit(t.Context(), "fourth")
 	r.audit(t.Context(), summary(problemsOf(errors.New("fifth"))))
-	entries, err := auditstore.List(t.Context(), pool, auditstore.Filter{Action: "config.reload", Outcome: auditstore.Refused, Limit: 10})
+	entries, err := access.ListAudit(t.Context(), pool, access.AuditFilter{Action: "config.reload", Outcome: access.Refused, Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

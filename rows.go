@@ -11,11 +11,11 @@ import (
 	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
-// rowsInterval is how often a node checks that its configuration, while it is in force,
-// has all its rows.
+// rowsInterval is how often a node whose configuration is in force checks that all of its
+// rows exist.
 const rowsInterval = 30 * time.Second
 
-// keepRows restores rows of crons, limits and queues that somebody has deleted, until ctx ends.
+// keepRows restores deleted rows of crons, limits and queues until ctx ends.
 func (n *Node) keepRows(ctx context.Context) error {
 	ticker := time.NewTicker(rowsInterval)
 	defer ticker.Stop()
@@ -42,9 +42,9 @@ func (n *Node) restoreRows(ctx context.Context) error {
 	}
 	inForce, err := cronstore.HashInForce(ctx, n.pool)
 	if err != nil || inForce != own {
-		return err // the rows are those of another configuration
+		return err // another configuration is in force
 	}
-	n.logger.WarnContext(ctx, "rows of the configuration in force were deleted or changed and are made again")
+	n.logger.WarnContext(ctx, "rows of the configuration in force were deleted or changed, restoring them")
 	outcome, err := apply(ctx, n.pool, cfg, false, cronstore.Unattended)
 	if err != nil {
 		return err
@@ -53,13 +53,13 @@ func (n *Node) restoreRows(ctx context.Context) error {
 	return nil
 }
 
-// keepQueues makes the rows of the queues that this node works, so that they can be paused
-// before their first job comes.
+// keepQueues inserts the rows of the queues that this node works, so that they can be
+// paused before their first job.
 func (n *Node) keepQueues(ctx context.Context) error {
-	return queuestore.Keep(ctx, n.pool, slices.Sorted(maps.Keys(n.runner.Queues())))
+	return queuestore.EnsureRows(ctx, n.pool, slices.Sorted(maps.Keys(n.runner.Queues())))
 }
 
-// hasRows reports whether every cron and limit of the configuration has its row.
+// hasRows reports whether every cron and limit of the configuration has a row.
 func (n *Node) hasRows(ctx context.Context, cfg *Config) (bool, error) {
 	names := make([]string, len(cfg.Crons))
 	for i, cron := range cfg.Crons {

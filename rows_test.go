@@ -15,8 +15,8 @@ import (
 
 const limitedQueue = "[queues.default]\nglobal_limit = 3\n"
 
-// A node restores rows that somebody has deleted while its configuration is in force, and
-// leaves them alone while another one is.
+// A node restores deleted rows while its configuration is in force, and does not while
+// another one is.
 func TestDeletedRowsOfTheConfigurationAreRestored(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -49,13 +49,13 @@ func TestDeletedRowsOfTheConfigurationAreRestored(t *testing.T) {
 	}
 	applied(t, pool, parsed(t, localSections(pool.Config().ConnString())+cronsOf("one")))
 	if crons, limits := restored(); crons != "one" || len(limits) != 0 {
-		t.Errorf("beside another configuration: crons %q, limits %v", crons, limits)
+		t.Errorf("while another configuration was in force: crons %q, limits %v", crons, limits)
 	}
 }
 
-// A node that loses the row of one role leads that role again in a later term, and its
-// other roles in the terms that they had.
-func TestDeletedRowOfARoleEndsThatRole(t *testing.T) {
+// A node that loses the row of one role leads that role again in a later term, and
+// continues the terms of its other roles.
+func TestDeletedRoleRowEndsOnlyThatTerm(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	p := startProgram(t, url, "a", "", 10*time.Second)
@@ -79,9 +79,9 @@ func TestDeletedRowOfARoleEndsThatRole(t *testing.T) {
 	await("billing 1, log_compactor 2, metrics_aggregator 1, scheduler 1")
 }
 
-// TestReadyNodeKnowsItsQueues pauses queues the moment that a node is ready on a new schema,
-// before any job has come.
-func TestReadyNodeKnowsItsQueues(t *testing.T) {
+// TestReadyNodeHasQueueRows pauses queues as soon as a node is ready on a new schema,
+// before their first job.
+func TestReadyNodeHasQueueRows(t *testing.T) {
 	t.Parallel()
 	url := pgtest.EmptyURL(t)
 	node := runNode(t, url, "[queues.mail]\nmax_workers = 2")

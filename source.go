@@ -7,26 +7,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/alertstore"
-	"github.com/forge-scheduler/forge/internal/auditstore"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/lockholders"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
+
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
-// source lets the pages read through the stores.
+// source connects the pages to the stores.
 func (n *Node) source() dashboard.Source {
 	jobs := jobReader{n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()}}
 	return dashboard.Source{
@@ -49,8 +49,8 @@ func (n *Node) appliedHash(ctx context.Context) (string, error) {
 	return cronstore.HashInForce(ctx, n.pool)
 }
 
-// differs says what another configuration than the one in force would change.
-// Of the two the answer is always the same, and remembered.
+// differs returns what another configuration would change against the one in force. The
+// result for two hashes never changes and is cached.
 func (n *Node) differs(ctx context.Context, applied, other string) (string, error) {
 	key := [2]string{applied, other}
 	if known, ok := n.differences.Load(key); ok {
@@ -61,7 +61,7 @@ func (n *Node) differs(ctx context.Context, applied, other string) (string, erro
 		return "", err
 	}
 	text := drifts[other].String()
-	if inForce == applied { // no newer one since
+	if inForce == applied { // no newer one was applied
 		n.differences.Store(key, text)
 	}
 	return text, nil
@@ -73,15 +73,19 @@ type leadershipReader struct {
 }
 
 func (r leadershipReader) Leaders(ctx context.Context) ([]leaderstore.Leader, error) {
-	return lockholders.Leaders(ctx, r.pool, r.cfg)
+	return doctor.LeadersWithHolders(ctx, r.pool, r.cfg)
 }
 
 func (r leadershipReader) History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error) {
 	return leaderstore.History(ctx, r.pool, role, limit)
 }
 
-func (r leadershipReader) HistoryAfter(ctx context.Context, role string, after leaderstore.Place, limit int) ([]leaderstore.Tenure, error) {
+func (r leadershipReader) HistoryAfter(ctx context.Context, role string, after leaderstore.Cursor, limit int) ([]leaderstore.Tenure, error) {
 	return leaderstore.HistoryAfter(ctx, r.pool, role, after, limit)
+}
+
+func (r leadershipReader) Rates(ctx context.Context) (rollupstore.Rates, error) {
+	return rollupstore.ReadRates(ctx, r.pool)
 }
 
 type nodeReader struct{ pool *pgxpool.Pool }
@@ -92,13 +96,13 @@ func (r nodeReader) List(ctx context.Context) ([]nodestore.Node, error) {
 
 type healthReader struct{ node *Node }
 
-// Causes has the health judged when the events do not tell what is read: whoever
-// changed the cluster may have died before that.
+// Causes evaluates the health first if the causes are not in the events yet: the process
+// that changed the cluster may have died before it evaluated the health.
 func (r healthReader) Causes(ctx context.Context) ([]string, error) {
 	causes, recorded, err := eventstore.Causes(ctx, r.node.pool)
 	if err == nil && !recorded {
-		if _, err := r.node.vigil.judge(ctx); err != nil {
-			r.node.logger.DebugContext(ctx, "the next reader has the cluster's health judged", "error", err)
+		if _, err := r.node.healthWatcher.evaluate(ctx); err != nil {
+			r.node.logger.DebugContext(ctx, "could not evaluate the cluster's health, will retry at the next read", "error", err)
 		}
 	}
 	return causes, err
@@ -135,8 +139,8 @@ func (r cronReader) Why(ctx context.Context, cron string, tick time.Time) (expla
 	return explain.Tick(ctx, r.pool, cron, tick)
 }
 
-func (r cronReader) Told(ctx context.Context, cron string, ticks []time.Time) ([]outbox.Notification, error) {
-	return outbox.OfTicks(ctx, r.pool, cron, ticks)
+func (r cronReader) Notifications(ctx context.Context, cron string, ticks []time.Time) ([]notifyqueue.Notification, error) {
+	return notifyqueue.OfTicks(ctx, r.pool, cron, ticks)
 }
 
 func (r cronReader) Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {
@@ -212,8 +216,8 @@ func (r alertReader) History(ctx context.Context, alert string, before int64, li
 	return alertstore.History(ctx, r.pool, alert, before, limit)
 }
 
-func (r alertReader) Told(ctx context.Context, alert string, before int64, limit int) ([]outbox.Notification, error) {
-	return outbox.OfAlert(ctx, r.pool, alert, before, limit)
+func (r alertReader) Notifications(ctx context.Context, alert string, before int64, limit int) ([]notifyqueue.Notification, error) {
+	return notifyqueue.OfAlert(ctx, r.pool, alert, before, limit)
 }
 
 type historyReader struct{ pool *pgxpool.Pool }
@@ -236,46 +240,46 @@ func (r deadReader) Letters(ctx context.Context, filter jobstore.DeadFilter, bef
 	return jobstore.DeadLetters(ctx, r.pool, filter, before, limit)
 }
 
-// tokenReader lets the listener look tokens up.
+// tokenReader verifies and manages tokens.
 type tokenReader struct{ pool *pgxpool.Pool }
 
-func (r tokenReader) Verify(ctx context.Context, token string) (tokenstore.Holder, error) {
-	return tokenstore.Verify(ctx, r.pool, token)
+func (r tokenReader) Verify(ctx context.Context, token string) (access.Holder, error) {
+	return access.Verify(ctx, r.pool, token)
 }
 
-func (r tokenReader) Session(ctx context.Context, session string) (tokenstore.Holder, error) {
-	return tokenstore.Session(ctx, r.pool, session)
+func (r tokenReader) Session(ctx context.Context, session string) (access.Holder, error) {
+	return access.Session(ctx, r.pool, session)
 }
 
-func (r tokenReader) Login(ctx context.Context, token string) (session string, of tokenstore.Holder, err error) {
-	return tokenstore.Login(ctx, r.pool, token)
+func (r tokenReader) Login(ctx context.Context, token string) (session string, of access.Holder, err error) {
+	return access.Login(ctx, r.pool, token)
 }
 
 func (r tokenReader) Logout(ctx context.Context, session string) error {
-	return tokenstore.Logout(ctx, r.pool, session)
+	return access.Logout(ctx, r.pool, session)
 }
 
-func (r tokenReader) List(ctx context.Context) ([]tokenstore.Token, error) {
-	return tokenstore.List(ctx, r.pool)
+func (r tokenReader) List(ctx context.Context) ([]access.Token, error) {
+	return access.ListTokens(ctx, r.pool)
 }
 
-func (r tokenReader) Create(ctx context.Context, wanted tokenstore.New) (secret string, token tokenstore.Token, err error) {
-	return tokenstore.Create(ctx, withinRequest(r), wanted)
+func (r tokenReader) Create(ctx context.Context, wanted access.NewToken) (secret string, token access.Token, err error) {
+	return access.CreateToken(ctx, requestDB(r), wanted)
 }
 
-// openKeeper is the keeper of tokens of a listener that asks nobody who they are.
-type openKeeper struct{ tokenReader }
+// noAuthTokens is the token store of a listener without authentication.
+type noAuthTokens struct{ tokenReader }
 
-// Create returns tokenstore.ErrOpen.
-func (openKeeper) Create(context.Context, tokenstore.New) (secret string, token tokenstore.Token, err error) {
-	return "", tokenstore.Token{}, tokenstore.ErrOpen
+// Create returns access.ErrOpen.
+func (noAuthTokens) Create(context.Context, access.NewToken) (secret string, token access.Token, err error) {
+	return "", access.Token{}, access.ErrOpen
 }
 
-func (r tokenReader) Revoke(ctx context.Context, name, by string) (tokenstore.Token, error) {
-	return tokenstore.Revoke(ctx, withinRequest(r), name, by)
+func (r tokenReader) Revoke(ctx context.Context, name, by string) (access.Token, error) {
+	return access.RevokeToken(ctx, requestDB(r), name, by)
 }
 
-// ownFile is what the node was started with, or has read since.
+// ownFile gives the dashboard access to the node's current configuration.
 type ownFile struct{ *Node }
 
 func (f ownFile) Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan, error) {
@@ -283,7 +287,7 @@ func (f ownFile) Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan,
 }
 
 func (f ownFile) Apply(ctx context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
-	return apply(ctx, withinRequest{f.pool}, f.current.Load(), true, confirm)
+	return apply(ctx, requestDB{f.pool}, f.current.Load(), true, confirm)
 }
 
 func (f ownFile) CheckAlerts() []alertstore.Problem { return alerts.CheckFile(f.current.Load()) }
@@ -292,17 +296,17 @@ func (f ownFile) ExportAlerts() ([]byte, error) {
 	return alerts.Export(alertstore.Of(f.current.Load()))
 }
 
-// auditor writes down what is asked of the listener.
+// auditor records requests in the audit log.
 type auditor struct{ pool *pgxpool.Pool }
 
-func (a auditor) Begin(ctx context.Context, e auditstore.Entry) (id int64, err error) {
-	return auditstore.Begin(ctx, a.pool, e)
+func (a auditor) Begin(ctx context.Context, e access.AuditEntry) (id int64, err error) {
+	return access.BeginAudit(ctx, a.pool, e)
 }
 
 func (a auditor) End(ctx context.Context, id int64, outcome, detail string) error {
-	return auditstore.End(ctx, a.pool, id, outcome, detail)
+	return access.EndAudit(ctx, a.pool, id, outcome, detail)
 }
 
-func (a auditor) List(ctx context.Context, filter auditstore.Filter) ([]auditstore.Entry, error) {
-	return auditstore.List(ctx, a.pool, filter)
+func (a auditor) List(ctx context.Context, filter access.AuditFilter) ([]access.AuditEntry, error) {
+	return access.ListAudit(ctx, a.pool, filter)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// attackTime is for how long the node is attacked; make attack-http sets a minute.
+// attackTime is how long the node is attacked. make attack-http sets a minute.
 func attackTime(t *testing.T) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("FORGE_ATTACK"), "4s"))
@@ -29,7 +29,7 @@ func attackTime(t *testing.T) time.Duration {
 	return d
 }
 
-// attackers send one kind of hostile request each, over and over.
+// attackers repeatedly send one kind of hostile request each.
 var attackers = []struct {
 	name  string
 	count int
@@ -60,8 +60,8 @@ var attackers = []struct {
 	}},
 }
 
-// attack sends all of it until ctx ends, connects again as soon as a connection is closed,
-// and returns how many connections it made.
+// attack runs all attackers until ctx ends. They reconnect as soon as a connection is
+// closed. It returns the number of connections.
 func attack(ctx context.Context, address string) (made int64) {
 	var count atomic.Int64
 	var wait sync.WaitGroup
@@ -86,11 +86,11 @@ func attack(ctx context.Context, address string) (made int64) {
 	return count.Load()
 }
 
-// Whatever clients do, the node keeps its roles and answers its probes.
-func TestClientsCannotStarveLeadership(t *testing.T) { //nolint:paralleltest // it takes all that it can of the machine
+// A node keeps its roles and answers its probes under hostile load.
+func TestClientsCannotStarveLeadership(t *testing.T) { //nolint:paralleltest // it uses all processors
 	url := pgtest.URL(t)
-	// A longer lease than by default: the attackers and the database share the processors
-	// with the node, and with other tests.
+	// The lease is longer than the default because the attackers, the database and other
+	// tests share the processors with the node.
 	p := startProgram(t, url, "a", "", 10*time.Second)
 	leaders := func() (terms string) {
 		found, err := p.node.source().Leadership.Leaders(t.Context())
@@ -111,7 +111,7 @@ func TestClientsCannotStarveLeadership(t *testing.T) { //nolint:paralleltest // 
 		t.Fatal(err)
 	}
 	before := leaders()
-	memory := watchMemory(t)
+	peakMemory := watchMemory(t)
 	ctx, stop := context.WithTimeout(t.Context(), attackTime(t))
 	defer stop()
 	var worst time.Duration
@@ -134,7 +134,7 @@ func TestClientsCannotStarveLeadership(t *testing.T) { //nolint:paralleltest // 
 	})
 	made := attack(ctx, p.listen)
 	probing.Wait()
-	most := memory()
+	most := peakMemory()
 	t.Logf("%d connections in %v; /readyz failed %d of %d times and took at most %v; the process had at most %d MiB of memory", made, attackTime(t), failed, probed, worst, most>>20)
 	if after := leaders(); after != before {
 		t.Errorf("leaders before:\n%safter:\n%s", before, after)
@@ -147,18 +147,16 @@ func TestClientsCannotStarveLeadership(t *testing.T) { //nolint:paralleltest // 
 	}
 }
 
-// maxAttackMemory bounds what the process has in memory (RSS) while it is attacked, in
-// bytes. The attackers are in the same process; the race detector makes it four times as
-// much.
+// maxAttackMemory limits the memory (RSS) of the process during the attack, in bytes. The
+// attackers run in the same process. The race detector needs four times as much.
 const maxAttackMemory = 512 << 20
 
-// watchMemory returns the most memory (RSS) that the process has had since the call, in
-// bytes.
+// watchMemory returns a function for the highest memory use (RSS) since the call, in bytes.
 func watchMemory(t *testing.T) (most func() int) {
 	t.Helper()
 	debug.FreeOSMemory() // of earlier tests
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
-		t.Fatalf("forget the earlier peak: %v", err)
+		t.Fatalf("reset the earlier peak: %v", err)
 	}
 	return func() int {
 		status, err := os.ReadFile("/proc/self/status")
@@ -174,7 +172,8 @@ func watchMemory(t *testing.T) (most func() int) {
 	}
 }
 
-// probe asks /readyz over a connection of its own and returns the status, 0 for none.
+// probe requests /readyz on a new connection and returns the status, or 0 without a
+// response.
 func probe(ctx context.Context, address string) int {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)

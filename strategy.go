@@ -4,26 +4,24 @@ import (
 	"context"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/mailbox"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// byLease says that the database may be reached through a pooler in transaction
-// mode alone: nothing of a session lasts there, so that leaders are elected by
-// their rows, nodes are known to live by their heartbeats, and what notifications
-// would tell is looked for.
-func (n *Node) byLease() bool { return n.election().ByLease() }
+// byLease reports whether the lease strategy is configured, for a database behind a pooler
+// in transaction mode. There, no session state lasts: leaders are elected by their rows,
+// heartbeats show that a node is alive, and polling replaces notifications.
+func (n *Node) byLease() bool { return n.electionConfig().ByLease() }
 
-// poll is how often to look for what notifications tell elsewhere; 0: they are
-// heard.
-func (n *Node) poll() time.Duration {
+// pollInterval is how often to poll in place of notifications; 0 if notifications work.
+func (n *Node) pollInterval() time.Duration {
 	if !n.byLease() {
 		return 0
 	}
-	return mailbox.Interval(n.election().CheckInterval.Std())
+	return postgres.PollInterval(n.electionConfig().CheckInterval.Std())
 }
 
-// openSession opens the node's election session, by the strategy.
+// openSession opens the node's election session with the configured strategy.
 func (n *Node) openSession(ctx context.Context) (roles.Session, error) {
 	return roles.OpenSession(ctx, n.sessionConfig(), n.roleNames(), n.byLease())
 }

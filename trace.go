@@ -6,57 +6,61 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
-// tracer tells the watchdog of a leader's loop (package progress) when the loop
-// waits for the database: for a connection, or for the answer to a statement. Such a
-// loop is slow at most; it does not hang.
+// tracer reports to the watchdog of a leader's loop (package watchdog) when the loop waits
+// for the database: for a connection, or for the result of a statement. Such a loop may be
+// slow, but it has not stalled.
 type tracer struct{}
 
-type waitKey struct{}
+type databaseWaitKey struct{}
 
-// beginWait notes a wait, which endWait ends.
-func beginWait(ctx context.Context) context.Context {
-	end := progress.Statement(ctx)
+// beginDatabaseWait begins a wait that endDatabaseWait ends.
+func beginDatabaseWait(ctx context.Context) context.Context {
+	end := watchdog.Statement(ctx)
 	if end == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, waitKey{}, end)
+	return context.WithValue(ctx, databaseWaitKey{}, end)
 }
 
-func endWait(ctx context.Context) {
-	if end, ok := ctx.Value(waitKey{}).(func()); ok {
+func endDatabaseWait(ctx context.Context) {
+	if end, ok := ctx.Value(databaseWaitKey{}).(func()); ok {
 		end()
 	}
 }
 
 func (tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return beginWait(ctx)
+	return beginDatabaseWait(ctx)
 }
 
-func (tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) { endWait(ctx) }
+func (tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	endDatabaseWait(ctx)
+}
 
 func (tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return beginWait(ctx)
+	return beginDatabaseWait(ctx)
 }
 
 func (tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
-func (tracer) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) { endWait(ctx) }
+func (tracer) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) {
+	endDatabaseWait(ctx)
+}
 
 func (tracer) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
-	return beginWait(ctx)
+	return beginDatabaseWait(ctx)
 }
 
 func (tracer) TraceCopyFromEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromEndData) {
-	endWait(ctx)
+	endDatabaseWait(ctx)
 }
 
 func (tracer) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
-	return beginWait(ctx)
+	return beginDatabaseWait(ctx)
 }
 
 func (tracer) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireEndData) {
-	endWait(ctx)
+	endDatabaseWait(ctx)
 }

@@ -6,37 +6,37 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
-// A leader's loop that waits for a statement, or for a connection, is not found to hang,
-// as one is that waits for nothing.
-func TestWatchdogKnowsOfWaitsForTheDatabase(t *testing.T) {
+// A leader's loop that waits for a statement or for a connection has not stalled. A loop
+// that waits for neither has.
+func TestWatchdogAllowsForDatabaseWaits(t *testing.T) {
 	t.Parallel()
-	pool, err := dbpool.New(t.Context(), dbpool.Options{URL: pgtest.URL(t), Tracer: tracer{}})
+	pool, err := postgres.NewPool(t.Context(), postgres.PoolOptions{URL: pgtest.URL(t), Tracer: tracer{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	watch := progress.NewWatch(300 * time.Millisecond)
+	watch := watchdog.New(300 * time.Millisecond)
 	t.Cleanup(watch.Stop)
 	ctx := watch.Context(t.Context())
-	slept := make(chan error, 1)
+	executed := make(chan error, 1)
 	go func() {
 		_, err := pool.Exec(ctx, "SELECT pg_sleep(1)")
-		slept <- err
+		executed <- err
 	}()
 	for waiting := true; waiting; {
 		select {
-		case err := <-slept:
+		case err := <-executed:
 			if waiting = false; err != nil {
 				t.Fatal(err)
 			}
 		case <-time.After(50 * time.Millisecond):
 			if part, stalled := watch.Stalled(time.Now()); stalled {
-				t.Fatalf("%s hangs, while a statement is under way", part)
+				t.Fatalf("%s stalled during a statement", part)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func TestWatchdogKnowsOfWaitsForTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if part, stalled := watch.Stalled(time.Now()); stalled {
-		t.Errorf("%s hangs, after it waited for a connection", part)
+		t.Errorf("%s stalled after the wait for a connection", part)
 	}
 	conn.Release()
 	for _, conn := range held[1:] {
@@ -65,7 +65,7 @@ func TestWatchdogKnowsOfWaitsForTheDatabase(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("a loop that waits for nothing is not found to hang")
+			t.Fatal("a loop that waits for nothing was not reported as stalled")
 		}
 	}
 }

@@ -14,41 +14,41 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// A node is not ready while the server refuses what it writes, and ready again after
-// that; a connection that breaks is judged by the ping.
+// A node is not ready while the server rejects its writes, and ready again afterwards. A
+// broken connection is left to the ping.
 func TestNodeIsNotReadyWhileItCannotWrite(t *testing.T) {
 	t.Parallel()
-	n := &Node{gate: &gate{}, metrics: metrics.New(""), pool: pgtest.Pool(t), logger: slog.New(slog.DiscardHandler)}
-	n.gate.open()
-	var answer error
+	n := &Node{readiness: &readiness{}, metrics: metrics.New(""), pool: pgtest.Pool(t), logger: slog.New(slog.DiscardHandler)}
+	n.readiness.setReady()
+	var result error
 	n.writes = n.newWriteCheck()
-	n.writes.ask = func(context.Context) error { return answer }
+	n.writes.probe = func(context.Context) error { return result }
 	for _, step := range []struct {
 		name   string
-		answer error
+		result error
 		ready  bool
 		shown  float64
 	}{
-		{"all is well", nil, true, 1},
+		{"no error", nil, true, 1},
 		{"the disk is full", &dbcheck.DiskError{}, false, 0},
 		{"the connection breaks meanwhile", errors.New("broken"), false, 0},
-		{"there is room again", nil, true, 1},
+		{"the disk has space again", nil, true, 1},
 		{"the connection breaks", errors.New("broken"), true, 0},
 		{"rights are revoked", &dbcheck.RightsError{}, false, 0},
 		{"it is read-only", dbcheck.ErrReadOnly, false, 0},
 	} {
-		answer = step.answer
+		result = step.result
 		n.writes.check(t.Context())
 		err := n.ready(t.Context())
 		if shown := testutil.ToFloat64(n.metrics.NodeReady); (err == nil) != step.ready || shown != step.shown {
-			t.Errorf("%s: ready says %v, forge_node_ready %v", step.name, err, shown)
+			t.Errorf("%s: ready returned %v, forge_node_ready %v", step.name, err, shown)
 		}
 	}
 }
 
-// Rights that are revoked while a node runs show in its readiness, and once they are
-// granted again it is ready.
-func TestRevokedRightsOfALiveNodeShow(t *testing.T) {
+// Privileges that are revoked while a node runs make it unready. It is ready again once
+// they are granted.
+func TestRevokedPrivilegesMakeNodeUnready(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
 	owner := pgtest.Connect(t, address)

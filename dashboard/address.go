@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// asked lets a GET through whose parameters are those of the operation: one with a slip
-// of the pen in it would be answered as if it were not there.
-func asked(of *operation, next http.HandlerFunc) http.HandlerFunc {
+// checkParameters rejects a GET with parameters that the operation does not have. Without
+// the check, a misspelled parameter would be ignored.
+func checkParameters(of *operation, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := &query{}
 		for name, values := range r.URL.Query() {
-			q.know(of, name, values)
+			q.checkParameter(of, name, values)
 		}
 		if q.reject(w) {
 			return
@@ -22,8 +22,8 @@ func asked(of *operation, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// know checks one parameter against those of the operation.
-func (q *query) know(of *operation, name string, values []string) {
+// checkParameter checks one parameter against those of the operation.
+func (q *query) checkParameter(of *operation, name string, values []string) {
 	i := slices.IndexFunc(of.query, func(p parameter) bool { return p.means(name) })
 	if i < 0 {
 		q.errs = append(q.errs, unknownParameter(of, name))
@@ -31,7 +31,7 @@ func (q *query) know(of *operation, name string, values []string) {
 	}
 	switch p := of.query[i]; {
 	case len(values) > 1 && !p.many:
-		q.errs = append(q.errs, fmt.Errorf("%s stands %d times", name, len(values)))
+		q.errs = append(q.errs, fmt.Errorf("%s is given %d times", name, len(values)))
 	case len(p.oneOf) > 0 && values[0] != "" && !slices.Contains(p.oneOf, values[0]):
 		q.errs = append(q.errs, fmt.Errorf("%s must be one of %s (got %q)", name, strings.Join(p.oneOf, ", "), values[0]))
 	}

@@ -10,25 +10,25 @@ import (
 	"strings"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
-// Alerts reads the alerts in force and what became of them.
+// Alerts reads the alerts in force, their incidents and their notifications.
 type Alerts interface {
-	// List returns the alerts with their open incidents, those that fire first.
+	// List returns the alerts with their open incidents, firing alerts first.
 	List(ctx context.Context) ([]alertstore.Status, error)
-	// History returns at most limit incidents that are over, of one alert or of
-	// all when its name is empty, newest first: those that follow the one with the
-	// id before, or all when it is 0.
+	// History returns at most limit incidents that are over, newest first: those of one
+	// alert, or of all if alert is empty. before is the id of the last incident of the
+	// previous page, or 0.
 	History(ctx context.Context, alert string, before int64, limit int) ([]alertstore.Incident, error)
-	// Told returns what receivers were told, or are to be, likewise.
-	Told(ctx context.Context, alert string, before int64, limit int) ([]outbox.Notification, error)
+	// Notifications returns the sent and pending notifications in the same way.
+	Notifications(ctx context.Context, alert string, before int64, limit int) ([]notifyqueue.Notification, error)
 }
 
 func (s *server) apiAlerts(w http.ResponseWriter, r *http.Request) {
 	alerts, err := s.Source.Alerts.List(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, listOf(alerts, ""))
@@ -38,8 +38,8 @@ func (s *server) apiAlertsHistory(w http.ResponseWriter, r *http.Request) {
 	answerAlerts(s, w, r, s.Source.Alerts.History, func(i alertstore.Incident) int64 { return i.ID })
 }
 
-func (s *server) apiAlertsTold(w http.ResponseWriter, r *http.Request) {
-	answerAlerts(s, w, r, s.Source.Alerts.Told, func(n outbox.Notification) int64 { return n.ID })
+func (s *server) apiAlertNotifications(w http.ResponseWriter, r *http.Request) {
+	answerAlerts(s, w, r, s.Source.Alerts.Notifications, func(n notifyqueue.Notification) int64 { return n.ID })
 }
 
 func answerAlerts[T any](s *server, w http.ResponseWriter, r *http.Request, read func(context.Context, string, int64, int) ([]T, error), id func(T) int64) {
@@ -52,7 +52,7 @@ func answerAlerts[T any](s *server, w http.ResponseWriter, r *http.Request, read
 	answerPage(s, w, r, q, items, err, limit, id)
 }
 
-// shownAlerts is how much of the past the page shows.
+// shownAlerts is how many past incidents and notifications the page shows.
 const shownAlerts = 50
 
 type alertsBody struct {
@@ -61,7 +61,7 @@ type alertsBody struct {
 	Operates bool
 	Alerts   []alertRow
 	History  []incidentRow
-	Told     []toldRow
+	Told     []notificationRow
 }
 
 type alertRow struct {
@@ -75,41 +75,41 @@ type alertRow struct {
 type incidentRow struct {
 	alertstore.Incident
 	About  string
-	Level  string // of the value
+	Level  string // the measured value
 	Active stamp
-	Kept   *stamp // since when it fires on although its condition does not hold
+	Kept   *stamp // since when the alert keeps firing although its condition no longer holds
 	Ended  *stamp
 	Lasted string
 }
 
-type toldRow struct {
-	outbox.Notification
+type notificationRow struct {
+	notifyqueue.Notification
 	At    stamp
 	About string
 	Badge badge
 }
 
-// toldBadge says how far a message has come.
-func toldBadge(state outbox.State) badge {
+// notificationBadge describes the state of a notification.
+func notificationBadge(state notifyqueue.State) badge {
 	switch state {
-	case outbox.Delivered:
+	case notifyqueue.Delivered:
 		return badge{"delivered", "ok", "check"}
-	case outbox.Failed:
+	case notifyqueue.Failed:
 		return badge{"failed", "bad", "cross"}
-	case outbox.Superseded:
+	case notifyqueue.Superseded:
 		return badge{"superseded", "idle", "stop"}
-	case outbox.Pending:
+	case notifyqueue.Pending:
 	}
 	return badge{"on its way", "wait", "clock"}
 }
 
-func (s *server) loadAlerts(ctx context.Context, ask *request) (body, error) {
+func (s *server) loadAlerts(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
 	b := alertsBody{
-		base: base{name: "Alerts", beat: s.pulseOf(facts)}, Notice: alertNotice(ask), Operates: s.Silencer != nil && ask.may(operator),
+		base: base{name: "Alerts", beat: s.pulseOf(facts)}, Notice: alertNotice(req), Operates: s.Silencer != nil && req.may(operator),
 	}
 	alerts, err := s.Source.Alerts.List(ctx)
 	if err != nil {
@@ -131,12 +131,12 @@ func (s *server) loadAlerts(ctx context.Context, ask *request) (body, error) {
 	for _, incident := range history {
 		b.History = append(b.History, s.incidentRow(facts, incident))
 	}
-	told, err := s.Source.Alerts.Told(ctx, "", 0, shownAlerts)
+	told, err := s.Source.Alerts.Notifications(ctx, "", 0, shownAlerts)
 	if err != nil {
-		return nil, fmt.Errorf("read what was told of alerts: %w", err)
+		return nil, fmt.Errorf("read notifications of alerts: %w", err)
 	}
 	for _, n := range told {
-		b.Told = append(b.Told, toldRow{Notification: n, At: newStamp(modeAgo, facts.now, n.CreatedAt), About: outbox.Sentence([]outbox.Notification{n}), Badge: toldBadge(n.State)})
+		b.Told = append(b.Told, notificationRow{Notification: n, At: newStamp(modeAgo, facts.now, n.CreatedAt), About: notifyqueue.StatusSentence([]notifyqueue.Notification{n}), Badge: notificationBadge(n.State)})
 	}
 	return &b, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 func TestAlertsPage(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAlertsAPI(t *testing.T) {
 	if past := decode[list[alertstore.Incident]](t, get(t, h, "/api/v1/alerts/history?alert=a&limit=5")).Items; len(past) != 1 || past[0].ID != 7 {
 		t.Errorf("history: %+v", past)
 	}
-	if told := decode[list[outbox.Notification]](t, get(t, h, "/api/v1/alerts/notifications")).Items; len(told) != 1 || told[0].Target != "slack:#ops" {
+	if told := decode[list[notifyqueue.Notification]](t, get(t, h, "/api/v1/alerts/notifications")).Items; len(told) != 1 || told[0].Target != "slack:#ops" {
 		t.Errorf("told: %+v", told)
 	}
 }
@@ -71,10 +71,10 @@ func (f fakeAlerts) History(context.Context, string, int64, int) ([]alertstore.I
 	return read(f.fakeCluster, func() []alertstore.Incident { return []alertstore.Incident{f.ended()} })
 }
 
-func (f fakeAlerts) Told(context.Context, string, int64, int) ([]outbox.Notification, error) {
-	return read(f.fakeCluster, func() []outbox.Notification {
-		return []outbox.Notification{{
-			ID: 1, Alert: "no_scheduler_leader", Target: "slack:#ops", State: outbox.Failed, Attempts: 2, Error: "gone", CreatedAt: epoch,
+func (f fakeAlerts) Notifications(context.Context, string, int64, int) ([]notifyqueue.Notification, error) {
+	return read(f.fakeCluster, func() []notifyqueue.Notification {
+		return []notifyqueue.Notification{{
+			ID: 1, Alert: "no_scheduler_leader", Target: "slack:#ops", State: notifyqueue.Failed, Attempts: 2, Error: "gone", CreatedAt: epoch,
 		}}
 	})
 }

@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
 	defaultLimit = 50
 	maxLimit     = 1000
-	// maxListedArgs bounds the bytes of the arguments in one page of jobs.
+	// maxListedArgs bounds the bytes of all arguments in one page of jobs.
 	maxListedArgs = 1 << 20
 )
 
-// list is the body of every listing. Next is the address of what follows, empty
-// at the end.
+// list is the body of every list. Next is the address of the next page, empty on the last
+// one.
 type list[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next,omitempty"`
@@ -37,6 +38,7 @@ func listOf[T any](items []T, next string) list[T] {
 
 type leaderItem struct {
 	leaderstore.Leader
+	rollupstore.LeaderRates
 	Leads          bool    `json:"leads"`
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
 }
@@ -44,12 +46,17 @@ type leaderItem struct {
 func (s *server) apiLeaders(w http.ResponseWriter, r *http.Request) {
 	leaders, err := s.Source.Leadership.Leaders(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
+		return
+	}
+	rates, err := s.rates.get(r.Context())
+	if err != nil {
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	items := make([]leaderItem, 0, len(leaders))
 	for _, l := range s.allRoles(leaders) {
-		item := leaderItem{Leader: l, Leads: l.Leads()}
+		item := leaderItem{Leader: l, LeaderRates: rates.Of(l.Role, l.NodeID), Leads: l.Leads()}
 		if item.Leads {
 			item.LeaseRemaining = l.LeaseUntil.Sub(l.Now).Seconds()
 		}
@@ -60,13 +67,13 @@ func (s *server) apiLeaders(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	limit, after := q.limit(), q.place()
+	limit, after := q.limit(), q.tenureCursor()
 	if q.reject(w) {
 		return
 	}
 	tenures, err := s.Source.Leadership.HistoryAfter(r.Context(), q.values.Get("role"), after, limit)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	next := ""
@@ -80,7 +87,7 @@ func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) {
 func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) {
 	nodes, err := s.Source.Nodes.List(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, listOf(nodes, ""))
@@ -103,10 +110,11 @@ func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) {
 	answerPage(s, w, r, q, jobs, err, limit, func(j jobstore.Job) int64 { return j.ID })
 }
 
-// answerPage answers with at most limit rows, which go on below the id of the last.
+// answerPage answers with one page of at most limit rows. The next page starts below the id
+// of the last row.
 func answerPage[T any](s *server, w http.ResponseWriter, r *http.Request, q *query, rows []T, err error, limit int, id func(T) int64) {
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	next := ""
@@ -123,7 +131,8 @@ func (s *server) apiJob(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// jobOf answers the request itself when it returns false.
+// jobOf reads the job that the path names. If it returns false, it has answered the
+// request.
 func (s *server) jobOf(w http.ResponseWriter, r *http.Request) (jobstore.Job, bool) {
 	id, ok := jobID(r.PathValue("id"))
 	if !ok {
@@ -135,12 +144,12 @@ func (s *server) jobOf(w http.ResponseWriter, r *http.Request) (jobstore.Job, bo
 	case errors.Is(err, jobstore.ErrNotFound):
 		writeProblem(w, http.StatusNotFound, "There is no such job.")
 	case err != nil:
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 	}
 	return job, err == nil
 }
 
-// apiCompaction is the compactor's newest passes and the sizes of the tables.
+// apiCompaction returns the newest passes of the compactor and the sizes of the tables.
 func (s *server) apiCompaction(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	limit := q.limit()
@@ -149,15 +158,15 @@ func (s *server) apiCompaction(w http.ResponseWriter, r *http.Request) {
 	}
 	status, err := s.Source.Compaction.Status(r.Context(), limit)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, status)
 }
 
-// unreadable logs the cause and tells the client only that there is one: an
-// error of the database may name hosts and users.
-func (s *server) unreadable(w http.ResponseWriter, r *http.Request, err error) {
+// answerDatabaseError logs the cause and answers without it: an error of the database may
+// name hosts and users.
+func (s *server) answerDatabaseError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
 		s.Logger.ErrorContext(r.Context(), "read for a request", "path", r.URL.Path, "error", err)
 	}
@@ -169,8 +178,7 @@ func jobID(text string) (int64, bool) {
 	return id, err == nil && id > 0
 }
 
-// query reads the parameters of an address and collects what is wrong with
-// them.
+// query parses the parameters of an address and collects the errors in them.
 type query struct {
 	path   string
 	values url.Values
@@ -185,7 +193,7 @@ func newQuery(r *http.Request) *query {
 	return q
 }
 
-// number is 0 when the parameter is absent.
+// number parses a number that is not negative. It is 0 if the parameter is missing.
 func (q *query) number(key string) int64 {
 	text := q.values.Get(key)
 	if text == "" {
@@ -198,14 +206,14 @@ func (q *query) number(key string) int64 {
 	return n
 }
 
-// What the database can number.
+// The greatest numbers of attempts and chunks that the columns of the database can hold.
 const (
 	maxAttempt = math.MaxInt16
 	maxChunk   = math.MaxInt32
 )
 
-// within is a number up to most, and 0 when the parameter is absent.
-func (q *query) within(key string, most int64) int {
+// atMost parses a number up to most. It is 0 if the parameter is missing.
+func (q *query) atMost(key string, most int64) int {
 	n := q.number(key)
 	if n > most {
 		q.errs = append(q.errs, fmt.Errorf("%s must be at most %d", key, most))
@@ -213,7 +221,8 @@ func (q *query) within(key string, most int64) int {
 	return int(n)
 }
 
-// texts are those of a parameter, which may stand again and hold several with commas.
+// texts returns the values of a parameter that may be repeated and may list several values
+// separated by commas.
 func (q *query) texts(key string) (all []string) {
 	for _, value := range q.values[key] {
 		all = append(all, strings.Split(value, ",")...)
@@ -221,7 +230,7 @@ func (q *query) texts(key string) (all []string) {
 	return all
 }
 
-// flag is false when the parameter is absent.
+// flag parses true or false. It is false if the parameter is missing.
 func (q *query) flag(key string) bool {
 	switch q.values.Get(key) {
 	case "", "false":
@@ -236,7 +245,7 @@ func (q *query) flag(key string) bool {
 
 func (q *query) limit() int { return q.upTo("limit", defaultLimit, maxLimit) }
 
-// upTo is a number from 1 to most, and usual when the parameter is absent.
+// upTo parses a number from 1 to most. It is usual if the parameter is missing.
 func (q *query) upTo(key string, usual, most int) int {
 	if q.values.Get(key) == "" {
 		return usual
@@ -249,7 +258,7 @@ func (q *query) upTo(key string, usual, most int) int {
 	return n
 }
 
-// time is zero when the parameter is absent.
+// time parses an RFC 3339 time. It is zero if the parameter is missing.
 func (q *query) time(key string) time.Time {
 	text := q.values.Get(key)
 	if text == "" {
@@ -262,8 +271,9 @@ func (q *query) time(key string) time.Time {
 	return t
 }
 
-// place is where a list of tenures goes on; the cursor says it.
-func (q *query) place() (after leaderstore.Place) {
+// tenureCursor returns the position in a list of tenures, which the cursor parameter has
+// put into "after".
+func (q *query) tenureCursor() (after leaderstore.Cursor) {
 	at, role, _ := strings.Cut(q.values.Get("after"), " ")
 	if at == "" {
 		return after
@@ -272,7 +282,7 @@ func (q *query) place() (after leaderstore.Place) {
 	if err != nil {
 		q.errs = append(q.errs, errForgedCursor)
 	}
-	return leaderstore.Place{AcquiredAt: acquired, Role: role}
+	return leaderstore.Cursor{AcquiredAt: acquired, Role: role}
 }
 
 func (q *query) jobFilter() jobstore.Filter {
@@ -282,7 +292,7 @@ func (q *query) jobFilter() jobstore.Filter {
 	}
 }
 
-// next is the address of what follows a value of a parameter.
+// next returns the address of the page that starts after a value of the parameter key.
 func (q *query) next(key, value string) string {
 	q.values.Del(key)
 	q.values.Set("cursor", cursorOf(q.path, q.values, key, value))

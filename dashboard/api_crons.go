@@ -23,8 +23,8 @@ type cronDocument struct {
 	Coming []explain.Coming `json:"coming"`
 }
 
-// coming is how many of the next ticks are shown.
-const coming = 5
+// defaultUpcoming is how many upcoming ticks are shown by default.
+const defaultUpcoming = 5
 
 func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
@@ -34,7 +34,7 @@ func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
 	}
 	crons, err := s.Source.Crons.Page(r.Context(), q.crons(s.Now(), limit+1))
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	next := ""
@@ -49,7 +49,7 @@ func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(items, next))
 }
 
-// crons are those that are asked for, as the page narrows them.
+// crons returns the filter of a list of crons.
 func (q *query) crons(now time.Time, limit int) cronstore.Narrow {
 	narrow := cronstore.Narrow{Text: q.values.Get("q"), After: q.values.Get("after"), Limit: limit}
 	switch q.values.Get("is") {
@@ -73,36 +73,36 @@ func (s *server) describe(cron cronstore.Cron) string {
 func (s *server) apiCron(w http.ResponseWriter, r *http.Request) {
 	cron, ok := s.cronOf(w, r)
 	if ok {
-		writeJSON(w, http.StatusOK, cronDocument{cronItem{cron, s.describe(cron)}, s.comingTicks(cron, s.Now())})
+		writeJSON(w, http.StatusOK, cronDocument{cronItem{cron, s.describe(cron)}, s.upcomingTicks(cron, s.Now())})
 	}
 }
 
-// comingTicks are none for a cron that is held, or whose schedule cannot be
-// read.
-func (s *server) comingTicks(cron cronstore.Cron, now time.Time) []explain.Coming {
+// upcomingTicks returns the next ticks of a cron. There are none if the cron is paused or
+// removed, or if its schedule cannot be parsed.
+func (s *server) upcomingTicks(cron cronstore.Cron, now time.Time) []explain.Coming {
 	none := []explain.Coming{}
 	if cron.Paused() || !cron.RemovedAt.IsZero() {
 		return none
 	}
-	ticks, err := explain.Next(cron.Name, cron.Spec, now, coming)
+	ticks, err := explain.Next(cron.Name, cron.Spec, now, defaultUpcoming)
 	if err != nil {
 		return none
 	}
 	return ticks
 }
 
-// cronOf answers the request itself when it returns false. A cron that was
-// removed is found too: its history is kept.
+// cronOf reads the cron that the path names. If it returns false, it has answered the
+// request. It finds removed crons too, because their history is kept.
 func (s *server) cronOf(w http.ResponseWriter, r *http.Request) (cronstore.Cron, bool) {
 	cron, err := s.Source.Crons.Get(r.Context(), r.PathValue("name"))
 	if err != nil {
-		s.answer(w, r, refuse(err))
+		s.answerError(w, r, refuse(err))
 	}
 	return cron, err == nil
 }
 
-// answer tells a program what went wrong.
-func (s *server) answer(w http.ResponseWriter, r *http.Request, err error) {
+// answerError writes the answer to a failed request.
+func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if no, ok := errors.AsType[*refusal](err); ok {
 		s.fail(w, r, no.status, no.detail)
 		return
@@ -113,10 +113,10 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if r.Method == http.MethodPost {
 		s.Logger.ErrorContext(r.Context(), "carry out a request", "path", r.URL.Path, "error", err)
-		s.fail(w, r, http.StatusServiceUnavailable, "It could not be done: the database does not answer, or refused it.")
+		s.fail(w, r, http.StatusServiceUnavailable, "The request failed: the database did not answer, or rejected it.")
 		return
 	}
-	s.unreadable(w, r, err)
+	s.answerDatabaseError(w, r, err)
 }
 
 func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {
@@ -131,7 +131,7 @@ func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {
 	}
 	ticks, err := s.Source.Crons.Ticks(r.Context(), cron.Name, before, limit)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	next := ""
@@ -141,7 +141,7 @@ func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(ticks, next))
 }
 
-// apiTick says what became of one tick, also of one that is not in the ledger.
+// apiTick explains the verdict of one tick, even if the tick is not in the ledger.
 func (s *server) apiTick(w http.ResponseWriter, r *http.Request) {
 	tick, err := time.Parse(time.RFC3339Nano, r.PathValue("tick"))
 	if err != nil {
@@ -150,13 +150,13 @@ func (s *server) apiTick(w http.ResponseWriter, r *http.Request) {
 	}
 	why, err := s.Source.Crons.Why(r.Context(), r.PathValue("name"), tick)
 	if err != nil {
-		s.answer(w, r, refuse(err))
+		s.answerError(w, r, refuse(err))
 		return
 	}
 	writeJSON(w, http.StatusOK, why)
 }
 
-// viaAPI is who asks when a program does.
+// viaAPI names the API in whoAsks.
 const viaAPI = "the API"
 
 type triggerAsk struct {
@@ -171,35 +171,36 @@ func (s *server) apiTrigger(w http.ResponseWriter, r *http.Request) {
 		err = refuse(config.CheckArgs(asked.Args))
 	}
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
-	row, err := s.trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), At: asked.At, Args: asked.Args, By: whoAsks(r, viaAPI)})
+	row, err := s.trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), At: asked.At, Args: asked.Args, By: requestOrigin(r, viaAPI)})
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	w.Header().Set(locationHeader, "/api/v1/jobs/"+strconv.FormatInt(row.JobID, 10))
 	writeJSON(w, http.StatusCreated, row)
 }
 
-func (s *server) apiPause(w http.ResponseWriter, r *http.Request)  { s.apiHold(w, r, true) }
-func (s *server) apiResume(w http.ResponseWriter, r *http.Request) { s.apiHold(w, r, false) }
+func (s *server) apiPause(w http.ResponseWriter, r *http.Request) { s.apiSetCronPaused(w, r, true) }
 
-// heldDocument is a cron, and whether it was held or let go just now.
+func (s *server) apiResume(w http.ResponseWriter, r *http.Request) { s.apiSetCronPaused(w, r, false) }
+
+// heldDocument is a cron and whether the request changed its state.
 type heldDocument struct {
 	cronstore.Cron
 	Changed bool `json:"changed"`
 }
 
-func (s *server) apiHold(w http.ResponseWriter, r *http.Request, pause bool) {
+func (s *server) apiSetCronPaused(w http.ResponseWriter, r *http.Request, pause bool) {
 	if err := readJSON(w, r, &struct{}{}); err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
-	cron, changed, err := s.hold(r.Context(), r.PathValue("name"), whoAsks(r, viaAPI), pause)
+	cron, changed, err := s.setCronPaused(r.Context(), r.PathValue("name"), requestOrigin(r, viaAPI), pause)
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, heldDocument{cron, changed})
@@ -212,7 +213,7 @@ type backfillAsk struct {
 	DryRun bool      `json:"dry_run"`
 }
 
-// backfillDocument is what a backfill ran, or would.
+// backfillDocument describes what a backfill ran, or what it would run.
 type backfillDocument struct {
 	cronstore.Backfill
 	DryRun bool `json:"dry_run"`
@@ -227,21 +228,21 @@ func (s *server) apiBackfill(w http.ResponseWriter, r *http.Request) {
 		span, err = newSpan(r.PathValue("name"), asked.From, asked.To, asked.Limit)
 	}
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
-	plan, ran, err := s.backfill(r.Context(), span, whoAsks(r, viaAPI), asked.DryRun)
+	plan, ran, err := s.backfill(r.Context(), span, requestOrigin(r, viaAPI), asked.DryRun)
 	if err != nil {
-		s.answer(w, r, halfway(err, ran))
+		s.answerError(w, r, interrupted(err, ran))
 		return
 	}
 	writeJSON(w, http.StatusOK, backfillDocument{plan, asked.DryRun, ran})
 }
 
-// halfway says what a backfill came to before it broke off.
-func halfway(err error, ran int) error {
+// interrupted returns an error that names how many ticks a backfill ran before it failed.
+func interrupted(err error, ran int) error {
 	if ran == 0 {
 		return err
 	}
-	return &refusal{http.StatusServiceUnavailable, "The backfill broke off after " + plural(ran, "tick", "ticks") + ". The same again goes on from there."}
+	return &refusal{http.StatusServiceUnavailable, "The backfill stopped after " + plural(ran, "tick", "ticks") + ". Repeat the request to continue."}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// deadAsk is a filter of dead letters as programs write it.
+// deadAsk is the JSON form of a filter of dead letters.
 type deadAsk struct {
 	IDs       []int64 `json:"ids"`
 	Group     string  `json:"group"`
@@ -21,17 +21,17 @@ type deadAsk struct {
 	DryRun    bool    `json:"dry_run"`
 }
 
-// filter reads what was asked; all of it has to be asked for by name.
+// filter returns the filter. A filter that names all dead letters must say so with all.
 func (a deadAsk) filter() (filter jobstore.DeadFilter, err error) {
 	filter, wrong := a.parts()
 	named := a.IDs != nil || a.Group != "" || a.Kind != "" || a.Error != "" || a.OlderThan != "" || a.NewerThan != ""
 	if named == a.All {
-		wrong = append(wrong, wrongBody("one or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone"))
+		wrong = append(wrong, wrongBody("one or more of ids, group, kind, error, older_than and newer_than are required, or all alone"))
 	}
 	return filter, wrongFields(wrong...)
 }
 
-// parts are what was asked for, whether or not it is all.
+// parts returns the filter without checking that it names anything.
 func (a deadAsk) parts() (filter jobstore.DeadFilter, wrong []fieldError) {
 	filter = jobstore.DeadFilter{IDs: a.IDs, Group: a.Group, Kind: a.Kind, Error: a.Error}
 	for _, age := range []struct {
@@ -51,7 +51,7 @@ func (a deadAsk) parts() (filter jobstore.DeadFilter, wrong []fieldError) {
 	return filter, wrong
 }
 
-// deadFilter is what a list of dead letters is narrowed to.
+// deadFilter returns the filter of a list of dead letters.
 func (q *query) deadFilter() jobstore.DeadFilter {
 	filter, wrong := deadAsk{
 		Kind: q.values.Get("kind"), Error: q.values.Get("error"), OlderThan: q.values.Get("older_than"), NewerThan: q.values.Get("newer_than"),
@@ -70,13 +70,13 @@ func (s *server) apiDead(w http.ResponseWriter, r *http.Request) {
 	}
 	groups, err := s.Source.Dead.Groups(r.Context(), filter)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, listOf(groups, ""))
 }
 
-// apiDeadJobs are the jobs of a group, or of all.
+// apiDeadJobs lists the dead letters of a group, or of all groups.
 func (s *server) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter, before, limit := q.deadFilter(), q.number("before"), q.limit()
@@ -86,13 +86,13 @@ func (s *server) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
 	}
 	letters, err := s.Source.Dead.Letters(r.Context(), filter, before, limit)
 	if err == nil && len(letters) == 0 && before == 0 && filter.Group != "" {
-		s.answer(w, r, errNoSuchGroup)
+		s.answerError(w, r, errNoSuchGroup)
 		return
 	}
 	answerPage(s, w, r, q, letters, err, limit, func(l jobstore.DeadLetter) int64 { return l.ID })
 }
 
-// apiActOnDead does it to all dead letters that are named.
+// apiActOnDead applies an action to all dead letters that a filter names.
 func (s *server) apiActOnDead(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var asked deadAsk
@@ -102,12 +102,12 @@ func (s *server) apiActOnDead(action jobstore.Action) http.HandlerFunc {
 			filter, err = asked.filter()
 		}
 		if err != nil {
-			s.answer(w, r, err)
+			s.answerError(w, r, err)
 			return
 		}
-		done, err := s.actOnDead(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaAPI)}, filter, asked.DryRun)
+		done, err := s.actOnDead(r.Context(), jobstore.Order{Action: action, By: requestOrigin(r, viaAPI)}, filter, asked.DryRun)
 		if err != nil {
-			s.answer(w, r, err)
+			s.answerError(w, r, err)
 			return
 		}
 		writeJSON(w, http.StatusOK, done)

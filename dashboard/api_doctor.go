@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// doctorTimeout bounds an examination: it waits for servers that may be gone.
+// doctorTimeout bounds the checks, some of which wait for servers that do not answer.
 const doctorTimeout = 30 * time.Second
 
-// Finding is one line of what the doctor says.
+// Finding is the result of one check of the doctor.
 type Finding struct {
 	Check string `json:"check"`
 	// Status is ok, warn or fail.
 	Status string `json:"status"`
-	// Detail is what was found.
+	// Detail describes the result.
 	Detail string `json:"detail"`
-	// Remedy is what to do about it; empty when all is well.
+	// Remedy says how to fix the problem; empty if there is none.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// apiDoctor examines once for all who ask within a while: it opens connections.
+// apiDoctor runs the checks. Requests at about the same time share one run, because a run
+// opens connections.
 func (s *server) apiDoctor(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), doctorTimeout)
 	defer cancel()
 	findings, err := s.findings.get(ctx)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, listOf(findings, ""))

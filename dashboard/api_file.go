@@ -7,31 +7,31 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
-// File is the node's own forge.toml, as far as it is the cluster's.
+// File is the node's own forge.toml, without the settings that concern this node alone.
 type File interface {
-	// CheckAlerts says what is wrong with the file's alerts, ExportAlerts writes them
-	// as rules for Prometheus.
+	// CheckAlerts returns the problems in the file's alerts. ExportAlerts returns the
+	// alerts as rules for Prometheus.
 	CheckAlerts() []alertstore.Problem
 	ExportAlerts() ([]byte, error)
-	// Plan says what the file would change against what is in force, and which runs
-	// of a stretch of time from now would appear and vanish.
+	// Plan compares the file with the configuration in force. It includes the runs that
+	// would appear and vanish within ahead from now.
 	Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan, error)
-	// Apply puts the file in force, also one that was superseded. It returns the error
-	// of confirm, which is called before anything changes.
+	// Apply puts the file in force, even if a later file superseded it. It calls confirm
+	// before it changes anything, and returns confirm's error.
 	Apply(ctx context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error)
 }
 
-// TokenKeeper makes tokens and ends them.
+// TokenKeeper creates and revokes tokens.
 type TokenKeeper interface {
-	List(ctx context.Context) ([]tokenstore.Token, error)
+	List(ctx context.Context) ([]access.Token, error)
 	// Create returns tokenstore.ErrTaken or ErrOpen, Revoke tokenstore.ErrNotFound.
-	Create(ctx context.Context, wanted tokenstore.New) (secret string, token tokenstore.Token, err error)
-	Revoke(ctx context.Context, name, by string) (tokenstore.Token, error)
+	Create(ctx context.Context, wanted access.NewToken) (secret string, token access.Token, err error)
+	Revoke(ctx context.Context, name, by string) (access.Token, error)
 }
 
 const (
@@ -39,33 +39,33 @@ const (
 	maxDays     = 366
 )
 
-// fileRoutes are about the node's file and the cluster's tokens.
+// fileRoutes returns the routes of the node's file and of the cluster's tokens.
 func (s *server) fileRoutes() (routes []route) {
 	if s.File != nil {
 		routes = append(routes,
-			route{path: "/api/v1/plan", get: s.apiPlan, read: viewer, gets: answers[cronstore.Plan]("Say what the node's file would change against what is in force", bounded("days", "How many days of runs to compare", maxDays, defaultDays))},
-			route{path: "/api/v1/apply", post: s.apiApply, write: admin, posts: takes[applyAsk, cronstore.Outcome](http.StatusOK, "Put the node's file in force, also to go back to an earlier one; yes confirms that it may remove crons")},
-			route{path: "/api/v1/alerts/check", get: s.apiCheckAlerts, read: viewer, gets: lists[alertstore.Problem]("Say what is wrong with the alerts of the node's file")},
-			route{path: "/api/v1/alerts/export", get: s.apiExportAlerts, read: viewer, gets: texts(yamlMedia, "Write the alerts of the node's file as rules for Prometheus")})
+			route{path: "/api/v1/plan", get: s.apiPlan, read: viewer, gets: answers[cronstore.Plan]("Compare the node's file with the configuration in force", bounded("days", "How many days of runs to compare", maxDays, defaultDays))},
+			route{path: "/api/v1/apply", post: s.apiApply, write: admin, posts: takes[applyAsk, cronstore.Outcome](http.StatusOK, "Apply the node's file, even if it is older than the one in force; yes confirms the removal of crons")},
+			route{path: "/api/v1/alerts/check", get: s.apiCheckAlerts, read: viewer, gets: lists[alertstore.Problem]("Check the alerts of the node's file")},
+			route{path: "/api/v1/alerts/export", get: s.apiExportAlerts, read: viewer, gets: texts(yamlMedia, "Export the alerts of the node's file as rules for Prometheus")})
 	}
 	if s.TokenKeeper != nil {
 		routes = append(routes,
 			route{
-				path: "/api/v1/tokens", get: s.apiTokens, read: admin, gets: lists[tokenstore.Token]("List the tokens, without their secrets"),
-				post: s.apiCreateToken, write: admin, posts: unkept("token", takes[tokenAsk, madeToken](http.StatusCreated, "Make a token and show it, this once")), action: "token.create",
+				path: "/api/v1/tokens", get: s.apiTokens, read: admin, gets: lists[access.Token]("List the tokens, without their secrets"),
+				post: s.apiCreateToken, write: admin, posts: withSecret("token", takes[tokenAsk, madeToken](http.StatusCreated, "Create a token and return its secret once")), action: "token.create",
 			},
-			route{path: "/api/v1/tokens/{name}/revoke", post: s.apiRevokeToken, write: admin, posts: does[tokenstore.Token](http.StatusOK, "End a token and its sessions")})
+			route{path: "/api/v1/tokens/{name}/revoke", post: s.apiRevokeToken, write: admin, posts: does[access.Token](http.StatusOK, "Revoke a token and end its sessions")})
 	}
 	return routes
 }
 
-// unkept is for an answer with a secret in a field.
-func unkept(field string, o *operation) *operation {
+// withSecret marks the field of the answer that holds a secret.
+func withSecret(field string, o *operation) *operation {
 	o.secret = field
 	return o
 }
 
-// yamlMedia is what Prometheus' rules are written in (RFC 9512).
+// yamlMedia is the media type of YAML (RFC 9512), in which Prometheus rules are written.
 const yamlMedia = "application/yaml"
 
 func (s *server) apiCheckAlerts(w http.ResponseWriter, _ *http.Request) {
@@ -75,7 +75,7 @@ func (s *server) apiCheckAlerts(w http.ResponseWriter, _ *http.Request) {
 func (s *server) apiExportAlerts(w http.ResponseWriter, r *http.Request) {
 	rules, err := s.File.ExportAlerts()
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", yamlMedia)
@@ -90,7 +90,7 @@ func (s *server) apiPlan(w http.ResponseWriter, r *http.Request) {
 	}
 	plan, err := s.File.Plan(r.Context(), time.Duration(days)*24*time.Hour)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, plan)
@@ -101,60 +101,62 @@ type applyAsk struct {
 	Yes bool `json:"yes"`
 }
 
-// confirm refuses to remove crons, or to apply the file of another cluster, unasked.
+// confirm refuses to remove crons, or to apply the file of another cluster, unless Yes is
+// set.
 func (a applyAsk) confirm(review cronstore.Review) error {
 	if a.Yes || review.Harmless() {
 		return nil
 	}
-	return &refusal{http.StatusConflict, fmt.Sprintf(`The file is not applied: %s. Say "yes": true to apply it.`, review)}
+	return &refusal{http.StatusConflict, fmt.Sprintf(`The file is not applied: %s. Set "yes": true to apply it.`, review)}
 }
 
 func (s *server) apiApply(w http.ResponseWriter, r *http.Request) {
 	var asked applyAsk
 	if err := readJSON(w, r, &asked); err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	outcome, err := s.File.Apply(r.Context(), asked.confirm)
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
-	noteDown(r.Context(), "configuration "+outcome.InForce)
+	noteAction(r.Context(), "configuration "+outcome.InForce)
 	writeJSON(w, http.StatusOK, outcome)
 }
 
-// tokenAsk is a token as programs ask for it.
+// tokenAsk describes the token to create.
 type tokenAsk struct {
 	Name    string `json:"name" body:"required"`
 	Scope   string `json:"scope"`
 	Expires string `json:"expires"`
 }
 
-// madeToken is a new token with its secret, which a repeat is not told again.
+// madeToken is a new token with its secret. The answer to a repeated request lacks the
+// secret.
 type madeToken struct {
-	tokenstore.Token
+	access.Token
 	Secret string `json:"token,omitempty"`
 }
 
-func (a tokenAsk) wanted(by string) (wanted tokenstore.New, err error) {
+func (a tokenAsk) wanted(by string) (wanted access.NewToken, err error) {
 	var wrong []fieldError
 	note := func(field string, err error) {
 		if err != nil {
 			wrong = append(wrong, fieldError{"#" + pointerTo(field), err.Error(), field + ": " + err.Error()})
 		}
 	}
-	wanted = tokenstore.New{Name: a.Name, By: by}
-	note("name", tokenstore.CheckName(a.Name))
+	wanted = access.NewToken{Name: a.Name, By: by}
+	note("name", access.CheckName(a.Name))
 	if a.Scope == "" {
-		a.Scope = string(tokenstore.Viewer)
+		a.Scope = string(access.Viewer)
 	}
-	wanted.Scope, err = tokenstore.ParseScope(a.Scope)
+	wanted.Scope, err = access.ParseScope(a.Scope)
 	note("scope", err)
 	if a.Expires == "" {
-		a.Expires = tokenstore.DefaultLife
+		a.Expires = access.DefaultLife
 	}
-	wanted.Life, err = tokenstore.ParseLife(a.Expires)
+	wanted.Life, err = access.ParseLife(a.Expires)
 	note("expires", err)
 	return wanted, wrongFields(wrong...)
 }
@@ -162,7 +164,7 @@ func (a tokenAsk) wanted(by string) (wanted tokenstore.New, err error) {
 func (s *server) apiTokens(w http.ResponseWriter, r *http.Request) {
 	tokens, err := s.TokenKeeper.List(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, listOf(tokens, ""))
@@ -171,39 +173,39 @@ func (s *server) apiTokens(w http.ResponseWriter, r *http.Request) {
 func (s *server) apiCreateToken(w http.ResponseWriter, r *http.Request) {
 	var asked tokenAsk
 	err := readJSON(w, r, &asked)
-	var wanted tokenstore.New
+	var wanted access.NewToken
 	if err == nil {
-		wanted, err = asked.wanted(whoAsks(r, viaAPI))
+		wanted, err = asked.wanted(requestOrigin(r, viaAPI))
 	}
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	secret, token, err := s.TokenKeeper.Create(r.Context(), wanted)
 	switch {
-	case errors.Is(err, tokenstore.ErrTaken):
-		s.answer(w, r, &refusal{http.StatusConflict, fmt.Sprintf("A token %q exists. Choose another name, or revoke it first.", wanted.Name)})
-	case errors.Is(err, tokenstore.ErrOpen):
-		s.answer(w, r, &refusal{http.StatusConflict, `Tokens are made here only where auth = "token". Use forge token create where the database can be reached.`})
+	case errors.Is(err, access.ErrTaken):
+		s.answerError(w, r, &refusal{http.StatusConflict, fmt.Sprintf("A token %q exists. Choose another name, or revoke it first.", wanted.Name)})
+	case errors.Is(err, access.ErrOpen):
+		s.answerError(w, r, &refusal{http.StatusConflict, `Tokens can be created over HTTP only with auth = "token". Use forge token create on a machine that reaches the database.`})
 	case err != nil:
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 	default:
-		noteDown(r.Context(), fmt.Sprintf("%s, %s", token.Name, token.Scope))
+		noteAction(r.Context(), fmt.Sprintf("%s, %s", token.Name, token.Scope))
 		writeJSON(w, http.StatusCreated, madeToken{token, secret})
 	}
 }
 
 func (s *server) apiRevokeToken(w http.ResponseWriter, r *http.Request) {
 	err := readJSON(w, r, &struct{}{})
-	var token tokenstore.Token
+	var token access.Token
 	if err == nil {
-		token, err = s.TokenKeeper.Revoke(r.Context(), r.PathValue("name"), whoAsks(r, viaAPI))
+		token, err = s.TokenKeeper.Revoke(r.Context(), r.PathValue("name"), requestOrigin(r, viaAPI))
 	}
 	switch {
-	case errors.Is(err, tokenstore.ErrNotFound):
-		s.answer(w, r, &refusal{http.StatusNotFound, "There is no such token."})
+	case errors.Is(err, access.ErrNotFound):
+		s.answerError(w, r, &refusal{http.StatusNotFound, "There is no such token."})
 	case err != nil:
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 	default:
 		writeJSON(w, http.StatusOK, token)
 	}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
 type fakeFile struct{ *fakeCluster }
@@ -35,31 +35,31 @@ func (fakeFile) CheckAlerts() []alertstore.Problem {
 
 func (fakeFile) ExportAlerts() ([]byte, error) { return []byte("groups: []\n"), nil }
 
-// fakeKeeper knows a token called ci.
+// fakeKeeper has one token, ci.
 type fakeKeeper struct{ *fakeCluster }
 
-func (f fakeKeeper) List(context.Context) ([]tokenstore.Token, error) {
-	return read(f.fakeCluster, func() []tokenstore.Token {
-		return []tokenstore.Token{{ID: 1, Name: "ci", Scope: tokenstore.Viewer, State: "active", CreatedAt: epoch}}
+func (f fakeKeeper) List(context.Context) ([]access.Token, error) {
+	return read(f.fakeCluster, func() []access.Token {
+		return []access.Token{{ID: 1, Name: "ci", Scope: access.Viewer, State: "active", CreatedAt: epoch}}
 	})
 }
 
-func (f fakeKeeper) Create(_ context.Context, wanted tokenstore.New) (string, tokenstore.Token, error) {
+func (f fakeKeeper) Create(_ context.Context, wanted access.NewToken) (string, access.Token, error) {
 	if wanted.Name == "ci" {
-		return "", tokenstore.Token{}, tokenstore.ErrTaken
+		return "", access.Token{}, access.ErrTaken
 	}
-	return "forge_secret", tokenstore.Token{Name: wanted.Name, Scope: wanted.Scope, State: "active", CreatedAt: epoch},
+	return "forge_secret", access.Token{Name: wanted.Name, Scope: wanted.Scope, State: "active", CreatedAt: epoch},
 		fakeOperator(f).note("backup", "token "+wanted.Name+" "+string(wanted.Scope)+" "+wanted.Life.String()+" by "+wanted.By)
 }
 
-func (f fakeKeeper) Revoke(_ context.Context, name, by string) (tokenstore.Token, error) {
+func (f fakeKeeper) Revoke(_ context.Context, name, by string) (access.Token, error) {
 	if name == "nobody" {
-		return tokenstore.Token{}, tokenstore.ErrNotFound
+		return access.Token{}, access.ErrNotFound
 	}
-	return tokenstore.Token{Name: name, State: "revoked", CreatedAt: epoch, RevokedBy: by}, fakeOperator(f).note("backup", "revoke "+name)
+	return access.Token{Name: name, State: "revoked", CreatedAt: epoch, RevokedBy: by}, fakeOperator(f).note("backup", "revoke "+name)
 }
 
-func TestPlanApplyAndNext(t *testing.T) {
+func TestFileAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	h := c.handler()
@@ -108,7 +108,7 @@ func TestTokensOverTheAPI(t *testing.T) {
 			t.Errorf("%s %s: %d %s, did %v", step.path, step.body, w.Code, w.Body, c.done)
 		}
 	}
-	for _, line := range c.written() {
+	for _, line := range c.auditLines() {
 		if strings.Contains(line, "forge_secret") {
 			t.Errorf("the audit log has the secret: %s", line)
 		}

@@ -10,21 +10,22 @@ import (
 // kindItem is a kind of job.
 type kindItem struct {
 	Kind string `json:"kind"`
-	// Live says that a node works it now; the others have had a worker before.
+	// Live reports whether a node has a worker for the kind now. The other kinds had a
+	// worker earlier.
 	Live bool `json:"live"`
 }
 
-// kindDocument is a kind with the arguments that its schema names.
+// kindDocument is a kind with the arguments of its schema.
 type kindDocument struct {
 	kindItem
 	Args []argschema.Field `json:"args"`
 }
 
-// apiKinds lists what can be enqueued.
+// apiKinds lists the kinds that can be enqueued.
 func (s *server) apiKinds(w http.ResponseWriter, r *http.Request) {
 	live, known, err := s.Enqueuer.Kinds(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	items := []kindItem{}
@@ -34,11 +35,11 @@ func (s *server) apiKinds(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(items, ""))
 }
 
-// apiKind says what a kind asks for.
+// apiKind describes the arguments of a kind.
 func (s *server) apiKind(w http.ResponseWriter, r *http.Request) {
 	live, known, err := s.Enqueuer.Kinds(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	kind := r.PathValue("kind")
@@ -48,7 +49,7 @@ func (s *server) apiKind(w http.ResponseWriter, r *http.Request) {
 	}
 	fields, err := s.Enqueuer.Fields(r.Context(), kind)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	if fields == nil {
@@ -57,7 +58,7 @@ func (s *server) apiKind(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, kindDocument{kindItem{kind, slices.Contains(live, kind)}, fields})
 }
 
-// apiCounts says how many jobs are in each queue and state.
+// apiCounts returns how many jobs are in each queue and state.
 func (s *server) apiCounts(w http.ResponseWriter, r *http.Request) {
 	counts := s.counts.get(r.Context(), s.Now())
 	if counts.at.IsZero() {

@@ -8,11 +8,11 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// apiLogs is the output of one attempt (the newest, unless attempt names one)
-// after a chunk's number; with follow as a stream.
+// apiLogs returns the output of one attempt, by default the newest, after a chunk number.
+// With follow it streams the output.
 func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	attempt, after, follow := q.within("attempt", maxAttempt), q.within("after", maxChunk), q.flag("follow")
+	attempt, after, follow := q.atMost("attempt", maxAttempt), q.atMost("after", maxChunk), q.flag("follow")
 	if q.reject(w) {
 		return
 	}
@@ -29,7 +29,7 @@ func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	chunks, err := s.Source.Jobs.Logs(r.Context(), job.ID, attempt, after)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	next := ""
@@ -39,8 +39,8 @@ func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(chunks, next))
 }
 
-// followLogs sends the chunks as they come until the attempt is over; without one,
-// until the job is.
+// followLogs streams chunks until the attempt has ended or, if no attempt is named, until
+// the job has ended.
 func (s *server) followLogs(w http.ResponseWriter, r *http.Request, id int64, attempt, after int) {
 	followLines(s, w, r, func(ctx context.Context, send func([]jobstore.LogChunk) error) error {
 		return jobstore.Follow(ctx, s.Source.Jobs, id, attempt, after, send)

@@ -57,7 +57,7 @@ func TestAPIFollowsOutputUntilTheJobHasFinished(t *testing.T) {
 	}
 }
 
-func TestAPICutsAStreamThatCannotGoOn(t *testing.T) {
+func TestAPIFollowAbortsIfJobIsGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	server := httptest.NewServer(c.handler())
@@ -71,7 +71,7 @@ func TestAPICutsAStreamThatCannotGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	c.change(func(c *fakeCluster) { c.jobs = nil }) // retention
+	c.change(func(c *fakeCluster) { c.jobs = nil }) // as retention does
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		if !strings.Contains(lines.Text(), "dumping") {

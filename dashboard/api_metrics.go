@@ -13,25 +13,25 @@ import (
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
-// maxPoints is the most windows that one answer has.
+// maxPoints is the maximum number of windows in one answer.
 const maxPoints = 50_000
 
-// History reads what became of the cluster's metrics.
+// History reads the recorded metrics of the cluster.
 type History interface {
 	// Range returns windows series by series, oldest first.
 	Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error)
-	// Sums returns what windows add up to, by points of time.
+	// Sums returns the windows aggregated into points of time.
 	Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error)
 }
 
-// rangeAnswer is a metric's history.
+// rangeAnswer is the history of a metric.
 type rangeAnswer struct {
 	Metric string       `json:"metric"`
 	Step   string       `json:"step"`
 	From   time.Time    `json:"from"`
 	To     time.Time    `json:"to"`
 	Series []rangedItem `json:"series"`
-	// More says that there are points that the answer has no room for.
+	// More reports that the answer omits points because there are too many.
 	More bool `json:"more,omitempty"`
 }
 
@@ -52,11 +52,11 @@ type rangedPoint struct {
 	P99      *float64  `json:"p99,omitempty"`
 }
 
-// clusterMetrics serves what the metrics aggregator has recorded.
+// clusterMetrics serves the newest metrics that the metrics aggregator has recorded.
 func (s *server) clusterMetrics(w http.ResponseWriter, r *http.Request) {
 	recorded, err := s.ClusterMetrics(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	recorded.ServeHTTP(w, r)
@@ -70,7 +70,7 @@ func (s *server) apiMetricsRange(w http.ResponseWriter, r *http.Request) {
 	}
 	rows, err := s.Source.History.Range(r.Context(), asked)
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	answer := rangeAnswer{
@@ -100,7 +100,7 @@ func pointOf(row rollupstore.Row) rangedPoint {
 	return p
 }
 
-// history is what a reader asks of the metrics' past.
+// history returns the query for the recorded metrics.
 func (q *query) history(now time.Time) rollupstore.Query {
 	asked := rollupstore.Query{
 		Metric: q.values.Get("metric"), Labels: map[string]string{},

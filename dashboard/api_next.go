@@ -10,15 +10,15 @@ import (
 	"github.com/forge-scheduler/forge/internal/explain"
 )
 
-// maxNext is the most ticks that are foreseen at once.
+// maxNext is the maximum number of ticks that one request computes.
 const maxNext = 1000
 
-// nextParameters are of addresses that foresee ticks.
+// nextParameters are the parameters of the routes that compute ticks.
 var nextParameters = []parameter{
-	instant("from", "After this instant; now without."), bounded("limit", "How many", maxNext, coming),
+	instant("from", "After this instant; by default now."), bounded("limit", "How many", maxNext, defaultUpcoming),
 }
 
-// foreseen are the ticks of an expression.
+// foreseen lists the next ticks of a schedule.
 type foreseen struct {
 	Schedule    string           `json:"schedule"`
 	Timezone    string           `json:"timezone"`
@@ -26,10 +26,10 @@ type foreseen struct {
 	Items       []explain.Coming `json:"items"`
 }
 
-// apiForesee foresees the ticks of an expression, which no cron has to have.
-func (s *server) apiForesee(w http.ResponseWriter, r *http.Request) {
+// apiNextOfSchedule computes the next ticks of a schedule that need not belong to a cron.
+func (s *server) apiNextOfSchedule(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	from, count := s.foreseeing(q)
+	from, count := s.nextRange(q)
 	if q.values.Get("schedule") == "" {
 		q.errs = append(q.errs, errors.New("schedule must be an expression such as */5 * * * *"))
 	}
@@ -49,19 +49,19 @@ func (s *server) apiForesee(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, foreseen{spec.Schedule, spec.Timezone, schedule.Describe(), ticks})
 }
 
-// foreseeing reads from when ticks are wanted, and how many.
-func (s *server) foreseeing(q *query) (from time.Time, count int) {
-	from, count = q.time("from"), q.upTo("limit", coming, maxNext)
+// nextRange returns the instant after which ticks are computed, and how many.
+func (s *server) nextRange(q *query) (from time.Time, count int) {
+	from, count = q.time("from"), q.upTo("limit", defaultUpcoming, maxNext)
 	if from.IsZero() {
 		from = s.Now()
 	}
 	return from, count
 }
 
-// apiNext foresees the ticks of a cron.
+// apiNext computes the next ticks of a cron.
 func (s *server) apiNext(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	from, count := s.foreseeing(q)
+	from, count := s.nextRange(q)
 	if q.reject(w) {
 		return
 	}
@@ -71,7 +71,7 @@ func (s *server) apiNext(w http.ResponseWriter, r *http.Request) {
 	}
 	ticks, err := explain.Next(cron.Name, cron.Spec, from, count)
 	if err != nil {
-		s.answer(w, r, &refusal{http.StatusConflict, "The schedule is of another version of forge: " + err.Error() + "."})
+		s.answerError(w, r, &refusal{http.StatusConflict, "The schedule was written by another version of forge: " + err.Error() + "."})
 		return
 	}
 	writeJSON(w, http.StatusOK, listOf(ticks, ""))

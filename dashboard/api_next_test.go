@@ -72,8 +72,9 @@ func TestEventsByType(t *testing.T) {
 	}
 }
 
-// Who follows the diary is told what is there, and then what comes; the audit log too.
-func TestFollowing(t *testing.T) {
+// A client that follows the event log or the audit log receives the existing rows, then new
+// ones.
+func TestFollowEventsAndAudit(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	server := httptest.NewServer(c.handler())
@@ -101,12 +102,12 @@ func TestFollowing(t *testing.T) {
 			t.Fatalf("got %q, %v; want %s", of.Text(), of.Err(), want)
 		}
 	}
-	diary := lines("/api/v1/events?follow=true&type=leader_elected,queue_paused")
-	demand(diary, `"id":2`)
+	eventLog := lines("/api/v1/events?follow=true&type=leader_elected,queue_paused")
+	demand(eventLog, `"id":2`)
 	c.change(func(c *fakeCluster) {
 		c.events = append([]eventstore.Event{{ID: 4, At: epoch, Type: eventstore.QueuePaused}, {ID: 3, At: epoch, Type: eventstore.NodeLeft}}, c.events...)
 	})
-	demand(diary, `"id":4`)
+	demand(eventLog, `"id":4`)
 	resumed := lines("/api/v1/events?follow=true&after=3")
 	demand(resumed, `"id":4`)
 	log := lines("/api/v1/audit?follow=true")
@@ -134,8 +135,8 @@ func TestDoctorAndAlertsOfTheFile(t *testing.T) {
 	}
 }
 
-// An expression without another tick has an empty list, not null.
-func TestNextOfNoTicks(t *testing.T) {
+// A schedule without another tick has an empty list, not null.
+func TestNextIsEmptyListWithoutTicks(t *testing.T) {
 	t.Parallel()
 	body := get(t, newCluster().handler(), "/api/v1/next?schedule=%40yearly&from=9999-06-01T00%3A00%3A00Z").Body.String()
 	if !strings.Contains(body, `"items":[]`) {

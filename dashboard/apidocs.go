@@ -10,7 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// docsBody is the document as people read it.
+// docsBody is the body of the page that shows the OpenAPI document.
 type docsBody struct {
 	Groups  []docsGroup
 	Schemas []docsSchema
@@ -28,7 +28,7 @@ type docsOperation struct {
 	Answers      []docsAnswer
 }
 
-// docsAnswer is one that is no problem; Media is empty for JSON.
+// docsAnswer is a response that is not a problem document. Media is empty for JSON.
 type docsAnswer struct{ Status, Media, Schema string }
 
 type docsSchema struct {
@@ -76,7 +76,7 @@ func newDocsOperation(op apiOperation, method, path string) docsOperation {
 	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 		for _, media := range slices.Sorted(maps.Keys(op.Responses[status].Content)) {
 			if media == problemMedia {
-				continue // said once, for all
+				continue // the page describes problems once for all operations
 			}
 			answer := docsAnswer{Status: status, Schema: refOf(op.Responses[status].Content[media].Schema)}
 			if media != jsonMedia {
@@ -88,7 +88,7 @@ func newDocsOperation(op apiOperation, method, path string) docsOperation {
 	return shown
 }
 
-// fieldsOf are the fields of an object, in their order.
+// fieldsOf returns the fields of an object in their order.
 func fieldsOf(schema *jsonschema.Schema) (fields []docsField) {
 	for _, name := range schema.PropertyOrder {
 		kind, of := kindOf(schema.Properties[name])
@@ -97,7 +97,7 @@ func fieldsOf(schema *jsonschema.Schema) (fields []docsField) {
 	return fields
 }
 
-// kindOf describes a value, and names the schema that it leads to.
+// kindOf describes the type of a value, and names the schema that it refers to.
 func kindOf(s *jsonschema.Schema) (kind, of string) {
 	types := slices.DeleteFunc(append(slices.Clone(s.Types), s.Type), func(t string) bool { return t == "" || t == "null" })
 	kind = strings.Join(types, " or ")

@@ -17,8 +17,8 @@ import (
 //go:embed static/*.js static/*.css static/*.svg
 var staticFS embed.FS
 
-// asset is a file under /static, named after its content so that a browser may
-// keep it for ever.
+// asset is a file under /static. Its name contains a digest of its content, so browsers may
+// cache it forever.
 type asset struct {
 	name     string // app.0a1b2c3d4e.css
 	mimeType string
@@ -31,7 +31,7 @@ type assets struct {
 	hashed map[string]string // app.css to app.0a1b2c3d4e.css
 }
 
-// loadAssets compresses once for the process.
+// loadAssets compresses the files once per process.
 var loadAssets = sync.OnceValue(func() *assets {
 	a := &assets{byName: map[string]asset{}, hashed: map[string]string{}}
 	entries, err := fs.ReadDir(staticFS, "static")
@@ -63,7 +63,7 @@ func newAsset(name string, plain []byte) asset {
 	}
 }
 
-// url is the address of a file by its plain name.
+// url returns the address of a file by its plain name.
 func (a *assets) url(name string) string { return "/static/" + a.hashed[name] }
 
 func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {

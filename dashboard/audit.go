@@ -9,46 +9,46 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
-// Audit writes down who does what, and reads it.
+// Audit writes and reads the audit log.
 type Audit interface {
-	// Begin writes an action down before it is done and returns its id, End says
-	// what became of it.
-	Begin(ctx context.Context, e auditstore.Entry) (id int64, err error)
+	// Begin records an action before it is carried out and returns the id of the entry. End
+	// records its outcome.
+	Begin(ctx context.Context, e access.AuditEntry) (id int64, err error)
 	End(ctx context.Context, id int64, outcome, detail string) error
-	List(ctx context.Context, filter auditstore.Filter) ([]auditstore.Entry, error)
+	List(ctx context.Context, filter access.AuditFilter) ([]access.AuditEntry, error)
 }
 
 const (
-	// endTimeout is how long an outcome waits for the database.
+	// endTimeout bounds how long recording an outcome may take.
 	endTimeout = 5 * time.Second
-	// anonymous is who acts where nobody has to say who they are, or did not.
+	// anonymous is the actor of unauthenticated requests.
 	anonymous = "anonymous"
 )
 
-// note is what an action adds to its entry.
-type note struct{ text string }
+// auditNote holds the text that an action adds to its entry.
+type auditNote struct{ text string }
 
 type noteKey struct{}
 
-// noteDown adds to the entry of the action that a request is for.
-func noteDown(ctx context.Context, text string) {
-	if n, ok := ctx.Value(noteKey{}).(*note); ok {
+// noteAction adds a text to the entry of the action that a request carries out.
+func noteAction(ctx context.Context, text string) {
+	if n, ok := ctx.Value(noteKey{}).(*auditNote); ok {
 		n.text = text
 	}
 }
 
 var placeholder = regexp.MustCompile(`\{(\w+)\}`)
 
-// commands are the words of the commands for the parts of addresses: an action is
-// called the same, whichever way it is asked for.
+// commands maps parts of paths to the words of the commands, so that an action has the same
+// name through the API, the pages and the commands.
 var commands = map[string]string{
 	"crons": "cron", "jobs": "job", "queues": "queue", "leaders": "leader", "nodes": "node", "tokens": "token", "bulk": "",
 }
 
-// actionName is what the audit log calls the POST of a route.
+// actionName returns the name of a route's POST in the audit log.
 func (r route) actionName() string {
 	if r.action != "" {
 		return r.action
@@ -65,18 +65,18 @@ func (r route) actionName() string {
 	return strings.Join(words, ".")
 }
 
-// entryOf describes a request by its route.
-func entryOf(of route, r *http.Request) auditstore.Entry {
+// entryOf describes a request to a route.
+func entryOf(of route, r *http.Request) access.AuditEntry {
 	var objects []string
 	for _, key := range placeholder.FindAllStringSubmatch(of.path, -1) {
 		objects = append(objects, r.PathValue(key[1]))
 	}
-	return auditstore.Entry{
+	return access.AuditEntry{
 		Actor: cmp.Or(callerOf(r.Context()).Name, anonymous), Source: addressOf(r), Action: of.actionName(), Object: strings.Join(objects, " "),
 	}
 }
 
-// audited writes down what a route does, before and after it.
+// audited records the requests to a route, before and after it handles them.
 func (s *server) audited(of route, next http.HandlerFunc) http.HandlerFunc {
 	if s.Audit == nil {
 		return next
@@ -88,39 +88,39 @@ func (s *server) audited(of route, next http.HandlerFunc) http.HandlerFunc {
 		}
 		id, err := s.Audit.Begin(r.Context(), e)
 		if err != nil {
-			s.unreadable(w, r, err)
+			s.answerDatabaseError(w, r, err)
 			return
 		}
-		said := &note{}
+		said := &auditNote{}
 		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
-		outcome := auditstore.Failed // unless it comes to an end
-		defer func() {               //nolint:contextcheck // the outcome is written for a caller who has gone, too
-			s.ended(r.Context(), id, outcome, strings.TrimSpace(strconv.Itoa(recorder.status)+" "+said.text))
+		outcome := access.Failed // if the handler panics
+		defer func() {           //nolint:contextcheck // the outcome is recorded even if the caller is gone
+			s.recordOutcome(r.Context(), id, outcome, strings.TrimSpace(strconv.Itoa(recorder.status)+" "+said.text))
 		}()
 		next(recorder, r.WithContext(context.WithValue(r.Context(), noteKey{}, said)))
-		if outcome = outcomeOf(recorder.status); outcome == auditstore.Refused {
+		if outcome = outcomeOf(recorder.status); outcome == access.Refused {
 			s.refusals.changes.take(e.Actor, s.Now())
 		}
 	}
 }
 
-// recorded records an action of a route that is open to everybody, once it is known to
-// be done. It answers the request itself when it returns false.
-func (s *server) recorded(w http.ResponseWriter, r *http.Request, action, detail string) bool {
+// recordDone records a completed action of a route that is open to everybody. If it returns
+// false, it has answered the request.
+func (s *server) recordDone(w http.ResponseWriter, r *http.Request, action, detail string) bool {
 	if s.Audit == nil {
 		return true
 	}
-	_, err := s.Audit.Begin(r.Context(), auditstore.Entry{
-		Actor: anonymous, Source: addressOf(r), Action: action, Outcome: auditstore.Done, Detail: detail,
+	_, err := s.Audit.Begin(r.Context(), access.AuditEntry{
+		Actor: anonymous, Source: addressOf(r), Action: action, Outcome: access.Done, Detail: detail,
 	})
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 	}
 	return err == nil
 }
 
-// ended is also for requests whose caller has gone.
-func (s *server) ended(ctx context.Context, id int64, outcome, detail string) {
+// recordOutcome records an outcome, even if the caller is gone.
+func (s *server) recordOutcome(ctx context.Context, id int64, outcome, detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	if err := s.Audit.End(ctx, id, outcome, detail); err != nil {
@@ -131,15 +131,15 @@ func (s *server) ended(ctx context.Context, id int64, outcome, detail string) {
 func outcomeOf(status int) string {
 	switch {
 	case status >= http.StatusInternalServerError:
-		return auditstore.Failed
+		return access.Failed
 	case status >= http.StatusBadRequest:
-		return auditstore.Refused
+		return access.Refused
 	default:
-		return auditstore.Done
+		return access.Done
 	}
 }
 
-// statusRecorder remembers what was answered.
+// statusRecorder records the status of the answer.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int

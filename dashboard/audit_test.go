@@ -12,12 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
 type fakeAudit struct{ *fakeCluster }
 
-func (f fakeAudit) Begin(_ context.Context, e auditstore.Entry) (int64, error) {
+func (f fakeAudit) Begin(_ context.Context, e access.AuditEntry) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -35,12 +35,12 @@ func (f fakeAudit) End(_ context.Context, id int64, outcome, detail string) erro
 	return f.err
 }
 
-func (f fakeAudit) List(_ context.Context, filter auditstore.Filter) ([]auditstore.Entry, error) {
-	return read(f.fakeCluster, func() []auditstore.Entry { return f.audit[:min(len(f.audit), filter.Limit)] })
+func (f fakeAudit) List(_ context.Context, filter access.AuditFilter) ([]access.AuditEntry, error) {
+	return read(f.fakeCluster, func() []access.AuditEntry { return f.audit[:min(len(f.audit), filter.Limit)] })
 }
 
-// written is the log, one line for each entry.
-func (c *fakeCluster) written() (lines []string) {
+// auditLines returns the audit log, one line for each entry.
+func (c *fakeCluster) auditLines() (lines []string) {
 	for _, e := range c.audit {
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s from %s: %s %s: %s %s", e.Actor, e.Source, e.Action, e.Object, e.Outcome, e.Detail)))
 	}
@@ -67,12 +67,12 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 		who + "cron.pause backup: refused 422", who + "job.cancel : done 200 state= kind=dump queue= cron=, changed 2",
 		who + "leader.step-down scheduler: done 202",
 	}
-	if diff := cmp.Diff(want, c.written()); diff != "" {
+	if diff := cmp.Diff(want, c.auditLines()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Every route that does anything writes it down, before it does it.
+// Every route that changes something records the action before it carries it out.
 func TestEveryActionIsAudited(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -88,7 +88,7 @@ func TestEveryActionIsAudited(t *testing.T) {
 		}
 		post(t, h, path, contentType, "")
 		if len(c.audit) != 1 || c.audit[0].Action == "" || c.audit[0].Outcome == "" {
-			t.Errorf("%s wrote %v", path, c.written())
+			t.Errorf("%s wrote %v", path, c.auditLines())
 		}
 	}
 	c.err, c.done = errors.New("gone"), nil
@@ -99,13 +99,13 @@ func TestEveryActionIsAudited(t *testing.T) {
 
 func TestAuditSaysWhoWasRefused(t *testing.T) {
 	t.Parallel()
-	c, options := guarded()
+	c, options := clusterWithTokens()
 	h := New(options)
-	askAs(t, h, "viewer", "POST", "/api/v1/crons/backup/pause")
-	askAs(t, h, "viewer", "GET", "/api/v1/audit?actor=x")
-	askAs(t, h, "expired", "POST", "/api/v1/crons/backup/pause")
-	askAs(t, h, "", "GET", "/jobs") // is led to the login
-	askAs(t, h, "operator", "POST", "/api/v1/crons/backup/pause")
+	requestAs(t, h, "viewer", "POST", "/api/v1/crons/backup/pause")
+	requestAs(t, h, "viewer", "GET", "/api/v1/audit?actor=x")
+	requestAs(t, h, "expired", "POST", "/api/v1/crons/backup/pause")
+	requestAs(t, h, "", "GET", "/jobs") // redirects to the login
+	requestAs(t, h, "operator", "POST", "/api/v1/crons/backup/pause")
 	submit(t, h, "/login", "token=operator", "", "")
 	submit(t, h, "/login", "token=wrong", "", "")
 	submit(t, h, "/logout", "", "forge=session-of-operator", "")
@@ -121,17 +121,18 @@ func TestAuditSaysWhoWasRefused(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if w := askAs(t, h, "admin", "GET", "/api/v1/audit?limit=2"); w.Code != 200 || !strings.Contains(w.Body.String(), `"actor":"a viewer","source":`) || !strings.Contains(w.Body.String(), `"next":`) {
+	if w := requestAs(t, h, "admin", "GET", "/api/v1/audit?limit=2"); w.Code != 200 || !strings.Contains(w.Body.String(), `"actor":"a viewer","source":`) || !strings.Contains(w.Body.String(), `"next":`) {
 		t.Errorf("the log: %d %s", w.Code, w.Body)
 	}
 }
 
-// Nobody can fill the table with refusals, whoever they are; the others are counted.
-func TestRefusalsFillNoTable(t *testing.T) {
+// Neither named nor anonymous callers can fill the table with refusals. Refusals above the
+// limit are counted.
+func TestRecordedRefusalsAreLimited(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(h http.Handler){
-		"anonymous": func(h http.Handler) { askAs(t, h, "", "POST", "/api/v1/jobs/42/cancel") },
-		"a viewer":  func(h http.Handler) { askAs(t, h, "viewer", "POST", "/api/v1/jobs/42/cancel") },
+		"anonymous": func(h http.Handler) { requestAs(t, h, "", "POST", "/api/v1/jobs/42/cancel") },
+		"a viewer":  func(h http.Handler) { requestAs(t, h, "viewer", "POST", "/api/v1/jobs/42/cancel") },
 		"a login":   func(h http.Handler) { submit(t, h, "/login", "token=wrong", "", "") },
 		"elsewhere": func(h http.Handler) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080/login", nil)
@@ -141,7 +142,7 @@ func TestRefusalsFillNoTable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, options := guarded()
+			c, options := clusterWithTokens()
 			now := epoch
 			options.Now = func() time.Time { return now }
 			h := New(options)
@@ -152,15 +153,15 @@ func TestRefusalsFillNoTable(t *testing.T) {
 			if len(c.audit) != refusalsAtOnce {
 				t.Errorf("%d entries, want %d", len(c.audit), refusalsAtOnce)
 			}
-			askAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel")
-			if got := c.audit[len(c.audit)-1]; got.Actor != "a operator" || got.Outcome != auditstore.Done {
+			requestAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel")
+			if got := c.audit[len(c.audit)-1]; got.Actor != "a operator" || got.Outcome != access.Done {
 				t.Errorf("what another does: %+v", got)
 			}
 			h.server.writeSums(t.Context())
-			h.server.writeSums(t.Context()) // there is nothing more
+			h.server.writeSums(t.Context()) // nothing is left to write
 			sum := c.audit[refusalsAtOnce+1:]
 			want := fmt.Sprintf("%d more refusals were not recorded from 2026-", asked-refusalsAtOnce)
-			if len(sum) != 1 || sum[0].Action != leftOutAction || sum[0].Outcome != auditstore.Refused || !strings.HasPrefix(sum[0].Detail, want) {
+			if len(sum) != 1 || sum[0].Action != leftOutAction || sum[0].Outcome != access.Refused || !strings.HasPrefix(sum[0].Detail, want) {
 				t.Errorf("the sum: %+v, want one of %s", sum, want)
 			}
 			now = now.Add(refusalEvery)
@@ -172,15 +173,15 @@ func TestRefusalsFillNoTable(t *testing.T) {
 	}
 }
 
-// Each change is recorded before it is looked at, so that who has too many refused has
-// to wait.
-func TestRefusedChangesFillNoTable(t *testing.T) {
+// A change is recorded before it is checked, so a caller with too many refused changes must
+// wait.
+func TestRefusedChangesAreLimited(t *testing.T) {
 	t.Parallel()
-	c, options := guarded()
+	c, options := clusterWithTokens()
 	options.Now = func() time.Time { return epoch }
 	h := New(options)
 	for range 2 * refusedChangesAtOnce {
-		askAs(t, h, "operator", "POST", "/api/v1/jobs/41/cancel") // has finished
+		requestAs(t, h, "operator", "POST", "/api/v1/jobs/41/cancel") // the job has finished
 	}
 	if len(c.audit) != refusedChangesAtOnce {
 		t.Fatalf("%d entries, want %d", len(c.audit), refusedChangesAtOnce)
@@ -190,23 +191,23 @@ func TestRefusedChangesFillNoTable(t *testing.T) {
 	if sum := c.audit[refusedChangesAtOnce:]; len(sum) != 1 || sum[0].Action != leftOutAction || !strings.HasPrefix(sum[0].Detail, want) {
 		t.Errorf("the sum: %+v, want one of %s", sum, want)
 	}
-	if w := askAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusTooManyRequests || w.Header().Get(retryHeader) == "" {
+	if w := requestAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusTooManyRequests || w.Header().Get(retryHeader) == "" {
 		t.Errorf("status %d", w.Code)
 	}
-	if w := askAs(t, h, "admin", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusOK {
+	if w := requestAs(t, h, "admin", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusOK {
 		t.Errorf("another: status %d", w.Code)
 	}
 }
 
-// Whoever is not logged in logs out without a trace, and nobody logs in unrecorded.
+// A logout without a session is not recorded, and a login that cannot be recorded fails.
 func TestLoginsAreRecorded(t *testing.T) {
 	t.Parallel()
-	c, options := guarded()
+	c, options := clusterWithTokens()
 	h := New(options)
 	submit(t, h, "/logout", "", "", "")
 	submit(t, h, "/logout", "", "forge=nobody", "")
 	if len(c.audit) > 0 {
-		t.Errorf("logging out: %v", c.written())
+		t.Errorf("logging out: %v", c.auditLines())
 	}
 	options.Audit = brokenAudit{options.Audit}
 	if w := submit(t, New(options), "/login", "token=operator", "", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Set-Cookie") != "" {
@@ -214,9 +215,9 @@ func TestLoginsAreRecorded(t *testing.T) {
 	}
 }
 
-// brokenAudit records nothing.
+// brokenAudit fails to record anything.
 type brokenAudit struct{ Audit }
 
-func (brokenAudit) Begin(context.Context, auditstore.Entry) (int64, error) {
+func (brokenAudit) Begin(context.Context, access.AuditEntry) (int64, error) {
 	return 0, errors.New("gone")
 }

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// What is wrong with an address is said in the same form as all else.
+// Errors in an address have the same form as all other errors.
 func TestBadAddresses(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
 	const (
 		limit      = "limit must be from 1 to 1000"
-		unreadable = "The address cannot be read: after its ? stand names and values, of characters in UTF-8 other than NUL."
+		unreadable = "The address is invalid: its query must have names and values in UTF-8 without NUL."
 	)
 	for _, c := range []struct {
 		path   string
@@ -41,7 +41,7 @@ func TestBadAddresses(t *testing.T) {
 		{"/api/v1/jobs?%zz", 400, unreadable},
 		{"/api/v1/jobs?sate=running", 400, `"sate" is unknown; the parameters are state, kind, queue, cron, args, limit, cursor, before`},
 		{"/api/v1/nodes?state=dead", 400, `"state" is unknown; there are no parameters`},
-		{"/api/v1/jobs?limit=1&limit=2", 400, "limit stands 2 times"},
+		{"/api/v1/jobs?limit=1&limit=2", 400, "limit is given 2 times"},
 		{"/api/v1/jobs?state=lost", 400, `state must be one of available, pending, scheduled, running, retryable, completed, cancelled, discarded (got "lost")`},
 		{"/api/v1/metrics/range?metric=up&label.=a", 400, `"label." is unknown; the parameters are metric, from, to, step, label`},
 		{"/api/v1/events?type=node_joined&type=leader_elected", 200, ""},
@@ -65,8 +65,8 @@ func TestBadAddresses(t *testing.T) {
 	}
 }
 
-// What is no text reaches no database, from whichever route.
-func TestAddressesAreTexts(t *testing.T) {
+// No route passes invalid text to the database.
+func TestInvalidTextInAddressIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	h := c.handler()
@@ -96,7 +96,7 @@ func TestAddressesAreTexts(t *testing.T) {
 	}
 }
 
-// A cursor is good for the list and the filter that gave it, and for any limit.
+// A cursor is valid for its list and filter, with any limit.
 func TestCursors(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
@@ -126,9 +126,9 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-func TestCallersArePaced(t *testing.T) {
+func TestCallersAreRateLimited(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	_, options := clusterWithTokens()
 	now := epoch
 	options.Now = func() time.Time { return now }
 	h := New(options)
@@ -137,7 +137,7 @@ func TestCallersArePaced(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		hold(t, r, w)
+		checkDocumented(t, r, w)
 		return w
 	}
 	for range callsAtOnce {
@@ -160,8 +160,8 @@ func TestCallersArePaced(t *testing.T) {
 	}
 }
 
-// Where nobody has a token each address is counted by itself, on every route alike.
-func TestAddressesArePaced(t *testing.T) {
+// Without tokens, each address is counted separately, on every route.
+func TestAddressesAreRateLimited(t *testing.T) {
 	t.Parallel()
 	options := newCluster().options()
 	h := New(options)
@@ -170,7 +170,7 @@ func TestAddressesArePaced(t *testing.T) {
 		r.RemoteAddr = address
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		hold(t, r, w)
+		checkDocumented(t, r, w)
 		return w
 	}
 	for range callsAtOnce {
@@ -191,8 +191,8 @@ func TestAddressesArePaced(t *testing.T) {
 	}
 }
 
-// A body that is shorter than it says is an error, and changes nothing.
-func TestContentLengthThatLies(t *testing.T) {
+// A body that is shorter than its Content-Length is an error, and changes nothing.
+func TestShortBodyIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	server := httptest.NewServer(c.handler())
@@ -218,21 +218,22 @@ func TestContentLengthThatLies(t *testing.T) {
 	}
 }
 
-// patient is a connection that notes how long it may take to be read from.
-type patient struct {
+// deadlineRecorder is a connection that records its read deadlines.
+type deadlineRecorder struct {
 	*httptest.ResponseRecorder
 	until []time.Time
 }
 
-func (p *patient) SetReadDeadline(until time.Time) error {
+func (p *deadlineRecorder) SetReadDeadline(until time.Time) error {
 	p.until = append(p.until, until)
 	return nil
 }
 
-// Who sends a body a piece at a time has a bounded time for it, wherever a body is read.
+// A client that sends its body slowly has a bounded time for it, on every route that reads
+// a body.
 func TestSlowBodyHasADeadline(t *testing.T) {
 	t.Parallel()
-	c, options := guarded()
+	c, options := clusterWithTokens()
 	h := New(options)
 	for path, route := range addresses(&server{Options: c.options(), assets: loadAssets()}) {
 		if route.post == nil {
@@ -245,7 +246,7 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 		if route.posts != nil {
 			r.Header.Set("Content-Type", jsonType)
 		}
-		w := &patient{ResponseRecorder: httptest.NewRecorder()}
+		w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 		before := time.Now()
 		h.ServeHTTP(w, r)
 		if len(w.until) == 0 || w.until[0].Before(before) || w.until[0].After(time.Now().Add(bodyTimeout)) {
@@ -254,8 +255,8 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 	}
 }
 
-// Every POST of the API refuses alike what is no request, and does nothing.
-func TestEveryWriteRefusesAlike(t *testing.T) {
+// Every POST of the API rejects invalid requests in the same way, and changes nothing.
+func TestEveryWriteRejectsInvalidBodies(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	h := c.handler()
@@ -268,9 +269,9 @@ func TestEveryWriteRefusesAlike(t *testing.T) {
 			status            int
 			says              string
 		}{
-			{jsonType, `{"a": tru}`, 400, "it is no JSON from byte 10 on"},
-			{jsonType, `[]`, 400, "an object is wanted"},
-			{jsonType, `null`, 400, "an object is wanted"},
+			{jsonType, `{"a": tru}`, 400, "it is not valid JSON at byte 10"},
+			{jsonType, `[]`, 400, "an object is required"},
+			{jsonType, `null`, 400, "an object is required"},
 			{jsonType, "{\"a\": \"\xff\"}", 400, "it is not UTF-8"},
 			{jsonType, strings.Repeat(`{"a":`, 20_000), 413, "The body is larger than 73728 bytes."},
 			{jsonType, strings.Repeat(`{"a":`, 12_000), 400, "it is nested too deeply at byte 320; want at most 64 levels"},

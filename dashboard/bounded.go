@@ -11,25 +11,28 @@ import (
 )
 
 const (
-	// bodyTimeout is how long a client may take over a body.
+	// bodyTimeout is how long a client may take to send a body.
 	bodyTimeout = 10 * time.Second
-	// requestTimeout bounds what a request takes but for a stream.
+	// requestTimeout bounds the duration of a request, except for streams.
 	requestTimeout = time.Minute
 	// answerTimeout is how long a client may take to read an answer.
 	answerTimeout = 30 * time.Second
-	// unreadTimeout is for what is left of a body that nobody wants.
+	// unreadTimeout is the read timeout for the rest of a body that is not used.
 	unreadTimeout = time.Second
-	// maxOpenBody bounds the body of a request of somebody who is not known.
+	// maxOpenBody is the size limit of the body of an unauthenticated request.
 	maxOpenBody = 16 << 10
-	// busyPatience is how long a request waits for its turn, and maxQueued how many do.
-	busyPatience = 2 * time.Second
-	maxQueued    = 256
+	// busyTimeout is how long a request waits for a free slot. maxQueued is how many
+	// requests may wait.
+	busyTimeout = 2 * time.Second
+	maxQueued   = 256
 	// defaultConcurrent is how many requests are handled at the same time.
 	defaultConcurrent = 8
-	// probesAtOnce are apart from them.
+	// probesAtOnce is how many probes are handled at the same time, in addition to other
+	// requests.
 	probesAtOnce = 4
-	// What is held in memory for clients to read it, in all and for one caller. A
-	// small answer is left to the system's buffers.
+	// The bytes of answers that wait in memory for clients to read them, in total and for
+	// one caller. An answer of at most smallAnswer bytes is not counted: the socket buffers
+	// hold it.
 	maxUnsent, maxUnsentOfOne = 64 << 20, 16 << 20
 	smallAnswer               = 16 << 10
 	busyText                  = "This node answers as many requests as it can. Try again."
@@ -37,7 +40,7 @@ const (
 
 var errRequestTimeout = errors.New("the request took too long")
 
-// limits are how much the listener does at the same time.
+// limits are the quotas of what the listener does at the same time.
 type limits struct {
 	requests, probes, streams, followers, unsent *quota
 }
@@ -53,47 +56,47 @@ func newLimits(concurrent int) limits {
 	}
 }
 
-// turn is a request's place among those that are handled.
-type turn struct {
+// requestSlot is a request's place among those that are handled at the same time.
+type requestSlot struct {
 	timeout *time.Timer
-	// who takes it; empty: nobody did.
+	// who is the caller that took the slot; empty if no slot was taken.
 	who string
-	// release gives the place back; nil while there is none.
+	// release gives the slot back; nil if no slot is held.
 	release func()
 }
 
-type turnKey struct{}
+type requestSlotKey struct{}
 
-func turnOf(ctx context.Context) *turn {
-	t, _ := ctx.Value(turnKey{}).(*turn)
+func requestSlotOf(ctx context.Context) *requestSlot {
+	t, _ := ctx.Value(requestSlotKey{}).(*requestSlot)
 	return t
 }
 
-// leave gives the place back.
-func (t *turn) leave() {
+// leave gives the slot back.
+func (t *requestSlot) leave() {
 	if t != nil && t.release != nil {
 		t.release()
 		t.release = nil
 	}
 }
 
-// lasting takes a stream out of what bounds a request.
-func (t *turn) lasting(w http.ResponseWriter) {
+// lasting exempts a stream from the timeout and the slot of a request.
+func (t *requestSlot) lasting(w http.ResponseWriter) {
 	if t == nil {
 		return
 	}
 	t.timeout.Stop()
 	t.leave()
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not every writer has one
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not every writer supports deadlines
 }
 
-// deadlines bounds how long a client takes to send a request and to read its answer,
-// and how long the node takes over it. A request that is answered before its body was
-// read is the last of its connection: what comes after it is not waited for.
+// deadlines bounds how long a client takes to send a request and to read its answer, and
+// how long the node takes to handle it. If a request is answered before its body was read,
+// its connection is closed, so that the node does not wait for the rest.
 func deadlines(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control, now := http.NewResponseController(w), time.Now()
-		_ = control.SetWriteDeadline(now.Add(requestTimeout + answerTimeout)) // not every writer has deadlines
+		_ = control.SetWriteDeadline(now.Add(requestTimeout + answerTimeout)) // not every writer supports deadlines
 		until := time.Time{}
 		if r.ContentLength != 0 {
 			until = now.Add(bodyTimeout)
@@ -103,14 +106,14 @@ func deadlines(next http.Handler) http.Handler {
 		_ = control.SetReadDeadline(until)
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		t := &turn{timeout: time.AfterFunc(requestTimeout, func() { cancel(errRequestTimeout) })}
+		t := &requestSlot{timeout: time.AfterFunc(requestTimeout, func() { cancel(errRequestTimeout) })}
 		defer t.timeout.Stop()
 		defer t.leave()
-		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, turnKey{}, t)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, requestSlotKey{}, t)))
 	})
 }
 
-// trackedBody remembers whether it was read to its end.
+// trackedBody records whether the body was read to its end.
 type trackedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -121,13 +124,12 @@ func (b *trackedBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	if errors.Is(err, io.EOF) && !b.ended {
 		b.ended = true
-		_ = b.control.SetReadDeadline(time.Time{}) // it would end the request
+		_ = b.control.SetReadDeadline(time.Time{}) // an expired deadline would cancel the request
 	}
 	return n, err
 }
 
-// unreadCloser closes the connection after an answer to a request whose body was not
-// read.
+// unreadCloser closes the connection after the answer to a request whose body was not read.
 type unreadCloser struct {
 	http.ResponseWriter
 	body  *trackedBody
@@ -156,75 +158,75 @@ func (w *unreadCloser) Write(piece []byte) (int, error) {
 
 func (w *unreadCloser) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// callerName is by whom requests are counted: a token, or else an address.
+// callerName identifies the caller for quotas: a token, or else an address.
 func callerName(r *http.Request) string {
 	return cmp.Or(callerOf(r.Context()).identity(), addressOf(r))
 }
 
-// inTurn handles a request when it is its turn. Its body is read before that, so that
-// nobody's slow one holds up the others.
-func (s *server) inTurn(of route, next http.HandlerFunc) http.HandlerFunc {
+// withSlot handles a request once it has a slot. It reads the body first, so that a client
+// that sends slowly does not occupy a slot.
+func (s *server) withSlot(of route, next http.HandlerFunc) http.HandlerFunc {
 	most := int64(maxBody)
 	if of.write == open {
 		most = maxOpenBody
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !reads(r.Method) {
-			readAhead(r, most)
+		if !isRead(r.Method) {
+			bufferBody(r, most)
 		}
-		if s.takeTurn(w, r) {
+		if s.takeSlot(w, r) {
 			next(w, r)
 		}
 	}
 }
 
-// takeTurn answers the request itself when it returns false.
-func (s *server) takeTurn(w http.ResponseWriter, r *http.Request) bool {
-	t := turnOf(r.Context())
+// takeSlot takes a slot for the request. If it returns false, it has answered the request.
+func (s *server) takeSlot(w http.ResponseWriter, r *http.Request) bool {
+	t := requestSlotOf(r.Context())
 	if t == nil {
 		return true
 	}
 	t.leave()
 	t.who = callerName(r)
-	t.release = s.limits.requests.acquire(r.Context(), t.who, 1, busyPatience)
+	t.release = s.limits.requests.acquire(r.Context(), t.who, 1, busyTimeout)
 	if t.release == nil {
-		s.busy(w, r)
+		s.answerBusy(w, r)
 		return false
 	}
 	return true
 }
 
-// busy has the client come again.
-func (s *server) busy(w http.ResponseWriter, r *http.Request) {
+// answerBusy answers that the node is busy and when to retry.
+func (s *server) answerBusy(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(retryHeader, "1")
 	s.fail(w, r, http.StatusServiceUnavailable, busyText)
 }
 
-// readAhead puts a body into memory. One that is too large or cannot be read is so for
-// the handler, too.
-func readAhead(r *http.Request, most int64) {
+// bufferBody reads at most that many bytes of a body into memory. The handler still sees
+// that a body is too large or cannot be read.
+func bufferBody(r *http.Request, most int64) {
 	if r.ContentLength == 0 {
 		return
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, most))
-	rest := io.Reader(r.Body) // of one that is too large
+	rest := io.Reader(r.Body) // non-empty if the body is too large
 	if err != nil {
-		rest = failing{err}
+		rest = failedReader{err}
 	}
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), rest))
 }
 
-// failing is what is left of a body that cannot be read.
-type failing struct{ err error }
+// failedReader is a reader that returns the error with which reading a body failed.
+type failedReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f failedReader) Read([]byte) (int, error) { return 0, f.err }
 
-// probing handles a probe, apart from all other requests.
+// probing handles a probe with a quota of its own.
 func (s *server) probing(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		release := s.limits.probes.acquire(r.Context(), "", 1, probeTimeout)
 		if release == nil {
-			s.busy(w, r)
+			s.answerBusy(w, r)
 			return
 		}
 		defer release()
@@ -232,8 +234,8 @@ func (s *server) probing(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// isProbe says whether a path is that of a probe, which is answered also where nothing
-// else is.
+// isProbe reports whether path is that of a probe. Probes are answered even if the
+// connection limit is exceeded.
 func isProbe(path string) bool {
 	return path == "/healthz" || path == "/readyz" || len(path) > len("/leader/") && path[:len("/leader/")] == "/leader/"
 }

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// Who is refused does not keep the connection, neither by sending the body slowly nor
-// with another request after it.
+// A client whose request was refused cannot keep the connection, neither with a slow body
+// nor with another request.
 func TestRefusedRequestsCloseTheirConnections(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	_, options := clusterWithTokens()
 	server := httptest.NewServer(New(options))
 	t.Cleanup(server.Close)
 	for _, head := range []string{
@@ -62,12 +62,12 @@ func TestRefusedRequestsCloseTheirConnections(t *testing.T) {
 	}
 }
 
-// One caller's requests leave room for those of others, who wait for their turn, and
-// nobody's keep a probe from being answered.
-func TestRequestsWaitForTheirTurn(t *testing.T) {
+// The requests of one caller leave slots for those of others, which wait for them. Probes
+// are answered meanwhile.
+func TestRequestsWaitForFreeSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, options := guarded()
+		_, options := clusterWithTokens()
 		blocked := make(chan struct{})
 		var begun int
 		var mu sync.Mutex
@@ -120,15 +120,15 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
-// A request that takes too long ends; a stream does not.
-func TestRequestsEnd(t *testing.T) {
+// A request that takes too long is cancelled. A stream is not.
+func TestRequestsTimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var took [2]time.Duration
 		for i := range took {
 			h := deadlines(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if i == 1 {
-					turnOf(r.Context()).lasting(w)
+					requestSlotOf(r.Context()).lasting(w)
 				}
 				start := time.Now()
 				select {
@@ -145,21 +145,21 @@ func TestRequestsEnd(t *testing.T) {
 	})
 }
 
-// What clients do not read is bounded, in all and for each of them.
+// The answers that clients do not read are bounded, in total and for each client.
 func TestLargeAnswersAreBounded(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	_, options := clusterWithTokens()
 	options.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = w.Write(make([]byte, maxUnsentOfOne))
 	})
 	h := New(options)
 	held := h.server.limits.unsent.acquire(t.Context(), "token:1", 1, 0)
-	if w := askAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusServiceUnavailable || w.Header().Get(retryHeader) == "" || w.Body.Len() > 1000 {
+	if w := requestAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusServiceUnavailable || w.Header().Get(retryHeader) == "" || w.Body.Len() > 1000 {
 		t.Errorf("beyond what a caller may leave unread: status %d, %d bytes", w.Code, w.Body.Len())
 	}
 	held()
-	if w := askAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusOK || w.Body.Len() != maxUnsentOfOne {
+	if w := requestAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusOK || w.Body.Len() != maxUnsentOfOne {
 		t.Errorf("status %d, %d bytes", w.Code, w.Body.Len())
 	}
 	if used := h.server.limits.unsent.used; used != 0 {
@@ -167,8 +167,8 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// Over a connection beyond the limits only probes are answered.
-func TestBeyondTheLimitsOnlyProbesAreAnswered(t *testing.T) {
+// On connections beyond the limit, only probes are answered.
+func TestConnectionsBeyondLimitServeOnlyProbes(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	options := c.options()

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a filter names is acted on after a question that has the count, and without
-// what came after it.
+// The confirmation page counts the jobs that match the filter. The form changes those jobs
+// and no later ones.
 func TestBulkForms(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -38,7 +38,7 @@ func TestBulkForms(t *testing.T) {
 	if asks := get(t, h, "/bulk/jobs/retry?kind=dump").Body.String(); !strings.Contains(asks, "<dt>State</dt><dd>discarded</dd>") {
 		t.Error("it does not say that a retry means the discarded jobs")
 	}
-	if asks := get(t, h, "/bulk/jobs/retry?queue=vast").Body.String(); strings.Contains(asks, "<form") || !strings.Contains(asks, "The filter names more than 20000 jobs") {
+	if asks := get(t, h, "/bulk/jobs/retry?queue=vast").Body.String(); strings.Contains(asks, "<form") || !strings.Contains(asks, "The filter matches more than 20000 jobs") {
 		t.Error("it offers more than one request can do")
 	}
 	c.done = nil
@@ -57,7 +57,7 @@ func TestBulkFormsRefuse(t *testing.T) {
 	c := newCluster()
 	h := c.handler()
 	for path, want := range map[string]string{
-		"/bulk/jobs/cancel":                 "A filter is wanted",
+		"/bulk/jobs/cancel":                 "A filter is required",
 		"/bulk/jobs/cancel?state=lost":      "state must be one of",
 		"/bulk/jobs/cancel?state=completed": "it is completed already",
 	} {
@@ -66,7 +66,7 @@ func TestBulkFormsRefuse(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]int{
-		"kind=dump":                  http.StatusBadRequest, // nothing was counted
+		"kind=dump":                  http.StatusBadRequest, // no count
 		"kind=dump&up_to=-1":         http.StatusBadRequest,
 		"up_to=42":                   http.StatusUnprocessableEntity,
 		"queue=vast&up_to=42":        http.StatusUnprocessableEntity,
@@ -80,7 +80,7 @@ func TestBulkFormsRefuse(t *testing.T) {
 		t.Errorf("it did %v", c.done)
 	}
 	options := c.options()
-	options.Changer = nil
+	options.JobOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/jobs?kind=dump").Body.String(); strings.Contains(page, "/bulk/") {
 		t.Error("a page that cannot do anything has buttons")

@@ -15,8 +15,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
-// stretch is how much of the past the charts show: windows of a step, several of
-// which make one point.
+// stretch is the time range of the charts. Its windows have the width Step; several of them
+// make one point.
 type stretch struct {
 	span
 
@@ -32,14 +32,15 @@ var stretches = []stretch{
 	{span{"30d", 30 * 24 * time.Hour, 6}, rollupstore.Hour, 6 * time.Hour},
 }
 
-// lineSpec says what a line of a chart shows.
+// lineSpec describes a line of a chart.
 type lineSpec struct {
 	name, tone string
 	metric     string
-	// labels are the values of which the series have one; nil: whichever.
+	// The line shows the series whose label has one of the values. A nil values means all
+	// series.
 	label  string
 	values []string
-	// value is what a point is of what its windows add up to.
+	// value computes a point from the sums of its windows.
 	value func(in []rollupstore.Sum, of stretch) float64
 }
 
@@ -49,8 +50,8 @@ type chartSpec struct {
 	lines           []lineSpec
 }
 
-// presence is a gauge that is there whenever an aggregator led: a counter without a
-// window did not move then, and is not known otherwise.
+// presence is a gauge that exists whenever the cluster had an aggregator. If it exists and
+// a counter has no window, the counter did not change; otherwise its value is unknown.
 const presence = metrics.NodesName
 
 var chartSpecs = []chartSpec{
@@ -83,8 +84,8 @@ func perMinute(in []rollupstore.Sum, of stretch) float64 {
 	return total / of.Point.Minutes()
 }
 
-// mean adds the series up and takes the mean of the windows. It is of one label: windows
-// of several may be the same.
+// mean adds the series and averages over the windows. It needs series of a single label
+// value, because several label values may have the same windows.
 func mean(in []rollupstore.Sum, _ stretch) float64 {
 	if len(in) == 0 {
 		return math.NaN()
@@ -115,32 +116,32 @@ type chartsBody struct {
 	Spans []stretch
 }
 
-// drawing is what the charts of a stretch show.
+// drawing holds the charts of a time range.
 type drawing struct {
 	Charts []chart
 	Axis   []axisMark
-	// until is when there can be more to draw.
+	// until is when there can be newer data to draw.
 	until time.Time
 }
 
-// sheet keeps a drawing: pages look each second whether they show what there is, and
-// there is something new once in a point's time.
-type sheet struct {
+// chartPage caches a drawing. Pages check for changes every second, but a new point appears
+// only once in a point's time.
+type chartPage struct {
 	mu    sync.Mutex
 	drawn drawing
 }
 
-// newSheets are of the stretches, by name.
-func newSheets() map[string]*sheet {
-	sheets := map[string]*sheet{}
+// newChartPages returns an empty chartPage for each time range, by name.
+func newChartPages() map[string]*chartPage {
+	sheets := map[string]*chartPage{}
 	for _, stretch := range stretches {
-		sheets[stretch.Name] = &sheet{}
+		sheets[stretch.Name] = &chartPage{}
 	}
 	return sheets
 }
 
-// get holds the lock while it draws: those who ask meanwhile want the same.
-func (s *sheet) get(now time.Time, draw func() (drawing, error)) (drawing, error) {
+// get holds the lock while it draws, because concurrent callers wait for the same drawing.
+func (s *chartPage) get(now time.Time, draw func() (drawing, error)) (drawing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Before(s.drawn.until) {
@@ -153,27 +154,27 @@ func (s *sheet) get(now time.Time, draw func() (drawing, error)) (drawing, error
 	return drawn, err
 }
 
-func (s *server) loadCharts(ctx context.Context, ask *request) (body, error) {
+func (s *server) loadCharts(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
 	shown := stretches[0]
-	if name := ask.values.Get("span"); name != "" {
+	if name := req.values.Get("span"); name != "" {
 		i := slices.IndexFunc(stretches, func(s stretch) bool { return s.Name == name })
 		if i < 0 {
 			return nil, &requestError{errNoSuchSpan}
 		}
 		shown = stretches[i]
 	}
-	drawn, err := s.sheets[shown.Name].get(facts.now, func() (drawing, error) { return s.drawCharts(ctx, newPoints(facts.now, shown), facts.now) })
+	drawn, err := s.chartPages[shown.Name].get(facts.now, func() (drawing, error) { return s.drawCharts(ctx, newPoints(facts.now, shown), facts.now) })
 	if err != nil {
 		return nil, err
 	}
 	return &chartsBody{base: base{name: "Metrics", beat: s.pulseOf(facts)}, drawing: drawn, Span: shown, Spans: stretches}, nil
 }
 
-// drawCharts reads what the points are made of.
+// drawCharts reads the metrics and draws the charts.
 func (s *server) drawCharts(ctx context.Context, p *points, now time.Time) (d drawing, err error) {
 	if err = s.readPoints(ctx, p); err != nil {
 		return d, err
@@ -181,11 +182,11 @@ func (s *server) drawCharts(ctx context.Context, p *points, now time.Time) (d dr
 	for _, spec := range chartSpecs {
 		d.Charts = append(d.Charts, p.draw(spec))
 	}
-	d.Axis, d.until = p.axis(), p.nextLook(now)
+	d.Axis, d.until = p.axis(), p.nextCheck(now)
 	return d, nil
 }
 
-// readPoints reads each metric that a chart shows, once, by the label of its lines.
+// readPoints reads each metric that a chart shows once, by the label of its lines.
 func (s *server) readPoints(ctx context.Context, p *points) error {
 	wanted := map[string]string{presence: ""}
 	for _, spec := range chartSpecs {
@@ -205,36 +206,36 @@ func (s *server) readPoints(ctx context.Context, p *points) error {
 	return nil
 }
 
-// points are what windows add up to, by the points of a chart.
+// points holds the sums of windows, grouped by the points of a chart.
 type points struct {
 	of    stretch
 	start time.Time
 	sums  map[string][]rollupstore.Sum
 }
 
-// newPoints ends with the last window that is over.
+// newPoints returns points that end with the last completed window.
 func newPoints(now time.Time, of stretch) *points {
 	return &points{of: of, start: now.UTC().Truncate(of.Point).Add(-of.Width), sums: map[string][]rollupstore.Sum{}}
 }
 
-// longestLook is the most between two looks for a window that is not written yet.
-const longestLook = time.Minute
+// maxRecheck is the maximum time between two checks for a window that is not recorded yet.
+const maxRecheck = time.Minute
 
-// nextLook is when there can be more to draw than there was: when the next point is
-// over, or, while the newest window is not written yet, a moment later.
-func (p *points) nextLook(now time.Time) time.Time {
+// nextCheck returns when there can be newer data to draw: when the next point is complete
+// or, while the newest window is not recorded yet, a moment later.
+func (p *points) nextCheck(now time.Time) time.Time {
 	newest := p.start.Add(p.of.Width - time.Duration(p.of.Step))
 	if slices.ContainsFunc(p.sums[presence], func(sum rollupstore.Sum) bool { return !sum.Newest.Before(newest) }) {
 		return p.start.Add(p.of.Width + p.of.Point)
 	}
-	return now.Add(min(p.of.Point/12, longestLook))
+	return now.Add(min(p.of.Point/12, maxRecheck))
 }
 
 func (p *points) count() int { return int(p.of.Width / p.of.Point) }
 
 func (p *points) at(i int) time.Time { return p.start.Add(time.Duration(i) * p.of.Point) }
 
-// group sorts the sums that are wanted into points.
+// group assigns the sums that match to their points.
 func (p *points) group(metric string, want func(rollupstore.Sum) bool) [][]rollupstore.Sum {
 	groups := make([][]rollupstore.Sum, p.count())
 	for _, sum := range p.sums[metric] {
@@ -246,7 +247,7 @@ func (p *points) group(metric string, want func(rollupstore.Sum) bool) [][]rollu
 	return groups
 }
 
-// values are a line's; NaN: not known.
+// values returns the values of a line; NaN means unknown.
 func (p *points) values(line lineSpec) []float64 {
 	present := p.group(presence, func(rollupstore.Sum) bool { return true })
 	groups := p.group(line.metric, func(sum rollupstore.Sum) bool {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// The drawing of a chart: 100 high, chartWidth wide, stretched to the page.
+// The dimensions of a chart: 100 high and chartWidth wide, stretched to the width of the
+// page.
 const (
 	chartWidth  = 1000
 	chartHeight = 100
@@ -14,7 +15,7 @@ const (
 
 type chart struct {
 	ID, Name, About string
-	// Label is for those who do not see it.
+	// Label describes the chart for screen readers.
 	Label   string
 	Lines   []chartLine
 	Grid    []gridMark
@@ -24,16 +25,16 @@ type chart struct {
 
 type chartLine struct {
 	Name, Tone string
-	// Path goes through the points, with a hole where nothing is known.
+	// Path connects the points, with a gap where values are unknown.
 	Path string
-	// Newest is the last value that is known.
+	// Newest is the last known value.
 	Newest string
 }
 
-// gridMark is a horizontal line with what it stands for.
+// gridMark is a horizontal line with its value.
 type gridMark struct{ Y, Text string }
 
-// chartColumn is one point in time, with all values at it.
+// chartColumn is one point in time with the values of all lines.
 type chartColumn struct {
 	X, Width string
 	Title    string
@@ -70,7 +71,7 @@ func (p *points) draw(spec chartSpec) chart {
 	return c
 }
 
-// columns tell what each point is, where anything is known.
+// columns describes each point at which a value is known.
 func (p *points) columns(spec chartSpec, values [][]float64) (columns []chartColumn) {
 	count := p.count()
 	for i := range count {
@@ -103,14 +104,14 @@ func linePath(values []float64, top float64) string {
 		if open {
 			fmt.Fprintf(&d, "L%.1f %.1f", x, y)
 		} else {
-			fmt.Fprintf(&d, "M%.1f %.1fh0", x, y) // a point alone shows as a dot
+			fmt.Fprintf(&d, "M%.1f %.1fh0", x, y) // makes a single point visible as a dot
 		}
 		open = true
 	}
 	return d.String()
 }
 
-// known returns the last value that is, and the greatest; NaN without any.
+// known returns the last known value and the greatest one; NaN if there is none.
 func known(values []float64) (newest, most float64) {
 	newest, most = math.NaN(), math.NaN()
 	for _, v := range values {
@@ -132,7 +133,8 @@ func shown(v float64, show func(float64) string) string {
 	return show(v)
 }
 
-// roundUp is the next number of one digit that is good to halve.
+// roundUp returns the next greater number of one significant digit whose half is a short
+// number.
 func roundUp(v float64) float64 {
 	if v <= 0 {
 		return 1

@@ -19,7 +19,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
-// window is a row of a series, so many minutes before epoch.
+// window is a row of a series at some minutes before epoch.
 func window(metric string, minutes int, value float64, labels ...string) rollupstore.Row {
 	row := rollupstore.Row{Metric: metric, Labels: map[string]string{}, At: epoch.Add(-time.Duration(minutes) * time.Minute), Value: value}
 	for i := 0; i+1 < len(labels); i += 2 {
@@ -28,14 +28,14 @@ func window(metric string, minutes int, value float64, labels ...string) rollups
 	return row
 }
 
-// fill puts in what the windows of a time add up to.
+// fill adds the sums of the windows of its rows.
 func (p *points) fill(rows ...rollupstore.Row) {
 	for metric, label := range map[string]string{presence: "", "forge_job_started_total": "", "forge_job_finished_total": "outcome", metrics.QueueDepthName: "state", "forge_cron_delay_seconds": ""} {
-		p.sums[metric] = addedUp(rows, rollupstore.SumQuery{Metric: metric, Label: label, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point})
+		p.sums[metric] = sumWindows(rows, rollupstore.SumQuery{Metric: metric, Label: label, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point})
 	}
 }
 
-// fiveMinutes has five points of a minute.
+// fiveMinutes has five points of one minute.
 var fiveMinutes = stretch{span{"5m", 5 * time.Minute, 5}, rollupstore.Minute, time.Minute}
 
 func TestChartLines(t *testing.T) {
@@ -48,10 +48,10 @@ func TestChartLines(t *testing.T) {
 	}
 	p.fill(
 		window(presence, 4, 3), window(presence, 3, 3), window(presence, 2, 3),
-		window("forge_job_started_total", 6, 1000, "kind", "a"), // before the chart begins
+		window("forge_job_started_total", 6, 1000, "kind", "a"), // before the start of the chart
 		window("forge_job_started_total", 4, 12, "kind", "a"), window("forge_job_started_total", 4, 3, "kind", "b"),
 		window("forge_job_started_total", 2, 5, "kind", "a"),
-		window("forge_job_started_total", 0, 7, "kind", "a"), // not over yet
+		window("forge_job_started_total", 0, 7, "kind", "a"), // not complete yet
 		window("forge_job_finished_total", 4, 2, "outcome", "completed"), window("forge_job_finished_total", 4, 3, "outcome", "failed"),
 		window("forge_job_finished_total", 4, 4, "outcome", "lost"), window("forge_job_finished_total", 4, 5, "outcome", "cancelled"),
 		window(metrics.QueueDepthName, 3, 1.5, "queue", "a", "state", "available"), window(metrics.QueueDepthName, 3, 2, "queue", "b", "state", "available"),
@@ -62,7 +62,7 @@ func TestChartLines(t *testing.T) {
 		chart, line int
 		want        []float64
 	}{
-		{0, 0, []float64{none, 15, 0, 5, none}}, // did not move while somebody led; else nothing is known
+		{0, 0, []float64{none, 15, 0, 5, none}}, // zero while the cluster had an aggregator, unknown otherwise
 		{0, 1, []float64{none, 2, 0, 0, none}},
 		{0, 2, []float64{none, 7, 0, 0, none}},
 		{1, 0, []float64{none, none, 3.5, none, none}},
@@ -100,11 +100,13 @@ func TestPointsOfSeveralWindows(t *testing.T) {
 	}
 }
 
-// The database adds up what is drawn as if each window were read and added.
-func TestTheDatabaseAddsUpForTheCharts(t *testing.T) {
+// The sums that the database computes equal those of windows that are read and added one by
+// one.
+func TestChartSumsMatchWindows(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	// A third of the windows are missing, and so is a day; in one only what is less usual.
+	// A third of the windows and a whole day are missing. In one window only the less usual
+	// series exists.
 	_, err := pool.Exec(t.Context(), `
 		INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, last, histogram)
 		SELECT 3600, s.metric, s.labels, '2026-11-20 12:00Z'::timestamptz - n * interval '1 hour', 3600, random() * 40, 5,
@@ -151,7 +153,7 @@ func (h storedHistory) Sums(ctx context.Context, q rollupstore.SumQuery) ([]roll
 	return rollupstore.Sums(ctx, h.pool, q)
 }
 
-// valuesOneByOne reads every window of a line, and adds those of a point up.
+// valuesOneByOne reads each window of a line and adds those of a point.
 func valuesOneByOne(t *testing.T, pool *pgxpool.Pool, p *points, line lineSpec) []float64 {
 	t.Helper()
 	rows := func(metric string) []rollupstore.Row {
@@ -169,9 +171,9 @@ func valuesOneByOne(t *testing.T, pool *pgxpool.Pool, p *points, line lineSpec) 
 	for i := range values {
 		values[i] = math.NaN()
 		q := rollupstore.SumQuery{Metric: line.metric, From: p.at(i), To: p.at(i + 1), Point: p.of.Point}
-		in := addedUp(own, q)
+		in := sumWindows(own, q)
 		q.Metric = presence
-		if len(in) > 0 || len(addedUp(present, q)) > 0 {
+		if len(in) > 0 || len(sumWindows(present, q)) > 0 {
 			values[i] = line.value(in, p.of)
 		}
 	}
@@ -197,7 +199,7 @@ func TestChartsPage(t *testing.T) {
 	page := get(t, h, "/charts?span=6h").Body.String()
 	for _, want := range []string{
 		`href="/charts?span=6h" aria-current="true"`, `aria-label="Jobs a minute: started 6 now, at most 6;`, `<path class="chart-line live" d="M`,
-		"2026-11-20 07:00Z: started 6", "−6h", `<a href="/charts" aria-current="page" data-key="m">Metrics</a>`, "Nothing is known of this time",
+		"2026-11-20 07:00Z: started 6", "−6h", `<a href="/charts" aria-current="page" data-key="m">Metrics</a>`, "No data for this time",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
@@ -211,10 +213,10 @@ func TestChartsPage(t *testing.T) {
 	}
 }
 
-func TestNextLook(t *testing.T) {
+func TestNextCheck(t *testing.T) {
 	t.Parallel()
 	quarters := stretch{span{"1h", time.Hour, 4}, rollupstore.FiveMinutes, 15 * time.Minute}
-	now := epoch.Add(20 * time.Second) // that the last quarter has been over for
+	now := epoch.Add(20 * time.Second) // the end of the last quarter of a minute
 	for _, test := range []struct {
 		name    string
 		written []rollupstore.Row
@@ -226,23 +228,23 @@ func TestNextLook(t *testing.T) {
 	} {
 		p := newPoints(now, quarters)
 		p.fill(test.written...)
-		if got := p.nextLook(now); !got.Equal(test.want) {
+		if got := p.nextCheck(now); !got.Equal(test.want) {
 			t.Errorf("%s: the next look is at %s, want %s", test.name, got, test.want)
 		}
 	}
-	if got, want := newPoints(now, fiveMinutes).nextLook(now), now.Add(5*time.Second); !got.Equal(want) {
+	if got, want := newPoints(now, fiveMinutes).nextCheck(now), now.Add(5*time.Second); !got.Equal(want) {
 		t.Errorf("of minutes the next look is at %s, want %s", got, want)
 	}
 }
 
-// Pages that show the same are drawn once, and again when there can be more.
-func TestChartsAreDrawnOnceAPoint(t *testing.T) {
+// Pages with the same charts share one drawing until there can be newer data.
+func TestChartsAreCachedUntilNextPoint(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.windows = []rollupstore.Row{window(presence, 1, 1), window("forge_job_started_total", 1, 30, "kind", "a")}
 	h := c.handler()
 	reads := func(at time.Duration, span string) int {
-		c.beat(epoch.Add(at))
+		c.heartbeat(epoch.Add(at))
 		before := c.readCount()
 		if page := get(t, h, "/charts?span="+span).Body.String(); !strings.Contains(page, "started") {
 			t.Errorf("at %s the page is\n%s", at, page)

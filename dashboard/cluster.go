@@ -9,8 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// leaderDocument is the lease of a role's leader, under the names that its
-// readers know it by.
+// leaderDocument is the lease of a role's leader. Its field names are part of the API.
 type leaderDocument struct {
 	Role       string    `json:"role"`
 	LeaderID   string    `json:"leader_id,omitempty"`
@@ -18,7 +17,7 @@ type leaderDocument struct {
 	AcquiredAt time.Time `json:"acquired_at,omitzero"`
 	RenewedAt  time.Time `json:"renewed_at,omitzero"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
-	// LeaseRemaining is by the database's clock, in seconds.
+	// LeaseRemaining is measured by the database's clock, in seconds.
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
 	Hostname       string  `json:"hostname,omitempty"`
 	APIURL         string  `json:"api_url,omitempty"`
@@ -35,7 +34,7 @@ type nodeDocument struct {
 	LastHeartbeat time.Time `json:"last_heartbeat"`
 }
 
-// healthDocument is /cluster/health; statusDocument adds the details.
+// healthDocument is the body of /cluster/health. statusDocument adds the details.
 type healthDocument struct {
 	Status       string           `json:"status"` // healthy or degraded
 	Causes       []string         `json:"causes,omitempty"`
@@ -60,7 +59,7 @@ type statusDocument struct {
 	Nodes []nodeDocument  `json:"nodes"`
 }
 
-// clusterStatus is 200 whenever the database can be read, led or not.
+// clusterStatus answers 200 whenever the database can be read, with or without a leader.
 func (s *server) clusterStatus(w http.ResponseWriter, r *http.Request) {
 	doc, err := s.clusterDocument(r.Context())
 	if err != nil {
@@ -70,8 +69,8 @@ func (s *server) clusterStatus(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, doc)
 }
 
-// clusterHealth is 200 while the cluster can be judged, degraded or not, and
-// 503 with the same document when the database cannot be read.
+// clusterHealth answers 200 if the health is known, whether healthy or degraded, and 503
+// with the same document if the database cannot be read.
 func (s *server) clusterHealth(w http.ResponseWriter, r *http.Request) {
 	doc, err := s.clusterDocument(r.Context())
 	status := http.StatusOK
@@ -82,7 +81,7 @@ func (s *server) clusterHealth(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, doc.healthDocument)
 }
 
-// clusterLeader is 503 while the role has no leader.
+// clusterLeader answers 503 while the role has no leader.
 func (s *server) clusterLeader(w http.ResponseWriter, r *http.Request) {
 	role := r.URL.Query().Get("role")
 	if role == "" {
@@ -145,7 +144,7 @@ func (d *statusDocument) addNodes(nodes []nodestore.Node) {
 	}
 }
 
-// addRoles judges readiness: a scheduler leads.
+// addRoles sets the roles and whether the cluster is ready: a scheduler leads.
 func (d *statusDocument) addRoles(leaders []leaderstore.Leader, nodes []nodestore.Node) {
 	for _, l := range leaders {
 		d.Roles = append(d.Roles, documentOf(l, nodes))
@@ -181,8 +180,8 @@ func find(roles []leaderDocument, role string) *leaderDocument {
 	return nil
 }
 
-// allRoles puts the configured roles first, also those that nobody has ever
-// led and that have no row, then the others as they were read.
+// allRoles returns the configured roles first, including those that have no row because
+// they never had a leader, and then the others as they were read.
 func (s *server) allRoles(leaders []leaderstore.Leader) []leaderstore.Leader {
 	byRole := map[string]leaderstore.Leader{}
 	for _, l := range leaders {

@@ -9,7 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// What the list of crons can be narrowed to.
+// The filters of the list of crons.
 const (
 	cronsPaused  = "paused"
 	cronsOverdue = "overdue"
@@ -18,8 +18,8 @@ const (
 
 var cronFilters = []string{cronsPaused, cronsOverdue, cronsBlocked}
 
-// is says whether a cron belongs to one of the filters.
-func is(filter string, now time.Time, c *cronstore.Outlined) bool {
+// matches reports whether a cron matches one of the filters.
+func matches(filter string, now time.Time, c *cronstore.Outlined) bool {
 	switch filter {
 	case cronsPaused:
 		return c.Paused
@@ -36,7 +36,7 @@ func countCrons(now time.Time, crons []cronstore.Outlined) map[string]int {
 	counts := map[string]int{}
 	for i := range crons {
 		for _, filter := range cronFilters {
-			if is(filter, now, &crons[i]) {
+			if matches(filter, now, &crons[i]) {
 				counts[filter]++
 			}
 		}
@@ -44,7 +44,7 @@ func countCrons(now time.Time, crons []cronstore.Outlined) map[string]int {
 	return counts
 }
 
-// cronsNamed are the crons with a text in their own names or their jobs'.
+// cronsNamed returns the crons whose name or job contains a text.
 func cronsNamed(crons []cronstore.Outlined, text string) []cronstore.Outlined {
 	if text == "" {
 		return crons
@@ -61,16 +61,16 @@ func cronsNamed(crons []cronstore.Outlined, text string) []cronstore.Outlined {
 
 func cronsPath(filter string) string { return "/crons?" + values("is", filter) }
 
-// tab narrows a list; Count is how many are then in it, empty where that is not known.
+// tab is a filter of a list. Count is how many items match it, empty if that is unknown.
 type tab struct {
 	Name, Path, Count string
 	Current           bool
 }
 
-// Narrowed says that not all crons were asked for.
+// Narrowed reports whether the list is filtered.
 func (b *cronsBody) Narrowed() bool { return b.Query != "" || b.Is != "" }
 
-// choose narrows the crons to those that were asked for, and to a page of them.
+// choose filters the crons and returns one page of them.
 func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, after string) ([]cronstore.Outlined, error) {
 	if b.Is != "" && !slices.Contains(cronFilters, b.Is) {
 		return nil, &requestError{fmt.Errorf("is must be one of %s", strings.Join(cronFilters, ", "))}
@@ -83,7 +83,7 @@ func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, after stri
 	}
 	shown := []cronstore.Outlined{}
 	for i := range found {
-		if found[i].Name > after && is(b.Is, now, &found[i]) {
+		if found[i].Name > after && matches(b.Is, now, &found[i]) {
 			shown = append(shown, found[i])
 		}
 		if len(shown) > cronsPerPage { // there is a next page

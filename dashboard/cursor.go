@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// cursorSum is how many bytes of a digest a cursor carries. It is no secret: it
-// keeps a cursor to the list and the filter that it is of, and from being made up
-// by accident. Whoever may read the list may stand anywhere in it.
+// cursorSum is the length of the digest in a cursor, in bytes. The digest is no secret. It
+// binds a cursor to its list and filter, and prevents made-up cursors by accident.
+// Everybody who may read a list may start anywhere in it.
 const cursorSum = 9
 
 var errForgedCursor = errors.New("cursor must be one that this list gave, for the same filter")
 
-// cursorOf says where a list goes on: after which value of a parameter.
+// cursorOf returns the cursor of the page that starts after a value of the parameter key.
 func cursorOf(path string, filter url.Values, key, value string) string {
 	where := key + "=" + value
 	return base64.RawURLEncoding.EncodeToString(append(sumOf(path, filter, where), where...))
 }
 
-// sumOf leaves out what may change from page to page.
+// sumOf computes the digest. It omits parameters that may change from page to page.
 func sumOf(path string, filter url.Values, where string) []byte {
 	kept := url.Values{}
 	for key, values := range filter {
@@ -33,7 +33,7 @@ func sumOf(path string, filter url.Values, where string) []byte {
 	return sum[:cursorSum]
 }
 
-// openCursor puts the parameter that a cursor stands for among the others.
+// openCursor replaces the cursor in values with the parameter that it stands for.
 func openCursor(path string, values url.Values) error {
 	text := values.Get("cursor")
 	if !values.Has("cursor") {

@@ -9,8 +9,9 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// A role that a program had once is no trouble; one that a node stands for is.
-func TestOnlyRolesThatSomebodyStandsForAreMissed(t *testing.T) {
+// A role that no node has any more is not reported as vacant. A role that a present node
+// has is.
+func TestRolesWithoutCandidatesAreNotReportedVacant(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	leaders := []leaderstore.Leader{
@@ -21,7 +22,7 @@ func TestOnlyRolesThatSomebodyStandsForAreMissed(t *testing.T) {
 		node nodestore.Node
 		want string
 	}{
-		{nodestore.Node{NodeID: "a", State: nodestore.Active, Roles: []string{"scheduler"}}, "Every role is led"},
+		{nodestore.Node{NodeID: "a", State: nodestore.Active, Roles: []string{"scheduler"}}, "Every role has a leader"},
 		{nodestore.Node{NodeID: "a", State: nodestore.Active, Roles: []string{"scheduler", "billing"}}, "No node leads as billing"},
 	} {
 		facts := clusterFacts{now: now, leaders: leaders, nodes: []nodestore.Node{test.node}}

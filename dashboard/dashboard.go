@@ -16,23 +16,26 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// SchedulerRole is the role whose leader counts as the cluster's leader in the
-// documents under /cluster.
+// SchedulerRole is the role whose leader counts as the cluster's leader in the documents
+// under /cluster.
 const SchedulerRole = "scheduler"
 
-// Leadership reads who leads and who led.
+// Leadership reads the current leaders and past tenures.
 type Leadership interface {
-	// Leaders returns every role, vacant ones too.
+	// Leaders returns every role, including vacant ones.
 	Leaders(ctx context.Context) ([]leaderstore.Leader, error)
-	// History returns at most limit tenures of a role, or of all roles when
-	// role is empty, newest first.
+	// History returns at most limit tenures of a role, or of all roles if role is empty,
+	// newest first.
 	History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error)
-	// HistoryAfter returns those that follow a place.
-	HistoryAfter(ctx context.Context, role string, after leaderstore.Place, limit int) ([]leaderstore.Tenure, error)
+	// HistoryAfter is like History but starts after a cursor.
+	HistoryAfter(ctx context.Context, role string, after leaderstore.Cursor, limit int) ([]leaderstore.Tenure, error)
+	// Rates returns how many renewals and heartbeats of leaders succeeded.
+	Rates(ctx context.Context) (rollupstore.Rates, error)
 }
 
 // Nodes reads the members of the cluster.
@@ -40,35 +43,38 @@ type Nodes interface {
 	List(ctx context.Context) ([]nodestore.Node, error)
 }
 
-// Health reads what the events tell of the cluster's health.
+// Health reads the state of the cluster's health.
 type Health interface {
-	// Causes are why the cluster is degraded; none: it is healthy.
+	// Causes returns the reasons why the cluster is degraded. The cluster is healthy if
+	// there are none.
 	Causes(ctx context.Context) ([]string, error)
-	// Hazards are what stops work although nodes and roles are up.
+	// Hazards returns conditions that stop work although nodes and roles are up.
 	Hazards(ctx context.Context) ([]hazards.Hazard, error)
 }
 
 // Crons reads the crons in force and their ledger.
 type Crons interface {
 	List(ctx context.Context) ([]cronstore.Cron, error)
-	// Outline returns the crons in force by name, without most of them, and takes
-	// what it returned last; Some returns the whole of a few.
+	// Outline returns the crons in force by name, without most of their fields. It takes
+	// its previous result. Some returns the named crons with all fields.
 	Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error)
 	Some(ctx context.Context, names []string) ([]cronstore.Cron, error)
-	// Page returns the first of those that are wanted, by name.
+	// Page returns the crons that match n, ordered by name.
 	Page(ctx context.Context, n cronstore.Narrow) ([]cronstore.Cron, error)
-	// Get returns one cron, also if it was removed, or cronstore.ErrNotFound.
+	// Get returns one cron, even if it was removed, or cronstore.ErrNotFound.
 	Get(ctx context.Context, name string) (cronstore.Cron, error)
-	// Ticks returns at most limit ticks of a cron that fell due before an
-	// instant (zero: the newest), newest first.
+	// Ticks returns at most limit ticks of a cron that were due before an instant (zero:
+	// the newest), newest first.
 	Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error)
-	// NewestTicks returns the newest ticks of each of these crons, at most limit of
-	// each, newest first.
+	// NewestTicks returns at most limit of the newest ticks of each of these crons, newest
+	// first.
 	NewestTicks(ctx context.Context, crons []string, limit int) (map[string][]cronstore.Tick, error)
-	// Why says what became of a tick; cronstore.ErrNotFound: of no such cron.
+	// Why explains the verdict of a tick. It returns cronstore.ErrNotFound if there is no
+	// such cron.
 	Why(ctx context.Context, cron string, tick time.Time) (explain.Explanation, error)
-	// Told returns who was told, or is to be, of failed runs of these ticks.
-	Told(ctx context.Context, cron string, ticks []time.Time) ([]outbox.Notification, error)
+	// Notifications returns the sent and pending notifications of failed runs of these
+	// ticks.
+	Notifications(ctx context.Context, cron string, ticks []time.Time) ([]notifyqueue.Notification, error)
 }
 
 // Jobs reads jobs and their output.
@@ -77,12 +83,12 @@ type Jobs interface {
 	List(ctx context.Context, filter jobstore.Filter) ([]jobstore.Job, error)
 	// Get returns jobstore.ErrNotFound when there is no such job.
 	Get(ctx context.Context, id int64) (jobstore.Job, error)
-	// States returns the states of those of these jobs that are still there.
+	// States returns the states of these jobs, without those that no longer exist.
 	States(ctx context.Context, ids []int64) (map[int64]string, error)
-	// Logs returns the chunks of an attempt's output that follow afterSeq, as
-	// many as one reading gives; none means that there are no more.
+	// Logs returns the chunks of an attempt's output that follow afterSeq, at most one
+	// batch. An empty result means that there are no more.
 	Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error)
-	// Placement says where a job goes, why it waits, or who ran it.
+	// Placement explains where a job will run, why it waits, or which nodes ran it.
 	Placement(ctx context.Context, id int64) (explain.Placement, error)
 }
 
@@ -91,21 +97,21 @@ type Counts interface {
 	CountsByQueueAndState(ctx context.Context) ([]jobstore.Count, error)
 }
 
-// Events reads the cluster's diary.
+// Events reads the cluster's event log.
 type Events interface {
-	// Find returns the events that the filter chooses, newest first.
+	// Find returns the events that match the filter, newest first.
 	Find(ctx context.Context, filter eventstore.Filter) ([]eventstore.Event, error)
-	// CheckTypes returns an eventstore.UnknownTypeError for a type that nothing has.
+	// CheckTypes returns an eventstore.UnknownTypeError for a type that no event has.
 	CheckTypes(ctx context.Context, types []string) error
 }
 
-// Compaction reads what the log compactor did.
+// Compaction reads the passes of the log compactor.
 type Compaction interface {
-	// Status returns at most limit passes, newest first, and how large tables are.
+	// Status returns at most limit passes, newest first, and the sizes of the tables.
 	Status(ctx context.Context, limit int) (compactstore.Status, error)
 }
 
-// Source is where the pages read. Every field is needed.
+// Source holds what the pages read from. Every field is required.
 type Source struct {
 	Leadership Leadership
 	Nodes      Nodes
@@ -114,21 +120,21 @@ type Source struct {
 	Jobs       Jobs
 	Counts     Counts
 	Queues     Queues
-	Dead       Dead
+	Dead       DeadLetters
 	Events     Events
 	History    History
 	Alerts     Alerts
 	Compaction Compaction
 }
 
-// Changes tells that something in the cluster changed.
+// Changes notifies of changes in the cluster.
 type Changes interface {
-	// Subscribe returns a channel that receives after every change, or after
-	// many of them, until cancel is called.
+	// Subscribe returns a channel that receives after every change, or once after several
+	// of them, until cancel is called.
 	Subscribe() (changes <-chan struct{}, cancel func())
 }
 
-// Self is the node that serves the pages.
+// Self describes the node that serves the pages.
 type Self struct {
 	Cluster     string
 	NodeID      string
@@ -137,121 +143,124 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are what New needs: Source, Self, Roles, Ready and Leads. All else may be
-// left out.
+// Options are the arguments of New. Source, Self, Roles, Ready and Leads are required;
+// everything else is optional.
 type Options struct {
 	Source Source
 	Self   Self
-	// Holder and Runner do what is asked of crons; without both, nothing can be.
-	Holder Holder
-	Runner Runner
-	// Changer does what is asked of jobs; without it, nothing can be.
-	Changer Changer
-	// Enqueuer adds jobs; without it, nobody can.
+	// CronOps and CronRunner change crons. Unless both are set, crons are read-only.
+	CronOps    CronOps
+	CronRunner CronRunner
+	// JobOps changes jobs. Without it, jobs are read-only.
+	JobOps JobOps
+	// Enqueuer adds jobs. Without it, no jobs can be added.
 	Enqueuer Enqueuer
-	// Stopper pauses queues; without it, nobody can.
-	Stopper Stopper
-	// DeadChanger does what is asked of dead letters; without it, nothing can be.
-	DeadChanger DeadChanger
-	// Tokens say who asks. Without them everybody may do everything.
+	// QueueOps pauses queues. Without it, queues are read-only.
+	QueueOps QueueOps
+	// DeadLetterOps changes dead letters. Without it, dead letters are read-only.
+	DeadLetterOps DeadLetterOps
+	// Tokens authenticates callers. Without it, everybody may do everything.
 	Tokens Tokens
-	// Audit writes down what is asked for. Without it nothing is.
+	// Audit records actions in the audit log. Without it, no action is recorded.
 	Audit Audit
-	// File is the node's own; without it nobody can plan or apply.
+	// File is the node's configuration file. Without it, there are no plan and apply
+	// routes.
 	File File
-	// Doctor examines the database, the way to it and the cluster; may be left out.
+	// Doctor checks the database, the connection to it and the cluster. It is optional.
 	Doctor func(ctx context.Context) ([]Finding, error)
-	// TokenKeeper makes tokens and ends them; without it only the commands do.
+	// TokenKeeper creates and revokes tokens. Without it, only the commands do.
 	TokenKeeper TokenKeeper
-	// Once lets a repeat of a request with a key do nothing. Without it keys are not
-	// heeded.
-	Once Once
-	// Mover hands roles over and drains nodes; without it, nobody can.
-	Mover Mover
-	// Silencer silences alerts and tries them; without it, nobody can.
+	// Once makes a repeated request with the same idempotency key take effect once. Without
+	// it, keys are ignored.
+	Once IdempotencyStore
+	// RoleOps hands roles over and drains nodes. Without it, neither is possible.
+	RoleOps RoleOps
+	// Silencer silences and tests alerts. Without it, neither is possible.
 	Silencer Silencer
-	// Settings is the node's effective configuration as a tree, secrets redacted;
-	// without it, there is no page of it.
+	// Settings returns the node's effective configuration as a tree, with secrets redacted.
+	// Without it, there is no settings page.
 	Settings func() map[string]any
-	// Roles are the roles that this cluster elects a leader for, in the order
-	// in which they are shown.
+	// Roles are the roles that this cluster elects a leader for, in display order.
 	Roles []string
-	// Ready returns nil when the node can serve. Each error that it joins
-	// names one thing that is not ready. What only callers with a token may read of
-	// one is in an [UnreadyError].
+	// Ready returns nil if the node can serve. Each error that it joins names one reason
+	// why it cannot. An [UnreadyError] holds details that only callers with a token may
+	// read.
 	Ready func(ctx context.Context) error
-	// Leads answers from memory whether this node leads a role.
+	// Leads reports from memory whether this node leads a role.
 	Leads func(role string) (leaderstore.Fence, bool)
-	// Describe puts a cron's schedule into plain English; empty means that it
+	// Describe puts a cron's schedule into plain English. It returns an empty text if it
 	// cannot.
 	Describe func(cron cronstore.Cron) string
-	// Applied returns the hash of the configuration in force. Without it the
-	// one that most nodes run counts.
+	// Applied returns the hash of the configuration in force. Without it, the configuration
+	// that most nodes run counts.
 	Applied func(ctx context.Context) (string, error)
-	// Differs says in a few words what another configuration would change
-	// against the one in force; both are hashes. May be left out.
+	// Differs summarizes what another configuration changes compared with the one in force.
+	// Both arguments are hashes. It is optional.
 	Differs func(ctx context.Context, applied, other string) (string, error)
 	// Metrics serves /metrics.
 	Metrics http.Handler
-	// ClusterMetrics reads the cluster's metrics and returns what serves them.
+	// ClusterMetrics reads the cluster's metrics and returns a handler that serves them.
 	ClusterMetrics func(ctx context.Context) (http.Handler, error)
 	Changes        Changes
-	// AllowedHosts are the names under which the listener may be addressed,
-	// without port. Empty allows every name; a listener on loopback wants
-	// LoopbackHosts, or any web site could read it by rebinding its name.
+	// AllowedHosts are the host names that the listener answers to, without port. Empty
+	// allows every name. A listener on loopback needs LoopbackHosts, or any web site could
+	// read it by rebinding its own name.
 	AllowedHosts []string
-	// TrustedProxies are ranges of proxies whose X-Forwarded-For names the client.
+	// TrustedProxies are the address ranges of proxies whose X-Forwarded-For names the
+	// client.
 	TrustedProxies []netip.Prefix
-	// NoPages leaves out the pages and their streams, and keeps the documents,
-	// the API and the probes.
+	// NoPages disables the pages and their streams. The JSON documents, the API and the
+	// probes remain.
 	NoPages bool
-	// Concurrent is how many requests are handled at the same time; 0: a few.
+	// Concurrent is how many requests are handled at the same time. 0 selects a default.
 	Concurrent int
-	// Beyond says, by a request's context, that it came over a connection beyond those
-	// that the listener allows: only probes are answered then. May be left out.
+	// Beyond reports, from a request's context, whether its connection exceeds the
+	// listener's limit. On such a connection only probes are answered. It is optional.
 	Beyond func(ctx context.Context) bool
 	Logger *slog.Logger
 	Now    func() time.Time
-	// Lifetime is the node's: what is read that nobody waits for ends with it. May be
-	// left out.
-	Lifetime context.Context //nolint:containedctx // handed on to what outlives a request
-	// patience is for how long a page waits for the count of all jobs.
-	patience time.Duration
+	// Lifetime is the context of the node. It ends background reads that no request waits
+	// for. It is optional.
+	Lifetime context.Context //nolint:containedctx // passed to work that outlives a request
+	// timeout is how long a page waits for the count of all jobs.
+	timeout time.Duration
 }
 
-// AnyAddress stands among AllowedHosts for every IP address: a web site can give a
-// name of its own another address, but not the address another name.
+// AnyAddress in AllowedHosts stands for every IP address. Allowing them is safe: a web site
+// can rebind its own name to another address, but browsers send that name as the host, not
+// the address.
 const AnyAddress = "*address*"
 
-// LoopbackHosts are the names of a listener on loopback.
+// LoopbackHosts are the host names of a listener on loopback.
 func LoopbackHosts() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
 type server struct {
 	Options
-	assets   *assets
-	renderer *renderer
-	feeds    *feeds
-	counts   *latest[[]jobstore.Count]
-	outlines *memo[outline]
-	dead     *memo[[]jobstore.DeadGroup]
-	stored   *memo[compactstore.Status]
-	sheets   map[string]*sheet
-	ticks    *tickCache
-	lead     *memo[[]leaderstore.Leader]
-	firing   *memo[[]alertstore.Status]
-	hazards  *memo[[]hazards.Hazard]
-	// findings are the doctor's.
-	findings *memo[[]Finding]
-	door     *door
-	// refusals bounds those that are recorded.
+	assets     *assets
+	renderer   *renderer
+	feeds      *feeds
+	counts     *staleCache[[]jobstore.Count]
+	outlines   *cache[outline]
+	dead       *cache[[]jobstore.DeadGroup]
+	stored     *cache[compactstore.Status]
+	chartPages map[string]*chartPage
+	ticks      *tickCache
+	lead       *cache[[]leaderstore.Leader]
+	rates      *cache[rollupstore.Rates]
+	firing     *cache[[]alertstore.Status]
+	hazards    *cache[[]hazards.Hazard]
+	// findings caches the results of Doctor.
+	findings *cache[[]Finding]
+	auth     *auth
+	// refusals limits how many refusals are recorded.
 	refusals *refusals
-	// described is the API's document.
+	// described returns the OpenAPI document.
 	described func() (description, error)
 	limits    limits
 	readiness *recent[error]
 }
 
-// Handler answers a node's listener.
+// Handler answers the requests of a node's listener.
 type Handler struct {
 	http.Handler
 	server *server
@@ -263,8 +272,8 @@ func New(opts Options) *Handler {
 	return &Handler{s.guard(s.mux()), s}
 }
 
-// Run records how many refusals the audit log leaves out, until ctx ends, which is to
-// be the Lifetime. When it returns nothing is read that no request waits for.
+// Run records how many refusals the audit log omits, until ctx ends. ctx must be the
+// Lifetime. After Run returns, no background read is in progress.
 func (h *Handler) Run(ctx context.Context) {
 	h.server.recordSums(ctx)
 	h.server.counts.wait()
@@ -279,14 +288,15 @@ func makeServer(opts Options) *server {
 	s.renderer = newRenderer(s.assets)
 	s.feeds = newFeeds(s.subscribe)
 	s.counts = s.newCounts()
-	s.dead = newMemo(2*time.Second, s.allDead)
-	s.stored, s.sheets = newMemo(keepSizes, s.storage), newSheets()
-	s.outlines = newMemo(keepOutline, s.outline)
-	s.firing = newMemo(time.Second, opts.Source.Alerts.List)
-	s.hazards = newMemo(keepHazards, opts.Source.Health.Hazards)
-	s.findings = newMemo(time.Second, opts.Doctor)
-	s.lead = newMemo(100*time.Millisecond, opts.Source.Leadership.Leaders)
-	s.door, s.refusals = newDoor(opts.Tokens, opts.Now), newRefusals()
+	s.dead = newCache(2*time.Second, s.allDead)
+	s.stored, s.chartPages = newCache(keepSizes, s.storage), newChartPages()
+	s.outlines = newCache(keepOutline, s.outline)
+	s.firing = newCache(time.Second, opts.Source.Alerts.List)
+	s.hazards = newCache(keepHazards, opts.Source.Health.Hazards)
+	s.findings = newCache(time.Second, opts.Doctor)
+	s.lead = newCache(100*time.Millisecond, opts.Source.Leadership.Leaders)
+	s.rates = newCache(keepRates, opts.Source.Leadership.Rates)
+	s.auth, s.refusals = newAuth(opts.Tokens, opts.Now), newRefusals()
 	s.described = s.describeOnce()
 	s.limits = newLimits(opts.Concurrent)
 	s.readiness = newRecent(opts.Ready)

@@ -13,12 +13,12 @@ import (
 
 const deadGroup = "d28cfe5c16a"
 
-// fakeDead has one group of two letters, and writes down what it is asked for.
+// fakeDead has one group of two letters, and records what it is requested to do.
 type fakeDead struct{ *fakeCluster }
 
 func (f fakeDead) Groups(_ context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error) {
 	return read(f.fakeCluster, func() []jobstore.DeadGroup {
-		seenTo := filter.Group == "" && len(f.done) > 0 // nothing is left once something was done
+		seenTo := filter.Group == "" && len(f.done) > 0 // no letters are left after an action on all
 		if filter.Group != "" && filter.Group != deadGroup || filter.Kind == "nobody" || seenTo {
 			return nil
 		}
@@ -100,12 +100,12 @@ func TestDeadAPIRefuses(t *testing.T) {
 		status int
 		detail string
 	}{
-		{`{}`, 422, "One or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone."},
-		{`{"all": true, "kind": "dump"}`, 422, "One or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone."},
+		{`{}`, 422, "One or more of ids, group, kind, error, older_than and newer_than are required, or all alone."},
+		{`{"all": true, "kind": "dump"}`, 422, "One or more of ids, group, kind, error, older_than and newer_than are required, or all alone."},
 		{`{"older_than": "soon"}`, 422, "older_than must be a duration such as 90s, 6h or 2d."},
 		{`{"newer_than": "-1h"}`, 422, "newer_than must be a duration such as 90s, 6h or 2d."},
 		{`{"group": "d0123456789"}`, 404, errNoSuchGroup.detail},
-		{`{"kind": "vast"}`, 422, "That names 20001 dead letters, and one request changes at most 20000. Narrow it, or use forge dead discard."},
+		{`{"kind": "vast"}`, 422, "The filter matches 20001 dead letters, but one request changes at most 20000. Narrow the filter, or use forge dead discard."},
 	} {
 		c := newCluster()
 		w := post(t, c.handler(), "/api/v1/bulk/dead/discard", jsonType, test.body)
@@ -120,7 +120,7 @@ func TestDeadAPIRefuses(t *testing.T) {
 		}
 	}
 	options := c.options()
-	options.DeadChanger = nil
+	options.DeadLetterOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/dead/"+deadGroup).Body.String(); strings.Contains(page, "<form") || strings.Contains(page, "/discard") {
 		t.Error("a page that cannot do anything has forms")
@@ -141,7 +141,7 @@ func TestDeadPages(t *testing.T) {
 			"2 dead letters in the group", "Retry all…",
 		},
 		"/dead/" + deadGroup + "/retry":   {"Retry 2 dead letters of dump?", "They run once more", `method="post" action="/dead/d28cfe5c16a/retry"`},
-		"/dead/" + deadGroup + "/discard": {"Discard 2 dead letters of dump?", "listed no more"},
+		"/dead/" + deadGroup + "/discard": {"Discard 2 dead letters of dump?", "removed from the list"},
 	} {
 		page := get(t, h, path).Body.String()
 		for _, want := range wants {

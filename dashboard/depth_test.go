@@ -16,11 +16,11 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A body of 70 kB costs little, however it is made: it is refused before anything is
-// built, and what an error says of it is bounded.
+// A body of 70 kB costs little, whatever its shape: it is rejected before anything is built
+// from it, and the error message is bounded.
 func TestHostileBodiesCostLittle(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	h := newCluster().handler()
-	post(t, h, "/api/v1/jobs", jsonType, "{}") // what is made once
+	post(t, h, "/api/v1/jobs", jsonType, "{}") // builds what the process builds once
 	nested := func(opening, closing string, levels int) string {
 		return strings.Repeat(opening, levels) + "1" + strings.Repeat(closing, levels)
 	}
@@ -53,7 +53,7 @@ func TestHostileBodiesCostLittle(t *testing.T) { //nolint:paralleltest // it cou
 	}
 }
 
-// What nests deeply in the database is shown as it is.
+// Deeply nested JSON in the database is shown unchanged.
 func TestDeepArgsAreNotIndented(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	raw := []byte(strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000))
 	var shown string

@@ -17,8 +17,9 @@ var theDocument = sync.OnceValues(func() (*openapi.Document, error) {
 	return openapi.Parse(d.text)
 })
 
-// hold checks an answer that a test was given, whatever the test is about.
-func hold(t *testing.T, r *http.Request, w *httptest.ResponseRecorder) {
+// checkDocumented compares an answer with the OpenAPI document. All tests call it for the
+// answers they receive.
+func checkDocumented(t *testing.T, r *http.Request, w *httptest.ResponseRecorder) {
 	t.Helper()
 	d, err := theDocument()
 	if err != nil {
@@ -33,8 +34,8 @@ func answerOf(w *httptest.ResponseRecorder) openapi.Answer {
 	return openapi.Answer{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}
 }
 
-// What holds the answers of every test tells those that are not as documented.
-func TestHoldingAnswersToTheDocument(t *testing.T) {
+// The check that all tests apply detects answers that differ from the document.
+func TestUndocumentedAnswersAreDetected(t *testing.T) {
 	t.Parallel()
 	d, err := theDocument()
 	if err != nil {

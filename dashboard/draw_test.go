@@ -90,10 +90,10 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// now is the right edge of a drawing that was made a moment before it.
+// now is the right edge of a drawing that was made a moment earlier.
 var now = epoch.Truncate(time.Second).Add(-time.Second)
 
-func drawOne(leader leaderstore.Leader, tenures ...leaderstore.Tenure) lane {
+func drawOne(leader leaderstore.Leader, tenures ...leaderstore.Tenure) roleLane {
 	leader.Role, leader.Now = "scheduler", now
 	for i := range tenures {
 		tenures[i].Role = "scheduler"
@@ -127,7 +127,7 @@ func TestSwimlane(t *testing.T) {
 	}
 }
 
-func TestSwimlaneOfATenureThatNobodyEnded(t *testing.T) {
+func TestSwimlaneOfTenureWithoutRecordedEnd(t *testing.T) {
 	t.Parallel()
 	edge := now.Add(time.Second)
 	vacant := leaderstore.Leader{NodeID: "a", Term: 1, LeaseUntil: edge.Add(-3 * time.Minute)}
@@ -157,37 +157,36 @@ func TestStrip(t *testing.T) {
 		ticks = append(ticks, cronstore.Tick{Verdict: cronstore.Fired})
 	}
 	ticks[0].Verdict = cronstore.Failed
-	s := drawStrip(ticks, nil, stripLength)
+	s := drawTickStrip(ticks, nil, stripLength)
 	if len(s.Cells) != stripLength || s.Label != "Last 30 ticks: 29 fired, 1 failed to fire" {
 		t.Errorf("%d cells, %q", len(s.Cells), s.Label)
 	}
 	if newest := s.Cells[0]; newest.Rects[0].X != s.Width-cellWidth || len(newest.Rects) != 2 {
 		t.Errorf("the newest tick: %+v", newest)
 	}
-	if got := drawStrip(nil, nil, stripLength).Label; got != "No ticks yet" {
+	if got := drawTickStrip(nil, nil, stripLength).Label; got != "No ticks yet" {
 		t.Errorf("label %q", got)
 	}
 }
 
-// A tick that fired is good only as long as its run was: a cron whose every run fails
-// must not look well.
-func TestStripTellsOfFailedRuns(t *testing.T) {
+// A tick that fired is shown as good only if its run succeeded.
+func TestStripShowsFailedRuns(t *testing.T) {
 	t.Parallel()
 	ticks := []cronstore.Tick{{Verdict: cronstore.Fired, JobID: 1}, {Verdict: cronstore.CaughtUp, JobID: 2}, {Verdict: cronstore.Fired, JobID: 3}}
 	for state, want := range map[string]string{
 		"completed": "ok full", "": "ok full", "discarded": "bad notched", "retryable": "warn notched", "cancelled": "idle notched", "running": "live full",
 	} {
-		if got := drawStrip(ticks, map[int64]string{1: state}, stripLength).Cells[0].Tone; got != want {
+		if got := drawTickStrip(ticks, map[int64]string{1: state}, stripLength).Cells[0].Tone; got != want {
 			t.Errorf("a run that is %q: %s, want %s", state, got, want)
 		}
 	}
-	s := drawStrip(ticks, map[int64]string{1: "discarded", 2: "discarded", 3: "completed"}, stripLength)
+	s := drawTickStrip(ticks, map[int64]string{1: "discarded", 2: "discarded", 3: "completed"}, stripLength)
 	if want := "Last 3 ticks: 1 caught up (run failed), 1 fired, 1 fired (run failed)"; s.Label != want {
 		t.Errorf("%q, want %q", s.Label, want)
 	}
 }
 
-// Each verdict has a tone, words of its own and a shape that tells bad from
+// Each verdict has a tone, its own description, and a shape that distinguishes bad from
 // good without colour.
 func TestEveryVerdictHasAMark(t *testing.T) {
 	t.Parallel()
@@ -209,11 +208,11 @@ func TestEveryVerdictHasAMark(t *testing.T) {
 	}
 }
 
-func TestHealthPutsTheWorstFirst(t *testing.T) {
+func TestHealthHeadlineIsWorstFinding(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	facts := clusterFacts{now: epoch, nodes: c.nodes, leaders: c.leaders}
-	if h := judge(facts, outlinesOf(c.crons), nil, facts.now); h.Tone != "ok" || h.Headline != "Every role is led and every cron is on time" {
+	if h := judge(facts, outlinesOf(c.crons), nil, facts.now); h.Tone != "ok" || h.Headline != "Every role has a leader and every cron is on time" {
 		t.Errorf("all is well: %+v", h)
 	}
 	c.crons[0].NextTick = epoch.Add(-3 * time.Second)
@@ -227,9 +226,9 @@ func TestHealthPutsTheWorstFirst(t *testing.T) {
 	}
 }
 
-// A cron whose newest tick was skipped because of an earlier run is not on time.
-// What stops work although all is up, and a node that is not ready, are on the overview.
-func TestOverviewTellsOfHazards(t *testing.T) {
+// The overview shows crons whose newest tick was skipped because of an earlier run,
+// hazards, and a node that is not ready.
+func TestOverviewShowsHazards(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	led := c.leaders[0]
@@ -262,7 +261,7 @@ func TestHealthNamesWhatBlocksCrons(t *testing.T) {
 	c.crons[0].Blocked = cronstore.Blocked{By: 42, Since: epoch.Add(-time.Minute)}
 	note := remark{c.crons[0].Name + " is blocked by job 42, which is running.", "/jobs/42"}
 	h := judge(facts, outlinesOf(c.crons), map[int64]string{42: "running"}, facts.now)
-	if h.Tone != "ok" || h.Headline != "Every role is led, and 1 cron is blocked by an earlier run" || len(h.Notes) != 1 || h.Notes[0] != note {
+	if h.Tone != "ok" || h.Headline != "Every role has a leader, and 1 cron is blocked by an earlier run" || len(h.Notes) != 1 || h.Notes[0] != note {
 		t.Errorf("blocked by a run that has started: %+v", h)
 	}
 	h = judge(facts, outlinesOf(c.crons), map[int64]string{42: "available"}, facts.now)
@@ -270,12 +269,12 @@ func TestHealthNamesWhatBlocksCrons(t *testing.T) {
 		t.Errorf("blocked by a run that waits: %+v", h)
 	}
 	c.crons[0].PausedAt = epoch
-	if h := judge(facts, outlinesOf(c.crons), nil, facts.now); h.Headline != "Every role is led and every cron is on time" {
+	if h := judge(facts, outlinesOf(c.crons), nil, facts.now); h.Headline != "Every role has a leader and every cron is on time" {
 		t.Errorf("paused: %+v", h)
 	}
 }
 
-// The pages lead to the job that blocks a cron.
+// The pages link to the job that blocks a cron.
 func TestPagesNameWhatBlocksCrons(t *testing.T) {
 	t.Parallel()
 	c := newCluster()

@@ -14,22 +14,23 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// Enqueuer adds jobs because somebody asks for it.
+// Enqueuer adds jobs on behalf of an operator.
 type Enqueuer interface {
-	// Kinds returns the kinds that a node works now, and those that any ever did.
+	// Kinds returns the kinds that a node has a worker for now, and all kinds that ever had
+	// a worker.
 	Kinds(ctx context.Context) (live, known []string, err error)
-	// Fields are what the schema of a kind in the configuration in force asks for.
+	// Fields returns the arguments in the schema of a kind, by the configuration in force.
 	Fields(ctx context.Context, kind string) ([]argschema.Field, error)
-	// Enqueue adds a job as the configuration in force has it, or tells of the one
-	// that is there already; ownUnique: the job says what is unique, and not the
+	// Enqueue adds a job with the settings of the configuration in force, or returns the
+	// existing duplicate. With ownUnique, the job's own uniqueness replaces that of the
 	// configuration.
 	Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error)
 }
 
-// maxUnique bounds a unique key; what is longer is no key but a text.
+// maxUnique bounds the length of a unique key.
 const maxUnique = 1000
 
-// enqueue checks the job before it is added.
+// enqueue checks the job and adds it.
 func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error) {
 	if err := checkNewJob(job); err != nil {
 		return jobstore.Enqueued{}, err
@@ -46,7 +47,7 @@ func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, ownUnique boo
 		return jobstore.Enqueued{}, wrongFields(wrongField("kind", "must be one that a node has a worker for ("+got+")"))
 	}
 	added, err := s.Enqueuer.Enqueue(ctx, job, ownUnique, by)
-	noteDown(ctx, fmt.Sprintf("%s, job %d", job.Kind, added.ID))
+	noteAction(ctx, fmt.Sprintf("%s, job %d", job.Kind, added.ID))
 	return added, refuse(err)
 }
 
@@ -70,7 +71,7 @@ func checkNewJob(job jobstore.NewJob) error {
 	return wrongFields(wrong...)
 }
 
-// enqueueAsk is a job as programs write it.
+// enqueueAsk is the JSON form of a new job.
 type enqueueAsk struct {
 	Kind     string          `json:"kind" body:"required"`
 	Args     json.RawMessage `json:"args"`
@@ -78,7 +79,7 @@ type enqueueAsk struct {
 	Priority int             `json:"priority"`
 	At       time.Time       `json:"at"`
 	Unique   string          `json:"unique"`
-	// The others stand in place of unique in the job's definition.
+	// The following fields replace unique in the job's definition.
 	UniqueArgs   bool     `json:"unique_args"`
 	UniquePeriod string   `json:"unique_period"`
 	UniqueQueue  bool     `json:"unique_queue"`
@@ -86,11 +87,11 @@ type enqueueAsk struct {
 	NoUnique     bool     `json:"no_unique"`
 }
 
-// maxUniquePeriod is the configuration's bound.
+// maxUniquePeriod is the limit of the configuration.
 const maxUniquePeriod = "366d"
 
-// unique says in what the job must differ from those that are there; own: what the
-// definition says does not count.
+// unique returns the uniqueness of the job. own reports that it replaces the uniqueness in
+// the job's definition.
 func (a enqueueAsk) unique() (by jobstore.UniqueBy, own bool, err error) {
 	by = jobstore.UniqueBy{Args: a.UniqueArgs, Queue: a.UniqueQueue, States: a.UniqueStates}
 	var wrong []fieldError
@@ -109,30 +110,29 @@ func (a enqueueAsk) unique() (by jobstore.UniqueBy, own bool, err error) {
 	}
 	own = a.UniqueArgs || a.UniqueQueue || a.UniquePeriod != "" || len(a.UniqueStates) > 0
 	if a.Unique != "" && (own || a.NoUnique) || own && a.NoUnique {
-		wrong = append(wrong, wrongBody("one of unique, no_unique and the other unique_ fields is wanted"))
+		wrong = append(wrong, wrongBody("only one of unique, no_unique and the other unique_ fields is allowed"))
 	}
 	return by, own || a.NoUnique || a.Unique != "", wrongFields(wrong...)
 }
 
-// apiEnqueue answers 201 with the job that was added, and 200 with the one that was
-// there.
+// apiEnqueue answers 201 with the new job, or 200 with the existing duplicate.
 func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) {
 	var asked enqueueAsk
 	if err := readJSON(w, r, &asked); err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	by, own, err := asked.unique()
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	added, err := s.enqueue(r.Context(), jobstore.NewJob{
 		Kind: asked.Kind, Args: asked.Args, Queue: asked.Queue, Priority: asked.Priority, ScheduledAt: asked.At, Unique: asked.Unique, UniqueBy: by,
-	}, own, whoAsks(r, viaAPI))
+	}, own, requestOrigin(r, viaAPI))
 	switch {
 	case err != nil:
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 	case added.Existing:
 		writeJSON(w, http.StatusOK, added)
 	default:

@@ -8,18 +8,18 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// failovers are the changes of leader in a span: how long nobody led before each,
-// on a scale whose steps are tenfold.
+// failovers holds the leader changes in a time span: the gap before each, on a logarithmic
+// scale.
 type failovers struct {
 	Points []failoverPoint
 	Rows   []failoverRow
 	Grid   []gridLine
 	Axis   []axisMark
-	// Label sums it up for those who do not see it.
+	// Label summarizes the chart for screen readers.
 	Label string
 }
 
-// failoverPoint stands where a leader began, as high as the gap before it was long.
+// failoverPoint marks when a leader began. Its height is the length of the gap before.
 type failoverPoint struct {
 	X, Y  string
 	Tone  string
@@ -28,7 +28,7 @@ type failoverPoint struct {
 
 type gridLine struct{ Y, Text string }
 
-// failoverRow is the same as a line of a table.
+// failoverRow is the same as a table row.
 type failoverRow struct {
 	ID       string
 	At       stamp
@@ -40,7 +40,7 @@ type failoverRow struct {
 	Gap      string
 }
 
-// The scale begins at a tenth of a millisecond and ends at a hundred seconds.
+// The scale reaches from a tenth of a millisecond to a hundred seconds.
 const (
 	shortestGap = 100 * time.Microsecond
 	decades     = 6
@@ -52,13 +52,13 @@ var gridSteps = []struct {
 	text string
 }{{time.Millisecond, "1 ms"}, {10 * time.Millisecond, "10 ms"}, {100 * time.Millisecond, "100 ms"}, {time.Second, "1 s"}, {10 * time.Second, "10 s"}}
 
-// height is where a gap stands on the scale: 0 % is the upper edge.
+// height returns the position of a gap on the scale; 0 % is the upper edge.
 func height(gap time.Duration) string {
 	steps := math.Log10(float64(max(gap, shortestGap)) / float64(shortestGap))
 	return percent(1 - min(steps/decades, 1))
 }
 
-// drawFailovers takes tenures newest first.
+// drawFailovers draws the chart. It expects tenures newest first.
 func drawFailovers(now time.Time, sp span, tenures []leaderstore.Tenure, colors palette) failovers {
 	scale := sp.until(now)
 	f := failovers{Axis: sp.axis()}
@@ -84,7 +84,7 @@ func drawFailovers(now time.Time, sp span, tenures []leaderstore.Tenure, colors 
 	return f
 }
 
-// before is the role's last tenure among older ones.
+// before returns the role's last tenure among older ones.
 func before(older []leaderstore.Tenure, role string) leaderstore.Tenure {
 	for _, t := range older {
 		if t.Role == role {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/argschema"
-	"github.com/forge-scheduler/forge/internal/auditstore"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -22,17 +22,17 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
+
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // epoch is the database's clock in these tests.
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// fakeCluster is an in-memory Source that counts how often it is read.
+// fakeCluster is an in-memory Source that counts the reads.
 type fakeCluster struct {
 	mu      sync.Mutex
 	reads   int
@@ -49,32 +49,35 @@ type fakeCluster struct {
 	counts  []jobstore.Count
 	events  []eventstore.Event
 	passes  []compactstore.Pass
-	told    []outbox.Notification
+	told    []notifyqueue.Notification
 	windows []rollupstore.Row
-	asked   rollupstore.Query
-	added   rollupstore.SumQuery
-	// scopes are those of the tokens that are good.
-	scopes map[string]tokenstore.Scope
-	// ids are theirs.
+	rates   rollupstore.Rates
+	// ratesRead is how often they were read.
+	ratesRead int
+	asked     rollupstore.Query
+	added     rollupstore.SumQuery
+	// scopes are the scopes of the valid tokens.
+	scopes map[string]access.Scope
+	// ids are the ids of these tokens.
 	ids map[string]int64
-	// audit is what was written down.
-	audit []auditstore.Entry
-	// done is what an operator has asked for.
+	// audit is the audit log.
+	audit []access.AuditEntry
+	// done is what operators have requested.
 	done    []string
 	changed chan struct{}
-	// subscribed is how many subscriptions are open.
+	// subscribed is the number of open subscriptions.
 	subscribed int
 	settings   map[string]any
-	// hostile puts an attack into every text that is read.
+	// hostile puts an attack into every text.
 	hostile bool
 }
 
-// change alters the cluster and tells the page of it.
+// change modifies the cluster and notifies the pages.
 func (c *fakeCluster) change(alter func(*fakeCluster)) {
 	c.mu.Lock()
 	alter(c)
 	c.mu.Unlock()
-	nudge(c.changed)
+	notify(c.changed)
 }
 
 func (c *fakeCluster) readCount() int {
@@ -130,11 +133,11 @@ func (f fakeLeadership) Leaders(context.Context) ([]leaderstore.Leader, error) {
 }
 
 func (f fakeLeadership) History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error) {
-	return f.HistoryAfter(ctx, role, leaderstore.Place{}, limit)
+	return f.HistoryAfter(ctx, role, leaderstore.Cursor{}, limit)
 }
 
-// HistoryAfter is in the order of the tenures that the cluster is given.
-func (f fakeLeadership) HistoryAfter(_ context.Context, role string, after leaderstore.Place, limit int) ([]leaderstore.Tenure, error) {
+// HistoryAfter returns the tenures in the order of the slice.
+func (f fakeLeadership) HistoryAfter(_ context.Context, role string, after leaderstore.Cursor, limit int) ([]leaderstore.Tenure, error) {
 	begun := after.AcquiredAt.IsZero()
 	return read(f.fakeCluster, func() []leaderstore.Tenure {
 		var own []leaderstore.Tenure
@@ -145,6 +148,13 @@ func (f fakeLeadership) HistoryAfter(_ context.Context, role string, after leade
 			begun = begun || t.AcquiredAt.Equal(after.AcquiredAt) && t.Role == after.Role
 		}
 		return own
+	})
+}
+
+func (f fakeLeadership) Rates(context.Context) (rollupstore.Rates, error) {
+	return read(f.fakeCluster, func() rollupstore.Rates {
+		f.ratesRead++
+		return f.rates
 	})
 }
 
@@ -192,11 +202,11 @@ func (f fakeCrons) Why(ctx context.Context, name string, tick time.Time) (explai
 	return explain.Explain(explain.Facts{Cron: cron, Tick: tick, Now: epoch})
 }
 
-func (f fakeCrons) Told(context.Context, string, []time.Time) ([]outbox.Notification, error) {
-	return read(f.fakeCluster, func() []outbox.Notification { return f.told })
+func (f fakeCrons) Notifications(context.Context, string, []time.Time) ([]notifyqueue.Notification, error) {
+	return read(f.fakeCluster, func() []notifyqueue.Notification { return f.told })
 }
 
-// fakeOperator writes down what it is asked for.
+// fakeOperator records what it is requested to do.
 type fakeOperator struct{ *fakeCluster }
 
 func (f fakeOperator) note(cron, what string) error {
@@ -243,7 +253,7 @@ func (f fakeOperator) RunBackfill(_ context.Context, plan cronstore.Backfill, by
 	return len(plan.Ticks), f.note(plan.Cron, "backfill by "+by)
 }
 
-// Act knows the jobs of the cluster, and changes none.
+// Act finds the jobs of the cluster, and changes none.
 func (f fakeOperator) Act(ctx context.Context, order jobstore.Order, ids []int64) ([]jobstore.Change, error) {
 	var changes []jobstore.Change
 	for _, id := range ids {
@@ -281,7 +291,7 @@ func (f fakeOperator) Kinds(context.Context) (live, known []string, err error) {
 	return []string{"backup", "dump"}, []string{"backup", "dump", "old"}, nil
 }
 
-// Fields knows those of dump.
+// Fields returns the arguments of the kind dump.
 func (f fakeOperator) Fields(_ context.Context, kind string) ([]argschema.Field, error) {
 	if f.hostile {
 		return poisoned([]argschema.Field{{Name: "table", Title: "t", Types: "string", Default: `"x"`, Description: "d"}, {Name: "speed", Values: []string{`"slow"`}}}), nil
@@ -292,7 +302,7 @@ func (f fakeOperator) Fields(_ context.Context, kind string) ([]argschema.Field,
 	return []argschema.Field{{Name: "table", Types: "string", Required: true}, {Name: "speed", Values: []string{`"slow"`}, Default: `"slow"`, Description: "How <fast>."}}, nil
 }
 
-// Enqueue knows a job with the key taken.
+// Enqueue returns a duplicate for the unique key "taken".
 func (f fakeOperator) Enqueue(_ context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error) {
 	switch job.Unique {
 	case "misfit":
@@ -357,8 +367,8 @@ func (f fakeCompaction) Status(_ context.Context, limit int) (compactstore.Statu
 
 const incarnation = "00000000000000a1"
 
-// newCluster has two nodes, of which node-1 leads the scheduler's role and
-// node-2 the compactor's; nobody has ever led the aggregator's.
+// newCluster has two nodes. node-1 leads the scheduler role and node-2 the compactor role.
+// The aggregator role has never had a leader.
 func newCluster() *fakeCluster {
 	exit := 1
 	return &fakeCluster{
@@ -397,6 +407,10 @@ func newCluster() *fakeCluster {
 			"node":    map[string]any{"roles": []any{"worker", "scheduler"}},
 			"crons":   []any{map[string]any{"name": "pulse", "schedule": "@every 1s"}, map[string]any{"name": "other"}},
 		},
+		rates: rollupstore.Rates{
+			Renewals:   map[string]rollupstore.Rate{"scheduler": {Succeeded: 2398, Attempts: 2400, Since: epoch.Add(-time.Hour)}},
+			Heartbeats: map[string]rollupstore.Rate{"node-1": {Succeeded: 10800, Attempts: 10800, Since: epoch.Add(-3 * time.Hour)}},
+		},
 		passes: []compactstore.Pass{{NodeID: "node-2", Chunks: 9, Removed: map[string]int64{}, Failed: map[string]string{}}},
 		events: []eventstore.Event{{ID: 2, At: epoch, Type: eventstore.LeaderElected}, {ID: 1, At: epoch, Type: eventstore.NodeJoined}},
 	}
@@ -404,13 +418,13 @@ func newCluster() *fakeCluster {
 
 var testRoles = []string{"scheduler", "metrics_aggregator", "log_compactor"}
 
-// options serve the cluster as node-1 sees it.
+// options are the options with which node-1 serves the cluster.
 func (c *fakeCluster) options() Options {
 	return Options{
-		Holder:  fakeOperator{c},
-		Runner:  fakeOperator{c},
-		Changer: fakeOperator{c}, Enqueuer: fakeOperator{c},
-		Stopper: fakeOperator{c}, DeadChanger: fakeDead{c}, Mover: fakeOperator{c}, Silencer: fakeAlerts{c},
+		CronOps:    fakeOperator{c},
+		CronRunner: fakeOperator{c},
+		JobOps:     fakeOperator{c}, Enqueuer: fakeOperator{c},
+		QueueOps: fakeOperator{c}, DeadLetterOps: fakeDead{c}, RoleOps: fakeOperator{c}, Silencer: fakeAlerts{c},
 		Settings: func() map[string]any { return c.settings },
 		Source:   Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Health: fakeHealth{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
 		Self:     Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
@@ -432,7 +446,7 @@ func (c *fakeCluster) options() Options {
 			return ""
 		},
 		AllowedHosts: LoopbackHosts(),
-		patience:     time.Minute, // a count of these takes no time
+		timeout:      time.Minute, // the count takes no time here
 		Audit:        fakeAudit{c},
 		File:         fakeFile{c}, TokenKeeper: fakeKeeper{c},
 		Doctor: func(context.Context) ([]Finding, error) {
@@ -447,7 +461,7 @@ var fakeMetrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) 
 
 func (c *fakeCluster) handler() http.Handler { return New(c.options()) }
 
-// get asks as a browser on the same machine does.
+// get sends a GET like a browser on the same machine.
 func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	return ask(t, h, http.MethodGet, path)
@@ -458,7 +472,7 @@ func ask(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRe
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8080"+path, nil)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	hold(t, r, w)
+	checkDocumented(t, r, w)
 	return w
 }
 
@@ -489,12 +503,12 @@ func (c fakeHistory) Range(_ context.Context, q rollupstore.Query) ([]rollupstor
 func (c fakeHistory) Sums(_ context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
 	return read(c.fakeCluster, func() []rollupstore.Sum {
 		c.added = q
-		return addedUp(c.windows, q)
+		return sumWindows(c.windows, q)
 	})
 }
 
-// addedUp adds windows up one by one, as the database does at once.
-func addedUp(rows []rollupstore.Row, q rollupstore.SumQuery) (sums []rollupstore.Sum) {
+// sumWindows adds windows one by one.
+func sumWindows(rows []rollupstore.Row, q rollupstore.SumQuery) (sums []rollupstore.Sum) {
 	windows := map[[2]any]map[time.Time]bool{}
 	for _, row := range rows {
 		if row.Metric != q.Metric || row.At.Before(q.From) || !row.At.Before(q.To) {

@@ -10,20 +10,20 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// fieldError says what is wrong with one field of a body.
+// fieldError describes the error in one field of a body.
 type fieldError struct {
 	// Pointer is a JSON pointer (RFC 6901) to the field, as a fragment: #/args/table.
 	Pointer string `json:"pointer"`
 	Detail  string `json:"detail"`
-	// whole says the same as a phrase of its own.
+	// whole is the message as a complete phrase.
 	whole string
 }
 
-// invalidError is a body that can be read and not be carried out. It names every
-// field that is in the way.
+// invalidError is returned for a body that is valid JSON but not a valid request. It names
+// every wrong field.
 type invalidError []fieldError
 
-// mostShown bounds the fields that the detail names; the list has them all.
+// mostShown bounds the fields that the detail names. The list of errors names all of them.
 const mostShown = 10
 
 func (e invalidError) Error() string {
@@ -38,17 +38,17 @@ func (e invalidError) Error() string {
 	return strings.Join(phrases, "; ")
 }
 
-// wrongField says what is wrong with a field in words that follow its name.
+// wrongField returns an error of a field. The detail continues the field's name.
 func wrongField(name, detail string) fieldError {
 	return fieldError{"#" + pointerTo(name), detail, name + " " + detail}
 }
 
-// wrongBody says what is wrong with the whole.
+// wrongBody returns an error of the whole body.
 func wrongBody(detail string) fieldError {
 	return fieldError{"#", detail, strings.ToUpper(detail[:1]) + detail[1:]}
 }
 
-// wrongFields is nil, as an error, when there are none.
+// wrongFields returns the errors as one error, or nil if there are none.
 func wrongFields(wrong ...fieldError) error {
 	if len(wrong) == 0 {
 		return nil
@@ -56,8 +56,7 @@ func wrongFields(wrong ...fieldError) error {
 	return invalidError(wrong)
 }
 
-// wrongArgs are what is wrong with a job's arguments; others are returned as they
-// are.
+// wrongArgs returns the errors in a job's arguments. It returns any other error as other.
 func wrongArgs(err error) (wrong []fieldError, other error) {
 	var all config.SchemaError
 	if one, ok := errors.AsType[*config.ArgsError](err); ok {
@@ -72,12 +71,12 @@ func wrongArgs(err error) (wrong []fieldError, other error) {
 	return wrong, nil
 }
 
-// pointerTo escapes one step of a pointer.
+// pointerTo escapes one step of a JSON pointer.
 func pointerTo(name string) string {
 	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// pointerOf turns a path such as args.a[0]."b c" into a pointer.
+// pointerOf converts a path such as args.a[0]."b c" to a JSON pointer.
 func pointerOf(path string) string {
 	var pointer strings.Builder
 	for path != "" {
@@ -100,8 +99,8 @@ func pointerOf(path string) string {
 	return pointer.String()
 }
 
-// gotten shows a value that is refused, as far as it is short.
-func gotten(raw json.RawMessage) string {
+// shownValue returns a rejected value for an error message, shortened.
+func shownValue(raw json.RawMessage) string {
 	const most = 60
 	if len(raw) > most {
 		return "something of " + strconv.Itoa(len(raw)) + " bytes"
@@ -109,7 +108,7 @@ func gotten(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// refuseFields answers with the list of what is wrong.
+// refuseFields answers with the list of errors.
 func (s *server) refuseFields(w http.ResponseWriter, r *http.Request, wrong invalidError) {
 	detail := wrong.Error() + "."
 	if s.NoPages || forPrograms(r.URL.Path) {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whoever made several slips learns of all of them at once.
+// An answer names all wrong fields at once.
 func TestEveryWrongFieldIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 		}},
 		{"bulk/dead/retry", `{"older_than": "soon", "newer_than": "now", "all": true}`, []string{
 			"#/older_than: must be a duration such as 90s, 6h or 2d", "#/newer_than: must be a duration such as 90s, 6h or 2d",
-			"#: one or more of ids, group, kind, error, older_than and newer_than are wanted, or all alone",
+			"#: one or more of ids, group, kind, error, older_than and newer_than are required, or all alone",
 		}},
 		{"bulk/dead/retry", `{"ids": [1, 9223372036854775808], "all": "yes"}`, []string{
 			"#/ids: must be a list, each of it a whole number (got [1, 9223372036854775808])", `#/all: must be true or false (got "yes")`,

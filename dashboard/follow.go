@@ -7,24 +7,24 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/tail"
 )
 
-// maxFollowers bounds what is followed through a node, and maxFollowersOfOne what one
-// caller follows: each reads by itself.
+// maxFollowers bounds the followed lists of a node, maxFollowersOfOne those of one caller.
+// Each of them reads separately.
 const (
 	maxFollowers      = 64
 	maxFollowersOfOne = 16
 )
 
-// followParameter is of lists that can be followed.
-var followParameter = flag("follow", "Go on with what comes, oldest first, one object a line (application/x-ndjson).")
+// followParameter is a parameter of lists that can be followed.
+var followParameter = flag("follow", "Continue with new rows, oldest first, one object per line (application/x-ndjson).")
 
-// followLines sends what run passes on as it comes, one JSON object a line, until run
-// ends. A stream that ends early is cut, so that the client can tell.
+// followLines writes each item that run sends as one JSON object per line, until run
+// returns. If run fails, it aborts the connection, so that the client can detect the error.
 func followLines[T any](s *server, w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func([]T) error) error) {
 	w.Header().Set("Content-Type", linesMedia)
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -34,11 +34,11 @@ func followLines[T any](s *server, w http.ResponseWriter, r *http.Request, run f
 	release := s.limits.followers.acquire(r.Context(), callerName(r), 1, 0)
 	if release == nil {
 		w.Header().Set(retryHeader, "30")
-		writeProblem(w, http.StatusServiceUnavailable, "Too much is followed on this node.")
+		writeProblem(w, http.StatusServiceUnavailable, "Too many lists are followed on this node.")
 		return
 	}
 	defer release()
-	turnOf(r.Context()).lasting(w)
+	requestSlotOf(r.Context()).lasting(w)
 	lasting, stop := s.whileAdmitted(r)
 	defer stop()
 	sendLines(s, w, lasting, run)
@@ -48,14 +48,14 @@ func sendLines[T any](s *server, w http.ResponseWriter, r *http.Request, run fun
 	control, lines := http.NewResponseController(w), json.NewEncoder(w)
 	send := func(rows []T) error {
 		for _, row := range rows {
-			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
+			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer supports deadlines
 			if err := lines.Encode(row); err != nil {
 				return err
 			}
 		}
 		return control.Flush()
 	}
-	_, _ = w.Write(nil) // the headers go at once
+	_, _ = w.Write(nil) // sends the headers
 	_ = send(nil)
 	err := run(r.Context(), send)
 	if err == nil {
@@ -67,16 +67,16 @@ func sendLines[T any](s *server, w http.ResponseWriter, r *http.Request, run fun
 	panic(http.ErrAbortHandler)
 }
 
-// beginWith is how many of the newest rows come first: all for those who go on after a
-// row, whatever limit they began with.
-func beginWith(after int64, limit int) int {
+// initialRows returns how many of the newest rows come first. Clients that resume after a row
+// get all rows since then.
+func initialRows(after int64, limit int) int {
 	if after > 0 {
 		return tail.All
 	}
 	return limit
 }
 
-// apiEvents is the diary, newest first, or with follow as it goes on.
+// apiEvents lists the event log, newest first. With follow it streams new events.
 func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter := eventstore.Filter{Types: q.texts("type"), Role: q.values.Get("role"), Before: q.number("before"), After: q.number("after"), Limit: q.limit()}
@@ -89,7 +89,7 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
 		err = &refusal{http.StatusBadRequest, "type " + unknown.Error()}
 	}
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	if following {
@@ -101,7 +101,7 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) followEvents(w http.ResponseWriter, r *http.Request, filter eventstore.Filter) {
-	after, first := filter.After, beginWith(filter.After, filter.Limit)
+	after, first := filter.After, initialRows(filter.After, filter.Limit)
 	filter.Before = 0
 	followLines(s, w, r, func(ctx context.Context, send func([]eventstore.Event) error) error {
 		return tail.Rows[eventstore.Event]{
@@ -109,15 +109,15 @@ func (s *server) followEvents(w http.ResponseWriter, r *http.Request, filter eve
 				filter.After, filter.Limit = after, limit
 				return s.Source.Events.Find(ctx, filter)
 			},
-			ID: func(e eventstore.Event) int64 { return e.ID }, Tell: send,
+			ID: func(e eventstore.Event) int64 { return e.ID }, Emit: send,
 		}.Run(ctx, after, first)
 	})
 }
 
-// apiAudit is the audit log, newest first, or with follow as it goes on.
+// apiAudit lists the audit log, newest first. With follow it streams new entries.
 func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	filter := auditstore.Filter{
+	filter := access.AuditFilter{
 		Actor: q.values.Get("actor"), Action: q.values.Get("action"), Outcome: q.values.Get("outcome"),
 		BeforeID: q.number("before"), AfterID: q.number("after"), Limit: q.limit(),
 	}
@@ -130,20 +130,20 @@ func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	entries, err := s.Audit.List(r.Context(), filter)
-	answerPage(s, w, r, q, entries, err, filter.Limit, func(e auditstore.Entry) int64 { return e.ID })
+	answerPage(s, w, r, q, entries, err, filter.Limit, func(e access.AuditEntry) int64 { return e.ID })
 }
 
-// followAudit tells of an entry again when its action has ended.
-func (s *server) followAudit(w http.ResponseWriter, r *http.Request, filter auditstore.Filter) {
-	after, first := filter.AfterID, beginWith(filter.AfterID, filter.Limit)
+// followAudit sends an entry a second time when its action has ended.
+func (s *server) followAudit(w http.ResponseWriter, r *http.Request, filter access.AuditFilter) {
+	after, first := filter.AfterID, initialRows(filter.AfterID, filter.Limit)
 	filter.BeforeID = 0
-	followLines(s, w, r, func(ctx context.Context, send func([]auditstore.Entry) error) error {
-		return tail.Rows[auditstore.Entry]{
-			Find: func(ctx context.Context, after int64, limit int) ([]auditstore.Entry, error) {
+	followLines(s, w, r, func(ctx context.Context, send func([]access.AuditEntry) error) error {
+		return tail.Rows[access.AuditEntry]{
+			Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
 				filter.AfterID, filter.Limit = after, limit
 				return s.Audit.List(ctx, filter)
 			},
-			ID: func(e auditstore.Entry) int64 { return e.ID }, Mark: func(e auditstore.Entry) string { return e.Outcome }, Tell: send,
+			ID: func(e access.AuditEntry) int64 { return e.ID }, Mark: func(e access.AuditEntry) string { return e.Outcome }, Emit: send,
 		}.Run(ctx, after, first)
 	})
 }

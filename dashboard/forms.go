@@ -8,14 +8,14 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// viaPage is who asks when a person does.
+// viaPage names the dashboard in whoAsks.
 const viaPage = "the dashboard"
 
-// form reads the fields of a form; it answers itself when it returns false.
+// form parses the fields of a form. If it returns false, it has answered the request.
 func (s *server) form(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
 	body, err := readBody(w, r, "application/x-www-form-urlencoded")
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return nil, false
 	}
 	fields, err := textValues(string(body))
@@ -25,9 +25,9 @@ func (s *server) form(w http.ResponseWriter, r *http.Request) (url.Values, bool)
 	return fields, err == nil
 }
 
-// done leads from a form back to the cron's page, which says what was done. The
-// page is got anew, so that a reload does not do it again.
-func done(w http.ResponseWriter, r *http.Request, did string, more ...string) {
+// redirectDone redirects from a form to the cron's page, which shows what was done. The
+// redirect makes a reload harmless.
+func redirectDone(w http.ResponseWriter, r *http.Request, did string, more ...string) {
 	to := cronPath(r.PathValue("name")) + "?" + values(append([]string{"did", did}, more...)...)
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
@@ -36,12 +36,12 @@ func (s *server) formTrigger(w http.ResponseWriter, r *http.Request) {
 	if _, ok := s.form(w, r); !ok {
 		return
 	}
-	row, err := s.trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), By: whoAsks(r, viaPage)})
+	row, err := s.trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), By: requestOrigin(r, viaPage)})
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
-	done(w, r, "trigger", "job", strconv.FormatInt(row.JobID, 10))
+	redirectDone(w, r, "trigger", "job", strconv.FormatInt(row.JobID, 10))
 }
 
 func (s *server) formPause(w http.ResponseWriter, r *http.Request)  { s.formHold(w, r, true) }
@@ -51,15 +51,15 @@ func (s *server) formHold(w http.ResponseWriter, r *http.Request, pause bool) {
 	if _, ok := s.form(w, r); !ok {
 		return
 	}
-	if _, _, err := s.hold(r.Context(), r.PathValue("name"), whoAsks(r, viaPage), pause); err != nil {
-		s.answer(w, r, err)
+	if _, _, err := s.setCronPaused(r.Context(), r.PathValue("name"), requestOrigin(r, viaPage), pause); err != nil {
+		s.answerError(w, r, err)
 		return
 	}
 	did := "resume"
 	if pause {
 		did = "pause"
 	}
-	done(w, r, did)
+	redirectDone(w, r, did)
 }
 
 func (s *server) formBackfill(w http.ResponseWriter, r *http.Request) {
@@ -76,10 +76,10 @@ func (s *server) formBackfill(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	_, ran, err := s.backfill(r.Context(), span, whoAsks(r, viaPage), false)
+	_, ran, err := s.backfill(r.Context(), span, requestOrigin(r, viaPage), false)
 	if err != nil {
-		s.answer(w, r, halfway(err, ran))
+		s.answerError(w, r, interrupted(err, ran))
 		return
 	}
-	done(w, r, "backfill", "n", strconv.Itoa(ran))
+	redirectDone(w, r, "backfill", "n", strconv.Itoa(ran))
 }

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// maxForwarded bounds how many proxies of X-Forwarded-For are looked at.
+// maxForwarded bounds how many addresses of X-Forwarded-For are examined.
 const maxForwarded = 16
 
-// clientAddress returns the address of the client that a request comes from, as
-// host:port. It is the other end of the connection. If that is a trusted proxy, it is the
-// last address of X-Forwarded-For that is not a trusted proxy's: each proxy appends
-// the address that it was called from, and what stands before that anybody may have
-// written.
+// clientAddress returns the address of the client that sent a request, as host:port. It is
+// the remote address of the connection, unless that is a trusted proxy. Then it is the last
+// address in X-Forwarded-For that does not belong to a trusted proxy: each proxy appends
+// the address that it was called from, and clients can forge everything before that.
 func clientAddress(r *http.Request, trusted []netip.Prefix) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !contains(trusted, peer.Addr()) {
@@ -26,7 +25,7 @@ func clientAddress(r *http.Request, trusted []netip.Prefix) string {
 	for i, hop := range slices.Backward(hops) {
 		address, err := netip.ParseAddr(strings.Trim(strings.TrimSpace(hop), "[]"))
 		if err != nil || len(hops)-i > maxForwarded {
-			break // what no proxy of ours wrote
+			break // not written by a trusted proxy
 		}
 		if client = address; !contains(trusted, address) {
 			break

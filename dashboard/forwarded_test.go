@@ -12,12 +12,12 @@ func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("::1/128")}
 	for _, c := range []struct{ peer, forwarded, want string }{
-		{"192.0.2.1:5", "198.51.100.7", "192.0.2.1:5"}, // nobody to be believed
+		{"192.0.2.1:5", "198.51.100.7", "192.0.2.1:5"}, // not a trusted proxy
 		{"10.0.0.1:5", "", "10.0.0.1:0"},
 		{"10.0.0.1:5", "198.51.100.7", "198.51.100.7:0"},
 		{"[::ffff:10.0.0.1]:5", "198.51.100.7", "198.51.100.7:0"},
 		{"[::1]:5", "2001:db8::7", "[2001:db8::7]:0"},
-		{"10.0.0.1:5", "203.0.113.1, 198.51.100.7", "198.51.100.7:0"}, // the first was written by the client
+		{"10.0.0.1:5", "203.0.113.1, 198.51.100.7", "198.51.100.7:0"}, // the client wrote the first address
 		{"10.0.0.1:5", "203.0.113.1, 198.51.100.7, 10.0.0.2", "198.51.100.7:0"},
 		{"10.0.0.1:5", "198.51.100.7, <script>", "10.0.0.1:0"},
 		{"10.0.0.1:5", "10.0.0.3,10.0.0.2", "10.0.0.3:0"},
@@ -35,10 +35,11 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// Behind one proxy each client has failures of its own, and the audit log names it.
+// Behind a proxy, failed logins are counted for each client, and the audit log names the
+// client.
 func TestFailuresAreCountedByClientBehindAProxy(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	_, options := clusterWithTokens()
 	options.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	h := New(options)
 	guess := func(client string) int {

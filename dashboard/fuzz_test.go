@@ -15,8 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// seeds are bodies that succeed somewhere, and such as are wrong in every way that a
-// body can be.
+// seeds are bodies that some route accepts, and bodies with every kind of error.
 var seeds = []string{
 	`{"name":"ci","scope":"admin","expires":"90d"}`, `{"for":"2h","reason":"x"}`, `{"until":"2026-11-21T00:00:00Z"}`, `{"to":"node-2"}`,
 	`{"from":"2026-11-01T00:00:00Z","to":"2026-11-02T00:00:00Z","limit":7,"dry_run":true}`, `{"kind":"dump"}`, `{"ids":[1,2],"all":false}`,
@@ -29,7 +28,7 @@ var seeds = []string{
 	"%", "a=%zz", "a;b", "kind=dump&kind=x", "did=%0d%0aSet-Cookie:+a=b",
 }
 
-// fuzzed is a server with every route that takes a body, in an order of their own.
+// fuzzed is a server with all routes that take a body, in a fixed order.
 type fuzzed struct {
 	cluster *fakeCluster
 	kept    fakeOnce
@@ -40,7 +39,7 @@ type fuzzed struct {
 }
 
 func newFuzzed() *fuzzed {
-	c, options := guarded()
+	c, options := clusterWithTokens()
 	f := &fuzzed{cluster: c, kept: fakeOnce{}, routes: map[string]route{}, now: epoch}
 	options.Once = f.kept
 	options.Now = func() time.Time { return f.now }
@@ -54,7 +53,7 @@ func newFuzzed() *fuzzed {
 	return f
 }
 
-// send does so as the first one ever: nothing was done before, and nobody is paced.
+// send sends a request to a server without earlier requests and without rate limits.
 func (f *fuzzed) send(t *testing.T, path, contentType, key string, body []byte) *httptest.ResponseRecorder {
 	t.Helper()
 	f.cluster.done, f.cluster.audit, f.now = nil, nil, f.now.Add(time.Hour)
@@ -70,9 +69,9 @@ func (f *fuzzed) send(t *testing.T, path, contentType, key string, body []byte) 
 	return w
 }
 
-// FuzzBodies sends any body of any type, with any key, to any route that takes one. It
-// breaks nothing; what is refused has done nothing and says so in the form that fits;
-// what is done was read as it was meant; and either is written down.
+// FuzzBodies sends any body of any type with any key to any route that takes one. No
+// request breaks the server. A refused request changes nothing and gets an error in the
+// right form. An accepted request was parsed as the client meant it. Both are recorded.
 func FuzzBodies(f *testing.F) {
 	server := newFuzzed()
 	for i := range server.paths {
@@ -92,10 +91,10 @@ func FuzzBodies(f *testing.F) {
 		w := server.send(t, path, contentType, key, body)
 		least := 1
 		if server.routes[path].write == open {
-			least = 0 // what changes nothing is not recorded
+			least = 0 // requests that change nothing are not recorded
 		}
 		if n := len(server.cluster.audit); n > 1 || n < least || n > 0 && server.cluster.audit[0].Outcome != outcomeOf(w.Code) {
-			t.Errorf("%s %q: %d, and written down is %v", path, body, w.Code, server.cluster.written())
+			t.Errorf("%s %q: %d, and written down is %v", path, body, w.Code, server.cluster.auditLines())
 		}
 		switch {
 		case w.Code >= http.StatusInternalServerError:
@@ -103,14 +102,14 @@ func FuzzBodies(f *testing.F) {
 		case w.Code >= http.StatusBadRequest:
 			server.checkRefused(t, path, body, w)
 		case server.routes[path].posts != nil:
-			checkTaken(t, path, server.routes[path].posts.body, contentType, body)
+			checkAccepted(t, path, server.routes[path].posts.body, contentType, body)
 		default:
-			checkLed(t, path, body, w)
+			checkRedirect(t, path, body, w)
 		}
 	})
 }
 
-// checkRefused wants a problem document or a page without anything in it that runs.
+// checkRefused expects a problem document, or a page without anything that runs.
 func (f *fuzzed) checkRefused(t *testing.T, path string, body []byte, w *httptest.ResponseRecorder) {
 	t.Helper()
 	for _, what := range f.cluster.done {
@@ -127,9 +126,9 @@ func (f *fuzzed) checkRefused(t *testing.T, path string, body []byte, w *httptes
 	}
 }
 
-// checkTaken holds what was read to what the standard library reads of it: an object of
-// known fields, each once.
-func checkTaken(t *testing.T, path string, takes reflect.Type, contentType string, body []byte) {
+// checkAccepted compares the accepted body with what the standard library reads: an object
+// of known fields, each at most once.
+func checkAccepted(t *testing.T, path string, takes reflect.Type, contentType string, body []byte) {
 	t.Helper()
 	if len(body) == 0 {
 		return
@@ -161,7 +160,7 @@ func checkTaken(t *testing.T, path string, takes reflect.Type, contentType strin
 	}
 }
 
-// tokens counts those of JSON.
+// tokens counts the tokens of a JSON text.
 func tokens(text []byte) (n int) {
 	for decoder := json.NewDecoder(bytes.NewReader(text)); ; n++ {
 		if _, err := decoder.Token(); err != nil {
@@ -170,8 +169,8 @@ func tokens(text []byte) (n int) {
 	}
 }
 
-// checkLed wants a form to lead to a page of this site, and to say nothing else.
-func checkLed(t *testing.T, path string, body []byte, w *httptest.ResponseRecorder) {
+// checkRedirect expects a redirect to a page of this site, without a body.
+func checkRedirect(t *testing.T, path string, body []byte, w *httptest.ResponseRecorder) {
 	t.Helper()
 	to := w.Header().Get("Location")
 	if w.Code != http.StatusSeeOther || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {

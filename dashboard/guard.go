@@ -7,61 +7,62 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/forge-scheduler/forge/internal/tokenstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
-// The pages load everything from their own origin and nothing inline, so that
-// text which slips through the templates still cannot run.
+// The pages load everything from their own origin and nothing inline, so that text that
+// escapes the templates cannot run as a script.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// guard stands before every route: headers, then the Host, then the origin.
+// guard wraps every route: it sets headers, then checks the Host, then the origin.
 func (s *server) guard(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(s.crossOrigin))
-	next = protection.Handler(s.contained(next))
-	return deadlines(s.packed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	next = protection.Handler(s.recovered(next))
+	return deadlines(s.compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		r.RemoteAddr = clientAddress(r, s.TrustedProxies)
 		if s.Beyond != nil && s.Beyond(r.Context()) {
 			w.Header().Set("Connection", "close")
 			if !isProbe(r.URL.Path) {
-				s.busy(w, r)
+				s.answerBusy(w, r)
 				return
 			}
 		}
 		if !s.hostAllowed(r.Host) {
-			s.turnedAway(r, "421 under another name")
-			s.fail(w, r, http.StatusMisdirectedRequest, "This node does not answer to that name. Address it by one that it was configured for (http.allowed_hosts).")
+			s.recordRejected(r, "421 under another name")
+			s.fail(w, r, http.StatusMisdirectedRequest, "This host name is not allowed. Use a name that http.allowed_hosts lists.")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})))
 }
 
-// contained answers for a handler that panics.
-func (s *server) contained(next http.Handler) http.Handler {
+// recovered answers for a handler that panics.
+func (s *server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := &statusRecorder{ResponseWriter: w}
 		defer func() {
 			if problem := recover(); problem != nil {
-				s.panicked(begun, r, problem)
+				s.logPanic(begun, r, problem)
 			}
 		}()
 		next.ServeHTTP(begun, r)
 	})
 }
 
-// panicked tells the log where it was. What is cut off on purpose goes on as it is.
-func (s *server) panicked(begun *statusRecorder, r *http.Request, problem any) {
-	if problem == http.ErrAbortHandler { //nolint:errorlint,err113 // it is a value to compare with
+// logPanic logs a panic with its stack. It repeats http.ErrAbortHandler, which aborts a
+// connection on purpose.
+func (s *server) logPanic(begun *statusRecorder, r *http.Request, problem any) {
+	if problem == http.ErrAbortHandler { //nolint:errorlint,err113 // the panic value is compared by identity
 		panic(problem)
 	}
 	s.Logger.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", problem, "stack", string(debug.Stack()))
 	if begun.status != 0 {
-		panic(http.ErrAbortHandler) // the client can tell that the answer is cut off
+		panic(http.ErrAbortHandler) // aborts the connection, so that the client detects the incomplete answer
 	}
-	s.fail(begun, r, http.StatusInternalServerError, "Something went wrong in this node; its log says where.")
+	s.fail(begun, r, http.StatusInternalServerError, "The node failed to handle the request. Its log has the details.")
 }
 
 func secure(h http.Header) {
@@ -92,7 +93,7 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
-// hostname strips the port and the brackets of an IPv6 address.
+// hostname removes the port and the brackets of an IPv6 address.
 func hostname(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		hostport = host
@@ -101,11 +102,11 @@ func hostname(hostport string) string {
 }
 
 func (s *server) crossOrigin(w http.ResponseWriter, r *http.Request) {
-	s.turnedAway(r, "403 from another site")
+	s.recordRejected(r, "403 from another site")
 	s.fail(w, r, http.StatusForbidden, "The request came from another site.")
 }
 
-// allow lists the methods that a route answers.
+// allow lists the methods of a route.
 func (r route) allow() string {
 	switch {
 	case r.post == nil:
@@ -117,8 +118,8 @@ func (r route) allow() string {
 	}
 }
 
-// least is what somebody needs to learn which methods a route answers.
-func (r route) least() tokenstore.Scope {
+// leastScope returns the scope that a caller needs to learn which methods a route has.
+func (r route) leastScope() access.Scope {
 	if r.get == nil {
 		return r.write
 	}
@@ -128,7 +129,7 @@ func (r route) least() tokenstore.Scope {
 func (s *server) methodNotAllowed(of route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", of.allow())
-		s.fail(w, r, http.StatusMethodNotAllowed, "Only these methods are answered here: "+of.allow()+".")
+		s.fail(w, r, http.StatusMethodNotAllowed, "The methods of this address are "+of.allow()+".")
 	}
 }
 
@@ -136,8 +137,8 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, http.StatusNotFound, "There is nothing at this address.")
 }
 
-// fail answers in the form that fits the path: a problem document for programs,
-// a page for people.
+// fail answers in the form that fits the path: a problem document for programs, a page for
+// people.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	if s.NoPages || forPrograms(r.URL.Path) {
 		writeProblem(w, status, detail)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// addresses turns the routes into addresses that exist, with their routes.
+// addresses fills in the paths of the routes with existing objects.
 func addresses(s *server) map[string]route {
 	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.assets.hashed["app.css"],
 		"{tick}", "2026-11-20T02:00:00Z")
@@ -71,7 +71,7 @@ func TestEveryRoute(t *testing.T) {
 	}
 }
 
-// A GET changes nothing, whatever its address says.
+// No GET changes anything, whatever its address.
 func TestOnlyPostsChange(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -107,8 +107,9 @@ func checkHeaders(t *testing.T, h http.Header, cached bool) {
 	}
 }
 
-// The policy allows a page what is its own, and says so of all that it allows.
-func TestPolicyAllowsOnlyWhatIsOurs(t *testing.T) {
+// The content security policy allows pages only resources of their own origin, and all of
+// those that they use.
+func TestContentSecurityPolicyAllowsOnlyOwnOrigin(t *testing.T) {
 	t.Parallel()
 	policy := map[string]string{}
 	for directive := range strings.SplitSeq(contentSecurityPolicy, "; ") {
@@ -143,7 +144,7 @@ func TestHostAllowList(t *testing.T) {
 			r.Host = host
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			hold(t, r, w)
+			checkDocumented(t, r, w)
 			if w.Code != status {
 				t.Errorf("Host %q on %s: status %d, want %d", host, path, w.Code, status)
 			}
@@ -151,9 +152,9 @@ func TestHostAllowList(t *testing.T) {
 	}
 }
 
-// Where the node listens on all addresses, its own cannot be listed: any is as good,
-// for a web site can only come by a name.
-func TestAnyAddressIsNoName(t *testing.T) {
+// A node that listens on all addresses cannot list them, so AnyAddress allows all: a web
+// site can attack only with a name.
+func TestAnyAddressAllowsOnlyAddresses(t *testing.T) {
 	t.Parallel()
 	opts := newCluster().options()
 	opts.AllowedHosts = []string{AnyAddress, "forge.example"}
@@ -166,7 +167,7 @@ func TestAnyAddressIsNoName(t *testing.T) {
 		r.Host = host
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		hold(t, r, w)
+		checkDocumented(t, r, w)
 		if w.Code != status {
 			t.Errorf("Host %q: status %d, want %d", host, w.Code, status)
 		}
@@ -198,7 +199,7 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 			request.Header.Set(header[0], header[1])
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, request)
-			hold(t, request, w)
+			checkDocumented(t, request, w)
 			if w.Code != http.StatusForbidden {
 				t.Errorf("%s with %s: status %d", path, header, w.Code)
 			}
@@ -214,10 +215,10 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 	}
 }
 
-// Whoever is turned away before anybody looked at who asks is written down, too.
-func TestWhoIsTurnedAwayIsWrittenDown(t *testing.T) {
+// Requests that are rejected before authentication are recorded too.
+func TestRejectedRequestsAreRecorded(t *testing.T) {
 	t.Parallel()
-	c, options := guarded()
+	c, options := clusterWithTokens()
 	h := New(options)
 	for _, ask := range []struct{ method, host, site, token string }{
 		{http.MethodPost, "localhost", "cross-site", ""}, {http.MethodPost, "evil.example", "", ""}, {http.MethodGet, "evil.example", "", ""},
@@ -231,7 +232,7 @@ func TestWhoIsTurnedAwayIsWrittenDown(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer wrong")
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	got := c.written()
+	got := c.auditLines()
 	const who, where = "anonymous from 192.0.2.1: ", " /api/v1/jobs/42/cancel: refused "
 	want := []string{who + "write" + where + "403 from another site", who + "write" + where + "421 under another name", who + "read" + where + "421 under another name"}
 	if diff := cmp.Diff(want, got[:min(3, len(got))]); diff != "" || got[len(got)-1] != who+"read /metrics: refused 429" {
@@ -264,8 +265,8 @@ func TestPagesHoldNothingInline(t *testing.T) {
 	}
 }
 
-// checkNothingInline looks at the markup without the values of its attributes:
-// the templates escape every quote in text, so that a quote bounds a value.
+// checkNothingInline examines the markup without the values of attributes. The templates
+// escape every quote in text, so a quote ends a value.
 func checkNothingInline(t *testing.T, path, html string) {
 	t.Helper()
 	if found := faultyValues.FindString(html); found != "" {

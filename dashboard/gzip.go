@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// worthPacking is the size in bytes from which a body is sent compressed; a
-// smaller one fits one packet as it is.
-const worthPacking = 1400
+// minCompressed is the size in bytes from which a body is compressed. A smaller one fits
+// into one packet anyway.
+const minCompressed = 1400
 
-// zippers are kept because each holds most of a megabyte.
-var zippers = sync.Pool{New: func() any {
+// gzipWriters pools writers, because each takes most of a megabyte.
+var gzipWriters = sync.Pool{New: func() any {
 	zip, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 	return zip
 }}
 
-// packed compresses pages and documents for clients that take gzip. Handlers
-// write them in one piece, whose size decides. Streams, metrics and assets pass
-// as they are.
+// compressed compresses pages and documents for clients that accept gzip. It decides by the
+// size of the first write: handlers write these bodies in one piece. It does not compress
+// streams, metrics and assets.
 //
-// A large answer waits for the memory that clients who read slowly leave, and gives its
-// place among the requests that are handled to the next.
-func (s *server) packed(next http.Handler) http.Handler {
+// A large answer waits until there is memory for it beside the answers that slow clients
+// have not read yet. Meanwhile it gives its request slot back.
+func (s *server) compressed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := &packer{ResponseWriter: w, accepted: acceptsGzip(r), reserve: func(size int) func() { return s.reserve(r, size) }}
+		p := &compressWriter{ResponseWriter: w, accepted: acceptsGzip(r), reserve: func(size int) func() { return s.reserve(r, size) }}
 		next.ServeHTTP(p, r)
 		p.close()
 	})
@@ -38,29 +38,30 @@ func acceptsGzip(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
-// packer holds the status back until the first piece of the body is there.
-type packer struct {
+// compressWriter delays the status until the first write of the body.
+type compressWriter struct {
 	http.ResponseWriter
 	accepted bool
 	begun    bool
 	status   int
 	zip      *gzip.Writer
-	// reserve returns nil where there is no memory for an answer; release gives it back.
+	// reserve returns nil if there is no memory for an answer. release gives the memory
+	// back.
 	reserve func(size int) (release func())
 	release func()
 	refused bool
 }
 
-// Unwrap lets streams flush.
-func (p *packer) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+// Unwrap gives streams access to Flush.
+func (p *compressWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-func (p *packer) WriteHeader(status int) {
+func (p *compressWriter) WriteHeader(status int) {
 	if p.status == 0 {
 		p.status = status
 	}
 }
 
-func (p *packer) Write(piece []byte) (int, error) {
+func (p *compressWriter) Write(piece []byte) (int, error) {
 	if !p.begun {
 		p.begin(len(piece))
 	}
@@ -73,7 +74,7 @@ func (p *packer) Write(piece []byte) (int, error) {
 	return p.ResponseWriter.Write(piece)
 }
 
-func (p *packer) begin(size int) {
+func (p *compressWriter) begin(size int) {
 	p.begun = true
 	if size > smallAnswer {
 		if p.release = p.reserve(size); p.release == nil {
@@ -81,12 +82,12 @@ func (p *packer) begin(size int) {
 			return
 		}
 	}
-	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(answerTimeout)) // not every writer has one
-	if h := p.Header(); packable(h.Get("Content-Type")) {
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(answerTimeout)) // not every writer supports deadlines
+	if h := p.Header(); compressible(h.Get("Content-Type")) {
 		h.Add("Vary", "Accept-Encoding")
-		if p.accepted && size >= worthPacking {
+		if p.accepted && size >= minCompressed {
 			h.Set("Content-Encoding", "gzip")
-			p.zip = zippers.Get().(*gzip.Writer)
+			p.zip = gzipWriters.Get().(*gzip.Writer)
 			p.zip.Reset(p.ResponseWriter)
 		}
 	}
@@ -95,13 +96,13 @@ func (p *packer) begin(size int) {
 	}
 }
 
-func (p *packer) close() {
+func (p *compressWriter) close() {
 	if !p.begun {
 		p.begin(0)
 	}
 	if p.zip != nil {
 		_ = p.zip.Close() // the client is gone
-		zippers.Put(p.zip)
+		gzipWriters.Put(p.zip)
 	}
 	if p.release != nil {
 		p.release()
@@ -110,8 +111,8 @@ func (p *packer) close() {
 
 var errNoMemory = errors.New("too much waits to be read by clients")
 
-// refuse answers in place of a large answer.
-func (p *packer) refuse() {
+// refuse answers 503 in place of a large answer.
+func (p *compressWriter) refuse() {
 	p.refused = true
 	for _, name := range []string{"Content-Length", "Set-Cookie", "ETag"} {
 		p.Header().Del(name)
@@ -120,17 +121,18 @@ func (p *packer) refuse() {
 	writeProblem(p.ResponseWriter, http.StatusServiceUnavailable, busyText)
 }
 
-// reserve takes memory for an answer of a size until it is written.
+// reserve reserves memory for an answer of a size until it is written. It gives back the
+// request slot first.
 func (s *server) reserve(r *http.Request, size int) (release func()) {
-	t := turnOf(r.Context())
+	t := requestSlotOf(r.Context())
 	if t == nil {
 		return func() {}
 	}
 	t.leave()
-	return s.limits.unsent.acquire(r.Context(), cmp.Or(t.who, addressOf(r)), size, busyPatience)
+	return s.limits.unsent.acquire(r.Context(), cmp.Or(t.who, addressOf(r)), size, busyTimeout)
 }
 
-func packable(contentType string) bool {
+func compressible(contentType string) bool {
 	kind, _, _ := strings.Cut(contentType, ";")
 	return kind == "text/html" || kind == "application/json" || kind == "application/problem+json"
 }

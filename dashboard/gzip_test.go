@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// asking asks for gzip, or not, and returns the answer with its plain body.
-func asking(t *testing.T, h http.Handler, method, path, encoding string) (w *httptest.ResponseRecorder, plain string) {
+// getWithEncoding sends a request with an Accept-Encoding, and returns the answer and its
+// decoded body.
+func getWithEncoding(t *testing.T, h http.Handler, method, path, encoding string) (w *httptest.ResponseRecorder, plain string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, http.NoBody)
 	r.Header.Set("Accept-Encoding", encoding)
@@ -46,13 +47,13 @@ func TestPagesAndDocumentsAreCompressed(t *testing.T) {
 		{path: "/", encoding: "identity", status: 200},
 		{path: "/jobs/9999", encoding: "gzip", status: 404, packed: true},
 		{path: "/api/v1/crons", encoding: "gzip", status: 200, packed: true},
-		{path: "/healthz", encoding: "gzip", status: 200}, // too small to gain
+		{path: "/healthz", encoding: "gzip", status: 200}, // too small
 		{path: "/leader/emperor", encoding: "gzip", status: 404},
 	}
 	for _, test := range tests {
 		t.Run(test.path+" "+test.encoding, func(t *testing.T) {
 			t.Parallel()
-			w, body := asking(t, h, http.MethodGet, test.path, test.encoding)
+			w, body := getWithEncoding(t, h, http.MethodGet, test.path, test.encoding)
 			if packed := w.Header().Get("Content-Encoding") == "gzip"; packed != test.packed || w.Code != test.status {
 				t.Errorf("status %d, packed %v; want %d, %v", w.Code, packed, test.status, test.packed)
 			}
@@ -66,11 +67,11 @@ func TestPagesAndDocumentsAreCompressed(t *testing.T) {
 	}
 }
 
-func TestPackersAreUsedAgain(t *testing.T) {
+func TestGzipWritersAreReused(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
 	for range 20 {
-		if _, body := asking(t, h, http.MethodGet, "/", "gzip"); strings.Count(body, "</html>") != 1 {
+		if _, body := getWithEncoding(t, h, http.MethodGet, "/", "gzip"); strings.Count(body, "</html>") != 1 {
 			t.Fatalf("not one whole page:\n%s", body)
 		}
 	}
@@ -80,7 +81,7 @@ func TestStreamsAreNotCompressed(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newCluster().handler())
 	defer server.Close()
-	// The client asks for gzip by itself, and flushed pieces still arrive.
+	// The client requests gzip itself, and the parts of the stream still arrive one by one.
 	events, stop := follow(t, server.URL+"/events?page=overview")
 	defer stop()
 	await(t, events, "leaders", "node-1")

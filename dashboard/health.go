@@ -14,18 +14,17 @@ import (
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
-// health is the state of the cluster in one sentence, and what to know about
-// it.
+// health summarizes the state of the cluster in a headline, with notes.
 type health struct {
 	Tone     string // ok, warn or bad
 	Headline string
-	// Path leads to what the headline tells of.
+	// Path is the address of the page about the headline.
 	Path  string
 	Notes []remark
 }
 
-// remark is a sentence, or a number with what it counts; Path leads there, where there
-// is such a page.
+// remark is a sentence, or a number with what it counts. Path is the address of a page
+// about it, if there is one.
 type remark struct{ Text, Path string }
 
 type tile struct {
@@ -37,16 +36,15 @@ type tile struct {
 	Notes []remark
 }
 
-// consequence tells what a missing leader means, so that nobody has to guess
-// how bad it is.
+// consequence describes the effect of a missing leader.
 var consequence = map[string]string{
-	SchedulerRole:        "Jobs already offered go on. Ticks that fall due now are recorded by the next leader.",
-	"metrics_aggregator": "Totals of the cluster stand still. Crons and jobs are not affected.",
-	"log_compactor":      "Retention waits. Crons and jobs are not affected.",
+	SchedulerRole:        "Jobs that are already offered continue. Ticks that are due now are recorded by the next leader.",
+	"metrics_aggregator": "The totals of the cluster are not updated. Crons and jobs are not affected.",
+	"log_compactor":      "Retention is not applied. Crons and jobs are not affected.",
 }
 
-// judge takes the crons as they were at an instant, and the states of the jobs that
-// block some of them.
+// judge evaluates the cluster's health from the facts and the crons at an instant. blockers
+// are the states of jobs that block crons.
 func judge(facts clusterFacts, crons []cronstore.Outlined, blockers map[int64]string, at time.Time) health {
 	h := health{Tone: "ok"}
 	h.judgeLeaders(facts)
@@ -61,17 +59,17 @@ func judge(facts clusterFacts, crons []cronstore.Outlined, blockers map[int64]st
 	return h
 }
 
-// namedBlocked is how many blocked crons are named one by one.
+// namedBlocked is how many blocked crons are named individually.
 const namedBlocked = 3
 
-// judgeBlocked names the crons whose newest tick was skipped because of an earlier
-// run. A run that takes longer than the interval is the policy's business; one that
-// has not started is news.
+// judgeBlocked names the crons whose newest tick was skipped because of an earlier run. It
+// warns only if such a run has not started: a run that takes longer than the interval is
+// expected, and the overlap policy handles it.
 func (h *health) judgeBlocked(crons []cronstore.Outlined, states map[int64]string) (blocked int) {
 	waiting := 0
 	for i := range crons {
 		c := &crons[i]
-		if !is(cronsBlocked, time.Time{}, c) {
+		if !matches(cronsBlocked, time.Time{}, c) {
 			continue
 		}
 		if blocked++; blocked <= namedBlocked {
@@ -92,11 +90,11 @@ func (h *health) judgeBlocked(crons []cronstore.Outlined, states map[int64]strin
 	return blocked
 }
 
-// blockersOf are the jobs that block crons, a hundred at most.
+// blockersOf returns the jobs that block crons, at most 100.
 func blockersOf(crons []cronstore.Outlined) []int64 {
 	var ids []int64
 	for i := range crons {
-		if is(cronsBlocked, time.Time{}, &crons[i]) && len(ids) < 100 {
+		if matches(cronsBlocked, time.Time{}, &crons[i]) && len(ids) < 100 {
 			ids = append(ids, crons[i].BlockedBy)
 		}
 	}
@@ -109,7 +107,7 @@ func (h *health) judgeLeaders(facts clusterFacts) {
 	}
 	var vacant []string
 	for _, l := range facts.leaders {
-		if !l.Leads() && wanted(l.Role, facts.nodes) {
+		if !l.Leads() && needsLeader(l.Role, facts.nodes) {
 			vacant = append(vacant, l.Role)
 		}
 	}
@@ -129,7 +127,7 @@ func (h *health) judgeNodes(facts clusterFacts) {
 			drifting++
 		}
 		if row.Refused != "" {
-			h.raise("warn", row.Node.ID+" has refused its edited file", "It goes on with what it has: "+row.Refused, "/nodes")
+			h.raise("warn", row.Node.ID+" has refused its edited file", "It continues with its previous configuration: "+row.Refused, "/nodes")
 		}
 		if row.Waits != "" {
 			h.raise("warn", "The file of "+row.Node.ID+" waits for forge apply --yes", "It is not applied: "+row.Waits+".", "/nodes")
@@ -149,10 +147,10 @@ func (h *health) judgeNodes(facts clusterFacts) {
 	}
 }
 
-// keepHazards is for how long pages share a reading of hazards, which come and go slowly.
+// keepHazards is how long pages share the hazards, which change slowly.
 const keepHazards = 5 * time.Second
 
-// hazardPaths lead to the pages of hazards that have one.
+// hazardPaths are the addresses of the pages about hazards, where there are any.
 var hazardPaths = map[hazards.Kind]string{
 	hazards.PausedQueue:  "/queues",
 	hazards.WaitingJob:   "/queues",
@@ -169,7 +167,7 @@ func (h *health) judgeHazards(found []hazards.Hazard) {
 	}
 }
 
-// judgeReadiness takes why the node that serves the page is not ready.
+// judgeReadiness reports why the node that serves the page is not ready, if it is not.
 func (h *health) judgeReadiness(node string, unready error) {
 	if unready == nil {
 		return
@@ -178,14 +176,14 @@ func (h *health) judgeReadiness(node string, unready error) {
 	h.raise("bad", "Node "+node+" is not ready: "+strings.Join(causes(unready, true), "; "), "", "/nodes")
 }
 
-// notAllWell takes the headline away that says so.
+// notAllWell removes the headline that everything is well.
 func (h *health) notAllWell() {
 	if h.Tone == "ok" {
 		h.Headline = ""
 	}
 }
 
-// judgeAlerts counts those that fire and those that are about to.
+// judgeAlerts reports the firing alerts, and counts the firing and pending ones.
 func (h *health) judgeAlerts(alerts []alertstore.Status) (firing, pending int) {
 	var names []string
 	for _, alert := range alerts {
@@ -219,7 +217,7 @@ func alertsTile(firing, pending, all int) tile {
 	return t
 }
 
-// raise makes the first finding of the worst tone the headline and the others
+// raise adds a finding. The first finding of the worst tone is the headline; the others are
 // notes.
 func (h *health) raise(tone, headline, more, path string) {
 	switch {
@@ -239,15 +237,15 @@ func (h *health) raise(tone, headline, more, path string) {
 func allWell(crons []cronstore.Outlined, blocked int) string {
 	switch {
 	case len(crons) == 0:
-		return "Every role is led"
+		return "Every role has a leader"
 	case blocked > 0:
-		return "Every role is led, and " + plural(blocked, "cron is", "crons are") + " blocked by an earlier run"
+		return "Every role has a leader, and " + plural(blocked, "cron is", "crons are") + " blocked by an earlier run"
 	default:
-		return "Every role is led and every cron is on time"
+		return "Every role has a leader and every cron is on time"
 	}
 }
 
-func tiles(facts clusterFacts, crons []cronstore.Outlined, at time.Time, counts reading[[]jobstore.Count]) []tile {
+func tiles(facts clusterFacts, crons []cronstore.Outlined, at time.Time, counts cachedValue[[]jobstore.Count]) []tile {
 	return append([]tile{nodesTile(facts), rolesTile(facts), cronsTile(at, crons)}, jobTiles(counts)...)
 }
 
@@ -276,7 +274,7 @@ func rolesTile(facts clusterFacts) tile {
 		if l.Leads() {
 			led++
 		}
-		if l.Leads() || wanted(l.Role, facts.nodes) {
+		if l.Leads() || needsLeader(l.Role, facts.nodes) {
 			of++
 		}
 	}
@@ -302,8 +300,9 @@ func cronsTile(now time.Time, crons []cronstore.Outlined) tile {
 	return t
 }
 
-// jobTiles have no numbers while nobody has counted.
-func jobTiles(counts reading[[]jobstore.Count]) []tile {
+// jobTiles returns the tiles of the job counts. They have no numbers until the first count
+// is complete.
+func jobTiles(counts cachedValue[[]jobstore.Count]) []tile {
 	by := map[string]int64{}
 	for _, c := range counts.value {
 		by[c.State] += c.Jobs
@@ -329,7 +328,7 @@ func jobTiles(counts reading[[]jobstore.Count]) []tile {
 
 func jobsIn(state string) string { return "/jobs?" + values("state", state) }
 
-// number groups digits by thousands.
+// number formats a number with commas between groups of three digits.
 func number(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -16,20 +16,21 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
-// attack leaves an attribute, an element, an event of a stream and a terminal's line;
-// broken is what the database would not take, and others may write.
+// attack contains an attribute, an element, an event of a stream and a line of terminal
+// codes. broken is text that the database would not accept, but other sources may contain.
 const attack = `'"></title></textarea><script>alert(1)</script><img src=x onerror=alert(1)><a href=javascript:alert(1) style=a>{{.}}` +
 	"\r\nevent: pulse\r\ndata: forged\r\rid: 9\n\nretry: 1\n\x1b]0;title\x07\x1b[31m\u202e\u2066\u0085"
 
 const broken = attack + "\x00\xff\xed\xa0\x80"
 
-// attackName is the attack as it stands in a path.
+// attackName is the attack in a path.
 var attackName = url.PathEscape(attack)
 
-// poisoned is a copy with the attack in each text but those that are one of a few words.
+// poisoned returns a copy with the attack in every text, except in fields with a fixed set
+// of values.
 func poisoned[T any](value T) T {
 	return poison(reflect.ValueOf(&value).Elem(), "").Interface().(T)
 }
@@ -80,31 +81,30 @@ func poison(v reflect.Value, name string) reflect.Value {
 	return fresh
 }
 
-// poisonedJSON is what the database can have: JSON, with what a browser might take for
-// something else.
+// poisonedJSON returns valid JSON, as in the database, that contains the attack.
 func poisonedJSON(raw json.RawMessage) json.RawMessage {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(map[string]string{"a": attack, "was": string(raw)}) // of texts
+	_ = encoder.Encode(map[string]string{"a": attack, "was": string(raw)}) // a map of texts cannot fail
 	return out.Bytes()
 }
 
-// fewWords are fields that have one of a few words, or join rows.
+// fewWords are fields with a fixed set of values, and fields that join rows.
 var fewWords = map[string]bool{"Role": true, "Roles": true, "State": true, "Verdict": true, "Outcome": true, "Incarnation": true, "Stream": true, "Type": true}
 
-// hostile is a cluster whose every name and text attacks whoever shows it.
+// hostile returns a cluster whose names and texts contain the attack.
 func hostile() *fakeCluster {
 	c := newCluster()
 	c.ticks[attack] = c.ticks["backup"]
 	c.settings = poisoned(c.settings)
-	c.audit = []auditstore.Entry{{ID: 1, At: epoch, Actor: attack, Source: attack, Action: attack, Object: attack, Outcome: "done", Detail: attack}}
+	c.audit = []access.AuditEntry{{ID: 1, At: epoch, Actor: attack, Source: attack, Action: attack, Object: attack, Outcome: "done", Detail: attack}}
 	c.nodes[0].ConfigError, c.nodes[1].ConfigRestart = attack, []string{attack}
 	c.hostile = true
 	return c
 }
 
-// hostilePaths are the pages of the hostile cluster, and answers of the API.
+// hostilePaths returns the pages of the hostile cluster, and requests to the API.
 func hostilePaths(c *fakeCluster) (pages, answers []string) {
 	fill := strings.NewReplacer("{$}", "", "{id}", "42", "{role}", "scheduler", "{group}", deadGroup, "{tick}", "2026-11-20T02:00:00Z",
 		"{name}", attackName, "{node}", attackName, "{alert}", attackName, "{file}", "app.css")
@@ -121,8 +121,8 @@ func hostilePaths(c *fakeCluster) (pages, answers []string) {
 	return pages, answers
 }
 
-// Whatever a job, a file or a receiver writes is text on every page, in every attribute
-// and in every part that a stream sends.
+// Text from a job, a file or a receiver stays text on every page, in every attribute and in
+// every part of a stream.
 func TestHostileTextStaysText(t *testing.T) {
 	t.Parallel()
 	c := hostile()
@@ -144,7 +144,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	if !strings.Contains(output, "alert(1)") || strings.Contains(output, "[31m") || strings.Contains(output, "]0;") {
 		t.Errorf("the output is %q", output)
 	}
-	h = hostile().handler() // of which nothing was counted
+	h = hostile().handler() // a cluster without counts
 	for _, path := range []string{"/", "/leaders", "/nodes", "/crons", "/crons/" + attackName, "/jobs", "/jobs/42", "/queues", "/alerts", "/storage", "/dead", "/dead/" + deadGroup, "/settings", "/enqueue?kind=" + query} {
 		if w := get(t, h, path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "&lt;script&gt;alert(1)") {
 			t.Errorf("%s: status %d, and the attack is not among what it shows", path, w.Code)
@@ -152,7 +152,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	}
 }
 
-// checkHarmless reads a page as a browser does.
+// checkHarmless parses a page as a browser does.
 func checkHarmless(t *testing.T, path string, page []byte) {
 	t.Helper()
 	for tokens := html.NewTokenizer(bytes.NewReader(page)); ; {
@@ -182,7 +182,7 @@ func checkHarmless(t *testing.T, path string, page []byte) {
 	}
 }
 
-// checkRunes wants nothing that a terminal obeys or that reorders a line.
+// checkRunes expects no control characters, and no characters that reorder a line.
 func checkRunes(t *testing.T, where, text string) {
 	t.Helper()
 	bad := func(r rune) bool {
@@ -193,7 +193,7 @@ func checkRunes(t *testing.T, where, text string) {
 	}
 }
 
-// A stream carries the parts of the page and nothing else, whatever is in them.
+// A stream carries the parts of the page and nothing else, whatever their text is.
 func TestHostileTextForgesNoEvent(t *testing.T) {
 	t.Parallel()
 	c := hostile()
@@ -219,7 +219,7 @@ func TestHostileTextForgesNoEvent(t *testing.T) {
 	}
 }
 
-// eventsOf reads a stream as the standard has it: a line ends with CR, LF or both.
+// eventsOf parses a stream according to the standard: a line ends with CR, LF or both.
 func eventsOf(stream string) map[string]string {
 	events, name, data := map[string]string{}, "", []string(nil)
 	for line := range strings.SplitSeq(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(stream), "\n") {
@@ -242,8 +242,8 @@ func eventsOf(stream string) map[string]string {
 	return events
 }
 
-// What programs are answered is JSON that no browser takes for anything else, and no
-// terminal for an order, however long and broken the text in it is.
+// Answers to programs are JSON without characters that browsers or terminals interpret,
+// even if the text in them is long or invalid.
 func TestHostileTextInAnswers(t *testing.T) {
 	t.Parallel()
 	c := hostile()

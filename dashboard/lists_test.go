@@ -17,7 +17,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// walk follows a list to its end, and calls between after each page.
+// walk reads all pages of a list, and calls between after each page.
 func walk[T any](t *testing.T, h http.Handler, path string, between func(page int)) (items []T) {
 	t.Helper()
 	for page := 1; path != ""; page++ {
@@ -35,8 +35,8 @@ func walk[T any](t *testing.T, h http.Handler, path string, between func(page in
 	return items
 }
 
-// Crons come and go while the list is read: the others are there once each, whatever the
-// order in which the database compares names.
+// Crons are added and removed while the list is read. The other crons appear exactly once,
+// whatever the collation of the database.
 func TestCronsPageByPage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -46,7 +46,7 @@ func TestCronsPageByPage(t *testing.T) {
 		}
 		return crons
 	}
-	c.crons = named("ab", "a-c", "ad", "a-e", "b", "c") // as a language sorts them
+	c.crons = named("ab", "a-c", "ad", "a-e", "b", "c") // in the order of a natural language
 	names := func(path string, between func(int)) (names []string) {
 		for _, cron := range walk[cronItem](t, c.handler(), path, between) {
 			names = append(names, cron.Name)
@@ -54,7 +54,7 @@ func TestCronsPageByPage(t *testing.T) {
 		return names
 	}
 	got := names("/api/v1/crons?limit=2", func(page int) {
-		if page == 1 { // one that was listed goes, others come before and behind
+		if page == 1 { // removes a listed cron and adds others before and after the position
 			c.change(func(c *fakeCluster) { c.crons = named("a-a", "ab", "ad", "a-e", "b", "bb", "c") })
 		}
 	})
@@ -72,7 +72,7 @@ func TestCronsPageByPage(t *testing.T) {
 	}
 }
 
-// So with tenures, which begin while others are read.
+// Tenures that begin while the list is read do not change the rest of the list.
 func TestTenuresPageByPage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -107,8 +107,8 @@ func TestTenuresPageByPage(t *testing.T) {
 	}
 }
 
-// A cursor of one list is none of another, nor one that is made up.
-func TestEveryListRefusesCursorsOfOthers(t *testing.T) {
+// A list rejects the cursors of other lists, and made-up cursors.
+func TestEveryListRejectsForeignCursors(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
 	foreign := decode[list[json.RawMessage]](t, get(t, h, "/api/v1/jobs?limit=1")).Next
@@ -132,7 +132,7 @@ func TestEveryListRefusesCursorsOfOthers(t *testing.T) {
 	}
 }
 
-// What a request asks of uniqueness is what the command's flags do.
+// The uniqueness in a request matches that of the command's flags.
 func TestEnqueueUnique(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -164,7 +164,7 @@ func TestEnqueueUnique(t *testing.T) {
 	}
 }
 
-// A list of dead letters is narrowed as the command's is.
+// A list of dead letters has the same filters as the command.
 func TestDeadLettersNarrowed(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
@@ -178,7 +178,7 @@ func TestDeadLettersNarrowed(t *testing.T) {
 	}
 }
 
-// What can be enqueued is told to programs as the form tells it to people.
+// The API returns the kinds and arguments that the form shows.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
@@ -194,7 +194,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// A handler that panics is answered for, and written down.
+// A panic in a handler is answered and logged.
 func TestPanicIsAProblem(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -205,12 +205,12 @@ func TestPanicIsAProblem(t *testing.T) {
 	if got := decode[problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api_doctor.go") {
 		t.Errorf("%d %s\n%s", w.Code, w.Body, &log)
 	}
-	late := makeServer(options).contained(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	late := makeServer(options).recovered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("{"))
 		panic("late")
 	}))
 	defer func() {
-		if recover() != http.ErrAbortHandler { //nolint:errorlint,err113 // it is a value to compare with
+		if recover() != http.ErrAbortHandler { //nolint:errorlint,err113 // the panic value is compared by identity
 			t.Error("an answer that has begun is not cut off")
 		}
 	}()

@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// minGap is the least time between two readings for one page.
+	// minGap is the minimum time between two reads for one page.
 	minGap = 500 * time.Millisecond
-	// maxGap is the most: heartbeats and the states of jobs change without a
-	// nudge.
+	// maxGap is the maximum time between two reads: heartbeats and job states change
+	// without a notification.
 	maxGap = time.Second
-	// maxStreams bounds the open streams of a node, maxStreamsOfOne those of a caller.
+	// maxStreams bounds the open streams of a node, maxStreamsOfOne those of one caller.
 	maxStreams      = 256
 	maxStreamsOfOne = 32
-	// drawsName is by whom the readings for streams are counted, and drawPatience how
-	// long one waits for its turn.
-	drawsName    = "streams"
-	drawPatience = 10 * time.Second
-	// writeTimeout ends a stream whose reader has stopped reading.
+	// drawsName identifies the reads of streams in the request quota. drawTimeout is how
+	// long one read waits for a slot.
+	drawsName   = "streams"
+	drawTimeout = 10 * time.Second
+	// writeTimeout ends a stream whose client has stopped reading.
 	writeTimeout = 10 * time.Second
 )
 
-// fragment is a part of a page. Version goes up when its HTML changes; mark tells
-// one HTML from another, on every node.
+// fragment is a part of a page. version is the feed's version in which its HTML last
+// changed. mark is a digest of the HTML and is the same on every node.
 type fragment struct {
 	version int64
 	html    []byte
@@ -44,7 +44,7 @@ func newFragment(version int64, html []byte) fragment {
 	return fragment{version, html, base64.RawURLEncoding.EncodeToString(sum[:6])}
 }
 
-// render returns a page's parts by name.
+// render returns the HTML of a page's parts by name.
 type render func(ctx context.Context) map[string][]byte
 
 // feed reads for all streams of one page.
@@ -58,7 +58,7 @@ type feed struct {
 	listeners map[chan struct{}]struct{}
 }
 
-// feeds are the pages that someone looks at.
+// feeds are the pages that are open.
 type feeds struct {
 	subscribe func() (<-chan struct{}, func())
 
@@ -70,9 +70,9 @@ func newFeeds(subscribe func() (<-chan struct{}, func())) *feeds {
 	return &feeds{subscribe: subscribe, open: map[string]*feed{}}
 }
 
-// join adds a listener to the feed of a page, which it starts for the first
-// one. The listener is told through its channel that there is something to
-// collect. leave waits for the feed's end when this was the last listener.
+// join adds a listener to the feed of a page, and starts the feed if there is none. The
+// listener's channel receives when there is something to collect. leave removes the
+// listener; if it was the last one, leave waits until the feed has stopped.
 func (fs *feeds) join(ctx context.Context, key string, draw render) (f *feed, listener chan struct{}, leave func()) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -85,11 +85,11 @@ func (fs *feeds) join(ctx context.Context, key string, draw render) (f *feed, li
 	f.mu.Lock()
 	f.listeners[listener] = struct{}{}
 	f.mu.Unlock()
-	nudge(listener)
+	notify(listener)
 	return f, listener, func() { fs.leave(key, f, listener) }
 }
 
-// start runs a feed that outlives the request which happened to be the first.
+// start runs a feed. The feed outlives the request that started it.
 func (fs *feeds) start(ctx context.Context, draw render) *feed {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &feed{stop: stop, stopped: make(chan struct{}), fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
@@ -125,8 +125,7 @@ func (f *feed) run(ctx context.Context, changes <-chan struct{}, draw render) {
 	}
 }
 
-// pause waits for a change or for maxGap, whichever comes first, but never less
-// than minGap.
+// pause waits for a change or for maxGap, whichever comes first, but at least minGap.
 func pause(ctx context.Context, changes <-chan struct{}) {
 	soon, late := time.NewTimer(minGap), time.NewTimer(maxGap)
 	defer soon.Stop()
@@ -160,15 +159,14 @@ func (f *feed) publish(parts map[string][]byte) {
 		}
 	}
 	for listener := range f.listeners {
-		nudge(listener)
+		notify(listener)
 	}
 }
 
-// since returns what changed after a version and differs from what the reader has,
-// as events in the order of their names, and the version that it brings the listener
-// to. The last of them has what the page then consists of as its id, with which its
-// reader goes on after an interruption, be it on another node; a beat alone changes
-// nothing of it.
+// since returns the events that a listener lacks, ordered by name, and the current version:
+// the parts that changed after version and whose marks are not in has. The id of the last
+// event lists all parts of the page with their marks, so that a client can resume on any
+// node. An event list of only the beat has no id, because the beat is not part of the id.
 func (f *feed) since(version int64, has marks) ([]byte, int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,25 +187,25 @@ func (f *feed) since(version int64, has marks) ([]byte, int64) {
 	return out.Bytes(), f.version
 }
 
-// marks are those of the parts that a reader has, by name.
+// marks are the marks of a page's parts by name, as a client has them.
 type marks map[string]string
 
-// id names the parts of the page with their marks; f is locked.
+// id lists the parts of the page with their marks. The caller holds f.mu.
 func (f *feed) id() string {
 	parts := make([]string, 0, len(f.fragments))
 	for _, name := range slices.Sorted(maps.Keys(f.fragments)) {
-		if name != beatPart { // which nobody has yet
+		if name != beatPart { // the beat is sent to every client
 			parts = append(parts, name+":"+f.fragments[name].mark)
 		}
 	}
 	return strings.Join(parts, ".")
 }
 
-// maxLastID bounds an id that a reader brings.
+// maxLastID bounds the length of an id that a client sends.
 const maxLastID = 1000
 
-// marksOf reads the id of the last event that a reader has got: browsers send it in
-// a header when they connect again, and a page that was hidden in its address.
+// marksOf parses the id of the last event that a client received. Browsers send it in a
+// header when they reconnect; a page that was hidden sends it in its address.
 func marksOf(r *http.Request) marks {
 	last := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("last"))
 	has := marks{}
@@ -222,16 +220,17 @@ func marksOf(r *http.Request) marks {
 	return has
 }
 
-// nudge leaves a note in a channel of one place; a second note adds nothing.
-func nudge(listener chan struct{}) {
+// notify notifies a listener through its channel of capacity one. If a notification is
+// pending already, it does nothing.
+func notify(listener chan struct{}) {
 	select {
 	case listener <- struct{}{}:
 	default:
 	}
 }
 
-// writeEvent frames HTML as one server-sent event. A carriage return would end
-// a line of the protocol, and with it let text pose as a field of the event.
+// writeEvent encodes HTML as one server-sent event. It escapes carriage returns: they end a
+// line of the protocol, so text could forge a field of the event.
 func writeEvent(out *bytes.Buffer, name string, html []byte) {
 	out.WriteString("event: " + name + "\n")
 	html = bytes.ReplaceAll(html, []byte("\r"), []byte("&#13;"))
@@ -251,7 +250,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	kind = kind.stream()
-	ask := newRequest(r, kind)
+	req := newRequest(r, kind)
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
@@ -263,9 +262,9 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	turnOf(r.Context()).lasting(w)
-	f, listener, leave := s.feeds.join(r.Context(), ask.feed(kind), func(ctx context.Context) map[string][]byte {
-		return s.drawInTurn(ctx, kind, ask)
+	requestSlotOf(r.Context()).lasting(w)
+	f, listener, leave := s.feeds.join(r.Context(), req.feed(kind), func(ctx context.Context) map[string][]byte {
+		return s.drawWithSlot(ctx, kind, req)
 	})
 	defer leave()
 	r, stop := s.whileAdmitted(r)
@@ -273,17 +272,17 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	stream(w, r, f, listener)
 }
 
-// drawInTurn draws the parts of a page when it is the turn of streams; without one they
-// stay as they are.
-func (s *server) drawInTurn(ctx context.Context, kind pageKind, ask *request) map[string][]byte {
-	release := s.limits.requests.acquire(ctx, drawsName, 1, drawPatience)
+// drawWithSlot draws the parts of a page once it has a slot. Without one it returns nil, and
+// the parts stay as they are.
+func (s *server) drawWithSlot(ctx context.Context, kind pageKind, req *request) map[string][]byte {
+	release := s.limits.requests.acquire(ctx, drawsName, 1, drawTimeout)
 	if release == nil {
 		return nil
 	}
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return s.fragments(ctx, kind, ask)
+	return s.fragments(ctx, kind, req)
 }
 
 func stream(w http.ResponseWriter, r *http.Request, f *feed, listener <-chan struct{}) {
@@ -294,7 +293,7 @@ func stream(w http.ResponseWriter, r *http.Request, f *feed, listener <-chan str
 	has := marksOf(r)
 	out := []byte("retry: 1000\n\n")
 	for {
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer supports deadlines
 		if _, err := w.Write(out); err != nil || control.Flush() != nil {
 			return
 		}
@@ -304,7 +303,7 @@ func stream(w http.ResponseWriter, r *http.Request, f *feed, listener <-chan str
 		case <-listener:
 			out, version = f.since(version, has)
 			if len(out) > 0 {
-				has = nil // it has what it was sent since
+				has = nil // from now on, the version says what the client has
 			}
 		}
 	}

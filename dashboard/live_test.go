@@ -22,7 +22,7 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// stopwatch is a page whose parts say when they were drawn.
+// stopwatch is a page whose parts record when they were drawn.
 type stopwatch struct {
 	start time.Time
 	drawn []time.Duration
@@ -36,7 +36,7 @@ func (s *stopwatch) draw(context.Context) map[string][]byte {
 
 func noChanges() (<-chan struct{}, func()) { return nil, func() {} }
 
-func TestNothingIsReadWhileNobodyListens(t *testing.T) {
+func TestNothingIsReadWithoutStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		watch := &stopwatch{start: time.Now()}
@@ -70,7 +70,7 @@ func TestChangesAreSeenAtOnceAndCoalesced(t *testing.T) {
 		defer leave()
 		time.Sleep(700 * time.Millisecond)
 		changes <- struct{}{} // later than minGap: drawn now
-		for range 40 {        // a storm: drawn once, minGap later
+		for range 40 {        // many changes: drawn once, minGap later
 			time.Sleep(10 * time.Millisecond)
 			changes <- struct{}{}
 		}
@@ -107,8 +107,8 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	}
 }
 
-// A reader that comes back gets what differs from what it has, whichever feed or
-// node it had that from, and then every change.
+// A client that reconnects receives the parts that differ from those it has, from whichever
+// feed or node it received them, and then every change.
 func TestStreamsResume(t *testing.T) {
 	t.Parallel()
 	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
@@ -139,14 +139,14 @@ func TestEventsCannotBeForged(t *testing.T) {
 	}
 }
 
-// One caller cannot take all streams, and all callers together not more than there are.
-func TestStreamsAreShared(t *testing.T) {
+// One caller cannot take all streams, and all callers together cannot exceed the limit.
+func TestStreamsHaveQuotas(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	_, options := clusterWithTokens()
 	h := New(options)
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	t.Cleanup(server.CloseClientConnections) // before that
+	t.Cleanup(server.CloseClientConnections) // closes the streams before the server
 	open := func(token string) int {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?page=jobs", nil)
 		if err != nil {
@@ -180,7 +180,7 @@ func TestStreamsAreShared(t *testing.T) {
 	}
 }
 
-// follow reads a stream and hands over its events, by name and data.
+// follow reads a stream and sends its events by name and data.
 func follow(t *testing.T, url string) (<-chan [2]string, func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -220,7 +220,7 @@ func follow(t *testing.T, url string) (<-chan [2]string, func()) {
 	}
 }
 
-// await waits for an event of a name whose data holds a text.
+// await waits for an event of a name whose data contains a text.
 func await(t *testing.T, events <-chan [2]string, name, text string) {
 	t.Helper()
 	for told := ""; told != name; {
@@ -229,11 +229,11 @@ func await(t *testing.T, events <-chan [2]string, name, text string) {
 	}
 }
 
-// until yields the names of the events up to one whose data holds a text.
+// until yields the names of the events up to the first one whose data contains a text.
 func until(t *testing.T, events <-chan [2]string, text string) iter.Seq[string] {
 	t.Helper()
 	return func(yield func(string) bool) {
-		deadline := time.After(nodes.Patience)
+		deadline := time.After(nodes.WaitTimeout)
 		for {
 			select {
 			case e, ok := <-events:
@@ -266,9 +266,9 @@ func TestStreamShowsAKilledLeader(t *testing.T) {
 	c.change(func(c *fakeCluster) { c.err = errors.New("connection refused to db.internal") })
 	await(t, events, "pulse", "The database cannot be read.")
 	stop()
-	nodes.Eventually(t, nodes.Patience, "the feed ends with its last stream", func() bool { return c.openSubscriptions() == 0 })
+	nodes.Eventually(t, nodes.WaitTimeout, "the feed ends with its last stream", func() bool { return c.openSubscriptions() == 0 })
 	before := c.readCount()
-	nudge(c.changed)
+	notify(c.changed)
 	get(t, c.handler(), "/healthz")
 	if after := c.readCount(); after != before {
 		t.Errorf("%d readings after the last stream ended", after-before)
@@ -281,7 +281,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 	s := makeServer(c.options())
 	for name, kind := range pageKinds {
 		if name == beatKind.name {
-			continue // of no page alone
+			continue // not specific to a page
 		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&alert=quiet&group="+deadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
@@ -310,8 +310,8 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 
 var connects = regexp.MustCompile(`sse-connect="([^"]+)"`)
 
-// checkStream wants a page to have one stream, which carries all that has its place on
-// the page and nothing else.
+// checkStream expects that a page has one stream, and that the stream carries exactly the
+// parts that the page has places for.
 func checkStream(t *testing.T, s *server, name, page string) {
 	t.Helper()
 	found := connects.FindAllStringSubmatch(page, -1)
@@ -337,9 +337,9 @@ func checkStream(t *testing.T, s *server, name, page string) {
 	}
 }
 
-// What is typed into a form stays: the stream of such a page reads nothing of it, and
-// sends what has its place above it alone.
-func TestFormsHaveABeat(t *testing.T) {
+// Typed input stays in a form: the stream of a form page replaces only the parts above the
+// form.
+func TestFormStreamsReplaceOnlyAlerts(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	web := httptest.NewServer(c.handler())
@@ -360,14 +360,14 @@ func TestFormsHaveABeat(t *testing.T) {
 	}
 }
 
-// askedJobs have all succeeded but the last one, and remember who was asked for.
-type askedJobs struct {
+// recordingJobs have all completed except the last one. They record the requested ids.
+type recordingJobs struct {
 	Jobs
 
 	asked [][]int64
 }
 
-func (j *askedJobs) States(_ context.Context, ids []int64) (map[int64]string, error) {
+func (j *recordingJobs) States(_ context.Context, ids []int64) (map[int64]string, error) {
 	j.asked = append(j.asked, ids)
 	states := map[int64]string{}
 	for _, id := range ids {
@@ -377,14 +377,14 @@ func (j *askedJobs) States(_ context.Context, ids []int64) (map[int64]string, er
 	return states, nil
 }
 
-// Most runs have succeeded, and stay so: a cron that fires each second costs the
-// reading of its newest jobs, not of all that its strip shows.
+// Completed runs stay completed. So for a cron that fires every second, only the states of
+// its newest jobs are read, not of all jobs in its strip.
 func TestStatesOfRunsThatSucceededAreReadOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	cron := c.crons[0]
 	c.ticks[cron.Name] = []cronstore.Tick{{Cron: cron.Name, JobID: 3}, {Cron: cron.Name, JobID: 2}, {Cron: cron.Name, JobID: 1}}
-	jobs := &askedJobs{}
+	jobs := &recordingJobs{}
 	cache := newTickCache(fakeCrons{c}, jobs)
 	for i := range 2 {
 		cron.Watermark = epoch.Add(time.Duration(i) * time.Second)
@@ -401,7 +401,7 @@ func TestStatesOfRunsThatSucceededAreReadOnce(t *testing.T) {
 func TestTicksAreReadAgainOnlyWhenTheWatermarkMoved(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	cache := newTickCache(fakeCrons{c}, &askedJobs{})
+	cache := newTickCache(fakeCrons{c}, &recordingJobs{})
 	cron := c.crons[0]
 	steps := []struct {
 		name  string

@@ -7,31 +7,31 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/forge-scheduler/forge/internal/tokenstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
-// The cookie of a session. The prefix of the first binds it to this very host, and
-// browsers take it over TLS only.
+// The session cookies. The prefix of secureCookie binds it to this host, and browsers
+// accept it only over TLS.
 const (
 	secureCookie = "__Host-forge"
 	plainCookie  = "forge"
 )
 
-// loginRoute names what is refused to who cannot log in.
+// loginRoute is the route under which failed logins are recorded.
 var loginRoute = route{path: "/login", action: "login"}
 
 // loginBody is the login form.
 type loginBody struct {
 	Next string
-	// Wrong says that the form came back.
+	// Wrong reports that the submitted token was invalid.
 	Wrong bool
 }
 
 func (s *server) loginPage(w http.ResponseWriter, r *http.Request) {
 	next := nextOf(r.URL.Query().Get("next"))
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-		// Whoever comes from another site has left their cookie at home, which is
-		// strict. From here it is taken along.
+		// The session cookie is strict, so a browser that comes from another site did not
+		// send it. After the refresh it does.
 		w.Header().Set("Refresh", "0; url="+next)
 	}
 	s.writeLogin(w, r, http.StatusOK, loginBody{Next: next})
@@ -49,19 +49,19 @@ func (s *server) formLogin(w http.ResponseWriter, r *http.Request) {
 	next := nextOf(fields.Get("next"))
 	session, who, err := s.Tokens.Login(r.Context(), strings.TrimSpace(fields.Get("token")))
 	switch {
-	case errors.Is(err, tokenstore.ErrInvalid) && s.throttled(w, r):
-		// Only failures count, and only they are refused: whoever has a token gets in,
-		// whatever others at the same address do.
-		s.refused(r, loginRoute, http.StatusTooManyRequests)
-	case errors.Is(err, tokenstore.ErrInvalid):
-		s.refused(r, loginRoute, http.StatusUnauthorized)
+	case errors.Is(err, access.ErrInvalid) && s.throttled(w, r):
+		// Only failed attempts count, and only they are refused: a valid token is accepted
+		// even if other clients at the same address fail.
+		s.recordRefused(r, loginRoute, http.StatusTooManyRequests)
+	case errors.Is(err, access.ErrInvalid):
+		s.recordRefused(r, loginRoute, http.StatusUnauthorized)
 		s.writeLogin(w, r, http.StatusUnauthorized, loginBody{Next: next, Wrong: true})
 	case err != nil:
-		s.unreadable(w, r, err)
-	case !s.recorded(w, r, loginRoute.action, "303 as "+who.Name):
-		// Nobody is given the session.
+		s.answerDatabaseError(w, r, err)
+	case !s.recordDone(w, r, loginRoute.action, "303 as "+who.Name):
+		// The login could not be recorded, so the session is not handed out.
 	default:
-		http.SetCookie(w, cookieOf(r, session, int(tokenstore.SessionLife.Seconds())))
+		http.SetCookie(w, cookieOf(r, session, int(access.SessionLife.Seconds())))
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	}
 }
@@ -71,12 +71,12 @@ func (s *server) formLogout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if session, is := secretOf(r); is {
-		who, err := s.door.identify(r)
-		if err == nil && !s.recorded(w, r, "logout", "303 as "+who.Name) {
+		who, err := s.auth.identify(r)
+		if err == nil && !s.recordDone(w, r, "logout", "303 as "+who.Name) {
 			return
 		}
 		if err := s.Tokens.Logout(r.Context(), session); err != nil {
-			s.unreadable(w, r, err)
+			s.answerDatabaseError(w, r, err)
 			return
 		}
 	}
@@ -84,8 +84,8 @@ func (s *server) formLogout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// cookieOf is the session as the browser keeps it. A proxy that speaks TLS says
-// so; whoever lies about it only makes their own cookie stricter.
+// cookieOf returns the session cookie. A proxy that terminates TLS reports it in a header;
+// a client that forges the header only makes its own cookie stricter.
 func cookieOf(r *http.Request, session string, seconds int) *http.Cookie {
 	cookie := &http.Cookie{
 		Name: plainCookie, Value: session, Path: "/", MaxAge: seconds,
@@ -97,14 +97,15 @@ func cookieOf(r *http.Request, session string, seconds int) *http.Cookie {
 	return cookie
 }
 
-// nextOf keeps to this site. Browsers take a backslash for a slash, and leave tabs and
-// line ends out before they look for the host.
+// nextOf returns the path to continue at after the login, or "/" if path could lead to
+// another site. Browsers treat a backslash as a slash, and remove tabs and line ends before
+// they look for the host.
 func nextOf(path string) string {
 	strange := func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' || c == utf8.RuneError }
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsFunc(path, strange) {
 		return "/"
 	}
-	// Something on the way may decode the path.
+	// A proxy may decode the path.
 	if u, err := url.Parse(path); err != nil || strings.HasPrefix(u.Path, "//") {
 		return "/"
 	}

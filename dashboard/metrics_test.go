@@ -44,7 +44,7 @@ func TestMetricsRange(t *testing.T) {
 	}
 }
 
-// Prometheus and programs are refused as everywhere else.
+// During an outage of the database, the cluster metrics are refused like other requests.
 func TestClusterMetricsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	c := newCluster()

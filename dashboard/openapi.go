@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/forge-scheduler/forge/internal/tokenstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
-// The parts of an OpenAPI 3.1 document that forge's has.
+// The parts of an OpenAPI 3.1 document that forge uses.
 type (
 	apiDocument struct {
 		OpenAPI    string                             `json:"openapi"`
@@ -49,10 +49,11 @@ type (
 		Parameters  []apiParameter         `json:"parameters,omitempty"`
 		Body        *apiBody               `json:"requestBody,omitempty"`
 		Responses   map[string]apiResponse `json:"responses"`
-		// Security lists the alternatives; empty: the operation needs no token.
+		// Security lists the alternative credentials; if empty, the operation needs no
+		// token.
 		Security []map[string][]string `json:"security"`
-		// Scope is the scope that a token needs; "open": none is asked for.
-		Scope tokenstore.Scope `json:"x-forge-scope"`
+		// Scope is the scope that a token needs, or "open" if none is needed.
+		Scope access.Scope `json:"x-forge-scope"`
 	}
 	apiParameter struct {
 		Name        string             `json:"name"`
@@ -89,17 +90,17 @@ const (
 	bearer       = "token"
 )
 
-// projectURL is where forge is made.
+// projectURL is the address of the project.
 const projectURL = "https://github.com/forge-scheduler/forge"
 
-// describeAPI makes the document of the routes.
+// describeAPI builds the OpenAPI document from the routes.
 func (s *server) describeAPI() (apiDocument, error) {
 	schemas := newSchemas()
 	doc := apiDocument{
 		OpenAPI: "3.1.1",
 		Info: apiInfo{
 			Title: "forge", Version: cmp.Or(s.Self.Version, "unknown"),
-			Description: "Every node answers everything. Errors are problem documents (RFC 9457). A POST may carry an Idempotency-Key.",
+			Description: "Every node serves every operation. Errors are problem documents (RFC 9457). A POST may carry an Idempotency-Key.",
 			Contact:     map[string]string{"name": "forge", "url": projectURL},
 			License:     map[string]string{"name": "Apache 2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
 		},
@@ -112,7 +113,7 @@ func (s *server) describeAPI() (apiDocument, error) {
 		for _, way := range []struct {
 			method string
 			of     *operation
-			scope  tokenstore.Scope
+			scope  access.Scope
 		}{{"get", r.gets, r.read}, {"post", r.posts, r.write}} {
 			if way.of != nil {
 				op := s.describeOne(schemas, r, way.method, way.of, way.scope)
@@ -132,7 +133,7 @@ func (s *server) describeAPI() (apiDocument, error) {
 	return doc, schemas.err
 }
 
-func (s *server) describeOne(schemas *schemas, r route, method string, of *operation, scope tokenstore.Scope) apiOperation {
+func (s *server) describeOne(schemas *schemas, r route, method string, of *operation, scope access.Scope) apiOperation {
 	text := operationTexts[strings.ToUpper(method)+" "+r.path]
 	op := apiOperation{
 		ID: text.id, Tags: []string{tagOf(r.path)}, Summary: of.summary, Description: text.about,
@@ -147,7 +148,7 @@ func (s *server) describeOne(schemas *schemas, r route, method string, of *opera
 	for _, answer := range of.all() {
 		answer.describe(schemas, op.Responses, method)
 	}
-	if isPaced(r.path) {
+	if isRateLimited(r.path) {
 		op.Responses[strconv.Itoa(http.StatusTooManyRequests)] = apiResponse{
 			Description: fmt.Sprintf("More than %d requests a second, or %d at once.", callsPerSecond, callsAtOnce), Content: wrong,
 			Headers: map[string]apiHeader{retryHeader: {"How many seconds to wait.", &jsonschema.Schema{Type: "integer"}}},
@@ -169,9 +170,9 @@ func (op *apiOperation) takes(schemas *schemas, of *operation) {
 	})
 }
 
-// securityOf returns the alternatives that a caller has: a token, or none where the
-// node needs none.
-func (s *server) securityOf(scope tokenstore.Scope) []map[string][]string {
+// securityOf returns the alternative credentials of an operation: a token, or none if the
+// node requires none.
+func (s *server) securityOf(scope access.Scope) []map[string][]string {
 	withToken := map[string][]string{bearer: {}}
 	switch {
 	case scope == open:
@@ -183,7 +184,7 @@ func (s *server) securityOf(scope tokenstore.Scope) []map[string][]string {
 	}
 }
 
-// describe adds an answer to those of its status.
+// describe adds a reply to the responses of its status.
 func (a reply) describe(schemas *schemas, responses map[string]apiResponse, method string) {
 	status := strconv.Itoa(a.status)
 	response, known := responses[status]
@@ -196,7 +197,7 @@ func (a reply) describe(schemas *schemas, responses map[string]apiResponse, meth
 	}
 	response.Content[cmp.Or(a.media, jsonMedia)] = apiMedia{schema}
 	if method == "post" {
-		response.Headers[repeatHeader] = apiHeader{"Stands where the answer was given before.", &jsonschema.Schema{Type: "boolean"}}
+		response.Headers[repeatHeader] = apiHeader{"Set if the answer is that of an earlier request.", &jsonschema.Schema{Type: "boolean"}}
 	}
 	for _, name := range a.headers {
 		response.Headers[name] = apiHeader{headersAbout[name], &jsonschema.Schema{Type: "string"}}
@@ -204,7 +205,7 @@ func (a reply) describe(schemas *schemas, responses map[string]apiResponse, meth
 	responses[status] = response
 }
 
-// tagOf groups operations by what they are about: the first word of the path that says it.
+// tagOf returns the tag of an operation: the first significant word of its path.
 func tagOf(path string) string {
 	words := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "api" || w == "v1" || w == "bulk" })
@@ -239,7 +240,7 @@ func queryParameters(query []parameter) (all []apiParameter) {
 	return all
 }
 
-// schema describes one value of the parameter.
+// schema returns the schema of one value of the parameter.
 func (p parameter) schema() *jsonschema.Schema {
 	schema := &jsonschema.Schema{Type: p.kind}
 	switch p.kind {
@@ -260,13 +261,14 @@ func (p parameter) schema() *jsonschema.Schema {
 	return schema
 }
 
-// description is the API's document, for programs and for people.
+// description is the OpenAPI document as JSON and as the body of a page.
 type description struct {
 	text []byte
 	page docsBody
 }
 
-// describeOnce makes the document when it is first asked for: the routes stay as they are.
+// describeOnce builds the document on the first request for it. The routes do not change
+// afterwards.
 func (s *server) describeOnce() func() (description, error) {
 	return sync.OnceValues(func() (description, error) {
 		doc, err := s.describeAPI()
@@ -278,7 +280,7 @@ func (s *server) describeOnce() func() (description, error) {
 	})
 }
 
-// withDescription answers by the document.
+// withDescription passes the document to a handler.
 func (s *server) withDescription(answer func(w http.ResponseWriter, r *http.Request, d description)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		d, err := s.described()

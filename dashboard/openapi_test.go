@@ -15,13 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
 const documentURL = "https://forge.test/openapi.json"
 
-// served is the document as a program reads it, and a compiler that knows it.
-func served(t *testing.T, h http.Handler) (apiDocument, *validator.Compiler) {
+// servedDocument returns the document as a program reads it, and a compiler with its
+// schemas.
+func servedDocument(t *testing.T, h http.Handler) (apiDocument, *validator.Compiler) {
 	t.Helper()
 	w := get(t, h, "/api/v1/openapi.json")
 	if w.Code != http.StatusOK || w.Body.String() != get(t, h, "/api/openapi.json").Body.String() {
@@ -40,7 +41,7 @@ func served(t *testing.T, h http.Handler) (apiDocument, *validator.Compiler) {
 	return decode[apiDocument](t, w), compiler
 }
 
-// check holds JSON to a schema of the document.
+// check validates JSON against a schema of the document.
 func check(t *testing.T, compiler *validator.Compiler, where, text string) error {
 	t.Helper()
 	schema, err := compiler.Compile(documentURL + "#" + where)
@@ -56,7 +57,7 @@ func check(t *testing.T, compiler *validator.Compiler, where, text string) error
 
 func TestTheDocumentIsOpenAPI(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	_, options := clusterWithTokens()
 	h := New(options)
 	text, err := os.ReadFile(filepath.Join("testdata", "openapi-3.1.json"))
 	if err != nil {
@@ -74,7 +75,7 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := askAs(t, h, "viewer", http.MethodGet, "/api/openapi.json")
+	w := requestAs(t, h, "viewer", http.MethodGet, "/api/openapi.json")
 	tree, err := validator.UnmarshalJSON(w.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -82,17 +83,16 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 	if err := schema.Validate(tree); err != nil {
 		t.Error(err)
 	}
-	if w := askAs(t, h, "", http.MethodGet, "/api/openapi.json"); w.Code != http.StatusUnauthorized {
+	if w := requestAs(t, h, "", http.MethodGet, "/api/openapi.json"); w.Code != http.StatusUnauthorized {
 		t.Errorf("to a stranger: %d", w.Code)
 	}
 }
 
-// Every route that programs use stands in the document with its scope, and nothing
-// else does.
+// The document contains exactly the routes for programs, with their scopes.
 func TestTheDocumentHasEveryRoute(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	doc, compiler := served(t, c.handler())
+	doc, compiler := servedDocument(t, c.handler())
 	want, got := map[string]string{}, map[string]string{}
 	for _, r := range newServer(c).routes() {
 		if !forPrograms(r.path) || r.path == "/events" || strings.HasPrefix(r.path, "/static/") {
@@ -128,11 +128,11 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	}
 }
 
-// Each operation has a name for generated clients, a description and a tag that is
-// described, and there is no text without an operation.
+// Each operation has a name for generated clients, a description and a described tag. Each
+// description has an operation.
 func TestDocumentDescribesEveryOperation(t *testing.T) {
 	t.Parallel()
-	doc, _ := served(t, newCluster().handler())
+	doc, _ := servedDocument(t, newCluster().handler())
 	tags, unused := map[string]bool{}, maps.Clone(operationTexts)
 	for _, tag := range doc.Tags {
 		tags[tag.Name] = false
@@ -166,10 +166,10 @@ func TestDocumentDescribesEveryOperation(t *testing.T) {
 
 var operationID = regexp.MustCompile(`^[a-z][A-Za-z0-9]+$`)
 
-// A token is required by the operations that need a scope, if the node asks for tokens.
+// Operations that need a scope require a token if the node requires tokens.
 func TestDocumentStatesWhoNeedsToken(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	_, options := clusterWithTokens()
 	guardedDoc, err := makeServer(options).describeAPI()
 	if err != nil {
 		t.Fatal(err)
@@ -195,12 +195,12 @@ func TestDocumentStatesWhoNeedsToken(t *testing.T) {
 	}
 }
 
-// The bounds of a parameter are those that the handler keeps.
+// Handlers enforce the bounds of parameters in the document.
 func TestBoundsOfParametersAreKept(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	h := c.handler()
-	doc, _ := served(t, h)
+	doc, _ := servedDocument(t, h)
 	bounded := 0
 	for path, r := range addresses(newServer(c)) {
 		for _, p := range doc.Paths[r.path]["get"].Parameters {
@@ -236,10 +236,11 @@ func TestBoundsOfParametersAreKept(t *testing.T) {
 	}
 }
 
-// No list and no map is null, and no schema is just true: generators do not read that.
+// No list or map may be null, and no schema is just true, because generators do not support
+// that.
 func TestDocumentDeclaresNoNullLists(t *testing.T) {
 	t.Parallel()
-	doc, _ := served(t, newCluster().handler())
+	doc, _ := servedDocument(t, newCluster().handler())
 	for name, schema := range doc.Components.Schemas {
 		for field, property := range schema.Properties {
 			list := slices.Contains(property.Types, "array") || slices.Contains(property.Types, "object")
@@ -255,10 +256,10 @@ func TestDocumentDeclaresNoNullLists(t *testing.T) {
 	}
 }
 
-// Programs read there what a key refuses, and whose session lock_holder is.
+// The document explains when a key is rejected, and which session lock_holder is.
 func TestTheDocumentExplainsKeysAndLockHolders(t *testing.T) {
 	t.Parallel()
-	doc, _ := served(t, newCluster().handler())
+	doc, _ := servedDocument(t, newCluster().handler())
 	for path, methods := range doc.Paths {
 		if op, posts := methods["post"]; posts && !strings.Contains(op.Parameters[len(op.Parameters)-1].Description, "409") {
 			t.Errorf("%s does not say what a key refuses", path)
@@ -270,7 +271,7 @@ func TestTheDocumentExplainsKeysAndLockHolders(t *testing.T) {
 	}
 }
 
-// postBodies are such as succeed, by what the address ends in.
+// postBodies are bodies that succeed, by the end of the path.
 var postBodies = map[string]string{
 	"/api/v1/jobs": `{"kind": "dump", "args": {"table": "users"}, "priority": 2, "at": "2026-11-21T02:00:00Z"}`,
 	"/trigger":     `{"args": {"full": true}}`,
@@ -292,14 +293,14 @@ func bodyFor(path string) string {
 	return "{}"
 }
 
-// Each request is answered. That what is answered is what the document says, also where it
-// says no, is held here as by all tests.
+// Each operation answers. The helper of all tests compares the answers with the document,
+// including errors.
 func TestAnswersAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	c.audit = []auditstore.Entry{{ID: 1, At: epoch, Actor: "a", Source: "b", Action: "c", Outcome: "done"}}
+	c.audit = []access.AuditEntry{{ID: 1, At: epoch, Actor: "a", Source: "b", Action: "c", Outcome: "done"}}
 	h := c.handler()
-	doc, compiler := served(t, h)
+	doc, compiler := servedDocument(t, h)
 	for path, r := range addresses(newServer(c)) {
 		for method, op := range doc.Paths[r.path] {
 			where := "/paths/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(r.path) + "/" + method
@@ -331,15 +332,15 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			if fields := op.Body.Content[jsonMedia].Schema.Properties; len(fields) > 0 {
 				documented = fmt.Sprintf("%d fields", len(fields))
 			}
-			if detail := decode[problem](t, wrong).Errors[0].Detail; named(detail) != documented {
+			if detail := decode[problem](t, wrong).Errors[0].Detail; fieldCount(detail) != documented {
 				t.Errorf("%s is documented to take %s, and says: %s", path, documented, detail)
 			}
 		}
 	}
 }
 
-// named counts the fields that an unknown one is answered with.
-func named(detail string) string {
+// fieldCount returns the number of fields in the answer to an unknown field.
+func fieldCount(detail string) string {
 	_, fields, some := strings.Cut(detail, "the fields are ")
 	if !some {
 		return strings.TrimPrefix(detail, "is unknown; ")
@@ -347,10 +348,10 @@ func named(detail string) string {
 	return fmt.Sprintf("%d fields", len(strings.Split(fields, ", ")))
 }
 
-// A field too many or too few, and one of another type, are told from an answer.
+// The check detects extra, missing and wrongly typed fields in an answer.
 func TestAnswersThatAreNotAsDocumented(t *testing.T) {
 	t.Parallel()
-	_, compiler := served(t, newCluster().handler())
+	_, compiler := servedDocument(t, newCluster().handler())
 	for _, c := range []struct{ name, text string }{
 		{"JobEnqueued", `{"id": 1, "kind": "a", "state": "b", "queue": "c", "more": 1}`},
 		{"JobEnqueued", `{"id": "1", "kind": "a", "state": "b", "queue": "c"}`},
@@ -368,7 +369,7 @@ func TestTheDocumentAsAPage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	h := c.handler()
-	doc, _ := served(t, h)
+	doc, _ := servedDocument(t, h)
 	page := get(t, h, docsPath)
 	if page.Code != http.StatusOK {
 		t.Fatal(page.Code)
@@ -398,7 +399,7 @@ func TestTheDocumentAsAPage(t *testing.T) {
 	}
 	options := c.options()
 	options.Tokens = fakeTokens{c}
-	if w := askAs(t, New(options), "", "GET", docsPath); w.Code != http.StatusSeeOther {
+	if w := requestAs(t, New(options), "", "GET", docsPath); w.Code != http.StatusSeeOther {
 		t.Errorf("a stranger is not led to the login: %d", w.Code)
 	}
 }

@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// operation says what a route takes and answers. The API's document is made of the
-// operations and the Go types that they name.
+// operation describes the input and the answers of a route. The OpenAPI document is built
+// from operations and their Go types.
 type operation struct {
 	summary string
 	query   []parameter
-	// body is what a POST takes; nil: an empty object, or nothing.
+	// body is the type of a POST's body; nil means an empty object or no body.
 	body reflect.Type
-	// status and answer are those of success; without an answer it is a text.
+	// status and answer describe success. A nil answer means text.
 	status int
 	answer reflect.Type
-	// secret is the field of the answer that is not kept for a repeat.
+	// secret is the field of the answer that is not stored for repeats.
 	secret string
-	// apart says that others must see the action before it ends, so that it is no part
-	// of the transaction of a request's key.
-	apart bool
-	// media is empty for JSON.
+	// nonTx reports that other nodes must see the action before it ends. Such an action
+	// cannot run in the transaction of an idempotency key.
+	nonTx bool
+	// media is the media type of success; empty means JSON.
 	media string
-	// headers are those of success, beside what all have.
+	// headers are the headers of success, in addition to those of every answer.
 	headers []string
-	// also are the other answers that are no problem documents.
+	// also are the other answers that are not problem documents.
 	also []reply
 }
 
-// reply is one of an operation's answers; without a type it is a text.
+// reply is one of an operation's answers. A nil answer means text.
 type reply struct {
 	status  int
 	answer  reflect.Type
@@ -39,20 +39,20 @@ type reply struct {
 	headers []string
 }
 
-// all are the answers, success first.
+// all returns the answers, success first.
 func (o *operation) all() []reply {
 	return append([]reply{{o.status, o.answer, o.media, o.headers}}, o.also...)
 }
 
-// headersAbout says what headers are for.
+// headersAbout describes the headers of answers.
 var headersAbout = map[string]string{
-	locationHeader:   "The address of what was made.",
-	leaderNodeHeader: "The node that leads; empty: none does.",
-	leaderTermHeader: "The term of the lead.",
-	leaderURLHeader:  "Where the leader answers.",
+	locationHeader:   "The address of the new resource.",
+	leaderNodeHeader: "The node that leads; empty if none does.",
+	leaderTermHeader: "The leader's term.",
+	leaderURLHeader:  "The leader's address.",
 }
 
-// or adds another status of the same answer.
+// or adds another status with the same answer.
 func (o *operation) or(status int) *operation {
 	o.also = append(o.also, reply{status, o.answer, o.media, o.headers})
 	return o
@@ -64,31 +64,33 @@ func (o *operation) sends(headers ...string) *operation {
 	return o
 }
 
-// linesMedia is what is followed: one JSON object a line.
+// linesMedia is the media type of followed lists: one JSON object per line.
 const linesMedia = "application/x-ndjson"
 
-// follows says that a list of T can be followed.
+// follows marks a list of T that can be followed.
 func follows[T any](o *operation) *operation {
 	o.also = append(o.also, reply{status: o.status, answer: reflect.TypeFor[T](), media: linesMedia})
 	return o
 }
 
-// parameter is one of the address's query.
+// parameter describes a query parameter.
 type parameter struct {
 	name, kind, about string
 	required          bool
-	// least and most bound an integer, most if it is not 0. usual is its value if the
-	// parameter is missing; 0: it has none.
+	// least and most bound an integer; a most of 0 means no bound. usual is the default
+	// value; 0 means none.
 	least, most, usual int
-	// oneOf are the values that it may have; empty: any.
+	// oneOf are the permitted values; empty means any.
 	oneOf []string
-	// many says that it may stand more than once, or hold several with commas.
+	// many reports that the parameter may be repeated, and may hold several values
+	// separated by commas.
 	many bool
-	// family says that it is all those whose names begin with its own and a dot.
+	// family reports that the parameter stands for all names that begin with its own and a
+	// dot.
 	family bool
 }
 
-// means says whether a name in an address is the parameter's.
+// means reports whether a name in an address is that of the parameter.
 func (p parameter) means(name string) bool {
 	if p.family {
 		rest, found := strings.CutPrefix(name, p.name+".")
@@ -100,38 +102,38 @@ func (p parameter) means(name string) bool {
 // Parameters that many lists share.
 var (
 	limitParameter  = bounded("limit", "How many at most", maxLimit, defaultLimit)
-	cursorParameter = parameter{name: "cursor", kind: "string", about: "Where to go on: from the next of the answer before."}
+	cursorParameter = parameter{name: "cursor", kind: "string", about: "The position in the list, from next of the previous answer."}
 	alertParameter  = parameter{name: "alert", kind: "string", about: "Only of this alert."}
-	// paged are those of a list that goes on, paged by id of one that has ids.
+	// paged are the parameters of a list with pages, pagedByID of one whose items have ids.
 	paged     = []parameter{limitParameter, cursorParameter}
 	pagedByID = append(slices.Clone(paged), whole("before", "Only those with ids below this one."))
-	// followed are those of a list that also can be followed.
+	// followed are the parameters of a list that can be followed.
 	followed = append(slices.Clone(pagedByID), whole("after", "Only those with ids above this one."), followParameter)
 )
 
-// answers describes a GET that answers a T.
+// answers describes a GET that returns a T.
 func answers[T any](summary string, query ...parameter) *operation {
 	return &operation{summary: summary, query: query, status: http.StatusOK, answer: reflect.TypeFor[T]()}
 }
 
-// lists describes a GET that answers a list of T.
+// lists describes a GET that returns a list of T.
 func lists[T any](summary string, query ...parameter) *operation {
 	return answers[list[T]](summary, query...)
 }
 
-// does describes a POST without a body that answers a T.
+// does describes a POST without a body that returns a T.
 func does[T any](status int, summary string) *operation {
 	return &operation{summary: summary, status: status, answer: reflect.TypeFor[T]()}
 }
 
-// takes describes a POST of a B that answers a T.
+// takes describes a POST with a body B that returns a T.
 func takes[B, T any](status int, summary string) *operation {
 	o := does[T](status, summary)
 	o.body = reflect.TypeFor[B]()
 	return o
 }
 
-// texts describes a GET that answers a text of a type.
+// texts describes a GET that returns text of a media type.
 func texts(media, summary string) *operation {
 	return &operation{summary: summary, status: http.StatusOK, media: media}
 }
@@ -140,31 +142,31 @@ func text(name, about string) parameter {
 	return parameter{name: name, kind: "string", about: about}
 }
 
-// among is a text of which there are only some.
+// among describes a parameter with one of the given values.
 func among(name, about string, values ...string) parameter {
 	return parameter{name: name, kind: "string", about: about, oneOf: values}
 }
 
-// several is a text that may stand more than once.
+// several describes a parameter that may be repeated.
 func several(name, about string) parameter {
 	return parameter{name: name, kind: "string", about: about, many: true}
 }
 
-// whole is a number that is not negative.
+// whole describes a number that is not negative.
 func whole(name, about string) parameter {
 	return parameter{name: name, kind: "integer", about: about}
 }
 
-// upTo is a number from 0 to most.
+// upTo describes a number from 0 to most.
 func upTo(name, about string, most int) parameter {
 	p := whole(name, about)
 	p.most = most
 	return p
 }
 
-// bounded is a whole number from 1 to most, and usual if it is missing.
+// bounded describes a number from 1 to most with the default usual.
 func bounded(name, about string, most, usual int) parameter {
-	about = fmt.Sprintf("%s, from 1 to %d; %d without.", about, most, usual)
+	about = fmt.Sprintf("%s, from 1 to %d; by default %d.", about, most, usual)
 	return parameter{name: name, kind: "integer", about: about, least: 1, most: most, usual: usual}
 }
 
@@ -176,11 +178,11 @@ func flag(name, about string) parameter {
 	return parameter{name: name, kind: "boolean", about: about}
 }
 
-// with adds the parameters of a list that goes on.
+// with appends parameters to own.
 func with(more []parameter, own ...parameter) []parameter { return append(own, more...) }
 
-// apart is for an action that others must see before it ends.
-func apart(o *operation) *operation {
-	o.apart = true
+// nonTx marks an action that other nodes must see before it ends.
+func nonTx(o *operation) *operation {
+	o.nonTx = true
 	return o
 }

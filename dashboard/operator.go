@@ -11,33 +11,34 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// Holder holds crons and lets them go on.
-type Holder interface {
-	// Pause and Resume return the cron and whether that changed anything, and
-	// cronstore.ErrNotFound for one that is not configured.
+// CronOps pauses and resumes crons.
+type CronOps interface {
+	// Pause and Resume return the cron and whether its state changed. They return
+	// cronstore.ErrNotFound for a cron that is not configured.
 	Pause(ctx context.Context, cron, by string) (cronstore.Cron, bool, error)
 	Resume(ctx context.Context, cron, by string) (cronstore.Cron, bool, error)
 }
 
-// Runner runs ticks because somebody asks for it.
-type Runner interface {
-	// Trigger returns the tick's row, and cronstore's ErrNotFound, ErrTaken (with
-	// the row), ErrFuture or ErrNotDue when it refuses.
+// CronRunner runs ticks on behalf of an operator.
+type CronRunner interface {
+	// Trigger returns the row of the tick. It returns ErrNotFound, ErrTaken (with the row),
+	// ErrFuture or ErrNotDue of cronstore if it refuses.
 	Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error)
-	// PlanBackfill finds the ticks that a backfill would run, RunBackfill runs
-	// them and returns how many it ran.
+	// PlanBackfill returns the ticks that a backfill would run. RunBackfill runs them and
+	// returns how many it ran.
 	PlanBackfill(ctx context.Context, span cronstore.Span) (cronstore.Backfill, error)
 	RunBackfill(ctx context.Context, plan cronstore.Backfill, by string) (int, error)
 }
 
 const (
 	defaultBackfill = 1000
-	// maxBackfill is the most ticks that one request runs: it has to end.
+	// maxBackfill is the maximum number of ticks that one request runs. It bounds the
+	// duration of the request.
 	maxBackfill = 10_000
 	maxSpan     = 366 * 24 * time.Hour
 )
 
-// newSpan checks what was asked for.
+// newSpan checks the arguments of a backfill.
 func newSpan(cron string, from, to time.Time, limit int) (cronstore.Span, error) {
 	span := cronstore.Span{Cron: cron, From: from, To: to, Limit: limit}
 	if limit == 0 {
@@ -62,7 +63,7 @@ func newSpan(cron string, from, to time.Time, limit int) (cronstore.Span, error)
 	return span, wrongFields(wrong...)
 }
 
-// refusal is an answer that the reader may be shown.
+// refusal is an error whose detail is shown to the caller.
 type refusal struct {
 	status int
 	detail string
@@ -72,11 +73,11 @@ func (r *refusal) Error() string { return r.detail }
 
 var (
 	errNoSuchCron = &refusal{http.StatusNotFound, "There is no such cron."}
-	errWaiting    = &refusal{http.StatusConflict, "The tick waits for its turn already."}
+	errWaiting    = &refusal{http.StatusConflict, "The tick is queued already."}
 )
 
-// refuse turns what an operation says into an answer, and leaves trouble as it
-// is.
+// refuse converts an error of an operation to an answer. It returns unexpected errors
+// unchanged.
 func refuse(err error) error {
 	if wrong, _ := wrongArgs(err); wrong != nil {
 		return invalidError(wrong)
@@ -89,47 +90,47 @@ func refuse(err error) error {
 	case errors.Is(err, cronstore.ErrFuture):
 		return wrongFields(wrongField("at", "lies in the future, where the cron fires by itself"))
 	case errors.Is(err, cronstore.ErrNotDue):
-		return wrongFields(wrongField("at", "is no instant at which the cron is due"))
+		return wrongFields(wrongField("at", "must be a due time of the cron"))
 	default:
 		return err
 	}
 }
 
 func (s *server) trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
-	row, err := s.Runner.Trigger(ctx, t)
+	row, err := s.CronRunner.Trigger(ctx, t)
 	if errors.Is(err, cronstore.ErrTaken) {
-		return row, taken(row)
+		return row, refuseTaken(row)
 	}
 	return row, refuse(err)
 }
 
-func taken(row cronstore.Tick) error {
+func refuseTaken(row cronstore.Tick) error {
 	if row.JobID == 0 {
 		return errWaiting
 	}
-	return &refusal{http.StatusConflict, fmt.Sprintf("The tick has job %d (%s), and a tick runs once.", row.JobID, row.Verdict)}
+	return &refusal{http.StatusConflict, fmt.Sprintf("The tick already has job %d (%s), and a tick runs once.", row.JobID, row.Verdict)}
 }
 
-// hold pauses or resumes.
-func (s *server) hold(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
-	turn := s.Holder.Resume
+// setCronPaused pauses or resumes a cron.
+func (s *server) setCronPaused(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
+	turn := s.CronOps.Resume
 	if pause {
-		turn = s.Holder.Pause
+		turn = s.CronOps.Pause
 	}
 	changed, did, err := turn(ctx, cron, by)
 	return changed, did, refuse(err)
 }
 
-// backfill plans, and runs the plan unless it is only to be seen.
+// backfill plans a backfill and, unless dryRun is set, runs it.
 func (s *server) backfill(ctx context.Context, span cronstore.Span, by string, dryRun bool) (plan cronstore.Backfill, ran int, err error) {
-	if plan, err = s.Runner.PlanBackfill(ctx, span); err == nil && !dryRun {
-		ran, err = s.Runner.RunBackfill(ctx, plan, by)
+	if plan, err = s.CronRunner.PlanBackfill(ctx, span); err == nil && !dryRun {
+		ran, err = s.CronRunner.RunBackfill(ctx, plan, by)
 	}
 	return plan, ran, refuse(err)
 }
 
-// whoAsks names the other end of a request, for the ledger and the diary.
-func whoAsks(r *http.Request, way string) string {
+// requestOrigin describes the origin of a request, for the ledger and the event log.
+func requestOrigin(r *http.Request, way string) string {
 	from := way + " from " + addressOf(r)
 	if name := callerOf(r.Context()).Name; name != "" {
 		return name + " through " + from

@@ -28,10 +28,10 @@ func TestJobAPI(t *testing.T) {
 		{"jobs/42/cancel", `{"force": true}`, 422, `the field \"force\" is unknown`, nil},
 		{"bulk/jobs/cancel", kind, 200, `{"action":"cancel","jobs":3,"changed":2,"up_to":42,"dry_run":false}`, []string{"plan to cancel dump", "cancel all dump to 42 by the API from 127.0.0.1"}},
 		{"bulk/jobs/retry", `{"kind": "dump", "dry_run": true}`, 200, `{"action":"retry","jobs":3,"changed":0,"up_to":42,"dry_run":true}`, []string{"plan to retry dump"}},
-		{"bulk/jobs/retry", `{"queue": "vast"}`, 422, "The filter names more than 20000 jobs", nil},
+		{"bulk/jobs/retry", `{"queue": "vast"}`, 422, "The filter matches more than 20000 jobs", nil},
 		{"bulk/jobs/cancel", `{"kind": "dump", "up_to": 41}`, 200, `"up_to":41,`, []string{"plan to cancel dump", "cancel all dump to 41 by the API from 127.0.0.1"}},
 		{"bulk/jobs/cancel", `{"kind": "dump", "up_to": -1}`, 422, "up_to must be the id of a job", nil},
-		{"bulk/jobs/retry", "", 422, "A filter is wanted", nil},
+		{"bulk/jobs/retry", "", 422, "A filter is required", nil},
 		{"bulk/jobs/retry", `{"state": "lost"}`, 422, "state must be one of", nil},
 		{"bulk/jobs/cancel", `{"state": "completed"}`, 422, "it is completed already", nil},
 	} {
@@ -53,7 +53,7 @@ func TestJobAPI(t *testing.T) {
 	}
 }
 
-// A button leads to a page that asks, and only its form does anything.
+// A button leads to a confirmation page, and only its form changes anything.
 func TestJobForms(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -67,7 +67,7 @@ func TestJobForms(t *testing.T) {
 		}
 	}
 	asks := get(t, h, "/jobs/42/cancel").Body.String()
-	if !strings.Contains(asks, `method="post" action="/jobs/42/cancel"`) || !strings.Contains(asks, "It is not run, now or later.") || len(c.done) != 0 {
+	if !strings.Contains(asks, `method="post" action="/jobs/42/cancel"`) || !strings.Contains(asks, "It will not run.") || len(c.done) != 0 {
 		t.Errorf("the question is not asked, or was answered: %v", c.done)
 	}
 	w := post(t, h, "/jobs/42/cancel", formType, "")
@@ -92,7 +92,7 @@ func TestJobForms(t *testing.T) {
 		t.Errorf("status %d", w.Code)
 	}
 	options := c.options()
-	options.Changer = nil
+	options.JobOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/jobs/42").Body.String(); strings.Contains(page, `href="/jobs/42/`) {
 		t.Error("a page that cannot do anything has buttons")
@@ -118,7 +118,7 @@ func TestJobPageExplainsThePlacement(t *testing.T) {
 		}
 	}
 	for _, action := range jobstore.Actions {
-		if past[action] == "" || icons[action] == "" {
+		if pastTense[action] == "" || icons[action] == "" {
 			t.Errorf("%s has no words or no icon", action)
 		}
 	}

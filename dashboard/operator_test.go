@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/internal/explain"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
-// post sends a body as a program or a form on the same machine does.
+// post sends a body like a program or a form on the same machine.
 func post(t *testing.T, h http.Handler, path, contentType, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080"+path, strings.NewReader(body))
@@ -22,7 +22,7 @@ func post(t *testing.T, h http.Handler, path, contentType, body string) *httptes
 	r.RemoteAddr = "127.0.0.1:4711"
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	hold(t, r, w)
+	checkDocumented(t, r, w)
 	return w
 }
 
@@ -80,13 +80,13 @@ func TestCronAPIRefuses(t *testing.T) {
 		{"backup/trigger", formType, "at=1", 415, "Content-Type must be application/json."},
 		{"backup/trigger", "", "{}", 415, "Content-Type must be application/json."},
 		{"backup/trigger", jsonType, strings.Repeat(" ", maxBody+1), 413, "The body is larger than 73728 bytes."},
-		{"backup/trigger", jsonType, "{\"args\": {\"a\": \"\xff\"}}", 400, "The body is not as it should be: it is not UTF-8."},
-		{"backup/trigger", jsonType, "[]", 400, "The body is not as it should be: an object is wanted."},
-		{"backup/trigger", jsonType, "null", 400, "The body is not as it should be: an object is wanted."},
-		{"backup/trigger", jsonType, "{", 400, "The body is not as it should be: it is no JSON from byte 1 on (unexpected end of JSON input)."},
-		{"backup/trigger", jsonType, `{"args": {"a": tru}}`, 400, "The body is not as it should be: it is no JSON from byte 19 on (invalid character '}' in literal true (expecting 'e'))."},
+		{"backup/trigger", jsonType, "{\"args\": {\"a\": \"\xff\"}}", 400, "The body is invalid: it is not UTF-8."},
+		{"backup/trigger", jsonType, "[]", 400, "The body is invalid: an object is required."},
+		{"backup/trigger", jsonType, "null", 400, "The body is invalid: an object is required."},
+		{"backup/trigger", jsonType, "{", 400, "The body is invalid: it is not valid JSON at byte 1 (unexpected end of JSON input)."},
+		{"backup/trigger", jsonType, `{"args": {"a": tru}}`, 400, "The body is invalid: it is not valid JSON at byte 19 (invalid character '}' in literal true (expecting 'e'))."},
 		{"backup/trigger", jsonType, `{"at": "2026-11-19T02:00:00"}`, 422, `at must be a time such as 2026-11-20T15:04:05Z (got "2026-11-19T02:00:00").`},
-		{"backup/trigger", jsonType, "{} {}", 400, "The body is not as it should be: it is no JSON from byte 4 on (invalid character '{' after top-level value)."},
+		{"backup/trigger", jsonType, "{} {}", 400, "The body is invalid: it is not valid JSON at byte 4 (invalid character '{' after top-level value)."},
 		{"backup/trigger", jsonType, `{"when": 1}`, 422, `the field "when" is unknown; the fields are at, args.`},
 		{"backup/trigger", jsonType, `{"AT": "2026-11-19T02:00:00Z"}`, 422, `the field "AT" is unknown; the fields are at, args.`},
 		{"backup/trigger", jsonType, `{"at": "2026-11-19T02:00:00Z", "at": "2026-11-18T02:00:00Z"}`, 422, `the field "at" stands twice.`},
@@ -96,8 +96,8 @@ func TestCronAPIRefuses(t *testing.T) {
 		{"backup/trigger", jsonType, `{"args": {"a": ["\u0000"]}}`, 422, "args.a[0]: a NUL character, which PostgreSQL's jsonb refuses; want text without it."},
 		{"backup/trigger", jsonType, `{"args": {"a": "` + strings.Repeat("x", 64<<10-8) + `"}}`, 422, "args: too large (got 65537 bytes as JSON); want at most 64 KiB."},
 		{"backup/trigger", jsonType, `{"at": "soon"}`, 422, `at must be a time such as 2026-11-20T15:04:05Z (got "soon").`},
-		{"backup/trigger", jsonType, `{"at": "2026-11-20T02:00:00Z"}`, 409, "The tick has job 42 (fired), and a tick runs once."},
-		{"backup/trigger", jsonType, `{"at": "2026-11-19T02:30:00Z"}`, 422, "at is no instant at which the cron is due."},
+		{"backup/trigger", jsonType, `{"at": "2026-11-20T02:00:00Z"}`, 409, "The tick already has job 42 (fired), and a tick runs once."},
+		{"backup/trigger", jsonType, `{"at": "2026-11-19T02:30:00Z"}`, 422, "at must be a due time of the cron."},
 		{"backup/trigger", jsonType, `{"at": "2027-11-19T02:00:00Z"}`, 422, "at lies in the future, where the cron fires by itself."},
 		{"nobody/trigger", jsonType, "", 404, "There is no such cron."},
 		{"nobody/pause", jsonType, "", 404, "There is no such cron."},
@@ -143,7 +143,7 @@ func TestCronForms(t *testing.T) {
 	for _, step := range []struct{ path, body, location, done, says string }{
 		{"trigger", "", "/crons/backup?did=trigger&job=43", "trigger 0001-01-01 00:00:00  by the dashboard from 127.0.0.1", `It runs now, as <a href="/jobs/43">job 43</a>`},
 		{"pause", "", "/crons/backup?did=pause", "pause by the dashboard from 127.0.0.1", "It is paused."},
-		{"resume", "", "/crons/backup?did=resume", "resume by the dashboard from 127.0.0.1", "It goes on."},
+		{"resume", "", "/crons/backup?did=resume", "resume by the dashboard from 127.0.0.1", "It is resumed."},
 		{"backfill", "from=2026-11-01T00:00&to=2026-11-02T00:00&limit=", "/crons/backup?did=backfill&n=1", "backfill by the dashboard from 127.0.0.1", "Backfilled: 1 tick runs."},
 	} {
 		w := post(t, h, "/crons/backup/"+step.path, formType, step.body)
@@ -191,14 +191,14 @@ func TestBackfillPreview(t *testing.T) {
 	}
 }
 
-func TestCronPageSaysWhoHoldsAndWhoWasTold(t *testing.T) {
+func TestCronPageShowsPauseAndNotifications(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	c.told = []outbox.Notification{{Cron: "backup", Tick: c.ticks["backup"][0].Tick, Target: "slack:#ops", State: outbox.Failed, Attempts: 2, Error: "gone"}}
+	c.told = []notifyqueue.Notification{{Cron: "backup", Tick: c.ticks["backup"][0].Tick, Target: "slack:#ops", State: notifyqueue.Failed, Attempts: 2, Error: "gone"}}
 	page := get(t, c.handler(), "/crons/backup").Body.String()
 	for _, want := range []string{
 		"Next runs", "Sat 2026-11-21 02:00:00 UTC", `data-local="`, `action="/crons/backup/pause"`, "slack:#ops could not be told in 2 tries (gone)",
-		"It was due, and nothing stood in its way.", "job 41 is still running", `href="/crons/backup/backfill"`,
+		"Fired on time.", "job 41 is still running", `href="/crons/backup/backfill"`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
@@ -214,7 +214,7 @@ func TestCronPageSaysWhoHoldsAndWhoWasTold(t *testing.T) {
 		}
 	}
 	options := c.options()
-	options.Holder, options.Runner = nil, nil
+	options.CronOps, options.CronRunner = nil, nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/crons/backup").Body.String(); strings.Contains(page, "<form") {
 		t.Error("a page that cannot do anything has forms")

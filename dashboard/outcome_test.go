@@ -6,8 +6,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// Only an attempt without an outcome still runs.
-func TestAnEndedAttemptNeverLooksAlive(t *testing.T) {
+// Only an attempt without an outcome is still running.
+func TestEndedAttemptIsNotShownAsRunning(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []string{
 		jobstore.OutcomeCompleted, jobstore.OutcomeFailed, jobstore.OutcomeCancelled, jobstore.OutcomeTimedOut,

@@ -10,11 +10,11 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// errNothingToChange is for pages of a server that only shows.
+// errNothingToChange is returned for pages of a read-only server.
 var errNothingToChange = errors.New("nothing can be changed from here")
 
-// bulkFilter reads what names the jobs of an order on many; page and limit are of
-// the list alone.
+// bulkFilter reads the filter of a bulk action. The page and the limit belong to the list
+// alone.
 func bulkFilter(get func(key string) string) jobstore.Filter {
 	return jobstore.Filter{State: get("state"), Kind: get("kind"), Queue: get("queue"), Cron: get("cron")}
 }
@@ -23,49 +23,49 @@ func filterValues(filter jobstore.Filter, more ...string) string {
 	return values(append([]string{"state", filter.State, "kind", filter.Kind, "queue", filter.Queue, "cron", filter.Cron}, more...)...)
 }
 
-// bulkActs are what can be done to all jobs that the list's filter names.
-func (s *server) bulkActs(ask *request, filter jobstore.Filter) []act {
+// bulkActs returns the buttons for actions on all jobs that match the list's filter.
+func (s *server) bulkActs(req *request, filter jobstore.Filter) []act {
 	filter = jobstore.Filter{State: filter.State, Kind: filter.Kind, Queue: filter.Queue, Cron: filter.Cron}
 	var buttons []act
 	for _, action := range jobstore.Actions {
-		if s.Changer != nil && ask.may(operator) && checkBulk(action, filter) == nil {
+		if s.JobOps != nil && req.may(operator) && checkBulk(action, filter) == nil {
 			buttons = append(buttons, act{"/bulk/jobs/" + string(action) + "?" + filterValues(filter), title(action) + " all", icons[action]})
 		}
 	}
 	return buttons
 }
 
-// bulkNotice says what the form that led here has done.
-func bulkNotice(ask *request) string {
-	n, err := strconv.Atoi(ask.values.Get("n"))
-	did := past[jobstore.Action(ask.values.Get("did"))]
+// bulkNotice reports the result of the form that redirected to the page.
+func bulkNotice(req *request) string {
+	n, err := strconv.Atoi(req.values.Get("n"))
+	did := pastTense[jobstore.Action(req.values.Get("did"))]
 	if err != nil || did == "" {
 		return ""
 	}
 	return plural(n, "job was ", "jobs were ") + did + "."
 }
 
-// bulkBody asks whether it is really meant, of jobs that were counted.
+// bulkBody is the confirmation page of a bulk action.
 type bulkBody struct {
 	base
 	Action, Title, Icon string
 	Filter              jobstore.Filter
 	Named               []fact
-	// Jobs are so many, or more than Over when that is not 0.
+	// Jobs is the number of matching jobs. If Over is not 0, there are more than Over jobs.
 	Jobs, Over int64
-	// UpTo is the newest of them: those that come later are not meant.
+	// UpTo is the highest id of these jobs. Later jobs are not changed.
 	UpTo int64
-	// What says what happens; Refused why it cannot.
+	// What describes the effect. Refused is the reason why the action is not possible.
 	What, Refused string
 	Back          string
 }
 
-// loadBulk is the page that asks before anything is done to many jobs.
+// loadBulk loads the confirmation page of a bulk action.
 func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, ask *request) (body, error) {
-		filter := bulkFilter(ask.values.Get)
+	return func(s *server, ctx context.Context, req *request) (body, error) {
+		filter := bulkFilter(req.values.Get)
 		err := checkBulk(action, filter)
-		if s.Changer == nil {
+		if s.JobOps == nil {
 			err = errNothingToChange
 		}
 		if err != nil {
@@ -81,10 +81,10 @@ func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (
 		}
 		b := &bulkBody{
 			base:   base{name: title(action) + " jobs", beat: s.pulseOf(facts)},
-			Action: string(action), Title: title(action), Icon: icons[action], Filter: filter, Named: namedBy(action, filter),
+			Action: string(action), Title: title(action), Icon: icons[action], Filter: filter, Named: filterFacts(action, filter),
 			Jobs: counted.Jobs, UpTo: counted.UpTo, What: bulkEffects[action], Back: "/jobs?" + filterValues(filter),
 		}
-		if err := bulkBounds(action, counted); err != nil {
+		if err := checkBulkCount(action, counted); err != nil {
 			b.Refused = err.Error()
 		}
 		if counted.Jobs > maxBulk {
@@ -94,15 +94,15 @@ func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (
 	}
 }
 
-// countBulk counts no further than one request could go.
+// countBulk counts at most one job more than one request may change.
 func (s *server) countBulk(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
 	filter.Limit = maxBulk + 1
-	return s.Changer.CountMatching(ctx, action, filter)
+	return s.JobOps.CountMatching(ctx, action, filter)
 }
 
-// namedBy puts a filter into words. A retry that names no state means the discarded
-// jobs, as it does for the command.
-func namedBy(action jobstore.Action, filter jobstore.Filter) []fact {
+// filterFacts describes a filter. A retry without a state matches the discarded jobs, like
+// the command.
+func filterFacts(action jobstore.Action, filter jobstore.Filter) []fact {
 	state := filter.State
 	if state == "" && action == jobstore.Retry {
 		state = "discarded"
@@ -110,27 +110,27 @@ func namedBy(action jobstore.Action, filter jobstore.Filter) []fact {
 	return withoutEmpty([]fact{{"State", state}, {"Kind", filter.Kind}, {"Queue", filter.Queue}, {"Cron", filter.Cron}})
 }
 
-// bulkEffects say what an action does to many jobs.
+// bulkEffects describe the effect of an action on many jobs.
 var bulkEffects = map[jobstore.Action]string{
-	jobstore.Cancel:  "Those that wait are not run, now or later. Those that run are told to stop; what they have done so far stays done.",
-	jobstore.Retry:   "They run now, from the beginning. What their earlier attempts have done stays done.",
-	jobstore.Discard: "They are given up as if their last attempt had failed: who is told of failed runs is told.",
+	jobstore.Cancel:  "Waiting jobs will not run. Running jobs are stopped; what they have done so far remains.",
+	jobstore.Retry:   "They run again now, from the beginning. What their earlier attempts have done remains.",
+	jobstore.Discard: "They end as if their last attempt had failed, and notifications of failed runs are sent.",
 }
 
-// bulkBounds refuses what names no job, or more than one request can change.
-func bulkBounds(action jobstore.Action, counted jobstore.Matching) error {
+// checkBulkCount rejects filters that match no job, or more than one request may change.
+func checkBulkCount(action jobstore.Action, counted jobstore.Matching) error {
 	switch {
 	case counted.Jobs == 0:
-		return &refusal{http.StatusConflict, "The filter names no job that can be " + past[action] + "."}
+		return &refusal{http.StatusConflict, "The filter matches no job that can be " + pastTense[action] + "."}
 	case counted.Jobs > maxBulk:
 		return &refusal{http.StatusUnprocessableEntity, fmt.Sprintf(
-			"The filter names more than %d jobs, which is the most that one request changes. Narrow it, or use forge job %s.", maxBulk, action)}
+			"The filter matches more than %d jobs, the maximum of one request. Narrow the filter, or use forge job %s.", maxBulk, action)}
 	default:
 		return nil
 	}
 }
 
-// formActOnAll does it once it was confirmed, to the jobs that were counted then.
+// formActOnAll applies the confirmed action to the jobs that were counted.
 func (s *server) formActOnAll(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		fields, ok := s.form(w, r)
@@ -140,16 +140,16 @@ func (s *server) formActOnAll(action jobstore.Action) http.HandlerFunc {
 		filter := bulkFilter(fields.Get)
 		upTo, err := strconv.ParseInt(fields.Get("up_to"), 10, 64)
 		if err != nil || upTo < 1 {
-			s.answer(w, r, &refusal{http.StatusBadRequest, "The form lacks the jobs that were counted."})
+			s.answerError(w, r, &refusal{http.StatusBadRequest, "The form lacks up_to, the highest id that was counted."})
 			return
 		}
 		if err := checkBulk(action, filter); err != nil {
-			s.answer(w, r, err)
+			s.answerError(w, r, err)
 			return
 		}
-		done, err := s.actOnAll(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaPage)}, filter, upTo, false)
+		done, err := s.actOnAll(r.Context(), jobstore.Order{Action: action, By: requestOrigin(r, viaPage)}, filter, upTo, false)
 		if err != nil {
-			s.answer(w, r, err)
+			s.answerError(w, r, err)
 			return
 		}
 		http.Redirect(w, r, "/jobs?"+filterValues(filter, "did", string(action), "n", strconv.Itoa(done.Changed)), http.StatusSeeOther)

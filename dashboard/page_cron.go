@@ -9,7 +9,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/explain"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 type cronBody struct {
@@ -18,7 +18,7 @@ type cronBody struct {
 	Held     string
 	Operates bool
 	Notice   *notice
-	Coming   []comingRow
+	Coming   []upcomingRow
 	Policies []fact
 	Args     string
 	Ticks    []tickRow
@@ -26,25 +26,25 @@ type cronBody struct {
 	Older    string
 }
 
-// comingRow is one of the next runs.
-type comingRow struct {
+// upcomingRow is one of the next runs.
+type upcomingRow struct {
 	Clock, UTC string
 	In         stamp
-	// Note says what the tick's time alone does not.
+	// Note adds what the tick's time does not show.
 	Note string
 }
 
-func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
-	before := ask.time("before")
-	said := noticeOf(ask)
-	if err := ask.err(); err != nil {
+func (s *server) loadCron(ctx context.Context, req *request) (body, error) {
+	before := req.time("before")
+	said := noticeOf(req)
+	if err := req.err(); err != nil {
 		return nil, err
 	}
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cron, err := s.Source.Crons.Get(ctx, ask.values.Get("name"))
+	cron, err := s.Source.Crons.Get(ctx, req.values.Get("name"))
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
 		return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
 	}
 	b := cronBody{base: base{name: cron.Name, beat: s.pulseOf(facts), past: !before.IsZero()}}
-	b.Notice, b.Operates = said, s.operates() && ask.may(operator) && cron.RemovedAt.IsZero()
-	b.Policies, b.Args, b.Held = policies(cron.Spec), prettyJSON(cron.Spec.Args), heldSince(cron)
+	b.Notice, b.Operates = said, s.operates() && req.may(operator) && cron.RemovedAt.IsZero()
+	b.Policies, b.Args, b.Held = policies(cron.Spec), prettyJSON(cron.Spec.Args), pauseReason(cron)
 	zone := zoneOf(cron.Spec.Timezone)
 	b.Zone = zone.String()
-	b.Coming = comingRows(facts.now, s.comingTicks(cron, facts.now), zone)
+	b.Coming = upcomingRows(facts.now, s.upcomingTicks(cron, facts.now), zone)
 	shown := newest[:min(len(newest), defaultLimit)]
 	if b.past {
 		if shown, err = s.Source.Crons.Ticks(ctx, cron.Name, before, defaultLimit); err != nil {
@@ -67,7 +67,7 @@ func (s *server) loadCron(ctx context.Context, ask *request) (body, error) {
 	return &b, s.loadLedger(ctx, &b, facts, cron, newest, shown)
 }
 
-// loadLedger fills in what became of the ticks.
+// loadLedger fills in the verdicts of the ticks and the ends of their jobs.
 func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts, cron cronstore.Cron, newest, shown []cronstore.Tick) error {
 	ticks := make([]time.Time, len(shown))
 	ids := jobsOf(newest)
@@ -79,16 +79,16 @@ func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts
 	if err != nil {
 		return err
 	}
-	notifications, err := s.Source.Crons.Told(ctx, cron.Name, ticks)
+	notifications, err := s.Source.Crons.Notifications(ctx, cron.Name, ticks)
 	if err != nil {
 		return err
 	}
-	told := map[int64][]outbox.Notification{}
+	told := map[int64][]notifyqueue.Notification{}
 	for _, n := range notifications {
 		told[n.Tick.UnixMicro()] = append(told[n.Tick.UnixMicro()], n)
 	}
 	b.Cron = newCronRow(facts.now, cron, newest, ends, s.describe(cron))
-	b.Cron.Strip = drawStrip(newest, ends, min(stripLong, len(newest)))
+	b.Cron.Strip = drawTickStrip(newest, ends, min(stripLong, len(newest)))
 	b.Ticks = tickRows(facts.now, shown, told, zoneOf(cron.Spec.Timezone), ends, facts.colors)
 	if len(shown) == defaultLimit {
 		b.Older = b.Cron.Path + "?" + values("before", shown[len(shown)-1].Tick.UTC().Format(time.RFC3339Nano))
@@ -96,22 +96,22 @@ func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts
 	return nil
 }
 
-// heldSince says who holds a cron; empty when nobody does.
-func heldSince(c cronstore.Cron) string {
+// pauseReason describes why a cron is paused; empty if it is not.
+func pauseReason(c cronstore.Cron) string {
 	switch {
 	case !c.PausedAt.IsZero():
-		return "Paused by hand since " + utc(c.PausedAt) + ". What falls due meanwhile is recorded and not made up for."
+		return "Paused by hand since " + utc(c.PausedAt) + ". Ticks that are due meanwhile are recorded and not caught up."
 	case c.Spec.Paused:
-		return "Paused by the configuration. What falls due meanwhile is recorded and not made up for."
+		return "Paused by the configuration. Ticks that are due meanwhile are recorded and not caught up."
 	default:
 		return ""
 	}
 }
 
-func comingRows(now time.Time, ticks []explain.Coming, zone *time.Location) []comingRow {
-	rows := make([]comingRow, 0, len(ticks))
+func upcomingRows(now time.Time, ticks []explain.Coming, zone *time.Location) []upcomingRow {
+	rows := make([]upcomingRow, 0, len(ticks))
 	for _, t := range ticks {
-		row := comingRow{Clock: weekday(t.Tick, zone), UTC: weekday(t.Tick, time.UTC), In: newStamp(modeUntil, now, t.Tick)}
+		row := upcomingRow{Clock: weekday(t.Tick, zone), UTC: weekday(t.Tick, time.UTC), In: newStamp(modeUntil, now, t.Tick)}
 		switch {
 		case t.Excluded != "":
 			row.Note = "excluded by " + t.Excluded
@@ -127,22 +127,22 @@ func weekday(t time.Time, zone *time.Location) string {
 	return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
-// notice says what the form that led here has done.
+// notice reports the result of the form that redirected to the page.
 type notice struct {
 	Text string
-	Path string // of the job, where there is one
+	Path string // of the job, if there is one
 	Job  int64
 }
 
-func noticeOf(ask *request) *notice {
-	n, job := ask.number("n"), ask.number("job")
-	switch ask.values.Get("did") {
+func noticeOf(req *request) *notice {
+	n, job := req.number("n"), req.number("job")
+	switch req.values.Get("did") {
 	case "trigger":
 		return &notice{Text: "It runs now, as", Path: jobPath(job), Job: job}
 	case "pause":
 		return &notice{Text: "It is paused."}
 	case "resume":
-		return &notice{Text: "It goes on."}
+		return &notice{Text: "It is resumed."}
 	case "backfill":
 		return &notice{Text: "Backfilled: " + plural(int(n), "tick runs", "ticks run") + "."}
 	default:
@@ -156,29 +156,29 @@ type backfillBody struct {
 	From, To           string
 	Limit              string
 	Plan               *cronstore.Backfill
-	Ticks              []comingRow
+	Ticks              []upcomingRow
 	Hidden             int
 	Zone               string
 	DefaultLimit, Most int
 }
 
-// shownBackfill is how many ticks of a plan a page lists.
+// shownBackfill is how many ticks of a backfill the page lists.
 const shownBackfill = 200
 
-// loadBackfill shows the form, and what it would run once it is filled in.
-func (s *server) loadBackfill(ctx context.Context, ask *request) (body, error) {
+// loadBackfill loads the form and, once it is filled in, the plan.
+func (s *server) loadBackfill(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cron, err := s.Source.Crons.Get(ctx, ask.values.Get("name"))
+	cron, err := s.Source.Crons.Get(ctx, req.values.Get("name"))
 	if err != nil || !cron.RemovedAt.IsZero() {
 		return nil, cmp.Or(err, cronstore.ErrNotFound)
 	}
 	zone := zoneOf(cron.Spec.Timezone)
 	b := backfillBody{
 		base: base{name: "Backfill of " + cron.Name, beat: s.pulseOf(facts)}, Cron: cron.Name, Path: cronPath(cron.Name),
-		From: ask.values.Get("from"), To: ask.values.Get("to"), Limit: ask.values.Get("limit"),
+		From: req.values.Get("from"), To: req.values.Get("to"), Limit: req.values.Get("limit"),
 		Zone: zone.String(), DefaultLimit: defaultBackfill, Most: maxBackfill,
 	}
 	if b.From == "" && b.To == "" {
@@ -190,7 +190,7 @@ func (s *server) loadBackfill(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, &requestError{err}
 	}
-	plan, err := s.Runner.PlanBackfill(ctx, span)
+	plan, err := s.CronRunner.PlanBackfill(ctx, span)
 	if err != nil {
 		return nil, err
 	}
@@ -198,16 +198,15 @@ func (s *server) loadBackfill(ctx context.Context, ask *request) (body, error) {
 	listed := plan.Ticks[:min(len(plan.Ticks), shownBackfill)]
 	b.Hidden = len(plan.Ticks) - len(listed)
 	for _, t := range listed {
-		b.Ticks = append(b.Ticks, comingRow{Clock: weekday(t, zone), UTC: weekday(t, time.UTC)})
+		b.Ticks = append(b.Ticks, upcomingRow{Clock: weekday(t, zone), UTC: weekday(t, time.UTC)})
 	}
 	return &b, nil
 }
 
-// localTime is how a browser's form writes a time without a zone.
+// localTime is the format of a time without a zone in a browser's form.
 const localTime = "2006-01-02T15:04"
 
-// spanOf reads the form: times on the wall in the cron's zone, or with an offset
-// of their own.
+// spanOf parses the form. Times without an offset are in the cron's zone.
 func spanOf(cron cronstore.Cron, from, to, limit string) (cronstore.Span, error) {
 	first, err := wallTime("from", from, cron.Spec.Timezone)
 	if err != nil {

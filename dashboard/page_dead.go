@@ -33,9 +33,9 @@ type deadGroupRow struct {
 
 func deadPath(group string) string { return "/dead/" + url.PathEscape(group) }
 
-func (s *server) loadDead(ctx context.Context, ask *request) (body, error) {
-	said := deadNotice(ask)
-	if err := ask.err(); err != nil {
+func (s *server) loadDead(ctx context.Context, req *request) (body, error) {
+	said := deadNotice(req)
+	if err := req.err(); err != nil {
 		return nil, err
 	}
 	facts, err := s.cluster(ctx)
@@ -46,7 +46,7 @@ func (s *server) loadDead(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters: %w", err)
 	}
-	b := deadBody{base: base{name: "Dead letters", beat: s.pulseOf(facts)}, Notice: said, Operates: s.DeadChanger != nil && ask.may(operator)}
+	b := deadBody{base: base{name: "Dead letters", beat: s.pulseOf(facts)}, Notice: said, Operates: s.DeadLetterOps != nil && req.may(operator)}
 	shown := groups[:min(len(groups), deadGroups)]
 	for _, g := range shown {
 		b.Groups = append(b.Groups, newDeadGroupRow(facts.now, g))
@@ -63,10 +63,10 @@ func newDeadGroupRow(now time.Time, g jobstore.DeadGroup) deadGroupRow {
 	}
 }
 
-// deadNotice says what the form that led here has done.
-func deadNotice(ask *request) string {
-	n := int(ask.number("n"))
-	switch ask.values.Get("did") {
+// deadNotice reports the result of the form that redirected to the page.
+func deadNotice(req *request) string {
+	n := int(req.number("n"))
+	switch req.values.Get("did") {
 	case string(jobstore.Retry):
 		return plural(n, "job is", "jobs are") + " available again."
 	case string(jobstore.Discard):
@@ -95,15 +95,15 @@ type deadLetterRow struct {
 	Died     stamp
 	Again    stamp
 	Error    string
-	Lost     []string // how each node was lost that the job ran on
+	Lost     []string // how each node on which an attempt was lost failed
 }
 
-func (s *server) loadDeadGroup(ctx context.Context, ask *request) (body, error) {
-	before := ask.number("before")
-	if err := ask.err(); err != nil {
+func (s *server) loadDeadGroup(ctx context.Context, req *request) (body, error) {
+	before := req.number("before")
+	if err := req.err(); err != nil {
 		return nil, err
 	}
-	facts, group, err := s.deadGroup(ctx, ask.values.Get("group"))
+	facts, group, err := s.deadGroup(ctx, req.values.Get("group"))
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (s *server) loadDeadGroup(ctx context.Context, ask *request) (body, error) 
 	}
 	b := deadGroupBody{
 		base:  base{name: "Dead letters of " + group.Kind, beat: s.pulseOf(facts), past: before != 0},
-		Group: newDeadGroupRow(facts.now, group), Operates: s.DeadChanger != nil && ask.may(operator),
+		Group: newDeadGroupRow(facts.now, group), Operates: s.DeadLetterOps != nil && req.may(operator),
 	}
 	for _, l := range letters {
 		b.Letters = append(b.Letters, deadLetterRow{
@@ -128,7 +128,7 @@ func (s *server) loadDeadGroup(ctx context.Context, ask *request) (body, error) 
 	return &b, nil
 }
 
-// lostNodes says where each lost attempt ran, and how its node was lost.
+// lostNodes returns where each lost attempt ran, and how its node failed.
 func lostNodes(l jobstore.DeadLetter) []string {
 	lines := make([]string, len(l.Lost))
 	for i, lost := range l.Lost {
@@ -151,7 +151,7 @@ func (s *server) deadGroup(ctx context.Context, name string) (facts clusterFacts
 	return facts, groups[0], nil
 }
 
-// deadActBody asks whether it is really meant.
+// deadActBody is the confirmation page of an action.
 type deadActBody struct {
 	base
 	Group               deadGroupRow
@@ -159,16 +159,16 @@ type deadActBody struct {
 	What                string
 }
 
-// loadDeadAct is the page that asks before anything is done to a group.
+// loadDeadAct loads the confirmation page of an action on a group.
 func loadDeadAct(action jobstore.Action) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, ask *request) (body, error) {
-		facts, group, err := s.deadGroup(ctx, ask.values.Get("group"))
+	return func(s *server, ctx context.Context, req *request) (body, error) {
+		facts, group, err := s.deadGroup(ctx, req.values.Get("group"))
 		if err != nil {
 			return nil, err
 		}
-		what := "They run once more, from the beginning. What their earlier attempts have done stays done."
+		what := "They run once more, from the beginning. What their earlier attempts have done remains."
 		if action == jobstore.Discard {
-			what = "They are listed no more and get no second round. The jobs stay until their retention is over."
+			what = "They are removed from the list and not retried. The jobs remain until their retention is over."
 		}
 		return &deadActBody{
 			base:  base{name: title(action) + " dead letters of " + group.Kind, beat: s.pulseOf(facts)},
@@ -177,7 +177,8 @@ func loadDeadAct(action jobstore.Action) func(*server, context.Context, *request
 	}
 }
 
-// formDead does it to a group, once that was confirmed, or to one job of it.
+// formDead applies an action to one job of a group, or to the group once that was
+// confirmed.
 func (s *server) formDead(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		fields, ok := s.form(w, r)
@@ -188,14 +189,14 @@ func (s *server) formDead(action jobstore.Action) http.HandlerFunc {
 		if text := fields.Get("id"); text != "" {
 			id, ok := jobID(text)
 			if !ok {
-				s.answer(w, r, errNoSuchJob)
+				s.answerError(w, r, errNoSuchJob)
 				return
 			}
 			filter.IDs = []int64{id}
 		}
-		done, err := s.actOnDead(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaPage)}, filter, false)
+		done, err := s.actOnDead(r.Context(), jobstore.Order{Action: action, By: requestOrigin(r, viaPage)}, filter, false)
 		if err != nil {
-			s.answer(w, r, err)
+			s.answerError(w, r, err)
 			return
 		}
 		http.Redirect(w, r, "/dead?"+values("did", string(action), "n", strconv.Itoa(done.Changed)), http.StatusSeeOther)

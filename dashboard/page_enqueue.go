@@ -16,13 +16,13 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// What the form has done, for the page that it leads to.
+// The values of did, with which the form redirects to the job's page.
 const (
 	didEnqueue = "enqueue"
 	didNothing = "same"
 )
 
-// argPrefix begins the names of the form's fields that are arguments.
+// argPrefix is the prefix of form fields that hold arguments.
 const argPrefix = "arg."
 
 // enqueueBody is the form.
@@ -30,15 +30,16 @@ type enqueueBody struct {
 	base
 	Kinds []string
 	Kind  string
-	// Problem says why what was sent was not taken.
+	// Problem is the reason why the submitted form was rejected.
 	Problem string
-	// Fields are what the kind's schema asks for; empty: the arguments are written
-	// as JSON, in Args.
+	// Fields are the arguments in the kind's schema. If empty, Args holds the arguments as
+	// JSON.
 	Fields []argField
 	Args   string
-	// Other leads to the other way to give the arguments, of a kind with a schema.
+	// Other is the address of the other form, with fields or with JSON, if the kind has a
+	// schema.
 	Other string
-	// Sent are the rest of the fields as they came back.
+	// The submitted values of the other form fields.
 	Queue, Priority, At, Unique string
 	Priorities                  []choice
 }
@@ -49,19 +50,19 @@ type choice struct {
 	Chosen       bool
 }
 
-// argField is an argument with how it is asked for.
+// argField is a form field for an argument.
 type argField struct {
 	argschema.Field
 
 	// Input is select, number, text or json.
 	Input string
-	// Step is of a number.
+	// Step is the step of a number.
 	Step    string
 	Value   string
 	Choices []choice
 }
 
-// newArgField asks for an argument as its schema has it.
+// newArgField returns the form field for an argument, by its schema.
 func newArgField(f argschema.Field, sent url.Values) argField {
 	field := argField{Field: f, Input: "json", Value: f.Default}
 	values := f.Values
@@ -76,7 +77,7 @@ func newArgField(f argschema.Field, sent url.Values) argField {
 		field.Input, field.Step = "number", "any"
 	case f.Types == "string":
 		field.Input = "text"
-		_ = json.Unmarshal([]byte(f.Default), &field.Value) // it is none, then
+		_ = json.Unmarshal([]byte(f.Default), &field.Value) // without a default, the value stays empty
 	}
 	if sent.Has(argPrefix + f.Name) {
 		field.Value = sent.Get(argPrefix + f.Name)
@@ -87,7 +88,8 @@ func newArgField(f argschema.Field, sent url.Values) argField {
 	return field
 }
 
-// argOf reads an argument from what was typed; nothing typed is no argument.
+// argOf parses the submitted text of an argument. An empty text means that the argument is
+// missing.
 func argOf(f argschema.Field, text string) (json.RawMessage, error) {
 	field := newArgField(f, nil)
 	if text == "" {
@@ -105,7 +107,7 @@ func argOf(f argschema.Field, text string) (json.RawMessage, error) {
 	return nil, &refusal{http.StatusUnprocessableEntity, fmt.Sprintf("%s must be %s as JSON (got %.60q).", f.Name, f.Types, text)}
 }
 
-// argsOf puts the arguments together: those of the fields, or the JSON.
+// argsOf returns the arguments as JSON, from the fields or from the submitted JSON.
 func argsOf(fields []argschema.Field, sent url.Values) (json.RawMessage, error) {
 	args := map[string]json.RawMessage{}
 	named := false
@@ -133,9 +135,9 @@ func argsOf(fields []argschema.Field, sent url.Values) (json.RawMessage, error) 
 	return json.Marshal(args)
 }
 
-// draft is arguments as JSON to begin with: what the schema wants or has a default
-// for.
-func draft(fields []argschema.Field) string {
+// draftArgs returns the initial JSON of the arguments, with those that are required or have a
+// default.
+func draftArgs(fields []argschema.Field) string {
 	args := map[string]any{}
 	for _, f := range fields {
 		if f.Required || f.Default != "" {
@@ -149,14 +151,14 @@ func draft(fields []argschema.Field) string {
 	return string(text)
 }
 
-func (s *server) loadEnqueue(ctx context.Context, ask *request) (body, error) {
+func (s *server) loadEnqueue(ctx context.Context, req *request) (body, error) {
 	if s.Enqueuer == nil {
 		return nil, &requestError{errNothingToChange}
 	}
-	return s.enqueueForm(ctx, url.Values{"kind": {ask.values.Get("kind")}}, ask.values.Get("raw") != "", "")
+	return s.enqueueForm(ctx, url.Values{"kind": {req.values.Get("kind")}}, req.values.Get("raw") != "", "")
 }
 
-// enqueueForm is the form with what was sent, as JSON if it is wanted raw.
+// enqueueForm returns the form with the submitted values. With raw, the arguments are JSON.
 func (s *server) enqueueForm(ctx context.Context, sent url.Values, raw bool, problem string) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
@@ -185,7 +187,7 @@ func (s *server) enqueueForm(ctx context.Context, sent url.Values, raw bool, pro
 }
 
 func (b *enqueueBody) askFor(fields []argschema.Field, sent url.Values, raw bool) {
-	b.Args = cmp.Or(sent.Get("args"), draft(fields))
+	b.Args = cmp.Or(sent.Get("args"), draftArgs(fields))
 	if len(fields) == 0 {
 		return
 	}
@@ -199,15 +201,15 @@ func (b *enqueueBody) askFor(fields []argschema.Field, sent url.Values, raw bool
 	}
 }
 
-// formEnqueue leads to the job. What cannot be is said above the form, which keeps
-// what was typed.
+// formEnqueue adds the job and redirects to its page. If the form is invalid, it answers
+// with the form, the error and the submitted values.
 func (s *server) formEnqueue(w http.ResponseWriter, r *http.Request) {
 	sent, ok := s.form(w, r)
 	if !ok {
 		return
 	}
 	added, err := s.enqueueSent(r, sent)
-	if status, problem := complaint(err); problem != "" {
+	if status, problem := userError(err); problem != "" {
 		form, unread := s.enqueueForm(r.Context(), sent, sent.Has("args"), problem)
 		if unread != nil {
 			s.pageError(w, r, unread)
@@ -218,7 +220,7 @@ func (s *server) formEnqueue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	did := didEnqueue
@@ -228,8 +230,9 @@ func (s *server) formEnqueue(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, jobPath(added.ID)+"?did="+did, http.StatusSeeOther)
 }
 
-// complaint is what is said of an error that the one who typed can mend.
-func complaint(err error) (status int, problem string) {
+// userError returns the message of an error that the user can fix; problem is empty for
+// other errors.
+func userError(err error) (status int, problem string) {
 	if wrong, ok := errors.AsType[invalidError](err); ok {
 		return http.StatusUnprocessableEntity, wrong.Error() + "."
 	}
@@ -251,11 +254,11 @@ func (s *server) enqueueSent(r *http.Request, sent url.Values) (jobstore.Enqueue
 	if job.Args, err = argsOf(fields, sent); err != nil {
 		return jobstore.Enqueued{}, err
 	}
-	return s.enqueue(r.Context(), job, job.Unique != "", whoAsks(r, viaPage))
+	return s.enqueue(r.Context(), job, job.Unique != "", requestOrigin(r, viaPage))
 }
 
-// newJobOf reads the form but for the arguments. Its times are in UTC, as those of
-// the pages are.
+// newJobOf parses the form without the arguments. Its times are in UTC, like all times on
+// the pages.
 func newJobOf(sent url.Values) (job jobstore.NewJob, err error) {
 	job = jobstore.NewJob{Kind: sent.Get("kind"), Queue: strings.TrimSpace(sent.Get("queue")), Unique: sent.Get("unique")}
 	if text := sent.Get("priority"); text != "" {

@@ -51,7 +51,7 @@ func TestArgumentsOfFields(t *testing.T) {
 	}
 }
 
-func TestFieldsAreAskedForAsTheSchemaHasThem(t *testing.T) {
+func TestFormFieldsMatchSchema(t *testing.T) {
 	t.Parallel()
 	got := map[string]string{}
 	for _, f := range someFields {
@@ -74,8 +74,8 @@ func TestFieldsAreAskedForAsTheSchemaHasThem(t *testing.T) {
 	}
 }
 
-// What the form sends is put together as the kind's schema has it; what is refused
-// is said above the form, which keeps what was typed; and JSON goes as well.
+// The form's fields become arguments by the kind's schema. If the job is rejected, the page
+// shows the error above the form and keeps the input. JSON works as well.
 func TestEnqueueByFields(t *testing.T) {
 	t.Parallel()
 	c := newCluster()

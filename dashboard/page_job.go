@@ -11,8 +11,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// placementBody says where a job that waits goes. It is empty for one that runs or
-// has ended: its attempts tell who ran it.
+// placementBody describes where a waiting job will run. It is empty for a job that runs or
+// has ended, whose attempts name the node.
 type placementBody struct {
 	Sentence   string
 	Candidates []candidateRow
@@ -58,16 +58,16 @@ func newCandidateRow(c explain.Candidate, colors palette) candidateRow {
 	return row
 }
 
-// act is a button of a job's page.
+// act is a button of a page.
 type act struct {
 	Path, Words, Icon string
 }
 
-// acts are what can be done to the job now.
-func (s *server) acts(ask *request, job jobstore.Job) []act {
+// acts returns the buttons for actions that the job's state permits.
+func (s *server) acts(req *request, job jobstore.Job) []act {
 	var buttons []act
 	for _, action := range jobstore.Actions {
-		if s.Changer != nil && ask.may(operator) && action.Refuses(job.State) == "" {
+		if s.JobOps != nil && req.may(operator) && action.Refuses(job.State) == "" {
 			buttons = append(buttons, act{jobPath(job.ID) + "/" + string(action), title(action), icons[action]})
 		}
 	}
@@ -80,12 +80,12 @@ func title(action jobstore.Action) string {
 	return strings.ToUpper(string(action[:1])) + string(action[1:])
 }
 
-// jobNotice says what the form that led here has done.
-func jobNotice(ask *request, job jobstore.Job) string {
-	switch jobstore.Action(ask.values.Get("did")) {
+// jobNotice reports the result of the form that redirected to the page.
+func jobNotice(req *request, job jobstore.Job) string {
+	switch jobstore.Action(req.values.Get("did")) {
 	case jobstore.Cancel:
 		if job.State == "running" {
-			return "It is told to stop."
+			return "It is being stopped."
 		}
 		return "It was cancelled."
 	case jobstore.Retry:
@@ -95,28 +95,28 @@ func jobNotice(ask *request, job jobstore.Job) string {
 	case didEnqueue:
 		return "It was enqueued."
 	case didNothing:
-		return "It is the same as the one that was to be enqueued. Nothing was added."
+		return "An equal job exists already. Nothing was added."
 	default:
 		return ""
 	}
 }
 
-// jobActBody asks whether it is really meant.
+// jobActBody is the confirmation page of an action.
 type jobActBody struct {
 	base
 	Job    jobRow
 	Action string
 	Title  string
 	Icon   string
-	// What says what happens; Refused why it cannot.
+	// What describes the effect. Refused is the reason why it is not possible.
 	What    string
 	Refused string
 }
 
-// loadJobAct is the page that asks before anything is done.
+// loadJobAct loads the confirmation page of an action.
 func loadJobAct(action jobstore.Action) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, ask *request) (body, error) {
-		id, ok := jobID(ask.values.Get("id"))
+	return func(s *server, ctx context.Context, req *request) (body, error) {
+		id, ok := jobID(req.values.Get("id"))
 		if !ok {
 			return nil, jobstore.ErrNotFound
 		}
@@ -136,31 +136,31 @@ func loadJobAct(action jobstore.Action) func(*server, context.Context, *request)
 	}
 }
 
-// effect says what an action does to a job in this state.
+// effect describes the effect of an action on a job in a state.
 func effect(action jobstore.Action, state string) string {
 	switch {
 	case action == jobstore.Cancel && state == "running":
-		return "Its node is told to stop it. What it has done so far stays done, and it is not run again."
+		return "Its node stops it. What it has done so far remains, and it does not run again."
 	case action == jobstore.Cancel:
-		return "It is not run, now or later."
+		return "It will not run."
 	case action == jobstore.Discard:
-		return "It is given up as if its last attempt had failed: who is told of failed runs is told."
+		return "It ends as if its last attempt had failed, and notifications of failed runs are sent."
 	case slices.Contains([]string{"scheduled", "retryable", "pending"}, state):
 		return "It runs now instead of later."
 	default:
-		return "It runs once more, from the beginning. What its earlier attempts have done stays done."
+		return "It runs once more, from the beginning. What its earlier attempts have done remains."
 	}
 }
 
-// formAct does it once it was confirmed.
+// formAct applies the confirmed action.
 func (s *server) formAct(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := s.form(w, r); !ok {
 			return
 		}
-		change, err := s.act(r.Context(), jobstore.Order{Action: action, By: whoAsks(r, viaPage)}, r.PathValue("id"))
+		change, err := s.act(r.Context(), jobstore.Order{Action: action, By: requestOrigin(r, viaPage)}, r.PathValue("id"))
 		if err != nil {
-			s.answer(w, r, err)
+			s.answerError(w, r, err)
 			return
 		}
 		http.Redirect(w, r, jobPath(change.ID)+"?did="+string(action), http.StatusSeeOther)

@@ -15,33 +15,33 @@ import (
 type jobsBody struct {
 	base
 	Filter jobstore.Filter
-	// Tabs narrow the list to a state.
+	// Tabs filter the list by state.
 	Tabs []tab
-	// Counted is how old the tabs' numbers are.
-	Counted counted
-	Jobs    []jobRow
-	Older   string
-	// Kinds and Queues are what a reader may look for.
+	// CountAge is the age of the numbers in the tabs.
+	CountAge jobCountAge
+	Jobs     []jobRow
+	Older    string
+	// Kinds and Queues are the choices of the filter.
 	Kinds, Queues []string
-	// Acts are on all jobs that the filter names.
+	// Acts are the buttons for actions on all jobs that match the filter.
 	Acts     []act
 	Notice   string
 	Enqueues bool
 }
 
-// jobStates are River's, in the order of a job's life.
+// jobStates are the job states of River, in the order of a job's life.
 var jobStates = []string{"available", "pending", "scheduled", "running", "retryable", "completed", "cancelled", "discarded"}
 
-// Narrowed says that not all jobs were asked for.
+// Narrowed reports whether the list is filtered.
 func (b *jobsBody) Narrowed() bool {
 	f := b.Filter
 	return f.State != "" || f.Kind != "" || f.Queue != "" || f.Cron != ""
 }
 
-func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
-	filter := ask.jobFilter()
+func (s *server) loadJobs(ctx context.Context, req *request) (body, error) {
+	filter := req.jobFilter()
 	filter.Args = jobstore.ShortArgs
-	if err := ask.err(); err != nil {
+	if err := req.err(); err != nil {
 		return nil, err
 	}
 	if filter.State != "" && !slices.Contains(jobStates, filter.State) {
@@ -56,21 +56,21 @@ func (s *server) loadJobs(ctx context.Context, ask *request) (body, error) {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
 	counts := s.counts.get(ctx, facts.now)
-	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Enqueues: s.Enqueuer != nil && ask.may(operator)}
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Enqueues: s.Enqueuer != nil && req.may(operator)}
 	b.Tabs, b.Kinds, b.Queues = stateTabs(filter, counts), kindsOf(facts.nodes), queuesOf(facts.nodes, counts.value)
 	if showsCounts(filter) {
-		b.Counted = newCounted(facts.now, counts)
+		b.CountAge = newJobCountAge(facts.now, counts)
 	}
-	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(ask, filter), bulkNotice(ask)
+	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(req, filter), bulkNotice(req)
 	if len(jobs) == filter.Limit {
 		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
 	}
 	return &b, nil
 }
 
-// stateTabs narrow the list to a state, and keep the rest of the filter. How many jobs
-// that leaves is known by state and queue alone.
-func stateTabs(filter jobstore.Filter, counts reading[[]jobstore.Count]) []tab {
+// stateTabs returns tabs that filter the list by state and keep the other filters. The
+// counts are known only by state and queue.
+func stateTabs(filter jobstore.Filter, counts cachedValue[[]jobstore.Count]) []tab {
 	by, all := map[string]int64{}, int64(0)
 	for _, c := range counts.value {
 		if filter.Queue == "" || c.Queue == filter.Queue {
@@ -91,17 +91,17 @@ func stateTabs(filter jobstore.Filter, counts reading[[]jobstore.Count]) []tab {
 	}
 	tabs := []tab{{"all", in(""), counted(all), filter.State == ""}}
 	for _, state := range jobStates {
-		if state != "pending" || by[state] > 0 || filter.State == state { // few have such jobs
+		if state != "pending" || by[state] > 0 || filter.State == state { // few clusters have such jobs
 			tabs = append(tabs, tab{state, in(state), counted(by[state]), filter.State == state})
 		}
 	}
 	return tabs
 }
 
-// showsCounts says whether the tabs have numbers.
+// showsCounts reports whether the tabs have numbers.
 func showsCounts(filter jobstore.Filter) bool { return filter.Kind == "" && filter.Cron == "" }
 
-// kindsOf are those that a node here has a worker for.
+// kindsOf returns the kinds that a present node has a worker for.
 func kindsOf(nodes []nodestore.Node) []string {
 	kinds := map[string]bool{}
 	for _, n := range nodes {
@@ -114,7 +114,7 @@ func kindsOf(nodes []nodestore.Node) []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// queuesOf are those that have jobs, and those that a node works.
+// queuesOf returns the queues that have jobs or that a node works.
 func queuesOf(nodes []nodestore.Node, counts []jobstore.Count) []string {
 	queues := map[string]bool{}
 	for _, n := range nodes {

@@ -6,23 +6,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// What the page of the leadership reads and lists at most.
+// The limits of the leaders page.
 const (
 	longHistory   = 2000
 	listedTenures = 50
 	listedEvents  = 20
 )
 
-// longSpans are those that the page offers; the overview has shorter ones too.
+// keepRates is how long pages and the API share the rates of renewals and heartbeats. Nodes
+// report new ones at each metrics.scrape_interval.
+const keepRates = 10 * time.Second
+
+// longSpans are the spans of this page. The overview has shorter ones too.
 var longSpans = spans[2:]
 
-// electionEvents are the entries of the diary that tell of the leadership.
+// electionEvents are the event types about leadership.
 var electionEvents = []string{
 	eventstore.LeaderElected, eventstore.LeaderLost, eventstore.ElectionStarted, eventstore.HandOverAsked,
 	eventstore.LeaderDrilled, eventstore.ClusterDegraded, eventstore.ClusterRecovered,
@@ -42,12 +47,12 @@ type leadersBody struct {
 	Events []eventRow
 }
 
-func (s *server) loadLeaders(ctx context.Context, ask *request) (body, error) {
+func (s *server) loadLeaders(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	role := ask.values.Get("role")
+	role := req.values.Get("role")
 	tenures, err := s.Source.Leadership.History(ctx, role, longHistory)
 	if err != nil {
 		return nil, fmt.Errorf("read the history of leaders: %w", err)
@@ -56,18 +61,25 @@ func (s *server) loadLeaders(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	b := leadersBody{base: base{name: "Leadership", beat: s.fullPulse(facts)}, Notice: moveNotice(ask, facts)}
-	b.Roles = roleLinks(facts.leaders, role, ask.values.Get("span"))
+	b := leadersBody{base: base{name: "Leadership", beat: s.fullPulse(facts)}, Notice: handOverNotice(req, facts)}
+	b.Roles = roleLinks(facts.leaders, role, req.values.Get("span"))
 	if role != "" {
 		facts.leaders = slices.DeleteFunc(slices.Clone(facts.leaders), func(l leaderstore.Leader) bool { return l.Role != role })
 	}
-	b.draw(facts, newestFirst(tenures), ask.values.Get("span"), role)
-	b.Cards = s.actionable(ask, leaderCards(facts, s.Self), facts)
+	b.draw(facts, newestFirst(tenures), req.values.Get("span"), role)
+	rates, err := s.rates.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.Cards = s.addActs(req, leaderCards(facts, s.Self), facts)
+	for i, card := range b.Cards {
+		b.Cards[i].rate(facts.now, rates.Of(card.Role, card.Node.ID))
+	}
 	b.Events = eventRows(facts, events, role)
 	return &b, nil
 }
 
-// draw fills in what the history shows in the span that was asked for.
+// draw fills in the history of the requested span.
 func (b *leadersBody) draw(facts clusterFacts, tenures []leaderstore.Tenure, name, role string) {
 	sp := longSpans[max(slices.IndexFunc(longSpans, func(s span) bool { return s.Name == name }), 0)]
 	b.Spans = spanLinks(longSpans, sp, func(other string) string { return "/leaders?" + values("role", role, "span", other) })
@@ -89,9 +101,9 @@ func roleLinks(leaders []leaderstore.Leader, role, span string) []spanLink {
 	return links
 }
 
-// actionable adds to the cards of leaders what can be asked of them.
-func (s *server) actionable(ask *request, cards []leaderCard, facts clusterFacts) []leaderCard {
-	if s.Mover == nil || !ask.may(admin) {
+// addActs adds the buttons to the cards of leaders.
+func (s *server) addActs(req *request, cards []leaderCard, facts clusterFacts) []leaderCard {
+	if s.RoleOps == nil || !req.may(admin) {
 		return cards
 	}
 	for i, card := range cards {
@@ -105,7 +117,7 @@ func (s *server) actionable(ask *request, cards []leaderCard, facts clusterFacts
 	return cards
 }
 
-// eventRow is an entry of the diary in words.
+// eventRow is an entry of the event log.
 type eventRow struct {
 	ID   int64
 	At   stamp
@@ -130,7 +142,7 @@ func eventRows(facts clusterFacts, events []eventstore.Event, role string) []eve
 	return rows
 }
 
-// eventWords puts those facts of an event into words that people look for.
+// eventWords describes the facts of an event that matter to readers.
 func eventWords(data json.RawMessage) string {
 	var told struct {
 		Reason, By, To string
@@ -160,18 +172,19 @@ func eventWords(data json.RawMessage) string {
 	return plainText(strings.Join(words, ", "))
 }
 
-// moveNotice says what the form that led here has asked for, and what came of it.
-func moveNotice(ask *request, facts clusterFacts) string {
-	role, to := ask.values.Get("of"), ask.values.Get("to")
+// handOverNotice reports the request of the form that redirected to the page, and the
+// current leader.
+func handOverNotice(req *request, facts clusterFacts) string {
+	role, to := req.values.Get("of"), req.values.Get("to")
 	i := slices.IndexFunc(facts.leaders, func(l leaderstore.Leader) bool { return l.Role == role })
 	if i < 0 {
 		return ""
 	}
-	now := "Nobody leads it at the moment."
+	now := "It has no leader at the moment."
 	if l := facts.leaders[i]; l.Leads() {
 		now = fmt.Sprintf("%s leads it now, in term %d.", l.NodeID, l.Term)
 	}
-	switch ask.values.Get("did") {
+	switch req.values.Get("did") {
 	case didStepDown:
 		return "The leader of " + roleWords(role) + " was asked to step down. " + now
 	case didTransfer:

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -25,12 +27,42 @@ func TestEventsInWords(t *testing.T) {
 	}
 }
 
-// A vacant role promises a leader only if some node may be it.
-func TestVacantRoleSaysWhoMayLead(t *testing.T) {
+// TestLeadersShowTheirRates checks the page and the API: a role or node without a rate shows
+// none, and the database is read once for many requests.
+func TestLeadersShowTheirRates(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	for range 3 {
+		page := get(t, h, "/leaders").Body.String()
+		for _, want := range []string{">renewals 99.9 % of 2,400 in the last hour<", ">heartbeats 100 % of 10,800 since it started <", ">3h 00m ago<"} {
+			if strings.Count(page, want) != 1 {
+				t.Errorf("the page has %q %d times, want it once", want, strings.Count(page, want))
+			}
+		}
+		items := decode[list[map[string]any]](t, get(t, h, "/api/v1/leaders")).Items
+		scheduler := items[0]
+		for _, other := range items[1:] {
+			if other["renewals"] != nil || other["heartbeats"] != nil {
+				t.Errorf("rates of which nothing is recorded: %v", other)
+			}
+		}
+		want := map[string]any{"succeeded": 2398.0, "attempts": 2400.0, "since": "2026-11-20T11:00:00Z"}
+		if diff := cmp.Diff(want, scheduler["renewals"]); diff != "" {
+			t.Errorf("renewals (-want +got):\n%s", diff)
+		}
+	}
+	if c.ratesRead != 1 {
+		t.Errorf("the rates were read %d times, want once", c.ratesRead)
+	}
+}
+
+// The page of a vacant role announces a leader only if a node may lead it.
+func TestVacantRoleShowsWhetherANodeMayLead(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.leaders = append(c.leaders, leaderstore.Leader{Role: "metrics_aggregator", Now: epoch})
-	const promise, nobody = "The first node that is up takes it", "No node that is up stands for it"
+	const promise, nobody = "A running node becomes its leader", "No running node can lead it"
 	if page := get(t, c.handler(), "/leaders").Body.String(); !strings.Contains(page, promise) || strings.Contains(page, nobody) {
 		t.Error("no leader is promised though every node stands for the role")
 	}

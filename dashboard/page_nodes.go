@@ -14,16 +14,16 @@ type nodesBody struct {
 	Notice string
 	Tiles  []tile
 	Nodes  []nodeRow
-	// Gone are those that left or died.
+	// Gone are the nodes that left or died.
 	Gone []nodeRow
 }
 
-func (s *server) loadNodes(ctx context.Context, ask *request) (body, error) {
+func (s *server) loadNodes(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b := nodesBody{base: base{name: "Nodes", beat: s.fullPulse(facts)}, Notice: drainNotice(ask), Tiles: nodeTiles(facts)}
+	b := nodesBody{base: base{name: "Nodes", beat: s.fullPulse(facts)}, Notice: drainNotice(req), Tiles: nodeTiles(facts)}
 	byID := map[string]nodestore.Node{}
 	for _, n := range facts.nodes {
 		byID[n.NodeID] = n
@@ -35,7 +35,7 @@ func (s *server) loadNodes(ctx context.Context, ask *request) (body, error) {
 			continue
 		}
 		row.Facts = nodeFacts(node)
-		if s.Mover != nil && ask.may(admin) {
+		if s.RoleOps != nil && req.may(admin) {
 			row.Act = drainAct(node)
 		}
 		b.Nodes = append(b.Nodes, row)
@@ -43,7 +43,7 @@ func (s *server) loadNodes(ctx context.Context, ask *request) (body, error) {
 	return &b, nil
 }
 
-// drainAct is what can be asked of a node that is here.
+// drainAct returns the button to drain or undrain a present node.
 func drainAct(n nodestore.Node) *act {
 	if n.State == nodestore.Draining {
 		return &act{nodePath(n.NodeID) + "/" + didUndrain, "Undrain", "play"}
@@ -51,7 +51,7 @@ func drainAct(n nodestore.Node) *act {
 	return &act{nodePath(n.NodeID) + "/" + didDrain, "Drain", "pause"}
 }
 
-// nodeFacts are what a node is made for.
+// nodeFacts describes the settings of a node.
 func nodeFacts(n nodestore.Node) []fact {
 	var tags, queues []string
 	for name, value := range n.Tags {
@@ -76,7 +76,7 @@ func nodeFacts(n nodestore.Node) []fact {
 	})
 }
 
-// nodeTiles sum the nodes up that are here.
+// nodeTiles summarizes the present nodes.
 func nodeTiles(facts clusterFacts) []tile {
 	var present, draining, running, slots, drifting int
 	versions := map[string]bool{}
@@ -114,10 +114,10 @@ func nodeTiles(facts clusterFacts) []tile {
 	return tiles
 }
 
-// drainNotice says what the form that led here has done.
-func drainNotice(ask *request) string {
-	node := ask.values.Get("node")
-	switch ask.values.Get("did") {
+// drainNotice reports the result of the form that redirected to the page.
+func drainNotice(req *request) string {
+	node := req.values.Get("node")
+	switch req.values.Get("did") {
 	case didDrain:
 		return node + " is drained: it hands its roles over and gets no more jobs."
 	case didUndrain:

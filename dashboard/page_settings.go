@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// settingsBody is the configuration that this node goes by, secrets redacted.
+// settingsBody is the effective configuration of this node, with secrets redacted.
 type settingsBody struct {
 	base
 	Node     string
@@ -24,21 +24,21 @@ type settingsBody struct {
 type settingsSection struct {
 	Name string
 	Rows []fact
-	// Count is of a section with many entries, which is folded; Hidden are the
-	// entries of it that are not shown.
+	// Count is the number of entries of a collapsed section; Hidden is how many of them are
+	// not shown.
 	Count  int
 	Hidden int
 }
 
-// sectionOrder is the order of the file; what is not named here comes after it.
+// sectionOrder is the order of the sections in the file. Other sections follow.
 var sectionOrder = []string{
 	"database", "node", "cluster", "scheduler", "cron_defaults", "http", "dashboard", "metrics", "retention", "queues", "notify", "alerts", "jobs", "crons",
 }
 
-// folded are the sections that can be long.
-var folded = []string{"jobs", "crons"}
+// collapsed are the sections that can be long.
+var collapsed = []string{"jobs", "crons"}
 
-// shownEntries is how many entries of a folded section are shown.
+// shownEntries is how many entries of a collapsed section are shown.
 const shownEntries = 50
 
 func (s *server) loadSettings(ctx context.Context, _ *request) (body, error) {
@@ -67,7 +67,7 @@ func sectionsOf(settings map[string]any) []settingsSection {
 	for _, name := range names {
 		section := settingsSection{Name: name}
 		value := settings[name]
-		if slices.Contains(folded, name) {
+		if slices.Contains(collapsed, name) {
 			value, section.Count = firstOf(value)
 			section.Hidden = max(section.Count-shownEntries, 0)
 		}
@@ -86,7 +86,7 @@ func rank(name string) int {
 	return len(sectionOrder)
 }
 
-// firstOf cuts a section with many entries short, and says how many there are.
+// firstOf truncates a section with many entries, and returns their number.
 func firstOf(value any) (cut any, count int) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -102,8 +102,8 @@ func firstOf(value any) (cut any, count int) {
 	}
 }
 
-// flatten writes a tree as lines: the keys joined with dots, lists of tables by
-// the names of their entries.
+// flatten converts a tree to rows. It joins keys with dots, and names the entries of lists
+// of tables by their names.
 func flatten(prefix string, value any, rows []fact) []fact {
 	switch value := value.(type) {
 	case map[string]any:
@@ -133,7 +133,7 @@ func isTable(value any) bool {
 	return ok
 }
 
-// settingText writes a value as the file has it.
+// settingText formats a value as in the file.
 func settingText(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

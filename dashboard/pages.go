@@ -10,25 +10,24 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
 //go:embed templates/*.html templates/live/*.html
 var templateFS embed.FS
 
-// readTimeout bounds the reading for one page, so that a page tells of a
-// database that hangs.
+// readTimeout bounds the reads for one page, so that a page reports a database that hangs.
 const readTimeout = 3 * time.Second
 
-// pageKind is a page and its stream.
+// pageKind describes a page and its stream.
 type pageKind struct {
 	name string
-	// keys are the parameters that make one such page differ from another.
+	// keys are the parameters that distinguish pages of this kind.
 	keys []string
-	// parts are the fragments that the stream replaces: the templates
-	// <name>/<part>. A page without any asks something first.
+	// parts are the fragments that the stream replaces, drawn by the templates
+	// <name>/<part>. Confirmation and form pages have none.
 	parts []string
 	load  func(*server, context.Context, *request) (body, error)
 }
@@ -69,9 +68,9 @@ var pageKinds = map[string]pageKind{
 	"deaddiscard": {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Discard)},
 }
 
-// beatKind is the stream of the pages that ask something first. They stay as they are,
-// with what was typed into them; whether the node still answers, and what the readers of
-// every page are warned of, they are told all the same.
+// beatKind is the stream of forms and confirmation pages. It does not change their content,
+// so that typed input remains. It only updates the connection state and the warnings that
+// every page shows.
 var beatKind = pageKind{"beat", nil, nil, (*server).loadBeat}
 
 func (k pageKind) stream() pageKind {
@@ -91,18 +90,17 @@ func (s *server) loadBeat(ctx context.Context, _ *request) (body, error) {
 
 var bulkKeys = []string{"state", "kind", "queue", "cron"}
 
-// request is what a page was asked for. The stream of the page asks again and
-// again with the same one, which therefore also keeps what was read so far.
+// request holds the parameters of a page. A stream uses one request for all its reads, so
+// the request also caches the output that was read so far.
 type request struct {
 	query
 	out output
-	// scope is the reader's; empty where everybody may do everything.
-	scope tokenstore.Scope
+	// scope is the reader's scope; empty if everybody may do everything.
+	scope access.Scope
 }
 
-// may says whether the reader may use what needs a scope: pages offer nothing that
-// would be refused.
-func (r *request) may(need tokenstore.Scope) bool { return r.scope == "" || r.scope.Covers(need) }
+// may reports whether the reader has a scope. Pages do not offer what would be refused.
+func (r *request) may(need access.Scope) bool { return r.scope == "" || r.scope.Covers(need) }
 
 func newRequest(r *http.Request, kind pageKind) *request {
 	asked, values := r.URL.Query(), url.Values{}
@@ -120,12 +118,12 @@ func newRequest(r *http.Request, kind pageKind) *request {
 
 func (r *request) key() string { return r.values.Encode() }
 
-// feed is what the readers share whose pages are alike.
+// feed returns the key of the feed that readers of the same page share.
 func (r *request) feed(kind pageKind) string {
 	return kind.name + "?" + r.key() + " " + string(r.scope)
 }
 
-// err are the faults found in the parameters since the last call.
+// err returns the errors found in the parameters since the last call.
 func (r *request) err() error {
 	err := errors.Join(r.errs...)
 	r.errs = nil
@@ -135,33 +133,34 @@ func (r *request) err() error {
 	return nil
 }
 
-// requestError is the reader's own mistake, and may be shown to them.
+// requestError is an error that the reader caused. Pages show it.
 type requestError struct{ error }
 
-// view is what the layout needs, around the Body of one page.
+// view is the data of the layout, with the Body of one page.
 type view struct {
 	Kind  string
 	Title string
-	// Live is the address of the page's stream; empty for one that has none.
+	// Live is the address of the page's stream; empty if the page has none.
 	Live string
 	Self Self
-	// Who is logged in; empty where nobody has to be.
+	// Who is the name of the caller; empty if none is authenticated.
 	Who string
-	// Settings says that there is a page of them.
+	// Settings reports whether there is a settings page.
 	Settings bool
-	// Theme is light or dark where the reader chose; empty for the system's.
+	// Theme is light or dark if the reader chose one; empty means the system's theme.
 	Theme string
 	Pulse pulse
 	Body  any
 }
 
-// pulse comes with every reading: the clock by which the page counts, where
-// else the cluster can be seen, and what went wrong.
+// pulse is sent after every read: the clock of the page, the addresses of the other nodes,
+// and what went wrong.
 type pulse struct {
 	Now   int64
 	Alert string
 	Peers []peer
-	// Ages are of what moves on each second; empty where nothing on the page does.
+	// Ages are the ages of the instants that move every second; empty if the page shows
+	// none.
 	Ages string
 }
 
@@ -171,7 +170,7 @@ type body interface {
 	pulse() pulse
 }
 
-// renderer draws whole pages, and the parts of them that streams send.
+// renderer draws whole pages, and the parts of pages that streams send.
 type renderer struct{ pages, parts *template.Template }
 
 func newRenderer(assets *assets) *renderer {
@@ -184,7 +183,7 @@ func newRenderer(assets *assets) *renderer {
 func draw(templates *template.Template, name string, data any) ([]byte, error) {
 	var out bytes.Buffer
 	err := templates.ExecuteTemplate(&out, name, data)
-	return harmless(out.Bytes()), err
+	return removeControls(out.Bytes()), err
 }
 
 // page serves a whole page.
@@ -193,33 +192,33 @@ func (s *server) page(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
-		ask := newRequest(r, kind)
-		loaded, err := kind.load(s, ctx, ask)
+		req := newRequest(r, kind)
+		loaded, err := kind.load(s, ctx, req)
 		if err != nil {
 			s.pageError(w, r, err)
 			return
 		}
-		s.writePage(w, r, http.StatusOK, s.viewOf(kind, ask, loaded))
+		s.writePage(w, r, http.StatusOK, s.viewOf(kind, req, loaded))
 	}
 }
 
-func (s *server) viewOf(kind pageKind, ask *request, b body) view {
+func (s *server) viewOf(kind pageKind, req *request, b body) view {
 	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Settings: s.Settings != nil, Pulse: b.pulse(), Body: b}
 	stream := kind.stream()
 	v.Live = "/events?" + url.Values{"page": {stream.name}}.Encode()
-	if key := ask.key(); key != "" && len(stream.keys) > 0 {
+	if key := req.key(); key != "" && len(stream.keys) > 0 {
 		v.Live += "&" + key
 	}
 	return v
 }
 
-// fragments draws the live parts of a page. While they cannot be read the page
-// keeps what it shows, and says so.
-func (s *server) fragments(ctx context.Context, kind pageKind, ask *request) map[string][]byte {
+// fragments draws the live parts of a page. If reading fails, it returns only an alert, and
+// the page keeps its parts.
+func (s *server) fragments(ctx context.Context, kind pageKind, req *request) map[string][]byte {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	parts := map[string][]byte{}
-	loaded, err := kind.load(s, ctx, ask)
+	loaded, err := kind.load(s, ctx, req)
 	if err != nil {
 		s.addPulse(ctx, parts, pulse{Now: s.Now().UnixMilli(), Alert: s.explain(ctx, err)})
 		return parts
@@ -231,7 +230,7 @@ func (s *server) fragments(ctx context.Context, kind pageKind, ask *request) map
 	return parts
 }
 
-// beatPart is the sign of life, which is sent with every reading.
+// beatPart is the part that is sent after every read, to show that the stream is alive.
 const beatPart = "beat"
 
 func (s *server) addPulse(ctx context.Context, parts map[string][]byte, p pulse) {
@@ -248,7 +247,7 @@ func (s *server) add(ctx context.Context, parts map[string][]byte, part, name st
 	parts[part] = html
 }
 
-// explain is what a reader is told of an error; the rest goes to the log.
+// explain returns the message for the reader. Other errors go to the log.
 func (s *server) explain(ctx context.Context, err error) string {
 	if wrong, ok := errors.AsType[*requestError](err); ok {
 		return wrong.Error()
@@ -278,7 +277,7 @@ func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
 		s.fail(w, r, http.StatusNotFound, "There is no such cron.")
 	default:
 		w.Header().Set("Refresh", "5")
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 	}
 }
 
@@ -295,7 +294,7 @@ func (s *server) writePage(w http.ResponseWriter, r *http.Request, status int, v
 	_, _ = w.Write(html) // the client is gone
 }
 
-// themeCookie is what app.js keeps the reader's choice of colours in.
+// themeCookie is the cookie in which app.js stores the chosen theme.
 const themeCookie = "forge-theme"
 
 func themeOf(r *http.Request) string {
@@ -306,7 +305,7 @@ func themeOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// errorBody is the page that stands where another could not.
+// errorBody is the body of an error page.
 type errorBody struct {
 	Status int
 	Name   string

@@ -13,14 +13,14 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-func TestPagesSayWhatIsTrue(t *testing.T) {
+func TestPagesShowClusterState(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
 	tests := map[string][]string{
 		"/": {
-			"No node leads as metrics aggregator", "Totals of the cluster stand still", // health
+			"No node leads as metrics aggregator", "The totals of the cluster are not updated", // health
 			"12,345 completed", "3 of 100 slots busy", // numbers
-			"term 7", "this node", "The first node that is up takes it", // leaders
+			"term 7", "this node", "A running node becomes its leader", // leaders
 			"crashed", "8.0 ms", // history
 			"at 02:00 every day", "Last 2 ticks: 1 fired (run to be retried), 1 skipped: blocked by an earlier run", "in 14h 00m", "4.2 ms", // crons
 			"#42", "retryable", "1/5", // jobs
@@ -28,8 +28,8 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 		},
 		"/jobs/42":            {"exit 1", "812 ms", "disk full", "&#34;keep&#34;: 14", "dumping", `href="/crons/backup"`},
 		"/crons/backup":       {"job 41 is still running", `href="/jobs/42"`, "2026-11-20 02:00:00 UTC", "term 6"},
-		"/jobs?state=running": {"No job is like that.", `running <span class="tab-count">`},
-		"/crons?q=nothing":    {"No cron is like that.", `href="/crons?is=paused&amp;q=nothing"`},
+		"/jobs?state=running": {"No job matches the filter.", `running <span class="tab-count">`},
+		"/crons?q=nothing":    {"No cron matches the filter.", `href="/crons?is=paused&amp;q=nothing"`},
 		"/leaders?role=log_compactor": {
 			"leading", `aria-current="true">Log compactor`,
 		},
@@ -44,9 +44,9 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 		},
 		"/leaders/scheduler/step-down":          {"Have another node lead as scheduler?", "node-1 leads in term 7.", `action="/leaders/scheduler/step-down"`},
 		"/leaders/scheduler/transfer":           {"<option>node-2</option>", `action="/leaders/scheduler/transfer"`},
-		"/leaders/metrics_aggregator/step-down": {"Nobody leads it now."},
-		"/nodes/node-1/drain":                   {"Drain node-1?", "3 jobs that it runs go on.", `action="/nodes/node-1/drain"`},
-		"/nodes/node-2/undrain":                 {"Let node-2 work again?"},
+		"/leaders/metrics_aggregator/step-down": {"It has no leader now."},
+		"/nodes/node-1/drain":                   {"Drain node-1?", "3 running jobs continue.", `action="/nodes/node-1/drain"`},
+		"/nodes/node-2/undrain":                 {"Undrain node-2?"},
 	}
 	for path, wants := range tests {
 		html := get(t, h, path).Body.String()
@@ -58,7 +58,7 @@ func TestPagesSayWhatIsTrue(t *testing.T) {
 	}
 }
 
-func TestEmptyClusterTellsWhatToDo(t *testing.T) {
+func TestEmptyClusterShowsInstructions(t *testing.T) {
 	t.Parallel()
 	c := &fakeCluster{}
 	html := get(t, c.handler(), "/").Body.String()
@@ -80,7 +80,7 @@ func TestDriftIsMarked(t *testing.T) {
 	}
 }
 
-// What keeps a node from running its file stands on every node's page.
+// Every node's page shows why a node does not run its file.
 func TestRefusedFilesAreShown(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -145,8 +145,9 @@ func TestPageErrors(t *testing.T) {
 	}
 }
 
-// The colours that the reader chose are in the page before anything is painted.
-func TestThemeIsTheReaders(t *testing.T) {
+// The page contains the chosen theme, so that it is painted in the right colours from the
+// start.
+func TestThemeFollowsCookie(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
 	for cookie, want := range map[string]string{
@@ -219,7 +220,7 @@ func TestAPIListings(t *testing.T) {
 
 func TestAssetsStayWithinTheBudget(t *testing.T) {
 	t.Parallel()
-	const budget = 100_000 // bytes on the wire for everything a first visit loads
+	const budget = 100_000 // bytes on the wire for everything that a first visit loads
 	h := newCluster().handler()
 	total := 0
 	for _, file := range loadAssets().byName {

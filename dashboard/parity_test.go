@@ -12,13 +12,13 @@ import (
 )
 
 var (
-	// docsRow is a line of a table, requestIn an address in it.
+	// docsRow matches a row of a table, requestIn an address in it.
 	docsRow   = regexp.MustCompile(`(?m)^\| .*$`)
 	requestIn = regexp.MustCompile("`(GET|POST) (/[^`]*)`")
 )
 
-// docs/api.md names what answers programs, and nothing that does not; which command
-// does the same is held by the commands' tests.
+// docs/api.md names exactly the API routes. The tests of the commands check which command
+// does the same.
 func TestEveryRequestIsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/api.md")
@@ -45,7 +45,7 @@ func TestEveryRequestIsDocumented(t *testing.T) {
 	}
 }
 
-// What a page's form does, a request of the API does too.
+// For each form of a page there is an API request with the same effect.
 func TestEveryFormHasItsRequest(t *testing.T) {
 	t.Parallel()
 	s := newServer(newCluster())
@@ -70,7 +70,7 @@ func TestEveryFormHasItsRequest(t *testing.T) {
 	}
 }
 
-// testdata/forms.txt lists what the pages' forms post to; test/browser presses each.
+// testdata/forms.txt lists the actions of the forms. test/browser submits each of them.
 func TestEveryFormIsListed(t *testing.T) {
 	t.Parallel()
 	listed, err := os.ReadFile("testdata/forms.txt")

@@ -11,11 +11,11 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// probeTimeout bounds what a probe waits for the database: a prober that waits
-// longer calls the node dead.
+// probeTimeout bounds how long a probe waits for the database. A prober that waits longer
+// considers the node dead.
 const probeTimeout = 2 * time.Second
 
-// healthz says that the process answers, and nothing about the rest.
+// healthz reports that the process answers, and nothing else.
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, healthzDocument{NodeID: s.Self.NodeID, Status: "ok", Version: s.Self.Version})
 }
@@ -32,8 +32,8 @@ type readiness struct {
 	NotReady []string `json:"not_ready,omitempty"`
 }
 
-// UnreadyError is a reason not to be ready of which strangers read Public alone: the rest may
-// name hosts, users and databases.
+// UnreadyError is a reason why the node is not ready. Callers without a token may read only
+// Public, because Err may name hosts, users and databases.
 type UnreadyError struct {
 	Public string
 	Err    error
@@ -41,11 +41,11 @@ type UnreadyError struct {
 
 func (u UnreadyError) Error() string { return u.Err.Error() }
 
-// Unwrap returns what only callers with a token read.
+// Unwrap returns the details, which only callers with a token may read.
 func (u UnreadyError) Unwrap() error { return u.Err }
 
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
-	missing := causes(s.readiness.get(r.Context()), s.knows(r))
+	missing := causes(s.readiness.get(r.Context()), s.seesDetails(r))
 	status := http.StatusOK
 	if len(missing) > 0 {
 		status = http.StatusServiceUnavailable
@@ -53,8 +53,8 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, readiness{Ready: len(missing) == 0, NodeID: s.Self.NodeID, NotReady: missing})
 }
 
-// recent shares one reading among the probes that ask for it at about the same time,
-// so that many of them cost what a few do.
+// recent shares one read among probes at about the same time, so that many probes cost as
+// much as a few.
 type recent[T any] struct {
 	read func(context.Context) T
 
@@ -63,12 +63,12 @@ type recent[T any] struct {
 	value T
 }
 
-// keepRecent is for how long a reading is shared.
+// keepRecent is how long a read is shared.
 const keepRecent = 100 * time.Millisecond
 
 func newRecent[T any](read func(context.Context) T) *recent[T] { return &recent[T]{read: read} }
 
-// get goes on reading for the others when ctx ends.
+// get returns the value. If ctx ends, the read continues for other callers.
 func (c *recent[T]) get(ctx context.Context) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,22 +82,22 @@ func (c *recent[T]) get(ctx context.Context) T {
 	return c.value
 }
 
-// knows reports whether whoever asks may see details where nobody has to say who they
-// are: with any token, or where none is asked for.
-func (s *server) knows(r *http.Request) bool {
+// seesDetails reports whether the caller of an open route may see details: it has a token
+// of any scope, or none is required.
+func (s *server) seesDetails(r *http.Request) bool {
 	if s.Tokens == nil {
 		return true
 	}
-	_, err := s.door.identify(r)
+	_, err := s.auth.identify(r)
 	return err == nil
 }
 
-// causes lists the messages of joined errors one by one.
+// causes returns the messages of joined errors.
 func causes(err error, detailed bool) []string {
 	if err == nil {
 		return nil
 	}
-	if hidden, ok := err.(UnreadyError); ok && !detailed { //nolint:errorlint // the error itself: those within it are looked at below
+	if hidden, ok := err.(UnreadyError); ok && !detailed { //nolint:errorlint // only the error itself; the errors that it wraps are handled below
 		return []string{hidden.Public}
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -111,21 +111,21 @@ func causes(err error, detailed bool) []string {
 	return all
 }
 
-// leaderFacts is the body of /leader/{role}; its first three also stand in the
+// leaderFacts is the body of /leader/{role}. Its first three fields are also sent as
 // headers.
 type leaderFacts struct {
 	Role   string `json:"role"`
 	NodeID string `json:"node_id,omitempty"`
 	Term   int64  `json:"term"`
 	APIURL string `json:"api_url,omitempty"`
-	// Leads is true on the node that leads.
+	// Leads reports whether this node is the leader.
 	Leads bool   `json:"leads"`
 	Error string `json:"error,omitempty"`
 }
 
-// leaderProbe is for load balancers: 200 on the node that leads and 503 on all
-// others. The leader answers from memory, which is never later than its own
-// step-down, so that it is right while the database is away.
+// leaderProbe answers load balancers: 200 on the leader and 503 on all other nodes. The
+// leader answers from memory, so it answers even if the database is down. Its memory is
+// cleared no later than it steps down.
 func (s *server) leaderProbe(w http.ResponseWriter, r *http.Request) {
 	role := r.PathValue("role")
 	if fence, ok := s.Leads(role); ok {
@@ -147,8 +147,8 @@ func (s *server) leaderProbe(w http.ResponseWriter, r *http.Request) {
 	writeLeaderFacts(w, http.StatusServiceUnavailable, facts)
 }
 
-// factsOf describes a row for a node that does not lead: a row that still names
-// this node belongs to a term which is over.
+// factsOf describes a row for a node that does not lead. A row that names this node belongs
+// to a term that has ended.
 func factsOf(l leaderstore.Leader, self Self) leaderFacts {
 	facts := leaderFacts{Role: l.Role, Term: l.Term}
 	if l.Leads() && l.Incarnation != self.Incarnation {
@@ -157,7 +157,7 @@ func factsOf(l leaderstore.Leader, self Self) leaderFacts {
 	return facts
 }
 
-// The headers that stand beside the facts.
+// The headers with the facts.
 const (
 	leaderNodeHeader = "Forge-Leader-Node"
 	leaderTermHeader = "Forge-Leader-Term"
@@ -172,8 +172,8 @@ func writeLeaderFacts(w http.ResponseWriter, status int, facts leaderFacts) {
 	writeJSON(w, status, facts)
 }
 
-// leaders reads the roles for probes, which may come from many balancers at
-// once.
+// leaders reads the roles for probes. It caches them, because many load balancers may probe
+// at the same time.
 func (s *server) leaders(ctx context.Context) ([]leaderstore.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

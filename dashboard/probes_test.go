@@ -72,10 +72,10 @@ func TestReadyzNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Strangers are told what is not ready, and not where the database is and who logs in.
-func TestReadyzTellsStrangersNoDetails(t *testing.T) {
+// Anonymous callers see what is not ready, but not the database's address or login.
+func TestReadyzHidesDetailsFromAnonymousCallers(t *testing.T) {
 	t.Parallel()
-	_, opts := guarded()
+	_, opts := clusterWithTokens()
 	detail := errors.New("database: failed to connect to `user=forge database=prod`")
 	opts.Ready = func(context.Context) error {
 		return errors.Join(errors.New("workers: not started"), UnreadyError{Public: "database: it cannot be reached", Err: detail})
@@ -84,12 +84,12 @@ func TestReadyzTellsStrangersNoDetails(t *testing.T) {
 	for token, want := range map[string]string{
 		"": "database: it cannot be reached", "expired": "database: it cannot be reached", "viewer": detail.Error(),
 	} {
-		body := decode[readiness](t, askAs(t, h, token, "GET", "/readyz"))
+		body := decode[readiness](t, requestAs(t, h, token, "GET", "/readyz"))
 		if !slices.Equal(body.NotReady, []string{"workers: not started", want}) {
 			t.Errorf("%q reads %q, want %q", token, body.NotReady, want)
 		}
 	}
-	opts.Tokens = nil // where everybody may read everything
+	opts.Tokens = nil // everybody may read everything
 	if body := decode[readiness](t, get(t, New(opts), "/readyz")); body.NotReady[1] != detail.Error() {
 		t.Errorf("without tokens: %q", body.NotReady)
 	}

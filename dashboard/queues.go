@@ -11,17 +11,17 @@ import (
 	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
-// Queues reads what waits in the queues, and the limits of the cluster.
+// Queues reads the depth of the queues, and the limits of the cluster.
 type Queues interface {
 	// List returns the queues by name.
 	List(ctx context.Context) ([]queuestore.Queue, error)
 	Usages(ctx context.Context) ([]queuestore.Usage, error)
 }
 
-// Stopper pauses queues and lets them go on.
-type Stopper interface {
-	// PauseQueue and ResumeQueue return since when the queue is paused and whether
-	// that changed anything, and queuestore.ErrNotFound for an unknown one.
+// QueueOps pauses and resumes queues.
+type QueueOps interface {
+	// PauseQueue and ResumeQueue return since when the queue has been paused and whether
+	// its state changed. They return queuestore.ErrNotFound for an unknown queue.
 	PauseQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error)
 	ResumeQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error)
 }
@@ -31,7 +31,7 @@ var errNoSuchQueue = &refusal{http.StatusNotFound, "There is no such queue."}
 func (s *server) apiQueues(w http.ResponseWriter, r *http.Request) {
 	queues, err := s.Source.Queues.List(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, listOf(queues, ""))
@@ -40,17 +40,17 @@ func (s *server) apiQueues(w http.ResponseWriter, r *http.Request) {
 func (s *server) apiLimits(w http.ResponseWriter, r *http.Request) {
 	usages, err := s.Source.Queues.Usages(r.Context())
 	if err != nil {
-		s.unreadable(w, r, err)
+		s.answerDatabaseError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, listOf(usages, ""))
 }
 
-// turnQueue pauses or resumes.
-func (s *server) turnQueue(ctx context.Context, queue, by string, pause bool) (since time.Time, changed bool, err error) {
-	turn := s.Stopper.ResumeQueue
+// setQueuePaused pauses or resumes a queue.
+func (s *server) setQueuePaused(ctx context.Context, queue, by string, pause bool) (since time.Time, changed bool, err error) {
+	turn := s.QueueOps.ResumeQueue
 	if pause {
-		turn = s.Stopper.PauseQueue
+		turn = s.QueueOps.PauseQueue
 	}
 	since, changed, err = turn(ctx, queue, by)
 	if errors.Is(err, queuestore.ErrNotFound) {
@@ -59,32 +59,32 @@ func (s *server) turnQueue(ctx context.Context, queue, by string, pause bool) (s
 	return since, changed, err
 }
 
-// turnedDocument is a queue, and whether it was paused or let go just now.
-type turnedDocument struct {
+// queueStateDocument is the state of a queue and whether the request changed it.
+type queueStateDocument struct {
 	Name     string    `json:"name"`
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	Changed  bool      `json:"changed"`
 }
 
-func (s *server) apiTurnQueue(pause bool) http.HandlerFunc {
+func (s *server) apiSetQueuePaused(pause bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		err := readJSON(w, r, &struct{}{})
 		var since time.Time
 		var changed bool
 		if err == nil {
-			since, changed, err = s.turnQueue(r.Context(), name, whoAsks(r, viaAPI), pause)
+			since, changed, err = s.setQueuePaused(r.Context(), name, requestOrigin(r, viaAPI), pause)
 		}
 		if err != nil {
-			s.answer(w, r, err)
+			s.answerError(w, r, err)
 			return
 		}
-		writeJSON(w, http.StatusOK, turnedDocument{name, since, changed})
+		writeJSON(w, http.StatusOK, queueStateDocument{name, since, changed})
 	}
 }
 
-// formTurnQueue leads back to the page, which says what was done.
-func (s *server) formTurnQueue(pause bool) http.HandlerFunc {
+// formSetQueuePaused handles the form and redirects to the page, which reports the result.
+func (s *server) formSetQueuePaused(pause bool) http.HandlerFunc {
 	did := "resume"
 	if pause {
 		did = "pause"
@@ -94,8 +94,8 @@ func (s *server) formTurnQueue(pause bool) http.HandlerFunc {
 			return
 		}
 		name := r.PathValue("name")
-		if _, _, err := s.turnQueue(r.Context(), name, whoAsks(r, viaPage), pause); err != nil {
-			s.answer(w, r, err)
+		if _, _, err := s.setQueuePaused(r.Context(), name, requestOrigin(r, viaPage), pause); err != nil {
+			s.answerError(w, r, err)
 			return
 		}
 		http.Redirect(w, r, "/queues?"+values("did", did, "queue", name), http.StatusSeeOther)
@@ -114,22 +114,22 @@ type queueRow struct {
 	queuestore.Queue
 	Path, Jobs string
 	Waits      string
-	// Most run at once: as many as the cluster's limit says, where one is lower than
-	// what the nodes run by themselves. Used is how wide the part in use is drawn.
+	// Most is how many jobs may run at once: the lower one of the cluster's limit and the
+	// slots of the nodes. Used is the width of the bar.
 	Most    int
 	Limited bool
 	Used    string
 	Paused  *stamp
 }
 
-// limitRow has how wide the part in use is drawn.
+// limitRow is a limit with the width of its bar.
 type limitRow struct {
 	queuestore.Usage
 
 	Used string
 }
 
-func (s *server) loadQueues(ctx context.Context, ask *request) (body, error) {
+func (s *server) loadQueues(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (s *server) loadQueues(ctx context.Context, ask *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read queues: %w", err)
 	}
-	b := queuesBody{base: base{name: "Queues", beat: s.pulseOf(facts)}, Operates: s.Stopper != nil && ask.may(operator), Notice: turnedQueue(ask)}
+	b := queuesBody{base: base{name: "Queues", beat: s.pulseOf(facts)}, Operates: s.QueueOps != nil && req.may(operator), Notice: queueNotice(req)}
 	limits, err := s.Source.Queues.Usages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)
@@ -169,14 +169,14 @@ func newQueueRow(q queuestore.Queue, now time.Time) queueRow {
 	return row
 }
 
-// turnedQueue says what the form that led here has done.
-func turnedQueue(ask *request) *notice {
-	queue := ask.values.Get("queue")
-	switch ask.values.Get("did") {
+// queueNotice reports the result of the form that redirected to the page.
+func queueNotice(req *request) *notice {
+	queue := req.values.Get("queue")
+	switch req.values.Get("did") {
 	case "pause":
-		return &notice{Text: queue + " is paused. What runs goes on."}
+		return &notice{Text: queue + " is paused. Running jobs continue."}
 	case "resume":
-		return &notice{Text: queue + " goes on."}
+		return &notice{Text: queue + " is resumed."}
 	default:
 		return nil
 	}

@@ -54,14 +54,14 @@ func TestQueuesPage(t *testing.T) {
 	if location := w.Header().Get("Location"); w.Code != http.StatusSeeOther || location != "/queues?did=pause&queue=bulk" {
 		t.Fatalf("%d to %s", w.Code, location)
 	}
-	if page := get(t, h, "/queues?did=pause&queue=bulk").Body.String(); !strings.Contains(page, "bulk is paused. What runs goes on.") {
+	if page := get(t, h, "/queues?did=pause&queue=bulk").Body.String(); !strings.Contains(page, "bulk is paused. Running jobs continue.") {
 		t.Error("the page does not say that the queue is paused")
 	}
 	if w := post(t, h, "/queues/nobody/pause", formType, ""); w.Code != http.StatusNotFound {
 		t.Errorf("an unknown queue: %d", w.Code)
 	}
 	options := c.options()
-	options.Stopper = nil
+	options.QueueOps = nil
 	if page := get(t, New(options), "/queues").Body.String(); strings.Contains(page, `method="post"`) {
 		t.Error("a page that cannot do anything has forms")
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// quota shares a number of units among callers: so many in all, and so many for each of
-// them, so that one caller leaves some to the others.
+// quota shares units among callers. It has a limit for all callers and one for each of
+// them, so that no caller can take all units.
 type quota struct {
 	total, perCaller int
 	// queue bounds the callers that wait.
@@ -17,10 +17,10 @@ type quota struct {
 	mu      sync.Mutex
 	used    int
 	of      map[string]int
-	waiting []*quotaWaiter // in the order of their arrival
+	waiting []*quotaWaiter // in order of arrival
 }
 
-// quotaWaiter waits for units.
+// quotaWaiter is a caller that waits for units.
 type quotaWaiter struct {
 	who     string
 	n       int
@@ -31,24 +31,24 @@ func newQuota(total, perCaller, queue int) *quota {
 	return &quota{total: total, perCaller: perCaller, queue: queue, of: map[string]int{}}
 }
 
-// acquire takes n units for a caller, and waits for them for as long as patience and
-// ctx allow. Whoever wants more than there are for one caller gets those. The units are
-// given back by release; without any it is nil.
-func (q *quota) acquire(ctx context.Context, who string, n int, patience time.Duration) (release func()) {
+// acquire takes n units for a caller. It waits until they are available, timeout has passed
+// or ctx ends. It caps n at the limit of one caller. release gives the units back; it is
+// nil if none were acquired.
+func (q *quota) acquire(ctx context.Context, who string, n int, timeout time.Duration) (release func()) {
 	n = min(n, q.perCaller, q.total)
 	q.mu.Lock()
 	if q.take(who, n) {
 		q.mu.Unlock()
 		return q.releaser(who, n)
 	}
-	if patience <= 0 || len(q.waiting) >= q.queue {
+	if timeout <= 0 || len(q.waiting) >= q.queue {
 		q.mu.Unlock()
 		return nil
 	}
 	w := &quotaWaiter{who, n, make(chan struct{})}
 	q.waiting = append(q.waiting, w)
 	q.mu.Unlock()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-w.granted:
@@ -59,7 +59,7 @@ func (q *quota) acquire(ctx context.Context, who string, n int, patience time.Du
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
-	case <-w.granted: // meanwhile
+	case <-w.granted: // granted in the meantime
 		return q.releaser(who, n)
 	default:
 		i := slices.Index(q.waiting, w)
@@ -68,7 +68,7 @@ func (q *quota) acquire(ctx context.Context, who string, n int, patience time.Du
 	}
 }
 
-// take is called with the lock held.
+// take takes units if they are available. The caller holds q.mu.
 func (q *quota) take(who string, n int) bool {
 	if q.used+n > q.total || q.of[who]+n > q.perCaller {
 		return false
@@ -78,7 +78,7 @@ func (q *quota) take(who string, n int) bool {
 	return true
 }
 
-// releaser gives back what a caller took, once.
+// releaser returns a function that gives the units back once.
 func (q *quota) releaser(who string, n int) func() {
 	return sync.OnceFunc(func() {
 		q.mu.Lock()

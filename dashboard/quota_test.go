@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestQuotaLeavesSomeToOthers(t *testing.T) {
+func TestQuotaLimitsEachCaller(t *testing.T) {
 	t.Parallel()
 	q := newQuota(3, 2, 0)
 	ctx := t.Context()
@@ -20,7 +20,7 @@ func TestQuotaLeavesSomeToOthers(t *testing.T) {
 		t.Fatal("there are three")
 	}
 	first()
-	first() // counts once
+	first() // a repeated release has no effect
 	if q.acquire(ctx, "c", 1, 0) == nil || q.acquire(ctx, "d", 1, 0) != nil {
 		t.Error("one was given back")
 	}

@@ -10,26 +10,26 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
 const (
-	// A caller could fill the audit log with what is refused. Of each identity, and of
-	// all callers without one together, so many refusals are recorded at once, and
-	// then one each so often.
+	// The burst and the interval of refusals that are recorded, for each identity and for
+	// all anonymous callers together. Without a limit, a caller could fill the audit log
+	// with refusals.
 	refusalsAtOnce = 60
 	refusalEvery   = 10 * time.Second
-	// sumEvery is how often the number of those that were left out is recorded.
+	// sumEvery is how often the number of omitted refusals is recorded.
 	sumEvery = 10 * time.Second
-	// leftOutAction is what the audit log calls that number.
+	// leftOutAction is the action in the audit log under which that number is recorded.
 	leftOutAction = "refusals.left-out"
-	// An identity may have so many changes refused at once, and then so many a second:
-	// each of them is recorded before it is looked at.
+	// The rate and burst of refused changes of one identity. They are limited because a
+	// change is recorded before it is checked.
 	refusedChangesPerSecond = 5
 	refusedChangesAtOnce    = 300
 )
 
-// refusals bounds the refusals that are recorded, and counts the others.
+// refusals limits the refusals that are recorded, and counts the others.
 type refusals struct {
 	recorded, changes *throttle
 
@@ -37,11 +37,11 @@ type refusals struct {
 	leftOut map[string]leftOut
 }
 
-// leftOut are refusals of one identity that were not recorded.
+// leftOut counts the refusals of one identity that were not recorded.
 type leftOut struct {
 	count       int
 	first, last time.Time
-	// source is the newest one's.
+	// source is the source of the newest one.
 	source string
 }
 
@@ -53,8 +53,8 @@ func newRefusals() *refusals {
 	}
 }
 
-// record says whether a refusal is to be recorded, and counts it otherwise.
-func (f *refusals) record(e auditstore.Entry, now time.Time) bool {
+// record reports whether a refusal is to be recorded. If not, it counts the refusal.
+func (f *refusals) record(e access.AuditEntry, now time.Time) bool {
 	if f.recorded.take(e.Actor, now) == 0 {
 		return true
 	}
@@ -62,7 +62,7 @@ func (f *refusals) record(e auditstore.Entry, now time.Time) bool {
 	return false
 }
 
-func (f *refusals) leaveOut(e auditstore.Entry, now time.Time) {
+func (f *refusals) leaveOut(e access.AuditEntry, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	sum, ok := f.leftOut[e.Actor]
@@ -73,14 +73,13 @@ func (f *refusals) leaveOut(e auditstore.Entry, now time.Time) {
 	f.leftOut[e.Actor] = sum
 }
 
-// sums returns an entry for each identity whose refusals were left out since the last
-// call.
-func (f *refusals) sums() (entries []auditstore.Entry) {
+// sums returns an entry for each identity with omitted refusals, and resets the counts.
+func (f *refusals) sums() (entries []access.AuditEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for actor, sum := range f.leftOut {
-		entries = append(entries, auditstore.Entry{
-			Actor: actor, Source: sum.source, Action: leftOutAction, Outcome: auditstore.Refused,
+		entries = append(entries, access.AuditEntry{
+			Actor: actor, Source: sum.source, Action: leftOutAction, Outcome: access.Refused,
 			Detail: fmt.Sprintf("%s from %s to %s", plural(sum.count, "more refusal was not recorded", "more refusals were not recorded"),
 				sum.first.UTC().Format(time.RFC3339), sum.last.UTC().Format(time.RFC3339)),
 		})
@@ -89,50 +88,53 @@ func (f *refusals) sums() (entries []auditstore.Entry) {
 	return entries
 }
 
-// refused records that somebody may not do something.
-func (s *server) refused(r *http.Request, of route, status int) {
+// recordRefused records that a caller lacks the permission for a request.
+func (s *server) recordRefused(r *http.Request, of route, status int) {
 	e := entryOf(of, r)
-	if reads(r.Method) {
+	if isRead(r.Method) {
 		e.Action, e.Object = "read", r.URL.Path
 	}
 	e.Detail = strconv.Itoa(status)
 	s.writeRefusal(r.Context(), e)
 }
 
-// turnedAway records what was refused before anybody looked at who asks, and for
-// what: a browser may have been made to ask.
-func (s *server) turnedAway(r *http.Request, why string) {
-	e := auditstore.Entry{Actor: anonymous, Source: addressOf(r), Action: "read", Object: r.URL.Path, Detail: why}
-	if !reads(r.Method) {
+// recordRejected records a request that was rejected before its caller and its route were
+// determined. The caller counts as anonymous, because another site may have made a browser
+// send the request.
+func (s *server) recordRejected(r *http.Request, why string) {
+	e := access.AuditEntry{Actor: anonymous, Source: addressOf(r), Action: "read", Object: r.URL.Path, Detail: why}
+	if !isRead(r.Method) {
 		e.Action = "write"
 	}
 	s.writeRefusal(r.Context(), e)
 }
 
-// writeRefusal leaves it at the log where nothing can be written: nothing is done.
-func (s *server) writeRefusal(ctx context.Context, e auditstore.Entry) {
+// writeRefusal records a refusal. If that fails, it only logs the error: a refused request
+// changes nothing.
+func (s *server) writeRefusal(ctx context.Context, e access.AuditEntry) {
 	if s.Audit == nil || !s.refusals.record(e, s.Now()) {
 		return
 	}
-	e.Outcome = auditstore.Refused
+	e.Outcome = access.Refused
 	if _, err := s.Audit.Begin(ctx, e); err != nil {
 		s.Logger.ErrorContext(ctx, "a refusal is missing in the audit log", "actor", e.Actor, "action", e.Action, "error", err)
 	}
 }
 
-// tooManyRefused answers the request itself when its caller had too many changes
-// refused: the next one is not recorded either.
-func (s *server) tooManyRefused(w http.ResponseWriter, r *http.Request, e auditstore.Entry) bool {
+// tooManyRefused reports whether too many changes of a caller were refused. If so, it
+// answers the request without recording it.
+func (s *server) tooManyRefused(w http.ResponseWriter, r *http.Request, e access.AuditEntry) bool {
 	wait := s.refusals.changes.wait(e.Actor, s.Now())
 	if wait == 0 {
 		return false
 	}
 	s.refusals.leaveOut(e, s.Now())
-	s.tooMany(w, r, wait, "Too many changes were refused.")
+	s.answerTooMany(w, r, wait, "Too many changes were refused.")
 	return true
 }
 
-// recordSums records how many refusals were left out, until ctx ends and once more then.
+// recordSums records how many refusals were omitted, periodically until ctx ends and once
+// more then.
 func (s *server) recordSums(ctx context.Context) {
 	ticker := time.NewTicker(sumEvery)
 	defer ticker.Stop()

@@ -11,11 +11,11 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
-	// Errors names the fields that a body is refused for.
+	// Errors names the wrong fields of a body.
 	Errors []fieldError `json:"errors,omitempty"`
 }
 
-// locationHeader names what a request made.
+// locationHeader holds the address of a new resource.
 const locationHeader = "Location"
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {
@@ -31,8 +31,8 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	write(w, "application/json", status, body)
 }
 
-// write cannot report an error: the client that would read it is the one that
-// is gone.
+// write writes an answer. It does not report errors, because they mean that the client is
+// gone.
 func write(w http.ResponseWriter, contentType string, status int, body any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)

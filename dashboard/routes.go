@@ -3,32 +3,32 @@ package dashboard
 import (
 	"net/http"
 
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
-// route is a path with what it answers to GET and HEAD, to POST, or to both, and
-// the scope that each needs.
+// route is a path with its handlers for GET (and HEAD) and POST, and the scope that each
+// needs.
 type route struct {
 	path        string
 	get, post   http.HandlerFunc
-	read, write tokenstore.Scope
-	// gets and posts describe what programs get and post; nil: nothing.
+	read, write access.Scope
+	// gets and posts describe the operations for the OpenAPI document; nil means that the
+	// operation is not part of the API.
 	gets, posts *operation
-	// action is what the audit log calls the POST, where the path does not say it.
+	// action is the name of the POST in the audit log, if it does not follow from the path.
 	action string
 }
 
-// The scopes, as the table of routes names them. A route that names none answers
-// nobody.
+// The scopes of routes. A route without a scope rejects every request.
 const (
-	open     tokenstore.Scope = "open" // to everybody
-	viewer                    = tokenstore.Viewer
-	operator                  = tokenstore.Operator
-	admin                     = tokenstore.Admin
+	open     access.Scope = "open" // no token needed
+	viewer                = access.Viewer
+	operator              = access.Operator
+	admin                 = access.Admin
 )
 
-// routes is every path that the node answers; the tests walk it.
+// routes returns all routes of the node. The tests iterate over it.
 func (s *server) routes() []route {
 	routes := append(s.probeRoutes(), s.apiRoutes()...)
 	if !s.NoPages {
@@ -38,7 +38,7 @@ func (s *server) routes() []route {
 	return routes
 }
 
-// docsPath is the API's document as people read it.
+// docsPath is the page that shows the OpenAPI document.
 const docsPath = "/api/docs"
 
 func (s *server) pageRoutes() []route {
@@ -60,7 +60,7 @@ func (s *server) pageRoutes() []route {
 		{path: docsPath, get: s.withDescription(s.apiDocs), read: viewer},
 		{path: "/static/{file}", get: s.assets.ServeHTTP, read: open},
 	}
-	routes = append(routes, s.movePages()...)
+	routes = append(routes, s.handOverPages()...)
 	routes = append(routes, s.silencePages()...)
 	if s.Settings != nil {
 		routes = append(routes, route{path: "/settings", get: s.page("settings"), read: viewer})
@@ -72,7 +72,7 @@ func (s *server) pageRoutes() []route {
 			route{path: "/crons/{name}/resume", post: s.formResume, write: operator},
 			route{path: "/crons/{name}/backfill", get: s.page("backfill"), post: s.formBackfill, read: operator, write: operator})
 	}
-	if s.Changer != nil {
+	if s.JobOps != nil {
 		for _, action := range jobstore.Actions {
 			routes = append(routes,
 				route{path: "/jobs/{id}/" + string(action), get: s.page(string(action)), post: s.formAct(action), read: operator, write: operator},
@@ -82,12 +82,12 @@ func (s *server) pageRoutes() []route {
 	if s.Enqueuer != nil {
 		routes = append(routes, route{path: "/enqueue", get: s.page("enqueue"), post: s.formEnqueue, read: operator, write: operator, action: enqueueAction})
 	}
-	if s.Stopper != nil {
+	if s.QueueOps != nil {
 		routes = append(routes,
-			route{path: "/queues/{name}/pause", post: s.formTurnQueue(true), write: operator},
-			route{path: "/queues/{name}/resume", post: s.formTurnQueue(false), write: operator})
+			route{path: "/queues/{name}/pause", post: s.formSetQueuePaused(true), write: operator},
+			route{path: "/queues/{name}/resume", post: s.formSetQueuePaused(false), write: operator})
 	}
-	if s.DeadChanger != nil {
+	if s.DeadLetterOps != nil {
 		for _, action := range deadActions {
 			routes = append(routes, route{path: "/dead/{group}/" + string(action), get: s.page("dead" + string(action)), post: s.formDead(action), read: operator, write: operator})
 		}
@@ -95,7 +95,7 @@ func (s *server) pageRoutes() []route {
 	return routes
 }
 
-// loginRoutes let people in, and out again.
+// loginRoutes returns the routes for login and logout.
 func (s *server) loginRoutes() []route {
 	if s.Tokens == nil {
 		return nil
@@ -106,13 +106,13 @@ func (s *server) loginRoutes() []route {
 	}
 }
 
-func (s *server) operates() bool { return s.Holder != nil && s.Runner != nil }
+func (s *server) operates() bool { return s.CronOps != nil && s.CronRunner != nil }
 
-// recordedAction is the POST of a route, with its entry in the audit log. One that is
-// open to everybody records what it does itself: who refuses nobody beforehand records
-// no attempt.
+// recordedAction returns the POST handler of a route, with its entry in the audit log. An
+// open route has no callers to refuse beforehand, so it records no attempts: it records its
+// action itself once that succeeds.
 func (s *server) recordedAction(r route) http.HandlerFunc {
-	act := s.addressed(s.once(r, r.post))
+	act := s.addressed(s.idempotent(r, r.post))
 	if r.write == open {
 		return act
 	}
@@ -124,15 +124,15 @@ func (s *server) mux() *http.ServeMux {
 	for _, r := range s.routes() {
 		if r.get != nil {
 			get := r.get
-			if r.gets != nil && isPaced(r.path) {
-				get = asked(r.gets, get)
+			if r.gets != nil && isRateLimited(r.path) {
+				get = checkParameters(r.gets, get)
 			}
-			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, s.addressed(get))) // and HEAD
+			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, s.addressed(get))) // also matches HEAD
 		}
 		if r.post != nil {
 			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.recordedAction(r)))
 		}
-		mux.HandleFunc(r.path, s.admit(r, r.least(), s.methodNotAllowed(r)))
+		mux.HandleFunc(r.path, s.admit(r, r.leastScope(), s.methodNotAllowed(r)))
 	}
 	mux.HandleFunc("/", s.admit(route{path: "/"}, viewer, s.notFound))
 	return mux

@@ -14,15 +14,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// schemas are those of the Go types that the API takes and answers, each struct
-// under a name of its own.
+// schemas collects the JSON schemas of the Go types in the API. Each struct has a unique
+// name.
 type schemas struct {
 	named map[string]*jsonschema.Schema
 	types map[string]reflect.Type
-	// refs are what stands for a type where another names it.
+	// refs are the references to named types.
 	refs map[reflect.Type]*jsonschema.Schema
 	err  error
 }
@@ -38,7 +39,7 @@ func newSchemas() *schemas {
 	}
 }
 
-// ownFields are those of which the Go type does not say all.
+// ownFields are the schemas of fields that the Go types do not fully describe.
 var ownFields = map[reflect.Type]map[string]*jsonschema.Schema{
 	reflect.TypeFor[enqueueAsk]():         {"priority": bounded("", "", 4, 0).schema()},
 	reflect.TypeFor[backfillAsk]():        {"limit": bounded("", "", maxBackfill, defaultBackfill).schema()},
@@ -46,18 +47,19 @@ var ownFields = map[reflect.Type]map[string]*jsonschema.Schema{
 	reflect.TypeFor[config.FieldChange](): {"from": configValue("in force"), "to": configValue("in the file")},
 }
 
-// configValue is a value of any type that a configuration has. A list of all types would
-// say the same, and generators of clients do not read it.
+// configValue is the schema of a configuration value of any type. A list of all types would
+// be equivalent, but client generators do not support it.
 func configValue(where string) *jsonschema.Schema {
-	return &jsonschema.Schema{Description: "The value " + where + ", of any type; null: the key is missing."}
+	return &jsonschema.Schema{Description: "The value " + where + ", of any type; null if the key is missing."}
 }
 
-// typesAbout says of types what their names do not.
+// typesAbout describes types whose names are not sufficient.
 var typesAbout = map[reflect.Type]string{
 	reflect.TypeFor[leaderstore.LockHolder](): "The session that holds the lock of a role although the role has no leader.",
+	reflect.TypeFor[rollupstore.Rate]():       "How many of a number of attempts succeeded since an instant.",
 }
 
-// of returns a reference to a struct, and else the schema of a type.
+// of returns a reference to a struct, or the schema of another type.
 func (s *schemas) of(t reflect.Type) *jsonschema.Schema {
 	s.name(t)
 	if ref := s.refs[t]; ref != nil {
@@ -66,8 +68,8 @@ func (s *schemas) of(t reflect.Type) *jsonschema.Schema {
 	return s.make(t)
 }
 
-// body is the schema of what a POST takes, in which every field may be missing but
-// those that are tagged so.
+// body returns the schema of a POST body. Only fields with the tag body:"required" are
+// required.
 func (s *schemas) body(t reflect.Type) *jsonschema.Schema {
 	schema := s.make(t)
 	schema.Required = nil
@@ -85,7 +87,7 @@ func (s *schemas) body(t reflect.Type) *jsonschema.Schema {
 
 func isNull(kind string) bool { return kind == "null" }
 
-// name gives every struct that a type leads to a name and a schema.
+// name adds the schemas of a type and of all structs that it refers to.
 func (s *schemas) name(t reflect.Type) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
@@ -113,7 +115,7 @@ func (s *schemas) name(t reflect.Type) {
 	s.named[name].Description = typesAbout[t]
 }
 
-// make writes the schema of a type out, with references to the structs in it.
+// make returns the schema of a type, with references to the structs in it.
 func (s *schemas) make(t reflect.Type) *jsonschema.Schema {
 	known := map[reflect.Type]*jsonschema.Schema{}
 	for of, ref := range s.refs {
@@ -132,17 +134,17 @@ func (s *schemas) make(t reflect.Type) *jsonschema.Schema {
 		if schema.Properties[name] == nil {
 			schema.PropertyOrder = append(schema.PropertyOrder, name)
 		}
-		schema.Properties[name] = own.CloneSchemas() // it is changed below, and servers share what is known of fields
+		schema.Properties[name] = own.CloneSchemas() // a copy, because it is changed below and all servers share ownFields
 	}
 	for name, property := range schema.Properties {
-		tidy(property, slices.Contains(schema.Required, name))
+		fixNullability(property, slices.Contains(schema.Required, name))
 	}
 	return schema
 }
 
-// tidy lets a reference be null if the field is always there; lists and maps are never
-// null, and no field is that would be left out.
-func tidy(s *jsonschema.Schema, required bool) {
+// fixNullability corrects the nullability of a property. Only a reference in a field that
+// is always present may be null. Lists, maps and optional fields may not.
+func fixNullability(s *jsonschema.Schema, required bool) {
 	if s.Ref != "" && len(s.Types) > 0 {
 		ref := *s
 		ref.Types, s.Ref, s.Types = nil, "", nil
@@ -158,7 +160,7 @@ func tidy(s *jsonschema.Schema, required bool) {
 	}
 }
 
-// embeds says whether a struct has another among its embedded ones.
+// embeds reports whether a struct embeds another.
 func embeds(t, other reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
@@ -166,8 +168,8 @@ func embeds(t, other reflect.Type) bool {
 	return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous && f.Type == other })
 }
 
-// schemaName is what a type is called in the document: jobstore.Job is Job, and
-// jobstore.Attempt JobAttempt. A list is called after what is in it.
+// schemaName returns the name of a type in the document: jobstore.Job is Job, and
+// jobstore.Attempt is JobAttempt. The name of a list derives from its items.
 func schemaName(t reflect.Type) string {
 	if items, ok := t.FieldByName("Items"); ok && strings.HasPrefix(t.Name(), "list[") {
 		return schemaName(items.Type.Elem()) + "List"

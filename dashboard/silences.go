@@ -15,33 +15,32 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// Silencer keeps receivers from being told of alerts, and has them told to try them.
-// The errors are alertstore's.
+// Silencer silences and tests alerts. Its errors are those of alertstore.
 type Silencer interface {
 	Silence(ctx context.Context, s alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error)
-	// Unsilence says whether the alert was silenced.
+	// Unsilence ends a silence. It reports whether the alert was silenced.
 	Unsilence(ctx context.Context, alert, by string) (changed bool, err error)
-	// Try returns the targets that will be told.
+	// Try returns the targets that will be notified.
 	Try(ctx context.Context, alert, by string) (targets []string, err error)
 }
 
-// What the forms do, as the paths and the page that they lead to have it.
+// The actions of the forms, as in their paths and in the parameter did.
 const (
 	didSilence   = "silence"
 	didUnsilence = "unsilence"
 	didTry       = "test"
 )
 
-// defaultSilence is what the form offers first.
+// defaultSilence is the initial choice in the form.
 const defaultSilence = "2h"
 
-// refuseAlert turns what a Silencer says into an answer.
+// refuseAlert converts an error of the Silencer to an answer.
 func refuseAlert(err error) error {
 	switch {
 	case errors.Is(err, alertstore.ErrNotFound):
 		return &refusal{http.StatusNotFound, "There is no such alert."}
 	case errors.Is(err, alertstore.ErrTellsNobody):
-		return &refusal{http.StatusConflict, "The alert tells nobody: it has no notify."}
+		return &refusal{http.StatusConflict, "The alert has no receivers: it has no notify."}
 	case errors.Is(err, alertstore.ErrInvalid):
 		return wrongFields(wrongBody(err.Error()))
 	default:
@@ -49,11 +48,11 @@ func refuseAlert(err error) error {
 	}
 }
 
-// spanOfSilence reads how long a silence is to last.
+// spanOfSilence parses the duration of a silence.
 func spanOfSilence(lasts string, until time.Time) (alertstore.Span, error) {
 	switch {
 	case lasts != "" && !until.IsZero():
-		return alertstore.Span{}, wrongFields(wrongField("until", "cannot stand beside for"))
+		return alertstore.Span{}, wrongFields(wrongField("until", "cannot be combined with for"))
 	case !until.IsZero():
 		return alertstore.Span{Until: until}, nil
 	case lasts == "":
@@ -69,25 +68,25 @@ func spanOfSilence(lasts string, until time.Time) (alertstore.Span, error) {
 func (s *server) silence(ctx context.Context, silence alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error) {
 	made, err := s.Silencer.Silence(ctx, silence, lasts)
 	if err == nil {
-		noteDown(ctx, "until "+made.Until.UTC().Format(time.RFC3339))
+		noteAction(ctx, "until "+made.Until.UTC().Format(time.RFC3339))
 	}
 	return made, refuseAlert(err)
 }
 
-// silenceAsk says how long a silence is to last, by one of For and Until, and why.
+// silenceAsk gives the duration of a silence, by either For or Until, and its reason.
 type silenceAsk struct {
 	For    string    `json:"for"`
 	Until  time.Time `json:"until"`
 	Reason string    `json:"reason"`
 }
 
-// unsilencedDocument says whether a silence was ended.
+// unsilencedDocument reports whether a silence was ended.
 type unsilencedDocument struct {
 	Alert   string `json:"alert"`
 	Changed bool   `json:"changed"`
 }
 
-// triedDocument names the targets that will be told.
+// triedDocument names the targets that will be notified.
 type triedDocument struct {
 	Alert   string   `json:"alert"`
 	Targets []string `json:"targets"`
@@ -103,11 +102,11 @@ func (s *server) apiSilence(w http.ResponseWriter, r *http.Request) {
 	var made alertstore.Silence
 	if err == nil {
 		made, err = s.silence(r.Context(), alertstore.Silence{
-			Alert: r.PathValue("alert"), CreatedBy: whoAsks(r, viaAPI), Reason: asked.Reason,
+			Alert: r.PathValue("alert"), CreatedBy: requestOrigin(r, viaAPI), Reason: asked.Reason,
 		}, lasts)
 	}
 	if err != nil {
-		s.answer(w, r, err)
+		s.answerError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, made)
@@ -120,8 +119,8 @@ func (s *server) apiUnsilence(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// apiTry answers before anybody was told: the leader of the metrics aggregator does
-// it, and the notifications say what came of it.
+// apiTry answers before the receivers are notified. The leader of the metrics aggregator
+// notifies them, and the list of notifications shows the result.
 func (s *server) apiTry(w http.ResponseWriter, r *http.Request) {
 	s.apiAlert(w, r, http.StatusAccepted, func(ctx context.Context, alert, by string) (any, error) {
 		targets, err := s.Silencer.Try(ctx, alert, by)
@@ -129,15 +128,15 @@ func (s *server) apiTry(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// apiAlert does what needs no more than the alert's name.
+// apiAlert handles actions that need only the alert's name.
 func (s *server) apiAlert(w http.ResponseWriter, r *http.Request, status int, do func(ctx context.Context, alert, by string) (document any, err error)) {
 	err := readJSON(w, r, &struct{}{})
 	var document any
 	if err == nil {
-		document, err = do(r.Context(), r.PathValue("alert"), whoAsks(r, viaAPI))
+		document, err = do(r.Context(), r.PathValue("alert"), requestOrigin(r, viaAPI))
 	}
 	if err != nil {
-		s.answer(w, r, refuseAlert(err))
+		s.answerError(w, r, refuseAlert(err))
 		return
 	}
 	writeJSON(w, status, document)
@@ -151,13 +150,13 @@ func (s *server) formSilence(w http.ResponseWriter, r *http.Request) {
 			if until, err = wallTime("until", text, "UTC"); err != nil {
 				return &refusal{http.StatusBadRequest, "until must be a time such as 2026-11-20T15:04, in UTC."}
 			}
-			lasts = "" // the form always has one of those
+			lasts = "" // the form always submits for
 		}
 		span, err := spanOfSilence(lasts, until)
 		if err != nil {
 			return err
 		}
-		asked := alertstore.Silence{Alert: alert, CreatedBy: cmp.Or(callerOf(ctx).Name, whoAsks(r, viaPage)), Reason: strings.TrimSpace(fields.Get("reason"))}
+		asked := alertstore.Silence{Alert: alert, CreatedBy: cmp.Or(callerOf(ctx).Name, requestOrigin(r, viaPage)), Reason: strings.TrimSpace(fields.Get("reason"))}
 		_, err = s.silence(ctx, asked, span)
 		return err
 	})
@@ -165,19 +164,20 @@ func (s *server) formSilence(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) formUnsilence(w http.ResponseWriter, r *http.Request) {
 	s.formAlert(w, r, didUnsilence, func(ctx context.Context, alert string, _ url.Values) error {
-		_, err := s.Silencer.Unsilence(ctx, alert, whoAsks(r, viaPage))
+		_, err := s.Silencer.Unsilence(ctx, alert, requestOrigin(r, viaPage))
 		return err
 	})
 }
 
 func (s *server) formTry(w http.ResponseWriter, r *http.Request) {
 	s.formAlert(w, r, didTry, func(ctx context.Context, alert string, _ url.Values) error {
-		_, err := s.Silencer.Try(ctx, alert, whoAsks(r, viaPage))
+		_, err := s.Silencer.Try(ctx, alert, requestOrigin(r, viaPage))
 		return err
 	})
 }
 
-// formAlert leads back to the page of the alerts, which says what was done.
+// formAlert handles a form and redirects to the page of the alerts, which reports the
+// result.
 func (s *server) formAlert(w http.ResponseWriter, r *http.Request, did string, do func(ctx context.Context, alert string, fields url.Values) error) {
 	fields, ok := s.form(w, r)
 	if !ok {
@@ -185,22 +185,22 @@ func (s *server) formAlert(w http.ResponseWriter, r *http.Request, did string, d
 	}
 	alert := r.PathValue("alert")
 	if err := do(r.Context(), alert, fields); err != nil {
-		s.answer(w, r, refuseAlert(err))
+		s.answerError(w, r, refuseAlert(err))
 		return
 	}
 	http.Redirect(w, r, "/alerts?"+values("did", did, "alert", alert), http.StatusSeeOther)
 }
 
-// alertNotice says what the form that led here has done.
-func alertNotice(ask *request) string {
-	alert := ask.values.Get("alert")
-	switch ask.values.Get("did") {
+// alertNotice reports the result of the form that redirected to the page.
+func alertNotice(req *request) string {
+	alert := req.values.Get("alert")
+	switch req.values.Get("did") {
 	case didSilence:
-		return alert + " is silenced. It is evaluated and shown as before; nobody is told."
+		return alert + " is silenced. It is evaluated and shown as before; no notifications are sent."
 	case didUnsilence:
-		return alert + " is silenced no more."
+		return alert + " is no longer silenced."
 	case didTry:
-		return "The receivers of " + alert + " are being told that it fires, and that it is over. What comes of it is shown below."
+		return "The receivers of " + alert + " are being notified that it fires, and that it is resolved. The results are shown below."
 	default:
 		return ""
 	}
@@ -219,15 +219,14 @@ func newSilenceRow(now time.Time, silence *alertstore.Silence) *silenceRow {
 	return &silenceRow{By: silence.CreatedBy, Reason: silence.Reason, Ends: newStamp(modeUntil, now, silence.Until)}
 }
 
-// silenceSpans are what the form offers.
+// silenceSpans are the choices of the form.
 var silenceSpans = []spanChoice{
 	{"30m", "30 minutes"}, {"1h", "an hour"}, {defaultSilence, "2 hours"}, {"8h", "8 hours"}, {"24h", "a day"}, {"3d", "3 days"}, {"7d", "a week"},
 }
 
 type spanChoice struct{ Value, Words string }
 
-// alertActBody asks for how long an alert is to be silent, or whether its receivers
-// are really to be told.
+// alertActBody is the form to silence an alert, or the confirmation page of a test.
 type alertActBody struct {
 	base
 	Alert  alertstore.Status
@@ -240,7 +239,7 @@ type alertActBody struct {
 }
 
 func loadAlertAct(did string) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, ask *request) (body, error) {
+	return func(s *server, ctx context.Context, req *request) (body, error) {
 		facts, err := s.cluster(ctx)
 		if err != nil {
 			return nil, err
@@ -249,7 +248,7 @@ func loadAlertAct(did string) func(*server, context.Context, *request) (body, er
 		if err != nil {
 			return nil, fmt.Errorf("read alerts: %w", err)
 		}
-		name := ask.values.Get("alert")
+		name := req.values.Get("alert")
 		i := slices.IndexFunc(alerts, func(a alertstore.Status) bool { return a.Name == name })
 		if i < 0 {
 			return nil, refuseAlert(alertstore.ErrNotFound)
@@ -267,16 +266,16 @@ func loadAlertAct(did string) func(*server, context.Context, *request) (body, er
 
 func alertPath(name string) string { return "/alerts/" + url.PathEscape(name) }
 
-// silenceRoutes are those of the API.
+// silenceRoutes returns the API routes.
 func (s *server) silenceRoutes() []route {
 	if s.Silencer == nil {
 		return nil
 	}
 	const alert = "/api/v1/alerts/{alert}/"
 	return []route{
-		{path: alert + didSilence, post: s.apiSilence, write: operator, posts: takes[silenceAsk, alertstore.Silence](http.StatusOK, "Tell nobody of an alert until a time")},
+		{path: alert + didSilence, post: s.apiSilence, write: operator, posts: takes[silenceAsk, alertstore.Silence](http.StatusOK, "Silence an alert")},
 		{path: alert + didUnsilence, post: s.apiUnsilence, write: operator, posts: does[unsilencedDocument](http.StatusOK, "End the silence of an alert")},
-		{path: alert + didTry, post: s.apiTry, write: operator, posts: does[triedDocument](http.StatusAccepted, "Have the receivers of an alert told, to try them")},
+		{path: alert + didTry, post: s.apiTry, write: operator, posts: does[triedDocument](http.StatusAccepted, "Send a test notification to the receivers of an alert")},
 	}
 }
 

@@ -24,7 +24,7 @@ func TestSilenceAPI(t *testing.T) {
 		{"quiet/silence", `{"for": "90m", "reason": "noon"}`, 200, `"alert":"quiet","created_at":"0001-01-01T00:00:00Z","until":"2026-11-20T13:30:00Z","created_by":"the API from 127.0.0.1","reason":"noon"}`},
 		{"quiet/silence", `{"until": "2026-11-21T00:00:00+02:00"}`, 200, `"until":"2026-11-21T00:00:00+02:00"`},
 		{"quiet/silence", "", 422, "for is missing; want a time such as 2h, or until"},
-		{"quiet/silence", `{"for": "2h", "until": "2026-11-21T00:00:00Z"}`, 422, "until cannot stand beside for"},
+		{"quiet/silence", `{"for": "2h", "until": "2026-11-21T00:00:00Z"}`, 422, "until cannot be combined with for"},
 		{"quiet/silence", `{"for": "soon"}`, 422, `for is not a duration (got \"soon\")`},
 		{"quiet/silence", `{"for": "-2h"}`, 422, "negative"},
 		{"quiet/silence", `{"for": "0"}`, 422, "Invalid silence: ahead"},
@@ -33,7 +33,7 @@ func TestSilenceAPI(t *testing.T) {
 		{"quiet/unsilence", "", 200, `{"alert":"quiet","changed":true}`},
 		{"nobody/unsilence", "", 404, "There is no such alert."},
 		{"no_scheduler_leader/test", "", 202, `{"alert":"no_scheduler_leader","targets":["pager"]}`},
-		{"quiet/test", "", 409, "The alert tells nobody"},
+		{"quiet/test", "", 409, "The alert has no receivers"},
 		{"nobody/test", "", 404, "There is no such alert."},
 	} {
 		if w := post(t, h, "/api/v1/alerts/"+step.path, jsonType, step.body); w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
@@ -67,7 +67,7 @@ func TestSilenceByThePage(t *testing.T) {
 		t.Error("an alert that tells nobody can be tested")
 	}
 	for path, want := range map[string]string{
-		"/alerts/quiet/silence": `<option value="2h" selected>`, "/alerts/no_scheduler_leader/test": "pager, slack:#ops will be told",
+		"/alerts/quiet/silence": `<option value="2h" selected>`, "/alerts/no_scheduler_leader/test": "pager, slack:#ops will be notified",
 	} {
 		if !strings.Contains(get(t, h, path).Body.String(), want) {
 			t.Errorf("%s lacks %s", path, want)
@@ -99,8 +99,8 @@ func TestSilenceByThePage(t *testing.T) {
 		t.Errorf("did (-want +got):\n%s", diff)
 	}
 	for path, want := range map[string]string{
-		"/alerts?did=silence&alert=quiet": "quiet is silenced.", "/alerts?did=unsilence&alert=quiet": "quiet is silenced no more.",
-		"/alerts?did=test&alert=quiet": "are being told",
+		"/alerts?did=silence&alert=quiet": "quiet is silenced.", "/alerts?did=unsilence&alert=quiet": "quiet is no longer silenced.",
+		"/alerts?did=test&alert=quiet": "are being notified",
 	} {
 		if !strings.Contains(get(t, h, path).Body.String(), want) {
 			t.Errorf("%s does not say %q", path, want)
@@ -108,11 +108,11 @@ func TestSilenceByThePage(t *testing.T) {
 	}
 }
 
-// What a reader's token does not cover is not offered, neither by the page nor by
-// its stream, which readers of another scope do not share.
-func TestPagesOfferWhatTheReaderMay(t *testing.T) {
+// Pages and their streams do not offer actions that the reader's token does not cover.
+// Readers of different scopes do not share a stream.
+func TestPagesOfferOnlyPermittedActions(t *testing.T) {
 	t.Parallel()
-	_, options := guarded()
+	_, options := clusterWithTokens()
 	h := New(options)
 	offers := map[string][]string{
 		"/alerts":         {"/alerts/no_scheduler_leader/silence", "/alerts/quiet/unsilence"},
@@ -132,7 +132,7 @@ func TestPagesOfferWhatTheReaderMay(t *testing.T) {
 	}
 	for path, offered := range offers {
 		for token, may := range covers {
-			page := askAs(t, h, token, http.MethodGet, path).Body.String()
+			page := requestAs(t, h, token, http.MethodGet, path).Body.String()
 			for _, offer := range offered {
 				if got := strings.Contains(page, offer); got != may(path) {
 					t.Errorf("%s as %s offers %s: %v", path, token, offer, got)

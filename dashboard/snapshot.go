@@ -15,7 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// What the pages read at most.
+// The limits of what the pages read.
 const (
 	historyDepth  = 400
 	overviewCrons = 20
@@ -23,19 +23,19 @@ const (
 	overviewJobs  = 12
 )
 
-// clusterFacts is who is there and who leads: the part that every page has.
+// clusterFacts holds the nodes and leaders, which every page needs.
 type clusterFacts struct {
 	now     time.Time
 	leaders []leaderstore.Leader
 	nodes   []nodestore.Node
 	applied string
-	// differs is what differs in other configurations, by hash.
+	// differs describes the differences of other configurations, by hash.
 	differs map[string]string
 	colors  palette
 }
 
-// cluster reads the cluster's facts. Their now is the database's clock, by
-// which everything on the page was written.
+// cluster reads the facts. Their now is the database's clock, to which all other times on
+// the page relate.
 func (s *server) cluster(ctx context.Context) (clusterFacts, error) {
 	facts := clusterFacts{now: s.Now()}
 	leaders, err := s.Source.Leadership.Leaders(ctx)
@@ -64,7 +64,7 @@ func (s *server) cluster(ctx context.Context) (clusterFacts, error) {
 	return facts, nil
 }
 
-// differences asks what differs on the nodes that run another configuration.
+// differences describes how the configurations of other nodes differ.
 func (s *server) differences(ctx context.Context, facts clusterFacts) (map[string]string, error) {
 	if s.Differs == nil || facts.applied == "" {
 		return nil, nil
@@ -84,11 +84,11 @@ func (s *server) differences(ctx context.Context, facts clusterFacts) (map[strin
 	return differs, nil
 }
 
-// The names of the instants that move on each second, unless something is wrong.
+// The names of the instants that move every second while the cluster is healthy.
 func heartbeatOf(node string) string { return "h:" + node }
 func leaseOf(role string) string     { return "l:" + role }
 
-// ages are how many milliseconds ago those instants were, as the query of an address.
+// ages returns the ages of these instants in milliseconds, encoded as a query.
 func (f clusterFacts) ages() string {
 	ages := url.Values{}
 	add := func(name string, at time.Time) {
@@ -107,7 +107,7 @@ func (f clusterFacts) ages() string {
 	return ages.Encode()
 }
 
-// databaseClock is the row's, where it carries one.
+// databaseClock returns the clock of the row, or own if the row has none.
 func databaseClock(own, row time.Time) time.Time {
 	if row.IsZero() {
 		return own
@@ -126,20 +126,20 @@ func nodeIDs(nodes []nodestore.Node, tenures []leaderstore.Tenure) []string {
 	return ids
 }
 
-// outline is what is told of all crons in force, by name.
+// outline is a summary of all crons in force, by name.
 type outline struct {
 	crons []cronstore.Outlined
 	read  time.Time
 }
 
-// at is when it was read, by the clock that says now: by a later one crons would be
-// overdue that are not.
+// at returns when the outline was read, by the clock of now. With a later time, crons would
+// wrongly appear overdue.
 func (o outline) at(now time.Time) time.Time { return now.Add(-time.Since(o.read)) }
 
-// keepOutline is for how long pages share an outline.
+// keepOutline is how long pages share an outline.
 const keepOutline = time.Second
 
-// outline is called by the memo that keeps it, one at a time.
+// outline reads the crons. Only the cache calls it, and never concurrently.
 func (s *server) outline(ctx context.Context) (outline, error) {
 	o := outline{read: time.Now()}
 	crons, err := s.Source.Crons.Outline(ctx, s.outlines.value.crons)
@@ -151,8 +151,8 @@ func (s *server) outline(ctx context.Context) (outline, error) {
 	return o, nil
 }
 
-// whole reads the crons that a page shows.
-func (s *server) whole(ctx context.Context, outlined []cronstore.Outlined) ([]cronstore.Cron, error) {
+// readCrons reads all fields of the crons that a page shows.
+func (s *server) readCrons(ctx context.Context, outlined []cronstore.Outlined) ([]cronstore.Cron, error) {
 	names := make([]string, len(outlined))
 	for i, c := range outlined {
 		names[i] = c.Name
@@ -164,10 +164,10 @@ func (s *server) whole(ctx context.Context, outlined []cronstore.Outlined) ([]cr
 	return crons, nil
 }
 
-// rowsOf are the crons of a page with their newest ticks and how their last runs
-// ended.
+// rowsOf returns the crons of a page with their newest ticks and the states of their last
+// runs.
 func (s *server) rowsOf(ctx context.Context, outlined []cronstore.Outlined, now time.Time) ([]cronRow, error) {
-	crons, err := s.whole(ctx, outlined)
+	crons, err := s.readCrons(ctx, outlined)
 	if err != nil {
 		return nil, err
 	}
@@ -189,10 +189,10 @@ func (s *server) rowsOf(ctx context.Context, outlined []cronstore.Outlined, now 
 	return s.cronRows(now, crons, ticks, states), nil
 }
 
-// maxOutput bounds the output that a page shows, in bytes: its end.
+// maxOutput bounds the bytes of output that a page shows. It shows the end.
 const maxOutput = 256 << 10
 
-// output gathers what an attempt writes, reading only what is new.
+// output collects the output of an attempt. It reads only new chunks.
 type output struct {
 	attempt int
 	seq     int
@@ -225,14 +225,14 @@ func (o *output) update(ctx context.Context, jobs Jobs, id int64, attempt int) e
 	}
 }
 
-// piece is a stretch of output of one stream.
+// piece is consecutive output of one stream.
 type piece struct {
 	Stream string
 	Text   string
 }
 
-// pieces joins chunks of the same stream before they are cleaned: an escape
-// sequence may be split between two.
+// pieces joins chunks of the same stream before it removes escape sequences, because a
+// sequence may span two chunks.
 func (o *output) pieces() []piece {
 	var joined []piece
 	var text strings.Builder

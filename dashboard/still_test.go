@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// While nothing happens but heartbeats and renewals, a stream carries these alone,
-// which change nothing that a reader would have to be sent again.
-func TestAQuietClusterSendsBeatsAlone(t *testing.T) {
+// While only heartbeats and renewals happen, a stream carries only beats, and no other part
+// of the page changes.
+func TestQuietClusterSendsOnlyBeats(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	s := makeServer(c.options())
 	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
 	for _, page := range []string{"overview", "leaders", "nodes", "crons", "cron", "jobs", "queues", "alerts", "dead", "charts", "storage", "settings", "beat"} {
 		kind := pageKinds[page]
-		ask := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?name=backup&span=6h", nil), kind)
+		req := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?name=backup&span=6h", nil), kind)
 		clear(f.fragments)
-		c.beat(epoch)
-		f.publish(s.fragments(t.Context(), kind, ask))
+		c.heartbeat(epoch)
+		f.publish(s.fragments(t.Context(), kind, req))
 		all, version := f.since(0, nil)
 		if !strings.Contains(string(all), "id: ") {
 			t.Fatalf("%s: what a reader gets first has no id: %s", page, all)
 		}
-		c.beat(epoch.Add(time.Second))
-		f.publish(s.fragments(t.Context(), kind, ask))
+		c.heartbeat(epoch.Add(time.Second))
+		f.publish(s.fragments(t.Context(), kind, req))
 		next, _ := f.since(version, nil)
 		if !strings.HasPrefix(string(next), "event: beat\ndata: ") || strings.Count(string(next), "event: ") != 1 || len(next) > 400 {
 			t.Errorf("%s: a second later the stream carries %s", page, next)
@@ -36,8 +36,8 @@ func TestAQuietClusterSendsBeatsAlone(t *testing.T) {
 	}
 }
 
-// beat is the last heartbeat and renewal of all that is well.
-func (c *fakeCluster) beat(at time.Time) {
+// heartbeat updates the heartbeats and renewals of everything that is alive.
+func (c *fakeCluster) heartbeat(at time.Time) {
 	c.change(func(c *fakeCluster) {
 		for i := range c.nodes {
 			c.nodes[i].Now = at
@@ -54,8 +54,8 @@ func (c *fakeCluster) beat(at time.Time) {
 	})
 }
 
-// The ages of a beat are of every instant that a part leaves to it.
-func TestBeatsTellOfAllThatMoves(t *testing.T) {
+// A beat contains the ages of all instants that move.
+func TestBeatsContainAllMovingInstants(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	s := makeServer(c.options())

@@ -16,16 +16,16 @@ import (
 const (
 	// shownPasses is how many of the compactor's passes the page shows.
 	shownPasses = 20
-	// keepSizes is for how long pages share what is known of the tables: PostgreSQL
-	// asks the disk how large each of them is.
+	// keepSizes is how long pages share the sizes of the tables, which PostgreSQL reads
+	// from the file system.
 	keepSizes = 10 * time.Second
 )
 
 type storageBody struct {
 	base
-	// Next is when the next pass is due; nil: none was made yet.
+	// Next is when the next pass is due; nil if there was no pass yet.
 	Next *stamp
-	// Late says that it should have been made.
+	// Late reports that the next pass is overdue.
 	Late   bool
 	Passes []passRow
 	Tables []tableRow
@@ -44,12 +44,12 @@ type passRow struct {
 type tableRow struct {
 	Name, Size, Indexes, Rows, Dead string
 	Partitions                      int64
-	// Share of the largest table.
+	// Share is the size relative to the largest table.
 	Share string
 }
 
-// latePass is how much later than due a pass is worth a second look: the one before
-// may take long.
+// latePass is how long after its due time a pass counts as overdue. The previous pass may
+// take long.
 const latePass = 10 * time.Minute
 
 func (s *server) loadStorage(ctx context.Context, _ *request) (body, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// span is how much of the past a swimlane shows, and in how many steps.
+// span is the time range of a swimlane, and its number of axis steps.
 type span struct {
 	Name  string
 	Width time.Duration
@@ -26,7 +26,7 @@ var spans = []span{
 	{"30d", 30 * 24 * time.Hour, 5},
 }
 
-// spanLink leads to the same page with another span.
+// spanLink is a link to the same page with another span.
 type spanLink struct {
 	Name, Path string
 	Current    bool
@@ -40,11 +40,11 @@ func spanLinks(spans []span, current span, path func(name string) string) []span
 	return links
 }
 
-// lane is the leadership of one role, drawn from left (old) to right (now). All
-// positions are percentages, so that the drawing fits any width.
-type lane struct {
+// roleLane shows the leaders of one role from left (old) to right (now). All positions are
+// percentages, so the drawing fits any width.
+type roleLane struct {
 	Role  string
-	Label string // for those who do not see it
+	Label string // for screen readers
 	Bars  []bar
 	Gaps  []gapMark
 }
@@ -52,18 +52,19 @@ type lane struct {
 type bar struct {
 	X, Width string
 	Color    string
-	// Text is empty on a bar that is too short to read.
+	// Text is empty if the bar is too short for it.
 	Text    string
 	Title   string
 	Current bool
 }
 
-// gapMark is a time without a leader: hatched over its true width, with a mark
-// at its end that is wide enough to see when the gap is milliseconds.
+// gapMark is a time without a leader: a hatched area of true width, with a mark at its end
+// that stays visible even if the gap lasts milliseconds.
 type gapMark struct {
 	X, Width, End string
 	Title         string
-	// Brief is a hand-over in less than a second: no cause for alarm.
+	// Brief reports a gap of less than a second, as in a hand-over, which is no cause for
+	// alarm.
 	Brief bool
 }
 
@@ -74,12 +75,12 @@ type axisMark struct {
 }
 
 type swimlane struct {
-	Lanes []lane
+	Lanes []roleLane
 	Axis  []axisMark
 }
 
-// chooseSpan takes the span that was asked for, or else the shortest one that
-// holds the last few changes of leader.
+// chooseSpan returns the requested span, or the shortest one that contains the last few
+// leader changes.
 func chooseSpan(name string, now time.Time, tenures []leaderstore.Tenure) span {
 	if i := slices.IndexFunc(spans, func(s span) bool { return s.Name == name }); i >= 0 {
 		return spans[i]
@@ -98,8 +99,8 @@ func chooseSpan(name string, now time.Time, tenures []leaderstore.Tenure) span {
 	return spans[len(spans)-1]
 }
 
-// drawSwimlane lays out one lane per role. The right edge moves in steps, so
-// that the drawing stays the same between most readings.
+// drawSwimlane draws one lane per role. The right edge moves in steps, so that consecutive
+// drawings are usually identical.
 func drawSwimlane(now time.Time, sp span, leaders []leaderstore.Leader, tenures []leaderstore.Tenure, colors palette) swimlane {
 	scale := sp.until(now)
 	drawing := swimlane{Axis: sp.axis()}
@@ -109,11 +110,10 @@ func drawSwimlane(now time.Time, sp span, leaders []leaderstore.Leader, tenures 
 	return drawing
 }
 
-// drawnSteps is in how many steps a drawing moves over its width.
+// drawnSteps is the number of steps in which a drawing moves over its width.
 const drawnSteps = 150
 
-// until is the scale of a drawing of the span whose right edge is now, or a step
-// after it.
+// until returns the scale of a drawing whose right edge is at most one step after now.
 func (sp span) until(now time.Time) scale {
 	step := sp.Width / drawnSteps
 	return scale{start: now.Truncate(step).Add(step - sp.Width), width: sp.Width}
@@ -128,9 +128,9 @@ func (sp span) axis() []axisMark {
 	return append(marks, axisMark{X: "100%", Text: "now", Anchor: "end"})
 }
 
-// drawLane takes the tenures oldest first.
-func drawLane(leader leaderstore.Leader, tenures []leaderstore.Tenure, sc scale, end time.Time, colors palette) lane {
-	l := lane{Role: leader.Role}
+// drawLane draws a lane. It expects tenures oldest first.
+func drawLane(leader leaderstore.Leader, tenures []leaderstore.Tenure, sc scale, end time.Time, colors palette) roleLane {
+	l := roleLane{Role: leader.Role}
 	changes := 0
 	for i, t := range tenures {
 		until, open := endOf(tenures, i, leader, end)
@@ -151,9 +151,9 @@ func drawLane(leader leaderstore.Leader, tenures []leaderstore.Tenure, sc scale,
 	return l
 }
 
-// endOf says until when a tenure is drawn, and whether it lasts. One whose end
-// nobody recorded ended where the gap before its successor began, or, when it
-// has none, when its lease ran out.
+// endOf returns the end of a tenure in the drawing, and whether the tenure continues. If no
+// end was recorded, the tenure ended where the gap before its successor began or, without a
+// successor, when its lease expired.
 func endOf(tenures []leaderstore.Tenure, i int, leader leaderstore.Leader, end time.Time) (time.Time, bool) {
 	t := tenures[i]
 	switch {
@@ -181,7 +181,7 @@ func ofRole(tenures []leaderstore.Tenure, role string) []leaderstore.Tenure {
 	return own
 }
 
-// scale turns instants into percentages of the drawing's width.
+// scale converts instants to percentages of the drawing's width.
 type scale struct {
 	start time.Time
 	width time.Duration
@@ -197,8 +197,8 @@ func (s scale) between(a, b time.Time) string {
 	return percent(max(s.fraction(b)-s.fraction(a), 0))
 }
 
-// The least parts of the drawing that a bar takes which names its node, and one
-// which names its term alone.
+// The minimum fractions of the drawing's width for a bar that names its node and term, and
+// for one that names only its term.
 const (
 	roomForNode = 0.16
 	roomForTerm = 0.05
@@ -224,7 +224,7 @@ func (s scale) gap(from, to time.Time, title string) gapMark {
 
 func percent(fraction float64) string { return fmt.Sprintf("%.3f%%", 100*fraction) }
 
-// short is a step of the axis.
+// short formats a step of the axis.
 func short(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -236,13 +236,13 @@ func short(d time.Duration) string {
 	}
 }
 
-// palette gives each node a colour of its own on every part of the page.
+// palette assigns each node the same colour in all parts of a page.
 type palette map[string]string
 
 const paletteSize = 8
 
-// newPalette colours the nodes by their place in the alphabet, and goes round
-// after the last colour.
+// newPalette assigns colours in the alphabetical order of the nodes. It repeats them if
+// there are more nodes than colours.
 func newPalette(nodeIDs []string) palette {
 	ids := slices.Compact(slices.Sorted(slices.Values(nodeIDs)))
 	colors := palette{}

@@ -10,10 +10,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/forge-scheduler/forge/internal/jsondepth"
+	"github.com/forge-scheduler/forge/internal/argschema"
 )
 
-// coarse is a span that counts up or down on the page, in at most two units.
+// coarse formats a duration that counts up or down on the page, in at most two units.
 // static/app.js has the same rule.
 func coarse(d time.Duration) string {
 	s := int64(max(d, 0) / time.Second)
@@ -29,7 +29,7 @@ func coarse(d time.Duration) string {
 	}
 }
 
-// precise is a span that was measured.
+// precise formats a measured duration.
 func precise(d time.Duration) string {
 	switch ms := float64(d) / float64(time.Millisecond); {
 	case ms < 0.05:
@@ -47,7 +47,7 @@ func precise(d time.Duration) string {
 
 func millis(ms float64) string { return precise(time.Duration(ms * float64(time.Millisecond))) }
 
-// How a stamp reads.
+// The formats of a stamp.
 const (
 	modeAgo   = "ago"   // 4s ago
 	modeSince = "since" // 4s
@@ -55,18 +55,17 @@ const (
 	modeLeft  = "left"  // 2.2 s
 )
 
-// stamp is an instant on the page: written out for those who read without
-// scripts, and kept moving by app.js for the others.
+// stamp is an instant on the page. The server formats it, and app.js keeps it current.
 type stamp struct {
 	Mode string
 	ISO  string
 	MS   int64
 	Text string
-	// Moves names an instant that moves on each second, among the ages of a beat.
+	// Moves names an instant that moves every second, in the ages of a beat.
 	Moves string
 }
 
-// moving is the stamp of an instant that moves on each second.
+// moving marks an instant that moves every second.
 func (s stamp) moving(name string) stamp {
 	s.Moves = name
 	return s
@@ -97,31 +96,31 @@ func newStamp(mode string, now, at time.Time) stamp {
 	return stamp{Mode: mode, ISO: at.UTC().Format(time.RFC3339Nano), MS: at.UnixMilli(), Text: text}
 }
 
-// Escape sequences: CSI, then the string kinds (OSC, DCS, SOS, PM, APC) up to
-// their terminator, then the short ones.
+// Escape sequences: CSI, then the string kinds (OSC, DCS, SOS, PM, APC) up to their
+// terminator, then the short ones.
 var escapes = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?")
 
-// plainText makes what a job wrote safe and plain to read: without escape
-// sequences and control characters, without characters that reorder a line, and
-// with a progress bar's carriage returns as line ends.
+// plainText makes the output of a job safe to show. It removes escape sequences, control
+// characters and characters that reorder a line, and it converts the carriage returns of
+// progress bars to line ends.
 func plainText(s string) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	s = escapes.ReplaceAllString(s, "")
 	s = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s)
-	return strings.Map(harmlessRune, s)
+	return strings.Map(cleanRune, s)
 }
 
-// harmless is a page without the characters that plainText leaves out, wherever the
-// text comes from: names, arguments and what receivers answered are shown, too.
-func harmless(html []byte) []byte {
-	if utf8.Valid(html) && !bytes.ContainsFunc(html, func(r rune) bool { return harmlessRune(r) != r }) {
+// removeControls removes the characters that plainText removes from a whole page, because
+// names, arguments and answers of receivers are shown too.
+func removeControls(html []byte) []byte {
+	if utf8.Valid(html) && !bytes.ContainsFunc(html, func(r rune) bool { return cleanRune(r) != r }) {
 		return html
 	}
-	return bytes.Map(harmlessRune, bytes.ToValidUTF8(html, []byte(string(utf8.RuneError))))
+	return bytes.Map(cleanRune, bytes.ToValidUTF8(html, []byte(string(utf8.RuneError))))
 }
 
-// harmlessRune is negative for a rune that is left out.
-func harmlessRune(r rune) rune {
+// cleanRune returns a negative value for a rune to remove.
+func cleanRune(r rune) rune {
 	switch {
 	case r == '\n' || r == '\t':
 		return r
@@ -133,11 +132,11 @@ func harmlessRune(r rune) rune {
 	return r
 }
 
-// prettyJSON indents JSON that does not nest too deeply: anybody who may insert rows
-// may have written it, and each level widens each line below it.
+// prettyJSON indents JSON unless it is nested too deeply. Anyone who can insert rows may
+// have written it, and each level adds indentation to every line in it.
 func prettyJSON(raw json.RawMessage) string {
 	var out bytes.Buffer
-	if len(raw) == 0 || jsondepth.Check(raw) != nil || json.Indent(&out, raw, "", "  ") != nil {
+	if len(raw) == 0 || argschema.CheckDepth(raw) != nil || json.Indent(&out, raw, "", "  ") != nil {
 		return string(raw)
 	}
 	return out.String()

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxThrottled bounds how many are counted apart from each other.
+// maxThrottled bounds the callers that are counted separately.
 const maxThrottled = 4096
 
-// throttle bounds how often each of many may do something.
+// throttle limits the rate of an action for each of many callers.
 type throttle struct {
 	every rate.Limit
 	burst int
@@ -23,7 +23,7 @@ func newThrottle(every rate.Limit, burst int) *throttle {
 	return &throttle{every: every, burst: burst, each: map[string]*rate.Limiter{}}
 }
 
-// take returns 0 when who may go on, and else how long to wait.
+// take returns 0 if the caller may proceed, and otherwise how long it must wait.
 func (t *throttle) take(who string, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +41,7 @@ func (t *throttle) take(who string, now time.Time) time.Duration {
 	return 0
 }
 
-// wait returns what take would, and counts nothing.
+// wait returns the same as take without counting the call.
 func (t *throttle) wait(who string, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,8 +56,9 @@ func (t *throttle) wait(who string, now time.Time) time.Duration {
 	return time.Duration(missing / float64(t.every) * float64(time.Second))
 }
 
-// makeRoom forgets those who have done nothing for a while, or else everybody:
-// whoever fills the table has many addresses, and is not held up by it anyhow.
+// makeRoom removes callers that were idle for a while. If the table is still full, it
+// removes all: a caller that fills the table has many addresses, so a limit per address
+// does not stop it anyway.
 func (t *throttle) makeRoom(now time.Time) {
 	if len(t.each) < maxThrottled {
 		return

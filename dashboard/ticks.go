@@ -10,16 +10,16 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// How many ticks a strip shows: in a table, and on the page of one cron.
+// The number of ticks in a strip, in a table and on the page of one cron.
 const (
 	stripLength = 30
 	stripLong   = 60
 )
 
-// tickCache keeps the newest ticks of each cron, with what became of their jobs, for
-// as long as its watermark stands still, so that a page with a hundred daily crons
-// reads no ledger. Ticks by hand and the ends of jobs do not move the watermark: an
-// entry is read again after ten seconds.
+// tickCache caches the newest ticks of each cron and the states of their jobs until the
+// cron's watermark moves, so that a page with a hundred daily crons does not read the
+// ledger. Triggered ticks and ended jobs do not move the watermark, so an entry expires
+// after ten seconds.
 type tickCache struct {
 	crons Crons
 	jobs  Jobs
@@ -32,7 +32,7 @@ type tickEntry struct {
 	watermark time.Time
 	readAt    time.Time
 	ticks     []cronstore.Tick
-	// states are those of the ticks' jobs when they were read, by id.
+	// states are the states of the ticks' jobs when they were read, by id.
 	states map[int64]string
 }
 
@@ -40,8 +40,8 @@ func newTickCache(crons Crons, jobs Jobs) *tickCache {
 	return &tickCache{crons: crons, jobs: jobs, entries: map[string]tickEntry{}}
 }
 
-// get returns the newest ticks of each cron with the states of their jobs, and reads
-// those that may have changed all at once.
+// get returns the newest ticks of each cron with the states of their jobs. It reads all
+// expired entries at once.
 func (c *tickCache) get(ctx context.Context, crons []cronstore.Cron, now time.Time) (map[string][]cronstore.Tick, map[int64]string, error) {
 	ticks := make(map[string][]cronstore.Tick, len(crons))
 	states := map[int64]string{}
@@ -76,8 +76,8 @@ func (c *tickCache) get(ctx context.Context, crons []cronstore.Cron, now time.Ti
 	return ticks, states, nil
 }
 
-// readStates adds the states of the ticks' jobs, and leaves those that are known to
-// have succeeded: most have.
+// readStates adds the states of the ticks' jobs. It does not read those of jobs that are
+// known to have succeeded, which are most.
 func (c *tickCache) readStates(ctx context.Context, read map[string][]cronstore.Tick, states map[int64]string) error {
 	var ids []int64
 	for _, ticks := range read {
@@ -105,7 +105,7 @@ func newTickEntry(cron cronstore.Cron, now time.Time, ticks []cronstore.Tick, st
 	return tickEntry{watermark: cron.Watermark, readAt: now, ticks: ticks, states: own}
 }
 
-// jobsOf are the jobs that ticks became.
+// jobsOf returns the jobs of ticks.
 func jobsOf(ticks []cronstore.Tick) []int64 {
 	var ids []int64
 	for _, t := range ticks {
@@ -116,7 +116,7 @@ func jobsOf(ticks []cronstore.Tick) []int64 {
 	return ids
 }
 
-// keep forgets crons that are gone.
+// keep removes the entries of crons that no longer exist.
 func (c *tickCache) keep(crons []cronstore.Outlined) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// attemptBar is an attempt on the scale of the job's life, one below the other.
+// attemptBar is an attempt on the time scale of the job. Attempts are stacked vertically.
 type attemptBar struct {
 	X, Width  string
 	Y, Middle int
@@ -17,7 +17,7 @@ type attemptBar struct {
 
 const attemptHeight = 20
 
-// drawAttempts draws from when the job was added, or due, to its end or now.
+// drawAttempts draws the time from when the job was added or due to its end or now.
 func drawAttempts(now time.Time, job jobstore.Job) (bars []attemptBar, axis []axisMark, label string) {
 	attempts := job.Runs()
 	if len(attempts) == 0 {

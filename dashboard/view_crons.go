@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 type cronRow struct {
@@ -21,14 +21,14 @@ type cronRow struct {
 	Timezone string
 	Paused   bool
 	Removed  bool
-	Strip    strip
+	Strip    tickStrip
 	Last     *runCell
 	Lateness string
 	Next     stamp
-	// Overdue is set when the next tick is past and nobody fired it.
+	// Overdue reports that the next tick is past and not recorded.
 	Overdue bool
-	// Blocked is the job because of which the newest tick was skipped, and since when
-	// ticks are; nil: none.
+	// Blocked describes the job because of which the newest tick was skipped; nil if there
+	// is none.
 	Blocked *blockedCell
 }
 
@@ -39,7 +39,7 @@ type blockedCell struct {
 	State badge
 }
 
-// runCell is the newest tick that became a job.
+// runCell is the newest tick with a job.
 type runCell struct {
 	At    stamp
 	JobID int64
@@ -47,8 +47,8 @@ type runCell struct {
 	State badge
 }
 
-// overdueAfter is how long after its time a tick may be waiting for the commit
-// that records it before the page says so.
+// overdueAfter is how long after its time a tick may wait for the commit that records it
+// before the page reports it as overdue.
 const overdueAfter = 2 * time.Second
 
 func (s *server) cronRows(now time.Time, crons []cronstore.Cron, ticks map[string][]cronstore.Tick, jobs map[int64]string) []cronRow {
@@ -63,7 +63,7 @@ func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs ma
 	row := cronRow{
 		Name: c.Name, Path: cronPath(c.Name), Job: c.Spec.Job, Schedule: c.Spec.Schedule, English: english,
 		Timezone: c.Spec.Timezone, Paused: c.Paused(), Removed: !c.RemovedAt.IsZero(),
-		Strip: drawStrip(ticks, jobs, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
+		Strip: drawTickStrip(ticks, jobs, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
 	}
 	row.Overdue = !row.Paused && !row.Removed && isOverdue(now, c.NextTick)
 	if by := c.Blocked.By; by != 0 && !row.Paused && !row.Removed {
@@ -78,7 +78,7 @@ func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs ma
 	return row
 }
 
-// lastRun is the newest tick that became a job.
+// lastRun returns the newest tick with a job.
 func lastRun(ticks []cronstore.Tick) (run cronstore.Tick, ok bool) {
 	i := slices.IndexFunc(ticks, func(t cronstore.Tick) bool { return t.JobID != 0 })
 	if i < 0 {
@@ -87,7 +87,7 @@ func lastRun(ticks []cronstore.Tick) (run cronstore.Tick, ok bool) {
 	return ticks[i], true
 }
 
-// isOverdue is of the next tick of a cron that is in force and not paused.
+// isOverdue reports whether the next tick of an active cron is overdue.
 func isOverdue(now, next time.Time) bool {
 	return !next.IsZero() && now.Sub(next) > overdueAfter
 }
@@ -100,14 +100,14 @@ type tickRow struct {
 	Clock string
 	Count int64
 	Last  string
-	Mark  mark
-	// Why says in a sentence why the tick became what it did, Told who heard of
-	// its failure.
+	Mark  tickMark
+	// Why explains the verdict, Told names the receivers of notifications about the
+	// failure.
 	Why  string
 	Told string
-	// Blocker is the job that Why begins with, nil if it names none.
+	// Blocker is the job at the beginning of Why; nil if there is none.
 	Blocker *remark
-	// Usual: it fired as it should, and why is no news.
+	// Usual reports that the tick fired normally, so that Why is not shown.
 	Usual    bool
 	Lateness string
 	Node     nodeName
@@ -117,12 +117,12 @@ type tickRow struct {
 	State    badge
 }
 
-func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]outbox.Notification, zone *time.Location, jobs map[int64]string, colors palette) []tickRow {
+func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]notifyqueue.Notification, zone *time.Location, jobs map[int64]string, colors palette) []tickRow {
 	rows := make([]tickRow, 0, len(ticks))
 	for _, t := range ticks {
 		row := tickRow{
 			Tick: newStamp(modeAgo, now, t.Tick), Clock: clock(t.Tick, zone), Count: t.Count, Mark: markOf(t.Verdict),
-			Why: whyOf(t), Told: plainText(outbox.Sentence(told[t.Tick.UnixMicro()])), Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
+			Why: whyOf(t), Told: plainText(notifyqueue.StatusSentence(told[t.Tick.UnixMicro()])), Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
 			Term: t.Term, JobID: t.JobID, Path: jobPath(t.JobID),
 		}
 		if by := t.BlockedBy; by != 0 {
@@ -141,26 +141,26 @@ func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]outbox.Not
 	return rows
 }
 
-// whyOf is the ledger's reason, or what its silence means.
+// whyOf returns the reason in the ledger, or what a missing reason means.
 func whyOf(t cronstore.Tick) string {
 	switch {
 	case t.Reason != "":
 		return t.Reason
 	case t.Verdict == cronstore.Fired:
-		return "It was due, and nothing stood in its way."
+		return "Fired on time."
 	case t.Verdict == cronstore.CaughtUp:
-		return "Nobody fired it at its time, and it was caught up."
+		return "It did not fire at its time, and was caught up later."
 	default:
 		return ""
 	}
 }
 
-// clock writes an instant in the cron's own zone: its schedule is read there.
+// clock formats an instant in the cron's zone, in which its schedule is defined.
 func clock(t time.Time, zone *time.Location) string {
 	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
-// zoneOf falls back to UTC for a zone that this machine does not know.
+// zoneOf returns UTC for a zone that this machine does not know.
 func zoneOf(name string) *time.Location {
 	zone, err := time.LoadLocation(name)
 	if err != nil {
@@ -169,7 +169,7 @@ func zoneOf(name string) *time.Location {
 	return zone
 }
 
-// fact is a line of a page's list of facts.
+// fact is a row in a page's list of facts.
 type fact struct{ Name, Value string }
 
 func policies(spec cronstore.Spec) []fact {

@@ -11,7 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// badge is a state in words, with a tone and an icon: never colour alone.
+// badge describes a state with words, a tone and an icon: colour is never the only sign.
 type badge struct {
 	Words string
 	Tone  string
@@ -54,7 +54,7 @@ func outcomeBadge(outcome string) badge {
 	case jobstore.OutcomeSnoozed:
 		return badge{"snoozed", "wait", "clock"}
 	default:
-		return badgeOf(outcome) // an outcome that is also the job's state
+		return badgeOf(outcome) // an outcome that is also a job state
 	}
 }
 
@@ -68,13 +68,13 @@ type jobRow struct {
 	Node     nodeName
 	Attempt  string
 	Duration string
-	// Since counts up while the job runs; Duration is then empty.
+	// Since counts up while the job runs. Duration is then empty.
 	Since stamp
 	When  stamp
 	Error string
 	Queue string
-	// Note is what tells this job from others of its kind: what went wrong last, or
-	// its arguments.
+	// Note distinguishes this job from others of its kind: its last error, or its
+	// arguments.
 	Note  string
 	Wrong bool
 }
@@ -103,7 +103,7 @@ func newJobRow(now time.Time, j jobstore.Job, colors palette) jobRow {
 	return row
 }
 
-// longestNote bounds what a list shows of a job's arguments or error, in characters.
+// longestNote bounds a note, in characters.
 const longestNote = 100
 
 func jobNote(j jobstore.Job) (text string, wrong bool) {
@@ -118,7 +118,7 @@ func jobNote(j jobstore.Job) (text string, wrong bool) {
 	return string(short), wrong
 }
 
-// compactJSON is empty for no arguments. What was cut short stays as it is.
+// compactJSON returns an empty text for no arguments. It returns truncated JSON unchanged.
 func compactJSON(raw json.RawMessage) string {
 	var out bytes.Buffer
 	if json.Compact(&out, raw) != nil {
@@ -130,8 +130,8 @@ func compactJSON(raw json.RawMessage) string {
 	return out.String()
 }
 
-// jobWhen is the instant that matters most in the job's state: its end, its
-// start, or when it falls due.
+// jobWhen returns the most relevant instant of the job's state: its end, its start, or when
+// it is due.
 func jobWhen(now time.Time, j jobstore.Job) stamp {
 	switch {
 	case !j.FinalizedAt.IsZero():
@@ -169,7 +169,7 @@ func attemptRows(now time.Time, job jobstore.Job, shown int, colors palette) []a
 			Output: sizeOf(a), Error: plainText(a.Error),
 		}
 		if a.Outcome == "" {
-			row.Duration, row.Output = coarse(now.Sub(a.StartedAt)), "–" // counted when it ends
+			row.Duration, row.Output = coarse(now.Sub(a.StartedAt)), "–" // known when it ends
 		}
 		rows = append(rows, row)
 	}

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// nodeName is a node as the pages write it: its id beside its colour.
+// nodeName is a node on a page: its id and its colour.
 type nodeName struct {
 	ID    string
 	Color string
@@ -21,21 +22,25 @@ type leaderCard struct {
 	Title  string
 	Duty   string
 	Vacant bool
-	// Idle: nobody leads it, and no node that is here stands for it.
+	// Idle reports that the role has no leader and no present node may lead it.
 	Idle bool
-	// Holder is the session that holds the role's lock and does not lead.
+	// Holder is the session that holds the role's lock without leading.
 	Holder string
 	Node   nodeName
 	URL    string
 	Mine   bool
 	Term   int64
 	Since  stamp
-	// The lease bar: LeaseMS is how long a full bar is, UntilMS where it runs
-	// out, Left its width now.
+	// The lease bar: LeaseMS is the duration of a full bar, Until the expiry, and Left the
+	// current width.
 	LeaseMS int64
 	Until   stamp
 	Left    string
-	// Acts are what can be asked of the leader.
+	// Renewals of the last hour, and Heartbeats of the node since Started, that succeeded;
+	// empty if none are recorded.
+	Renewals, Heartbeats string
+	Started              stamp
+	// Acts are the buttons for the leader.
 	Acts []act
 }
 
@@ -45,30 +50,29 @@ type tenureRow struct {
 	Term     int64
 	Acquired stamp
 	Lasted   string
-	// Since counts up while the tenure lasts; Lasted is then empty.
+	// Since counts up while the tenure lasts. Lasted is then empty.
 	Since  stamp
 	Reason string
 	Tone   string
 	Gap    string
 }
 
-// duties say what a role is for, to those who meet it here first.
-var duties = map[string]string{
+// roleDescriptions describe the built-in roles.
+var roleDescriptions = map[string]string{
 	SchedulerRole:        "Fires crons and assigns jobs",
 	"metrics_aggregator": "Writes the cluster's totals",
 	"log_compactor":      "Applies retention",
 }
 
-// wanted says whether a role ought to be led: the built-in ones always, others
-// while a node that is here stands for them. The rows of roles that a program had
-// once stay.
-func wanted(role string, nodes []nodestore.Node) bool {
-	_, builtIn := duties[role]
-	return builtIn || stoodFor(role, nodes)
+// needsLeader reports whether a role must have a leader: the built-in roles always, others
+// while a present node may lead them. Rows of roles that a program no longer has remain.
+func needsLeader(role string, nodes []nodestore.Node) bool {
+	_, builtIn := roleDescriptions[role]
+	return builtIn || hasCandidate(role, nodes)
 }
 
-// stoodFor says whether a node that is here may lead a role.
-func stoodFor(role string, nodes []nodestore.Node) bool {
+// hasCandidate reports whether a present node may lead a role.
+func hasCandidate(role string, nodes []nodestore.Node) bool {
 	return slices.ContainsFunc(nodes, func(n nodestore.Node) bool {
 		return n.Present() && slices.Contains(n.Roles, role)
 	})
@@ -82,8 +86,8 @@ func leaderCards(facts clusterFacts, self Self) []leaderCard {
 	cards := make([]leaderCard, 0, len(facts.leaders))
 	for _, l := range facts.leaders {
 		card := leaderCard{
-			Role: l.Role, Title: roleTitle(l.Role), Duty: cmp.Or(duties[l.Role], "A role of a program's own"), Term: l.Term,
-			Vacant: !l.Leads(), Idle: !l.Leads() && !stoodFor(l.Role, facts.nodes),
+			Role: l.Role, Title: roleTitle(l.Role), Duty: cmp.Or(roleDescriptions[l.Role], "A role of your program"), Term: l.Term,
+			Vacant: !l.Leads(), Idle: !l.Leads() && !hasCandidate(l.Role, facts.nodes),
 		}
 		switch {
 		case !card.Vacant:
@@ -105,8 +109,17 @@ func leaderCards(facts clusterFacts, self Self) []leaderCard {
 	return cards
 }
 
-// reasons puts the end of a tenure into words, and says how it looks: an
-// ordinary end, one that needed the crash path, or one that nobody explained.
+// rate adds how many renewals and heartbeats succeeded.
+func (c *leaderCard) rate(now time.Time, rates rollupstore.LeaderRates) {
+	if rates.Renewals != nil {
+		c.Renewals = rates.Renewals.String()
+	}
+	if rates.Heartbeats != nil {
+		c.Heartbeats, c.Started = rates.Heartbeats.String(), newStamp(modeAgo, now, rates.Heartbeats.Since)
+	}
+}
+
+// reasons describe the end of a tenure and give its tone: normal, abnormal, or unexplained.
 var reasons = map[string]struct{ words, tone string }{
 	"resigned":      {"resigned", "idle"},
 	"stepped_down":  {"stepped down", "idle"},
@@ -118,7 +131,8 @@ var reasons = map[string]struct{ words, tone string }{
 	"unknown":       {"unknown", "idle"},
 }
 
-// tenureRows takes tenures newest first. now is the end of those that last.
+// tenureRows returns the rows of the tenures, newest first. now is the end of tenures that
+// continue.
 func tenureRows(now time.Time, tenures []leaderstore.Tenure, leaders []leaderstore.Leader, colors palette) []tenureRow {
 	rows := make([]tenureRow, 0, len(tenures))
 	for _, t := range tenures {
@@ -169,8 +183,8 @@ func newestFirst(tenures []leaderstore.Tenure) []leaderstore.Tenure {
 	return sorted
 }
 
-// safeURL lets only web addresses become links: the row is written by other
-// nodes.
+// safeURL returns only web addresses, because other nodes write the row and the page links
+// to it.
 func safeURL(address string) string {
 	if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
 		return address

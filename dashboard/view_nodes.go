@@ -21,31 +21,31 @@ type nodeRow struct {
 	Running   int
 	Used      string
 	Heartbeat stamp
-	// Late marks a heartbeat that is older than it should be.
+	// Late marks a heartbeat that is older than expected.
 	Late    bool
 	Started stamp
 	Version string
 	Host    string
 	Config  string
 	Drifts  bool
-	// Differs is what differs in the configuration of a node that drifts.
+	// Differs describes the differences of a configuration that drifts.
 	Differs string
-	// Silent marks a node that hands its metrics over no more; Reported is when it
-	// last did, nil: never.
+	// Silent marks a node that no longer reports its metrics. Reported is when it last did;
+	// nil if never.
 	Silent   bool
 	Reported *stamp
-	// Refused says why the node's edited file was not taken over, Waits why its file
-	// waits for forge apply --yes; Restart are the keys of it that wait for a restart.
+	// Refused is why the node's edited file was rejected. Waits is why it needs forge apply
+	// --yes. Restart are its keys that need a restart.
 	Refused string
 	Waits   string
 	Restart string
-	// Facts and Act are of the page of the nodes alone.
+	// Facts and Act are shown only on the page of the nodes.
 	Facts []fact
 	Act   *act
 }
 
-// lateHeartbeat is when a heartbeat is worth a second look: nodes beat once a
-// second by default and are dead after five.
+// lateHeartbeat is the age from which a heartbeat is marked as late. By default, nodes send
+// one every second and are dead after five.
 const lateHeartbeat = 3 * time.Second
 
 func nodeRows(facts clusterFacts, self Self) []nodeRow {
@@ -77,11 +77,11 @@ func nodeRows(facts clusterFacts, self Self) []nodeRow {
 	return rows
 }
 
-// firstReport is how long a node has for its first metrics.
+// firstReport is how long a node has until its first metrics are expected.
 const firstReport = time.Minute
 
-// silence says whether a node that is here hands its metrics over no more, and since
-// when.
+// silence reports whether a present node no longer reports its metrics, and when it last
+// did.
 func silence(n nodestore.Node, now time.Time) (silent bool, last *stamp) {
 	if !n.Present() || n.Reporting || n.ReportedAt.IsZero() && now.Sub(n.StartedAt) < firstReport {
 		return false, nil
@@ -93,7 +93,7 @@ func silence(n nodestore.Node, now time.Time) (silent bool, last *stamp) {
 	return true, &at
 }
 
-// ifPresent leaves out what no longer matters of a node that is gone.
+// ifPresent returns text for a present node, and an empty text for others.
 func ifPresent(present bool, text string) string {
 	if !present {
 		return ""
@@ -114,7 +114,7 @@ func nodeTone(state string) string {
 	}
 }
 
-// nodeRank puts those that are here before those that are gone.
+// nodeRank sorts present nodes before others.
 func nodeRank(state string) int {
 	if state == nodestore.Active || state == nodestore.Draining {
 		return 0
@@ -139,8 +139,8 @@ func used(n nodestore.Node) string {
 	return percent(min(float64(n.Running)/float64(n.Slots), 1))
 }
 
-// commonHash is the configuration that most present nodes run; of two that are
-// as common, the one of the node that started last.
+// commonHash returns the configuration that most present nodes run. In a tie, it returns
+// that of the node that started last.
 func commonHash(nodes []nodestore.Node) string {
 	count := map[string]int{}
 	newest := map[string]time.Time{}
@@ -162,8 +162,8 @@ func commonHash(nodes []nodestore.Node) string {
 	return best
 }
 
-// peers are the other nodes whose pages show the same cluster, for when this
-// node goes away.
+// peer is another node that serves the pages of the cluster. Pages link to it when this node
+// stops answering.
 type peer struct{ ID, URL string }
 
 func peersOf(nodes []nodestore.Node, self Self) []peer {

@@ -18,24 +18,24 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// outcomeFenced counts results that came too late: the attempt was somebody
-// else's by then. It is counted beside the outcome that the attempt had here.
+// outcomeFenced counts results that were rejected because the attempt no longer belonged
+// to this node. The attempt's own outcome is counted too.
 const outcomeFenced = "fenced"
 
-// Run is what a job knows of the attempt that runs it.
+// Run describes the attempt of a job.
 type Run struct {
 	JobID   int64
 	Job     string // the kind
 	Attempt int    // from 1
-	// Cron, Tick and Term are of the tick that fired the job; zero for a job
-	// that was enqueued otherwise.
+	// Cron, Tick and Term describe the tick that fired the job. They are zero for a job
+	// that was enqueued in another way.
 	Cron   string
 	Tick   time.Time
 	Term   int64
 	NodeID string
 }
 
-// IdempotencyKey is the same for every attempt of the same piece of work: the
+// IdempotencyKey returns a key that is the same for every attempt of the same work: the
 // cron and its tick, or the job's id.
 func (r Run) IdempotencyKey() string {
 	if r.Cron != "" {
@@ -44,14 +44,14 @@ func (r Run) IdempotencyKey() string {
 	return "job-" + strconv.FormatInt(r.JobID, 10)
 }
 
-// values are what ${run:NAME} stands for.
+// values returns the values of ${run:NAME}.
 func (r Run) values() config.RunValues {
 	return config.RunValues{JobID: r.JobID, Job: r.Job, Attempt: r.Attempt, Term: r.Term, Node: r.NodeID, Tick: r.Tick}
 }
 
 type attemptKey struct{}
 
-// attempt is one running attempt: what it knows and what it comes to.
+// attempt is a running attempt and its results so far.
 type attempt struct {
 	Run
 	args       json.RawMessage
@@ -61,7 +61,7 @@ type attempt struct {
 	statusCode *int
 }
 
-// FromContext returns what a worker's context knows of its run.
+// FromContext returns the Run in a worker's context.
 func FromContext(ctx context.Context) (Run, bool) {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -70,8 +70,8 @@ func FromContext(ctx context.Context) (Run, bool) {
 	return a.Run, true
 }
 
-// Output returns where a worker may write for people to read beside the job:
-// the page and `forge job logs`. Outside a worker it discards.
+// Output returns a writer for output that the job's page and `forge job logs` show.
+// Outside a worker, it discards everything.
 func Output(ctx context.Context) io.Writer {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -80,15 +80,14 @@ func Output(ctx context.Context) io.Writer {
 	return a.output.stream(jobstore.StreamStdout)
 }
 
-// recorder is the worker middleware that writes down every attempt, of every
-// kind.
+// recorder is the worker middleware that records every attempt of every kind.
 type recorder struct {
 	river.MiddlewareDefaults
 	logs   *logWriter
 	nodeID string
-	// definitions are the jobs without code.
+	// definitions contains the jobs without code.
 	definitions *definitions
-	// keepTrace is told where a Go program's worker panicked.
+	// keepTrace stores the stack trace of a panic in a Go program's worker.
 	keepTrace func(jobID int64, trace string)
 	logger    *slog.Logger
 	meters    *meters
@@ -104,9 +103,9 @@ func newRecorder(options Options, configured *definitions, logs *logWriter, keep
 	}
 }
 
-// Work is part of rivertype.WorkerMiddleware.
+// Work implements rivertype.WorkerMiddleware.
 func (r *recorder) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
-	r.definitions.begun(job)
+	r.definitions.restoreKind(job)
 	a := r.begin(job)
 	started := time.Now()
 	panicked := true
@@ -116,19 +115,18 @@ func (r *recorder) Work(ctx context.Context, job *rivertype.JobRow, work func(co
 		}
 		r.end(ctx, a, started, err)
 	}()
-	defer containPanic()
-	err = contained(r.run(job, func() error { return work(context.WithValue(ctx, attemptKey{}, a)) }))
+	defer sanitizePanic()
+	err = sanitizeError(r.run(job, func() error { return work(context.WithValue(ctx, attemptKey{}, a)) }))
 	panicked = false
 	return err
 }
 
-// run works the job: one without code here, a Go program's apart, with its panic
-// handed on.
+// run runs the job. It isolates a Go program's worker and repeats the worker's panic.
 func (r *recorder) run(job *rivertype.JobRow, work func() error) error {
 	if r.definitions.of(job) != nil {
 		return work()
 	}
-	end := apart(work)
+	end := isolate(work)
 	if end.panicked != nil {
 		r.keepTrace(job.ID, end.trace)
 		panic(end.panicked)
@@ -144,7 +142,7 @@ func (r *recorder) begin(job *rivertype.JobRow) *attempt {
 	a.meter = r.meters.of(job.Kind)
 	a.meter.started.Inc()
 	a.meter.running.Inc()
-	if job.AttemptedAt != nil { // both by the database's clock
+	if job.AttemptedAt != nil { // both are times of the database's clock
 		a.meter.wait.Observe(max(0, job.AttemptedAt.Sub(job.ScheduledAt).Seconds()))
 	}
 	return a
@@ -153,45 +151,45 @@ func (r *recorder) begin(job *rivertype.JobRow) *attempt {
 func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err error) {
 	a.output.close()
 	took := time.Since(started)
-	facts := jobstore.Attempt{
+	result := jobstore.Attempt{
 		Attempt: a.Attempt, NodeID: a.NodeID, StartedAt: started.UTC(),
 		DurationMS: float64(took.Microseconds()) / 1000,
 		Outcome:    outcome(ctx, err), ExitCode: a.exitCode, StatusCode: a.statusCode,
 	}
-	if err != nil && facts.Outcome != jobstore.OutcomeSnoozed { // which is no failure
-		facts.Error = err.Error()
+	if err != nil && result.Outcome != jobstore.OutcomeSnoozed { // a snooze is not a failure
+		result.Error = err.Error()
 	}
-	r.count(ctx, a, &facts)
-	if !facts.Plain() {
-		if err := river.MetadataSet(ctx, jobstore.KeyAttempt+strconv.Itoa(a.Attempt), facts); err != nil {
+	r.count(ctx, a, &result)
+	if !result.Plain() {
+		if err := river.MetadataSet(ctx, jobstore.KeyAttempt+strconv.Itoa(a.Attempt), result); err != nil {
 			r.logger.ErrorContext(ctx, "attempt not recorded", "job_id", a.JobID, "error", err)
 		}
 	}
 	a.meter.running.Dec()
-	a.meter.finished[facts.Outcome].Inc()
+	a.meter.finished[result.Outcome].Inc()
 	a.meter.took.Observe(took.Seconds())
-	r.summary.add(a.Job, facts.Outcome)
-	r.report(ctx, a, facts, took)
+	r.summary.add(a.Job, result.Outcome)
+	r.report(ctx, a, result, took)
 }
 
-// count writes down how much the attempt wrote, and warns of what the database
-// did not take.
-func (r *recorder) count(ctx context.Context, a *attempt, facts *jobstore.Attempt) {
-	written, dropped, untaken := a.output.totals()
-	facts.OutputBytes, facts.DroppedBytes, facts.DroppedLines = written.bytes, dropped.bytes, dropped.lines
+// count records the size of the output. It logs a warning if the database did not store
+// all of it.
+func (r *recorder) count(ctx context.Context, a *attempt, result *jobstore.Attempt) {
+	written, dropped, unstored := a.output.totals()
+	result.OutputBytes, result.DroppedBytes, result.DroppedLines = written.bytes, dropped.bytes, dropped.lines
 	a.meter.lines.Add(float64(written.lines))
 	a.meter.dropped.Add(float64(dropped.lines))
-	if untaken.bytes > 0 {
+	if unstored.bytes > 0 {
 		r.logger.WarnContext(ctx, "output of a job dropped", "job", a.Job, "job_id", a.JobID, "attempt", a.Attempt,
-			"bytes", untaken.bytes, "lines", untaken.lines)
+			"bytes", unstored.bytes, "lines", unstored.lines)
 	}
 }
 
-// report logs how an attempt went: a failure as a warning, anything else, of which there
-// may be thousands a minute, for debugging.
-func (r *recorder) report(ctx context.Context, a *attempt, facts jobstore.Attempt, took time.Duration) {
+// report logs the result of an attempt: failures as warnings, and the others, which may
+// be thousands a minute, at debug level.
+func (r *recorder) report(ctx context.Context, a *attempt, result jobstore.Attempt, took time.Duration) {
 	level := slog.LevelDebug
-	if facts.Outcome == jobstore.OutcomeFailed || facts.Outcome == jobstore.OutcomeTimedOut {
+	if result.Outcome == jobstore.OutcomeFailed || result.Outcome == jobstore.OutcomeTimedOut {
 		level = slog.LevelWarn
 	}
 	if !r.logger.Enabled(ctx, level) {
@@ -199,15 +197,15 @@ func (r *recorder) report(ctx context.Context, a *attempt, facts jobstore.Attemp
 	}
 	attrs := []slog.Attr{
 		slog.String("job", a.Job), slog.Int64("job_id", a.JobID), slog.Int("attempt", a.Attempt),
-		slog.String("outcome", facts.Outcome), slog.Duration("took", took.Round(100*time.Microsecond)),
+		slog.String("outcome", result.Outcome), slog.Duration("took", took.Round(100*time.Microsecond)),
 	}
-	if facts.Error != "" {
-		attrs = append(attrs, slog.String("error", facts.Error))
+	if result.Error != "" {
+		attrs = append(attrs, slog.String("error", result.Error))
 	}
 	r.logger.LogAttrs(ctx, level, "job ran", attrs...)
 }
 
-// outcome names how an attempt ended. ctx is the attempt's without its timeout:
+// outcome returns how an attempt ended. ctx is the attempt's context without the timeout:
 // it ends when the job is cancelled or the node stops.
 func outcome(ctx context.Context, err error) string {
 	var (
@@ -233,16 +231,16 @@ func outcome(ctx context.Context, err error) string {
 func runOf(job *rivertype.JobRow, nodeID string) Run {
 	run := Run{JobID: job.ID, Job: job.Kind, Attempt: job.Attempt, NodeID: nodeID}
 	if !bytes.Contains(job.Metadata, ofCron) {
-		return run // most jobs of a program's own are of no cron, and many
+		return run // most jobs belong to no cron
 	}
-	// Reflection would make the stack of River's goroutine grow, at the expense of every
-	// job that is due at the same instant.
+	// Reflection would grow the stack of River's goroutine, which would delay every job
+	// that is due at the same instant.
 	gjson.ParseBytes(job.Metadata).ForEach(func(key, value gjson.Result) bool {
 		switch key.Str {
 		case jobstore.KeyCron:
 			run.Cron = value.Str
 		case jobstore.KeyTick:
-			at, _ := time.Parse(time.RFC3339Nano, value.Str) // anyone may have written it; zero then
+			at, _ := time.Parse(time.RFC3339Nano, value.Str) // the metadata may come from anyone; zero on error
 			run.Tick = at.UTC()
 		case jobstore.KeyTerm:
 			run.Term = value.Int()
@@ -252,10 +250,10 @@ func runOf(job *rivertype.JobRow, nodeID string) Run {
 	return run
 }
 
-// ofCron is in the metadata of every job of a cron's.
+// ofCron appears in the metadata of every job of a cron.
 var ofCron = []byte(strconv.Quote(jobstore.KeyCron))
 
-// formatTick is RFC 3339 in UTC, empty when there is no tick.
+// formatTick returns the tick in RFC 3339 and UTC, or an empty string if there is none.
 func formatTick(tick time.Time) string {
 	if tick.IsZero() {
 		return ""

@@ -22,14 +22,14 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-// 83: of a response 16 MiB are read, and a byte more is not, however much there is.
-func TestResponsesAreReadToACap(t *testing.T) {
+// Catalogue entry 83: at most 16 MiB of a response are read, for any length of the response.
+func TestResponseSizeIsLimited(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		size, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
 		chunk := bytes.Repeat([]byte("x"), 1<<20)
-		for sent := 0; sent < size; { // the size of the endless one is never reached
+		for sent := 0; sent < size; { // the endless response never reaches its size
 			n, err := w.Write(chunk[:min(len(chunk), size-sent)])
 			if err != nil {
 				return
@@ -54,8 +54,8 @@ func TestResponsesAreReadToACap(t *testing.T) {
 	}
 }
 
-// 77: a node that is root runs a job as its user, with that user's groups; another
-// says that it cannot.
+// Catalogue entry 77: a node that runs as root runs a job as the job's user, with that
+// user's groups. Any other node rejects such a job.
 func TestJobsRunAsTheirUser(t *testing.T) {
 	t.Parallel()
 	job := shell("id -un; id -G; touch /forge-was-here 2>/dev/null || echo cannot")
@@ -74,53 +74,55 @@ func TestJobsRunAsTheirUser(t *testing.T) {
 	}
 }
 
-// guarded is a log that one goroutine writes and another reads.
-type guarded struct {
+// lockedLog is a log that one goroutine writes and another reads.
+type lockedLog struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (g *guarded) Write(p []byte) (int, error) {
+func (g *lockedLog) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.text.Write(p)
 }
 
-func (g *guarded) says(text string) bool {
+func (g *lockedLog) contains(text string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return strings.Contains(g.text.String(), text)
 }
 
-// deafWorker hears no end until it is let go.
-type deafWorker struct {
+// uncancellableWorker ignores its context until it is released.
+type uncancellableWorker struct {
 	river.WorkerDefaults[greetArgs]
 	began, release chan struct{}
 }
 
-func (*deafWorker) Timeout(*river.Job[greetArgs]) time.Duration { return 50 * time.Millisecond }
+func (*uncancellableWorker) Timeout(*river.Job[greetArgs]) time.Duration {
+	return 50 * time.Millisecond
+}
 
-func (w *deafWorker) Work(ctx context.Context, _ *river.Job[greetArgs]) error {
+func (w *uncancellableWorker) Work(ctx context.Context, _ *river.Job[greetArgs]) error {
 	close(w.began)
 	<-w.release
 	return ctx.Err()
 }
 
-// A worker that ignores its timeout and its cancelling keeps its slot and no other,
-// is told of, and the job ends as what it was when the worker returns.
-func TestWorkerThatIgnoresItsEnd(t *testing.T) {
+// A worker that ignores its timeout and its cancellation keeps only its own slot and is
+// logged. When it returns, the job ends as cancelled.
+func TestWorkerThatIgnoresCancellationKeepsOneSlot(t *testing.T) {
 	t.Parallel()
-	deaf := &deafWorker{began: make(chan struct{}), release: make(chan struct{})}
-	var log guarded
+	stuck := &uncancellableWorker{began: make(chan struct{}), release: make(chan struct{})}
+	var log lockedLog
 	n := startNode(t, map[string]config.Job{"hello": shell("true")}, func(o *jobs.Options) {
 		o.Workers = river.NewWorkers()
-		river.AddWorker(o.Workers, deaf)
+		river.AddWorker(o.Workers, stuck)
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	id := n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1})
 	select {
-	case <-deaf.began:
-	case <-time.After(patience):
+	case <-stuck.began:
+	case <-time.After(waitTimeout):
 		t.Fatal("the worker never began")
 	}
 	changes, err := jobstore.Act(t.Context(), n.pool, jobstore.Order{Action: jobstore.Cancel, By: "test"}, []int64{id})
@@ -136,17 +138,17 @@ func TestWorkerThatIgnoresItsEnd(t *testing.T) {
 			select {
 			case credit := <-n.credits:
 				last = credit.Slots
-			case <-time.After(time.Second): // and is asked again
+			case <-time.After(time.Second): // request another report
 			}
 			return last == slots
-		}, func() string { return fmt.Sprintf("the node says that it has %d slots, not %d", last, slots) })
+		}, func() string { return fmt.Sprintf("the node reports %d slots, not %d", last, slots) })
 	}
 	reports(3)
-	eventually(t, func() bool { return log.says("Job appears to be stuck") }, func() string { return "the log says nothing of it" })
+	eventually(t, func() bool { return log.contains("Job appears to be stuck") }, func() string { return "the log does not mention it" })
 	if job, err := jobstore.Get(t.Context(), n.pool, id); err != nil || job.State != "running" {
 		t.Errorf("while the worker goes on the job is %s: %v", job.State, err)
 	}
-	close(deaf.release)
+	close(stuck.release)
 	if job := n.finish(t, id, "cancelled", "discarded"); job.State != "cancelled" {
 		t.Errorf("the job is %s", job.State)
 	}

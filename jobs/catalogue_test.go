@@ -16,9 +16,9 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-// TestJobCatalogueAtRunTime has what a file cannot tell: each is the end of its
-// own attempt, with this message.
-func TestJobCatalogueAtRunTime(t *testing.T) {
+// Problems that cannot be detected in the file fail the attempt with these messages. The
+// numbers are the entries of the job catalogue in internal/config.
+func TestRunTimeErrorMessages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode) string {
@@ -67,7 +67,7 @@ func TestJobCatalogueAtRunTime(t *testing.T) {
 		},
 		"82 the body to another host": {
 			sendsBody,
-			`Post "` + other.URL + `": redirect to ` + strings.TrimPrefix(other.URL, "http://") + " refused: it would be sent the body",
+			`Post "` + other.URL + `": redirect to ` + strings.TrimPrefix(other.URL, "http://") + " refused: it would send the body to another origin",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +80,9 @@ func TestJobCatalogueAtRunTime(t *testing.T) {
 	}
 }
 
-// 75: a node runs what it allows, and says what it does not.
-func TestCommandsThatTheNodeDoesNotAllow(t *testing.T) {
+// Catalogue entry 75: a node runs the commands that it allows, and the error for other
+// commands lists those.
+func TestDisallowedCommandsAreRejected(t *testing.T) {
 	t.Parallel()
 	path, err := osexec.LookPath("true")
 	if err != nil {
@@ -111,7 +112,7 @@ func TestPrivateTargetsAreBlockedByDefault(t *testing.T) {
 	}
 }
 
-func TestRangesOfTargetsAreOpened(t *testing.T) {
+func TestAllowedTargetRanges(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
@@ -123,9 +124,8 @@ func TestRangesOfTargetsAreOpened(t *testing.T) {
 	}
 }
 
-// TestReferencesStayUnseen: what a reference became is shown nowhere, whatever
-// the variable is called.
-func TestReferencesStayUnseen(t *testing.T) {
+// The values of references appear nowhere, for any name of the variable.
+func TestReferenceValuesAreRedacted(t *testing.T) {
 	t.Parallel()
 	const canary = "c4nary+s3cret"
 	seen := make(chan string, 1)
@@ -161,7 +161,7 @@ retry = { max_attempts = 1 }
 	for name := range cfg.Jobs {
 		n.finish(t, n.work(t, jobstore.NewJob{Kind: name}), "discarded")
 	}
-	if got := <-seen; got != "c4nary s3cretis "+canary { // a plus in a query is a blank
+	if got := <-seen; got != "c4nary s3cretis "+canary { // a plus in a query is a space
 		t.Errorf("the server got %q", got)
 	}
 	n.stop()
@@ -180,8 +180,8 @@ retry = { max_attempts = 1 }
 	}
 }
 
-// 73: a command that only the database knows is never run.
-func TestTheDatabaseGivesNoCommand(t *testing.T) {
+// Catalogue entry 73: a command that is only in the database is never run.
+func TestDatabaseCannotSetCommand(t *testing.T) {
 	t.Parallel()
 	made := filepath.Join(t.TempDir(), "made")
 	n := startNode(t, map[string]config.Job{"hello": once(shell("echo hello"))})
@@ -203,6 +203,6 @@ func TestTheDatabaseGivesNoCommand(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(made); err == nil {
-		t.Error("a command out of the database was run")
+		t.Error("a command from the database was run")
 	}
 }

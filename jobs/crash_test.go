@@ -20,7 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-// crashURL makes this test binary a node that is there to be killed.
+// crashURL makes this test binary run a node, which the test kills.
 const crashURL = "FORGE_TEST_CRASH_URL"
 
 const crashIncarnation = "00000000000000cc"
@@ -55,7 +55,7 @@ func runCrashNode(url string) error {
 	return runner.Run(context.Background())
 }
 
-// startCrashNode starts a node in a process of its own and adds a job for it.
+// startCrashNode starts a node in another process and adds a job for it.
 func startCrashNode(t *testing.T, kind string) (n *node, process *osexec.Cmd, id int64) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -95,7 +95,7 @@ func TestKilledNodeLeavesNoProcess(t *testing.T) {
 	for _, pid := range pids {
 		wantGone(t, pid)
 	}
-	n.finish(t, id, "running") // nobody was left to say otherwise
+	n.finish(t, id, "running") // the killed node could not change the state
 }
 
 // A shim that waits for its next command ends with its node.

@@ -11,15 +11,15 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-// While starts take long the node asks for no more jobs; those that it has are not
+// While starts are slow, the node requests no more jobs. The jobs that it has are not
 // lost, and their timeouts have not begun.
-func TestCreditShrinksWhileStartsTakeLong(t *testing.T) {
+func TestCreditShrinksWhileStartsAreSlow(t *testing.T) {
 	t.Parallel()
 	job := shell("echo ran")
 	job.Timeout = config.Duration(time.Second)
 	n := startNode(t, map[string]config.Job{"quick": job}, func(o *jobs.Options) { o.Slots = 50 })
 	release := sync.OnceFunc(n.HoldStarts())
-	t.Cleanup(release) // the node does not stop before
+	t.Cleanup(release) // otherwise the node cannot stop
 	id := n.work(t, jobstore.NewJob{Kind: "quick"})
 	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 0 && c.Free["default"] == 0 })
 	time.Sleep(1500 * time.Millisecond) // longer than the timeout

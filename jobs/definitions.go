@@ -16,31 +16,32 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// configuredKind is the one kind that River knows for all jobs without code.
-// River's worker map must not change while a client runs, and the file may: a
-// claimed job goes to River under this kind, bound to the definition that was in
-// force when it was claimed. Its row keeps the job's name.
+// configuredKind is the single kind under which River runs all jobs without code. River's
+// worker map must not change while a client runs, but the configuration may. So a claimed
+// job is passed to River with this kind, bound to its definition at the time of the
+// claim. Its row keeps the job's name.
 const configuredKind = "forge:configured"
 
-// definitions are the jobs without code, as this node runs them now.
+// definitions contains the current jobs without code.
 type definitions struct {
 	current atomic.Pointer[map[string]*worker]
-	bound   sync.Map // *rivertype.JobRow to *worker
+	bound   sync.Map // from *rivertype.JobRow to *worker
 }
 
-// register turns River's panic, its only way to say that a kind is taken, into
-// an error.
+// register registers the dispatcher. It converts River's panic, which reports that the
+// kind already exists, to an error.
 func (d *definitions) register(workers *river.Workers) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
-			err = fmt.Errorf("register the jobs without code: %v; each node needs a river.Workers of its own", problem)
+			err = fmt.Errorf("register the jobs without code: %v; each node needs its own river.Workers", problem)
 		}
 	}()
 	river.AddWorkerArgs(workers, args{kind: configuredKind}, &dispatcher{d})
 	return nil
 }
 
-// newWorkers makes a worker of each configured job, or none of any.
+// newWorkers creates a worker for each configured job. It returns no workers if any job
+// is invalid.
 func newWorkers(options Options) (map[string]*worker, error) {
 	workers := make(map[string]*worker, len(options.Jobs))
 	for _, name := range slices.Sorted(maps.Keys(options.Jobs)) {
@@ -56,7 +57,7 @@ func newWorkers(options Options) (map[string]*worker, error) {
 	return workers, nil
 }
 
-// get returns the job of that name; ok is false for one that is not configured.
+// get returns the job of that name; ok is false if it is not configured.
 func (d *definitions) get(name string) (job config.Job, ok bool) {
 	w, ok := (*d.current.Load())[name]
 	if !ok {
@@ -69,7 +70,7 @@ func (d *definitions) names() []string {
 	return slices.Sorted(maps.Keys(*d.current.Load()))
 }
 
-// claimed binds a job to its definition before River sees it.
+// claimed binds a job to its definition before River gets it.
 func (d *definitions) claimed(job *rivertype.JobRow) {
 	if w, ok := (*d.current.Load())[job.Kind]; ok {
 		d.bound.Store(job, w)
@@ -77,8 +78,8 @@ func (d *definitions) claimed(job *rivertype.JobRow) {
 	}
 }
 
-// begun gives the job its own kind back.
-func (d *definitions) begun(job *rivertype.JobRow) {
+// restoreKind restores the kind of a job.
+func (d *definitions) restoreKind(job *rivertype.JobRow) {
 	if w := d.of(job); w != nil {
 		job.Kind = w.kind
 	}
@@ -86,7 +87,7 @@ func (d *definitions) begun(job *rivertype.JobRow) {
 
 func (d *definitions) finished(job *rivertype.JobRow) { d.bound.Delete(job) }
 
-// of returns the worker that the job is bound to, nil for a Go program's own.
+// of returns the worker that the job is bound to, or nil for a Go program's own job.
 func (d *definitions) of(job *rivertype.JobRow) *worker {
 	w, _ := d.bound.Load(job)
 	bound, _ := w.(*worker)
@@ -98,11 +99,11 @@ type dispatcher struct{ definitions *definitions }
 
 var _ river.Worker[args] = (*dispatcher)(nil)
 
-// Middleware is part of river.Worker.
+// Middleware implements river.Worker.
 func (d *dispatcher) Middleware(*rivertype.JobRow) []rivertype.WorkerMiddleware { return nil }
 
-// Timeout is part of river.Worker. That of a command begins with its start, which is
-// nothing that River knows of.
+// Timeout implements river.Worker. The timeout of a command begins when it starts, which
+// River does not know.
 func (d *dispatcher) Timeout(job *river.Job[args]) time.Duration {
 	switch w := d.definitions.of(job.JobRow); {
 	case w == nil:
@@ -114,7 +115,7 @@ func (d *dispatcher) Timeout(job *river.Job[args]) time.Duration {
 	}
 }
 
-// NextRetry is part of river.Worker.
+// NextRetry implements river.Worker.
 func (d *dispatcher) NextRetry(job *river.Job[args]) time.Time {
 	if w := d.definitions.of(job.JobRow); w != nil {
 		return time.Now().Add(backoff(w.job.Retry, attemptOfRound(job.JobRow)))
@@ -122,7 +123,7 @@ func (d *dispatcher) NextRetry(job *river.Job[args]) time.Time {
 	return time.Time{}
 }
 
-// Work is part of river.Worker.
+// Work implements river.Worker.
 func (d *dispatcher) Work(ctx context.Context, job *river.Job[args]) error {
 	w := d.definitions.of(job.JobRow)
 	if w == nil {

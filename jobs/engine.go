@@ -11,24 +11,24 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
-	"github.com/forge-scheduler/forge/internal/progress"
-	"github.com/forge-scheduler/forge/jobs/internal/pilot"
+	"github.com/forge-scheduler/forge/internal/watchdog"
+	"github.com/forge-scheduler/forge/jobs/internal/riveradapter"
 )
 
-// restartPause is between two tries to start the client while the database does
+// restartPause is the pause between attempts to start the client while the database does
 // not answer.
 const restartPause = 200 * time.Millisecond
 
 // engine runs River's client while there is work for it.
 type engine struct {
 	client *river.Client[pgx.Tx]
-	pilot  *pilot.Pilot
-	// steady keeps the client running without work, else it stops idleAfter.
-	steady    bool
+	pilot  *riveradapter.Pilot
+	// alwaysOn keeps the client running without work. Otherwise it stops after idleAfter.
+	alwaysOn  bool
 	idleAfter time.Duration
 	logger    *slog.Logger
 
-	// ready is closed once a steady client has started; without one, at once.
+	// ready is closed when an always-on client has started, or at once for other clients.
 	ready     chan struct{}
 	readyOnce sync.Once
 
@@ -37,21 +37,21 @@ type engine struct {
 	abandoned bool
 }
 
-// run works what is offered until ctx ends, then drains.
+// run runs the offered jobs until ctx ends, then drains.
 func (e *engine) run(ctx context.Context) error {
 	defer e.pilot.Drain()
 	for e.awaitWork(ctx) {
 		started, err := e.start(ctx)
 		switch {
 		case started:
-			if err := e.fly(ctx); err != nil {
+			if err := e.runClient(ctx); err != nil {
 				return err
 			}
-		case err == nil: // others have this node's jobs, and it is about to end
+		case err == nil: // abandoned: other nodes have this node's jobs, and the process is about to end
 			<-ctx.Done()
 		case ctx.Err() == nil:
-			e.logger.WarnContext(ctx, "offered jobs cannot be worked yet", "error", err)
-			progress.Sleep(ctx, restartPause)
+			e.logger.WarnContext(ctx, "starting the job client failed; retrying", "error", err)
+			watchdog.Sleep(ctx, restartPause)
 		}
 	}
 	return nil
@@ -59,12 +59,12 @@ func (e *engine) run(ctx context.Context) error {
 
 func (e *engine) becomeReady() { e.readyOnce.Do(func() { close(e.ready) }) }
 
-// awaitWork returns false when ctx ended first.
+// awaitWork waits for work. It returns false if ctx has ended.
 func (e *engine) awaitWork(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	if e.steady || e.pilot.IdleSince().IsZero() {
+	if e.alwaysOn || e.pilot.IdleSince().IsZero() {
 		return true
 	}
 	select {
@@ -75,7 +75,7 @@ func (e *engine) awaitWork(ctx context.Context) bool {
 	}
 }
 
-// start reports whether the client runs; it does not once it was abandoned.
+// start starts the client. It does nothing after abandon.
 func (e *engine) start(ctx context.Context) (started bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,10 +90,11 @@ func (e *engine) start(ctx context.Context) (started bool, err error) {
 	return true, nil
 }
 
-// fly returns when the client has stopped: idle, or in order at the end of ctx.
-func (e *engine) fly(ctx context.Context) error {
+// runClient returns when the client has stopped: when it is idle, or after the drain at
+// the end of ctx.
+func (e *engine) runClient(ctx context.Context) error {
 	stopped := e.client.Stopped()
-	defer e.landed()
+	defer e.markStopped()
 	for {
 		select {
 		case <-ctx.Done():
@@ -104,7 +105,7 @@ func (e *engine) fly(ctx context.Context) error {
 			if ctx.Err() != nil || e.isAbandoned() {
 				return nil
 			}
-			return errors.New("the job client stopped by itself")
+			return errors.New("the job client stopped unexpectedly")
 		case <-time.After(e.untilIdle()):
 			if e.untilIdle() <= 0 {
 				return e.stop(ctx)
@@ -113,17 +114,16 @@ func (e *engine) fly(ctx context.Context) error {
 	}
 }
 
-// untilIdle is how long the client has to run on at least.
+// untilIdle returns how long the client must at least keep running.
 func (e *engine) untilIdle() time.Duration {
 	since := e.pilot.IdleSince()
-	if since.IsZero() || e.steady {
+	if since.IsZero() || e.alwaysOn {
 		return e.idleAfter
 	}
 	return time.Until(since.Add(e.idleAfter))
 }
 
-// stop ends a client that has nothing to do. Offers that come meanwhile wait
-// for the next start.
+// stop stops an idle client. Offers that arrive in the meantime wait for the next start.
 func (e *engine) stop(ctx context.Context) error {
 	if err := e.client.Stop(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("stop working jobs: %w", err)
@@ -131,13 +131,13 @@ func (e *engine) stop(ctx context.Context) error {
 	return nil
 }
 
-func (e *engine) landed() {
+func (e *engine) markStopped() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running = false
 }
 
-// abandon cancels what runs, and lets nothing start again.
+// abandon cancels the running jobs and prevents further starts.
 func (e *engine) abandon(ctx context.Context) error {
 	e.mu.Lock()
 	e.abandoned = true
@@ -155,7 +155,7 @@ func (e *engine) isAbandoned() bool {
 	return e.abandoned
 }
 
-// addQueue has the client look after one queue more.
+// addQueue adds a queue to the client.
 func (e *engine) addQueue(queue string) error {
 	var known *river.QueueAlreadyAddedError
 	err := e.client.Queues().Add(queue, unbounded)

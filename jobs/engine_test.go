@@ -16,7 +16,8 @@ import (
 
 func idleSoon(o *jobs.Options) { o.IdleAfter = 50 * time.Millisecond }
 
-// River closes subscriptions when its client stops.
+// subscribe subscribes to completed jobs. River closes subscriptions when its client
+// stops.
 func subscribe(t *testing.T, n *node) <-chan *river.Event {
 	t.Helper()
 	events, cancel := n.Client().Subscribe(river.EventKindJobCompleted)
@@ -26,7 +27,7 @@ func subscribe(t *testing.T, n *node) <-chan *river.Event {
 
 func awaitClosed(t *testing.T, events <-chan *river.Event) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitTimeout)
 	for {
 		select {
 		case _, open := <-events:
@@ -52,23 +53,23 @@ func TestIdleClientStopsAndStartsAgain(t *testing.T) {
 	}
 }
 
-func TestIdleClientWaitsForWhatRuns(t *testing.T) {
+func TestIdleClientWaitsForRunningJobs(t *testing.T) {
 	t.Parallel()
-	gate := filepath.Join(t.TempDir(), "gate")
+	barrier := filepath.Join(t.TempDir(), "barrier")
 	n := startNode(t, map[string]config.Job{
-		"wait": shell("until [ -e " + gate + " ]; do sleep 0.01; done"), "other": shell("true"),
+		"wait": shell("until [ -e " + barrier + " ]; do sleep 0.01; done"), "other": shell("true"),
 	}, idleSoon)
 	id := n.work(t, jobstore.NewJob{Kind: "wait"})
 	n.finish(t, id, "running")
-	time.Sleep(4 * 50 * time.Millisecond) // a client that stops now works nothing else
+	time.Sleep(4 * 50 * time.Millisecond) // a client that stops now runs no other job
 	n.finish(t, n.work(t, jobstore.NewJob{Kind: "other"}), "completed")
-	open(t, gate)
+	open(t, barrier)
 	if job := n.finish(t, id, "completed", "available", "retryable"); job.State != "completed" || job.Attempt != 1 {
 		t.Errorf("got %+v", job)
 	}
 }
 
-func TestProgramsOwnWorkersKeepTheClient(t *testing.T) {
+func TestClientKeepsRunningWithOwnWorkers(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil, idleSoon, func(o *jobs.Options) { o.Workers = river.NewWorkers() })
 	events := subscribe(t, n)
@@ -80,22 +81,22 @@ func TestProgramsOwnWorkersKeepTheClient(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, gate string) {
+func open(t *testing.T, barrier string) {
 	t.Helper()
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+	if err := os.WriteFile(barrier, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestReplaceChangesJobsWithoutDisturbingWhatRuns(t *testing.T) {
+func TestReplaceKeepsRunningJobs(t *testing.T) {
 	t.Parallel()
-	gate := filepath.Join(t.TempDir(), "gate")
+	barrier := filepath.Join(t.TempDir(), "barrier")
 	n := startNode(t, map[string]config.Job{
-		"edited":  shell("echo began; until [ -e " + gate + " ]; do sleep 0.01; done; echo old"),
+		"edited":  shell("echo began; until [ -e " + barrier + " ]; do sleep 0.01; done; echo old"),
 		"removed": shell("true"),
 	})
 	old := n.work(t, jobstore.NewJob{Kind: "edited"})
-	// A job is running a moment before its definition is looked up.
+	// The job is in state running shortly before its definition is looked up.
 	eventually(t, func() bool { return n.logs(t, old, 1, jobstore.StreamStdout) == "began\n" }, func() string { return "the job does not begin" })
 
 	err := n.Replace(map[string]config.Job{"edited": shell("echo new"), "added": shell("echo added")},
@@ -119,18 +120,18 @@ func TestReplaceChangesJobsWithoutDisturbingWhatRuns(t *testing.T) {
 			t.Errorf("job %d printed %q, want %q", id, got, want)
 		}
 	}
-	open(t, gate)
+	open(t, barrier)
 	n.finish(t, old, "completed")
 	if got := n.logs(t, old, 1, jobstore.StreamStdout); got != "began\nold\n" {
 		t.Errorf("the job that ran meanwhile printed %q", got)
 	}
 }
 
-func TestReplaceThatIsRefusedChangesNothing(t *testing.T) {
+func TestFailedReplaceChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"kept": shell("echo kept")})
 	if err := n.Replace(map[string]config.Job{"kept": {Kind: config.KindShell}}, nil, 1); err == nil {
-		t.Fatal("a job without a command was taken")
+		t.Fatal("a job without a command was accepted")
 	}
 	id := n.work(t, jobstore.NewJob{Kind: "kept"})
 	n.finish(t, id, "completed")

@@ -11,8 +11,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// TestRunsValuesStandInTheTexts: one argument stays one, whatever it becomes.
-func TestRunsValuesStandInTheTexts(t *testing.T) {
+// Values of the run are inserted into texts. One argument stays one argument for any
+// value.
+func TestRunValuesAreExpanded(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -2,8 +2,8 @@ package jobs
 
 import "time"
 
-// HoldStarts keeps the node from starting commands, as starts that take long do,
-// until it is released.
+// HoldStarts keeps the node from starting commands, like slow starts, until release is
+// called.
 func (r *Runner) HoldStarts() (release func()) {
 	load := r.starter.load
 	var held []*time.Time

@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	patience = time.Minute
-	term     = 7
-	nodeID   = "node-a"
+	waitTimeout = time.Minute
+	term        = 7
+	nodeID      = "node-a"
 )
 
-// node is a Runner at work; the test plays the scheduler's leader.
+// node is a running Runner. The test acts as the scheduler's leader.
 type node struct {
 	*jobs.Runner
 	pool        *pgxpool.Pool
@@ -47,7 +47,7 @@ func startNode(t *testing.T, configured map[string]config.Job, change ...func(*j
 	pool := pgtest.Connect(t, url)
 	options := jobs.Options{
 		Pool: pool, NodeID: nodeID, Incarnation: fmt.Sprintf("%016x", rand.Uint64()), Jobs: configured,
-		Slots: 4, DrainTimeout: patience, ClusterURL: url, AllowPrivateTargets: true,
+		Slots: 4, DrainTimeout: waitTimeout, ClusterURL: url, AllowPrivateTargets: true,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: metrics.New("test"),
 	}
 	for _, c := range change {
@@ -62,7 +62,7 @@ func startNode(t *testing.T, configured map[string]config.Job, change ...func(*j
 	}
 	n.Runner = runner
 	n.run(t)
-	// Both reports have gone out when the listener is connected.
+	// Two reports are sent before the listener is connected.
 	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == options.Slots })
 	n.awaitListening(t)
 	return n
@@ -86,18 +86,18 @@ func (n *node) run(t *testing.T) {
 			if err != nil {
 				t.Errorf("Run: %v", err)
 			}
-		case <-time.After(2 * patience):
+		case <-time.After(2 * waitTimeout):
 			t.Error("Run did not return")
 		}
 	}
 	t.Cleanup(n.stop)
 }
 
-// awaitListening asks for a report until one answers the last question: what is
-// reported after that has another reason.
+// awaitListening requests reports until one answers the last request. Later reports have
+// another cause.
 func (n *node) awaitListening(t *testing.T) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitTimeout)
 	for {
 		seq := n.seq.Add(1)
 		n.send(t, wire.Offer{Term: term, Seq: seq})
@@ -112,7 +112,7 @@ func (n *node) awaitListening(t *testing.T) {
 			case <-next:
 				break wait
 			case <-deadline:
-				t.Fatal("the node does not hear offers")
+				t.Fatal("the node does not receive offers")
 			}
 		}
 	}
@@ -140,9 +140,8 @@ func (n *node) work(t *testing.T, job jobstore.NewJob) int64 {
 	return id
 }
 
-// finish waits until the job is in one of the states, and returns it. An offer
-// that a slow node dropped because it had held it for long is made again, as a
-// leader does.
+// finish waits until the job is in one of the states, and returns it. It offers the job
+// again if a slow node has dropped the offer, as a leader does.
 func (n *node) finish(t *testing.T, id int64, states ...string) jobstore.Job {
 	t.Helper()
 	var job jobstore.Job
@@ -153,7 +152,7 @@ func (n *node) finish(t *testing.T, id int64, states ...string) jobstore.Job {
 			t.Fatal(err)
 		}
 		done := slices.Contains(states, job.State)
-		if !done && job.State == "available" && time.Since(offered) > patience/6 {
+		if !done && job.State == "available" && time.Since(offered) > waitTimeout/6 {
 			offered = time.Now()
 			n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{job.Queue: {id}}})
 		}
@@ -182,7 +181,7 @@ func (n *node) logs(t *testing.T, id int64, attempt int, stream string) string {
 
 func (n *node) wantCredit(t *testing.T, want func(wire.Credit) bool) wire.Credit {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitTimeout)
 	var last wire.Credit
 	for {
 		select {
@@ -218,7 +217,7 @@ func listen(t *testing.T, url string) <-chan wire.Credit {
 			if credit, err := wire.Unmarshal[wire.Credit](notification.Payload); err == nil {
 				select {
 				case credits <- credit:
-				case <-ctx.Done(): // many came that nobody wanted
+				case <-ctx.Done(): // the test has left many reports unread
 				}
 			}
 		}
@@ -237,10 +236,10 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// eventually polls until the condition holds.
+// eventually polls until the condition is true.
 func eventually(t *testing.T, condition func() bool, otherwise func() string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for !condition() {
 		if time.Now().After(deadline) {
 			t.Fatal(otherwise())

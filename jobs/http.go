@@ -24,8 +24,8 @@ const (
 	tlsTimeout     = 10 * time.Second
 	maxHeaderBytes = 64 << 10
 	userAgent      = "forge"
-	// maxResponse is where reading a response ends; what is kept of it is
-	// bounded by the job's capture.
+	// maxResponse is the maximum number of bytes that are read of a response. The job's
+	// capture limits how much is kept.
 	maxResponse = 16 << 20
 )
 
@@ -44,7 +44,8 @@ func newHTTP(job config.Job, targets netguard.Guard) (execution, error) {
 	return h.execute, nil
 }
 
-// sampleURL is a URL as some run has it; as it stands in the file it may be none.
+// sampleURL returns the URL with sample values of a run. The text in the file may not be
+// a valid URL.
 func sampleURL(text string) string {
 	expanded, err := config.ExpandRun(text, config.SampleRun, escapeURL)
 	if err != nil {
@@ -53,11 +54,11 @@ func sampleURL(text string) string {
 	return expanded
 }
 
-// escapeURL makes a value fit a path as well as a query.
+// escapeURL escapes a value for use in a path or a query.
 func escapeURL(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }
 
-// newTransport ignores proxies of the environment (they would undo the guard)
-// and keeps no idle connections: jobs are rare and far between.
+// newTransport returns a transport without the environment's proxies, which would bypass
+// the guard, and without idle connections, because requests are infrequent.
 func newTransport(g netguard.Guard) *http.Transport {
 	return &http.Transport{
 		DialContext:            g.Dialer().DialContext,
@@ -70,11 +71,10 @@ func newTransport(g netguard.Guard) *http.Transport {
 
 func httpScheme(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }
 
-// checkRedirect follows few redirects. Once one leads to another origin, neither that
-// request nor any later one, not even one back to the first origin, carries the job's
-// headers, the run's headers or the body: http.Client copies them from the first
-// request each time. No redirect carries a Referer, since the address that it names
-// may hold a credential.
+// checkRedirect limits redirects. After a redirect to another origin, no request carries
+// the job's headers, the run's headers or the body, even if a later redirect returns to
+// the first origin: http.Client copies them from the first request each time. No redirect
+// carries a Referer, because that address may contain a credential.
 func (h *httpJob) checkRedirect(request *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
@@ -84,21 +84,21 @@ func (h *httpJob) checkRedirect(request *http.Request, via []*http.Request) erro
 	}
 	request.Header.Del("Referer")
 	first := via[0].URL
-	left := func(r *http.Request) bool { return leaves(first, r.URL) }
+	left := func(r *http.Request) bool { return changesOrigin(first, r.URL) }
 	if !left(request) && !slices.ContainsFunc(via, left) {
 		return nil
 	}
 	if request.Body != nil && request.Body != http.NoBody {
-		return fmt.Errorf("redirect to %s refused: it would be sent the body", request.URL.Host)
+		return fmt.Errorf("redirect to %s refused: it would send the body to another origin", request.URL.Host)
 	}
 	request.Header = http.Header{"User-Agent": {userAgent}}
-	request.Host = "" // a header Host of the job's
+	request.Host = "" // the job may have set a Host header
 	return nil
 }
 
-// leaves reports whether a redirect from one address to another leaves its origin.
-// From http to https of the same host and port it does not.
-func leaves(from, to *url.URL) bool {
+// changesOrigin reports whether a redirect changes the origin. A redirect from http to
+// https on the same host and port does not.
+func changesOrigin(from, to *url.URL) bool {
 	return from.Host != to.Host || (from.Scheme == "https" && to.Scheme != "https")
 }
 
@@ -118,7 +118,7 @@ func (h *httpJob) execute(ctx context.Context, a *attempt) error {
 	if err != nil {
 		return fmt.Errorf("read the response: %w", err)
 	}
-	if n == maxResponse && goesOn(response.Body) {
+	if n == maxResponse && hasMore(response.Body) {
 		a.output.remark(fmt.Sprintf("response cut after %d bytes", n))
 	}
 	if !h.expects(response.StatusCode) {
@@ -127,8 +127,8 @@ func (h *httpJob) execute(ctx context.Context, a *attempt) error {
 	return nil
 }
 
-// goesOn says whether there is more to read.
-func goesOn(body io.Reader) bool {
+// hasMore reports whether there is more to read.
+func hasMore(body io.Reader) bool {
 	n, _ := io.ReadFull(body, make([]byte, 1))
 	return n > 0
 }
@@ -165,7 +165,7 @@ func (h *httpJob) request(ctx context.Context, a *attempt) (*http.Request, error
 	return request, nil
 }
 
-// expandRequest puts the run's values into the texts of a request.
+// expandRequest inserts the run's values into the texts of a request.
 func expandRequest(job config.Job, a *attempt) (config.Job, error) {
 	var err error
 	if job.URL, err = config.ExpandRun(job.URL, a.values(), escapeURL); err != nil {

@@ -22,27 +22,26 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// Inserter adds jobs of any kind, also of kinds that this process cannot run.
+// Inserter adds jobs of any kind, including kinds that this process cannot run.
 type Inserter struct {
 	client *river.Client[pgx.Tx]
-	// defaults looks up a configured job; may be nil.
+	// defaults returns a configured job; it may be nil.
 	defaults func(kind string) (config.Job, bool)
-	// alone: this process has no metrics, nodes count what it inserts in transactions.
-	alone bool
+	// noMetrics means that this process has no metrics, so the nodes count its inserts.
+	noMetrics bool
 }
 
-// NewInserter returns an Inserter that needs no node. An empty schema means
-// public.
+// NewInserter returns an Inserter that needs no node. An empty schema means public.
 func NewInserter(pool *pgxpool.Pool, schema string) (*Inserter, error) {
 	client, err := newInsertClient(pool, schema, river.FetchCooldownMin, reserved)
 	if err != nil {
 		return nil, err
 	}
-	return &Inserter{client: client, alone: true}, nil
+	return &Inserter{client: client, noMetrics: true}, nil
 }
 
-// newInsertClient returns a client that works no jobs. notifyEvery bounds how often River
-// sends a notification of jobs in a queue.
+// newInsertClient returns a client that runs no jobs. notifyEvery is the minimum time
+// between two notifications that River sends for a queue.
 func newInsertClient(pool *pgxpool.Pool, schema string, notifyEvery time.Duration, middleware ...rivertype.Middleware) (*river.Client[pgx.Tx], error) {
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Schema:            cmp.Or(schema, defaultSchema),
@@ -57,21 +56,21 @@ func newInsertClient(pool *pgxpool.Pool, schema string, notifyEvery time.Duratio
 	return client, nil
 }
 
-// seldom is how often River may send a notification for a queue when the caller does so.
+// seldom is the minimum time between River's notifications if the caller sends its own.
 const seldom = 24 * time.Hour
 
 // SilentInserter returns an Inserter like the Runner's own, for a caller that sends the
-// notifications of its jobs itself: it does without River's, each of which is a round
-// trip, except for the first job of a queue in a day.
+// notifications of its jobs itself. It omits River's notifications, each of which is a
+// round trip, except for the first job of a queue each day.
 func (r *Runner) SilentInserter() (*Inserter, error) {
-	client, err := newInsertClient(r.options.Pool, r.options.Schema, seldom, counting(r.options.Metrics), reserved)
+	client, err := newInsertClient(r.options.Pool, r.options.Schema, seldom, countInserts(r.options.Metrics), reserved)
 	if err != nil {
 		return nil, err
 	}
 	return &Inserter{client: client, defaults: r.defaults}, nil
 }
 
-// InsertMany adds the jobs within tx and returns their ids in order.
+// InsertMany adds the jobs in tx and returns their ids in order.
 func (i *Inserter) InsertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJob) ([]int64, error) {
 	params, err := i.params(jobs)
 	if err != nil || len(params) == 0 {
@@ -82,12 +81,12 @@ func (i *Inserter) InsertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.Ne
 	if err != nil {
 		return nil, err
 	}
-	return ids, i.note(ctx, tx, results)
+	return ids, i.recordInserts(ctx, tx, results)
 }
 
-// note notes what was inserted for nodes to count.
-func (i *Inserter) note(ctx context.Context, tx pgx.Tx, results []*rivertype.JobInsertResult) error {
-	if !i.alone {
+// recordInserts records the inserted jobs, so that nodes count them.
+func (i *Inserter) recordInserts(ctx context.Context, tx pgx.Tx, results []*rivertype.JobInsertResult) error {
+	if !i.noMetrics {
 		return nil
 	}
 	var kinds []string
@@ -102,8 +101,8 @@ func (i *Inserter) note(ctx context.Context, tx pgx.Tx, results []*rivertype.Job
 	return jobstore.NoteEnqueued(ctx, tx, kinds)
 }
 
-// Cancel cancels a job when tx commits: a running one is told to stop. A job
-// that has ended, or is gone, is left alone.
+// Cancel cancels a job when tx commits. A running job is told to stop. Cancel does
+// nothing for a job that has ended or does not exist.
 func (i *Inserter) Cancel(ctx context.Context, tx pgx.Tx, id int64) error {
 	if _, err := i.client.JobCancelTx(ctx, tx, id); err != nil && !errors.Is(err, rivertype.ErrNotFound) {
 		return fmt.Errorf("cancel job %d: %w", id, err)
@@ -111,7 +110,7 @@ func (i *Inserter) Cancel(ctx context.Context, tx pgx.Tx, id int64) error {
 	return nil
 }
 
-// Insert adds one job in a transaction of its own and returns its id.
+// Insert adds one job in its own transaction and returns its id.
 func (i *Inserter) Insert(ctx context.Context, job jobstore.NewJob) (int64, error) {
 	params, err := i.params([]jobstore.NewJob{job})
 	if err != nil {
@@ -124,8 +123,8 @@ func (i *Inserter) Insert(ctx context.Context, job jobstore.NewJob) (int64, erro
 	return ids[0], nil
 }
 
-// InsertOnce adds one job within tx, and says whether it was there already, by its
-// unique key or by what is unique of its kind.
+// InsertOnce adds one job in tx. It reports whether a duplicate existed, by the job's
+// unique key or by the uniqueness rules of its kind.
 func (i *Inserter) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob) (jobstore.Enqueued, error) {
 	params, err := i.params([]jobstore.NewJob{job})
 	if err != nil {
@@ -136,7 +135,7 @@ func (i *Inserter) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJo
 	if err != nil {
 		return jobstore.Enqueued{}, err
 	}
-	if err := i.note(ctx, tx, results); err != nil {
+	if err := i.recordInserts(ctx, tx, results); err != nil {
 		return jobstore.Enqueued{}, err
 	}
 	row := results[0].Job
@@ -190,14 +189,14 @@ func (i *Inserter) params(jobs []jobstore.NewJob) ([]river.InsertManyParams, err
 
 type reservedKey struct{}
 
-// withReserved carries the jobs to reserved: River's parameters have no place for
-// their ids, nor for when an available one is ready, nor for a key of the caller's.
+// withReserved passes the jobs to the reserved middleware. River's parameters have no
+// fields for the reserved id, the ready time and the caller's unique key.
 func withReserved(ctx context.Context, jobs []jobstore.NewJob) context.Context {
 	return context.WithValue(ctx, reservedKey{}, jobs)
 }
 
-// reserved is the middleware that gives jobs what River's parameters have no
-// place for. An insert of the program's own within a worker has nothing of it.
+// reserved is the middleware that sets the fields that River's parameters lack. It has no
+// effect on inserts by a program's worker.
 var reserved = river.JobInsertMiddlewareFunc(func(ctx context.Context, params []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
 	jobs, _ := ctx.Value(reservedKey{}).([]jobstore.NewJob)
 	for n := range min(len(jobs), len(params)) {
@@ -211,12 +210,12 @@ var reserved = river.JobInsertMiddlewareFunc(func(ctx context.Context, params []
 			params[n].UniqueKey, params[n].UniqueStates = uniqueKey(jobs[n]), uniqueStates
 		}
 	}
-	return insert(context.WithValue(ctx, reservedKey{}, nil)) // those that a hook inserts have others
+	return insert(context.WithValue(ctx, reservedKey{}, nil)) // jobs that a hook inserts are not affected
 })
 
-// counting counts what a client inserts, forge's own jobs and those of the program. River
-// returns no rows for those that are copied in.
-func counting(m *metrics.Metrics) rivertype.Middleware {
+// countInserts counts the jobs that a client inserts: forge's own and those of the
+// program. River returns no rows for jobs that are inserted with COPY.
+func countInserts(m *metrics.Metrics) rivertype.Middleware {
 	return river.JobInsertMiddlewareFunc(func(ctx context.Context, params []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
 		results, err := insert(ctx)
 		if err != nil {
@@ -231,7 +230,8 @@ func counting(m *metrics.Metrics) rivertype.Middleware {
 	})
 }
 
-// uniqueOpts are River's for the job; a key of the caller's goes before them.
+// uniqueOpts returns River's options for the job. They are empty if the caller sets a
+// unique key.
 func uniqueOpts(job jobstore.NewJob) river.UniqueOpts {
 	if job.Unique != "" {
 		return river.UniqueOpts{}
@@ -243,25 +243,26 @@ func uniqueOpts(job jobstore.NewJob) river.UniqueOpts {
 	return opts
 }
 
-// uniqueStates are River's own choice: all but cancelled and discarded.
+// uniqueStates are River's default: all states except cancelled and discarded.
 var uniqueStates = uniquestates.UniqueStatesToBitmask(rivertype.UniqueOptsByStateDefault())
 
-// uniqueKey is apart from those that River computes, and of each kind its own.
+// uniqueKey returns a key that differs from the keys that River computes and from those
+// of other kinds.
 func uniqueKey(job jobstore.NewJob) []byte {
 	sum := sha256.Sum256([]byte("forge:" + job.Kind + "\x00" + job.Unique))
 	return sum[:]
 }
 
-// args carries the arguments of a job whose kind is only known at run time.
+// args carries the arguments of a job whose kind is known only at run time.
 type args struct {
 	kind string
 	body json.RawMessage
 }
 
-// Kind is part of river.JobArgs.
+// Kind implements river.JobArgs.
 func (a args) Kind() string { return a.kind }
 
-// MarshalJSON gives the arguments as they are, {} when there are none.
+// MarshalJSON returns the arguments unchanged, or {} if there are none.
 func (a args) MarshalJSON() ([]byte, error) {
 	if len(a.body) == 0 {
 		return []byte("{}"), nil
@@ -269,7 +270,7 @@ func (a args) MarshalJSON() ([]byte, error) {
 	return a.body, nil
 }
 
-// UnmarshalJSON takes the arguments as they are.
+// UnmarshalJSON stores the arguments unchanged.
 func (a *args) UnmarshalJSON(body []byte) error {
 	a.body = append(json.RawMessage(nil), body...)
 	return nil

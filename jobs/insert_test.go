@@ -24,7 +24,7 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-func TestJobsGetTheIDsThatWereReserved(t *testing.T) {
+func TestJobsGetReservedIDs(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	inserter, err := jobs.NewInserter(pool, "")
@@ -57,14 +57,14 @@ func TestJobsGetTheIDsThatWereReserved(t *testing.T) {
 	}
 }
 
-// The program's own inserts are counted as forge's are, however it makes them.
-func TestInsertsOfTheClientAreCounted(t *testing.T) {
+// All inserts of the program are counted, with any method of the client.
+func TestClientInsertsAreCounted(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	client, unique := n.Client(), &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}}
 	many := []river.InsertManyParams{{Args: greetArgs{Name: "b"}}, {Args: greetArgs{Name: "c"}}}
 	_, err := client.Insert(t.Context(), greetArgs{Name: "a"}, unique)
-	_, again := client.Insert(t.Context(), greetArgs{Name: "a"}, unique) // is not inserted
+	_, again := client.Insert(t.Context(), greetArgs{Name: "a"}, unique) // a duplicate is not inserted
 	_, fast := client.InsertManyFast(t.Context(), many)
 	err = errors.Join(err, again, fast, pgx.BeginFunc(t.Context(), n.pool, func(tx pgx.Tx) error {
 		_, err := client.InsertManyTx(t.Context(), tx, many)
@@ -78,8 +78,8 @@ func TestInsertsOfTheClientAreCounted(t *testing.T) {
 	}
 }
 
-// What a process without metrics inserts is noted, unless it is rolled back.
-func TestInsertsOfCommandsAreNoted(t *testing.T) {
+// The inserts of a process without metrics are recorded, unless they are rolled back.
+func TestInsertsWithoutMetricsAreRecorded(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	inserter, err := jobs.NewInserter(pool, "")
@@ -116,7 +116,7 @@ func TestInsertsOfCommandsAreNoted(t *testing.T) {
 	}
 }
 
-// After the first job of a queue the caller alone sends notifications.
+// After the first job of a queue, only the caller sends notifications.
 func TestSilentInserterSendsNoNotifications(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -152,7 +152,7 @@ func TestSilentInserterSendsNoNotifications(t *testing.T) {
 	exec(t, pool, `SELECT pg_notify($1, 'the end')`, channel)
 	notification, err := conn.WaitForNotification(t.Context())
 	if err != nil || notification.Payload != "the end" {
-		t.Errorf("heard %+v: %v", notification, err)
+		t.Errorf("received %+v: %v", notification, err)
 	}
 	var queue string
 	if err := pool.QueryRow(t.Context(), `SELECT queue FROM river_job WHERE id = $1`, id).Scan(&queue); err != nil || queue != "reports" {
@@ -175,7 +175,7 @@ func insertOnce(t *testing.T, pool *pgxpool.Pool, inserter *jobs.Inserter, job j
 	return added
 }
 
-// A unique key admits one job of its kind, until that one was given up.
+// A unique key admits one job of its kind until that job is discarded.
 func TestUniqueKeyAdmitsOneJob(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -190,10 +190,10 @@ func TestUniqueKeyAdmitsOneJob(t *testing.T) {
 	}
 	first, existing := insert("report", "monday")
 	if existing {
-		t.Error("the first was there already")
+		t.Error("the first job is a duplicate")
 	}
 	if again, existing := insert("report", "monday"); !existing || again != first {
-		t.Errorf("the same again is job %d, existing %v; want job %d", again, existing, first)
+		t.Errorf("the second job is %d, existing %v; want job %d", again, existing, first)
 	}
 	for _, other := range [][2]string{{"report", "tuesday"}, {"mail", "monday"}, {"report", ""}, {"report", ""}} {
 		if id, existing := insert(other[0], other[1]); existing || id == first {
@@ -209,7 +209,7 @@ func TestUniqueKeyAdmitsOneJob(t *testing.T) {
 	}
 }
 
-// What is unique of a kind admits one job for each combination.
+// The uniqueness rules of a kind admit one job for each combination.
 func TestUniqueByAdmitsOneJobEach(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -226,7 +226,7 @@ func TestUniqueByAdmitsOneJobEach(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		by                        jobstore.UniqueBy
-		sameArgs, otherArgs       bool // is one with these a duplicate?
+		sameArgs, otherArgs       bool // whether such a job is a duplicate
 		otherQueue, otherTime     bool
 		afterCompleted, cancelled bool
 	}{
@@ -261,7 +261,7 @@ func TestUniqueByAdmitsOneJobEach(t *testing.T) {
 	}
 }
 
-func TestArgsThatNoJobGets(t *testing.T) {
+func TestLargeArgsAreRejectedOnInsert(t *testing.T) {
 	t.Parallel()
 	inserter, err := jobs.NewInserter(pgtest.Pool(t), "")
 	if err != nil {
@@ -277,12 +277,12 @@ func TestArgsThatNoJobGets(t *testing.T) {
 	}
 }
 
-// TestLargeArgsInARow: anyone may have written the row, a Go program too.
-func TestLargeArgsInARow(t *testing.T) {
+// Any client may have written the row, for example a Go program.
+func TestLargeArgsInRowAreRejected(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"print": once(shell(`printf %s "$FORGE_ARGS" | wc -c`))})
 	for numbers, want := range map[int]string{
-		30_000: "", // 64 kB, but 90 kB with the database's spaces
+		30_000: "", // 64 kB, or 90 kB with the database's spaces
 		40_000: "args: too large (got 80007 bytes as JSON); want at most 64 KiB",
 	} {
 		var large int64

@@ -18,18 +18,18 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-// tickMetadata is what the scheduler gives a job that a tick fired.
+// tickMetadata is the metadata that the scheduler sets for a job of a tick.
 var tickMetadata = map[string]any{
 	jobstore.KeyCron: "nightly", jobstore.KeyTick: "2026-11-20T03:00:00Z", jobstore.KeyTerm: 7,
 }
 
-// once is a job that is not retried.
+// once returns the job without retries.
 func once(job config.Job) config.Job {
 	job.Retry.MaxAttempts = 1
 	return job
 }
 
-// runOnce works one job of the kind to its end.
+// runOnce runs one job of the kind until it ends.
 func runOnce(t *testing.T, job config.Job, add jobstore.NewJob, change ...func(*jobs.Options)) (*node, jobstore.Job) {
 	t.Helper()
 	n := startNode(t, map[string]config.Job{"job": once(job)}, change...)
@@ -37,7 +37,7 @@ func runOnce(t *testing.T, job config.Job, add jobstore.NewJob, change ...func(*
 	return n, n.finish(t, n.work(t, add), "completed", "discarded")
 }
 
-func TestShellSeesAnExplicitEnvironment(t *testing.T) {
+func TestShellEnvironmentIsExplicit(t *testing.T) {
 	t.Setenv("FORGE_DATABASE_URL", "postgres://secret")
 	job := config.Job{
 		Kind: config.KindShell, Command: []string{"env"}, Cwd: "/",
@@ -67,7 +67,7 @@ func TestShellSeesAnExplicitEnvironment(t *testing.T) {
 	}
 }
 
-func TestShellThatCannotStartSaysWhy(t *testing.T) {
+func TestShellStartErrorNamesProgram(t *testing.T) {
 	t.Parallel()
 	_, done := runOnce(t, config.Job{Kind: config.KindShell, Command: []string{"no-such-program"}}, jobstore.NewJob{})
 	if !strings.Contains(done.LastError, "no-such-program") || done.Attempts[0].ExitCode != nil {
@@ -75,12 +75,12 @@ func TestShellThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-func TestTimeoutEndsTheWholeTree(t *testing.T) {
+func TestTimeoutEndsProcessTree(t *testing.T) {
 	t.Parallel()
 	job := shell("setsid sleep 310 & echo $!; sh -c 'setsid sleep 311 & echo $!; wait' & echo $!; wait")
 	var pids []string
-	for timeout := 700 * time.Millisecond; len(pids) < 3; timeout *= 2 { // until all three have begun in time
-		if timeout > patience {
+	for timeout := 700 * time.Millisecond; len(pids) < 3; timeout *= 2 { // until all three have started before the timeout
+		if timeout > waitTimeout {
 			t.Fatalf("got pids %v, want 3", pids)
 		}
 		job.Timeout = config.Duration(timeout)
@@ -107,8 +107,8 @@ func wantGone(t *testing.T, text string) {
 
 func TestOutputIsCapped(t *testing.T) {
 	t.Parallel()
-	gate := filepath.Join(t.TempDir(), "gate")
-	job := shell(`head -c 100000 /dev/zero | tr '\0' x; until [ -e ` + gate + ` ]; do sleep 0.01; done; printf 'a\000\377b' >&2`)
+	barrier := filepath.Join(t.TempDir(), "barrier")
+	job := shell(`head -c 100000 /dev/zero | tr '\0' x; until [ -e ` + barrier + ` ]; do sleep 0.01; done; printf 'a\000\377b' >&2`)
 	job.Output.Capture = 50_000
 	n := startNode(t, map[string]config.Job{"job": once(job)})
 	id := n.work(t, jobstore.NewJob{Kind: "job"})
@@ -116,8 +116,8 @@ func TestOutputIsCapped(t *testing.T) {
 	eventually(t, func() bool {
 		stdout = n.logs(t, id, 1, jobstore.StreamStdout)
 		return len(stdout) >= 50_000
-	}, func() string { return fmt.Sprintf("%d bytes came", len(stdout)) })
-	open(t, gate) // the two streams share the bound, in the order in which they come
+	}, func() string { return fmt.Sprintf("%d bytes arrived", len(stdout)) })
+	open(t, barrier) // both streams share the limit, in the order of their output
 	done := n.finish(t, id, "completed", "discarded")
 	stdout = n.logs(t, id, 1, jobstore.StreamStdout)
 	system := n.logs(t, done.ID, 1, jobstore.StreamSystem)
@@ -129,7 +129,7 @@ func TestOutputIsCapped(t *testing.T) {
 	}
 }
 
-func TestOutputHidesTheConfigurationsSecrets(t *testing.T) {
+func TestOutputRedactsSecrets(t *testing.T) {
 	t.Parallel()
 	job := shell(`printf 'the word is open'; sleep 0.1; printf 'sesame\n'; echo "$API_TOKEN" >&2`)
 	job.Env = map[string]string{"API_TOKEN": "opensesame"}
@@ -142,7 +142,7 @@ func TestOutputHidesTheConfigurationsSecrets(t *testing.T) {
 	}
 }
 
-func TestOutputMayHaveARetentionOfItsOwn(t *testing.T) {
+func TestOutputRetentionPerJob(t *testing.T) {
 	t.Parallel()
 	job := shell("echo kept")
 	job.Output.Retention = config.Duration(48 * time.Hour)
@@ -155,7 +155,7 @@ func TestOutputMayHaveARetentionOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestOutputComesWhileTheJobRuns(t *testing.T) {
+func TestOutputIsStoredWhileJobRuns(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"job": once(shell("echo first; sleep 300"))},
 		func(o *jobs.Options) { o.DrainTimeout = time.Millisecond })
@@ -165,7 +165,7 @@ func TestOutputComesWhileTheJobRuns(t *testing.T) {
 	n.finish(t, id, "running")
 }
 
-func TestHTTPSendsTheRunAndKeepsTheAnswer(t *testing.T) {
+func TestHTTPRequestAndResponse(t *testing.T) {
 	t.Parallel()
 	type request struct {
 		method, body string
@@ -260,15 +260,15 @@ func TestHTTPRedirects(t *testing.T) {
 				t.Errorf("got %s: %q, want %q", done.State, done.LastError, want)
 			}
 			if out := n.logs(t, done.ID, 1, jobstore.StreamStdout); path == "away" && out != `token "" referer ""` {
-				t.Errorf("the job's own header or address went to another host: %s", out)
+				t.Errorf("the job's header or address was sent to another host: %s", out)
 			}
 		})
 	}
 }
 
-// A redirect that leads away and back again is one that led away: what the job sends
-// its own server stays out of the rest of the chain, whoever ends it.
-func TestHTTPRedirectBackGivesNoHeadersAgain(t *testing.T) {
+// After a redirect to another origin and back, the job's headers are sent to no later
+// request of the chain.
+func TestHTTPRedirectBackCarriesNoHeaders(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
 	home := httptest.NewServer(mux)
@@ -292,7 +292,7 @@ func TestHTTPRedirectBackGivesNoHeadersAgain(t *testing.T) {
 	})
 	mux.HandleFunc("/back", func(w http.ResponseWriter, r *http.Request) {
 		header := r.Header.Clone()
-		header.Del("Accept-Encoding") // the transport's
+		header.Del("Accept-Encoding") // set by the transport
 		_, _ = fmt.Fprintf(w, "%v, host of the hop before: %t", header, "http://"+r.URL.Query().Get("host") == away.URL)
 	})
 	n, done := runOnce(t, config.Job{
@@ -306,7 +306,7 @@ func TestHTTPRedirectBackGivesNoHeadersAgain(t *testing.T) {
 	}
 }
 
-func TestHTTPStaysOutsideByDefault(t *testing.T) {
+func TestHTTPBlocksPrivateTargetsByDefault(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
@@ -327,7 +327,7 @@ func TestHTTPTimeout(t *testing.T) {
 	}
 }
 
-func TestErrorsShowNoSecrets(t *testing.T) {
+func TestErrorsRedactSecrets(t *testing.T) {
 	t.Parallel()
 	job := config.Job{Kind: config.KindHTTP, URL: "http://user:hunter22@127.0.0.1:1/?token=s3cr3t5"}
 	_, done := runOnce(t, job, jobstore.NewJob{})

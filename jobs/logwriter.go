@@ -12,47 +12,49 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
 const (
-	// gatherTime is how long output waits for more, unless it fills a chunk or
-	// an attempt has ended.
+	// gatherTime is how long output waits for more output, unless it fills a chunk or an
+	// attempt has ended.
 	gatherTime = 250 * time.Millisecond
-	// maxHeld bounds the output that a node holds in memory, of all attempts.
+	// maxHeld is the maximum size of the output that a node keeps in memory, for all
+	// attempts.
 	maxHeld = 32 << 20
-	// maxStatement bounds one statement, in bytes of text.
+	// maxStatement is the maximum size of one statement, in bytes of text.
 	maxStatement = 4 << 20
 	saveTimeout  = 5 * time.Second
-	// retryPause is what follows the first failure; it doubles up to maxRetryPause.
+	// retryPause is the pause after the first failure. It doubles up to maxRetryPause.
 	retryPause    = 100 * time.Millisecond
 	maxRetryPause = time.Second
 )
 
-// logStore is where output is kept.
+// logStore stores output.
 type logStore interface {
 	// LastSeqs returns the number of the last chunk of each run that has any.
 	LastSeqs(ctx context.Context, runs []jobstore.RunKey) (map[jobstore.RunKey]int, error)
-	// AppendLogs adds numbered chunks. A chunk that is there already is left.
+	// AppendLogs adds numbered chunks. It ignores chunks that exist already.
 	AppendLogs(ctx context.Context, rows []jobstore.LogRow) error
 }
 
-// logWriter stores the output of all attempts of a node: what they write while
-// one statement is under way goes into the next. The memory that it holds is
-// bounded; a database that is slow or away costs output, not jobs.
+// logWriter stores the output of all attempts of a node. The output that arrives during
+// one statement is part of the next. Its memory is bounded: a slow or unavailable
+// database loses output, but does not delay jobs.
 type logWriter struct {
 	store  logStore
 	logger *slog.Logger
 	limit  int
-	// filled has a note while output waits, urgent while it should not.
+	// filled is signalled when output is waiting, urgent when it should be stored at
+	// once.
 	filled, urgent chan struct{}
 	abandoned      chan struct{}
 	abandonOnce    sync.Once
 
 	mu      sync.Mutex
-	waiting []*output // each once, first come first
-	held    int       // weight of all that is pending or being stored
-	fresh   int       // of what came since the last statement
+	waiting []*output // each once, in order of arrival
+	held    int       // size of all output that is pending or being stored
+	fresh   int       // size of the output since the last statement
 }
 
 func newLogWriter(store logStore, logger *slog.Logger) *logWriter {
@@ -62,8 +64,8 @@ func newLogWriter(store logStore, logger *slog.Logger) *logWriter {
 	}
 }
 
-// reserve makes room for output of an attempt. One may hold as much as it leaves
-// free: whoever comes next still finds room.
+// reserve reserves memory for an attempt's output. An attempt may use at most as much
+// memory as stays free, so there is always room for another attempt.
 func (w *logWriter) reserve(o *output, weight int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,9 +78,9 @@ func (w *logWriter) reserve(o *output, weight int) bool {
 		o.queued = true
 		w.waiting = append(w.waiting, o)
 	}
-	note(w.filled)
+	signal(w.filled)
 	if w.fresh >= chunkBytes {
-		note(w.urgent)
+		signal(w.urgent)
 	}
 	return true
 }
@@ -89,21 +91,22 @@ func (w *logWriter) release(weight int) {
 	w.held -= weight
 }
 
-// urge has everything stored that waits, now.
-func (w *logWriter) urge() { note(w.urgent) }
+// urge stores all waiting output now.
+func (w *logWriter) urge() { signal(w.urgent) }
 
-// abandon keeps no attempt waiting any more: the cluster has given this node up.
+// abandon stops all attempts from waiting for their output, because the cluster has given
+// up this node.
 func (w *logWriter) abandon() { w.abandonOnce.Do(func() { close(w.abandoned) }) }
 
-// note leaves a note in a channel of one place; a second one adds nothing.
-func note(c chan struct{}) {
+// signal sends to a channel with a buffer of one. It does nothing if a value is pending.
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// run stores output until ctx ends, which is after all attempts have.
+// run stores output until ctx ends, which is after the end of all attempts.
 func (w *logWriter) run(ctx context.Context) {
 	for {
 		select {
@@ -124,7 +127,7 @@ func (w *logWriter) run(ctx context.Context) {
 	}
 }
 
-// take collects what waits. What comes from now on leaves notes of its own.
+// take collects the waiting output. Later output signals again.
 func (w *logWriter) take() []*load {
 	w.mu.Lock()
 	waiting := w.waiting
@@ -142,7 +145,7 @@ func (w *logWriter) take() []*load {
 	return loads
 }
 
-// save tries until all is stored, nobody waits for the rest any more, or ctx ends.
+// save retries until all output is stored, no attempt waits for the rest, or ctx ends.
 func (w *logWriter) save(ctx context.Context, loads []*load) {
 	for pause := retryPause; ; pause = min(2*pause, maxRetryPause) {
 		err := w.try(ctx, loads)
@@ -150,18 +153,18 @@ func (w *logWriter) save(ctx context.Context, loads []*load) {
 			settle(loads, true)
 			return
 		}
-		if refused(err) && len(loads) > 1 { // one attempt's text is not to cost the others theirs
+		if rejected(err) && len(loads) > 1 { // one attempt's text must not affect the output of the others
 			for _, l := range loads {
 				w.save(ctx, []*load{l})
 			}
 			return
 		}
-		w.logger.WarnContext(ctx, "output of jobs cannot be stored yet", "attempts", len(loads), "error", err)
-		if refused(err) || !progress.Sleep(ctx, pause) {
+		w.logger.WarnContext(ctx, "storing the output of jobs failed", "attempts", len(loads), "error", err)
+		if rejected(err) || !watchdog.Sleep(ctx, pause) {
 			settle(loads, false)
 			return
 		}
-		if loads = ridOfGone(loads); len(loads) == 0 {
+		if loads = dropGivenUp(loads); len(loads) == 0 {
 			return
 		}
 	}
@@ -173,19 +176,19 @@ func settle(loads []*load, stored bool) {
 	}
 }
 
-func ridOfGone(loads []*load) []*load {
+func dropGivenUp(loads []*load) []*load {
 	return slices.DeleteFunc(loads, func(l *load) bool {
-		gone := l.output.isGone()
-		if gone {
+		givenUp := l.output.isGivenUp()
+		if givenUp {
 			l.output.settle(l, false)
 		}
-		return gone
+		return givenUp
 	})
 }
 
-// refused tells text that PostgreSQL does not take, in a database that is not in
-// UTF-8 for one, from a failure that passes.
-func refused(err error) bool {
+// rejected reports whether PostgreSQL rejects the text, for example because the database
+// is not in UTF-8. Other failures are temporary.
+func rejected(err error) bool {
 	const dataException = "22"
 	postgres, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && len(postgres.Code) == 5 && postgres.Code[:2] == dataException
@@ -213,9 +216,9 @@ func (w *logWriter) try(ctx context.Context, loads []*load) error {
 	return w.store.AppendLogs(ctx, rows)
 }
 
-// number gives each chunk its place for good, so that a statement whose answer
-// was lost can be repeated. An attempt that a drain cut or that was snoozed runs
-// again under the same number, and goes on where its first run's output ended.
+// number assigns the chunks their numbers, so that a statement whose answer was lost can
+// be repeated. An attempt that was interrupted by a drain or snoozed runs again with the
+// same attempt number. Its chunks continue the numbers of the first run.
 func (w *logWriter) number(ctx context.Context, loads []*load) error {
 	var unknown []jobstore.RunKey
 	for _, l := range loads {
@@ -254,7 +257,7 @@ func (l *load) number(last map[jobstore.RunKey]int) {
 	l.pieces = nil
 }
 
-// logTable is the table of the cluster.
+// logTable is the logStore in the cluster's database.
 type logTable struct{ pool *pgxpool.Pool }
 
 func (t logTable) LastSeqs(ctx context.Context, runs []jobstore.RunKey) (map[jobstore.RunKey]int, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// meter is what is counted of the attempts of one kind.
+// meter contains the metrics of one kind.
 type meter struct {
 	started, lines, dropped prometheus.Counter
 	running                 prometheus.Gauge
@@ -18,7 +18,7 @@ type meter struct {
 	finished                map[string]prometheus.Counter // by outcome
 }
 
-// newMeter makes every series of the kind exist before its first event.
+// newMeter creates every series of the kind before its first event.
 func newMeter(m *metrics.Metrics, kind string) *meter {
 	made := &meter{
 		started:  m.JobStarted.WithLabelValues(kind),
@@ -38,11 +38,11 @@ func newMeter(m *metrics.Metrics, kind string) *meter {
 	return made
 }
 
-// meters keeps the meter of each kind: to find a series by its labels takes longer
-// than anything else that is written down of a short attempt.
+// meters caches the meter of each kind. To find a series by its labels takes longer than
+// anything else in the recording of a short attempt.
 type meters struct {
 	metrics *metrics.Metrics
-	byKind  sync.Map // of *meter
+	byKind  sync.Map // values are *meter
 }
 
 func (m *meters) of(kind string) *meter {
@@ -60,7 +60,7 @@ func observeStarts(m *metrics.Metrics) func(waiting int, took time.Duration) {
 	}
 }
 
-// startAtZero makes every series of every kind exist before its first event.
+// startAtZero creates every series of every kind before its first event.
 func startAtZero(m *metrics.Metrics, kinds []string) {
 	for _, kind := range kinds {
 		m.JobEnqueued.WithLabelValues(kind)

@@ -13,56 +13,55 @@ import (
 )
 
 const (
-	// chunkBytes is how long a row of output grows.
+	// chunkBytes is the maximum length of an output row.
 	chunkBytes = 64 << 10
-	// chunkWeight is what a chunk costs in memory beside its text.
+	// chunkWeight is the memory that a chunk needs besides its text.
 	chunkWeight = 256
-	// pieceBytes is how much is cleaned at a time: a worker may write any length.
+	// pieceBytes is how much text is cleaned at once, because a worker may write any
+	// length.
 	pieceBytes = 16 << 10
-	// maxInterleaved is how often two streams may take turns before the lines of
-	// each are put together, at the cost of their order: a row for every line
-	// would be too many.
+	// maxInterleaved is how often two streams may alternate. After that, the lines of
+	// each stream are combined, which loses their order but saves a row per line.
 	maxInterleaved = 128
 	// defaultCapture is how much of an attempt's output is kept.
 	defaultCapture = 1 << 20
-	// closePatience is how long the end of an attempt waits for its output to be
-	// stored.
-	closePatience = 5 * time.Second
+	// outputTimeout is how long the end of an attempt waits for its output to be stored.
+	outputTimeout = 5 * time.Second
 )
 
-// output is one attempt's output on its way to the node's logWriter. Writing
-// never waits for the database: what finds no room is dropped and counted. An
-// attempt that writes nothing costs no statement.
+// output passes one attempt's output to the node's logWriter. Writing never waits for the
+// database: output that finds no room is dropped and counted. An attempt without output
+// needs no statement.
 type output struct {
 	logs    *logWriter
 	jobID   int64
 	attempt int
 	capture int
-	// retention is how long it is kept, 0 for as long as all output.
+	// retention is how long the output is kept; 0 means the general retention.
 	retention time.Duration
 	redact    *redactor
 
-	// Of the writer: the number of the last row, and whether it is known.
+	// For the logWriter only: the number of the last row, and whether it is known.
 	seq      int
 	numbered bool
-	// queued is guarded by the writer's lock.
+	// queued is guarded by the logWriter's lock.
 	queued bool
 
-	mu      sync.Mutex
-	sources map[string]*source
-	pending []*logPiece
-	storing *load
-	weight  int // of what is pending and of what is being stored
-	kept    int
-	full    bool
-	total   amount // written
-	cut     amount // beyond the capture
-	skipped amount // for want of room
-	untold  amount // of those, the ones that no remark tells of yet
-	lost    amount // kept at first, then not stored
-	closed  bool
-	gone    bool // nothing of it is to be stored any more
-	stored  chan struct{}
+	mu         sync.Mutex
+	sources    map[string]*source
+	pending    []*logPiece
+	storing    *load
+	weight     int // size of the output that is pending or being stored
+	kept       int
+	full       bool
+	total      amount // written
+	cut        amount // beyond the capture
+	skipped    amount // dropped because there was no room
+	unreported amount // part of skipped that no remark reports yet
+	lost       amount // accepted, but then not stored
+	closed     bool
+	givenUp    bool // nothing more will be stored
+	stored     chan struct{}
 }
 
 // logPiece is a chunk that may still grow.
@@ -79,8 +78,8 @@ func newOutput(logs *logWriter, jobID int64, attempt int) *output {
 	}
 }
 
-// configure sets how much is kept (0 leaves the default) and how long, and what is
-// never shown, before anything is written.
+// configure sets how much output is kept (0 means the default), for how long, and which
+// secrets are redacted. It must be called before anything is written.
 func (o *output) configure(bounds config.Output, secrets *redactor) {
 	if bounds.Capture > 0 {
 		o.capture = bounds.Capture
@@ -88,7 +87,7 @@ func (o *output) configure(bounds config.Output, secrets *redactor) {
 	o.retention, o.redact = bounds.Retention.Std(), secrets
 }
 
-// stream returns the writer of one stream; it never fails and never waits.
+// stream returns the writer of one stream. It never fails and never waits.
 func (o *output) stream(name string) io.Writer { return streamWriter{o, name} }
 
 type streamWriter struct {
@@ -101,7 +100,7 @@ func (w streamWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// remark adds a line of forge's own, beyond the capture.
+// remark adds a line of forge's own, which the capture does not limit.
 func (o *output) remark(line string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,7 +113,7 @@ func (o *output) write(stream string, p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		return // a worker that has returned writes on
+		return // a worker that has returned is still writing
 	}
 	o.total.add(amountOf(p))
 	s := o.sources[stream]
@@ -144,24 +143,24 @@ func (o *output) keep(stream, text string) {
 	}
 }
 
-// add puts text into a chunk and reports whether there was room for it.
+// add adds text to a chunk and reports whether there was room.
 func (o *output) add(stream, text string) bool {
 	if text == "" {
 		return true
 	}
-	if o.untold.bytes > 0 && o.put(jobstore.StreamSystem, o.gap()) {
-		o.untold = amount{}
+	if o.unreported.bytes > 0 && o.put(jobstore.StreamSystem, o.gap()) {
+		o.unreported = amount{}
 	}
-	if o.untold.bytes > 0 || !o.put(stream, text) {
+	if o.unreported.bytes > 0 || !o.put(stream, text) {
 		o.skipped.add(amountOf(text))
-		o.untold.add(amountOf(text))
+		o.unreported.add(amountOf(text))
 		return false
 	}
 	return true
 }
 
 func (o *output) gap() string {
-	return fmt.Sprintf("%s of output dropped here: the database did not take it in time\n", o.untold)
+	return fmt.Sprintf("%s of output dropped here: the database did not store it in time\n", o.unreported)
 }
 
 func (o *output) put(stream, text string) bool {
@@ -181,8 +180,7 @@ func (o *output) put(stream, text string) bool {
 	return true
 }
 
-// growing returns the chunk that text of this stream goes into, nil for a new
-// one.
+// growing returns the chunk to which text of this stream is added, or nil for a new one.
 func (o *output) growing(stream string) *logPiece {
 	for _, piece := range slices.Backward(o.pending) {
 		switch {
@@ -195,20 +193,19 @@ func (o *output) growing(stream string) *logPiece {
 	return nil
 }
 
-// close hands over what is left, with a last line about what is missing, and
-// waits until all is stored; not for ever, but whether the attempt was cancelled
-// or not.
+// close stores the remaining output, with a last line about missing output. It waits
+// until all is stored, at most for outputTimeout, even if the attempt was cancelled.
 func (o *output) close() {
 	if o.finish() {
 		return
 	}
 	o.logs.urge()
-	patience := time.NewTimer(closePatience)
-	defer patience.Stop()
+	timer := time.NewTimer(outputTimeout)
+	defer timer.Stop()
 	select {
 	case <-o.stored:
 		return
-	case <-patience.C:
+	case <-timer.C:
 	case <-o.logs.abandoned:
 	}
 	o.giveUp()
@@ -221,13 +218,13 @@ func (o *output) finish() bool {
 	for _, stream := range []string{jobstore.StreamStdout, jobstore.StreamStderr} {
 		switch s := o.sources[stream]; {
 		case s == nil:
-		case o.full: // the head of a secret is not shown for want of its rest
+		case o.full: // the first part of a possible secret is not shown
 			o.cut.add(amountOf(s.held))
 		default:
 			o.keep(stream, s.rest(o.redact))
 		}
 	}
-	if o.untold.bytes > 0 {
+	if o.unreported.bytes > 0 {
 		o.put(jobstore.StreamSystem, o.gap())
 	}
 	if o.cut.bytes > 0 {
@@ -237,7 +234,7 @@ func (o *output) finish() bool {
 	return o.weight == 0
 }
 
-// load is what the writer stores of one attempt at a time.
+// load is the output of one attempt that is being stored.
 type load struct {
 	output *output
 	pieces []*logPiece // until they are numbered
@@ -246,7 +243,7 @@ type load struct {
 	amount amount
 }
 
-// take hands what is pending to the writer, nil where there is nothing.
+// take returns the pending output, or nil if there is none.
 func (o *output) take() *load {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -267,13 +264,13 @@ func (o *output) detach() *load {
 	return l
 }
 
-// settle ends the wait for what was taken, which is stored or lost.
+// settle records that a load was stored or lost.
 func (o *output) settle(l *load, stored bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.storing = nil
-	o.forget(l, !stored && !o.gone)
-	if o.closed && o.weight == 0 && !o.gone {
+	o.forget(l, !stored && !o.givenUp)
+	if o.closed && o.weight == 0 && !o.givenUp {
 		close(o.stored)
 	}
 }
@@ -286,15 +283,15 @@ func (o *output) forget(l *load, lost bool) {
 	}
 }
 
-// giveUp counts all that is not stored as lost. A statement that is under way may
-// store some of it yet.
+// giveUp counts all output that is not stored as lost. A running statement may still
+// store some of it.
 func (o *output) giveUp() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.weight == 0 {
-		return // stored at the last moment
+		return // stored in the meantime
 	}
-	o.gone = true
+	o.givenUp = true
 	if o.storing != nil {
 		o.lost.add(o.storing.amount)
 	}
@@ -303,20 +300,20 @@ func (o *output) giveUp() {
 	}
 }
 
-func (o *output) isGone() bool {
+func (o *output) isGivenUp() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.gone
+	return o.givenUp
 }
 
-// totals returns what was written, what of it is not stored, and what of that the
-// database did not take.
-func (o *output) totals() (written, dropped, untaken amount) {
+// totals returns how much was written, how much of that is not stored, and how much of
+// that the database did not store in time.
+func (o *output) totals() (written, dropped, unstored amount) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	untaken = o.skipped
-	untaken.add(o.lost)
+	unstored = o.skipped
+	unstored.add(o.lost)
 	dropped = o.cut
-	dropped.add(untaken)
-	return o.total, dropped, untaken
+	dropped.add(unstored)
+	return o.total, dropped, unstored
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// BenchmarkOutput writes lines of 100 bytes from ten attempts at once, until all
-// of them stand in the database, and says how many were dropped.
+// BenchmarkOutput writes lines of 100 bytes from ten concurrent attempts until all of
+// them are stored. It reports the number of dropped lines.
 func BenchmarkOutput(b *testing.B) {
 	const attempts = 10
 	w := newLogWriter(logTable{pgtest.Pool(b)}, slog.New(slog.DiscardHandler))

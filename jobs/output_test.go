@@ -20,17 +20,18 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// shelf keeps output in memory as the table does.
-type shelf struct {
+// fakeLogStore stores output in memory as the table does.
+type fakeLogStore struct {
 	mu    sync.Mutex
 	saves int // statements that stored something
 	rows  map[jobstore.RunKey]map[int]jobstore.LogChunk
-	// fail answers a statement; after says that it was stored nevertheless.
+	// fail returns the result of a statement. after means that it is stored even if it
+	// fails.
 	fail  func(rows []jobstore.LogRow) error
 	after bool
 }
 
-func (s *shelf) LastSeqs(_ context.Context, runs []jobstore.RunKey) (map[jobstore.RunKey]int, error) {
+func (s *fakeLogStore) LastSeqs(_ context.Context, runs []jobstore.RunKey) (map[jobstore.RunKey]int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := map[jobstore.RunKey]int{}
@@ -42,7 +43,7 @@ func (s *shelf) LastSeqs(_ context.Context, runs []jobstore.RunKey) (map[jobstor
 	return last, nil
 }
 
-func (s *shelf) AppendLogs(_ context.Context, rows []jobstore.LogRow) error {
+func (s *fakeLogStore) AppendLogs(_ context.Context, rows []jobstore.LogRow) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
@@ -68,15 +69,15 @@ func (s *shelf) AppendLogs(_ context.Context, rows []jobstore.LogRow) error {
 	return err
 }
 
-// answer sets what the statements come to from now on.
-func (s *shelf) answer(fail func([]jobstore.LogRow) error) {
+// answer sets the result of the following statements.
+func (s *fakeLogStore) answer(fail func([]jobstore.LogRow) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = fail
 }
 
-// text is a job's output of one stream, or of all.
-func (s *shelf) text(job int64, stream string) string {
+// text returns a job's output of one stream, or of all.
+func (s *fakeLogStore) text(job int64, stream string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
@@ -89,9 +90,9 @@ func (s *shelf) text(job int64, stream string) string {
 	return b.String()
 }
 
-// startWriter runs a writer on the shelf until the test ends, in a bubble of its
-// own time.
-func startWriter(t *testing.T, s *shelf) *logWriter {
+// startWriter runs a logWriter on the store until the test ends. It must be called in a
+// synctest bubble.
+func startWriter(t *testing.T, s *fakeLogStore) *logWriter {
 	t.Helper()
 	w := newLogWriter(s, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -107,13 +108,13 @@ func startWriter(t *testing.T, s *shelf) *logWriter {
 	return w
 }
 
-func away([]jobstore.LogRow) error { return errors.New("no database") }
+func noDatabase([]jobstore.LogRow) error { return errors.New("no database") }
 
 func (o *output) print(text string) { _, _ = io.WriteString(o.stream(jobstore.StreamStdout), text) }
 
 func TestOutputIsStoredByTimeAndBySize(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
@@ -138,12 +139,12 @@ func TestOutputIsStoredByTimeAndBySize(t *testing.T) {
 
 func TestSilentAttemptSavesNothing(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
 		o.close()
-		o.print("too late") // a worker's goroutine that outlives it
+		o.print("too late") // a goroutine that outlives its worker
 		time.Sleep(time.Hour)
 		if s.saves != 0 {
 			t.Errorf("got %v", s.rows)
@@ -153,7 +154,7 @@ func TestSilentAttemptSavesNothing(t *testing.T) {
 
 func TestOutputOfManyAttemptsSharesStatements(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		for job := range int64(100) {
@@ -167,9 +168,9 @@ func TestOutputOfManyAttemptsSharesStatements(t *testing.T) {
 	})
 }
 
-func TestRunesAreWholeAndSafe(t *testing.T) {
+func TestOutputIsValidUTF8(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
@@ -183,9 +184,9 @@ func TestRunesAreWholeAndSafe(t *testing.T) {
 	})
 }
 
-func TestStreamsThatTakeTurnsDoNotCostARowEach(t *testing.T) {
+func TestAlternatingStreamsShareRows(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
@@ -194,7 +195,7 @@ func TestStreamsThatTakeTurnsDoNotCostARowEach(t *testing.T) {
 			_, _ = io.WriteString(o.stream(jobstore.StreamStderr), "err\n")
 		}
 		o.close()
-		// The 40 kB and the weight of the chunks themselves make up to three statements.
+		// The 40 kB and the weight of the chunks need up to three statements.
 		if rows := len(s.rows[jobstore.RunKey{JobID: 1, Attempt: 1}]); rows > 3*maxInterleaved {
 			t.Errorf("%d rows", rows)
 		}
@@ -206,9 +207,9 @@ func TestStreamsThatTakeTurnsDoNotCostARowEach(t *testing.T) {
 	})
 }
 
-func TestOutputThatCannotBeStoredIsCounted(t *testing.T) {
+func TestUnstoredOutputIsCounted(t *testing.T) {
 	t.Parallel()
-	s := &shelf{fail: away}
+	s := &fakeLogStore{fail: noDatabase}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
@@ -217,20 +218,20 @@ func TestOutputThatCannotBeStoredIsCounted(t *testing.T) {
 		o.print("too\n")
 		started := time.Now()
 		o.close()
-		if took := time.Since(started); took != closePatience {
-			t.Errorf("the attempt ended after %s, want %s", took, closePatience)
+		if took := time.Since(started); took != outputTimeout {
+			t.Errorf("the attempt ended after %s, want %s", took, outputTimeout)
 		}
-		written, dropped, untaken := o.totals()
-		if want := (amount{9, 2}); written != want || dropped != want || untaken != want {
-			t.Errorf("%v written, %v dropped, %v not taken, want %v", written, dropped, untaken, want)
+		written, dropped, unstored := o.totals()
+		if want := (amount{9, 2}); written != want || dropped != want || unstored != want {
+			t.Errorf("%v written, %v dropped, %v not taken, want %v", written, dropped, unstored, want)
 		}
-		time.Sleep(2 * maxRetryPause) // the writer lets go of it
+		time.Sleep(2 * maxRetryPause) // the logWriter drops it
 	})
 }
 
-func TestAbandonedNodeKeepsNoAttemptWaiting(t *testing.T) {
+func TestAbandonedNodeDoesNotWaitForOutput(t *testing.T) {
 	t.Parallel()
-	s := &shelf{fail: away}
+	s := &fakeLogStore{fail: noDatabase}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
@@ -239,15 +240,15 @@ func TestAbandonedNodeKeepsNoAttemptWaiting(t *testing.T) {
 		started := time.Now()
 		o.close()
 		if took := time.Since(started); took != 0 {
-			t.Errorf("the attempt waited %s", took)
+			t.Errorf("the attempt waited for %s", took)
 		}
 		time.Sleep(2 * maxRetryPause)
 	})
 }
 
-func TestOutputSurvivesAnOutage(t *testing.T) {
+func TestOutputSurvivesOutage(t *testing.T) {
 	t.Parallel()
-	s := &shelf{fail: away, after: true} // stored each time, but the answers are lost
+	s := &fakeLogStore{fail: noDatabase, after: true} // stored each time, but the answers are lost
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
@@ -267,9 +268,9 @@ func TestOutputSurvivesAnOutage(t *testing.T) {
 	})
 }
 
-func TestSlowDatabaseCostsLinesAndNeitherTimeNorMemory(t *testing.T) {
+func TestSlowDatabaseDropsOutputWithoutDelay(t *testing.T) {
 	t.Parallel()
-	s := &shelf{fail: away}
+	s := &fakeLogStore{fail: noDatabase}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		w.limit = 1 << 20
@@ -301,7 +302,7 @@ func TestSlowDatabaseCostsLinesAndNeitherTimeNorMemory(t *testing.T) {
 			t.Errorf("got the remark %q, want %q", s.text(1, jobstore.StreamSystem), want)
 		}
 		if !strings.HasSuffix(s.text(1, ""), "\nafter\n") {
-			t.Error("what came after the outage is missing")
+			t.Error("the output after the outage is missing")
 		}
 		if got := s.text(2, ""); got != "still room\n" {
 			t.Errorf("another attempt's output is %q", got)
@@ -309,9 +310,9 @@ func TestSlowDatabaseCostsLinesAndNeitherTimeNorMemory(t *testing.T) {
 	})
 }
 
-func TestTextThatIsRefusedCostsOnlyItsAttempt(t *testing.T) {
+func TestRejectedTextAffectsOnlyItsAttempt(t *testing.T) {
 	t.Parallel()
-	s := &shelf{fail: func(rows []jobstore.LogRow) error {
+	s := &fakeLogStore{fail: func(rows []jobstore.LogRow) error {
 		for _, row := range rows {
 			if row.JobID == 2 {
 				return &pgconn.PgError{Code: "22P05"}
@@ -337,12 +338,12 @@ func TestTextThatIsRefusedCostsOnlyItsAttempt(t *testing.T) {
 	})
 }
 
-func TestRerunGoesOnWhereTheFirstRunEnded(t *testing.T) {
+func TestRerunContinuesOutput(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		for _, text := range []string{"first ", "second"} { // a snooze, or a drain
+		for _, text := range []string{"first ", "second"} { // after a snooze or a drain
 			o := newOutput(w, 1, 1)
 			o.print(text)
 			o.close()
@@ -353,14 +354,14 @@ func TestRerunGoesOnWhereTheFirstRunEnded(t *testing.T) {
 	})
 }
 
-func TestCaptureCountsWhatItCuts(t *testing.T) {
+func TestCaptureCountsDroppedOutput(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
 		o.configure(config.Output{Capture: 5}, newRedactor(config.Job{Env: map[string]string{"TOKEN": "abcdef"}}, ""))
-		o.print("123abc") // may become a secret
+		o.print("123abc") // may be the start of a secret
 		o.print("x€\n")
 		o.print("more\n")
 		o.close()
@@ -373,11 +374,11 @@ func TestCaptureCountsWhatItCuts(t *testing.T) {
 	})
 }
 
-func TestSecretIsHiddenHoweverItIsSplit(t *testing.T) {
+func TestSplitSecretIsRedacted(t *testing.T) {
 	t.Parallel()
 	const text = "a hunter2 and hunter22hunter, hunt\n€hunter2hunter2 é"
 	const want = "a [redacted] and [redacted]2hunter, hunt\n€[redacted][redacted] é"
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		secrets := newRedactor(config.Job{Env: map[string]string{"PASSWORD": "hunter2", "API_KEY": "hunter2-and-more"}}, "")
@@ -399,14 +400,14 @@ func TestSecretIsHiddenHoweverItIsSplit(t *testing.T) {
 	})
 }
 
-func TestHeadOfASecretIsNotShownForWantOfItsRest(t *testing.T) {
+func TestPartialSecretIsNotShown(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
+	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		o := newOutput(w, 1, 1)
 		o.configure(config.Output{Capture: 20}, newRedactor(config.Job{Env: map[string]string{"TOKEN": "abcdefghij"}}, ""))
-		o.print(strings.Repeat("x", 19) + "€abcdefgh") // a byte is left, too few for €
+		o.print(strings.Repeat("x", 19) + "€abcdefgh") // one byte is left, too few for €
 		o.close()
 		if got := s.text(1, jobstore.StreamStdout); got != strings.Repeat("x", 19) {
 			t.Errorf("got %q", got)
@@ -414,7 +415,7 @@ func TestHeadOfASecretIsNotShownForWantOfItsRest(t *testing.T) {
 	})
 }
 
-func TestBackoffDoublesUpToItsMost(t *testing.T) {
+func TestBackoffDoublesUpToMaximum(t *testing.T) {
 	t.Parallel()
 	retry := config.Retry{Backoff: config.Duration(time.Second), MaxBackoff: config.Duration(10 * time.Second)}
 	for attempt, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second, 1000: 10 * time.Second} {

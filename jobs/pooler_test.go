@@ -10,9 +10,9 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-// A pooler in transaction mode carries the same, and no session that others use
-// next is changed.
-func TestSQLThroughATransactionPooler(t *testing.T) {
+// The results are the same through a pooler in transaction mode, and the shared session
+// does not change.
+func TestSQLThroughTransactionPooler(t *testing.T) {
 	t.Parallel()
 	var pooler string
 	testSQL(t, func(o *jobs.Options) {

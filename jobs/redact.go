@@ -14,10 +14,10 @@ import (
 
 const redacted = redact.Mark
 
-// redactor takes the secrets of one job's configuration out of what is shown.
+// redactor removes the secrets of one job's configuration from shown text.
 type redactor struct {
 	secrets []string // longest first
-	// starts has the bytes that one of them begins with.
+	// starts contains the first byte of each secret.
 	starts [256]bool
 }
 
@@ -50,7 +50,7 @@ func newRedactor(job config.Job, clusterURL string) *redactor {
 			r.add(url.QueryEscape(conn.Password))
 		}
 	}
-	// Longest first: a secret may be a part of another.
+	// Longest first, because one secret may be part of another.
 	slices.SortFunc(r.secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	for _, secret := range r.secrets {
 		r.starts[secret[0]] = true
@@ -78,7 +78,7 @@ func (r *redactor) addURL(text string) {
 	}
 }
 
-// add ignores what is too short to be a secret: it would blot out whole texts.
+// add adds a secret. It ignores short ones, which would remove too much text.
 func (r *redactor) add(secret string) {
 	const shortest = 4
 	if len(secret) >= shortest && !slices.Contains(r.secrets, secret) {
@@ -86,14 +86,14 @@ func (r *redactor) add(secret string) {
 	}
 }
 
-// stretch cleans a stretch of a stream. Held is its end, where a secret may begin
-// whose rest is to come: it belongs before the next stretch.
-func (r *redactor) stretch(p []byte) (clean, held []byte) {
+// redactPart redacts a part of a stream. held is its end if a secret may begin there; it
+// must be prepended to the next part.
+func (r *redactor) redactPart(p []byte) (clean, held []byte) {
 	if r == nil || len(r.secrets) == 0 {
 		return p, nil
 	}
 	clean = make([]byte, 0, len(p))
-	from := 0 // what is not in clean yet
+	from := 0 // start of the bytes that are not in clean yet
 	for i := 0; i < len(p); i++ {
 		if !r.starts[p[i]] {
 			continue
@@ -111,8 +111,8 @@ func (r *redactor) stretch(p []byte) (clean, held []byte) {
 	return append(clean, p[from:]...), nil
 }
 
-// match returns the longest secret that text begins with. It is unsure while a
-// longer one may come.
+// match returns the longest secret at the start of text. unsure means that a longer one
+// may follow.
 func (r *redactor) match(text []byte) (secret string, unsure bool) {
 	for _, secret := range r.secrets {
 		switch n := min(len(secret), len(text)); {
@@ -146,7 +146,7 @@ func (r *redactor) error(err error) error {
 	return err
 }
 
-// cleanError shows the clean text and keeps the chain for errors.Is.
+// cleanError has a redacted text and keeps the chain for errors.Is.
 type cleanError struct {
 	text string
 	err  error

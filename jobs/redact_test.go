@@ -9,9 +9,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/redact"
 )
 
-// An error writes an address anew: with what a path, a query or a fragment may not have
-// escaped, and in quotes.
-func TestSecretIsKnownInAddresses(t *testing.T) {
+// Errors encode addresses differently: they escape what a path, a query or a fragment
+// must not contain, and quote the result.
+func TestSecretIsRedactedInAddresses(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"core+/&<=", `core"quoted`, `core\back`, "core blank", "core{}|^", "corë"} {
 		r := &redactor{}

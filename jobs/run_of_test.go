@@ -8,7 +8,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// Whoever may insert jobs may write what he likes into their metadata.
+// Anyone who may insert jobs can write any metadata.
 func TestRunOf(t *testing.T) {
 	t.Parallel()
 	tick := time.Date(2026, 3, 29, 1, 0, 0, 500_000_000, time.UTC)

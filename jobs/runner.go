@@ -16,70 +16,68 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/jobs/internal/pilot"
+	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/jobs/internal/riveradapter"
 )
 
 const (
-	// fetchCooldown is the least time between two claims of one queue: it
-	// bounds the statements of a burst and costs that much latency.
+	// fetchCooldown is the minimum time between two claims of one queue. It limits the
+	// statements during a burst, and adds up to this latency.
 	fetchCooldown = 2 * time.Millisecond
-	// fetchPollInterval is River's fallback. It finds nothing here: offers
-	// drive the claims.
+	// fetchPollInterval is River's fallback. It finds no jobs here, because offers cause
+	// the claims.
 	fetchPollInterval = time.Hour
-	// defaultTimeout is that of a job that names none, and River's own.
+	// defaultTimeout is the timeout of a job that sets none. River's default is the same.
 	defaultTimeout = time.Minute
-	// defaultDrain is how long a drain waits when the options do not say.
+	// defaultDrain is the default of DrainTimeout.
 	defaultDrain = 30 * time.Second
 	defaultIdle  = 15 * time.Second
 	defaultQueue = "default"
-	// defaultSchema is where River's and forge's tables are.
+	// defaultSchema is the default schema of River's and forge's tables.
 	defaultSchema = "public"
 )
 
-// Options are what a node needs to run jobs.
+// Options are the settings and dependencies of a Runner.
 type Options struct {
 	Pool        *pgxpool.Pool
 	NodeID      string
 	Incarnation string
-	// Schema holds the tables; empty means public. The pool's search_path
-	// must agree.
+	// Schema contains the tables; empty means public. It must match the pool's
+	// search_path.
 	Schema string
-	// Jobs are the jobs without code, by name; the name is the kind.
+	// Jobs are the jobs without code, by name. The name is the kind.
 	Jobs map[string]config.Job
-	// Queues is the most jobs of each queue that run at once. The queue
-	// "default" is added if it is missing, with all slots.
+	// Queues is the maximum number of concurrent jobs in each queue. New adds the queue
+	// "default" with all slots if it is missing.
 	Queues map[string]int
-	// Slots is the most jobs that run at once in all.
+	// Slots is the maximum number of concurrent jobs in all queues together.
 	Slots int
-	// Workers are a Go program's own; nil means none. New adds to them.
+	// Workers are a Go program's own workers; nil means none. New adds to them.
 	Workers *river.Workers
-	// DrainTimeout is how long Run waits for running jobs before it cancels
-	// them; 0 means 30 s.
+	// DrainTimeout is how long Run waits for running jobs before it cancels them; 0 means
+	// 30 s.
 	DrainTimeout time.Duration
-	// IdleAfter is how long River's client runs on without work, which costs
-	// dozens of wake-ups a second; 0 means 15 s. With Workers it always runs: a
-	// program may have subscribed to its events, and River ends subscriptions
-	// with the client.
+	// IdleAfter is how long River's client runs without work, which costs dozens of
+	// wake-ups a second; 0 means 15 s. With Workers, it always runs, because the program
+	// may have subscribed to its events and River ends subscriptions with the client.
 	IdleAfter time.Duration
-	// ClusterURL is where sql jobs without a database of their own run.
+	// ClusterURL is the database of sql jobs that set none.
 	ClusterURL string
-	// AllowedCommands bound what shell jobs run; empty: any program.
+	// AllowedCommands limits the programs of shell jobs; empty means any program.
 	AllowedCommands config.AllowedCommands
-	// AllowPrivateTargets lets http jobs reach loopback and private addresses.
+	// AllowPrivateTargets lets http jobs connect to loopback and private addresses.
 	AllowPrivateTargets bool
-	// AllowTargets are ranges that http jobs may reach though they are closed.
+	// AllowTargets are otherwise blocked ranges that http jobs may connect to.
 	AllowTargets []netip.Prefix
-	// Poll is how often to look for offers and for what operators want of jobs,
-	// where notifications are not heard: behind a pooler in transaction mode. 0:
-	// they are.
+	// Poll is the time between checks for offers and control messages where LISTEN does
+	// not work: behind a pooler in transaction mode. 0 means that notifications work.
 	Poll time.Duration
-	// Hub hears notifications. Default: one of the runner's own.
-	Hub     *hearing.Hub
-	Logger  *slog.Logger
-	Metrics *metrics.Metrics
+	// Notifier receives notifications. The default is a notifier for this Runner alone.
+	Notifier *postgres.Notifier
+	Logger   *slog.Logger
+	Metrics  *metrics.Metrics
 
 	starter *starter
 }
@@ -87,7 +85,7 @@ type Options struct {
 // Runner runs jobs on this node.
 type Runner struct {
 	*Inserter
-	pilot       *pilot.Pilot
+	pilot       *riveradapter.Pilot
 	definitions *definitions
 	engine      *engine
 	logs        *logWriter
@@ -96,11 +94,11 @@ type Runner struct {
 	logger      *slog.Logger
 
 	mu      sync.Mutex
-	options Options // as Replace last changed them
+	options Options // as of the last Replace
 }
 
-// New registers every kind and makes the client; nothing runs yet. An error
-// names the job that is at fault.
+// New registers every kind and creates the client. It runs nothing yet. An error names
+// the invalid job.
 func New(options Options) (*Runner, error) {
 	options = options.withDefaults()
 	workers, own := options.Workers, options.Workers != nil
@@ -127,7 +125,7 @@ func New(options Options) (*Runner, error) {
 		Inserter: &Inserter{client: client, defaults: configured.get},
 		pilot:    p, definitions: configured, logs: logs, finished: finished, starter: options.starter, logger: options.Logger, options: options,
 		engine: &engine{
-			client: client, pilot: p, steady: own, idleAfter: options.IdleAfter, logger: options.Logger,
+			client: client, pilot: p, alwaysOn: own, idleAfter: options.IdleAfter, logger: options.Logger,
 			ready: make(chan struct{}),
 		},
 	}
@@ -141,13 +139,13 @@ func New(options Options) (*Runner, error) {
 	return r, nil
 }
 
-func newPilot(options Options, configured *definitions) *pilot.Pilot {
-	return pilot.New(pilot.Options{
+func newPilot(options Options, configured *definitions) *riveradapter.Pilot {
+	return riveradapter.New(riveradapter.Options{
 		Pool: options.Pool, NodeID: options.NodeID, Incarnation: options.Incarnation,
 		ClientID: nodestore.ClientID(options.NodeID, options.Incarnation),
 		Schema:   options.Schema, Slots: options.Slots, Queues: options.Queues, Logger: options.Logger,
 		Claims: options.Metrics.AssignmentClaims, Refused: options.Metrics.AssignmentRefused,
-		Poll: options.Poll, Hub: options.Hub,
+		Poll: options.Poll, Notifier: options.Notifier,
 		Room:    func() int { return options.starter.load.room(time.Now()) },
 		Fenced:  func(kind string) { options.Metrics.JobFinished.WithLabelValues(kind, outcomeFenced).Inc() },
 		Claimed: configured.claimed, Finished: configured.finished,
@@ -182,8 +180,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// unbounded is the bound that River keeps for a queue. The pilot keeps the real
-// one, which may change while the client runs.
+// unbounded is the limit that River enforces for a queue. The pilot enforces the actual
+// limit, which may change while the client runs.
 var unbounded = river.QueueConfig{MaxWorkers: river.QueueNumWorkersMax}
 
 func riverConfig(options Options, workers *river.Workers, recording rivertype.Middleware) *river.Config {
@@ -198,41 +196,42 @@ func riverConfig(options Options, workers *river.Workers, recording rivertype.Mi
 		JobTimeout:             defaultTimeout,
 		LeaderElectionDisabled: true,
 		Logger:                 quietLogger(options.Logger),
-		Middleware:             []rivertype.Middleware{recording, counting(options.Metrics), reserved},
+		Middleware:             []rivertype.Middleware{recording, countInserts(options.Metrics), reserved},
 		Queues:                 queues,
 		Schema:                 options.Schema,
-		SkipUnknownJobCheck:    true, // another node may hold the kind
+		SkipUnknownJobCheck:    true, // another node may have a worker for the kind
 		SoftStopTimeout:        options.DrainTimeout,
 		Workers:                workers,
 	}
 }
 
-// Run works jobs until ctx ends, then drains: it claims no more, waits up to
-// DrainTimeout for what runs, cancels the rest, and returns when all of it has
-// stopped. An attempt that the drain cuts is available again and not burnt. A
-// worker of a Go program that ignores its context holds Run up.
+// Run runs jobs until ctx ends, then drains: it claims no more jobs, waits up to
+// DrainTimeout for running jobs, cancels the rest, and returns when all have stopped. An
+// attempt that the drain cancels does not count, and its job becomes available again. Run
+// waits for a Go program's worker even if it ignores its context.
 func (r *Runner) Run(ctx context.Context) error {
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
-	helping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	helpers.Go(func() { r.pilot.Report(helping) })
-	helpers.Go(func() { r.pilot.Search(helping) })
-	helpers.Go(func() { r.pilot.Listen(helping) })
-	helpers.Go(func() { r.logs.run(helping) })
-	helpers.Go(func() { r.finished.run(helping) })
+	helpers.Go(func() { r.pilot.Report(background) })
+	helpers.Go(func() { r.pilot.Search(background) })
+	helpers.Go(func() { r.pilot.Listen(background) })
+	helpers.Go(func() { r.logs.run(background) })
+	helpers.Go(func() { r.finished.run(background) })
 	defer r.starter.close()
 	return r.engine.run(ctx)
 }
 
-// Ready is closed once River's client of a program with workers of its own has started, so that
-// it takes orders such as QueuePause and its subscribers hear of them. Without such workers the
-// client runs only while there are jobs, and Ready is closed from the beginning.
+// Ready is closed when River's client has started, if the program has its own workers.
+// From then on, calls such as QueuePause work, and subscribers receive their events.
+// Without such workers, the client runs only while there are jobs, and Ready is closed
+// from the start.
 func (r *Runner) Ready() <-chan struct{} { return r.engine.ready }
 
-// Abandon cancels what runs and claims no more: the cluster has given this
-// node's jobs to others, and nothing that it finishes would count. It returns
-// when all has stopped or ctx ends.
+// Abandon cancels the running jobs and claims no more, because the cluster has given this
+// node's jobs to other nodes and would reject its results. It returns when all jobs have
+// stopped or ctx ends.
 func (r *Runner) Abandon(ctx context.Context) {
 	r.pilot.Drain()
 	r.logs.abandon()
@@ -241,8 +240,8 @@ func (r *Runner) Abandon(ctx context.Context) {
 	}
 }
 
-// Replace puts other jobs without code, queues and slots in force, without a
-// pause. Attempts that run go on as they began. After an error nothing has
+// Replace replaces the jobs without code, the queues and the slots while the node runs.
+// Running attempts keep their definitions. If Replace returns an error, nothing has
 // changed.
 func (r *Runner) Replace(jobs map[string]config.Job, queues map[string]int, slots int) error {
 	r.mu.Lock()
@@ -269,7 +268,7 @@ func (r *Runner) Replace(jobs map[string]config.Job, queues map[string]int, slot
 	return nil
 }
 
-// Kinds are all kinds that this node has a worker for, sorted.
+// Kinds returns all kinds that this node has a worker for, sorted.
 func (r *Runner) Kinds() []string {
 	kinds := r.definitions.names()
 	for _, kind := range r.pilot.Kinds() {
@@ -281,30 +280,31 @@ func (r *Runner) Kinds() []string {
 	return kinds
 }
 
-// checkKinds refuses jobs of the file that the program has workers for.
+// checkKinds rejects configured jobs whose kinds the program has workers for.
 func (r *Runner) checkKinds(named map[string]*worker) error {
 	for _, kind := range r.pilot.Kinds() {
 		if _, taken := named[kind]; taken {
-			return fmt.Errorf("job %q: the program has a worker of its own for this kind", kind)
+			return fmt.Errorf("job %q: the program has its own worker for this kind", kind)
 		}
 	}
 	return nil
 }
 
-// Queues is the most jobs of each queue that this node runs at once.
+// Queues returns the maximum number of concurrent jobs in each queue.
 func (r *Runner) Queues() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.options.Queues)
 }
 
-// Running is how many jobs this node holds now.
+// Running returns the number of jobs that this node is claiming or running.
 func (r *Runner) Running() int { return r.pilot.Running() }
 
-// Client is River's client, for everything River can do beside.
+// Client returns River's client, for all of River's other functions.
 func (r *Runner) Client() *river.Client[pgx.Tx] { return r.client }
 
-// quietLogger keeps River's chatter out: forge tells of jobs itself.
+// quietLogger drops River's messages below the level of warnings, because forge logs jobs
+// itself.
 func quietLogger(logger *slog.Logger) *slog.Logger {
 	return slog.New(warnings{logger.Handler()})
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-func TestOfferedJobRunsToItsEnd(t *testing.T) {
+func TestOfferedJobCompletes(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"hello": shell(`echo "hello from $FORGE_CRON"; echo "attempt $FORGE_ATTEMPT" >&2`)})
 	id := n.work(t, jobstore.NewJob{Kind: "hello", Metadata: map[string]any{
@@ -55,7 +55,7 @@ func TestOfferedJobRunsToItsEnd(t *testing.T) {
 	}
 }
 
-func TestJobIsNotTakenWithoutAnOffer(t *testing.T) {
+func TestJobWithoutOfferIsNotClaimed(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"hello": shell("true")})
 	alone, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "hello"})
@@ -68,21 +68,21 @@ func TestJobIsNotTakenWithoutAnOffer(t *testing.T) {
 	}
 }
 
-func TestCreditFollowsTheSlots(t *testing.T) {
+func TestCreditFollowsSlots(t *testing.T) {
 	t.Parallel()
-	gate := filepath.Join(t.TempDir(), "gate")
-	n := startNode(t, map[string]config.Job{"wait": shell("until [ -e " + gate + " ]; do sleep 0.01; done; exit 1")},
+	barrier := filepath.Join(t.TempDir(), "barrier")
+	n := startNode(t, map[string]config.Job{"wait": shell("until [ -e " + barrier + " ]; do sleep 0.01; done; exit 1")},
 		func(o *jobs.Options) { o.Queues = map[string]int{"default": 3, "other": 2} })
 	id := n.work(t, jobstore.NewJob{Kind: "wait", Priority: 2})
 	n.wantCredit(t, func(c wire.Credit) bool {
 		return c.Slots == 3 && c.Free["default"] == 2 && c.Free["other"] == 2 && c.Seen == n.seq.Load() && c.Term == term
 	})
-	open(t, gate)
+	open(t, barrier)
 	n.finish(t, id, "available", "retryable")
 	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 4 && c.Free["default"] == 3 && c.Free["other"] == 2 })
 }
 
-func TestSlotsBoundAllQueuesTogether(t *testing.T) {
+func TestSlotsLimitAllQueuesTogether(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	n := startNode(t, nil, goWorker(func(ctx context.Context) error {
@@ -102,21 +102,21 @@ func TestSlotsBoundAllQueuesTogether(t *testing.T) {
 	}
 	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{"default": ids[:2], "other": ids[2:]}})
 	eventually(t, func() bool { return n.Running() == 2 }, func() string { return "two jobs never ran" })
-	for range 20 { // the other two stay where they are
+	for range 20 { // the other two must not start
 		if got := n.Running(); got != 2 {
 			t.Fatalf("%d jobs run on 2 slots", got)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	close(release)
-	for _, id := range ids { // what was held is claimed when a slot is free
+	for _, id := range ids { // the waiting offers are claimed when a slot is free
 		n.finish(t, id, "completed")
 	}
 }
 
-// A queue's own limit holds on the node whatever it is offered, and leaves the
-// slots to others.
-func TestMaxWorkersBoundsAQueue(t *testing.T) {
+// The node enforces a queue's own limit for any offer, and the other queues keep their
+// slots.
+func TestMaxWorkersLimitsQueue(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	n := startNode(t, nil, goWorker(func(ctx context.Context) error {
@@ -136,7 +136,7 @@ func TestMaxWorkersBoundsAQueue(t *testing.T) {
 	}
 	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: jobsOf})
 	eventually(t, func() bool { return n.Running() == 3 }, func() string { return "three jobs never ran" })
-	for range 20 { // the other two stay where they are
+	for range 20 { // the other two must not start
 		if got := n.Running(); got != 3 {
 			t.Fatalf("%d jobs run; want two, and one of the slow queue", got)
 		}
@@ -148,17 +148,17 @@ func TestMaxWorkersBoundsAQueue(t *testing.T) {
 	}
 }
 
-func TestStaleTermIsRefused(t *testing.T) {
+func TestOffersOfStaleTermsAreRejected(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"hello": shell("true")})
 	stale, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "hello"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Older than the node has seen: dropped without a statement.
+	// Older than the node's term: dropped without a statement.
 	n.send(t, wire.Offer{Term: term - 1, Seq: 99, Jobs: map[string][]int64{"default": {stale}}})
 	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed")
-	// Newer than the node has seen, and over in the database.
+	// Newer than the node's term, but over in the database.
 	exec(t, n.pool, `UPDATE forge_leaders SET term = $1`, term+5)
 	n.send(t, wire.Offer{Term: term + 1, Seq: 1, Jobs: map[string][]int64{"default": {stale}}})
 	n.wantCredit(t, func(c wire.Credit) bool { return c.Term == term+1 && c.Seen == 1 })
@@ -169,7 +169,7 @@ func TestStaleTermIsRefused(t *testing.T) {
 	}
 }
 
-func TestOfferedWorkGoesOnWhileNobodyLeads(t *testing.T) {
+func TestOfferedJobRunsWithoutLeader(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"hello": shell("true")})
 	exec(t, n.pool, `UPDATE forge_leaders SET node_id = NULL, incarnation = NULL, lease_until = NULL`)
@@ -182,19 +182,19 @@ func TestFencedNodeClaimsNothing(t *testing.T) {
 	exec(t, n.pool, `UPDATE forge_nodes SET fenced_at = now()`)
 	id := n.work(t, jobstore.NewJob{Kind: "hello"})
 	eventually(t, func() bool { return testutil.ToFloat64(n.metrics.AssignmentRefused) == 1 },
-		func() string { return "the refusal was not counted" })
+		func() string { return "the rejection was not counted" })
 	if job := n.finish(t, id, "available"); job.Attempt != 0 {
 		t.Errorf("got %+v", job)
 	}
 }
 
-// fences are the ways in which an attempt stops being this node's.
+// fences are the ways in which a node loses an attempt.
 var fences = map[string]string{
 	"another client holds the newest attempt": `UPDATE river_job SET attempt = attempt + 1, attempted_by = array_append(attempted_by, 'other-0123456789abcdef')`,
 	"the node is fenced":                      `UPDATE forge_nodes SET fenced_at = now()`,
 }
 
-func TestStaleAttemptCannotFinishANewerOne(t *testing.T) {
+func TestStaleAttemptCannotFinishNewerOne(t *testing.T) {
 	t.Parallel()
 	for name, fence := range fences {
 		t.Run(name, func(t *testing.T) {
@@ -211,17 +211,17 @@ func TestStaleAttemptCannotFinishANewerOne(t *testing.T) {
 			close(release)
 			eventually(t, func() bool {
 				return testutil.ToFloat64(n.metrics.JobFinished.WithLabelValues("greet", "fenced")) == 1
-			}, func() string { return "the stale result was not refused" })
+			}, func() string { return "the stale result was not rejected" })
 			job := n.finish(t, id, "running")
 			if len(job.Attempts) != 0 {
-				t.Errorf("the stale attempt left its facts: %+v", job.Attempts)
+				t.Errorf("the stale attempt stored its result: %+v", job.Attempts)
 			}
-			n.stop() // the completer is not stuck
+			n.stop() // the completer is not blocked
 		})
 	}
 }
 
-func TestDrainWaitsForWhatRuns(t *testing.T) {
+func TestDrainWaitsForRunningJobs(t *testing.T) {
 	t.Parallel()
 	running, release := make(chan struct{}), make(chan struct{})
 	n := startNode(t, nil, goWorker(func(ctx context.Context) error {
@@ -250,7 +250,7 @@ func TestDrainWaitsForWhatRuns(t *testing.T) {
 	}
 }
 
-func TestToldToStopBeforeItStarted(t *testing.T) {
+func TestRunReturnsIfContextHasEnded(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"greet": shell("true")})
 	n.stop()
@@ -264,7 +264,7 @@ func TestToldToStopBeforeItStarted(t *testing.T) {
 	over, stop := context.WithCancel(t.Context())
 	stop()
 	if err := runner.Run(over); err != nil {
-		t.Errorf("an end that was asked for is no error: %v", err)
+		t.Errorf("Run returned %v, want nil", err)
 	}
 }
 
@@ -281,12 +281,12 @@ func TestAbandonedJobsAreCancelledAtOnce(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("abandoned jobs still run")
 	}
 }
 
-func TestDrainPutsTheRestBackUnburnt(t *testing.T) {
+func TestDrainReleasesUnfinishedJobs(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"sleep": shell("echo on; exec sleep 300")},
 		func(o *jobs.Options) { o.DrainTimeout = 50 * time.Millisecond })
@@ -300,7 +300,7 @@ func TestDrainPutsTheRestBackUnburnt(t *testing.T) {
 	}
 }
 
-func TestCancelEndsARunningJob(t *testing.T) {
+func TestCancelEndsRunningJob(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"sleep": shell("echo on; exec sleep 300")})
 	id := n.work(t, jobstore.NewJob{Kind: "sleep"})
@@ -322,7 +322,8 @@ func TestFailedAttemptIsRetriedAsConfigured(t *testing.T) {
 	n := startNode(t, map[string]config.Job{"fail": job})
 	id := n.work(t, jobstore.NewJob{Kind: "fail"})
 	first := n.finish(t, id, "retryable")
-	// A minute, give or take a tenth, after an end between these two.
+	// The attempt ended between these two times. The delay is a minute plus or minus ten
+	// percent.
 	if began := first.Attempts[0].StartedAt; first.ScheduledAt.Sub(began) < 54*time.Second || time.Until(first.ScheduledAt) > 66*time.Second {
 		t.Errorf("retried at %s, began at %s; want a minute", first.ScheduledAt, began)
 	}
@@ -344,7 +345,7 @@ type greetArgs struct {
 
 func (greetArgs) Kind() string { return "greet" }
 
-// goWorker gives the node a worker of the kind "greet".
+// goWorker registers a worker for the kind "greet".
 func goWorker(work func(ctx context.Context) error) func(*jobs.Options) {
 	return func(o *jobs.Options) {
 		o.Workers = river.NewWorkers()
@@ -354,7 +355,7 @@ func goWorker(work func(ctx context.Context) error) func(*jobs.Options) {
 	}
 }
 
-func TestGoWorkerAndInsertInTheCallersTransaction(t *testing.T) {
+func TestGoWorkerWithTransactionalInsert(t *testing.T) {
 	t.Parallel()
 	seen := make(chan jobs.Run, 1)
 	n := startNode(t, map[string]config.Job{"hello": shell("true")}, goWorker(func(ctx context.Context) error {
@@ -385,7 +386,7 @@ func TestGoWorkerAndInsertInTheCallersTransaction(t *testing.T) {
 	}
 }
 
-func TestGoWorkerMayCompleteInItsOwnTransaction(t *testing.T) {
+func TestGoWorkerCompletesInOwnTransaction(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil, func(o *jobs.Options) {
 		o.Workers = river.NewWorkers()
@@ -400,10 +401,10 @@ func TestGoWorkerMayCompleteInItsOwnTransaction(t *testing.T) {
 	eventually(t, func() bool {
 		job = n.finish(t, job.ID, "completed")
 		return len(job.Attempts) == 1
-	}, func() string { return "the attempt's facts were not merged" })
+	}, func() string { return "the attempt's result was not merged" })
 }
 
-func TestPanicIsAFailedAttempt(t *testing.T) {
+func TestPanicFailsAttempt(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil, goWorker(func(context.Context) error { panic("at the disco") }))
 	job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1}), "discarded")
@@ -412,14 +413,14 @@ func TestPanicIsAFailedAttempt(t *testing.T) {
 	}
 	var trace string
 	err := n.pool.QueryRow(t.Context(), `SELECT errors[1] ->> 'trace' FROM river_job WHERE id = $1`, job.ID).Scan(&trace)
-	if err != nil || !strings.HasPrefix(trace, "github.com/forge-scheduler/forge/jobs_test.TestPanicIsAFailedAttempt.") {
+	if err != nil || !strings.HasPrefix(trace, "github.com/forge-scheduler/forge/jobs_test.TestPanicFailsAttempt.") {
 		t.Errorf("the trace does not begin where the worker panicked: %v\n%s", err, trace)
 	}
 }
 
-// A worker that ends its goroutine has failed, and its slot is free: the node has
-// one, works the next job in it, and stops.
-func TestGoexitIsAFailedAttempt(t *testing.T) {
+// A worker that ends its goroutine fails, and its slot becomes free: the node has one
+// slot, runs the next job in it, and stops.
+func TestGoexitFailsAttempt(t *testing.T) {
 	t.Parallel()
 	var exits atomic.Bool
 	exits.Store(true)
@@ -441,7 +442,7 @@ func TestGoexitIsAFailedAttempt(t *testing.T) {
 	n.stop()
 }
 
-func TestNewNamesTheJobAtFault(t *testing.T) {
+func TestNewErrorNamesInvalidJob(t *testing.T) {
 	t.Parallel()
 	for name, job := range map[string]config.Job{
 		"no-kind":    {},

@@ -16,12 +16,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/shim"
 )
 
-// killGrace is the time a stopped command has between SIGTERM and SIGKILL.
+// killGrace is the time between SIGTERM and SIGKILL for a stopped command.
 const killGrace = 3 * time.Second
 
-// passedOn are the node's own variables that commands see; all others, secrets
-// of the node among them, they do not.
-var passedOn = []string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"}
+// inheritedEnv are the node's variables that commands receive. They receive no others, which
+// may contain secrets of the node.
+var inheritedEnv = []string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"}
 
 func newShell(job config.Job, options Options) (execution, error) {
 	if len(job.Command) == 0 {
@@ -66,7 +66,7 @@ func exitError(result shim.Result, err error) error {
 
 func baseEnv() map[string]string {
 	env := map[string]string{"PATH": config.Job{}.CommandPath()}
-	for _, name := range passedOn {
+	for _, name := range inheritedEnv {
 		if value, ok := os.LookupEnv(name); ok {
 			env[name] = value
 		}
@@ -74,8 +74,8 @@ func baseEnv() map[string]string {
 	return env
 }
 
-// expandCommand puts the run's values into the arguments, each of which stays one
-// argument, and into the variables.
+// expandCommand inserts the run's values into the arguments and the variables. Each
+// argument stays one argument.
 func expandCommand(command []string, base map[string]string, a *attempt) (argv, env []string, err error) {
 	argv = slices.Clone(command)
 	for i := 1; i < len(argv); i++ {
@@ -92,8 +92,8 @@ func expandCommand(command []string, base map[string]string, a *attempt) (argv, 
 	return argv, envOf(variables, a), nil
 }
 
-// envOf is the whole environment of a command; what tells of the run cannot be
-// overridden.
+// envOf returns the complete environment of a command. The job cannot override the
+// variables of the run.
 func envOf(base map[string]string, a *attempt) []string {
 	env := maps.Clone(base)
 	maps.Copy(env, map[string]string{
@@ -113,9 +113,9 @@ func envOf(base map[string]string, a *attempt) []string {
 	return list
 }
 
-// lookUpUser resolves the user that a command runs as and sets HOME and USER.
-// The node's own user needs no privilege; any other needs root, which CheckHost
-// has seen to.
+// lookUpUser returns the credential of the user that a command runs as, and sets HOME and
+// USER. The node's own user needs no privilege. Any other user needs root, which
+// CheckHost has checked.
 func lookUpUser(name string, env map[string]string) (*shim.Credential, error) {
 	if name == "" {
 		return nil, nil
@@ -126,7 +126,7 @@ func lookUpUser(name string, env map[string]string) (*shim.Credential, error) {
 	}
 	env["HOME"], env["USER"], env["LOGNAME"] = account.HomeDir, account.Username, account.Username
 	if account.Uid == strconv.Itoa(os.Getuid()) {
-		return nil, nil // there is nothing to take on
+		return nil, nil // the same user
 	}
 	groups, err := account.GroupIds()
 	if err != nil {

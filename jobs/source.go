@@ -7,19 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// source is one stream of an attempt on its way to text that can be stored and
-// shown.
+// source converts one stream of an attempt to text that can be stored and shown.
 type source struct {
-	held []byte // may be the head of a secret whose rest is to come
-	tail []byte // the start of a rune whose rest is to come
+	held []byte // may be the start of a secret
+	tail []byte // the start of an incomplete rune
 }
 
-// next takes a piece of the stream and returns what can be shown by now.
+// next returns the text that can be shown after another piece of the stream.
 func (s *source) next(piece []byte, secrets *redactor) (text string) {
 	if len(s.held) > 0 {
 		piece = append(s.held, piece...)
 	}
-	clean, held := secrets.stretch(piece)
+	clean, held := secrets.redactPart(piece)
 	s.held = bytes.Clone(held)
 	if len(s.tail) > 0 {
 		clean = append(s.tail, clean...)
@@ -28,13 +27,13 @@ func (s *source) next(piece []byte, secrets *redactor) (text string) {
 	return text
 }
 
-// rest is what is left at the end of the stream.
+// rest returns the text that is left at the end of the stream.
 func (s *source) rest(secrets *redactor) string {
 	return safeText(append(s.tail, secrets.text(string(s.held))...))
 }
 
-// splitRunes returns the text up to the last whole rune, made safe, and the
-// bytes of a rune that the next write may complete.
+// splitRunes returns the sanitized text up to the last complete rune, and the bytes of a
+// rune that the next write may complete.
 func splitRunes(p []byte) (text string, tail []byte) {
 	for back := 1; back < utf8.UTFMax && back <= len(p); back++ {
 		start := p[len(p)-back:]
@@ -49,12 +48,12 @@ func splitRunes(p []byte) (text string, tail []byte) {
 	return safeText(p), nil
 }
 
-// safeText is text that PostgreSQL takes: valid UTF-8 without NUL.
+// safeText returns text that PostgreSQL accepts: valid UTF-8 without NUL.
 func safeText(p []byte) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(string(p), "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// amount is how much output.
+// amount is an amount of output.
 type amount struct{ bytes, lines int64 }
 
 func amountOf[T string | []byte](text T) amount {
@@ -73,7 +72,7 @@ func (a *amount) add(b amount) {
 	a.lines += b.lines
 }
 
-// String words an amount for people.
+// String describes the amount.
 func (a amount) String() string {
 	switch a.lines {
 	case 0:

@@ -17,23 +17,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
-	// maxRows is how many rows of a result are shown.
+	// maxRows is the maximum number of rows that are shown.
 	maxRows = 100
-	// cancelDelay is how long the server has to answer a cancelled statement
-	// before the connection is cut.
+	// cancelDelay is how long the server may take to answer a cancel request before the
+	// connection is closed.
 	cancelDelay  = 2 * time.Second
 	closeTimeout = 2 * time.Second
-	// afterTimeout is how much later than the job's own timeout the server ends
-	// a statement that has none of its own.
+	// afterTimeout is how much later than the job's own timeout the server ends a
+	// statement without a timeout of its own.
 	afterTimeout = 5 * time.Second
-	// queryCanceled is PostgreSQL's code for a statement that was cancelled or
-	// ran into its timeout.
+	// queryCanceled is PostgreSQL's SQLSTATE for a cancelled or timed-out statement.
 	queryCanceled = "57014"
 )
 
@@ -41,7 +40,7 @@ type sqlJob struct {
 	job     config.Job
 	conn    *pgx.ConnConfig
 	timeout time.Duration
-	// settings are made before the statement runs.
+	// settings are SET statements that run before the job's statement.
 	settings string
 }
 
@@ -51,32 +50,33 @@ func newSQL(job config.Job, options Options) (execution, error) {
 	}
 	conn, err := pgx.ParseConfig(cmp.Or(job.Database, options.ClusterURL))
 	if err != nil {
-		return nil, fmt.Errorf("database: %w", err) // pgx keeps the password out of it
+		return nil, fmt.Errorf("database: %w", err) // pgx leaves out the password
 	}
-	// Parameters go as text without a type: each behaves like a quoted literal,
-	// whose type the statement decides. A transaction pooler can carry that too.
+	// Parameters are sent as text without a type: each behaves like a quoted literal,
+	// whose type follows from the statement. This also works through a transaction
+	// pooler.
 	conn.DefaultQueryExecMode = pgx.QueryExecModeExec
-	// Named like all of the node's sessions: fencing the node ends it.
+	// The same name as all of the node's sessions, so that fencing the node ends it.
 	conn.RuntimeParams["application_name"] = leaderstore.ApplicationName(options.NodeID, options.Incarnation)
-	dbpool.ConfirmCommits(&conn.Config)
+	postgres.ConfirmCommits(&conn.Config)
 	conn.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &canceller{conn: conn, patience: cancelDelay}
+		return &canceller{conn: conn, timeout: cancelDelay}
 	}
 	timeout := job.StatementTimeout.Std()
 	if timeout <= 0 {
-		// Only for the case that nobody is left to cancel it.
+		// Applies only if the node cannot cancel the statement itself.
 		timeout = cmp.Or(max(0, job.Timeout.Std()), defaultTimeout) + afterTimeout
 	}
 	s := &sqlJob{job: job, conn: conn, timeout: timeout}
 	s.settings = "SET statement_timeout = " + strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
-	if job.Database == "" && options.Schema != defaultSchema { // to see the cluster's own tables, too
+	if job.Database == "" && options.Schema != defaultSchema { // for the cluster's own tables
 		s.settings += "; SET search_path = " + pgx.Identifier{options.Schema}.Sanitize() + ", " + defaultSchema
 	}
 	return s.execute, nil
 }
 
-// execute runs the statement on a connection of its own, outside any
-// transaction, so that VACUUM and the like work too.
+// execute runs the statement on its own connection and outside a transaction, so that
+// VACUUM and similar statements work.
 func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
 	conn, err := pgx.ConnectConfig(ctx, s.conn)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	ctx, release, err := s.bound(ctx, conn)
+	ctx, release, err := s.setTimeout(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -99,11 +99,11 @@ func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
 	return s.explain(ctx, err)
 }
 
-// bound has the server end the statement when its time is over. Behind a pooler
-// the session may be somebody else's next and is left as it is: there we end the
-// statement, as long as we live.
-func (s *sqlJob) bound(ctx context.Context, conn *pgx.Conn) (bounded context.Context, release func(), err error) {
-	direct, err := dbpool.Direct(ctx, conn)
+// setTimeout sets the server's statement timeout. Behind a pooler, another client may get the
+// session next, so setTimeout does not change it. There, the node cancels the statement
+// itself.
+func (s *sqlJob) setTimeout(ctx context.Context, conn *pgx.Conn) (bounded context.Context, release func(), err error) {
+	direct, err := postgres.Direct(ctx, conn)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,10 +117,10 @@ func (s *sqlJob) bound(ctx context.Context, conn *pgx.Conn) (bounded context.Con
 	return ctx, func() {}, nil
 }
 
-// errStatementTimeout is why a statement was ended that no server's timeout ends.
+// errStatementTimeout is the cause if the node ends a statement itself.
 var errStatementTimeout = errors.New("the statement's timeout")
 
-// explain adds what the server's answer to a cancelled statement does not say.
+// explain adds the cause to the server's error for a cancelled statement.
 func (s *sqlJob) explain(ctx context.Context, err error) error {
 	postgres, isPostgres := errors.AsType[*pgconn.PgError](err)
 	switch {
@@ -148,8 +148,8 @@ func parameters(a *attempt) pgx.NamedArgs {
 	}
 }
 
-// show writes the first rows of a result, tab-separated under their names, and
-// the command's tag with its count.
+// show writes the first rows of a result, tab-separated with a header, and the command
+// tag with its count.
 func show(rows pgx.Rows, out *output) error {
 	defer rows.Close()
 	w := out.stream(jobstore.StreamStdout)
@@ -159,7 +159,7 @@ func show(rows pgx.Rows, out *output) error {
 			writeNames(w, rows.FieldDescriptions())
 		}
 		if count++; count <= maxRows {
-			_, _ = w.Write(append(bytes.Join(shown(rows.RawValues()), []byte("\t")), '\n'))
+			_, _ = w.Write(append(bytes.Join(textValues(rows.RawValues()), []byte("\t")), '\n'))
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -181,8 +181,8 @@ func writeNames(w io.Writer, fields []pgconn.FieldDescription) {
 	_, _ = io.WriteString(w, strings.Join(names, "\t")+"\n")
 }
 
-// shown copies the values, which are text in this mode, and writes NULL out.
-func shown(values [][]byte) [][]byte {
+// textValues returns the values, which are text in this mode, with NULL spelled out.
+func textValues(values [][]byte) [][]byte {
 	texts := make([][]byte, len(values))
 	for i, value := range values {
 		texts[i] = value

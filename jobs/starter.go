@@ -13,23 +13,22 @@ import (
 )
 
 const (
-	// startsPerCPU is how many commands a node starts at a time, for each CPU that
-	// it may use.
+	// startsPerCPU is how many commands a node starts at once for each CPU that it may
+	// use.
 	startsPerCPU = 2
-	// startBacklog is how much work of starting a node takes on in advance.
+	// startBacklog is how much starting work a node accepts in advance.
 	startBacklog = time.Second
-	// slowStart is when a start that has not ended lets the next one begin: its
-	// program may be on a file system that does not answer.
+	// slowStart is how long a start may take before the next one may begin. The program
+	// may be on a file system that does not answer.
 	slowStart = 10 * time.Second
-	// maxStart is the longest time that a start may take, unless the job's timeout is
-	// longer.
+	// maxStart is the maximum time of a start, unless the job's timeout is longer.
 	maxStart = time.Minute
-	// commandNice is how much lower than the node's the CPU priority of commands is.
+	// commandNice is how much lower the CPU priority of commands is than the node's.
 	commandNice = 5
 )
 
-// starter starts commands, a few at a time: a burst of them must not take the
-// processor from what keeps the node alive.
+// starter starts a few commands at a time, so that a burst of starts leaves processor
+// time for the node itself.
 type starter struct {
 	pool   *shim.Pool
 	places chan struct{}
@@ -41,9 +40,8 @@ func newStarter() *starter {
 	return &starter{pool: &shim.Pool{}, places: make(chan struct{}, places), load: newStartLoad(places)}
 }
 
-// run waits for its turn, starts the command and returns when no process of it is
-// left. The timeout counts from the start. Of a command that never ran there is no
-// result.
+// run waits for a place, starts the command and returns when no process of it is left.
+// The timeout begins with the start. run returns no result for a command that never ran.
 func (s *starter) run(ctx context.Context, spec shim.Spec, timeout time.Duration, stdout, stderr io.Writer) (*shim.Result, error) {
 	spec.Nice = commandNice
 	process, err := s.start(ctx, spec, max(maxStart, timeout), stdout, stderr)
@@ -62,15 +60,15 @@ func (s *starter) run(ctx context.Context, spec shim.Spec, timeout time.Duration
 	return &result, err
 }
 
-// start returns a command that has started or could not be. One that has not started
-// within a time is stopped.
+// start returns a command that has started or failed to start. It stops a command that
+// does not start in time.
 func (s *starter) start(ctx context.Context, spec shim.Spec, within time.Duration, stdout, stderr io.Writer) (*shim.Process, error) {
 	s.load.enter()
 	select {
 	case s.places <- struct{}{}:
 	case <-ctx.Done():
 		s.load.leave()
-		return nil, fmt.Errorf("the command waited for its start: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("wait to start the command: %w", context.Cause(ctx))
 	}
 	began := s.load.begin(time.Now())
 	leave := sync.OnceFunc(func() {
@@ -99,20 +97,20 @@ func (s *starter) start(ctx context.Context, spec shim.Spec, within time.Duratio
 // close ends the processes that wait for commands.
 func (s *starter) close() { s.pool.Close() }
 
-// startLoad knows how long starts take and how many wait, and so how many more
-// jobs the node should take: what it cannot start soon had better wait in the
-// database, where another node may take it.
+// startLoad measures how long starts take and how many wait. From that it computes how
+// many more jobs the node should take. Jobs that the node cannot start soon should wait
+// in the database, where another node may take them.
 type startLoad struct {
 	places int
-	// observe is told how many wait and how long starts take, left that there may
-	// be more room.
+	// observe is called with the number of waiting starts and the duration of starts.
+	// left is called when there may be more room.
 	observe func(waiting int, took time.Duration)
 	left    func()
 
 	mu       sync.Mutex
-	pending  int // wait or are being started
+	pending  int // waiting or starting
 	starting map[*time.Time]struct{}
-	took     time.Duration // of late, smoothed
+	took     time.Duration // recent duration, smoothed
 }
 
 func newStartLoad(places int) *startLoad {
@@ -126,7 +124,7 @@ func (l *startLoad) enter() {
 	l.report()
 }
 
-// leave is of one that did not begin.
+// leave removes a command that waits or has ended its start.
 func (l *startLoad) leave() {
 	l.mu.Lock()
 	l.pending--
@@ -153,16 +151,16 @@ func (l *startLoad) end(began *time.Time, now time.Time) {
 
 func (l *startLoad) report() { l.observe(l.pending-len(l.starting), l.took) }
 
-// room is how many more jobs the node should take now: as many as it starts within
-// startBacklog, less those that wait already. An idle node takes as many as it
-// starts at a time.
+// room returns how many more jobs the node should take: as many as it can start within
+// startBacklog, minus those that wait already. An idle node takes at least as many as it
+// starts at once.
 func (l *startLoad) room(now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	took := max(l.took, time.Microsecond)
-	for began := range l.starting { // which have taken that long already
+	for began := range l.starting { // running starts have taken this long so far
 		took = max(took, now.Sub(*began))
 	}
-	most := max(l.places, int(time.Duration(l.places)*startBacklog/took))
-	return max(0, most-l.pending)
+	limit := max(l.places, int(time.Duration(l.places)*startBacklog/took))
+	return max(0, limit-l.pending)
 }

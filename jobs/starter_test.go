@@ -24,7 +24,7 @@ func command(argv ...string) shim.Spec {
 	return shim.Spec{Argv: argv, Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: time.Second}
 }
 
-func TestRoomShrinksWhileStartsTakeLong(t *testing.T) {
+func TestRoomShrinksWhileStartsAreSlow(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	l := newStartLoad(4)
@@ -61,7 +61,7 @@ func TestRoomShrinksWhileStartsTakeLong(t *testing.T) {
 	}
 }
 
-func TestFewCommandsStartAtATime(t *testing.T) {
+func TestConcurrentStartsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newTestStarter(t)
 	most, waited := 0, 0
@@ -85,8 +85,8 @@ func TestFewCommandsStartAtATime(t *testing.T) {
 	}
 }
 
-// The queue in front of the start takes nothing from the timeout.
-func TestTimeoutBeginsWithTheStart(t *testing.T) {
+// Waiting for a place does not count toward the timeout.
+func TestTimeoutBeginsAtStart(t *testing.T) {
 	t.Parallel()
 	s := newTestStarter(t)
 	for range cap(s.places) {
@@ -109,7 +109,7 @@ func TestTimeoutBeginsWithTheStart(t *testing.T) {
 	}
 }
 
-func TestCommandThatWaitsForItsStartCanBeCancelled(t *testing.T) {
+func TestWaitingCommandCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	s := newTestStarter(t)
 	for range cap(s.places) {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// summaryEvery is the time between two lines about finished jobs.
+	// summaryEvery is the time between two log lines about finished jobs.
 	summaryEvery = time.Minute
-	// summaryKinds is how many kinds a line names, those with the most jobs.
+	// summaryKinds is how many kinds a line names: those with the most jobs.
 	summaryKinds = 5
 )
 
-// summary counts the attempts that end on this node, and logs them once a minute. It
-// holds no more kinds than the node has workers for.
+// summary counts the attempts that end on this node and logs them once a minute. It
+// contains at most the kinds that the node has workers for.
 type summary struct {
 	logger *slog.Logger
 
@@ -40,7 +40,7 @@ func (s *summary) add(kind, outcome string) {
 	s.kinds[kind]++
 }
 
-// run logs until ctx ends, and then what is left.
+// run logs until ctx ends, and then logs the rest.
 func (s *summary) run(ctx context.Context) {
 	ticker := time.NewTicker(summaryEvery)
 	defer ticker.Stop()
@@ -55,7 +55,7 @@ func (s *summary) run(ctx context.Context) {
 	}
 }
 
-// log logs what has ended since the last line, if anything has.
+// log logs what has ended since the last line, if anything.
 func (s *summary) log(ctx context.Context) {
 	s.mu.Lock()
 	since, outcomes, kinds := s.since, maps.Clone(s.outcomes), maps.Clone(s.kinds)
@@ -74,7 +74,7 @@ func (s *summary) log(ctx context.Context) {
 	s.logger.LogAttrs(ctx, slog.LevelInfo, "jobs finished", attrs...)
 }
 
-// topKinds names the kinds with the most jobs, and the sum of the others.
+// topKinds returns the kinds with the most jobs, and the sum of the others.
 func topKinds(kinds map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(kinds), func(a, b string) int {
 		return cmp.Or(cmp.Compare(kinds[b], kinds[a]), strings.Compare(a, b))

@@ -13,7 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-func TestFinishedJobsAreOneLineAMinute(t *testing.T) {
+func TestFinishedJobsAreLoggedOncePerMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -40,7 +40,7 @@ func TestFinishedJobsAreOneLineAMinute(t *testing.T) {
 	})
 }
 
-func TestOnlyFailuresHaveALineOfTheirOwn(t *testing.T) {
+func TestOnlyFailuresAreLoggedSeparately(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	r := &recorder{logger: slog.New(slog.NewTextHandler(&text, nil))}

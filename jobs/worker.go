@@ -57,12 +57,12 @@ func executionOf(job config.Job, options Options) (execution, error) {
 	}
 }
 
-// work runs an attempt. The error is shown as it is, without the
-// configuration's secrets; its wrapped causes tell River of a drain.
+// work runs an attempt. The text of the error has no secrets of the configuration. River
+// detects a drain by its wrapped causes.
 func (w *worker) work(ctx context.Context, body json.RawMessage) error {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
-		return errors.New("the attempt was not recorded") // the middleware is always there
+		return errors.New("the attempt was not recorded") // cannot happen: the middleware always sets it
 	}
 	args, err := jobArgs(body)
 	if err != nil {
@@ -77,8 +77,8 @@ func (w *worker) work(ctx context.Context, body json.RawMessage) error {
 	return w.redact.error(err)
 }
 
-// jobArgs checks the args of a row, which anyone may have written, or a Go program
-// without forge's bounds. The database spreads JSON out with spaces.
+// jobArgs checks the args of a row, which may come from anyone, for example from a Go
+// program without forge's limits. The database adds spaces to JSON.
 func jobArgs(body json.RawMessage) (json.RawMessage, error) {
 	if len(body) <= config.MaxArgs {
 		return body, nil
@@ -90,7 +90,7 @@ func jobArgs(body json.RawMessage) (json.RawMessage, error) {
 	return compact.Bytes(), config.CheckArgs(compact.Bytes())
 }
 
-// timeoutError says that the job's own timeout ended it.
+// timeoutError is the error of an attempt that its own timeout ended.
 type timeoutError struct {
 	after time.Duration
 	err   error

@@ -14,8 +14,8 @@ import (
 	"github.com/forge-scheduler/forge/migrations"
 )
 
-// beside is another cluster in the same database, in a schema of its own.
-func (c *cluster) beside(schema string) *cluster {
+// otherSchema returns another cluster in the same database, in its own schema.
+func (c *cluster) otherSchema(schema string) *cluster {
 	c.t.Helper()
 	c.exec(`CREATE SCHEMA ` + schema)
 	address, err := url.Parse(c.url)
@@ -38,7 +38,7 @@ func bySchema(cfg leaderstore.Lock) leaderstore.Lock {
 	return cfg
 }
 
-func (c *cluster) tries(s *leaderstore.Session, lock leaderstore.Lock) bool {
+func (c *cluster) tryLock(s *leaderstore.Session, lock leaderstore.Lock) bool {
 	c.t.Helper()
 	won, err := s.TryLocks(c.t.Context(), []leaderstore.Lock{lock})
 	if err != nil {
@@ -47,43 +47,43 @@ func (c *cluster) tries(s *leaderstore.Session, lock leaderstore.Lock) bool {
 	return len(won) == 1
 }
 
-// Clusters in one database have locks of their own, whatever they are called.
-func TestClustersInOneDatabaseHaveLocksOfTheirOwn(t *testing.T) {
+// Clusters in one database use different locks, whatever the schemas are called.
+func TestClustersInOneDatabaseUseDifferentLocks(t *testing.T) {
 	t.Parallel()
 	first := newCluster(t)
-	for _, c := range []*cluster{first, first.beside("second"), first.beside("third")} {
+	for _, c := range []*cluster{first, first.otherSchema("second"), first.otherSchema("third")} {
 		a, b := c.open("a"), c.open("bb")
-		if !c.tries(a, bySchema(lock)) {
+		if !c.tryLock(a, bySchema(lock)) {
 			t.Fatalf("no lock for the cluster in schema %q", c.schema)
 		}
-		if _, err := a.Mint(t.Context(), role, leaderstore.End{}); err != nil {
+		if _, err := a.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); err != nil {
 			t.Fatal(err)
 		}
-		if c.tries(b, bySchema(lock)) {
+		if c.tryLock(b, bySchema(lock)) {
 			t.Errorf("two nodes of the cluster in schema %q have the lock", c.schema)
 		}
 		held, err := leaderstore.LockHolders(t.Context(), c.pool, []leaderstore.Lock{lock})
 		if err != nil || len(held) != 1 || held[0].Schema != "public" || held[0].Foreign != (c != first) {
-			t.Errorf("the seed's lock, seen from schema %q: %+v, %v", c.schema, held, err)
+			t.Errorf("holders of the scheduler's lock in schema %q: %+v, %v", c.schema, held, err)
 		}
 	}
 }
 
-// A leader of another cluster that has the same lock is never evicted, however long
-// the own role is vacant: it is named.
-func TestEvictionSparesTheLeaderOfAnotherCluster(t *testing.T) {
+// A leader of another cluster with the same lock is never evicted, even if the role has
+// long been vacant. It is reported.
+func TestLeaderOfAnotherClusterIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	first := newCluster(t)
-	second := first.beside("second")
+	second := first.otherSchema("second")
 	a, b := first.open("a"), second.standby()
 	first.win(a)
 	for _, before := range []string{
-		`SELECT`, // nobody has led in the second cluster
+		`SELECT`, // the second cluster never had a leader
 		`UPDATE forge_leaders SET term = 3, node_id = 'gone', incarnation = 'ffffffffffffffff', backend_pid = 1,
 		     acquired_at = now(), renewed_at = now(), lease_until = now() WHERE role = 'scheduler'`,
 	} {
 		second.exec(before)
-		found := second.evicts(b)
+		found := second.awaitEviction(b)
 		if found.Ended || found.Refused || found.Schema != "public" || !strings.HasPrefix(found.Holder, "forge:") {
 			t.Errorf("found %+v", found)
 		}
@@ -93,10 +93,10 @@ func TestEvictionSparesTheLeaderOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// Nodes whose lock ids differ, because one of them was given another file or is of an
-// older version, do not lead at the same time: a lock says nothing about a term that
-// it did not elect.
-func TestNodesWithDifferentLockIDsNeverLeadTogether(t *testing.T) {
+// Nodes with different lock ids, because of different configuration files or an older
+// version, do not lead at the same time: a lock does not prove that a term has ended that
+// was not won with this lock.
+func TestNodesWithDifferentLockIDsDoNotLeadTogether(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
 		"another id":       `SELECT`,
@@ -108,35 +108,35 @@ func TestNodesWithDifferentLockIDsNeverLeadTogether(t *testing.T) {
 			a, b := c.open("a"), c.open("bb")
 			other := lock
 			other.ID += 1 << 56
-			if !c.tries(a, other) {
+			if !c.tryLock(a, other) {
 				t.Fatal("a has no lock")
 			}
-			first, err := a.Mint(t.Context(), role, leaderstore.End{})
+			first, err := a.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.exec(statement)
-			if c.tries(b, lock) {
-				t.Error("locked in the midst of a term of another lock")
+			if c.tryLock(b, lock) {
+				t.Error("won the lock during a term of another lock")
 			}
-			if _, err := b.Mint(t.Context(), role, leaderstore.End{}); err == nil {
-				t.Error("minted in the midst of a term of another lock")
+			if _, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); err == nil {
+				t.Error("acquired a term during a term of another lock")
 			}
 			if err := a.Resign(t.Context(), other, first.Fence.Term, "resigned"); err != nil {
 				t.Fatal(err)
 			}
 			if second := c.win(b); second.Fence.Term != 2 {
-				t.Errorf("then: %+v", second)
+				t.Errorf("second term: %+v", second)
 			}
 		})
 	}
 }
 
-// A cluster that elected before its schema knew of namespaces keeps the lock ids that
-// its nodes of older versions have.
+// A cluster that held elections before its schema had a lock offset keeps the lock ids of
+// its nodes of older versions.
 func TestUpgradedClusterKeepsItsLockIDs(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t).beside("older")
+	c := newCluster(t).otherSchema("older")
 	fresh, err := leaderstore.LockOffset(t.Context(), c.pool)
 	if err != nil || fresh <= 0 {
 		t.Fatalf("a new cluster's offset: %d, %v", fresh, err)
@@ -153,10 +153,10 @@ func TestUpgradedClusterKeepsItsLockIDs(t *testing.T) {
 		t.Fatalf("an upgraded cluster's offset: %d, %v", upgraded, err)
 	}
 	older, s := c.open("older"), c.open("a")
-	if !c.tries(older, lock) { // with the only ids that older versions have
+	if !c.tryLock(older, lock) { // the only ids of older versions
 		t.Fatal("the older node has no lock")
 	}
-	if c.tries(s, bySchema(lock)) {
+	if c.tryLock(s, bySchema(lock)) {
 		t.Fatal("a node of each version has the role's lock")
 	}
 	if err := older.Unlock(t.Context(), lock); err != nil {
@@ -168,9 +168,9 @@ func TestUpgradedClusterKeepsItsLockIDs(t *testing.T) {
 	}
 	held, err := leaderstore.LockHolders(context.WithoutCancel(t.Context()), c.pool, []leaderstore.Lock{lock})
 	if err != nil || len(held) != 1 || held[0].Schema != "older" || held[0].Foreign {
-		t.Errorf("the seed's lock: %+v, %v", held, err)
+		t.Errorf("holders of the lock: %+v, %v", held, err)
 	}
 	if held[0].User == "" || held[0].Since.IsZero() || time.Since(held[0].Since) > time.Hour {
-		t.Errorf("who holds it: %+v", held[0])
+		t.Errorf("the lock's holder: %+v", held[0])
 	}
 }

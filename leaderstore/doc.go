@@ -1,4 +1,4 @@
-// Package leaderstore owns forge_leaders and forge_leader_history: the election's
-// dedicated session, or its lease alone where no session lasts, the terms that it
-// mints, and the fence that guards every write of a leader.
+// Package leaderstore owns forge_leaders and forge_leader_history. It implements the
+// election session, with advisory locks or with leases alone, the terms, and the fence that
+// guards every write of a leader.
 package leaderstore

@@ -10,11 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// evictSQL ends the session that holds a role's lock although its lease has run
-// out, and with it the tenure. The row stays locked meanwhile, so that a renewal
-// that comes at the last moment is not overlooked. Only the process that the row
-// names is ended. Every other session is left alone: it may be another
-// application's, or a leader of another forge cluster.
+// evictSQL ends the session that holds a role's lock beyond its lease, and the term. The
+// row is locked during the statement, so that a late renewal is not lost. Only the process
+// that the row names is ended. Any other session may belong to another application or to a
+// leader of another forge cluster.
 const evictSQL = `
 WITH expired AS MATERIALIZED (
     SELECT role, term, node_id, incarnation, renewed_at
@@ -53,38 +52,39 @@ LIMIT 1`
 
 const insufficientPrivilege = "42501"
 
-// Eviction is what became of a session that held a role's lock although its lease
-// had run out.
+// Eviction is the result of an attempt to end a session that held a role's lock beyond its
+// lease.
 type Eviction struct {
 	Role string
 	Term int64
 	PID  int
 	// Holder is the session's application_name.
 	Holder string
-	// Ended says that the session was ended. Without it and Refused the session is
-	// not that of the process which the role's row names.
+	// Ended is true if the session was ended. If Ended and Refused are both false, the
+	// session does not belong to the process that the role's row names.
 	Ended bool
-	// Schema is that of the holder's cluster, if it is an election session of forge.
+	// Schema is the schema of the holder's cluster, if the holder is an election session of
+	// forge.
 	Schema string
-	// Refused says that this role may not end it.
+	// Refused is true if the database user is not permitted to end the session.
 	Refused bool
 }
 
-// suspect is a role whose lock somebody holds.
-type suspect struct {
+// staleHolder is the holder of a role's lock.
+type staleHolder struct {
 	lock    Lock
 	term    int64
-	renewed time.Time // by the database's clock
-	since   time.Time // when this was first seen, by our own
-	expired time.Time // when the lease was first seen to have run out
+	renewed time.Time // last renewal, by the database's clock
+	since   time.Time // first observation of this renewal, by the local clock
+	expired time.Time // first observation of the expired lease, by the local clock
 }
 
-// suspects remembers what the last looks found of the roles that others hold.
-type suspects map[string]suspect
+// staleHolders keeps the last observation of each role that another session holds.
+type staleHolders map[string]staleHolder
 
-// note takes in what a look at now found.
-func (all suspects) note(found suspect, expired bool, now time.Time) {
-	before, known := all[found.lock.Role]
+// record adds an observation.
+func (s staleHolders) record(found staleHolder, expired bool, now time.Time) {
+	before, known := s[found.lock.Role]
 	if !known || before.term != found.term || !before.renewed.Equal(found.renewed) {
 		before = found
 		before.since = now
@@ -95,27 +95,26 @@ func (all suspects) note(found suspect, expired bool, now time.Time) {
 	case before.expired.IsZero():
 		before.expired = now
 	}
-	all[found.lock.Role] = before
+	s[found.lock.Role] = before
 }
 
-// overdue says whether the server should have ended the holder's session and has
-// not: its lease has run out, by the database's clock, since at least a moment, and
-// nothing has moved for a lease by our own clock, which no one can set.
-func (s suspect) overdue(now time.Time, lease, moment time.Duration) bool {
-	return !s.expired.IsZero() && now.Sub(s.expired) >= moment && now.Sub(s.since) >= lease
+// overdue reports whether the server should have ended the holder's session: its lease has
+// been expired for at least grace by the database's clock, and nothing has changed for one
+// lease by the local monotonic clock, which cannot be set.
+func (s staleHolder) overdue(now time.Time, lease, grace time.Duration) bool {
+	return !s.expired.IsZero() && now.Sub(s.expired) >= grace && now.Sub(s.since) >= lease
 }
 
-// Evict is the backup for a server that does not end a silent leader's session:
-// it ends the sessions that the last calls of TryLocks found to hold a role
-// beyond its lease, and returns what became of them.
+// Evict ends silent leaders' sessions that the server did not end: those which TryLocks
+// found to hold a role beyond its lease. It returns a result for each of them.
 func (s *Session) Evict(ctx context.Context) ([]Eviction, error) {
 	var evictions []Eviction
 	now := time.Now()
-	for role, found := range s.suspects {
+	for role, found := range s.staleHolders {
 		if !found.overdue(now, s.cfg.Lease, s.cfg.CheckInterval/2) {
 			continue
 		}
-		delete(s.suspects, role) // watched anew
+		delete(s.staleHolders, role) // a new observation begins
 		eviction, err := s.evict(ctx, found)
 		if err != nil {
 			return evictions, fmt.Errorf("evict the holder of %s: %w", role, err)
@@ -127,8 +126,8 @@ func (s *Session) Evict(ctx context.Context) ([]Eviction, error) {
 	return evictions, nil
 }
 
-// evict returns the zero Eviction when nobody holds the lock any more.
-func (s *Session) evict(ctx context.Context, found suspect) (Eviction, error) {
+// evict returns the zero Eviction if the lock is no longer held.
+func (s *Session) evict(ctx context.Context, found staleHolder) (Eviction, error) {
 	eviction := Eviction{Role: found.lock.Role, Term: found.term}
 	row := s.conn.QueryRow(ctx, evictSQL, found.lock.Role, found.term, found.lock.ID, s.cfg.NodeID)
 	err := row.Scan(&eviction.PID, &eviction.Holder, &eviction.Ended, &eviction.Schema)

@@ -13,32 +13,32 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// frozen leads and says nothing more, on a session that the server does not end.
-func (c *cluster) frozen() *leaderstore.Session {
+// frozenLeader returns a silent leader on a session that the server does not end.
+func (c *cluster) frozenLeader() *leaderstore.Session {
 	c.t.Helper()
 	a := c.open("a")
 	c.win(a)
-	c.shorten()
+	c.shortenLease()
 	return a
 }
 
-// standby evicts after a short lease, on a session that the server does not end,
-// however slow the test is.
+// standby returns a standby that evicts after a short lease, on a session that the server
+// does not end even if the test is slow.
 func (c *cluster) standby(change ...func(*leaderstore.SessionConfig)) *leaderstore.Session {
 	c.t.Helper()
 	b := c.open("b", change...)
-	b.Heed(lease, lease/4)
+	b.SetTimes(lease, lease/4)
 	return b
 }
 
-// evicts tries the lock as a standby does until something becomes of its holder.
-func (c *cluster) evicts(s *leaderstore.Session) leaderstore.Eviction {
+// awaitEviction tries the lock as a standby does until there is an eviction.
+func (c *cluster) awaitEviction(s *leaderstore.Session) leaderstore.Eviction {
 	c.t.Helper()
 	var evictions []leaderstore.Eviction
 	until(c.t, func() bool {
 		won, err := s.TryLocks(c.t.Context(), []leaderstore.Lock{lock})
 		if err != nil || len(won) != 0 {
-			c.t.Fatalf("won %v, %v from a holder that nobody has ended", won, err)
+			c.t.Fatalf("won %v, %v from a holder whose session was not ended", won, err)
 		}
 		if evictions, err = s.Evict(c.t.Context()); err != nil {
 			c.t.Fatal(err)
@@ -48,26 +48,26 @@ func (c *cluster) evicts(s *leaderstore.Session) leaderstore.Eviction {
 	return evictions[0]
 }
 
-func TestEvictionEndsALeaderThatTheServerKeeps(t *testing.T) {
+func TestSilentLeaderIsEvicted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a, b := c.frozen(), c.standby()
+	a, b := c.frozenLeader(), c.standby()
 	began := time.Now()
-	evicted := c.evicts(b)
+	evicted := c.awaitEviction(b)
 	if !evicted.Ended || evicted.Term != 1 || evicted.PID == 0 {
 		t.Fatalf("eviction: %+v", evicted)
 	}
 	if took := time.Since(began); took < lease*9/10 {
 		t.Errorf("evicted after %v of a lease of %v", took, lease)
 	}
-	b.Heed(calm, time.Second)
+	b.SetTimes(longLease, time.Second)
 	c.awaitLock(b)
-	second, err := b.Mint(t.Context(), role, leaderstore.End{})
+	second, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{})
 	if err != nil || second.Fence.Term != 2 || !second.Failover || second.Gap < lease {
 		t.Fatalf("second term: %+v, %v", second, err)
 	}
 	if ended := c.history()[1]; ended.EndReason != "evicted" || ended.EndedAt.Before(ended.AcquiredAt) {
-		t.Errorf("ended tenure: %+v", ended)
+		t.Errorf("ended term: %+v", ended)
 	}
 	if n := c.count(`SELECT count(*) FROM forge_events WHERE type = 'leader_lost' AND term = 1 AND data ->> 'reason' = 'evicted'`); n != 1 {
 		t.Errorf("%d events", n)
@@ -77,9 +77,9 @@ func TestEvictionEndsALeaderThatTheServerKeeps(t *testing.T) {
 	}
 }
 
-// A leader that renews is left alone, also when the database's clock says that its
-// lease is over.
-func TestEvictionSparesWhoeverRenews(t *testing.T) {
+// A leader that renews is not evicted, even if its lease has expired by the database's
+// clock.
+func TestRenewingLeaderIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.standby()
@@ -99,11 +99,11 @@ func TestEvictionSparesWhoeverRenews(t *testing.T) {
 	}
 }
 
-// The renewal that comes at the last moment counts.
-func TestEvictionLooksOnceMore(t *testing.T) {
+// A renewal during the eviction prevents it.
+func TestLateRenewalPreventsEviction(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a, b := c.frozen(), c.standby()
+	a, b := c.frozenLeader(), c.standby()
 	for began := time.Now(); time.Since(began) < lease*2; time.Sleep(20 * time.Millisecond) {
 		if _, err := b.TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil {
 			t.Fatal(err)
@@ -118,27 +118,27 @@ func TestEvictionLooksOnceMore(t *testing.T) {
 	}
 }
 
-func TestEvictionLeavesOtherApplicationsAlone(t *testing.T) {
+func TestOtherApplicationIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	stranger, err := pgx.Connect(t.Context(), c.url+"&application_name=payroll")
+	other, err := pgx.Connect(t.Context(), c.url+"&application_name=payroll")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = stranger.Close(context.Background()) })
-	if _, err := stranger.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, lock.ID); err != nil {
+	t.Cleanup(func() { _ = other.Close(context.Background()) })
+	if _, err := other.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, lock.ID); err != nil {
 		t.Fatal(err)
 	}
-	found := c.evicts(c.standby())
-	if found.Ended || found.Refused || found.Holder != "payroll" || found.PID != int(stranger.PgConn().PID()) {
+	found := c.awaitEviction(c.standby())
+	if found.Ended || found.Refused || found.Holder != "payroll" || found.PID != int(other.PgConn().PID()) {
 		t.Errorf("found %+v", found)
 	}
-	if err := stranger.Ping(t.Context()); err != nil {
+	if err := other.Ping(t.Context()); err != nil {
 		t.Errorf("the other application's session: %v", err)
 	}
 }
 
-func TestEvictionWithoutTheRight(t *testing.T) {
+func TestEvictionWithoutPrivilegeIsReported(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	weak := "weak_" + strings.ToLower(rand.Text())
@@ -148,14 +148,14 @@ func TestEvictionWithoutTheRight(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c.frozen() // as the owner
+	c.frozenLeader() // as the owner of the database
 	address, err := url.Parse(c.url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	address.User = url.UserPassword(weak, "x")
 	b := c.standby(func(cfg *leaderstore.SessionConfig) { cfg.URL = address.String() })
-	if found := c.evicts(b); !found.Refused || found.Ended || found.Term != 1 {
+	if found := c.awaitEviction(b); !found.Refused || found.Ended || found.Term != 1 {
 		t.Errorf("found %+v", found)
 	}
 	if leader := c.leader(); leader.NodeID != "a" || leader.Term != 1 {

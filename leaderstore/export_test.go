@@ -6,23 +6,25 @@ import (
 	"time"
 )
 
-// Exec runs a statement on the election's session, to spoil it.
+// Exec runs a statement on the election session to break its state.
 func (s *Session) Exec(ctx context.Context, sql string) error {
 	_, err := s.conn.Exec(ctx, sql)
 	return err
 }
 
-// Setting is what the server has for the session.
+// Setting returns a setting of the server session.
 func (s *Session) Setting(ctx context.Context, name string) (value string, err error) {
 	err = s.conn.QueryRow(ctx, `SELECT setting FROM pg_settings WHERE name = $1`, name).Scan(&value)
 	return value, err
 }
 
-// Heed gives a session other times than those that it was opened with.
-func (s *Session) Heed(lease, check time.Duration) { s.cfg.Lease, s.cfg.CheckInterval = lease, check }
+// SetTimes changes the durations of an open session.
+func (s *Session) SetTimes(lease, check time.Duration) {
+	s.cfg.Lease, s.cfg.CheckInterval = lease, check
+}
 
-// KeepLast makes a connection the last that a dead process closes.
-var KeepLast = keepLast
+// DuplicateDescriptor turns a connection into a lastClosed.
+var DuplicateDescriptor = duplicateDescriptor
 
-// Second is the descriptor by which it is.
-func Second(conn net.Conn) int { return conn.(*lastClosed).second } //nolint:forcetypeassert // KeepLast made it
+// Second returns the high descriptor of a lastClosed.
+func Second(conn net.Conn) int { return conn.(*lastClosed).second } //nolint:forcetypeassert // the result of DuplicateDescriptor

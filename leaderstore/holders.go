@@ -9,19 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// clusterLockClass is the first key of the advisory lock that every election session
-// shares with those of its cluster. The second is the schema's oid, so that any login
-// can read in pg_locks which cluster a session belongs to.
+// clusterLockClass is the first key of the advisory lock that all election sessions of a
+// cluster share. The second key is the oid of the schema. Any database user can read in
+// pg_locks to which cluster a session belongs.
 const clusterLockClass int32 = 1179603523 // "FORC"
 
 const (
 	clusterLockSQL = `SELECT pg_advisory_lock_shared($1::int, current_schema()::regnamespace::oid::int)`
 
-	// lockOffsetSQL is what the database says: the number by which this schema's
-	// clusters move the lock ids that the file leaves open.
+	// lockOffsetSQL reads the offset of the lock ids that are BySchema.
 	lockOffsetSQL = `SELECT forge_lock_offset()`
 
-	// clusterOfSQL is the schema of the cluster of session h.pid, by clusterLockClass.
+	// clusterOfSQL selects the schema of the cluster of session h.pid by clusterLockClass.
 	clusterOfSQL = `(
     SELECT n.nspname::text
     FROM pg_locks c
@@ -30,7 +29,7 @@ const (
       AND c.database = (SELECT oid FROM pg_database WHERE datname = current_database())
     LIMIT 1)`
 
-	// A 64-bit key stands in pg_locks as two halves with objsubid 1.
+	// pg_locks splits a 64-bit key into two halves with objsubid 1.
 	holdersSQL = `
 WITH h AS MATERIALIZED (
     SELECT wanted.role, wanted.id, k.pid
@@ -52,22 +51,23 @@ type LockHolder struct {
 	Role   string `json:"-"`
 	LockID int64  `json:"lock_id"`
 	PID    int    `json:"pid"`
-	// Application is the session's application_name, User its login and Client its
-	// address; the latter is empty for a local one, or where it may not be seen.
+	// Application is the session's application_name, User its database user and Client its
+	// address. Client is empty for a local session and if the reader is not permitted to
+	// see it.
 	Application string `json:"application_name"`
 	User        string `json:"user"`
 	Client      string `json:"client,omitempty"`
-	// Since is when the session began; zero where it may not be seen.
+	// Since is when the session began; zero if the reader is not permitted to see it.
 	Since time.Time `json:"since,omitzero"`
-	// Schema is that of the forge cluster whose election session it is; empty for
-	// other applications.
+	// Schema is the schema of the forge cluster to which the election session belongs;
+	// empty for other applications.
 	Schema string `json:"schema,omitempty"`
-	// Foreign says that Schema is another than the reader's.
+	// Foreign is true if Schema is not the reader's schema.
 	Foreign bool `json:"foreign_cluster,omitempty"`
 }
 
-// LockHolders returns the sessions that hold the locks. The ids are those of the
-// server: see LockOffset.
+// LockHolders returns the sessions that hold the locks. BySchema is ignored: use Lock.At
+// first.
 func LockHolders(ctx context.Context, db Queryer, locks []Lock) ([]LockHolder, error) {
 	roles, ids := make([]string, len(locks)), make([]int64, len(locks))
 	for i, lock := range locks {
@@ -75,7 +75,7 @@ func LockHolders(ctx context.Context, db Queryer, locks []Lock) ([]LockHolder, e
 	}
 	rows, err := db.Query(ctx, holdersSQL, roles, ids)
 	if err != nil {
-		return nil, fmt.Errorf("read who holds the locks: %w", err)
+		return nil, fmt.Errorf("read the lock holders: %w", err)
 	}
 	holders, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (LockHolder, error) {
 		var h LockHolder
@@ -86,47 +86,47 @@ func LockHolders(ctx context.Context, db Queryer, locks []Lock) ([]LockHolder, e
 		return h, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read who holds the locks: %w", err)
+		return nil, fmt.Errorf("read the lock holders: %w", err)
 	}
 	return holders, nil
 }
 
-// Names says whether the row of the holder's role names its process as the leader.
-func (l Leader) Names(h LockHolder) bool {
+// IsHeldBy reports whether the row of the holder's role names its process as the leader.
+func (l Leader) IsHeldBy(h LockHolder) bool {
 	return l.Role == h.Role && l.Incarnation != "" && strings.HasPrefix(h.Application, "forge:"+l.Incarnation+":")
 }
 
-// String names the session as messages do.
+// String formats the session for messages.
 func (h LockHolder) String() string {
-	who := fmt.Sprintf("process %d (user %s, application_name %q", h.PID, h.User, h.Application)
+	text := fmt.Sprintf("process %d (user %s, application_name %q", h.PID, h.User, h.Application)
 	if h.Client != "" {
-		who += ", from " + h.Client
+		text += ", from " + h.Client
 	}
 	if !h.Since.IsZero() {
-		who += ", since " + h.Since.UTC().Format(time.RFC3339)
+		text += ", since " + h.Since.UTC().Format(time.RFC3339)
 	}
-	who += ")"
+	text += ")"
 	switch {
 	case h.Foreign:
-		return "another forge cluster, in schema " + h.Schema + ": " + who
+		return "another forge cluster, in schema " + h.Schema + ": " + text
 	case h.Schema == "" && strings.HasPrefix(h.Application, "forge:"):
-		return "another forge cluster, in a schema that it does not tell: " + who
+		return "another forge cluster, in an unknown schema: " + text
 	}
-	return who
+	return text
 }
 
-// LockOffset reads the number by which the cluster in this schema moves those lock ids
-// that are BySchema. It was fixed when the schema was made or upgraded.
+// LockOffset reads the offset of the lock ids that are BySchema. The database fixed it when
+// the schema was created or upgraded.
 func LockOffset(ctx context.Context, db RowQueryer) (int64, error) {
 	var offset int64
 	if err := db.QueryRow(ctx, lockOffsetSQL).Scan(&offset); err != nil {
-		return 0, fmt.Errorf("read the namespace of the lock ids: %w", err)
+		return 0, fmt.Errorf("read the lock offset: %w", err)
 	}
 	return offset, nil
 }
 
-// At returns the lock with the id that it has on a server whose offset is known.
-// Ids stay positive.
+// At returns the lock with its id on a server with the given offset. Ids of BySchema locks
+// stay positive.
 func (l Lock) At(offset int64) Lock {
 	if l.BySchema {
 		l.ID, l.BySchema = (l.ID+offset)&(1<<63-1), false

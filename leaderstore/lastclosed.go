@@ -14,11 +14,11 @@ import (
 // highDescriptor is above the descriptors of a node's other connections.
 const highDescriptor = 512
 
-// lastClosed is a connection with a second descriptor of a high number. The kernel
-// closes those of a dead process in ascending order, so the server hears of this
-// connection's end last, and of some ten backends that wake to leave within a
-// millisecond the last woken tends to run first. The others take about 2 ms each: to
-// whoever waits for this one's locks the order was worth half of 14 ms.
+// lastClosed is a connection with a second, high file descriptor. The kernel closes the
+// descriptors of a dead process in ascending order, so the server notices the end of this
+// connection last. Of about ten backends that wake up within a millisecond, the last tends
+// to run first, and each of the others takes about 2 ms. For a node that waits for the
+// locks of this connection, the order saved half of 14 ms.
 type lastClosed struct {
 	net.Conn
 
@@ -26,7 +26,7 @@ type lastClosed struct {
 	second int
 }
 
-// closeLast makes the connection that will be opened a lastClosed one.
+// closeLast makes the connection a lastClosed.
 func closeLast(config *pgx.ConnConfig) {
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -34,12 +34,12 @@ func closeLast(config *pgx.ConnConfig) {
 		if err != nil {
 			return nil, err
 		}
-		return keepLast(conn), nil
+		return duplicateDescriptor(conn), nil
 	}
 }
 
-// keepLast returns conn itself where there is no second descriptor to be had.
-func keepLast(conn net.Conn) net.Conn {
+// duplicateDescriptor returns conn itself if it cannot duplicate the descriptor.
+func duplicateDescriptor(conn net.Conn) net.Conn {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		return conn
@@ -59,7 +59,7 @@ func keepLast(conn net.Conn) net.Conn {
 	return &lastClosed{Conn: conn, second: second}
 }
 
-// Close ends the connection: the server hears of it once both descriptors are gone.
+// Close closes both descriptors, so the server notices the end of the connection.
 func (c *lastClosed) Close() error {
 	var err error
 	c.once.Do(func() { err = unix.Close(c.second) })

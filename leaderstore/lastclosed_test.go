@@ -12,9 +12,9 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// The server must hear of the end when the node gives its session up, and not only
-// when the process ends: the lock would stay held.
-func TestConnectionThatClosesLastCloses(t *testing.T) {
+// The server must notice the end when the node closes its session, not only when the
+// process ends: otherwise the lock would remain held.
+func TestDuplicatedConnectionClosesBothDescriptors(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestConnectionThatClosesLastCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := leaderstore.KeepLast(dialled)
+	conn := leaderstore.DuplicateDescriptor(dialled)
 	accepted, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -36,10 +36,10 @@ func TestConnectionThatClosesLastCloses(t *testing.T) {
 		t.Errorf("the second descriptor is %d; want it above the others", second)
 	}
 	if flags, err := unix.FcntlInt(uintptr(second), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-		t.Errorf("a child would inherit it: flags %x, %v", flags, err)
+		t.Errorf("a child process would inherit the descriptor: flags %x, %v", flags, err)
 	}
 	for range 2 {
-		_ = conn.Close() // the second time is an error, and must close nothing else
+		_ = conn.Close() // closing twice returns an error and must close nothing else
 	}
 	if err := accepted.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)

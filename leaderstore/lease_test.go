@@ -14,9 +14,9 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// pooled is a cluster that is only reached through a pooler in transaction mode
-// with fewer connections than clients.
-func pooled(t *testing.T) *cluster {
+// newPooledCluster returns a cluster behind a pooler in transaction mode that has fewer
+// connections than clients.
+func newPooledCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t)
 	c.url = pgtest.StartBouncer(t, c.url, "transaction", "default_pool_size = 2").URL()
@@ -33,51 +33,51 @@ func (c *cluster) openLease(node string) *leaderstore.LeaseSession {
 	return s
 }
 
-// take is a candidate's whole attempt; false: the role is not free.
-func (c *cluster) take(s *leaderstore.LeaseSession) (leaderstore.Minted, bool) {
+// take tries to acquire the role. It returns false if the role is not free.
+func (c *cluster) take(s *leaderstore.LeaseSession) (leaderstore.AcquiredTerm, bool) {
 	c.t.Helper()
 	free, err := s.TryLocks(c.t.Context(), []leaderstore.Lock{lock})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	if len(free) == 0 {
-		return leaderstore.Minted{}, false
+		return leaderstore.AcquiredTerm{}, false
 	}
-	minted, err := s.Mint(c.t.Context(), role, leaderstore.End{})
+	acquired, err := s.AcquireTerm(c.t.Context(), role, leaderstore.SessionEnd{})
 	if errors.Is(err, leaderstore.ErrBusy) {
-		return leaderstore.Minted{}, false
+		return leaderstore.AcquiredTerm{}, false
 	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return minted, true
+	return acquired, true
 }
 
-// lease is one that tests wait for.
+// lease is short enough to wait for.
 const lease = 500 * time.Millisecond
 
-// shorten lets the leader's lease end soon. No session of the test has such a one:
-// the server would end that of a test that is slow.
-func (c *cluster) shorten() {
+// shortenLease makes the leader's lease expire soon. The sessions themselves have a longer
+// lease, so that the server does not end those of a slow test.
+func (c *cluster) shortenLease() {
 	c.t.Helper()
 	c.exec(`UPDATE forge_leaders SET renewed_at = clock_timestamp(), lease_until = clock_timestamp() + interval '500 ms' WHERE role = 'scheduler'`)
 }
 
-func TestLeaseElectsThroughATransactionPooler(t *testing.T) {
+func TestLeaseElectsThroughTransactionPooler(t *testing.T) {
 	t.Parallel()
-	c := pooled(t)
+	c := newPooledCluster(t)
 	a, b := c.openLease("a"), c.openLease("b")
 	first, ok := c.take(a)
 	if !ok || first.Fence.Term != 1 {
-		t.Fatalf("a took nothing: %+v", first)
+		t.Fatalf("a did not acquire the role: %+v", first)
 	}
 	held := []leaderstore.Held{{Role: role, Term: 1}}
-	for range 10 { // on whichever server connection
+	for range 10 { // on any server connection
 		if still, err := a.Renew(t.Context(), held); err != nil || len(still) != 1 {
 			t.Fatalf("renewed %v, %v", still, err)
 		}
 		if _, ok := c.take(b); ok {
-			t.Fatal("b took a role whose lease runs")
+			t.Fatal("b acquired the role before the lease expired")
 		}
 	}
 	leader := c.leader()
@@ -91,57 +91,57 @@ AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 	if err := a.Resign(t.Context(), lock, 1, "resigned"); err != nil {
 		t.Fatal(err)
 	}
-	second, ok := c.take(b) // at once: nothing runs out first
+	second, ok := c.take(b) // at once, without waiting for the lease
 	if !ok || second.Fence.Term != 2 || !second.Failover {
 		t.Fatalf("after a resigned: %+v, %v", second, ok)
 	}
 	if ended := c.history()[1]; ended.EndReason != "resigned" {
-		t.Fatalf("ended tenure: %+v", ended)
+		t.Fatalf("ended term: %+v", ended)
 	}
 }
 
-// A process that is gone or frozen keeps the role for its lease and no longer,
-// and Wait says when that is.
-func TestLeaseRunsOut(t *testing.T) {
+// A process that has ended or is frozen keeps the role until its lease expires, and no
+// longer. Wait returns then.
+func TestExpiredLeaseFreesRole(t *testing.T) {
 	t.Parallel()
-	c := pooled(t)
+	c := newPooledCluster(t)
 	a, b := c.openLease("a"), c.openLease("b")
 	if _, ok := c.take(a); !ok {
-		t.Fatal("a took nothing")
+		t.Fatal("a did not acquire the role")
 	}
 	if _, ok := c.take(b); ok {
-		t.Fatal("b took a role whose lease runs")
+		t.Fatal("b acquired the role before the lease expired")
 	}
 	began := time.Now()
-	c.shorten()
-	if _, ok := c.take(b); !ok { // as it should be, unless this comes late
-		waiting, cancel := context.WithTimeout(t.Context(), nodes.Patience)
+	c.shortenLease()
+	if _, ok := c.take(b); !ok { // not free yet, unless the test is slow
+		waiting, cancel := context.WithTimeout(t.Context(), nodes.WaitTimeout)
 		defer cancel()
-		if look, err := b.Wait(waiting); err != nil || !look {
-			t.Fatalf("nothing tells b that the lease has run out: %v, %v", look, err)
+		if notified, err := b.Wait(waiting); err != nil || !notified {
+			t.Fatalf("Wait did not report the expired lease to b: %v, %v", notified, err)
 		}
 		if _, ok := c.take(b); !ok {
-			t.Fatal("the lease has run out and b took nothing")
+			t.Fatal("b did not acquire the role after the lease expired")
 		}
 	}
 	if took := time.Since(began); took < lease*9/10 {
 		t.Fatalf("taken over after %v of a lease of %v", took, lease)
 	}
 	if ended := c.history()[1]; ended.EndReason != "lease_expired" {
-		t.Fatalf("ended tenure: %+v", ended)
+		t.Fatalf("ended term: %+v", ended)
 	}
 	if still, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}}); err != nil || len(still) != 0 {
 		t.Fatalf("the first leader could still renew: %v, %v", still, err)
 	}
 }
 
-// Nobody has taken the role, and yet the term is over.
+// A term ends with its lease even if no other node has acquired the role.
 func TestExpiredLeaseIsNotRenewed(t *testing.T) {
 	t.Parallel()
-	c := pooled(t)
+	c := newPooledCluster(t)
 	a := c.openLease("a")
 	if _, ok := c.take(a); !ok {
-		t.Fatal("a took nothing")
+		t.Fatal("a did not acquire the role")
 	}
 	c.exec(`UPDATE forge_leaders SET lease_until = clock_timestamp() WHERE role = 'scheduler'`)
 	if still, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}}); err != nil || len(still) != 0 {
@@ -153,9 +153,9 @@ func TestExpiredLeaseIsNotRenewed(t *testing.T) {
 	}
 }
 
-func TestOneOfManyTakesAFreeRole(t *testing.T) {
+func TestOneOfManyAcquiresFreeRole(t *testing.T) {
 	t.Parallel()
-	c := pooled(t)
+	c := newPooledCluster(t)
 	var sessions []*leaderstore.LeaseSession
 	for _, node := range []string{"a", "b", "c", "d", "e", "f"} {
 		s := c.openLease(node)
@@ -167,44 +167,44 @@ func TestOneOfManyTakesAFreeRole(t *testing.T) {
 	var together sync.WaitGroup
 	errs := make([]error, len(sessions))
 	for i, s := range sessions {
-		together.Go(func() { _, errs[i] = s.Mint(t.Context(), role, leaderstore.End{}) })
+		together.Go(func() { _, errs[i] = s.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}) })
 	}
 	together.Wait()
-	minted := 0
+	acquired := 0
 	for _, err := range errs {
 		switch {
 		case err == nil:
-			minted++
+			acquired++
 		case !errors.Is(err, leaderstore.ErrBusy):
-			t.Errorf("a loser got %v", err)
+			t.Errorf("a node that lost got %v", err)
 		}
 	}
-	if minted != 1 {
-		t.Errorf("%d minted", minted)
+	if acquired != 1 {
+		t.Errorf("%d terms were acquired", acquired)
 	}
 }
 
-// While a cluster changes its strategy node by node, a term that was won by lease
-// is safe from locks, and one that was won by a lock is safe for its lease.
-func TestStrategiesRespectEachOther(t *testing.T) {
+// While a cluster changes its strategy node by node, a term won by lease alone is not taken
+// by lock, and a term won by lock is not taken during its lease.
+func TestLeaseAndLockStrategiesExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	byLock, byLease := c.open("a"), c.openLease("b")
 	c.win(byLock)
 	if _, ok := c.take(byLease); ok {
-		t.Fatal("taken from a leader who holds the lock")
+		t.Fatal("acquired the role of a leader that holds the lock")
 	}
 	if err := byLock.Resign(t.Context(), lock, 1, "resigned"); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := c.take(byLease); !ok {
-		t.Fatal("a vacant role was not taken")
+		t.Fatal("a vacant role was not acquired")
 	}
 	if won, err := byLock.TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil || len(won) != 0 {
-		t.Fatalf("locked %v, %v in the midst of a lease", won, err)
+		t.Fatalf("won %v, %v during a lease", won, err)
 	}
-	if _, err := byLock.Mint(t.Context(), role, leaderstore.End{}); !errors.Is(err, leaderstore.ErrBusy) {
-		t.Fatalf("minted in the midst of a lease: %v", err)
+	if _, err := byLock.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); !errors.Is(err, leaderstore.ErrBusy) {
+		t.Fatalf("acquired a term during a lease: %v", err)
 	}
 	c.exec(`UPDATE forge_leaders SET lease_until = clock_timestamp()`)
 	if third := c.win(byLock); third.Fence.Term != 3 {
@@ -214,15 +214,15 @@ func TestStrategiesRespectEachOther(t *testing.T) {
 
 func TestReservedRoleIsNotFree(t *testing.T) {
 	t.Parallel()
-	c := pooled(t)
+	c := newPooledCluster(t)
 	a, b, other := c.openLease("a"), c.openLease("b"), c.openLease("c")
-	ifAsked := lock
-	ifAsked.IfAsked = true
-	if free, err := b.TryLocks(t.Context(), []leaderstore.Lock{ifAsked}); err != nil || len(free) != 0 {
-		t.Fatalf("free to one that nobody has asked: %v, %v", free, err)
+	onRequest := lock
+	onRequest.OnlyOnRequest = true
+	if free, err := b.TryLocks(t.Context(), []leaderstore.Lock{onRequest}); err != nil || len(free) != 0 {
+		t.Fatalf("free without a request: %v, %v", free, err)
 	}
 	if _, ok := c.take(a); !ok {
-		t.Fatal("a took nothing")
+		t.Fatal("a did not acquire the role")
 	}
 	if err := leaderstore.Request(t.Context(), c.pool, role, 1, "b"); err != nil {
 		t.Fatal(err)
@@ -235,57 +235,57 @@ func TestReservedRoleIsNotFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.exec(`UPDATE forge_leader_requests SET reserved_until = clock_timestamp() + interval '1 hour'`)
-	for who, want := range map[*leaderstore.LeaseSession]int{other: 0, b: 1} {
-		if free, err := who.TryLocks(t.Context(), []leaderstore.Lock{ifAsked}); err != nil || len(free) != want {
-			t.Fatalf("free to one that waits to be asked: %v, %v; want %d", free, err, want)
+	for session, want := range map[*leaderstore.LeaseSession]int{other: 0, b: 1} {
+		if free, err := session.TryLocks(t.Context(), []leaderstore.Lock{onRequest}); err != nil || len(free) != want {
+			t.Fatalf("free for a node in back-off: %v, %v; want %d", free, err, want)
 		}
 	}
 	if _, ok := c.take(other); ok {
-		t.Fatal("taken by another than the target")
+		t.Fatal("acquired by a node that is not the target")
 	}
 	if _, ok := c.take(b); !ok {
-		t.Fatal("not taken by the target")
+		t.Fatal("not acquired by the target")
 	}
 }
 
-func TestFreeRoleIsKeptFromWhoLeftItUntilAnotherHasLed(t *testing.T) {
+func TestLeaseBackOffLastsUntilAnotherNodeHasLed(t *testing.T) {
 	t.Parallel()
-	c := pooled(t)
+	c := newPooledCluster(t)
 	a, b := c.openLease("a"), c.openLease("b")
 	failed, left := lock, lock
-	failed.IfAsked, left.IfAsked, left.LeftAt = true, true, 1
+	failed.OnlyOnRequest, left.OnlyOnRequest, left.HandedOverTerm = true, true, 1
 	frees := func(try leaderstore.Lock, want int, when string) {
 		t.Helper()
 		if free, err := a.TryLocks(t.Context(), []leaderstore.Lock{try}); err != nil || len(free) != want {
 			t.Fatalf("%s: free %v, %v; want %d", when, free, err, want)
 		}
 	}
-	for term, who := range []*leaderstore.LeaseSession{a, b} {
-		if _, ok := c.take(who); !ok {
-			t.Fatalf("not taken for term %d", term+1)
+	for term, session := range []*leaderstore.LeaseSession{a, b} {
+		if _, ok := c.take(session); !ok {
+			t.Fatalf("term %d was not acquired", term+1)
 		}
-		if err := who.Resign(t.Context(), lock, int64(term+1), "stepped_down"); err != nil {
+		if err := session.Resign(t.Context(), lock, int64(term+1), "stepped_down"); err != nil {
 			t.Fatal(err)
 		}
-		frees(failed, 0, "where its work has failed")
-		frees(left, term, "where it stepped down")
+		frees(failed, 0, "after failed work")
+		frees(left, term, "after a step-down")
 	}
 }
 
-// No connection's setting reaches through the pooler: the fence itself bounds the
+// Session settings do not work through the pooler, so the fence itself limits the
 // transaction of a process that freezes.
-func TestLeaseFenceBoundsItsTransaction(t *testing.T) {
+func TestLeaseFenceSetsTransactionIdleTimeout(t *testing.T) {
 	t.Parallel()
-	c := pooled(t)
-	minted, ok := c.take(c.openLease("a"))
+	c := newPooledCluster(t)
+	acquired, ok := c.take(c.openLease("a"))
 	if !ok {
-		t.Fatal("a took nothing")
+		t.Fatal("a did not acquire the role")
 	}
-	err := minted.Fence.Do(t.Context(), c.pool, func(tx pgx.Tx, _ time.Time) error {
-		var patience string
-		err := tx.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&patience)
-		if patience != "5min" {
-			t.Errorf("patience %q; want the lease", patience)
+	err := acquired.Fence.Do(t.Context(), c.pool, func(tx pgx.Tx, _ time.Time) error {
+		var timeout string
+		err := tx.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&timeout)
+		if timeout != "5min" {
+			t.Errorf("idle timeout %q; want the lease", timeout)
 		}
 		return err
 	})
@@ -294,15 +294,14 @@ func TestLeaseFenceBoundsItsTransaction(t *testing.T) {
 	}
 }
 
-// A change of leadership shows at the look after it, and Wait returns at once
-// then.
-func TestLeaseWaitTellsOfChanges(t *testing.T) {
+// After a check that found another leader, Wait returns at once.
+func TestLeaseWaitReturnsOnLeaderChange(t *testing.T) {
 	t.Parallel()
-	c := pooled(t)
+	c := newPooledCluster(t)
 	a, b := c.openLease("a"), c.openLease("b")
 	c.take(a)
 	if _, ok := c.take(b); ok {
-		t.Fatal("b took a role whose lease runs")
+		t.Fatal("b acquired the role before the lease expired")
 	}
 	if err := a.Resign(t.Context(), lock, 1, "resigned"); err != nil {
 		t.Fatal(err)
@@ -312,10 +311,10 @@ func TestLeaseWaitTellsOfChanges(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if told, err := b.Wait(ended); err != nil || !told {
-		t.Fatalf("b was not told: %v, %v", told, err)
+	if changed, err := b.Wait(ended); err != nil || !changed {
+		t.Fatalf("Wait did not report the change: %v, %v", changed, err)
 	}
-	if told, err := b.Wait(ended); err != nil || told {
-		t.Fatalf("b was told twice: %v, %v", told, err)
+	if changed, err := b.Wait(ended); err != nil || changed {
+		t.Fatalf("Wait reported the change twice: %v, %v", changed, err)
 	}
 }

@@ -8,29 +8,28 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// Any number but 0 can be a lock: it is won, shown, and taken from a leader that the
-// server keeps.
-func TestAnyLockIDIsWonShownAndEvicted(t *testing.T) {
+// Any number but 0 works as a lock id: it can be won, listed, and evicted.
+func TestAnyLockIDWorks(t *testing.T) {
 	t.Parallel()
 	for _, id := range []int64{4856221667890123456, -4856221667890123456, -1, math.MinInt64, math.MaxInt64} {
 		own := leaderstore.Lock{Role: role, ID: id}
 		c := newCluster(t)
 		a, b := c.open("a"), c.standby()
-		if !c.tries(a, own) || c.tries(b, own) {
+		if !c.tryLock(a, own) || c.tryLock(b, own) {
 			t.Fatalf("lock %d does not elect one", id)
 		}
-		if _, err := a.Mint(t.Context(), role, leaderstore.End{}); err != nil {
+		if _, err := a.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); err != nil {
 			t.Fatal(err)
 		}
 		holders, err := leaderstore.LockHolders(t.Context(), c.pool, []leaderstore.Lock{own})
-		if err != nil || len(holders) != 1 || holders[0].LockID != id || holders[0].PID == 0 || !c.leader().Names(holders[0]) {
+		if err != nil || len(holders) != 1 || holders[0].LockID != id || holders[0].PID == 0 || !c.leader().IsHeldBy(holders[0]) {
 			t.Errorf("lock %d: held by %+v, %v", id, holders, err)
 		}
 		c.exec(`UPDATE forge_leaders SET lease_until = clock_timestamp() - interval '1 hour' WHERE role = 'scheduler'`)
 		var evictions []leaderstore.Eviction
 		until(t, func() bool {
-			if c.tries(b, own) {
-				t.Fatalf("lock %d: won from a holder that nobody has ended", id)
+			if c.tryLock(b, own) {
+				t.Fatalf("lock %d: won from a holder whose session was not ended", id)
 			}
 			if evictions, err = b.Evict(t.Context()); err != nil {
 				t.Fatal(err)
@@ -43,10 +42,10 @@ func TestAnyLockIDIsWonShownAndEvicted(t *testing.T) {
 	}
 }
 
-// Two roles whose locks are the same only in this schema are refused.
-func TestLocksThatMeetInOneSchemaAreRefused(t *testing.T) {
+// Two roles whose locks are the same only in this schema are rejected.
+func TestRolesWithSameLockInSchemaAreRejected(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t).beside("second")
+	c := newCluster(t).otherSchema("second")
 	offset, err := leaderstore.LockOffset(t.Context(), c.pool)
 	if err != nil || offset == 0 {
 		t.Fatal(offset, err)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestSecondsBecomeWholeMicroseconds(t *testing.T) {
+func TestSecondsAreRoundedToMicroseconds(t *testing.T) {
 	t.Parallel()
 	for microsecond := range int64(1_000_000) {
 		if got := microseconds(float64(microsecond) / 1e6); got != time.Duration(microsecond)*time.Microsecond {

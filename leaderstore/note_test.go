@@ -6,15 +6,15 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// A renewal that carries a note records it, whichever way leaders are elected, and one
-// that is refused does not.
+// A confirmed renewal with a note records it, with both strategies. A refused renewal does
+// not.
 func TestRenewalRecordsItsNote(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
 	c.win(a)
 	b := c.openLease("b")
-	if _, err := b.Mint(t.Context(), "log_compactor", leaderstore.End{}); err != nil {
+	if _, err := b.AcquireTerm(t.Context(), "log_compactor", leaderstore.SessionEnd{}); err != nil {
 		t.Fatal(err)
 	}
 	const note = `{"renewals": 7}`

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// ErrTermOver says that the term that should be handed over has ended already.
+// ErrTermOver means that the term to hand over has already ended.
 var ErrTermOver = errors.New("the term is over")
 
 const (
@@ -35,27 +35,26 @@ SELECT pg_notify(current_schema() || '.' || $4, role) FROM asked`
 	listenSQL = `SELECT current_schema()`
 )
 
-// Execer is what requests are written through: a pool, a connection or a
-// transaction.
+// Execer runs statements: a pool, a connection or a transaction.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Request asks the leader of a term to stop its work and hand the role over: to
-// the node target, which gets the first try, or to any other when target is
-// empty. ErrTermOver means that there is nothing to hand over any more.
+// Request requests that the leader of a term stops its work and hands the role over: to the
+// node target, which gets the first try, or to any other node if target is empty.
+// ErrTermOver means that the term has already ended.
 func Request(ctx context.Context, db Execer, role string, term int64, target string) error {
 	tag, err := db.Exec(ctx, requestSQL, role, term, target, wire.LeaderChannel)
 	if err != nil {
-		return fmt.Errorf("ask for a hand-over of %s: %w", role, err)
+		return fmt.Errorf("request a hand-over of %s: %w", role, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("ask for a hand-over of %s: term %d: %w", role, term, ErrTermOver)
+		return fmt.Errorf("request a hand-over of %s: term %d: %w", role, term, ErrTermOver)
 	}
 	return nil
 }
 
-// Withdraw takes a request back that the leader has not acted upon.
+// Withdraw deletes a request on which the leader has not acted.
 func Withdraw(ctx context.Context, db Execer, role string, term int64) error {
 	if _, err := db.Exec(ctx, withdrawSQL, role, term); err != nil {
 		return fmt.Errorf("withdraw the hand-over of %s: %w", role, err)
@@ -63,21 +62,21 @@ func Withdraw(ctx context.Context, db Execer, role string, term int64) error {
 	return nil
 }
 
-// unheard is how often to look for a change where notifications may not be heard:
-// through a pooler.
-const unheard = 100 * time.Millisecond
+// pooledPollInterval is how often Changes polls behind a pooler, where it receives no
+// notifications.
+const pooledPollInterval = 100 * time.Millisecond
 
-// Changes tells when the leadership of some role changes.
-type Changes struct{ conn *pgx.Conn } // nil where nothing is heard
+// Changes waits for changes of leadership.
+type Changes struct{ conn *pgx.Conn } // conn is nil if there are no notifications
 
-// Follow takes a connection from the pool for itself and listens on it. Through a
-// pooler it does not: in transaction mode the session is somebody else's next.
+// Follow takes a connection out of the pool and listens on it. Behind a pooler it does not
+// listen, because in transaction mode another client may use the session next.
 func Follow(ctx context.Context, pool *pgxpool.Pool) (*Changes, error) {
 	lent, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("follow the leadership: %w", err)
 	}
-	direct, err := dbpool.Direct(ctx, lent.Conn())
+	direct, err := postgres.Direct(ctx, lent.Conn())
 	if err != nil || !direct {
 		lent.Release()
 		return &Changes{}, err
@@ -89,7 +88,7 @@ func Follow(ctx context.Context, pool *pgxpool.Pool) (*Changes, error) {
 		channel := wire.Channel(schema, wire.LeaderChannel)
 		_, err = c.conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize())
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "25006" { // on a replica nobody can listen
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "25006" { // a replica does not support LISTEN
 		c.Close()
 		return &Changes{}, nil
 	}
@@ -100,16 +99,16 @@ func Follow(ctx context.Context, pool *pgxpool.Pool) (*Changes, error) {
 	return c, nil
 }
 
-// Wait returns after a change, and after atMost in any case. It fails when ctx
-// ends or the connection breaks.
-func (c *Changes) Wait(ctx context.Context, atMost time.Duration) error {
+// Wait returns after a change, and after timeout at the latest. It fails if ctx ends or the
+// connection breaks.
+func (c *Changes) Wait(ctx context.Context, timeout time.Duration) error {
 	if c.conn == nil {
-		waiting, cancel := context.WithTimeout(ctx, min(atMost, unheard))
+		waiting, cancel := context.WithTimeout(ctx, min(timeout, pooledPollInterval))
 		defer cancel()
 		<-waiting.Done()
 		return ctx.Err()
 	}
-	waiting, cancel := context.WithTimeout(ctx, atMost)
+	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_, err := c.conn.WaitForNotification(waiting)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-func TestRequestReachesTheLeaderOfThatTerm(t *testing.T) {
+func TestRequestReachesLeaderOfThatTermOnly(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
@@ -22,7 +22,7 @@ func TestRequestReachesTheLeaderOfThatTerm(t *testing.T) {
 		t.Fatal(err)
 	}
 	if notified, err := a.Wait(t.Context()); err != nil || !notified {
-		t.Fatalf("the leader was not told: %v, %v", notified, err)
+		t.Fatalf("the leader was not notified: %v, %v", notified, err)
 	}
 	held := []leaderstore.Held{{Role: role, Term: term}}
 	want := leaderstore.Renewed{Role: role, HandOver: true, Target: "b"}
@@ -37,15 +37,15 @@ func TestRequestReachesTheLeaderOfThatTerm(t *testing.T) {
 	}
 }
 
-func TestTransferredRoleIsKeptForItsTarget(t *testing.T) {
+func TestTransferredRoleIsReservedForTarget(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	long := func(cfg *leaderstore.SessionConfig) { cfg.CheckInterval = time.Minute }
 	a, b, other := c.open("a", long), c.open("b", long), c.open("c", long)
-	ifAsked := lock
-	ifAsked.IfAsked = true
-	if won, err := b.TryLocks(t.Context(), []leaderstore.Lock{ifAsked}); err != nil || len(won) != 0 {
-		t.Fatalf("unasked it won %v, %v", won, err)
+	onRequest := lock
+	onRequest.OnlyOnRequest = true
+	if won, err := b.TryLocks(t.Context(), []leaderstore.Lock{onRequest}); err != nil || len(won) != 0 {
+		t.Fatalf("without a request b won %v, %v", won, err)
 	}
 	term := c.win(a).Fence.Term
 	if err := leaderstore.Request(t.Context(), c.pool, role, term, "b"); err != nil {
@@ -54,13 +54,13 @@ func TestTransferredRoleIsKeptForItsTarget(t *testing.T) {
 	if err := a.Resign(t.Context(), lock, term, "transferred"); err != nil {
 		t.Fatal(err)
 	}
-	for _, try := range []leaderstore.Lock{lock, ifAsked} {
+	for _, try := range []leaderstore.Lock{lock, onRequest} {
 		if won, err := other.TryLocks(t.Context(), []leaderstore.Lock{try}); err != nil || len(won) != 0 {
 			t.Fatalf("another node won %v, %v", won, err)
 		}
 	}
-	if won, err := b.TryLocks(t.Context(), []leaderstore.Lock{ifAsked}); err != nil || len(won) != 1 {
-		t.Fatalf("the target, which waits to be asked, won %v, %v", won, err)
+	if won, err := b.TryLocks(t.Context(), []leaderstore.Lock{onRequest}); err != nil || len(won) != 1 {
+		t.Fatalf("the target, in back-off, won %v, %v", won, err)
 	}
 	if err := b.Unlock(t.Context(), lock); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestTransferredRoleIsKeptForItsTarget(t *testing.T) {
 	}
 }
 
-func TestRoleThatIsLeftToOthersIsOpenWhenOneOfThemHasLed(t *testing.T) {
+func TestLockBackOffLastsUntilAnotherNodeHasLed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")
@@ -80,24 +80,24 @@ func TestRoleThatIsLeftToOthersIsOpenWhenOneOfThemHasLed(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed, left := lock, lock
-	failed.IfAsked, left.IfAsked, left.LeftAt = true, true, first
+	failed.OnlyOnRequest, left.OnlyOnRequest, left.HandedOverTerm = true, true, first
 	for _, try := range []leaderstore.Lock{failed, left} {
 		if won, err := a.TryLocks(t.Context(), []leaderstore.Lock{try}); err != nil || len(won) != 0 {
-			t.Fatalf("before another has led it won %v, %v", won, err)
+			t.Fatalf("before another node has led, a won %v, %v", won, err)
 		}
 	}
 	if err := b.Resign(t.Context(), lock, c.win(b).Fence.Term, "stepped_down"); err != nil {
 		t.Fatal(err)
 	}
 	if won, err := a.TryLocks(t.Context(), []leaderstore.Lock{failed}); err != nil || len(won) != 0 {
-		t.Fatalf("where its work has failed it won %v, %v", won, err)
+		t.Fatalf("after failed work a won %v, %v", won, err)
 	}
 	if won, err := a.TryLocks(t.Context(), []leaderstore.Lock{left}); err != nil || len(won) != 1 {
-		t.Fatalf("after another has led it won %v, %v", won, err)
+		t.Fatalf("after another node has led, a won %v, %v", won, err)
 	}
 }
 
-func TestTransferThatItsTargetDoesNotTakeGoesToOthers(t *testing.T) {
+func TestUntakenTransferIsOpenToOtherNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	short := func(cfg *leaderstore.SessionConfig) { cfg.CheckInterval = 100 * time.Millisecond }
@@ -109,7 +109,7 @@ func TestTransferThatItsTargetDoesNotTakeGoesToOthers(t *testing.T) {
 	if err := a.Resign(t.Context(), lock, term, "transferred"); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(nodes.Patience); ; {
+	for deadline := time.Now().Add(nodes.WaitTimeout); ; {
 		won, err := other.TryLocks(t.Context(), []leaderstore.Lock{lock})
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("won %v, %v", won, err)
@@ -120,7 +120,7 @@ func TestTransferThatItsTargetDoesNotTakeGoesToOthers(t *testing.T) {
 	}
 }
 
-func TestFollowTellsOfChanges(t *testing.T) {
+func TestFollowReportsChanges(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
@@ -132,20 +132,20 @@ func TestFollowTellsOfChanges(t *testing.T) {
 	began := time.Now()
 	c.win(a)
 	if err := changes.Wait(t.Context(), time.Minute); err != nil || time.Since(began) > 50*time.Second {
-		t.Fatalf("not told: %v after %v", err, time.Since(began))
+		t.Fatalf("not notified: %v after %v", err, time.Since(began))
 	}
 	if err := changes.Wait(t.Context(), time.Millisecond); err != nil {
 		t.Fatalf("a quiet wait: %v", err)
 	}
 }
 
-// Any language may ask who leads, and fence its writes.
+// SQL functions let programs in any language read the leader and fence their writes.
 func TestSQLFunctions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
 	term := c.win(a).Fence.Term
-	ask := func() (node string, current bool) {
+	read := func() (node string, current bool) {
 		t.Helper()
 		err := c.pool.QueryRow(t.Context(), `
 SELECT coalesce((SELECT node_id FROM forge_leader($1)), ''), forge_term_is_current($1, $2)`, role, term).Scan(&node, &current)
@@ -154,7 +154,7 @@ SELECT coalesce((SELECT node_id FROM forge_leader($1)), ''), forge_term_is_curre
 		}
 		return node, current
 	}
-	if node, current := ask(); node != "a" || !current {
+	if node, current := read(); node != "a" || !current {
 		t.Fatalf("%q leads, term current: %v", node, current)
 	}
 	tx, err := c.pool.Begin(t.Context())
@@ -172,16 +172,16 @@ SELECT coalesce((SELECT node_id FROM forge_leader($1)), ''), forge_term_is_curre
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); !errors.Is(err, leaderstore.ErrBusy) {
-		t.Fatalf("minted under an open fence: %v", err)
+	if _, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); !errors.Is(err, leaderstore.ErrBusy) {
+		t.Fatalf("acquired a term during a fenced transaction: %v", err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil {
+	if _, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); err != nil {
 		t.Fatal(err)
 	}
-	if node, current := ask(); node != "b" || current {
+	if node, current := read(); node != "b" || current {
 		t.Fatalf("%q leads, old term current: %v", node, current)
 	}
 }

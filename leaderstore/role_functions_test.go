@@ -16,7 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// campaign returns the term that a node won; 0: none.
+// campaign returns the term that a node won, or 0.
 func (c *cluster) campaign(node string) int64 {
 	c.t.Helper()
 	return c.campaignFor("nightly", node)
@@ -35,12 +35,12 @@ func value[T any](c *cluster, sql string, args ...any) (v T) {
 	return v
 }
 
-func (c *cluster) renews(term int64) bool {
+func (c *cluster) renew(term int64) bool {
 	c.t.Helper()
 	return value[bool](c, `SELECT forge_role_renew('nightly', $1)`, term)
 }
 
-func (c *cluster) stepsDown(term int64) bool {
+func (c *cluster) stepDown(term int64) bool {
 	c.t.Helper()
 	return value[bool](c, `SELECT forge_role_step_down('nightly', $1)`, term)
 }
@@ -61,7 +61,7 @@ func (c *cluster) expire() {
 	c.exec(`UPDATE forge_leaders SET lease_until = clock_timestamp() WHERE role = 'nightly'`)
 }
 
-// write is a fenced transaction as psql would send it.
+// write runs a fenced transaction like psql.
 func (c *cluster) write(term int64) error {
 	return pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(c.t.Context(), `SELECT forge_role_fence('nightly', $1)`, term); err != nil {
@@ -79,21 +79,21 @@ func sqlState(err error) string {
 	return fmt.Sprint(err)
 }
 
-// A program with nothing but SQL wins a role, keeps it, loses it with its lease, and
-// writes nothing under a term that is over.
-func TestSQLRoleIsWonRenewedFencedAndGivenUp(t *testing.T) {
+// A program that only uses SQL wins a role, keeps it, loses it with its lease, and writes
+// nothing after its term.
+func TestSQLRoleLifecycle(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(`CREATE TABLE written (term bigint)`)
 	if won := c.campaign("a"); won != 1 {
 		t.Fatalf("a won term %d", won)
 	}
-	for _, other := range []string{"b", "a"} { // a second process under the same id is another one
+	for _, other := range []string{"b", "a"} { // another process with the same id is a different candidate
 		if won := c.campaign(other); won != 0 {
-			t.Fatalf("%s won term %d of a role that is led", other, won)
+			t.Fatalf("%s won term %d of a role with a leader", other, won)
 		}
 	}
-	if !c.renews(1) || c.renews(2) || c.renews(0) || c.stepsDown(2) {
+	if !c.renew(1) || c.renew(2) || c.renew(0) || c.stepDown(2) {
 		t.Error("want the current term to be renewed, and no other")
 	}
 	if err := c.write(1); err != nil {
@@ -101,8 +101,8 @@ func TestSQLRoleIsWonRenewedFencedAndGivenUp(t *testing.T) {
 	}
 	renewed := c.leaderOf("nightly").RenewedAt
 	c.expire()
-	if c.renews(1) {
-		t.Error("a lease that has run out is renewed")
+	if c.renew(1) {
+		t.Error("an expired lease was renewed")
 	}
 	if won := c.campaign("b"); won != 2 {
 		t.Fatalf("b won term %d", won)
@@ -111,10 +111,10 @@ func TestSQLRoleIsWonRenewedFencedAndGivenUp(t *testing.T) {
 		t.Errorf("a write of the deposed term: %v", err)
 	}
 	if n := c.count(`SELECT count(*) FROM written`); n != 1 {
-		t.Errorf("%d rows written, want that of the term that led", n)
+		t.Errorf("%d rows written, want the row of the first term", n)
 	}
-	if c.stepsDown(1) || !c.stepsDown(2) || c.stepsDown(2) {
-		t.Error("want the current term to be given up, once")
+	if c.stepDown(1) || !c.stepDown(2) || c.stepDown(2) {
+		t.Error("want one step-down of the current term")
 	}
 	if won := c.campaign("a"); won != 3 {
 		t.Fatalf("a won term %d", won)
@@ -141,8 +141,8 @@ func TestSQLRoleIsWonRenewedFencedAndGivenUp(t *testing.T) {
 	}
 }
 
-// The rows of a term are those that a node makes which elects by lease.
-func TestSQLTermsAreRecordedAsThoseOfNodes(t *testing.T) {
+// The rows of a term are the same as those of a node with the lease strategy.
+func TestSQLTermsAreRecordedLikeNodeTerms(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	node, err := leaderstore.OpenLease(t.Context(), c.config("a"), []string{"billing"})
@@ -150,21 +150,21 @@ func TestSQLTermsAreRecordedAsThoseOfNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	minted, err := node.Mint(t.Context(), "billing", leaderstore.End{})
+	acquired, err := node.AcquireTerm(t.Context(), "billing", leaderstore.SessionEnd{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.campaign("a")
-	if err := node.Resign(t.Context(), leaderstore.Lock{Role: "billing"}, minted.Fence.Term, "stepped_down"); err != nil {
+	if err := node.Resign(t.Context(), leaderstore.Lock{Role: "billing"}, acquired.Fence.Term, "stepped_down"); err != nil {
 		t.Fatal(err)
 	}
-	c.stepsDown(1)
-	if _, err := node.Mint(t.Context(), "billing", leaderstore.End{}); err != nil {
+	c.stepDown(1)
+	if _, err := node.AcquireTerm(t.Context(), "billing", leaderstore.SessionEnd{}); err != nil {
 		t.Fatal(err)
 	}
 	c.campaign("a")
 	const times = `regexp_replace(regexp_replace(to_jsonb(t)::text, '"\d{4}-\d\d-\d\dT[^"]*"', 'time', 'g'), '"\d\d:\d\d:[^"]*"', 'interval', 'g')`
-	names := strings.NewReplacer("nightly", "billing", "sql:1", minted.Fence.Incarnation, "sql:2", minted.Fence.Incarnation, "http://a", "")
+	names := strings.NewReplacer("nightly", "billing", "sql:1", acquired.Fence.Incarnation, "sql:2", acquired.Fence.Incarnation, "http://a", "")
 	for _, table := range []string{"forge_leaders", "forge_leader_history"} {
 		of := func(role string) string {
 			return names.Replace(value[string](c, `SELECT string_agg(`+times+`, E'\n' ORDER BY t.term) FROM `+table+` t WHERE role = '`+role+`'`))
@@ -175,9 +175,9 @@ func TestSQLTermsAreRecordedAsThoseOfNodes(t *testing.T) {
 	}
 }
 
-// However many sessions campaign at once, each term is one's, and no write is out of
+// However many sessions try at once, each term has one winner, and no write is out of
 // order.
-func TestConcurrentSQLCampaigns(t *testing.T) {
+func TestConcurrentSQLCampaignsWinDistinctTerms(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(`CREATE TABLE written (id bigserial, term bigint)`)
@@ -206,11 +206,11 @@ func TestConcurrentSQLCampaigns(t *testing.T) {
 				won++
 				mu.Lock()
 				if other, taken := winners[term]; taken {
-					t.Errorf("term %d is of %s and %s", term, other, node)
+					t.Errorf("term %d was won by %s and %s", term, other, node)
 				}
 				winners[term] = node
 				mu.Unlock()
-				if _, err := conn.Exec(t.Context(), fmt.Sprintf( // in one transaction, as psql -c sends it
+				if _, err := conn.Exec(t.Context(), fmt.Sprintf( // in one transaction, like psql -c
 					`SELECT forge_role_fence('nightly', %[1]d); INSERT INTO written (term) VALUES (%[1]d); SELECT forge_role_step_down('nightly', %[1]d)`, term)); err != nil {
 					t.Error(err)
 					return
@@ -224,9 +224,9 @@ func TestConcurrentSQLCampaigns(t *testing.T) {
 	}
 	for what, sql := range map[string]string{
 		"writes out of order": `SELECT count(*) FROM (SELECT term, lag(term) OVER (ORDER BY id) AS before FROM written) w WHERE term <= before`,
-		"tenures that overlap or whose gap is wrong": `SELECT count(*) FROM (SELECT acquired_at, gap, lag(ended_at) OVER (ORDER BY term) AS before
+		"terms that overlap or have a wrong gap": `SELECT count(*) FROM (SELECT acquired_at, gap, lag(ended_at) OVER (ORDER BY term) AS before
 			FROM forge_leader_history WHERE role = 'nightly') h WHERE acquired_at < before OR abs(extract(epoch FROM gap - (acquired_at - before))) > 0.001`,
-		"tenures that go on": `SELECT count(*) FROM forge_leader_history WHERE role = 'nightly' AND ended_at IS NULL`,
+		"terms without an end": `SELECT count(*) FROM forge_leader_history WHERE role = 'nightly' AND ended_at IS NULL`,
 	} {
 		if n := c.count(sql); n != 0 {
 			t.Errorf("%d %s", n, what)
@@ -234,8 +234,8 @@ func TestConcurrentSQLCampaigns(t *testing.T) {
 	}
 }
 
-// No term begins while a fenced transaction of the last one may still commit.
-func TestSQLCampaignWaitsForAFencedTransaction(t *testing.T) {
+// No term begins while a fenced transaction of the previous one may still commit.
+func TestSQLCampaignWaitsForFencedTransaction(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.campaign("a")
@@ -248,11 +248,11 @@ func TestSQLCampaignWaitsForAFencedTransaction(t *testing.T) {
 	}
 	var bound string
 	if err := tx.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&bound); err != nil || bound != "1min" {
-		t.Errorf("an abandoned transaction is borne for %s, %v", bound, err)
+		t.Errorf("an abandoned transaction lasts %s, %v", bound, err)
 	}
 	c.expire()
 	if won := c.campaign("b"); won != 0 {
-		t.Errorf("b won term %d beside a fenced transaction", won)
+		t.Errorf("b won term %d during a fenced transaction", won)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestSQLCampaignWaitsForAFencedTransaction(t *testing.T) {
 	}
 }
 
-// What an operator asks for reaches the program with its next renewal.
+// A program receives an operator's request with its next renewal.
 func TestSQLRoleIsHandedOverOnRequest(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -279,11 +279,11 @@ func TestSQLRoleIsHandedOverOnRequest(t *testing.T) {
 		if err := leaderstore.Request(t.Context(), c.pool, "nightly", step.term, step.target); err != nil {
 			t.Fatal(err)
 		}
-		if c.renews(step.term) || !c.stepsDown(step.term) {
+		if c.renew(step.term) || !c.stepDown(step.term) {
 			t.Errorf("term %d: want a refused renewal and a step-down", step.term)
 		}
 		if won := c.campaign(step.refused); won != 0 {
-			t.Errorf("%s won term %d, which is kept from it", step.refused, won)
+			t.Errorf("%s won term %d, which is reserved for another", step.refused, won)
 		}
 		if won := c.campaign(step.taker); won != step.term+1 {
 			t.Errorf("%s won term %d", step.taker, won)
@@ -294,27 +294,26 @@ func TestSQLRoleIsHandedOverOnRequest(t *testing.T) {
 	}
 }
 
-// The terms of nodes are theirs: no function takes, renews, fences or ends one while
-// its lease lasts.
-func TestSQLFunctionsLeaveNodesAlone(t *testing.T) {
+// The functions cannot acquire, renew, fence or end the term of a node during its lease.
+func TestSQLFunctionsCannotChangeNodeTerms(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	s := c.open("a")
 	own := leaderstore.Lock{Role: "nightly", ID: 77}
 	c.exec(`INSERT INTO forge_leaders (role) VALUES ('nightly')`)
-	if !c.tries(s, own) {
-		t.Fatal("no lock")
+	if !c.tryLock(s, own) {
+		t.Fatal("a did not win the lock")
 	}
-	minted, err := s.Mint(t.Context(), "nightly", leaderstore.End{})
+	acquired, err := s.AcquireTerm(t.Context(), "nightly", leaderstore.SessionEnd{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := minted.Fence.Term
-	if c.campaign("b") != 0 || c.renews(term) || c.stepsDown(term) {
-		t.Error("a program touches a node's term")
+	term := acquired.Fence.Term
+	if c.campaign("b") != 0 || c.renew(term) || c.stepDown(term) {
+		t.Error("a program changed a node's term")
 	}
 	if _, err := c.pool.Exec(t.Context(), `SELECT forge_role_fence('nightly', $1)`, term); sqlState(err) != "FG001" {
-		t.Errorf("a program holds up a node's role: %v", err)
+		t.Errorf("a program blocks a node's role: %v", err)
 	}
 	c.expire()
 	if won := c.campaign("b"); won != term+1 {
@@ -323,12 +322,12 @@ func TestSQLFunctionsLeaveNodesAlone(t *testing.T) {
 	if still, err := s.Renew(t.Context(), []leaderstore.Held{{Role: "nightly", Term: term}}); err != nil || len(still) != 0 {
 		t.Errorf("the node renewed %v, %v", still, err)
 	}
-	if c.tries(c.open("c"), leaderstore.Lock{Role: "nightly", ID: 78}) {
+	if c.tryLock(c.open("c"), leaderstore.Lock{Role: "nightly", ID: 78}) {
 		t.Error("a node won the lock of a role that a program leads")
 	}
 }
 
-func TestSQLFunctionsRefuseBadInputs(t *testing.T) {
+func TestSQLFunctionsRejectBadInput(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	for _, args := range []string{
@@ -343,11 +342,11 @@ func TestSQLFunctionsRefuseBadInputs(t *testing.T) {
 	}
 	for _, call := range []string{`forge_role_renew(NULL, NULL)`, `forge_role_step_down(NULL, NULL)`} {
 		if value[bool](c, `SELECT `+call) {
-			t.Errorf("%s is true", call)
+			t.Errorf("%s returned true", call)
 		}
 	}
 	if _, err := c.pool.Exec(t.Context(), `SELECT forge_role_fence(NULL, NULL)`); sqlState(err) != "FG001" {
-		t.Errorf("a fence for nothing: %v", err)
+		t.Errorf("a fence without a term: %v", err)
 	}
 	c.exec(`INSERT INTO forge_leaders (role) SELECT 'r' || g FROM generate_series(1, 200) g ON CONFLICT DO NOTHING`)
 	if _, err := c.pool.Exec(t.Context(), `SELECT forge_role_campaign('one_more', 'a')`); sqlState(err) != "54000" {
@@ -358,9 +357,8 @@ func TestSQLFunctionsRefuseBadInputs(t *testing.T) {
 	}
 }
 
-// A login needs EXECUTE and nothing else, and cannot have the functions use tables of
-// its own.
-func TestSQLFunctionsNeedTheirGrantOnly(t *testing.T) {
+// A database user needs only EXECUTE, and cannot make the functions use tables of its own.
+func TestSQLFunctionsNeedOnlyExecute(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	login := "forge_test_" + strings.ToLower(rand.Text()[:12])

@@ -14,30 +14,30 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// SessionConfig says how the election's dedicated session is opened.
+// SessionConfig configures an election session.
 type SessionConfig struct {
-	// URL must lead straight to the primary; only a LeaseSession bears a
-	// transaction pooler in between.
+	// URL must connect directly to the primary. Only a LeaseSession works through a
+	// transaction pooler.
 	URL string
-	// Schema that holds forge's tables.
+	// Schema is the schema of forge's tables.
 	Schema string
 
 	NodeID      string
 	Incarnation string
 	APIURL      string
-	// Metadata, by role, is published in the leader's row with each new term.
+	// Metadata is published in the leader's row with each new term, by role.
 	Metadata map[string]json.RawMessage
 
-	// Lease is how long the server keeps the session, and with it every lock,
-	// when nothing is heard from this process.
+	// Lease is how long the server keeps a silent session, and with it every lock.
 	Lease time.Duration
-	// CheckInterval is how often a standby speaks; the session outlives three.
+	// CheckInterval is how often a standby sends a statement. The session survives three
+	// intervals of silence.
 	CheckInterval time.Duration
-	// LockTimeout bounds the wait for the predecessor's last transaction.
+	// LockTimeout limits the wait for the predecessor's last transaction.
 	LockTimeout time.Duration
 
-	// NodeLockClass and NodeLockObject are the keys of the session-level lock
-	// that shows the rest of the cluster that this process lives.
+	// NodeLockClass and NodeLockObject are the keys of the session-level lock by which
+	// other nodes see that this process is alive.
 	NodeLockClass, NodeLockObject int32
 }
 
@@ -45,42 +45,43 @@ type SessionConfig struct {
 type Lock struct {
 	Role string
 	ID   int64
-	// BySchema says that the session moves ID by the number that the database has
-	// for this schema, so that clusters in one database do not share their locks.
+	// BySchema means that the session adds the lock offset of the schema to ID, so that
+	// clusters in one database do not share locks.
 	BySchema bool
-	// IfAsked has it tried only where an operator wants this node to lead next, or
-	// another has led since the term LeftAt; 0: that does not count.
-	IfAsked bool
-	LeftAt  int64
+	// OnlyOnRequest means that the lock is tried only if an operator requested a transfer
+	// to this node, or if another node has led since the term HandedOverTerm. A
+	// HandedOverTerm of 0 disables the second condition.
+	OnlyOnRequest  bool
+	HandedOverTerm int64
 }
 
-// Held is a term that this session leads.
+// Held is a term of this session.
 type Held struct {
 	Role string
 	Term int64
-	// Note, if not empty, is the data of an event lease_renewed, as JSON, which is
-	// recorded with the renewal.
+	// Note, if not empty, is the JSON data of an event lease_renewed that is recorded with
+	// the renewal.
 	Note string
 }
 
-// Session is the one connection on which a node elects and leads all its roles.
-// It is not safe for concurrent use. After any error but ErrBusy it must be
-// closed: the server then frees its locks.
+// Session is the single connection on which a node runs the elections of all its roles. It
+// is not safe for concurrent use. It must be closed after any error except ErrBusy: the
+// server then frees its locks.
 type Session struct {
-	conn     *pgx.Conn
-	cfg      SessionConfig
-	nodeLock bool
-	suspects suspects
-	offset   int64            // of the lock ids
-	ids      map[string]int64 // of the locks that were tried, by role
+	conn         *pgx.Conn
+	cfg          SessionConfig
+	nodeLock     bool
+	staleHolders staleHolders
+	offset       int64            // added to the lock ids
+	ids          map[string]int64 // ids of the tried locks by role
 }
 
-// ErrUnfit says that the database cannot hold an election session as it is
-// reached; trying again does not help.
+// ErrUnfit means that this connection cannot be used for elections. A retry does not help.
 var ErrUnfit = errors.New("unfit for elections")
 
-// ErrBusy says that the role cannot be taken or resigned now: a last transaction of
-// the term still holds its row, which its own time-out ends, or another was first.
+// ErrBusy means that the role cannot be acquired or resigned now, because another node was
+// first or the last transaction of the term still locks the row. A timeout of its own ends
+// that transaction.
 var ErrBusy = errors.New("the role's row is locked by the last transaction of its term")
 
 const (
@@ -90,12 +91,11 @@ const (
 
 	nodeLockSQL = `SELECT pg_try_advisory_lock($1::int, $2::int)`
 
-	// The statement that wins a lock also shortens the session's patience to
-	// the lease, so there is no instant at which a leader's session lives longer.
-	// A role that is being transferred is its target's to try first. A lock says
-	// nothing about a term that it did not elect, for instance one that was won by
-	// lease alone or under another lock id: that role is nobody's while the lease
-	// lasts.
+	// The statement that wins a lock also sets idle_session_timeout to the lease, so a
+	// leader's session never survives a longer silence. While a role is reserved, only the
+	// target of the transfer tries its lock. A lock does not prove that a term has ended
+	// that was not won with this lock, for instance a term won by lease alone or under
+	// another lock id. Such a role is not tried until its lease has expired.
 	tryLocksSQL = `
 SELECT wanted.role, id,
        CASE WHEN pg_try_advisory_lock(id)
@@ -111,7 +111,7 @@ WHERE coalesce(r.target = $4, NOT if_asked OR left_at > 0 AND l.term > left_at)
 
 	unlockSQL = `SELECT pg_advisory_unlock($1)`
 
-	patienceSQL = `SELECT set_config('idle_session_timeout', $1, false)`
+	idleTimeoutSQL = `SELECT set_config('idle_session_timeout', $1, false)`
 
 	renewSQL = `
 WITH renewed AS (
@@ -133,9 +133,9 @@ RETURNING l.role, r.role IS NOT NULL AS asked, coalesce(r.target, '') AS target,
 )
 SELECT role, asked, target FROM renewed`
 
-	// A fenced transaction has the row locked, and may yet commit what nobody waits
-	// for any more. With $8 the role is not vacated meanwhile, and nothing is waited
-	// for: a session speaks for several roles.
+	// A fenced transaction locks the row and can still commit after its client has gone.
+	// With $8, the role is not vacated while that transaction runs, and the statement does
+	// not wait for it, because the session serves several roles.
 	vacateSQL = `
 WITH free AS (
     SELECT role FROM forge_leaders
@@ -166,20 +166,20 @@ WITH free AS (
            NOT EXISTS (SELECT FROM forge_leaders WHERE role = $1 AND term = $2 AND incarnation = $3) AS over
 )`
 
-	// The unlock is in the same statement: whoever wins the lock before this
-	// commits waits for the row.
+	// The same statement unlocks: a node that wins the lock before this commits waits for
+	// the row.
 	resignSQL = vacateSQL + `
 SELECT over, CASE WHEN over THEN pg_advisory_unlock($9) END, CASE WHEN over THEN pg_notify($6, $1) END FROM ended`
 )
 
-// OpenSession connects, checks that the connection is what an election needs,
-// and makes sure that the roles have their rows.
+// OpenSession connects, checks that the connection is suitable for elections, and inserts
+// missing rows of the roles.
 func OpenSession(ctx context.Context, cfg SessionConfig, roles []string) (*Session, error) {
 	conn, err := connect(ctx, cfg, closeLast)
 	if err != nil {
 		return nil, fmt.Errorf("open the election session: %w", err)
 	}
-	s := &Session{conn: conn, cfg: cfg, suspects: suspects{}, ids: map[string]int64{}}
+	s := &Session{conn: conn, cfg: cfg, staleHolders: staleHolders{}, ids: map[string]int64{}}
 	if err := s.prepare(ctx, roles); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("open the election session: %w", err)
@@ -187,15 +187,15 @@ func OpenSession(ctx context.Context, cfg SessionConfig, roles []string) (*Sessi
 	return s, nil
 }
 
-// ApplicationName is how every connection of a node names itself, so that the
-// sessions of a fenced process can be found. PostgreSQL keeps 63 bytes.
+// ApplicationName returns the application_name of a node's connections, by which the
+// sessions of a fenced process are found. PostgreSQL keeps 63 bytes.
 func ApplicationName(nodeID, incarnation string) string {
 	name := "forge:" + incarnation + ":" + nodeID
 	return name[:min(len(name), 63)]
 }
 
 func (s *Session) prepare(ctx context.Context, roles []string) error {
-	if err := watchConnection(ctx, s.conn, connectionCheck); err != nil {
+	if err := watchConnection(ctx, s.conn, connectionCheckInterval); err != nil {
 		return err
 	}
 	if _, err := s.conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.cfg.channel()}.Sanitize()); err != nil {
@@ -209,67 +209,67 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 		return err
 	}
 	if _, err := s.conn.Exec(ctx, clusterLockSQL, clusterLockClass); err != nil {
-		return fmt.Errorf("show the session's cluster: %w", err)
+		return fmt.Errorf("acquire the cluster's shared lock: %w", err)
 	}
-	if err := s.rehearse(ctx); err != nil {
+	if err := s.warmUp(ctx); err != nil {
 		return err
 	}
 	return s.lockNode(ctx)
 }
 
-// connectionCheck is how often the server looks whether an elector still lives while
-// its statement runs.
-const connectionCheck = 200 * time.Millisecond
+// connectionCheckInterval is how often the server checks, during a statement, that the
+// client of an election session is alive.
+const connectionCheckInterval = 200 * time.Millisecond
 
-// watchConnection lets the server notice a dead client while a statement runs.
-// Not every platform's server can; there a statement in progress ends later.
+// watchConnection makes the server notice a dead client during a statement. Not every
+// platform supports this; there, the statement ends first.
 func watchConnection(ctx context.Context, conn *pgx.Conn, every time.Duration) error {
 	_, err := conn.Exec(ctx, connectionCheckSQL, strconv.FormatInt(every.Milliseconds(), 10))
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "22023" { // invalid_parameter_value
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("watch the connection: %w", err)
+		return fmt.Errorf("set client_connection_check_interval: %w", err)
 	}
 	return nil
 }
 
-// lockNode shows that this process lives. A session that has just replaced a
-// broken one may find the lock still held by it and tries again later.
+// lockNode acquires the lock by which other nodes see that this process is alive. If the
+// broken session that this one replaces still holds it, a later call tries again.
 func (s *Session) lockNode(ctx context.Context) error {
 	if s.nodeLock {
 		return nil
 	}
 	err := s.conn.QueryRow(ctx, nodeLockSQL, s.cfg.NodeLockClass, s.cfg.NodeLockObject).Scan(&s.nodeLock)
 	if err != nil {
-		return fmt.Errorf("take the node's lock: %w", err)
+		return fmt.Errorf("acquire the node's lock: %w", err)
 	}
 	return nil
 }
 
-// TryLocks tries locks that this session does not hold and returns the roles
-// that it won. It never waits.
+// TryLocks tries locks that this session does not hold and returns the roles whose locks it
+// won. It does not wait for locks.
 func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) {
 	if err := s.lockNode(ctx); err != nil {
 		return nil, err
 	}
 	roles := make([]string, len(locks))
 	ids := make([]int64, len(locks))
-	ifAsked := make([]bool, len(locks))
-	leftAt := make([]int64, len(locks))
+	onRequest := make([]bool, len(locks))
+	handedOver := make([]int64, len(locks))
 	for i, lock := range locks {
-		roles[i], ids[i], ifAsked[i], leftAt[i] = lock.Role, lock.At(s.offset).ID, lock.IfAsked, lock.LeftAt
+		roles[i], ids[i], onRequest[i], handedOver[i] = lock.Role, lock.At(s.offset).ID, lock.OnlyOnRequest, lock.HandedOverTerm
 		s.ids[lock.Role] = ids[i]
 	}
 	if err := s.checkDistinct(); err != nil {
 		return nil, err
 	}
-	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID, ifAsked, leftAt)
+	rows, err := s.conn.Query(ctx, tryLocksSQL, roles, ids, milliseconds(s.cfg.Lease), s.cfg.NodeID, onRequest, handedOver)
 	if err != nil {
 		return nil, fmt.Errorf("try the locks: %w", err)
 	}
 	var won []string
-	var found suspect
+	var found staleHolder
 	var renewed *time.Time
 	var got, expired bool
 	now := time.Now()
@@ -277,11 +277,11 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 	_, err = pgx.ForEachRow(rows, columns, func() error {
 		if got {
 			won = append(won, found.lock.Role)
-			delete(s.suspects, found.lock.Role)
+			delete(s.staleHolders, found.lock.Role)
 			return nil
 		}
 		found.renewed = orZero(renewed)
-		s.suspects.note(found, expired, now)
+		s.staleHolders.record(found, expired, now)
 		return nil
 	})
 	if err != nil {
@@ -290,8 +290,9 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 	return won, nil
 }
 
-// checkDistinct refuses two roles on one lock, which may show only here: the offset of
-// the schema is not known to the file. Each would keep the other from being led.
+// checkDistinct rejects two roles with the same lock, because each would keep the other
+// from being led. The configuration check cannot find this, because it does not include the
+// offset of the schema.
 func (s *Session) checkDistinct() error {
 	roles := make(map[int64]string, len(s.ids))
 	for role, id := range s.ids {
@@ -304,7 +305,7 @@ func (s *Session) checkDistinct() error {
 	return nil
 }
 
-// Unlock gives back a lock for which no term was minted.
+// Unlock releases a lock for which no term was acquired.
 func (s *Session) Unlock(ctx context.Context, lock Lock) error {
 	if _, err := s.conn.Exec(ctx, unlockSQL, lock.At(s.offset).ID); err != nil {
 		return fmt.Errorf("unlock %s: %w", lock.Role, err)
@@ -312,20 +313,24 @@ func (s *Session) Unlock(ctx context.Context, lock Lock) error {
 	return nil
 }
 
-// Renewed is a term that is still the session's own, and what operators want of
-// it.
+// Renewed is a confirmed term with the hand-over that an operator may have requested.
 type Renewed struct {
 	Role string
-	// HandOver asks the leader to stop and resign.
+	// HandOver requests that the leader stops and resigns.
 	HandOver bool
-	// Target is the node that shall lead next; empty: any other.
+	// Target is the node that should lead next; empty: any other node.
 	Target string
 }
 
-// Renew moves the lease of every held term and returns those that are still this
-// session's.
+// Renew extends the lease of every held term and returns the confirmed terms. If the session
+// does not hold the node's lock, it tries to acquire it: a node that leads all of its roles
+// does not call TryLocks, and without the lock no deputy can watch it.
 func (s *Session) Renew(ctx context.Context, held []Held) ([]Renewed, error) {
-	return renew(ctx, s.conn, renewSQL, s.cfg, held)
+	still, err := renew(ctx, s.conn, renewSQL, s.cfg, held)
+	if err != nil {
+		return nil, err
+	}
+	return still, s.lockNode(ctx)
 }
 
 func renew(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, held []Held) ([]Renewed, error) {
@@ -346,16 +351,16 @@ func renew(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, h
 	return still, nil
 }
 
-// Resign vacates the role, records why, frees its lock and tells the standbys.
-// The work of the term must have stopped before; ErrBusy means that the server has
-// not ended all of it yet, for instance a commit that nobody waits for any more.
+// Resign vacates the role, records the reason, frees the lock and notifies the standbys.
+// The work of the term must have stopped. ErrBusy means that the server has not finished
+// all of it, for instance a commit whose client has gone.
 func (s *Session) Resign(ctx context.Context, lock Lock, term int64, reason string) error {
 	return vacate(ctx, s.conn, resignSQL, s.cfg, lock.Role, term, reason, true, lock.At(s.offset).ID)
 }
 
-// Vacate is Resign whatever the term has under way. Until that has ended nobody else
-// can lead.
-func (s *Session) Vacate(ctx context.Context, lock Lock, term int64, reason string) error {
+// ForceResign resigns even if a transaction of the term still runs. Until that transaction
+// has ended, no other node can lead.
+func (s *Session) ForceResign(ctx context.Context, lock Lock, term int64, reason string) error {
 	return vacate(ctx, s.conn, resignSQL, s.cfg, lock.Role, term, reason, false, lock.At(s.offset).ID)
 }
 
@@ -377,16 +382,16 @@ func vacate(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, 
 	return nil
 }
 
-// Relax gives the session a standby's patience again, after its last role.
-func (s *Session) Relax(ctx context.Context) error {
-	if _, err := s.conn.Exec(ctx, patienceSQL, s.cfg.patience()); err != nil {
-		return fmt.Errorf("relax the session: %w", err)
+// ResetIdleTimeout restores the idle timeout of a standby after the last role was resigned.
+func (s *Session) ResetIdleTimeout(ctx context.Context) error {
+	if _, err := s.conn.Exec(ctx, idleTimeoutSQL, s.cfg.standbyIdleTimeout()); err != nil {
+		return fmt.Errorf("reset the idle timeout: %w", err)
 	}
 	return nil
 }
 
-// Wait blocks until the leadership of some role changes, the connection breaks
-// or ctx ends; the latter is no error.
+// Wait blocks until the leadership of a role changes, the connection breaks or ctx ends.
+// The end of ctx is not an error.
 func (s *Session) Wait(ctx context.Context) (notified bool, err error) {
 	_, err = s.conn.WaitForNotification(ctx)
 	if err == nil {
@@ -398,27 +403,27 @@ func (s *Session) Wait(ctx context.Context) (notified bool, err error) {
 	return false, fmt.Errorf("wait on the election session: %w", err)
 }
 
-// Close ends the session at once; the server frees every lock of it.
+// Close ends the session at once. The server then frees all of its locks.
 func (s *Session) Close() { closeNow(s.conn) }
 
-// closeNow takes no context: it must also work when the caller's has ended.
+// closeNow takes no context, because it must work even if the caller's has ended.
 //
 //nolint:contextcheck,nolintlint // contextcheck heeds this itself, unseen by nolintlint
 func closeNow(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // the socket is closed whatever the answer
+	_ = conn.Close(ctx) // the socket is closed even on error
 }
 
-// channel is where changes of leadership are announced.
+// channel is the notification channel of leadership changes.
 func (cfg SessionConfig) channel() string { return wire.Channel(cfg.Schema, wire.LeaderChannel) }
 
-// reservation is how long a role that was vacated for one node is kept for it:
-// a little less than it takes the others to try again.
+// reservation is how long a vacated role is reserved for the target of a transfer: slightly
+// less than the check interval of the other nodes.
 func (cfg SessionConfig) reservation() time.Duration { return cfg.CheckInterval * 9 / 10 }
 
-// patience is how long the server bears a silent standby.
-func (cfg SessionConfig) patience() string {
+// standbyIdleTimeout is how long the server keeps the session of a silent standby.
+func (cfg SessionConfig) standbyIdleTimeout() string {
 	return milliseconds(max(cfg.Lease, 3*cfg.CheckInterval))
 }
 

@@ -23,18 +23,17 @@ import (
 
 const role = "scheduler"
 
-// calm is a lease that no test outlasts: the server would end the session of one
-// that is slow.
-const calm = 5 * time.Minute
+// longLease is longer than any test: the server would end the session of a slow test.
+const longLease = 5 * time.Minute
 
 func TestMain(m *testing.M) {
-	nodes.Parallel(6) // they wait for leases
+	nodes.Parallel(6) // most tests only wait for leases
 	os.Exit(m.Run())
 }
 
 var lock = leaderstore.Lock{Role: role, ID: 0x464F524745_0001}
 
-// cluster is a database and the nodes' sessions on it.
+// cluster is a database with the sessions of its nodes.
 type cluster struct {
 	t      *testing.T
 	url    string
@@ -61,7 +60,7 @@ func (c *cluster) open(node string, change ...func(*leaderstore.SessionConfig)) 
 func (c *cluster) config(node string, change ...func(*leaderstore.SessionConfig)) leaderstore.SessionConfig {
 	cfg := leaderstore.SessionConfig{
 		URL: c.url, Schema: cmp.Or(c.schema, "public"), NodeID: node, Incarnation: fmt.Sprintf("%016x", len(node)*7919+int(node[len(node)-1])),
-		APIURL: "http://" + node, Lease: calm, CheckInterval: time.Second,
+		APIURL: "http://" + node, Lease: longLease, CheckInterval: time.Second,
 		LockTimeout: 100 * time.Millisecond, NodeLockClass: 1, NodeLockObject: int32(node[len(node)-1]),
 	}
 	for _, f := range change {
@@ -70,7 +69,7 @@ func (c *cluster) config(node string, change ...func(*leaderstore.SessionConfig)
 	return cfg
 }
 
-// awaitLock tries the lock until the session has it.
+// awaitLock tries the lock until the session holds it.
 func (c *cluster) awaitLock(s *leaderstore.Session) {
 	c.t.Helper()
 	until(c.t, func() bool {
@@ -79,17 +78,17 @@ func (c *cluster) awaitLock(s *leaderstore.Session) {
 	})
 }
 
-func (c *cluster) win(s *leaderstore.Session) leaderstore.Minted {
+func (c *cluster) win(s *leaderstore.Session) leaderstore.AcquiredTerm {
 	c.t.Helper()
 	won, err := s.TryLocks(c.t.Context(), []leaderstore.Lock{lock})
 	if err != nil || len(won) != 1 {
 		c.t.Fatalf("won %v, %v; want the lock", won, err)
 	}
-	minted, err := s.Mint(c.t.Context(), role, leaderstore.End{})
+	acquired, err := s.AcquireTerm(c.t.Context(), role, leaderstore.SessionEnd{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return minted
+	return acquired
 }
 
 func (c *cluster) leader() leaderstore.Leader {
@@ -107,33 +106,33 @@ func (c *cluster) history() []leaderstore.Tenure {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var apart []int64 // one by one it is the same
-	for after := (leaderstore.Place{}); ; {
+	var separate []int64 // the history read page by page
+	for after := (leaderstore.Cursor{}); ; {
 		one, err := leaderstore.HistoryAfter(c.t.Context(), c.pool, role, after, 1)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if len(one) == 0 || len(apart) > len(tenures) {
+		if len(one) == 0 || len(separate) > len(tenures) {
 			break
 		}
-		apart, after = append(apart, one[0].Term), leaderstore.Place{AcquiredAt: one[0].AcquiredAt, Role: one[0].Role}
+		separate, after = append(separate, one[0].Term), leaderstore.Cursor{AcquiredAt: one[0].AcquiredAt, Role: one[0].Role}
 	}
 	whole := make([]int64, 0, len(tenures))
 	for _, tenure := range tenures {
 		whole = append(whole, tenure.Term)
 	}
-	if !slices.Equal(whole, apart) {
-		c.t.Errorf("the terms are %v, and page by page %v", whole, apart)
+	if !slices.Equal(whole, separate) {
+		c.t.Errorf("the terms are %v, but page by page %v", whole, separate)
 	}
 	return tenures
 }
 
-func TestMintWritesRowHistoryAndEvent(t *testing.T) {
+func TestAcquireTermWritesRowHistoryAndEvent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	minted := c.win(c.open("a"))
-	if minted.Fence.Term != 1 || minted.Failover || minted.Gap >= 0 {
-		t.Fatalf("first term: %+v", minted)
+	acquired := c.win(c.open("a"))
+	if acquired.Fence.Term != 1 || acquired.Failover || acquired.Gap >= 0 {
+		t.Fatalf("first term: %+v", acquired)
 	}
 	leader := c.leader()
 	if leader.NodeID != "a" || leader.Term != 1 || !leader.Leads() || leader.APIURL != "http://a" || len(leader.Timeline) != 8 {
@@ -151,7 +150,7 @@ func TestMintWritesRowHistoryAndEvent(t *testing.T) {
 	}
 }
 
-func TestOnlyOneSessionWinsALock(t *testing.T) {
+func TestOnlyOneSessionWinsLock(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")
@@ -161,7 +160,7 @@ func TestOnlyOneSessionWinsALock(t *testing.T) {
 	}
 }
 
-func TestResignHandsOverAndNotifies(t *testing.T) {
+func TestResignFreesLockAndNotifies(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")
@@ -170,10 +169,10 @@ func TestResignHandsOverAndNotifies(t *testing.T) {
 	if err := a.Resign(t.Context(), lock, first.Fence.Term, "resigned"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), nodes.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), nodes.WaitTimeout)
 	defer cancel()
 	if notified, err := b.Wait(ctx); err != nil || !notified {
-		t.Fatalf("b was not told: %v, %v", notified, err)
+		t.Fatalf("b was not notified: %v, %v", notified, err)
 	}
 	if vacant := c.leader(); vacant.Leads() || vacant.Term != 1 {
 		t.Fatalf("row after resigning: %+v", vacant)
@@ -183,28 +182,28 @@ func TestResignHandsOverAndNotifies(t *testing.T) {
 		t.Fatalf("second term: %+v", second)
 	}
 	if ended := c.history()[1]; ended.EndReason != "resigned" || ended.EndedAt.IsZero() {
-		t.Fatalf("ended tenure: %+v", ended)
+		t.Fatalf("ended term: %+v", ended)
 	}
 }
 
-func TestClosedSessionIsSucceededAsCrashed(t *testing.T) {
+func TestClosedSessionIsRecordedAsCrashed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")
 	c.win(a)
 	a.Close()
 	c.awaitLock(b)
-	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil {
+	if _, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); err != nil {
 		t.Fatal(err)
 	}
 	if ended := c.history()[1]; ended.EndReason != "crashed" || c.history()[0].Gap < 0 {
-		t.Fatalf("ended tenure: %+v", ended)
+		t.Fatalf("ended term: %+v", ended)
 	}
 }
 
-// A deputy saw when the predecessor's session ended: the gap is counted from
-// there and not from the last renewal.
-func TestMintTakesTheDeputysWordForTheEnd(t *testing.T) {
+// If a deputy observed the end of the predecessor's session, the gap begins there and not
+// at the last renewal.
+func TestGapStartsWhenDeputySawSessionEnd(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")
@@ -216,7 +215,7 @@ func TestMintTakesTheDeputysWordForTheEnd(t *testing.T) {
 	if err := c.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Mint(t.Context(), role, leaderstore.End{Incarnation: incarnation, At: now}); err != nil {
+	if _, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{Incarnation: incarnation, At: now}); err != nil {
 		t.Fatal(err)
 	}
 	if ended := c.history()[1].EndedAt; !ended.Equal(now) {
@@ -224,18 +223,18 @@ func TestMintTakesTheDeputysWordForTheEnd(t *testing.T) {
 	}
 }
 
-func TestServerEndsASilentLeader(t *testing.T) {
+func TestServerEndsSilentLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a, b := c.open("a", patient), c.open("b")
+	a, b := c.open("a", withLongStandbyTimeout), c.open("b")
 	first := c.win(a)
-	c.fallSilent(a)
+	c.silenceLeader(a)
 	c.awaitLock(b)
-	var now time.Time // at which a deputy saw the session end: the leader was silent long before
+	var now time.Time // when a deputy noticed the end of the session; the leader was silent long before
 	if err := c.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		t.Fatal(err)
 	}
-	second, err := b.Mint(t.Context(), role, leaderstore.End{Incarnation: first.Fence.Incarnation, At: now})
+	second, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{Incarnation: first.Fence.Incarnation, At: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,33 +242,33 @@ func TestServerEndsASilentLeader(t *testing.T) {
 		t.Errorf("a gap of %v after a silence of a lease", second.Gap)
 	}
 	if ended := c.history()[1]; ended.EndReason != "lease_expired" {
-		t.Fatalf("ended tenure: %+v", ended)
+		t.Fatalf("ended term: %+v", ended)
 	}
 	if _, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}}); err == nil {
 		t.Fatal("the silent leader could still renew")
 	}
 }
 
-// patient keeps a standby's session for longer than a leader's.
-func patient(cfg *leaderstore.SessionConfig) { cfg.CheckInterval = calm }
+// withLongStandbyTimeout makes a standby's idle timeout longer than a leader's.
+func withLongStandbyTimeout(cfg *leaderstore.SessionConfig) { cfg.CheckInterval = longLease }
 
-// fallSilent lets a leader's lease be a short one, and nothing more come from it: a
-// process that was stopped. Whoever wins gets the patience of its lease.
-func (c *cluster) fallSilent(s *leaderstore.Session) {
+// silenceLeader shortens a leader's lease and idle timeout and sends nothing more, like a
+// paused process. It checks that the winner of a lock has its lease as the idle timeout.
+func (c *cluster) silenceLeader(s *leaderstore.Session) {
 	c.t.Helper()
-	want := strconv.FormatInt(calm.Milliseconds(), 10)
+	want := strconv.FormatInt(longLease.Milliseconds(), 10)
 	if got, err := s.Setting(c.t.Context(), "idle_session_timeout"); err != nil || got != want {
-		c.t.Errorf("the server bears a silent leader for %s ms, %v; want the lease, %s", got, err, want)
+		c.t.Errorf("the server keeps a silent leader for %s ms, %v; want the lease, %s", got, err, want)
 	}
-	c.shorten()
+	c.shortenLease()
 	if err := s.Exec(c.t.Context(), `SET idle_session_timeout = '500 ms'`); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// A server whose TCP gives up soon would free the lock of a leader that is cut off
-// while it still trusts.
-func TestSessionOutlivesShortTCPTimeouts(t *testing.T) {
+// A server with short TCP timeouts must not free the lock of a disconnected leader that
+// still trusts its lease.
+func TestSessionSurvivesShortTCPTimeouts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	for _, setting := range []string{"user_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count"} {
@@ -281,18 +280,18 @@ func TestSessionOutlivesShortTCPTimeouts(t *testing.T) {
 	s := c.open("a")
 	for _, name := range []string{"tcp_user_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"} {
 		if value, err := s.Setting(t.Context(), name); err != nil || value == "1" {
-			t.Errorf("%s is %s in the election's session (%v)", name, value, err)
+			t.Errorf("%s is %s in the election session (%v)", name, value, err)
 		}
 	}
 }
 
-func TestRenewOnlyConfirmsTheCurrentTerm(t *testing.T) {
+func TestRenewConfirmsOnlyCurrentTerm(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
-	minted := c.win(a)
+	acquired := c.win(a)
 	before := c.leader().LeaseUntil
-	held := []leaderstore.Held{{Role: role, Term: minted.Fence.Term}}
+	held := []leaderstore.Held{{Role: role, Term: acquired.Fence.Term}}
 	if still, err := a.Renew(t.Context(), held); err != nil || len(still) != 1 {
 		t.Fatalf("renewed %v, %v", still, err)
 	}
@@ -305,7 +304,7 @@ func TestRenewOnlyConfirmsTheCurrentTerm(t *testing.T) {
 	}
 }
 
-func TestTermsSurviveALostRow(t *testing.T) {
+func TestTermsContinueAfterLostRow(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
@@ -318,7 +317,7 @@ func TestTermsSurviveALostRow(t *testing.T) {
 	}
 }
 
-func TestFenceRefusesADeposedTerm(t *testing.T) {
+func TestFenceRejectsDeposedTerm(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	fence := c.win(c.open("a")).Fence
@@ -326,7 +325,7 @@ func TestFenceRefusesADeposedTerm(t *testing.T) {
 	fence.Refused = refused
 	wrote := func(tx pgx.Tx, now time.Time) error {
 		if now.IsZero() {
-			t.Error("no clock from the fence")
+			t.Error("the fence returned no time")
 		}
 		_, err := tx.Exec(t.Context(), `INSERT INTO forge_events (type) VALUES ('probe')`)
 		return err
@@ -342,12 +341,12 @@ func TestFenceRefusesADeposedTerm(t *testing.T) {
 		t.Errorf("%d rows after one write of the term and one after its end; want 1", n)
 	}
 	if got := testutil.ToFloat64(refused); got != 1 {
-		t.Errorf("%v refused writes are counted, want 1", got)
+		t.Errorf("%v rejected writes were counted, want 1", got)
 	}
 }
 
 // A fenced transaction is rolled back even if its work has written before the error.
-func TestFencedWorkThatFailsLeavesNothing(t *testing.T) {
+func TestFailedFencedWorkIsRolledBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	fence := c.win(c.open("a")).Fence
@@ -364,22 +363,22 @@ func TestFencedWorkThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// fenced begins a transaction that has passed the fence.
-func (c *cluster) fenced(minted leaderstore.Minted) pgx.Tx {
+// fenced begins a transaction and checks the fence in it.
+func (c *cluster) fenced(acquired leaderstore.AcquiredTerm) pgx.Tx {
 	c.t.Helper()
 	tx, err := c.pool.Begin(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := minted.Fence.Check(c.t.Context(), tx); err != nil {
+	if _, err := acquired.Fence.Check(c.t.Context(), tx); err != nil {
 		c.t.Fatal(err)
 	}
 	return tx
 }
 
-// A transaction that passed the fence may yet commit: until it has ended the role is
-// not resigned, unless it must be.
-func TestFencedTransactionKeepsTheRole(t *testing.T) {
+// A fenced transaction may still commit, so the role is not resigned before it ends, except
+// by ForceResign.
+func TestFencedTransactionDelaysResign(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
@@ -388,18 +387,18 @@ func TestFencedTransactionKeepsTheRole(t *testing.T) {
 			return errors.Join(tx.Commit(t.Context()), a.Resign(t.Context(), lock, term, "resigned"))
 		},
 		func(tx pgx.Tx, term int64) error {
-			return errors.Join(a.Vacate(t.Context(), lock, term, "resigned"), tx.Commit(t.Context()))
+			return errors.Join(a.ForceResign(t.Context(), lock, term, "resigned"), tx.Commit(t.Context()))
 		},
 	} {
-		minted := c.win(a)
-		tx := c.fenced(minted)
-		if err := a.Resign(t.Context(), lock, minted.Fence.Term, "resigned"); !errors.Is(err, leaderstore.ErrBusy) {
-			t.Errorf("resigned under a fenced transaction: %v", err)
+		acquired := c.win(a)
+		tx := c.fenced(acquired)
+		if err := a.Resign(t.Context(), lock, acquired.Fence.Term, "resigned"); !errors.Is(err, leaderstore.ErrBusy) {
+			t.Errorf("resigned during a fenced transaction: %v", err)
 		}
 		if row := c.leader(); !row.Leads() {
 			t.Errorf("the role is vacant: %+v", row)
 		}
-		if err := end(tx, minted.Fence.Term); err != nil {
+		if err := end(tx, acquired.Fence.Term); err != nil {
 			t.Error(err)
 		}
 		if row := c.leader(); row.Leads() {
@@ -408,38 +407,38 @@ func TestFencedTransactionKeepsTheRole(t *testing.T) {
 	}
 }
 
-// A role that is somebody else's by now is resigned at once.
-func TestResigningALostRoleIsNoError(t *testing.T) {
+// Resigning a role that another node has acquired returns at once, without an error.
+func TestResigningLostRoleIsNoError(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
-	minted := c.win(a)
+	acquired := c.win(a)
 	c.exec(`UPDATE forge_leaders SET incarnation = gen_random_uuid()::text`)
-	if err := a.Resign(t.Context(), lock, minted.Fence.Term, "resigned"); err != nil {
+	if err := a.Resign(t.Context(), lock, acquired.Fence.Term, "resigned"); err != nil {
 		t.Error(err)
 	}
 	c.awaitLock(c.open("b"))
 }
 
-func TestFencedTransactionBlocksMintNotRenewal(t *testing.T) {
+func TestFencedTransactionBlocksAcquireTermButNotRenewal(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")
-	minted := c.win(a)
-	tx := c.fenced(minted)
+	acquired := c.win(a)
+	tx := c.fenced(acquired)
 	if still, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}}); err != nil || len(still) != 1 {
-		t.Fatalf("renewal under a fenced transaction: %v, %v", still, err)
+		t.Fatalf("renewal during a fenced transaction: %v, %v", still, err)
 	}
 	a.Close()
 	c.awaitLock(b)
-	if _, err := b.Mint(t.Context(), role, leaderstore.End{}); !errors.Is(err, leaderstore.ErrBusy) {
-		t.Fatalf("minted over a fenced transaction: %v", err)
+	if _, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); !errors.Is(err, leaderstore.ErrBusy) {
+		t.Fatalf("acquired a term during a fenced transaction: %v", err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if second, err := b.Mint(t.Context(), role, leaderstore.End{}); err != nil || second.Fence.Term != 2 {
-		t.Fatalf("mint after the commit: %+v, %v", second, err)
+	if second, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); err != nil || second.Fence.Term != 2 {
+		t.Fatalf("term after the commit: %+v, %v", second, err)
 	}
 }
 
@@ -458,7 +457,7 @@ func (c *cluster) exec(sql string) {
 	}
 }
 
-// drain takes the notifications that are already on their way.
+// drain reads the pending notifications.
 func drain(t *testing.T, s *leaderstore.Session) {
 	t.Helper()
 	for {
@@ -476,22 +475,51 @@ func drain(t *testing.T, s *leaderstore.Session) {
 
 func until(t *testing.T, done func() bool) {
 	t.Helper()
-	nodes.Eventually(t, nodes.Patience, "what the test waits for", done)
+	nodes.Eventually(t, nodes.WaitTimeout, "the condition of the test", done)
 }
 
-func TestWatchSeesTheEndOfASession(t *testing.T) {
+// A session whose predecessor still held the node's lock acquires the lock with a later
+// renewal. Until then no deputy can watch the leader.
+func TestRenewalAcquiresNodeLock(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	before := pgtest.Connect(t, c.url) // the lock (1, 'a') of an earlier session
+	if _, err := before.Exec(t.Context(), `SELECT pg_advisory_lock(1, $1::int)`, int32('a')); err != nil {
+		t.Fatal(err)
+	}
+	a := c.open("a")
+	held := []leaderstore.Held{{Role: role, Term: c.win(a).Fence.Term}}
+	before.Close()
+	const locksSQL = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1 AND objid = $1::int::oid
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	holders := func() (n int) {
+		if err := c.pool.QueryRow(t.Context(), locksSQL, int32('a')).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	until(t, func() bool { return holders() == 0 })
+	if still, err := a.Renew(t.Context(), held); err != nil || len(still) != 1 {
+		t.Fatalf("renewed %v, %v", still, err)
+	}
+	if holders() != 1 {
+		t.Error("the renewal did not acquire the node's lock")
+	}
+}
+
+func TestWatchReportsSessionEnd(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a") // holds the node lock (1, 'a')
 	watch, err := leaderstore.OpenWatch(t.Context(), leaderstore.SessionConfig{
-		URL: c.url, Schema: "public", NodeID: "b", Incarnation: "00000000000000bb", Lease: calm, CheckInterval: time.Second,
+		URL: c.url, Schema: "public", NodeID: "b", Incarnation: "00000000000000bb", Lease: longLease, CheckInterval: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(watch.Close)
 	if ended, err := watch.AwaitEnd(t.Context(), 1, 'a'); err != nil || !ended.IsZero() {
-		t.Fatalf("a lives: ended %v, %v", ended, err)
+		t.Fatalf("a is alive: ended %v, %v", ended, err)
 	}
 	a.Close()
 	until(t, func() bool {
@@ -502,6 +530,6 @@ func TestWatchSeesTheEndOfASession(t *testing.T) {
 		return !ended.IsZero()
 	})
 	if won, err := c.open("c").TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil || len(won) != 1 {
-		t.Fatalf("the watch holds something: %v, %v", won, err)
+		t.Fatalf("the watch holds a lock: %v, %v", won, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Queryer is what the reads go through: a pool, a connection or a transaction.
+// Queryer runs read queries: a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -34,7 +34,7 @@ ORDER BY acquired_at DESC, role
 LIMIT $2`
 )
 
-// Leaders returns the row of every role, the scheduler's first.
+// Leaders returns the rows of all roles, beginning with the built-in ones.
 func Leaders(ctx context.Context, db Queryer) ([]Leader, error) {
 	rows, err := db.Query(ctx, leadersSQL)
 	if err != nil {
@@ -47,20 +47,19 @@ func Leaders(ctx context.Context, db Queryer) ([]Leader, error) {
 	return leaders, nil
 }
 
-// History returns at most limit tenures of a role ("" for all), newest first.
+// History returns at most limit terms of a role ("" for all roles), newest first.
 func History(ctx context.Context, db Queryer, role string, limit int) ([]Tenure, error) {
-	return HistoryAfter(ctx, db, role, Place{}, limit)
+	return HistoryAfter(ctx, db, role, Cursor{}, limit)
 }
 
-// Place is where a list of tenures goes on: after the one of a role that began at an
-// instant.
-type Place struct {
+// Cursor is a position in the history: after the term of Role that began at AcquiredAt.
+type Cursor struct {
 	AcquiredAt time.Time
 	Role       string
 }
 
-// HistoryAfter returns the tenures that follow a place; from the zero place on, all.
-func HistoryAfter(ctx context.Context, db Queryer, role string, after Place, limit int) ([]Tenure, error) {
+// HistoryAfter returns the terms after a cursor, or from the newest on for the zero Cursor.
+func HistoryAfter(ctx context.Context, db Queryer, role string, after Cursor, limit int) ([]Tenure, error) {
 	var at *time.Time
 	if !after.AcquiredAt.IsZero() {
 		at = &after.AcquiredAt
@@ -110,7 +109,7 @@ func orNull(t time.Time) *time.Time {
 	return &t
 }
 
-// microseconds converts seconds that PostgreSQL computed, which have whole microseconds.
+// microseconds converts seconds that PostgreSQL computed in whole microseconds.
 func microseconds(seconds float64) time.Duration {
 	return time.Duration(math.Round(seconds*1e6)) * time.Microsecond
 }

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// A tenure that did not end in order may have left work behind that does not
-	// know it yet, also when those who came between never began theirs. A process
-	// waits for its own work before it stands again.
+	// A term that did not end in order may have left work behind that has not noticed the
+	// end, even if the terms after it never began their work. Terms of the same process do
+	// not count: a process waits for its own work before it becomes a candidate again.
 	takeoverWaitSQL = `
 SELECT coalesce(extract(epoch FROM max(next.acquired_at) + $4::interval - clock_timestamp()), 0)::float8
 FROM forge_leader_history next
@@ -37,27 +37,25 @@ WITH published AS (
 SELECT pg_notify(current_schema() || '.' || $5, role) FROM published`
 )
 
-// RowQueryer is what one-row statements go through: a pool, a connection or a
-// transaction.
+// RowQueryer runs one-row statements: a pool, a connection or a transaction.
 type RowQueryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// TakeoverWait returns how long work that no transaction fences must still wait
-// after the term was won: zero when every predecessor resigned in order, stepped
-// down or handed over, and else what is left of delay since the lead changed
-// hands. It counts by the database's clock.
+// TakeoverWait returns how long work that no transaction fences must wait after it has won
+// the term. It is zero if every predecessor resigned in order, stepped down or handed over,
+// and otherwise the rest of delay since the leadership changed, by the database's clock.
 func (f Fence) TakeoverWait(ctx context.Context, db RowQueryer, delay time.Duration) (time.Duration, error) {
 	var seconds float64
 	row := db.QueryRow(ctx, takeoverWaitSQL, f.Role, f.Term, f.Incarnation, delay)
 	if err := row.Scan(&seconds); err != nil {
-		return 0, fmt.Errorf("look at the predecessors of %s term %d: %w", f.Role, f.Term, err)
+		return 0, fmt.Errorf("read the predecessors of %s term %d: %w", f.Role, f.Term, err)
 	}
 	return min(delay, max(0, time.Duration(seconds*float64(time.Second)))), nil
 }
 
-// Publish replaces what the leader's row says of itself to others, for as long as
-// the term lasts. ErrDeposed means that it is over.
+// Publish replaces the metadata in the leader's row for the rest of the term. It returns
+// ErrDeposed if the term is over.
 func (f Fence) Publish(ctx context.Context, db Execer, metadata json.RawMessage) error {
 	tag, err := db.Exec(ctx, publishSQL, f.Role, f.Term, f.Incarnation, metadata, wire.LeaderChannel)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// delay is so long that no test outlasts it.
+// delay is longer than any test.
 const delay = time.Hour
 
-// winSoon wins a lock that a session which ended may still hold for a moment.
-func (c *cluster) winSoon(s *leaderstore.Session) leaderstore.Minted {
+// winSoon wins a lock that an ended session may still hold for a moment.
+func (c *cluster) winSoon(s *leaderstore.Session) leaderstore.AcquiredTerm {
 	c.t.Helper()
-	for deadline := time.Now().Add(nodes.Patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(nodes.WaitTimeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		won, err := s.TryLocks(c.t.Context(), []leaderstore.Lock{lock})
 		if err != nil {
 			c.t.Fatal(err)
@@ -27,17 +27,17 @@ func (c *cluster) winSoon(s *leaderstore.Session) leaderstore.Minted {
 		if len(won) == 0 {
 			continue
 		}
-		minted, err := s.Mint(c.t.Context(), role, leaderstore.End{})
+		acquired, err := s.AcquireTerm(c.t.Context(), role, leaderstore.SessionEnd{})
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		return minted
+		return acquired
 	}
 	c.t.Fatal("the lock does not become free")
-	return leaderstore.Minted{}
+	return leaderstore.AcquiredTerm{}
 }
 
-func (c *cluster) mustWait(fence leaderstore.Fence, want bool) {
+func (c *cluster) requireTakeoverWait(fence leaderstore.Fence, want bool) {
 	c.t.Helper()
 	wait, err := fence.TakeoverWait(c.t.Context(), c.pool, delay)
 	if err != nil {
@@ -48,33 +48,33 @@ func (c *cluster) mustWait(fence leaderstore.Fence, want bool) {
 	}
 }
 
-func TestTakeoverWaitsUnlessThePredecessorsWentInOrder(t *testing.T) {
+func TestTakeoverWaitsUnlessPredecessorsResigned(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")
 	first := c.win(a)
-	c.mustWait(first.Fence, false)
+	c.requireTakeoverWait(first.Fence, false)
 	if err := a.Resign(t.Context(), lock, first.Fence.Term, "resigned"); err != nil {
 		t.Fatal(err)
 	}
 	second := c.win(b)
-	c.mustWait(second.Fence, false)
+	c.requireTakeoverWait(second.Fence, false)
 	b.Close() // a crash
 	third := c.winSoon(a)
-	c.mustWait(third.Fence, true)
-	// It resigns in order before it has begun: the crashed one may still work.
+	c.requireTakeoverWait(third.Fence, true)
+	// It resigns in order before its work begins: the crashed process may still be working.
 	if err := a.Resign(t.Context(), lock, third.Fence.Term, "stepped_down"); err != nil {
 		t.Fatal(err)
 	}
 	fourth := c.win(c.open("c"))
-	c.mustWait(fourth.Fence, true)
+	c.requireTakeoverWait(fourth.Fence, true)
 	if wait, err := fourth.Fence.TakeoverWait(t.Context(), c.pool, time.Microsecond); err != nil || wait != 0 {
 		t.Fatalf("a wait of %v, %v after the delay", wait, err)
 	}
 }
 
-// A process that lost its session stops its own work before it stands again.
-func TestTakeoverOfOnesOwnTermDoesNotWait(t *testing.T) {
+// A process that lost its session stops its own work before it becomes a candidate again.
+func TestTakeoverOfOwnTermDoesNotWait(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a")
@@ -84,10 +84,10 @@ func TestTakeoverOfOnesOwnTermDoesNotWait(t *testing.T) {
 	if again.Fence.Term != 2 || again.Failover {
 		t.Fatalf("won %+v", again)
 	}
-	c.mustWait(again.Fence, false)
+	c.requireTakeoverWait(again.Fence, false)
 }
 
-func TestMetadataLivesWithItsTerm(t *testing.T) {
+func TestMetadataIsClearedWithItsTerm(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a", func(cfg *leaderstore.SessionConfig) {
@@ -102,7 +102,7 @@ func TestMetadataLivesWithItsTerm(t *testing.T) {
 	}
 	c.wantMetadata(`{"shard": 8}`)
 	if notified, err := b.Wait(t.Context()); err != nil || !notified {
-		t.Fatalf("nobody was told: %v, %v", notified, err)
+		t.Fatalf("no notification: %v, %v", notified, err)
 	}
 	if err := a.Resign(t.Context(), lock, first.Fence.Term, "resigned"); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestMetadataLivesWithItsTerm(t *testing.T) {
 	c.win(b)
 	c.wantMetadata(`{}`)
 	if err := first.Fence.Publish(t.Context(), c.pool, json.RawMessage(`{}`)); !errors.Is(err, leaderstore.ErrDeposed) {
-		t.Fatalf("published under a term that is over: %v", err)
+		t.Fatalf("published after the end of the term: %v", err)
 	}
 }
 
@@ -122,7 +122,7 @@ func (c *cluster) wantMetadata(want string) {
 	}
 }
 
-func TestElectionsAreTheDiarysInTheirOrder(t *testing.T) {
+func TestElectionEventsAreInOrder(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a"), c.open("b")

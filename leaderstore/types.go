@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Leader is a row of forge_leaders: who leads a role, by the database's clock.
-// NodeID is empty and the times are zero while the role is vacant.
+// Leader is a row of forge_leaders. Its times are by the database's clock. NodeID is empty
+// and the times are zero while the role is vacant.
 type Leader struct {
 	Role        string          `json:"role"`
 	NodeID      string          `json:"node_id,omitempty"`
@@ -19,18 +19,18 @@ type Leader struct {
 	APIURL      string          `json:"api_url,omitempty"`
 	Timeline    string          `json:"timeline,omitempty"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
-	// LockHolder is the session that holds the role's lock although the row names no
-	// leader, where that was looked for.
+	// LockHolder is the session that holds the role's lock while the row names no leader.
+	// Only some reads set it.
 	LockHolder *LockHolder `json:"lock_holder,omitempty"`
 	// Now is the database's clock when the row was read.
 	Now time.Time `json:"-"`
 }
 
-// Leads says whether the row names a leader whose lease has not run out.
+// Leads reports whether the row names a leader whose lease has not expired.
 func (l Leader) Leads() bool { return l.NodeID != "" && l.LeaseUntil.After(l.Now) }
 
-// Tenure is a row of forge_leader_history. EndedAt is zero and EndReason empty
-// while it lasts; HasGap is false for the first tenure of a role.
+// Tenure is a row of forge_leader_history: one term of a role. EndedAt is zero and
+// EndReason empty during the term. HasGap is false for the first term of a role.
 type Tenure struct {
 	Role        string        `json:"role"`
 	Term        int64         `json:"term"`
@@ -42,7 +42,7 @@ type Tenure struct {
 	Gap         time.Duration `json:"-"`
 	HasGap      bool          `json:"-"`
 	Timeline    string        `json:"timeline,omitempty"`
-	// Drill says that it was handed over to measure how long that takes.
+	// Drill is set if the term was handed over to measure the duration of a hand-over.
 	Drill bool `json:"drill,omitempty"`
 }
 
@@ -60,9 +60,9 @@ func (t Tenure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// End is when a session was seen to end, by a deputy that was waiting for it.
-// The zero value means that nobody saw.
-type End struct {
+// SessionEnd is the end of a session as a waiting deputy observed it. It is zero if no
+// deputy observed the end.
+type SessionEnd struct {
 	Incarnation string
 	At          time.Time
 }

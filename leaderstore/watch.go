@@ -8,29 +8,28 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watchSlice is how long one wait for another session's end lasts: under
-// PostgreSQL's deadlock_timeout of a second, so that nothing is logged, and
-// so short that VACUUM and CREATE INDEX CONCURRENTLY, which wait for it, are held
-// back by less than a second.
-const watchSlice = 750 * time.Millisecond
+// waitTimeout is how long one wait for the end of another session lasts. It is below
+// PostgreSQL's deadlock_timeout of one second, so that nothing is logged, and it delays
+// VACUUM and CREATE INDEX CONCURRENTLY, which wait for it, by less than a second.
+const waitTimeout = 750 * time.Millisecond
 
-// slices is how many of them one statement waits for, once the session was found to
-// live: each statement wakes two processes.
-const slices = 40
+// waitsPerStatement is the number of waits in one statement once the session was found
+// alive. Each statement wakes two processes.
+const waitsPerStatement = 40
 
-// deputyCheck is how often the server looks whether a waiting deputy still lives. It
-// holds nothing that another could want, and each look wakes its process.
-const deputyCheck = 2 * time.Second
+// deputyCheckInterval is how often the server checks that a waiting deputy is alive. A
+// deputy holds no lock that others need, and each check wakes its process.
+const deputyCheckInterval = 2 * time.Second
 
 const awaitEndSQL = `CALL forge_await_session_end($1, $2, $3, $4, NULL)`
 
-// Watch is a deputy's connection: it waits for the end of a leader's session,
-// which the server knows at the instant at which the leader's process dies. It
-// holds no lock afterwards and elects nobody. It is not safe for concurrent use.
+// Watch is a deputy's connection. It waits for the end of a leader's session, which the
+// server notices as soon as the leader's process dies. It holds no lock afterwards and
+// elects no leader. It is not safe for concurrent use.
 type Watch struct {
 	conn *pgx.Conn
-	// lives says that the last wait found the session alive.
-	lives bool
+	// alive is true if the last wait found the session alive.
+	alive bool
 }
 
 // OpenWatch connects a deputy.
@@ -40,27 +39,27 @@ func OpenWatch(ctx context.Context, cfg SessionConfig) (*Watch, error) {
 		return nil, fmt.Errorf("open the deputy's session: %w", err)
 	}
 	w := &Watch{conn: conn}
-	if err := watchConnection(ctx, conn, deputyCheck); err != nil {
+	if err := watchConnection(ctx, conn, deputyCheckInterval); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("open the deputy's session: %w", err)
 	}
 	return w, nil
 }
 
-// AwaitEnd waits for the session that holds the lock (class, object) to end, and
-// returns when it did by the database's clock; zero means that it lives. The first
-// wait is short: a session that had ended before seems to have ended now. Any error
-// means that the connection must be closed.
+// AwaitEnd waits for the end of the session that holds the lock (class, object), and
+// returns the time of the end by the database's clock, or zero if the session is alive. The
+// first wait is short, because a session that had ended before appears to end now. After an
+// error the connection must be closed.
 func (w *Watch) AwaitEnd(ctx context.Context, class, object int32) (time.Time, error) {
 	var ended *time.Time
-	most := 1
-	if w.lives {
-		most = slices
+	waits := 1
+	if w.alive {
+		waits = waitsPerStatement
 	}
-	if err := w.conn.QueryRow(ctx, awaitEndSQL, class, object, watchSlice, most).Scan(&ended); err != nil {
+	if err := w.conn.QueryRow(ctx, awaitEndSQL, class, object, waitTimeout, waits).Scan(&ended); err != nil {
 		return time.Time{}, fmt.Errorf("wait for the leader's session to end: %w", err)
 	}
-	w.lives = ended == nil
+	w.alive = ended == nil
 	return orZero(ended), nil
 }
 

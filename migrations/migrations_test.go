@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/forge-scheduler/forge/internal/grants"
+	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/test/nodes"
@@ -74,7 +74,7 @@ func TestUpTenAtOnce(t *testing.T) {
 func TestUpManyOnOnePool(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, pgtest.EmptyURL(t), func(c *pgxpool.Config) { c.MaxConns = 4 })
-	ctx, cancel := context.WithTimeout(t.Context(), nodes.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), nodes.WaitTimeout)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for range 8 {
@@ -331,7 +331,7 @@ func TestUpWithoutRights(t *testing.T) {
 	mustExec(t, owner, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
 
 	pool := connect(t, database, func(c *pgxpool.Config) { c.ConnConfig.User, c.ConnConfig.Password = role, "x" })
-	err := grants.Explain(t.Context(), pool, "public", newMigrator(pool).Up(t.Context()))
+	err := doctor.ExplainGrants(t.Context(), pool, "public", newMigrator(pool).Up(t.Context()))
 	if err == nil || !strings.Contains(err.Error(), `GRANT CREATE ON SCHEMA public TO "`+role+`";`) {
 		t.Errorf("Up without rights = %v, want the GRANT that it needs", err)
 	}
@@ -339,7 +339,7 @@ func TestUpWithoutRights(t *testing.T) {
 		t.Errorf("Up without rights left %v", got)
 	}
 	mustUp(t, newMigrator(owner))
-	err = grants.Explain(t.Context(), pool, "public", newMigrator(pool).Up(t.Context()))
+	err = doctor.ExplainGrants(t.Context(), pool, "public", newMigrator(pool).Up(t.Context()))
 	if err == nil || !strings.Contains(err.Error(), `GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE public.forge_`) {
 		t.Errorf("Up without rights on the tables = %v", err)
 	}
@@ -431,7 +431,7 @@ func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
 
 func awaitTrue(t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
-	deadline := time.Now().Add(nodes.Patience)
+	deadline := time.Now().Add(nodes.WaitTimeout)
 	for {
 		var ok bool
 		if err := pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {

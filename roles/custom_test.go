@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -40,15 +40,15 @@ func TestCustomLockIDs(t *testing.T) {
 			id, err := roles.CustomLockID(name, 0, namespace)
 			note(name, id, err)
 			if id>>55&1 != 1 {
-				t.Errorf("%s: lock %#x lies where the built-in ones may", name, id)
+				t.Errorf("%s: lock %#x is in the range of the built-in roles", name, id)
 			}
 		}
 	}
 	if id, err := roles.CustomLockID("billing", 42, 1); err != nil || id != 42+1<<56 {
-		t.Errorf("a lock id of one's own in namespace 1: %#x, %v", id, err)
+		t.Errorf("configured lock id in namespace 1: %#x, %v", id, err)
 	}
 	if id, err := roles.CustomLockID("billing", 0, 0); err != nil || id != 0x95c7ece1ce1a97 {
-		t.Errorf("lock %#x, %v; the id of a name must stay what it was", id, err)
+		t.Errorf("lock %#x, %v; the id of a name must never change", id, err)
 	}
 	for _, own := range []int64{4856221667890123456, -4856221667890123456, math.MinInt64, math.MaxInt64, -1} {
 		for _, namespace := range []int{roles.AutoNamespace, 0} {
@@ -59,47 +59,47 @@ func TestCustomLockIDs(t *testing.T) {
 	}
 	for _, bad := range [][2]int64{{-1, 1}, {1 << 56, 1}, {math.MaxInt64, 127}, {0, -2}, {0, 128}} {
 		if _, err := roles.CustomLockID("billing", bad[0], int(bad[1])); err == nil {
-			t.Errorf("lock %d in namespace %d is accepted", bad[0], bad[1])
+			t.Errorf("lock %d in namespace %d was accepted", bad[0], bad[1])
 		}
 	}
 }
 
-func TestRolesThatCannotBe(t *testing.T) {
+func TestInvalidCustomRolesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "Billing", "1st", "a-b", "worker", "scheduler", strings.Repeat("x", 64)} {
 		if roles.CheckCustom(name) == nil {
-			t.Errorf("role %q is accepted", name)
+			t.Errorf("role %q was accepted", name)
 		}
 	}
-	a, b := roles.Contest{Role: "a", LockID: 1}, roles.Contest{Role: "b", LockID: 1}
-	if err := roles.CheckLocks([]roles.Contest{a, b}); err == nil || !strings.Contains(err.Error(), "a and b") {
+	a, b := roles.RoleConfig{Role: "a", LockID: 1}, roles.RoleConfig{Role: "b", LockID: 1}
+	if err := roles.CheckLocks([]roles.RoleConfig{a, b}); err == nil || !strings.Contains(err.Error(), "a and b") {
 		t.Errorf("two roles on one lock: %v", err)
 	}
 	b.LockID = 2
-	if err := roles.CheckLocks([]roles.Contest{a, b}); err != nil {
+	if err := roles.CheckLocks([]roles.RoleConfig{a, b}); err != nil {
 		t.Error(err)
 	}
-	if roles.CheckLocks([]roles.Contest{a, b, {Role: "a", LockID: 3}}) == nil {
-		t.Error("one role twice is accepted")
+	if roles.CheckLocks([]roles.RoleConfig{a, b, {Role: "a", LockID: 3}}) == nil {
+		t.Error("a duplicate role was accepted")
 	}
 }
 
-// What a program is told of its terms, and the lease that it may count on.
-func TestTermsAndTrustAreTold(t *testing.T) {
+// OnTerm is called for each term, and OnRenewed with the time at which each lease began.
+func TestOnTermAndOnRenewedAreCalled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		var told []roles.TermChange
+		var events []roles.TermChange
 		var trusted []time.Time
 		idle := func(ctx context.Context, _ leaderstore.Fence) error {
-			progress.Sleep(ctx, time.Hour)
+			watchdog.Sleep(ctx, time.Hour)
 			return nil
 		}
-		opts := s.options("b", roles.Contest{
-			Role: "billing", LockID: 1, Duty: idle,
-			Trusted: func(sent time.Time) { trusted = append(trusted, sent) },
+		opts := s.options("b", roles.RoleConfig{
+			Role: "billing", LockID: 1, Lead: idle,
+			OnRenewed: func(sent time.Time) { trusted = append(trusted, sent) },
 		})
-		opts.OnTerm = func(change roles.TermChange) { told = append(told, change) }
+		opts.OnTerm = func(change roles.TermChange) { events = append(events, change) }
 		began := time.Now()
 		stop := start(t, opts)
 		time.Sleep(refresh + time.Millisecond)
@@ -119,18 +119,18 @@ func TestTermsAndTrustAreTold(t *testing.T) {
 			{Role: "billing", Term: 2, Leads: true},
 			{Role: "billing", Term: 2, Reason: "resigned"},
 		}
-		if !slices.Equal(told, want) {
-			t.Errorf("told %+v; want %+v", told, want)
+		if !slices.Equal(events, want) {
+			t.Errorf("changes %+v; want %+v", events, want)
 		}
 	})
 }
 
-// Work with a patience of its own keeps its lease while it stops.
-func TestPatienceOfOnesOwn(t *testing.T) {
+// Work with a longer stop timeout keeps its lease while it stops.
+func TestStopTimeoutOfRoleIsHonored(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		patience time.Duration
-		want     string
+		timeout time.Duration
+		want    string
 	}{
 		{0, "billing lease_expired"},
 		{4 * lease, "billing resigned"},
@@ -138,44 +138,44 @@ func TestPatienceOfOnesOwn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer()
 			slow := func(ctx context.Context, _ leaderstore.Fence) error {
-				progress.Sleep(ctx, time.Hour)
+				watchdog.Sleep(ctx, time.Hour)
 				time.Sleep(2 * lease)
 				return nil
 			}
-			stop := start(t, s.options("b", roles.Contest{Role: "billing", LockID: 1, Duty: slow, Patience: test.patience}))
+			stop := start(t, s.options("b", roles.RoleConfig{Role: "billing", LockID: 1, Lead: slow, StopTimeout: test.timeout}))
 			synctest.Wait()
 			err := stop()
 			time.Sleep(2 * lease)
 			if !slices.Equal(s.resigned, []string{test.want}) {
-				t.Errorf("patience %v: %v, %v; want %s", test.patience, s.resigned, err, test.want)
+				t.Errorf("timeout %v: %v, %v; want %s", test.timeout, s.resigned, err, test.want)
 			}
 		})
 	}
 }
 
-func TestUnwatchedWorkIsJudgedOnlyOnceItReports(t *testing.T) {
+func TestWatchdogStartsWithFirstReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		promise := make(chan struct{})
-		duty := roles.Unwatched(func(ctx context.Context, _ leaderstore.Fence) error {
+		begin := make(chan struct{})
+		lead := roles.WithoutWatchdog(func(ctx context.Context, _ leaderstore.Fence) error {
 			select {
-			case <-promise:
+			case <-begin:
 			case <-ctx.Done():
 				return nil
 			}
-			_, end := progress.Begin(ctx, "billing")
+			_, end := watchdog.Begin(ctx, "billing")
 			defer end()
 			<-ctx.Done()
 			return nil
 		})
-		stop := start(t, s.options("b", roles.Contest{Role: "billing", LockID: 1, Duty: duty}))
+		stop := start(t, s.options("b", roles.RoleConfig{Role: "billing", LockID: 1, Lead: lead}))
 		time.Sleep(10 * lease)
 		synctest.Wait()
 		if len(s.resigned) > 0 {
 			t.Fatalf("resigned: %v", s.resigned)
 		}
-		close(promise)
+		close(begin)
 		time.Sleep(lease + time.Millisecond)
 		synctest.Wait()
 		if !slices.Equal(s.resigned, []string{"billing stepped_down"}) {
@@ -187,7 +187,7 @@ func TestUnwatchedWorkIsJudgedOnlyOnceItReports(t *testing.T) {
 	})
 }
 
-// history answers how long a takeover has to wait.
+// history returns how long a takeover must wait.
 type history struct {
 	seconds float64
 	err     error
@@ -200,7 +200,7 @@ func (h history) Scan(into ...any) error {
 	return h.err
 }
 
-func TestUnfencedWorkWaitsForItsPredecessor(t *testing.T) {
+func TestUnfencedWorkWaitsForPredecessor(t *testing.T) {
 	t.Parallel()
 	const delay = 5 * time.Second
 	for _, test := range []struct {
@@ -213,13 +213,13 @@ func TestUnfencedWorkWaitsForItsPredecessor(t *testing.T) {
 		{"crashed", delay, history{seconds: 4}, 4 * time.Second},
 		{"unknown", delay, history{err: errors.New("connection broken")}, delay},
 		{"never beyond the delay", delay, history{seconds: 4000}, delay},
-		{"no delay", 0, history{err: errors.New("not asked")}, 0},
+		{"no delay", 0, history{err: errors.New("not used")}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			takeover := roles.AfterTakeover(test.delay, test.db, slog.New(slog.DiscardHandler))
+			takeover := roles.AwaitPredecessor(test.delay, test.db, slog.New(slog.DiscardHandler))
 			if takeover != nil && !takeover(t.Context(), leaderstore.Fence{Role: "billing", Term: 2}) {
-				t.Errorf("%s: the duty does not begin", test.name)
+				t.Errorf("%s: the work does not begin", test.name)
 			}
 			if after := time.Since(began); after != test.want {
 				t.Errorf("%s: begins after %v; want %v", test.name, after, test.want)

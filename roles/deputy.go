@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -17,62 +17,65 @@ import (
 const deputiesPerLeader = 2
 
 const (
-	// watchRefresh is how often a node looks again at whom it should watch, when
-	// nothing tells it to: changes of leaders do, and the end of any node.
-	watchRefresh = time.Minute
-	// watchRetry is how soon it does when the database did not answer: what told it
-	// to look may be told no more.
+	// watchRefresh is how often a node checks which leaders it should watch, if no
+	// notification triggers a check: a node that drains or undrains sends none.
+	watchRefresh = 15 * time.Second
+	// watchRetry is how long a node waits after a failed check, and while its heartbeat is
+	// late. The trigger of that check may not come again.
 	watchRetry = time.Second
 )
 
 // Watch waits for the end of another process's election session.
 type Watch interface {
-	// AwaitEnd waits for a bounded while for the end of the incarnation's
-	// session and returns when that was; zero: it lives.
+	// AwaitEnd waits for a limited time for the end of the incarnation's session and
+	// returns the time of the end, or zero if the session is alive.
 	AwaitEnd(ctx context.Context, incarnation string) (time.Time, error)
 	Close()
 }
 
-// Cluster is what a deputy needs to know, by incarnation: who leads anything,
-// and for each of them which live nodes could take over.
+// Cluster lists the incarnations of all leaders and, for each of them, the live nodes that
+// could take over.
 type Cluster struct {
 	Leaders    []string
 	Candidates map[string][]string
+	// Late reports that this node is not a candidate because its heartbeat is late, as after
+	// an outage of the database.
+	Late bool
 }
 
 // DeputyOptions configure a Deputy.
 type DeputyOptions struct {
 	Incarnation string
-	Open        func(ctx context.Context) (Watch, error)
-	Cluster     func(ctx context.Context) (Cluster, error)
-	// Hurry is called when a watched leader's session has ended:
-	// (*Campaign).Hurry.
-	Hurry  func(seen leaderstore.End)
-	Logger *slog.Logger
+	OpenWatch   func(ctx context.Context) (Watch, error)
+	ReadCluster func(ctx context.Context) (Cluster, error)
+	// OnSessionEnd is called when the session of a watched leader has ended. It is
+	// (*Elections).ElectNow.
+	OnSessionEnd func(seen leaderstore.SessionEnd)
+	Logger       *slog.Logger
 }
 
-// Deputy watches the sessions of other nodes' leaders, so that a crash is taken
-// over in milliseconds and not at the next check. Watching grants nothing: the
-// locks still elect.
+// Deputy watches the sessions of leaders on other nodes, so that a standby takes over
+// milliseconds after a crash, not at its next check. Watching grants nothing: the locks
+// still elect.
 type Deputy struct {
-	opts DeputyOptions
-	look chan struct{}
+	opts    DeputyOptions
+	refresh chan struct{}
 }
 
-// NewDeputy returns a Deputy that has not started.
+// NewDeputy returns a Deputy that is not running yet.
 func NewDeputy(opts DeputyOptions) *Deputy {
-	return &Deputy{opts: opts, look: make(chan struct{}, 1)}
+	return &Deputy{opts: opts, refresh: make(chan struct{}, 1)}
 }
 
-// Look tells the deputy that the leadership has changed. It never blocks.
-func (d *Deputy) Look() {
+// Refresh makes the deputy check again which leaders it should watch. It never blocks.
+func (d *Deputy) Refresh() {
 	select {
-	case d.look <- struct{}{}:
+	case d.refresh <- struct{}{}:
 	default:
 	}
 }
 
-// Run watches until ctx ends.
+// Run watches leaders until ctx ends.
 func (d *Deputy) Run(ctx context.Context) error {
 	watched := map[string]context.CancelFunc{}
 	var watches sync.WaitGroup
@@ -83,9 +86,9 @@ func (d *Deputy) Run(ctx context.Context) error {
 		}
 	}()
 	for ctx.Err() == nil {
-		wanted, err := d.wanted(ctx)
+		wanted, late, err := d.leadersToWatch(ctx)
 		if err != nil {
-			d.rest(ctx, watchRetry)
+			d.awaitRefresh(ctx, watchRetry)
 			continue
 		}
 		for leader, stop := range watched {
@@ -101,28 +104,32 @@ func (d *Deputy) Run(ctx context.Context) error {
 				watches.Go(func() { d.watch(watching, leader) })
 			}
 		}
-		d.rest(ctx, watchRefresh)
+		if late {
+			d.awaitRefresh(ctx, watchRetry)
+		} else {
+			d.awaitRefresh(ctx, watchRefresh)
+		}
 	}
 	return nil
 }
 
-// wanted lists the leaders that this node is a deputy of.
-func (d *Deputy) wanted(ctx context.Context) ([]string, error) {
-	cluster, err := d.opts.Cluster(ctx)
+// leadersToWatch returns the leaders of which this node is a deputy, and whether its late
+// heartbeat makes another check necessary.
+func (d *Deputy) leadersToWatch(ctx context.Context) (wanted []string, late bool, err error) {
+	cluster, err := d.opts.ReadCluster(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var wanted []string
 	for _, leader := range cluster.Leaders {
 		if !slices.Contains(wanted, leader) && deputyOf(d.opts.Incarnation, leader, cluster.Candidates[leader]) {
 			wanted = append(wanted, leader)
 		}
 	}
-	return wanted, nil
+	return wanted, cluster.Late, nil
 }
 
-// deputyOf says whether a node is among the deputies of a leader. Every node
-// comes to the same answer from the same list (rendezvous hashing).
+// deputyOf reports whether node is a deputy of leader. Every node computes the same result
+// from the same list (rendezvous hashing).
 func deputyOf(node, leader string, candidates []string) bool {
 	if node == leader || !slices.Contains(candidates, node) {
 		return false
@@ -146,19 +153,19 @@ func weight(node, leader string) uint64 {
 	return sum.Sum64()
 }
 
-// watch waits for the end of one leader's session, over and over: the leader
-// may come back with another.
+// watch waits repeatedly for the end of a leader's session, because the leader may open
+// another one.
 func (d *Deputy) watch(ctx context.Context, leader string) {
 	for ctx.Err() == nil {
 		if err := d.watchOnce(ctx, leader); err != nil && ctx.Err() == nil {
 			d.opts.Logger.DebugContext(ctx, "deputy's session lost, opening another", "error", err)
-			progress.Sleep(ctx, time.Second)
+			watchdog.Sleep(ctx, time.Second)
 		}
 	}
 }
 
 func (d *Deputy) watchOnce(ctx context.Context, leader string) error {
-	watch, err := d.opts.Open(ctx)
+	watch, err := d.opts.OpenWatch(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,25 +179,25 @@ func (d *Deputy) watchOnce(ctx context.Context, leader string) error {
 			alive = true
 			continue
 		}
-		seen := leaderstore.End{}
-		if alive { // else it had ended before we looked, nobody knows when
-			seen = leaderstore.End{Incarnation: leader, At: ended}
+		seen := leaderstore.SessionEnd{}
+		if alive { // otherwise it had ended earlier, at an unknown time
+			seen = leaderstore.SessionEnd{Incarnation: leader, At: ended}
 		}
 		alive = false // until a wait finds the leader's next session
-		d.opts.Hurry(seen)
-		d.Look()
-		progress.Sleep(ctx, time.Second) // whoever won has told us by then
+		d.opts.OnSessionEnd(seen)
+		d.Refresh()
+		watchdog.Sleep(ctx, time.Second) // until then the change of leaders has triggered a refresh
 	}
 	return nil
 }
 
-// rest waits until somebody tells it to look, and no longer than most.
-func (d *Deputy) rest(ctx context.Context, most time.Duration) {
-	timer := time.NewTimer(most)
+// awaitRefresh waits for a refresh, for at most timeout.
+func (d *Deputy) awaitRefresh(ctx context.Context, timeout time.Duration) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-d.look:
+	case <-d.refresh:
 	case <-timer.C:
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-func TestEveryLeaderHasItsDeputies(t *testing.T) {
+func TestEveryLeaderHasTwoDeputies(t *testing.T) {
 	t.Parallel()
 	var nodes []string
 	for i := range 50 {
@@ -81,18 +81,18 @@ func (f *fakeCluster) fail(err error) {
 	f.err = err
 }
 
-// A server that restarts does not answer just when everything has changed, and
-// nobody tells of that again.
-func TestDeputyLooksAgainSoonWhenTheDatabaseDidNotAnswer(t *testing.T) {
+// A server that restarts does not answer at the moment at which everything changes, and no
+// later notification triggers another check.
+func TestDeputyRetriesSoonAfterFailedRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var cluster fakeCluster
 		cluster.fail(errors.New("the database system is starting up"))
 		var opened atomic.Int32
 		d := NewDeputy(DeputyOptions{
-			Incarnation: "b", Cluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
-			Hurry: func(leaderstore.End) {},
-			Open: func(context.Context) (Watch, error) {
+			Incarnation: "b", ReadCluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
+			OnSessionEnd: func(leaderstore.SessionEnd) {},
+			OpenWatch: func(context.Context) (Watch, error) {
 				opened.Add(1)
 				return fakeWatch{opened: &opened}, nil
 			},
@@ -115,20 +115,20 @@ func TestDeputyLooksAgainSoonWhenTheDatabaseDidNotAnswer(t *testing.T) {
 	})
 }
 
-// A session that has ended ends every later wait at once. Only the first of them says
-// when it ended.
-func TestDeputyReportsTheEndOfASessionOnce(t *testing.T) {
+// After a session has ended, every later wait returns at once. Only the first one reports
+// the time of the end.
+func TestDeputyReportsSessionEndOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var cluster fakeCluster
 		cluster.set("a")
 		ended := make(chan struct{})
 		var opened atomic.Int32
-		var seen []leaderstore.End
+		var seen []leaderstore.SessionEnd
 		d := NewDeputy(DeputyOptions{
-			Incarnation: "b", Cluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
-			Hurry: func(end leaderstore.End) { seen = append(seen, end) },
-			Open: func(context.Context) (Watch, error) {
+			Incarnation: "b", ReadCluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
+			OnSessionEnd: func(end leaderstore.SessionEnd) { seen = append(seen, end) },
+			OpenWatch: func(context.Context) (Watch, error) {
 				opened.Add(1)
 				return fakeWatch{ended: ended, opened: &opened}, nil
 			},
@@ -136,7 +136,7 @@ func TestDeputyReportsTheEndOfASessionOnce(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.Run(ctx) }()
-		time.Sleep(2 * time.Second) // a wait has found it alive
+		time.Sleep(2 * time.Second) // a wait has found the session alive
 		close(ended)
 		time.Sleep(4 * time.Second)
 		stop()
@@ -147,29 +147,73 @@ func TestDeputyReportsTheEndOfASessionOnce(t *testing.T) {
 			t.Fatalf("saw %+v", seen)
 		}
 		for _, again := range seen[1:] {
-			if again != (leaderstore.End{}) {
-				t.Errorf("an end that nobody saw is dated: %+v", again)
+			if again != (leaderstore.SessionEnd{}) {
+				t.Errorf("an end that was not observed has a time: %+v", again)
 			}
 		}
 	})
 }
 
-func TestDeputyHurriesWhenTheLeaderEnds(t *testing.T) {
+// A deputy finds a leader without a notification within 15 seconds, and within two if its
+// own late heartbeat kept it from being a deputy.
+func TestDeputyFindsLeadersWithoutNotification(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		late   bool
+		within time.Duration
+	}{
+		"the notification is missed": {false, 15 * time.Second},
+		"the heartbeat was late":     {true, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var cluster fakeCluster
+				cluster.cluster.Late = test.late
+				var opened atomic.Int32
+				d := NewDeputy(DeputyOptions{
+					Incarnation: "b", ReadCluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
+					OnSessionEnd: func(leaderstore.SessionEnd) {},
+					OpenWatch: func(context.Context) (Watch, error) {
+						opened.Add(1)
+						return fakeWatch{opened: &opened}, nil
+					},
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- d.Run(ctx) }()
+				synctest.Wait()
+				cluster.set("a")
+				time.Sleep(test.within)
+				synctest.Wait()
+				if opened.Load() != 1 {
+					t.Errorf("%d sessions watch after %s, want 1", opened.Load(), test.within)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+func TestDeputyElectsNowWhenLeaderEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var cluster fakeCluster
 		cluster.set("a")
 		ended, broken := make(chan struct{}, 1), make(chan struct{}, 1)
-		var opened, hurries atomic.Int32
+		var opened, elections atomic.Int32
 		d := NewDeputy(DeputyOptions{
-			Incarnation: "b", Cluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
-			Hurry: func(seen leaderstore.End) {
-				hurries.Add(1)
+			Incarnation: "b", ReadCluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
+			OnSessionEnd: func(seen leaderstore.SessionEnd) {
+				elections.Add(1)
 				if seen.Incarnation != "a" || seen.At.IsZero() {
 					t.Errorf("saw %+v", seen)
 				}
 			},
-			Open: func(context.Context) (Watch, error) {
+			OpenWatch: func(context.Context) (Watch, error) {
 				opened.Add(1)
 				return fakeWatch{ended: ended, broken: broken, opened: &opened}, nil
 			},
@@ -179,19 +223,19 @@ func TestDeputyHurriesWhenTheLeaderEnds(t *testing.T) {
 		go func() { done <- d.Run(ctx) }()
 
 		synctest.Wait()
-		broken <- struct{}{} // a lost connection is opened again
+		broken <- struct{}{} // the deputy opens a lost connection again
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if opened.Load() != 1 || hurries.Load() != 0 {
-			t.Fatalf("%d watches open, hurried %d times", opened.Load(), hurries.Load())
+		if opened.Load() != 1 || elections.Load() != 0 {
+			t.Fatalf("%d watches open, ElectNow was called %d times", opened.Load(), elections.Load())
 		}
 		ended <- struct{}{}
 		synctest.Wait()
-		if hurries.Load() != 1 {
-			t.Fatalf("hurried %d times", hurries.Load())
+		if elections.Load() != 1 {
+			t.Fatalf("ElectNow was called %d times", elections.Load())
 		}
-		cluster.set() // nobody else leads: nothing to watch
-		d.Look()
+		cluster.set() // no other node leads, so there is nothing to watch
+		d.Refresh()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if opened.Load() != 0 {

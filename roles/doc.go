@@ -1,73 +1,71 @@
-// Package roles elects the leaders of a node's roles and keeps them honest.
+// Package roles elects one leader for each of a node's roles and ends each term in time.
 //
 // # Protocol
 //
-// Each role has an advisory lock. The lock elects: whoever holds it may mint
-// the next term. The server enforces the lease: it ends a session from which
-// nothing was heard for lease_duration, and with the session its locks. The
-// term fences: every write of a leader checks, in its own transaction, that its
-// term is still the current one (leaderstore.Fence).
+// Each role has an advisory lock. The lock elects: its holder may acquire the next term.
+// The server enforces the lease: it ends a session that has been silent for lease_duration,
+// and this frees the session's locks. The term fences: every write of a leader checks, in
+// its own transaction, that its term is still the current one (leaderstore.Fence).
 //
-// One session per node holds and tries all of its roles, so an idle node costs
-// one statement each check_interval.
+// An electionLoop runs all elections of a node on one session, so an idle node costs one
+// statement each check_interval. Each role has an elector, which is in one of four states:
 //
 //	          lock won, term committed
 //	standby ───────────────────────────▶ leading ──┐ renew each
 //	   ▲ ▲                                  │  ▲───┘ refresh_interval
 //	   │ │ work has stopped, resigned       │
-//	   │ └──────────── stopping ◀───────────┤ shutdown, or the work ended
-//	   │                                    │
-//	   └────────────────────────────────────┘ renewal failed or refused, trust
-//	         session closed, work cancelled   over, session broken: deposed
+//	   │ └──────────── stopping ◀───────────┤ shutdown, hand-over, stalled work,
+//	   │                                    │ or the work returned
+//	   └────────────────────────────────────┘ renewal failed or refused, session
+//	         session closed, work cancelled    broken: deposed
 //
 // # Trust window
 //
-// A leader trusts its lead until 0.8 x lease_duration after it SENT its last
-// successful renewal, by its own monotonic clock. The server frees the lock no
-// earlier than lease_duration after it received that renewal. The local clock
-// can only make a leader stop sooner. When the window ends, the leader's
-// context is cancelled even while a renewal is still in flight.
+// A leader trusts its leadership until 0.8 x lease_duration after it SENT its last
+// successful renewal, by its own monotonic clock. The server frees the lock no earlier than
+// lease_duration after it received that renewal. The local clock can only make a leader
+// stop sooner. When the trust window ends, the context of the leader's work is cancelled,
+// even while a renewal is in flight.
 //
-// The session, and with it the lock, may outlast the window where the machine or the
-// database is slow. A renewal that is confirmed then shows that: the role has lapsed.
-// Once its work has stopped, this node mints the next term on the same session. A slow
-// leader hands nothing over, for another node would be as slow.
+// On a slow machine or database, the session and its locks can outlast the trust window. A
+// later renewal that succeeds proves it. The role has then lapsed: once its work has
+// stopped, this node acquires the next term on the same session. A lapsed role is not
+// handed over, because another node would be as slow.
 //
 //	leading ── trust over ──▶ lapsed ── renewal confirmed, work stopped ──▶ leading
 //	                            │                                     (next term)
 //	                            └─ renewal failed or refused, session broken: deposed
 //
-// # Slow and hung
+// # Slow and stalled work
 //
-// The work's watchdog (package progress) counts the time that the process had, not the
-// time that passed, and does not judge a loop that waits for the database. So the limit
-// is one lease of the process's own time: on a machine that is in time that is a lease.
-// The same holds for work that was told to stop.
+// The watchdog of the work (package watchdog) measures the time for which the process ran,
+// not the time that passed, and ignores a loop that waits for the database. The stall limit
+// is one lease of that time. On a machine that is not overloaded, this equals a lease. The
+// stop timeout is measured in the same way.
 //
 // # Failures
 //
-//	leader exits (SIGTERM)       stops its work, waits for it, vacates the row,
-//	                             frees the lock and tells the standbys
+//	leader exits (SIGTERM)       it stops its work, waits for it, vacates the row,
+//	                             frees the lock and notifies the standbys
 //	leader killed (SIGKILL)      the server sees the closed socket and frees the
 //	                             lock; a standby wins at its next check
-//	leader stopped (SIGSTOP)     the server ends the silent session after
-//	                             lease_duration; when it wakes, its session is
-//	                             gone and the fence refuses what it had in flight
-//	asked to hand over           the same; the node stands back for a while
-//	leader's work hangs          it is told to stop when it has not reported for a
-//	                             lease of the time that the process had; the role is
-//	                             handed over when it has, or a refresh later
+//	leader paused (SIGSTOP)      the server ends the silent session after
+//	                             lease_duration; when the process continues, its
+//	                             session is gone and the fence rejects its writes
+//	hand-over requested          as for SIGTERM; the node then backs off for a while
+//	leader's work stalls         it is stopped when it has not reported progress for
+//	                             a lease of running time; the role is handed over
+//	                             once it has returned, or one refresh_interval later
 //	machine or database slow     the work stops when the trust window ends; the next
 //	                             term begins on the same session
-//	leader cut off               stops itself when the trust window ends, and gives
-//	                             the session up a lease after its last renewal was
-//	                             sent; the server ends it after lease_duration
-//	server keeps the session     another standby ends it when the lease has run out
-//	of a silent leader           by both clocks (evicted)
-//	backend terminated           seen at once: the session is waited on
-//	PostgreSQL restarts          every session is gone; nodes reconnect with a
-//	                             short back-off and elect anew
+//	leader cut off               it stops when the trust window ends, and closes the
+//	                             session one lease after it sent its last renewal;
+//	                             the server ends the session after lease_duration
+//	server keeps the session     a standby ends the session once the lease has
+//	of a silent leader           expired by both clocks (evicted)
+//	backend terminated           noticed at once: the leader waits on the session
+//	PostgreSQL restarts          every session is gone; nodes reconnect after a
+//	                             short delay and elect again
 //
-// Terms only go up, whatever happens: the row is vacated, never deleted, and
-// the history remembers the highest.
+// Terms only go up: the row is vacated, never deleted, and the history keeps the highest.
 package roles

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// trustFraction of the lease is how long a leader trusts a renewal; the rest is
+// trustFraction is the share of the lease for which a leader trusts a renewal. The rest is
 // the margin before the server frees the lock.
 const trustFraction = 0.8
 
-// TrustWindow is how long a leader trusts a renewal, counted from when it was
-// sent.
+// TrustWindow returns how long a leader trusts a renewal, counted from the time at which it
+// was sent.
 func TrustWindow(lease time.Duration) time.Duration {
 	return time.Duration(trustFraction * float64(lease))
 }
 
-// Reasons for the end of a tenure, as forge_leader_history has them.
+// Reasons for the end of a term, as in forge_leader_history.
 const (
 	reasonResigned     = "resigned"
 	reasonSteppedDown  = "stepped_down"
@@ -32,155 +32,156 @@ const (
 )
 
 var (
-	errTrustOver = errors.New("the trust window ended before a renewal was confirmed")
-	errReplaced  = errors.New("the database no longer names this node as the leader")
-	errStopping  = errors.New("the leader resigns")
-	errStalled   = errors.New("the leader's work does not turn")
+	errTrustExpired = errors.New("the trust window ended before a renewal was confirmed")
+	errReplaced     = errors.New("the database no longer names this node as the leader")
+	errStopping     = errors.New("the leader resigns")
+	errStalled      = errors.New("the leader's work has stalled")
 )
 
-// serverEvery is how long a role waits, whose work has ended here, until the server is
-// asked again whether it has ended there.
-const serverEvery = 5 * time.Millisecond
+// serverCheckInterval is how often a role whose work has returned checks whether the server
+// has finished the work's last transaction.
+const serverCheckInterval = 5 * time.Millisecond
 
-// starvedLook is how soon work is looked at again whose time is over by the clock and
-// not by what the process had of it.
-const starvedLook = 100 * time.Millisecond
+// starvedCheckInterval is how often work is checked that has exceeded its stop timeout by
+// the clock, but not by the time for which the process ran.
+const starvedCheckInterval = 100 * time.Millisecond
 
-// returnEvery is how long a node that lapsed waits before it tries again to begin the
-// next term: a last transaction of its own still held the role's row.
-const returnEvery = 50 * time.Millisecond
+// resumeInterval is how long a lapsed node waits before it tries again to acquire the next
+// term, when a last transaction of its own still held the role's row.
+const resumeInterval = 50 * time.Millisecond
 
 type state int
 
 const (
 	standby state = iota
 	leading
-	stopping // the work was told to end; renewed until it has, or should have
-	lapsed   // the trust ended before a renewal was confirmed, and the session stands
+	stopping // the work must stop; the lease is renewed until it has returned or its stop timeout is over
+	lapsed   // the trust window ended before a renewal was confirmed, but the session may be alive
 )
 
-// elector is one role's part of a Campaign. Only the campaign's goroutine
-// touches it, but for the timer that ends the trust.
+// elector is the state of one role in Elections. Only the goroutine of the election loop
+// uses it, except for the trust timer.
 type elector struct {
-	Contest
-	campaign *Campaign
-	logger   *slog.Logger
+	RoleConfig
+	elections *Elections
+	logger    *slog.Logger
 
-	state       state
-	barredUntil time.Time // no campaign before, unless asked: it was given up here
-	leftAt      int64     // the term that an operator had this node give up; 0: its work failed
-	fence       leaderstore.Fence
-	since       time.Time
-	trustUntil  time.Time
-	trust       *time.Timer
-	reason      string
-	stopBy      time.Time     // when work that was told to end is given up
-	stopAfter   time.Duration // the same, by the time that the process has had
-	overdue     bool          // that was said
-	serverBy    time.Time     // when work that the server has not ended is given up; zero: not asked yet
-	cause       func() error  // why the work was told to end; nil: it was not
-	cancel      context.CancelCauseFunc
-	progress    *progress.Watch
-	done        chan error // not nil until the work of the last term has returned
-	led         *lead      // the last term
-	renewals    renewals   // of the last term
+	state          state
+	backOffUntil   time.Time // until then the node takes the role only on request or from a later leader
+	handedOverTerm int64     // the term that this node handed over on request; 0 if its work failed
+	fence          leaderstore.Fence
+	since          time.Time
+	trustUntil     time.Time
+	trustTimer     *time.Timer
+	reason         string
+	stopDeadline   time.Time     // when the stop timeout of the work is over
+	stopRuntime    time.Duration // the same, as time for which the process ran
+	overdue        bool          // the exceeded stop timeout was logged
+	serverDeadline time.Time     // until when resigning waits for the server to finish the work's transaction; zero: no wait yet
+	cause          func() error  // why the context of the work has ended; nil: it has not
+	cancel         context.CancelCauseFunc
+	watchdog       *watchdog.Watchdog
+	done           chan error  // nil once the work of the last term has returned
+	term           *activeTerm // the last term
+	renewals       renewalSum  // of the last term
 }
 
-func newElector(c *Campaign, contest Contest) *elector {
-	logger := c.opts.Logger.With("role", string(contest.Role), "node", c.opts.NodeID)
-	return &elector{Contest: contest, campaign: c, logger: logger}
+func newElector(es *Elections, config RoleConfig) *elector {
+	logger := es.opts.Logger.With("role", string(config.Role), "node", es.opts.NodeID)
+	return &elector{RoleConfig: config, elections: es, logger: logger}
 }
 
 func (e *elector) lock() leaderstore.Lock {
 	return leaderstore.Lock{Role: string(e.Role), ID: e.LockID, BySchema: e.BySchema}
 }
 
-// bid is the lock as this node campaigns for it: a role that it leaves to others it
-// takes only if it is asked to, or when one of them has given it up again. Where the work
-// has failed that would have the nodes pass it round without a pause.
-func (e *elector) bid(now time.Time) leaderstore.Lock {
+// lockRequest returns the lock request for this role. While backing off, the node takes the
+// role only when an operator requests it, or when a later leader has given it up. After
+// failed work it takes the role only on request: otherwise the nodes would pass the role
+// around without a pause.
+func (e *elector) lockRequest(now time.Time) leaderstore.Lock {
 	lock := e.lock()
-	lock.IfAsked, lock.LeftAt = now.Before(e.barredUntil), e.leftAt
+	lock.OnlyOnRequest, lock.HandedOverTerm = now.Before(e.backOffUntil), e.handedOverTerm
 	return lock
 }
 
-// lead starts the work of a term that was committed. The context's values go
-// on; its end does not reach the work, which is told to stop in order.
-func (e *elector) lead(ctx context.Context, minted leaderstore.Minted, sent time.Time) {
-	e.renewals = renewals{since: sent, last: sent}
-	e.state, e.fence, e.reason, e.since = leading, minted.Fence, reasonResigned, sent
-	e.fence.Refused = e.campaign.opts.Metrics.LeaderFencedWrites.WithLabelValues(string(e.Role), e.campaign.opts.NodeID)
+// startTerm starts the work of a committed term. The work inherits the values of ctx, but
+// not its end: the work is stopped in order.
+func (e *elector) startTerm(ctx context.Context, acquired leaderstore.AcquiredTerm, sent time.Time) {
+	e.renewals = renewalSum{since: sent, last: sent}
+	e.state, e.fence, e.reason, e.since = leading, acquired.Fence, reasonResigned, sent
+	e.fence.Refused = e.elections.opts.Metrics.LeaderFencedWrites.WithLabelValues(string(e.Role), e.elections.opts.NodeID)
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	e.progress = progress.NewWatch(e.campaign.opts.LeaseDuration)
-	working = e.progress.Context(working)
+	e.watchdog = watchdog.New(e.elections.opts.LeaseDuration)
+	working = e.watchdog.Context(working)
 	done := make(chan error, 1)
 	e.cancel, e.done = cancel, done
-	e.led = &lead{fence: e.fence, ended: working.Done(), end: cancel, settled: e.Takeover == nil}
+	e.term = &activeTerm{fence: e.fence, ended: working.Done(), cancel: cancel, takeoverDone: e.AwaitPredecessor == nil}
 	e.cause = func() error { return context.Cause(working) }
-	e.trust, e.overdue, e.serverBy = nil, false, time.Time{}
-	e.extend(sent)
-	e.count("won")
-	e.observe(minted)
-	e.announce(ctx, minted)
-	go e.work(working, e.led, done)
-	e.campaign.began(e.Role, e.led)
+	e.trustTimer, e.overdue, e.serverDeadline = nil, false, time.Time{}
+	e.extendTrust(sent)
+	e.countElection("won")
+	e.observeGap(acquired)
+	e.logElected(ctx, acquired)
+	go e.runTerm(working, e.term, done)
+	e.elections.termBegan(e.Role, e.term)
 }
 
-// work runs the Duty of a term, and waits for the work that joined it.
-func (e *elector) work(ctx context.Context, l *lead, done chan<- error) {
-	defer e.campaign.wake.poke()
+// runTerm runs the LeaderFunc of a term, and waits for the work that joined the term.
+func (e *elector) runTerm(ctx context.Context, t *activeTerm, done chan<- error) {
+	defer e.elections.wake.wake()
 	var err error
-	if e.Takeover == nil || e.Takeover(ctx, l.fence) {
-		e.campaign.takenOver(l)
-		err = e.Duty(ctx, l.fence)
+	if e.AwaitPredecessor == nil || e.AwaitPredecessor(ctx, t.fence) {
+		e.elections.markTakeoverDone(t)
+		err = e.Lead(ctx, t.fence)
 	}
-	e.campaign.returned(l, err)
-	l.joined.Wait()
+	e.elections.workReturned(t, err)
+	t.joined.Wait()
 	done <- err
 }
 
-func (e *elector) announce(ctx context.Context, minted leaderstore.Minted) {
+func (e *elector) logElected(ctx context.Context, acquired leaderstore.AcquiredTerm) {
 	logger := e.logger.With("term", e.fence.Term)
-	if minted.Gap >= 0 {
-		logger = logger.With("gap", minted.Gap)
+	if acquired.Gap >= 0 {
+		logger = logger.With("gap", acquired.Gap)
 	}
 	logger.InfoContext(ctx, "became leader")
 }
 
-// extend opens a trust window that began when the statement was sent. It returns
-// false when the last one had ended before: the work is stopping then.
-func (e *elector) extend(sent time.Time) bool {
-	inTime := e.trust == nil || e.trust.Stop()
-	e.trustUntil = sent.Add(TrustWindow(e.campaign.opts.LeaseDuration))
-	e.campaign.trust(e.led, e.trustUntil)
-	if e.Trusted != nil {
-		e.Trusted(sent)
+// extendTrust opens a trust window that begins at sent. It returns false if the previous
+// window had already ended: the work is stopping then.
+func (e *elector) extendTrust(sent time.Time) bool {
+	inTime := e.trustTimer == nil || e.trustTimer.Stop()
+	e.trustUntil = sent.Add(TrustWindow(e.elections.opts.LeaseDuration))
+	e.elections.setTrustUntil(e.term, e.trustUntil)
+	if e.OnRenewed != nil {
+		e.OnRenewed(sent)
 	}
 	if e.state == lapsed || !inTime {
 		return inTime
 	}
 	cancel, fence := e.cancel, e.fence
-	e.trust = time.AfterFunc(time.Until(e.trustUntil), func() {
-		cancel(errTrustOver)
-		e.lose(fence, errTrustOver)
-		e.campaign.wake.poke()
+	e.trustTimer = time.AfterFunc(time.Until(e.trustUntil), func() {
+		cancel(errTrustExpired)
+		e.markLost(fence, errTrustExpired)
+		e.elections.wake.wake()
 	})
-	e.gauge(true)
+	e.setGauge(true)
 	return true
 }
 
-// renewed takes the database's answer.
-func (e *elector) renewed(still []leaderstore.Renewed, sent time.Time) {
+// handleRenewal applies the result of a renewal.
+func (e *elector) handleRenewal(still []leaderstore.Renewed, sent time.Time) {
 	if e.state == standby {
 		return
 	}
 	i := slices.IndexFunc(still, func(r leaderstore.Renewed) bool { return r.Role == string(e.Role) })
 	if i < 0 {
-		e.replaced()
+		e.handleReplaced()
 		return
 	}
 	e.renewals.add(sent)
-	if !e.extend(sent) {
+	if !e.extendTrust(sent) {
 		e.lapse()
 	}
 	if still[i].HandOver {
@@ -188,219 +189,216 @@ func (e *elector) renewed(still []leaderstore.Renewed, sent time.Time) {
 	}
 }
 
-// replaced ends a term that the database no longer has, for instance because somebody
-// deleted the role's row. The role is resigned, which frees its lock, when the work has
-// stopped.
-func (e *elector) replaced() {
+// handleReplaced ends a term that the database no longer has, for instance because its row
+// was deleted. Once the work has stopped, the role is resigned, which frees its lock.
+func (e *elector) handleReplaced() {
 	if e.state == stopping {
 		return
 	}
-	e.lose(e.fence, errReplaced)
-	e.gauge(false)
-	e.stop(reasonUnknown, errReplaced, e.patience())
+	e.markLost(e.fence, errReplaced)
+	e.setGauge(false)
+	e.stop(reasonUnknown, errReplaced, e.stopTimeout())
 }
 
-// lapse ends the term on this node because its trust window has ended. The session,
-// and with it the lock, may well have outlasted that: the process or the database was
-// slow. Then the next term is this node's again, once the work has stopped: where
-// every node is slow, another one would do no better.
+// lapse ends the term because its trust window has ended. The session and its lock may
+// still exist, if only the process or the database was slow. This node then acquires the
+// next term once its work has stopped: where every node is slow, a hand-over does not help.
 func (e *elector) lapse() {
 	if e.state != leading {
 		return
 	}
 	e.state = lapsed
-	e.trust.Stop()
-	e.tellWork(errTrustOver, e.patience())
-	e.lose(e.fence, errTrustOver)
-	e.gauge(false)
+	e.trustTimer.Stop()
+	e.stopWork(errTrustExpired, e.stopTimeout())
+	e.markLost(e.fence, errTrustExpired)
+	e.setGauge(false)
 }
 
-// lose notes that a term is over without a word from the database. The timer that
-// ends the trust calls it, too.
-func (e *elector) lose(fence leaderstore.Fence, cause error) {
-	if e.campaign.ended(e.Role, fence, Lost) {
-		e.logger.Warn("lost the lead", "term", fence.Term, "error", cause)
+// markLost records that a term has ended without an update of the database. The trust timer
+// also calls it.
+func (e *elector) markLost(fence leaderstore.Fence, cause error) {
+	if e.elections.termEnded(e.Role, fence, Lost) {
+		e.logger.Warn("lost leadership", "term", fence.Term, "error", cause)
 	}
 }
 
-// mayReturn says whether the next term of a role that lapsed can begin.
-func (e *elector) mayReturn() bool { return e.state == lapsed && e.workOver() }
+// canResume reports whether a lapsed role is ready for its next term.
+func (e *elector) canResume() bool { return e.state == lapsed && e.workDone() }
 
-// workOver says whether no work of the last term is under way.
-func (e *elector) workOver() bool { return e.done == nil || len(e.done) > 0 }
+// workDone reports whether no work of the last term is running.
+func (e *elector) workDone() bool { return e.done == nil || len(e.done) > 0 }
 
-// handOver does what an operator asked for.
+// handOver gives the role up because an operator requested it.
 func (e *elector) handOver(target string) {
 	if e.state != leading && e.state != lapsed {
 		return
 	}
-	e.logger.Info("asked to hand over", "term", e.fence.Term, "target", target)
-	e.bar(e.fence.Term)
+	e.logger.Info("handing over on request", "term", e.fence.Term, "target", target)
+	e.backOff(e.fence.Term)
 	reason := reasonSteppedDown
 	if target != "" {
 		reason = reasonTransferred
 	}
-	e.stop(reason, errStopping, e.patience())
+	e.stop(reason, errStopping, e.stopTimeout())
 }
 
-// patience with work that was asked to stop in order.
-func (e *elector) patience() time.Duration {
-	if e.Patience > 0 {
-		return e.Patience
+// stopTimeout returns how long work may take to stop.
+func (e *elector) stopTimeout() time.Duration {
+	if e.StopTimeout > 0 {
+		return e.StopTimeout
 	}
-	return e.campaign.opts.LeaseDuration
+	return e.elections.opts.LeaseDuration
 }
 
-// distrusted says whether the lead is over by this node's own clock.
-func (e *elector) distrusted(now time.Time) bool {
+// trustExpired reports whether the trust window has ended.
+func (e *elector) trustExpired(now time.Time) bool {
 	return e.state == leading && !now.Before(e.trustUntil)
 }
 
-// stop tells the work to end; the role is resigned when it has, or when the
-// patience with it is over.
-func (e *elector) stop(reason string, cause error, patience time.Duration) {
+// stop ends the context of the work. The role is resigned once the work has returned or the
+// timeout is over.
+func (e *elector) stop(reason string, cause error, timeout time.Duration) {
 	if e.state != leading && e.state != lapsed {
 		return
 	}
 	e.state, e.reason = stopping, reason
-	e.tellWork(cause, patience)
+	e.stopWork(cause, timeout)
 }
 
-// tellWork tells the work to end, which it should within the patience.
-func (e *elector) tellWork(cause error, patience time.Duration) {
-	e.stopBy, e.stopAfter = time.Now().Add(patience), e.progress.Had()+patience
+// stopWork ends the context of the work, which must then return within timeout.
+func (e *elector) stopWork(cause error, timeout time.Duration) {
+	e.stopDeadline, e.stopRuntime = time.Now().Add(timeout), e.watchdog.Runtime()+timeout
 	e.cancel(cause)
 }
 
-// late says whether work that was told to end should have ended. Time that the
-// machine kept from the process does not count.
-func (e *elector) late(now time.Time) bool {
-	return !e.workOver() && !now.Before(e.stopBy) && e.progress.Had() >= e.stopAfter
+// stopOverdue reports whether the work has exceeded its stop timeout. Time for which the
+// process did not run does not count.
+func (e *elector) stopOverdue(now time.Time) bool {
+	return !e.workDone() && !now.Before(e.stopDeadline) && e.watchdog.Runtime() >= e.stopRuntime
 }
 
-// checkProgress gives the role up when the work has not turned for a lease of time
-// that the process had.
+// checkProgress gives the role up when the work has stalled for one lease of the process's
+// running time.
 func (e *elector) checkProgress(now time.Time) {
 	if e.state != leading {
 		return
 	}
-	part, stalled := e.progress.Stalled(now)
+	part, stalled := e.watchdog.Stalled(now)
 	if !stalled || len(e.done) > 0 {
 		return
 	}
-	e.logger.Error("the leader's work does not turn, giving up the role", "term", e.fence.Term, "part", part)
-	e.bar(0)
-	e.stop(reasonSteppedDown, errStalled, e.campaign.opts.RefreshInterval)
+	e.logger.Error("the leader's work has stalled, giving up the role", "term", e.fence.Term, "part", part)
+	e.backOff(0)
+	e.stop(reasonSteppedDown, errStalled, e.elections.opts.RefreshInterval)
 }
 
-// overstays says whether the work was told to end and has not in time. The role
-// goes to another nevertheless: the fence refuses what the work still writes.
-func (e *elector) overstays(now time.Time) bool {
-	if e.state != stopping && e.state != lapsed || !e.late(now) {
+// exceededStopTimeout reports whether stopping work has exceeded its stop timeout. The role
+// is resigned even then: the fence rejects what the work still writes.
+func (e *elector) exceededStopTimeout(now time.Time) bool {
+	if e.state != stopping && e.state != lapsed || !e.stopOverdue(now) {
 		return false
 	}
 	e.state, e.reason = stopping, reasonLeaseExpired
 	return true
 }
 
-// awaitsServer says whether the role is resigned only when the server has ended what
-// the work has sent to it. For work that overstays, or much later, it is not: nobody
-// else can lead before that either.
-func (e *elector) awaitsServer(now time.Time) bool {
+// serverMayCommit reports whether to wait until the server has finished what the work sent
+// to it before the role is resigned. The wait is at most one refresh interval. There is
+// none for work that exceeded its stop timeout.
+func (e *elector) serverMayCommit(now time.Time) bool {
 	if len(e.done) == 0 {
 		return false
 	}
-	if e.serverBy.IsZero() {
-		e.serverBy = now.Add(e.campaign.opts.RefreshInterval)
+	if e.serverDeadline.IsZero() {
+		e.serverDeadline = now.Add(e.elections.opts.RefreshInterval)
 	}
-	return now.Before(e.serverBy)
+	return now.Before(e.serverDeadline)
 }
 
-// bar keeps this node from standing for the role of its own accord for a while, so
-// that another can try.
-func (e *elector) bar(leftAt int64) {
-	e.barredUntil, e.leftAt = time.Now().Add(e.campaign.opts.StandBack), leftAt
+// backOff starts the back-off: for a while the node leaves the role to others.
+func (e *elector) backOff(handedOverTerm int64) {
+	e.backOffUntil, e.handedOverTerm = time.Now().Add(e.elections.opts.BackOff), handedOverTerm
 }
 
-// stands says whether this node campaigns for the role. While the work of an
-// earlier term still runs it does not: there must not be two of it.
-func (e *elector) stands() bool { return e.state == standby && e.done == nil }
+// eligible reports whether this node is a candidate for the role. It is not while the work
+// of an earlier term runs, because the work must not run twice.
+func (e *elector) eligible() bool { return e.state == standby && e.done == nil }
 
-// nextLook is when the elector has to be looked at without any other cause.
-func (e *elector) nextLook() time.Time {
+// nextCheck returns when the elector must be checked if nothing else happens before.
+func (e *elector) nextCheck() time.Time {
 	switch {
 	case e.state == leading:
-		if due := e.progress.Due(); !due.IsZero() {
+		if due := e.watchdog.Due(); !due.IsZero() {
 			return due.Add(1)
 		}
-		return time.Time{} // all of the work waits
-	case e.state == stopping && !e.serverBy.IsZero():
-		return time.Now().Add(serverEvery)
-	case e.mayReturn():
-		return time.Now().Add(returnEvery)
+		return time.Time{} // all of the work waits for the database
+	case e.state == stopping && !e.serverDeadline.IsZero():
+		return time.Now().Add(serverCheckInterval)
+	case e.canResume():
+		return time.Now().Add(resumeInterval)
 	case e.done != nil && !e.overdue:
-		return e.nextLate()
+		return e.nextOverdueCheck()
 	default:
 		return time.Time{}
 	}
 }
 
-// nextLate is when late may begin to hold. While the process is starved that is not
-// known.
-func (e *elector) nextLate() time.Time {
-	if now := time.Now(); !now.Before(e.stopBy) {
-		return now.Add(starvedLook)
+// nextOverdueCheck returns when stopOverdue may become true. While the process is starved,
+// that time is unknown.
+func (e *elector) nextOverdueCheck() time.Time {
+	if now := time.Now(); !now.Before(e.stopDeadline) {
+		return now.Add(starvedCheckInterval)
 	}
-	return e.stopBy
+	return e.stopDeadline
 }
 
-// workEnded says whether work that was told to end has.
+// workEnded reports whether stopping work has returned.
 func (e *elector) workEnded() bool { return e.state == stopping && len(e.done) > 0 }
 
-// checkReturned gives the role up when its Duty has returned unasked, and bars this
-// node for a while, so that another can try.
+// checkReturned gives the role up when its LeaderFunc returned before the end of its context.
+// The node then backs off.
 func (e *elector) checkReturned() {
 	if e.state != leading {
 		return
 	}
-	switch over, err := e.campaign.dutyOver(e.led); {
+	switch over, err := e.elections.leaderFuncReturned(e.term); {
 	case !over:
-	case errors.Is(e.cause(), errTrustOver):
+	case errors.Is(e.cause(), errTrustExpired):
 		e.lapse()
 	default:
 		e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
-		e.bar(0)
-		e.stop(reasonSteppedDown, errStopping, e.patience())
+		e.backOff(0)
+		e.stop(reasonSteppedDown, errStopping, e.stopTimeout())
 	}
 }
 
-func (e *elector) resigned(ctx context.Context) {
+func (e *elector) endResigned(ctx context.Context) {
 	e.logger.InfoContext(ctx, "resigned", "term", e.fence.Term, "reason", e.reason)
-	e.end(e.reason)
+	e.endTerm(e.reason)
 	e.reap(time.Now())
 }
 
-// depose ends the lead at once: the session is gone or no longer trusted.
+// depose ends the term at once because the session is gone or no longer trusted.
 func (e *elector) depose(cause error) {
 	if e.state == standby {
 		return
 	}
-	e.lose(e.fence, cause)
-	e.tellWork(cause, e.campaign.opts.LeaseDuration)
-	e.end(Lost)
+	e.markLost(e.fence, cause)
+	e.stopWork(cause, e.elections.opts.LeaseDuration)
+	e.endTerm(Lost)
 }
 
-// end forgets the term; the work may still be stopping.
-func (e *elector) end(reason string) {
-	e.trust.Stop()
+// endTerm returns to standby. The work may still be stopping.
+func (e *elector) endTerm(reason string) {
+	e.trustTimer.Stop()
 	e.cancel(errStopping)
 	e.state = standby
-	e.gauge(false)
-	e.campaign.ended(e.Role, e.fence, reason)
+	e.setGauge(false)
+	e.elections.termEnded(e.Role, e.fence, reason)
 }
 
-// reap notices that the work of a term that is over has returned, and says once
-// when it should have.
+// reap clears the work of an ended term once it has returned, and logs once that it
+// exceeded its stop timeout.
 func (e *elector) reap(now time.Time) {
 	if e.state != standby || e.done == nil {
 		return
@@ -410,69 +408,70 @@ func (e *elector) reap(now time.Time) {
 		if e.overdue {
 			e.logger.Warn("the work of an ended term has returned at last", "term", e.fence.Term, "error", err)
 		}
-		e.forgetWork()
+		e.clearWork()
 	default:
-		if !e.overdue && e.late(now) {
+		if !e.overdue && e.stopOverdue(now) {
 			e.overdue = true
-			e.logger.Error("the work of an ended term does not stop; this node will not stand for the role before it does",
+			e.logger.Error("the work of an ended term does not stop; this node is no candidate for the role until it returns",
 				"term", e.fence.Term)
 		}
 	}
 }
 
-// forgetWork is for work that has returned.
-func (e *elector) forgetWork() {
+// clearWork forgets work that has returned.
+func (e *elector) clearWork() {
 	e.done = nil
-	e.progress.Stop()
+	e.watchdog.Stop()
 }
 
-// await waits until the work of the last term has returned, or should have.
-func (e *elector) await() bool {
+// awaitWork waits for the work of the last term until its stop timeout. It reports whether
+// the work has returned.
+func (e *elector) awaitWork() bool {
 	if e.done == nil {
 		return true
 	}
-	overdue := time.NewTimer(time.Until(e.stopBy))
+	overdue := time.NewTimer(time.Until(e.stopDeadline))
 	defer overdue.Stop()
 	select {
 	case err := <-e.done:
-		e.returned(err)
+		e.logReturned(err)
 		return true
 	case <-overdue.C:
 	}
 	select {
-	case err := <-e.done: // long ago, while there was no session to notice it
-		e.returned(err)
+	case err := <-e.done: // the work returned while there was no session
+		e.logReturned(err)
 		return true
 	default:
 		return false
 	}
 }
 
-func (e *elector) returned(err error) {
+func (e *elector) logReturned(err error) {
 	if err != nil {
 		e.logger.Debug("the leader's work ended", "term", e.fence.Term, "error", err)
 	}
-	e.forgetWork()
+	e.clearWork()
 }
 
-func (e *elector) count(result string) {
-	e.campaign.opts.Metrics.LeaderElections.WithLabelValues(string(e.Role), e.campaign.opts.NodeID, result).Inc()
+func (e *elector) countElection(result string) {
+	e.elections.opts.Metrics.LeaderElections.WithLabelValues(string(e.Role), e.elections.opts.NodeID, result).Inc()
 }
 
-func (e *elector) observe(minted leaderstore.Minted) {
-	labels := []string{string(e.Role), e.campaign.opts.NodeID}
-	if minted.Gap >= 0 {
-		e.campaign.opts.Metrics.LeaderGapSeconds.WithLabelValues(labels...).Observe(minted.Gap.Seconds())
+func (e *elector) observeGap(acquired leaderstore.AcquiredTerm) {
+	labels := []string{string(e.Role), e.elections.opts.NodeID}
+	if acquired.Gap >= 0 {
+		e.elections.opts.Metrics.LeaderGapSeconds.WithLabelValues(labels...).Observe(acquired.Gap.Seconds())
 	}
-	if minted.Failover {
-		e.campaign.opts.Metrics.LeaderFailovers.WithLabelValues(labels...).Inc()
+	if acquired.Failover {
+		e.elections.opts.Metrics.LeaderFailovers.WithLabelValues(labels...).Inc()
 	}
 }
 
-func (e *elector) gauge(leads bool) {
+func (e *elector) setGauge(leads bool) {
 	var lead metrics.Lead
 	if leads {
 		lead = metrics.Lead{Since: e.since, TrustedUntil: e.trustUntil}
 	}
-	e.campaign.opts.Metrics.SetLead(string(e.Role), e.campaign.opts.NodeID, lead)
+	e.elections.opts.Metrics.SetLead(string(e.Role), e.elections.opts.NodeID, lead)
 }

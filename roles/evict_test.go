@@ -18,13 +18,13 @@ import (
 
 const (
 	evictedLock = 0x464F524745_0001
-	// standbyLease is what a standby waits for before it evicts; its own lead outlasts
-	// a slow moment.
+	// standbyLease is how long a standby waits before it evicts. It is long enough for a
+	// slow test machine.
 	standbyLease = 1500 * time.Millisecond
 )
 
-// holder keeps the scheduler's lock on a session that the server does not end.
-func holder(t *testing.T, url, name string) *pgx.Conn {
+// holdLock holds the scheduler's lock on a session that the server does not end.
+func holdLock(t *testing.T, url, name string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url+"&application_name="+name)
 	if err != nil {
@@ -37,8 +37,8 @@ func holder(t *testing.T, url, name string) *pgx.Conn {
 	return conn
 }
 
-// stand runs a real campaign for the scheduler until the test ends.
-func stand(t *testing.T, url string) (log *nodes.Output, led <-chan leaderstore.Fence) {
+// startElections runs elections for the scheduler on PostgreSQL until the test ends.
+func startElections(t *testing.T, url string) (log *nodes.Output, led <-chan leaderstore.Fence) {
 	t.Helper()
 	log = &nodes.Output{}
 	began := make(chan leaderstore.Fence, 8)
@@ -46,12 +46,12 @@ func stand(t *testing.T, url string) (log *nodes.Output, led <-chan leaderstore.
 		URL: url, Schema: "public", NodeID: "b", Incarnation: "00000000000000bb", Lease: standbyLease,
 		CheckInterval: 100 * time.Millisecond, LockTimeout: 100 * time.Millisecond, NodeLockClass: 1, NodeLockObject: 2,
 	}
-	campaign := roles.New(roles.Options{
+	elections := roles.NewElections(roles.Options{
 		NodeID: "b", CheckInterval: cfg.CheckInterval, LeaseDuration: cfg.Lease, RefreshInterval: 100 * time.Millisecond,
-		Open: func(ctx context.Context) (roles.Session, error) {
+		OpenSession: func(ctx context.Context) (roles.Session, error) {
 			return leaderstore.OpenSession(ctx, cfg, []string{string(roles.Scheduler)})
 		},
-		Contests: []roles.Contest{{Role: roles.Scheduler, LockID: evictedLock, Duty: roles.Unwatched(
+		Roles: []roles.RoleConfig{{Role: roles.Scheduler, LockID: evictedLock, Lead: roles.WithoutWatchdog(
 			func(ctx context.Context, fence leaderstore.Fence) error {
 				began <- fence
 				<-ctx.Done()
@@ -61,7 +61,7 @@ func stand(t *testing.T, url string) (log *nodes.Output, led <-chan leaderstore.
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- campaign.Run(ctx) }()
+	go func() { done <- elections.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -71,11 +71,11 @@ func stand(t *testing.T, url string) (log *nodes.Output, led <-chan leaderstore.
 	return log, began
 }
 
-func TestStandbyEvictsAHolderBeyondItsLease(t *testing.T) {
+func TestStandbyEvictsHolderWithExpiredLease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
-	frozen := holder(t, url, "forge:00000000000000aa:a")
+	frozen := holdLock(t, url, "forge:00000000000000aa:a")
 	_, err := pool.Exec(t.Context(), `
 INSERT INTO forge_leaders (role, term, node_id, incarnation, backend_pid, acquired_at, renewed_at, lease_until)
 VALUES ('scheduler', 4, 'a', '00000000000000aa', $1, now(), now(), now());`, frozen.PgConn().PID())
@@ -86,42 +86,42 @@ VALUES ('scheduler', 4, 'a', '00000000000000aa', now())`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, led := stand(t, url)
+	log, led := startElections(t, url)
 	select {
 	case fence := <-led:
-		if fence.Term < 5 { // a slow node may have lost one since
+		if fence.Term < 5 { // a slow node may have lost a term since
 			t.Errorf("leads in term %d", fence.Term)
 		}
-	case <-time.After(nodes.Patience):
-		t.Fatal("nobody took over from a holder beyond its lease")
+	case <-time.After(nodes.WaitTimeout):
+		t.Fatal("no node took over from a holder with an expired lease")
 	}
 	if err := frozen.Ping(t.Context()); err == nil {
-		t.Error("the frozen leader's session lives")
+		t.Error("the frozen leader's session is still alive")
 	}
 	if n := strings.Count(log.String(), "evicted a leader"); n != 1 {
-		t.Errorf("told %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 	var reason string
 	err = pool.QueryRow(t.Context(), `SELECT end_reason FROM forge_leader_history WHERE role = 'scheduler' AND term = 4`).Scan(&reason)
 	if err != nil || reason != "evicted" {
-		t.Errorf("the tenure ended as %q, %v", reason, err)
+		t.Errorf("the term ended as %q, %v", reason, err)
 	}
 }
 
-func TestLockOfAnotherApplicationIsToldOnce(t *testing.T) {
+func TestLockOfAnotherApplicationIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	stranger := holder(t, url, "payroll")
-	log, led := stand(t, url)
-	const told = "another application holds this role's lock"
-	nodes.Eventually(t, nodes.Patience, "the log tells of the other application", func() bool { return strings.Contains(log.String(), told) })
+	stranger := holdLock(t, url, "payroll")
+	log, led := startElections(t, url)
+	const warning = "another application holds this role's lock"
+	nodes.Eventually(t, nodes.WaitTimeout, "the log names the other application", func() bool { return strings.Contains(log.String(), warning) })
 	select {
 	case <-led:
 		t.Fatal("leads without the lock")
 	case <-time.After(2*standbyLease + standbyLease/2): // two more evictions would have been due
 	}
-	if n := strings.Count(log.String(), told); n != 1 || !strings.Contains(log.String(), "payroll") {
-		t.Errorf("told %d times", n)
+	if n := strings.Count(log.String(), warning); n != 1 || !strings.Contains(log.String(), "payroll") {
+		t.Errorf("logged %d times", n)
 	}
 	if err := stranger.Ping(t.Context()); err != nil {
 		t.Errorf("the other application's session: %v", err)

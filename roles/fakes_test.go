@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -23,20 +23,20 @@ const (
 	refresh = 750 * time.Millisecond
 )
 
-// server is the part of PostgreSQL that an election sees, in memory.
+// server is an in-memory fake of the part of PostgreSQL that elections use.
 type server struct {
-	mu       sync.Mutex
-	holders  map[int64]*session
-	terms    map[string]int64
-	rows     map[string]*session
-	sessions []*session
-	resigned []string
-	tries    int
-	wishes   map[leaderstore.Held]string // target by term
-	onRenew  func()                      // called in the midst of a renewal
-	down     bool
-	notes    []string    // of renewals
-	commits  atomic.Bool // it has not ended what the leader's work sent to it
+	mu           sync.Mutex
+	holders      map[int64]*session
+	terms        map[string]int64
+	rows         map[string]*session
+	sessions     []*session
+	resigned     []string
+	lockAttempts int
+	requests     map[leaderstore.Held]string // target by term
+	onRenew      func()                      // called during each renewal
+	down         bool
+	notes        []string    // of renewals
+	committing   atomic.Bool // the server is still committing the leader's work
 }
 
 func newServer() *server {
@@ -46,12 +46,12 @@ func newServer() *server {
 var errBroken = errors.New("connection broken")
 
 type session struct {
-	server *server
-	node   string
-	broken chan struct{}
-	told   chan struct{}
-	hang   chan struct{} // while not nil and open, statements do not return
-	once   sync.Once
+	server  *server
+	node    string
+	broken  chan struct{}
+	changed chan struct{}
+	hang    chan struct{} // while open, statements hang
+	once    sync.Once
 }
 
 func (s *server) open(node string) func(context.Context) (roles.Session, error) {
@@ -61,21 +61,21 @@ func (s *server) open(node string) func(context.Context) (roles.Session, error) 
 		if s.down {
 			return nil, errBroken
 		}
-		opened := &session{server: s, node: node, broken: make(chan struct{}), told: make(chan struct{}, 8)}
+		opened := &session{server: s, node: node, broken: make(chan struct{}), changed: make(chan struct{}, 8)}
 		s.sessions = append(s.sessions, opened)
 		return opened, nil
 	}
 }
 
-// options are those of a campaign on the server.
-func (s *server) options(node string, contests ...roles.Contest) roles.Options {
+// options returns the options of elections on the server.
+func (s *server) options(node string, configs ...roles.RoleConfig) roles.Options {
 	return roles.Options{
-		NodeID: node, Open: s.open(node), CheckInterval: check, LeaseDuration: lease, RefreshInterval: refresh,
-		Contests: contests, Metrics: metrics.New("test"), Logger: slog.New(slog.DiscardHandler),
+		NodeID: node, OpenSession: s.open(node), CheckInterval: check, LeaseDuration: lease, RefreshInterval: refresh,
+		Roles: configs, Metrics: metrics.New("test"), Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
-// sever ends every session of a node, as a crash of its backend would.
+// sever ends every session of a node, like a crash of its backend.
 func (s *server) sever(node string) {
 	s.mu.Lock()
 	sessions := slices.Clone(s.sessions)
@@ -87,7 +87,7 @@ func (s *server) sever(node string) {
 	}
 }
 
-// stall makes the node's statements hang, as a partition would.
+// stall makes the node's statements hang, like a network partition.
 func (s *server) stall(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *server) stall(node string) {
 	}
 }
 
-// leader returns the node that leads the scheduler's role; empty: none does.
+// leader returns the node that leads the scheduler role, or "" if there is none.
 func (s *server) leader() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *server) leader() string {
 	return ""
 }
 
-// endings are the roles that were resigned, and why.
+// endings returns the resigned roles with their reasons.
 func (s *server) endings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,12 +137,12 @@ func (x *session) TryLocks(ctx context.Context, locks []leaderstore.Lock) ([]str
 	}
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	x.server.tries++
+	x.server.lockAttempts++
 	var won []string
 	for _, lock := range locks {
 		last := leaderstore.Held{Role: lock.Role, Term: x.server.terms[lock.Role]}
-		since := lock.LeftAt > 0 && last.Term > lock.LeftAt
-		if lock.IfAsked && !since && x.server.wishes[last] != x.node {
+		since := lock.HandedOverTerm > 0 && last.Term > lock.HandedOverTerm
+		if lock.OnlyOnRequest && !since && x.server.requests[last] != x.node {
 			continue
 		}
 		if x.server.holders[lock.ID] == nil {
@@ -160,17 +160,17 @@ func (x *session) Unlock(_ context.Context, lock leaderstore.Lock) error {
 	return nil
 }
 
-func (*session) Relax(context.Context) error { return nil }
+func (*session) ResetIdleTimeout(context.Context) error { return nil }
 
-func (x *session) Mint(ctx context.Context, role string, _ leaderstore.End) (leaderstore.Minted, error) {
+func (x *session) AcquireTerm(ctx context.Context, role string, _ leaderstore.SessionEnd) (leaderstore.AcquiredTerm, error) {
 	if err := x.enter(ctx); err != nil {
-		return leaderstore.Minted{}, err
+		return leaderstore.AcquiredTerm{}, err
 	}
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
 	x.server.terms[role]++
 	x.server.rows[role] = x
-	return leaderstore.Minted{Fence: leaderstore.Fence{Role: role, Term: x.server.terms[role], NodeID: x.node}}, nil
+	return leaderstore.AcquiredTerm{Fence: leaderstore.Fence{Role: role, Term: x.server.terms[role], NodeID: x.node}}, nil
 }
 
 func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]leaderstore.Renewed, error) {
@@ -188,7 +188,7 @@ func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]leaders
 			if h.Note != "" {
 				x.server.notes = append(x.server.notes, h.Note)
 			}
-			wish, wanted := x.server.wishes[leaderstore.Held{Role: h.Role, Term: h.Term}]
+			wish, wanted := x.server.requests[leaderstore.Held{Role: h.Role, Term: h.Term}]
 			still = append(still, leaderstore.Renewed{Role: h.Role, HandOver: wanted, Target: wish})
 		}
 	}
@@ -196,13 +196,13 @@ func (x *session) Renew(ctx context.Context, held []leaderstore.Held) ([]leaders
 }
 
 func (x *session) Resign(ctx context.Context, lock leaderstore.Lock, term int64, reason string) error {
-	if x.server.commits.Load() {
+	if x.server.committing.Load() {
 		return leaderstore.ErrBusy
 	}
-	return x.Vacate(ctx, lock, term, reason)
+	return x.ForceResign(ctx, lock, term, reason)
 }
 
-func (x *session) Vacate(ctx context.Context, lock leaderstore.Lock, _ int64, reason string) error {
+func (x *session) ForceResign(ctx context.Context, lock leaderstore.Lock, _ int64, reason string) error {
 	if err := x.enter(ctx); err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (x *session) Vacate(ctx context.Context, lock leaderstore.Lock, _ int64, re
 	x.server.resigned = append(x.server.resigned, lock.Role+" "+reason)
 	for _, other := range x.server.sessions {
 		select {
-		case other.told <- struct{}{}:
+		case other.changed <- struct{}{}:
 		default:
 		}
 	}
@@ -222,7 +222,7 @@ func (x *session) Vacate(ctx context.Context, lock leaderstore.Lock, _ int64, re
 
 func (x *session) Wait(ctx context.Context) (bool, error) {
 	select {
-	case <-x.told:
+	case <-x.changed:
 		return true, nil
 	case <-x.broken:
 		return false, errBroken
@@ -244,21 +244,21 @@ func (x *session) Close() {
 	})
 }
 
-// start runs a campaign; stop ends it and returns what Run did.
+// start runs elections. stop ends them and returns the error of Run.
 func start(t *testing.T, opts roles.Options) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- roles.New(opts).Run(ctx) }()
+	go func() { done <- roles.NewElections(opts).Run(ctx) }()
 	return func() error {
 		cancel()
 		return <-done
 	}
 }
 
-// node is a campaign for one role and the times at which it worked.
+// node runs elections for one role and records whether it works.
 type node struct {
-	*roles.Campaign
+	*roles.Elections
 	stop context.CancelFunc
 	done chan struct{}
 
@@ -271,7 +271,7 @@ type node struct {
 func startNode(t *testing.T, s *server, id string) *node {
 	t.Helper()
 	n := &node{done: make(chan struct{}), fail: make(chan error, 1), hang: make(chan struct{})}
-	n.Campaign = roles.New(s.options(id, roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: n.duty}))
+	n.Elections = roles.NewElections(s.options(id, roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: n.lead}))
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop = stop
 	go func() {
@@ -284,7 +284,7 @@ func startNode(t *testing.T, s *server, id string) *node {
 	return n
 }
 
-// startPair starts two nodes; a leads.
+// startPair starts two nodes, of which a leads.
 func startPair(t *testing.T) (s *server, a, b *node) {
 	t.Helper()
 	s = newServer()
@@ -295,18 +295,18 @@ func startPair(t *testing.T) (s *server, a, b *node) {
 	return s, a, b
 }
 
-func (n *node) duty(ctx context.Context, _ leaderstore.Fence) error {
+func (n *node) lead(ctx context.Context, _ leaderstore.Fence) error {
 	n.set(true)
 	defer n.set(false)
 	for {
-		progress.Report(ctx)
+		watchdog.Report(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-n.fail:
 			return err
-		case <-time.After(progress.Interval(ctx)):
-		case <-n.hang: // deaf to everything until the test lets go
+		case <-time.After(watchdog.Interval(ctx)):
+		case <-n.hang: // ignores its context until the test releases it
 			<-n.hang
 			return nil
 		}

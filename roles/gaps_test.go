@@ -17,10 +17,10 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// gapLease is one that no slow moment of the machine outlasts.
+// gapLease is longer than any delay of the test machine.
 const gapLease = 30 * time.Second
 
-// startElection runs a campaign for every built-in role until the test ends.
+// startElection runs elections for every built-in role until the test ends.
 func startElection(t *testing.T, url, name string, number int32) {
 	t.Helper()
 	cfg := leaderstore.SessionConfig{
@@ -29,7 +29,7 @@ func startElection(t *testing.T, url, name string, number int32) {
 	}
 	opts := roles.Options{
 		NodeID: name, CheckInterval: cfg.CheckInterval, LeaseDuration: cfg.Lease, RefreshInterval: time.Second,
-		StandBack: 300 * time.Millisecond, Metrics: metrics.New("test"), Logger: slog.New(slog.DiscardHandler),
+		BackOff: 300 * time.Millisecond, Metrics: metrics.New("test"), Logger: slog.New(slog.DiscardHandler),
 	}
 	var names []string
 	for _, role := range roles.All() {
@@ -37,17 +37,17 @@ func startElection(t *testing.T, url, name string, number int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opts.Contests = append(opts.Contests, roles.Contest{Role: role, LockID: id, Duty: roles.Unwatched(
+		opts.Roles = append(opts.Roles, roles.RoleConfig{Role: role, LockID: id, Lead: roles.WithoutWatchdog(
 			func(ctx context.Context, _ leaderstore.Fence) error {
 				<-ctx.Done()
 				return nil
 			})})
 		names = append(names, string(role))
 	}
-	opts.Open = func(ctx context.Context) (roles.Session, error) { return leaderstore.OpenSession(ctx, cfg, names) }
+	opts.OpenSession = func(ctx context.Context) (roles.Session, error) { return leaderstore.OpenSession(ctx, cfg, names) }
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- roles.New(opts).Run(ctx) }()
+	go func() { done <- roles.NewElections(opts).Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -56,23 +56,23 @@ func startElection(t *testing.T, url, name string, number int32) {
 	})
 }
 
-// termOf is one term of a role.
-type termOf struct {
+// roleTerm is one term of a role.
+type roleTerm struct {
 	role string
 	term int64
 }
 
-// bounds are those of the time without a leader before a term, as a reader of
-// forge_leaders saw it, by its own clock.
+// bounds are the shortest and longest possible gap before a term, as a reader of
+// forge_leaders observed it by its own clock.
 type bounds struct{ least, most time.Duration }
 
-// prober reads forge_leaders over and over. It knows nothing of the history.
+// prober reads forge_leaders repeatedly, and does not use the history.
 type prober struct {
 	mu   sync.Mutex
-	gaps map[termOf]bounds
+	gaps map[roleTerm]bounds
 }
 
-// probe looks until ctx ends.
+// probe reads until ctx ends.
 func (p *prober) probe(ctx context.Context, pool *pgxpool.Pool) {
 	type state struct {
 		term                             int64
@@ -80,9 +80,9 @@ func (p *prober) probe(ctx context.Context, pool *pgxpool.Pool) {
 	}
 	known := map[string]*state{}
 	for ctx.Err() == nil {
-		asked := time.Now()
+		sent := time.Now()
 		leaders, err := leaderstore.Leaders(ctx, pool)
-		answered := time.Now()
+		received := time.Now()
 		if err != nil {
 			continue
 		}
@@ -90,54 +90,54 @@ func (p *prober) probe(ctx context.Context, pool *pgxpool.Pool) {
 			s := known[l.Role]
 			switch {
 			case s == nil:
-				known[l.Role] = &state{term: l.Term, lastLed: asked}
+				known[l.Role] = &state{term: l.Term, lastLed: sent}
 			case l.NodeID == "":
 				if s.firstVacant.IsZero() {
-					s.firstVacant = answered
+					s.firstVacant = received
 				}
-				s.lastVacant = asked
+				s.lastVacant = sent
 			case l.Term == s.term:
-				s.lastLed = asked
+				s.lastLed = sent
 			default:
 				p.mu.Lock()
-				p.gaps[termOf{l.Role, l.Term}] = bounds{max(0, s.lastVacant.Sub(s.firstVacant)), answered.Sub(s.lastLed)}
+				p.gaps[roleTerm{l.Role, l.Term}] = bounds{max(0, s.lastVacant.Sub(s.firstVacant)), received.Sub(s.lastLed)}
 				p.mu.Unlock()
-				known[l.Role] = &state{term: l.Term, lastLed: asked}
+				known[l.Role] = &state{term: l.Term, lastLed: sent}
 			}
 		}
 	}
 }
 
-func (p *prober) seen(term termOf) (bounds, bool) {
+func (p *prober) seen(term roleTerm) (bounds, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	gap, ok := p.gaps[term]
 	return gap, ok
 }
 
-// The gaps in the history are those that an independent reader of forge_leaders sees,
-// within 50 ms, also when several roles change hands at the same time.
-func TestRecordedGapsOfConcurrentHandOversAreTrue(t *testing.T) {
+// The gaps in the history match those that an independent reader of forge_leaders observes,
+// within 50 ms, even if several roles change hands at the same time.
+func TestRecordedGapsOfConcurrentHandOversAreAccurate(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
 	for i, name := range []string{"a", "b", "c"} {
 		startElection(t, url, name, int32(i+1))
 	}
-	prober := &prober{gaps: map[termOf]bounds{}}
+	prober := &prober{gaps: map[roleTerm]bounds{}}
 	probing, stop := context.WithCancel(t.Context())
 	var probes sync.WaitGroup
 	probed := pgtest.Connect(t, url)
 	probes.Go(func() { prober.probe(probing, probed) })
 	defer probes.Wait()
 	defer stop()
-	const rounds = 8                      // of three roles each
-	const tenure = 150 * time.Millisecond // by which a gap is wrong that is counted from the term before
+	const rounds = 8                        // of three roles each
+	const termTime = 150 * time.Millisecond // the error of a gap that is counted from the previous term
 	for range rounds {
-		time.Sleep(tenure)
+		time.Sleep(termTime)
 		for _, led := range handOverAll(t, pool) {
-			nodes.Eventually(t, nodes.Patience, "the prober sees the next term", func() bool {
-				_, ok := prober.seen(termOf{led.role, led.term + 1})
+			nodes.Eventually(t, nodes.WaitTimeout, "the prober sees the next term", func() bool {
+				_, ok := prober.seen(roleTerm{led.role, led.term + 1})
 				return ok
 			})
 		}
@@ -145,16 +145,16 @@ func TestRecordedGapsOfConcurrentHandOversAreTrue(t *testing.T) {
 	compareGaps(t, pool, prober, rounds*len(roles.All()))
 }
 
-// handOverAll has every role handed over at the same time.
-func handOverAll(t *testing.T, pool *pgxpool.Pool) []termOf {
+// handOverAll requests a hand-over of every role at the same time.
+func handOverAll(t *testing.T, pool *pgxpool.Pool) []roleTerm {
 	t.Helper()
-	var led []termOf
-	nodes.Eventually(t, nodes.Patience, "every role is led", func() bool {
+	var led []roleTerm
+	nodes.Eventually(t, nodes.WaitTimeout, "every role is led", func() bool {
 		leaders, err := leaderstore.Leaders(t.Context(), pool)
 		led = led[:0]
 		for _, l := range leaders {
 			if l.Leads() {
-				led = append(led, termOf{l.Role, l.Term})
+				led = append(led, roleTerm{l.Role, l.Term})
 			}
 		}
 		return err == nil && len(led) == len(roles.All())
@@ -176,8 +176,8 @@ func compareGaps(t *testing.T, pool *pgxpool.Pool, prober *prober, least int) {
 	}
 	compared := 0
 	for _, tenure := range tenures {
-		gap, ok := prober.seen(termOf{tenure.Role, tenure.Term})
-		if !ok || tenure.Term == 1 { // there is no gap before the first
+		gap, ok := prober.seen(roleTerm{tenure.Role, tenure.Term})
+		if !ok || tenure.Term == 1 { // there is no gap before the first term
 			continue
 		}
 		compared++

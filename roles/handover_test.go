@@ -10,26 +10,26 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// wish asks the leader to hand over; target may be empty.
-func (s *server) wish(target string) {
+// request requests a hand-over; target may be empty.
+func (s *server) request(target string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	term := leaderstore.Held{Role: string(roles.Scheduler), Term: s.terms[string(roles.Scheduler)]}
-	s.wishes = map[leaderstore.Held]string{term: target}
+	s.requests = map[leaderstore.Held]string{term: target}
 	for _, one := range s.sessions {
-		one.told <- struct{}{}
+		one.changed <- struct{}{}
 	}
 }
 
-func TestAskedLeaderHandsOver(t *testing.T) {
+func TestLeaderHandsOverOnRequest(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{"": "scheduler stepped_down", "b": "scheduler transferred"} {
 		synctest.Test(t, func(t *testing.T) {
 			s, a, b := startPair(t)
 			time.Sleep(refresh / 2)
 			synctest.Wait()
-			s.wish(target)
-			synctest.Wait() // no time passes: the leader was told, and then the standby
+			s.request(target)
+			synctest.Wait() // no time passes: first the leader is notified, then the standby
 			if a.works() || !b.works() || !slices.Equal(s.resigned, []string{want}) {
 				t.Fatalf("a works %v, b works %v, resigned %v", a.works(), b.works(), s.resigned)
 			}
@@ -37,17 +37,16 @@ func TestAskedLeaderHandsOver(t *testing.T) {
 	}
 }
 
-// A node that has just stepped down leaves the role to others, but takes it when it is
-// asked to.
-func TestNodeThatSteppedDownTakesARoleBackWhenAsked(t *testing.T) {
+// A node that has just stepped down leaves the role to others, but takes it on request.
+func TestBackedOffNodeLeadsOnRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, a, b := startPair(t)
 		time.Sleep(refresh / 2)
 		synctest.Wait()
-		s.wish("")
+		s.request("")
 		synctest.Wait()
-		s.wish("a")
+		s.request("a")
 		synctest.Wait() // no time passes
 		want := []string{"scheduler stepped_down", "scheduler transferred"}
 		if !a.works() || b.works() || !slices.Equal(s.resigned, want) {
@@ -56,15 +55,16 @@ func TestNodeThatSteppedDownTakesARoleBackWhenAsked(t *testing.T) {
 	})
 }
 
-// It also takes it when the node that led since gives it up: nobody else may be there.
-func TestNodeThatSteppedDownTakesARoleBackWhenItIsFreeAgain(t *testing.T) {
+// It also takes the role when a later leader gives it up, because there may be no other
+// candidate.
+func TestBackedOffNodeLeadsWhenLaterLeaderResigns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, a, b := startPair(t)
 		time.Sleep(refresh / 2)
 		synctest.Wait()
 		for range 2 {
-			s.wish("")
+			s.request("")
 			synctest.Wait() // no time passes
 		}
 		if !a.works() || b.works() || len(s.endings()) != 2 {
@@ -73,29 +73,29 @@ func TestNodeThatSteppedDownTakesARoleBackWhenItIsFreeAgain(t *testing.T) {
 	})
 }
 
-func TestAbstainingNodeLeadsNothing(t *testing.T) {
+func TestDrainingNodeLeadsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		a := startNode(t, s, "a")
 		synctest.Wait()
-		a.Abstain(true)
+		a.SetDraining(true)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if a.works() || !slices.Equal(s.resigned, []string{"scheduler stepped_down"}) {
 			t.Fatalf("works %v, resigned %v", a.works(), s.resigned)
 		}
-		a.Abstain(false)
+		a.SetDraining(false)
 		time.Sleep(2 * check)
 		synctest.Wait()
 		if !a.works() {
-			t.Fatal("does not stand again")
+			t.Fatal("does not lead again after the drain")
 		}
 	})
 }
 
-// A shutdown that comes while a statement is under way waits for nothing else.
-func TestShutdownDuringARenewalHandsOverAtOnce(t *testing.T) {
+// A shutdown during a statement hands over as soon as the statement returns.
+func TestShutdownDuringRenewalHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, a, b := startPair(t)
@@ -114,22 +114,22 @@ func TestShutdownDuringARenewalHandsOverAtOnce(t *testing.T) {
 	})
 }
 
-// Work that has ended here is not over while the server may commit what it sent: the
-// role is kept until then, and for no longer than a refresh.
-func TestRoleIsNotResignedUnderACommit(t *testing.T) {
+// A role whose work has returned is not resigned while the server may still commit the
+// work's last transaction, for at most one refresh interval.
+func TestRoleIsNotResignedDuringServerCommit(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []time.Duration{0, refresh / 2, time.Hour} {
-		for name, end := range map[string]func(a *node){"asked to": func(a *node) { a.stop() }, "failed": func(a *node) { a.fail <- errBroken }} {
+		for name, end := range map[string]func(a *node){"shutdown": func(a *node) { a.stop() }, "failed": func(a *node) { a.fail <- errBroken }} {
 			synctest.Test(t, func(t *testing.T) {
 				s, a, b := startPair(t)
-				s.commits.Store(true)
+				s.committing.Store(true)
 				end(a)
 				time.Sleep(min(ends, refresh) - time.Millisecond)
 				synctest.Wait()
 				if ends > 0 && (b.works() || len(s.endings()) > 0) {
-					t.Errorf("%s: b works %v, resigned %v in the midst of a commit", name, b.works(), s.endings())
+					t.Errorf("%s: b works %v, resigned %v during a commit", name, b.works(), s.endings())
 				}
-				s.commits.Store(ends > refresh)
+				s.committing.Store(ends > refresh)
 				time.Sleep(10 * time.Millisecond)
 				synctest.Wait()
 				if a.works() || !b.works() || len(s.endings()) != 1 {

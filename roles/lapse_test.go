@@ -8,26 +8,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// A leader whose work waits for a slow database keeps its role: another node would
-// wait for the same one.
-func TestSlowStatementKeepsTheRole(t *testing.T) {
+// A leader whose work waits for a slow database keeps its role, because another node would
+// wait for the same database.
+func TestSlowStatementKeepsRole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		slow := func(ctx context.Context, _ leaderstore.Fence) error {
 			for ctx.Err() == nil {
-				end := progress.Statement(ctx)
+				end := watchdog.Statement(ctx)
 				time.Sleep(10 * lease)
 				end()
 			}
 			return nil
 		}
-		stop := start(t, s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: slow, Patience: time.Minute}))
+		stop := start(t, s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: slow, StopTimeout: time.Minute}))
 		time.Sleep(100 * lease)
 		synctest.Wait()
 		if resigned := s.endings(); len(resigned) != 0 || s.terms["scheduler"] != 1 {
@@ -39,10 +39,10 @@ func TestSlowStatementKeepsTheRole(t *testing.T) {
 	})
 }
 
-// A renewal that is confirmed after the trust window ends the work, as every renewal
-// that is late does. But where the session stands, and with it the lock, the next term
-// begins on it as soon as the work has stopped: nothing is handed over.
-func TestLateRenewalBeginsTheNextTermOnTheSameSession(t *testing.T) {
+// A renewal that is confirmed after the trust window ends the work. If the session and its
+// lock still exist, the next term begins on them once the work has stopped, without a
+// hand-over.
+func TestLateRenewalBeginsNextTermOnSameSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -51,14 +51,14 @@ func TestLateRenewalBeginsTheNextTermOnTheSameSession(t *testing.T) {
 			began.Add(1)
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
-			progress.Sleep(ctx, time.Hour)
-			time.Sleep(refresh) // it takes a while to stop
+			watchdog.Sleep(ctx, time.Hour)
+			time.Sleep(refresh) // the work takes a while to stop
 			return nil
 		}
 		var changes []roles.TermChange
-		opts := s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: work})
+		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: work})
 		opts.OnTerm = func(change roles.TermChange) { changes = append(changes, change) }
-		var slow atomic.Int64 // how long each renewal takes, in nanoseconds
+		var slow atomic.Int64 // duration of each renewal in nanoseconds
 		s.onRenew = func() { time.Sleep(time.Duration(slow.Load())) }
 		stop := start(t, opts)
 		time.Sleep(10 * refresh)
@@ -76,7 +76,7 @@ func TestLateRenewalBeginsTheNextTermOnTheSameSession(t *testing.T) {
 		}
 		want := roles.TermChange{Role: roles.Scheduler, Term: 1, Reason: roles.Lost}
 		if len(changes) < 3 || changes[1] != want || !changes[2].Leads || changes[2].Term != 2 {
-			t.Errorf("told of %+v; want that term 1 was lost and term 2 begun", changes)
+			t.Errorf("changes %+v; want term 1 lost, then term 2 begun", changes)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -87,19 +87,19 @@ func TestLateRenewalBeginsTheNextTermOnTheSameSession(t *testing.T) {
 	})
 }
 
-// A process that stood still for longer than its trust window, and not for so long that
-// the server ended its session, leads on in its next term.
-func TestShortFreezeBeginsTheNextTermOnTheSameSession(t *testing.T) {
+// A process that was paused for longer than its trust window, but not until the server
+// ended its session, leads again in its next term.
+func TestShortFreezeBeginsNextTermOnSameSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		work := func(ctx context.Context, _ leaderstore.Fence) error {
-			progress.Sleep(ctx, time.Hour)
+			watchdog.Sleep(ctx, time.Hour)
 			return nil
 		}
-		opts := s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: work})
-		freeze := &freezes{}
-		opts.Open = func(ctx context.Context) (roles.Session, error) {
+		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: work})
+		freeze := &freezeOnce{}
+		opts.OpenSession = func(ctx context.Context) (roles.Session, error) {
 			opened, err := s.open("a")(ctx)
 			freeze.Session = opened
 			return freeze, err
@@ -119,14 +119,14 @@ func TestShortFreezeBeginsTheNextTermOnTheSameSession(t *testing.T) {
 	})
 }
 
-// freezes is a session whose process stands still once, after a wait.
-type freezes struct {
+// freezeOnce is a session of a process that is paused once, after a wait.
+type freezeOnce struct {
 	roles.Session
 
 	next atomic.Int64
 }
 
-func (f *freezes) Wait(ctx context.Context) (bool, error) {
+func (f *freezeOnce) Wait(ctx context.Context) (bool, error) {
 	notified, err := f.Session.Wait(ctx)
 	time.Sleep(time.Duration(f.next.Swap(0)))
 	return notified, err

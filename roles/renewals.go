@@ -8,32 +8,31 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// noteEvery is how often the renewals of a role's lease are recorded as an event. Each
-// of them would be 115,000 events a day and role; their rates are metrics.
-const noteEvery = time.Hour
+// renewalEventInterval is how often the renewals of a lease are recorded as an event. One
+// event per renewal would be 115,000 events per day and role; metrics count each renewal.
+const renewalEventInterval = time.Hour
 
-// renewals sums up the confirmed renewals of a term since the last event.
-type renewals struct {
-	since, last time.Time // since the event before; when the last renewal was sent
+// renewalSum summarizes the confirmed renewals of a term since the last event.
+type renewalSum struct {
+	since, last time.Time // since the last event; when the last renewal was sent
 	count       int
-	longest     time.Duration // between two
+	longest     time.Duration // between two renewals
 }
 
-// add takes a confirmed renewal and when it was sent. One that carried an event begins
-// the next sum.
-func (r *renewals) add(sent time.Time) {
+// add adds a confirmed renewal. A renewal that carried an event begins a new sum.
+func (r *renewalSum) add(sent time.Time) {
 	if r.due(sent) {
-		*r = renewals{since: sent, last: r.last}
+		*r = renewalSum{since: sent, last: r.last}
 	}
 	r.count++
 	r.longest = max(r.longest, sent.Sub(r.last))
 	r.last = sent
 }
 
-func (r *renewals) due(now time.Time) bool { return now.Sub(r.since) >= noteEvery }
+func (r *renewalSum) due(now time.Time) bool { return now.Sub(r.since) >= renewalEventInterval }
 
-// note is the event's data, as JSON, when one is due, and else empty.
-func (r *renewals) note(now time.Time) string {
+// eventData returns the data of the event as JSON if an event is due, and "" otherwise.
+func (r *renewalSum) eventData(now time.Time) string {
 	if !r.due(now) {
 		return ""
 	}
@@ -41,8 +40,8 @@ func (r *renewals) note(now time.Time) string {
 		r.count, int(now.Sub(r.since).Seconds()), r.longest.Milliseconds())
 }
 
-// countRenewals counts the terms that were to be renewed, by what became of that.
-func (c *Campaign) countRenewals(held []leaderstore.Held, still []leaderstore.Renewed, err error) {
+// countRenewals counts the renewals by result.
+func (es *Elections) countRenewals(held []leaderstore.Held, still []leaderstore.Renewed, err error) {
 	for _, h := range held {
 		result := "renewed"
 		switch {
@@ -51,6 +50,6 @@ func (c *Campaign) countRenewals(held []leaderstore.Held, still []leaderstore.Re
 		case !slices.ContainsFunc(still, func(r leaderstore.Renewed) bool { return r.Role == h.Role }):
 			result = "refused"
 		}
-		c.opts.Metrics.LeaderRenewals.WithLabelValues(h.Role, c.opts.NodeID, result).Inc()
+		es.opts.Metrics.LeaderRenewals.WithLabelValues(h.Role, es.opts.NodeID, result).Inc()
 	}
 }

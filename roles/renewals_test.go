@@ -9,24 +9,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// Every attempt to renew is counted by its result, and once an hour the renewals are
-// summed up in an event.
-func TestRenewalsAreCountedAndSummedUp(t *testing.T) {
+// Every renewal is counted by its result, and an event summarizes the renewals once an
+// hour.
+func TestRenewalsAreCountedAndSummarizedHourly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		idle := func(ctx context.Context, _ leaderstore.Fence) error {
-			for progress.Sleep(ctx, time.Second) {
-				progress.Report(ctx)
+			for watchdog.Sleep(ctx, time.Second) {
+				watchdog.Report(ctx)
 			}
 			return nil
 		}
-		opts := s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: idle})
+		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: idle})
 		count := func(result string) float64 {
 			return testutil.ToFloat64(opts.Metrics.LeaderRenewals.WithLabelValues("scheduler", "a", result))
 		}

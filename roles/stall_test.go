@@ -9,14 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// A leader whose session lives and whose work hangs loses the role to another,
-// and does not begin the work a second time while the first still hangs.
-func TestHangingWorkLosesTheRole(t *testing.T) {
+// A leader whose work hangs loses the role to another node even if its session is alive. It
+// does not start the work again while the old work hangs.
+func TestHungWorkLosesRole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, a, b := startPair(t)
@@ -34,7 +34,7 @@ func TestHangingWorkLosesTheRole(t *testing.T) {
 		time.Sleep(refresh + 2*time.Millisecond)
 		synctest.Wait()
 		if !b.works() {
-			t.Fatal("nobody replaced the leader whose work hangs")
+			t.Fatal("no node replaced the leader whose work hangs")
 		}
 		if !slices.Equal(s.resigned, []string{"scheduler lease_expired"}) {
 			t.Fatalf("resigned: %v", s.resigned)
@@ -50,22 +50,22 @@ func TestHangingWorkLosesTheRole(t *testing.T) {
 		time.Sleep(2 * check)
 		synctest.Wait()
 		if s.leader() != "a" || !a.works() {
-			t.Fatal("does not stand again after the work has returned")
+			t.Fatal("does not lead again after the work has returned")
 		}
 	})
 }
 
-// Work that stops when it is told to, if late, is waited for.
-func TestStalledWorkThatStopsSteppedDown(t *testing.T) {
+// Work that stops late, but within the stop timeout, is waited for.
+func TestStalledWorkThatStopsLateSteppedDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		deaf := func(ctx context.Context, _ leaderstore.Fence) error {
+		slow := func(ctx context.Context, _ leaderstore.Fence) error {
 			<-ctx.Done()
 			time.Sleep(refresh / 2)
 			return nil
 		}
-		stop := start(t, s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: deaf}))
+		stop := start(t, s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: slow}))
 		time.Sleep(lease + refresh/2 + time.Millisecond)
 		synctest.Wait()
 		if !slices.Equal(s.resigned, []string{"scheduler stepped_down"}) {
@@ -77,9 +77,9 @@ func TestStalledWorkThatStopsSteppedDown(t *testing.T) {
 	})
 }
 
-// A process that stood still as a whole has lost its trust when it wakes: that its
-// work has not turned is no failing of the work's.
-func TestFrozenProcessBlamesNoWork(t *testing.T) {
+// A process that was paused has lost its trust when it continues. Its work does not count
+// as stalled.
+func TestFrozenProcessDoesNotCountAsStalledWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -89,10 +89,10 @@ func TestFrozenProcessBlamesNoWork(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}
-		opts := s.options("a", roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: hangs})
-		opts.Open = func(ctx context.Context) (roles.Session, error) {
+		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: hangs})
+		opts.OpenSession = func(ctx context.Context) (roles.Session, error) {
 			opened, err := s.open("a")(ctx)
-			return frozen{opened}, err
+			return frozenSession{opened}, err
 		}
 		opts.OnTerm = func(change roles.TermChange) { reasons = append(reasons, change.Reason) }
 		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -104,22 +104,22 @@ func TestFrozenProcessBlamesNoWork(t *testing.T) {
 		if len(reasons) < 2 || reasons[1] != roles.Lost {
 			t.Errorf("the first term's end: %q; want %q", reasons, roles.Lost)
 		}
-		if strings.Contains(log.String(), "does not turn") {
-			t.Errorf("the work is blamed:\n%s", &log)
+		if strings.Contains(log.String(), "has stalled") {
+			t.Errorf("the log reports stalled work:\n%s", &log)
 		}
 	})
 }
 
-// frozen is a session whose process stands still for two leases whenever it waits.
-type frozen struct{ roles.Session }
+// frozenSession is a session of a process that is paused for two leases during each wait.
+type frozenSession struct{ roles.Session }
 
-func (f frozen) Wait(ctx context.Context) (bool, error) {
+func (f frozenSession) Wait(ctx context.Context) (bool, error) {
 	time.Sleep(2 * lease)
 	return f.Session.Wait(ctx)
 }
 
-// Neither another role nor a new session waits for work that hangs.
-func TestHangingWorkKeepsNobodyElseWaiting(t *testing.T) {
+// Work that hangs blocks neither another role nor a new session.
+func TestHungWorkBlocksNoOtherRoleOrSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -132,12 +132,12 @@ func TestHangingWorkKeepsNobodyElseWaiting(t *testing.T) {
 		}
 		works := func(ctx context.Context, _ leaderstore.Fence) error {
 			other++
-			progress.Sleep(ctx, time.Hour)
+			watchdog.Sleep(ctx, time.Hour)
 			return nil
 		}
 		stop := start(t, s.options("a",
-			roles.Contest{Role: roles.Scheduler, LockID: 1, Duty: hangs},
-			roles.Contest{Role: roles.LogCompactor, LockID: 2, Duty: works}))
+			roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: hangs},
+			roles.RoleConfig{Role: roles.LogCompactor, LockID: 2, Lead: works}))
 		synctest.Wait()
 		s.sever("a")
 		time.Sleep(2 * time.Second)

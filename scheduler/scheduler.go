@@ -1,6 +1,6 @@
-// Package scheduler joins what the scheduler's leader does: firing crons,
-// assigning jobs to nodes, putting due and orphaned jobs back in line, and
-// looking after dead letters. Each is a package of its own below this one.
+// Package scheduler combines the tasks of the scheduler's leader: firing crons, assigning
+// jobs to nodes, releasing due and orphaned jobs, and handling dead letters. Each task has a
+// package below this one.
 package scheduler
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// Task is one part of the leader's work. Lead returns when ctx ends, which is
-// no error, or when the term is over.
+// Task is one part of the leader's work. Lead returns nil when ctx ends, and an error when the
+// term is over.
 type Task interface {
 	Lead(ctx context.Context, fence leaderstore.Fence) error
 }
@@ -20,12 +20,11 @@ type Task interface {
 // Scheduler is the work of the scheduler's leader.
 type Scheduler struct{ tasks []Task }
 
-// New returns a Scheduler made of tasks, which run side by side.
+// New returns a Scheduler that runs the tasks concurrently.
 func New(tasks ...Task) *Scheduler { return &Scheduler{tasks} }
 
-// Lead runs every task in the name of a term. When one returns, the others are
-// stopped: half a leader is none. It returns when all have, with the first
-// error.
+// Lead runs every task for a term. When one task returns, Lead stops the others, because a
+// leader must do all of its tasks. Lead returns the first error once all tasks have returned.
 func (s *Scheduler) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()

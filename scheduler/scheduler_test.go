@@ -19,7 +19,7 @@ func untilEnd(ctx context.Context) error {
 	return nil
 }
 
-func TestOneEndedTaskEndsTheOthers(t *testing.T) {
+func TestTaskThatReturnsStopsTheOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		deposed := func(context.Context) error { return leaderstore.ErrDeposed }
@@ -30,7 +30,7 @@ func TestOneEndedTaskEndsTheOthers(t *testing.T) {
 	})
 }
 
-func TestEndOfContextIsNoError(t *testing.T) {
+func TestLeadReturnsNilWhenContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

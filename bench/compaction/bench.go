@@ -20,7 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/compactstore"
-	"github.com/forge-scheduler/forge/internal/freeport"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
@@ -30,8 +30,8 @@ const (
 	jobsSQL = `
 INSERT INTO river_job (id, kind, args, max_attempts, attempt, state, finalized_at)
 SELECT i, 'talk', '{}', 1, 1, 'completed', now() FROM generate_series(1, $1::int) i`
-	sequenceSQL = `SELECT setval('river_job_id_seq', $1)`
-	mintSQL     = `INSERT INTO forge_leaders (role, incarnation, term) VALUES ('log_compactor', 'bench', 1)
+	sequenceSQL     = `SELECT setval('river_job_id_seq', $1)`
+	insertLeaderSQL = `INSERT INTO forge_leaders (role, incarnation, term) VALUES ('log_compactor', 'bench', 1)
 ON CONFLICT (role) DO UPDATE SET incarnation = 'bench', term = 1`
 	// The node of the bench does not stand for the compactor's role.
 	nodeConfig = `
@@ -237,7 +237,7 @@ func (b *bench) compactBeside(ctx context.Context) error {
 		worked.Add(1)
 		return nil
 	}))
-	listen, err := freeport.Find("127.0.0.1")
+	listen, err := devcluster.FindPort("127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func feed(ctx context.Context, client *river.Client[pgx.Tx], worked *atomic.Int6
 }
 
 func (b *bench) windows(ctx context.Context, worked *atomic.Int64) error {
-	if _, err := b.pool.Exec(ctx, mintSQL); err != nil {
+	if _, err := b.pool.Exec(ctx, insertLeaderSQL); err != nil {
 		return err
 	}
 	err := rig.Await(ctx, "the node to work", func(context.Context) (bool, error) { return worked.Load() > waiting, nil })

@@ -11,17 +11,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
 // cluster is a PostgreSQL and the processes on it.
 type cluster struct {
 	*bench
-	server  *pgembed.Server
-	launch  pgembed.Options
-	replica *pgembed.Server // nil without one
-	url     string          // of whichever server takes writes
+	server  *devcluster.Server
+	launch  devcluster.ServerOptions
+	replica *devcluster.Server // nil without one
+	url     string             // of whichever server takes writes
 	pool    *pgxpool.Pool
 	nodes   []*process
 	// networks are the nodes' own, when the network is to be broken.
@@ -50,7 +50,7 @@ func (b *bench) withCluster(ctx context.Context, networked bool, work func(*clus
 func (b *bench) newCluster(ctx context.Context, networks ...*parts.Namespace) (c *cluster, err error) {
 	settings := map[string]string{"track_commit_timestamp": "on", "max_connections": "200"}
 	dir := filepath.Join(b.dir, b.name("postgres"))
-	c = &cluster{bench: b, networks: networks, launch: pgembed.Options{DataDir: dir, Settings: settings}}
+	c = &cluster{bench: b, networks: networks, launch: devcluster.ServerOptions{DataDir: dir, Settings: settings}}
 	if len(networks) > 0 {
 		reachable, err := parts.Reachable(dir+".hba", networks...)
 		if err != nil {
@@ -70,7 +70,7 @@ func (b *bench) newCluster(ctx context.Context, networks ...*parts.Namespace) (c
 }
 
 func (c *cluster) startServer(ctx context.Context) (err error) {
-	if c.server, err = pgembed.Start(ctx, c.launch); err != nil {
+	if c.server, err = devcluster.StartServer(ctx, c.launch); err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	return nil
@@ -108,9 +108,9 @@ func (c *cluster) close() error {
 		c.pool.Close()
 	}
 	var errs []error
-	for _, server := range []*pgembed.Server{c.server, c.replica} {
+	for _, server := range []*devcluster.Server{c.server, c.replica} {
 		if server != nil {
-			errs = append(errs, server.Stop(pgembed.Immediate))
+			errs = append(errs, server.Stop(devcluster.StopImmediate))
 		}
 	}
 	return errors.Join(errs...)

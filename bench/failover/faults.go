@@ -8,7 +8,7 @@ import (
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -17,9 +17,9 @@ const terminateSQL = `SELECT pg_terminate_backend(backend_pid) FROM forge_leader
 // fault is a way to break the leader.
 type fault struct {
 	name string
-	// strike returns when the leader was broken, or when the database accepted
+	// inject returns when the leader was broken, or when the database accepted
 	// connections again.
-	strike func(ctx context.Context, c *cluster, leader *process, trial int) (time.Time, error)
+	inject func(ctx context.Context, c *cluster, leader *process, trial int) (time.Time, error)
 	// heal undoes it before the leader's process is replaced; nil: nothing has to
 	// be undone.
 	heal func(ctx context.Context, leader *process) error
@@ -43,13 +43,13 @@ type fault struct {
 }
 
 var faults = []fault{
-	{name: "term", strike: sends(syscall.SIGTERM), heal: awaitEnd, gone: true, quick: true, peer: true},
-	{name: "kill", strike: sends(syscall.SIGKILL), gone: true, quick: true, peer: true},
-	{name: "terminate", strike: terminate, quick: true},
-	{name: "stop", strike: sends(syscall.SIGSTOP), heal: wake, gone: true, peer: true, stops: atOnce, bound: frozen},
-	{name: "partition", strike: cuts((*parts.Namespace).Drop), heal: join, gone: true, peer: true, network: true, stops: byItsLog, bound: cutOff},
-	{name: "partition_replies", strike: cuts((*parts.Namespace).DropReplies), heal: join, gone: true, peer: true, network: true, stops: byItsLog, bound: cutOff},
-	{name: "pg_restart", strike: restart, kinds: []string{"fast", "immediate", "kill"}},
+	{name: "term", inject: sends(syscall.SIGTERM), heal: awaitEnd, gone: true, quick: true, peer: true},
+	{name: "kill", inject: sends(syscall.SIGKILL), gone: true, quick: true, peer: true},
+	{name: "terminate", inject: terminate, quick: true},
+	{name: "stop", inject: sends(syscall.SIGSTOP), heal: wake, gone: true, peer: true, stops: atOnce, bound: frozen},
+	{name: "partition", inject: cuts((*parts.Namespace).Drop), heal: join, gone: true, peer: true, network: true, stops: byItsLog, bound: cutOff},
+	{name: "partition_replies", inject: cuts((*parts.Namespace).DropReplies), heal: join, gone: true, peer: true, network: true, stops: byItsLog, bound: cutOff},
+	{name: "pg_restart", inject: restart, kinds: []string{"fast", "immediate", "kill"}},
 	{name: "promote", own: measurePromotions},
 }
 
@@ -93,7 +93,7 @@ func cuts(packets func(*parts.Namespace, context.Context) error) func(context.Co
 
 // restart takes the ways of stopping in turn.
 func restart(ctx context.Context, c *cluster, _ *process, trial int) (time.Time, error) {
-	modes := []pgembed.Mode{pgembed.Fast, pgembed.Immediate, pgembed.Kill}
+	modes := []devcluster.StopMode{devcluster.StopFast, devcluster.StopImmediate, devcluster.StopKill}
 	if err := c.server.Stop(modes[trial%len(modes)]); err != nil {
 		return time.Time{}, fmt.Errorf("stop PostgreSQL: %w", err)
 	}

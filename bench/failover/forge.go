@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
-	"github.com/forge-scheduler/forge/internal/freeport"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -27,7 +27,7 @@ SELECT node_id, term FROM forge_leaders
 WHERE role = 'scheduler' AND node_id IS NOT NULL AND lease_until > clock_timestamp() AND term > $1`
 
 	// Read while the tenure lasts: its end rewrites the row.
-	mintedSQL = `
+	acquiredSQL = `
 SELECT pg_xact_commit_timestamp(xmin) FROM forge_leader_history
 WHERE role = 'scheduler' AND term = $1`
 
@@ -133,7 +133,7 @@ func (c *cluster) startNode(ctx context.Context, network *parts.Namespace) error
 	if err != nil {
 		return err
 	}
-	listen, err := freeport.Find("127.0.0.1")
+	listen, err := devcluster.FindPort("127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (c *cluster) trial(ctx context.Context, f fault, trial int) error {
 	if err != nil {
 		return err
 	}
-	struck, err := f.strike(ctx, c, leader, trial)
+	struck, err := f.inject(ctx, c, leader, trial)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (c *cluster) trial(ctx context.Context, f fault, trial int) error {
 		if err != nil {
 			return err
 		}
-		m.pause = m.minted.Sub(stopped)
+		m.pause = m.acquired.Sub(stopped)
 	}
 	if f.heal != nil {
 		if err := f.heal(ctx, leader); err != nil {
@@ -250,10 +250,10 @@ func (c *cluster) showIfLate(ctx context.Context, f fault) (stop func()) {
 
 // outcome is what a trial found.
 type outcome struct {
-	minted time.Time
-	took   time.Duration // from the fault to the new term
-	gap    time.Duration // from the old term's last commit to it
-	pause  time.Duration // from the old leader's stop to it
+	acquired time.Time
+	took     time.Duration // from the fault to the new term
+	gap      time.Duration // from the old term's last commit to it
+	pause    time.Duration // from the old leader's stop to it
 }
 
 // successor waits for the next term.
@@ -262,8 +262,8 @@ func (c *cluster) successor(ctx context.Context, term int64, struck time.Time) (
 	if err != nil {
 		return m, err
 	}
-	err = c.read(ctx, fmt.Sprintf("when term %d began", next), mintedSQL, []any{next}, &m.minted)
-	m.took = m.minted.Sub(struck)
+	err = c.read(ctx, fmt.Sprintf("when term %d began", next), acquiredSQL, []any{next}, &m.acquired)
+	m.took = m.acquired.Sub(struck)
 	return m, err
 }
 
@@ -273,7 +273,7 @@ func (c *cluster) lastWork(ctx context.Context, term int64, m *outcome) error {
 	if err := c.read(ctx, fmt.Sprintf("the last work of term %d", term), lastWorkSQL, []any{term}, &last); err != nil {
 		return err
 	}
-	m.gap = m.minted.Sub(last)
+	m.gap = m.acquired.Sub(last)
 	return nil
 }
 

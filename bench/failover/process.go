@@ -43,7 +43,7 @@ func (p *process) stoppedLeading() (time.Time, error) {
 			Msg  string    `json:"msg"`
 			Role string    `json:"role"`
 		}
-		if json.Unmarshal(line, &entry) == nil && entry.Msg == "lost the lead" && entry.Role == "scheduler" {
+		if json.Unmarshal(line, &entry) == nil && entry.Msg == "lost leadership" && entry.Role == "scheduler" {
 			return entry.Time, nil
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -31,7 +31,7 @@ func (c *cluster) promotion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.server.Stop(pgembed.Kill); err != nil {
+	if err := c.server.Stop(devcluster.StopKill); err != nil {
 		return fmt.Errorf("kill the primary: %w", err)
 	}
 	c.server = nil

@@ -86,7 +86,7 @@ func (c *cluster) peerTrial(ctx context.Context, f fault, trial int) error {
 	if leader == nil {
 		return fmt.Errorf("%s leads and is none of ours", id)
 	}
-	struck, err := f.strike(ctx, c, leader, trial)
+	struck, err := f.inject(ctx, c, leader, trial)
 	if err != nil {
 		return err
 	}

@@ -114,8 +114,8 @@ func (t *timing) judgeTerms(p past, s span) {
 		if c.node == "" {
 			continue
 		}
-		minted := c.term != before.term
-		if minted && c.role == scheduler {
+		acquired := c.term != before.term
+		if acquired && c.role == scheduler {
 			t.judgeTerm(p.records, current, c.at)
 			current = c
 		}
@@ -123,9 +123,9 @@ func (t *timing) judgeTerms(p past, s span) {
 			continue
 		}
 		switch {
-		case minted && c.role == scheduler:
+		case acquired && c.role == scheduler:
 			t.terms++
-		case minted:
+		case acquired:
 			t.others++
 		case c.at.Before(s.to):
 			gap := c.renewed.Sub(before.renewed)

@@ -57,9 +57,9 @@ func readResult(file, name string) (result, error) {
 
 const head = `# Benchmarks
 
-Written by ` + "`make bench`" + `, which runs every bench, keeps what it prints in ` + "`bench/results`" + ` and writes this page from there. What a bench does
-and what its words mean is said at the head of its source, ` + "`bench/NAME`" + `. Each compares forge with its peer in turns, in the same
-run on the same machine: compare ratios, not figures of two machines. Measured figures on other pages are taken from these results.
+` + "`make bench`" + ` runs every bench, writes its output to ` + "`bench/results`" + `, and writes this page from there. The head of each source, ` + "`bench/NAME`" + `, says
+what the bench does and what its columns mean. A bench with a peer runs forge and the peer in turns, in one run on one machine: compare ratios,
+not figures of two machines. Measured figures on other pages come from these results.
 `
 
 // page is docs/benchmarks.md.

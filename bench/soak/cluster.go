@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
-	"github.com/forge-scheduler/forge/internal/freeport"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
 const nodeCount = 3
@@ -88,7 +88,7 @@ func start(ctx context.Context, r *rig.Rig, program string) (*cluster, error) {
 	}
 	for i := range nodeCount {
 		id := fmt.Sprintf("node-%d", i+1)
-		address, err := freeport.Find("127.0.0.1")
+		address, err := devcluster.FindPort("127.0.0.1")
 		if err != nil {
 			return nil, err
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/forge-scheduler/forge/internal/membership"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/progress"
+
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -61,12 +61,12 @@ func roleNames() []string {
 // run campaigns until ctx ends.
 func (n *node) run(ctx context.Context) error {
 	var deputy *roles.Deputy
-	campaign, err := n.campaign(func() { deputy.Look() })
+	campaign, err := n.campaign(func() { deputy.Refresh() })
 	if err != nil {
 		return err
 	}
 	deputy = roles.NewDeputy(roles.DeputyOptions{
-		Incarnation: n.self.Incarnation, Open: n.watch, Cluster: n.lookAround, Hurry: campaign.Hurry,
+		Incarnation: n.self.Incarnation, OpenWatch: n.watch, ReadCluster: n.lookAround, OnSessionEnd: campaign.ElectNow,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	group, ctx := errgroup.WithContext(ctx)
@@ -77,21 +77,21 @@ func (n *node) run(ctx context.Context) error {
 
 // beat keeps the node's heart going until ctx ends.
 func (n *node) beat(ctx context.Context) error {
-	return membership.New(membership.Options{Pool: n.pool, Node: n.self, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+	return nodestore.NewMember(nodestore.MemberOptions{Pool: n.pool, Node: n.self, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 }
 
-func (n *node) campaign(changed func()) (*roles.Campaign, error) {
-	var contests []roles.Contest
+func (n *node) campaign(changed func()) (*roles.Elections, error) {
+	var roleConfigs []roles.RoleConfig
 	for _, role := range roles.All() {
 		id, err := role.LockID(0)
 		if err != nil {
 			return nil, err
 		}
-		contests = append(contests, roles.Contest{Role: role, LockID: id, Duty: nothing})
+		roleConfigs = append(roleConfigs, roles.RoleConfig{Role: role, LockID: id, Lead: nothing})
 	}
-	return roles.New(roles.Options{
-		NodeID: n.self.NodeID, Contests: contests, OnChange: changed,
-		Open: func(ctx context.Context) (roles.Session, error) {
+	return roles.NewElections(roles.Options{
+		NodeID: n.self.NodeID, Roles: roleConfigs, OnChange: changed,
+		OpenSession: func(ctx context.Context) (roles.Session, error) {
 			return leaderstore.OpenSession(ctx, n.session(), roleNames())
 		},
 		CheckInterval: n.check, LeaseDuration: n.lease, RefreshInterval: n.refresh,
@@ -101,7 +101,7 @@ func (n *node) campaign(changed func()) (*roles.Campaign, error) {
 
 // nothing is the work of these leaders.
 func nothing(ctx context.Context, _ leaderstore.Fence) error {
-	for progress.Sleep(ctx, time.Hour) {
+	for watchdog.Sleep(ctx, time.Hour) {
 	}
 	return nil
 }

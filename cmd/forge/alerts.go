@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -16,18 +17,18 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/netguard"
 	"github.com/forge-scheduler/forge/internal/notify"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 func (a *app) alertsCommand() *cobra.Command {
-	return group("alerts", "See the alerts, check, export and silence them, and try who is told",
-		a.alertsListCommand(), a.alertsHistoryCommand(), a.alertsCheckCommand(), a.alertsExportCommand(), a.alertsTestCommand(),
+	return group("alerts", "Show, check, export and silence alerts, and test their receivers",
+		a.watchable(a.alertsListCommand()), a.watchable(a.alertsHistoryCommand()), a.alertsCheckCommand(), a.alertsExportCommand(), a.alertsTestCommand(),
 		a.alertsSilenceCommand(), a.alertsUnsilenceCommand())
 }
 
 func (a *app) alertsListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the alerts in force with what they hold for, those that fire first", Args: cobra.NoArgs,
+		Use: "list", Short: "List the alerts in force with their incidents, firing ones first", Args: cobra.NoArgs,
 		Example: "  forge alerts list\n  forge alerts list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -45,7 +46,7 @@ var alertColumns = []column[alertstore.Status]{
 	{title: "alert", show: func(s alertstore.Status) string { return s.Name }},
 	{title: "state", show: func(s alertstore.Status) string { return string(s.State) }},
 	{title: "severity", show: func(s alertstore.Status) string { return s.Severity }},
-	{title: "holds for", show: func(s alertstore.Status) string { return strconv.Itoa(len(s.Incidents)) }},
+	{title: "incidents", show: func(s alertstore.Status) string { return strconv.Itoa(len(s.Incidents)) }},
 	{title: "since", show: func(s alertstore.Status) string {
 		since := time.Time{}
 		for _, incident := range s.Incidents {
@@ -55,7 +56,7 @@ var alertColumns = []column[alertstore.Status]{
 		}
 		return stamp(since)
 	}},
-	{title: "tells", show: func(s alertstore.Status) string { return strings.Join(s.Notify, ", ") }},
+	{title: "receivers", show: func(s alertstore.Status) string { return strings.Join(s.Notify, ", ") }},
 	{title: "silenced until", show: func(s alertstore.Status) string {
 		if s.Silence == nil {
 			return "-"
@@ -76,7 +77,7 @@ var alertColumns = []column[alertstore.Status]{
 func (a *app) alertsHistoryCommand() *cobra.Command {
 	limit := 50
 	cmd := &cobra.Command{
-		Use: "history [NAME]", Short: "List incidents that are over, newest first", Args: cobra.MaximumNArgs(1),
+		Use: "history [NAME]", Short: "List resolved incidents, newest first", Args: cobra.MaximumNArgs(1),
 		Example: "  forge alerts history NoLeader --limit 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -88,7 +89,7 @@ func (a *app) alertsHistoryCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", limit, "how many at most")
+	cmd.Flags().IntVar(&limit, "limit", limit, "at most this many")
 	return cmd
 }
 
@@ -98,15 +99,15 @@ var incidentColumns = []column[alertstore.Incident]{
 	{title: "fired", show: func(i alertstore.Incident) string { return stamp(i.FiredAt) }},
 	{title: "ended", show: func(i alertstore.Incident) string { return stamp(i.ResolvedAt) }},
 	{title: "summary", show: func(i alertstore.Incident) string { return i.Annotations["summary"] }},
-	{title: "told", wide: true, show: func(i alertstore.Incident) string { return strings.Join(i.Notify, ", ") }},
+	{title: "receivers", wide: true, show: func(i alertstore.Incident) string { return strings.Join(i.Notify, ", ") }},
 }
 
 func (a *app) alertsCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "Check what the alerts of forge.toml mean: expressions, metrics, receivers, texts", Args: cobra.NoArgs,
+		Use: "check", Short: "Check the alerts of forge.toml: expressions, metrics, receivers, templates", Args: cobra.NoArgs,
 		Example: "  forge alerts check --config forge.toml",
 		RunE: func(*cobra.Command, []string) error {
-			cfg, err := a.loadQuietly() // its errors have the place in the file
+			cfg, err := a.loadQuietly() // its errors name the place in the file
 			if err != nil {
 				return err
 			}
@@ -123,7 +124,7 @@ func (a *app) reportAlerts(checked int, problems []alerts.Problem) error {
 		_, _ = fmt.Fprintln(a.out, problem)
 	}
 	if len(problems) == 0 {
-		_, _ = fmt.Fprintf(a.out, "%d alerts, nothing to say against them\n", checked)
+		_, _ = fmt.Fprintf(a.out, "%d alerts checked, no problems found\n", checked)
 	}
 	return nil
 }
@@ -149,13 +150,13 @@ func (a *app) alertsExportCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", format, "what the rules are for: prometheus")
+	cmd.Flags().StringVar(&format, "format", format, "format of the rules: prometheus")
 	return cmd
 }
 
 func (a *app) alertsTestCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "test NAME", Short: "Tell the receivers of an alert of forge.toml now, as if it fired, and that it is over", Args: cobra.ExactArgs(1),
+		Use: "test NAME", Short: "Send a firing and a resolved test message to the receivers of an alert of forge.toml", Args: cobra.ExactArgs(1),
 		Example: "  forge alerts test NoLeader",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.loadQuietly()
@@ -173,10 +174,11 @@ func (a *app) alertsTestCommand() *cobra.Command {
 	}
 }
 
-// tryAlert tells each target twice and goes on when one fails.
+// tryAlert sends a firing and a resolved test message to each target, even if an earlier target
+// has failed.
 func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alertstore.Rule) error {
 	if len(rule.Notify) == 0 {
-		return fmt.Errorf("alert %s tells nobody; give it notify = [...]", rule.Name)
+		return fmt.Errorf("alert %s has no receivers; give it notify = [...]", rule.Name)
 	}
 	receivers, err := notify.New(cfg.Notify, netguard.Receivers(cfg.HTTP.AllowedReceivers()), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -184,7 +186,7 @@ func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alertstore.
 	}
 	failed := 0
 	for _, target := range rule.Notify {
-		result := "told"
+		result := "sent"
 		if err := tryTarget(ctx, receivers, rule, target); err != nil {
 			failed++
 			result = err.Error()
@@ -192,7 +194,7 @@ func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alertstore.
 		_, _ = fmt.Fprintf(a.out, "%s: %s\n", target, result)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d could not be told", failed, len(rule.Notify))
+		return fmt.Errorf("sending to %d of %d receivers failed", failed, len(rule.Notify))
 	}
 	return nil
 }
@@ -201,11 +203,14 @@ func tryTarget(ctx context.Context, receivers *notify.Receivers, rule alertstore
 	now := time.Now()
 	incident := alerts.TestIncident(rule, now, "forge alerts test")
 	send := func() error {
-		return receivers.Send(ctx, target, notify.AlertMessage(outbox.TestPrefix+rule.Name, now, []notify.Incident{incident}))
+		return receivers.Send(ctx, target, notify.AlertMessage(notifyqueue.TestPrefix+rule.Name, now, []notify.Incident{incident}))
 	}
 	if err := send(); err != nil {
 		return err
 	}
 	incident.EndsAt = now
-	return send()
+	if err := send(); !errors.Is(err, notify.ErrUnwanted) {
+		return err
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// defaultSilence is for how long an alert is silenced unless it is said.
+// defaultSilence is how long a silence lasts without --for and --until.
 const defaultSilence = "2h"
 
 // silenceFlags are the flags of forge alerts silence.
@@ -22,7 +22,7 @@ type silenceFlags struct{ lasts, until, reason string }
 func (a *app) alertsSilenceCommand() *cobra.Command {
 	var flags silenceFlags
 	cmd := &cobra.Command{
-		Use: "silence NAME", Short: "Tell nobody of an alert until a time, after which it ends by itself", Args: cobra.ExactArgs(1),
+		Use: "silence NAME", Short: "Send no notifications of an alert until a time", Args: cobra.ExactArgs(1),
 		Example: "  forge alerts silence NoLeader --for 30m --reason \"upgrade of PostgreSQL\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			span, err := flags.span()
@@ -44,7 +44,7 @@ func (a *app) alertsSilenceCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&flags.lasts, "for", "", "for how long, such as 90m, 2h or 3d (default "+defaultSilence+")")
 	cmd.Flags().StringVar(&flags.until, "until", "", "until when, RFC 3339, instead of --for")
-	cmd.Flags().StringVar(&flags.reason, "reason", "", "why, for those who wonder")
+	cmd.Flags().StringVar(&flags.reason, "reason", "", "why, shown with the silence")
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func (f silenceFlags) span() (alertstore.Span, error) {
 	return alertstore.Span{For: lasts.Std()}, nil
 }
 
-// unsilenced is what forge alerts unsilence answers.
+// unsilenced is the JSON output of forge alerts unsilence.
 type unsilenced struct {
 	Alert   string `json:"alert"`
 	Changed bool   `json:"changed"`
@@ -75,7 +75,7 @@ type unsilenced struct {
 
 func (a *app) alertsUnsilenceCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "unsilence NAME", Short: "End the silence of an alert: receivers are told if it fires", Args: cobra.ExactArgs(1),
+		Use: "unsilence NAME", Short: "End the silence of an alert", Args: cobra.ExactArgs(1),
 		Example: "  forge alerts unsilence NoLeader",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -88,7 +88,7 @@ func (a *app) alertsUnsilenceCommand() *cobra.Command {
 				}
 				said := " is not silenced"
 				if changed {
-					said = " is silenced no more"
+					said = " is no longer silenced"
 				}
 				_, err = fmt.Fprintln(a.out, args[0]+said)
 				return err

@@ -38,7 +38,7 @@ func TestAlertsSilence(t *testing.T) {
 		{"silence frequent_failovers --for 2y", exitUsage, "want a time such as 90m, 2h or 3d"},
 		{"silence frequent_failovers --for 2h --until 2099-01-01T00:00:00Z", exitUsage, "--for and --until: want one of them"},
 		{"silence nobody", exitNotFound, `no alert "nobody"; see forge alerts list`},
-		{"unsilence frequent_failovers", exitOK, "frequent_failovers is silenced no more"},
+		{"unsilence frequent_failovers", exitOK, "frequent_failovers is no longer silenced"},
 		{"unsilence frequent_failovers", exitOK, "frequent_failovers is not silenced"},
 		{"unsilence frequent_failovers -o json", exitOK, `"changed": false`},
 		{"unsilence nobody", exitNotFound, `no alert "nobody"`},

@@ -31,7 +31,7 @@ condition = "rate(forge_leader_failovers_total[5m]) > 5"
 notify = ["slack:#ops"]
 `
 
-// alertsOf runs forge alerts with a file.
+// alertsOf runs forge alerts with a configuration file.
 func alertsOf(t *testing.T, file string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	return forgeOf(t, file, append([]string{"alerts"}, args...)...)
@@ -48,7 +48,8 @@ func forgeOf(t *testing.T, file string, args ...string) (code int, out, errOut s
 	return code, stdout.String(), stderr.String()
 }
 
-// "forge check" finds what "forge alerts check" does, and has its place in the file.
+// TestAlertsCheck checks that forge check reports what forge alerts check reports, with its place in
+// the file.
 func TestAlertsCheck(t *testing.T) {
 	t.Parallel()
 	file := strings.Replace(someAlerts, "forge_leader_is_leader", "forge_leader_is_lead", 1)
@@ -75,7 +76,7 @@ func TestAlertsCheck(t *testing.T) {
 		}
 	}
 	code, out, _ = alertsOf(t, "[[alerts]]\nname = \"a\"\ncondition = \"sum(forge_queue_depth) > 5\"\n", "check")
-	if code != exitOK || out != "1 alerts, nothing to say against them\n" {
+	if code != exitOK || out != "1 alerts checked, no problems found\n" {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	code, _, errOut = alertsOf(t, "[[alerts]]\nname = \"a\"\ncondition = \"sum(up\"\n", "check")
@@ -84,7 +85,7 @@ func TestAlertsCheck(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused by whoever reads the file.
+// TestAlertsTexts checks that every command that reads the file rejects an invalid template.
 func TestAlertsTexts(t *testing.T) {
 	t.Parallel()
 	const file = "[[alerts]]\nname = \"a\"\ncondition = \"vector(0) > 1\"\nannotations = { x = \"{{ broken\" }\n"
@@ -100,7 +101,7 @@ func TestAlertsTexts(t *testing.T) {
 	}
 }
 
-// problems are the lines of an output about the file, without its directory.
+// problems returns the lines of an output that name the file, without the file's directory.
 func problems(out string) []string {
 	var lines []string
 	for line := range strings.Lines(out) {
@@ -128,7 +129,7 @@ func TestAlertsTest(t *testing.T) {
 	}))
 	defer server.Close()
 	file := someAlerts + "[http]\nallow_receiver_cidrs = [\"127.0.0.0/8\"]\n[notify.hook]\ntype = \"webhook\"\nurl = \"" + server.URL + "\"\n"
-	if code, out, errOut := alertsOf(t, file, "test", "no_scheduler_leader"); code != exitOK || out != "hook: told\n" {
+	if code, out, errOut := alertsOf(t, file, "test", "no_scheduler_leader"); code != exitOK || out != "hook: sent\n" {
 		t.Errorf("exit %d: %s%s", code, out, errOut)
 	}
 	for _, want := range []string{`"status":"firing"`, `"status":"resolved"`} {
@@ -136,10 +137,16 @@ func TestAlertsTest(t *testing.T) {
 			t.Errorf("the receiver got %s, want %s", body, want)
 		}
 	}
+	if code, out, errOut := alertsOf(t, file+"send_resolved = false\n", "test", "no_scheduler_leader"); code != exitOK || out != "hook: sent\n" {
+		t.Errorf("without resolved messages: exit %d: %s%s", code, out, errOut)
+	}
+	if body := <-bodies; !strings.Contains(body, `"status":"firing"`) || len(bodies) != 0 {
+		t.Errorf("without resolved messages the receiver got %s and %d more", body, len(bodies))
+	}
 	if code, out, _ := alertsOf(t, file, "test", "frequent_failovers"); code != exitFailed || !strings.Contains(out, "slack:#ops: receiver \"slack\": not configured") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	if code, _, _ := alertsOf(t, file, "test", "nobody"); code != exitNotFound {
-		t.Errorf("exit %d for an alert that there is not", code)
+		t.Errorf("exit %d for an unknown alert", code)
 	}
 }

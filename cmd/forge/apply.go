@@ -19,16 +19,16 @@ import (
 func (a *app) applyCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Put this file's crons in force now, also to go back to an earlier file", Args: cobra.NoArgs,
+		Use: "apply", Short: "Put this file in force now, even if a newer file has superseded it", Args: cobra.NoArgs,
 		Long: "apply puts the crons, jobs, queues and alerts of the file in force for the whole cluster,\n" +
 			"even if a newer file has superseded it. It needs a file: --config, $FORGE_CONFIG or\n" +
 			"./forge.toml.\n\n" +
-			"If crons would be removed, or the file is of another cluster, apply names them and asks.\n" +
-			"Where nobody can be asked it changes nothing and exits with 2; --yes confirms. A removed\n" +
-			"cron keeps its history and goes on where it was when a file brings it back.",
+			"If the file would remove crons or belongs to another cluster, apply asks for confirmation.\n" +
+			"Without a terminal it then changes nothing and exits with 2; --yes confirms. A removed\n" +
+			"cron keeps its history, and resumes where it stopped when a file adds it again.",
 		Example: "  forge plan            # what would change\n" +
 			"  forge apply           # asks before it removes crons\n" +
-			"  forge apply --yes     # in scripts, where removing crons is meant\n" +
+			"  forge apply --yes     # in scripts: removes crons without asking\n" +
 			"  forge apply --config /etc/forge/forge.toml.before",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.loadFile("apply")
@@ -43,30 +43,31 @@ func (a *app) applyCommand() *cobra.Command {
 				if err := a.showOutcome(outcome); err != nil {
 					return err
 				}
-				return a.warnUnheld(ctx, pool, cfg)
+				return a.warnUndefined(ctx, pool, cfg)
 			}))
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before crons are removed")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }
 
-// apply asks, if it has to, while nothing is locked, and applies only what was agreed to.
+// apply asks for confirmation, if needed, before it takes any lock, and applies only what was
+// confirmed.
 func (a *app) apply(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, yes bool) (cronstore.Outcome, error) {
-	agreed, err := forge.PreviewApply(ctx, pool, cfg)
+	preview, err := forge.PreviewApply(ctx, pool, cfg)
 	if err != nil {
 		return cronstore.Outcome{}, err
 	}
-	if !yes && !agreed.Harmless() {
-		if err := a.confirmApply(agreed); err != nil {
+	if !yes && !preview.Harmless() {
+		if err := a.confirmApply(preview); err != nil {
 			return cronstore.Outcome{}, err
 		}
 	}
 	return forge.ApplyConfirmed(ctx, pool, cfg, func(found forge.Review) error {
-		if yes || found.Foreign() == agreed.Foreign() && slices.Equal(found.Removed, agreed.Removed) {
+		if yes || found.Foreign() == preview.Foreign() && slices.Equal(found.Removed, preview.Removed) {
 			return nil
 		}
-		return conflictError(fmt.Errorf("the cluster's crons changed meanwhile, and nothing was applied: now %s", found))
+		return conflictError(fmt.Errorf("the cluster's crons have changed since, and nothing was applied: now %s", found))
 	})
 }
 
@@ -77,7 +78,7 @@ func (a *app) confirmApply(review forge.Review) error {
 		}
 	}
 	return a.confirmOr(fmt.Sprintf("Apply this file although %s?", review),
-		"say --yes if that is meant; forge plan shows all that would change")
+		"use --yes to confirm; forge plan shows all changes")
 }
 
 func (a *app) showOutcome(outcome cronstore.Outcome) error {
@@ -102,9 +103,9 @@ func (a *app) showOutcome(outcome cronstore.Outcome) error {
 	return err
 }
 
-// warnUnheld names the jobs that will wait: nodes run, and none has a file that
-// defines them so.
-func (a *app) warnUnheld(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config) error {
+// warnUndefined warns of jobs that will wait because no running node's file defines them as cfg
+// does. It does not warn when no node runs.
+func (a *app) warnUndefined(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config) error {
 	body, _, err := cfg.ClusterSections()
 	if err != nil {
 		return err
@@ -119,8 +120,8 @@ func (a *app) warnUnheld(ctx context.Context, pool *pgxpool.Pool, cfg *config.Co
 	}
 	nodes = slices.DeleteFunc(nodes, func(n nodestore.Node) bool { return !n.Present() })
 	for _, job := range slices.Sorted(maps.Keys(wanted)) {
-		held := func(n nodestore.Node) bool { return n.Definitions[job] == wanted[job] }
-		if len(nodes) > 0 && !slices.ContainsFunc(nodes, held) {
+		defined := func(n nodestore.Node) bool { return n.Definitions[job] == wanted[job] }
+		if len(nodes) > 0 && !slices.ContainsFunc(nodes, defined) {
 			_, _ = fmt.Fprintf(a.err, "warning: no node defines job %s as this file does: its runs wait until one has the file\n", job)
 		}
 	}

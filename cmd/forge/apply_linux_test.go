@@ -13,7 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// terminal is a pseudo-terminal: what is typed on keyboard is read from screen.
+// terminal opens a pseudo-terminal: what is written to keyboard is read from screen.
 func terminal(t *testing.T) (keyboard, screen *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -36,7 +36,8 @@ func terminal(t *testing.T) (keyboard, screen *os.File) {
 	return keyboard, screen
 }
 
-// On a terminal apply asks before it removes crons, and takes only a yes for one.
+// TestApplyAsksOnATerminal checks that apply on a terminal asks before it removes crons, and removes
+// them only after a yes.
 func TestApplyAsksOnATerminal(t *testing.T) {
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)

@@ -10,8 +10,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// In a directory without a file, with an empty one, and with one that removes crons or
-// is of another cluster, apply changes nothing and says why; --yes confirms.
+// TestApplyRefusesWhatWouldRemoveCrons checks that apply changes nothing and prints the reason
+// without a file, with an empty file, and with a file that removes crons or belongs to another
+// cluster. --yes confirms the last two.
 func TestApplyRefusesWhatWouldRemoveCrons(t *testing.T) {
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
@@ -57,7 +58,7 @@ func TestApplyRefusesWhatWouldRemoveCrons(t *testing.T) {
 		{"gone.toml", "cron list", exitConfig, []string{"gone.toml: not found"}, "aa bb cc"},
 		{empty, "apply --yes", exitConfig, []string{"empty.toml: the file is empty"}, "aa bb cc"},
 		{empty, "plan", exitConfig, []string{"empty.toml: the file is empty"}, "aa bb cc"},
-		{"", "apply --config " + local, exitUsage, []string{"would remove aa\nwould remove bb\nwould remove cc\n", "3 of 3 crons (aa, bb, cc)", "say --yes"}, "aa bb cc"},
+		{"", "apply --config " + local, exitUsage, []string{"would remove aa\nwould remove bb\nwould remove cc\n", "3 of 3 crons (aa, bb, cc)", "use --yes"}, "aa bb cc"},
 		{"", "plan --config " + local, exitOK, []string{"leaves the cluster as it is: it would remove 3 of 3 crons (aa, bb, cc)", "forge apply --yes"}, "aa bb cc"},
 		{"", "apply --config " + other, exitUsage, []string{`it is the file of cluster "other", and the configuration in force is of cluster "forge"`}, "aa bb cc"},
 		{"", "apply --yes --config " + other, exitOK, []string{"added    dd"}, "aa bb cc dd"},

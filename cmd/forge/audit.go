@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/tail"
 )
 
-// auditedCommands are those that change the cluster.
+// auditedCommands are the commands that change the cluster.
 var auditedCommands = []string{
 	"apply",
 	"cron trigger", "cron pause", "cron resume", "cron backfill",
@@ -30,8 +30,8 @@ var auditedCommands = []string{
 	"token create", "token revoke",
 }
 
-// actionOf names what a command does and to what, as the audit log is told; no
-// action: it changes nothing.
+// actionOf returns the action and object of a command for the audit log. The action is empty if
+// the command changes nothing.
 func actionOf(cmd *cobra.Command, args []string) (action, object string) {
 	path := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	if !slices.Contains(auditedCommands, path) {
@@ -43,16 +43,16 @@ func actionOf(cmd *cobra.Command, args []string) (action, object string) {
 	return strings.ReplaceAll(path, " ", "."), strings.Join(args, " ")
 }
 
-// auditTimeout is how long an outcome waits for the database.
+// auditTimeout bounds how long recording an outcome may take.
 const auditTimeout = 5 * time.Second
 
-// audited writes down what a command does, before and after it.
+// audited wraps work so that the audit log has an entry before it and its outcome after it.
 func (a *app) audited(work func(context.Context, *pgxpool.Pool) error) func(context.Context, *pgxpool.Pool) error {
 	if a.action == "" {
 		return work
 	}
 	return func(ctx context.Context, pool *pgxpool.Pool) error {
-		id, err := auditstore.Begin(ctx, pool, auditstore.Entry{Actor: cliActor(), Source: cliSource(), Action: a.action, Object: a.object})
+		id, err := access.BeginAudit(ctx, pool, access.AuditEntry{Actor: cliActor(), Source: cliSource(), Action: a.action, Object: a.object})
 		if err != nil {
 			return err
 		}
@@ -60,21 +60,21 @@ func (a *app) audited(work func(context.Context, *pgxpool.Pool) error) func(cont
 		outcome, detail := outcomeOf(done)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 		defer cancel()
-		return errors.Join(done, auditstore.End(ending, pool, id, outcome, detail))
+		return errors.Join(done, access.EndAudit(ending, pool, id, outcome, detail))
 	}
 }
 
 func outcomeOf(err error) (outcome, detail string) {
 	if err == nil {
-		return auditstore.Done, ""
+		return access.Done, ""
 	}
 	if coded, ok := errors.AsType[*codedError](err); ok && slices.Contains([]int{exitUsage, exitConfig, exitNotFound, exitConflict}, coded.code) {
-		return auditstore.Refused, err.Error()
+		return access.Refused, err.Error()
 	}
-	return auditstore.Failed, err.Error()
+	return access.Failed, err.Error()
 }
 
-// cliActor is the user of the system who runs the command.
+// cliActor is the operating system's user who runs the command.
 func cliActor() string {
 	if u, err := user.Current(); err == nil {
 		return "cli:" + u.Username
@@ -90,14 +90,14 @@ func cliSource() string {
 }
 
 func (a *app) auditCommand() *cobra.Command {
-	filter := auditstore.Filter{}
+	filter := access.AuditFilter{}
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Show who did what, and who was refused it, newest first, or follow it", Args: cobra.NoArgs,
+		Use: "audit", Short: "Show the audit log, newest first, or follow it", Args: cobra.NoArgs,
 		Example: "  forge audit --outcome refused\n  forge audit --actor deploy --follow",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if outcome := filter.Outcome; outcome != "" && !slices.Contains(auditstore.Outcomes(), outcome) {
-				return usageError(fmt.Errorf("--outcome %q: want %s", outcome, strings.Join(auditstore.Outcomes(), ", ")))
+			if outcome := filter.Outcome; outcome != "" && !slices.Contains(access.AuditOutcomes(), outcome) {
+				return usageError(fmt.Errorf("--outcome %q: want %s", outcome, strings.Join(access.AuditOutcomes(), ", ")))
 			}
 			if follow && a.format == "yaml" {
 				return usageError(errNoYAMLStream)
@@ -106,7 +106,7 @@ func (a *app) auditCommand() *cobra.Command {
 				if follow {
 					return a.followAudit(ctx, pool, filter)
 				}
-				entries, err := auditstore.List(ctx, pool, filter)
+				entries, err := access.ListAudit(ctx, pool, filter)
 				if err != nil {
 					return err
 				}
@@ -114,33 +114,33 @@ func (a *app) auditCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&filter.Limit, "limit", "n", 30, "at most this many; with --follow: so many to begin with")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new entries, oldest first, until interrupted (-o json: one object each)")
-	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only what this token did, or cli:USER, or anonymous")
+	cmd.Flags().IntVarP(&filter.Limit, "limit", "n", 30, "at most this many; with --follow: how many earlier entries to print first")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new entries as they are added, until interrupted (-o json: one object each)")
+	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only entries of this actor: a token's name, cli:USER or anonymous")
 	cmd.Flags().StringVar(&filter.Action, "action", "", "only this action, such as job.cancel")
-	cmd.Flags().StringVar(&filter.Outcome, "outcome", "", "only these: "+strings.Join(auditstore.Outcomes(), ", "))
+	cmd.Flags().StringVar(&filter.Outcome, "outcome", "", "only entries with this outcome: "+strings.Join(access.AuditOutcomes(), ", "))
 	return cmd
 }
 
-// followAudit prints entries as they come; one that was seen begun comes again when
-// it has ended.
-func (a *app) followAudit(ctx context.Context, pool *pgxpool.Pool, filter auditstore.Filter) error {
-	return tail.Rows[auditstore.Entry]{
-		Find: func(ctx context.Context, after int64, limit int) ([]auditstore.Entry, error) {
+// followAudit prints entries as they are added. An entry whose action was still running is printed
+// again once the action has ended.
+func (a *app) followAudit(ctx context.Context, pool *pgxpool.Pool, filter access.AuditFilter) error {
+	return tail.Rows[access.AuditEntry]{
+		Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
 			filter.AfterID, filter.Limit = after, limit
-			return auditstore.List(ctx, pool, filter)
+			return access.ListAudit(ctx, pool, filter)
 		},
-		ID: func(e auditstore.Entry) int64 { return e.ID }, Mark: func(e auditstore.Entry) string { return e.Outcome },
-		Tell: eachLine(func(e auditstore.Entry) error { return printLine(a, e, auditColumns) }),
+		ID: func(e access.AuditEntry) int64 { return e.ID }, Mark: func(e access.AuditEntry) string { return e.Outcome },
+		Emit: eachLine(func(e access.AuditEntry) error { return printLine(a, e, auditColumns) }),
 	}.Run(ctx, 0, filter.Limit)
 }
 
-var auditColumns = []column[auditstore.Entry]{
-	{title: "at", show: func(e auditstore.Entry) string { return stamp(e.At) }},
-	{title: "who", show: func(e auditstore.Entry) string { return e.Actor }},
-	{title: "from", show: func(e auditstore.Entry) string { return e.Source }},
-	{title: "action", show: func(e auditstore.Entry) string { return e.Action }},
-	{title: "object", show: func(e auditstore.Entry) string { return dash(e.Object) }},
-	{title: "outcome", show: func(e auditstore.Entry) string { return e.Outcome }},
-	{title: "detail", wide: true, show: func(e auditstore.Entry) string { return dash(e.Detail) }},
+var auditColumns = []column[access.AuditEntry]{
+	{title: "at", show: func(e access.AuditEntry) string { return stamp(e.At) }},
+	{title: "who", show: func(e access.AuditEntry) string { return e.Actor }},
+	{title: "from", show: func(e access.AuditEntry) string { return e.Source }},
+	{title: "action", show: func(e access.AuditEntry) string { return e.Action }},
+	{title: "object", show: func(e access.AuditEntry) string { return dash(e.Object) }},
+	{title: "outcome", show: func(e access.AuditEntry) string { return e.Outcome }},
+	{title: "detail", wide: true, show: func(e access.AuditEntry) string { return dash(e.Detail) }},
 }

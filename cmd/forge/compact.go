@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) compactCommand() *cobra.Command {
-	return group("compact", "See what retention and compaction do", a.compactStatusCommand())
+	return group("compact", "Show retention and compaction", a.watchable(a.compactStatusCommand()))
 }
 
 func (a *app) compactStatusCommand() *cobra.Command {
@@ -42,7 +42,7 @@ func (a *app) printCompaction(status compactstore.Status) error {
 		return a.document(status)
 	}
 	if len(status.Passes) == 0 {
-		_, _ = fmt.Fprintln(a.err, "no pass was made yet")
+		_, _ = fmt.Fprintln(a.err, "no pass has run yet")
 	}
 	if err := list(a, status.Passes, passColumns); err != nil {
 		return err
@@ -78,7 +78,7 @@ var passColumns = []column[compactstore.Pass]{
 var tableColumns = []column[compactstore.Table]{
 	{title: "table", show: func(t compactstore.Table) string { return t.Name }},
 	{title: "size", show: func(t compactstore.Table) string { return humanBytes(t.Bytes) }},
-	{title: "of it indexes", show: func(t compactstore.Table) string { return humanBytes(t.IndexBytes) }},
+	{title: "indexes", show: func(t compactstore.Table) string { return humanBytes(t.IndexBytes) }},
 	{title: "rows (estimate)", show: func(t compactstore.Table) string { return humanize.Comma(t.Rows) }},
 	{title: "partitions", show: func(t compactstore.Table) string {
 		if t.Partitions == 0 {

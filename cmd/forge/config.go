@@ -27,13 +27,13 @@ func (a *app) configCommand() *cobra.Command {
 			return cfg.Show(a.out)
 		},
 	}
-	return group("config", "Look at the configuration", show)
+	return group("config", "Show the configuration", show)
 }
 
 func (a *app) checkCommand() *cobra.Command {
 	var strict bool
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check forge.toml and print everything that is wrong with it", Args: cobra.NoArgs,
+		Use: "check", Short: "Check forge.toml and print every problem", Args: cobra.NoArgs,
 		Example: "  forge check --config /etc/forge/forge.toml --strict",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
@@ -73,7 +73,7 @@ func (a *app) initCommand() *cobra.Command {
 			}
 			file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // holds no secret: they are references
 			if errors.Is(err, fs.ErrExist) {
-				return conflictError(fmt.Errorf("%s exists already and stays as it is", path))
+				return conflictError(fmt.Errorf("%s already exists and was not changed", path))
 			}
 			if err != nil {
 				return err

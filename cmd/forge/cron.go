@@ -16,8 +16,8 @@ import (
 )
 
 func (a *app) cronCommand() *cobra.Command {
-	return group("cron", "See the crons, their coming runs and their ledger, and run or hold them",
-		a.cronListCommand(), a.cronShowCommand(), a.cronNextCommand(), a.cronHistoryCommand(), a.cronWhyCommand(),
+	return group("cron", "Show crons, their next ticks and their ledger; trigger, backfill and pause them",
+		a.watchable(a.cronListCommand()), a.watchable(a.cronShowCommand()), a.cronNextCommand(), a.watchable(a.cronHistoryCommand()), a.cronWhyCommand(),
 		a.cronTriggerCommand(), a.cronBackfillCommand(), a.cronPauseCommand(), a.cronResumeCommand())
 }
 
@@ -69,7 +69,7 @@ func cronColumns(now time.Time) []column[cronstore.Cron] {
 	}
 }
 
-// blockedBy names the earlier run because of which the newest tick was skipped.
+// blockedBy names the earlier run that made the newest tick skip.
 func blockedBy(c cronstore.Cron) string {
 	if c.Blocked.By == 0 {
 		return "-"
@@ -97,11 +97,11 @@ func (a *app) cronNextCommand() *cobra.Command {
 			if count < 1 || count > 10_000 {
 				return usageError(fmt.Errorf("-n %d: want 1 to 10000", count))
 			}
-			ticks, err := a.comingOf(cmd.Context(), args[0], zone, cmd.Flags().Changed("timezone"), start, count)
+			ticks, err := a.upcomingOf(cmd.Context(), args[0], zone, cmd.Flags().Changed("timezone"), start, count)
 			if err != nil {
 				return err
 			}
-			return list(a, ticks, comingColumns(time.Now()))
+			return list(a, ticks, upcomingColumns(time.Now()))
 		},
 	}
 	cmd.Flags().StringVar(&zone, "timezone", "UTC", "zone of a bare expression")
@@ -110,7 +110,7 @@ func (a *app) cronNextCommand() *cobra.Command {
 	return cmd
 }
 
-func comingColumns(now time.Time) []column[explain.Coming] {
+func upcomingColumns(now time.Time) []column[explain.Coming] {
 	return []column[explain.Coming]{
 		{title: "tick", show: func(c explain.Coming) string { return c.Tick.Format("Mon 2006-01-02 15:04:05 -07:00") }},
 		{title: "utc", show: func(c explain.Coming) string { return c.UTC.Format(time.RFC3339) }},
@@ -128,16 +128,15 @@ func comingColumns(now time.Time) []column[explain.Coming] {
 	}
 }
 
-// comingOf finds what the argument means, says it in words, and returns its next
-// ticks: an expression has a space or starts with @, everything else is the name
-// of an applied cron.
-func (a *app) comingOf(ctx context.Context, argument, zone string, zoneGiven bool, start time.Time, count int) ([]explain.Coming, error) {
+// upcomingOf returns the next ticks of an expression or a cron, and prints the schedule in words. An
+// argument with a space or a leading @ is an expression; any other is the name of a cron in force.
+func (a *app) upcomingOf(ctx context.Context, argument, zone string, zoneGiven bool, start time.Time, count int) ([]explain.Coming, error) {
 	if strings.ContainsAny(argument, " \t") || strings.HasPrefix(argument, "@") {
 		spec := cronstore.Spec{Schedule: argument, Timezone: zone}
 		if _, err := spec.Timing().Parse(""); err != nil {
 			return nil, usageError(err)
 		}
-		return a.comingOfSpec("", spec, start, count)
+		return a.upcomingOfSpec("", spec, start, count)
 	}
 	if zoneGiven {
 		return nil, usageError(errors.New("--timezone goes with an expression; a cron has a zone of its own"))
@@ -153,7 +152,7 @@ func (a *app) comingOf(ctx context.Context, argument, zone string, zoneGiven boo
 	if held := heldBack(cron); held != "" {
 		_, _ = fmt.Fprintln(a.err, held)
 	}
-	return a.comingOfSpec(argument, cron.Spec, start, count)
+	return a.upcomingOfSpec(argument, cron.Spec, start, count)
 }
 
 // heldBack says why the next ticks of a cron do not fire as they stand.
@@ -168,7 +167,7 @@ func heldBack(cron cronstore.Cron) string {
 	}
 }
 
-func (a *app) comingOfSpec(name string, spec cronstore.Spec, start time.Time, count int) ([]explain.Coming, error) {
+func (a *app) upcomingOfSpec(name string, spec cronstore.Spec, start time.Time, count int) ([]explain.Coming, error) {
 	schedule, err := spec.Timing().Parse(name)
 	if err != nil {
 		return nil, err

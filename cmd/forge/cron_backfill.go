@@ -18,11 +18,11 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/crons"
 )
 
-// backfilled is what forge cron backfill answers.
+// backfilled is the JSON output of forge cron backfill.
 type backfilled struct {
 	cronstore.Backfill
 	DryRun bool `json:"dry_run"`
-	// Ran is how many of the ticks have a job now.
+	// Ran is the number of ticks that got a job.
 	Ran int `json:"ran"`
 }
 
@@ -31,10 +31,10 @@ func (a *app) cronBackfillCommand() *cobra.Command {
 	span := cronstore.Span{}
 	dryRun := false
 	cmd := &cobra.Command{
-		Use: "backfill NAME", Short: "Run the ticks of a stretch of the past that were not run", Args: cobra.ExactArgs(1),
-		Long: "Runs the ticks from --from up to, and without, --to that have no job: skipped ones, and those\n" +
-			"from before the cron was first seen. The oldest come first, and no more than --limit. Ticks that\n" +
-			"ran or are excluded stay as they are, so the same command again goes on where it was interrupted.",
+		Use: "backfill NAME", Short: "Run past ticks that have no job", Args: cobra.ExactArgs(1),
+		Long: "Runs the ticks from --from until just before --to that have no job: skipped ticks, and those\n" +
+			"from before the cron was first seen. It runs the oldest first, at most --limit. Ticks that\n" +
+			"ran or are excluded are left alone, so repeating an interrupted command continues it.",
 		Example: "  forge cron backfill nightly-report --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			span.Cron = args[0]
@@ -47,8 +47,8 @@ func (a *app) cronBackfillCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&from, "from", "", "the first instant, RFC 3339")
-	flags.StringVar(&to, "to", "", "the first instant after the stretch, RFC 3339")
+	flags.StringVar(&from, "from", "", "the start, RFC 3339")
+	flags.StringVar(&to, "to", "", "the end, not included, RFC 3339")
 	flags.IntVar(&span.Limit, "limit", 1000, "run at most this many ticks")
 	flags.BoolVar(&dryRun, "dry-run", false, "only print the ticks that would run")
 	return cmd
@@ -56,7 +56,7 @@ func (a *app) cronBackfillCommand() *cobra.Command {
 
 func fillSpan(span *cronstore.Span, from, to string) (err error) {
 	if from == "" || to == "" {
-		return usageError(errors.New("a backfill wants --from and --to"))
+		return usageError(errors.New("a backfill needs --from and --to"))
 	}
 	if span.From, err = parseInstant("--from", from); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Man
 	return err
 }
 
-// String says what was done.
+// String describes the result in one sentence.
 func (b backfilled) String() string {
 	what, n := "backfilled", b.Ran
 	if b.DryRun {
@@ -110,14 +110,14 @@ func (b backfilled) String() string {
 		said += fmt.Sprintf("; %d have their job or are excluded", b.Left)
 	}
 	if b.More {
-		said += "; more are due, which the same command runs next, or a higher --limit"
+		said += "; more are due: repeat the command, or raise --limit"
 	}
 	return said
 }
 
-// bar is a progress bar on a terminal, and nothing elsewhere.
+// bar is a progress bar. It prints nothing unless the output is a terminal.
 type bar struct {
-	out   io.Writer // nil: nothing
+	out   io.Writer // nil: print nothing
 	total int
 }
 

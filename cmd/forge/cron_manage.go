@@ -20,36 +20,36 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/crons"
 )
 
-// turned is what forge cron pause and resume answer.
-type turned struct {
+// pausedCron is the JSON output of forge cron pause and forge cron resume.
+type pausedCron struct {
 	cronstore.Cron
 	Changed bool `json:"changed"`
-	// now is the database's.
+	// now is the database's time.
 	now time.Time
 }
 
 func (a *app) cronPauseCommand() *cobra.Command {
-	return a.turnCommand("pause NAME", "Hold a cron: its ticks are recorded as skipped_paused until it is resumed", cronstore.Pause,
-		func(name string, t turned) string {
+	return a.pauseOrResumeCommand("pause NAME", "Pause a cron: its ticks are recorded as skipped_paused until it is resumed", cronstore.Pause,
+		func(name string, t pausedCron) string {
 			switch {
 			case t.Changed:
-				return fmt.Sprintf("%s is paused; go on with forge cron resume %s", name, name)
+				return fmt.Sprintf("%s is paused; resume it with forge cron resume %s", name, name)
 			case t.PausedAt.IsZero():
-				return name + " is paused by the configuration already"
+				return name + " is already paused by the configuration"
 			default:
-				return name + " is paused already, since " + stamp(t.PausedAt)
+				return name + " is already paused, since " + stamp(t.PausedAt)
 			}
 		})
 }
 
 func (a *app) cronResumeCommand() *cobra.Command {
-	return a.turnCommand("resume NAME", "Let a paused cron fire again, from now on", cronstore.Resume,
-		func(name string, t turned) string {
+	return a.pauseOrResumeCommand("resume NAME", "Resume a paused cron from now on", cronstore.Resume,
+		func(name string, t pausedCron) string {
 			said := name + " is not paused"
 			if t.Changed {
 				said = name + " is resumed"
 			}
-			// Not NextTick, which may be one of the pause that is still to be recorded.
+			// NextTick may be a tick of the pause that is not recorded yet.
 			coming, err := explain.Next(name, t.Spec, t.now, 1)
 			if err != nil || len(coming) == 0 {
 				return said + "; no tick is due any more"
@@ -58,16 +58,16 @@ func (a *app) cronResumeCommand() *cobra.Command {
 		})
 }
 
-// turnCommand pauses or resumes. To do it twice is no mistake.
-func (a *app) turnCommand(use, short string,
-	turn func(context.Context, cronstore.Beginner, cronstore.Change) (cronstore.Cron, bool, error), say func(string, turned) string,
+// pauseOrResumeCommand returns a command that pauses or resumes a cron. To repeat it is not an error.
+func (a *app) pauseOrResumeCommand(use, short string,
+	change func(context.Context, cronstore.Beginner, cronstore.Change) (cronstore.Cron, bool, error), say func(string, pausedCron) string,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  forge cron " + strings.Replace(use, "NAME", "nightly-report", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
-				cron, changed, err := turn(ctx, pool, cronstore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
+				cron, changed, err := change(ctx, pool, cronstore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
 				if err != nil {
 					return explainCron(ctx, pool, args[0], err)
 				}
@@ -75,7 +75,7 @@ func (a *app) turnCommand(use, short string,
 				if err != nil {
 					return err
 				}
-				answer := turned{cron, changed, now}
+				answer := pausedCron{cron, changed, now}
 				if !a.tabular() {
 					return a.document(answer)
 				}
@@ -86,8 +86,7 @@ func (a *app) turnCommand(use, short string,
 	}
 }
 
-// withConfig is withDatabase for work that needs more of the configuration than
-// the address.
+// withConfig is withDatabase for work that also needs the configuration.
 func (a *app) withConfig(ctx context.Context, work func(context.Context, *config.Config, *pgxpool.Pool) error) error {
 	cfg, err := a.loadQuietly()
 	if err != nil {
@@ -96,7 +95,7 @@ func (a *app) withConfig(ctx context.Context, work func(context.Context, *config
 	return a.connectedFor(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error { return work(ctx, cfg, pool) })
 }
 
-// withManual runs work that makes ticks run.
+// withManual runs work that runs ticks by hand.
 func (a *app) withManual(ctx context.Context, work func(context.Context, *pgxpool.Pool, crons.Manual) error) error {
 	return a.withConfig(ctx, func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
 		inserter, err := jobs.NewInserter(pool, cfg.Database.Schema)
@@ -110,10 +109,10 @@ func (a *app) withManual(ctx context.Context, work func(context.Context, *pgxpoo
 func (a *app) cronTriggerCommand() *cobra.Command {
 	var at, args string
 	cmd := &cobra.Command{
-		Use: "trigger NAME", Short: "Run a cron now, or a tick of it that was not run", Args: cobra.ExactArgs(1),
-		Long: "Runs a cron now, whatever its schedule and its overlap policy say, also while it is paused.\n" +
-			"With --at it runs a due tick that has no job: one that was skipped, or that nobody recorded.\n" +
-			"A tick that has its job is never run again: that is exit code 6.",
+		Use: "trigger NAME", Short: "Run a cron now, or a tick that has no job", Args: cobra.ExactArgs(1),
+		Long: "Runs a cron now, regardless of its schedule and overlap policy, even while it is paused.\n" +
+			"With --at it runs a due tick without a job: a skipped one, or one that was not recorded.\n" +
+			"A tick that has a job never runs again (exit code 6).",
 		Example: "  forge cron trigger nightly-report\n" +
 			"  forge cron trigger nightly-report --at 2026-11-20T01:30:00Z --args '{\"full\":true}'",
 		RunE: func(cmd *cobra.Command, positional []string) error {
@@ -156,7 +155,7 @@ func parseArgs(args string) (json.RawMessage, error) {
 	return json.RawMessage(args), nil
 }
 
-// explainCron turns what the store says into what the user can do.
+// explainCron turns the store's error for an unknown cron into one that suggests names.
 func explainCron(ctx context.Context, pool *pgxpool.Pool, name string, err error) error {
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return unknownCron(ctx, pool, name)
@@ -168,7 +167,7 @@ func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger cronstore.T
 	at := explain.Instant(trigger.At)
 	switch {
 	case errors.Is(err, cronstore.ErrTaken) && row.JobID == 0:
-		return conflictError(fmt.Errorf("the tick %s of %s waits for its turn already", at, trigger.Cron))
+		return conflictError(fmt.Errorf("the tick %s of %s is already queued", at, trigger.Cron))
 	case errors.Is(err, cronstore.ErrTaken):
 		return conflictError(fmt.Errorf("the tick %s of %s has job %d (%s); a tick runs once, so trigger the cron without --at or see forge job show %d",
 			at, trigger.Cron, row.JobID, row.Verdict, row.JobID))
@@ -185,7 +184,7 @@ func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger cronstore.T
 	}
 }
 
-// whoAmI names the user of a command for the diary.
+// whoAmI names the user of a command for the event log.
 func whoAmI() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil {
@@ -197,7 +196,7 @@ func whoAmI() string {
 	return name
 }
 
-// noTime is what a column shows for an instant that never was.
+// noTime formats an instant like stamp, but returns an empty string for the zero time.
 func noTime(at time.Time) string {
 	if at.IsZero() {
 		return ""

@@ -13,11 +13,10 @@ import (
 	"github.com/forge-scheduler/forge/internal/explain"
 )
 
-// shownTicks is how many ticks of the past and of the future forge cron show
-// prints.
+// shownTicks is how many past and how many future ticks forge cron show prints.
 const shownTicks = 5
 
-// shownCron is what forge cron show answers.
+// shownCron is the JSON output of forge cron show.
 type shownCron struct {
 	cronstore.Cron
 	Description string           `json:"description"`
@@ -27,11 +26,11 @@ type shownCron struct {
 
 func (a *app) cronShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show a cron: its definition, its last ticks and its next", Args: cobra.ExactArgs(1),
+		Use: "show NAME", Short: "Show a cron: its definition, its last and its next ticks", Args: cobra.ExactArgs(1),
 		Example: "  forge cron show nightly-report",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				shown, err := lookAtCron(ctx, pool, args[0])
+				shown, err := readCron(ctx, pool, args[0])
 				if err != nil {
 					return err
 				}
@@ -44,7 +43,7 @@ func (a *app) cronShowCommand() *cobra.Command {
 	}
 }
 
-func lookAtCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron, error) {
+func readCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron, error) {
 	cron, err := findCron(ctx, pool, name)
 	if err != nil {
 		return shownCron{}, err
@@ -81,7 +80,7 @@ func (a *app) printCron(shown shownCron) error {
 	}
 	if len(shown.Coming) > 0 {
 		_, _ = fmt.Fprintln(a.out, "\nnext ticks:")
-		return list(a, shown.Coming, comingColumns(time.Now()))
+		return list(a, shown.Coming, upcomingColumns(time.Now()))
 	}
 	return nil
 }
@@ -135,7 +134,7 @@ var cronProperties = []column[shownCron]{
 	{title: "recorded up to", show: func(c shownCron) string { return stamp(c.Watermark) }},
 }
 
-// needs says which nodes may run the cron's job.
+// needs describes which nodes may run the cron's job.
 func needs(c shownCron) string {
 	var all []string
 	if c.Spec.Capability != "" {

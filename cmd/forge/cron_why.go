@@ -13,7 +13,7 @@ import (
 
 func (a *app) cronWhyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "why NAME TICK", Short: "Say in one sentence what became of a tick, and why",
+		Use: "why NAME TICK", Short: "Explain in one sentence the verdict of a tick",
 		Example: "  forge cron why nightly-report 2026-11-20T01:30:00Z",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,7 +32,7 @@ func (a *app) cronWhyCommand() *cobra.Command {
 	}
 }
 
-// parseInstant reads an argument or flag that is an instant.
+// parseInstant parses an argument or flag, named by what, as RFC 3339.
 func parseInstant(what, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -41,8 +41,8 @@ func parseInstant(what, text string) (time.Time, error) {
 	return at, nil
 }
 
-// answer prints an explanation. A tick that does not stand in the ledger is not
-// found, whatever the reason.
+// answer prints an explanation. A tick without a row in the ledger is a not-found error that has the
+// explanation as its text.
 func (a *app) answer(e explain.Explanation) error {
 	if !a.tabular() {
 		if err := a.document(e); err != nil {

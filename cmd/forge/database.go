@@ -13,9 +13,9 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/devcluster"
-	"github.com/forge-scheduler/forge/internal/grants"
+	"github.com/forge-scheduler/forge/internal/doctor"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // load reads the configuration and prints its warnings.
@@ -30,8 +30,8 @@ func (a *app) loadWith(opts config.LoadOptions) (*config.Config, error) {
 	return cfg, nil
 }
 
-// loadFile reads the configuration for a command that is about the file itself: there
-// must be one, and it must not be empty.
+// loadFile reads the configuration for a command about the file itself. It returns an error if
+// there is no file or if the file is empty.
 func (a *app) loadFile(command string) (*config.Config, error) {
 	cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
 	switch {
@@ -41,13 +41,13 @@ func (a *app) loadFile(command string) (*config.Config, error) {
 		return nil, configError(err)
 	case report.Empty:
 		path, _ := a.configFile()
-		return nil, configError(fmt.Errorf("%s: the file is empty, and forge %s does not take that for a wish to remove everything", path, command))
+		return nil, configError(fmt.Errorf("%s: the file is empty; forge %s does not remove everything because of an empty file", path, command))
 	}
 	a.warn(report)
 	return cfg, nil
 }
 
-// searched names the places where the configuration was looked for, in order.
+// searched names the places searched for a configuration file, in order.
 func (a *app) searched() string {
 	if a.configPath != "" {
 		return fmt.Sprintf("--config names %s, which does not exist", absolute(a.configPath))
@@ -65,8 +65,8 @@ func absolute(path string) string {
 	return path
 }
 
-// loadReport leaves the warnings to the caller. Without a file the defaults and
-// the environment serve, unless the user or FORGE_CONFIG names one.
+// loadReport reads the configuration and leaves printing the warnings to the caller. Without a file
+// it uses the defaults and the environment, unless --config or FORGE_CONFIG names a file.
 func (a *app) loadReport(opts config.LoadOptions) (*config.Config, config.Report, error) {
 	opts.JudgeAlert = alerts.Judge
 	cfg, report, err := config.Load(a.configPath, opts)
@@ -76,7 +76,7 @@ func (a *app) loadReport(opts config.LoadOptions) (*config.Config, config.Report
 	return cfg, report, err
 }
 
-// fileNamed says that --config or FORGE_CONFIG names the file: it must exist then.
+// fileNamed reports whether --config or FORGE_CONFIG names the file, which must then exist.
 func (a *app) fileNamed() bool { return a.configPath != "" || os.Getenv("FORGE_CONFIG") != "" }
 
 func (a *app) warn(report config.Report) {
@@ -85,8 +85,8 @@ func (a *app) warn(report config.Report) {
 	}
 }
 
-// withDatabase runs work on a connected pool. Commands read the configuration
-// for the address only and leave its warnings to forge check.
+// withDatabase runs work on a connected pool. It does not print the configuration's warnings, because
+// it needs only the database's address.
 func (a *app) withDatabase(ctx context.Context, work func(context.Context, *pgxpool.Pool) error) error {
 	cfg, err := a.loadQuietly()
 	if err != nil {
@@ -95,8 +95,8 @@ func (a *app) withDatabase(ctx context.Context, work func(context.Context, *pgxp
 	return a.connectedFor(ctx, cfg, work)
 }
 
-// connectedFor runs a command's work on a pool: if the command changes something, it
-// needs the primary and is written to the audit log.
+// connectedFor runs a command's work on a pool. A command that changes something needs the primary
+// and is recorded in the audit log.
 func (a *app) connectedFor(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
 	if a.action != "" {
 		return connected(ctx, cfg, a.audited(work))
@@ -106,7 +106,7 @@ func (a *app) connectedFor(ctx context.Context, cfg *config.Config, work func(co
 
 func (a *app) loadQuietly() (*config.Config, error) { return a.quiet().load() }
 
-// quiet is the app without its warnings.
+// quiet returns a copy of the app that prints no warnings.
 func (a *app) quiet() *app {
 	quiet := *a
 	quiet.err = io.Discard
@@ -122,28 +122,28 @@ func connected(ctx context.Context, cfg *config.Config, work func(context.Contex
 	return explainRefusal(ctx, pool, cfg.Database.Schema, work(ctx, pool))
 }
 
-// openPool returns a pool that has connected; to a server that takes no writes only if
-// anyServer says so.
+// openPool returns a connected pool. It accepts a read-only server only if anyServer is set.
 func openPool(ctx context.Context, cfg *config.Config, anyServer bool) (*pgxpool.Pool, error) {
 	if err := requireDatabase(cfg); err != nil {
 		return nil, err
 	}
-	pool, err := dbpool.New(ctx, dbpool.Options{
+	pool, err := postgres.NewPool(ctx, postgres.PoolOptions{
 		URL: cfg.Database.URL, Schema: cfg.Database.Schema, ApplicationName: "forge-cli",
 		Pooled: cfg.Cluster.LeaderElection.ByLease(), AnyServer: anyServer,
 	})
 	if err != nil {
 		return nil, databaseError(err)
 	}
-	if err := dbpool.Ping(ctx, pool); err != nil {
+	if err := postgres.Ping(ctx, pool); err != nil {
 		pool.Close()
 		return nil, databaseError(err)
 	}
 	return pool, nil
 }
 
-// requireDatabase tells of the cluster that forge dev runs from here when nothing
-// names a database. Its own is not taken unasked: somebody may have meant another.
+// requireDatabase returns an error if nothing names a database. If forge dev runs from this
+// directory, the error says how to use its database. forge does not use it by default, because the
+// user may have meant another.
 func requireDatabase(cfg *config.Config) error {
 	err := cfg.RequireDatabase()
 	if err == nil {
@@ -152,14 +152,14 @@ func requireDatabase(cfg *config.Config) error {
 	if folder, failed := devcluster.DefaultDataDir(); failed == nil {
 		file := filepath.Join(folder, devcluster.URLFile)
 		if _, failed := os.Stat(file); failed == nil {
-			err = fmt.Errorf("%w; it runs from here, so: export FORGE_DATABASE_URL=\"$(cat %s)\"", err, file)
+			err = fmt.Errorf("%w; it runs from this directory: export FORGE_DATABASE_URL=\"$(cat %s)\"", err, file)
 		}
 	}
 	return databaseError(err)
 }
 
-// explainRefusal turns PostgreSQL's complaint about a table of ours into advice:
-// nothing has migrated this database yet, or its tables are another's.
+// explainRefusal adds advice to errors of PostgreSQL: the tables do not exist, the server is
+// read-only, or the user lacks privileges.
 func explainRefusal(ctx context.Context, pool *pgxpool.Pool, schema string, err error) error {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -171,7 +171,7 @@ func explainRefusal(ctx context.Context, pool *pgxpool.Pool, schema string, err 
 	case "25006": // read_only_sql_transaction
 		return fmt.Errorf("the server is read-only, and this needs the primary (%s)", refused.Message)
 	case "42501": // insufficient_privilege
-		return grants.Explain(ctx, pool, schema, err)
+		return doctor.ExplainGrants(ctx, pool, schema, err)
 	default:
 		return err
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
-// Whoever forgot the address beside a running forge dev is told how to give it.
-func TestNoDatabaseTellsOfTheOneThatRunsFromHere(t *testing.T) {
+// TestMissingDatabaseSuggestsTheOneOfForgeDev checks that the error for a missing address says how
+// to use the database of a forge dev that runs from this directory.
+func TestMissingDatabaseSuggestsTheOneOfForgeDev(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const hint = "export FORGE_DATABASE_URL="
 	if err := requireDatabase(&config.Config{}); err == nil || strings.Contains(err.Error(), hint) {

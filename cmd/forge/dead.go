@@ -16,24 +16,24 @@ import (
 )
 
 func (a *app) deadCommand() *cobra.Command {
-	return group("dead", "See dead letters, the jobs that used up their attempts, and retry or discard them",
-		a.deadListCommand(), a.deadRetryCommand(), a.deadDiscardCommand())
+	return group("dead", "Show dead letters, the jobs that have used all attempts, and retry or discard them",
+		a.watchable(a.deadListCommand()), a.deadRetryCommand(), a.deadDiscardCommand())
 }
 
-// deadFlags are the filter as it is written.
+// deadFlags are the filter's flags as given.
 type deadFlags struct{ kind, failure, older, newer string }
 
 func (f *deadFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.kind, "kind", "", "only jobs of this kind")
-	flags.StringVar(&f.failure, "error", "", "only jobs whose error holds this text")
+	flags.StringVar(&f.failure, "error", "", "only jobs whose error contains this text")
 	flags.StringVar(&f.older, "older-than", "", "only jobs that died longer ago than this, such as 6h or 2d")
 	flags.StringVar(&f.newer, "newer-than", "", "only jobs that died since then")
 }
 
 func (f *deadFlags) given() bool { return *f != deadFlags{} }
 
-// filter adds what the arguments name: jobs by their ids, or one group.
+// filter returns the filter of the flags and of the arguments, which are job ids or one group.
 func (f *deadFlags) filter(args []string) (filter jobstore.DeadFilter, err error) {
 	filter = jobstore.DeadFilter{Kind: f.kind, Error: f.failure}
 	for _, flag := range []struct {
@@ -92,7 +92,7 @@ func (a *app) deadListCommand() *cobra.Command {
 		},
 	}
 	flags.register(cmd)
-	cmd.Flags().BoolVar(&jobs, "jobs", false, "list the jobs, newest first, and not their groups")
+	cmd.Flags().BoolVar(&jobs, "jobs", false, "list the jobs, newest first, instead of their groups")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 100, "at most this many")
 	return cmd
 }
@@ -143,11 +143,11 @@ func deadLetterColumns(now time.Time) []column[jobstore.DeadLetter] {
 }
 
 func (a *app) deadRetryCommand() *cobra.Command {
-	return a.deadActCommand(jobstore.Retry, "Give dead letters one more attempt, now")
+	return a.deadActCommand(jobstore.Retry, "Give dead letters one more attempt now")
 }
 
 func (a *app) deadDiscardCommand() *cobra.Command {
-	return a.deadActCommand(jobstore.Discard, "Strike dead letters off the list; the jobs stay until their retention is over")
+	return a.deadActCommand(jobstore.Discard, "Remove dead letters from the list; the jobs stay until their retention ends")
 }
 
 func (a *app) deadActCommand(action jobstore.Action, short string) *cobra.Command {
@@ -155,16 +155,16 @@ func (a *app) deadActCommand(action jobstore.Action, short string) *cobra.Comman
 	var all, dryRun, yes bool
 	cmd := &cobra.Command{
 		Use: string(action) + " [ID... | GROUP]", Short: short, Args: cobra.ArbitraryArgs,
-		Long: short + ".\n\nDead letters are named by the ids of their jobs, by their group, by a filter, or with --all. A job that\n" +
-			"is no dead letter is exit code 4, one whose unique key another job holds by now 6; the others named\n" +
-			"beside it are dealt with.",
+		Long: short + ".\n\nSelect dead letters by the ids of their jobs, by group, by a filter, or with --all. The exit code is 4\n" +
+			"if a job is not a dead letter, and 6 if another job has its unique key by now; the command still\n" +
+			"changes the other jobs.",
 		Example: fmt.Sprintf("  forge dead %[1]s 42 43\n  forge dead %[1]s d28cfe5c16a\n  forge dead %[1]s --kind report --older-than 2d --dry-run", action),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case all && (len(args) > 0 || flags.given()):
-				return usageError(errors.New("--all goes without ids, group and filter"))
+				return usageError(errors.New("--all cannot be combined with ids, a group or a filter"))
 			case !all && len(args) == 0 && !flags.given():
-				return usageError(errors.New("which dead letters? Name ids, a group or a filter (--kind, --error, --older-than, --newer-than), or say --all"))
+				return usageError(errors.New("which dead letters? Name ids, a group or a filter (--kind, --error, --older-than, --newer-than), or use --all"))
 			}
 			filter, err := flags.filter(args)
 			if err != nil {
@@ -176,8 +176,8 @@ func (a *app) deadActCommand(action jobstore.Action, short string) *cobra.Comman
 		},
 	}
 	flags.register(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "every dead letter there is")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say how many it would be")
+	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print how many jobs it would change")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with a group or a filter: do not ask")
 	return cmd
 }
@@ -206,7 +206,7 @@ func (a *app) actOnDead(ctx context.Context, pool *pgxpool.Pool, action jobstore
 			func(done int) { progress.set(min(done, int(counted.Jobs))) })
 		progress.end()
 		if err != nil {
-			return fmt.Errorf("%w (after %s; the same again goes on)", err, countJobs(int64(answer.Changed)))
+			return fmt.Errorf("%w (after %s; repeat the command to continue)", err, countJobs(int64(answer.Changed)))
 		}
 	}
 	if !a.tabular() {
@@ -220,7 +220,7 @@ func (a *app) actOnDead(ctx context.Context, pool *pgxpool.Pool, action jobstore
 	return missingDead(filter.IDs, letters, answer)
 }
 
-// namedDead are the dead letters among the jobs that are named by their ids.
+// namedDead returns the dead letters among the jobs given by id.
 func (*app) namedDead(ctx context.Context, pool *pgxpool.Pool, filter jobstore.DeadFilter) ([]jobstore.DeadLetter, error) {
 	if len(filter.IDs) == 0 {
 		return nil, nil
@@ -228,8 +228,7 @@ func (*app) namedDead(ctx context.Context, pool *pgxpool.Pool, filter jobstore.D
 	return jobstore.DeadLetters(ctx, pool, filter, 0, len(filter.IDs))
 }
 
-// missingDead is nil when all jobs that are named were dead letters and dealt
-// with.
+// missingDead returns an error unless all jobs given by id were dead letters and were changed.
 func missingDead(ids []int64, letters []jobstore.DeadLetter, done bulkDone) error {
 	var missing []int64
 	for _, id := range ids {
@@ -247,7 +246,7 @@ func missingDead(ids []int64, letters []jobstore.DeadLetter, done bulkDone) erro
 	}
 }
 
-// secondRound says when a job got its second round, or nothing.
+// secondRound describes a job's second round, or returns an empty string.
 func secondRound(round *jobstore.SecondRound) string {
 	if round == nil {
 		return ""

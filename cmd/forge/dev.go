@@ -17,14 +17,14 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// defaultListen is where the first node of the example is.
+// defaultListen is the address of the example's first node.
 const defaultListen = "127.0.0.1:8080"
 
 func (a *app) devCommand() *cobra.Command {
@@ -32,9 +32,9 @@ func (a *app) devCommand() *cobra.Command {
 	var log logFlags
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a cluster on this machine: PostgreSQL, nodes, crons, dashboard", Args: cobra.NoArgs,
-		Long: "dev starts a PostgreSQL of its own, migrates it, and runs nodes as processes of\n" +
+		Long: "dev starts its own PostgreSQL, migrates it, and runs nodes as processes on\n" +
 			"this machine. Ctrl-C stops everything; the data is kept for the next time.\n" +
-			"Kill a leader with kill -9 and watch another take over.",
+			"Kill a leader with kill -9 and watch another node take over.",
 		Example: "  forge dev --nodes 3",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.LogFormat = log.format
@@ -67,8 +67,8 @@ func (a *app) dev(ctx context.Context, opts devcluster.Options) error {
 	return devcluster.Run(ctx, opts)
 }
 
-// checkListen wants what the nodes would accept, before PostgreSQL is started for
-// them. Port 0 is any port.
+// checkListen rejects an address that the nodes would reject, before PostgreSQL is started. Port 0
+// means any port.
 func checkListen(listen string) error {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -83,8 +83,8 @@ func checkListen(listen string) error {
 	return nil
 }
 
-// devConfig returns the path of the configuration that all nodes read. Without
-// a file the example serves, written beside the data.
+// devConfig returns the path of the configuration that all nodes read. Without a file it writes the
+// example into the data directory.
 func (a *app) devConfig(opts *devcluster.Options) (string, error) {
 	_, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
 	switch {
@@ -107,12 +107,11 @@ func (a *app) devConfig(opts *devcluster.Options) (string, error) {
 	if err := os.WriteFile(path, []byte(exampleAt(opts.Listen)), 0o644); err != nil { //nolint:gosec // an example, no secrets
 		return "", err
 	}
-	_, err = fmt.Fprintf(a.err, "no forge.toml here: running the example, %s (forge init writes one of your own)\n", path)
+	_, err = fmt.Fprintf(a.err, "no forge.toml here: running the example, %s (forge init writes your own)\n", path)
 	return path, err
 }
 
-// exampleAt is the example for a first node at that address, which one of its
-// crons calls.
+// exampleAt returns the example with the first node's address, which one of its crons requests.
 func exampleAt(listen string) string {
 	if _, port, err := net.SplitHostPort(listen); err != nil || port == "0" {
 		return forge.Example
@@ -120,8 +119,8 @@ func exampleAt(listen string) string {
 	return strings.ReplaceAll(forge.Example, defaultListen, listen)
 }
 
-// prepare migrates the fresh database and puts the file's crons in force, also
-// when an older run had another file.
+// prepare migrates the database and puts the file's crons in force, even if an earlier run had
+// another file.
 func (a *app) prepare(ctx context.Context, path, url string) error {
 	environ := append(os.Environ(), "FORGE_DATABASE_URL="+url)
 	cfg, _, err := config.Load(path, config.LoadOptions{Environ: func() []string { return environ }})
@@ -129,7 +128,7 @@ func (a *app) prepare(ctx context.Context, path, url string) error {
 		return configError(err)
 	}
 	return connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
-		if err := dbpool.EnsureSchema(ctx, pool, cfg.Database.Schema); err != nil {
+		if err := postgres.EnsureSchema(ctx, pool, cfg.Database.Schema); err != nil {
 			return err
 		}
 		if err := migrations.New(pool, discard()).Up(ctx); err != nil {
@@ -143,9 +142,9 @@ func (a *app) prepare(ctx context.Context, path, url string) error {
 	})
 }
 
-// currentLeaders reads who leads, for the banner.
+// currentLeaders reads the leader of each role, for the banner.
 func currentLeaders(ctx context.Context, url string) ([]devcluster.Leader, error) {
-	pool, err := dbpool.New(ctx, dbpool.Options{URL: url, Schema: "public", ApplicationName: "forge-dev"})
+	pool, err := postgres.NewPool(ctx, postgres.PoolOptions{URL: url, Schema: "public", ApplicationName: "forge-dev"})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/forge-scheduler/forge"
 )
 
-// The example's self-check calls the first node, wherever that listens.
+// TestExampleFollowsTheFirstNode checks that the example's self-check requests the address on which
+// the first node listens.
 func TestExampleFollowsTheFirstNode(t *testing.T) {
 	t.Parallel()
 	if !strings.Contains(forge.Example, "http://"+defaultListen+"/healthz") {

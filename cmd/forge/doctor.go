@@ -12,7 +12,7 @@ import (
 
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Examine the database, the way to it and the cluster, and name what would break leadership",
+		Use: "doctor", Short: "Check the database, the connection to it and the cluster for what would break leadership",
 		Args:    cobra.NoArgs,
 		Example: "  forge doctor --config /etc/forge/forge.toml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -31,7 +31,10 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err := a.showFindings(findings); err != nil {
 				return err
 			}
-			return verdict(facts, findings)
+			if err := verdict(facts, findings); err != nil {
+				return findingsError{err}
+			}
+			return nil
 		},
 	}
 }
@@ -62,6 +65,6 @@ func verdict(facts doctor.Facts, findings []doctor.Finding) error {
 	case facts.Pool.Err != nil && facts.Election.Err != nil:
 		return databaseError(errors.New("the database cannot be reached"))
 	default:
-		return fmt.Errorf("%d of %d lines failed", failed, len(findings))
+		return fmt.Errorf("%d of %d checks failed", failed, len(findings))
 	}
 }

@@ -15,10 +15,10 @@ import (
 func (a *app) nodeDrainCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "drain NODE", Short: "Hand a node's roles over and give it no more jobs",
-		Long: "Hand the roles of a node over to others, keep it from standing again and offer it\n" +
-			"no more jobs; those that it runs go on. It stays so until forge node undrain or\n" +
-			"until the node starts anew.",
+		Use: "drain NODE", Short: "Hand over a node's roles and assign it no more jobs",
+		Long: "Hand the roles of a node over to other nodes, keep it from leading again and assign\n" +
+			"it no more jobs; its running jobs continue. The node stays drained until forge node\n" +
+			"undrain or until it restarts.",
 		Args:    cobra.ExactArgs(1),
 		Example: "  forge node drain node-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,7 +33,7 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 
 func (a *app) nodeUndrainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "undrain NODE", Short: "Let a drained node stand and work again", Args: cobra.ExactArgs(1),
+		Use: "undrain NODE", Short: "Let a drained node lead and run jobs again", Args: cobra.ExactArgs(1),
 		Example: "  forge node undrain node-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -46,7 +46,7 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 	}
 }
 
-// drain waits for the successors of a node that is drained.
+// drain drains a node and waits until its roles have new leaders.
 func (a *app) drain(ctx context.Context, pool *pgxpool.Pool, id string, timeout time.Duration) error {
 	changes, err := leaderstore.Follow(ctx, pool)
 	if err != nil {

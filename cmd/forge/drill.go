@@ -16,15 +16,15 @@ import (
 func (a *app) drillCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "drill [leader] ROLE", Short: "Hand a role over on the living cluster, measure it and write it down",
-		Long: "The leader is asked to stop its work and to hand the role over, as by forge leader step-down.\n" +
-			"What it took is printed, and written to the cluster's diary as leader_drilled;\n" +
-			"forge leader history marks the tenure.",
+		Use: "drill [leader] ROLE", Short: "Hand a role over on the running cluster, and measure and record it",
+		Long: "Asks the leader to stop its work and to hand the role over, as forge leader step-down does.\n" +
+			"The times are printed and recorded in the event log as leader_drilled; forge leader history\n" +
+			"marks the tenure.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 || len(args) == 2 && args[0] == "leader" {
 				return nil
 			}
-			return errors.New("want the role whose leader is to be replaced: forge drill leader ROLE")
+			return errors.New("want the role to hand over: forge drill leader ROLE")
 		},
 		Example: "  forge drill scheduler",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +43,7 @@ func (a *app) drill(ctx context.Context, pool *pgxpool.Pool, role string, timeou
 		return err
 	}
 	defer changes.Close()
-	done, err := handover.Drill(ctx, pool, changes, handover.Order{Role: role, By: whoAmI(), Within: timeout})
+	done, err := handover.Drill(ctx, pool, changes, handover.Params{Role: role, By: whoAmI(), Within: timeout})
 	if err != nil {
 		return refused(err)
 	}
@@ -52,14 +52,14 @@ func (a *app) drill(ctx context.Context, pool *pgxpool.Pool, role string, timeou
 
 func fromMilliseconds(ms float64) string { return span(time.Duration(ms * float64(time.Millisecond))) }
 
-var drillColumns = []column[handover.Drilled]{
-	{title: "role", show: func(d handover.Drilled) string { return d.Role }},
-	{title: "from", show: func(d handover.Drilled) string { return d.From }},
-	{title: "to", show: func(d handover.Drilled) string { return d.To }},
-	{title: "term", show: func(d handover.Drilled) string { return strconv.FormatInt(d.ToTerm, 10) }},
-	{title: "stopped after", show: func(d handover.Drilled) string { return fromMilliseconds(d.StoppedMS) }},
-	{title: "nobody led", show: func(d handover.Drilled) string { return fromMilliseconds(d.GapMS) }},
-	{title: "took", show: func(d handover.Drilled) string { return fromMilliseconds(d.TookMS) }},
-	{title: "ended", show: func(d handover.Drilled) string { return d.EndReason }},
-	{title: "asked", wide: true, show: func(d handover.Drilled) string { return stamp(d.AskedAt) }},
+var drillColumns = []column[handover.DrillResult]{
+	{title: "role", show: func(d handover.DrillResult) string { return d.Role }},
+	{title: "from", show: func(d handover.DrillResult) string { return d.From }},
+	{title: "to", show: func(d handover.DrillResult) string { return d.To }},
+	{title: "term", show: func(d handover.DrillResult) string { return strconv.FormatInt(d.ToTerm, 10) }},
+	{title: "stopped after", show: func(d handover.DrillResult) string { return fromMilliseconds(d.StoppedMS) }},
+	{title: "gap", show: func(d handover.DrillResult) string { return fromMilliseconds(d.GapMS) }},
+	{title: "took", show: func(d handover.DrillResult) string { return fromMilliseconds(d.TookMS) }},
+	{title: "ended", show: func(d handover.DrillResult) string { return d.EndReason }},
+	{title: "requested", wide: true, show: func(d handover.DrillResult) string { return stamp(d.AskedAt) }},
 }

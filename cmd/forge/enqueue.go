@@ -24,9 +24,9 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 	var unique uniqueFlags
 	cmd := &cobra.Command{
 		Use: "enqueue KIND", Short: "Enqueue a job", Args: cobra.ExactArgs(1),
-		Long: "Enqueues a job. With --unique it is added once: the same key again names the job that is there,\n" +
-			"until that one is cancelled, discarded or past its retention. The other flags of that name say in what\n" +
-			"it must differ from those that are there, in place of unique in the job's definition.",
+		Long: "Enqueues a job. With --unique a key is enqueued once: repeating it prints the existing job, until\n" +
+			"that job is cancelled, discarded or past its retention. The other --unique flags say in which\n" +
+			"properties the job must differ from existing ones, in place of unique in the job's definition.",
 		Example: "  forge job enqueue greet --args '{\"name\":\"Ada\"}' --priority 1\n" +
 			"  forge job enqueue report --at 2027-01-31T09:00:00Z --unique report-january",
 		RunE: func(cmd *cobra.Command, positional []string) error {
@@ -61,13 +61,12 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 	flags.StringVar(&args, "args", "{}", "arguments, a JSON object")
 	flags.StringVar(&job.Queue, "queue", "", "queue (default: the job's own)")
 	flags.IntVar(&job.Priority, "priority", 0, "1 (first) to 4 (default: the job's own)")
-	flags.StringVar(&at, "at", "", "run not before this instant, RFC 3339")
+	flags.StringVar(&at, "at", "", "do not run before this instant, RFC 3339")
 	unique.register(flags, &job)
 	return cmd
 }
 
-// explainArgs tells of args that the kind's schema refuses as of other mistakes in
-// the flag.
+// explainArgs turns args that violate the kind's schema into a usage error of --args.
 func explainArgs(err error) error {
 	if wrong, ok := errors.AsType[config.SchemaError](err); ok {
 		return usageError(fmt.Errorf("--%w", wrong))
@@ -109,8 +108,8 @@ func fillJob(job *jobstore.NewJob, args, at string) error {
 	return nil
 }
 
-// checkKind refuses a kind that no node of the cluster has ever had a worker
-// for, and warns when none that lives has.
+// checkKind rejects a kind for which no node has ever had a worker, and warns if no live node has
+// one.
 func (a *app) checkKind(ctx context.Context, pool *pgxpool.Pool, kind string) error {
 	live, known, err := enqueue.Kinds(ctx, pool)
 	if err != nil || slices.Contains(live, kind) {
@@ -119,11 +118,11 @@ func (a *app) checkKind(ctx context.Context, pool *pgxpool.Pool, kind string) er
 	if len(known) > 0 && !slices.Contains(known, kind) {
 		return notFound("no node has a worker for kind %q; %s", kind, knownKinds(kind, known))
 	}
-	_, err = fmt.Fprintf(a.err, "no live node works kind %q now; the job waits until one does\n", kind)
+	_, err = fmt.Fprintf(a.err, "no live node has a worker for kind %q; the job waits until one has\n", kind)
 	return err
 }
 
-// knownKinds names the kind that was probably meant first.
+// knownKinds lists the known kinds, after the one that was probably meant.
 func knownKinds(kind string, known []string) string {
 	list := "known kinds: " + strings.Join(known, ", ")
 	if near := config.Nearest(kind, known); near != "" {

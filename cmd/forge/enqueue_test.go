@@ -12,7 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-func TestEnqueueRefusesArgs(t *testing.T) {
+func TestEnqueueRejectsInvalidArgs(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"[1]":              `--args: not an object; want a JSON object such as {"name":"Ada"}`,
@@ -31,8 +31,8 @@ func TestEnqueueRefusesArgs(t *testing.T) {
 	}
 }
 
-// What a job is unique by comes from the configuration in force, unless flags say
-// it, and a duplicate is told as such.
+// TestEnqueueIsUnique checks that uniqueness comes from the configuration in force unless flags
+// give it, and that a duplicate is reported.
 func TestEnqueueIsUnique(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -86,9 +86,9 @@ func TestKnownKinds(t *testing.T) {
 	}
 }
 
-// TestEnqueueLooksForTheKind: 67 refuses a kind that no node has ever worked, 69
-// warns of one that none works now.
-func TestEnqueueLooksForTheKind(t *testing.T) {
+// TestEnqueueChecksTheKind checks that a kind without a worker on any node so far is rejected, and
+// that one without a worker on a live node gets a warning.
+func TestEnqueueChecksTheKind(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	_, err := pool.Exec(t.Context(), `INSERT INTO forge_nodes (node_id, incarnation, state, kinds)
@@ -98,7 +98,7 @@ func TestEnqueueLooksForTheKind(t *testing.T) {
 	}
 	for kind, want := range map[string][2]string{
 		"backup": {},
-		"report": {"", "no live node works kind \"report\" now; the job waits until one does\n"},
+		"report": {"", "no live node has a worker for kind \"report\"; the job waits until one has\n"},
 		"bakup":  {`no node has a worker for kind "bakup"; want "backup"; known kinds: backup, report`, ""},
 	} {
 		var said bytes.Buffer

@@ -12,32 +12,32 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// maxUnique bounds a unique key; what is longer is no key but a text.
+// maxUnique is the longest unique key, in bytes.
 const maxUnique = 1000
 
-// maxUniquePeriod is the configuration's bound.
+// maxUniquePeriod is the longest period, as in the configuration.
 const maxUniquePeriod = "366d"
 
-// uniqueFlags say in what a job must differ from those that are there.
+// uniqueFlags say in which properties a job must differ from existing ones.
 type uniqueFlags struct {
 	none   bool
 	period string
-	// given says that the definition's own does not count.
+	// given reports whether flags replace the definition's unique.
 	given bool
 }
 
 var uniqueNames = []string{"unique", "unique-args", "unique-period", "unique-queue", "unique-states", "no-unique"}
 
 func (u *uniqueFlags) register(flags *pflag.FlagSet, job *jobstore.NewJob) {
-	flags.StringVar(&job.Unique, "unique", "", "add no other job of the kind with this key")
-	flags.BoolVar(&job.UniqueBy.Args, "unique-args", false, "add no other with the same arguments")
-	flags.StringVar(&u.period, "unique-period", "", "add no other that is due in the same stretch of this length, such as 1h or 1d")
-	flags.BoolVar(&job.UniqueBy.Queue, "unique-queue", false, "add no other in the same queue")
+	flags.StringVar(&job.Unique, "unique", "", "enqueue only one job of the kind with this key")
+	flags.BoolVar(&job.UniqueBy.Args, "unique-args", false, "enqueue no other job with the same arguments")
+	flags.StringVar(&u.period, "unique-period", "", "enqueue no other job that is due in the same period of this length, such as 1h or 1d")
+	flags.BoolVar(&job.UniqueBy.Queue, "unique-queue", false, "enqueue no other job in the same queue")
 	flags.StringSliceVar(&job.UniqueBy.States, "unique-states", nil, "states of jobs that count (default: all but cancelled and discarded)")
-	flags.BoolVar(&u.none, "no-unique", false, "add it whatever is there, and whatever its definition says")
+	flags.BoolVar(&u.none, "no-unique", false, "enqueue it in any case, even if its definition has unique")
 }
 
-// fill checks what was given and completes the job.
+// fill checks the flags and completes the job.
 func (u *uniqueFlags) fill(flags *pflag.FlagSet, job *jobstore.NewJob) error {
 	var given []string
 	for _, name := range uniqueNames {
@@ -79,7 +79,7 @@ func checkUniqueStates(states []string) error {
 	return nil
 }
 
-// wordOf says of a job of this state what it does.
+// wordOf returns the predicate for a job in this state, such as "runs".
 func wordOf(state string) string {
 	switch state {
 	case "running":

@@ -20,7 +20,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	var types []string
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "events", Short: "Show the cluster's diary, newest first, or follow it", Args: cobra.NoArgs,
+		Use: "events", Short: "Show the cluster's event log, newest first, or follow it", Args: cobra.NoArgs,
 		Example: "  forge events --type leader_elected,leader_lost\n  forge events --follow",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if follow && a.format == "yaml" {
@@ -42,13 +42,13 @@ func (a *app) eventsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: so many to begin with")
-	cmd.Flags().StringSliceVar(&types, "type", nil, "only events of this type; may be given again, or several with commas")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new events, oldest first, until interrupted (-o json: one object each)")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: how many earlier events to print first")
+	cmd.Flags().StringSliceVar(&types, "type", nil, "only events of this type; may be repeated, or a list with commas")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new events as they are added, until interrupted (-o json: one object each)")
 	return cmd
 }
 
-// requireTypes refuses a type that nothing has.
+// requireTypes rejects an unknown event type.
 func requireTypes(ctx context.Context, pool *pgxpool.Pool, types []string) error {
 	err := eventstore.CheckTypes(ctx, pool, types)
 	if _, unknown := errors.AsType[*eventstore.UnknownTypeError](err); unknown {
@@ -64,7 +64,7 @@ func (a *app) followEvents(ctx context.Context, pool *pgxpool.Pool, filter event
 			filter.After, filter.Limit = after, limit
 			return eventstore.Find(ctx, pool, filter)
 		},
-		ID: func(e eventstore.Event) int64 { return e.ID }, Tell: eachLine(a.printEvent),
+		ID: func(e eventstore.Event) int64 { return e.ID }, Emit: eachLine(a.printEvent),
 	}.Run(ctx, 0, filter.Limit)
 }
 

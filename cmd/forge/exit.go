@@ -41,8 +41,8 @@ func notFound(format string, args ...any) error {
 	return &codedError{exitNotFound, fmt.Errorf(format, args...)}
 }
 
-// unknown is the error for a name that there is not, with the one that was probably meant.
-// see names the command that lists them.
+// unknown returns the error for an unknown name, with the name that was probably meant. see is the
+// command that lists the names.
 func unknown(what, name string, known []string, see string) error {
 	hint := ""
 	if near := config.Nearest(name, known); near != "" {
@@ -51,7 +51,7 @@ func unknown(what, name string, known []string, see string) error {
 	return notFound("no %s %q%s; see %s", what, name, hint, see)
 }
 
-// names returns the names of all.
+// names returns the name of each element.
 func names[T any](all []T, name func(T) string) []string {
 	found := make([]string, len(all))
 	for i, one := range all {

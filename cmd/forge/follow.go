@@ -9,11 +9,11 @@ import (
 
 var errNoYAMLStream = errors.New(`output "yaml" does not stream; want table, wide or json`)
 
-// eachLine prints rows that are followed, one at a time.
-func eachLine[T any](tell func(T) error) func([]T) error {
+// eachLine returns a function that passes rows to report, one at a time.
+func eachLine[T any](report func(T) error) func([]T) error {
 	return func(rows []T) error {
 		for _, row := range rows {
-			if err := tell(row); err != nil {
+			if err := report(row); err != nil {
 				return err
 			}
 		}
@@ -21,7 +21,7 @@ func eachLine[T any](tell func(T) error) func([]T) error {
 	}
 }
 
-// printLine prints one row that is followed; JSON holds it whole.
+// printLine prints one row of a followed list. JSON has every field, whatever the columns are.
 func printLine[T any](a *app, row T, columns []column[T]) error {
 	if a.format == "json" {
 		return json.NewEncoder(a.out).Encode(row)

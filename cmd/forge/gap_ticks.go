@@ -15,8 +15,8 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// tenureRow is a tenure and, for the scheduler's, what became of the ticks that
-// fell due in the gap before it.
+// tenureRow is a tenure and, for the scheduler's, the verdicts of the ticks that fell due in the gap
+// before it.
 type tenureRow struct {
 	leaderstore.Tenure
 	ticks map[cronstore.Verdict]int64
@@ -35,7 +35,7 @@ func (r tenureRow) MarshalJSON() ([]byte, error) {
 	return slices.Concat(tenure[:len(tenure)-1], []byte(`,"gap_ticks":`), ticks, []byte("}")), nil
 }
 
-// gapTicks is how many ticks fell due in the gap, by their fate.
+// gapTicks shows how many ticks fell due in the gap, by verdict.
 func (r tenureRow) gapTicks() string {
 	if r.Role != string(roles.Scheduler) || !r.HasGap {
 		return "-"
@@ -50,7 +50,7 @@ func (r tenureRow) gapTicks() string {
 	return strings.Join(parts, ", ")
 }
 
-// withGapTicks reads the ledger between the end of each tenure and the next.
+// withGapTicks adds to each tenure of the scheduler the ticks of the gap before it.
 func withGapTicks(ctx context.Context, pool *pgxpool.Pool, tenures []leaderstore.Tenure) ([]tenureRow, error) {
 	rows := make([]tenureRow, len(tenures))
 	var gaps []cronstore.Stretch

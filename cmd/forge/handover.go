@@ -18,7 +18,7 @@ const defaultHandoverTimeout = 30 * time.Second
 func (a *app) leaderStepDownCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "step-down ROLE", Short: "Hand a role over to any other node and wait until it leads", Args: cobra.ExactArgs(1),
+		Use: "step-down ROLE", Short: "Hand a role over to another node and wait until that node leads", Args: cobra.ExactArgs(1),
 		Example: "  forge leader step-down scheduler",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -34,19 +34,19 @@ func (a *app) leaderTransferCommand() *cobra.Command {
 	var target string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "transfer ROLE --to NODE", Short: "Hand a role over to a node, or to another if that one does not take it",
+		Use: "transfer ROLE --to NODE", Short: "Hand a role over to a given node, or to another if that node does not take it",
 		Args:    cobra.ExactArgs(1),
 		Example: "  forge leader transfer scheduler --to node-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if target == "" {
-				return usageError(errors.New("--to is missing; want the id of the node that shall lead"))
+				return usageError(errors.New("--to is missing; want the id of the next leader"))
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				return a.handOver(ctx, pool, args[0], target, timeout)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&target, "to", "", "id of the node that shall lead")
+	cmd.Flags().StringVar(&target, "to", "", "id of the next leader")
 	timeoutFlag(cmd, &timeout)
 	return cmd
 }
@@ -55,15 +55,14 @@ func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", defaultHandoverTimeout, "give up waiting after this long (exit code 124)")
 }
 
-// handOver asks the leader of a role to hand it over, waits for the successor
-// and prints it.
+// handOver requests a hand-over of a role, waits for the successor and prints it.
 func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target string, timeout time.Duration) error {
 	changes, err := leaderstore.Follow(ctx, pool)
 	if err != nil {
 		return err
 	}
 	defer changes.Close()
-	_, successor, err := handover.Replace(ctx, pool, changes, handover.Order{Role: role, Target: target, By: whoAmI(), Within: timeout})
+	_, successor, err := handover.RequestAndWait(ctx, pool, changes, handover.Params{Role: role, Target: target, By: whoAmI(), Within: timeout})
 	if err != nil {
 		return refused(err)
 	}
@@ -76,7 +75,7 @@ func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target str
 	return nil
 }
 
-// refused gives what cannot be, or did not come in time, its exit code.
+// refused gives a rejected hand-over, or one that was not taken in time, its exit code.
 func refused(err error) error {
 	if _, ok := errors.AsType[*handover.RefusedError](err); ok {
 		return &codedError{exitNotFound, err}

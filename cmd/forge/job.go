@@ -16,8 +16,8 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	return group("job", "See jobs and their output, enqueue, cancel and retry them",
-		a.jobListCommand(), a.jobShowCommand(), a.jobLogsCommand(), a.jobExplainCommand(), a.jobWaitCommand(),
+	return group("job", "Show jobs and their output; enqueue, cancel and retry them",
+		a.watchable(a.jobListCommand()), a.watchable(a.jobShowCommand()), a.jobLogsCommand(), a.watchable(a.jobExplainCommand()), a.jobWaitCommand(),
 		a.jobEnqueueCommand(), a.jobCancelCommand(), a.jobRetryCommand(), a.jobDiscardCommand())
 }
 
@@ -44,7 +44,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	flags.StringVar(&filter.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&filter.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&filter.Cron, "cron", "", "only runs of this cron")
-	flags.Int64Var(&filter.BeforeID, "before", 0, "only jobs with a lower id, to page on")
+	flags.Int64Var(&filter.BeforeID, "before", 0, "only jobs with a lower id, for the next page")
 	flags.IntVarP(&filter.Limit, "limit", "n", 30, "at most this many")
 	return cmd
 }
@@ -77,7 +77,7 @@ func jobColumns(now time.Time) []column[jobstore.Job] {
 
 func (a *app) jobShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show a job, its attempts and the output of the last", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show a job, its attempts and the output of the last attempt", Args: cobra.ExactArgs(1),
 		Example: "  forge job show 42",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
@@ -143,7 +143,7 @@ var attemptColumns = []column[jobstore.Attempt]{
 	{title: "error", show: func(t jobstore.Attempt) string { return dash(firstLine(t.Error, 80)) }},
 }
 
-// snoozed is nothing for a job that never asked to be run later.
+// snoozed describes how often a job has snoozed. It is empty for a job that never did.
 func snoozed(times int) string {
 	switch times {
 	case 0:

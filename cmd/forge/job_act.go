@@ -17,44 +17,44 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// bulk is what is asked of the jobs that a filter names.
+// bulk are the filter and flags of a command on many jobs.
 type bulk struct {
 	filter      jobstore.Filter
 	dryRun, yes bool
 }
 
-// bulkDone is what a command on many jobs answers.
+// bulkDone is the JSON output of a command on many jobs.
 type bulkDone struct {
 	Action jobstore.Action `json:"action"`
-	// Jobs is how many the filter named, Changed to how many it was done.
+	// Jobs is the number of jobs that match the filter, Changed the number of jobs changed.
 	Jobs    int64 `json:"jobs"`
 	Changed int   `json:"changed"`
 	DryRun  bool  `json:"dry_run"`
 }
 
 func (a *app) jobCancelCommand() *cobra.Command {
-	return a.jobActCommand(jobstore.Cancel, "Cancel jobs; one that runs is told to stop",
-		"Cancels jobs for good. One that runs is told to stop and is cancelled when it has, see forge job wait.")
+	return a.jobActCommand(jobstore.Cancel, "Cancel jobs and stop those that run",
+		"Cancels jobs for good. A running job is told to stop and is cancelled once it has stopped; see forge job wait.")
 }
 
 func (a *app) jobRetryCommand() *cobra.Command {
-	return a.jobActCommand(jobstore.Retry, "Run jobs again, or now",
-		"Makes jobs available now: those that failed and wait for their next attempt, those that are scheduled\n"+
-			"for later, and those that have ended. With a filter and no --state it means the discarded ones.")
+	return a.jobActCommand(jobstore.Retry, "Run jobs again, or run waiting jobs now",
+		"Makes jobs available now: jobs that wait for their next attempt, jobs that are scheduled for later,\n"+
+			"and jobs that have ended. With a filter but without --state it selects discarded jobs.")
 }
 
 func (a *app) jobDiscardCommand() *cobra.Command {
-	return a.jobActCommand(jobstore.Discard, "Give up jobs that wait",
-		"Gives up jobs that wait, as if their last attempt had failed: they stay to be looked at until\n"+
-			"retention.discarded is over, and those who are told of failed runs are told.")
+	return a.jobActCommand(jobstore.Discard, "Discard waiting jobs",
+		"Discards waiting jobs as if their last attempt had failed: they stay until retention.discarded\n"+
+			"ends, and the receivers of failed runs are notified.")
 }
 
 func (a *app) jobActCommand(action jobstore.Action, short, long string) *cobra.Command {
 	var many bulk
 	cmd := &cobra.Command{
 		Use: string(action) + " ID...", Short: short, Args: cobra.ArbitraryArgs,
-		Long: long + "\n\nJobs are named by their ids, or all at once by a filter. What cannot be done is refused with the\n" +
-			"reason: exit code 6, or 4 where a job is not there. The other jobs named beside it are dealt with.",
+		Long: long + "\n\nSelect jobs by their ids or by a filter. If a job cannot be changed, the command prints the reason and\n" +
+			"exits with 6, or with 4 if the job does not exist. It still changes the other jobs.",
 		Example: fmt.Sprintf("  forge job %[1]s 42 43\n  forge job %[1]s --kind report --queue slow --dry-run", action),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			byFilter := many.filter != jobstore.Filter{}
@@ -78,7 +78,7 @@ func (a *app) jobActCommand(action jobstore.Action, short, long string) *cobra.C
 	flags.StringVar(&many.filter.Kind, "kind", "", "all jobs of this kind")
 	flags.StringVar(&many.filter.Queue, "queue", "", "all jobs of this queue")
 	flags.StringVar(&many.filter.Cron, "cron", "", "all runs of this cron")
-	flags.BoolVar(&many.dryRun, "dry-run", false, "with a filter: only say how many jobs it names")
+	flags.BoolVar(&many.dryRun, "dry-run", false, "with a filter: only print how many jobs match")
 	flags.BoolVar(&many.yes, "yes", false, "with a filter: do not ask")
 	return cmd
 }
@@ -93,7 +93,7 @@ func (b bulk) check(action jobstore.Action, args []string, byFilter bool) error 
 	case state != "" && !slices.Contains(jobStates, state):
 		return fmt.Errorf("--state %q: want one of %s", state, strings.Join(jobStates, ", "))
 	case state != "" && action.Refuses(state) != "":
-		return fmt.Errorf("--state %s: a job in that state cannot be taken: %s", state, action.Refuses(state))
+		return fmt.Errorf("--state %s: a job in that state cannot be selected: %s", state, action.Refuses(state))
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func jobID(argument string) (int64, error) {
 	return id, nil
 }
 
-// act does it to the jobs of these ids.
+// act applies the action to the jobs of these ids.
 func (a *app) act(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, ids []int64) error {
 	changes, err := jobstore.Act(ctx, pool, jobstore.Order{Action: action, By: whoAmI()}, ids)
 	if err != nil {
@@ -143,7 +143,7 @@ func (a *app) act(ctx context.Context, pool *pgxpool.Pool, action jobstore.Actio
 	return refusals(action, changes)
 }
 
-// acted says what was done to a job.
+// acted describes what was done to a job.
 func acted(action jobstore.Action, c jobstore.Change) string {
 	switch {
 	case action == jobstore.Cancel && c.State == "running":
@@ -153,8 +153,8 @@ func acted(action jobstore.Action, c jobstore.Change) string {
 	}
 }
 
-// refusals is nil when everything was done. A conflict weighs more than a job
-// that is not there.
+// refusals returns an error that lists the jobs that were missing or rejected. The exit code of a
+// rejection takes precedence over that of a missing job.
 func refusals(action jobstore.Action, changes []jobstore.Change) error {
 	var said []string
 	conflict := false
@@ -177,7 +177,7 @@ func refusals(action jobstore.Action, changes []jobstore.Change) error {
 	}
 }
 
-// actOnAll does it to the jobs that the filter names now.
+// actOnAll applies the action to the jobs that match the filter now.
 func (a *app) actOnAll(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, many bulk) error {
 	counted, err := jobstore.CountMatching(ctx, pool, action, many.filter)
 	if err != nil {
@@ -195,7 +195,7 @@ func (a *app) actOnAll(ctx context.Context, pool *pgxpool.Pool, action jobstore.
 			func(done int) { progress.set(min(done, int(counted.Jobs))) })
 		progress.end()
 		if err != nil {
-			return fmt.Errorf("%w (after %s; the same again goes on)", err, countJobs(int64(answer.Changed)))
+			return fmt.Errorf("%w (after %s; repeat the command to continue)", err, countJobs(int64(answer.Changed)))
 		}
 	}
 	if !a.tabular() {
@@ -205,7 +205,7 @@ func (a *app) actOnAll(ctx context.Context, pool *pgxpool.Pool, action jobstore.
 	return err
 }
 
-// String says what was done.
+// String describes the result in one sentence.
 func (b bulkDone) String() string {
 	if b.DryRun {
 		return fmt.Sprintf("would %s %s", b.Action, countJobs(b.Jobs))
@@ -215,7 +215,7 @@ func (b bulkDone) String() string {
 	}[b.Action]
 	said := fmt.Sprintf("%s %s", did, countJobs(int64(b.Changed)))
 	if left := b.Jobs - int64(b.Changed); left > 0 {
-		said += fmt.Sprintf("; %d went on meanwhile, or are refused one by one", left)
+		said += fmt.Sprintf("; %d changed state meanwhile, or cannot be changed", left)
 	}
 	return said
 }
@@ -227,15 +227,15 @@ func countJobs(n int64) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// confirm asks on a terminal, and refuses to guess elsewhere.
+// confirm asks the question on a terminal. Without a terminal it returns an error.
 func (a *app) confirm(question string) error {
-	return a.confirmOr(question, "say --yes, or --dry-run to see how many")
+	return a.confirmOr(question, "use --yes, or --dry-run to see how many")
 }
 
-// confirmOr is confirm with what to do where nobody can be asked.
+// confirmOr is confirm with the advice for use without a terminal.
 func (a *app) confirmOr(question, otherwise string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usageError(fmt.Errorf("%s Nobody is there to be asked: %s", question, otherwise))
+		return usageError(fmt.Errorf("%s Confirmation needs a terminal: %s", question, otherwise))
 	}
 	if _, err := fmt.Fprintf(a.err, "%s [y/N] ", question); err != nil {
 		return err

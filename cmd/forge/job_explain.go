@@ -19,9 +19,9 @@ import (
 
 func (a *app) jobExplainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID", Short: "Say where a job goes and why, why it waits, or who ran it", Args: cobra.ExactArgs(1),
-		Long: "Places the job as the scheduler's leader does, by what stands in the database: it names every\n" +
-			"node that has not left, what speaks against it, and the choice. No node has to be up.",
+		Use: "explain ID", Short: "Explain where a job will run, why it waits, or which node ran it", Args: cobra.ExactArgs(1),
+		Long: "Places the job as the scheduler's leader does, from the state in the database: it lists every\n" +
+			"node that has not left, the reasons against it, and the choice. No node needs to run.",
 		Example: "  forge job explain 42",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := jobID(args[0])

@@ -20,11 +20,11 @@ func (a *app) jobLogsCommand() *cobra.Command {
 	var follow bool
 	var attempt int
 	cmd := &cobra.Command{
-		Use: "logs ID", Short: "Print what a job's last attempt wrote, or follow it", Args: cobra.ExactArgs(1),
-		Long: "Print what a job's last attempt wrote, stdout and stderr as they came.\n\n" +
-			"With --follow, go on until the job has finished, through the attempts that follow; with --attempt\n" +
-			"too, until that one is over. -o json prints the stored chunks, with --follow one object each.\n" +
-			"A terminal is spared control sequences; colours are kept unless NO_COLOR is set.",
+		Use: "logs ID", Short: "Print the output of a job's last attempt, or follow it", Args: cobra.ExactArgs(1),
+		Long: "Print the output of a job's last attempt, stdout and stderr in the order written.\n\n" +
+			"With --follow, print new output and further attempts until the job has finished; with --attempt\n" +
+			"too, until that attempt has ended. -o json prints the stored chunks, with --follow one object each.\n" +
+			"On a terminal, control sequences are removed; colours are kept unless NO_COLOR is set.",
 		Example: "  forge job logs 42 --follow",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.checkLogs(cmd, attempt, follow); err != nil {
@@ -44,14 +44,14 @@ func (a *app) jobLogsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new output until the job has finished")
 	cmd.Flags().IntVar(&attempt, "attempt", 0, "which attempt (default the last)")
 	return cmd
 }
 
 func (a *app) checkLogs(cmd *cobra.Command, attempt int, follow bool) error {
 	if cmd.Flags().Changed("attempt") && attempt < 1 {
-		return usageError(fmt.Errorf("--attempt %d: want a number from 1 on", attempt))
+		return usageError(fmt.Errorf("--attempt %d: want a number of at least 1", attempt))
 	}
 	switch a.format {
 	case "table", "wide", "json":
@@ -66,8 +66,8 @@ func (a *app) checkLogs(cmd *cobra.Command, attempt int, follow bool) error {
 	}
 }
 
-// announce says on stderr why there is nothing to see yet. An attempt that has
-// not begun can be followed while it may still come.
+// announce reports on stderr that a job has not run yet. An attempt that does not exist is an error,
+// unless it is followed and the job is not finished.
 func (a *app) announce(job jobstore.Job, attempt int, follow bool) error {
 	last := job.LastAttempt()
 	if attempt > last && (!follow || !job.FinalizedAt.IsZero()) {
@@ -79,7 +79,7 @@ func (a *app) announce(job jobstore.Job, attempt int, follow bool) error {
 	return nil
 }
 
-// printLogs prints what is there of one attempt.
+// printLogs prints the stored output of one attempt.
 func (a *app) printLogs(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int) error {
 	if a.format == "table" || a.format == "wide" {
 		return a.printLogText(ctx, pool, id, attempt)
@@ -144,7 +144,7 @@ func (a *app) followLogs(ctx context.Context, pool *pgxpool.Pool, id int64, atte
 	}
 }
 
-// passText tells on stderr where another attempt than the one before begins.
+// passText prints chunks, and on stderr a line where the next attempt begins.
 func (a *app) passText(out io.Writer, chunks []jobstore.LogChunk, attempt *int) error {
 	for _, chunk := range chunks {
 		if *attempt != 0 && *attempt != chunk.Attempt {
@@ -158,30 +158,30 @@ func (a *app) passText(out io.Writer, chunks []jobstore.LogChunk, attempt *int) 
 	return nil
 }
 
-// unreachable tells a database that went away from one that complains.
+// unreachable reports whether err means that the database is down, not that it returned an error.
 func unreachable(err error) bool {
 	postgres, answered := errors.AsType[*pgconn.PgError](err)
 	if answered {
-		return postgres.Code[:min(2, len(postgres.Code))] == "57" // it shuts down
+		return postgres.Code[:min(2, len(postgres.Code))] == "57" // operator intervention: the server is shutting down
 	}
 	_, failed := errors.AsType[*pgconn.ConnectError](err)
 	return failed || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
-// logText is where the text of output goes: as it is, or fit for a terminal.
+// logText returns the writer for a job's output. On a terminal it removes control sequences.
 func (a *app) logText() io.WriteCloser {
 	file, ok := a.out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return asItIs{a.out}
+		return rawLog{a.out}
 	}
 	return &plainText{out: a.out, colors: os.Getenv("NO_COLOR") == ""}
 }
 
-type asItIs struct{ io.Writer }
+type rawLog struct{ io.Writer }
 
-func (asItIs) Close() error { return nil }
+func (rawLog) Close() error { return nil }
 
-// logPool reads jobs and their output.
+// logPool reads jobs and their output from a pool.
 type logPool struct{ pool *pgxpool.Pool }
 
 func (r logPool) Get(ctx context.Context, id int64) (jobstore.Job, error) {

@@ -10,18 +10,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
-// waitLook is how often a job that is waited for is looked at.
-const waitLook = 200 * time.Millisecond
+// waitInterval is the time between two reads of a job that is waited for.
+const waitInterval = 200 * time.Millisecond
 
 func (a *app) jobWaitCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait ID", Short: "Wait until a job has ended", Args: cobra.ExactArgs(1),
-		Long: "Waits until a job has ended for good. The exit code is 0 when it completed, 1 when it was\n" +
-			"discarded or cancelled, 4 when there is no such job and 124 when --timeout has passed first.",
+		Long: "Waits until a job has ended for good. The exit code is 0 if it completed, 1 if it was discarded\n" +
+			"or cancelled, 4 if there is no such job and 124 if --timeout passed first.",
 		Example: "  forge job wait 42 --timeout 10m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout < 0 {
@@ -39,19 +39,19 @@ func (a *app) jobWaitCommand() *cobra.Command {
 func (a *app) waitFor(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job, timeout time.Duration) error {
 	began := time.Now()
 	for !jobstore.Finished(job.State) {
-		look := waitLook
+		pause := waitInterval
 		if timeout > 0 {
-			look = min(look, timeout-time.Since(began))
+			pause = min(pause, timeout-time.Since(began))
 		}
-		if look <= 0 {
+		if pause <= 0 {
 			return timeoutError(fmt.Errorf("job %d is %s after %s; see forge job explain %d", job.ID, job.State, timeout, job.ID))
 		}
-		if !progress.Sleep(ctx, look) {
+		if !watchdog.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 		next, err := jobstore.Get(ctx, pool, job.ID)
 		if errors.Is(err, jobstore.ErrNotFound) {
-			return notFound("job %d is gone: it was removed while it was %s or after", job.ID, job.State)
+			return notFound("job %d no longer exists; it was last seen %s", job.ID, job.State)
 		}
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (a *app) waitFor(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job,
 	return a.ended(job)
 }
 
-// ended tells how a job has ended, also by the exit code.
+// ended prints how a job has ended, and returns an error unless it completed.
 func (a *app) ended(job jobstore.Job) error {
 	if !a.tabular() {
 		if err := a.document(job); err != nil {

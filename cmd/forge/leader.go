@@ -9,35 +9,83 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/lockholders"
+	"github.com/forge-scheduler/forge/internal/doctor"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
 func (a *app) leaderCommand() *cobra.Command {
-	return group("leader", "See who leads and who led before, and hand roles over",
-		a.leaderStatusCommand(), a.leaderHistoryCommand(), a.leaderWatchCommand(),
+	return group("leader", "Show current and past leaders, and hand roles over",
+		a.watchable(a.leaderStatusCommand()), a.watchable(a.leaderHistoryCommand()), a.leaderWatchCommand(),
 		a.leaderStepDownCommand(), a.leaderTransferCommand())
 }
 
 func (a *app) leaderStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the leader of each role", Args: cobra.NoArgs,
-		Example: "  forge leader status",
+		Example: "  forge leader status\n  forge leader status -o wide   # also success rates of renewals and heartbeats",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.loadQuietly()
 			if err != nil {
 				return err
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				leaders, err := lockholders.Leaders(ctx, pool, cfg)
+				leaders, err := doctor.LeadersWithHolders(ctx, pool, cfg)
 				if err != nil {
 					return err
 				}
-				return list(a, leaders, leaderColumns)
+				lines, err := a.withRates(ctx, pool, leaders)
+				if err != nil {
+					return err
+				}
+				return list(a, lines, leaderLineColumns())
 			})
 		},
 	}
+}
+
+// leaderLine is a role's leader with the success rates of its renewals and heartbeats.
+type leaderLine struct {
+	leaderstore.Leader
+	rollupstore.LeaderRates
+}
+
+// withRates adds the rates to leaders. It does not read them for -o table, which does not show them.
+func (a *app) withRates(ctx context.Context, pool *pgxpool.Pool, leaders []leaderstore.Leader) ([]leaderLine, error) {
+	var rates rollupstore.Rates
+	if a.format != "table" {
+		var err error
+		if rates, err = rollupstore.ReadRates(ctx, pool); err != nil {
+			return nil, err
+		}
+	}
+	lines := make([]leaderLine, len(leaders))
+	for i, l := range leaders {
+		lines[i] = leaderLine{l, rates.Of(l.Role, l.NodeID)}
+	}
+	return lines, nil
+}
+
+func leaderLineColumns() []column[leaderLine] {
+	var columns []column[leaderLine]
+	for _, c := range leaderColumns {
+		columns = append(columns, column[leaderLine]{c.title, c.wide, func(l leaderLine) string { return c.show(l.Leader) }})
+	}
+	return append(columns,
+		column[leaderLine]{title: "renewals", wide: true, show: func(l leaderLine) string {
+			if l.Renewals == nil {
+				return "-"
+			}
+			return l.Renewals.String() + " in the last hour"
+		}},
+		column[leaderLine]{title: "heartbeats", wide: true, show: func(l leaderLine) string {
+			if l.Heartbeats == nil {
+				return "-"
+			}
+			return l.Heartbeats.String() + " since " + stamp(l.Heartbeats.Since)
+		}},
+	)
 }
 
 var leaderColumns = []column[leaderstore.Leader]{

@@ -10,7 +10,7 @@ import (
 
 func (*app) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIR", Short: "Write the manual pages of every command into a folder", Args: cobra.ExactArgs(1),
+		Use: "man DIR", Short: "Write a manual page for each command into a directory", Args: cobra.ExactArgs(1),
 		Example: "  forge man /usr/local/share/man/man1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()

@@ -8,23 +8,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/migrations"
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	return group("migrate", "Bring the database's schema to this binary's",
-		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand(), a.migratePrintCommand())
+	return group("migrate", "Apply, list, print and roll back the schema's migrations",
+		a.migrateUpCommand(), a.migrateDownCommand(), a.watchable(a.migrateStatusCommand()), a.migratePrintCommand())
 }
 
-// withMigrator connects and makes sure that the configured schema exists.
+// withMigrator connects and creates the configured schema if it does not exist.
 func (a *app) withMigrator(ctx context.Context, work func(context.Context, *migrations.Migrator) error) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
 	return connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
-		if err := dbpool.EnsureSchema(ctx, pool, cfg.Database.Schema); err != nil {
+		if err := postgres.EnsureSchema(ctx, pool, cfg.Database.Schema); err != nil {
 			return err
 		}
 		return work(ctx, migrations.New(pool, discard()))
@@ -33,7 +33,7 @@ func (a *app) withMigrator(ctx context.Context, work func(context.Context, *migr
 
 func (a *app) migrateUpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Apply what is missing; safe while nodes run and start", Args: cobra.NoArgs,
+		Use: "up", Short: "Apply missing migrations; safe while nodes run and start", Args: cobra.NoArgs,
 		Example: "  forge migrate up",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
@@ -61,8 +61,8 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 		Use: "status", Short: "List the migrations", Args: cobra.NoArgs,
 		Example: "  forge migrate status",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withMigrator(cmd.Context(), func(ctx context.Context, m *migrations.Migrator) error {
-				steps, err := m.Status(ctx)
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				steps, err := migrations.New(pool, discard()).Status(ctx)
 				if err != nil {
 					return err
 				}

@@ -16,10 +16,10 @@ import (
 func (a *app) migrateDownCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "down", Short: "Take back forge's newest migration; River's tables and jobs stay",
-		Long: "Take back the migration of forge's that was applied last, and say what is lost\n" +
-			"with it; River's tables and jobs stay. Without --yes it only says so. It refuses\n" +
-			"while a node runs, or another program leads a role (exit code 6).",
+		Use: "down", Short: "Roll back forge's newest migration; River's tables and jobs stay",
+		Long: "Roll back the migration of forge that was applied last, and print what is lost\n" +
+			"with it. River's tables and jobs stay. Without --yes it only prints. It fails with\n" +
+			"exit code 6 while a node runs or another program leads a role.",
 		Args:    cobra.NoArgs,
 		Example: "  forge migrate down          # what would be lost\n  forge migrate down --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,7 +33,7 @@ func (a *app) migrateDownCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
+	cmd.Flags().BoolVar(&yes, "yes", false, "roll the migration back")
 	return cmd
 }
 
@@ -47,7 +47,7 @@ func (a *app) migrateDown(ctx context.Context, pool *pgxpool.Pool, policy nodest
 		return err
 	}
 	if newest.Version == 0 {
-		_, err := fmt.Fprintln(a.out, "no migration of forge's is applied")
+		_, err := fmt.Fprintln(a.out, "no migration of forge is applied")
 		return err
 	}
 	running, err := nodestore.Running(ctx, pool, policy)
@@ -61,7 +61,7 @@ func (a *app) migrateDown(ctx context.Context, pool *pgxpool.Pool, policy nodest
 	if len(losses) > 0 {
 		lost = "loses:"
 	}
-	if _, err := fmt.Fprintf(a.out, "%s: taking it back %s\n", newest.Name, lost); err != nil {
+	if _, err := fmt.Fprintf(a.out, "%s: rolling it back %s\n", newest.Name, lost); err != nil {
 		return err
 	}
 	for _, loss := range losses {
@@ -70,11 +70,11 @@ func (a *app) migrateDown(ctx context.Context, pool *pgxpool.Pool, policy nodest
 		}
 	}
 	if !yes {
-		return usageError(errors.New("nothing was changed; say --yes if you mean it"))
+		return usageError(errors.New("nothing was changed; use --yes to confirm"))
 	}
 	if err := m.Down(ctx); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "took back forge %d %s\n", newest.Version, newest.Name)
+	_, err = fmt.Fprintf(a.out, "rolled back forge %d %s\n", newest.Version, newest.Name)
 	return err
 }

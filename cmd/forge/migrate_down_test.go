@@ -13,8 +13,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// migrate down refuses while a node runs, by its heartbeat or by its lock, and while
-// another program leads; a crashed node is in nobody's way. It says what is lost.
+// TestMigrateDown checks that migrate down is refused while a node runs, by its heartbeat or by its
+// lock, and while another program leads a role. A crashed node does not prevent it. The output says
+// what is lost.
 func TestMigrateDown(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
@@ -36,7 +37,7 @@ func TestMigrateDown(t *testing.T) {
 	execAll(t, pool, `INSERT INTO forge_nodes (node_id, incarnation, hostname, pid) VALUES ('a', '0123456789abcdef', 'one', 12)`)
 	down(exitConflict, "these need the schema as it is: node a (process 12 on one); stop them first", "--yes")
 	execAll(t, pool, `UPDATE forge_nodes SET last_heartbeat_at = now() - interval '1 minute', state = 'dead'`)
-	down(exitUsage, "say --yes")
+	down(exitUsage, "use --yes")
 
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
@@ -56,18 +57,18 @@ func TestMigrateDown(t *testing.T) {
 	down(exitConflict, "host-7, which leads import", "--yes")
 	execAll(t, pool, `UPDATE forge_leaders SET lease_until = now()`)
 	if after := newest(t, pool); after != before {
-		t.Fatalf("a refused migrate down took back %d", before)
+		t.Fatalf("a refused migrate down rolled back %d", before)
 	}
 
 	for newest(t, pool) > 26 { // whatever is newer, and then silences
-		down(exitOK, "took back forge", "--yes")
+		down(exitOK, "rolled back forge", "--yes")
 	}
 	execAll(t, pool, `INSERT INTO forge_silences (alert, until, created_by) VALUES ('late', now(), 'me')`)
-	down(exitUsage, "026_silences.sql: taking it back loses:\n  column muted of forge_alerts (0 rows)\n  table forge_silences (1 row)\n")
+	down(exitUsage, "026_silences.sql: rolling it back loses:\n  column muted of forge_alerts (0 rows)\n  table forge_silences (1 row)\n")
 	for newest(t, pool) > 0 {
-		down(exitOK, "took back forge", "--yes")
+		down(exitOK, "rolled back forge", "--yes")
 	}
-	down(exitOK, "no migration of forge's is applied", "--yes")
+	down(exitOK, "no migration of forge is applied", "--yes")
 }
 
 func newest(t *testing.T, pool *pgxpool.Pool) (version int64) {

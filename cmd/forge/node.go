@@ -15,8 +15,8 @@ import (
 )
 
 func (a *app) nodeCommand() *cobra.Command {
-	return group("node", "See the nodes of the cluster, and drain them",
-		a.nodeListCommand(), a.nodeDrainCommand(), a.nodeUndrainCommand())
+	return group("node", "Show the nodes of the cluster, and drain them",
+		a.watchable(a.nodeListCommand()), a.nodeDrainCommand(), a.nodeUndrainCommand())
 }
 
 func (a *app) nodeListCommand() *cobra.Command {
@@ -39,13 +39,13 @@ func (a *app) nodeListCommand() *cobra.Command {
 	}
 }
 
-// nodeLine is a node with what its file would change against the one in force.
+// nodeLine is a node with the difference of its file from the configuration in force.
 type nodeLine struct {
 	nodestore.Node
 	Drift config.Diff `json:"drift,omitempty"`
 }
 
-// withDrift adds to the nodes that are here how their files differ.
+// withDrift adds to each present node how its file differs.
 func withDrift(ctx context.Context, pool *pgxpool.Pool, nodes []nodestore.Node) ([]nodeLine, error) {
 	var hashes []string
 	for _, n := range nodes {
@@ -67,7 +67,7 @@ func withDrift(ctx context.Context, pool *pgxpool.Pool, nodes []nodestore.Node) 
 	return lines, nil
 }
 
-// fileNote says what keeps the node from running its file as it stands.
+// fileNote describes why a node does not use its file as it is.
 func fileNote(n nodeLine) string {
 	if n.ConfigWaiting != "" {
 		return "waits for forge apply --yes: " + n.ConfigWaiting
@@ -81,7 +81,7 @@ func fileNote(n nodeLine) string {
 	return "-"
 }
 
-// reportNote says whether the node hands its metrics over.
+// reportNote describes whether the node reports its metrics.
 func reportNote(n nodeLine) string {
 	switch {
 	case !n.Present():

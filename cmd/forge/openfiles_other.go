@@ -2,5 +2,5 @@
 
 package main
 
-// openFiles is not known here.
+// openFiles is not known on this system.
 func openFiles() (most uint64, known bool) { return 0, false }

@@ -14,18 +14,18 @@ import (
 	"github.com/forge-scheduler/forge/internal/explain"
 )
 
-// column shows one property of a row; wide ones only with -o wide.
+// column shows one property of a row. Wide columns are shown with -o wide only.
 type column[T any] struct {
 	title string
 	wide  bool
 	show  func(T) string
 }
 
-// tabular says whether people are to read the output, and not a program.
+// tabular reports whether the output is for people, not for programs.
 func (a *app) tabular() bool { return a.format == "table" || a.format == "wide" }
 
-// list prints rows in the format that the user chose. JSON and YAML hold the
-// rows whole, whatever the table shows.
+// list prints rows in the format of --output. JSON and YAML have every field, whatever the columns
+// are.
 func list[T any](a *app, rows []T, columns []column[T]) error {
 	if a.tabular() {
 		return a.table(rowsOf(a, rows, columns))
@@ -36,7 +36,7 @@ func list[T any](a *app, rows []T, columns []column[T]) error {
 	return a.document(rows)
 }
 
-// one prints a single thing: a list of properties, or the thing whole.
+// one prints a single row: as a list of properties, or as a document with every field.
 func one[T any](a *app, row T, columns []column[T]) error {
 	if !a.tabular() {
 		return a.document(row)
@@ -55,10 +55,10 @@ func one[T any](a *app, row T, columns []column[T]) error {
 	return nil
 }
 
-// harmless is a text that somebody else may have written, without what a terminal obeys.
+// harmless returns untrusted text without control sequences and control characters.
 func harmless(text string) string {
 	var out bytes.Buffer
-	_, _ = (&plainText{out: &out}).Write([]byte(text)) // a buffer takes everything
+	_, _ = (&plainText{out: &out}).Write([]byte(text)) // writing to a buffer does not fail
 	return out.String()
 }
 
@@ -110,7 +110,7 @@ func (a *app) table(header table.Row, rows []table.Row) error {
 	return err
 }
 
-// ago shows a past or coming instant relative to now; zero is a dash.
+// ago shows a past or future instant relative to now. The zero time is a dash.
 func ago(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"
@@ -118,7 +118,7 @@ func ago(at, now time.Time) string {
 	return humanize.RelTime(at, now, "ago", "from now")
 }
 
-// stamp shows an instant in the reader's own zone, to the millisecond.
+// stamp shows an instant in local time, to the millisecond.
 func stamp(at time.Time) string {
 	if at.IsZero() {
 		return "-"
@@ -126,7 +126,7 @@ func stamp(at time.Time) string {
 	return at.Local().Format("2006-01-02 15:04:05.000 MST")
 }
 
-// tickStamp shows a tick as the commands that take one read it: RFC 3339, in local time.
+// tickStamp shows a tick in the format that commands accept: RFC 3339, in local time.
 func tickStamp(at time.Time) string {
 	if at.IsZero() {
 		return "-"
@@ -134,7 +134,7 @@ func tickStamp(at time.Time) string {
 	return at.Local().Format(time.RFC3339Nano)
 }
 
-// span shows a duration with three significant places at most.
+// span shows a duration with at most three significant digits.
 func span(d time.Duration) string { return explain.Span(d) }
 
 func dash(s string) string {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A command without wide columns shows its table with -o wide too.
+// TestWideIsATable checks that a command without wide columns prints its table with -o wide.
 func TestWideIsATable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "forge.toml")
@@ -29,7 +29,7 @@ func TestWideIsATable(t *testing.T) {
 	}
 }
 
-// A mistyped output is refused before the command does what it is for.
+// TestUnknownOutputDoesNothing checks that an unknown output is rejected before the command runs.
 func TestUnknownOutputDoesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "forge.toml")
@@ -42,9 +42,9 @@ func TestUnknownOutputDoesNothing(t *testing.T) {
 	}
 }
 
-// What a job, a stranger or a file has written gives a terminal no orders, in whichever
-// form people read it.
-func TestTablesGiveNoOrders(t *testing.T) {
+// TestTablesRemoveControlSequences checks that tables and property lists print untrusted text
+// without control sequences.
+func TestTablesRemoveControlSequences(t *testing.T) {
 	t.Parallel()
 	columns := []column[string]{{title: "error", show: func(s string) string { return s }}}
 	for _, print := range []func(*app) error{

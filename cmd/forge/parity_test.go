@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// rowOfCommand is a line of the tables that say what the commands' requests are.
+// rowOfCommand matches a row of the tables of commands and their requests.
 var rowOfCommand = regexp.MustCompile("(?m)^\\| `([a-z -]+)` \\| ")
 
-// Every command stands in docs/api.md, with its request or among those that have none;
-// that the requests are there the dashboard's tests say.
+// TestEveryCommandHasItsRequestDocumented checks that docs/api.md lists every command, with its
+// request or among the commands without one. The dashboard's tests check that the requests exist.
 func TestEveryCommandHasItsRequestDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/api.md")
@@ -30,15 +30,15 @@ func TestEveryCommandHasItsRequestDocumented(t *testing.T) {
 	slices.Sort(documented)
 	root := (&app{out: io.Discard, err: io.Discard}).rootCommand()
 	root.InitDefaultCompletionCmd()
-	whole := []string{"completion", "migrate"} // groups whose commands all are local
-	var there []string
+	whole := []string{"completion", "migrate"} // groups of commands that are all local
+	var existing []string
 	var walk func(cmd *cobra.Command, name string)
 	walk = func(cmd *cobra.Command, name string) {
 		if name == "help" {
 			return
 		}
 		if !cmd.HasSubCommands() || slices.Contains(whole, name) {
-			there = append(there, name)
+			existing = append(existing, name)
 			return
 		}
 		for _, sub := range cmd.Commands() {
@@ -46,8 +46,8 @@ func TestEveryCommandHasItsRequestDocumented(t *testing.T) {
 		}
 	}
 	walk(root, "")
-	slices.Sort(there)
-	if diff := cmp.Diff(there, documented); diff != "" {
+	slices.Sort(existing)
+	if diff := cmp.Diff(existing, documented); diff != "" {
 		t.Errorf("docs/api.md (-commands +documented):\n%s", diff)
 	}
 }

@@ -8,16 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// plainText passes text on to a terminal without what could do more than show
-// text: of escape sequences only colours are left, wherever a sequence is split.
-// Text comes in whole runes.
+// plainText writes text to a terminal without control sequences other than colours. A sequence may
+// be split between two writes, a rune may not.
 type plainText struct {
 	out    io.Writer
 	colors bool
 
 	state   textState
 	params  []byte // of a control sequence
-	other   bool   // it is no colour
+	other   bool   // the sequence is not a colour
 	painted bool
 	cr      bool // a carriage return that may belong to a line end
 	buf     bytes.Buffer
@@ -29,13 +28,13 @@ const (
 	inText     textState = iota
 	inEscape             // after ESC
 	inSequence           // after ESC [
-	inString             // a title, a link, the clipboard: up to BEL or ESC \
+	inString             // a title, a link or the clipboard, up to BEL or ESC \
 )
 
-// maxParams bounds what is kept of a control sequence; colours are shorter.
+// maxParams bounds the parameters kept of a control sequence. Those of a colour are shorter.
 const maxParams = 32
 
-// Write is part of io.Writer.
+// Write implements [io.Writer].
 func (p *plainText) Write(text []byte) (int, error) {
 	p.buf.Reset()
 	for _, r := range string(text) {
@@ -47,7 +46,7 @@ func (p *plainText) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Close gives the terminal its own colours back.
+// Close resets the terminal's colours.
 func (p *plainText) Close() error {
 	if !p.painted {
 		return nil
@@ -60,13 +59,13 @@ func (p *plainText) next(r rune) {
 	const escape, bell = '\x1b', '\a'
 	switch {
 	case r == escape:
-		p.state = inEscape // also inside a string: what follows ends it
+		p.state = inEscape // even inside a string, which ESC \ ends
 	case p.state == inEscape:
 		p.escaped(r)
 	case p.state == inSequence:
 		p.sequence(r)
 	case p.state == inString:
-		if r == bell || r == '\n' { // a string that never ends hides one line at most
+		if r == bell || r == '\n' { // an unterminated string hides at most one line
 			p.state = inText
 		}
 	default:
@@ -80,7 +79,7 @@ func (p *plainText) escaped(r rune) {
 		p.state, p.params, p.other = inSequence, p.params[:0], false
 	case strings.ContainsRune("]PX^_", r):
 		p.state = inString
-	case r < ' ' || r > '/': // the latter stand between ESC and its end
+	case r < ' ' || r > '/': // characters up to '/' come before the last one of the sequence
 		p.state = inText
 	}
 }
@@ -93,7 +92,7 @@ func (p *plainText) sequence(r rune) {
 			p.painted = true
 			p.buf.WriteString("\x1b[" + string(p.params) + "m")
 		}
-	case r < ' ' || r > '~': // no sequence after all
+	case r < ' ' || r > '~': // not a valid sequence
 		p.state = inText
 		p.text(r)
 	case r >= '0' && r <= ';' && len(p.params) < maxParams:
@@ -103,7 +102,8 @@ func (p *plainText) sequence(r rune) {
 	}
 }
 
-// text writes a progress bar's carriage returns as line ends.
+// text writes a rune. A carriage return becomes a line end, so that each state of a progress bar has
+// its own line.
 func (p *plainText) text(r rune) {
 	if p.cr && r != '\n' {
 		p.buf.WriteByte('\n')

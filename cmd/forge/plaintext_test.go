@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPlainTextSparesTheTerminal(t *testing.T) {
+func TestPlainTextRemovesControlSequences(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, text, colored, bare string }{
 		{"text", "a\tb €\n", "a\tb €\n", "a\tb €\n"},

@@ -19,8 +19,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// mostDays bounds how far a plan looks ahead.
-const mostDays = 366
+// maxDays is how many days of runs a plan compares at most.
+const maxDays = 366
 
 func (a *app) planCommand() *cobra.Command {
 	var (
@@ -28,13 +28,13 @@ func (a *app) planCommand() *cobra.Command {
 		exitCode bool
 	)
 	cmd := &cobra.Command{
-		Use: "plan", Short: "Show what this file would change, and which runs appear and vanish", Args: cobra.NoArgs,
+		Use: "plan", Short: "Show what this file would change, and which runs it adds and removes", Args: cobra.NoArgs,
 		Long: "plan compares the file with the configuration in force and changes nothing. It needs a\n" +
 			"file: --config, $FORGE_CONFIG or ./forge.toml.",
 		Example: "  forge plan --days 30\n  forge plan --exit-code   # 7 if the file would change anything",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if days < 1 || days > mostDays {
-				return usageError(fmt.Errorf("--days %d: want 1 to %d", days, mostDays))
+			if days < 1 || days > maxDays {
+				return usageError(fmt.Errorf("--days %d: want 1 to %d", days, maxDays))
 			}
 			cfg, err := a.loadFile("plan")
 			if err != nil {
@@ -55,7 +55,7 @@ func (a *app) planCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&days, "days", 7, "how many days of runs to compare")
+	cmd.Flags().IntVar(&days, "days", 7, "number of days of runs to compare")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 7 if the file would change anything")
 	return cmd
 }
@@ -65,7 +65,7 @@ func (a *app) showPlan(plan forge.Plan) error {
 		return a.document(plan)
 	}
 	out := &strings.Builder{}
-	fmt.Fprintln(out, planStanding(plan))
+	fmt.Fprintln(out, planState(plan))
 	for _, section := range planSections(plan.Changes) {
 		planSection(out, section, plan.Changes[section])
 	}
@@ -78,7 +78,7 @@ func (a *app) showPlan(plan forge.Plan) error {
 	return err
 }
 
-func planStanding(plan forge.Plan) string {
+func planState(plan forge.Plan) string {
 	switch {
 	case plan.State == cronstore.StateInForce:
 		return "This file is in force: nothing changes."
@@ -93,7 +93,7 @@ func planStanding(plan forge.Plan) string {
 	}
 }
 
-// planSections are the sections in the order of the file, then any others.
+// planSections returns the known sections in a fixed order, then any others.
 func planSections(diff config.Diff) []string {
 	known := []string{"crons", "jobs", "queues", "alerts"}
 	for _, name := range slices.Sorted(maps.Keys(diff)) {
@@ -124,7 +124,7 @@ func planSection(out io.Writer, name string, diff config.SectionDiff) {
 	}
 }
 
-// planValue shows a value as JSON, and on one short line.
+// planValue shows a value as JSON on one line, cut after 100 characters.
 func planValue(value any) string {
 	if value == nil {
 		return "(not set)"
@@ -158,7 +158,7 @@ func planRuns(out io.Writer, plan forge.Plan) {
 	}
 }
 
-// planHorizon says that there were too many runs to count them all.
+// planHorizon describes where counting stopped if there were too many runs to count them all.
 func planHorizon(change cronstore.RunChange, until time.Time) string {
 	if !change.Until.Before(until) {
 		return ""

@@ -16,13 +16,13 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
-	return group("queue", "See what waits in the queues and what their limits hold back, and pause them",
-		a.queueListCommand(), a.queueLimitsCommand(), a.queuePauseCommand(), a.queueResumeCommand())
+	return group("queue", "Show queues, their waiting jobs and their limits, and pause them",
+		a.watchable(a.queueListCommand()), a.watchable(a.queueLimitsCommand()), a.queuePauseCommand(), a.queueResumeCommand())
 }
 
 func (a *app) queueListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the queues with what waits and runs in them", Args: cobra.NoArgs,
+		Use: "list", Short: "List the queues with their waiting and running jobs", Args: cobra.NoArgs,
 		Example: "  forge queue list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -62,7 +62,7 @@ var queueColumns = []column[queuestore.Queue]{
 
 func (a *app) queueLimitsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "limits", Short: "List the cluster's limits in force, of queues and of jobs, with their use", Args: cobra.NoArgs,
+		Use: "limits", Short: "List the limits of queues and jobs in force, with their use", Args: cobra.NoArgs,
 		Example: "  forge queue limits",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -84,26 +84,26 @@ var limitColumns = []column[queuestore.Usage]{
 	{title: "available", show: func(u queuestore.Usage) string { return strconv.FormatInt(u.Available, 10) }},
 }
 
-// held is what forge queue pause and resume answer.
-type held struct {
+// pausedQueue is the JSON output of forge queue pause and forge queue resume.
+type pausedQueue struct {
 	Name     string    `json:"name"`
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	Changed  bool      `json:"changed"`
 }
 
 func (a *app) queuePauseCommand() *cobra.Command {
-	return a.holdCommand("pause NAME", "Start no more jobs of a queue until it is resumed; those that run go on", queuestore.Pause,
-		func(h held) string {
+	return a.pauseQueueCommand("pause NAME", "Start no more jobs of a queue until it is resumed; running jobs continue", queuestore.Pause,
+		func(h pausedQueue) string {
 			if h.Changed {
-				return fmt.Sprintf("%s is paused; go on with forge queue resume %s", h.Name, h.Name)
+				return fmt.Sprintf("%s is paused; resume it with forge queue resume %s", h.Name, h.Name)
 			}
-			return h.Name + " is paused already, since " + stamp(h.PausedAt)
+			return h.Name + " is already paused, since " + stamp(h.PausedAt)
 		})
 }
 
 func (a *app) queueResumeCommand() *cobra.Command {
-	return a.holdCommand("resume NAME", "Let the jobs of a paused queue start again", queuestore.Resume,
-		func(h held) string {
+	return a.pauseQueueCommand("resume NAME", "Resume a paused queue", queuestore.Resume,
+		func(h pausedQueue) string {
 			if h.Changed {
 				return h.Name + " is resumed"
 			}
@@ -111,23 +111,23 @@ func (a *app) queueResumeCommand() *cobra.Command {
 		})
 }
 
-// holdCommand pauses or resumes. To do it twice is no mistake.
-func (a *app) holdCommand(use, short string,
-	turn func(context.Context, queuestore.Beginner, queuestore.Change) (time.Time, bool, error), say func(held) string,
+// pauseQueueCommand returns a command that pauses or resumes a queue. To repeat it is not an error.
+func (a *app) pauseQueueCommand(use, short string,
+	change func(context.Context, queuestore.Beginner, queuestore.Change) (time.Time, bool, error), say func(pausedQueue) string,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  forge queue " + strings.Replace(use, "NAME", "mail", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
-				since, changed, err := turn(ctx, pool, queuestore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
+				since, changed, err := change(ctx, pool, queuestore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
 				if errors.Is(err, queuestore.ErrNotFound) {
 					return unknownQueue(ctx, pool, args[0])
 				}
 				if err != nil {
 					return err
 				}
-				answer := held{Name: args[0], PausedAt: since, Changed: changed}
+				answer := pausedQueue{Name: args[0], PausedAt: since, Changed: changed}
 				if a.format != "table" && a.format != "wide" {
 					return a.document(answer)
 				}

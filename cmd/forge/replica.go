@@ -4,25 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// replayedSQL returns when the newest transaction that a replica has replayed was
-// committed, and how many seconds ago: null before the first one after its start.
-const replayedSQL = `
-SELECT pg_is_in_recovery(), pg_last_xact_replay_timestamp(),
-       extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::float8`
-
-// connectedToRead runs work that changes nothing. If no server takes writes it runs on a
-// replica, and a warning says how old its data may be.
+// connectedToRead runs work that changes nothing. If no server accepts writes, the work runs on a
+// replica after a warning about the age of its data.
 func (a *app) connectedToRead(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
 	pool, err := openPool(ctx, cfg, false)
-	readOnly := errors.Is(err, dbpool.ErrReadOnly)
+	readOnly := errors.Is(err, postgres.ErrReadOnly)
 	if readOnly {
 		pool, err = openPool(ctx, cfg, true)
 	}
@@ -39,24 +33,19 @@ func (a *app) connectedToRead(ctx context.Context, cfg *config.Config, work func
 }
 
 func (a *app) warnOfReplica(ctx context.Context, pool *pgxpool.Pool) error {
-	var (
-		replica  bool
-		replayed *time.Time
-		seconds  *float64
-	)
-	if err := pool.QueryRow(ctx, replayedSQL).Scan(&replica, &replayed, &seconds); err != nil {
-		return fmt.Errorf("find out how old the replica's data is: %w", err)
+	replay, err := dbcheck.ReadReplay(ctx, pool)
+	if err != nil {
+		return err
 	}
 	warning := "warning: no primary answers; this comes from a replica"
 	switch {
-	case !replica:
+	case !replay.Replica:
 		warning = "warning: the server is read-only"
-	case replayed == nil || seconds == nil:
+	case replay.Until.IsZero():
 		warning += " that has replayed nothing since it started: its data may be of any age"
 	default:
-		warning += fmt.Sprintf(" and may be %s old: it has replayed the changes until %s",
-			span(time.Duration(*seconds*float64(time.Second))), stamp(*replayed))
+		warning += fmt.Sprintf(" and may be %s old: it has replayed the changes until %s", span(replay.Age), stamp(replay.Until))
 	}
-	_, err := fmt.Fprintln(a.err, warning)
+	_, err = fmt.Fprintln(a.err, warning)
 	return err
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// A role without rights on the tables is given the statements that give them.
+// TestMissingRightsAreExplained checks that the error for missing privileges has the GRANT statements
+// that fix it.
 func TestMissingRightsAreExplained(t *testing.T) {
 	t.Parallel()
 	address, err := url.Parse(pgtest.URL(t))

@@ -13,15 +13,15 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// app is what the sub-commands share: where they write and the global flags.
+// app has what the sub-commands share: their outputs and the global flags.
 type app struct {
 	out, err io.Writer
 
 	configPath string
 	format     string
 	noHeaders  bool
-	// action and object are what the audit log is told of the command; no action:
-	// it changes nothing.
+	// action and object describe the command in the audit log. The action is empty if the command
+	// changes nothing.
 	action, object string
 }
 
@@ -60,11 +60,11 @@ func (a *app) rootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configPath, "config", "", "path of forge.toml (default $FORGE_CONFIG, then ./forge.toml)")
 	flags.StringVarP(&a.format, "output", "o", "table", "output: table, wide, json or yaml")
-	flags.BoolVar(&a.noHeaders, "no-headers", false, "leave the header out of tables")
+	flags.BoolVar(&a.noHeaders, "no-headers", false, "print tables without their header")
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(),
 		a.initCommand(), a.checkCommand(), a.configCommand(), a.planCommand(), a.applyCommand(), a.migrateCommand(),
-		a.runCommand(), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.eventsCommand(), a.compactCommand(), a.auditCommand(), a.tokenCommand(), a.doctorCommand(),
+		a.runCommand(), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.watchable(a.eventsCommand()), a.compactCommand(), a.watchable(a.auditCommand()), a.tokenCommand(), a.watchable(a.doctorCommand()),
 		a.manCommand(), a.versionCommand(),
 	)
 	strictArguments(root)
@@ -72,7 +72,7 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-// strictHelp makes help for a command that there is not an error.
+// strictHelp makes help for an unknown command an error.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -91,8 +91,7 @@ func strictHelp(root *cobra.Command) {
 	}
 }
 
-// checkFlags refuses, before anything is done, an output that there is not and,
-// wherever --limit stands, a list of no lines.
+// checkFlags rejects an unknown --output and a --limit below 1 before the command runs.
 func (a *app) checkFlags(cmd *cobra.Command, args []string) error {
 	a.action, a.object = actionOf(cmd, args)
 	if !a.tabular() && a.format != "json" && a.format != "yaml" {
@@ -100,14 +99,13 @@ func (a *app) checkFlags(cmd *cobra.Command, args []string) error {
 	}
 	if limit := cmd.Flags().Lookup("limit"); limit != nil {
 		if n, err := cmd.Flags().GetInt("limit"); err != nil || n < 1 {
-			return usageError(fmt.Errorf("--limit %s: want a number from 1 on", limit.Value))
+			return usageError(fmt.Errorf("--limit %s: want a number of at least 1", limit.Value))
 		}
 	}
 	return nil
 }
 
-// strictArguments makes every wrong count of arguments and every unknown
-// sub-command a usage error.
+// strictArguments makes a wrong number of arguments and an unknown sub-command usage errors.
 func strictArguments(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -126,20 +124,20 @@ func strictArguments(cmd *cobra.Command) {
 	}
 }
 
-// miscounted says what a command takes, in the words of its own usage.
+// miscounted returns the error for a wrong number of arguments, with those of the command's usage.
 func miscounted(cmd *cobra.Command, args []string) error {
 	_, wanted, takes := strings.Cut(cmd.Use, " ")
 	switch {
 	case !takes:
-		return fmt.Errorf("it takes no arguments (got %q)", args)
+		return fmt.Errorf("the command takes no arguments (got %q)", args)
 	case len(args) == 0:
-		return fmt.Errorf("nothing is named; want %s", wanted)
+		return fmt.Errorf("arguments are missing; want %s", wanted)
 	default:
 		return fmt.Errorf("wrong number of arguments (got %q); want %s", args, wanted)
 	}
 }
 
-// explainFlag adds the flag that was probably meant to what is wrong with one.
+// explainFlag adds the flag that was probably meant to the error for an unknown one.
 func explainFlag(cmd *cobra.Command, err error) error {
 	hint := ""
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -152,7 +150,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	return usageError(fmt.Errorf("%w%s; see %s --help", err, hint, cmd.CommandPath()))
 }
 
-// knownCommand refuses the name of a sub-command that there is not.
+// knownCommand rejects an unknown sub-command.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -164,7 +162,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q%s", args[0], hint)
 }
 
-// group is a command that only holds others.
+// group returns a command that only has sub-commands.
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: knownCommand,

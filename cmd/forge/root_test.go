@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What is wrong with a command line is said in one line, with what was probably
-// meant, and nothing is done.
+// TestUsageErrors checks that a wrong command line gets one line, with what was probably meant, and
+// that the command does not run.
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
@@ -22,17 +22,23 @@ func TestUsageErrors(t *testing.T) {
 		`flag needs an argument: --state; see forge job list --help`:                                       {"job", "list", "--state"},
 		`unknown command "nope" (did you mean node?); see forge --help`:                                    {"help", "nope"},
 		`unknown command "lst" (did you mean list?); see forge dead --help`:                                {"help", "dead", "lst"},
-		`no role is named; want --role NAME, such as --role nightly`:                                       {"run", "--", "ls"},
+		`--role is missing; want --role NAME, such as --role nightly`:                                      {"run", "--", "ls"},
 		`--outcome "foo": want begun, done, refused, failed`:                                               {"audit", "--outcome", "foo"},
-		`nothing is named; want ID; see forge job show --help`:                                             {"job", "show"},
+		`arguments are missing; want ID; see forge job show --help`:                                        {"job", "show"},
 		`wrong number of arguments (got ["1" "2"]); want ID; see forge job show --help`:                    {"job", "show", "1", "2"},
 		`wrong number of arguments (got ["nightly"]); want NAME TICK; see forge cron why --help`:           {"cron", "why", "nightly"},
-		`it takes no arguments (got ["extra"]); see forge serve --help`:                                    {"serve", "extra"},
+		`the command takes no arguments (got ["extra"]); see forge serve --help`:                           {"serve", "extra"},
 		`job id "zero": want a positive number`:                                                            {"job", "show", "zero"},
 		`which jobs? Name ids, or a filter: --state, --kind, --queue, --cron`:                              {"job", "cancel"},
 		`jobs are named by ids or by a filter, not by both; --dry-run and --yes go with a filter`:          {"job", "cancel", "1", "--kind", "a"},
 		`--node-id: empty; leave it out for the default`:                                                   {"serve", "--node-id", ""},
 		`--listen: empty; leave it out for the default`:                                                    {"serve", "--listen="},
+		`--interval "100ms": want a duration from 500ms to 1h, such as 5s`:                                 {"leader", "status", "--watch", "--interval", "100ms"},
+		`--interval "2h": want a duration from 500ms to 1h, such as 5s`:                                    {"job", "list", "-w", "--interval", "2h"},
+		`--interval "soon": want a duration from 500ms to 1h, such as 5s`:                                  {"node", "list", "-w", "--interval", "soon"},
+		`--interval goes with --watch`:                                                                     {"node", "list", "--interval", "5s"},
+		`--watch and --follow: want one of them`:                                                           {"events", "--watch", "--follow"},
+		`output "yaml" does not stream; want table, wide or json`:                                          {"queue", "list", "--watch", "-o", "yaml"},
 		`unknown output "xml"; want table, wide, json or yaml`:                                             {"job", "list", "-o", "xml"},
 		`invalid argument "x" for "--timeout" flag: time: invalid duration "x"; see forge job wait --help`: {"job", "wait", "1", "--timeout", "x"},
 	} {
@@ -56,24 +62,24 @@ func TestKnownZone(t *testing.T) {
 
 func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
-	var look func(cmd *cobra.Command)
-	look = func(cmd *cobra.Command) {
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
 		if cmd.Runnable() && !cmd.HasSubCommands() && cmd.Example == "" {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
 		for _, sub := range cmd.Commands() {
-			look(sub)
+			check(sub)
 		}
 	}
 	for _, cmd := range new(app).rootCommand().Commands() {
 		if cmd.Name() != "help" { // Cobra's own
-			look(cmd)
+			check(cmd)
 		}
 	}
 }
 
-// TestFlagIsNamedInPlaceOfItsVariable checks that a bad value of a flag is reported under the
-// flag, although the flag stands for a variable of the environment.
+// TestFlagIsNamedInPlaceOfItsVariable checks that the error for a bad value names the flag that gave
+// it, not the environment variable that the flag overrides.
 func TestFlagIsNamedInPlaceOfItsVariable(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer

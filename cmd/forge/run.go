@@ -25,7 +25,7 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// defaultGrace is the time between SIGTERM and SIGKILL.
+// defaultGrace is the default time between SIGTERM and SIGKILL.
 const defaultGrace = 10 * time.Second
 
 // runFlags are the flags of forge run.
@@ -44,13 +44,13 @@ func (a *app) runCommand() *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
 		Use:   "run --role NAME [flags] [-- CMD [ARG...]]",
-		Short: "Run a command on one of many machines at a time: where this process leads a role",
-		Long: "forge run stands for a role and starts CMD once it leads it, with FORGE_ROLE,\n" +
-			"FORGE_TERM and FORGE_NODE in its environment, and without the variables that tell\n" +
-			"forge of its database and secrets (see --pass-env). When leadership is lost CMD gets\n" +
-			"SIGTERM, then SIGKILL, and forge run stands by again. When CMD ends by itself the\n" +
-			"role is resigned and forge run exits with its code. No node needs to run. Without CMD\n" +
-			"it only keeps the --leader-file, for a program beside it that reads who leads.",
+		Short: "Run a command on one of several machines at a time, while this process leads a role",
+		Long: "forge run is a candidate for a role and starts CMD while it leads. The environment of\n" +
+			"CMD has FORGE_ROLE, FORGE_TERM and FORGE_NODE, but not the variables with forge's\n" +
+			"database address and secrets (see --pass-env). When leadership is lost CMD gets SIGTERM,\n" +
+			"then SIGKILL, and forge run is a standby again. When CMD ends by itself, forge run\n" +
+			"resigns the role and exits with the code of CMD. No node needs to run. Without CMD it\n" +
+			"only keeps the --leader-file, for another program that needs to know the leader.",
 		Example: "  forge run --role nightly -- /usr/local/bin/nightly --loop\n" +
 			"  forge run --role nightly --leader-file /run/forge/leader",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,20 +61,20 @@ func (a *app) runCommand() *cobra.Command {
 			return a.runSingleton(cmd.Context(), flags, args)
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // what follows CMD is its own
+	cmd.Flags().SetInterspersed(false) // flags after CMD belong to CMD
 	cmd.Flags().StringVar(&flags.role, "role", "", "name of the role, the same on every machine")
-	cmd.Flags().StringVar(&flags.nodeID, "node-id", "", "id that the leadership is shown under (default node.id, then the host's name)")
+	cmd.Flags().StringVar(&flags.nodeID, "node-id", "", "id of this process as a leader (default node.id, then the host's name)")
 	cmd.Flags().Int64Var(&flags.lockID, "lock-id", 0, "advisory lock of the role (default lock_id of the file, then made from the name)")
-	cmd.Flags().DurationVar(&flags.takeoverDelay, "takeover-delay", 0, "wait so long for what a crashed predecessor may have left running (default takeover_delay of the file, then one lease)")
-	cmd.Flags().DurationVar(&flags.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL, as far as the lease allows it")
-	cmd.Flags().StringSliceVar(&flags.passEnv, "pass-env", nil, "variable of forge's secrets that CMD is given all the same, such as DATABASE_URL; may be repeated")
-	cmd.Flags().StringVar(&flags.leaderFile, "leader-file", "", "keep a file that names the role's leader, and PATH.json with its term and lease")
+	cmd.Flags().DurationVar(&flags.takeoverDelay, "takeover-delay", 0, "after a leader has crashed, wait this long before CMD starts (default takeover_delay of the file, then one lease)")
+	cmd.Flags().DurationVar(&flags.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL, if the lease allows it")
+	cmd.Flags().StringSliceVar(&flags.passEnv, "pass-env", nil, "variable with a secret of forge that CMD gets nevertheless, such as DATABASE_URL; may be repeated")
+	cmd.Flags().StringVar(&flags.leaderFile, "leader-file", "", "keep a file with the role's leader, and PATH.json with its term and lease")
 	flags.log.register(cmd)
 	return cmd
 }
 
-// runSingleton runs the command wherever this process leads, and exits as it
-// did.
+// runSingleton runs the command while this process leads the role, and exits with the command's
+// code.
 func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -94,7 +94,7 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 			opts.KeepFile = keepLeaderFile(cfg, flags, pool, opts.Logger)
 		}
 		var err error
-		code, err = singleton.New(opts).Run(context.WithoutCancel(ctx)) // the signals end it
+		code, err = singleton.New(opts).Run(context.WithoutCancel(ctx)) // the signals end Run
 		return err
 	})
 	switch {
@@ -103,19 +103,20 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 	case err != nil:
 		return err
 	case code != exitOK:
-		return &codedError{code, errors.New("")} // the command has said why
+		return &codedError{code, errors.New("")} // the command has printed the reason
 	}
 	return nil
 }
 
-// keepLeaderFile names the leader of the role in a file, as leader_file does on a node.
+// keepLeaderFile returns a function that keeps a file with the role's leader, as leader_file does on
+// a node.
 func keepLeaderFile(cfg *config.Config, flags runFlags, pool *pgxpool.Pool, logger *slog.Logger) func(context.Context, <-chan struct{}) error {
 	election := cfg.Cluster.LeaderElection
 	return func(ctx context.Context, changes <-chan struct{}) error {
 		return leaderfile.New(leaderfile.Options{
 			Path: flags.leaderFile, Role: flags.role,
 			Leaders:  func(ctx context.Context) ([]leaderstore.Leader, error) { return leaderstore.Leaders(ctx, pool) },
-			Interval: election.CheckInterval.Std(), Patience: election.LeaseDuration.Std(),
+			Interval: election.CheckInterval.Std(), StaleAfter: election.LeaseDuration.Std(),
 			Changes: changes, Logger: logger,
 		}).Run(ctx)
 	}
@@ -132,7 +133,7 @@ func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
 func (a *app) singletonOptions(flags runFlags, command []string) (singleton.Options, *config.Config, error) {
 	var none singleton.Options
 	if flags.role == "" {
-		return none, nil, usageError(errors.New("no role is named; want --role NAME, such as --role nightly"))
+		return none, nil, usageError(errors.New("--role is missing; want --role NAME, such as --role nightly"))
 	}
 	if err := roles.CheckCustom(flags.role); err != nil {
 		return none, nil, usageError(fmt.Errorf("--role: %w", err))
@@ -159,14 +160,13 @@ func (a *app) singletonOptions(flags runFlags, command []string) (singleton.Opti
 		Grace: flags.grace, TakeoverDelay: takeoverDelay(cfg, flags),
 		CheckInterval: election.CheckInterval.Std(), LeaseDuration: election.LeaseDuration.Std(),
 		RefreshInterval: election.RefreshInterval.Std(),
-		Open:            openSingleton(cfg, flags.role),
+		OpenSession:     openSingleton(cfg, flags.role),
 		Logger:          logger,
 	}, cfg, nil
 }
 
-// commandEnvironment is what the command sees of this process' environment: not the
-// address of the cluster's database, nor other secrets of forge's own, unless pass
-// names them.
+// commandEnvironment returns the environment of the command: this process's environment without the
+// address of the cluster's database and other secrets of forge, except those that pass names.
 func commandEnvironment(environ, pass []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
@@ -175,7 +175,7 @@ func commandEnvironment(environ, pass []string) []string {
 	})
 }
 
-// singletonLock is the role's lock; no other role's may be the same.
+// singletonLock returns the role's lock. A lock that another role has is an error.
 func singletonLock(cfg *config.Config, flags runFlags) (leaderstore.Lock, error) {
 	overrides, namespace := cfg.Cluster.LeaderElection.Roles, cfg.Cluster.LockNamespace
 	own := flags.lockID
@@ -186,13 +186,13 @@ func singletonLock(cfg *config.Config, flags runFlags) (leaderstore.Lock, error)
 	if err != nil {
 		return lock, usageError(fmt.Errorf("--lock-id: %w", err))
 	}
-	all := []roles.Contest{{Role: roles.Role(flags.role), LockID: lock.ID}}
+	all := []roles.RoleConfig{{Role: roles.Role(flags.role), LockID: lock.ID}}
 	for _, role := range roles.All() {
 		other, err := roles.Lock(role, overrides[string(role)].LockID, namespace)
 		if err != nil {
 			return lock, err
 		}
-		all = append(all, roles.Contest{Role: role, LockID: other.ID})
+		all = append(all, roles.RoleConfig{Role: role, LockID: other.ID})
 	}
 	if err := roles.CheckLocks(all); err != nil {
 		return lock, usageError(err)
@@ -210,8 +210,8 @@ func takeoverDelay(cfg *config.Config, flags runFlags) time.Duration {
 	return cfg.Cluster.LeaderElection.LeaseDuration.Std()
 }
 
-// openSingleton opens an election session for one role. The process is no node
-// of the cluster: it has an incarnation, but no row in forge_nodes.
+// openSingleton returns a function that opens an election session for one role. The process is not
+// a node of the cluster: it has an incarnation, but no row in forge_nodes.
 func openSingleton(cfg *config.Config, role string) func(context.Context) (roles.Session, error) {
 	election := cfg.Cluster.LeaderElection
 	incarnation := nodestore.NewIncarnation()

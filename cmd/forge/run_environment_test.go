@@ -10,7 +10,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
-// What forge run starts does not get the keys to the cluster, unless it is to.
+// TestCommandEnvironment checks that the command of forge run does not get forge's secrets, except
+// those passed on by name.
 func TestCommandEnvironment(t *testing.T) {
 	t.Parallel()
 	environ := []string{
@@ -23,11 +24,11 @@ func TestCommandEnvironment(t *testing.T) {
 	}
 	want = []string{"PATH=/bin", "DATABASE_URL=postgres://a:b@h/d", "FORGE_NODE_ID=web-1", "APP_DATABASE_URL=own"}
 	if diff := cmp.Diff(want, commandEnvironment(environ, []string{"DATABASE_URL"})); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
+		t.Errorf("with DATABASE_URL passed on (-want +got):\n%s", diff)
 	}
 }
 
-// The command of a role is started with what is left of this process' environment.
+// TestEnvironmentOfRun checks that forge run starts its command with commandEnvironment.
 func TestEnvironmentOfRun(t *testing.T) {
 	const secret = "FORGE_DATABASE_URL=postgres://a:b@h/d"
 	t.Setenv("FORGE_DATABASE_URL", "postgres://a:b@h/d")

@@ -7,7 +7,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// The flag is before the file, and the file before the lease.
+// TestTakeoverDelayOfRun checks that the flag overrides the file, and that the lease is the default.
 func TestTakeoverDelayOfRun(t *testing.T) {
 	t.Parallel()
 	const (
@@ -36,7 +36,8 @@ func TestTakeoverDelayOfRun(t *testing.T) {
 	}
 }
 
-// No two roles may share a lock: neither of them could ever be led beside the other.
+// TestLockOfRun checks that two roles cannot share a lock. If they did, only one of them could have
+// a leader at a time.
 func TestLockOfRun(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()

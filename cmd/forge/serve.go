@@ -17,8 +17,8 @@ import (
 
 	"github.com/forge-scheduler/forge"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // serveFlags are the flags of forge serve.
@@ -42,13 +42,13 @@ func (a *app) serveCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&flags.nodeID, "node-id", "", "this node's id (default node.id, then the host's name)")
 	cmd.Flags().StringVar(&flags.listen, "listen", "", "address of the dashboard and the probes (default http.listen)")
-	cmd.Flags().BoolVar(&flags.apply, "apply", false, "put this file's crons in force even if a newer file superseded it")
+	cmd.Flags().BoolVar(&flags.apply, "apply", false, "put this file in force even if a newer file has superseded it")
 	flags.log.register(cmd)
 	return cmd
 }
 
-// serve runs the node until ctx ends. A node that the cluster took for dead,
-// and that lives after all, joins again as a new process would.
+// serve runs the node until ctx ends. If the cluster declared the running node dead, the node joins
+// again as a new process would.
 func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	devcluster.DieWithParent()
 	logger, err := flags.log.logger(a)
@@ -59,11 +59,11 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
-	a.tellOverruled(ctx, flags, logger)
+	a.reportOverrides(ctx, flags, logger)
 	a.warnNothingShared(ctx, cfg, logger)
-	tellSurroundings(ctx, logger)
-	// Whoever read the log may have gone: that is no reason to die without a
-	// hand-over.
+	reportEnvironment(ctx, logger)
+	// If the reader of the log is gone, a write raises SIGPIPE. Ignore it: it would end the node
+	// without a hand-over.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -75,15 +75,16 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 		if !errors.Is(err, forge.ErrFenced) {
 			return err
 		}
-		logger.WarnContext(ctx, "the cluster took this node for dead; joining again", "node", cfg.Node.ID)
-		flags.apply = false // a newer file may have come meanwhile
+		logger.WarnContext(ctx, "the cluster declared this node dead; joining again", "node", cfg.Node.ID)
+		flags.apply = false // a newer file may be in force by now
 		if edited, err := a.quiet().loadFor(flags); err == nil {
 			cfg = edited
 		}
 	}
 }
 
-// warnNothingShared says why a node defines no jobs: it may stand in the wrong directory.
+// warnNothingShared logs why a node defines no jobs. It may have been started in the wrong
+// directory.
 func (a *app) warnNothingShared(ctx context.Context, cfg *forge.Config, logger *slog.Logger) {
 	if cfg.HasClusterSections() {
 		return
@@ -95,8 +96,7 @@ func (a *app) warnNothingShared(ctx context.Context, cfg *forge.Config, logger *
 	logger.WarnContext(ctx, "there is no configuration file: the node joins and leaves the cluster's crons, jobs, queues and alerts as they are", "searched", a.searched())
 }
 
-// runNode runs a node that reads its file again when it is edited, and on
-// SIGHUP.
+// runNode runs a node that reads its file again after an edit or a SIGHUP.
 func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger, hangups <-chan os.Signal, opts ...forge.Option) error {
 	opts = append(opts, forge.WithLogger(logger), forge.WithVersion(version))
 	if flags.apply {
@@ -104,7 +104,7 @@ func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, 
 	}
 	if path, ok := a.configFile(); ok {
 		again := a.quiet()
-		again.configPath = path // a file that is gone is a mistake, not an empty one
+		again.configPath = path // a missing file is then an error, not an empty configuration
 		opts = append(opts, forge.WithFile(path, func() (*forge.Config, error) { return again.loadFor(flags) }))
 	}
 	node, err := forge.New(cfg, opts...) //nolint:contextcheck // connects only in Run
@@ -114,7 +114,7 @@ func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, 
 	stop := onSignal(hangups, node.Reload)
 	defer stop()
 	err = node.Run(ctx)
-	if errors.Is(err, dbpool.ErrUnreachable) {
+	if errors.Is(err, postgres.ErrUnreachable) {
 		return databaseError(err)
 	}
 	return err
@@ -140,26 +140,25 @@ func onSignal(signals <-chan os.Signal, do func()) (stop func()) {
 	}
 }
 
-// configFile is where the configuration is read from; ok is false where there is
-// no file and the environment is all.
+// configFile returns the path of the configuration file. ok is false if the file does not exist.
 func (a *app) configFile() (path string, ok bool) {
 	path = cmp.Or(a.configPath, os.Getenv("FORGE_CONFIG"), config.DefaultPath)
 	_, err := os.Stat(path)
 	return path, err == nil
 }
 
-// loadFor reads the file with the flags in place of the variables that they
-// stand for, so that they are checked like any other value.
+// loadFor reads the configuration with the flags in place of the variables that they override, so
+// that they are checked like any other value.
 func (a *app) loadFor(flags serveFlags) (*config.Config, error) {
 	environ := os.Environ()
-	for _, s := range flags.standIns() {
+	for _, s := range flags.overrides() {
 		if s.value != "" {
 			environ = append(environ, s.variable+"="+s.value)
 		}
 	}
 	cfg, err := a.loadWith(config.LoadOptions{Environ: func() []string { return environ }})
 	if err != nil {
-		flags.nameIn(err)
+		flags.blameFlags(err)
 		return nil, err
 	}
 	if err := cfg.RequireDatabase(); err != nil {
@@ -168,7 +167,7 @@ func (a *app) loadFor(flags serveFlags) (*config.Config, error) {
 	return cfg, nil
 }
 
-// logFlags say how a long-running command logs.
+// logFlags are the logging flags of a long-running command.
 type logFlags struct{ format, level string }
 
 func (f *logFlags) register(cmd *cobra.Command) {
@@ -193,7 +192,7 @@ func (f *logFlags) logger(a *app) (*slog.Logger, error) {
 	}
 }
 
-// readable writes durations as people do: 13.4ms, not nanoseconds.
+// readable formats durations like 13.4ms instead of as nanoseconds.
 func readable(_ []string, attr slog.Attr) slog.Attr {
 	if attr.Value.Kind() == slog.KindDuration {
 		return slog.String(attr.Key, span(attr.Value.Duration()))
@@ -201,7 +200,7 @@ func readable(_ []string, attr slog.Attr) slog.Attr {
 	return attr
 }
 
-// colors says whether the log may be coloured.
+// colors reports whether the log may be coloured.
 func (a *app) colors() bool {
 	file, ok := a.err.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))

@@ -9,48 +9,48 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// supervisor is systemd, where it started this process with Type=notify. Where it
-// did not nothing is said to anybody.
+// supervisor notifies systemd of the node's state. It does nothing unless systemd started this
+// process with Type=notify.
 type supervisor struct {
 	logger *slog.Logger
-	// tell sends one line of systemd's protocol.
-	tell func(state string) (bool, error)
-	// patience is how long systemd waits for a sign of life; 0: for ever.
-	patience time.Duration
+	// send sends one line of systemd's protocol.
+	send func(state string) (bool, error)
+	// watchdogInterval is how long systemd waits for a keep-alive message. 0 means no limit.
+	watchdogInterval time.Duration
 }
 
 func newSupervisor(logger *slog.Logger) *supervisor {
-	s := &supervisor{logger: logger, tell: func(state string) (bool, error) { return daemon.SdNotify(false, state) }}
+	s := &supervisor{logger: logger, send: func(state string) (bool, error) { return daemon.SdNotify(false, state) }}
 	var err error
-	if s.patience, err = daemon.SdWatchdogEnabled(false); err != nil {
-		s.patience = 0
-		logger.Warn("the supervisor's watchdog cannot be served", "error", err)
+	if s.watchdogInterval, err = daemon.SdWatchdogEnabled(false); err != nil {
+		s.watchdogInterval = 0
+		logger.Warn("cannot read the supervisor's watchdog interval", "error", err)
 	}
 	return s
 }
 
-func (s *supervisor) say(state string) {
-	if _, err := s.tell(state); err != nil {
-		s.logger.Warn("the supervisor cannot be told", "state", state, "error", err)
+func (s *supervisor) notify(state string) {
+	if _, err := s.send(state); err != nil {
+		s.logger.Warn("cannot notify the supervisor", "state", state, "error", err)
 	}
 }
 
-// ready says that the node takes jobs.
-func (s *supervisor) ready() { s.say(daemon.SdNotifyReady) }
+// ready notifies systemd that the node accepts jobs.
+func (s *supervisor) ready() { s.notify(daemon.SdNotifyReady) }
 
-// watch shows that the process turns, as often as the supervisor wants to see it,
-// and says when it begins to stop. The signs go on until the function that it
-// returns is called: a node that drains is alive.
+// watch sends keep-alive messages at a third of the watchdog interval, and a message when ctx ends
+// and the node begins to stop. Keep-alive messages continue until stop is called, because a node that
+// drains is alive.
 func (s *supervisor) watch(ctx context.Context) (stop func()) {
 	ended := make(chan struct{})
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		stopping := ctx.Done()
-		var signs <-chan time.Time
-		if s.patience > 0 {
-			ticker := time.NewTicker(s.patience / 3)
+		var keepAlive <-chan time.Time
+		if s.watchdogInterval > 0 {
+			ticker := time.NewTicker(s.watchdogInterval / 3)
 			defer ticker.Stop()
-			signs = ticker.C
+			keepAlive = ticker.C
 		}
 		for {
 			select {
@@ -58,9 +58,9 @@ func (s *supervisor) watch(ctx context.Context) (stop func()) {
 				return
 			case <-stopping:
 				stopping = nil
-				s.say(daemon.SdNotifyStopping)
-			case <-signs:
-				s.say(daemon.SdNotifyWatchdog)
+				s.notify(daemon.SdNotifyStopping)
+			case <-keepAlive:
+				s.notify(daemon.SdNotifyWatchdog)
 			}
 		}
 	})

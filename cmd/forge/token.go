@@ -9,18 +9,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/tokenstore"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
-	return group("token", "Say who may use the dashboard and the API", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	return group("token", "Manage the tokens of the dashboard and the API", a.tokenCreateCommand(), a.watchable(a.tokenListCommand()), a.tokenRevokeCommand())
 }
 
 func (a *app) tokenCreateCommand() *cobra.Command {
 	var scope, expires string
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a token and print it, this once",
-		Long: "Make a token, for programs as a bearer token and for people in the login form.\n" +
+		Use: "create NAME", Short: "Create a token and print it once",
+		Long: "Create a token, for programs as a bearer token and for people in the login form.\n" +
 			"It is printed once, on standard output; the database keeps only its hash.\n\n" +
 			"viewer    sees everything but the audit log\n" +
 			"operator  also acts on crons, jobs, queues and dead letters\n" +
@@ -37,35 +37,35 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&scope, "scope", string(tokenstore.Viewer), "what it may do: viewer, operator or admin")
-	cmd.Flags().StringVar(&expires, "expires", tokenstore.DefaultLife, "how long it is good for, such as 12h or 90d, or never")
+	cmd.Flags().StringVar(&scope, "scope", string(access.Viewer), "what it may do: viewer, operator or admin")
+	cmd.Flags().StringVar(&expires, "expires", access.DefaultLife, "how long it is valid, such as 12h or 90d, or never")
 	return cmd
 }
 
-func newToken(name, scope, expires string) (tokenstore.New, error) {
-	if err := tokenstore.CheckName(name); err != nil {
-		return tokenstore.New{}, err
+func newToken(name, scope, expires string) (access.NewToken, error) {
+	if err := access.CheckName(name); err != nil {
+		return access.NewToken{}, err
 	}
-	parsed, err := tokenstore.ParseScope(scope)
+	parsed, err := access.ParseScope(scope)
 	if err != nil {
-		return tokenstore.New{}, fmt.Errorf("--scope: %w", err)
+		return access.NewToken{}, fmt.Errorf("--scope: %w", err)
 	}
-	life, err := tokenstore.ParseLife(expires)
+	life, err := access.ParseLife(expires)
 	if err != nil {
-		return tokenstore.New{}, fmt.Errorf("--expires %q: %w", expires, err)
+		return access.NewToken{}, fmt.Errorf("--expires %q: %w", expires, err)
 	}
-	return tokenstore.New{Name: name, Scope: parsed, Life: life, By: whoAmI()}, nil
+	return access.NewToken{Name: name, Scope: parsed, Life: life, By: whoAmI()}, nil
 }
 
-// madeToken is a new token with its secret, for programs.
+// madeToken is the JSON output of forge token create: the token with its secret.
 type madeToken struct {
-	tokenstore.Token
+	access.Token
 	Secret string `json:"token"`
 }
 
-func (a *app) createToken(ctx context.Context, pool *pgxpool.Pool, wanted tokenstore.New) error {
-	secret, token, err := tokenstore.Create(ctx, pool, wanted)
-	if errors.Is(err, tokenstore.ErrTaken) {
+func (a *app) createToken(ctx context.Context, pool *pgxpool.Pool, wanted access.NewToken) error {
+	secret, token, err := access.CreateToken(ctx, pool, wanted)
+	if errors.Is(err, access.ErrTaken) {
 		return conflictError(fmt.Errorf("a token %q exists; choose another name, or revoke it first", wanted.Name))
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 		Example: "  forge token list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				tokens, err := tokenstore.List(ctx, pool)
+				tokens, err := access.ListTokens(ctx, pool)
 				if err != nil {
 					return err
 				}
@@ -95,34 +95,34 @@ func (a *app) tokenListCommand() *cobra.Command {
 	}
 }
 
-var tokenColumns = []column[tokenstore.Token]{
-	{title: "name", show: func(t tokenstore.Token) string { return t.Name }},
-	{title: "scope", show: func(t tokenstore.Token) string { return string(t.Scope) }},
-	{title: "state", show: func(t tokenstore.Token) string { return t.State }},
+var tokenColumns = []column[access.Token]{
+	{title: "name", show: func(t access.Token) string { return t.Name }},
+	{title: "scope", show: func(t access.Token) string { return string(t.Scope) }},
+	{title: "state", show: func(t access.Token) string { return t.State }},
 	{title: "expires", show: ends},
-	{title: "last used", show: func(t tokenstore.Token) string { return ago(t.LastUsedAt, t.Now) }},
-	{title: "created by", show: func(t tokenstore.Token) string { return t.CreatedBy }},
-	{title: "created", wide: true, show: func(t tokenstore.Token) string { return stamp(t.CreatedAt) }},
-	{title: "revoked", wide: true, show: func(t tokenstore.Token) string { return stamp(t.RevokedAt) }},
-	{title: "revoked by", wide: true, show: func(t tokenstore.Token) string { return dash(t.RevokedBy) }},
+	{title: "last used", show: func(t access.Token) string { return ago(t.LastUsedAt, t.Now) }},
+	{title: "created by", show: func(t access.Token) string { return t.CreatedBy }},
+	{title: "created", wide: true, show: func(t access.Token) string { return stamp(t.CreatedAt) }},
+	{title: "revoked", wide: true, show: func(t access.Token) string { return stamp(t.RevokedAt) }},
+	{title: "revoked by", wide: true, show: func(t access.Token) string { return dash(t.RevokedBy) }},
 }
 
-// ends says when a token does.
-func ends(t tokenstore.Token) string {
+// ends shows when a token expires.
+func ends(t access.Token) string {
 	if t.ExpiresAt.IsZero() {
-		return tokenstore.Never
+		return access.Never
 	}
 	return ago(t.ExpiresAt, t.Now)
 }
 
 func (a *app) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke NAME", Short: "End a token and everybody who is logged in with it", Args: cobra.ExactArgs(1),
+		Use: "revoke NAME", Short: "Revoke a token and end its sessions", Args: cobra.ExactArgs(1),
 		Example: "  forge token revoke deploy",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				token, err := tokenstore.Revoke(ctx, pool, args[0], whoAmI())
-				if errors.Is(err, tokenstore.ErrNotFound) {
+				token, err := access.RevokeToken(ctx, pool, args[0], whoAmI())
+				if errors.Is(err, access.ErrNotFound) {
 					return unknownToken(ctx, pool, args[0])
 				}
 				if err != nil {
@@ -139,10 +139,10 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 }
 
 func unknownToken(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	tokens, err := tokenstore.List(ctx, pool)
+	tokens, err := access.ListTokens(ctx, pool)
 	if err != nil {
 		return err
 	}
-	valid := slices.DeleteFunc(tokens, func(t tokenstore.Token) bool { return !t.RevokedAt.IsZero() })
-	return unknown("valid token", name, names(valid, func(t tokenstore.Token) string { return t.Name }), "forge token list")
+	valid := slices.DeleteFunc(tokens, func(t access.Token) bool { return !t.RevokedAt.IsZero() })
+	return unknown("valid token", name, names(valid, func(t access.Token) string { return t.Name }), "forge token list")
 }

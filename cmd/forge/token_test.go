@@ -10,9 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/auditstore"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
 )
 
 func TestTokens(t *testing.T) {
@@ -29,18 +28,18 @@ func TestTokens(t *testing.T) {
 	if code != exitOK || !strings.Contains(errOut, "The token ci (operator, expires ") {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
-	of, err := tokenstore.Verify(t.Context(), pool, strings.TrimSpace(out))
-	if err != nil || of.Name != "ci" || of.Scope != tokenstore.Operator {
+	of, err := access.Verify(t.Context(), pool, strings.TrimSpace(out))
+	if err != nil || of.Name != "ci" || of.Scope != access.Operator {
 		t.Errorf("what was printed is the token of %+v, %v", of, err)
 	}
 	if code, out, _ = forge("create", "prometheus", "--expires", "never", "-o", "json"); code != exitOK {
 		t.Fatalf("exit %d", code)
 	}
 	var made madeToken
-	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Scope != tokenstore.Viewer || !made.ExpiresAt.IsZero() {
+	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Scope != access.Viewer || !made.ExpiresAt.IsZero() {
 		t.Errorf("made %+v, %v", made, err)
 	}
-	if _, err := tokenstore.Verify(t.Context(), pool, made.Secret); err != nil {
+	if _, err := access.Verify(t.Context(), pool, made.Secret); err != nil {
 		t.Error(err)
 	}
 	if code, out, _ = forge("list"); code != exitOK || strings.Contains(out, "forge_") || !strings.Contains(out, "prometheus   viewer     active   never") {
@@ -67,7 +66,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// fileWith is the path of a configuration.
+// fileWith writes a configuration file and returns its path.
 func fileWith(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "forge.toml")
@@ -92,7 +91,7 @@ func TestCommandsAreAudited(t *testing.T) {
 	forge("job", "cancel", "42")
 	forge("queue", "pause", "nowhere")
 	forge("cron", "backfill", "nowhere", "--dry-run", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
-	var entries []auditstore.Entry
+	var entries []access.AuditEntry
 	if err := json.Unmarshal([]byte(forge("audit", "-o", "json")), &entries); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +114,7 @@ func TestCommandsAreAudited(t *testing.T) {
 	}
 }
 
-// Whoever adds a command that changes something says so here.
+// TestAuditedCommandsExist checks that every path in auditedCommands names a command.
 func TestAuditedCommandsExist(t *testing.T) {
 	t.Parallel()
 	root := (&app{}).rootCommand()

@@ -14,7 +14,7 @@ type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	// TZData is the version of the time zones that crons go by.
+	// TZData is the version of the time zone data that crons use.
 	TZData string `json:"tzdata"`
 }
 

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// watchLook is how often the history is read when nothing tells to.
-	watchLook = time.Second
-	// watchDepth is how many tenures one look goes back.
+	// watchInterval is how often the history is read without a notification.
+	watchInterval = time.Second
+	// watchDepth is how many tenures one read returns at most.
 	watchDepth = 200
 )
 
@@ -41,7 +41,7 @@ func (a *app) leaderWatchCommand() *cobra.Command {
 // leaderChange is one line of forge leader watch.
 type leaderChange struct {
 	At     time.Time `json:"at"`
-	Change string    `json:"change"` // leads, as when the watch began; elected; lost
+	Change string    `json:"change"` // leads (at the start of the watch), elected or lost
 	Role   string    `json:"role"`
 	NodeID string    `json:"node_id"`
 	Term   int64     `json:"term"`
@@ -72,7 +72,7 @@ func (a *app) watchLeaders(ctx context.Context, pool *pgxpool.Pool, role string)
 				return err
 			}
 		}
-		if err := changes.Wait(ctx, watchLook); err != nil {
+		if err := changes.Wait(ctx, watchInterval); err != nil {
 			return err
 		}
 	}
@@ -98,10 +98,10 @@ type tenureKey struct {
 	term int64
 }
 
-// tenuresSeen remembers which tenures were told of, and whether their ends were.
+// tenuresSeen records the tenures seen so far, and whether each had ended.
 type tenuresSeen struct{ ended map[tenureKey]bool }
 
-// beginTenures takes the history as known and tells who leads.
+// beginTenures returns the state after the first read, and a line for each current leader.
 func beginTenures(newestFirst []leaderstore.Tenure) (*tenuresSeen, []leaderChange) {
 	seen := &tenuresSeen{ended: map[tenureKey]bool{}}
 	var leads []leaderChange
@@ -115,13 +115,12 @@ func beginTenures(newestFirst []leaderstore.Tenure) (*tenuresSeen, []leaderChang
 	return seen, leads
 }
 
-// update tells what has changed since the last look, in the order in which it
-// happened.
+// update returns the changes since the last read, in chronological order.
 func (s *tenuresSeen) update(newestFirst []leaderstore.Tenure) []leaderChange {
 	var news []leaderChange
 	for _, t := range slices.Backward(newestFirst) {
 		key := tenureKey{t.Role, t.Term}
-		endTold, known := s.ended[key]
+		ended, known := s.ended[key]
 		if !known {
 			change := leaderChange{At: t.AcquiredAt, Change: "elected", Role: t.Role, NodeID: t.NodeID, Term: t.Term}
 			if t.HasGap {
@@ -131,7 +130,7 @@ func (s *tenuresSeen) update(newestFirst []leaderstore.Tenure) []leaderChange {
 			news = append(news, change)
 		}
 		over := !t.EndedAt.IsZero()
-		if over && !endTold {
+		if over && !ended {
 			news = append(news, leaderChange{
 				At: t.EndedAt, Change: "lost", Role: t.Role, NodeID: t.NodeID, Term: t.Term, Reason: t.EndReason,
 			})

@@ -9,7 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-func TestWatchTellsEachChangeOnce(t *testing.T) {
+func TestWatchReportsEachChangeOnce(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(int64(s), 0).UTC() }
 	first := leaderstore.Tenure{Role: "scheduler", Term: 1, NodeID: "a", AcquiredAt: at(1)}
@@ -33,6 +33,6 @@ func TestWatchTellsEachChangeOnce(t *testing.T) {
 		t.Error(diff)
 	}
 	if again := seen.update([]leaderstore.Tenure{second, first}); len(again) != 0 {
-		t.Errorf("told twice: %+v", again)
+		t.Errorf("reported twice: %+v", again)
 	}
 }

@@ -1,6 +1,5 @@
-// Command embed is a Go program that runs a forge node with a worker of its own
-// and enqueues a job in its own transaction: either both the order and the job
-// are there, or neither.
+// Command embed runs a forge node with its own worker, and enqueues a job in its own
+// transaction: the order and the job are committed together, or neither is.
 //
 //	FORGE_DATABASE_URL=postgres://... go run ./examples/embed
 package main
@@ -20,15 +19,15 @@ import (
 	"github.com/forge-scheduler/forge"
 )
 
-// ReceiptArgs are the arguments of a job, as for River.
+// ReceiptArgs are the arguments of a job, as in River.
 type ReceiptArgs struct {
 	OrderID int64 `json:"order_id"`
 }
 
-// Kind names the job.
+// Kind returns the kind of the job.
 func (ReceiptArgs) Kind() string { return "send_receipt" }
 
-// ReceiptWorker works it.
+// ReceiptWorker sends receipts.
 type ReceiptWorker struct {
 	river.WorkerDefaults[ReceiptArgs]
 	sent chan<- int64

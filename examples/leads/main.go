@@ -1,6 +1,5 @@
-// Command leads is a Go program that asks whether it leads before it works: start it as
-// often as you like, one of the processes adds a row each 100 milliseconds. SIGUSR1
-// makes the one that leads step down.
+// Command leads works only while it leads a role. Start several processes: one of them
+// adds a row every 100 milliseconds. SIGUSR1 makes the leader step down.
 //
 //	FORGE_DATABASE_URL=postgres://... go run ./examples/leads NODE-ID LISTEN
 package main
@@ -49,7 +48,7 @@ func run(ctx context.Context, id, listen string) error {
 	if _, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS mails (id bigserial PRIMARY KEY, node text, term bigint)`); err != nil {
 		return err
 	}
-	// The role's own work does nothing but hold it.
+	// The role's function only keeps the role: the work is in mail.
 	hold := func(ctx context.Context, _ forge.Term) error { <-ctx.Done(); return nil }
 	node, err := forge.New(cfg, forge.WithRole(role, hold)) //nolint:contextcheck // connects only in Run
 	if err != nil {
@@ -61,7 +60,7 @@ func run(ctx context.Context, id, listen string) error {
 	return <-done
 }
 
-// mail does what one process is to do at a time, until ctx ends.
+// mail adds rows while this process leads, until ctx ends.
 func mail(ctx context.Context, node *forge.Node, pool *pgxpool.Pool) {
 	stepDown := make(chan os.Signal, 1)
 	signal.Notify(stepDown, syscall.SIGUSR1)
@@ -77,7 +76,7 @@ func mail(ctx context.Context, node *forge.Node, pool *pgxpool.Pool) {
 			})
 		})
 		if err != nil && !errors.Is(err, forge.ErrNotLeader) && ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, "mail:", err) // the next one may go through
+			fmt.Fprintln(os.Stderr, "mail:", err) // the next attempt may succeed
 		}
 		select {
 		case <-ctx.Done():

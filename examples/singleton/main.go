@@ -1,6 +1,5 @@
-// Command singleton is a Go program with a role of its own: start it as often as
-// you like, one of the processes counts. The count lives in the database, and no
-// process whose term is over can add to it.
+// Command singleton has a role of its own. Start several processes: the leader counts.
+// The count is in the database, and no process whose term has ended can add to it.
 //
 //	FORGE_DATABASE_URL=postgres://... go run ./examples/singleton NODE-ID LISTEN
 package main
@@ -60,8 +59,8 @@ func run(ctx context.Context, id, listen string) error {
 	return node.Run(ctx)
 }
 
-// counter is the work of the one that leads: it adds to the count ten times a
-// second until its term is over.
+// counter returns the function that the leader runs. It adds to the count ten times a
+// second until its term ends.
 func counter(pool *pgxpool.Pool) forge.RoleFunc {
 	return func(ctx context.Context, term forge.Term) error {
 		if _, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS counts (n bigint PRIMARY KEY, node text, term bigint)`); err != nil {
@@ -74,7 +73,7 @@ func counter(pool *pgxpool.Pool) forge.RoleFunc {
 			case errors.Is(err, forge.ErrDeposed):
 				return err
 			case err != nil && ctx.Err() == nil:
-				fmt.Fprintln(os.Stderr, "count:", err) // the next one may go through
+				fmt.Fprintln(os.Stderr, "count:", err) // the next attempt may succeed
 			}
 			select {
 			case <-ctx.Done():

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Works on one machine at a time, with psql and no other part of forge. Start it on every
-# machine that could; one of them writes a row each second.
+# Runs on one machine at a time, with psql and no other part of forge. Start it on every
+# candidate machine: one of them writes a row every second.
 #
 #   DATABASE_URL=postgres://... ./nightly.sh NODE-ID
 #
@@ -19,9 +19,9 @@ trap 'step_down; exit 0' INT TERM
 
 while :; do
 	term=$(ask "SELECT forge_role_campaign('$role', '$node', '15 seconds')")
-	# True: work on. False, or no answer: the lease has run out or somebody else is to lead.
+	# Continue while renew returns true. Otherwise the lease has expired, or another node is to lead.
 	while [ -n "$term" ] && [ "$(ask "SELECT forge_role_renew('$role', $term)")" = t ]; do
-		# One -c is one transaction: the fence fails, and with it the write, when the term is over.
+		# One -c is one transaction: after the end of the term the fence fails, and so does the write.
 		ask "SELECT forge_role_fence('$role', $term); INSERT INTO reports (node, term) VALUES ('$node', $term)" >/dev/null
 		sleep 1
 	done

@@ -11,26 +11,26 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
-	// fullInterval is how often every series is written, changed or not.
+	// fullInterval is how often every series is written, even if it did not change.
 	fullInterval = time.Minute
-	// longSum is how long adding up may take with many jobs and queues.
+	// longSum is the timeout of a sum, for clusters with many jobs and queues.
 	longSum = time.Minute
-	// retireAfter is how long a node that is gone keeps a row of its own.
+	// retireAfter is how long the row of a node that is gone is kept.
 	retireAfter = 24 * time.Hour
-	// freshIntervals is how many reports a live node may miss before its gauges
-	// no longer count.
+	// freshIntervals is how many reports a live node may miss before its gauges no
+	// longer count.
 	freshIntervals = 3
 )
 
-// Watch looks at the totals of a term.
+// Watch evaluates the totals of a term.
 type Watch interface {
-	// See looks at the newest totals, of which it may keep the samples.
+	// See receives the newest totals, and may keep the samples.
 	See(ctx context.Context, totals Totals) error
 	Close()
 }
@@ -39,33 +39,33 @@ type Watch interface {
 type Options struct {
 	// Interval is the time between two sums: metrics.scrape_interval.
 	Interval time.Duration
-	// Metrics shows the cluster's counts to Prometheus while this node leads.
+	// Metrics exports the cluster's gauges to Prometheus while this node leads.
 	Metrics *metrics.Metrics
-	// Watch begins to look at the totals of a term. Without it nobody does.
+	// Watch returns the Watch of a term; nil: none.
 	Watch  func(fence leaderstore.Fence) Watch
 	Logger *slog.Logger
 }
 
-// Aggregator is the work of the leader of the role metrics_aggregator.
+// Aggregator does the work of the leader of the role metrics_aggregator.
 type Aggregator struct {
 	db   Database
 	opts Options
 }
 
-// Database is what an Aggregator works on: a *pgxpool.Pool.
+// Database is the database of an Aggregator: a *pgxpool.Pool.
 type Database interface {
 	leaderstore.Beginner
 	Queryer
 }
 
-// New returns an Aggregator on a pool.
+// New returns an Aggregator for a database.
 func New(db Database, opts Options) *Aggregator {
 	return &Aggregator{db: db, opts: opts}
 }
 
-// Lead adds the cluster's metrics up, at once and at every interval, until ctx
-// ends. It returns leaderstore.ErrDeposed when the term is over; other errors
-// are logged, and the next sum makes up for what was missed.
+// Lead sums the cluster's metrics, at once and at every interval, until ctx ends.
+// It returns leaderstore.ErrDeposed when the term has ended; other errors are
+// logged, and the next sum includes what was missed.
 func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	for _, gauge := range a.opts.Metrics.Cluster {
 		defer gauge.Reset()
@@ -78,7 +78,7 @@ func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		defer tenure.watch.Close()
 	}
 	for ctx.Err() == nil {
-		progress.Allow(ctx, longSum)
+		watchdog.Extend(ctx, longSum)
 		err := tenure.sum(ctx)
 		switch {
 		case errors.Is(err, leaderstore.ErrDeposed):
@@ -86,20 +86,21 @@ func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.WarnContext(ctx, "cluster metrics not written", "term", fence.Term, "error", err)
 		}
-		progress.Await(ctx, ticker.C)
+		watchdog.Await(ctx, ticker.C)
 	}
 	return nil
 }
 
-// tenure is what one term remembers: only what it wrote last, to write less.
+// tenure is the memory of one term: only the sums that it wrote last, so that it
+// writes only changes.
 type tenure struct {
 	*Aggregator
 	fence   leaderstore.Fence
 	written sums
-	full    time.Time // of the last full write, by the database's clock
+	full    time.Time // of the last complete write, by the database's clock
 	rolled  map[rollupstore.Step]time.Time
 	watch   Watch // may be nil
-	fresh   bool  // some node reported lately
+	fresh   bool  // whether some node has reported recently
 }
 
 func (t *tenure) sum(ctx context.Context) error {
@@ -107,7 +108,7 @@ func (t *tenure) sum(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	total, err := t.read(ctx, t.db, at) // before the transaction, which is to be short
+	total, err := t.read(ctx, t.db, at) // before the transaction, which has to be short
 	if err != nil {
 		return err
 	}
@@ -133,13 +134,14 @@ func (t *tenure) sum(ctx context.Context) error {
 	return errors.Join(t.roll(ctx, at), t.see(ctx, at, total))
 }
 
-// see lets the watch look at the totals. Where no node reports, as after an outage
-// of the database, they say nothing of the cluster.
+// see passes the totals to the watch. If no node reports, for example after an
+// outage of the database, the totals do not describe the cluster and are not passed
+// on.
 func (t *tenure) see(ctx context.Context, at time.Time, total sums) error {
 	if t.watch == nil || !t.fresh {
 		return nil
 	}
-	progress.Allow(ctx, longSum)
+	watchdog.Extend(ctx, longSum)
 	return t.watch.See(ctx, Totals{At: at, Samples: slices.Collect(maps.Values(total))})
 }
 
@@ -169,7 +171,7 @@ func (t *tenure) read(ctx context.Context, db Queryer, now time.Time) (sums, err
 	return total, nil
 }
 
-// export shows to Prometheus what only the leader knows.
+// export sets the gauges that only the leader exports to Prometheus.
 func (t *tenure) export(total sums) {
 	for key, sample := range t.written {
 		if _, known := total[key]; !known && metrics.OfCluster(sample.Name) {

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	interval = 10 * time.Millisecond
-	patience = time.Minute
-	started  = "forge_job_started_total"
-	running  = "forge_job_running"
+	interval    = 10 * time.Millisecond
+	waitTimeout = time.Minute
+	started     = "forge_job_started_total"
+	running     = "forge_job_running"
 )
 
 func TestSumsSurviveRestartsAndLeaders(t *testing.T) {
@@ -38,7 +38,7 @@ func TestSumsSurviveRestartsAndLeaders(t *testing.T) {
 	c.await(running, 2)
 
 	a.crash()
-	c.await(running, 1) // the gauge goes, the counter stays
+	c.await(running, 1) // the gauge is dropped, the counter is kept
 	c.await(started, 12)
 	stop()
 
@@ -64,8 +64,8 @@ func TestSumsSurviveRestartsAndLeaders(t *testing.T) {
 	}
 }
 
-// A leader that takes over adds up at once, whatever the interval: at most the sums
-// of the one in which its predecessor died are missing.
+// A new leader sums at once, whatever the interval: at most the sum of the interval
+// in which its predecessor died is missing.
 func TestNewLeaderSumsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -81,7 +81,7 @@ func TestNewLeaderSumsAtOnce(t *testing.T) {
 	}
 }
 
-// What commands have enqueued is counted once, by whichever node finds it.
+// Jobs enqueued by commands are counted once, by the node that reads them first.
 func TestEnqueuedByCommandsIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -97,7 +97,7 @@ func TestEnqueuedByCommandsIsCountedOnce(t *testing.T) {
 	}
 }
 
-// An orderly end reports what was counted since the last report.
+// An orderly end reports the counts since the last report.
 func TestLastReport(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -110,9 +110,9 @@ func TestLastReport(t *testing.T) {
 	c.await(started, 3)
 }
 
-// A node that dies says until its reports are old that it leads; its lease is over
-// before.
-func TestLeaseThatRanOutLeadsNothing(t *testing.T) {
+// A dead node's last report says that it leads until the report expires; its lease
+// ends earlier.
+func TestExpiredLeaseHasNoLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "00000000000000aa")
@@ -157,7 +157,7 @@ func TestFencedNodeReportsNothing(t *testing.T) {
 	c.exec(`UPDATE forge_nodes SET incarnation = '00000000000000a2'`)
 	a = c.run("a", "00000000000000aa", metrics.New("v0"))
 	a.count(1000)
-	a.end() // has tried at least twice
+	a.end() // it has tried at least twice
 	defer c.lead(1)()
 	c.await(started, 4)
 }
@@ -170,7 +170,7 @@ func TestRetire(t *testing.T) {
 		n.count(count)
 		n.end()
 	}
-	// b is old and gone, c is old but its node lives.
+	// b is old and gone; c is old but its node is alive.
 	c.exec(`UPDATE forge_nodes SET state = 'dead' WHERE node_id IN ('a', 'b')`)
 	c.exec(`UPDATE forge_metrics_nodes SET at = at - interval '25 hours' WHERE node_id IN ('b', 'c')`)
 	stop := c.lead(1)
@@ -185,7 +185,8 @@ func TestRetire(t *testing.T) {
 	c.await(started, 9)
 }
 
-// What stops work although all is up is in the totals and in what the leader exports.
+// Hazards of a cluster whose roles are all up are in the totals and in the gauges
+// that the leader exports.
 func TestCountsHazards(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -262,7 +263,7 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.start("a", "00000000000000aa").end()
-	c.mint(2)
+	c.acquire(2)
 	old := fence(1)
 	old.Refused = c.metrics.LeaderFencedWrites.WithLabelValues(old.Role, old.NodeID)
 	err := c.aggregator().Lead(t.Context(), old)
@@ -281,7 +282,7 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	}
 }
 
-func TestLeadOutlivesErrors(t *testing.T) {
+func TestLeadContinuesAfterErrors(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(`ALTER TABLE forge_metrics_cluster RENAME TO away`)
@@ -291,7 +292,7 @@ func TestLeadOutlivesErrors(t *testing.T) {
 	c.awaitLabels(metrics.NodesName, map[string]string{"state": "dead"}, 0)
 }
 
-// cluster is a database with the loops of the package on it.
+// cluster is a database on which the package's loops run.
 type cluster struct {
 	t        *testing.T
 	pool     *pgxpool.Pool
@@ -311,21 +312,22 @@ func fence(term int64) leaderstore.Fence {
 
 func (c *cluster) aggregator() *aggregator.Aggregator {
 	return aggregator.New(c.pool, aggregator.Options{
-		// Longer than a report's, so that three intervals forgive a slow machine.
+		// The interval of sums is longer than that of reports, so that three
+		// intervals suffice on a slow machine.
 		Interval: c.sums, Metrics: c.metrics, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 	})
 }
 
-func (c *cluster) mint(term int64) {
+func (c *cluster) acquire(term int64) {
 	c.t.Helper()
 	c.exec(`INSERT INTO forge_leaders (role, incarnation, term) VALUES ('metrics_aggregator', '00000000000000ff', $1)
 		ON CONFLICT (role) DO UPDATE SET term = excluded.term`, term)
 }
 
-// lead starts a leader; the function that it returns ends it and waits.
+// lead starts a leader; the returned function ends it and waits.
 func (c *cluster) lead(term int64) (stop func()) {
 	c.t.Helper()
-	c.mint(term)
+	c.acquire(term)
 	return c.background(func(ctx context.Context) error { return c.aggregator().Lead(ctx, fence(term)) })
 }
 
@@ -382,8 +384,8 @@ func (p *process) count(n float64) { p.metrics.JobStarted.WithLabelValues("k").A
 
 func (p *process) end() { p.stop() }
 
-// crash ends the process as the cluster sees a crash: without a last report of
-// its own, and fenced.
+// crash ends the process as the cluster sees a crash: without a last report, and
+// fenced.
 func (p *process) crash() {
 	p.c.t.Helper()
 	p.c.exec(`UPDATE forge_nodes SET state = 'dead', fenced_at = clock_timestamp() WHERE node_id = $1`, p.node)
@@ -463,12 +465,12 @@ func (c *cluster) awaitRow(sql string) {
 			c.t.Fatalf("%s: %v", sql, err)
 		}
 		return ok != nil && *ok
-	}, func() { c.t.Fatalf("not so in %s: %s", patience, sql) })
+	}, func() { c.t.Fatalf("not so in %s: %s", waitTimeout, sql) })
 }
 
 func (c *cluster) until(ok func() bool, fail func()) {
 	c.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for !ok() {
 		if time.Now().After(deadline) {
 			fail()
@@ -477,7 +479,21 @@ func (c *cluster) until(ok func() bool, fail func()) {
 	}
 }
 
-// The doctor compares the nodes' clocks by what they say with their reports.
+// A report says when its counters started, even if the node has a new incarnation.
+func TestReportsSayWhenCountersBegan(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	counted := metrics.New("v0")
+	counted.Began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, incarnation := range []string{"00000000000000aa", "00000000000000ab"} {
+		node := c.startWith("a", incarnation, counted)
+		c.awaitRow(fmt.Sprintf(`SELECT EXISTS (SELECT FROM forge_metrics_nodes
+			WHERE incarnation = '%s' AND (samples ->> 'began')::timestamptz = '2026-03-01 12:00Z')`, incarnation))
+		node.end()
+	}
+}
+
+// The doctor compares the nodes' clocks, which are part of their reports.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -493,7 +509,7 @@ func TestClocks(t *testing.T) {
 	if clocks[0].NodeID != "a" || clocks[0].Ahead.Abs() > time.Minute {
 		t.Errorf("clocks = %+v", clocks)
 	}
-	node.end() // its next report would be right again
+	node.end() // its next report would be correct again
 	c.exec(`UPDATE forge_metrics_nodes SET samples = samples || jsonb_build_object('clock', at + interval '2 hours')`)
 	clocks, err := aggregator.Clocks(t.Context(), c.pool)
 	if err != nil || len(clocks) != 1 || clocks[0].Ahead != 2*time.Hour {

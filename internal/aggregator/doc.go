@@ -1,4 +1,4 @@
-// Package aggregator adds the nodes' metrics up to the cluster's. It owns
+// Package aggregator sums the nodes' metrics to the cluster's totals. It owns
 // forge_metrics_nodes and forge_metrics_cluster.
 //
 // Every node runs a Reporter, which writes the node's series into
@@ -11,28 +11,27 @@
 //	                       forge_metrics_nodes ("") --/        ^
 //	                       (nodes that are gone)               | counts river_job and forge_nodes
 //
-// # Sums that never fall
+// # Sums that never decrease
 //
-// A counter begins again at 0 when its process does, and the cluster's sum must
-// not. So a node's row holds two parts: the samples of the process that reports,
-// and the base, which is what all earlier processes of that node id had counted.
-// The first report of a new process adds the samples that it finds to the base
-// (carry). The sum is then base plus samples over all rows: the leader needs no
-// memory, and the next leader continues where the last one ended. A row whose
-// node has been gone for a day is added to that of the empty node id and removed.
+// A counter restarts at 0 with its process, but the cluster's sum must not decrease. A
+// node's row therefore has two parts: the samples of the reporting process, and the
+// base, which is what all earlier processes of that node id counted. The first report
+// of a new process adds the previous samples to the base (carry). The sum is base plus
+// samples over all rows. The leader needs no memory, and the next leader continues
+// from the same rows. A row whose node has been gone for a day is added to that of the
+// empty node id and removed.
 //
-// What a process counted after its last report before a crash is lost; an
-// orderly end reports once more.
+// Counts after a process' last report are lost if it crashes; an orderly end sends a
+// last report.
 //
-// Gauges are summed over the nodes that live and have reported lately.
+// Gauges are summed over the live nodes that have reported recently.
 //
-// Histograms are counters with a sum and buckets. A node's own labels (node_id)
-// are left out of the sums, but for forge_node_reporting: whether a node that
-// should report does.
+// Histograms are counters with a sum and buckets. The label node_id is left out of the
+// sums, except for forge_node_reporting, which is 1 while a node reports.
 //
-// # What is written
+// # Writes
 //
-// A sum is written when it changed, and all of them once a minute. A gauge that
-// nobody reports any more is written as 0 once. Windows that are over are rolled
-// up: see package rollupstore.
+// A sum is written when it changed, and all sums once a minute. A gauge that is no
+// longer reported is written as 0 once. Ended windows are rolled up: see package
+// rollupstore.
 package aggregator

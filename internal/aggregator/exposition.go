@@ -13,9 +13,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// Exposition returns a function that reads the cluster's totals, which are the same on
-// every node, and returns what serves them in Prometheus' text format. series explain
-// the metrics.
+// Exposition returns a function that reads the cluster's totals, which are the same
+// on every node, and returns a handler that serves them in Prometheus' text format.
+// series has the descriptions of the metrics.
 func Exposition(db Queryer, series []metrics.Series) func(ctx context.Context) (http.Handler, error) {
 	help := map[string]string{}
 	for _, s := range series {
@@ -38,10 +38,10 @@ type exposition struct {
 	help   map[string]string
 }
 
-// Describe names nothing: the series are those that the database holds.
+// Describe describes nothing: the series are those in the database.
 func (exposition) Describe(chan<- *prometheus.Desc) {}
 
-// Collect is part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (e exposition) Collect(out chan<- prometheus.Metric) {
 	for _, point := range e.points {
 		names := slices.Sorted(maps.Keys(point.Labels))

@@ -10,7 +10,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
-// countHazards reads what stops work although nodes and roles are up.
+// countHazards reads conditions that stop a cluster even if its nodes and roles are
+// up.
 func countHazards(ctx context.Context, db Queryer) ([]metrics.Sample, error) {
 	queues, err := queuestore.Waiting(ctx, db)
 	if err != nil {
@@ -60,7 +61,7 @@ func ofSnapshots(snapshots []dbcheck.Snapshot) []metrics.Sample {
 	for _, holder := range dbcheck.Holders {
 		samples = append(samples, labelled(metrics.SnapshotName, "holder", holder, float64(transactions[holder])))
 	}
-	for _, holder := range []string{dbcheck.Session, dbcheck.Prepared} { // of the others no time is known
+	for _, holder := range []string{dbcheck.Session, dbcheck.Prepared} { // the other holders have no time
 		samples = append(samples, labelled(metrics.TransactionName, "holder", holder, age[holder].Seconds()))
 	}
 	return samples

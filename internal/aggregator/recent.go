@@ -20,15 +20,15 @@ FROM forge_metrics_cluster
 WHERE at >= $1 AND metric = ANY($2)
 ORDER BY at`
 
-// Totals are the cluster's at one instant.
+// Totals are the cluster's totals at one instant.
 type Totals struct {
 	At      time.Time
 	Samples []metrics.Sample
 }
 
-// Recent returns the totals of each instant since one at which the cluster was
-// summed, of the metrics that are wanted. A total is written when it changes: in
-// between it is what it was, for as long as it holds (holds).
+// Recent returns the totals of the wanted metrics at each instant since one at
+// which the cluster was summed. A total is written when it changes; in between, the
+// last value is valid for as long as holds returns.
 func Recent(ctx context.Context, db Queryer, interval time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
 	all, err := recent(ctx, db, holds(interval), since, want)
 	if err != nil {
@@ -72,8 +72,8 @@ func column[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
-// fillIn returns what each series was at each instant from since on. Points and
-// instants are in the order of time.
+// fillIn returns the value of each series at each instant from since on. Points and
+// instants are ordered by time.
 func fillIn(instants []time.Time, points []Point, since time.Time, hold time.Duration) []Totals {
 	type held struct {
 		metrics.Sample

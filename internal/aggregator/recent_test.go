@@ -12,8 +12,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// What was written when it changed, and once a minute, reads as it was summed.
-func TestFillInGivesBackWhatWasSummed(t *testing.T) {
+// Totals that were only written when they changed, and once a minute, are read as
+// they were summed.
+func TestFillInRestoresTotals(t *testing.T) {
 	t.Parallel()
 	const interval = 15 * time.Second
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -10,8 +10,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// busyMetrics are those of a node with a hundred crons and kinds of jobs, each of
-// which has done something.
+// busyMetrics returns the metrics of a node with a hundred crons and job kinds, all
+// with counts.
 func busyMetrics() *metrics.Metrics {
 	m := metrics.New("v0")
 	m.InitRoles("a", []string{"scheduler", "metrics_aggregator", "log_compactor"})
@@ -32,7 +32,7 @@ func busyMetrics() *metrics.Metrics {
 	return m
 }
 
-// What a node's report costs, the database's part included.
+// BenchmarkReport measures a node's report, including the database.
 func BenchmarkReport(b *testing.B) {
 	pool := pgtest.Pool(b)
 	if _, err := pool.Exec(b.Context(), `INSERT INTO forge_nodes (node_id, incarnation) VALUES ('a', '00000000000000aa')`); err != nil {
@@ -48,7 +48,7 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
-// What the leader's adding up costs for each such node, without the database.
+// BenchmarkSum measures the leader's sum for each such node, without the database.
 func BenchmarkSum(b *testing.B) {
 	samples, err := busyMetrics().Snapshot()
 	if err != nil {

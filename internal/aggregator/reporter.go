@@ -21,7 +21,7 @@ FROM forge_metrics_nodes
 WHERE node_id = $1
 FOR UPDATE`
 
-// A process that the cluster has given up must not count beside its successor.
+// A fenced process must not count in addition to its successor.
 const reportSQL = `
 INSERT INTO forge_metrics_nodes (node_id, incarnation, at, samples, every)
 SELECT node_id, incarnation, clock_timestamp(), $3::jsonb, $4
@@ -30,11 +30,11 @@ WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL
 ON CONFLICT (node_id) DO UPDATE
 SET incarnation = excluded.incarnation, at = excluded.at, samples = excluded.samples, every = excluded.every`
 
-// lastReportTimeout bounds the report of an ending process. The tests, which look
-// at it, have more time.
+// lastReportTimeout bounds the report of an ending process. Tests that check this
+// report allow more time.
 var lastReportTimeout = 2 * time.Second
 
-// ReporterOptions say who reports what. All fields are required.
+// ReporterOptions are the settings of a Reporter. All fields are required.
 type ReporterOptions struct {
 	NodeID      string
 	Incarnation string
@@ -65,9 +65,9 @@ func NewReporter(db ReporterDB, opts ReporterOptions) *Reporter {
 	return &Reporter{db: db, opts: opts}
 }
 
-// Run reports at once, at every interval and, for the last time, when ctx ends.
-// A report that fails is logged: the next one holds all that it held. Nothing is
-// written while forge_nodes does not name this incarnation.
+// Run reports at once, at every interval and, for the last time, when ctx ends. A
+// failed report is logged; the next one includes its content. Nothing is written
+// while this incarnation is not in forge_nodes.
 func (r *Reporter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(r.opts.Interval)
 	defer ticker.Stop()
@@ -90,8 +90,8 @@ func (r *Reporter) try(ctx context.Context) {
 	}
 }
 
-// countEnqueued counts the jobs that processes without metrics have inserted. Each is
-// counted by the node that finds it first.
+// countEnqueued counts the jobs that processes without metrics have inserted. Each
+// is counted by the node that reads it first.
 func (r *Reporter) countEnqueued(ctx context.Context) error {
 	counts, err := jobstore.TakeEnqueued(ctx, r.db)
 	for _, enqueued := range counts {
@@ -113,8 +113,8 @@ func (r *Reporter) report(ctx context.Context) error {
 	return err
 }
 
-// reportFirst takes over what an earlier process counted, and writes the two
-// together: in one transaction, so that the row cannot be retired in between.
+// reportFirst reads the counts of an earlier process and writes them together with
+// the samples, in one transaction, so that the row cannot be retired in between.
 func (r *Reporter) reportFirst(ctx context.Context, samples []metrics.Sample) error {
 	var written bool
 	err := pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
@@ -131,14 +131,14 @@ func (r *Reporter) reportFirst(ctx context.Context, samples []metrics.Sample) er
 	return err
 }
 
-// execer is the part of a pool and of a transaction that write needs.
+// execer executes statements: a pool or a transaction.
 type execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
 func (r *Reporter) write(ctx context.Context, db execer, samples []metrics.Sample) (written bool, err error) {
 	body, err := json.Marshal(report{
-		Instance: r.opts.Metrics.Instance, Base: r.base, Samples: samples, Clock: time.Now(),
+		Instance: r.opts.Metrics.Instance, Base: r.base, Samples: samples, Clock: time.Now(), Began: r.opts.Metrics.Began,
 	})
 	if err != nil {
 		return false, fmt.Errorf("encode the node's metrics: %w", err)

@@ -6,23 +6,23 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/progress"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
-// roll writes the windows that are over, each in a transaction of its own: after
-// a time without a leader there may be many.
+// roll writes the windows that have ended, each in its own transaction: after a
+// time without a leader there may be many.
 func (t *tenure) roll(ctx context.Context, now time.Time) error {
-	// Nobody writes another sum of a window that is over by the database's clock:
-	// this term sums later, and others are fenced.
+	// No further sum is written for a window that has ended by the database's
+	// clock: this term sums later, and other terms are fenced.
 	for _, step := range rollupstore.Steps {
 		for ctx.Err() == nil && !t.rolled[step].Add(time.Duration(step)).After(now) {
-			progress.Allow(ctx, longSum)
+			watchdog.Extend(ctx, longSum)
 			end, err := t.rollNext(ctx, step, now)
 			if err != nil {
 				return err
 			}
-			if end.IsZero() { // look again when the next can be over
+			if end.IsZero() { // check again when the next window can have ended
 				t.rolled[step] = step.Start(now)
 				break
 			}
@@ -32,9 +32,9 @@ func (t *tenure) roll(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// rollNext writes the next window of a step; zero: none is over. It reads first, and
-// then has the shortest of transactions: the server ends one whose process has to wait
-// for the machine in its midst.
+// rollNext writes the next window of a step; the zero time means that none has
+// ended. It reads first, so that the transaction is as short as possible: the
+// server ends a transaction that is idle because its process waits for a processor.
 func (t *tenure) rollNext(ctx context.Context, step rollupstore.Step, now time.Time) (end time.Time, err error) {
 	from := t.rolled[step]
 	if from.IsZero() {
@@ -54,5 +54,5 @@ func (t *tenure) rollNext(ctx context.Context, step rollupstore.Step, now time.T
 	return next.End, err
 }
 
-// holds is how long a sum holds: until it should have been written again.
+// holds returns how long a sum is valid: until it should have been written again.
 func holds(interval time.Duration) time.Duration { return max(fullInterval, interval) + interval }

@@ -14,8 +14,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
-// past is twenty minutes of sums up to two hours ago: a gauge that saws, a counter
-// that rises by 2 each time and begins again once, and a histogram.
+// past contains twenty minutes of sums until two hours ago: a sawtooth gauge, a
+// counter that increases by 2 each time and restarts once, and a histogram.
 const past = `
 INSERT INTO forge_metrics_cluster (metric, labels, at, value, histogram, term)
 SELECT s.metric, s.labels::jsonb, h.hour + i * interval '15 seconds', s.value, s.histogram, 1
@@ -67,8 +67,8 @@ func TestRollups(t *testing.T) {
 	}
 }
 
-// Whatever of the windows a leader left behind, the next one writes the rest as
-// the first would have.
+// A new leader writes the windows that an earlier leader did not write, with the
+// same content.
 func TestRollupsSurviveLeaders(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -87,7 +87,7 @@ func TestRollupsSurviveLeaders(t *testing.T) {
 		return all
 	}
 	want := read()
-	// As if it had been killed in the fourteenth minute.
+	// The state after a leader was killed in the fourteenth minute.
 	c.exec(`DELETE FROM forge_metrics_rollups
 		WHERE at + step * interval '1 second' > (SELECT min(at) FROM forge_metrics_cluster) + interval '14 minutes'`)
 	if len(read()) == len(want) {
@@ -144,13 +144,13 @@ func TestNodeThatStoppedReporting(t *testing.T) {
 	of := func(node string) map[string]string { return map[string]string{"node_id": node} }
 	c.awaitLabels(metrics.NodeReportingName, of("a"), 1)
 	c.awaitLabels(metrics.NodeReportingName, of("b"), 1)
-	b.end() // its heart beats on, as far as the cluster sees
+	b.end() // the cluster still receives its heartbeats
 	c.awaitLabels(metrics.NodeReportingName, of("b"), 0)
 	a.crash()
 	c.awaitLabels(metrics.NodeReportingName, of("a"), 0)
 }
 
-// A role that nobody stands for has a series nevertheless.
+// A role without candidates has a series nevertheless.
 func TestRolesWithoutNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// A restarted or dead node's old gauges are wrong at once, not only when they
+// The old gauges of a restarted or dead node are wrong at once, not only when they
 // are old.
 const reportsSQL = `
 SELECT m.samples, m.at > $1 AND n.node_id IS NOT NULL
@@ -33,10 +33,10 @@ FROM (SELECT name FROM river_queue UNION SELECT queue FROM depth) AS queues (nam
 CROSS JOIN unnest('{available,pending,retryable,running,scheduled}'::river_job_state[]) AS states (state)
 LEFT JOIN depth ON depth.queue = queues.name AND depth.state = states.state`
 
-// Each row is a sample with at most one label. A node that did not leave in order
-// and does not report shows as such; roles that nobody leads, or ever led, have
-// series as well, so that no sum over them is empty. A leader that is no node, a program
-// that has SQL only or forge run, reports nothing itself.
+// Each row is a sample with at most one label. A node that has not left in order
+// and does not report is included; roles without a leader have series as well, so
+// that no sum over them is empty. A leader that is not a node, such as a program
+// that uses SQL or forge run, reports nothing itself.
 const clusterSQL = `
 SELECT 'forge_nodes', 'state', states.state, count(n.node_id)::float8
 FROM unnest('{active,draining,left,dead}'::text[]) AS states (state)
@@ -60,11 +60,11 @@ SELECT series, 'role', role, CASE WHEN series = 'forge_leader_is_leader' AND EXI
 FROM (SELECT role FROM forge_leaders UNION SELECT unnest('{scheduler,metrics_aggregator,log_compactor}'::text[])) AS roles,
     unnest('{forge_leader_is_leader,forge_leader_failovers_total}'::text[]) AS series`
 
-// Whatever its node reported last: nobody leads a role whose lease has run out.
+// Whatever its node reported last: a role whose lease has expired has no leader.
 const vacantSQL = `SELECT role FROM forge_leaders WHERE node_id IS NULL OR lease_until <= $1`
 
-// retiredNode is the node id of the row that holds what nodes counted that are
-// gone. No node can have it.
+// retiredNode is the node id of the row with the counts of nodes that are gone. No
+// node can have it.
 const retiredNode = ""
 
 const retireSQL = `
@@ -108,7 +108,7 @@ type Point struct {
 	Labels map[string]string `json:"labels"`
 	At     time.Time         `json:"at"`
 	Value  float64           `json:"value"`
-	// Term of the aggregator's leader that wrote it.
+	// Term is the term of the aggregator's leader that wrote it.
 	Term int64 `json:"term"`
 	// Histogram is nil for other kinds; Value is the number of its values.
 	Histogram *metrics.Histogram `json:"histogram,omitempty"`
@@ -116,13 +116,14 @@ type Point struct {
 
 const nowSQL = `SELECT clock_timestamp()`
 
-// Queryer is what reads go through.
+// Queryer runs queries.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Latest returns the newest point of every series, by metric and labels. Its
-// times say how old they are: nothing is written while no aggregator leads.
+// Latest returns the newest point of every series, ordered by metric and labels.
+// The times show how old the points are: nothing is written while there is no
+// aggregator.
 func Latest(ctx context.Context, db Queryer) ([]Point, error) {
 	rows, err := db.Query(ctx, latestSQL, fullInterval)
 	if err != nil {
@@ -135,14 +136,14 @@ func Latest(ctx context.Context, db Queryer) ([]Point, error) {
 	return points, nil
 }
 
-// Clock is how far a node's clock is ahead of the database's, as its last report
-// showed: less what the report took to arrive.
+// Clock is how far a node's clock was ahead of the database's at its last report,
+// minus the time that the report took to arrive.
 type Clock struct {
 	NodeID string
 	Ahead  time.Duration
 }
 
-// Clocks returns the clock of every living node that has reported.
+// Clocks returns the clock of every live node that has reported.
 func Clocks(ctx context.Context, db Queryer) ([]Clock, error) {
 	rows, err := db.Query(ctx, clocksSQL)
 	if err != nil {
@@ -161,7 +162,7 @@ func Clocks(ctx context.Context, db Queryer) ([]Clock, error) {
 	return clocks, nil
 }
 
-// databaseNow is the database's time.
+// databaseNow returns the time of the database's clock.
 func databaseNow(ctx context.Context, db Queryer) (time.Time, error) {
 	times, err := column[time.Time](ctx, db, nowSQL)
 	if err != nil {
@@ -186,7 +187,7 @@ func readReports(ctx context.Context, db Queryer, freshAfter time.Time) ([]nodeR
 	return reports, nil
 }
 
-// readVacant returns the roles that nobody leads.
+// readVacant returns the roles without a leader.
 func readVacant(ctx context.Context, db Queryer, now time.Time) (map[string]bool, error) {
 	roles, err := column[string](ctx, db, vacantSQL, now)
 	if err != nil {
@@ -199,8 +200,8 @@ func readVacant(ctx context.Context, db Queryer, now time.Time) (map[string]bool
 	return vacant, nil
 }
 
-// countCluster counts what no node can: the jobs and the nodes themselves. A node
-// that has not reported after an instant does not report.
+// countCluster counts the jobs and the nodes, which no node can count itself. A
+// node whose last report is not after freshAfter is not reporting.
 func countCluster(ctx context.Context, db Queryer, freshAfter time.Time) ([]metrics.Sample, error) {
 	rows, err := db.Query(ctx, queueDepthSQL)
 	if err != nil {
@@ -236,8 +237,8 @@ func countCluster(ctx context.Context, db Queryer, freshAfter time.Time) ([]metr
 	return append(depths, counts...), nil
 }
 
-// retire moves the counters of nodes that were last heard of before an instant
-// to the row of the nodes that are gone.
+// retire moves the counters of nodes whose last report was before an instant to the
+// row of nodes that are gone.
 func retire(ctx context.Context, tx pgx.Tx, before time.Time) error {
 	rows, err := tx.Query(ctx, retireSQL, before)
 	if err != nil {

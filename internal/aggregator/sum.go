@@ -10,18 +10,20 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// report is what a node's row of forge_metrics_nodes holds.
+// report is the content of a node's row of forge_metrics_nodes.
 type report struct {
-	// Instance names the counters that Samples were read from.
+	// Instance identifies the counters from which Samples were read.
 	Instance string `json:"instance,omitempty"`
-	// Base is what counters of earlier instances had come to.
+	// Base holds the final values of the counters of earlier instances.
 	Base    []metrics.Sample `json:"base,omitempty"`
 	Samples []metrics.Sample `json:"samples,omitempty"`
-	// Clock is the node's own when it sent this.
+	// Clock is the time of the node's clock when it sent the report, and Began when
+	// the instance started.
 	Clock time.Time `json:"clock,omitzero"`
+	Began time.Time `json:"began,omitzero"`
 }
 
-// sums are the samples of a set of series, by seriesKey.
+// sums holds the samples of a set of series, by seriesKey.
 type sums map[string]metrics.Sample
 
 func (s sums) add(sample metrics.Sample) {
@@ -36,7 +38,7 @@ func (s sums) add(sample metrics.Sample) {
 	s[key] = sum
 }
 
-// ordered returns the samples in the order of their keys.
+// ordered returns the samples ordered by key.
 func (s sums) ordered() []metrics.Sample {
 	samples := make([]metrics.Sample, 0, len(s))
 	for _, key := range slices.Sorted(maps.Keys(s)) {
@@ -54,9 +56,9 @@ func seriesKey(sample metrics.Sample) string {
 	return key.String()
 }
 
-// reportable drops what a report need not carry: counters at 0, numbers that
-// JSON cannot hold, times, which have no sum, and what the aggregator's leader
-// counts itself.
+// reportable drops samples that a report does not need: counters at 0, numbers that
+// JSON cannot represent, timestamps, which have no sum, and the gauges that the
+// aggregator's leader sets.
 func reportable(samples []metrics.Sample) []metrics.Sample {
 	return slices.DeleteFunc(samples, func(s metrics.Sample) bool {
 		return s.Counter() && s.Value == 0 ||
@@ -67,7 +69,7 @@ func reportable(samples []metrics.Sample) []metrics.Sample {
 }
 
 // carry returns the base of a report by instance that follows previous: a new
-// instance counts from 0 again, so all that was counted before it moves over.
+// instance counts from 0, so all earlier counts move to the base.
 func carry(previous report, instance string) []metrics.Sample {
 	if previous.Instance == instance {
 		return previous.Base
@@ -75,7 +77,7 @@ func carry(previous report, instance string) []metrics.Sample {
 	return counted(previous)
 }
 
-// counted adds the counters of all reports up, series by series.
+// counted sums the counters of all reports, series by series.
 func counted(reports ...report) []metrics.Sample {
 	total := sums{}
 	for _, r := range reports {
@@ -88,14 +90,14 @@ func counted(reports ...report) []metrics.Sample {
 	return total.ordered()
 }
 
-// nodeReport is a report and whether its gauges still hold.
+// nodeReport is a report and whether its gauges are still valid.
 type nodeReport struct {
 	report
 	fresh bool
 }
 
-// clusterSums adds the nodes up: every counter, and the gauges of the fresh, save
-// for what they say of roles that are vacant.
+// clusterSums sums the nodes: every counter, and the gauges of fresh reports,
+// except the leader gauges of vacant roles.
 func clusterSums(nodes []nodeReport, vacant map[string]bool) sums {
 	total := sums{}
 	for _, node := range nodes {
@@ -120,9 +122,8 @@ func withoutNode(sample metrics.Sample) metrics.Sample {
 	return sample
 }
 
-// changes returns what has to be written after written: the series whose sum is
-// another, and a 0 for every gauge that is gone: there is nothing left of what it
-// counted.
+// changes returns the samples to write after written: the series whose sum differs,
+// and a 0 for every gauge that no longer exists.
 func changes(written, now sums) sums {
 	changed := sums{}
 	for key, sample := range now {

@@ -109,7 +109,7 @@ func TestClusterSums(t *testing.T) {
 	}
 }
 
-func TestClusterSumsLeavesReportsAlone(t *testing.T) {
+func TestClusterSumsDoesNotChangeReports(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{"node_id": "a", "role": "scheduler"}
 	clusterSums([]nodeReport{{fresh: true, report: report{Samples: []metrics.Sample{{Name: "forge_x", Labels: labels}}}}}, nil)
@@ -180,7 +180,7 @@ func TestSeriesKey(t *testing.T) {
 	}
 }
 
-func TestNobodyLeadsAVacantRole(t *testing.T) {
+func TestVacantRoleHasNoLeader(t *testing.T) {
 	t.Parallel()
 	leads := func(role string) metrics.Sample {
 		return metrics.Sample{Name: metrics.LeaderIsLeaderName, Labels: map[string]string{"role": role, "node_id": "a"}, Value: 1}

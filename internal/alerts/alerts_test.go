@@ -21,12 +21,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/netguard"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// seed is how forge's alerts were first written. It must work as it was written.
+// seed has forge's alerts in their first form, which must keep working.
 const seed = `
 [[alerts]]
 name = "no_scheduler_leader"
@@ -45,7 +45,7 @@ notify = ["slack:#ops"]
 // interval is metrics.scrape_interval.
 const interval = 15 * time.Second
 
-// cluster is a database with a leader that is handed totals.
+// cluster is a database with a leader that receives totals from the test.
 type cluster struct {
 	t     *testing.T
 	pool  *pgxpool.Pool
@@ -71,7 +71,7 @@ func (c *cluster) exec(sql string, args ...any) {
 	}
 }
 
-// apply puts a file's alerts in force.
+// apply makes a file's alerts the ones in force.
 func (c *cluster) apply(file string) {
 	c.t.Helper()
 	cfg, _, err := config.Parse("forge.toml", []byte(file), config.LoadOptions{})
@@ -85,7 +85,7 @@ func (c *cluster) apply(file string) {
 	c.exec(`INSERT INTO forge_config (hash, applied_by, body) VALUES ($1, 'a', $2)`, hash, body)
 }
 
-// takeOver lets another node lead.
+// takeOver makes another node the leader.
 func (c *cluster) takeOver() {
 	c.t.Helper()
 	c.term++
@@ -116,7 +116,7 @@ func failovers(role string, total float64) metrics.Sample {
 	return metrics.Sample{Name: metrics.LeaderFailoversName, Labels: map[string]string{"role": role}, Value: total}
 }
 
-// see hands the leader the totals of the next interval.
+// see passes the leader the totals of the next interval.
 func (c *cluster) see(totals ...metrics.Sample) {
 	c.t.Helper()
 	if err := c.watch.See(c.t.Context(), aggregator.Totals{At: c.at, Samples: totals}); err != nil {
@@ -125,7 +125,7 @@ func (c *cluster) see(totals ...metrics.Sample) {
 	c.at = c.at.Add(interval)
 }
 
-// open are the open incidents: name, labels and state.
+// open returns the open incidents: name, labels and state.
 func (c *cluster) open() []string {
 	c.t.Helper()
 	incidents, err := alertstore.Open(c.t.Context(), c.pool)
@@ -159,11 +159,11 @@ func words(incidents []alertstore.Incident) []string {
 	return all
 }
 
-// told are the messages in their order: target, how many incidents fire and how
-// many are over, and what became of it.
+// told returns the messages in their order: target, number of firing and of resolved
+// incidents, and state.
 func (c *cluster) told() []string {
 	c.t.Helper()
-	messages, err := outbox.OfAlert(c.t.Context(), c.pool, "", 0, 100)
+	messages, err := notifyqueue.OfAlert(c.t.Context(), c.pool, "", 0, 100)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestNoLeader(t *testing.T) {
 	c.see(leads(0))
 	c.see(leads(0))
 	c.want([]string{"no_scheduler_leader pending"}, nil)
-	c.see(leads(1)) // not for as long as it wants
+	c.see(leads(1)) // shorter than its for
 	c.want(nil, nil)
 	c.see(leads(0))
 	c.see(leads(0))
@@ -216,7 +216,7 @@ func TestNoLeader(t *testing.T) {
 	c.see(leads(0))
 	c.want(firing, []string{"pagerduty firing, delivered"})
 
-	c.takeOver() // and no lost end of it
+	c.takeOver() // and the end is not lost
 	c.see(leads(1))
 	c.want(nil, []string{"pagerduty firing, delivered", "pagerduty resolved, pending"})
 	if diff := cmp.Diff([]string{"no_scheduler_leader resolved"}, c.history()); diff != "" {
@@ -224,7 +224,8 @@ func TestNoLeader(t *testing.T) {
 	}
 }
 
-// The time for which a condition has held outlives the leader that saw it begin.
+// TestForOutlivesLeader checks that the time for which a condition has held survives the
+// leader that saw it begin.
 func TestForOutlivesLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, seed)
@@ -237,9 +238,9 @@ func TestForOutlivesLeader(t *testing.T) {
 	c.want([]string{"no_scheduler_leader firing"}, []string{"pagerduty firing, pending"})
 }
 
-// That the first evaluation was held up for a moment does not make the wait an
-// interval longer.
-func TestForBearsJitter(t *testing.T) {
+// TestForToleratesJitter checks that a delay of the first evaluation does not extend the
+// wait by an interval.
+func TestForToleratesJitter(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, seed)
 	c.at = c.at.Add(interval / 20)
@@ -257,7 +258,7 @@ func TestSuperseded(t *testing.T) {
 	c.see(leads(0))
 	c.see(leads(1))
 	c.want(nil, []string{"pagerduty firing, superseded", "pagerduty resolved, pending"})
-	// What is on its way arrives first.
+	// A message that is being sent arrives first.
 	c.exec(`UPDATE forge_notifications SET sending = true WHERE state = 'pending'`)
 	c.see(leads(0))
 	c.want([]string{"no_scheduler_leader firing"}, []string{
@@ -265,8 +266,8 @@ func TestSuperseded(t *testing.T) {
 	})
 }
 
-// rate() is Prometheus': per second, over what five minutes of totals hold, also
-// where a leader reads them from the database first.
+// TestRateAcrossFailover checks that rate() works as in Prometheus: per second, over five
+// minutes of totals, even if a leader reads them from the database first.
 func TestRateAcrossFailover(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, seed)
@@ -293,8 +294,8 @@ func TestRateAcrossFailover(t *testing.T) {
 	c.want(nil, []string{"slack:#ops firing, superseded", "slack:#ops resolved, pending"})
 }
 
-// The incidents of one alert are told in one message, and one that ceases later in
-// another that also names those that go on.
+// TestGrouped checks that the incidents of one alert share one message, and that the
+// message about a resolved one also names those still firing.
 func TestGrouped(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -311,6 +312,10 @@ annotations = { summary = "{{ $labels.role }} has {{ $value }}", other = "{{ wit
 	c.want([]string{"led a firing"}, []string{
 		"hook firing firing, delivered", "chat firing firing, delivered", "hook firing resolved, pending", "chat firing resolved, pending",
 	})
+	messages, err := notifyqueue.OfAlert(t.Context(), c.pool, "led", 0, 10)
+	if err != nil || len(messages) != 4 || !messages[0].Facts.Ended || messages[3].Facts.Ended {
+		t.Errorf("the second message alone is about an end: %+v, %v", messages, err)
+	}
 	incidents, err := alertstore.Open(t.Context(), c.pool)
 	if err != nil {
 		t.Fatal(err)
@@ -327,8 +332,9 @@ annotations = { summary = "{{ $labels.role }} has {{ $value }}", other = "{{ wit
 	}
 }
 
-// An incident that goes on has the value and the texts of the last evaluation, and so has
-// the next message; that they change is none.
+// TestValuesFollow checks that a continuing incident, and the next message about it, has
+// the value and the texts of the last evaluation, and that their change alone sends no
+// message.
 func TestValuesFollow(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -358,14 +364,15 @@ annotations = { summary = "{{ $labels.role }} has {{ $value }}" }
 	only(5, "a has 5")
 	c.see(failovers("a", 0))
 	c.want(nil, []string{"hook firing, delivered", "hook resolved, pending"})
-	told, err := outbox.OfAlert(t.Context(), c.pool, "", 0, 1)
+	told, err := notifyqueue.OfAlert(t.Context(), c.pool, "", 0, 1)
 	if err != nil || told[0].Facts.Alerts[0].Annotations["summary"] != "a has 5" {
 		t.Errorf("told %+v, %v; want the last value", told, err)
 	}
 }
 
-// An alert fires on for keep_firing_for after its condition has ceased to hold, whoever
-// leads; the time begins anew when it held in between. A pending one is not kept.
+// TestKeepFiringFor checks that an alert keeps firing for keep_firing_for after its
+// condition ceased, across leaders; that the time starts again when the condition held in
+// between; and that a pending incident is not kept.
 func TestKeepFiringFor(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, strings.Replace(seed, `for = "30s"`, `for = "15s"
@@ -399,7 +406,8 @@ keep_firing_for = "30s"`, 1))
 	c.want(nil, []string{"pagerduty firing, delivered", "pagerduty resolved, pending"})
 }
 
-// A counter that the totals lack was 0, so that its first event is a rise.
+// TestFirstEventCounts checks that a counter missing from the totals was 0, so that its
+// first event is an increase.
 func TestFirstEventCounts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -439,7 +447,7 @@ func TestEditedAlerts(t *testing.T) {
 	c.want([]string{"no_scheduler_leader firing"}, []string{"pagerduty firing, pending"})
 	c.exec(`UPDATE forge_notifications SET state = 'delivered', done_at = now()`)
 	c.apply("[[alerts]]\nname = \"other\"\ncondition = \"vector(1) / 0 > 0\"\n")
-	c.see(leads(0)) // what is removed is over, and those who were told are told
+	c.see(leads(0)) // a removed alert is resolved, and its receivers are notified
 	c.want([]string{"other firing"}, []string{"pagerduty firing, delivered", "pagerduty resolved, pending"})
 	open, err := alertstore.Open(t.Context(), c.pool)
 	if err != nil {
@@ -450,7 +458,8 @@ func TestEditedAlerts(t *testing.T) {
 	}
 }
 
-// An alert that cannot be evaluated stays as it is, and others go on.
+// TestCannotBeEvaluated checks that an alert that cannot be evaluated keeps its state,
+// and that others are still evaluated.
 func TestCannotBeEvaluated(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -486,8 +495,8 @@ func TestDeposed(t *testing.T) {
 	c.want(nil, nil)
 }
 
-// Whoever waits for signs of life gets one for each evaluation, and none when
-// there is none.
+// TestSignOfLife checks that deadman_url is requested once for each evaluation, and only
+// then.
 func TestSignOfLife(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, seed)
@@ -514,5 +523,5 @@ func TestSignOfLife(t *testing.T) {
 		t.Error("a sign of life came without an evaluation")
 	}
 	server.Close()
-	c.see(leads(1)) // that nobody hears it harms nothing
+	c.see(leads(1)) // a failed request has no effect
 }

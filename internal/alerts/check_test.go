@@ -25,7 +25,7 @@ func TestJudge(t *testing.T) {
 		"rate(forge_leader_failovers_total[5m]) > 5":                         {"at its character 1: " + perSecond},
 		"sum by (role) ((rate(forge_leader_failovers_total[5m]))) > 5":       {"at its character 17: " + perSecond},
 		"rate(forge_leader_failovers_total[5m]) > 0.1":                       nil,
-		// What is made of a rate is not one.
+		// The product of a rate and a number is not a rate.
 		"rate(forge_leader_failovers_total[5m]) * 300 > 5":                                  nil,
 		"histogram_quantile(.9, rate(forge_job_wait_seconds_bucket[5m])) > 2":               nil,
 		"rate(forge_job_wait_seconds_sum[5m]) / rate(forge_job_wait_seconds_count[5m]) > 2": nil,
@@ -102,7 +102,8 @@ keep_firing_for = "10m"
 	}
 }
 
-// How far back an alert may look is what retention.metrics says.
+// TestRangesWithinTheRetention checks that retention.metrics bounds the ranges of a
+// condition.
 func TestRangesWithinTheRetention(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()

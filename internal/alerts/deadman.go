@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// deadmanTimeout bounds a sign of life, for which the next totals may wait.
+// deadmanTimeout bounds a request, which may delay the next totals.
 const deadmanTimeout = 3 * time.Second
 
-// signOfLife tells whoever watches from outside that the alerts were evaluated.
-// When it ends, nobody leads the metrics aggregator or no node reports, and no
-// alert could say so.
+// signOfLife requests deadman_url to report that the alerts were evaluated. If the
+// requests stop, no node leads the metrics aggregator or no node reports, and no alert
+// could report that.
 func (w *Watch) signOfLife(ctx context.Context) {
 	address := ""
 	if w.opts.DeadmanURL != nil {
@@ -34,8 +34,9 @@ func (w *Watch) signOfLife(ctx context.Context) {
 	w.unheard = text
 }
 
-// ask returns no error that holds the address, which is as good as a password. Of the
-// answer only the status counts. A redirect is an error: client must not follow it.
+// ask requests the address. Its errors do not contain the address, which is as secret as
+// a password. Only the status of the response is used. A redirect is an error: client
+// must not follow it.
 func ask(ctx context.Context, client *http.Client, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, deadmanTimeout)
 	defer cancel()

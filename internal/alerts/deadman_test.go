@@ -10,8 +10,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/netguard"
 )
 
-// Whoever answers the dead-man's call can neither send it elsewhere nor be read for long,
-// and is not told of inside the network.
+// TestDeadmanIsGuarded checks that the server of deadman_url cannot redirect the request,
+// that little of its response is read, and that addresses inside the network are not
+// requested.
 func TestDeadmanIsGuarded(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

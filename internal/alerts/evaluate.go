@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// maxSamples bounds what one condition may load.
+	// maxSamples bounds the samples that one condition may load.
 	maxSamples = 5_000_000
-	// evaluateTimeout bounds one condition.
+	// evaluateTimeout bounds the evaluation of one condition.
 	evaluateTimeout = 10 * time.Second
-	// maxIncidents bounds for how many series one condition may hold.
+	// maxIncidents bounds the number of series for which one condition may hold.
 	maxIncidents = 1000
 )
 
@@ -39,8 +39,8 @@ func newEngine(lookback time.Duration) *promql.Engine {
 	})
 }
 
-// evaluate returns what a rule's condition holds for at an instant, as pending
-// incidents.
+// evaluate returns the series for which a rule's condition holds at an instant, as
+// pending incidents.
 func evaluate(ctx context.Context, engine *promql.Engine, h *history, rule Rule, at time.Time) ([]alertstore.Incident, error) {
 	query, err := engine.NewInstantQuery(ctx, h, nil, rule.Condition, at)
 	if err != nil {
@@ -79,7 +79,7 @@ func evaluate(ctx context.Context, engine *promql.Engine, h *history, rule Rule,
 	return incidents, nil
 }
 
-// vectorOf copies a result: the engine takes it back.
+// vectorOf copies a result, whose memory the engine reuses.
 func vectorOf(result *promql.Result) (promql.Vector, error) {
 	if result.Err != nil {
 		return nil, result.Err
@@ -94,8 +94,8 @@ func vectorOf(result *promql.Result) (promql.Vector, error) {
 	}
 }
 
-// describe makes an incident of a series that the condition holds for. Labels
-// and annotations are Prometheus' templates.
+// describe returns the incident for a series for which the condition holds. Labels and
+// annotations are Prometheus' templates.
 func describe(ctx context.Context, rule Rule, sample promql.Sample, at time.Time, lookUp template.QueryFunc) alertstore.Incident {
 	own := map[string]string{}
 	sample.Metric.Range(func(l labels.Label) { own[l.Name] = l.Value })
@@ -131,7 +131,7 @@ func describe(ctx context.Context, rule Rule, sample promql.Sample, at time.Time
 	return incident
 }
 
-// finite is a value that JSON can hold.
+// finite returns a value that JSON can represent.
 func finite(value float64) float64 {
 	switch {
 	case math.IsNaN(value):
@@ -143,29 +143,31 @@ func finite(value float64) float64 {
 	}
 }
 
-// expander fills in a template in which rules may use what Prometheus' may.
+// expander returns the expander of a template, with the functions that Prometheus has in
+// its rules.
 func expander(ctx context.Context, alert, text string, data any, at time.Time, lookUp template.QueryFunc) *template.Expander {
 	const names = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
 	return template.NewTemplateExpander(ctx, names+text, "alert "+alert, data,
 		model.TimeFromUnixNano(at.UnixNano()), lookUp, &url.URL{}, nil)
 }
 
-// changes are what an evaluation makes of the open incidents.
+// changes are the changes that an evaluation makes to the open incidents.
 type changes struct {
-	saved     []alertstore.Incident // begun, fired or resolved
-	refreshed []alertstore.Incident // going on, with other values or texts
+	saved     []alertstore.Incident // new, firing or resolved
+	refreshed []alertstore.Incident // same state, other values or texts
 	forgotten []alertstore.Incident // pending ones that ceased
 }
 
-// told says whether receivers are to be told. Of the end of what they were told
-// they are told even while it is silenced: a pager's incident would stay open.
+// told reports whether receivers are notified of an incident. They are notified of the
+// end of an incident that they know even while its alert is silenced: otherwise a pager's
+// incident would stay open.
 func told(i alertstore.Incident) bool { return i.State != alertstore.Pending && !i.Muted }
 
-// judge compares what the conditions hold for now with the open incidents, by
-// key. judged are the rules that could be evaluated, by name: the incidents of
-// others stay as they are, and those of rules that there are no more are over. What
-// fires while its alert is silent is muted, until the silence is over. early is by how
-// much an evaluation may come before its time.
+// judge compares the series for which conditions hold now with the open incidents, by
+// key. judged has the rules that could be evaluated, by name: the incidents of other
+// rules keep their state, and those of rules that no longer exist are resolved. An
+// incident that starts firing while its alert is silenced is muted until the silence is
+// over. early is the tolerance by which an evaluation may come early.
 func judge(now time.Time, early time.Duration, open map[string]alertstore.Incident, holds []alertstore.Incident, judged map[string]Rule, gone, silent func(alert string) bool) changes {
 	var c changes
 	met := map[string]bool{}
@@ -201,7 +203,7 @@ func judge(now time.Time, early time.Duration, open map[string]alertstore.Incide
 	return c
 }
 
-// note notes what has changed of an incident, which may be new.
+// note records the change of an incident, which may be new.
 func (c *changes) note(before, incident alertstore.Incident) {
 	switch {
 	case incident.State != before.State || incident.Muted != before.Muted:
@@ -211,14 +213,15 @@ func (c *changes) note(before, incident alertstore.Incident) {
 	}
 }
 
-// sameFacts says whether there is nothing to refresh.
+// sameFacts reports whether there is nothing to refresh.
 func sameFacts(a, b alertstore.Incident) bool {
 	return a.Value == b.Value && a.Severity == b.Severity && a.KeptSince.Equal(b.KeptSince) &&
 		maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Notify, b.Notify)
 }
 
-// fireOn says whether an incident whose condition does not hold fires on, as Prometheus'
-// keep_firing_for has it: for a time from the first evaluation at which it did not.
+// fireOn reports whether an incident whose condition does not hold keeps firing, as with
+// Prometheus' keep_firing_for: for a time from the first evaluation at which the
+// condition did not hold.
 func fireOn(incident *alertstore.Incident, now time.Time, keep, early time.Duration) bool {
 	if keep > 0 && incident.KeptSince.IsZero() {
 		incident.KeptSince = now

@@ -8,9 +8,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// One round over a hundred alerts, as the leader of the metrics aggregator makes at
-// each interval: half of them look at one gauge, half at ten minutes of the counters
-// of a hundred crons.
+// BenchmarkEvaluate100 runs one evaluation of a hundred alerts, as the leader of the
+// metrics aggregator does at each interval: half of them read one gauge, half ten minutes
+// of the counters of a hundred crons.
 func BenchmarkEvaluate100(b *testing.B) {
 	const interval = 15 * time.Second
 	engine := newEngine(3 * interval)

@@ -27,9 +27,9 @@ type exportedRule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Export returns the rules as a file for Prometheus. Where a condition asks
-// whether there is too little of something, its absence counts: a sum over no
-// series is empty there, not 0.
+// Export returns the rules as a file for Prometheus. If a condition checks for too little
+// of something, the absence of its series also counts: a sum over no series is empty, not
+// 0.
 func Export(rules []Rule) ([]byte, error) {
 	group := exportedGroup{Name: "forge", Rules: []exportedRule{}}
 	for _, rule := range rules {
@@ -49,8 +49,7 @@ func Export(rules []Rule) ([]byte, error) {
 	return yaml.Marshal(exportedFile{Groups: []exportedGroup{group}})
 }
 
-// guarded adds absent() for the series of a condition that wants less than
-// something, or 0.
+// guarded adds absent() for the series of a condition that compares with <, or with 0.
 func guarded(condition string) string {
 	expr, err := parser.ParseExpr(condition)
 	if err != nil {

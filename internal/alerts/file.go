@@ -8,11 +8,10 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// Problem is what is wrong with an alert, or deserves a look.
+// Problem is an error or a warning about an alert.
 type Problem = alertstore.Problem
 
-// CheckFile looks at what the alerts of a file mean: their expressions, metrics,
-// receivers and texts.
+// CheckFile checks the alerts of a file: their expressions, metrics, receivers and texts.
 func CheckFile(cfg *config.Config) []Problem {
 	problems := []Problem{}
 	for i, rule := range alertstore.Of(cfg) {

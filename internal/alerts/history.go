@@ -18,18 +18,18 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// history holds, in memory, the totals that conditions look at. It is a
-// storage.Queryable for Prometheus' engine.
+// history holds, in memory, the totals that conditions use. It is a storage.Queryable for
+// Prometheus' engine.
 type history struct {
-	series map[string]*promql.Series // by what the labels are
+	series map[string]*promql.Series // by labels
 	last   int64                     // the instant of the newest totals, in ms; 0: none
 }
 
 func newHistory() *history { return &history{series: map[string]*promql.Series{}} }
 
-// add appends the totals of one instant. A series that they lack has ended. A
-// counter that appears was 0 before: the cluster's totals leave out those at 0,
-// and without that the first event would not count as a rise.
+// add appends the totals of one instant. A series missing from them has ended. A counter
+// that appears was 0 before: the cluster's totals leave out counters at 0, and otherwise
+// the first event would not count as an increase.
 func (h *history) add(at time.Time, totals []metrics.Sample) {
 	now := at.UnixMilli()
 	if now <= h.last {
@@ -57,7 +57,7 @@ func (h *history) add(at time.Time, totals []metrics.Sample) {
 	h.last = now
 }
 
-// forget drops what is older than an instant.
+// forget drops samples older than an instant.
 func (h *history) forget(before time.Time) {
 	from := before.UnixMilli()
 	for key, s := range h.series {
@@ -65,7 +65,7 @@ func (h *history) forget(before time.Time) {
 		for old < len(s.Floats) && s.Floats[old].T < from {
 			old++
 		}
-		// What is left moves to the front now and then, so that memory is reused.
+		// The remaining samples move to the front now and then, so that memory is reused.
 		s.Floats = s.Floats[old:]
 		if len(s.Floats) == 0 {
 			delete(h.series, key)
@@ -73,13 +73,13 @@ func (h *history) forget(before time.Time) {
 	}
 }
 
-// part is a series of Prometheus that a sample is shown as.
+// part is one of the Prometheus series that represent a sample.
 type part struct {
 	labels labels.Labels
 	value  float64
 }
 
-// spread shows a sample as Prometheus has it: a histogram as several series.
+// spread converts a sample to Prometheus' form: a histogram becomes several series.
 func spread(sample metrics.Sample) []part {
 	h := sample.Histogram
 	if h == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// InForce returns the alerts of the configuration in force with their open
-// incidents, those that fire first.
+// InForce returns the alerts of the configuration in force with their open incidents,
+// firing ones first.
 func InForce(ctx context.Context, db cronstore.Queryer) ([]alertstore.Status, error) {
 	section, err := cronstore.SectionInForce(ctx, db, "alerts")
 	if err != nil {

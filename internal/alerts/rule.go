@@ -22,12 +22,12 @@ import (
 // Rule is an alert of [[alerts]].
 type Rule = alertstore.Rule
 
-// needs is what a set of rules looks at.
+// needs describes the metrics that a set of rules reads.
 type needs struct {
-	// names of the metrics, as forge has them; all says that it is any.
+	// names has the metrics by forge's names; all means any metric.
 	names map[string]bool
 	all   bool
-	// reach is how far back the furthest range goes.
+	// reach is the longest time that a range goes back.
 	reach time.Duration
 }
 
@@ -36,7 +36,7 @@ func needsOf(rules []Rule) needs {
 	for _, rule := range rules {
 		expr, err := parser.ParseExpr(rule.Condition)
 		if err != nil {
-			continue // it says so when it is evaluated
+			continue // its evaluation reports the error
 		}
 		n.reach = max(n.reach, reach(expr))
 		for _, selector := range parser.ExtractSelectors(expr) {
@@ -60,10 +60,11 @@ func nameOf(selector []*labels.Matcher) string {
 	return ""
 }
 
-// histogramSuffixes are what Prometheus' text format adds to a histogram's name.
+// histogramSuffixes are the suffixes that Prometheus' text format adds to a histogram's
+// name.
 var histogramSuffixes = []string{"_bucket", "_sum", "_count"}
 
-// baseName is the histogram that a series may be of.
+// baseName returns the name of the histogram that a series may belong to.
 func baseName(name string) string {
 	for _, suffix := range histogramSuffixes {
 		if base, ok := strings.CutSuffix(name, suffix); ok {
@@ -97,12 +98,12 @@ func reach(expr parser.Expr) time.Duration {
 	return far
 }
 
-// Judge says what is wrong with the texts of an alert, and what deserves a look
-// about a condition that can be read: metrics and labels that the cluster's totals do
-// not have, and what seems to mean something else. The totals are kept for so long.
+// Judge returns the errors in the texts of an alert, and warnings about a valid
+// condition: metrics and labels that the cluster's totals do not have, and expressions
+// that probably mean something else. kept is the retention of the totals.
 func Judge(alert config.Alert, kept time.Duration) []config.Problem {
 	j := &judgement{kept: kept}
-	if expr, err := parser.ParseExpr(alert.Condition); err == nil { // else the configuration's own checks say so
+	if expr, err := parser.ParseExpr(alert.Condition); err == nil { // the configuration's own checks report a parse error
 		j.condition(expr)
 	}
 	j.templates("labels", alert.Labels)
@@ -110,7 +111,7 @@ func Judge(alert config.Alert, kept time.Duration) []config.Problem {
 	return j.problems
 }
 
-// totals are the metrics as the cluster's totals have them, by name.
+// totals has the metrics as they are in the cluster's totals, by name.
 var totals = sync.OnceValue(func() map[string]metrics.Series {
 	all := map[string]metrics.Series{}
 	for _, s := range metrics.New("").Series() {
@@ -137,7 +138,7 @@ type judgement struct {
 	problems []config.Problem
 }
 
-// warn is of the condition.
+// warn adds a warning about the condition.
 func (j *judgement) warn(message, want string) {
 	j.problems = append(j.problems, config.Problem{Key: "condition", Message: message, Want: want, Warning: true})
 }
@@ -188,13 +189,13 @@ func (j *judgement) selector(v *parser.VectorSelector) {
 	}
 }
 
-// place says where in its condition something begins, as the configuration's checks do.
+// place returns a position in the condition in the format of the configuration's checks.
 func place(of posrange.PositionRange) string {
 	return fmt.Sprintf("at its character %d: ", int(of.Start)+1)
 }
 
-// perSecond warns of rate(x[5m]) > 5, which means five each second. Of what is
-// calculated from a rate nobody can tell.
+// perSecond warns of rate(x[5m]) > 5, which means five per second. It does not check
+// values calculated from a rate.
 func (j *judgement) perSecond(b *parser.BinaryExpr) {
 	number, ok := b.RHS.(*parser.NumberLiteral)
 	if !ok || !b.Op.IsComparisonOperator() || number.Val < 1 {
@@ -210,7 +211,7 @@ func (j *judgement) perSecond(b *parser.BinaryExpr) {
 		fmt.Sprintf("%s %s %v, if it is meant over the whole range", suggested, b.Op, number.Val))
 }
 
-// summed is what an expression adds up, or compares.
+// summed returns an expression without the parentheses and aggregations around it.
 func summed(expr parser.Expr) parser.Expr {
 	switch expr := expr.(type) {
 	case *parser.ParenExpr:

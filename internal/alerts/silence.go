@@ -11,7 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/notify"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 // Beginner starts transactions: a pool or a connection.
@@ -19,8 +19,8 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Silence keeps receivers from being told of an alert in force, as alertstore.Mute
-// does. The leader of the metrics aggregator goes by it from its next evaluation on.
+// Silence silences an alert in force, as alertstore.Mute does. The leader of the metrics
+// aggregator applies it from its next evaluation on.
 func Silence(ctx context.Context, db Beginner, s alertstore.Silence, lasts alertstore.Span) (made alertstore.Silence, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := ruleInForce(ctx, tx, s.Alert); err != nil {
@@ -32,8 +32,8 @@ func Silence(ctx context.Context, db Beginner, s alertstore.Silence, lasts alert
 	return made, err
 }
 
-// Unsilence lets receivers be told of an alert again, and says whether it was
-// silenced. An alert that left the configuration can be unsilenced, too.
+// Unsilence ends the silence of an alert, and reports whether it was silenced. It also
+// accepts an alert that is no longer in the configuration.
 func Unsilence(ctx context.Context, db Beginner, alert, by string) (changed bool, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if changed, err = alertstore.Unmute(ctx, tx, alert, by); err != nil || changed {
@@ -45,8 +45,9 @@ func Unsilence(ctx context.Context, db Beginner, alert, by string) (changed bool
 	return changed, err
 }
 
-// Try has the receivers of an alert in force told that it fires and that it is over,
-// whoever leads the metrics aggregator. It returns the targets that will be told.
+// Try notifies the receivers of an alert in force that it fires and that it is resolved,
+// whichever node leads the metrics aggregator. It returns the targets that will be
+// notified.
 func Try(ctx context.Context, db Beginner, alert, by string) (targets []string, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		rule, err := ruleInForce(ctx, tx, alert)
@@ -56,7 +57,7 @@ func Try(ctx context.Context, db Beginner, alert, by string) (targets []string, 
 		if targets = rule.Notify; len(targets) == 0 {
 			return alertstore.ErrTellsNobody
 		}
-		if err := outbox.Try(ctx, tx, alert, targets, TestIncident(rule, time.Now(), by)); err != nil {
+		if err := notifyqueue.EnqueueTest(ctx, tx, alert, targets, TestIncident(rule, time.Now(), by)); err != nil {
 			return err
 		}
 		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertTried}, map[string]any{"alert": alert, "by": by})
@@ -80,7 +81,7 @@ func ruleInForce(ctx context.Context, tx pgx.Tx, alert string) (Rule, error) {
 	return rules[i], nil
 }
 
-// TestIncident is what receivers are told of an alert that somebody tries.
+// TestIncident returns the incident of a test notification.
 func TestIncident(rule Rule, at time.Time, by string) notify.Incident {
 	return notify.Incident{
 		Labels: map[string]string{"alertname": rule.Name, "severity": rule.Severity, "test": "true"},

@@ -29,11 +29,11 @@ func (c *cluster) unsilence() {
 	}
 }
 
-// atOnce is the seed without the time for which a condition has to hold.
+// atOnce is the seed without for.
 var atOnce = strings.Replace(seed, `for = "30s"`, "", 1)
 
-// What fires in a silence is told to nobody, whoever leads, until the silence is
-// over by itself: then what goes on is told, once.
+// TestSilence checks that an incident that starts during a silence sends no message,
+// across leaders, until the silence expires: then one that still fires sends one.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, atOnce)
@@ -54,7 +54,8 @@ func TestSilence(t *testing.T) {
 	c.want(firing, told)
 }
 
-// What begins and ends in a silence is told to nobody, and stands in the history.
+// TestSilenceOfAWholeIncident checks that an incident that begins and ends during a
+// silence sends no message and is in the history.
 func TestSilenceOfAWholeIncident(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, atOnce)
@@ -69,9 +70,9 @@ func TestSilenceOfAWholeIncident(t *testing.T) {
 	}
 }
 
-// What was told before a silence is not told again after it, and its end is told in
-// the midst of it.
-func TestSilenceOfWhatWasTold(t *testing.T) {
+// TestSilenceOfKnownIncident checks that an incident notified before a silence is not
+// notified again after it, and that its end is notified during the silence.
+func TestSilenceOfKnownIncident(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, atOnce)
 	c.see(leads(0))
@@ -86,7 +87,7 @@ func TestSilenceOfWhatWasTold(t *testing.T) {
 	c.want(nil, []string{"pagerduty firing, delivered", "pagerduty resolved, pending"})
 }
 
-// A silence of one alert leaves the others alone.
+// TestSilenceIsOfOneAlert checks that a silence of one alert does not affect others.
 func TestSilenceIsOfOneAlert(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, atOnce+`
@@ -130,14 +131,14 @@ func TestSilenceRefuses(t *testing.T) {
 		t.Errorf("the list has %+v: %v", found, err)
 	}
 	c.silence()
-	c.silence() // again, in place of the first
+	c.silence() // replaces the first
 	if found, err := alerts.InForce(t.Context(), c.pool); err != nil || found[0].Silence == nil || found[1].Silence != nil {
 		t.Errorf("the list has %+v: %v", found, err)
 	}
 }
 
-// A test is told beside what is on its way about the alert itself, which it neither
-// waits for nor supersedes.
+// TestTry checks that a test message neither waits for pending messages about the alert
+// itself nor supersedes them.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, atOnce)

@@ -17,26 +17,26 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/notify"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// minLookback is the least time for which a total holds that is not followed by
-// another.
+// minLookback is the shortest time for which a total counts when no other follows.
 const minLookback = 30 * time.Second
 
-// Options are what a Watch works with.
+// Options are the settings of a Watch.
 type Options struct {
 	Pool *pgxpool.Pool
 	// Interval is the time between two totals.
 	Interval time.Duration
-	// InForce reads the configuration in force; its body may be left out when
-	// its hash is the given one.
+	// InForce returns the configuration in force; it may omit the body when the hash
+	// equals unless.
 	InForce func(ctx context.Context, unless string) (cronstore.Config, error)
-	// DeadmanURL is asked after each evaluation, unless it is empty. May be nil.
+	// DeadmanURL returns the address to request after each evaluation; empty means none.
+	// It may be nil.
 	DeadmanURL func() string
-	// Deadman is the client that asks it, required with DeadmanURL. It must not follow
-	// redirects.
+	// Deadman is the client for these requests, required with DeadmanURL. It must not
+	// follow redirects.
 	Deadman *http.Client
 	Logger  *slog.Logger
 }
@@ -54,10 +54,10 @@ type Watch struct {
 	open    map[string]alertstore.Incident // by key
 	loaded  bool
 	failing map[string]string // by alert
-	unheard string            // why the last sign of life was not heard
+	unheard string            // error of the last deadman_url request
 }
 
-// New returns the Watch of a term. It has to be closed.
+// New returns the Watch of a term. The caller must close it.
 func New(opts Options, fence leaderstore.Fence) *Watch {
 	return &Watch{
 		opts: opts, fence: fence, failing: map[string]string{}, history: newHistory(),
@@ -70,8 +70,8 @@ var _ aggregator.Watch = (*Watch)(nil)
 // Close ends the engine.
 func (w *Watch) Close() { _ = w.engine.Close() }
 
-// See looks at the totals of an instant. It returns leaderstore.ErrDeposed when
-// the term is over; after any other error the next call makes up for it.
+// See evaluates the totals of an instant. It returns leaderstore.ErrDeposed when the term
+// is over. After any other error the next call catches up.
 func (w *Watch) See(ctx context.Context, totals aggregator.Totals) error {
 	if err := w.see(ctx, totals); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (w *Watch) see(ctx context.Context, totals aggregator.Totals) error {
 		return nil
 	}
 	if err := w.write(ctx, &c); err != nil {
-		w.loaded = false // whether it was written nobody knows
+		w.loaded = false // unknown whether it was written
 		return err
 	}
 	for _, incident := range c.forgotten {
@@ -115,8 +115,8 @@ func (w *Watch) see(ctx context.Context, totals aggregator.Totals) error {
 	return nil
 }
 
-// prepare reads the rules in force when they are others than before, and what
-// their conditions look at.
+// prepare reads the rules in force when they have changed, and the history that their
+// conditions need.
 func (w *Watch) prepare(ctx context.Context, now time.Time) error {
 	inForce, err := w.opts.InForce(ctx, w.hash)
 	if err != nil {
@@ -157,12 +157,12 @@ func (w *Watch) prepare(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// early is by how much two evaluations may come closer than whole intervals: the one
-// that began a wait was held up for a moment, or the other was not. Without it a wait
-// of two intervals would now take two and now three.
+// early is the tolerance by which two evaluations may be closer than whole intervals: the
+// evaluation that began a wait may have been delayed. Without it a wait of two intervals
+// would take sometimes two and sometimes three.
 func early(interval time.Duration) time.Duration { return min(interval/10, time.Second) }
 
-// reach is how far back the totals are kept.
+// reach returns how long the totals are kept.
 func (w *Watch) reach() time.Duration { return w.needs.reach + max(minLookback, 3*w.opts.Interval) }
 
 func (w *Watch) wanted(samples []metrics.Sample) []metrics.Sample {
@@ -175,7 +175,7 @@ func (w *Watch) wanted(samples []metrics.Sample) []metrics.Sample {
 	return wanted
 }
 
-// silences reads which alerts are silenced, by the database's clock.
+// silences reads the silenced alerts, by the database's clock.
 func (w *Watch) silences(ctx context.Context) (silent func(alert string) bool, err error) {
 	if len(w.rules) == 0 {
 		return func(string) bool { return false }, nil
@@ -190,7 +190,7 @@ func (w *Watch) gone(alert string) bool {
 	return !slices.ContainsFunc(w.rules, func(r Rule) bool { return r.Name == alert })
 }
 
-// evaluate returns what all conditions hold for, and the rules that could be
+// evaluate returns the series for which conditions hold, and the rules that could be
 // evaluated.
 func (w *Watch) evaluate(ctx context.Context, at time.Time) (holds []alertstore.Incident, judged map[string]Rule) {
 	judged = map[string]Rule{}
@@ -210,10 +210,11 @@ func (w *Watch) evaluate(ctx context.Context, at time.Time) (holds []alertstore.
 	return holds, judged
 }
 
-// write saves what changed and whom to tell, together.
+// write saves the changes and the messages to send, in one transaction.
 func (w *Watch) write(ctx context.Context, c *changes) error {
 	return w.fence.Do(ctx, w.opts.Pool, func(tx pgx.Tx, _ time.Time) error {
 		var tell []string
+		fires := map[string]bool{}
 		for i := range c.saved {
 			c.saved[i].Term = w.fence.Term
 			if err := alertstore.Save(ctx, tx, &c.saved[i]); err != nil {
@@ -221,6 +222,9 @@ func (w *Watch) write(ctx context.Context, c *changes) error {
 			}
 			if alert := c.saved[i].Alert; told(c.saved[i]) && !slices.Contains(tell, alert) {
 				tell = append(tell, alert)
+			}
+			if told(c.saved[i]) && c.saved[i].State == alertstore.Firing {
+				fires[c.saved[i].Alert] = true
 			}
 		}
 		for i := range c.refreshed {
@@ -236,7 +240,7 @@ func (w *Watch) write(ctx context.Context, c *changes) error {
 		}
 		for _, alert := range tell {
 			targets, news := w.news(alert, slices.Concat(c.saved, c.refreshed))
-			if err := outbox.TellOfAlert(ctx, tx, alert, targets, news); err != nil {
+			if err := notifyqueue.EnqueueAlert(ctx, tx, alert, targets, news, !fires[alert]); err != nil {
 				return err
 			}
 		}
@@ -244,8 +248,8 @@ func (w *Watch) write(ctx context.Context, c *changes) error {
 	})
 }
 
-// news are the incidents of an alert that receivers are told of: those that just
-// fired or are over, and those that go on to fire; and the targets that are told.
+// news returns the incidents of an alert to send to receivers: those that just started
+// firing or were resolved, and those that still fire; and the targets.
 func (w *Watch) news(alert string, written []alertstore.Incident) (targets []string, news []notify.Incident) {
 	all := slices.Clone(written)
 	for _, incident := range w.open {

@@ -1,6 +1,6 @@
 package alertstore
 
-// Problem is what is wrong with an alert, or deserves a look.
+// Problem is an error or a warning about an alert.
 type Problem struct {
 	Alert   string `json:"alert"`
 	Message string `json:"message"`

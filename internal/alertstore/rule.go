@@ -13,7 +13,7 @@ type Rule struct {
 	Name      string          `json:"name"`
 	Condition string          `json:"condition"`
 	For       config.Duration `json:"for,omitzero"`
-	// KeepFiringFor is how long it fires on after its condition has ceased to hold.
+	// KeepFiringFor is how long it keeps firing after its condition has ceased to hold.
 	KeepFiringFor config.Duration   `json:"keep_firing_for,omitzero"`
 	Severity      string            `json:"severity,omitempty"`
 	Notify        []string          `json:"notify,omitempty"`
@@ -54,15 +54,15 @@ const Inactive State = "inactive"
 // Status is an alert with its open incidents.
 type Status struct {
 	Rule
-	// State is the worst of the incidents', or inactive.
+	// State is the worst state of the incidents, or inactive.
 	State     State      `json:"state"`
 	Incidents []Incident `json:"incidents"`
-	// Silence is nil unless receivers are not to be told now.
+	// Silence is nil unless the alert is silenced now.
 	Silence *Silence `json:"silence,omitempty"`
 }
 
-// Statuses puts open incidents and silences to the alerts in force. Incidents of
-// alerts that there are no more are left out: the next evaluation ends them.
+// Statuses combines the alerts in force with open incidents and silences. Incidents of
+// alerts that no longer exist are left out: the next evaluation ends them.
 func Statuses(rules []Rule, open []Incident, silences []Silence) []Status {
 	all := make([]Status, len(rules))
 	for i, rule := range rules {

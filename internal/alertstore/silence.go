@@ -14,33 +14,32 @@ import (
 )
 
 const (
-	// MaxSilence is for how long an alert can be silenced at once: what nobody
-	// thinks of any more must not stay quiet for ever.
+	// MaxSilence is the longest silence, so that a forgotten silence ends.
 	MaxSilence = 366 * 24 * time.Hour
 	// MaxReason is the most bytes of a reason.
 	MaxReason = 500
 )
 
-// The errors of what was asked of a silence.
+// Errors of silences.
 var (
 	errNotAhead = errors.New("a silence has to end in the future")
 	errTooLong  = errors.New("a silence lasts at most 366 days")
 	errReason   = fmt.Errorf("a reason is a text of at most %d bytes", MaxReason)
 )
 
-// ErrInvalid is what every error is that the one who asks for a silence can mend,
-// ErrNotFound says that the configuration in force has no such alert, ErrTellsNobody
-// that an alert names no receiver.
+// ErrInvalid is wrapped by every error about an invalid silence, ErrNotFound reports that
+// the configuration in force has no such alert, ErrTellsNobody that the alert has no
+// receiver.
 var (
 	ErrInvalid     = errors.New("invalid silence")
 	ErrNotFound    = errors.New("no such alert")
 	ErrTellsNobody = errors.New("the alert tells nobody")
 )
 
-// Silence keeps receivers from being told of an alert.
+// Silence keeps an alert from notifying its receivers.
 type Silence struct {
 	Alert string `json:"alert"`
-	// CreatedAt is since when, Until the instant at which it ends by itself.
+	// CreatedAt is when the silence began, Until when it expires.
 	CreatedAt time.Time `json:"created_at"`
 	Until     time.Time `json:"until"`
 	CreatedBy string    `json:"created_by"`
@@ -55,7 +54,7 @@ const clockSQL = `SELECT clock_timestamp()`
 
 const sweepSilencesSQL = `DELETE FROM forge_silences WHERE until <= clock_timestamp()`
 
-// Whoever silences what is silenced replaces what was said before.
+// A new silence replaces the current one of the same alert.
 const silenceSQL = `
 INSERT INTO forge_silences (alert, until, created_by, reason)
 VALUES ($1, $2, $3, $4)
@@ -65,7 +64,7 @@ RETURNING ` + silenceColumns
 
 const unsilenceSQL = `DELETE FROM forge_silences WHERE alert = $1`
 
-// Silences returns those that last, by alert.
+// Silences returns the current silences, by alert.
 func Silences(ctx context.Context, db Queryer) ([]Silence, error) {
 	rows, err := db.Query(ctx, silencesSQL)
 	if err != nil {
@@ -78,15 +77,15 @@ func Silences(ctx context.Context, db Queryer) ([]Silence, error) {
 	return silences, nil
 }
 
-// Span is how long a silence is to last: until an instant or, when that is zero,
-// for a time from now on.
+// Span is the duration of a silence: until an instant or, when that is zero, for a time
+// from now on.
 type Span struct {
 	Until time.Time
 	For   time.Duration
 }
 
-// Mute silences an alert, in a transaction. Of s it takes the alert, who asks for it
-// and why. The error is an ErrInvalid for what cannot be.
+// Mute silences an alert, in a transaction. Of s it uses the alert, the author and the
+// reason. The error wraps ErrInvalid for invalid values.
 func Mute(ctx context.Context, tx pgx.Tx, s Silence, lasts Span) (Silence, error) {
 	var now time.Time
 	if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
@@ -127,8 +126,8 @@ func (s Silence) check(now time.Time) error {
 	}
 }
 
-// Unmute ends the silence of an alert, in a transaction, and says whether there was
-// one that lasted.
+// Unmute ends the silence of an alert, in a transaction, and reports whether there was
+// one.
 func Unmute(ctx context.Context, tx pgx.Tx, alert, by string) (bool, error) {
 	if _, err := tx.Exec(ctx, sweepSilencesSQL); err != nil {
 		return false, fmt.Errorf("sweep silences: %w", err)

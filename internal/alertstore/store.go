@@ -1,5 +1,5 @@
-// Package alertstore owns forge_alerts, the incidents of [[alerts]], those that are
-// open and those that are over, and forge_silences, whose receivers are not told now.
+// Package alertstore owns forge_alerts, the open and past incidents of [[alerts]],
+// and forge_silences, the alerts that do not notify their receivers for now.
 package alertstore
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// State is how far an incident has come.
+// State is the state of an incident or alert.
 type State string
 
 // The states of an incident.
 const (
-	// Pending: the condition holds, but not yet for as long as the alert wants.
+	// Pending: the condition holds, but not yet for the alert's for.
 	Pending State = "pending"
 	Firing  State = "firing"
-	// Resolved: it was firing, and the condition does not hold any more.
+	// Resolved: it was firing, and the condition no longer holds.
 	Resolved State = "resolved"
 )
 
@@ -64,36 +64,36 @@ WHERE id = ANY (ARRAY (
 type Incident struct {
 	ID    int64  `json:"id"`
 	Alert string `json:"alert"`
-	// Labels are those of the series that the condition holds for, with the
-	// alert's own.
+	// Labels are the labels of the series for which the condition holds, and the alert's
+	// own.
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 	Severity    string            `json:"severity"`
-	// Notify are the targets that are told.
+	// Notify are the targets to notify.
 	Notify []string `json:"notify"`
 	State  State    `json:"state"`
-	// Value of the condition when it last held.
+	// Value is the value of the condition when it last held.
 	Value float64 `json:"value"`
-	// ActiveAt is since when the condition holds.
+	// ActiveAt is when the condition began to hold.
 	ActiveAt   time.Time `json:"active_at"`
 	FiredAt    time.Time `json:"fired_at,omitzero"`
 	ResolvedAt time.Time `json:"resolved_at,omitzero"`
-	// KeptSince is since when the condition does not hold while keep_firing_for lets the
-	// incident fire on; zero: it holds.
+	// KeptSince is when the condition ceased to hold while keep_firing_for keeps the
+	// incident firing; zero while the condition holds.
 	KeptSince time.Time `json:"kept_since,omitzero"`
 	Term      int64     `json:"term"`
-	// Muted: it fired while its alert was silenced, and receivers have not been told
-	// of it.
+	// Muted is true when it fired while its alert was silenced, and receivers have not
+	// been notified of it.
 	Muted bool `json:"muted,omitempty"`
 }
 
-// Key is the same for the incidents of one alert and label set.
+// Key returns a key that the incidents of one alert and label set share.
 func (i Incident) Key() string {
 	labels, _ := json.Marshal(i.Labels) // sorted; strings cannot fail
 	return i.Alert + "\x00" + string(labels)
 }
 
-// Queryer is what the reads go through.
+// Queryer is a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -103,9 +103,9 @@ func Open(ctx context.Context, db Queryer) ([]Incident, error) {
 	return collect(ctx, db, openSQL)
 }
 
-// History returns at most limit incidents that are over, of one alert or, when
-// its name is empty, of all, newest first: those that follow the one with the id
-// before, or all when it is 0.
+// History returns at most limit past incidents, of one alert or, when its name is empty,
+// of all, newest first: those after the one with the id before, or from the newest when
+// it is 0.
 func History(ctx context.Context, db Queryer, alert string, before int64, limit int) ([]Incident, error) {
 	return collect(ctx, db, historySQL, alert, limit, before)
 }
@@ -136,13 +136,13 @@ func collect(ctx context.Context, db Queryer, sql string, args ...any) ([]Incide
 	return incidents, nil
 }
 
-// Execer is what the writes go through: a transaction under the fence.
+// Execer executes the writes: a transaction under the fence.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Save writes an incident, and gives a new one its id.
+// Save writes an incident, and sets the id of a new one.
 func Save(ctx context.Context, tx Execer, i *Incident) error {
 	var err error
 	if i.ID == 0 {
@@ -158,7 +158,7 @@ func Save(ctx context.Context, tx Execer, i *Incident) error {
 	return nil
 }
 
-// Refresh writes what an evaluation found of incidents that stay in their state.
+// Refresh writes the values and texts of incidents whose state does not change.
 func Refresh(ctx context.Context, tx pgx.Tx, incidents []Incident) error {
 	var batch pgx.Batch
 	for _, i := range incidents {
@@ -170,7 +170,7 @@ func Refresh(ctx context.Context, tx pgx.Tx, incidents []Incident) error {
 	return nil
 }
 
-// list is not null.
+// list returns texts, or an empty slice for nil: the column is not null.
 func list(texts []string) []string {
 	if texts == nil {
 		return []string{}
@@ -193,7 +193,7 @@ func Forget(ctx context.Context, tx Execer, id int64) error {
 	return nil
 }
 
-// Prune deletes at most limit incidents that were over before an instant.
+// Prune deletes at most limit incidents that ended before an instant.
 func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 	tag, err := tx.Exec(ctx, pruneSQL, before, limit)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package argschema checks the arguments of jobs against JSON schemas.
+// Package argschema checks the arguments of jobs against JSON schemas, and bounds how
+// deeply JSON from outside may nest before it is decoded.
 package argschema
 
 import (
@@ -10,21 +11,19 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/forge-scheduler/forge/internal/jsondepth"
 )
 
-// MaxSize is the most bytes of a schema.
+// MaxSize is the largest size of a schema, in bytes.
 const MaxSize = 256 << 10
 
-// Schema is a JSON schema, of draft 2020-12 unless it names another. Formats such
-// as date-time count.
+// Schema is a JSON schema, of draft 2020-12 unless it names another. Formats such as
+// date-time are checked.
 type Schema struct {
 	compiled *jsonschema.Schema
 	root     map[string]any
 }
 
-// sealed refuses what a schema refers to outside of itself.
+// sealed rejects references to documents outside of the schema.
 type sealed struct{}
 
 // Load is part of jsonschema.URLLoader.
@@ -32,15 +31,15 @@ func (sealed) Load(string) (any, error) {
 	return nil, errors.New("a schema may only refer to itself, as with #/$defs/NAME")
 }
 
-// address names the schema where the library wants a place.
+// address is the schema's URL, which the library requires.
 const address = "forge:schema"
 
-// Compile reads a schema. The error says what is wrong with it, and where.
+// Compile compiles a schema. The error names the problem and its place.
 func Compile(text []byte) (*Schema, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%d bytes; want at most %d KiB", len(text), MaxSize>>10)
 	}
-	if err := jsondepth.Check(text); err != nil {
+	if err := CheckDepth(text); err != nil {
 		return nil, err
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
@@ -67,7 +66,7 @@ func Compile(text []byte) (*Schema, error) {
 	return &Schema{compiled: compiled, root: root}, nil
 }
 
-// wrongSchema names the place in the schema where the library does.
+// wrongSchema returns the error with the place in the schema.
 func wrongSchema(err error, document any) error {
 	if wrong, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if invalid, ok := errors.AsType[*jsonschema.ValidationError](wrong.Err); ok {
@@ -80,15 +79,15 @@ func wrongSchema(err error, document any) error {
 	return errors.New(plain(err.Error()))
 }
 
-// plain hides the name that the schema has for the library alone.
+// plain removes the schema's internal URL from a text.
 func plain(text string) string { return strings.ReplaceAll(text, address, "") }
 
-// Check returns what the schema refuses of args, which are one JSON object.
+// Check returns the mismatches of args, one JSON object, with the schema.
 func (s *Schema) Check(args json.RawMessage) []Mismatch {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	if err := jsondepth.Check(args); err != nil {
+	if err := CheckDepth(args); err != nil {
 		return []Mismatch{{Message: err.Error()}}
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))

@@ -103,7 +103,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Thousands of mismatches behind a long name are bounded, and so is what they cost.
+// TestCheckBoundsMismatches checks that thousands of mismatches at a long name are
+// bounded, and so is their cost.
 func TestCheckBoundsMismatches(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	schema := compile(t, `{"additionalProperties": {"items": {"type": "string"}}}`)
 	args := `{"` + strings.Repeat("k", 30_000) + `":[` + strings.Repeat("1,", 15_000) + `1]}`

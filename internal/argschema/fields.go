@@ -7,23 +7,22 @@ import (
 	"strings"
 )
 
-// Field is a name that a schema has for the top of the arguments: what a form can
-// offer.
+// Field is a property at the top level of the arguments, for a form.
 type Field struct {
 	Name string `json:"name"`
-	// Types are those of JSON, several joined by "or"; empty: any.
+	// Types are JSON types, joined by "or"; empty means any.
 	Types       string `json:"types,omitempty"`
 	Title       string `json:"title,omitempty"`
 	Description string `json:"description,omitempty"`
 	Required    bool   `json:"required,omitempty"`
-	// Values are the only ones, as JSON; empty: any.
+	// Values are the allowed values, as JSON; empty means any.
 	Values []string `json:"values,omitempty"`
-	// Default is as JSON.
+	// Default is the default value, as JSON.
 	Default string `json:"default,omitempty"`
 }
 
-// Fields are sorted by name, those that are required first. Only those that the
-// schema names at its top are among them, not what it refers to.
+// Fields returns the properties that the schema names at its top level, not those of
+// schemas that it refers to: required ones first, then by name.
 func (s *Schema) Fields() []Field {
 	properties, _ := s.root["properties"].(map[string]any)
 	required, _ := s.root["required"].([]any)

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/text/message"
 )
 
-// Mismatch is a value that a schema refuses.
+// Mismatch is a value that a schema rejects.
 type Mismatch struct {
-	// At leads to it: names (string) and, in lists, places (int).
+	// At is the path to it: names (string) and list indexes (int).
 	At                 []any
 	Message, Got, Want string
 }
 
-// String is the mismatch with its place, in the form a.b[2].
+// String returns the mismatch with its path, in the form a.b[2].
 func (m Mismatch) String() string {
 	text := m.Message
 	if m.Got != "" {
@@ -50,11 +50,11 @@ func (m Mismatch) where() string {
 	return b.String()
 }
 
-// mostMismatches bounds those that are reported: each names its place, which can be
-// as long as the value.
+// mostMismatches bounds the reported mismatches: the path of each can be as long as the
+// value.
 const mostMismatches = 100
 
-// mismatches lists the ends of the library's tree of reasons, in the order of the
+// mismatches returns the leaves of the library's tree of reasons, in the order of the
 // value.
 func mismatches(invalid *jsonschema.ValidationError, value any) []Mismatch {
 	found := leaves(invalid, value)
@@ -88,7 +88,7 @@ func leaves(reason *jsonschema.ValidationError, value any) []Mismatch {
 	return found
 }
 
-// alternatives says of each what it refuses first.
+// alternatives returns the first mismatch of each alternative.
 func alternatives(reason *jsonschema.ValidationError, value any) string {
 	var texts []string
 	for _, cause := range reason.Causes {
@@ -100,7 +100,8 @@ func alternatives(reason *jsonschema.ValidationError, value any) string {
 	return clip(strings.Join(slices.Compact(texts), ", or "))
 }
 
-// steps tells places in lists from names, which the library does not.
+// steps converts a path of the library, which does not distinguish list indexes from
+// names.
 func steps(location []string, value any) []any {
 	path := make([]any, 0, len(location))
 	for _, name := range location {
@@ -122,8 +123,7 @@ func steps(location []string, value any) []any {
 
 var english = message.NewPrinter(language.English)
 
-// worded puts the most frequent reasons into forge's words; the library has the
-// rest.
+// worded words the most frequent reasons; the library words the others.
 func worded(reason jsonschema.ErrorKind, here []any) []Mismatch {
 	switch why := reason.(type) {
 	case *kind.Type:
@@ -161,7 +161,7 @@ func oneOf(values []any) string {
 	return clip(strings.Join(texts, ", "))
 }
 
-// literal is a value as JSON, on one line and not too long.
+// literal returns a value as JSON, on one line and cut if long.
 func literal(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

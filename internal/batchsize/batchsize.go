@@ -1,6 +1,6 @@
-// Package batchsize chooses how much work a transaction takes on, by how long those
-// before it took. However slow the machine or the database, each transaction stays so
-// short that it commits, and what is done stays done.
+// Package batchsize chooses the amount of work of a transaction from the duration
+// of earlier transactions. Even on a slow machine or database, each transaction is
+// short enough to commit, so that progress is kept.
 package batchsize
 
 import (
@@ -17,18 +17,18 @@ type Size struct {
 }
 
 // New returns the size of batches of at most most items that should take no longer
-// than target. The first batch is as large as can be.
+// than target. The first batch has most items.
 func New(most int, target time.Duration) *Size { return &Size{most: most, target: target, next: most} }
 
-// Next is how many items the next batch may have: at least one.
+// Next returns the number of items that the next batch may have: at least one.
 func (s *Size) Next() int { return s.next }
 
-// Reduced says whether batches are smaller than they could be.
+// Reduced reports whether batches are smaller than the maximum.
 func (s *Size) Reduced() bool { return s.next < s.most }
 
-// Done takes in that a batch of n items took so long, of which overhead was for what
-// does not depend on n. Where the overhead alone takes most of the target, a batch may
-// take as long again: smaller ones would get less done.
+// Done records that a batch of n items took took, of which overhead was independent
+// of n. If the overhead alone takes most of the target, a batch may take as long
+// again: smaller batches would get less done.
 func (s *Size) Done(n int, took, overhead time.Duration) {
 	if n <= 0 {
 		return
@@ -37,17 +37,17 @@ func (s *Size) Done(n int, took, overhead time.Duration) {
 	switch {
 	case work > allowed:
 		fits := int(float64(n) * float64(allowed) / float64(work))
-		s.next = max(1, min(s.next, max(fits, n/4))) // no less, for it may be chance
+		s.next = max(1, min(s.next, max(fits, n/4))) // not smaller, because one slow batch may be chance
 	case work < allowed/2 && n >= s.next:
 		s.next = min(2*s.next, s.most)
 	}
 }
 
-// Failed takes in that a batch failed, perhaps because it took too long.
+// Failed records that a batch failed, possibly because it took too long.
 func (s *Size) Failed() { s.next = max(1, s.next/2) }
 
-// Do does a batch of at most Next items within a bound, and takes in what came of it.
-// work returns how many items it found.
+// Do runs a batch of at most Next items with a timeout and records its result. work
+// returns how many items it processed.
 func (s *Size) Do(ctx context.Context, bound time.Duration, work func(ctx context.Context, most int) (int, error)) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()

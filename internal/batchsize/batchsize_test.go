@@ -9,7 +9,8 @@ import (
 
 const target = time.Second
 
-// run makes batches whose items take each, and returns the size of the last.
+// run makes batches of which each item takes each, and returns the size of the last
+// batch.
 func run(s *batchsize.Size, batches int, each, overhead time.Duration) int {
 	for range batches {
 		n := s.Next()
@@ -18,7 +19,7 @@ func run(s *batchsize.Size, batches int, each, overhead time.Duration) int {
 	return s.Next()
 }
 
-func TestSizeFollowsWhatBatchesTake(t *testing.T) {
+func TestSizeFollowsDurationOfBatches(t *testing.T) {
 	t.Parallel()
 	s := batchsize.New(1000, target)
 	if got := run(s, 10, time.Microsecond, 0); got != 1000 || s.Reduced() {
@@ -52,9 +53,9 @@ func TestSizeHalvesWithEachFailure(t *testing.T) {
 	}
 }
 
-// Where round trips alone take longer than the target, smaller batches would only get
+// If round trips alone take longer than the target, smaller batches would only get
 // less done.
-func TestSizeDoesNotPayForTheOverhead(t *testing.T) {
+func TestSizeIgnoresOverhead(t *testing.T) {
 	t.Parallel()
 	s := batchsize.New(100, target)
 	if got := run(s, 10, 10*time.Millisecond, 4*time.Second); got != 100 {
@@ -65,8 +66,8 @@ func TestSizeDoesNotPayForTheOverhead(t *testing.T) {
 	}
 }
 
-// One that is slow by chance does not stop the work.
-func TestSizeBearsOneSlowBatch(t *testing.T) {
+// One batch that is slow by chance does not reduce the size to one.
+func TestSizeSurvivesOneSlowBatch(t *testing.T) {
 	t.Parallel()
 	s := batchsize.New(1000, target)
 	s.Done(1000, time.Hour, 0)

@@ -13,100 +13,105 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alertstore"
-	"github.com/forge-scheduler/forge/internal/auditstore"
 	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
-	"github.com/forge-scheduler/forge/internal/keystore"
+
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/outbox"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
-	"github.com/forge-scheduler/forge/internal/tokenstore"
+
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
-	// longBatch is how long one batch may take on a slow disk.
+	// longBatch is the timeout of one batch, for slow disks.
 	longBatch = time.Minute
-	// batchTarget is how long a batch should take; the next ones are smaller where they
-	// take longer, and after one that failed.
+	// batchTarget is the intended duration of a batch; later batches are smaller if
+	// one takes longer or fails.
 	batchTarget = time.Second
-	// batchTries is how often a pass tries the next batch of a table, smaller each time.
+	// batchTries is how often a pass tries the next batch of a table, with fewer
+	// rows each time.
 	batchTries = 4
-	// shortLock is how long a batch waits for others: it is the one to step back.
+	// shortLock is the lock timeout of a batch, which gives way to other
+	// transactions.
 	shortLock = 200 * time.Millisecond
 )
 
-// LeastIndex is from which size on, in bytes, an index may be worth building anew.
+// LeastIndex is the size in bytes from which an index may be rebuilt.
 const LeastIndex = 8 << 20
 
 const mannersSQL = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true)`
 
-// Retention is how long things are kept once they are over. 0 means for ever,
-// save for Metrics, Rollups and Idle.
+// Retention is how long ended things are kept. 0 means forever, except for Metrics,
+// Rollups and Idle.
 type Retention struct {
 	Completed time.Duration // jobs and their output, from their end
 	Cancelled time.Duration
 	Discarded time.Duration
-	Logs      time.Duration // output of jobs, also of those that are kept, unless it has its own retention
-	CronTicks time.Duration // the ledger
-	Events    time.Duration // and notifications and alerts, from their end
-	Audit     time.Duration // the audit log, and tokens from their end
+	Logs      time.Duration // output of jobs, even of jobs that are kept, unless it has its own retention
+	CronTicks time.Duration // ledger
+	Events    time.Duration // also notifications and alerts, from their end
+	Audit     time.Duration // audit log, and tokens from their end
 	History   time.Duration // tenures of leaders: cluster.leader_election.history_retention
-	// Metrics is for the cluster's sums. Default: 24 h; the rollups keep more.
+	// Metrics is the retention of the cluster's sums. Default: 24 h; rollups are
+	// kept longer.
 	Metrics time.Duration
-	// Rollups are by the length of their windows. Default: 24 h, 7 and 90 days.
+	// Rollups is the retention by the length of the windows. Default: 24 h, 7 and
+	// 90 days.
 	Rollups map[rollupstore.Step]time.Duration
-	// Idle is for the rows of queues that no node has worked and of nodes that
-	// left or died. Default: 24 h.
+	// Idle is the retention of rows of queues that no node works and of nodes that
+	// left or are dead. Default: 24 h.
 	Idle time.Duration
 }
 
 // Options are the settings of a Compactor. Only Retention and Logger are
 // required.
 type Options struct {
-	// Retention is asked at the start of each pass: it may change meanwhile.
+	// Retention is called at the start of each pass, because it may change.
 	Retention func() Retention
 	Logger    *slog.Logger
-	// Metrics counts what passes did and what the fence refused. Default: nobody
-	// does.
+	// Metrics counts the results of passes and the writes that the fence rejected.
+	// Default: none.
 	Metrics *metrics.Metrics
-	// Interval between the starts of two passes, each of which costs some twenty
-	// transactions although it finds nothing. Default: 5 minutes.
+	// Interval is the time between the starts of two passes. Each pass runs some
+	// twenty transactions even if it finds nothing. Default: 5 minutes.
 	Interval time.Duration
-	// Delay of the first pass: a take-over has better things to do. Default: 1 s.
+	// Delay is the delay of the first pass, so that it does not compete with other
+	// work after a failover. Default: 1 s.
 	Delay time.Duration
-	// Batch is the most rows that one transaction deletes, output of deleted
-	// jobs not counted. Default: 1,000.
+	// Batch is the maximum number of rows that one transaction deletes, not
+	// counting output of deleted jobs. Default: 1,000.
 	Batch int
-	// Pause between two batches. Default: 100 ms.
+	// Pause is the time between two batches. Default: 100 ms.
 	Pause time.Duration
-	// Quiet is how long an attempt that is over has written nothing before its
-	// output is merged: its node may be about to. Default: 5 minutes.
+	// Quiet is how long an ended attempt must not have written before its output is
+	// merged: its node may still write. Default: 5 minutes.
 	Quiet time.Duration
-	// LeastIndex is how large an index must be, in bytes, for it to be built anew
-	// when little of it is used. Default: the constant of that name.
+	// LeastIndex is the size in bytes from which an index is rebuilt if it is
+	// mostly unused. Default: the constant of that name.
 	LeastIndex int64
-	// LargePartition is from which size on, in bytes, a partition goes as a whole.
-	// Default: the constant of that name.
+	// LargePartition is the size in bytes from which a partition is dropped as a
+	// whole. Default: the constant of that name.
 	LargePartition int64
 }
 
-// Compactor is the work of the leader of the role log_compactor.
+// Compactor does the work of the leader of the role log_compactor.
 type Compactor struct {
 	db   Database
 	opts Options
 }
 
-// Database is what a Compactor works on: a *pgxpool.Pool.
+// Database is the database of a Compactor: a *pgxpool.Pool.
 type Database interface {
 	leaderstore.Beginner
 	compactstore.Database
 }
 
-// New returns a Compactor on a pool.
+// New returns a Compactor for a database.
 func New(db Database, opts Options) *Compactor {
 	opts.Interval = cmp.Or(opts.Interval, 5*time.Minute)
 	opts.Delay = cmp.Or(opts.Delay, time.Second)
@@ -122,16 +127,16 @@ func New(db Database, opts Options) *Compactor {
 	return c
 }
 
-// Lead makes passes until ctx ends, also in the midst of one. It returns
-// leaderstore.ErrDeposed when the term is over; other errors are logged, and the
-// next pass tries again.
+// Lead makes passes until ctx ends, which interrupts a running pass. It returns
+// leaderstore.ErrDeposed when the term has ended; other errors are logged, and the
+// next pass retries.
 func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer c.forgetMeasures()
 	next := time.NewTimer(c.opts.Delay)
 	defer next.Stop()
 	pass := c.newPass(fence)
 	for {
-		if !progress.Await(ctx, next.C) {
+		if !watchdog.Await(ctx, next.C) {
 			return nil
 		}
 		next.Reset(c.opts.Interval)
@@ -148,20 +153,21 @@ func (c *Compactor) newPass(fence leaderstore.Fence) *pass {
 	}
 }
 
-// pass goes through the sweeps in the name of one term.
+// pass runs the sweeps in one term.
 type pass struct {
 	*Compactor
 	fence leaderstore.Fence
-	// size is how many rows the next batch deletes, merging how many chunks it packs.
+	// size is the number of rows that the next batch deletes, merging the number of
+	// chunks that it packs.
 	size, merging *batchsize.Size
-	// strayAfter is the job at which the search for stray output goes on.
+	// strayAfter is the job after which the search for stray output continues.
 	strayAfter int64
-	// rebuilt is when each index was built anew.
+	// rebuilt is when each index was rebuilt.
 	rebuilt map[string]time.Time
-	// analyzed is when each table with partitions was, and proved when its last one was
-	// read for where it ends.
+	// analyzed is when each table with partitions was analyzed, and proved when the
+	// end of its last partition was last checked.
 	analyzed, proved map[string]time.Time
-	// record is what this pass has done so far.
+	// record is the result of this pass so far.
 	record compactstore.Pass
 }
 
@@ -175,13 +181,14 @@ type sweep struct {
 	batch
 }
 
-// strayLogs is what sweepStray removes.
+// strayLogs is the name of what sweepStray removes.
 const strayLogs = "stray_logs"
 
-// overAlready is for rows that carry the instant at which their retention ends.
+// overAlready is the retention of rows that contain the instant at which they
+// expire.
 const overAlready = time.Microsecond
 
-// retention is what is asked for, with the defaults.
+// retention returns the configured retention with the defaults.
 func (c *Compactor) retention() Retention {
 	keep := c.opts.Retention()
 	keep.Metrics = cmp.Or(keep.Metrics, 24*time.Hour)
@@ -189,7 +196,7 @@ func (c *Compactor) retention() Retention {
 	return keep
 }
 
-// sweeps are those of the tables without partitions.
+// sweeps returns the sweeps of the tables without partitions.
 func sweeps(keep Retention) []sweep {
 	sweeps := []sweep{
 		{"completed_jobs", keep.Completed, statement(jobsSQL, "completed")},
@@ -202,13 +209,13 @@ func sweeps(keep Retention) []sweep {
 		{"events", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 			return eventstore.Prune(ctx, tx, before, limit)
 		}},
-		{"notifications", keep.Events, outbox.Prune},
+		{"notifications", keep.Events, notifyqueue.Prune},
 		{"alerts", keep.Events, alertstore.Prune},
 		{"compactions", keep.Events, compactstore.Prune},
-		{"audit", keep.Audit, auditstore.Prune},
-		{"idempotency_keys", keystore.Keep, keystore.Prune},
-		{"sessions", overAlready, tokenstore.PruneSessions},
-		{"tokens", keep.Audit, tokenstore.PruneTokens},
+		{"audit", keep.Audit, access.PruneAudit},
+		{"idempotency_keys", access.MinKeyRetention, access.PruneKeys},
+		{"sessions", overAlready, access.PruneSessions},
+		{"tokens", keep.Audit, access.PruneTokens},
 		{"leader_history", keep.History, statement(historySQL)},
 		{"queues", keep.Idle, statement(queuesSQL)},
 		{"nodes", keep.Idle, statement(nodesSQL)},
@@ -235,8 +242,8 @@ func statement(sql string, more ...any) batch {
 	}
 }
 
-// run makes one pass. A sweep that fails does not keep the others from theirs;
-// only the end of the term does.
+// run makes one pass. If a sweep fails, the others still run; only the end of the
+// term stops the pass.
 func (p *pass) run(ctx context.Context) error {
 	start := time.Now()
 	p.record = compactstore.Pass{
@@ -290,7 +297,7 @@ func (p *pass) sweepAll(ctx context.Context) error {
 	return p.settle(ctx, strayLogs, deleted, err)
 }
 
-// settle logs what a sweep came to, and returns the errors that end the pass.
+// settle logs the result of a sweep, and returns only errors that end the pass.
 func (p *pass) settle(ctx context.Context, name string, deleted int64, err error) error {
 	switch {
 	case errors.Is(err, leaderstore.ErrDeposed) || ctx.Err() != nil:
@@ -306,8 +313,8 @@ func (p *pass) settle(ctx context.Context, name string, deleted int64, err error
 	return nil
 }
 
-// sweep deletes batch by batch until one is not full. Each batch is as large as it can
-// be in a short time; one that failed is tried again with fewer rows.
+// sweep deletes batches until one is not full. The size of a batch follows its
+// duration; a failed batch is retried with fewer rows.
 func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
 	for tries := 1; ; {
 		most, began := p.size.Next(), time.Now()
@@ -331,14 +338,14 @@ func (p *pass) sweep(ctx context.Context, s sweep) (deleted int64, err error) {
 	}
 }
 
-// passes says whether a batch that failed may do better with fewer rows: it took too
-// long, or the connection was lost. What is wrong with the statement does not pass.
+// passes reports whether a failed batch may succeed with fewer rows: it took too
+// long, or the connection was lost. Errors in the statement itself are permanent.
 func passes(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return !ok || !strings.HasPrefix(refused.Code, "42")
 }
 
-// sweepBatch deletes at most so many rows in one transaction.
+// sweepBatch deletes at most most rows in one transaction.
 func (p *pass) sweepBatch(ctx context.Context, s sweep, most int) (rows int64, err error) {
 	err = p.do(ctx, func(tx pgx.Tx, now time.Time) error {
 		var err error
@@ -351,8 +358,8 @@ func (p *pass) sweepBatch(ctx context.Context, s sweep, most int) (rows int64, e
 	return rows, nil
 }
 
-// sweepStray looks at one batch of jobs a pass: stray output is rare, and the
-// retention of logs takes it in any case.
+// sweepStray checks one batch of jobs per pass: stray output is rare, and the
+// retention of logs deletes it in any case.
 func (p *pass) sweepStray(ctx context.Context) (deleted int64, err error) {
 	var last *int64
 	err = p.do(ctx, func(tx pgx.Tx, _ time.Time) error {
@@ -368,9 +375,9 @@ func (p *pass) sweepStray(ctx context.Context) (deleted int64, err error) {
 	return deleted, nil
 }
 
-// do makes one fenced transaction, which gives way to those of others.
+// do runs one fenced transaction, which gives way to other transactions.
 func (p *pass) do(ctx context.Context, work func(tx pgx.Tx, now time.Time) error) error {
-	progress.Allow(ctx, longBatch)
+	watchdog.Extend(ctx, longBatch)
 	return p.fence.Do(ctx, p.db, func(tx pgx.Tx, now time.Time) error {
 		_, err := tx.Exec(ctx, mannersSQL, milliseconds(shortLock), milliseconds(longBatch/2))
 		if err != nil {
@@ -383,7 +390,7 @@ func (p *pass) do(ctx context.Context, work func(tx pgx.Tx, now time.Time) error
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 func (p *pass) pause(ctx context.Context, length time.Duration) error {
-	if !progress.Sleep(ctx, length) {
+	if !watchdog.Sleep(ctx, length) {
 		return ctx.Err()
 	}
 	return nil

@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	hour     = time.Hour
-	patience = time.Minute
+	hour        = time.Hour
+	waitTimeout = time.Minute
 )
 
-// allOfAnHour keeps everything for an hour, so that a row of 61 minutes is over
-// and one of 59 is not.
+// allOfAnHour keeps everything for an hour: a row of 61 minutes is expired and one
+// of 59 is not.
 var allOfAnHour = compactor.Retention{
 	Completed: hour, Cancelled: hour, Discarded: hour, Logs: hour, CronTicks: hour, Events: hour, History: hour,
 	Metrics: hour, Idle: hour,
 	Rollups: map[rollupstore.Step]time.Duration{rollupstore.Minute: hour, rollupstore.FiveMinutes: 2 * hour, rollupstore.Hour: 3 * hour},
 }
 
-// packs lists rows of packed output, whose packs are names here.
+// packs lists rows of packed output; the packs contain names in these tests.
 const packs = `SELECT convert_from(pack, 'UTF8') FROM forge_job_log_packs ORDER BY pack`
 
-// Each case has rows on both sides of the edge; want is what a full pass leaves.
+// Each case has expired and unexpired rows; want is what a full pass leaves.
 var retentionCases = map[string]struct {
 	setup, left string
 	want        []string
@@ -246,7 +246,7 @@ func TestRetention(t *testing.T) {
 			stop := c.lead(allOfAnHour, 1)
 			c.await(test.left, test.want)
 			stop()
-			stop = c.lead(allOfAnHour, 2) // and no pass takes more
+			stop = c.lead(allOfAnHour, 2) // no pass deletes more
 			c.awaitPass()
 			stop()
 			if diff := cmp.Diff(test.want, c.rows(test.left)); diff != "" {
@@ -256,13 +256,13 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-func TestZeroKeepsForEver(t *testing.T) {
+func TestZeroRetentionKeepsForever(t *testing.T) {
 	t.Parallel()
 	for name, test := range retentionCases {
 		switch name {
 		case "output of jobs that are gone", "output by a retention of its own", "packed output of jobs that are gone",
 			"packed output by a retention of its own", "cluster metrics", "rollups by their windows", "queues", "nodes":
-			continue // these have no setting that turns them off
+			continue // no setting turns these off
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -279,9 +279,9 @@ func TestZeroKeepsForEver(t *testing.T) {
 	}
 }
 
-// A pass that ends after any batch has lost nothing and done what it did; the
-// next leader finishes it.
-func TestEndsInTheMidst(t *testing.T) {
+// A pass that ends after any batch loses nothing and keeps its progress; the next
+// leader completes it.
+func TestInterruptedPassLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(`INSERT INTO forge_events (type, at)
@@ -304,7 +304,7 @@ func TestDeposedDeletesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(`INSERT INTO forge_events (type, at) VALUES ('old', now() - interval '2 hours')`)
-	c.mint(2)
+	c.acquire(2)
 	old := fence(1)
 	old.Refused = c.metrics.LeaderFencedWrites.WithLabelValues(old.Role, old.NodeID)
 	if err := c.compactor(allOfAnHour).Lead(t.Context(), old); !errors.Is(err, leaderstore.ErrDeposed) {
@@ -318,23 +318,23 @@ func TestDeposedDeletesNothing(t *testing.T) {
 	}
 }
 
-func TestDeposedInTheMidst(t *testing.T) {
+func TestDeposedDuringPass(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(`INSERT INTO forge_events (type, at) SELECT 'old', now() - interval '2 hours' FROM generate_series(1, 400)`)
 	c.pause = 20 * time.Millisecond
-	c.mint(1)
+	c.acquire(1)
 	done := make(chan error, 1)
 	go func() { done <- c.compactor(allOfAnHour).Lead(t.Context(), fence(1)) }()
 	c.await(`SELECT 'begun' FROM forge_events HAVING count(*) < 400`, []string{"begun"})
-	c.mint(2)
-	left := c.count(`SELECT count(*) FROM forge_events`) // nothing of term 1 can commit from here on
+	c.acquire(2)
+	left := c.count(`SELECT count(*) FROM forge_events`) // from here on nothing of term 1 can commit
 	select {
 	case err := <-done:
 		if !errors.Is(err, leaderstore.ErrDeposed) {
 			t.Errorf("Lead = %v, want ErrDeposed", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("Lead goes on after its term")
 	}
 	if got := c.count(`SELECT count(*) FROM forge_events`); got != left {
@@ -342,7 +342,7 @@ func TestDeposedInTheMidst(t *testing.T) {
 	}
 }
 
-// A job that is being retried while it falls due for deletion must live.
+// A job that is retried while it is due for deletion is kept.
 func TestRetriedJobIsKept(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -369,8 +369,8 @@ func TestRetriedJobIsKept(t *testing.T) {
 	}
 }
 
-// One table that cannot be swept does not keep the others from it.
-func TestErrorsDoNotEndThePass(t *testing.T) {
+// A table whose sweep fails does not stop the other sweeps.
+func TestFailedSweepDoesNotEndPass(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(`ALTER TABLE river_job RENAME TO away`)
@@ -379,16 +379,16 @@ func TestErrorsDoNotEndThePass(t *testing.T) {
 	c.await(`SELECT type FROM forge_events`, nil)
 }
 
-// cluster is a database with a compactor's leader on it.
+// cluster is a database with a compactor's leader.
 type cluster struct {
 	t       *testing.T
 	pool    *pgxpool.Pool
 	metrics *metrics.Metrics
 	pause   time.Duration
-	quiet   time.Duration // long, where nothing is to be merged
-	// leastIndex is 0 where no index grows.
+	quiet   time.Duration // long if nothing is to be merged
+	// leastIndex is 0 if no index grows.
 	leastIndex int64
-	// largePartition is 0 where rows are few.
+	// largePartition is 0 if there are few rows.
 	largePartition int64
 }
 
@@ -411,16 +411,16 @@ func (c *cluster) compactor(retention compactor.Retention) *compactor.Compactor 
 	})
 }
 
-func (c *cluster) mint(term int64) {
+func (c *cluster) acquire(term int64) {
 	c.t.Helper()
 	c.exec(`INSERT INTO forge_leaders (role, incarnation, term) VALUES ('log_compactor', '00000000000000ff', $1)
 		ON CONFLICT (role) DO UPDATE SET term = excluded.term`, term)
 }
 
-// lead starts a leader; the function that it returns ends it and waits.
+// lead starts a leader; the returned function ends it and waits.
 func (c *cluster) lead(retention compactor.Retention, term int64) (stop func()) {
 	c.t.Helper()
-	c.mint(term)
+	c.acquire(term)
 	ctx, cancel := context.WithCancel(c.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -434,9 +434,9 @@ func (c *cluster) lead(retention compactor.Retention, term int64) (stop func()) 
 	return stop
 }
 
-// awaitPass waits for a whole pass, which is the second that ends: the first may
-// have begun before. The last sweep of retention deletes a node that was put
-// there for it.
+// awaitPass waits for a complete pass: the second that ends, because the first may
+// have started earlier. The last sweep of a pass deletes a node that awaitPass
+// inserts for this purpose.
 func (c *cluster) awaitPass() {
 	c.t.Helper()
 	for range 2 {
@@ -475,10 +475,10 @@ func (c *cluster) rows(sql string) []string {
 	return got
 }
 
-// await waits until the query's rows are want.
+// await waits until the query returns want.
 func (c *cluster) await(sql string, want []string) {
 	c.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		diff := cmp.Diff(append([]string{}, want...), append([]string{}, c.rows(sql)...))
 		if diff == "" {

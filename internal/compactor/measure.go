@@ -6,7 +6,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 )
 
-// removes are the names of all that a pass may remove.
+// removes returns the names of everything that a pass may remove.
 func (c *Compactor) removes() []string {
 	names := []string{strayLogs}
 	keep := c.retention()
@@ -19,8 +19,8 @@ func (c *Compactor) removes() []string {
 	return names
 }
 
-// measure counts what the pass did, once it is recorded, and shows how large the
-// tables are.
+// measure updates the metrics after the pass was recorded: its results and the
+// sizes of the tables.
 func (p *pass) measure(took time.Duration, tables []compactstore.Table) {
 	m := p.opts.Metrics
 	if m == nil {
@@ -44,7 +44,7 @@ func (p *pass) measure(took time.Duration, tables []compactstore.Table) {
 	}
 }
 
-// forgetMeasures leaves them to the next leader.
+// forgetMeasures removes the gauges, which the next leader sets.
 func (c *Compactor) forgetMeasures() {
 	if c.opts.Metrics != nil {
 		c.opts.Metrics.CompactorPassedAt.Reset()

@@ -13,24 +13,24 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// restBesideOthers is how many times longer than a batch of merging the pause after
-// it is while others work: they have nine tenths of the time for themselves, and what
-// makes batches longer makes pauses longer. Otherwise the pause is as long as the batch.
+// restBesideOthers is the ratio of the pause after a merge batch to the duration of
+// the batch while other sessions work. They have nine tenths of the time, and
+// pauses grow with the batches. Otherwise the pause is as long as the batch.
 const restBesideOthers = 9
 
-// othersSQL says whether another session is at work. One that waits for a lock is
-// not: deputies of leaders do so all the time.
+// othersSQL is whether another session is working. A session that waits for a lock
+// is not: deputies always do.
 const othersSQL = `
 SELECT EXISTS (
     SELECT FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
       AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock')`
 
-// A crash of the server takes back both what was deleted and what was added for
-// it, so the commit need not wait for the disk.
+// A crash of the server undoes both the deletes and the inserts of a batch, so the
+// commit does not have to wait for the disk.
 const hurriedSQL = `SELECT set_config('synchronous_commit', 'off', true)`
 
-// merge packs the output of attempts that are over, batch by batch.
+// merge packs the output of ended attempts, batch by batch.
 func (p *pass) merge(ctx context.Context) error {
 	done := jobstore.Merged{}
 	defer func() {
@@ -68,7 +68,7 @@ func (p *pass) merge(ctx context.Context) error {
 	return skipped(done.Skipped)
 }
 
-// rest is the pause after a batch.
+// rest returns the pause after a batch.
 func (p *pass) rest(batch time.Duration, others bool) time.Duration {
 	if others {
 		batch *= restBesideOthers
@@ -76,10 +76,10 @@ func (p *pass) rest(batch time.Duration, others bool) time.Duration {
 	return max(p.opts.Pause, batch)
 }
 
-// shownDamages is how many damaged attempts a pass names.
+// shownDamages bounds the damaged attempts that a pass lists.
 const shownDamages = 5
 
-// skipped is nil when everything could be merged.
+// skipped returns an error that lists the damaged attempts; nil if there are none.
 func skipped(damages []*jobstore.DamagedError) error {
 	var errs []error
 	for _, damage := range damages[:min(len(damages), shownDamages)] {
@@ -91,7 +91,7 @@ func skipped(damages []*jobstore.DamagedError) error {
 	return errors.Join(errs...)
 }
 
-// mergeBatch also says whether others were at work when it began.
+// mergeBatch also returns whether other sessions were working when it began.
 func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey, most int) (
 	next jobstore.RunKey, merged jobstore.Merged, others bool, err error,
 ) {

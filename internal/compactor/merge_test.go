@@ -41,7 +41,7 @@ CREATE TRIGGER depose AFTER INSERT ON forge_job_log_packs FOR EACH STATEMENT EXE
 	looseSQL       = `SELECT count(*)::text FROM forge_job_logs`
 )
 
-// output is what readers see of all attempts, as one text for each job.
+// output returns the output of all attempts as readers see it, one text per job.
 func (c *cluster) output() (jobs []string) {
 	c.t.Helper()
 	for id := int64(1); id <= 40; id++ {
@@ -58,7 +58,7 @@ func (c *cluster) output() (jobs []string) {
 	return jobs
 }
 
-func TestMergesWhatIsOver(t *testing.T) {
+func TestMergesEndedAttempts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.quiet = time.Minute
@@ -77,9 +77,9 @@ func TestMergesWhatIsOver(t *testing.T) {
 	}
 }
 
-// A merge that ends after any batch has lost and doubled nothing; the next leader
-// goes on with it.
-func TestMergeEndsInTheMidst(t *testing.T) {
+// A merge that ends after any batch loses and duplicates nothing; the next leader
+// continues it.
+func TestInterruptedMergeLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.quiet, c.pause = time.Minute, time.Hour // after the first batch
@@ -102,8 +102,8 @@ func TestMergeEndsInTheMidst(t *testing.T) {
 	}
 }
 
-// Who merges sees whether others work: one that runs a statement does, one that waits
-// for a lock, as deputies of leaders do, does not.
+// A session that runs a statement counts as working. A session that waits for a
+// lock, as deputies do, does not.
 func TestOthersAtWork(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -134,7 +134,7 @@ func TestOthersAtWork(t *testing.T) {
 	}
 }
 
-// session is a connection of its own.
+// session opens a separate connection.
 func (c *cluster) session() *pgx.Conn {
 	c.t.Helper()
 	conn, err := pgx.ConnectConfig(c.t.Context(), c.pool.Config().ConnConfig)
@@ -145,7 +145,7 @@ func (c *cluster) session() *pgx.Conn {
 	return conn
 }
 
-// statement runs until the end of the test.
+// statement runs a statement until the end of the test.
 func (c *cluster) statement(sql string) {
 	c.t.Helper()
 	conn := c.session()
@@ -158,14 +158,14 @@ func (c *cluster) statement(sql string) {
 	c.t.Cleanup(func() { stop(); <-done })
 }
 
-// The first batch deposes its leader as it commits, past the sweeps that would have
-// noticed.
+// The first batch deposes its leader when it commits, after the sweeps that would
+// have detected it.
 func TestDeposedMergesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.quiet = time.Minute
 	c.exec(linesSQL)
-	c.mint(1)
+	c.acquire(1)
 	c.exec(deposeSQL)
 	if err := c.compactor(allOfAnHour).Lead(t.Context(), fence(1)); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
@@ -175,7 +175,7 @@ func TestDeposedMergesNothing(t *testing.T) {
 	}
 }
 
-// A pass says which output it had to leave as it is, and merges the rest.
+// A pass reports the output that it cannot merge, and merges the rest.
 func TestDamagedPacksAreReported(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -237,8 +237,8 @@ func TestPassesAreRecorded(t *testing.T) {
 	}
 }
 
-// demandCounted compares the metrics with what TestPassesAreRecorded brings about in
-// so many passes; the last may have ended before it was counted.
+// demandCounted compares the metrics with the results of TestPassesAreRecorded
+// after a number of passes; the last pass may not be counted yet.
 func (c *cluster) demandCounted(passes int) {
 	c.t.Helper()
 	m := c.metrics

@@ -10,58 +10,60 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/failpoint"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
-	// LargePartition is from which size on, in bytes with its indexes, a partition is
-	// left alone until it can go as a whole. In a smaller one rows are deleted as they
-	// fall due, which costs little then.
+	// LargePartition is the size in bytes, including indexes, from which a
+	// partition is only dropped as a whole. In smaller partitions expired rows are
+	// deleted individually, which is cheap.
 	LargePartition = 64 << 20
 
-	// patientLock is how long others may be made to wait for those that a change of
-	// partitions waits for, and lockTries how often a pass tries, lockAgain apart.
+	// patientLock is how long other transactions may be blocked by a change of
+	// partitions that waits for its lock, lockTries the number of attempts per
+	// pass, and lockAgain the time between attempts.
 	patientLock = 100 * time.Millisecond
 	lockTries   = 3
 	lockAgain   = time.Second
 
-	// mostKept is how many rows of a partition may have to stay when it goes: others
-	// wait while they are copied.
+	// mostKept is the maximum number of rows of a partition that are kept when it
+	// is dropped: other transactions wait while they are copied.
 	mostKept = 10_000
 
-	// longProof is how long a large last partition may be read for where it ends, once
-	// in proveAgain: until it is known there are no more partitions.
+	// longProof is the timeout for checking the end of a large last partition, once
+	// per proveAgain: until it is known, no partitions are created.
 	longProof  = 30 * time.Minute
 	proveAgain = 24 * time.Hour
 
-	// analyzeAgain: PostgreSQL's autovacuum analyzes partitions, but not the table.
+	// analyzeAgain is the interval of ANALYZE on the table: PostgreSQL's autovacuum
+	// only analyzes partitions.
 	analyzeAgain = 24 * time.Hour
 )
 
-// errCrowded says that more than mostKept rows of a partition have to stay.
+// errCrowded means that more than mostKept rows of a partition have to be kept.
 var errCrowded = errors.New("too much in it has to stay")
 
-// partedTable is the retention of a table that has partitions.
+// partedTable is the retention of a table with partitions.
 type partedTable struct {
 	name   string // of the sweep
 	keep   time.Duration
 	table  string
 	column string
-	// rows deletes one by one. Its arguments are the instant, the limit, and the span
-	// in which it looks.
+	// rows deletes individual rows. Its arguments are the instant, the limit, and
+	// the span in which it searches.
 	rows string
-	// slack is for how long after its retention a partition waits.
+	// slack is for how long after its retention a partition is kept.
 	slack time.Duration
-	// stays says how much of a partition has to stay, and names what keep needs to
-	// know; nil: nothing has to.
+	// stays returns the number of rows of a partition that have to be kept, and
+	// data for keeps; nil: none.
 	stays func(ctx context.Context, tx pgx.Tx, p compactstore.Partition, before, end time.Time) (kept int64, known any, err error)
-	// keeps copies it: its format takes the names of the old table and of the new one,
-	// and its arguments are the instant and what stays knows.
+	// keeps copies these rows. Its format takes the names of the old table and of
+	// the new one; its arguments are the instant and the data of stays.
 	keeps string
 }
 
-// parted are the tables that have partitions.
+// parted returns the tables with partitions.
 func parted(keep Retention) []partedTable {
 	return []partedTable{
 		{
@@ -74,7 +76,8 @@ func parted(keep Retention) []partedTable {
 	}
 }
 
-// tend applies the retention of a table that has partitions, and makes new ones.
+// tend applies the retention of a table with partitions, and creates new
+// partitions.
 func (p *pass) tend(ctx context.Context, t partedTable) (deleted int64, err error) {
 	layout, now, err := p.layout(ctx, t)
 	if err != nil {
@@ -109,7 +112,7 @@ func (p *pass) tend(ctx context.Context, t partedTable) (deleted int64, err erro
 	return deleted, failed
 }
 
-// byKey deletes by the key what it found: a ctid is not one row's here.
+// byKey deletes rows by their key: a ctid is not unique across partitions.
 func byKey(sql string, span compactstore.Span) batch {
 	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 		if _, err := tx.Exec(ctx, nestedSQL); err != nil {
@@ -119,7 +122,7 @@ func byKey(sql string, span compactstore.Span) batch {
 	}
 }
 
-// over says that an error ends the pass.
+// over reports whether an error ends the pass.
 func over(ctx context.Context, err error) bool {
 	return errors.Is(err, leaderstore.ErrDeposed) || ctx.Err() != nil
 }
@@ -133,7 +136,7 @@ func (p *pass) layout(ctx context.Context, t partedTable) (layout compactstore.L
 	return layout, at, err
 }
 
-// lengthen makes partitions ahead of time, out of the last one.
+// lengthen creates partitions in advance by cutting the last one.
 func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.Layout, now time.Time) error {
 	width, last := compactstore.Width(t.keep), layout[len(layout)-1]
 	if layout.Cuts(now, time.Time{}, width) == nil {
@@ -149,7 +152,8 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.
 	}
 	cuts := layout.Cuts(now, newest, width)
 	if last.Bytes >= p.opts.LargePartition {
-		// Should this die before the cut, and no other come, it refuses rows from then on.
+		// If this process dies before the cut and no other completes it, the
+		// partition rejects rows from that time on.
 		cuts = layout.Cuts(now, latest(newest, now.Add(4*width)), width)
 		if time.Since(p.proved[t.table]) < proveAgain {
 			return p.withdraw(ctx, last)
@@ -167,8 +171,9 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.
 	return nil
 }
 
-// prove finds out that a large partition ends before an instant. It reads it in no
-// transaction, as the rebuilding of an index does: that may take long.
+// prove checks that a large partition ends before an instant. It reads the
+// partition outside any transaction, as a rebuild of an index does, because that
+// may take long.
 func (p *pass) prove(ctx context.Context, t partedTable, last compactstore.Partition, end time.Time) error {
 	err := p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
 		return compactstore.Promise(ctx, tx, last.Name, t.column, end, patientLock)
@@ -177,22 +182,22 @@ func (p *pass) prove(ctx context.Context, t partedTable, last compactstore.Parti
 		return err
 	}
 	p.proved[t.table] = time.Now()
-	progress.Allow(ctx, longProof+longBatch)
+	watchdog.Extend(ctx, longProof+longBatch)
 	bounded, cancel := context.WithTimeout(ctx, longProof)
 	defer cancel()
 	return compactstore.Prove(bounded, p.db, last.Name)
 }
 
-// withdraw is for what failed, or was interrupted: a cut that was made has taken the
-// promise along.
+// withdraw removes the constraint of a failed or interrupted cut; a completed cut
+// has removed it.
 func (p *pass) withdraw(ctx context.Context, last compactstore.Partition) error {
 	return p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
 		return compactstore.Withdraw(ctx, tx, last.Name, patientLock)
 	})
 }
 
-// retire drops the partitions of which everything is past its retention, and keeps of
-// them what has to stay.
+// retire drops the partitions that are completely expired, and keeps the rows that
+// have to be kept.
 func (p *pass) retire(ctx context.Context, t partedTable, now time.Time) (dropped int64, err error) {
 	err = p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
 		dropped = 0
@@ -223,8 +228,9 @@ func (p *pass) retire(ctx context.Context, t partedTable, now time.Time) (droppe
 	return dropped, nil
 }
 
-// keeper finds out before anybody has to wait what has to stay of some partitions, and
-// returns what copies it. errCrowded: it would take too long.
+// keeper determines, before other transactions have to wait, which rows of some
+// partitions have to be kept, and returns a function that copies them. errCrowded
+// means that copying would take too long.
 func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []compactstore.Partition, before time.Time) (compactstore.Keep, error) {
 	if _, err := tx.Exec(ctx, byIndexSQL); err != nil {
 		return nil, err
@@ -249,8 +255,8 @@ func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []comp
 	}, nil
 }
 
-// reshape makes one fenced transaction that changes partitions, and tries again while
-// others are in the way.
+// reshape runs one fenced transaction that changes partitions, and retries while
+// other transactions block it.
 func (p *pass) reshape(ctx context.Context, work func(tx pgx.Tx, now time.Time) error) error {
 	for try := 1; ; try++ {
 		err := p.do(ctx, work)
@@ -263,14 +269,14 @@ func (p *pass) reshape(ctx context.Context, work func(tx pgx.Tx, now time.Time) 
 	}
 }
 
-// analyze tells the planner what the partitions have in common. It runs in no fenced
-// transaction: it changes nothing that matters.
+// analyze updates the statistics over all partitions for the planner. It does not
+// run in a fenced transaction, because it changes no data.
 func (p *pass) analyze(ctx context.Context, t partedTable) error {
 	if time.Since(p.analyzed[t.table]) < analyzeAgain {
 		return nil
 	}
 	p.analyzed[t.table] = time.Now()
-	progress.Allow(ctx, longRebuild+longBatch)
+	watchdog.Extend(ctx, longRebuild+longBatch)
 	bounded, cancel := context.WithTimeout(ctx, longRebuild)
 	defer cancel()
 	if _, err := p.db.Exec(bounded, "ANALYZE "+t.table); err != nil {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// nestedSQL keeps a batch to the key's index, whatever is estimated.
+	// nestedSQL makes a batch use the key's index, regardless of estimates.
 	nestedSQL = `SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
-	// byIndexSQL keeps plans to indexes, also before a partition's first ANALYZE.
+	// byIndexSQL makes plans use indexes, even before a partition's first ANALYZE.
 	byIndexSQL = `SELECT set_config('enable_seqscan', 'off', true)`
 )
 
-// Rows that are deleted one by one. They are found in one span of time, $3 to $4.
+// Statements that delete individual rows in a span of time, $3 to $4.
 const (
-	// A row may stand for a stretch of ticks, and a backfilled tick is older
-	// than its row.
+	// A row may represent a range of ticks, and a backfilled tick is older than its
+	// row.
 	ticksSQL = `
 WITH due AS MATERIALIZED (
     SELECT cron, tick
@@ -48,13 +48,14 @@ USING due
 WHERE m.metric = due.metric AND m.labels = due.labels AND m.at = due.at AND m.at >= $3 AND m.at < $4`
 )
 
-// lateTick is how long after its tick a row may be recorded without being in the index
-// of late ones (033_late_ticks.sql).
+// lateTick is how long after its tick a row may be recorded without being in the
+// index of late rows (033_late_ticks.sql).
 const lateTick = time.Hour
 
-// The ticks of a partition (%[1]s) that stay when it goes: what ticksSQL would leave. All
-// are found through indexes. $2 are the crons that have no newer ticks. What is recorded
-// or settled in the last moment counts as well: it is late.
+// The ticks of a partition (%[1]s) that have to be kept when it is dropped: the
+// rows that ticksSQL would keep. All are found through indexes. $2 are the crons
+// without newer ticks. Rows that were recorded or settled recently are kept as
+// well: they are late.
 const stayingSQL = `
     SELECT ctid FROM %[1]s WHERE verdict = 'queued'
     UNION
@@ -71,8 +72,9 @@ SELECT * FROM %[1]s WHERE ctid = ANY (ARRAY (` + stayingSQL + `))`
 
 const countStayingSQL = `SELECT count(*) FROM (` + stayingSQL + `) AS staying`
 
-// The crons of a partition that have no ticks from $1 on, where it and those before it
-// end. They are skipped through one by one: there are far fewer crons than ticks.
+// The crons of a partition without ticks from $1 on, which is the end of the
+// dropped partitions. The query skips from cron to cron: there are far fewer crons
+// than ticks.
 const quietCronsSQL = `
 WITH RECURSIVE crons AS (
     (SELECT cron FROM %[1]s ORDER BY cron LIMIT 1)
@@ -86,9 +88,9 @@ FROM crons
 WHERE cron IS NOT NULL
   AND (SELECT true FROM forge_cron_ticks t WHERE t.cron = crons.cron AND t.tick >= $1 LIMIT 1) IS NULL`
 
-// ticksThatStay names the crons whose newest tick is in a partition. That cannot become
-// true of another one before the partition goes: only new ticks come, and no newer ones
-// leave.
+// ticksThatStay returns the crons whose newest tick is in a partition. No other
+// cron can be added before the partition is dropped: only new ticks are inserted,
+// and no newer ticks are deleted.
 func ticksThatStay(ctx context.Context, tx pgx.Tx, p compactstore.Partition, before, end time.Time) (kept int64, known any, err error) {
 	var quiet []string
 	if err := tx.QueryRow(ctx, fmt.Sprintf(quietCronsSQL, p.Name), end).Scan(&quiet); err != nil {

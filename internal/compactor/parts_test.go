@@ -17,10 +17,11 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 )
 
-// ticks lists the ledger by cron and age in hours, as TestOldPartitionsGo puts it there.
+// ticks lists the ledger by cron and age in hours, as TestExpiredPartitionsAreDropped inserts
+// it.
 const ticks = `SELECT cron || ' ' || round(extract(epoch FROM now() - tick) / 3600) FROM forge_cron_ticks ORDER BY cron, tick DESC`
 
-// oldTicks are past a retention of an hour, but for the last hours of busy.
+// oldTicks have exceeded a retention of an hour, except the last hours of busy.
 const oldTicks = `
 INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id, recorded_at, last_tick)
 SELECT 'busy', now() - h * interval '1 hour', 'fired', 1, 'a', now() - h * interval '1 hour', NULL::timestamptz FROM generate_series(0, 30) h
@@ -32,13 +33,14 @@ UNION ALL SELECT 'outage', now(), 'fired', 1, 'a', now(), NULL
 UNION ALL SELECT 'backfill', now() - interval '16 hours', 'backfilled', 0, '', now() - interval '10 minutes', NULL
 UNION ALL SELECT 'backfill', now(), 'fired', 1, 'a', now(), NULL`
 
-// stay are those of oldTicks that must, whichever way the others go.
+// stay are the rows of oldTicks that have to be kept, however the others are
+// deleted.
 var stay = []string{"backfill 0", "backfill 16", "outage 0", "outage 14", "queued 0", "queued 15", "rare 12"}
 
-func TestPartitionsAreMadeAhead(t *testing.T) {
+func TestPartitionsAreCreatedInAdvance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.exec(oldTicks) // what is there stays where it is
+	c.exec(oldTicks) // existing rows do not move
 	keep := allOfAnHour
 	keep.CronTicks = 30 * 24 * hour
 	stop := c.lead(keep, 1)
@@ -71,7 +73,7 @@ func TestPartitionsAreMadeAhead(t *testing.T) {
 	}
 }
 
-// bounds are what does not change with what is in the partitions.
+// bounds returns the bounds that do not depend on the rows in the partitions.
 func bounds(layout compactstore.Layout) []string {
 	var all []string
 	for _, p := range layout {
@@ -80,9 +82,9 @@ func bounds(layout compactstore.Layout) []string {
 	return all
 }
 
-// Large partitions go as a whole, and what has to stay stays. What is not over yet is
-// not touched, and no trigger takes what is moved for new.
-func TestOldPartitionsGo(t *testing.T) {
+// Large partitions are dropped as a whole, and rows that have to be kept are kept.
+// Unexpired rows do not change, and triggers do not treat moved rows as new.
+func TestExpiredPartitionsAreDropped(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.largePartition = 1
@@ -94,7 +96,7 @@ func TestOldPartitionsGo(t *testing.T) {
 	c.exec(`CREATE TRIGGER tell AFTER INSERT ON forge_cron_ticks FOR EACH ROW EXECUTE FUNCTION tell()`)
 	c.exec(`INSERT INTO forge_metrics_cluster (metric, at, value, term)
 		SELECT 'm', now() - h * interval '1 hour', 1, 1 FROM generate_series(0, 30) h`)
-	cut := time.Now().Truncate(hour).Add(-hour) // nothing from then on is in a partition that is over
+	cut := time.Now().Truncate(hour).Add(-hour) // no later row is in an expired partition
 	stop := c.lead(allOfAnHour, 1)
 	c.awaitPass()
 	stop()
@@ -123,9 +125,9 @@ func TestOldPartitionsGo(t *testing.T) {
 	}
 }
 
-// A change of partitions is one transaction: one that ended in it left nothing, and the
-// next leader does it all again.
-func TestEndsInAChangeOfPartitions(t *testing.T) {
+// A change of partitions is one transaction: an interrupted one leaves nothing, and
+// the next leader repeats it.
+func TestInterruptedPartitionChangeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.largePartition = 1
@@ -143,7 +145,7 @@ func TestEndsInAChangeOfPartitions(t *testing.T) {
 	c.exec(`SELECT pg_terminate_backend($1)`, tx.Conn().PgConn().PID())
 	_ = tx.Rollback(context.Background())
 	c.await(ticks, before)
-	// The other way to die: in between proving and cutting.
+	// The process may also die between proving and cutting.
 	last := layout[len(layout)-1]
 	c.exec(`ALTER TABLE ` + last.Name + ` ADD CONSTRAINT forge_ends CHECK (tick < now() + interval '1 minute') NOT VALID`)
 	stop := c.lead(allOfAnHour, 1)
@@ -157,7 +159,7 @@ func TestEndsInAChangeOfPartitions(t *testing.T) {
 	}
 }
 
-// A long absence of compactors leaves much in the last partition.
+// A long time without compactors leaves many rows in the last partition.
 func TestLargeLastPartitionIsCut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -181,7 +183,8 @@ func TestLargeLastPartitionIsCut(t *testing.T) {
 	}
 }
 
-// What has to stay is too much to move while others wait: the rest goes one by one.
+// If too many rows have to be kept to move them while others wait, the other rows
+// are deleted individually.
 func TestCrowdedPartition(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -208,11 +211,12 @@ func TestCrowdedPartition(t *testing.T) {
 	}
 }
 
-// One that reads for long, as a backup does, is waited for, and holds up nothing else.
-func TestReaderKeepsPartitions(t *testing.T) {
+// A change of partitions waits for a long reader such as a backup, and blocks
+// nothing else.
+func TestPartitionChangeWaitsForReader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.largePartition = 1 // so that all that waits for a lock is tried
+	c.largePartition = 1 // so that every step that waits for a lock is tried
 	reader, err := c.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -233,8 +237,9 @@ func TestReaderKeepsPartitions(t *testing.T) {
 	c.await(`SELECT 'made' FROM pg_inherits WHERE inhparent = 'forge_cron_ticks'::regclass HAVING count(*) > 1`, []string{"made"})
 }
 
-// A user that may only read and write deletes one by one, whatever partitions there are.
-func TestUserWithoutTables(t *testing.T) {
+// For a user that may only read and write, rows are deleted individually in any
+// layout.
+func TestUserWithoutTableOwnership(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.cutHours("forge_cron_ticks")
@@ -256,7 +261,7 @@ func TestUserWithoutTables(t *testing.T) {
 	defer pool.Close()
 	user := *c
 	user.pool = pool
-	c.mint(1)
+	c.acquire(1)
 	stop := user.lead(allOfAnHour, 1)
 	want := append([]string{"backfill 0", "backfill 16", "busy 0"}, stay[2:]...)
 	c.await(ticks, want)
@@ -271,8 +276,8 @@ func TestUserWithoutTables(t *testing.T) {
 	}
 }
 
-// A forge from before the partitions must not delete by ctid, of which each partition
-// has its own.
+// A version of forge from before the partitions must not delete by ctid, which is
+// not unique across partitions.
 func TestDeletingByCtidIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -305,7 +310,8 @@ func (c *cluster) layout(table string) compactstore.Layout {
 	return layout
 }
 
-// cutHours makes a partition for each of the last twenty hours, as passes would have.
+// cutHours creates a partition for each of the last twenty hours, as passes would
+// have.
 func (c *cluster) cutHours(table string) {
 	c.t.Helper()
 	var cuts []time.Time

@@ -15,9 +15,9 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// A batch that fails is tried again with fewer rows, and what the smaller ones delete
-// stays deleted; one that cannot be done at all leaves the sweep.
-func TestSweepGoesOnInSmallerBatches(t *testing.T) {
+// A failed batch is retried with fewer rows, and what the smaller batches delete
+// stays deleted. A permanent failure ends the sweep.
+func TestFailedBatchIsRetriedWithFewerRows(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	if _, err := pool.Exec(t.Context(), `

@@ -8,21 +8,22 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
 const (
-	// longRebuild is how long the rebuilding of one index may take: it waits for
-	// every transaction that is older.
+	// longRebuild is the timeout for rebuilding one index, which waits for every
+	// older transaction.
 	longRebuild = 5 * time.Minute
-	// rebuildAgain is how long an index is left as it is after that: what fills it
-	// again that soon will fill it once more.
+	// rebuildAgain is the minimum time between two rebuilds of an index: if it
+	// grows again that soon, another rebuild does not help.
 	rebuildAgain = 24 * time.Hour
 )
 
-// rebuild builds at most one index anew, of those that have grown far beyond what
-// they hold: after a large backlog, say. Neither a fence nor a batch is possible, as
-// it runs in no transaction; nothing depends on who does it, nor on whether it ends.
+// rebuild rebuilds at most one index that has grown far beyond its content, for
+// example after a large backlog. It runs outside any transaction, so it is neither
+// fenced nor batched; it does not matter which process does it, nor whether it
+// completes.
 func (p *pass) rebuild(ctx context.Context) error {
 	var grown []compactstore.Index
 	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
@@ -43,7 +44,7 @@ func (p *pass) rebuild(ctx context.Context) error {
 }
 
 func (p *pass) rebuildOne(ctx context.Context, index compactstore.Index) error {
-	progress.Allow(ctx, longRebuild+longBatch)
+	watchdog.Extend(ctx, longRebuild+longBatch)
 	bounded, cancel := context.WithTimeout(ctx, longRebuild)
 	defer cancel()
 	bytes, err := compactstore.Rebuild(bounded, p.db, index)

@@ -2,13 +2,13 @@ package compactor_test
 
 import "testing"
 
-// bloatSQL fills the indexes of output and of jobs, and leaves little in them.
+// bloatSQL fills the indexes of output and of jobs, and leaves few entries.
 const bloatSQL = `
 INSERT INTO forge_job_logs (job_id, attempt, seq, stream, chunk)
 SELECT 1, 1, seq, 'stdout', '' FROM generate_series(1, 20000) seq`
 
-// What a backlog leaves in an index is given back, and what an interrupted
-// rebuilding left is dropped. One that is used stays as it is.
+// The space that a backlog leaves in an index is freed, and the remains of an
+// interrupted rebuild are dropped. An index in normal use does not change.
 func TestGrownIndexesAreRebuilt(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -26,7 +26,7 @@ func TestGrownIndexesAreRebuilt(t *testing.T) {
 	stop := c.lead(allOfAnHour, 1)
 	c.await(`SELECT data ->> 'index' FROM forge_events WHERE type = 'index_rebuilt' AND term = 1 AND node_id = 'leader' ORDER BY 1`,
 		[]string{"forge_job_logs_at", "forge_job_logs_pkey"})
-	c.awaitPass() // which finds nothing more
+	c.awaitPass() // a pass that finds nothing more
 	stop()
 	if after := c.count(`SELECT pg_relation_size('forge_job_logs_pkey')`); before < 64<<10 || after > before/4 {
 		t.Errorf("the index took %d bytes, and takes %d", before, after)
@@ -39,12 +39,12 @@ func TestGrownIndexesAreRebuilt(t *testing.T) {
 	}
 }
 
-// An index that is as large afterwards is left alone for a day, and does not keep
-// others from their turn.
+// An index that is as large after a rebuild is not rebuilt for a day, and does not
+// prevent rebuilds of others.
 func TestIndexIsRebuiltOnceADay(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.leastIndex = 8 << 10 // each of an empty table takes that, and needs nothing
+	c.leastIndex = 8 << 10 // every index of an empty table has that size and needs nothing
 	stop := c.lead(allOfAnHour, 1)
 	c.await(`SELECT least(count(*), 12)::text FROM forge_events WHERE type = 'index_rebuilt'`, []string{"12"})
 	stop()

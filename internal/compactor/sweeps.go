@@ -1,13 +1,12 @@
 package compactor
 
-// The retention's statements. Each deletes at most $2 rows that ended before $1
-// and locks what it deletes before it decides, so that a row which changes at
-// that moment is judged by what it changed to. In the big tables the rows are
-// found again by ctid, for which no plan reads the whole table; rows that are
-// never updated need no lock.
+// Statements of the retention. Each deletes at most $2 rows that ended before $1
+// and locks the rows before it decides, so that a row that changes concurrently is
+// evaluated after the change. In large tables the rows are found again by ctid, so
+// that no plan reads the whole table; rows that are never updated need no lock.
 const (
-	// The order is that of River's index on (state, finalized_at). The job's
-	// output goes with it.
+	// The order is that of River's index on (state, finalized_at). The job's output
+	// is deleted with it.
 	jobsSQL = `
 WITH due AS (
     SELECT id
@@ -32,7 +31,7 @@ WHERE ctid = ANY (ARRAY (
     ORDER BY at
     LIMIT $2))`
 
-	// Of jobs with a retention of their own for what they write.
+	// Output of jobs with their own retention of output.
 	ownLogsSQL = `
 DELETE FROM forge_job_logs
 WHERE ctid = ANY (ARRAY (
@@ -42,7 +41,7 @@ WHERE ctid = ANY (ARRAY (
     ORDER BY keep_until
     LIMIT $2))`
 
-	// A pack is as old as the newest that is in it.
+	// A pack is as old as its newest chunk.
 	packedLogsSQL = `
 DELETE FROM forge_job_log_packs
 WHERE ctid = ANY (ARRAY (
@@ -61,7 +60,7 @@ WHERE ctid = ANY (ARRAY (
     ORDER BY keep_until
     LIMIT $2))`
 
-	// A tenure without an end was over when the next one began.
+	// A tenure without an end ended when the next one began.
 	historySQL = `
 DELETE FROM forge_leader_history
 WHERE (role, term) IN (
@@ -102,9 +101,9 @@ WHERE node_id IN (
     FOR UPDATE SKIP LOCKED)`
 )
 
-// Output whose job is gone, by whatever hand: looks at $2 jobs after job $1,
-// skipping from one to the next through the primary keys, and returns the last
-// one that it looked at, or none at the end.
+// Output whose job was deleted by any program: the statement checks $2 jobs after
+// job $1, skipping from one to the next through the primary keys, and returns the
+// last one that it checked, or none at the end.
 const strayLogsSQL = `
 WITH RECURSIVE ids AS (
     SELECT $1::bigint AS job_id, 0 AS n

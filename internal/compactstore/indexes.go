@@ -8,14 +8,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// bloat is how many times what its entries need an index takes before it is worth
-// to be built anew. Of one that is used as it should be half to two thirds are full.
+// bloat is the ratio of an index's size to the size that its entries need from
+// which it is rebuilt. An index in normal use is half to two thirds full.
 const bloat = 4
 
-// B-trees of the schema's tables that this user may rebuild, with what they take and
-// what their entries need: some 20 bytes each, and their columns as ANALYZE found
-// them. An index over a part of a table has its own number of entries, as the last
-// VACUUM counted them; one over all of it has the table's, if that is more.
+// B-trees of the schema's tables that this user may rebuild, with their size and
+// the size that their entries need: some 20 bytes each, plus their columns by the
+// statistics of ANALYZE. A partial index has its own number of entries, as the last
+// VACUUM counted them. A full index has the table's number of rows, if that is
+// greater.
 const bloatedSQL = `
 WITH sized AS (
     SELECT i.indexrelid::regclass::text AS name, pg_relation_size(i.indexrelid) AS bytes,
@@ -40,8 +41,8 @@ FROM sized
 WHERE bytes >= $1 AND bytes > $2 * need
 ORDER BY bytes - need DESC`
 
-// What a rebuilding that was interrupted leaves behind; PostgreSQL names it so, and
-// says which ones are still at work.
+// Remains of interrupted rebuilds, by the names that PostgreSQL gives them, except
+// those of rebuilds that are still running.
 const leftoversSQL = `
 SELECT i.indexrelid::regclass::text
 FROM pg_index i
@@ -52,16 +53,17 @@ WHERE t.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'forge_com
   AND NOT i.indisvalid AND c.relname ~ '_cc(new|old)[0-9]*$' AND pg_has_role(t.relowner, 'USAGE')
   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE relid = t.oid)`
 
-// Index is one that takes far more than its entries need. Its name is an SQL
-// identifier, quoted and with its schema where it must be.
+// Index is an index that takes much more space than its entries need. Its name is a
+// quoted SQL identifier, with its schema if needed.
 type Index struct {
 	Name  string
 	Bytes int64
-	Need  int64 // as estimated
+	Need  int64 // estimate
 }
 
-// Bloated returns the indexes of at least so many bytes of which most is unused, the
-// worst first. What deleted rows leave in an index is used again, but not given back.
+// Bloated returns the indexes of at least least bytes that are mostly unused, the
+// worst first. PostgreSQL reuses the space of deleted rows in an index, but does
+// not return it.
 func Bloated(ctx context.Context, db Queryer, least int64) ([]Index, error) {
 	rows, err := db.Query(ctx, bloatedSQL, least, bloat)
 	if err != nil {
@@ -81,8 +83,8 @@ type Database interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Rebuild builds an index anew while others read and write, and returns its size
-// after it. What an earlier one left behind, that was interrupted, goes first.
+// Rebuild rebuilds an index without blocking reads and writes, and returns its new
+// size. It first removes the remains of an interrupted rebuild.
 func Rebuild(ctx context.Context, db Database, index Index) (bytes int64, err error) {
 	if err := dropLeftovers(ctx, db); err != nil {
 		return 0, fmt.Errorf("drop what an interrupted rebuilding left: %w", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The bounds are read back from how PostgreSQL writes them for this session; an
-// open end has none. The rights are those that making and dropping partitions takes.
+// The bounds are parsed from PostgreSQL's text for this session; an open end has
+// none. The privileges are those for creating and dropping partitions.
 const layoutSQL = `
 SELECT c.oid::regclass::text,
        (regexp_match(b.bound, 'FROM \(''([^'']+)''\)'))[1]::timestamptz,
@@ -23,21 +23,21 @@ CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b
 WHERE p.oid = $1::text::regclass
 ORDER BY 2 NULLS FIRST`
 
-// Partition is one part of a table that is partitioned by time. Its name is an SQL
-// identifier, quoted and with its schema where it must be.
+// Partition is one partition of a table that is partitioned by time. Its name is a
+// quoted SQL identifier, with its schema if needed.
 type Partition struct {
 	Name string
-	// From is in it, To is not; zero: all that is before, or after.
+	// From is inclusive, To exclusive; zero means no bound.
 	From, To time.Time
-	Bytes    int64 // with its indexes
-	Rows     int64 // as estimated
-	// Owned says that this user may drop it, and make another.
+	Bytes    int64 // including its indexes
+	Rows     int64 // estimate
+	// Owned is whether this user may drop it, and create others.
 	Owned bool
 }
 
-// Layout are the partitions of a table from the first, which reaches back to the
-// beginning, to the last, which is to stay empty: it takes what is beyond the others
-// when nobody has made any for long.
+// Layout holds the partitions of a table in order. The first has no lower bound.
+// The last has no upper bound and is meant to stay empty: it takes rows beyond the
+// others if no partitions were created for a long time.
 type Layout []Partition
 
 // ReadLayout returns the partitions of a table, or none if it is not partitioned.
@@ -63,7 +63,7 @@ func ReadLayout(ctx context.Context, db Queryer, table string) (Layout, error) {
 	return layout, nil
 }
 
-// Owned says that this user may change the partitions.
+// Owned reports whether this user may change the partitions.
 func (l Layout) Owned() bool {
 	for _, p := range l {
 		if !p.Owned {
@@ -75,13 +75,13 @@ func (l Layout) Owned() bool {
 
 const day = 24 * time.Hour
 
-// widths are how much time a partition may be for. Each divides the next but for the
-// days, so that boundaries stay comparable when a retention changes.
+// widths are the possible durations of a partition. Each divides the next, except for
+// 28 days, so that boundaries remain comparable when a retention changes.
 var widths = []time.Duration{time.Hour, 6 * time.Hour, day, 7 * day, 28 * day, 91 * day, 364 * day}
 
-// Width is how much time one partition is for, by how long its rows are kept. There
-// are few of them, between four and ten that hold rows: statements that cannot know
-// where their rows are look into all.
+// Width returns the duration of a partition for a retention. It results in four to
+// ten partitions with rows: statements that cannot exclude partitions read all of
+// them.
 func Width(keep time.Duration) time.Duration {
 	width := widths[0]
 	for _, w := range widths {
@@ -92,14 +92,14 @@ func Width(keep time.Duration) time.Duration {
 	return width
 }
 
-// ahead is how many widths, the present one included, there are partitions for after a
-// cut; there is another when half of them are used up.
+// ahead is the number of widths, including the present one, for which partitions
+// exist after a cut. New ones are created when half of them are used.
 const ahead = 4
 
-// Cuts returns where the last partition is to be cut, oldest first: it becomes the one
-// up to the first of them, and the last that there is afterwards begins at the last of
-// them. None: there are enough. newest is the instant before which it cannot end, that of
-// the newest row in it; zero if it is empty.
+// Cuts returns where the last partition is to be cut, oldest first: it ends at the
+// first of them, and the new last partition begins at the last of them. Without
+// cuts there are enough partitions. newest is the time of the newest row in the
+// last partition, before which it cannot end; zero if it is empty.
 func (l Layout) Cuts(now, newest time.Time, width time.Duration) []time.Time {
 	begins := l[len(l)-1].From
 	if begins.After(now.Add(ahead / 2 * width)) {
@@ -119,8 +119,8 @@ func (l Layout) Cuts(now, newest time.Time, width time.Duration) []time.Time {
 	return cuts
 }
 
-// Expired returns how many of the first partitions ended before an instant. None: they
-// were replaced already, and what they hold is less than large bytes.
+// Expired returns how many of the first partitions ended before an instant. It
+// returns 0 if they were already replaced and hold less than large bytes.
 func (l Layout) Expired(before time.Time, large int64) int {
 	n := 0
 	for n < len(l) && !l[n].To.IsZero() && !l[n].To.After(before) {
@@ -132,12 +132,14 @@ func (l Layout) Expired(before time.Time, large int64) int {
 	return n
 }
 
-// Span is from From on and before To; a zero From is the beginning.
+// Span is the time from From (inclusive) to To (exclusive); a zero From means no
+// lower bound.
 type Span struct{ From, To time.Time }
 
-// Sweepable returns what rows before an instant are to be deleted one by one: those of
-// small partitions, of the first, and, if crowded says that they hold too much that has
-// to stay, of those that are over. Other large ones wait until they go as a whole.
+// Sweepable returns the spans in which rows before an instant are to be deleted
+// individually: those of small partitions, of the first partition, and, if crowded
+// means that they hold too many rows to keep, of expired partitions. Other large
+// partitions are dropped as a whole later.
 func (l Layout) Sweepable(before time.Time, large int64, crowded bool) []Span {
 	owned := l.Owned()
 	var spans []Span

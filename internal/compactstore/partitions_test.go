@@ -11,7 +11,7 @@ import (
 
 const day = 24 * time.Hour
 
-// noon is in the midst of a Wednesday.
+// noon is in the middle of a Wednesday.
 var noon = time.Date(2026, 11, 25, 12, 30, 0, 0, time.UTC)
 
 func at(days int) time.Time { return noon.Truncate(day).AddDate(0, 0, days) }
@@ -54,7 +54,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-func TestWhatIsOver(t *testing.T) {
+func TestExpiredAndSweepable(t *testing.T) {
 	t.Parallel()
 	const large = 100
 	part := func(from, to int, bytes int64) compactstore.Partition {

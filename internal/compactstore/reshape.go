@@ -11,22 +11,23 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrBusy says that others kept a table from being changed; nothing is changed.
+// ErrBusy means that other transactions prevented a change of a table; nothing was
+// changed.
 var ErrBusy = errors.New("others are at work on the table")
 
-// codeLockNotAvailable is PostgreSQL's for a lock that was not to be had in time.
+// codeLockNotAvailable is PostgreSQL's error code for a lock timeout.
 const codeLockNotAvailable = "55P03"
 
 const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
 
-// Names of partitions and of the constraint of proof, by where they begin or end.
+// stamp is the time format in the names of partitions.
 const stamp = "20060102_1504"
 
-// proof is the constraint that spares PostgreSQL from reading a partition when it is
-// given an end.
+// proof is the constraint that makes it unnecessary for PostgreSQL to scan a
+// partition when it gets an end.
 const proof = "forge_ends"
 
-// Newest returns the latest instant in a partition; zero: it is empty.
+// Newest returns the latest instant in a partition; zero if it is empty.
 func Newest(ctx context.Context, tx pgx.Tx, partition, column string) (time.Time, error) {
 	var at *time.Time
 	err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT max(%s) FROM %s`, column, partition)).Scan(&at)
@@ -36,9 +37,10 @@ func Newest(ctx context.Context, tx pgx.Tx, partition, column string) (time.Time
 	return *at, nil
 }
 
-// Promise has a large partition refuse rows from an instant on, so that Prove can make
-// sure that there are none while others write, and Cut need not read it under its lock.
-// Until the cut, or Withdraw, it refuses them. wait and ErrBusy are as in Cut.
+// Promise makes a large partition reject rows from an instant on. Prove can then
+// check without blocking writers that there are none, and Cut does not scan the
+// partition under its lock. Rows are rejected until Cut or Withdraw. wait and
+// ErrBusy are as in Cut.
 func Promise(ctx context.Context, tx pgx.Tx, partition, column string, end time.Time, wait time.Duration) error {
 	if err := boundLocks(ctx, tx, wait); err != nil {
 		return err
@@ -49,7 +51,8 @@ func Promise(ctx context.Context, tx pgx.Tx, partition, column string, end time.
 	})
 }
 
-// Prove reads a partition for what Promise said. It runs in no transaction.
+// Prove validates the constraint that Promise added. It does not run in a
+// transaction.
 func Prove(ctx context.Context, db Database, partition string) error {
 	if _, err := db.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof)); err != nil {
 		return fmt.Errorf("read where %s ends: %w", partition, err)
@@ -57,7 +60,7 @@ func Prove(ctx context.Context, db Database, partition string) error {
 	return nil
 }
 
-// Withdraw takes back what Promise, also one that was interrupted, left.
+// Withdraw removes the constraint that Promise added, even if that was interrupted.
 func Withdraw(ctx context.Context, tx pgx.Tx, partition string, wait time.Duration) error {
 	var left bool
 	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2)`,
@@ -71,10 +74,11 @@ func Withdraw(ctx context.Context, tx pgx.Tx, partition string, wait time.Durati
 	return run(ctx, tx, []string{fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT %s`, partition, proof)})
 }
 
-// Cut ends the last partition of a table at the first of some instants, and adds those
-// that begin at each of them; the last of these is the new last. All is made beforehand:
-// others wait for some milliseconds. wait is how long this waits for them, ErrBusy what
-// comes of it.
+// Cut ends the last partition of a table at the first of some instants, and adds
+// partitions that begin at each of them; the last of these is the new last
+// partition. All tables are created beforehand, so that other transactions wait
+// only for some milliseconds. Cut waits for other transactions for at most wait and
+// then returns ErrBusy.
 func Cut(ctx context.Context, tx pgx.Tx, table string, last Partition, cuts []time.Time, wait time.Duration) error {
 	names := make([]string, len(cuts))
 	for i, at := range cuts {
@@ -101,18 +105,18 @@ func Cut(ctx context.Context, tx pgx.Tx, table string, last Partition, cuts []ti
 	return run(ctx, tx, statements)
 }
 
-// Keep puts the rows of one partition that have to stay into another table. Others wait
-// meanwhile: it uses indexes only.
+// Keep moves the rows of one partition that have to be kept to another table. Other
+// transactions wait meanwhile, so it only uses indexes.
 type Keep func(ctx context.Context, tx pgx.Tx, from, to string) (rows int64, err error)
 
-// Retire drops the first partitions of a table with all that is in them, but for what
-// keep puts into the new first one. It returns how many rows are kept. What it makes
-// ErrBusy of, and wait, is as in Cut.
+// Retire drops the first partitions of a table with all their rows, except those
+// that keep moves to the new first partition. It returns the number of kept rows.
+// wait and ErrBusy are as in Cut.
 func Retire(ctx context.Context, tx pgx.Tx, table string, gone []Partition, wait time.Duration, keep Keep) (kept int64, err error) {
 	end := gone[len(gone)-1].To
 	name := table + "_until_" + end.UTC().Format(stamp)
 	if len(gone) == 1 && gone[0].From.IsZero() {
-		name += "_" + time.Now().UTC().Format(stamp) // it replaces one of the same end
+		name += "_" + time.Now().UTC().Format(stamp) // it replaces a partition with the same end
 	}
 	if err := makeLike(ctx, tx, table, name); err != nil {
 		return 0, err
@@ -121,7 +125,7 @@ func Retire(ctx context.Context, tx pgx.Tx, table string, gone []Partition, wait
 		return 0, err
 	}
 	for _, p := range gone {
-		// Without its table it has none of the table's triggers.
+		// Detached, it has none of the table's triggers.
 		if err := run(ctx, tx, []string{fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, table, p.Name)}); err != nil {
 			return 0, err
 		}
@@ -138,7 +142,7 @@ func Retire(ctx context.Context, tx pgx.Tx, table string, gone []Partition, wait
 	return kept, run(ctx, tx, statements)
 }
 
-// makeLike makes a table that may become a partition.
+// makeLike creates a table that may become a partition.
 func makeLike(ctx context.Context, tx pgx.Tx, table, name string) error {
 	return run(ctx, tx, []string{
 		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL)`, name, table),
@@ -146,8 +150,9 @@ func makeLike(ctx context.Context, tx pgx.Tx, table, name string) error {
 	})
 }
 
-// lockParts locks first the table, for which everybody comes, and then the partitions,
-// for which only the likes of VACUUM can: those are not waited for.
+// lockParts first locks the table, which every statement uses, and then the
+// partitions, which only maintenance such as VACUUM uses directly; it does not wait
+// for that.
 func lockParts(ctx context.Context, tx pgx.Tx, table string, wait time.Duration, parts ...Partition) error {
 	if err := boundLocks(ctx, tx, wait); err != nil {
 		return err
@@ -175,7 +180,7 @@ func attach(table, partition string, from, to time.Time) string {
 	return fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)`, table, partition, begin, end)
 }
 
-// literal is an instant as SQL has it.
+// literal formats an instant for SQL.
 func literal(at time.Time) string { return at.UTC().Format("'2006-01-02 15:04:05Z'") }
 
 func run(ctx context.Context, tx pgx.Tx, statements []string) error {

@@ -1,6 +1,7 @@
 // Package compactstore owns forge_compactions, the record of the log compactor's
-// passes, and weighs and shapes the tables that they keep small: it rebuilds indexes
-// and makes and drops partitions. When, and what of a partition stays, its callers say.
+// passes, and measures and maintains the tables: it rebuilds indexes and creates
+// and drops partitions. Its callers determine when, and which rows of a partition
+// are kept.
 package compactstore
 
 import (
@@ -30,8 +31,8 @@ FROM forge_compactions
 ORDER BY id DESC
 LIMIT $1`
 
-// The tables of forge's schema: the one in which this one is. Partitions count as
-// their table.
+// The tables of forge's schema, which is the schema of this table. Partitions count
+// as their table.
 const tablesSQL = `
 SELECT t.relname::text, sum(pg_total_relation_size(s.relid))::bigint AS bytes, sum(pg_indexes_size(s.relid))::bigint,
        sum(s.n_live_tup)::bigint, sum(s.n_dead_tup)::bigint, count(*) FILTER (WHERE s.relid <> t.oid)
@@ -43,7 +44,7 @@ WHERE s.schemaname = (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.
 GROUP BY t.relname
 ORDER BY bytes DESC, t.relname`
 
-// Pass is what one pass did.
+// Pass is the result of one pass.
 type Pass struct {
 	Term      int64             `json:"term"`
 	NodeID    string            `json:"node_id"`
@@ -58,30 +59,30 @@ type Pass struct {
 	PackBytes int64             `json:"pack_bytes"`
 }
 
-// Table is how large a table is; Bytes are with its indexes and TOAST.
+// Table is the size of a table; Bytes includes its indexes and TOAST.
 type Table struct {
 	Name       string `json:"name"`
 	Bytes      int64  `json:"bytes"`
 	IndexBytes int64  `json:"index_bytes"`
-	Rows       int64  `json:"rows"` // as estimated
+	Rows       int64  `json:"rows"` // estimate
 	DeadRows   int64  `json:"dead_rows"`
-	Partitions int64  `json:"partitions"` // 0: it has none
+	Partitions int64  `json:"partitions"` // 0: not partitioned
 }
 
-// Status is what there is to know: the passes from the newest on, and the tables
-// from the largest on.
+// Status holds the passes, newest first, and the tables, largest first.
 type Status struct {
 	Passes []Pass  `json:"passes"`
 	Tables []Table `json:"tables"`
 }
 
-// Queryer is what the reads go through.
+// Queryer runs queries.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Record adds a pass that took a time and ends now, by the database's clock; the
-// times of pass do not count. The next one begins interval after its beginning.
+// Record adds a pass that took took and ends now, by the database's clock; the
+// times in pass are ignored. The next pass begins interval after the start of this
+// one.
 func Record(ctx context.Context, tx pgx.Tx, pass Pass, took, interval time.Duration) error {
 	_, err := tx.Exec(ctx, recordSQL, pass.Term, pass.NodeID, took, interval, pass.Removed, pass.Failed,
 		pass.Chunks, pass.Packs, pass.TextBytes, pass.PackBytes)
@@ -91,7 +92,8 @@ func Record(ctx context.Context, tx pgx.Tx, pass Pass, took, interval time.Durat
 	return nil
 }
 
-// Prune deletes at most limit passes that ended before an instant, never the newest.
+// Prune deletes at most limit passes that ended before an instant, but never the
+// newest.
 func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 	tag, err := tx.Exec(ctx, pruneSQL, before, limit)
 	if err != nil {
@@ -113,7 +115,7 @@ func Read(ctx context.Context, db Queryer, limit int) (Status, error) {
 	return Status{Passes: passes, Tables: tables}, nil
 }
 
-// Passes returns the newest, at most limit, the newest first.
+// Passes returns at most limit passes, newest first.
 func Passes(ctx context.Context, db Queryer, limit int) ([]Pass, error) {
 	passes, err := collect[Pass](ctx, db, passesSQL, limit)
 	if err != nil {
@@ -122,7 +124,7 @@ func Passes(ctx context.Context, db Queryer, limit int) ([]Pass, error) {
 	return passes, nil
 }
 
-// Tables weighs forge's and River's tables, the largest first.
+// Tables measures forge's and River's tables, the largest first.
 func Tables(ctx context.Context, db Queryer) ([]Table, error) {
 	tables, err := collect[Table](ctx, db, tablesSQL)
 	if err != nil {

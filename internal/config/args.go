@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/forge-scheduler/forge/internal/jsondepth"
+	"github.com/forge-scheduler/forge/internal/argschema"
 )
 
 const (
@@ -45,7 +45,7 @@ func CheckArgs(args json.RawMessage) error {
 	if at := invalidUTF8(args); at >= 0 {
 		return &ArgsError{"args", "invalid UTF-8", fmt.Sprintf("byte 0x%02x at offset %d", args[at], at), "UTF-8"}
 	}
-	if err := jsondepth.Check(args); err != nil {
+	if err := argschema.CheckDepth(args); err != nil {
 		return &ArgsError{"args", err.Error(), "", ""}
 	}
 	c := argsChecker{decoder: json.NewDecoder(bytes.NewReader(args))}

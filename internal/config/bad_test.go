@@ -363,10 +363,25 @@ var badNotify = []bad{
 	}},
 	{"secrets", "[notify.slack]\napi_url = \"https://h/x\"\n[notify.pagerduty]\nrouting_key = \"\"\nhttp_config = { authorization = { credentials = \"x\" } }\n" +
 		"[notify.webhook]\nurl = \"http://u:p@h/\"\n", []string{
-		"forge.toml:2:11: notify.slack.api_url: a secret in the file; want ${env:NAME} or ${file:PATH} in its place",
+		"forge.toml:2:11: warning: notify.slack.api_url: a secret in the file; want ${env:NAME} or ${file:PATH} in its place",
 		`forge.toml:4:15: notify.pagerduty.routing_key: empty (got ""); want a value`,
-		"forge.toml:5:49: notify.pagerduty.http_config.authorization.credentials: a secret in the file; want ${env:NAME} or ${file:PATH} in its place",
-		`forge.toml:7:7: notify.webhook.url: a user in the address; want http_config = { basic_auth = { username = "...", password = "${env:NAME}" } }`,
+		"forge.toml:5:49: warning: notify.pagerduty.http_config.authorization.credentials: a secret in the file; want ${env:NAME} or ${file:PATH} in its place",
+		"forge.toml:7:7: warning: notify.webhook.url: a password in the file; want ${env:NAME} or ${file:PATH} in its place",
+	}},
+	{"secrets that are no strings", "[notify.slack]\napi_url = 271828\n[notify.pagerduty]\nrouting_key = [\"x\"]\nhttp_config = { authorization = { credentials = 2.71828 } }\n", []string{
+		"forge.toml:2:11: notify.slack.api_url: wrong type (got a number); want a string",
+		"forge.toml:4:15: notify.pagerduty.routing_key: wrong type (got a list); want a string",
+		"forge.toml:5:49: notify.pagerduty.http_config.authorization.credentials: wrong type (got a number); want a string",
+	}},
+	{"a number that TOML lacks in place of a secret", "[notify.pagerduty]\nrouting_key = 0271828\n", []string{
+		"forge.toml:2:15: notify.pagerduty.routing_key: not a TOML value; want a string in quotes",
+	}},
+	{"a word in place of a secret", "[notify.pagerduty]\nhttp_config = { authorization = { credentials = tangerine } }\n", []string{
+		"forge.toml:2:49: notify.pagerduty.http_config.authorization.credentials: not a TOML value; want a string in quotes",
+	}},
+	{"TLS in the wrong place", "[notify.webhook]\nurl = \"https://h/\"\nsend_resolved = \"no\"\ntls_config = { ca_file = \"x\" }\n", []string{
+		`forge.toml:3:17: notify.webhook.send_resolved: wrong type (got "no"); want true or false, without quotes`,
+		"forge.toml:4:1: notify.webhook.tls_config: not a key of webhook; want tls_config in http_config",
 	}},
 	{"addresses", "[notify.webhook]\nurl = \"ftp://h/\"\n[notify.email]\nto = \"ops\"\nfrom = \"f@example.com\"\nsmarthost = \"mail\"\n" +
 		"[notify.clear]\ntype = \"email\"\nto = \"a@example.com, b@example.com\"\nfrom = \"f@example.com\"\nsmarthost = \"mail:25\"\nauth_username = \"u\"\nrequire_tls = false\n", []string{

@@ -1,16 +1,22 @@
 package config
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
 	"net/mail"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 )
+
+// maxPEMFile bounds a file of certificates, in bytes.
+const maxPEMFile = 1 << 20
 
 var notifyTypes = []string{NotifySlack, NotifyPagerDuty, NotifyWebhook, NotifyEmail}
 
@@ -27,7 +33,25 @@ func (l *loader) completeNotify() {
 		if receiver.Type == NotifyEmail && !l.has(path+".require_tls") {
 			receiver.RequireTLS = true
 		}
+		if !l.has(path + ".send_resolved") {
+			receiver.SendResolved = true
+		}
+		l.locate(&receiver.TLSConfig)
+		l.locate(&receiver.HTTPConfig.TLSConfig)
 		l.cfg.Notify[name] = receiver
+	}
+}
+
+// locate makes the paths of files absolute.
+func (l *loader) locate(settings *NotifyTLS) {
+	for _, path := range []*string{&settings.CAFile, &settings.CertFile, &settings.KeyFile} {
+		if *path == "" || filepath.IsAbs(*path) {
+			continue
+		}
+		*path = filepath.Join(l.dir, *path)
+		if absolute, err := filepath.Abs(*path); err == nil {
+			*path = absolute
+		}
 	}
 }
 
@@ -48,17 +72,24 @@ func (l *loader) checkNotify() {
 		l.checkNotifyAddresses(path, receiver)
 		if receiver.Type == NotifyEmail {
 			l.checkMail(path, receiver)
+			l.checkNotifyTLS(path+".tls_config", receiver.TLSConfig)
+		} else {
+			l.checkNotifyTLS(path+".http_config.tls_config", receiver.HTTPConfig.TLSConfig)
 		}
 	}
 }
 
-// checkNotifyKeys checks which keys are there, and that secrets are references.
+// checkNotifyKeys checks which keys are there, and warns of secrets in the file itself.
 func (l *loader) checkNotifyKeys(path string, receiver Notify) {
 	for _, f := range fieldsOf(reflect.TypeFor[Notify]()) {
 		here, of := join(path, f.name), f.tag.Get("of")
 		switch given := l.has(here); {
 		case given && of != "" && !slices.Contains(strings.Split(of, "|"), receiver.Type):
-			l.wrongKey(here, "not a key of "+receiver.Type, "a receiver of type "+strings.ReplaceAll(of, "|", " or "))
+			want := "a receiver of type " + strings.ReplaceAll(of, "|", " or ")
+			if f.name == "tls_config" {
+				want = "tls_config in http_config"
+			}
+			l.wrongKey(here, "not a key of "+receiver.Type, want)
 		case !given && f.tag.Get("need") == receiver.Type:
 			l.wrongKey(path, "no "+f.name, fmt.Sprintf("%s = \"...\"", f.name))
 		case given && f.tag.Get("need") == receiver.Type && l.ok(here) && reflect.ValueOf(receiver).FieldByIndex(f.index).IsZero():
@@ -67,8 +98,10 @@ func (l *loader) checkNotifyKeys(path string, receiver Notify) {
 	}
 	for _, secret := range notifySecrets() {
 		here := path + "." + secret.path
-		if _, ok := l.cfg.secrets.references[here]; !ok && l.has(here) && l.ok(here) {
-			l.wrong(here, "a secret in the file", "", "${env:NAME} or ${file:PATH} in its place")
+		value := reflect.ValueOf(receiver).FieldByIndex(secret.index).String()
+		if _, ok := l.cfg.secrets.references[here]; !ok && value != "" && l.ok(here) {
+			l.cfg.secrets.values = append(l.cfg.secrets.values, value)
+			l.warn(here, "a secret in the file", "${env:NAME} or ${file:PATH} in its place")
 		}
 	}
 }
@@ -83,16 +116,75 @@ func (l *loader) checkNotifyAddresses(path string, receiver Notify) {
 			continue
 		}
 		u, err := url.Parse(address)
-		_, referenced := l.cfg.secrets.references[here]
-		switch {
-		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			l.wrong(here, "not a URL", "", "https://HOST/PATH")
-		case u.User != nil && !referenced:
-			l.wrong(here, "a user in the address", "", "http_config = { basic_auth = { username = \"...\", password = \"${env:NAME}\" } }")
-		case receiver.HTTPConfig.ProxyURL == "" || name == "http_config.proxy_url": // else the proxy reaches it
+			continue
+		}
+		if name != "api_url" { // which is a secret as a whole
+			l.warnLiteral(here, address)
+		}
+		if receiver.HTTPConfig.ProxyURL == "" || name == "http_config.proxy_url" { // else the proxy reaches it
 			l.warnPrivate(here, u.Hostname())
 		}
 	}
+}
+
+// checkNotifyTLS checks that the files can be used now. They are read again when a message
+// is sent.
+func (l *loader) checkNotifyTLS(path string, settings NotifyTLS) {
+	if !l.ok(path) {
+		return
+	}
+	ca, cert, key := path+".ca_file", path+".cert_file", path+".key_file"
+	if settings.CAFile != "" && l.ok(ca) {
+		if content, ok := l.pem(ca, settings.CAFile); ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
+			l.wrong(ca, "no certificate in the file", strconv.Quote(clip(settings.CAFile)), "certificates in PEM")
+		}
+	}
+	switch {
+	case !l.ok(cert) || !l.ok(key):
+	case settings.CertFile != "" && settings.KeyFile == "":
+		l.wrong(cert, "a certificate without its key", strconv.Quote(clip(settings.CertFile)), "key_file beside it")
+	case settings.KeyFile != "" && settings.CertFile == "":
+		l.wrong(key, "a key without its certificate", strconv.Quote(clip(settings.KeyFile)), "cert_file beside it")
+	case settings.CertFile != "":
+		l.checkKeyPair(cert, key, settings)
+	}
+	if skip := path + ".insecure_skip_verify"; settings.InsecureSkipVerify && l.ok(skip) {
+		l.warn(skip, "the receiver's certificate is not verified: anybody on the way can read and answer", "ca_file, or server_name")
+	}
+}
+
+// checkKeyPair checks that a certificate and a key belong together.
+func (l *loader) checkKeyPair(cert, key string, settings NotifyTLS) {
+	certificate, ok := l.pem(cert, settings.CertFile)
+	private, alsoOK := l.pem(key, settings.KeyFile)
+	if !ok || !alsoOK {
+		return
+	}
+	_, err := tls.X509KeyPair(certificate, private)
+	if err == nil {
+		return
+	}
+	message := strings.TrimPrefix(err.Error(), "tls: ")
+	if strings.Contains(message, "certificate input") || !strings.Contains(message, "key") {
+		l.wrong(cert, message, strconv.Quote(clip(settings.CertFile)), "a certificate in PEM")
+		return
+	}
+	l.wrong(key, message, strconv.Quote(clip(settings.KeyFile)), "the key of cert_file in PEM, without a passphrase")
+}
+
+// pem reads a file for a key, or reports why it cannot be read.
+func (l *loader) pem(where, path string) ([]byte, bool) {
+	content, _, err := readRegular(path, maxPEMFile)
+	if err == nil && len(content) > maxPEMFile {
+		err = fmt.Errorf("larger than %d bytes", maxPEMFile)
+	}
+	if err != nil {
+		l.wrong(where, "the file cannot be used: "+err.Error(), strconv.Quote(clip(path)), "a PEM file that this node can read")
+		return nil, false
+	}
+	return content, true
 }
 
 func (l *loader) checkMail(path string, receiver Notify) {

@@ -23,7 +23,7 @@ func expectedDocs() map[string]documented {
 	describe("queues.NAME", reflect.ValueOf(Queue{}), docs)
 	describe("crons", reflect.ValueOf(Cron{}), docs)
 	describe("alerts", reflect.ValueOf(Alert{Severity: "warning"}), docs)
-	describe("notify.NAME", reflect.ValueOf(Notify{RequireTLS: true}), docs)
+	describe("notify.NAME", reflect.ValueOf(Notify{RequireTLS: true, SendResolved: true}), docs)
 	describe("cluster.leader_election.roles.NAME", reflect.ValueOf(RoleOverrides{}), docs)
 	return docs
 }

@@ -83,30 +83,39 @@ func parse(name string, text []byte, mode fs.FileMode, options LoadOptions) (*Co
 	return l.cfg, l.report, nil
 }
 
-// readFile reads a regular file, and at most one byte more than is allowed. It
-// does not wait for the writer of a pipe.
+// readFile reads a configuration, and at most one byte more than is allowed.
 func readFile(path string) ([]byte, fs.FileMode, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, mode, err := readRegular(path, maxFileSize)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, 0, fmt.Errorf(`%s: %w (looked for --config, $FORGE_CONFIG and ./%s); "forge init" writes one`,
 			path, ErrNotFound, DefaultPath)
+	case err != nil:
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
 	}
+	return text, mode, nil
+}
+
+// readRegular reads a regular file, and at most one byte more than most. It does not wait
+// for the writer of a pipe. Its error lacks the path.
+func readRegular(path string, most int64) ([]byte, fs.FileMode, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, withoutPath(err))
+		return nil, 0, withoutPath(err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		return nil, 0, fmt.Errorf("%s: %w", path, withoutPath(err))
+		return nil, 0, withoutPath(err)
 	case info.IsDir():
-		return nil, 0, fmt.Errorf("%s: %w", path, syscall.EISDIR)
+		return nil, 0, syscall.EISDIR
 	case !info.Mode().IsRegular():
-		return nil, 0, fmt.Errorf("%s: not a regular file", path)
+		return nil, 0, errors.New("not a regular file")
 	}
-	text, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, withoutPath(err))
+		return nil, 0, withoutPath(err)
 	}
 	return text, info.Mode(), nil
 }

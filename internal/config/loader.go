@@ -10,6 +10,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/forge-scheduler/forge/internal/argschema"
+	"github.com/forge-scheduler/forge/internal/redact"
 )
 
 // loader turns one text, and the environment, into a Config and a Report.
@@ -198,6 +199,8 @@ func (l *loader) syntax(err error) {
 	p := Problem{Key: parse.LastKey, Message: strings.TrimSuffix(parse.Message, ".")}
 	line := lineAt(l.ix.text, parse.Position.Start)
 	switch {
+	case quotesSecret(p, line):
+		p.Message, p.Want = "not a TOML value", "a string in quotes"
 	case strings.ContainsAny(line, "“”‘’"):
 		p.Want = `straight quotes, " or '`
 	case strings.Contains(p.Message, "already"):
@@ -208,6 +211,17 @@ func (l *loader) syntax(err error) {
 		}
 	}
 	l.at(parse.Position.Start, p)
+}
+
+// quotesSecret says whether the decoder's message quotes what a line gives to a key that
+// may hold a secret.
+func quotesSecret(p Problem, line string) bool {
+	name := strings.Trim(p.Key[strings.LastIndexByte(p.Key, '.')+1:], `"`)
+	if !mayBeSecret(name) && !redact.Name(name) {
+		return false
+	}
+	plain := strings.NewReplacer(" ", "", "\t", "", `"`, "", "'", "").Replace(line)
+	return strings.Contains(plain, name+"=") && (strings.ContainsAny(p.Message, `"'`) || strings.Contains(p.Message, "out of range"))
 }
 
 func lineAt(text string, offset int) string {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -24,9 +25,11 @@ const (
 
 // Notify is a receiver. The keys are Alertmanager's. The tag of says which types
 // have a key (all, if there is none), need which of them must have it; a secret
-// must be a reference.
+// should be a reference and is never shown.
 type Notify struct {
 	Type string `toml:"type,omitempty" oneof:"slack|pagerduty|webhook|email"`
+	// SendResolved also sends the incidents of alerts that are resolved.
+	SendResolved bool `toml:"send_resolved"`
 
 	APIURL    string `toml:"api_url,omitempty" of:"slack" need:"slack" refs:"yes" secret:"yes"`
 	Channel   string `toml:"channel,omitempty" of:"slack"`
@@ -58,6 +61,7 @@ type Notify struct {
 	AuthSecret   string            `toml:"auth_secret,omitempty" of:"email" refs:"yes" secret:"yes"`
 	AuthIdentity string            `toml:"auth_identity,omitempty" of:"email"`
 	RequireTLS   bool              `toml:"require_tls" of:"email"`
+	TLSConfig    NotifyTLS         `toml:"tls_config,omitempty" of:"email"`
 	Headers      map[string]string `toml:"headers,omitempty" of:"email"`
 	HTML         string            `toml:"html,omitempty" of:"email"`
 	Text         string            `toml:"text,omitempty" of:"slack|email"`
@@ -68,6 +72,7 @@ type NotifyHTTP struct {
 	Authorization NotifyAuthorization `toml:"authorization,omitempty"`
 	BasicAuth     NotifyBasicAuth     `toml:"basic_auth,omitempty"`
 	ProxyURL      string              `toml:"proxy_url,omitempty" refs:"yes"`
+	TLSConfig     NotifyTLS           `toml:"tls_config,omitempty"`
 }
 
 // NotifyAuthorization is the header Authorization.
@@ -82,8 +87,20 @@ type NotifyBasicAuth struct {
 	Password string `toml:"password,omitempty" refs:"yes" secret:"yes"`
 }
 
+// NotifyTLS is how a receiver is reached over TLS. The keys are those of Prometheus'
+// tls_config. Files are absolute, or relative to the directory of the configuration.
+type NotifyTLS struct {
+	CAFile             string `toml:"ca_file,omitempty"`
+	CertFile           string `toml:"cert_file,omitempty"`
+	KeyFile            string `toml:"key_file,omitempty"`
+	ServerName         string `toml:"server_name,omitempty"`
+	InsecureSkipVerify bool   `toml:"insecure_skip_verify,omitempty"`
+	MinVersion         string `toml:"min_version,omitempty" oneof:"TLS10|TLS11|TLS12|TLS13"`
+}
+
 // Secrets are the values that nobody may be shown. Whoever knows a webhook's
-// address may use it, so its path and its query are secrets, too.
+// address may use it, so its path and its query are secrets, too. So are the passwords
+// in addresses.
 func (n Notify) Secrets() []string {
 	var secrets []string
 	for _, f := range notifySecrets() {
@@ -95,12 +112,19 @@ func (n Notify) Secrets() []string {
 	for _, address := range []string{n.APIURL, n.URL} {
 		if u, err := url.Parse(address); err == nil {
 			secrets = append(secrets, u.RequestURI(), u.EscapedPath(), u.RawQuery)
+			secrets = append(secrets, slices.Concat(slices.Collect(maps.Values(u.Query()))...)...)
+		}
+	}
+	for _, address := range []string{n.APIURL, n.URL, n.HTTPConfig.ProxyURL} {
+		if u, err := url.Parse(address); err == nil {
+			password, _ := u.User.Password()
+			secrets = append(secrets, password)
 		}
 	}
 	return secrets
 }
 
-// notifySecrets lists the keys of a receiver that must be references.
+// notifySecrets lists the keys of a receiver that are secrets.
 func notifySecrets() []key {
 	return slices.DeleteFunc(scalars(reflect.TypeFor[Notify](), "", nil), func(k key) bool { return k.tag.Get("secret") == "" })
 }

@@ -70,3 +70,28 @@ func scalars(t reflect.Type, path string, indexes []int) []key {
 	}
 	return keys
 }
+
+// mayBeSecret says whether a key of this name, in any table, may hold a reference to a
+// secret, and so a secret.
+func mayBeSecret(name string) bool {
+	return slices.Contains(secretNames(reflect.TypeFor[Config]()), name)
+}
+
+// secretNames lists the names of the keys in a struct, at every depth, that may hold
+// references.
+func secretNames(t reflect.Type) []string {
+	var names []string
+	for _, f := range fieldsOf(t) {
+		inner := f.typ
+		for inner.Kind() == reflect.Map || inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		switch {
+		case f.refs():
+			names = append(names, f.name)
+		case inner.Kind() == reflect.Struct && inner != t:
+			names = append(names, secretNames(inner)...)
+		}
+	}
+	return names
+}

@@ -70,13 +70,24 @@ func (l *loader) describe(f field, value any) string {
 			return "a string"
 		}
 		return strconv.Quote(clip(v))
+	case int64, float64:
+		if f.typ != nil && f.refs() {
+			return "a number"
+		}
+		return number(v)
 	case time.Time:
 		return "a date"
-	case float64:
-		return strconv.FormatFloat(v, 'g', -1, 64)
 	default:
 		return fmt.Sprint(v)
 	}
+}
+
+// number is a number as text.
+func number(value any) string {
+	if v, ok := value.(float64); ok {
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return fmt.Sprint(value)
 }
 
 // clip shortens a text for a message.

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// Ticks lie in the years 1 to 9999, as instants and on the wall.
+// Ticks are in the years 1 to 9999, both as instants and in wall-clock time.
 var (
 	firstSecond = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	lastSecond  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
 )
 
-// The Gregorian calendar, weekdays included, repeats after so many years.
+// calendarCycle is the number of years after which the Gregorian calendar repeats,
+// weekdays included.
 const calendarCycle = 400
 
 const (
@@ -19,8 +20,8 @@ const (
 	hourSeconds = 60 * 60
 )
 
-// calendar is what the fields of an expression say about civil time. Bit n of
-// a mask stands for the value n.
+// calendar holds the fields of an expression as sets of civil times. Bit n of a mask
+// stands for the value n.
 type calendar struct {
 	second, minute uint64
 	hour           uint32
@@ -34,9 +35,9 @@ type monthDays struct {
 	// restricted is false for * (with or without a step) and ?.
 	restricted bool
 	days       uint32
-	// fromLast has bit n for L-n; bit 0 is L.
+	// fromLast has bit n set for L-n; bit 0 is L.
 	fromLast uint32
-	// nearest has bit n for nW.
+	// nearest has bit n set for nW.
 	nearest uint32
 	// lastWorkday is LW.
 	lastWorkday bool
@@ -46,9 +47,9 @@ type monthDays struct {
 type weekDays struct {
 	restricted bool
 	days       uint8
-	// nth has bit n of element d for d#n.
+	// nth has bit n of element d set for d#n.
 	nth [7]uint8
-	// last has bit d for dL.
+	// last has bit d set for dL.
 	last uint8
 }
 
@@ -65,12 +66,12 @@ func (m month) next() month {
 	return month{m.year, m.of + 1}
 }
 
-// start is the civil second at which the month begins.
+// start returns the civil second at which the month begins.
 func (m month) start() int64 {
 	return time.Date(m.year, m.of, 1, 0, 0, 0, 0, time.UTC).Unix()
 }
 
-// length is the number of days.
+// length returns the number of days.
 func (m month) length() int {
 	return time.Date(m.year, m.of+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }
@@ -91,8 +92,8 @@ func (c *calendar) dayMask(m month) uint32 {
 	return byMonth & byWeek
 }
 
-// mask returns the days of a month of the given length whose first day is a
-// given weekday. It may have bits beyond the month's end.
+// mask returns the days of a month of the given length whose first day is the given
+// weekday. It may have bits beyond the month's end.
 func (d *monthDays) mask(first, length int) uint32 {
 	mask := d.days
 	for n := range ones(uint64(d.fromLast)) {
@@ -120,7 +121,7 @@ func (d *weekDays) mask(first, length int) uint32 {
 			mask |= (1 | 1<<7 | 1<<14 | 1<<21 | 1<<28) << day
 		}
 		for n := range ones(uint64(d.nth[weekday])) {
-			mask |= 1 << (day + 7*(n-1)) // a fifth may lie beyond the month
+			mask |= 1 << (day + 7*(n-1)) // a fifth may be beyond the month
 		}
 		if d.last&(1<<weekday) != 0 {
 			mask |= 1 << (day + (length-day)/7*7)
@@ -183,8 +184,8 @@ func (c *calendar) nextDay(midnight int64) (int64, bool) {
 	return 0, false
 }
 
-// nextOfDay returns the first matching second of a day at or after from; both
-// count from midnight.
+// nextOfDay returns the first matching second of a day at or after from; both are counted
+// from midnight.
 func (c *calendar) nextOfDay(from int) (int, bool) {
 	hour, minute, second := from/hourSeconds, from/60%60, from%60
 	firstMinute, firstSecond := bits.TrailingZeros64(c.minute), bits.TrailingZeros64(c.second)

@@ -76,10 +76,11 @@ func TestDaylightSaving(t *testing.T) {
 		{"0 0 * * *", "Asia/Beirut", "", "", "2026-03-29", "01:00+03"},
 		{"0 0 * * *", "America/Havana", "", "", "2026-03-08", "01:00-04"},
 		{"0 0 * * *", "America/Sao_Paulo", "", "", "2018-11-04", "01:00-02"},
-		// The gap is the last hour of the day before: its tick comes first.
+		// The gap is the last hour of the previous day; its tick is the first of this
+		// day.
 		{"30 23 * * *", "America/Nuuk", "", "", "2025-03-30", "00:00-01 23:30-01"},
 		{"30 23 * * *", "America/Nuuk", "", "", "2025-03-29", ""},
-		// Three hours are replayed, the date line is not.
+		// A gap of three hours is made up for, the date line is not.
 		{"30 1 * * *", "Antarctica/Casey", "", "", "2020-10-04", "03:01+11"},
 		{"0 12 * * *", "Pacific/Apia", "", "", "2011-12-30", ""},
 		{"0 12 * * *", "Pacific/Apia", "", "", "2011-12-31", "12:00+14"},
@@ -90,7 +91,7 @@ func TestDaylightSaving(t *testing.T) {
 		// A seconds field of * does not make a wildcard cron.
 		{"*/30 30 2 * * *", "Europe/Berlin", "", "", "2026-03-29", "03:00+02"},
 		{"*/30 30 2 * * *", "Europe/Berlin", "", "", "2026-10-25", "02:30+02 02:30+02"},
-		// H/n follows the wall clock like */n, and H is one fixed value.
+		// H/n follows the wall clock like */n; H is one fixed value.
 		{"30 H/1 * * *", "Europe/Berlin", "", "", "2026-10-25", "00:30+02 01:30+02 02:30+02 02:30+01 03:30+01 04:30+01 05:30+01 06:30+01 07:30+01 08:30+01 09:30+01 10:30+01 11:30+01 12:30+01 13:30+01 14:30+01 15:30+01 16:30+01 17:30+01 18:30+01 19:30+01 20:30+01 21:30+01 22:30+01 23:30+01"},
 		{"30 H(2-2) * * *", "Europe/Berlin", "", "", "2026-10-25", "02:30+02"},
 	}
@@ -172,7 +173,8 @@ func TestNext(t *testing.T) {
 		{"0 0 ? * fri#5", "2027-01-29 00:00:00, 2027-04-30 00:00:00"},
 		{"0 0 * * 5L", "2026-11-27 00:00:00, 2026-12-25 00:00:00, 2027-01-29 00:00:00"},
 		{"0 0 * * 7L,1#1", "2026-11-29 00:00:00, 2026-12-07 00:00:00, 2026-12-27 00:00:00"},
-		// Vixie's rule: both restricted means either; a leading * is unrestricted.
+		// Vixie's rule: when both fields are restricted, either is enough; a leading * is
+		// unrestricted.
 		{"0 0 13 * 5", "2026-11-27 00:00:00, 2026-12-04 00:00:00, 2026-12-11 00:00:00, 2026-12-13 00:00:00"},
 		{"0 0 */2 * MON", "2026-11-23 00:00:00, 2026-12-07 00:00:00, 2026-12-21 00:00:00"},
 		{"0 0 13 * */5", "2026-12-13 00:00:00, 2027-06-13 00:00:00"},

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Describe says in plain English when the cron fires: "every 15 minutes", "at
-// 02:30 every day (Europe/Berlin)". The zone is left out when it is UTC.
+// Describe returns in plain English when the cron fires: "every 15 minutes", "at 02:30
+// every day (Europe/Berlin)". The zone is left out when it is UTC.
 func (s *Schedule) Describe() string {
 	switch s.kind {
 	case manualKind:
@@ -40,7 +40,8 @@ const (
 	allHours = 1<<24 - 1
 )
 
-// describeTimes says when in a day. atTimes tells "at 02:30" from "every hour".
+// describeTimes describes the times of a day. atTimes is true for clock times ("at
+// 02:30") and false for intervals ("every hour").
 func (c *calendar) describeTimes() (text string, atTimes bool) {
 	hours := uint64(c.hour)
 	everyHour := hours == allHours
@@ -74,7 +75,7 @@ func (c *calendar) describeTimes() (text string, atTimes bool) {
 	return text, false
 }
 
-// clockTimes lists the times of a day.
+// clockTimes returns the times of a day, in words.
 func (c *calendar) clockTimes() []string {
 	var times []string
 	for at, ok := c.nextOfDay(0); ok; at, ok = c.nextOfDay(at + 1) {
@@ -101,7 +102,7 @@ func rhythm(mask uint64, unit, whole string) string {
 	return "at " + pattern(mask, 60, unit) + " of every " + whole
 }
 
-// evenStep reports the step of a mask that begins at 0 and divides the whole.
+// evenStep returns the step of a mask that begins at 0 and divides the whole.
 func evenStep(mask uint64, size int) (int, bool) {
 	count := bits.OnesCount64(mask)
 	if count < 2 || size%count != 0 {
@@ -130,7 +131,7 @@ func pattern(mask uint64, size int, unit string) string {
 	return unit + "s " + list(mask, strconv.Itoa)
 }
 
-// list names the bits of a mask: runs of three and more as "1 to 5".
+// list names the bits of a mask; runs of three or more become "1 to 5".
 func list(mask uint64, name func(int) string) string {
 	var items []string
 	for mask != 0 {
@@ -149,7 +150,7 @@ func list(mask uint64, name func(int) string) string {
 	return join(items, "and")
 }
 
-// describeDays says on which days; "every day" only behind a time of day.
+// describeDays describes the days. It returns "every day" only after a time of day.
 func (c *calendar) describeDays(atTimes bool) string {
 	months := ""
 	if c.month != 1<<13-2 {
@@ -167,8 +168,8 @@ func (c *calendar) describeDays(atTimes bool) string {
 	return days + months
 }
 
-// describeMatching joins the two day fields; nothing for every day. ofMonth
-// says that it lacks a month.
+// describeMatching joins the two day fields; it returns "" for every day. ofMonth is true
+// when the text needs a month after it.
 func (c *calendar) describeMatching() (text string, ofMonth bool) {
 	byMonth, byWeek := c.dom.describe(), c.dow.describe()
 	either := c.dom.restricted && c.dow.restricted
@@ -232,7 +233,7 @@ func (d *weekDays) describe() string {
 	return "on " + join(parts, "and")
 }
 
-// mondayFirst moves Sunday behind Saturday, so that a weekend is one run.
+// mondayFirst moves Sunday after Saturday, so that a weekend is one run.
 func mondayFirst(days uint8) uint64 {
 	mask := uint64(days)
 	return mask&^1 | mask&1<<7
@@ -253,7 +254,7 @@ func monthList(months uint16, and string) string {
 
 var ordinals = [...]string{1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
-// nth renders the divisors of 60 and 24 as "2nd", "3rd", "15th".
+// nth formats the divisors of 60 and 24 as "2nd", "3rd", "15th".
 func nth(n int) string {
 	switch n {
 	case 2:
@@ -264,7 +265,7 @@ func nth(n int) string {
 	return strconv.Itoa(n) + "th"
 }
 
-// spell writes a number of seconds as "1 minute 30 seconds".
+// spell formats a number of seconds as "1 minute 30 seconds".
 func spell(seconds int64) string {
 	var parts []string
 	units := [...]struct {

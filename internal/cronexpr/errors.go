@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// ParseError says what is wrong with an expression or with one of its options.
+// ParseError describes an error in an expression or in one of its options.
 type ParseError struct {
-	// Expression is the whole expression as it was given.
+	// Expression is the whole expression as given.
 	Expression string
 	// Field is the part that is wrong: "minute", "@every", "timezone", ...
 	Field string
@@ -22,7 +22,7 @@ type ParseError struct {
 	Want string
 }
 
-// Error is one sentence without the position.
+// Error returns one sentence, without the position.
 func (e *ParseError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", e.Field, e.Problem)
@@ -35,7 +35,7 @@ func (e *ParseError) Error() string {
 	return b.String()
 }
 
-// shorten keeps a message readable however long the input was.
+// shorten cuts long input, so that the message stays readable.
 func shorten(s string) string {
 	const most = 60
 	if runes := []rune(s); len(runes) > most {

@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// Exclusion is a set of instants at which a cron does not fire: a day, or the
-// times that an expression names. It is immutable and safe for concurrent use.
+// Exclusion is a set of instants at which a cron does not fire: a day, or the times that
+// an expression matches. It is immutable and safe for concurrent use.
 type Exclusion struct {
 	text string
 	zone *time.Location
-	// day is the civil second at which the excluded day begins; expression is
-	// nil then.
+	// day is the civil second at which the excluded day begins; it is used when
+	// expression is nil.
 	day        int64
 	expression *Schedule
 	seconds    bool // the expression names seconds
 }
 
-// ParseExclusion reads a date such as 2026-12-25, which stands for the whole day
-// in the cron's zone, or an expression of five or six fields. Five fields
-// stand for every second of the minutes that they name. Errors are as
-// Parse's.
+// ParseExclusion parses a date such as 2026-12-25, which means the whole day in the
+// cron's zone, or an expression of five or six fields. Five fields cover every second of
+// the minutes that they match. Errors are the same as those of Parse.
 func ParseExclusion(text string, o Options) (*Exclusion, error) {
 	trimmed := strings.TrimSpace(text)
 	zone, err := LoadZone(o.Timezone)
@@ -52,7 +51,7 @@ func ParseExclusion(text string, o Options) (*Exclusion, error) {
 	return e, nil
 }
 
-// Covers says whether an instant is excluded.
+// Covers reports whether an instant is excluded.
 func (e *Exclusion) Covers(at time.Time) bool {
 	_, offset := at.In(e.zone).Zone()
 	civil := at.Unix() + int64(offset)
@@ -65,10 +64,10 @@ func (e *Exclusion) Covers(at time.Time) bool {
 	return e.expression.calendar.matches(civil)
 }
 
-// String returns the exclusion as it was given.
+// String returns the exclusion as given.
 func (e *Exclusion) String() string { return e.text }
 
-// matches says whether a civil second is among those that the fields name.
+// matches reports whether the fields match a civil second.
 func (c *calendar) matches(civil int64) bool {
 	midnight, ofDay := splitDay(civil)
 	year, of, day := time.Unix(midnight, 0).UTC().Date()

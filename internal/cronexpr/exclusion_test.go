@@ -39,7 +39,8 @@ func TestExclusionCovers(t *testing.T) {
 	}
 }
 
-// An expression covers its own ticks, where no gap moves them.
+// TestExclusionCoversItsTicks checks that an expression covers its own ticks where no gap
+// moves them.
 func TestExclusionCoversItsTicks(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{"*/7 * * * *", "*/20 5 1-3 * * *", "0 12 15W * *", "15 8 * * 5#3"} {

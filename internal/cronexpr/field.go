@@ -53,7 +53,7 @@ type fieldParser struct {
 	spec *fieldSpec
 	word word
 
-	item word // the one at hand, in upper case
+	item word // the current one, in upper case
 	raw  string
 	mask uint64
 	dom  monthDays
@@ -72,12 +72,12 @@ func (f *fieldParser) parse() error {
 	return nil
 }
 
-// star says that the field begins with * or is ?.
+// star reports whether the field begins with * or is ?.
 func (f *fieldParser) star() bool {
 	return strings.HasPrefix(f.word.text, "*") || f.word.text == "?"
 }
 
-// wildcard says that the field follows the wall clock.
+// wildcard reports whether the field follows the wall clock.
 func (f *fieldParser) wildcard() bool {
 	return f.star() || strings.HasPrefix(strings.ToUpper(f.word.text), "H/")
 }
@@ -105,7 +105,7 @@ func (f *fieldParser) store(s *Schedule) {
 	}
 }
 
-// wrong reports the item at hand.
+// wrong returns an error about the current item.
 func (f *fieldParser) wrong(problem, want string) error {
 	found := f.raw
 	if found == "" {
@@ -142,15 +142,15 @@ func (f *fieldParser) parseItem() error {
 	return nil
 }
 
-// add sets every step-th value from low to high; high may be beyond the
-// field's end, where it goes on from the beginning.
+// add sets every step-th value from low to high. If high is beyond the field's end, add
+// continues from the field's beginning.
 func (f *fieldParser) add(low, high, step int) {
 	for v := low; v <= high; v += step {
 		f.mask |= 1 << (f.spec.low + (v-f.spec.low)%f.spec.count())
 	}
 }
 
-// question is ?, which is * among the days.
+// question handles ?, which means * in the day fields.
 func (f *fieldParser) question(stepped bool) error {
 	if f.spec.name != "day-of-month" && f.spec.name != "day-of-week" {
 		return f.wrong("? is for days only", `"*"`)
@@ -162,8 +162,8 @@ func (f *fieldParser) question(stepped bool) error {
 	return nil
 }
 
-// bounds reads *, a value or a range. high is beyond the field's end for a
-// range that wraps around.
+// bounds parses *, a value or a range. high is beyond the field's end for a range that
+// wraps around.
 func (f *fieldParser) bounds(base string, stepped bool) (low, high int, err error) {
 	if base == "*" {
 		return f.spec.low, f.spec.last(), nil
@@ -188,7 +188,7 @@ func (f *fieldParser) bounds(base string, stepped bool) (low, high int, err erro
 	return low, high, nil
 }
 
-// value reads a number or a name.
+// value parses a number or a name.
 func (f *fieldParser) value(text string) (int, error) {
 	for i, name := range f.spec.names {
 		if text == name {
@@ -208,8 +208,8 @@ func (f *fieldParser) value(text string) (int, error) {
 	return n, nil
 }
 
-// step reads what follows the slash. span is the distance that the step must
-// not exceed; a step of 1 is always accepted.
+// step parses the text after the slash. span is the largest step accepted; a step of 1 is
+// always accepted.
 func (f *fieldParser) step(text string, stepped bool, span int) (int, error) {
 	if !stepped {
 		return 1, nil
@@ -228,7 +228,7 @@ func (f *fieldParser) step(text string, stepped bool, span int) (int, error) {
 	return n, nil
 }
 
-// hashed reads H, H(a-b), H/n and H(a-b)/n; rest is what follows the H.
+// hashed parses H, H(a-b), H/n and H(a-b)/n; rest is the text after the H.
 func (f *fieldParser) hashed(rest, step string, stepped bool) error {
 	low, high := f.spec.low, f.spec.hashTop
 	if rest != "" {
@@ -250,7 +250,7 @@ func (f *fieldParser) hashed(rest, step string, stepped bool) error {
 	return nil
 }
 
-// hashRange reads "(a-b)".
+// hashRange parses "(a-b)".
 func (f *fieldParser) hashRange(text string) (low, high int, err error) {
 	example := fmt.Sprintf(`"H", "H/%d" or "H(%d-%d)"`, min(15, f.spec.count()/2), f.spec.low, f.spec.hashTop/2)
 	inner, closed := strings.CutSuffix(strings.TrimPrefix(text, "("), ")")
@@ -270,14 +270,14 @@ func (f *fieldParser) hashRange(text string) (low, high int, err error) {
 	return low, high, nil
 }
 
-// hash depends on the cron's name and the field alone. It must never change:
-// every cron with an H would move.
+// hash depends only on the cron's name and the field. It must never change: every cron
+// with an H would move.
 func (f *fieldParser) hash() uint64 {
 	sum := sha256.Sum256([]byte(f.spec.name + "\x00" + f.seed))
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// number reads plain digits; anything too large for a field is 999,999.
+// number parses plain digits; it returns 999,999 for anything too large for a field.
 func number(text string) (int, bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false

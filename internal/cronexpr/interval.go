@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// The transitions of these years stand for all: the rules of a zone repeat.
+// The transitions of these years represent all years: the rules of a zone repeat.
 var (
 	sampleStart = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	sampleEnd   = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 )
 
-// MinInterval returns a lower bound of the distance of two ticks that follow
-// each other, daylight saving included: 23h for a daily cron in a zone that has
-// it. It holds for the rules that the zone has had since 2020, and is Forever
-// when there are no two ticks.
+// MinInterval returns a lower bound of the distance between two consecutive ticks,
+// daylight saving included: 23h for a daily cron in a zone that has it. It covers the
+// zone's rules since 2020. It returns Forever when there are fewer than two ticks.
 func (s *Schedule) MinInterval() time.Duration {
 	switch s.kind {
 	case everyKind:
@@ -30,7 +29,8 @@ func (s *Schedule) MinInterval() time.Duration {
 	}
 	bound := shortest
 	if shortest > change {
-		// A change moves a tick against its neighbour by no more than itself.
+		// A change moves a tick relative to its neighbour by at most the size of the
+		// change.
 		bound -= change
 	}
 	if shortest <= change || s.wildcard || s.dstRepeated == Both {
@@ -39,7 +39,7 @@ func (s *Schedule) MinInterval() time.Duration {
 	return time.Duration(bound) * time.Second
 }
 
-// minInterval is the shortest distance on the wall, in seconds.
+// minInterval returns the shortest distance on the wall clock, in seconds.
 func (c *calendar) minInterval() int64 {
 	first, _ := c.nextOfDay(0)
 	last, shortest := first, daySeconds
@@ -54,8 +54,8 @@ func (c *calendar) minInterval() int64 {
 	return min(int64(shortest), overnight)
 }
 
-// minDays is the least number of days from one matching day to the next.
-// Within 28 years every kind of year follows every other.
+// minDays returns the smallest number of days from one matching day to the next. Within
+// 28 years every kind of year follows every other.
 func (c *calendar) minDays() int64 {
 	const years = 28
 	start := month{2000, time.January}.start()
@@ -72,8 +72,8 @@ func (c *calendar) minDays() int64 {
 	return least
 }
 
-// largestChange is the largest change of the zone's offset, in seconds. Moves
-// across the date line are not among the sample.
+// largestChange returns the largest change of the zone's offset, in seconds. The sampled
+// years contain no move across the date line.
 func (s *Schedule) largestChange() int64 {
 	var largest int64
 	for before, after := range transitions(s.zone, sampleStart, sampleEnd) {
@@ -82,8 +82,8 @@ func (s *Schedule) largestChange() int64 {
 	return largest
 }
 
-// minAroundChanges measures the ticks within reach of the changes of the zone,
-// on any day: there they are nearest to each other, or come twice.
+// minAroundChanges returns the shortest distance of ticks within reach of a change of the
+// zone, on any day: there ticks are closest to each other, or repeated.
 func (s *Schedule) minAroundChanges(reach int64) int64 {
 	daily := *s
 	daily.calendar.month = 1<<13 - 2

@@ -20,7 +20,7 @@ var macros = map[string]string{
 
 const macroList = "@yearly, @monthly, @weekly, @daily, @hourly, @every 90s, @at 2027-01-01T00:00:00Z or @manual"
 
-// Intervals of @every; the shortest is the resolution of ticks.
+// Bounds of @every; the shortest interval is the resolution of ticks.
 const (
 	shortestEvery = time.Second
 	longestEvery  = 366 * 24 * time.Hour
@@ -66,7 +66,7 @@ func macroExample(name string) string {
 	return fmt.Sprintf("%q alone", name)
 }
 
-// every reads an interval and its optional phase.
+// every parses an interval and its optional phase.
 func (p *parser) every(s *Schedule, w word) error {
 	interval, phase, phased := strings.Cut(w.text, "/")
 	every, err := p.seconds(word{interval, w.column})
@@ -94,7 +94,7 @@ func (p *parser) every(s *Schedule, w word) error {
 	return nil
 }
 
-// seconds reads a duration of whole seconds.
+// seconds parses a duration of whole seconds.
 func (p *parser) seconds(w word) (time.Duration, error) {
 	d, ok := duration(w.text)
 	if !ok {
@@ -114,8 +114,8 @@ var durationUnits = map[string]time.Duration{
 	"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
 }
 
-// duration reads Go's durations and the units d and w, as "1d12h". What is far
-// too long is cut, so that nothing overflows.
+// duration parses Go's durations and the units d and w, as in "1d12h". Values that are
+// far too long are capped, so that nothing overflows.
 func duration(text string) (time.Duration, bool) {
 	const digits, cut = "0123456789.", 2 * longestEvery
 	sign := time.Duration(1)
@@ -138,7 +138,7 @@ func duration(text string) (time.Duration, bool) {
 	return total * sign, true
 }
 
-// at reads an instant.
+// at parses an instant.
 func (p *parser) at(s *Schedule, w word) error {
 	at, err := time.Parse(time.RFC3339, w.text)
 	switch {

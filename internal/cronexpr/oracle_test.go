@@ -13,7 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
-// plainCron is a cron as lists of values: what the oracle understands.
+// plainCron is a cron as lists of values, the form that the oracle evaluates.
 type plainCron struct {
 	minutes, hours, days, months, weekdays []int // nil is *
 	zone                                   *time.Location
@@ -36,7 +36,7 @@ func (c plainCron) String() string {
 	}, " ")
 }
 
-// matches compares a wall clock, held as a time in UTC.
+// matches reports whether the cron matches a wall-clock time, held as a time in UTC.
 func (c plainCron) matches(wall time.Time) bool {
 	in := func(values []int, v int) bool { return values == nil || slices.Contains(values, v) }
 	day := in(c.days, wall.Day()) && in(c.weekdays, int(wall.Weekday()))
@@ -46,16 +46,16 @@ func (c plainCron) matches(wall time.Time) bool {
 	return in(c.minutes, wall.Minute()) && in(c.hours, wall.Hour()) && in(c.months, int(wall.Month())) && day
 }
 
-// wallClock reads a zone's clock.
+// wallClock returns a zone's wall-clock time as a time in UTC.
 func wallClock(at time.Time, zone *time.Location) time.Time {
 	local := at.In(zone)
 	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, time.UTC)
 }
 
-// oracle looks at the wall clock in every minute of (after, until] and notes
-// the ticks as a person with a calendar would.
+// oracle reads the wall clock in every minute of (after, until] and returns the ticks as
+// a person with a calendar would note them.
 func (c plainCron) oracle(after, until time.Time) []string {
-	const margin = 4 * time.Hour // what the wall clock may repeat
+	const margin = 4 * time.Hour // more than the wall clock repeats
 	wildcard := c.minutes == nil || c.hours == nil
 	firstShown, lastShown := map[int64]time.Time{}, map[int64]time.Time{}
 	for at := after.Add(-margin); !at.After(until.Add(margin)); at = at.Add(time.Minute) {
@@ -105,7 +105,7 @@ func (c plainCron) oracle(after, until time.Time) []string {
 	return ticks
 }
 
-// drawCron draws a cron and a time near which it is worth looking.
+// drawCron draws a cron, its zone and a time near an interesting transition.
 func drawCron(t *rapid.T, zones []string) (plainCron, string, time.Time) {
 	values := func(label string, low, high, most int) []int {
 		if rapid.IntRange(0, 3).Draw(t, label+" is *") == 0 {
@@ -131,7 +131,7 @@ func drawCron(t *rapid.T, zones []string) (plainCron, string, time.Time) {
 		c.days, c.weekdays = values("days", 1, 31, 10), values("weekdays", 0, 6, 4)
 		c.months = values("months", 1, 12, 8)
 	}
-	// 1990 and later: until then offsets had seconds.
+	// 1990 and later: before, offsets had seconds.
 	at := time.Unix(rapid.Int64Range(631152000, 2524608000).Draw(t, "at")/60*60, 0)
 	if _, end := at.In(zone).ZoneBounds(); !end.IsZero() && rapid.IntRange(0, 4).Draw(t, "at change") > 0 {
 		at = end
@@ -185,7 +185,7 @@ func TestNextGoesOn(t *testing.T) {
 			Timezone: zone, DSTMissing: c.missing, DSTRepeated: c.repeated, Name: "n",
 		})
 		if err != nil {
-			return // refused elsewhere
+			return // other tests cover rejected expressions
 		}
 		shortest, last := s.MinInterval(), time.Time{}
 		at = at.Add(-time.Hour)
@@ -209,15 +209,15 @@ func TestNextGoesOn(t *testing.T) {
 	})
 }
 
-// TestOneTickADay is the promise of fixed-time crons: in every zone of the
-// database, each day of ten years has its tick. A tick whose time is missing at
-// the end of a day falls on the next midnight, and belongs to the day before.
+// TestOneTickADay checks that a fixed-time cron has one tick on each day of ten years, in
+// every zone of the database. A tick whose time is missing at the end of a day falls on
+// the next midnight, and belongs to the day before.
 func TestOneTickADay(t *testing.T) {
 	t.Parallel()
 	for i, zone := range cronexpr.ZoneNames() {
 		hour, minute := i*7%24, i*13%60
 		if i%3 == 0 {
-			hour = i / 3 % 4 // where the gaps are
+			hour = i / 3 % 4 // the hours that have gaps
 		}
 		checkOneTickADay(t, zone, hour, minute, []string{"first", "first", "first", "last"}[i%4])
 	}

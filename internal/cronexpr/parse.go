@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// Options are the parts of a cron that its expression needs.
+// Options are the settings of a cron that Parse needs besides the expression.
 type Options struct {
 	// Name is the cron's name, the seed of H.
 	Name string
 	// Timezone is an IANA name; empty means UTC.
 	Timezone string
-	// DSTMissing is what becomes of a fixed-time tick in a gap: "run-after"
-	// (the default), "shift" or "skip".
+	// DSTMissing is the treatment of a fixed-time tick in a gap: "run-after" (the
+	// default), "shift" or "skip".
 	DSTMissing string
-	// DSTRepeated is which of two equal wall-clock times counts for a
-	// fixed-time cron: "first" (the default), "last" or "both".
+	// DSTRepeated selects which of two equal wall-clock times counts for a fixed-time
+	// cron: "first" (the default), "last" or "both".
 	DSTRepeated string
 }
 
@@ -35,8 +35,8 @@ const (
 // maxLength bounds an expression, in bytes.
 const maxLength = 1000
 
-// Parse reads an expression of five fields, of six with leading seconds, or a
-// macro. Every error that the user can mend is a *ParseError.
+// Parse parses an expression of five fields, of six with leading seconds, or a macro.
+// Every error that the user can fix is a *ParseError.
 func Parse(expression string, o Options) (*Schedule, error) {
 	p := parser{expression: expression, seed: o.Name}
 	if err := p.checkText(); err != nil {
@@ -65,7 +65,7 @@ func (p *parser) expressionInto(s *Schedule) error {
 
 const fieldCounts = "5 fields, or 6 with leading seconds"
 
-// parser holds what the errors of one expression have in common.
+// parser holds the data that all errors of one expression share.
 type parser struct {
 	expression string
 	seed       string
@@ -84,7 +84,7 @@ func (p *parser) fail(field string, column int, problem, found, want string) *Pa
 	}
 }
 
-// checkText refuses what no expression contains. After it the text is ASCII.
+// checkText rejects text that no expression contains. Text that passes is ASCII.
 func (p *parser) checkText() error {
 	if len(p.expression) > maxLength {
 		return p.fail("expression", maxLength+1, "it is too long", p.expression,
@@ -128,7 +128,7 @@ func (p *parser) options(s *Schedule, o Options) error {
 	return err
 }
 
-// oneOf returns the value if it is among three, and the first for "".
+// oneOf returns the value if it is one of the three, and the first for "".
 func (p *parser) oneOf(key, value, first, second, third string) (string, error) {
 	switch value {
 	case "":

@@ -36,8 +36,8 @@ func (f field) value(v int) string {
 	return strconv.Itoa(v)
 }
 
-// item draws what stands between two commas. A star with a step in a day field
-// is left out: there the two libraries differ on purpose.
+// item draws the text between two commas. It never draws a star with a step in a day
+// field: there the two libraries differ on purpose.
 func (f field) item(t *rapid.T) string {
 	from := rapid.IntRange(f.low, f.high).Draw(t, f.label+" from")
 	to := rapid.IntRange(from, f.high).Draw(t, f.label+" to")
@@ -63,8 +63,8 @@ func (f field) draw(t *rapid.T) string {
 	return strings.Join(items, ",")
 }
 
-// What both accept means the same to both, in UTC: the well-known library is an
-// oracle for everything that is plain.
+// TestPlainExpressionsAgreeWithRobfig checks that expressions that both libraries accept
+// have the same ticks in UTC: robfig/cron is an oracle for all plain expressions.
 func TestPlainExpressionsAgreeWithRobfig(t *testing.T) {
 	t.Parallel()
 	theirs := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
@@ -94,7 +94,7 @@ func compareNext(t *rapid.T, got *cronexpr.Schedule, want cron.Schedule) {
 	at := time.Unix(rapid.Int64Range(0, 4102444800).Draw(t, "from"), 0).UTC()
 	for range 20 {
 		expected := want.Next(at)
-		if expected.IsZero() { // they look five years ahead, no further
+		if expected.IsZero() { // robfig/cron searches five years ahead
 			return
 		}
 		next, ok := got.Next(at)

@@ -34,14 +34,13 @@ const (
 // Tick is one due instant.
 type Tick struct {
 	At time.Time
-	// SkippedDST says that the tick does not fire: its wall-clock time is in a
-	// gap and the cron's dst_missing is skip. At is then the first instant
-	// after the gap.
+	// SkippedDST is true when the tick does not fire: its wall-clock time is in a gap and
+	// the cron's dst_missing is skip. At is then the first instant after the gap.
 	SkippedDST bool
 }
 
-// Next returns the first tick strictly after an instant, in the cron's zone.
-// False means that there is none any more.
+// Next returns the first tick strictly after an instant, in the cron's zone. It returns
+// false when there is none.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	for at := range s.from(after) {
 		return at, true
@@ -60,7 +59,7 @@ func (s *Schedule) Between(after, until time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// Ticks yields what the ledger records in (after, until]: the ticks of Between
+// Ticks yields the ticks that the ledger records in (after, until]: the ticks of Between
 // and those that dst_missing skips. No two have the same instant.
 func (s *Schedule) Ticks(after, until time.Time) iter.Seq[Tick] {
 	return func(yield func(Tick) bool) {
@@ -72,7 +71,7 @@ func (s *Schedule) Ticks(after, until time.Time) iter.Seq[Tick] {
 	}
 }
 
-// Count returns the number of ticks in (after, until], but at most limit.
+// Count returns the number of ticks in (after, until], at most limit.
 func (s *Schedule) Count(after, until time.Time, limit int) int {
 	if limit <= 0 {
 		return 0
@@ -86,16 +85,16 @@ func (s *Schedule) Count(after, until time.Time, limit int) int {
 	return n
 }
 
-// Manual says that the cron fires only when it is triggered.
+// Manual reports whether the cron fires only when it is triggered.
 func (s *Schedule) Manual() bool { return s.kind == manualKind }
 
-// String returns the expression as it was given.
+// String returns the expression as given.
 func (s *Schedule) String() string { return s.expression }
 
-// Zone returns the zone of the returned times.
+// Zone returns the zone of the times that the schedule returns.
 func (s *Schedule) Zone() *time.Location { return s.zone }
 
-// from yields the ticks after an instant that fire.
+// from yields the ticks that fire after an instant.
 func (s *Schedule) from(after time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		for tick := range s.ticks(after) {
@@ -126,8 +125,8 @@ type instant struct {
 	skipped bool
 }
 
-// stepper returns the function that finds the tick strictly after a second. It
-// is called with ascending seconds.
+// stepper returns a function that finds the first tick strictly after a second. Callers
+// pass ascending seconds.
 func (s *Schedule) stepper() func(after int64) (instant, bool) {
 	switch s.kind {
 	case everyKind:
@@ -144,8 +143,8 @@ func (s *Schedule) stepper() func(after int64) (instant, bool) {
 	return func(int64) (instant, bool) { return instant{}, false }
 }
 
-// unixSeconds rounds down to a second of the years in which ticks lie, or the
-// one before.
+// unixSeconds rounds down to a second in the years that have ticks, or to the second
+// before them.
 func unixSeconds(t time.Time) int64 {
 	switch year := t.UTC().Year(); {
 	case year < 1:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// special reads the forms that only the day fields have. It reports whether
-// the item was one.
+// special parses the forms that only the day fields have. It reports whether the item was
+// one of them.
 func (f *fieldParser) special(text string) (bool, error) {
 	switch f.spec.name {
 	case "day-of-month":
@@ -17,7 +17,7 @@ func (f *fieldParser) special(text string) (bool, error) {
 	return false, nil
 }
 
-// specialDay reads L, L-n, LW and nW.
+// specialDay parses L, L-n, LW and nW.
 func (f *fieldParser) specialDay(text string) (bool, error) {
 	switch {
 	case text == "L":
@@ -42,7 +42,7 @@ func (f *fieldParser) specialDay(text string) (bool, error) {
 	return true, nil
 }
 
-// specialWeekday reads d#n and dL.
+// specialWeekday parses d#n and dL.
 func (f *fieldParser) specialWeekday(text string) (bool, error) {
 	if day, nth, ok := strings.Cut(text, "#"); ok {
 		weekday, err := f.value(day)
@@ -71,7 +71,7 @@ func (f *fieldParser) specialWeekday(text string) (bool, error) {
 	return true, nil
 }
 
-// plural renders "1 field", "4 fields".
+// plural formats "1 field", "4 fields".
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

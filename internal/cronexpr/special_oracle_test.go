@@ -12,7 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
-// item is one item of a field and what it means, found by looking at a calendar.
+// item is one item of a field and its meaning, computed from a calendar.
 type item struct {
 	text  string
 	holds func(at time.Time) bool
@@ -26,8 +26,8 @@ func isWeekend(day time.Time) bool {
 	return day.Weekday() == time.Saturday || day.Weekday() == time.Sunday
 }
 
-// nearestWeekday looks at the days around a day of the month, the nearer and
-// then the earlier first, for one from Monday to Friday.
+// nearestWeekday returns the day from Monday to Friday nearest to a day of the month; the
+// earlier one when two are equally near.
 func nearestWeekday(at time.Time, day int) int {
 	for _, away := range []int{0, -1, 1, -2, 2} {
 		candidate := time.Date(at.Year(), at.Month(), day+away, 0, 0, 0, 0, time.UTC)
@@ -64,7 +64,7 @@ func drawSpan(t *rapid.T, label string, low, high int, value func(time.Time) int
 	return item{text, func(at time.Time) bool { return slices.Contains(members, value(at)) }}
 }
 
-// specialDays are all that a day of the month can be, but for lists and ranges.
+// specialDays returns all forms of a day of the month except lists and ranges.
 func specialDays() []item {
 	days := []item{
 		{"L", func(at time.Time) bool { return at.Day() == daysIn(at) }},
@@ -87,7 +87,7 @@ func specialDays() []item {
 	return days
 }
 
-// specialWeekdays are the same for days of the week.
+// specialWeekdays returns the same for days of the week.
 func specialWeekdays() []item {
 	var days []item
 	for day := range 8 {
@@ -100,8 +100,8 @@ func specialWeekdays() []item {
 	return days
 }
 
-// TestSpecialDaysOfEveryMonth looks at every day of 28 years: each month begins
-// on each day of the week in them, also with a leap day.
+// TestSpecialDaysOfEveryMonth checks every day of 28 years: in them each month begins on
+// each day of the week, also with a leap day.
 func TestSpecialDaysOfEveryMonth(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -136,8 +136,8 @@ func drawWeekday(t *rapid.T) item {
 	return rapid.SampledFrom(append(specialWeekdays(), span)).Draw(t, "kind of weekday")
 }
 
-// TestSpecialDaysAgreeWithACalendar looks at the fields together, in every minute of
-// some months.
+// TestSpecialDaysAgreeWithACalendar checks all fields together, in every minute of some
+// months.
 func TestSpecialDaysAgreeWithACalendar(t *testing.T) {
 	t.Parallel()
 	always := item{"*", func(time.Time) bool { return true }}

@@ -123,7 +123,7 @@ func TestMinInterval(t *testing.T) {
 		{"0 0 * * *", "", day},
 		{"0 0 * * *", "Asia/Tokyo", day},
 		{"0 0 * * *", "Europe/Berlin", day - time.Hour},
-		{"0 */4 * * *", "Atlantic/Azores", time.Hour}, // 00:00 comes twice
+		{"0 */4 * * *", "Atlantic/Azores", time.Hour}, // 00:00 is repeated
 		{"0 0 * * 1", "", 7 * day},
 		{"0 0 * * 1", "Europe/Berlin", 7*day - time.Hour},
 		{"0 0,12 * * 1", "", 12 * time.Hour},
@@ -162,8 +162,8 @@ func TestTZData(t *testing.T) {
 	}
 }
 
-// TestZones holds what the search relies on: zones load, their segments are
-// days long and in order, and offsets never differ by two days.
+// TestZones checks the assumptions of the search: zones load, their segments are days
+// long and in order, and offsets never differ by two days.
 func TestZones(t *testing.T) {
 	t.Parallel()
 	names := cronexpr.ZoneNames()
@@ -182,7 +182,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// checkSegments samples the zone once a day, which no segment is shorter than.
+// checkSegments follows the segments of a zone and checks that its offset never changes
+// twice within four days.
 func checkSegments(t *testing.T, zone *time.Location) {
 	t.Helper()
 	at := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC).In(zone)

@@ -30,9 +30,9 @@ func segmentAt(zone *time.Location, unix int64) segment {
 		s.end = end.Unix()
 	}
 	if s.end <= unix {
-		// Beyond the table of transitions Go ends the segments at the turn of
-		// the year, and counts 365 days in leap years too: on 31 December the
-		// end is not after t. Any end before the next transition will do.
+		// Beyond the table of transitions Go ends the segments at the turn of the year,
+		// and counts 365 days in leap years too: on 31 December the end is not after t.
+		// Any end before the next transition is sufficient.
 		s.end = unix + hourSeconds
 	}
 	return s
@@ -41,14 +41,14 @@ func segmentAt(zone *time.Location, unix int64) segment {
 // longestReplay is the longest gap whose fixed-time ticks are made up for.
 const longestReplay = 3 * hourSeconds
 
-// farthestApart is more than any two offsets of a zone differ (the date line
-// makes it a day), and so more than the wall clock ever goes back.
-const farthestApart = 2 * daySeconds
+// maxOffsetChange is larger than the difference of any two offsets of a zone (the date
+// line makes it a day), and so larger than any step of the wall clock backwards.
+const maxOffsetChange = 2 * daySeconds
 
 // walk finds the ticks of a calendar schedule, segment by segment.
 type walk struct {
 	schedule *Schedule
-	// seg holds the instant last asked for, prev ends where it starts.
+	// seg holds the instant last passed to moveTo; prev ends where seg starts.
 	prev, seg segment
 }
 
@@ -78,13 +78,13 @@ func (w *walk) next(after int64) (instant, bool) {
 		if tick, ok := w.first(at); ok {
 			return tick, true
 		}
-		// Nothing that matches on the wall is due before this, even if the
-		// wall clock is set back: skip the segments in which nothing can be.
-		civil, ok := s.calendar.next(w.seg.end + w.seg.offset - farthestApart)
+		// No match on the wall clock is due before this, even if the clock is set back:
+		// skip the segments that cannot contain one.
+		civil, ok := s.calendar.next(w.seg.end + w.seg.offset - maxOffsetChange)
 		if !ok {
 			break
 		}
-		at = max(w.seg.end, civil-farthestApart)
+		at = max(w.seg.end, civil-maxOffsetChange)
 	}
 	return instant{}, false
 }
@@ -100,12 +100,12 @@ func (w *walk) first(at int64) (instant, bool) {
 	return instant{unix: regular}, isRegular
 }
 
-// regular finds the first time that the wall shows in seg.
+// regular finds the first matching time of the wall clock in seg.
 func (w *walk) regular(at int64) (int64, bool) {
 	s, seg := w.schedule, w.seg
 	low, high := at, seg.end
 	if !s.wildcard && s.dstRepeated == First {
-		// Leave out what the wall has shown before the clock was set back.
+		// Leave out the times that the wall clock showed before it was set back.
 		low = max(low, seg.start+w.prev.offset-seg.offset)
 	}
 	if low >= high {
@@ -116,15 +116,15 @@ func (w *walk) regular(at int64) (int64, bool) {
 	if !ok || unix >= high {
 		return 0, false
 	}
-	if !s.wildcard && s.dstRepeated == Last && unix > high-farthestApart && high != endOfTime {
-		// Leave out what the wall will show again.
+	if !s.wildcard && s.dstRepeated == Last && unix > high-maxOffsetChange && high != endOfTime {
+		// Leave out the times that the wall clock will show again.
 		back := seg.offset - segmentAt(s.zone, seg.end).offset
 		return unix, unix < high-back
 	}
 	return unix, true
 }
 
-// moved finds the first tick that the gap at the start of seg moves into it.
+// moved finds the first tick that the gap at the start of seg moves into seg.
 func (w *walk) moved(at int64) (instant, bool) {
 	s, seg := w.schedule, w.seg
 	gap := seg.offset - w.prev.offset
@@ -134,8 +134,8 @@ func (w *walk) moved(at int64) (instant, bool) {
 	if s.dstMissing != Shift && at > seg.start {
 		return instant{}, false
 	}
-	// In civil time the gap is [start+prev.offset, start+seg.offset). A tick in
-	// it keeps, under shift, the instant that the old offset gives it.
+	// In civil time the gap is [start+prev.offset, start+seg.offset). With shift, a tick
+	// in it keeps the instant that the old offset gives it.
 	civil, ok := s.calendar.next(at + w.prev.offset)
 	if !ok || civil >= seg.start+seg.offset {
 		return instant{}, false

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Warnings returns what is allowed and often not meant, one sentence each.
-// Dates in them are those after from.
+// Warnings returns warnings about allowed expressions that are often a mistake, one
+// sentence each. The dates in them are after from.
 func (s *Schedule) Warnings(from time.Time) []string {
 	if s.kind != calendarKind {
 		return nil
@@ -30,7 +30,7 @@ func (s *Schedule) Warnings(from time.Time) []string {
 	return warnings
 }
 
-// nextTicks lists the next ticks.
+// nextTicks lists the next n ticks.
 func (s *Schedule) nextTicks(from time.Time, n int, layout string) string {
 	var ticks []string
 	for at := range s.from(from) {
@@ -44,8 +44,7 @@ func (s *Schedule) nextTicks(from time.Time, n int, layout string) string {
 	return join(ticks, "and")
 }
 
-// leapYearsOnly looks at one ordinary year for each weekday on which a year
-// can begin.
+// leapYearsOnly checks one ordinary year for each weekday on which a year can begin.
 func (s *Schedule) leapYearsOnly() bool {
 	for _, year := range [...]int{2001, 2002, 2003, 2005, 2009, 2010, 2011} {
 		for m := (month{year, time.January}); m.year == year; m = m.next() {
@@ -57,12 +56,12 @@ func (s *Schedule) leapYearsOnly() bool {
 	return true
 }
 
-// gapYears is how far lostInGaps looks.
+// gapYears is the number of years that lostInGaps checks.
 const gapYears = 10
 
-// lostInGaps returns the first wall-clock times that a wildcard cron misses in
-// gaps. A cron whose rhythm goes on over the gap loses nothing: every 15
-// minutes stays every 15 minutes.
+// lostInGaps returns the first n wall-clock times that a wildcard cron misses in gaps. A
+// cron whose rhythm continues over the gap loses nothing: every 15 minutes stays every 15
+// minutes.
 func (s *Schedule) lostInGaps(from time.Time, n int) []string {
 	if !s.wildcard {
 		return nil
@@ -86,7 +85,7 @@ func (s *Schedule) lostInGaps(from time.Time, n int) []string {
 	return lost
 }
 
-// join renders "a", "a and b", "a, b and c".
+// join formats "a", "a and b", "a, b and c".
 func join(items []string, and string) string {
 	if len(items) < 2 {
 		return strings.Join(items, "")

@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// The time zone database is a copy of the one in Go's distribution. It is a
-// copy because time/tzdata is only a fallback behind the files of the host and
-// does not tell its version: two nodes of a cluster must not disagree about the
+// zoneinfo.zip is a copy of the time zone database in Go's distribution.
+// time/tzdata is not enough: Go uses it only when the host has no files, and it
+// does not report its version. Two nodes of a cluster must not disagree about the
 // next tick because their hosts were updated on different days.
-//
 //go:generate sh -c "cp \"$(go env GOROOT)/lib/time/zoneinfo.zip\" zoneinfo.zip && chmod 644 zoneinfo.zip"
 //go:generate sh -c "sed -n s/^DATA=//p \"$(go env GOROOT)/lib/time/update.bash\" > zoneinfo.version"
 //go:generate sh -c "sha256sum < zoneinfo.zip | cut -d' ' -f1 >> zoneinfo.version"
@@ -24,16 +23,15 @@ import (
 //go:embed zoneinfo.zip
 var zoneinfoZip []byte
 
-// The version as Go's update script names it, and the checksum of the archive
-// that it was read beside.
+// zoneinfoVersion holds the version that Go's update script names, and the checksum
+// of the archive that it belongs to.
 //
 //go:embed zoneinfo.version
 var zoneinfoVersion string
 
-// TZDataVersion returns the release of the embedded time zone database, such
-// as "2025c". It is recorded by go generate when the database is copied from
-// Go's distribution, whose update script names it. The host's own database is
-// never read.
+// TZDataVersion returns the release of the embedded time zone database, such as "2025c".
+// go generate reads it from Go's update script when it copies the database. The host's
+// own database is never read.
 func TZDataVersion() string {
 	version, _, _ := strings.Cut(zoneinfoVersion, "\n")
 	return version
@@ -54,13 +52,12 @@ var zones = sync.OnceValues(func() (map[string]*zip.File, error) {
 	return files, nil
 })
 
-// loaded holds the zones in use, by name: at most the database's 600.
+// loaded holds the zones in use, by name: at most the 600 of the database.
 var loaded sync.Map
 
 // LoadZone returns a zone of the embedded database by its IANA name, such as
-// "Europe/Berlin", or UTC for "UTC" and "". It refuses "Local", abbreviations
-// and names without an area with a *ParseError. Repeated calls return the same
-// pointer.
+// "Europe/Berlin", or UTC for "UTC" and "". It rejects "Local", abbreviations and names
+// without an area with a *ParseError. Repeated calls return the same pointer.
 func LoadZone(name string) (*time.Location, error) {
 	if name == "" || name == "UTC" {
 		return time.UTC, nil
@@ -97,7 +94,8 @@ func readZone(file *zip.File) (*time.Location, error) {
 	return time.LoadLocationFromTZData(file.Name, data)
 }
 
-// Names that are not a place, and the place that most people mean by them.
+// abbreviations maps names that are not a place to the place that most people mean by
+// them.
 var abbreviations = map[string]string{
 	"EST": "America/New_York", "EDT": "America/New_York", "EST5EDT": "America/New_York",
 	"CST": "America/Chicago", "CDT": "America/Chicago", "CST6CDT": "America/Chicago",
@@ -133,7 +131,7 @@ func zoneError(name string, files map[string]*zip.File) *ParseError {
 	return e
 }
 
-// nearestZone returns the name within a few typing errors, or "".
+// nearestZone returns the zone name within three typing errors of name, or "".
 func nearestZone(name string, files map[string]*zip.File) string {
 	const farthest = 3
 	if len(name) > 40 {

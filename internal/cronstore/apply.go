@@ -12,13 +12,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// Definitions change one writer at a time. The leader takes only the locks of
-// the rows that it records for.
+// Definitions change one writer at a time. The leader only locks the rows for which
+// it records ticks.
 const lockDefinitionsSQL = `SELECT pg_advisory_xact_lock(hashtextextended('forge_crons:definitions', 0))`
 
 const knownConfigSQL = `
@@ -26,10 +26,10 @@ SELECT coalesce(f.hash, ''), coalesce(f.cluster, ''), EXISTS (SELECT FROM forge_
 FROM (VALUES (0)) AS one (row)
 LEFT JOIN (SELECT hash, cluster FROM forge_config ORDER BY applied_at DESC LIMIT 1) AS f ON true`
 
-// The same crons under another name: the cluster was renamed.
+// The same crons under another cluster name: the cluster was renamed.
 const renameClusterSQL = `UPDATE forge_config SET cluster = $2 WHERE hash = $1 AND cluster <> $2`
 
-// applied_at goes up even if the database's clock was set back.
+// applied_at increases even if the database's clock was set back.
 const recordConfigSQL = `
 INSERT INTO forge_config (hash, applied_by, body, cluster, applied_at)
 SELECT $1, $2, $3, $4, greatest(clock_timestamp(), max(applied_at) + interval '1 microsecond') FROM forge_config
@@ -64,10 +64,10 @@ SET spec = excluded.spec, spec_hash = excluded.spec_hash, updated_at = excluded.
 
 const notifySQL = `SELECT pg_notify(coalesce(nullif($1, ''), current_schema()) || '.' || $2, '')`
 
-// Apply puts a configuration in force, unless it is already or was superseded;
-// force applies a superseded one again. Everything is one transaction; the
-// leader is notified when it commits. An error of a.Confirm is returned, wrapped, and
-// nothing has changed then.
+// Apply puts a configuration in force, unless it is in force or was superseded;
+// force applies a superseded one again. Everything is one transaction; the leader
+// is notified when it commits. An error of a.Confirm is returned, wrapped, and
+// nothing is changed in that case.
 func Apply(ctx context.Context, db Beginner, a Applied, force bool) (Outcome, error) {
 	if err := validate(a.Crons); err != nil {
 		return Outcome{}, fmt.Errorf("apply configuration: %w", err)
@@ -138,13 +138,13 @@ func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, erro
 	return outcome, announce(ctx, tx, a, known, outcome)
 }
 
-// restoreRows makes the rows again that a configuration in force lacks.
+// restoreRows inserts the missing rows of a configuration in force.
 func restoreRows(ctx context.Context, tx pgx.Tx, a Applied) (Outcome, error) {
 	outcome := Outcome{State: StateInForce, InForce: a.Hash}
 	if a.preview {
 		return outcome, nil
 	}
-	if err := dbpool.Confirm(ctx, tx); err != nil { // an earlier request may have had no answer
+	if err := postgres.Confirm(ctx, tx); err != nil { // the response to an earlier request may have been lost
 		return Outcome{}, err
 	}
 	if err := renameCluster(ctx, tx, a); err != nil {
@@ -171,8 +171,8 @@ func restoreRows(ctx context.Context, tx pgx.Tx, a Applied) (Outcome, error) {
 	return outcome, announce(ctx, tx, a, true, outcome)
 }
 
-// Missing returns those of the crons that have no row, in order: somebody deleted it, or
-// they were never applied.
+// Missing returns the crons that have no row, in order: the row was deleted, or the
+// cron was never applied.
 func Missing(ctx context.Context, db Queryer, crons []string) ([]string, error) {
 	missing, err := collect(ctx, db, pgx.RowTo[string], missingSQL, crons)
 	if err != nil {
@@ -202,10 +202,10 @@ func announce(ctx context.Context, tx pgx.Tx, a Applied, again bool, outcome Out
 	})
 }
 
-// namedInEvents bounds the names of removed crons that an event holds.
+// namedInEvents bounds the names of removed crons in an event.
 const namedInEvents = 100
 
-// applyCrons makes forge_crons say what the file says.
+// applyCrons changes forge_crons to the definitions of the file.
 func applyCrons(ctx context.Context, tx pgx.Tx, wanted map[string]Spec, outcome Outcome) error {
 	touched := slices.Concat(outcome.Added, outcome.Changed, outcome.Removed)
 	if len(touched) == 0 {
@@ -233,8 +233,8 @@ func applyCrons(ctx context.Context, tx pgx.Tx, wanted map[string]Spec, outcome 
 	return upsert(ctx, tx, rows, now)
 }
 
-// compare finds the crons that differ from what is wanted, and counts those that are
-// configured.
+// compare finds the crons that differ from the wanted definitions, and counts the
+// configured crons.
 func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (outcome Outcome, configured int, err error) {
 	type defined struct {
 		Name    string
@@ -272,8 +272,8 @@ func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (outcome Ou
 	return outcome, configured, nil
 }
 
-// lockCrons locks the rows that exist and returns them with the database's
-// clock, read when no leader can record their ticks any more.
+// lockCrons locks the existing rows and returns them with the database's clock,
+// read after no leader can record their ticks any more.
 func lockCrons(ctx context.Context, tx pgx.Tx, names []string) (map[string]Cron, time.Time, error) {
 	crons, err := collect(ctx, tx, scanCron, lockCronsSQL, names)
 	if err != nil {
@@ -309,11 +309,11 @@ func upsert(ctx context.Context, tx pgx.Tx, crons []Cron, now time.Time) error {
 	return nil
 }
 
-// specHash tells definitions apart. Args that differ in nothing but the order
-// of their keys count as different.
+// specHash returns a hash of a definition. Args that differ only in the order of
+// their keys count as different.
 func specHash(spec Spec) string {
 	body, err := json.Marshal(spec)
-	if err != nil { // only args that are no JSON: upsert reports them
+	if err != nil { // only for invalid JSON in args: upsert reports it
 		return ""
 	}
 	sum := sha256.Sum256(body)

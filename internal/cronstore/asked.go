@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// ErrFuture says that a tick has not come yet.
+// ErrFuture means that a tick is not due yet.
 var ErrFuture = errors.New("the tick lies in the future, and fires by itself")
 
-// ErrNotDue says that a cron is not due at an instant.
+// ErrNotDue means that a cron is not due at an instant.
 var ErrNotDue = errors.New("the cron is not due at that instant")
 
-// Trigger is a run that somebody asks for.
+// Trigger is a requested run.
 type Trigger struct {
 	Cron string
-	// At is the tick that runs; zero is now.
+	// At is the tick that runs; zero means now.
 	At time.Time
-	// Args replace the cron's own; empty means those.
+	// Args replace the cron's args; empty means the cron's args.
 	Args json.RawMessage
-	// By says who asks, for the ledger and the diary.
+	// By is who requests the run, for the ledger and the event log.
 	By string
 }
 
-// TickToRun returns the tick that a Trigger at an instant means, or ErrFuture or
-// ErrNotDue. A cron that is only triggered may be given any instant of the past.
+// TickToRun returns the tick of a Trigger at an instant, or ErrFuture or ErrNotDue.
+// A cron with the schedule @manual accepts any past instant.
 func (c *Cron) TickToRun(at, now time.Time) (time.Time, error) {
 	if at.IsZero() {
 		return now, nil
@@ -44,28 +44,28 @@ func (c *Cron) TickToRun(at, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// Span is a stretch of the past to be backfilled, [From, To).
+// Span is the time to be backfilled, [From, To).
 type Span struct {
 	Cron     string
 	From, To time.Time
-	// Limit is the most ticks that run, the oldest first.
+	// Limit is the maximum number of ticks that run, the oldest first.
 	Limit int
 }
 
-// Backfill is what a backfill would run.
+// Backfill lists what a backfill would run.
 type Backfill struct {
 	Cron string `json:"cron"`
-	// Ticks are those that have no job.
+	// Ticks are the ticks without a job.
 	Ticks []time.Time `json:"ticks"`
-	// Left is how many ticks between them stay as they are: they have their job,
-	// wait for it, or are excluded.
+	// Left is the number of ticks in the span that do not change: they have a job,
+	// wait for one, or are excluded.
 	Left int `json:"left"`
-	// More says that the limit cut the list off.
+	// More is whether the limit truncated the list.
 	More bool `json:"more"`
 }
 
-// PlanBackfill finds the ticks of a span that were not run. Those that the
-// leader has not settled yet are left to it.
+// PlanBackfill finds the ticks of a span that did not run. It ignores ticks that
+// the leader has not settled yet.
 func PlanBackfill(ctx context.Context, db Queryer, span Span) (Backfill, error) {
 	plan := Backfill{Cron: span.Cron, Ticks: []time.Time{}}
 	cron, err := Get(ctx, db, span.Cron)

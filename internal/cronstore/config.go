@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The body may be large and rarely changes: whoever knows it reads only the rest.
+// The body may be large and rarely changes. A caller that has it reads only the
+// other columns.
 const inForceUnlessSQL = `
 SELECT hash, applied_at, applied_by, cluster, CASE WHEN hash = $1 THEN NULL ELSE body END
 FROM forge_config
@@ -20,8 +21,8 @@ SELECT hash, applied_at, applied_by, cluster, body FROM forge_config WHERE hash 
 
 const hashInForceSQL = `SELECT hash FROM forge_config ORDER BY applied_at DESC LIMIT 1`
 
-// HashInForce returns the hash of the configuration that was applied last, empty if
-// none ever was. It does not read the configuration.
+// HashInForce returns the hash of the configuration in force, empty if none was
+// ever applied. It does not read the configuration.
 func HashInForce(ctx context.Context, db Queryer) (string, error) {
 	hashes, err := collect(ctx, db, pgx.RowTo[string], hashInForceSQL)
 	if err != nil {
@@ -33,8 +34,8 @@ func HashInForce(ctx context.Context, db Queryer) (string, error) {
 	return hashes[0], nil
 }
 
-// ConfigInForce returns the configuration that was applied last, or ErrNotFound
-// if none ever was.
+// ConfigInForce returns the configuration in force, or ErrNotFound if none was ever
+// applied.
 func ConfigInForce(ctx context.Context, db Queryer) (Config, error) {
 	inForce, err := ConfigInForceUnless(ctx, db, "")
 	if err == nil && inForce.Hash == "" {
@@ -43,8 +44,8 @@ func ConfigInForce(ctx context.Context, db Queryer) (Config, error) {
 	return inForce, err
 }
 
-// ConfigInForceUnless returns the configuration in force, without its body when
-// it is the one of the given hash; the zero Config if none was ever applied.
+// ConfigInForceUnless returns the configuration in force, without its body if it
+// has the given hash. It returns the zero Config if none was ever applied.
 func ConfigInForceUnless(ctx context.Context, db Queryer, hash string) (Config, error) {
 	configs, err := collect(ctx, db, scanConfig, inForceUnlessSQL, hash)
 	if err != nil {
@@ -63,7 +64,7 @@ ORDER BY applied_at DESC
 LIMIT 1`
 
 // SectionInForce returns one section of the configuration in force, as an object
-// with nothing but it; nil if none was ever applied.
+// with only that section; nil if none was ever applied.
 func SectionInForce(ctx context.Context, db Queryer, section string) (json.RawMessage, error) {
 	sections, err := collect(ctx, db, pgx.RowTo[json.RawMessage], sectionSQL, section)
 	if err != nil {
@@ -75,8 +76,8 @@ func SectionInForce(ctx context.Context, db Queryer, section string) (json.RawMe
 	return sections[0], nil
 }
 
-// ConfigBodies returns the cluster's sections of those configurations that were
-// ever applied, by hash.
+// ConfigBodies returns the cluster's sections of the configurations with these
+// hashes that were ever applied, by hash.
 func ConfigBodies(ctx context.Context, db Queryer, hashes []string) (map[string]json.RawMessage, error) {
 	configs, err := collect(ctx, db, scanConfig, bodiesSQL, hashes)
 	if err != nil {

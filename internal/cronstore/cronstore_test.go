@@ -50,11 +50,11 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// seconds is how many whole seconds may have begun since then.
+// seconds returns how many whole seconds may have begun since then.
 func seconds(since time.Time) int { return int(time.Since(since)/time.Second) + 1 }
 
-// pending returns the seconds after the watermark at which the cron was due by
-// now, and whether they were paused or removed.
+// pending returns the number of seconds after the watermark at which the cron was
+// due until now, and how many of them were paused or removed.
 func pending(t *testing.T, cron cronstore.Cron) (due, paused, removed int) {
 	t.Helper()
 	timeline, err := cron.Timeline()
@@ -124,7 +124,8 @@ func TestApplyByHash(t *testing.T) {
 	}
 }
 
-// checkOutline wants the parts of a list, and the whole of one cron of it.
+// checkOutline checks the fields of a list, and the complete row of one of its
+// crons.
 func checkOutline(t *testing.T, pool *pgxpool.Pool, crons []cronstore.Cron) {
 	t.Helper()
 	var outlined []cronstore.Outlined
@@ -134,7 +135,7 @@ func checkOutline(t *testing.T, pool *pgxpool.Pool, crons []cronstore.Cron) {
 		aWaits, bOff bool
 	}{
 		{`UPDATE forge_crons SET spec = spec || '{"paused": true}' WHERE name = 'b'`, crons[1].Spec.Job, true, true},
-		{`UPDATE forge_crons SET spec = spec || '{"job": "other"}' WHERE name = 'b'`, crons[1].Spec.Job, true, true}, // the definition that it knows
+		{`UPDATE forge_crons SET spec = spec || '{"job": "other"}' WHERE name = 'b'`, crons[1].Spec.Job, true, true}, // the definition that the caller already has
 		{`UPDATE forge_crons SET spec = spec || '{"paused": false}', updated_at = updated_at + interval '1 second' WHERE name = 'b'`, "other", true, false},
 		{`UPDATE forge_crons SET paused_at = '2026-01-01Z' WHERE name = 'b'`, "other", true, true},
 		{`UPDATE forge_crons SET paused_at = NULL, next_tick = CASE name WHEN 'b' THEN next_tick END`, "other", false, false},
@@ -161,7 +162,7 @@ func checkOutline(t *testing.T, pool *pgxpool.Pool, crons []cronstore.Cron) {
 	}
 }
 
-func TestApplyNotifiesTheLeader(t *testing.T) {
+func TestApplyNotifiesLeader(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	conn, err := pgx.Connect(t.Context(), url)
@@ -180,7 +181,7 @@ func TestApplyNotifiesTheLeader(t *testing.T) {
 	}
 }
 
-func TestApplyRefusesAScheduleThatCannotBeRead(t *testing.T) {
+func TestApplyRejectsInvalidSchedule(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	_, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
@@ -208,7 +209,7 @@ func TestNewCronStartsNow(t *testing.T) {
 	}
 }
 
-func TestChangedPolicyKeepsTheWatermark(t *testing.T) {
+func TestChangedPolicyKeepsWatermark(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("* * * * * *")}, false)
@@ -225,7 +226,7 @@ func TestChangedPolicyKeepsTheWatermark(t *testing.T) {
 	}
 }
 
-// The old schedule has a tick each second that no leader has recorded.
+// The old schedule has a tick every second that no leader has recorded.
 func TestChangedScheduleLosesNoTick(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -240,7 +241,8 @@ func TestChangedScheduleLosesNoTick(t *testing.T) {
 	if due, _, _ := pending(t, got); due < 10 || due > seconds(old.Watermark) {
 		t.Errorf("%d ticks are pending, want those of 10 s", due)
 	}
-	// Pausing by the file ends another era; the ticks of the first are not paused.
+	// A pause by the file ends another era; the ticks of the first era are not
+	// paused.
 	paused, began := spec("* * * * * *"), time.Now()
 	paused.Paused = true
 	apply(t, pool, "h3", map[string]cronstore.Spec{"a": paused}, false)
@@ -250,7 +252,7 @@ func TestChangedScheduleLosesNoTick(t *testing.T) {
 	if due-skipped < 10 || skipped < 1 || skipped > seconds(began) {
 		t.Errorf("%d ticks are pending, %d of them paused", due, skipped)
 	}
-	// Once the watermark is past them the eras are dropped.
+	// Once the watermark is past the eras, they are dropped.
 	exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp()`)
 	apply(t, pool, "h5", map[string]cronstore.Spec{"a": spec("@daily")}, false)
 	if eras := get(t, pool, "a").Earlier; len(eras) != 0 {
@@ -283,7 +285,7 @@ func TestRemovedAndAddedAgain(t *testing.T) {
 	if gone := get(t, pool, "a"); gone.RemovedAt.IsZero() || gone.NextTick.After(gone.RemovedAt) {
 		t.Errorf("removed %s, next tick %s", gone.RemovedAt, gone.NextTick)
 	}
-	// Since then there are ten ticks that never were.
+	// The cron has had ten seconds without ticks since then.
 	exec(t, pool, `UPDATE forge_crons SET removed_at = removed_at - interval '10 seconds', watermark = watermark - interval '10 seconds'`)
 	gone := get(t, pool, "a")
 	due, _, removed := pending(t, gone)
@@ -350,8 +352,8 @@ func TestTicksAndLast(t *testing.T) {
 	}
 }
 
-// Nodes that start together with one file apply it once.
-func TestApplyByManyAtOnce(t *testing.T) {
+// Nodes that start concurrently with one file apply it once.
+func TestConcurrentApply(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	states := make(chan cronstore.State, 8)
@@ -377,8 +379,8 @@ func TestApplyByManyAtOnce(t *testing.T) {
 	}
 }
 
-// However small the pages, each cron is on one of them; one that was removed and has
-// nothing left to be recorded is on none.
+// With pages of any size, each cron is on one page; a removed cron with no ticks to
+// record is on none.
 func TestListUpcomingReadsAllPages(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)

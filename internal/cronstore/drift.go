@@ -9,8 +9,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// Drifts returns the hash of the configuration in force and, of others, what
-// each would change, by hash. Those that were never applied are not among them.
+// Drifts returns the hash of the configuration in force and, for each of the other
+// hashes, what its configuration would change. Hashes that were never applied are
+// left out.
 func Drifts(ctx context.Context, db Queryer, hashes []string) (applied string, drifts map[string]config.Diff, err error) {
 	inForce, err := ConfigInForceUnless(ctx, db, "")
 	if err != nil {

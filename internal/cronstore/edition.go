@@ -9,8 +9,8 @@ import (
 
 const editionSQL = `SELECT concat_ws(' ', count(*), max(updated_at)) FROM forge_crons`
 
-// Edition names the state of all definitions: it differs after any of them was
-// applied, paused, resumed or removed.
+// Edition identifies the state of all definitions: it changes whenever any of them
+// is applied, paused, resumed or removed.
 func Edition(ctx context.Context, db Queryer) (string, error) {
 	editions, err := collect(ctx, db, pgx.RowTo[string], editionSQL)
 	if err != nil {

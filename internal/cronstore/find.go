@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A tick stands in a row of its own or inside a range; its own row comes first.
-// Ranges of one cron do not overlap, so that the newest that began before is
-// the only one in question.
+// A tick has its own row or is in a range; its own row comes first. Ranges of one
+// cron do not overlap, so only the newest range that began before the tick can
+// contain it.
 const findTickSQL = `
 SELECT ` + tickColumns + `
 FROM (
@@ -22,9 +22,9 @@ WHERE t.tick = $2 OR t.last_tick >= $2
 ORDER BY t.tick DESC
 LIMIT 1`
 
-// FindTick returns the row of the ledger in which a tick stands, alone or
-// inside a range, or ErrNotFound. It does not ask whether the cron was due
-// between the ends of a range.
+// FindTick returns the ledger row that contains a tick, alone or in a range, or
+// ErrNotFound. It does not check whether the cron was due at that instant of a
+// range.
 func FindTick(ctx context.Context, db Queryer, cron string, tick time.Time) (Tick, error) {
 	found, err := collect(ctx, db, scanTick, findTickSQL, cron, tick)
 	if err != nil {
@@ -36,12 +36,13 @@ func FindTick(ctx context.Context, db Queryer, cron string, tick time.Time) (Tic
 	return found[0], nil
 }
 
-// QueueNow adds to a batch what sets now to the database's clock, which says what is due.
+// QueueNow adds a statement to a batch that sets now to the database's clock, which
+// determines what is due.
 func QueueNow(batch *pgx.Batch, now *time.Time) {
 	batch.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(now) })
 }
 
-// Now reads the database's clock, which says what is due.
+// Now reads the database's clock, which determines what is due.
 func Now(ctx context.Context, db Queryer) (time.Time, error) {
 	times, err := collect(ctx, db, pgx.RowTo[time.Time], clockSQL)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What was asked for by hand was not due in the stretch.
+// Manual runs were not due in the stretch.
 const dueInSQL = `
 SELECT g.n - 1, t.verdict, sum(t.tick_count)::bigint
 FROM unnest($1::timestamptz[], $2::timestamptz[]) WITH ORDINALITY AS g (after, until, n)
@@ -16,11 +16,11 @@ JOIN forge_cron_ticks AS t ON t.tick > g.after AND t.tick <= g.until
 WHERE t.verdict NOT IN ('triggered', 'backfilled')
 GROUP BY g.n, t.verdict`
 
-// Stretch is a stretch of time: after After, up to and including Until.
+// Stretch is a period: after After, up to and including Until.
 type Stretch struct{ After, Until time.Time }
 
-// DueIn counts by verdict the recorded ticks that fell due in each stretch. A
-// row that stands for several ticks counts where its first one fell.
+// DueIn counts by verdict the recorded ticks that were due in each stretch. A row
+// for several ticks counts in the stretch of its first tick.
 func DueIn(ctx context.Context, db Queryer, stretches []Stretch) ([]map[Verdict]int64, error) {
 	after, until := make([]time.Time, len(stretches)), make([]time.Time, len(stretches))
 	for i, s := range stretches {

@@ -11,8 +11,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/failpoint"
 )
 
-// A cron with a queue is due at once: somebody has to see whose turn it is. Crons that are
-// removed and settled are part of the page, so that it is bounded.
+// A cron with queued ticks is due at once: the leader has to check whether the next
+// one can run. Removed crons without pending ticks are part of the page, so that
+// its size is bounded.
 const upcomingSQL = `
 WITH page AS MATERIALIZED (
     SELECT name, next_tick, removed_at FROM forge_crons WHERE name > $1 ORDER BY name LIMIT $2
@@ -22,7 +23,7 @@ SELECT name, CASE WHEN queued THEN least(next_tick, clock_timestamp()) ELSE next
 FROM (SELECT *, EXISTS (SELECT FROM forge_cron_ticks AS t WHERE t.cron = page.name AND t.verdict = 'queued') AS queued FROM page) AS p
 ORDER BY name`
 
-// The definition comes along only where the caller's is out of date.
+// The definition is only returned if the caller's is out of date.
 const lockForFiringSQL = `
 SELECT c.name, CASE WHEN c.updated_at = k.known THEN NULL ELSE c.spec END, c.spec_hash, c.created_at, c.updated_at,
        c.removed_at, c.paused_at, c.watermark, c.next_tick, coalesce(c.blocked_by, 0), c.blocked_since
@@ -31,10 +32,11 @@ JOIN forge_crons AS c ON c.name = k.name
 ORDER BY c.name
 FOR NO KEY UPDATE OF c`
 
-// clock_timestamp: now() is the start of the transaction, before the fence. Rows that
-// are written before the instant of their commit ($11) count as recorded at it. The
-// clock is read once, so that a row is as late as its two times say. The jobs' ids come
-// from River's own sequence; one that is not used leaves a hole, as a rollback does.
+// clock_timestamp is used because now() is the start of the transaction, before the
+// fence. Rows that are written before the time of their commit ($11) count as
+// recorded at that time. The clock is read once, so that a row's lateness matches
+// its two times. The ids of jobs come from River's sequence; an unused id leaves a
+// gap, as a rollback does.
 const recordSQL = `
 WITH clock AS MATERIALIZED (SELECT greatest(clock_timestamp(), $11) AS now)
 INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, recorded_at, lateness_ms, last_tick, tick_count, job_id)
@@ -76,22 +78,24 @@ JOIN forge_cron_ticks AS t ON t.cron = u.cron AND t.tick > u.after`
 type Upcoming struct {
 	Name string
 	Next time.Time
-	// Queued says that ticks wait for their turn.
+	// Queued is whether ticks of the cron are queued.
 	Queued bool
 }
 
-// UpcomingPage is a part of all crons, by name.
+// UpcomingPage is a page of all crons, ordered by name.
 type UpcomingPage struct {
-	// Crons are those of the page that are configured or still have ticks to be recorded
-	// or queued.
+	// Crons are the crons of the page that are configured or have ticks to be
+	// recorded or queued.
 	Crons []Upcoming
-	// Next is the name after which the next page begins; empty: this one is the last.
+	// Next is the name after which the next page begins; empty: this is the last
+	// page.
 	Next string
-	// Read is how many rows were read for the page.
+	// Read is the number of rows read for the page.
 	Read int
 }
 
-// ListUpcoming returns the page of at most so many crons after a name; empty: the first.
+// ListUpcoming returns the page of at most most crons after a name; with an empty
+// name, the first page.
 func ListUpcoming(ctx context.Context, db Queryer, after string, most int) (page UpcomingPage, err error) {
 	rows, err := db.Query(ctx, upcomingSQL, after, most)
 	if err != nil {
@@ -119,25 +123,25 @@ func ListUpcoming(ctx context.Context, db Queryer, after string, most int) (page
 	return page, nil
 }
 
-// Known names a cron and the UpdatedAt of the definition that the caller holds,
-// zero if none.
+// Known is a cron with the UpdatedAt of the definition that the caller has, zero if
+// none.
 type Known struct {
 	Name      string
 	UpdatedAt time.Time
 }
 
-// Locked is a cron whose row the transaction has locked. Unless Stale, its Spec
-// and Earlier are empty, and the caller's definition is up to date.
+// Locked is a cron whose row the transaction has locked. Unless Stale, its Spec and
+// Earlier are empty, and the caller's definition is up to date.
 type Locked struct {
 	Cron
 
 	Stale bool
-	// Err says that the definition cannot be decoded.
+	// Err is set if the definition cannot be decoded.
 	Err error
 }
 
-// QueueLock adds to a batch what locks the rows of crons, in the order of their names. A
-// cron that does not exist is left out.
+// QueueLock adds a statement to a batch that locks the rows of crons, in the order
+// of their names. Crons that do not exist are left out.
 func QueueLock(batch *pgx.Batch, crons []Known, locked *[]Locked) {
 	names, known := make([]string, len(crons)), make([]*time.Time, len(crons))
 	for i, k := range crons {
@@ -170,7 +174,7 @@ func scanLocked(row pgx.CollectableRow) (Locked, error) {
 // Key identifies a row of the ledger.
 type Key struct {
 	Cron string
-	Tick int64 // microseconds since the Unix epoch, as PostgreSQL keeps them
+	Tick int64 // microseconds since the Unix epoch, the precision of PostgreSQL
 }
 
 // KeyOf returns the key of a cron's tick.
@@ -185,11 +189,11 @@ func scanKey(row pgx.CollectableRow) (Key, error) {
 	return KeyOf(cron, tick), err
 }
 
-// Written are rows of the ledger that a transaction wrote, each with the id that was
-// taken for its job; 0: it does not fire.
+// Written holds the ledger rows that a transaction wrote, each with the id reserved
+// for its job; 0: the tick does not fire.
 type Written map[Key]int64
 
-// queue adds a statement to a batch, and its rows to those that were written.
+// queue adds a statement to a batch, and the rows that it writes to w.
 func (w Written) queue(batch *pgx.Batch, what, sql string, args ...any) {
 	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		var (
@@ -208,10 +212,11 @@ func (w Written) queue(batch *pgx.Batch, what, sql string, args ...any) {
 	})
 }
 
-// QueueRecord adds to a batch what writes rows of the ledger in the name of a term, with
-// their lateness by the database's clock. Written are those that were not there already.
-// Of each row it takes Cron, Tick, Verdict, Reason, LastTick, Count and FiresAt. If the
-// transaction commits at an instant to come, that is at; else it is zero.
+// QueueRecord adds a statement to a batch that writes ledger rows in a term, with
+// their lateness by the database's clock. Rows that did not exist are added to
+// written. It uses Cron, Tick, Verdict, Reason, LastTick, Count and FiresAt of each
+// row. at is the time of the commit if the transaction commits at a later, known
+// time; otherwise it is zero.
 func QueueRecord(batch *pgx.Batch, term int64, nodeID string, at time.Time, rows []Tick, written Written) {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
@@ -227,7 +232,7 @@ func QueueRecord(batch *pgx.Batch, term int64, nodeID string, at time.Time, rows
 	written.queue(batch, "record ticks", sql, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, firesAt, fires, nullable(at))
 }
 
-// Recorded returns the keys that stand in the ledger after each cron's instant.
+// Recorded returns the keys in the ledger after each cron's instant.
 func Recorded(ctx context.Context, tx pgx.Tx, crons []string, after []time.Time) (map[Key]bool, error) {
 	keys, err := collect(ctx, tx, scanKey, recordedSQL, crons, after)
 	if err != nil {
@@ -244,7 +249,7 @@ func set(keys []Key) map[Key]bool {
 	return s
 }
 
-// LinkJobs writes the JobID of each tick into its row.
+// LinkJobs sets the JobID of each tick in its row.
 func LinkJobs(ctx context.Context, tx pgx.Tx, rows []Tick) error {
 	crons, ticks, ids := make([]string, len(rows)), make([]time.Time, len(rows)), make([]int64, len(rows))
 	for i, row := range rows {
@@ -256,7 +261,7 @@ func LinkJobs(ctx context.Context, tx pgx.Tx, rows []Tick) error {
 	return nil
 }
 
-// MarkFailed turns recorded ticks into failed ones, without a job and with their
+// MarkFailed changes recorded ticks to failed ones, without a job and with their
 // Reason.
 func MarkFailed(ctx context.Context, tx pgx.Tx, rows []Tick) error {
 	crons, ticks, reasons := make([]string, len(rows)), make([]time.Time, len(rows)), make([]string, len(rows))
@@ -269,8 +274,8 @@ func MarkFailed(ctx context.Context, tx pgx.Tx, rows []Tick) error {
 	return nil
 }
 
-// Progress is how far a cron's ledger is complete. Next is zero if no tick
-// follows.
+// Progress is the time up to which a cron's ledger is complete. Next is zero if no
+// tick follows.
 type Progress struct {
 	Name      string
 	Watermark time.Time
@@ -278,7 +283,7 @@ type Progress struct {
 	Blocked   Blocked
 }
 
-// QueueAdvance adds to a batch what moves the watermarks of crons.
+// QueueAdvance adds a statement to a batch that moves the watermarks of crons.
 func QueueAdvance(batch *pgx.Batch, progress []Progress) {
 	n := len(progress)
 	names, watermarks, next := make([]string, n), make([]time.Time, n), make([]*time.Time, n)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrTaken says that a tick has a job already, or will get one.
+// ErrTaken means that a tick has a job, or will get one.
 var ErrTaken = errors.New("the tick has its run")
 
 const takeOverSQL = `
@@ -27,10 +27,10 @@ const takenSQL = `
 SELECT cron, tick FROM forge_cron_ticks
 WHERE cron = $1 AND tick >= $2 AND tick < $3 AND (job_id IS NOT NULL OR verdict = 'queued')`
 
-// Claim writes that somebody, and not the schedule, runs a tick: verdict is
-// Triggered or Backfilled. What the ledger said of the tick before stays in the
-// reason. A tick that has a job, or waits for one, is ErrTaken. The caller holds
-// the lock on the cron's row.
+// Claim records that a tick runs by request and not by the schedule: verdict is
+// Triggered or Backfilled. The earlier verdict of the tick is kept in the reason.
+// It returns ErrTaken if the tick has a job, or waits for one. The caller holds the
+// lock on the cron's row.
 func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict Verdict, reason string) (Tick, error) {
 	claimed := Tick{Cron: cron.Name, Tick: tick, Verdict: verdict, Reason: reason + ".", Count: 1}
 	row, err := FindTick(ctx, tx, cron.Name, tick)
@@ -63,7 +63,7 @@ func recordClaim(ctx context.Context, tx pgx.Tx, claimed Tick) error {
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// takeOut leaves a tick out of the range that counts it.
+// takeOut removes a tick from the range that counts it.
 func takeOut(ctx context.Context, tx pgx.Tx, cron *Cron, row Tick, tick time.Time) error {
 	first, last := row.Tick, row.LastTick
 	if tick.Equal(first) || tick.Equal(last) || row.Count == 2 {
@@ -88,10 +88,10 @@ func takeOut(ctx context.Context, tx pgx.Tx, cron *Cron, row Tick, tick time.Tim
 	return nil
 }
 
-// ends returns the first and the last tick that a range still counts without
-// one of them. own are the ticks between them that have rows of their own. If
-// the cron had another schedule when the range was written, the seconds next to
-// its own ends are the best that is known.
+// ends returns the first and the last tick that a range still counts without one
+// tick. own are the ticks in the range that have their own rows. If the cron had
+// another schedule when the range was written, the ticks are unknown, and ends
+// returns the seconds next to the range's own ends.
 func (t *Timeline) ends(cron string, row Tick, without time.Time, own map[Key]bool) (first, last time.Time) {
 	gone := func(at time.Time) bool { return at.Equal(without) || own[KeyOf(cron, at)] }
 	for tick := range t.Ticks(row.Tick.Add(-time.Nanosecond), row.LastTick) {
@@ -116,8 +116,7 @@ func (t *Timeline) ends(cron string, row Tick, without time.Time, own map[Key]bo
 	return first, last
 }
 
-// taken returns the ticks of a cron in [from, to) that have a job or wait for
-// one.
+// taken returns the ticks of a cron in [from, to) that have a job or wait for one.
 func taken(ctx context.Context, db Queryer, cron string, from, to time.Time) (map[Key]bool, error) {
 	keys, err := collect(ctx, db, scanKey, takenSQL, cron, from, to)
 	if err != nil {

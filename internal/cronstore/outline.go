@@ -15,31 +15,30 @@ SELECT name, updated_at, paused_at IS NOT NULL, next_tick, coalesce(blocked_by, 
 FROM forge_crons
 WHERE removed_at IS NULL`
 
-// To look into ten thousand definitions takes a good tenth of a second: it is done once
-// for each.
+// Reading ten thousand definitions takes more than a tenth of a second, so each is
+// read only once.
 const outlinedSQL = `
 SELECT name, updated_at, coalesce(spec ->> 'job', ''), coalesce((spec -> 'paused')::boolean, false)
 FROM forge_crons
 WHERE name = ANY ($1)`
 
-// Outlined is what a list tells of each of thousands of crons.
+// Outlined is the part of a cron that lists of thousands of crons show.
 type Outlined struct {
 	Name, Job string
-	// Paused by its definition or by hand.
+	// Paused is whether the cron is paused, by its definition or by hand.
 	Paused   bool
 	NextTick time.Time
-	// BlockedBy is the job because of which its newest tick was skipped; 0: none.
+	// BlockedBy is the job because of which the newest tick was skipped; 0: none.
 	BlockedBy int64
 
-	// defined is the UpdatedAt of the definition that job and paused are of.
+	// defined is the UpdatedAt of the definition from which job and held were read.
 	defined time.Time
-	// held is what the definition says of Paused.
+	// held is whether the definition pauses the cron.
 	held bool
 }
 
-// Outline returns the crons that are configured, in the order of their names' bytes.
-// Before is what it returned last, if anything: definitions that are as they were then
-// are not read again.
+// Outline returns the configured crons, ordered by the bytes of their names. before
+// is the previous result, if any: unchanged definitions are not read again.
 func Outline(ctx context.Context, db Queryer, before []Outlined) ([]Outlined, error) {
 	known := make(map[string]*Outlined, len(before))
 	for i := range before {
@@ -56,7 +55,8 @@ func Outline(ctx context.Context, db Queryer, before []Outlined) ([]Outlined, er
 	return crons, nil
 }
 
-// outline also returns where in crons those are whose definitions are not known.
+// outline also returns the indexes in crons of the crons whose definitions are
+// unknown.
 func outline(ctx context.Context, db Queryer, known map[string]*Outlined) (crons []Outlined, unknown map[string]int, err error) {
 	rows, err := db.Query(ctx, outlineSQL)
 	if err != nil {
@@ -84,7 +84,7 @@ func outline(ctx context.Context, db Queryer, known map[string]*Outlined) (crons
 	return crons, unknown, err
 }
 
-// define fills in what the definitions say.
+// define sets the fields that are read from definitions.
 func define(ctx context.Context, db Queryer, crons []Outlined, unknown map[string]int) error {
 	names := make([]string, 0, len(unknown))
 	for name := range unknown {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// The names of the page come first: the ledger is asked only about those. Letters of
-// names and jobs are those of ASCII, whose case the collation C knows in any database.
+// The names of the page are selected first: the ledger is read only for these. Case
+// is folded for ASCII letters in names and jobs, which the collation C supports in
+// any database.
 const pageSQL = `
 WITH page AS (
     SELECT *
@@ -25,28 +26,29 @@ SELECT ` + listColumns + `
 FROM page AS c` + newestRowSQL + `
 ORDER BY c.name COLLATE "C"`
 
-// heldSQL says whether a cron is paused, by hand or by its definition.
+// heldSQL is whether a cron is paused, by hand or by its definition.
 const heldSQL = `(c.paused_at IS NOT NULL OR coalesce((c.spec -> 'paused')::boolean, false))`
 
-// Narrow says which of the crons that are configured are wanted.
+// Narrow selects configured crons.
 type Narrow struct {
-	// Text is in their names or in their jobs', whatever the case; empty: any.
+	// Text is a part of their names or of their jobs' names, in any case; empty:
+	// any.
 	Text string
-	// Paused are only those that are paused.
+	// Paused selects only paused crons.
 	Paused bool
-	// DueBefore are only those that are not paused and whose next tick is before it;
-	// zero: all.
+	// DueBefore selects only crons that are not paused and whose next tick is
+	// before it; zero: all.
 	DueBefore time.Time
-	// Blocked are only those that are not paused and whose newest tick was skipped
-	// because of an earlier run.
+	// Blocked selects only crons that are not paused and whose newest tick was
+	// skipped because of an earlier run.
 	Blocked bool
-	// After is the name that they come after; empty: from the first.
+	// After selects crons after this name; empty: all.
 	After string
 	Limit int
 }
 
-// Page returns the first crons of those that are wanted, in the order of their names'
-// bytes, each as List does.
+// Page returns the first crons that match, ordered by the bytes of their names,
+// with the same fields as List.
 func Page(ctx context.Context, db Queryer, n Narrow) ([]Cron, error) {
 	crons, err := collect(ctx, db, scanListed, pageSQL, n.After, strings.ToLower(n.Text), n.Paused, nullable(n.DueBefore), n.Limit, n.Blocked)
 	if err != nil {

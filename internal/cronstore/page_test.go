@@ -11,8 +11,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// inALanguage has the database compare names as English does, and wants that to differ
-// from the order of their bytes.
+// inALanguage makes the database compare names as English does, and checks that
+// this differs from the order of their bytes.
 func inALanguage(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	var collation string
@@ -38,8 +38,8 @@ func namesOf(crons []cronstore.Cron) (names []string) {
 	return names
 }
 
-// Whatever the database's own order, all lists have that of the names' bytes.
-func TestNamesAreOrderedByTheirBytes(t *testing.T) {
+// All lists have the order of the names' bytes, in any order of the database.
+func TestNamesAreOrderedByBytes(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	want := []string{"B", "a-b", "aB", "a_b", "ab", "a·b", "ä"}
@@ -76,7 +76,7 @@ func TestNamesAreOrderedByTheirBytes(t *testing.T) {
 	}
 }
 
-func TestPageNarrows(t *testing.T) {
+func TestPageFiltersCrons(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	specs := map[string]cronstore.Spec{}

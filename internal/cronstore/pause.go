@@ -11,21 +11,21 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// Change is what somebody asks of a cron.
+// Change is a request to pause or resume a cron.
 type Change struct {
 	Name string
-	// By says who asks, for the diary.
+	// By is who requests it, for the event log.
 	By string
-	// Schema prefixes the notification's channel; empty means the
-	// connection's current schema.
+	// Schema prefixes the notification's channel; empty means the connection's
+	// current schema.
 	Schema string
 }
 
-// Pause holds a cron: its ticks from now on are recorded as skipped_paused,
-// until Resume. It returns the cron and whether that changed anything, and
-// ErrNotFound for a cron that is not configured.
+// Pause pauses a cron: its later ticks are recorded as skipped_paused until Resume.
+// It returns the cron and whether the call changed anything, and ErrNotFound for a
+// cron that is not configured.
 func Pause(ctx context.Context, db Beginner, change Change) (Cron, bool, error) {
-	return turn(ctx, db, change, eventstore.CronPaused, func(c Cron, now time.Time) (Cron, bool) {
+	return changePause(ctx, db, change, eventstore.CronPaused, func(c Cron, now time.Time) (Cron, bool) {
 		if c.Paused() {
 			return c, false
 		}
@@ -33,10 +33,10 @@ func Pause(ctx context.Context, db Beginner, change Change) (Cron, bool, error) 
 	})
 }
 
-// Resume lets a paused cron fire again from now on, also one that the file
-// pauses. It returns what Pause does.
+// Resume lets a paused cron fire again from now on, even if the file pauses it. It
+// returns the same values as Pause.
 func Resume(ctx context.Context, db Beginner, change Change) (Cron, bool, error) {
-	return turn(ctx, db, change, eventstore.CronResumed, func(c Cron, now time.Time) (Cron, bool) {
+	return changePause(ctx, db, change, eventstore.CronResumed, func(c Cron, now time.Time) (Cron, bool) {
 		if !c.Paused() {
 			return c, false
 		}
@@ -44,8 +44,9 @@ func Resume(ctx context.Context, db Beginner, change Change) (Cron, bool, error)
 	})
 }
 
-// turn changes one cron, in a transaction that notifies the leader.
-func turn(ctx context.Context, db Beginner, change Change, event string, how func(Cron, time.Time) (Cron, bool)) (cron Cron, changed bool, err error) {
+// changePause pauses or resumes one cron, in a transaction that notifies the
+// leader.
+func changePause(ctx context.Context, db Beginner, change Change, event string, how func(Cron, time.Time) (Cron, bool)) (cron Cron, changed bool, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockDefinitionsSQL); err != nil {
 			return fmt.Errorf("lock the definitions: %w", err)
@@ -71,9 +72,8 @@ func turn(ctx context.Context, db Beginner, change Change, event string, how fun
 	return cron, changed, nil
 }
 
-// LockConfigured locks the row of a cron that is configured, so that no leader
-// records its ticks before the transaction ends, and returns it with the
-// database's clock.
+// LockConfigured locks the row of a configured cron, so that no leader records its
+// ticks before the transaction ends, and returns it with the database's clock.
 func LockConfigured(ctx context.Context, tx pgx.Tx, name string) (Cron, time.Time, error) {
 	found, now, err := lockCrons(ctx, tx, []string{name})
 	if err != nil {
@@ -86,5 +86,5 @@ func LockConfigured(ctx context.Context, tx pgx.Tx, name string) (Cron, time.Tim
 	return cron, now, nil
 }
 
-// Paused says whether the cron is held, by hand or by the file.
+// Paused reports whether the cron is paused, by hand or by the file.
 func (c *Cron) Paused() bool { return c.Spec.Paused || !c.PausedAt.IsZero() }

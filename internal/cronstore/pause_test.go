@@ -32,7 +32,7 @@ func TestPauseAndResume(t *testing.T) {
 	began := time.Now()
 	for _, step := range steps {
 		if step.name == "resume" {
-			exec(t, pool, `SELECT pg_sleep(2.1)`) // two ticks fall due in the pause
+			exec(t, pool, `SELECT pg_sleep(2.1)`) // two ticks fall due during the pause
 		}
 		cron, changed, err := step.do(t.Context(), pool, change)
 		if err != nil || changed != step.changed || cron.Paused() != step.paused {
@@ -61,8 +61,9 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// The file's pause ends by hand, and comes back with an edit of the cron only.
-func TestResumeWhatTheFilePauses(t *testing.T) {
+// A pause by the file is ended by Resume, and returns only with an edit of the
+// cron.
+func TestResumeEndsPauseByFile(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	held := spec("* * * * * *")
@@ -83,8 +84,8 @@ func TestResumeWhatTheFilePauses(t *testing.T) {
 	}
 }
 
-// A pause by hand outlives an edit.
-func TestPauseOutlivesAnEdit(t *testing.T) {
+// A pause by hand persists after an edit.
+func TestPausePersistsAfterEdit(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	began := time.Now()

@@ -18,7 +18,7 @@ SELECT ` + cronColumns + `
 FROM forge_crons AS c
 ORDER BY c.name`
 
-// maxWalked bounds the ticks of one cron that a plan looks at: a year of a cron
+// maxWalked bounds the ticks of one cron that a plan evaluates: nearly two years of a cron
 // that fires each minute, eleven days of one that fires each second.
 const maxWalked = 1_000_000
 
@@ -28,53 +28,53 @@ type RunChange struct {
 	// Appear and Vanish count the runs until Until.
 	Appear int `json:"appear"`
 	Vanish int `json:"vanish"`
-	// FirstAppearing and FirstVanishing are the first of them.
+	// FirstAppearing and FirstVanishing are the first of these runs.
 	FirstAppearing []time.Time `json:"first_appearing,omitempty"`
 	FirstVanishing []time.Time `json:"first_vanishing,omitempty"`
-	// Until is as far as was looked: sooner than was asked for with a cron that
-	// has very many runs.
+	// Until is the end of the evaluated time: earlier than requested for a cron
+	// with very many runs.
 	Until time.Time `json:"until"`
 }
 
-// Plan is what a configuration would change against the one in force.
+// Plan is what a configuration would change compared to the one in force.
 type Plan struct {
 	Hash string `json:"hash"`
-	// InForce is the hash in force; empty when none was ever applied.
+	// InForce is the hash in force; empty if none was ever applied.
 	InForce string `json:"in_force"`
 	// State is what a node that starts with the file would do.
 	State State `json:"state"`
-	// Held says why a node that starts with the file does not apply it, and forge apply
-	// asks; empty: it does.
+	// Held is why a node that starts with the file does not apply it, and why forge
+	// apply asks for confirmation; empty: the node applies it.
 	Held string `json:"held,omitempty"`
-	// Changes are by section: crons, jobs, queues, alerts.
+	// Changes holds the changes by section: crons, jobs, queues, alerts.
 	Changes config.Diff `json:"changes"`
-	// Renamed are pairs among the removed and the added crons that differ in
-	// nothing but the name.
+	// Renamed are pairs of a removed and an added cron that differ only in the
+	// name.
 	Renamed []Rename    `json:"renamed,omitempty"`
 	From    time.Time   `json:"from"`
 	Until   time.Time   `json:"until"`
 	Runs    []RunChange `json:"runs"`
 }
 
-// Rename is a cron that would go and the one that would come in its place.
+// Rename is a pair of a removed cron and the cron that replaces it.
 type Rename struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Planner foresees what applying crons would change. It only reads.
+// Planner predicts what applying crons would change. It only reads.
 type Planner struct {
 	now   time.Time
 	crons map[string]Cron
 }
 
-// RowQueryer is what one-row statements go through.
+// RowQueryer runs queries of one row.
 type RowQueryer interface {
 	Queryer
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// NewPlanner reads the crons as they are, and the database's clock.
+// NewPlanner reads the current crons and the database's clock.
 func NewPlanner(ctx context.Context, db RowQueryer) (*Planner, error) {
 	p := &Planner{crons: map[string]Cron{}}
 	if err := db.QueryRow(ctx, clockSQL).Scan(&p.now); err != nil {
@@ -90,12 +90,12 @@ func NewPlanner(ctx context.Context, db RowQueryer) (*Planner, error) {
 	return p, nil
 }
 
-// Now is the instant from which the plan looks ahead.
+// Now returns the instant at which the plan starts.
 func (p *Planner) Now() time.Time { return p.now }
 
 // Runs returns the crons whose runs within ahead would change if the crons of a
-// file were put in force now, by name, each with at most keep of its first runs
-// that appear and that vanish. Ticks that are skipped are no runs.
+// file were put in force now, by name, each with at most keep of the first runs
+// that appear and vanish. Skipped ticks are no runs.
 func (p *Planner) Runs(wanted map[string]Spec, ahead time.Duration, keep int) ([]RunChange, error) {
 	names := maps.Clone(wanted)
 	for name := range p.crons {
@@ -114,14 +114,14 @@ func (p *Planner) Runs(wanted map[string]Spec, ahead time.Duration, keep int) ([
 	return changes, nil
 }
 
-// timelines returns a cron's times as they are and as they would be; nil where
-// it is not configured or nothing changes.
+// timelines returns a cron's current and future timelines; nil if it is not
+// configured or nothing changes.
 func (p *Planner) timelines(name string, wanted map[string]Spec) (now, then *Timeline, err error) {
 	old, exists := p.crons[name]
 	spec, stays := wanted[name]
 	configured := exists && old.RemovedAt.IsZero()
 	if configured && stays && (old.SpecHash == specHash(spec) || old.Spec.Timing().equal(spec.Timing())) {
-		return nil, nil, nil // Apply would leave its times alone
+		return nil, nil, nil // Apply would not change the timing
 	}
 	if configured {
 		if now, err = old.Timeline(); err != nil {
@@ -138,7 +138,7 @@ func (p *Planner) timelines(name string, wanted map[string]Spec) (now, then *Tim
 	return now, then, err
 }
 
-// compare walks both timelines side by side.
+// compare walks both timelines in parallel.
 func (p *Planner) compare(name string, now, then *Timeline, until time.Time, keep int) RunChange {
 	change := RunChange{Cron: name, Until: until}
 	old, stopOld := iter.Pull(now.runs(p.now, until))
@@ -173,7 +173,7 @@ func (p *Planner) compare(name string, now, then *Timeline, until time.Time, kee
 	return change
 }
 
-// runs yields the ticks that fire. No timeline has none.
+// runs yields the ticks that fire. A nil timeline has none.
 func (t *Timeline) runs(after, until time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		if t == nil {

@@ -70,8 +70,8 @@ func TestPlannerComparesRuns(t *testing.T) {
 	}
 }
 
-// The forecast is what applying comes to.
-func TestPlannerForeseesApply(t *testing.T) {
+// The prediction equals the result of applying.
+func TestPlannerPredictsApply(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "one", map[string]cronstore.Spec{"a": spec("*/7 * * * *"), "b": spec("@hourly")}, false)
@@ -89,7 +89,7 @@ func TestPlannerForeseesApply(t *testing.T) {
 	}
 }
 
-func TestPlannerStopsAtVeryManyRuns(t *testing.T) {
+func TestPlannerBoundsEvaluatedTicks(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	change := foresee(t, pool, map[string]cronstore.Spec{"second": spec("@every 1s")}, 366*aDay)["second"]

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The oldest of each cron, and how many wait in all.
+// The oldest queued ticks of each cron, and the number of all its queued ticks.
 const waitingSQL = `
 SELECT ` + tickColumns + `, n.waiting
 FROM unnest($1::text[]) AS c (name)
@@ -34,16 +34,16 @@ const markReplacedSQL = `
 UPDATE forge_cron_ticks SET verdict = 'replaced', reason = $2
 WHERE job_id = ANY($1) AND verdict <> 'replaced'`
 
-// Queue is what waits for its turn in one cron.
+// Queue holds the queued ticks of one cron.
 type Queue struct {
-	// Oldest are the ticks that come first.
+	// Oldest are the ticks that run first.
 	Oldest []Tick
-	// Length is how many wait in all.
+	// Length is the number of all queued ticks.
 	Length int
 }
 
-// QueueWaiting adds to a batch what reads the queues of those crons that have one, each
-// with at most limit of its ticks.
+// QueueWaiting adds a statement to a batch that reads the queues of the crons that
+// have one, each with at most limit ticks.
 func QueueWaiting(batch *pgx.Batch, crons []string, limit int, queues map[string]Queue) {
 	batch.Queue(waitingSQL, crons, limit).Query(func(rows pgx.Rows) error {
 		var (
@@ -62,8 +62,8 @@ func QueueWaiting(batch *pgx.Batch, crons []string, limit int, queues map[string
 	})
 }
 
-// QueueSettle adds to a batch what gives queued ticks their Verdict and Reason, and those
-// that fire the id of a job, in the name of a term.
+// QueueSettle adds a statement to a batch that sets the Verdict and Reason of
+// queued ticks in a term, and the job ids of those that fire.
 func QueueSettle(batch *pgx.Batch, term int64, nodeID string, rows []Tick, written Written) {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
@@ -74,7 +74,7 @@ func QueueSettle(batch *pgx.Batch, term int64, nodeID string, rows []Tick, writt
 	written.queue(batch, "settle queued ticks", settleSQL, crons, ticks, verdicts, reasons, term, nodeID, fires)
 }
 
-// MarkReplaced writes that the runs of jobs were cancelled, and why.
+// MarkReplaced records that the runs of jobs were cancelled, and why.
 func MarkReplaced(ctx context.Context, tx pgx.Tx, jobs []int64, reason string) error {
 	if _, err := tx.Exec(ctx, markReplacedSQL, jobs, reason); err != nil {
 		return fmt.Errorf("mark replaced ticks: %w", err)

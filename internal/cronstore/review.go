@@ -8,34 +8,35 @@ import (
 	"strings"
 )
 
-// Review is what somebody should know before a configuration is applied.
+// Review is what an operator should know before a configuration is applied.
 type Review struct {
 	// Removed are the crons that would be removed, in order.
 	Removed []string `json:"removed"`
-	// Configured is how many crons there are now.
+	// Configured is the current number of crons.
 	Configured int `json:"configured"`
-	// Cluster is the name of the cluster that the file is of, and InForce the one of
-	// the configuration in force; either may be empty: not known.
+	// Cluster is the cluster name in the file, InForce the one in the configuration
+	// in force; either is empty if unknown.
 	Cluster string `json:"cluster,omitempty"`
 	InForce string `json:"cluster_in_force,omitempty"`
 }
 
-// Foreign says that the file was written for another cluster.
+// Foreign reports whether the file was written for another cluster.
 func (r Review) Foreign() bool { return r.Cluster != "" && r.InForce != "" && r.Cluster != r.InForce }
 
-// RemovesMost says that all crons would be removed, or more than half of them.
+// RemovesMost reports whether all crons, or more than half of them, would be
+// removed.
 func (r Review) RemovesMost() bool {
 	return len(r.Removed) > 0 && (len(r.Removed) == r.Configured || 2*len(r.Removed) > r.Configured)
 }
 
-// Harmless says that nobody has to be asked: no cron is removed, and the file is this
-// cluster's.
+// Harmless reports whether no confirmation is needed: no cron is removed, and the
+// file is this cluster's.
 func (r Review) Harmless() bool { return len(r.Removed) == 0 && !r.Foreign() }
 
 // shownNames bounds the names of crons in a text.
 const shownNames = 20
 
-// String is a sentence without its full stop.
+// String returns a sentence without its full stop.
 func (r Review) String() string {
 	var parts []string
 	if r.Foreign() {
@@ -55,19 +56,19 @@ func NameSome(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shownNames], ", "), len(names)-shownNames)
 }
 
-// HeldError says why a configuration is not applied unless an operator confirms it.
+// HeldError says why a configuration is not applied until an operator confirms it.
 type HeldError struct {
 	Review Review
-	// Reason stands in place of what the Review says, if it is set.
+	// Reason, if set, replaces the text of Review.
 	Reason string
 }
 
 func (e *HeldError) Error() string { return cmp.Or(e.Reason, e.Review.String()) }
 
-// Unattended is the Confirm of whoever applies a configuration without a person who
-// could be asked: a node that starts or reads its edited file. It refuses, with a
-// *HeldError, to remove all or more than half of the crons, and to apply the file of
-// another cluster.
+// Unattended is the Confirm function for applying a configuration without an
+// operator: a node that starts or reads its edited file. It returns a *HeldError if
+// all or more than half of the crons would be removed, or if the file is of another
+// cluster.
 func Unattended(r Review) error {
 	if r.RemovesMost() || r.Foreign() {
 		return &HeldError{Review: r}
@@ -78,8 +79,7 @@ func Unattended(r Review) error {
 // errReviewed ends the transaction of Preview.
 var errReviewed = errors.New("reviewed")
 
-// Preview returns what Apply would do, and what somebody should know before. It
-// changes nothing.
+// Preview returns what Apply would do, and the review. It changes nothing.
 func Preview(ctx context.Context, db Beginner, a Applied, force bool) (Review, State, error) {
 	var review Review
 	a.preview = true

@@ -10,15 +10,15 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// A cron that comes back is due since it was removed, if that is in the window in
-// which ticks are caught up, and paused if it was.
+// A cron that comes back is due from its removal on, within the window in which
+// ticks are caught up, and is paused if it was paused.
 func TestCronComesBack(t *testing.T) {
 	t.Parallel()
 	changed := spec("@every 10s")
 	changed.Schedule = "@every 20s"
 	for _, tt := range []struct {
 		name        string
-		removed     string // so long ago
+		removed     string // how long ago
 		paused      bool
 		with        cronstore.Spec
 		least, most int
@@ -34,7 +34,7 @@ func TestCronComesBack(t *testing.T) {
 			pool := pgtest.Pool(t)
 			apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("@every 10s")}, false)
 			apply(t, pool, "h2", map[string]cronstore.Spec{}, false)
-			// The leader's last look at it was a little after its removal.
+			// The leader's last read was shortly after the removal.
 			exec(t, pool, `UPDATE forge_crons SET removed_at = clock_timestamp() - $1::interval,
 				watermark = clock_timestamp() - $1::interval + interval '3 seconds'`, tt.removed)
 			if tt.paused {
@@ -72,8 +72,8 @@ func TestCronComesBack(t *testing.T) {
 	}
 }
 
-// A node alone neither removes all or more than half of the crons nor applies the
-// file of another cluster; it changes nothing then.
+// A node without an operator neither removes all or more than half of the crons nor
+// applies the file of another cluster; nothing is changed in these cases.
 func TestUnattendedApplyRemovesNoMoreThanHalf(t *testing.T) {
 	t.Parallel()
 	hour := spec("@hourly")
@@ -82,7 +82,7 @@ func TestUnattendedApplyRemovesNoMoreThanHalf(t *testing.T) {
 		name    string
 		wanted  map[string]cronstore.Spec
 		cluster string
-		held    string // empty: it is applied
+		held    string // empty: the file is applied
 	}{
 		{"half of them", map[string]cronstore.Spec{"a": hour, "b": hour}, "one", ""},
 		{"more than half", map[string]cronstore.Spec{"a": hour, "new": hour}, "one", "it would remove 3 of 4 crons (b, c, d)"},
@@ -127,7 +127,7 @@ func TestUnattendedApplyRemovesNoMoreThanHalf(t *testing.T) {
 	}
 }
 
-// A preview says what would be removed and leaves everything as it is.
+// A preview returns what would be removed and changes nothing.
 func TestPreviewChangesNothing(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)

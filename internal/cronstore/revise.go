@@ -2,18 +2,18 @@ package cronstore
 
 import "time"
 
-// manual has no ticks: the time in which a cron was not configured.
+// manual has no ticks: the timing of a period in which a cron was not configured.
 var manual = Timing{Schedule: "@manual", Timezone: "UTC"}
 
-// begin returns a cron that was never seen before: its time starts now.
+// begin returns a new cron: its timing starts now.
 func begin(name string, spec Spec, now time.Time) Cron {
 	c := Cron{Name: name, Spec: spec, SpecHash: specHash(spec), Watermark: now}
 	c.NextTick = c.next()
 	return c
 }
 
-// revise gives a cron another definition. A timing that changes starts from now. A
-// cron that comes back with the timing that it had goes on where it was removed.
+// revise gives a cron another definition. A changed timing starts now. A cron that
+// comes back with its earlier timing continues from its removal.
 func revise(old Cron, spec Spec, now time.Time) Cron {
 	same := old.Spec.Timing().equal(spec.Timing())
 	var c Cron
@@ -31,16 +31,16 @@ func revise(old Cron, spec Spec, now time.Time) Cron {
 	return c
 }
 
-// pause holds a cron: what fell due before now still fires.
+// pause pauses a cron: ticks that were due before now still fire.
 func pause(old Cron, now time.Time) Cron {
 	old.PausedAt = now
 	old.NextTick = old.next()
 	return old
 }
 
-// resume ends a pause, whether it was asked for by hand or by the file: what
-// fell due in it is recorded and not fired. The file's hash stays, so that only
-// an edit of the cron brings the file's pause back.
+// resume ends a pause, by hand or by the file: ticks that were due during it are
+// recorded and not fired. The hash of the file is kept, so that only an edit of the
+// cron pauses it again.
 func resume(old Cron, now time.Time) Cron {
 	c := conclude(old, now)
 	c.PausedAt, c.Spec.Paused = time.Time{}, false
@@ -48,22 +48,22 @@ func resume(old Cron, now time.Time) Cron {
 	return c
 }
 
-// retire takes a cron out of the configuration. Ticks that are still pending
-// will be recorded, and not fired.
+// retire removes a cron from the configuration. Pending ticks will be recorded, and
+// not fired.
 func retire(old Cron, now time.Time) Cron {
 	old.RemovedAt = now
 	old.NextTick = old.next()
 	return old
 }
 
-// restore brings a removed cron back with the timing that it had. What fell due
-// since the last tick that was recorded is left to the cron's policies, as after an
-// outage, but for the time that lies farther back than the window in which ticks are
-// caught up: then the cron was not configured, and had no ticks.
+// restore brings a removed cron back with its earlier timing. Ticks since the last
+// recorded one are left to the cron's policies, as after an outage. Time further
+// back than the window in which ticks are caught up has no ticks: the cron was not
+// configured then.
 func restore(old Cron, window time.Duration, now time.Time) Cron {
 	c := old
 	c.Earlier, c.RemovedAt = nil, time.Time{}
-	// A removed cron has no ticks after its removal, however far the ledger went.
+	// A removed cron has no ticks after its removal, even if the ledger continues.
 	c.Watermark = earliest(old.Watermark, old.RemovedAt)
 	for _, era := range append(old.Earlier, old.present(old.RemovedAt)...) {
 		if era.Until.After(c.Watermark) {
@@ -90,8 +90,7 @@ func conclude(old Cron, now time.Time) Cron {
 	c.Earlier, c.RemovedAt = nil, time.Time{}
 	timeline, err := old.Timeline()
 	if err != nil || !timeline.any(old.Watermark, now) {
-		// A timing that this binary cannot read has no ticks that it could
-		// settle: nobody waits for them.
+		// If this binary cannot read the timing, it has no ticks to settle.
 		c.Watermark = later(old.Watermark, now)
 		return c
 	}
@@ -111,8 +110,8 @@ func conclude(old Cron, now time.Time) Cron {
 	return c
 }
 
-// next returns the first due tick after the watermark; zero if there is none or
-// the definition cannot be read.
+// next returns the first due tick after the watermark; zero if there is none or the
+// definition cannot be read.
 func (c *Cron) next() time.Time {
 	timeline, err := c.Timeline()
 	if err != nil {
@@ -121,8 +120,7 @@ func (c *Cron) next() time.Time {
 	if next, ok := timeline.Next(c.Watermark); ok {
 		return next
 	}
-	// A removed cron is visited once more for a tick that daylight saving left
-	// out.
+	// A removed cron is visited once more for a tick that daylight saving omitted.
 	for tick := range timeline.Ticks(c.Watermark, c.RemovedAt) {
 		return tick.At
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrNotFound says that there is no such cron or configuration.
+// ErrNotFound means that the cron or configuration does not exist.
 var ErrNotFound = errors.New("not found")
 
-// Queryer is what the reads go through: a pool, a connection or a transaction.
+// Queryer runs queries: a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -35,14 +35,14 @@ const listColumns = cronColumns + `, coalesce(l.verdict, ''), l.tick, l.last_tic
        coalesce(l.job_id, 0), coalesce(l.term, 0), coalesce(l.node_id, ''), l.recorded_at,
        coalesce(l.lateness_ms, 0), coalesce(l.tick_count, 0)`
 
-// The newest row of each cron is one probe of the ledger's primary key.
+// The newest row of each cron is one lookup in the ledger's primary key.
 const newestRowSQL = `
 LEFT JOIN LATERAL (
     SELECT * FROM forge_cron_ticks AS t WHERE t.cron = c.name ORDER BY t.tick DESC LIMIT 1
 ) AS l ON true`
 
-// Names are ordered as Go compares them, by their bytes: the database's own order may be
-// that of a language.
+// Names are ordered by their bytes, as Go compares them: the database's order may
+// be that of a language.
 const listSQL = `
 SELECT ` + listColumns + `
 FROM forge_crons AS c` + newestRowSQL + `
@@ -65,13 +65,13 @@ FROM unnest($1::text[]) AS wanted (name),
      LATERAL (SELECT * FROM forge_cron_ticks WHERE cron = wanted.name ORDER BY tick DESC LIMIT $2) AS t
 ORDER BY t.cron, t.tick DESC`
 
-// List returns the crons that are configured, in the order of their names' bytes, each
-// with the newest row of its ledger.
+// List returns the configured crons, ordered by the bytes of their names, each with
+// the newest row of its ledger.
 func List(ctx context.Context, db Queryer) ([]Cron, error) {
 	return some(ctx, db, nil)
 }
 
-// Names returns the names of the crons that are configured, in the order of their bytes.
+// Names returns the names of the configured crons, ordered by their bytes.
 func Names(ctx context.Context, db Queryer) ([]string, error) {
 	names, err := collect(ctx, db, pgx.RowTo[string], namesSQL)
 	if err != nil {
@@ -80,7 +80,7 @@ func Names(ctx context.Context, db Queryer) ([]string, error) {
 	return names, nil
 }
 
-// Some returns those of these crons that are configured, as List does.
+// Some returns the configured crons among these, with the same fields as List.
 func Some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -88,7 +88,7 @@ func Some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
 	return some(ctx, db, names)
 }
 
-// some takes nil for all.
+// some returns all configured crons if names is nil.
 func some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
 	crons, err := collect(ctx, db, scanListed, listSQL, "", names)
 	if err != nil {
@@ -97,7 +97,7 @@ func some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
 	return crons, nil
 }
 
-// Get returns one cron, also if it was removed, or ErrNotFound.
+// Get returns one cron, even if it was removed, or ErrNotFound.
 func Get(ctx context.Context, db Queryer, name string) (Cron, error) {
 	if name == "" {
 		return Cron{}, fmt.Errorf("cron without a name: %w", ErrNotFound)
@@ -112,8 +112,8 @@ func Get(ctx context.Context, db Queryer, name string) (Cron, error) {
 	return crons[0], nil
 }
 
-// Ticks returns at most limit rows of a cron's ledger with ticks before an
-// instant (zero: the newest), newest first.
+// Ticks returns at most limit ledger rows of a cron with ticks before an instant
+// (zero: the newest), newest first.
 func Ticks(ctx context.Context, db Queryer, cron string, before time.Time, limit int) ([]Tick, error) {
 	ticks, err := collect(ctx, db, scanTick, ticksSQL, cron, nullable(before), limit)
 	if err != nil {
@@ -122,7 +122,7 @@ func Ticks(ctx context.Context, db Queryer, cron string, before time.Time, limit
 	return ticks, nil
 }
 
-// NewestTicks returns at most limit of the newest rows of the ledger of each of these
+// NewestTicks returns at most limit of the newest ledger rows of each of these
 // crons, newest first.
 func NewestTicks(ctx context.Context, db Queryer, crons []string, limit int) (map[string][]Tick, error) {
 	ticks, err := collect(ctx, db, scanTick, newestTicksSQL, crons, limit)
@@ -145,8 +145,8 @@ func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql 
 	return pgx.CollectRows(rows, scan)
 }
 
-// document is what the column spec holds: the definition, and beside its keys
-// the eras that may be unsettled.
+// document is the content of the column spec: the definition, and beside its keys
+// the eras that may have unsettled ticks.
 type document struct {
 	Spec
 	Earlier []Era `json:"earlier,omitempty"`
@@ -229,7 +229,7 @@ func scanTick(row pgx.CollectableRow) (Tick, error) {
 	return raw.decode(), err
 }
 
-// instant turns SQL's null into the zero time.
+// instant converts SQL's null to the zero time.
 func instant(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -237,7 +237,7 @@ func instant(t *time.Time) time.Time {
 	return *t
 }
 
-// nullable turns the zero time into SQL's null.
+// nullable converts the zero time to SQL's null.
 func nullable(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -10,40 +10,40 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
-// Due is a tick and what stands in its way.
+// Due is a due tick with the reasons that keep it from firing.
 type Due struct {
 	At time.Time
-	// SkippedDST: the local time is left out on that day.
+	// SkippedDST is whether daylight saving omits the local time on that day.
 	SkippedDST bool
-	// Paused: the cron was paused at that time.
+	// Paused is whether the cron was paused at that time.
 	Paused bool
-	// Removed: the cron left the configuration before the tick was recorded.
+	// Removed is whether the cron was removed from the configuration before the
+	// tick was recorded.
 	Removed bool
-	// Unconfigured: the cron was not in the configuration at that time, and came back.
+	// Unconfigured is whether the cron was not configured at that time and came
+	// back later.
 	Unconfigured bool
-	// Excluded is what leaves the tick out; empty: nothing does.
+	// Excluded is why the tick is excluded; empty: it is not.
 	Excluded string
-	// FiresAt is when the tick may fire: At and its jitter.
+	// FiresAt is when the tick may fire: At plus its jitter.
 	FiresAt time.Time
 }
 
-// Timeline is when a cron was and will be due: its eras, then its present
-// timing.
+// Timeline is when a cron was and will be due: its eras, then its current timing.
 type Timeline struct {
 	stretches []stretch
 }
 
-// stretch is a piece of time with one timing. It begins where the one before it
-// ended.
+// stretch is a period with one timing. It begins at the end of the previous one.
 type stretch struct {
 	cron       string
 	schedule   *cronexpr.Schedule
 	exclusions []*cronexpr.Exclusion
 	timing     Timing
 	removed    bool
-	// unconfigured as in Era.
+	// unconfigured has the meaning of Era.Unconfigured.
 	unconfigured bool
-	until        time.Time // zero: open
+	until        time.Time // zero: no end
 }
 
 // Timeline parses the cron's timings.
@@ -67,8 +67,7 @@ func (c *Cron) Timeline() (*Timeline, error) {
 	return t, nil
 }
 
-// Timeline parses the timing of a definition, as if it were and had been in
-// force always.
+// Timeline parses the timing of a definition, as if it had always been in force.
 func (s Spec) Timeline(name string) (*Timeline, error) {
 	timing := s.Timing()
 	timing.Paused = false
@@ -76,8 +75,8 @@ func (s Spec) Timeline(name string) (*Timeline, error) {
 	return t, t.add(name, Era{Timing: timing})
 }
 
-// present returns the timing in force as eras that end at until: two where the
-// cron was paused on the way.
+// present returns the timing in force as eras that end at until: two if the cron
+// was paused in between.
 func (c *Cron) present(until time.Time) []Era {
 	now := Era{Timing: c.Spec.Timing(), Until: until}
 	if c.PausedAt.IsZero() {
@@ -106,8 +105,8 @@ func (t *Timeline) add(name string, era Era) error {
 	return nil
 }
 
-// bound narrows (after, until] to the time between start_at and end_at. Ticks
-// are whole seconds, so that a nanosecond is between any two.
+// bound narrows (after, until] to the time between start_at and end_at. Ticks are
+// whole seconds, so a nanosecond lies between any two.
 func (s *stretch) bound(after, until time.Time) (time.Time, time.Time) {
 	if start := s.timing.StartAt; !start.IsZero() && !start.Before(after) {
 		after = start.Add(-time.Nanosecond)
@@ -121,7 +120,7 @@ func (s *stretch) bound(after, until time.Time) (time.Time, time.Time) {
 	return after, until
 }
 
-// due says what a tick of the stretch is.
+// due returns the tick with the properties of the stretch.
 func (s *stretch) due(tick cronexpr.Tick) Due {
 	due := Due{
 		At: tick.At, SkippedDST: tick.SkippedDST, Paused: s.timing.Paused, Removed: s.removed,
@@ -137,9 +136,9 @@ func (s *stretch) due(tick cronexpr.Tick) Due {
 	return due
 }
 
-// jitter is the delay of one tick, from 0 to below the bound, in whole
-// milliseconds. It depends on the cron and the tick alone, so that every node
-// and every attempt comes to the same.
+// jitter returns the delay of one tick, from 0 to below the bound, in whole
+// milliseconds. It depends only on the cron and the tick, so that every node and
+// every attempt computes the same delay.
 func jitter(cron string, tick time.Time, bound time.Duration) time.Duration {
 	if bound < time.Millisecond {
 		return 0
@@ -148,23 +147,22 @@ func jitter(cron string, tick time.Time, bound time.Duration) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(bound/time.Millisecond)) * time.Millisecond //nolint:gosec // below the bound
 }
 
-// Parse reads the schedule of a cron.
+// Parse parses the schedule of a cron.
 func (t Timing) Parse(cron string) (*cronexpr.Schedule, error) {
 	return cronexpr.Parse(t.Schedule, cronexpr.Options{
 		Name: cron, Timezone: t.Timezone, DSTMissing: t.DSTMissing, DSTRepeated: t.DSTRepeated,
 	})
 }
 
-// Paused says whether ticks of the future are skipped because the cron is
-// paused.
+// Paused reports whether future ticks are skipped because the cron is paused.
 func (t *Timeline) Paused() bool { return t.stretches[len(t.stretches)-1].timing.Paused }
 
-// Manual says that the cron is never due by itself.
+// Manual reports whether the cron has no schedule.
 func (t *Timeline) Manual() bool { return t.stretches[len(t.stretches)-1].schedule.Manual() }
 
 // Next returns when the first due tick after an instant fires, with its jitter;
-// false if there is none. It passes over ticks that daylight saving leaves out:
-// they are recorded with the one that follows.
+// false if there is none. It ignores ticks that daylight saving omits: they are
+// recorded with the next tick.
 func (t *Timeline) Next(after time.Time) (time.Time, bool) {
 	for due := range t.After(after) {
 		if !due.SkippedDST {
@@ -174,7 +172,7 @@ func (t *Timeline) Next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// farthest is no earlier than any tick.
+// farthest is not before any tick.
 var farthest = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
 // After yields all due ticks after an instant, in order.
@@ -199,11 +197,11 @@ func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] {
 	}
 }
 
-// reaches are how far back Before looks, the nearest first.
+// reaches are the periods that Before searches, the shortest first.
 var reaches = []time.Duration{time.Minute, time.Hour, 25 * time.Hour, 32 * 24 * time.Hour, 367 * 24 * time.Hour, 9 * 366 * 24 * time.Hour}
 
-// Before returns the last due tick before an instant; false if there is none
-// within nine years.
+// Before returns the last due tick before an instant; false if there is none within
+// nine years.
 func (t *Timeline) Before(at time.Time) (last Due, ok bool) {
 	if end := t.stretches[len(t.stretches)-1].timing.EndAt; !end.IsZero() && end.Before(at) {
 		at = end
@@ -219,7 +217,7 @@ func (t *Timeline) Before(at time.Time) (last Due, ok bool) {
 	return last, ok
 }
 
-// At says whether an instant is a due tick, and which.
+// At returns the due tick at an instant, and false if there is none.
 func (t *Timeline) At(at time.Time) (Due, bool) {
 	for tick := range t.Ticks(at.Add(-time.Nanosecond), at) {
 		if tick.At.Equal(at) {
@@ -229,7 +227,7 @@ func (t *Timeline) At(at time.Time) (Due, bool) {
 	return Due{}, false
 }
 
-// any says whether a tick is due in (after, until].
+// any reports whether a tick is due in (after, until].
 func (t *Timeline) any(after, until time.Time) bool {
 	for range t.Ticks(after, until) {
 		return true

@@ -30,7 +30,7 @@ func timeline(t *testing.T, s cronstore.Spec) *cronstore.Timeline {
 	return line
 }
 
-func TestTimelineKeepsItsBounds(t *testing.T) {
+func TestTimelineStaysInBounds(t *testing.T) {
 	t.Parallel()
 	bounded := spec("@hourly")
 	bounded.StartAt, bounded.EndAt = at(t, "2026-01-01T02:00:00Z"), at(t, "2026-01-01T05:00:00Z")
@@ -57,8 +57,9 @@ func TestTimelineKeepsItsBounds(t *testing.T) {
 	}
 }
 
-// What daylight saving leaves out is due, for the ledger, and is not next.
-func TestNextPassesOverTheGap(t *testing.T) {
+// A tick that daylight saving omits is due, for the ledger, but is not returned by
+// Next.
+func TestNextIgnoresTicksInDSTGap(t *testing.T) {
 	t.Parallel()
 	nightly := spec("30 2 * * *")
 	nightly.Timezone, nightly.DSTMissing = "Europe/Berlin", "skip"
@@ -71,7 +72,7 @@ func TestNextPassesOverTheGap(t *testing.T) {
 	}
 }
 
-func TestJitterIsTheTicksOwn(t *testing.T) {
+func TestJitterDependsOnTick(t *testing.T) {
 	t.Parallel()
 	shaken := spec("* * * * *")
 	shaken.Jitter = config.Duration(50 * time.Second)
@@ -96,9 +97,8 @@ func TestJitterIsTheTicksOwn(t *testing.T) {
 	}
 }
 
-// A change of any of these starts a new stretch of time; the same again does
-// not.
-func TestTimingThatChangesStartsNow(t *testing.T) {
+// A change of any of these starts a new stretch; an equal timing does not.
+func TestChangedTimingStartsNow(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	s := spec("* * * * * *")

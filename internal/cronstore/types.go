@@ -12,10 +12,10 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// Verdict says what became of a due tick.
+// Verdict is the outcome of a due tick.
 type Verdict string
 
-// The verdicts of the ledger.
+// Verdicts of the ledger.
 const (
 	Fired           Verdict = "fired"
 	CaughtUp        Verdict = "caught_up"
@@ -32,11 +32,12 @@ const (
 	Backfilled      Verdict = "backfilled"
 )
 
-// Fires says whether a tick with this verdict has a job that the leader inserted.
+// Fires reports whether a tick with this verdict has a job that the leader
+// inserted.
 func (v Verdict) Fires() bool { return v == Fired || v == CaughtUp }
 
-// Spec is a cron's definition as it was applied: what the scheduler's leader
-// needs to fire it, whatever file its own node holds.
+// Spec is a cron's definition as it was applied: everything that the scheduler's
+// leader needs to fire it, regardless of the file of its own node.
 type Spec struct {
 	Schedule    string          `json:"schedule"`
 	Timezone    string          `json:"timezone"`
@@ -53,10 +54,10 @@ type Spec struct {
 	EndAt       time.Time       `json:"end_at,omitzero"`
 	Exclude     []string        `json:"exclude,omitempty"`
 	Jitter      config.Duration `json:"jitter,omitempty"`
-	// OnFailure are the targets that are told of a run that failed for good. The
-	// database's triggers read it, see migration 005.
+	// OnFailure are the targets that are notified of a run that failed for good.
+	// The database's triggers read it, see migration 005.
 	OnFailure []string `json:"on_failure,omitempty"`
-	// The job's own settings, resolved when the file was applied.
+	// The job's settings, resolved when the file was applied.
 	Queue       string            `json:"queue"`
 	Priority    int               `json:"priority"`
 	MaxAttempts int               `json:"max_attempts"`
@@ -77,38 +78,39 @@ type Cron struct {
 	NextTick  time.Time `json:"next_tick,omitzero"`
 	// Blocked is zero unless the newest tick was skipped because of an earlier run.
 	Blocked Blocked `json:"blocked,omitzero"`
-	// Earlier timings that may have ticks after the watermark, oldest first.
+	// Earlier holds earlier timings that may have ticks after the watermark, oldest
+	// first.
 	Earlier []Era `json:"-"`
-	// Last is the newest row of the ledger; nil while there is none.
+	// Last is the newest row of the ledger; nil if there is none.
 	Last *Tick `json:"last,omitempty"`
 }
 
-// Blocked says that an earlier run keeps a cron from firing.
+// Blocked means that an earlier run keeps a cron from firing.
 type Blocked struct {
 	// By is the job of that run.
 	By int64 `json:"job_id"`
-	// Since is the first of the ticks that were skipped since the cron last fired.
+	// Since is the first tick that was skipped since the cron last fired.
 	Since time.Time `json:"since"`
 }
 
-// Timing is what decides when a cron is due.
+// Timing determines when a cron is due.
 type Timing struct {
 	Schedule    string `json:"schedule"`
 	Timezone    string `json:"timezone"`
 	DSTMissing  string `json:"dst_missing"`
 	DSTRepeated string `json:"dst_repeated"`
 	Paused      bool   `json:"paused,omitempty"`
-	// StartAt is the first instant at which the cron may be due, EndAt the
-	// first at which it may not any more; zero: no bound.
+	// StartAt is the first instant at which the cron may be due, EndAt the first at
+	// which it may no longer be due; zero: no bound.
 	StartAt time.Time `json:"start_at,omitzero"`
 	EndAt   time.Time `json:"end_at,omitzero"`
 	// Exclude holds dates and expressions of ticks that are skipped.
 	Exclude []string `json:"exclude,omitempty"`
-	// Jitter is the bound of the delay of each tick.
+	// Jitter is the upper bound of the delay of each tick.
 	Jitter config.Duration `json:"jitter,omitempty"`
 }
 
-// Timing returns the part of the definition that decides when it is due.
+// Timing returns the part of the definition that determines when the cron is due.
 func (s Spec) Timing() Timing {
 	return Timing{
 		Schedule: s.Schedule, Timezone: s.Timezone, DSTMissing: s.DSTMissing, DSTRepeated: s.DSTRepeated, Paused: s.Paused,
@@ -116,22 +118,22 @@ func (s Spec) Timing() Timing {
 	}
 }
 
-// equal says whether two timings mean the same.
+// equal reports whether two timings are equivalent.
 func (t Timing) equal(o Timing) bool {
 	return t.Schedule == o.Schedule && t.Timezone == o.Timezone && t.DSTMissing == o.DSTMissing &&
 		t.DSTRepeated == o.DSTRepeated && t.Paused == o.Paused && t.Jitter == o.Jitter &&
 		t.StartAt.Equal(o.StartAt) && t.EndAt.Equal(o.EndAt) && slices.Equal(t.Exclude, o.Exclude)
 }
 
-// Era is a stretch of the past under a timing that is no longer in force. It
-// begins where the one before it ended.
+// Era is a past period with a timing that is no longer in force. It begins at the
+// end of the previous one.
 type Era struct {
 	Timing
-	// Removed says that the cron had left the configuration before the ticks
-	// of the era could be recorded: they are not fired any more.
+	// Removed is whether the cron was removed from the configuration before the
+	// ticks of the era could be recorded: they are not fired.
 	Removed bool `json:"removed,omitempty"`
-	// Unconfigured says that the cron was not in the configuration during the era,
-	// and came back at its end.
+	// Unconfigured is whether the cron was not configured during the era, and came
+	// back at its end.
 	Unconfigured bool `json:"unconfigured,omitempty"`
 	// Until is the era's last instant.
 	Until time.Time `json:"until"`
@@ -153,8 +155,8 @@ type Tick struct {
 	LatenessMS float64   `json:"lateness_ms"`
 	LastTick   time.Time `json:"last_tick,omitzero"`
 	Count      int64     `json:"tick_count"`
-	// FiresAt is the tick with its jitter, from which the lateness counts. Only
-	// Record reads it; zero means the tick itself.
+	// FiresAt is the tick plus its jitter, from which the lateness is computed.
+	// Only QueueRecord reads it; zero means the tick itself.
 	FiresAt time.Time `json:"-"`
 }
 
@@ -163,11 +165,11 @@ const (
 	blockedFormat = blockerFormat + " (%s)."
 )
 
-// BlockedReason is the Reason of a tick that could not overlap an earlier run: its
-// job, and what that is doing.
+// BlockedReason returns the Reason of a tick that could not overlap an earlier run:
+// its job, and what the job is doing.
 func BlockedReason(job int64, doing string) string { return fmt.Sprintf(blockedFormat, job, doing) }
 
-// blockerOf returns the job that a reason names, 0 if it is of another kind.
+// blockerOf returns the job in a reason, 0 for other reasons.
 func blockerOf(reason string) int64 {
 	var job int64
 	if _, err := fmt.Sscanf(reason, blockerFormat, &job); err != nil {
@@ -197,40 +199,41 @@ type Config struct {
 type Applied struct {
 	Hash   string
 	NodeID string
-	// Body is the cluster's sections as they are recorded.
+	// Body is the recorded text of the cluster's sections.
 	Body json.RawMessage
 	// Crons are all crons of the file, by name.
 	Crons map[string]Spec
-	// Cluster is the name of the cluster that the file is of; may be empty.
+	// Cluster is the cluster name in the file; may be empty.
 	Cluster string
-	// Confirm is called before anything changes; an error refuses the configuration.
-	// nil: none is refused.
+	// Confirm is called before anything changes; an error rejects the
+	// configuration. nil: no configuration is rejected.
 	Confirm func(Review) error
 	// preview neither locks nor changes anything.
 	preview bool
-	// Also writes what else the file says, in the same transaction; may be nil.
+	// Also writes the other parts of the file in the same transaction; may be nil.
 	Also func(ctx context.Context, tx pgx.Tx) error
-	// Schema prefixes the notification's channel; empty means the
-	// connection's current schema.
+	// Schema prefixes the notification's channel; empty means the connection's
+	// current schema.
 	Schema string
 }
 
-// State says what Apply found.
+// State is the state of a configuration, as Apply found it.
 type State string
 
-// The states of a configuration that was to be applied.
+// States of a configuration that is to be applied.
 const (
 	// StateApplied: it was put in force.
 	StateApplied State = "applied"
-	// StateInForce: it was in force already. Only rows that had been deleted were made
-	// again; Added names the crons among them.
+	// StateInForce: it was already in force. Only deleted rows were inserted again;
+	// Added has the names of these crons.
 	StateInForce State = "in_force"
-	// StateSuperseded: another one was applied after it, and nothing was done.
+	// StateSuperseded: another configuration was applied after it, and nothing was
+	// done.
 	StateSuperseded State = "superseded"
 )
 
-// Outcome is what Apply came to. Added, Changed and Removed are names of crons,
-// in order.
+// Outcome is the result of Apply. Added, Changed and Removed are names of crons, in
+// order.
 type Outcome struct {
 	State State `json:"state"`
 	// InForce is the hash in force afterwards.

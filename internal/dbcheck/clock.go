@@ -8,8 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What the cluster writes as it goes, by the database's clock: totals at each scrape
-// interval, events and terms at each change. Each is the end of an index.
+// The timestamps that the cluster writes regularly by the database's clock: totals
+// at each scrape interval, events and terms at each change. Each is the end of an
+// index.
 const clockSQL = `
 SELECT now, greatest(extract(epoch FROM newest - now), 0)::float8
 FROM (
@@ -19,15 +20,15 @@ FROM (
         (SELECT max(acquired_at) FROM forge_leader_history)) AS newest
 ) AS clock`
 
-// Clock is the database's.
+// Clock is the database's clock.
 type Clock struct {
 	Now time.Time
-	// SetBack is how far the newest thing that the cluster recorded lies ahead of the
-	// clock: the clock was set back by at least that.
+	// SetBack is how far the newest recorded timestamp is ahead of the clock: the
+	// clock was set back by at least that much.
 	SetBack time.Duration
 }
 
-// ReadClock returns the database's clock.
+// ReadClock reads the database's clock.
 func ReadClock(ctx context.Context, db Queryer) (Clock, error) {
 	rows, err := db.Query(ctx, clockSQL)
 	if err != nil {

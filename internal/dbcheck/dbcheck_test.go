@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/dbcheck"
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
@@ -39,8 +39,8 @@ func held(t *testing.T, pool *pgxpool.Pool, holder, name string) (found dbcheck.
 	return snapshots[i], true
 }
 
-// A transaction that has written, and one that reads, hold a snapshot until they end; a
-// session without one does not.
+// A transaction that has written, and one that reads, hold a snapshot until they
+// end; a session without a transaction does not.
 func TestSnapshotsOfSessions(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -88,7 +88,7 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // The clock of a real server is set back by an hour.
-func TestClockOfAServerSetBack(t *testing.T) {
+func TestServerClockSetBack(t *testing.T) {
 	t.Parallel()
 	server, clock := pgtest.ServerWithClock(t)
 	pool := pgtest.Connect(t, server.URL())
@@ -112,7 +112,7 @@ func TestClockOfAServerSetBack(t *testing.T) {
 	}
 }
 
-// asLogin returns a pool of a user that has all rights of a node.
+// asLogin returns a pool of a user that has all privileges of a node.
 func asLogin(t *testing.T, address string) (pool *pgxpool.Pool, user string) {
 	t.Helper()
 	owner := pgtest.Connect(t, address)
@@ -166,17 +166,17 @@ func TestReadOnlyDatabase(t *testing.T) {
 	}
 }
 
-// What needs a server with settings of its own: a full disk, prepared transactions and
-// replication slots.
-func TestFullDiskAndHoldersWithoutASession(t *testing.T) {
+// These checks need a server with its own settings: a full disk, prepared
+// transactions and replication slots.
+func TestFullDiskAndHoldersWithoutSession(t *testing.T) {
 	t.Parallel()
 	server, disk := pgtest.ServerOnDisk(t, 160)
 	pool := pgtest.Connect(t, server.URL())
 	exec(t, pool, `ALTER SYSTEM SET max_prepared_transactions = 2`)
 	exec(t, pool, `ALTER SYSTEM SET wal_level = 'logical'`)
-	server.Stop(pgembed.Fast)
+	server.Stop(devcluster.StopFast)
 	server.Start()
-	nodes.Eventually(t, nodes.Patience, "the pool has connected again", func() bool { return pool.Ping(t.Context()) == nil })
+	nodes.Eventually(t, nodes.WaitTimeout, "the pool has connected again", func() bool { return pool.Ping(t.Context()) == nil })
 
 	exec(t, pool, `SELECT pg_create_logical_replication_slot('forgotten_slot', 'pgoutput')`)
 	exec(t, pool, `BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten_one'`)
@@ -200,7 +200,7 @@ func TestFullDiskAndHoldersWithoutASession(t *testing.T) {
 	if err := disk.Free(); err != nil {
 		t.Fatal(err)
 	}
-	nodes.Eventually(t, nodes.Patience, "the disk takes writes again", func() bool {
+	nodes.Eventually(t, nodes.WaitTimeout, "the disk takes writes again", func() bool {
 		server.Revive()
 		return dbcheck.Writes(t.Context(), pool, "public") == nil
 	})

@@ -11,35 +11,36 @@ import (
 // Holders of a snapshot.
 const (
 	Session  = "session"
-	Standby  = "standby" // by hot_standby_feedback
+	Standby  = "standby" // through hot_standby_feedback
 	Slot     = "slot"
 	Prepared = "prepared"
 )
 
-// Holders are all that may hold a snapshot.
+// Holders lists everything that may hold a snapshot.
 var Holders = []string{Session, Standby, Slot, Prepared}
 
-// maxSnapshots bounds what is read; the oldest come first.
+// maxSnapshots bounds the result; the oldest come first.
 const maxSnapshots = 20
 
-// Snapshot keeps VACUUM from removing the rows that have died since.
+// Snapshot is a snapshot that prevents VACUUM from removing rows that were deleted
+// later.
 type Snapshot struct {
 	// Holder is one of Holders.
 	Holder string
-	// Name of the slot, id of the prepared transaction, or user and application of the
-	// session.
+	// Name is the name of the slot, the id of the prepared transaction, or the user
+	// and application of the session.
 	Name string
-	// PID is 0 where there is no process.
+	// PID is 0 if there is no process.
 	PID int
-	// Transactions is how many have begun since.
+	// Transactions is how many transactions have started since.
 	Transactions int64
-	// Age is how long the transaction lasts; 0 where it is not known, as of slots,
-	// standbys and the sessions of other users without pg_read_all_stats.
+	// Age is the duration of the transaction; 0 if unknown, as for slots, standbys
+	// and, without pg_read_all_stats, the sessions of other users.
 	Age time.Duration
 }
 
-// backend_xmin and backend_xid are shown to everybody, xact_start is not. Autovacuum's
-// own snapshots hold nobody back.
+// backend_xmin and backend_xid are visible to every user, xact_start is not.
+// Autovacuum's own snapshots do not hold back VACUUM.
 const snapshotsSQL = `
 SELECT holder, name, pid, transactions, greatest(coalesce(seconds, 0), 0)::float8
 FROM (
@@ -62,7 +63,7 @@ FROM (
 ORDER BY transactions DESC, seconds DESC NULLS LAST
 LIMIT $1`
 
-// Queryer is what the reads go through: a pool, a connection or a transaction.
+// Queryer runs queries: a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// PostgreSQL's codes for a disk that takes nothing.
+// PostgreSQL error codes for a full or failing disk.
 const (
 	codeDiskFull = "53100"
 	codeIOError  = "58030"
 )
 
-// ErrReadOnly says that the server takes no writes.
+// ErrReadOnly means that the server rejects writes.
 var ErrReadOnly = errors.New("the database is read-only")
 
-// DiskError says that the server cannot write to its disk.
+// DiskError means that the server cannot write to its disk.
 type DiskError struct{ Err *pgconn.PgError }
 
 func (e *DiskError) Error() string { return "the database cannot write to its disk: " + e.Err.Message }
 
-// Unwrap returns what the server said.
+// Unwrap returns the server's error.
 func (e *DiskError) Unwrap() error { return e.Err }
 
-// RightsError lists the privileges that a node cannot work without and does not have,
-// as "UPDATE on river_job".
+// RightsError lists the missing privileges that a node requires, such as "UPDATE on
+// river_job".
 type RightsError struct {
 	User    string
 	Missing []string
@@ -41,12 +41,12 @@ func (e *RightsError) Error() string {
 const (
 	readOnlySQL = `SELECT current_setting('transaction_read_only')::bool`
 
-	// A set that does not fit into work_mem goes to a file beside the tables, and
-	// leaves no row and no WAL behind: tables cannot tell, since an update may find
-	// room in their pages long after the disk is full.
+	// A set that does not fit into work_mem is written to a file on the disk of
+	// the tables, and leaves no row and no WAL. Writing to tables would not detect a
+	// full disk, because an update may find free space in their pages.
 	fillSQL = `SELECT count(*) FROM generate_series(1, 4000)`
 
-	// What running a job takes. The rest is forge doctor's.
+	// The privileges that running a job requires. forge doctor checks the others.
 	rightsSQL = `
 SELECT current_user::text, coalesce(array_agg(privilege || ' on ' || name ORDER BY place, privilege), '{}')
 FROM unnest('{forge_nodes,forge_leaders,forge_crons,forge_cron_ticks,forge_events,river_job,river_job_id_seq}'::text[])
@@ -63,12 +63,13 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Writes returns why a node cannot work: ErrReadOnly, a *DiskError or a *RightsError.
-// Other errors are of the connection. It costs the server some milliseconds.
+// Writes returns why a node cannot work: ErrReadOnly, a *DiskError or a
+// *RightsError. Other errors concern the connection. It costs the server some
+// milliseconds.
 func Writes(ctx context.Context, db Beginner, schema string) error {
 	tx, err := db.Begin(ctx)
 	if err != nil {
-		return fmt.Errorf("check that the database takes writes: %w", err)
+		return fmt.Errorf("check that the database accepts writes: %w", err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // nothing was written
 	for _, check := range []func(context.Context, pgx.Tx, string) error{checkReadOnly, checkRights, checkDisk} {
@@ -119,7 +120,7 @@ func checkDisk(ctx context.Context, tx pgx.Tx, _ string) error {
 		return err
 	case refused.Code == codeDiskFull || refused.Code == codeIOError:
 		return &DiskError{refused}
-	default: // by a limit of temporary files, say
+	default: // for example a limit on temporary files
 		return nil
 	}
 }

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	readyPoll      = 50 * time.Millisecond
-	leaderPatience = 5 * time.Second
+	readyPoll     = 50 * time.Millisecond
+	leaderTimeout = 5 * time.Second
 )
 
-// announce waits until the cluster is complete and says so, or ends the run.
+// announce waits until the cluster is complete and prints the banner, or ends the run.
 func (c *cluster) announce(ctx context.Context) {
 	if err := c.awaitReady(ctx); err != nil {
 		c.fail(err)
@@ -34,7 +34,7 @@ func (c *cluster) announce(ctx context.Context) {
 	_, _ = fmt.Fprint(c.Stdout, c.banner(leaders))
 }
 
-// awaitReady asks every node's /readyz until all say yes.
+// awaitReady requests every node's /readyz until all are ready.
 func (c *cluster) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.ReadyTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (p *process) isReady(ctx context.Context, client *http.Client) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// address is where a browser on this machine finds the node.
+// address returns the node's address for a browser on this machine.
 func (p *process) address() string {
 	host, port, err := net.SplitHostPort(p.node.Listen)
 	if err != nil {
@@ -79,13 +79,13 @@ func (p *process) address() string {
 
 var errVacant = errors.New("a role has no leader yet")
 
-// awaitLeaders asks until every role has a leader, and settles for what there
-// is after a while.
+// awaitLeaders waits until every role has a leader; after a while it returns the leaders
+// that there are.
 func (c *cluster) awaitLeaders(ctx context.Context) []Leader {
 	if c.Leaders == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
 	var last []Leader
 	for {
@@ -145,7 +145,7 @@ func leads(leaders []Leader, node string) string {
 	return "   leads " + strings.Join(roles, ", ")
 }
 
-// victim is the node whose death shows most: the leader of the first role.
+// victim returns the node whose death shows most: the leader of the first role.
 func (c *cluster) victim(leaders []Leader) *process {
 	for _, leader := range leaders {
 		for _, node := range c.nodes {

@@ -1,13 +1,3 @@
-// Package devcluster runs a whole forge cluster on one machine, for
-// development: a PostgreSQL of its own (see pgembed) and node processes, which
-// are started again when they die. That is the point of it: killing the leader
-// is the demonstration.
-//
-// Nothing is left behind. Run stops the nodes and then PostgreSQL. When the
-// process that runs it is killed with SIGKILL, PostgreSQL's supervisor stops
-// PostgreSQL, and the nodes end because the kernel tells them (Linux) and
-// because their standard input, a pipe that only we hold, closes (see
-// DieWithParent).
 package devcluster
 
 import (
@@ -20,30 +10,28 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
-
-	"github.com/forge-scheduler/forge/internal/pgembed"
 )
 
 // URLFile is the file in the data directory that holds the database's address
 // while the cluster runs, readable by its owner alone.
 const URLFile = "database-url"
 
-// cluster is a running one.
+// cluster is a running cluster.
 type cluster struct {
 	Options
 
-	log      *logRenderer
-	logger   *slog.Logger
-	database *pgembed.Server
-	nodes    []*process
-	hurry    context.Context //nolint:containedctx // ends when a second interrupt does not want to wait for drains
-	fail     context.CancelCauseFunc
+	log       *logRenderer
+	logger    *slog.Logger
+	database  *Server
+	nodes     []*process
+	forceStop context.Context //nolint:containedctx // ends when a second interrupt does not want to wait for drains
+	fail      context.CancelCauseFunc
 }
 
-// Run starts PostgreSQL and the nodes and blocks until ctx ends or PostgreSQL
-// does. When ctx ends the nodes get SIGTERM and the time to drain; a further
-// interrupt then kills them. Nil means an ordinary shutdown; when Run returns
-// nothing that it started is left.
+// Run starts PostgreSQL and the nodes and blocks until ctx ends or PostgreSQL does. When
+// ctx ends the nodes get SIGTERM and time to drain; a further interrupt then kills them.
+// Nil means an ordinary shutdown. When Run returns, none of the processes that it started
+// is left.
 func Run(ctx context.Context, options Options) error {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -61,7 +49,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
-	c.database, err = pgembed.Start(ctx, pgembed.Options{
+	c.database, err = StartServer(ctx, ServerOptions{
 		DataDir: filepath.Join(c.DataDir, "postgres"), BinDir: c.PostgresBinDir,
 		Settings: c.PostgresSettings, Logger: c.logger,
 	})
@@ -69,7 +57,7 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("start the embedded PostgreSQL: %w", err)
 	}
 	err = c.runOn(ctx, addresses)
-	if stopErr := c.database.Stop(pgembed.Fast); err == nil {
+	if stopErr := c.database.Stop(StopFast); err == nil {
 		err = stopErr
 	}
 	return err
@@ -91,9 +79,9 @@ func (c *cluster) runOn(ctx context.Context, addresses []string) error {
 	told := ctx
 	ctx, c.fail = context.WithCancelCause(ctx)
 	defer c.fail(nil)
-	hurry, release := hurryAfter(ctx)
+	forceStop, release := forceStopAfter(ctx)
 	defer release()
-	c.hurry = hurry
+	c.forceStop = forceStop
 
 	var running sync.WaitGroup
 	for i, address := range addresses {
@@ -118,16 +106,16 @@ func (c *cluster) watchDatabase(ctx context.Context) {
 	}
 }
 
-// hurryAfter gives a context that ends with the first interrupt after ctx.
-func hurryAfter(ctx context.Context) (hurry context.Context, release func()) {
-	hurry, cancel := context.WithCancel(context.WithoutCancel(ctx))
+// forceStopAfter returns a context that ends with the first interrupt after ctx.
+func forceStopAfter(ctx context.Context) (forceStop context.Context, release func()) {
+	forceStop, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	interrupts := make(chan os.Signal, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		select {
 		case <-ctx.Done():
-		case <-hurry.Done():
+		case <-forceStop.Done():
 			return
 		}
 		signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
@@ -135,10 +123,10 @@ func hurryAfter(ctx context.Context) (hurry context.Context, release func()) {
 		select {
 		case <-interrupts:
 			cancel()
-		case <-hurry.Done():
+		case <-forceStop.Done():
 		}
 	}()
-	return hurry, func() {
+	return forceStop, func() {
 		cancel()
 		<-done
 	}

@@ -27,20 +27,23 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// The test binary plays the parts that forge plays: envPart names the part.
+// The test binary stands in for forge: envPart names the program to run.
 const (
 	envPart    = "DEVCLUSTER_TEST_PART"
 	envDataDir = "DEVCLUSTER_TEST_DATA"
 	envNode    = "DEVCLUSTER_TEST_NODE" // the part of a cluster's nodes
 	partNode   = "node"
-	partSlow   = "slow"    // a node that takes for ever to drain
+	partSlow   = "slow"    // a node that never finishes draining
 	partDeaf   = "deaf"    // a node that does not watch its lifeline
-	partIdle   = "idle"    // a process that does nothing but watch it
-	partFailed = "failed"  // a node that refuses its configuration
+	partIdle   = "idle"    // a process that only watches its lifeline
+	partFailed = "failed"  // a node that rejects its configuration
 	partRunner = "cluster" // a whole cluster, to be killed
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(envHold); dir != "" {
+		os.Exit(hold(dir))
+	}
 	switch os.Getenv(envPart) {
 	case partNode, partSlow:
 		devcluster.DieWithParent()
@@ -49,18 +52,18 @@ func TestMain(m *testing.M) {
 		os.Exit(node())
 	case partIdle:
 		devcluster.DieWithParent()
-		time.Sleep(2 * patience)
+		time.Sleep(2 * waitTimeout)
 	case partFailed:
 		os.Exit(3)
 	case partRunner:
 		os.Exit(runCluster())
 	}
-	nodes.Parallel(4) // they wait for servers
+	nodes.Parallel(4) // the tests mostly wait for servers
 	os.Exit(m.Run())
 }
 
-// node is a node of the tests: its arguments are an address and an id, it is
-// ready when it can reach the database, and it says who it is.
+// node runs a node of the tests: its arguments are an address and an id, it is ready when
+// it can reach the database, and it prints its id.
 func node() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -114,9 +117,9 @@ func runCluster() int {
 	return 0
 }
 
-// patience is for what must come: a busy machine takes its time to make a
-// PostgreSQL.
-const patience = nodes.Patience
+// waitTimeout bounds the wait for expected events: a busy machine needs time to
+// initialise a PostgreSQL.
+const waitTimeout = nodes.WaitTimeout
 
 // await waits until the output matches and returns the groups.
 func await(t *testing.T, out *nodes.Output, pattern string) (match []string) {
@@ -127,15 +130,14 @@ func await(t *testing.T, out *nodes.Output, pattern string) (match []string) {
 			t.Logf("the output is:\n%s", out)
 		}
 	}()
-	nodes.Eventually(t, patience, "a match of "+pattern, func() bool {
+	nodes.Eventually(t, waitTimeout, "a match of "+pattern, func() bool {
 		match = compiled.FindStringSubmatch(out.String())
 		return match != nil
 	})
 	return match
 }
 
-// serving matches the output once so many nodes have begun to serve, and so to heed
-// signals.
+// serving matches the output once count nodes serve, and so react to signals.
 func serving(count int) string { return fmt.Sprintf(`(?s)(node serves.*){%d}`, count) }
 
 func dataDir(t *testing.T) string {
@@ -168,7 +170,7 @@ func wantEnd(t *testing.T, pid string, within time.Duration) {
 	nodes.Eventually(t, within, "the end of process "+pid, func() bool { return syscall.Kill(number, 0) != nil })
 }
 
-func TestRunStartsAgainWhatDiesAndStopsAll(t *testing.T) {
+func TestRunRestartsDeadNodesAndStopsAll(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	out, stop := run(t, clusterOptions(dir, partNode))
@@ -220,7 +222,7 @@ func TestRunLogsJSON(t *testing.T) {
 	}
 }
 
-func TestRunGivesUpOnABadConfiguration(t *testing.T) {
+func TestRunEndsOnABadConfiguration(t *testing.T) {
 	t.Parallel()
 	options := clusterOptions(dataDir(t), partFailed)
 	options.Stderr = &nodes.Output{}
@@ -255,7 +257,7 @@ func TestRunEndsWithItsDatabase(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "PostgreSQL ended by itself") {
 			t.Errorf("Run: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("Run went on without its database")
 	}
 }
@@ -296,7 +298,7 @@ func TestRunRefusesBadOptions(t *testing.T) {
 	}
 }
 
-func TestNodesPassTakenPorts(t *testing.T) {
+func TestNodesSkipTakenPorts(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -321,7 +323,7 @@ func startCluster(t *testing.T, part string) (cluster *exec.Cmd, out *nodes.Outp
 	cluster = exec.Command(os.Args[0])
 	cluster.Env = append(os.Environ(), envPart+"="+partRunner, envNode+"="+part, envDataDir+"="+dir)
 	cluster.Stdout, cluster.Stderr = out, out
-	cluster.WaitDelay = patience
+	cluster.WaitDelay = waitTimeout
 	if err := cluster.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +342,7 @@ func TestKilledClusterLeavesNothing(t *testing.T) {
 	t.Parallel()
 	part := partNode
 	if runtime.GOOS == "linux" {
-		part = partDeaf // the kernel alone ends them
+		part = partDeaf // only the kernel ends them
 	}
 	cluster, _, pids := startCluster(t, part)
 	if err := cluster.Process.Kill(); err != nil {
@@ -348,11 +350,11 @@ func TestKilledClusterLeavesNothing(t *testing.T) {
 	}
 	_ = cluster.Wait()
 	for _, pid := range pids {
-		wantEnd(t, pid, patience)
+		wantEnd(t, pid, waitTimeout)
 	}
 }
 
-func TestSecondInterruptHurries(t *testing.T) {
+func TestSecondInterruptKillsNodes(t *testing.T) {
 	t.Parallel()
 	cluster, out, pids := startCluster(t, partSlow)
 	if err := cluster.Process.Signal(os.Interrupt); err != nil {
@@ -370,7 +372,8 @@ func TestSecondInterruptHurries(t *testing.T) {
 	}
 }
 
-// Where the kernel does not end a node with its cluster, the lifeline does.
+// TestLifelineEndsANode checks the lifeline, for systems whose kernel does not end a node
+// with its cluster.
 func TestLifelineEndsANode(t *testing.T) {
 	t.Parallel()
 	node := exec.Command(os.Args[0])
@@ -392,7 +395,7 @@ func TestLifelineEndsANode(t *testing.T) {
 		if err == nil || err.Error() != "exit status 137" {
 			t.Errorf("the node ended with %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		_ = node.Process.Kill()
 		t.Fatal("the node outlived its lifeline")
 	}

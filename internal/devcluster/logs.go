@@ -16,16 +16,16 @@ import (
 	"github.com/lmittmann/tint"
 )
 
-// ownName is the name of our own lines among the nodes'.
+// ownName is the name of the cluster's own log lines.
 const ownName = "cluster"
 
-// logRenderer writes the lines of all nodes and our own in one format.
+// logRenderer writes the lines of all nodes and of the cluster in one format.
 type logRenderer struct {
 	json    bool
 	color   bool
 	handler slog.Handler
 
-	mu  sync.Mutex // guards out in JSON, where lines pass as they are
+	mu  sync.Mutex // guards out in JSON, where lines are passed on unchanged
 	out io.Writer
 }
 
@@ -41,7 +41,7 @@ func newLogRenderer(o Options) *logRenderer {
 	return r
 }
 
-// logger is for our own lines.
+// logger returns the logger for the cluster's own lines.
 func (r *logRenderer) logger() *slog.Logger {
 	if r.json {
 		return slog.New(r.handler).With("node", ownName)
@@ -56,7 +56,7 @@ func (r *logRenderer) Write(line []byte) (int, error) {
 	return r.out.Write(line)
 }
 
-// line passes on what a node wrote: a JSON record, or anything else as it is.
+// line passes on a node's line: a JSON record, or any other text unchanged.
 func (r *logRenderer) line(ctx context.Context, node string, line []byte) {
 	record, ok := parseRecord(line)
 	if !ok {
@@ -73,7 +73,7 @@ func (r *logRenderer) line(ctx context.Context, node string, line []byte) {
 	}
 }
 
-// nodeColors are ANSI codes that read well on dark and on light.
+// nodeColors are ANSI codes that are readable on dark and on light backgrounds.
 var nodeColors = []int{36, 35, 32, 33, 34}
 
 func (r *logRenderer) prefix(name string) string {
@@ -86,8 +86,8 @@ func (r *logRenderer) prefix(name string) string {
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", nodeColors[sum.Sum32()%uint32(len(nodeColors))], text)
 }
 
-// named puts a name before the message of each record, and takes control
-// characters out of it: it may quote what a job printed.
+// named puts a name before the message of each record, and removes control characters
+// from the message, which may quote the output of a job.
 type named struct {
 	slog.Handler
 
@@ -112,7 +112,7 @@ func (n named) WithGroup(name string) slog.Handler {
 	return named{n.Handler.WithGroup(name), n.prefix}
 }
 
-// parseRecord reads a line of slog's JSON handler, its attributes in their order.
+// parseRecord parses a line of slog's JSON handler and keeps the order of its attributes.
 func parseRecord(line []byte) (slog.Record, bool) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
@@ -143,7 +143,7 @@ func hasAttr(record slog.Record, key string) bool {
 	return found
 }
 
-// withoutAttr leaves out what the prefix already says.
+// withoutAttr removes an attribute that the prefix already shows.
 func withoutAttr(record slog.Record, key, value string) slog.Record {
 	kept := slog.NewRecord(record.Time, record.Level, record.Message, 0)
 	record.Attrs(func(attr slog.Attr) bool {

@@ -17,11 +17,11 @@ const (
 
 // Options describe a cluster on this machine. Only Nodes must be set.
 type Options struct {
-	// Nodes is how many node processes run, at least 1. They are called node-1,
-	// node-2 and so on.
+	// Nodes is the number of node processes, at least 1. They are called node-1, node-2
+	// and so on.
 	Nodes int
-	// ConfigPath is the configuration file given to each node; empty lets each
-	// node find its own.
+	// ConfigPath is the configuration file passed to each node; if empty, each node finds
+	// its own.
 	ConfigPath string
 	// DataDir holds the embedded PostgreSQL and its data between runs; empty
 	// means DefaultDataDir.
@@ -32,31 +32,31 @@ type Options struct {
 	Listen string
 	// LogFormat is LogText (readable lines, the default) or LogJSON.
 	LogFormat string
-	// Color colours the readable log; the caller knows whether Stderr is a
-	// terminal and what NO_COLOR says.
+	// Color enables colours in the readable log; the caller checks whether Stderr is a
+	// terminal and NO_COLOR is set.
 	Color bool
 	// Stdout gets the banner and Stderr the logs; nil means the process's own.
 	Stdout, Stderr io.Writer
 
-	// Executable is the program of a node; empty means this one.
+	// Executable is the program of a node; empty means the running program.
 	Executable string
-	// Args makes a node's arguments; nil means ServeArgs.
+	// Args returns a node's arguments; nil means ServeArgs.
 	Args func(Node) []string
 	// Env is added to the environment of every node.
 	Env []string
 
-	// Prepare is called once when PostgreSQL accepts connections and before the
-	// first node starts: migrations belong here. Nil does nothing.
+	// Prepare is called once, after PostgreSQL accepts connections and before the first
+	// node starts, for example to migrate. Nil does nothing.
 	Prepare func(ctx context.Context, databaseURL string) error
-	// Leaders reads who leads each role, for the banner. It is asked again
-	// until every role that it names has a leader. Nil leaves the leaders out.
+	// Leaders returns the leader of each role, for the banner. It is called again until
+	// every role that it returns has a leader. Nil leaves the leaders out.
 	Leaders func(ctx context.Context, databaseURL string) ([]Leader, error)
 	// ReadyTimeout bounds the time from the first node's start until all are
 	// ready; 0 means one minute.
 	ReadyTimeout time.Duration
 
-	// PostgresBinDir names the directory of PostgreSQL's programs; empty
-	// searches for them as pgembed does.
+	// PostgresBinDir is the directory of PostgreSQL's programs; if empty, installed ones
+	// are searched for, as with ServerOptions.BinDir.
 	PostgresBinDir string
 	// PostgresSettings are added to the server's own, for instance fsync=off
 	// in tests. Development keeps fsync on.
@@ -71,15 +71,15 @@ type Node struct {
 	DatabaseURL string
 }
 
-// Leader is who leads a role.
+// Leader is the leader of a role.
 type Leader struct {
 	Role   string
-	NodeID string // empty while nobody leads
+	NodeID string // empty while the role has no leader
 	Term   int64
 }
 
-// ServeArgs are the arguments of `forge serve` for a node. It logs JSON, which
-// the cluster renders.
+// ServeArgs returns the arguments of `forge serve` for a node. The node logs JSON, which
+// the cluster formats.
 func ServeArgs(n Node) []string {
 	args := []string{"serve", "--node-id", n.ID, "--listen", n.Listen, "--log-format", LogJSON}
 	if n.ConfigPath != "" {

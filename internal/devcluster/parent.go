@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	// envLifeline tells a node that its standard input is a pipe held by the
-	// cluster. It does not begin with FORGE_: those name configuration keys.
+	// envLifeline, when set, means that the node's standard input is a pipe held by the
+	// cluster. It does not begin with FORGE_: those names are configuration keys.
 	envLifeline = "DEVCLUSTER_LIFELINE"
-	// envMake tells the cluster that its parent is make, whose end it shares.
+	// envMake, when set, means that the cluster's parent is make; the cluster ends when
+	// make does.
 	envMake = "DEVCLUSTER_UNDER_MAKE"
 
 	parentPoll = 250 * time.Millisecond
 )
 
-// DieWithParent ends this process with SIGKILL's exit code as soon as the
-// cluster that started it has died; in a process that no cluster started it
-// does nothing. Call it first thing in the serve command: it takes its variable
-// out of the environment. Its goroutine lives as long as the process.
+// DieWithParent ends this process with SIGKILL's exit code as soon as the cluster that
+// started it has died. In a process that no cluster started it does nothing. Call it
+// first in the serve command: it removes its variable from the environment. Its goroutine
+// lives as long as the process.
 func DieWithParent() {
 	if os.Getenv(envLifeline) == "" {
 		return
@@ -32,8 +33,8 @@ func DieWithParent() {
 	}()
 }
 
-// endWithMake ends ctx when our parent is make and has died: make passes
-// Ctrl-C on, but nothing tells us of its own killing.
+// endWithMake ends ctx when the parent is make and has died: make passes Ctrl-C on, but a
+// killed make sends no signal.
 func endWithMake(ctx context.Context) (watched context.Context, release func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	if os.Getenv(envMake) == "" {

@@ -10,29 +10,24 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-
-	"github.com/forge-scheduler/forge/internal/freeport"
-	"github.com/forge-scheduler/forge/internal/pgembed"
 )
 
-// DefaultDataDir is .forge under the working directory. Under root that is
-// often a closed home, which the user that PostgreSQL then runs as cannot
-// enter; the data is then in /var/lib/forge, in a directory that is named
-// after the working directory.
+// DefaultDataDir returns .forge under the working directory. Under root that is often
+// inside a closed home, which the user that PostgreSQL then runs as cannot enter; the
+// data is then in /var/lib/forge, in a directory named after the working directory.
 func DefaultDataDir() (string, error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the working directory: %w", err)
 	}
-	if err := pgembed.MayEnter(filepath.Join(here, ".forge", "postgres")); err == nil {
+	if err := MayEnter(filepath.Join(here, ".forge", "postgres")); err == nil {
 		return filepath.Join(here, ".forge"), nil
 	}
 	sum := sha256.Sum256([]byte(here))
 	return filepath.Join("/var/lib/forge", filepath.Base(here)+"-"+hex.EncodeToString(sum[:4])), nil
 }
 
-// chooseAddresses gives n nodes an address each: from listen upwards, without the ports
-// that are taken.
+// chooseAddresses returns n addresses: from listen upwards, without the ports in use.
 func chooseAddresses(listen string, n int) ([]string, error) {
 	host, portText, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -64,12 +59,12 @@ func chooseAddresses(listen string, n int) ([]string, error) {
 	return addresses, nil
 }
 
-// anyAddresses gives n nodes an address each on free ports. PostgreSQL starts before the
-// nodes listen, so a port has to stay free for some time.
+// anyAddresses returns n addresses on free ports. PostgreSQL starts before the nodes
+// listen, so a port has to stay free for some time.
 func anyAddresses(host string, n int) ([]string, error) {
 	addresses := make([]string, n)
 	for i := range addresses {
-		address, err := freeport.Find(host)
+		address, err := FindPort(host)
 		if err != nil {
 			return nil, err
 		}

@@ -18,22 +18,23 @@ import (
 )
 
 const (
-	// A node that is told to stop drains; its own limit is shorter than this.
-	drainPatience = 2 * time.Minute
+	// A node that gets SIGTERM drains; its own limit is shorter than this.
+	drainTimeout = 2 * time.Minute
 
 	firstPause = 100 * time.Millisecond
 	longPause  = 5 * time.Second
-	// A node that lived this long starts over with the first pause.
+	// After a node has run for this long, its next restart begins again with the shortest
+	// pause.
 	healthyLife = 10 * time.Second
-	// What a killed node's own children do not read away in this time is lost.
-	outputPatience = time.Second
+	// Output of a killed node that its children hold back for longer than this is lost.
+	outputTimeout = time.Second
 
-	// The exit codes of forge that another start cannot better.
+	// Exit codes of forge for errors that a restart does not fix.
 	exitUsage  = 2
 	exitConfig = 3
 )
 
-// process is a node that is kept running.
+// process is a node that is restarted when it ends.
 type process struct {
 	node   Node
 	c      *cluster
@@ -52,10 +53,10 @@ func newProcess(c *cluster, index int, address string) *process {
 	}
 }
 
-// run keeps the node running until ctx ends and it has stopped.
+// run restarts the node until ctx ends and the node has stopped.
 func (p *process) run(ctx context.Context) {
-	// The kernel ends the node with the thread that started it, so that the
-	// thread has to stay.
+	// The kernel ends the node when the thread that started it ends, so the thread has to
+	// stay.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	pause := firstPause
@@ -88,7 +89,7 @@ func (p *process) runOnce(ctx context.Context) error {
 	cmd.Env = p.environ()
 	cmd.SysProcAttr = nodeAttributes()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = drainPatience
+	cmd.WaitDelay = drainTimeout
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -108,10 +109,10 @@ func (p *process) runOnce(ctx context.Context) error {
 	p.pid.Store(int64(cmd.Process.Pid))
 	p.starts.Add(1)
 	relayed := p.relay(ctx, output)
-	stopHurrying := context.AfterFunc(p.c.hurry, func() { _ = cmd.Process.Kill() }) //nolint:contextcheck // it outlives ctx
+	stopHurrying := context.AfterFunc(p.c.forceStop, func() { _ = cmd.Process.Kill() }) //nolint:contextcheck // it outlives ctx
 	err = cmd.Wait()
 	stopHurrying()
-	_ = output.SetReadDeadline(time.Now().Add(outputPatience))
+	_ = output.SetReadDeadline(time.Now().Add(outputTimeout))
 	<-relayed
 	return err
 }
@@ -136,7 +137,8 @@ func (p *process) relay(ctx context.Context, output io.ReadCloser) <-chan struct
 	return done
 }
 
-// environ is ours, with the database in it and without another one.
+// environ returns this process's environment with the node's database in place of any
+// other.
 func (p *process) environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -144,7 +146,7 @@ func (p *process) environ() []string {
 	})
 	env = append(env,
 		"FORGE_DATABASE_URL="+p.node.DatabaseURL,
-		"FORGE_DATABASE_LEADER_URL="+p.node.DatabaseURL, // the file may name one elsewhere
+		"FORGE_DATABASE_LEADER_URL="+p.node.DatabaseURL, // the file may name another database
 		envLifeline+"=1")
 	return append(env, p.c.Env...)
 }

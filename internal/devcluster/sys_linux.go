@@ -2,8 +2,8 @@ package devcluster
 
 import "syscall"
 
-// nodeAttributes put a node into a process group of its own, because Ctrl-C at
-// the terminal is ours to pass on, and have the kernel kill it with us.
+// nodeAttributes puts a node into its own process group, because the cluster passes on
+// Ctrl-C from the terminal itself, and makes the kernel kill the node with the cluster.
 func nodeAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,8 +4,8 @@ package devcluster
 
 import "syscall"
 
-// nodeAttributes put a node into a process group of its own, because Ctrl-C at
-// the terminal is ours to pass on. Its lifeline ends it with us.
+// nodeAttributes puts a node into its own process group, because the cluster passes on
+// Ctrl-C from the terminal itself. The lifeline ends the node with the cluster.
 func nodeAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// applicationPrefix begins the name of every connection of a node; the
-// incarnation follows, and the node's id.
+// applicationPrefix begins the name of every connection of a node; the incarnation and
+// the node's id follow.
 const applicationPrefix = "forge:"
 
-// checkLocks looks at who holds the roles' locks: only nodes of this cluster may.
+// checkLocks checks that only nodes of this cluster hold the locks of roles.
 func checkLocks(f Facts) []Finding {
 	if f.Cluster == nil {
 		return nil
@@ -25,7 +25,7 @@ func checkLocks(f Facts) []Finding {
 	var findings []Finding
 	for _, holder := range f.Cluster.Holders {
 		ofNode := strings.HasPrefix(holder.Application, applicationPrefix)
-		unknown := ofNode && !f.Schema.Empty && !f.Schema.readable() // ours, for all that can be read
+		unknown := ofNode && !f.Schema.Empty && !f.Schema.readable() // may be a node of this cluster: the tables cannot be read
 		if unknown || f.ours(holder.Application) {
 			continue
 		}
@@ -36,7 +36,7 @@ func checkLocks(f Facts) []Finding {
 	return orOK(findings, "no other application holds the lock of a role")
 }
 
-// otherLock says how a role gets another lock.
+// otherLock returns how to give a role another lock.
 func (f Facts) otherLock(role string) string {
 	if id := f.Config.Cluster.LeaderElection.Roles[role].LockID; id != 0 {
 		return "give the role another lock_id on every node"
@@ -44,8 +44,8 @@ func (f Facts) otherLock(role string) string {
 	return fmt.Sprintf("set cluster.lock_namespace to another number on every node (it is %d)", f.Config.Cluster.LockNamespace)
 }
 
-// ours says whether a connection is a node's of this cluster, or a leader's that is
-// no node: forge run.
+// ours reports whether a connection belongs to a node of this cluster, or to a leader
+// that is no node (forge run).
 func (f Facts) ours(application string) bool {
 	rest, isForge := strings.CutPrefix(application, applicationPrefix)
 	incarnation, _, _ := strings.Cut(rest, ":")
@@ -53,8 +53,8 @@ func (f Facts) ours(application string) bool {
 		slices.ContainsFunc(f.Cluster.Leaders, func(l leaderstore.Leader) bool { return l.Incarnation == incarnation }))
 }
 
-// checkLeaders looks for roles that nobody leads although somebody could, and for
-// roles that nobody could take over.
+// checkLeaders finds roles without a leader that have a candidate, and roles that no
+// other node could take over.
 func checkLeaders(f Facts) []Finding {
 	if f.Cluster == nil || !f.Schema.readable() {
 		return nil
@@ -78,10 +78,10 @@ func checkLeaders(f Facts) []Finding {
 					"%s leads %s, and no other node could take over", leader.NodeID, leader.Role))
 			}
 		case len(stand) == 0 && !f.known(leader.Role):
-			led = append(led, ok("nobody leads %s, and no node stands for it", leader.Role)...)
+			led = append(led, ok("nobody leads %s, and no node has it in node.roles", leader.Role)...)
 		case len(stand) == 0:
 			findings = append(findings, fail("put "+leader.Role+" into node.roles of a node",
-				"nobody leads %s: no running node stands for it", leader.Role))
+				"nobody leads %s: no running node has it in node.roles", leader.Role))
 		default:
 			findings = append(findings, fail("read the logs of "+strings.Join(stand, ", ")+"; see also the lines above",
 				"nobody leads %s", leader.Role))
@@ -90,12 +90,12 @@ func checkLeaders(f Facts) []Finding {
 	return append(findings, led...)
 }
 
-// neverLed says whether this is a cluster that nobody has started yet.
+// neverLed reports whether no node of this cluster was ever started.
 func (f Facts) neverLed() bool {
 	return len(f.Cluster.Nodes) == 0 && !slices.ContainsFunc(f.Cluster.Leaders, func(l leaderstore.Leader) bool { return l.Term > 0 })
 }
 
-// missingRoles names the roles that should be led and have no row.
+// missingRoles returns a finding for each role that should have a leader and has no row.
 func (f Facts) missingRoles() []Finding {
 	wanted := map[string]bool{}
 	for _, role := range roles.All() {
@@ -115,15 +115,15 @@ func (f Facts) missingRoles() []Finding {
 	var findings []Finding
 	for _, role := range slices.Sorted(maps.Keys(wanted)) {
 		if wanted[role] {
-			findings = append(findings, fail("run forge doctor again: whoever stands for the role makes the row; else read the nodes' logs",
+			findings = append(findings, fail("run forge doctor again: a node with the role in node.roles creates the row; otherwise read the nodes' logs",
 				"nobody leads %s: forge_leaders has no row of it", role))
 		}
 	}
 	return findings
 }
 
-// known says whether those who stand for a role are nodes. Others may run it by forge
-// run, which is none.
+// known reports whether nodes are the candidates for a role. forge run, which is no node,
+// may run other roles.
 func (f Facts) known(role string) bool { return builtIn(role) || len(f.standing(role)) > 0 }
 
 func (f Facts) standing(role string) []string {
@@ -136,7 +136,7 @@ func (f Facts) standing(role string) []string {
 	return ids
 }
 
-// heard says whether a node's heart has beaten lately.
+// heard reports whether a node has sent a heartbeat within the dead threshold.
 func (f Facts) heard(node nodestore.Node) bool {
 	return node.Now.Sub(node.LastHeartbeatAt) < f.Config.Cluster.DeadThreshold.Std()
 }
@@ -164,16 +164,16 @@ func checkNodes(f Facts) []Finding {
 		switch {
 		case node.State == nodestore.Dead:
 			findings = append(findings, warn("start it again; its row goes after a day if it is gone for good",
-				"%s on host %s is dead, last heard of %s ago", node.NodeID, node.Hostname, silent))
+				"%s on host %s is dead, last heartbeat %s ago", node.NodeID, node.Hostname, silent))
 		case node.State != nodestore.Left && !f.heard(node):
-			findings = append(findings, warn("look after that process; the scheduler's leader gives it up",
+			findings = append(findings, warn("check that process; the scheduler's leader gives it up",
 				"%s on host %s is silent for %s", node.NodeID, node.Hostname, silent))
 		}
 	}
 	return orOK(findings, "%d running", f.livingNodes())
 }
 
-// checkDrift compares what the nodes run with what is in force and with this file.
+// checkDrift compares the nodes' configurations with the one in force and with this file.
 func checkDrift(f Facts) []Finding {
 	if f.Cluster == nil || f.Cluster.InForce == "" {
 		return nil
@@ -209,7 +209,7 @@ func checkDrift(f Facts) []Finding {
 		findings = append(findings, warn("finish the upgrade", "the nodes run %d versions of forge", len(versions)))
 	}
 	if len(zones) > 1 {
-		findings = append(findings, warn("run one version of forge: it brings the time zones along",
+		findings = append(findings, warn("run one version of forge: it contains the time zones",
 			"the nodes go by different releases of the time zone database (%s), and may come to different ticks",
 			strings.Join(slices.Sorted(maps.Keys(zones)), ", ")))
 	}

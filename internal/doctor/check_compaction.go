@@ -12,12 +12,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 )
 
-// passMargin is how late a pass may be: the one before may take long, and a new
-// leader begins when it took over.
+// passMargin is the delay that a pass may have: the previous one may take long, and a new
+// leader begins its interval when it takes over.
 const passMargin = 10 * time.Minute
 
-// checkCompaction looks at the log compactor's last pass. Where no node runs there
-// is nobody to make one.
+// checkCompaction checks the log compactor's last pass. Without a running node there is
+// no compactor to check.
 func checkCompaction(f Facts) []Finding {
 	if f.Cluster == nil || f.Schema == nil || !f.Schema.readable() || f.livingNodes() == 0 {
 		return nil
@@ -27,7 +27,7 @@ func checkCompaction(f Facts) []Finding {
 		if now.Sub(since) < passMargin {
 			return ok("no pass yet; the nodes started %s ago", now.Sub(since).Round(time.Second))
 		}
-		return []Finding{warn("see why nobody leads log_compactor: forge leader status", "nothing that is over was ever removed or merged")}
+		return []Finding{warn("see why nobody leads log_compactor: forge leader status", "no finished run or output was ever removed or merged")}
 	}
 	last := f.Cluster.Passes[0]
 	if late := now.Sub(last.NextAt); late > passMargin && now.Sub(since) > passMargin {
@@ -42,7 +42,8 @@ func checkCompaction(f Facts) []Finding {
 	return ok("last pass %s ago by %s: %s; the next is due %s", now.Sub(last.EndedAt).Round(time.Second), last.NodeID, did(last), due(last.NextAt.Sub(now)))
 }
 
-// upSince is the database's clock, and when the first of the nodes that run started.
+// upSince returns the database's time, and the time at which the first of the running
+// nodes started.
 func (f Facts) upSince() (now, since time.Time) {
 	for _, node := range f.Cluster.Nodes {
 		if !node.Present() || !f.heard(node) {

@@ -10,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/forge-scheduler/forge/internal/grants"
 	"github.com/forge-scheduler/forge/migrations"
 )
 
@@ -24,7 +23,7 @@ func checkSchema(f Facts) []Finding {
 	case s.Empty:
 		return []Finding{warn(migrate, "no tables yet in schema %s", s.Name)}
 	case s.Version != nil && !s.readable():
-		return nil // the grants say why
+		return nil // checkGrants reports the reason
 	case errors.Is(s.Version, migrations.ErrPending) && !s.Owned:
 		return []Finding{fail("run forge migrate up as "+s.Owner, "the schema is older than this binary, and only %s may change it", s.Owner)}
 	case errors.Is(s.Version, migrations.ErrPending):
@@ -41,7 +40,7 @@ func checkGrants(f Facts) []Finding {
 		return nil
 	}
 	var findings []Finding
-	for _, line := range grants.Lines(f.Schema.Missing, f.Server.User) {
+	for _, line := range GrantLines(f.Schema.Missing, f.Server.User) {
 		findings = append(findings, fail("as the owner: "+line.Statement, "%s", line.Lacks))
 	}
 	for _, user := range f.Server.ForeignUsers {
@@ -52,8 +51,8 @@ func checkGrants(f Facts) []Finding {
 	return orOK(findings, "user %s has what it needs", f.Server.User)
 }
 
-// checkLogins looks for logins that may take an advisory lock: PostgreSQL knows no
-// right for that, whoever may connect to the database can.
+// checkLogins finds logins that may take an advisory lock: PostgreSQL has no privilege
+// for that, so every login that may connect to the database can.
 func checkLogins(f Facts) []Finding {
 	if f.Server == nil {
 		return nil
@@ -88,8 +87,8 @@ func checkReplication(f Facts) []Finding {
 	return ok("%s, synchronous with %s", replicas, f.Server.SynchronousWith)
 }
 
-// checkConnections asks whether there is room for every node's pool, its election
-// session, its deputy's and the connection of its heartbeats.
+// checkConnections checks that there are enough connections for every node's pool, its
+// election session, its deputy's session and its heartbeats.
 func checkConnections(f Facts) []Finding {
 	if f.Server == nil {
 		return nil
@@ -120,8 +119,8 @@ func checkEncoding(f Facts) []Finding {
 	return ok("%s", f.Server.Encoding)
 }
 
-// bloat is the share of dead rows, in tables of some size, that autovacuum should
-// not let stand.
+// bloat is the share of dead rows, in tables of some size, above which autovacuum falls
+// behind.
 const (
 	bloatShare   = 0.5
 	bloatMinRows = 100_000
@@ -141,7 +140,7 @@ func checkStorage(f Facts) []Finding {
 	for _, t := range f.Schema.Tables {
 		if t.Dead > bloatMinRows && float64(t.Dead) > bloatShare*float64(t.Live+t.Dead) {
 			findings = append(findings, warn("look for long transactions in pg_stat_activity, and let autovacuum run",
-				"%s holds %s dead rows beside %s live ones", t.Name, humanize.Comma(t.Dead), humanize.Comma(t.Live)))
+				"%s has %s dead rows and %s live ones", t.Name, humanize.Comma(t.Dead), humanize.Comma(t.Live)))
 		}
 	}
 	return orOK(findings, "%s", f.sizes())

@@ -9,10 +9,10 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 )
 
-// seen says whether the cluster's tables were read.
+// seen reports whether the cluster's tables were read.
 func (f Facts) seen() bool { return f.Cluster != nil && f.Schema != nil && f.Schema.readable() }
 
-// hazards are findings about hazards of a kind.
+// hazards returns the findings about hazards of the given kinds.
 func (f Facts) hazards(kinds ...hazards.Kind) []Finding {
 	if !f.seen() {
 		return nil
@@ -46,12 +46,13 @@ func checkQueues(f Facts) []Finding {
 	return orOK(findings, "the oldest available job has waited for %s", explain.Span(longest))
 }
 
-// checkWrites leaves missing rights to the line that has the statements to grant them.
+// checkWrites does not report missing privileges: the line with the GRANT statements
+// does.
 func checkWrites(f Facts) []Finding {
 	_, rights := errors.AsType[*dbcheck.RightsError](f.Writes)
 	_, disk := errors.AsType[*dbcheck.DiskError](f.Writes)
 	switch {
-	case !f.seen() || rights || f.Election.Replica || f.Pool.Replica:
+	case !f.seen() || rights || f.Election.Replay.Replica || f.Pool.Replay.Replica:
 		return nil
 	case disk:
 		return []Finding{fail("make room on the server's disk: no job can start or finish until then", "%v", f.Writes)}

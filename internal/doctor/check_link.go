@@ -7,20 +7,22 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/roles"
 )
 
 const (
-	// oldest is the first PostgreSQL with idle_session_timeout, newest the last
-	// that forge's tests have run on.
+	// oldest is the first PostgreSQL version with idle_session_timeout, newest the last
+	// one that forge's tests have run on.
 	oldest, newest = 14, 18
 
-	// clockTolerance is the difference of clocks that nobody notices.
+	// clockTolerance is the largest clock difference that is not reported.
 	clockTolerance = time.Second
 )
 
-// links are the ways to look at: one when both keys hold the same address.
+// links returns the links to check: one when both keys hold the same address.
 func (f Facts) links() []Link {
 	if f.Config.Database.LeaderURL == f.Config.Database.URL {
 		return []Link{f.Election}
@@ -28,7 +30,7 @@ func (f Facts) links() []Link {
 	return []Link{f.Pool, f.Election}
 }
 
-// reached are the ways that lead to a server.
+// reached returns the links that lead to a server.
 func (f Facts) reached() []Link {
 	return slices.DeleteFunc(f.links(), func(l Link) bool { return l.Err != nil })
 }
@@ -65,7 +67,7 @@ func (f Facts) judgePooler(link Link) (Finding, bool) {
 	byLease := f.Config.Cluster.LeaderElection.ByLease()
 	switch {
 	case link.Shared && byLease:
-		return Finding{Status: OK, Detail: link.Key + `: a pooler in transaction mode, which strategy = "lease" bears`}, true
+		return Finding{Status: OK, Detail: link.Key + `: a pooler in transaction mode, which strategy = "lease" allows`}, true
 	case link.Shared:
 		return fail("let "+link.Key+` lead straight to PostgreSQL, or set cluster.leader_election.strategy = "lease" on every node`,
 			"%s: a pooler in transaction mode stands between: no session of a node's own, no lock and no notification lasts", link.Key), true
@@ -83,14 +85,23 @@ func checkPrimary(f Facts) []Finding {
 	var findings []Finding
 	for _, link := range f.links() {
 		switch {
-		case link.Replica:
+		case link.Replay.Replica:
 			findings = append(findings, fail(link.ReadOnly,
-				"%s: the server is a replica: it grants locks that elect nobody, and takes no writes", link.Key))
+				"%s: the server is a replica: it grants locks that elect nobody, and takes no writes; %s", link.Key, ageOf(link.Replay)))
 		case link.ReadOnly != "":
 			findings = append(findings, fail(link.ReadOnly, "%s: the server takes no writes", link.Key))
 		}
 	}
 	return orOK(findings, "the server is a primary")
+}
+
+// ageOf describes how old the data of a replica may be.
+func ageOf(r dbcheck.Replay) string {
+	if r.Until.IsZero() {
+		return "it has replayed nothing since it started, and its data may be of any age"
+	}
+	return fmt.Sprintf("its data may be %s old: it has replayed the changes until %s",
+		explain.Span(r.Age), r.Until.Local().Format("2006-01-02 15:04:05 MST"))
 }
 
 func checkVersion(f Facts) []Finding {
@@ -103,7 +114,7 @@ func checkVersion(f Facts) []Finding {
 			"PostgreSQL %s is too old: it cannot end the session of a silent leader", f.Server.Version)}
 	case major > newest:
 		return []Finding{warn("watch the first days, or use PostgreSQL "+fmt.Sprint(newest),
-			"PostgreSQL %s is newer than any that forge was tested on", f.Server.Version)}
+			"PostgreSQL %s is newer than any version that forge was tested with", f.Server.Version)}
 	default:
 		return ok("PostgreSQL %s", f.Server.Version)
 	}
@@ -112,17 +123,17 @@ func checkVersion(f Facts) []Finding {
 func checkIdleTimeout(f Facts) []Finding {
 	link := f.Election
 	if link.Err != nil || link.Shared || f.Server != nil && f.Server.VersionNum/10000 < oldest {
-		return nil // said above
+		return nil // other checks report it
 	}
 	if !link.IdleEnded {
 		return []Finding{fail("remove what keeps sessions alive between this machine and PostgreSQL",
 			"the server bore a silent session for longer than it was told to: a leader that hangs would keep its lock")}
 	}
-	return ok("the server ends silent sessions when it is told to")
+	return ok("the server ends idle sessions on time")
 }
 
-// checkLease judges the times of the election, by themselves, by the road to the
-// server, and beside those that the present leaders run with.
+// checkLease checks the times of the election: on their own, against the link to the
+// server, and against those of the present leaders.
 func checkLease(f Facts) []Finding {
 	e := f.Config.Cluster.LeaderElection
 	var findings []Finding
@@ -150,7 +161,7 @@ func checkLease(f Facts) []Finding {
 		"lease %s, renewed each %s, trusted for %s", e.LeaseDuration, e.RefreshInterval, trust)
 }
 
-// otherLeases names leaders whose lease is not this file's.
+// otherLeases returns findings about leaders whose lease differs from this file's.
 func otherLeases(f Facts, e config.LeaderElection) []Finding {
 	if f.Cluster == nil {
 		return nil
@@ -165,8 +176,8 @@ func otherLeases(f Facts, e config.LeaderElection) []Finding {
 	return nil
 }
 
-// checkClock compares the clocks. The election needs none to agree: but people
-// compare logs, and programs compare a leader file's lease_until.
+// checkClock compares the clocks. Elections do not need equal clocks, but people compare
+// logs, and programs compare a leader file's lease_until.
 func checkClock(f Facts) []Finding {
 	if f.Election.Err != nil {
 		return nil
@@ -177,10 +188,10 @@ func checkClock(f Facts) []Finding {
 		if off <= clockTolerance {
 			return
 		}
-		finding := warn("let every machine keep time by NTP", "the clock of %s is %s the database's", who, apart(ahead))
+		finding := warn("let every machine keep time by NTP", "the clock of %s is %s the database's", who, clockDifference(ahead))
 		if off > f.Config.Cluster.LeaderElection.LeaseDuration.Std() {
 			finding.Status = Fail
-			finding.Detail += ", more than a lease: whoever compares lease_until with that clock is misled"
+			finding.Detail += ", more than a lease: programs that compare lease_until with that clock are misled"
 		}
 		findings = append(findings, finding)
 	}
@@ -190,7 +201,7 @@ func checkClock(f Facts) []Finding {
 			add("node "+clock.NodeID, clock.Ahead, 0)
 		}
 	}
-	return orOK(append(findings, f.hazards(hazards.SetBackClock)...), "this machine's clock is %s the database's%s", apart(f.Election.ClockAhead), f.clocksSeen())
+	return orOK(append(findings, f.hazards(hazards.SetBackClock)...), "this machine's clock is %s the database's%s", clockDifference(f.Election.ClockAhead), f.clocksSeen())
 }
 
 func (f Facts) clocksSeen() string {
@@ -203,7 +214,7 @@ func (f Facts) clocksSeen() string {
 	return fmt.Sprintf(", and those of %d nodes are within a second", len(f.Cluster.Hazards.Clocks))
 }
 
-func apart(ahead time.Duration) string {
+func clockDifference(ahead time.Duration) string {
 	switch ahead = ahead.Round(time.Millisecond); {
 	case ahead == 0:
 		return "equal to"

@@ -7,7 +7,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// Status of a finding.
+// Status is the severity of a finding.
 type Status string
 
 // The statuses, from best to worst.
@@ -23,17 +23,18 @@ type Finding struct {
 	Status Status `json:"status"`
 	// Detail is what was found.
 	Detail string `json:"detail"`
-	// Remedy is what to do about it; empty when all is well.
+	// Remedy is what to do about it; empty for an OK.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// check judges one thing. It returns nothing when its facts are not known.
+// check evaluates one aspect. It returns nothing when its facts are unknown.
 type check struct {
 	name  string
 	judge func(Facts) []Finding
 }
 
-// checks in the order in which they are shown: what others depend on first.
+// checks are in the order in which they are shown: a check comes before those that depend
+// on it.
 var checks = []check{
 	{"configuration", checkConfiguration},
 	{"connection", checkConnection},
@@ -62,7 +63,7 @@ var checks = []check{
 	{"compaction", checkCompaction},
 }
 
-// Examine judges the facts.
+// Examine runs all checks on the facts.
 func Examine(facts Facts) []Finding {
 	var findings []Finding
 	for _, c := range checks {
@@ -86,7 +87,7 @@ func fail(remedy, format string, args ...any) Finding {
 	return Finding{Status: Fail, Detail: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-// orOK returns the findings, or that all is well when there are none.
+// orOK returns the findings, or one OK finding when there are none.
 func orOK(findings []Finding, format string, args ...any) []Finding {
 	if len(findings) > 0 {
 		return findings
@@ -106,8 +107,8 @@ func checkConfiguration(f Facts) []Finding {
 	return orOK(findings, "no errors and no warnings")
 }
 
-// Invalid are the findings about a configuration that cannot be used: nothing else
-// can be looked at then.
+// Invalid returns the findings about a configuration that cannot be used. Nothing else
+// can be checked then.
 func Invalid(report config.Report) []Finding {
 	var findings []Finding
 	for _, problem := range report.Errors() {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
-	"github.com/forge-scheduler/forge/internal/grants"
+
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/queuestore"
@@ -27,7 +28,7 @@ const (
 	hash        = "0123456789abcdef"
 )
 
-// healthy is a cluster of two nodes with which nothing is wrong.
+// healthy returns the facts of a cluster of two nodes without problems.
 func healthy() Facts {
 	cfg := config.Default()
 	cfg.Database.URL = "postgres://db.example/forge"
@@ -74,7 +75,7 @@ func healthy() Facts {
 	}
 }
 
-func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
+func TestHealthyClusterHasNoFindings(t *testing.T) {
 	t.Parallel()
 	for _, f := range Examine(healthy()) {
 		if f.Status != OK || f.Remedy != "" || f.Detail == "" {
@@ -83,7 +84,7 @@ func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 	}
 }
 
-// Each case breaks one thing and demands the line that names it and its remedy.
+// Each case breaks one thing and requires the line that names it and its remedy.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -118,7 +119,18 @@ func TestChecks(t *testing.T) {
 			f.Config.Database.LeaderURL = "postgres://direct/forge"
 			f.Pool.Key, f.Pool.Shared = poolURL, true
 		}, "pooler", Fail, []string{"database.url"}},
-		"replica":   {func(f *Facts) { f.Election.Replica, f.Election.ReadOnly = true, "promote it" }, "primary", Fail, []string{"replica", "promote it"}},
+		"replica": {
+			func(f *Facts) { f.Election.Replay, f.Election.ReadOnly = dbcheck.Replay{Replica: true}, "promote it" },
+			"primary", Fail,
+			[]string{"replica", "has replayed nothing since it started", "promote it"},
+		},
+		"replica that lags": {
+			func(f *Facts) {
+				f.Election.Replay, f.Election.ReadOnly = dbcheck.Replay{Replica: true, Until: now, Age: 90 * time.Second}, "promote it"
+			},
+			"primary", Fail,
+			[]string{"its data may be 1m30s old", "it has replayed the changes until " + now.Local().Format("2006-01-02 15:04:05")},
+		},
 		"read-only": {func(f *Facts) { f.Election.ReadOnly = "set it to off" }, "primary", Fail, []string{"takes no writes", "set it to off"}},
 		"too old": {
 			func(f *Facts) { f.Server.VersionNum, f.Server.Version = 130012, "13.12" },
@@ -182,7 +194,7 @@ func TestChecks(t *testing.T) {
 		},
 		"newer schema": {func(f *Facts) { f.Schema.Version = migrations.ErrNewerSchema }, "schema", Fail, []string{"or a newer one"}},
 		"missing grants": {func(f *Facts) {
-			f.Schema.Missing = []grants.Grant{
+			f.Schema.Missing = []Grant{
 				{Privilege: "INSERT", Kind: "TABLE", Object: "public.forge_a"},
 				{Privilege: "UPDATE", Kind: "TABLE", Object: "public.forge_a"},
 				{Privilege: "INSERT", Kind: "TABLE", Object: "public.forge_b"},
@@ -234,7 +246,7 @@ func TestChecks(t *testing.T) {
 				}
 			},
 			"leaders", Fail,
-			[]string{"no running node stands for it", "nobody leads log_compactor"},
+			[]string{"no running node has it in node.roles", "nobody leads log_compactor"},
 		},
 		"no successor": {
 			func(f *Facts) { f.Cluster.Nodes = f.Cluster.Nodes[:1] },
@@ -244,7 +256,7 @@ func TestChecks(t *testing.T) {
 		"a singleton that nobody runs": {
 			func(f *Facts) { f.Cluster.Leaders[0] = leaderstore.Leader{Role: "mailer", Now: now} },
 			"leaders", OK,
-			[]string{"nobody leads mailer, and no node stands for it"},
+			[]string{"nobody leads mailer, and no node has it in node.roles"},
 		},
 		"a singleton that is run": {func(f *Facts) {
 			f.Cluster.Leaders[0].Role, f.Cluster.Leaders[0].Incarnation = "mailer", "00000000000000cc"
@@ -387,7 +399,7 @@ func TestChecks(t *testing.T) {
 		"dead rows": {
 			func(f *Facts) { f.Schema.Tables = []Table{{Name: "river_job", Live: 10, Dead: 1_000_000}} },
 			"storage", Warn,
-			[]string{"river_job holds 1,000,000 dead rows"},
+			[]string{"river_job has 1,000,000 dead rows"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -399,7 +411,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// demand wants a line of the check with the status that says all of that.
+// demand requires a line of the check with the status that contains all of the texts.
 func demand(t *testing.T, findings []Finding, check string, status Status, says ...string) {
 	t.Helper()
 	for _, f := range findings {
@@ -427,7 +439,7 @@ func containsAll(text string, parts []string) bool {
 	return true
 }
 
-func TestNothingIsSaidOfWhatIsNotKnown(t *testing.T) {
+func TestChecksSkipUnknownFacts(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("connection refused")
 	findings := Examine(Facts{Config: config.Default(), Pool: Link{Key: poolURL, Err: gone}, Election: Link{Key: leaderURL, Err: gone}})
@@ -446,4 +458,23 @@ func TestInvalid(t *testing.T) {
 		t.Fatal("a lease that runs out before it is refreshed was accepted")
 	}
 	demand(t, Invalid(report), "configuration", Fail, "forge.toml:", "lease runs out", "want refresh_interval")
+}
+
+func TestWarningsOfReceivers(t *testing.T) {
+	t.Parallel()
+	_, report, err := config.Parse("forge.toml", []byte(`[notify.webhook]
+url = "https://hooks.example.com/"
+http_config = { tls_config = { insecure_skip_verify = true }, authorization = { credentials = "c4nary" } }
+`), config.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := healthy()
+	facts.Warnings = report.Warnings()
+	findings := Examine(facts)
+	demand(t, findings, "configuration", Warn, "forge.toml:3:55:", "insecure_skip_verify", "certificate is not verified", "want ca_file")
+	demand(t, findings, "configuration", Warn, "credentials: a secret in the file", "want ${env:NAME}")
+	if text := fmt.Sprint(findings); strings.Contains(text, "c4nary") {
+		t.Errorf("the secret is shown: %s", text)
+	}
 }

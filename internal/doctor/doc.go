@@ -1,8 +1,12 @@
-// Package doctor examines a database, the way to it and the cluster on it, and
-// names what would break leadership.
+// Package doctor checks a database, the connections to it and the cluster on it, and
+// names problems that would break leadership.
 //
-// Gather collects facts and judges nothing; a failure to learn something is a
-// fact too. Examine judges the facts: each check is a pure function, so that what
-// is hard to bring about, a replica or a clock that is wrong, is tested as well as
-// what is easy.
+// Gather collects facts without evaluating them; a failure to read something is also a
+// fact. Examine evaluates the facts: each check is a pure function, so that tests cover
+// conditions that are hard to produce, such as a wrong clock, as well as easy
+// ones.
+//
+// Grants and lock holders are separate reports: MissingGrants finds the privileges that a
+// login lacks and writes the statements that grant them; ReadLockHolders finds the
+// sessions that hold the advisory locks of the cluster's roles without leading one.
 package doctor

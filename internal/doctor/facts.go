@@ -6,64 +6,65 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/grants"
+	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// Facts are all that the checks look at.
+// Facts are the input of the checks.
 type Facts struct {
 	Config *config.Config
-	// Warnings are those of the file.
+	// Warnings are the warnings about the configuration file.
 	Warnings []config.Problem
 
-	// Pool is the way by database.url, Election that by database.leader_url.
+	// Pool is the link of database.url, Election that of database.leader_url.
 	Pool, Election Link
 
-	// Server is nil when no address leads to one; likewise the two below it.
+	// Server is nil when no address leads to a server; so are the two fields below it.
 	Server  *Server
 	Schema  *Schema
 	Cluster *Cluster
-	// Writes is why the server takes no writes of a node's, if it was asked.
+	// Writes is the error of a node's write to the server, if one was tried.
 	Writes error
-	// Err is why the server, the schema or the cluster could not be looked at.
+	// Err is the reason why the server, the schema or the cluster could not be read.
 	Err error
 }
 
-// Link is one way to the database, as it was found.
+// Link describes one connection to the database, as found.
 type Link struct {
-	// Key of the configuration that holds the address.
+	// Key is the configuration key of the address.
 	Key string
 	// Err says why the server cannot be reached.
 	Err error
-	// Pooled says that the server process which answers is not the one that the
-	// connection was opened to.
+	// Pooled is true when the answering server process is not the one that the connection
+	// was opened to.
 	Pooled bool
-	// Shared says that two statements of one session met two server processes: the
+	// Shared is true when two statements of one session reached two server processes: the
 	// pooler is in transaction mode.
 	Shared bool
-	// Replica says that the server only follows another.
-	Replica bool
-	// ReadOnly is what to do about a server that takes no writes; empty: it does.
+	// Replay is whether the server is a replica, and how far it has replayed.
+	Replay dbcheck.Replay
+	// ReadOnly is the remedy for a server that accepts no writes; empty when it accepts
+	// them.
 	ReadOnly string
 	// Remote is the server's address; empty for a Unix socket or this machine.
 	Remote string
 	TLS    bool
-	// RoundTrip is the longest of a few.
+	// RoundTrip is the longest of a few round trips.
 	RoundTrip time.Duration
-	// ClockAhead is how far this machine's clock is ahead of the database's, give
-	// or take ClockError.
+	// ClockAhead is how far this machine's clock is ahead of the database's, with an
+	// error of at most ClockError.
 	ClockAhead, ClockError time.Duration
-	// GivesUp is when TCP at the server gives up a client that does not answer; 0 is
-	// never.
+	// GivesUp is the time after which TCP at the server gives up a client that does not
+	// answer; 0 means never.
 	GivesUp time.Duration
-	// IdleEnded says that the server ended a session that was silent for as long
-	// as it was told to bear.
+	// IdleEnded is true when the server ended a session that was idle for longer than its
+	// idle_session_timeout.
 	IdleEnded bool
 }
 
-// Server is what PostgreSQL says of itself.
+// Server is the server's own data about itself.
 type Server struct {
 	VersionNum      int
 	Version         string
@@ -76,34 +77,34 @@ type Server struct {
 	DatabaseBytes   int64
 	Replicas        int
 	SynchronousWith string
-	// ForeignUsers are other users of the database whose names nodes of forge
-	// connect under, and whose sessions this one may not end.
+	// ForeignUsers are other users of the database that nodes of forge connect as, and
+	// whose sessions this user may not end.
 	ForeignUsers []string
-	// Database is its name. PublicConnect says that any login may connect to it.
+	// Database is its name. PublicConnect is true when any login may connect to it.
 	Database      string
 	PublicConnect bool
-	// OtherLogins are some of the other logins that may, superusers left out.
+	// OtherLogins are some of the other logins that may connect, superusers left out.
 	OtherLogins []string
 }
 
-// Schema is what of forge's and River's tables is there.
+// Schema describes which of forge's and River's tables exist.
 type Schema struct {
 	Name string
 	// Version is nil, migrations.ErrPending or migrations.ErrNewerSchema.
 	Version error
-	// Empty says that nothing was migrated yet.
+	// Empty is true when no migration was applied yet.
 	Empty bool
-	// Owner of forge's tables; Owned says whether this user may change them.
+	// Owner is the owner of forge's tables; Owned is true when this user may change them.
 	Owner string
 	Owned bool
 	// Missing are the privileges that this user lacks, by object.
-	Missing []grants.Grant
+	Missing []Grant
 	Tables  []Table
 }
 
-// readable says whether this user may look into the tables that are there.
+// readable reports whether this user may read the existing tables.
 func (s Schema) readable() bool {
-	return !s.Empty && !slices.ContainsFunc(s.Missing, func(g grants.Grant) bool {
+	return !s.Empty && !slices.ContainsFunc(s.Missing, func(g Grant) bool {
 		return g.Privilege == "SELECT" || g.Kind == "SCHEMA"
 	})
 }
@@ -114,22 +115,23 @@ type Table struct {
 	Bytes int64
 	Live  int64
 	Dead  int64
-	// Partitions is 0 where there are none.
+	// Partitions is the number of partitions; 0 for an ordinary table.
 	Partitions int64
 }
 
-// Cluster is what nodes have written, and the locks that elect.
+// Cluster is the data that nodes have written, and the locks of the elections.
 type Cluster struct {
 	Nodes   []nodestore.Node
 	Leaders []leaderstore.Leader
 	Hazards hazards.Facts
 	// Holders are the sessions that hold the roles' locks.
 	Holders []leaderstore.LockHolder
-	// Passes are the log compactor's newest, at most one.
+	// Passes are the log compactor's newest passes, at most one.
 	Passes []compactstore.Pass
-	// OwnHash is what this file means for the cluster, InForce what was applied
-	// last, if anything was.
+	// OwnHash is the hash of this file's cluster sections, InForce that of the
+	// configuration applied last, empty if none was.
 	OwnHash, InForce string
-	// OwnHeld says why a node would not apply this file unless an operator confirms it.
+	// OwnHeld is the reason why a node would not apply this file unless an operator
+	// confirms it.
 	OwnHeld string
 }

@@ -14,18 +14,17 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
-	"github.com/forge-scheduler/forge/internal/dbpool"
-	"github.com/forge-scheduler/forge/internal/grants"
+	"github.com/forge-scheduler/forge/internal/postgres"
+
 	"github.com/forge-scheduler/forge/internal/hazards"
-	"github.com/forge-scheduler/forge/internal/lockholders"
+
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// The catalogue is read here and nowhere else; forge's tables are read by the
-// packages that own them.
+// Only this file reads the catalogue; the packages that own forge's tables read those.
 const (
 	searchPathSQL = `SELECT set_config('search_path', $1, false)`
 
@@ -53,7 +52,7 @@ SELECT coalesce((SELECT pg_get_userbyid(relowner) FROM pg_class
        coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                  WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), true)`
 
-	// Partitions count as their table.
+	// Partitions count as part of their table.
 	tablesSQL = `
 SELECT t.relname::text, sum(pg_total_relation_size(s.relid))::bigint, sum(s.n_live_tup)::bigint, sum(s.n_dead_tup)::bigint,
        count(*) FILTER (WHERE s.relid <> t.oid)
@@ -63,8 +62,8 @@ WHERE s.schemaname = $1 AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\
 GROUP BY t.relname`
 )
 
-// Gather looks at everything. What cannot be learned stays empty, with the reason
-// in Facts.Err or Link.Err.
+// Gather collects all facts. A fact that cannot be read stays empty, with the reason in
+// Facts.Err or Link.Err.
 func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) Facts {
 	f := Facts{Config: cfg, Warnings: warnings}
 	f.Pool = probe(ctx, poolURL, cfg.Database.URL)
@@ -81,7 +80,7 @@ func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) 
 	return f
 }
 
-// read looks at the server, the schema and the cluster, as far as each is there.
+// read reads the server, the schema and the cluster, as far as each exists.
 func (f *Facts) read(ctx context.Context, url string, readOnly bool) error {
 	pool, err := openPool(ctx, url, readOnly, f.Config.Database.Schema, f.Pool.Shared || f.Election.Shared)
 	if err != nil {
@@ -109,16 +108,16 @@ func (f *Facts) read(ctx context.Context, url string, readOnly bool) error {
 	return nil
 }
 
-// openPool accepts poolers, and replicas if readOnly says so: what is there can be read.
-// A session that others share keeps its settings.
+// openPool also connects through poolers and, if readOnly is true, to replicas. It
+// changes no settings of a session that others share.
 func openPool(ctx context.Context, url string, readOnly bool, schema string, shared bool) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("parse the database's address: %w", err)
 	}
 	config.MaxConns = 2
-	config.ConnConfig.ValidateConnect = dbpool.RequireWritable
-	if readOnly { // whatever target_session_attrs the address has
+	config.ConnConfig.ValidateConnect = postgres.RequireWritable
+	if readOnly { // overrides target_session_attrs of the address
 		config.ConnConfig.ValidateConnect = nil
 	}
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -150,7 +149,7 @@ func readSchema(ctx context.Context, pool *pgxpool.Pool, name string) (Schema, e
 	}
 	s.Empty = s.Owner == ""
 	var err error
-	if s.Missing, err = grants.Missing(ctx, pool, name); err != nil {
+	if s.Missing, err = MissingGrants(ctx, pool, name); err != nil {
 		return Schema{}, err
 	}
 	if s.Empty {
@@ -163,8 +162,8 @@ func readSchema(ctx context.Context, pool *pgxpool.Pool, name string) (Schema, e
 	return s, nil
 }
 
-// readCluster reads what it may. Without the tables, or the right to read them,
-// there are only the locks.
+// readCluster reads what the user may read. Without the tables, or the right to read
+// them, that is only the locks.
 func readCluster(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, schema Schema) (Cluster, error) {
 	var c Cluster
 	if schema.readable() {
@@ -176,10 +175,10 @@ func readCluster(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, sc
 	if _, c.OwnHash, err = cfg.ClusterSections(); err != nil {
 		return Cluster{}, err
 	}
-	if schema.Empty && schema.Name != "public" { // its lock ids are not known yet
+	if schema.Empty && schema.Name != "public" { // its lock ids are unknown until it is migrated
 		return c, nil
 	}
-	c.Holders, err = lockholders.Read(ctx, pool, cfg, c.Leaders)
+	c.Holders, err = ReadLockHolders(ctx, pool, cfg, c.Leaders)
 	return c, err
 }
 
@@ -207,7 +206,8 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Conf
 	return err
 }
 
-// held says why a node would not apply a file unasked; empty: it would.
+// held returns the reason why a node would not apply a file without confirmation; empty
+// when it would.
 func held(inForce cronstore.Config, cfg *config.Config) (string, error) {
 	own, _, err := cfg.ClusterSections()
 	if err != nil {

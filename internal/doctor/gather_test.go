@@ -21,7 +21,7 @@ import (
 func configFor(address string) *config.Config {
 	cfg := config.Default()
 	cfg.Database.URL, cfg.Database.LeaderURL = address, address
-	// A lease that no round trip on a busy machine is too slow for.
+	// The lease is long enough for round trips on a busy machine.
 	cfg.Cluster.LeaderElection.LeaseDuration = config.Duration(90 * time.Second)
 	return cfg
 }
@@ -38,7 +38,7 @@ func execute(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// nothingFails demands that no line is worse than a warning.
+// nothingFails checks that no finding is worse than a warning.
 func nothingFails(t *testing.T, findings []Finding) {
 	t.Helper()
 	for _, f := range findings {
@@ -78,9 +78,10 @@ func TestSchemaOfOtherBinaries(t *testing.T) {
 	demand(t, examine(t, configFor(address)), "schema", Warn, "older than this binary")
 }
 
-// A user without rights gets the statements that give them; they are all it takes.
-// Nothing is made up of what may not be read.
-func TestGrantsThatArePrintedSuffice(t *testing.T) {
+// TestPrintedGrantsSuffice checks that a user without privileges gets the GRANT
+// statements, that these are sufficient, and that no finding is based on tables that the
+// user may not read.
+func TestPrintedGrantsSuffice(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
 	pool := pgtest.Connect(t, address)
@@ -110,7 +111,7 @@ func TestGrantsThatArePrintedSuffice(t *testing.T) {
 		fmt.Sprintf(`GRANT INSERT ON TABLE public.forge_leader_history TO "%s";`, user))
 }
 
-func TestMigrationThatOnlyTheOwnerMayMake(t *testing.T) {
+func TestMigrationThatOnlyTheOwnerMayRun(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
 	pool := pgtest.Connect(t, address)
@@ -120,8 +121,8 @@ func TestMigrationThatOnlyTheOwnerMayMake(t *testing.T) {
 	demand(t, examine(t, configFor(asUser(t, address, user))), "schema", Fail, "run forge migrate up as postgres")
 }
 
-// A login that may connect is found, whether it has the privilege as everybody does or
-// for itself, and no longer once that is revoked.
+// TestLoginsThatMayConnectAreFound checks that a login that may connect is found, whether
+// through PUBLIC or its own privilege, and no longer once that is revoked.
 func TestLoginsThatMayConnectAreFound(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
@@ -147,10 +148,10 @@ func TestLoginsThatMayConnectAreFound(t *testing.T) {
 	}
 }
 
-// password is for servers that ask for one.
+// password is for servers that require one.
 const password = "doctor"
 
-// loginRole makes a user of the server that goes with the test.
+// loginRole creates a user of the server that is dropped when the test ends.
 func loginRole(t *testing.T, pool *pgxpool.Pool) string {
 	t.Helper()
 	var name string
@@ -175,7 +176,7 @@ func asUser(t *testing.T, address, user string) string {
 	return parsed.String()
 }
 
-// holdLock holds the scheduler's lock under that application_name.
+// holdLock holds the scheduler's lock under the given application_name.
 func holdLock(t *testing.T, address, application string) *pgx.Conn {
 	t.Helper()
 	parsed, err := pgx.ParseConfig(address)
@@ -198,11 +199,11 @@ func holdLock(t *testing.T, address, application string) *pgx.Conn {
 	return conn
 }
 
-// letGo ends a session that holds a lock, and waits until the server has done so.
+// letGo ends a session that holds a lock, and waits until the server has released it.
 func letGo(t *testing.T, pool *pgxpool.Pool, conn *pgx.Conn) {
 	t.Helper()
 	_ = conn.Close(t.Context())
-	nodes.Eventually(t, nodes.Patience, "the session has ended", func() (ended bool) {
+	nodes.Eventually(t, nodes.WaitTimeout, "the session has ended", func() (ended bool) {
 		err := pool.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE pid = $1)`, conn.PgConn().PID()).Scan(&ended)
 		if err != nil {
 			t.Fatal(err)
@@ -236,8 +237,8 @@ func TestLockOfAnotherApplicationIsNamed(t *testing.T) {
 	demand(t, examine(t, configFor(address)), "lock ids", Fail, "another forge cluster")
 }
 
-// What nodes have written is read as it stands.
-func TestClusterAsNodesWroteIt(t *testing.T) {
+// TestClusterAsWrittenByNodes checks that the doctor reads the rows that nodes write.
+func TestClusterAsWrittenByNodes(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
 	pool := pgtest.Connect(t, address)
@@ -255,7 +256,7 @@ func TestClusterAsNodesWroteIt(t *testing.T) {
 	findings := examine(t, configFor(address))
 	demand(t, findings, "nodes", Warn, "web-2", "h2", "dead")
 	demand(t, findings, "leaders", Warn, "web-1 leads scheduler", "no other node")
-	demand(t, findings, "leaders", Fail, "nobody leads log_compactor", "no running node stands for it")
+	demand(t, findings, "leaders", Fail, "nobody leads log_compactor", "no running node has it in node.roles")
 	demand(t, findings, "leaders", Fail, "nobody leads metrics_aggregator", "no row")
 	demand(t, findings, "lease", Warn, "lease of 1m0s")
 	demand(t, findings, "drift", Warn, "web-1 runs configuration new", "other")
@@ -268,7 +269,8 @@ func TestClusterAsNodesWroteIt(t *testing.T) {
 	demand(t, findings, "clock", Fail, "node web-1", "behind")
 }
 
-// What stops work although all is up is found in a real database.
+// TestHazardsAreFound checks that hazards that stop work while all nodes run are found in
+// a real database.
 func TestHazardsAreFound(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
@@ -315,7 +317,7 @@ func TestEncodingAndRoomOfTheServer(t *testing.T) {
 	demand(t, findings, "connections", Warn, "10003 connections")
 }
 
-// What the server's own settings say is overruled by the election's session.
+// The election's session overrides the server's own settings.
 func TestShortTCPTimeoutsOfTheServerDoNotMatter(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
@@ -323,8 +325,8 @@ func TestShortTCPTimeoutsOfTheServerDoNotMatter(t *testing.T) {
 	demand(t, examine(t, configFor(address)), "lease", OK)
 }
 
-// Where no session's setting helps, the time is learned from the server.
-func TestPatienceIsLearned(t *testing.T) {
+// Where a session cannot set the time, it is read from the server.
+func TestLinkReadsServerTimeouts(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]time.Duration{
 		`SET tcp_user_timeout = 2500`: 2500 * time.Millisecond,
@@ -339,7 +341,7 @@ func TestPatienceIsLearned(t *testing.T) {
 			t.Fatal(err)
 		}
 		var link Link
-		if err := link.patience(t.Context(), conn); err != nil || link.GivesUp != want {
+		if err := link.readIdleTimeout(t.Context(), conn); err != nil || link.GivesUp != want {
 			t.Errorf("%s: %v, %v", settings, link.GivesUp, err)
 		}
 	}
@@ -360,7 +362,7 @@ func TestReplica(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
 	replica := server.Replica()
-	address := replica.URL() + "&target_session_attrs=read-write" // which finds only what is named
+	address := replica.URL() + "&target_session_attrs=read-write" // connects only to the named server
 	findings := examine(t, configFor(address))
 	demand(t, findings, "primary", Fail, "replica", "names only 127.0.0.1:", "name the primary, or every server")
 	for _, f := range findings {
@@ -408,8 +410,8 @@ func TestPoolerInSessionMode(t *testing.T) {
 	nothingFails(t, findings)
 }
 
-// A link that swallows what the server says keeps its end of a session open.
-func TestSessionsThatAreKeptAliveOnTheWay(t *testing.T) {
+// A link that drops the server's messages keeps its end of a session open.
+func TestSessionsKeptAliveByTheLink(t *testing.T) {
 	t.Parallel()
 	link := pgtest.Proxy(t, pgtest.URL(t))
 	conn, err := dial(t.Context(), link.URL(), true)

@@ -10,38 +10,38 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/dbpool"
+	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Keys of the addresses.
+// The configuration keys of the addresses.
 const (
 	poolURL   = "database.url"
 	leaderURL = "database.leader_url"
 )
 
 const (
-	// applicationName is how the doctor's own connections show.
+	// applicationName is the name of the doctor's own connections.
 	applicationName = "forge-doctor"
 
-	// pings is how many round trips are timed.
+	// pings is the number of timed round trips.
 	pings = 10
-	// brief is how long the server is told to bear a silent session in the test of
-	// it, and patience how long it may take to do so.
-	brief    = 250 * time.Millisecond
-	patience = 5 * time.Second
-	// connectTimeout is for addresses that do not say how long.
+	// brief is the idle_session_timeout of the probe, and probeTimeout the time within
+	// which the server must end the session.
+	brief        = 250 * time.Millisecond
+	probeTimeout = 5 * time.Second
+	// connectTimeout applies to addresses without a timeout.
 	connectTimeout = 5 * time.Second
 )
 
-// tcp is what an election's session asks of the server: what stays short is the
-// operating system's.
+// tcp holds the TCP settings that an election's session requests of the server; times
+// that stay short are the operating system's.
 var tcp = map[string]string{
 	"tcp_user_timeout": "0", "tcp_keepalives_idle": "0", "tcp_keepalives_interval": "0", "tcp_keepalives_count": "0",
 }
 
 const (
-	clockSQL      = `SELECT clock_timestamp()`
-	inRecoverySQL = `SELECT pg_is_in_recovery()`
+	clockSQL = `SELECT clock_timestamp()`
 
 	// In seconds; 0 is off, as on Unix sockets.
 	tcpSQL = `
@@ -52,7 +52,7 @@ SELECT max(setting::float8) FILTER (WHERE name = 'tcp_user_timeout') / 1000,
 FROM pg_settings`
 )
 
-// dial connects as nodes do, or to any server at all.
+// dial connects as nodes do, or to any server if anyServer is true.
 func dial(ctx context.Context, url string, anyServer bool) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -61,20 +61,20 @@ func dial(ctx context.Context, url string, anyServer bool) (*pgx.Conn, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // leaves nothing behind in a pooler
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // leaves no prepared statement in a pooler
 	config.RuntimeParams["application_name"] = applicationName
-	config.ValidateConnect = dbpool.RequireWritable
+	config.ValidateConnect = postgres.RequireWritable
 	if anyServer {
 		config.ValidateConnect = nil
 	}
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// probe learns what lies on the way that key names.
+// probe connects with the address of key and describes the link.
 func probe(ctx context.Context, key, url string) Link {
 	link := Link{Key: key}
 	conn, err := dial(ctx, url, false)
-	if dbpool.IsReadOnly(err) {
+	if postgres.IsReadOnly(err) {
 		link.ReadOnly = readOnlyRemedy(err, key, url)
 		conn, err = dial(ctx, url, true)
 	}
@@ -83,7 +83,7 @@ func probe(ctx context.Context, key, url string) Link {
 		err = link.examine(ctx, conn)
 	}
 	if err != nil {
-		link.Err = errors.New(dbpool.Reason(err))
+		link.Err = errors.New(postgres.Reason(err))
 	}
 	return link
 }
@@ -93,30 +93,31 @@ func readOnlyRemedy(err error, key, url string) string {
 	if failed != nil { // it was parsed to connect
 		return ""
 	}
-	return dbpool.ReadOnlyRemedy(err, key, config)
+	return postgres.ReadOnlyRemedy(err, key, config)
 }
 
 func (l *Link) examine(ctx context.Context, conn *pgx.Conn) error {
 	l.Remote, l.TLS = peer(conn)
-	if err := conn.QueryRow(ctx, inRecoverySQL).Scan(&l.Replica); err != nil {
+	var err error
+	if l.Replay, err = dbcheck.ReadReplay(ctx, conn); err != nil {
 		return err
 	}
 	if err := l.time(ctx, conn); err != nil {
 		return err
 	}
-	pooled, err := dbpool.Settle(ctx, conn, tcp)
-	if l.Pooled = pooled; errors.Is(err, dbpool.ErrTransactionPooler) {
+	pooled, err := postgres.Settle(ctx, conn, tcp)
+	if l.Pooled = pooled; errors.Is(err, postgres.ErrTransactionPooler) {
 		l.Shared = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return l.patience(ctx, conn)
+	return l.readIdleTimeout(ctx, conn)
 }
 
-// time takes the clock's difference from the fastest of a few round trips, and
-// remembers the slowest.
+// time measures a few round trips. It computes the clock difference from the fastest and
+// records the slowest.
 func (l *Link) time(ctx context.Context, conn *pgx.Conn) error {
 	fastest := time.Duration(-1)
 	for range pings {
@@ -135,8 +136,9 @@ func (l *Link) time(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// patience learns when the server gives up a client that does not answer.
-func (l *Link) patience(ctx context.Context, conn *pgx.Conn) error {
+// readIdleTimeout reads the time after which the server gives up a client that does not
+// answer.
+func (l *Link) readIdleTimeout(ctx context.Context, conn *pgx.Conn) error {
 	var unacknowledged, silent float64
 	if err := conn.QueryRow(ctx, tcpSQL).Scan(&unacknowledged, &silent); err != nil {
 		return err
@@ -149,8 +151,8 @@ func (l *Link) patience(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// probeIdle sees whether the server ends a session that is silent for longer than
-// it was told to bear.
+// probeIdle reports whether the server ends a session that is idle for longer than its
+// idle_session_timeout.
 func probeIdle(ctx context.Context, url string) bool {
 	conn, err := dial(ctx, url, true)
 	if err != nil {
@@ -158,21 +160,21 @@ func probeIdle(ctx context.Context, url string) bool {
 	}
 	defer closeNow(conn)
 	settings := map[string]string{"idle_session_timeout": strconv.FormatInt(brief.Milliseconds(), 10)}
-	if _, err := dbpool.Settle(ctx, conn, settings); err != nil {
+	if _, err := postgres.Settle(ctx, conn, settings); err != nil {
 		return false
 	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return endedByServer(waiting, conn)
 }
 
-// endedByServer waits for the end of a silent session.
+// endedByServer waits for the server to end an idle session.
 func endedByServer(ctx context.Context, conn *pgx.Conn) bool {
 	_, err := conn.WaitForNotification(ctx)
 	return err != nil && ctx.Err() == nil
 }
 
-// peer says where a connection leads; empty is this machine.
+// peer returns the server's address of a connection; empty for this machine.
 func peer(conn *pgx.Conn) (remote string, encrypted bool) {
 	socket := conn.PgConn().Conn()
 	_, encrypted = socket.(*tls.Conn)
@@ -188,11 +190,11 @@ func peer(conn *pgx.Conn) (remote string, encrypted bool) {
 func closeNow(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // only looked at
+	_ = conn.Close(ctx) // only used to read
 }
 
-// direct is the address by which tables can be read, readOnly if it leads to servers
-// that take no writes.
+// direct returns the address to read tables from; readOnly is true if it leads to a
+// server that accepts no writes.
 func (f Facts) direct() (url string, readOnly, found bool) {
 	switch {
 	case f.Pool.Err == nil:

@@ -1,5 +1,5 @@
-// Package enqueue completes a job that somebody adds by hand with what the
-// configuration in force says of its kind, as the scheduler does for its crons.
+// Package enqueue completes a job that is added by hand with the settings of its
+// kind from the configuration in force, as the scheduler does for crons.
 package enqueue
 
 import (
@@ -20,28 +20,29 @@ import (
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
-// DB is what a job is added through.
+// DB is the database through which a job is added.
 type DB interface {
 	cronstore.Queryer
 	cronstore.Beginner
 }
 
-// Inserter inserts a job within tx, or finds the one that is the same.
+// Inserter inserts a job within tx, or returns the existing duplicate.
 type Inserter interface {
 	InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob) (jobstore.Enqueued, error)
 }
 
-// Request is a job that somebody wants to have added.
+// Request describes a job to add.
 type Request struct {
 	Job jobstore.NewJob
-	// OwnUnique: the request says what is unique, and not the configuration.
+	// OwnUnique is whether the request, and not the configuration, determines
+	// uniqueness.
 	OwnUnique bool
-	// By says who asks, for the diary.
+	// By is who requests the job, for the event log.
 	By string
 }
 
-// Add adds the job as the configuration in force has it, with an entry in the
-// diary, or tells of the one that is there already.
+// Add adds the job with the settings of the configuration in force and appends an
+// event, or returns the existing duplicate.
 func Add(ctx context.Context, db DB, inserter Inserter, request Request) (added jobstore.Enqueued, err error) {
 	job := request.Job
 	if err := complete(ctx, db, &job, request.OwnUnique); err != nil {
@@ -60,7 +61,7 @@ func Add(ctx context.Context, db DB, inserter Inserter, request Request) (added 
 	return added, nil
 }
 
-// Kinds returns the kinds that nodes which live have a worker for, and those that
+// Kinds returns the kinds for which a live node has a worker, and the kinds that
 // any node ever had, sorted.
 func Kinds(ctx context.Context, db nodestore.Queryer) (live, known []string, err error) {
 	nodes, err := nodestore.Observe(ctx, db)
@@ -78,8 +79,8 @@ func Kinds(ctx context.Context, db nodestore.Queryer) (live, known []string, err
 	return slices.Compact(live), slices.Compact(known), nil
 }
 
-// Fields are what the schema of a kind asks for, by the configuration in force;
-// none where it has no schema.
+// Fields returns the fields of the kind's schema in the configuration in force;
+// none if it has no schema.
 func Fields(ctx context.Context, db cronstore.Queryer, kind string) ([]argschema.Field, error) {
 	inForce, err := cronstore.ConfigInForce(ctx, db)
 	if errors.Is(err, cronstore.ErrNotFound) {
@@ -99,7 +100,7 @@ func Fields(ctx context.Context, db cronstore.Queryer, kind string) ([]argschema
 	return compiled.Fields(), nil
 }
 
-// settings are the parts of an applied job that its enqueuing needs.
+// settings are the parts of an applied job that enqueuing needs.
 type settings struct {
 	Queue      string            `json:"queue"`
 	Priority   int               `json:"priority"`
@@ -111,9 +112,9 @@ type settings struct {
 	} `json:"retry"`
 }
 
-// complete fills in what the applied configuration says of the kind. A Go program's
-// own kinds are not in it and take River's defaults. With uniqueGiven the caller has
-// said what is unique.
+// complete fills in the kind's settings from the applied configuration. The kinds
+// of a Go program are not in it and get River's defaults. With uniqueGiven the
+// caller has determined uniqueness.
 func complete(ctx context.Context, db cronstore.Queryer, job *jobstore.NewJob, uniqueGiven bool) error {
 	inForce, err := cronstore.ConfigInForce(ctx, db)
 	if errors.Is(err, cronstore.ErrNotFound) {
@@ -153,7 +154,7 @@ func complete(ctx context.Context, db cronstore.Queryer, job *jobstore.NewJob, u
 	return nil
 }
 
-// uniqueInForce is what the configuration in force says of the kind.
+// uniqueInForce returns the uniqueness of the kind in the configuration in force.
 func uniqueInForce(sections []byte, kind string) (jobstore.UniqueBy, error) {
 	all, err := config.UniqueJobs(sections)
 	if err != nil {

@@ -42,7 +42,7 @@ queue = "slow"
 schema = { required = ["name"], properties = { name = { type = "string" }, at = { type = "array", items = { type = "integer" } } } }
 `
 
-// apply puts the file in force and returns what jobs are added with.
+// apply puts the file in force and returns a pool and an inserter.
 func apply(t *testing.T, text string) (*pgxpool.Pool, *jobs.Inserter) {
 	t.Helper()
 	pool := pgtest.Pool(t)
@@ -71,7 +71,7 @@ func add(t *testing.T, pool *pgxpool.Pool, inserter enqueue.Inserter, request en
 	return added
 }
 
-// rows are the values of a query's first column.
+// rows returns the values of a query's first column.
 func rows(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) []string {
 	t.Helper()
 	found, err := pool.Query(t.Context(), sql, args...)
@@ -85,9 +85,9 @@ func rows(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) []string {
 	return values
 }
 
-// A job takes what the configuration in force says of its kind where the request
-// says nothing, and a kind that is not in it takes River's defaults.
-func TestAddCompletesTheJob(t *testing.T) {
+// A job gets the settings of its kind in force where the request sets none. A kind
+// that is not configured gets River's defaults.
+func TestAddAppliesConfiguredSettings(t *testing.T) {
 	t.Parallel()
 	pool, inserter := apply(t, file)
 	for name, test := range map[string]struct {
@@ -108,7 +108,7 @@ func TestAddCompletesTheJob(t *testing.T) {
 	}
 }
 
-func TestAddWithoutAConfiguration(t *testing.T) {
+func TestAddWithoutConfiguration(t *testing.T) {
 	t.Parallel()
 	pool, inserter := apply(t, "")
 	if added := add(t, pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: "greet"}, By: "test"}); added.State != "available" {
@@ -116,8 +116,8 @@ func TestAddWithoutAConfiguration(t *testing.T) {
 	}
 }
 
-// What is unique of the kind counts unless the request says it.
-func TestAddIsUnique(t *testing.T) {
+// The kind's uniqueness applies unless the request sets its own.
+func TestAddReturnsDuplicate(t *testing.T) {
 	t.Parallel()
 	pool, inserter := apply(t, file)
 	due := time.Date(2099, 6, 1, 0, 0, 0, 0, time.UTC)
@@ -131,19 +131,19 @@ func TestAddIsUnique(t *testing.T) {
 	}
 }
 
-// The diary tells who added what, and nothing of what was there already or was
-// not added.
-func TestAddIsInTheDiary(t *testing.T) {
+// The event log records who added which job, and nothing for duplicates and
+// failures.
+func TestAddWritesOneEvent(t *testing.T) {
 	t.Parallel()
 	pool, inserter := apply(t, file)
-	const diarySQL = `SELECT concat_ws(' ', data ->> 'by', data ->> 'kind', data ->> 'queue', data ->> 'id') FROM forge_events WHERE type = 'job_enqueued' ORDER BY id`
+	const eventsSQL = `SELECT concat_ws(' ', data ->> 'by', data ->> 'kind', data ->> 'queue', data ->> 'id') FROM forge_events WHERE type = 'job_enqueued' ORDER BY id`
 	job := jobstore.NewJob{Kind: "report", Unique: "monday"}
 	first := add(t, pool, inserter, enqueue.Request{Job: job, OwnUnique: true, By: "ada"})
 	if again := add(t, pool, inserter, enqueue.Request{Job: job, OwnUnique: true, By: "bo"}); !again.Existing {
 		t.Fatalf("added twice: %+v", again)
 	}
-	if diff := cmp.Diff([]string{"ada report slow 1"}, rows(t, pool, diarySQL)); diff != "" || first.ID != 1 {
-		t.Errorf("job %d, the diary (-want +got):\n%s", first.ID, diff)
+	if diff := cmp.Diff([]string{"ada report slow 1"}, rows(t, pool, eventsSQL)); diff != "" || first.ID != 1 {
+		t.Errorf("job %d, the event log (-want +got):\n%s", first.ID, diff)
 	}
 	_, err := enqueue.Add(t.Context(), pool, failing{inserter}, enqueue.Request{Job: jobstore.NewJob{Kind: "plain"}, By: "cy"})
 	if err == nil || err.Error() != "enqueue: after the insert" {
@@ -153,14 +153,14 @@ func TestAddIsInTheDiary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := enqueue.Add(t.Context(), pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: "plain"}, By: "di"}); err == nil {
-		t.Error("a job was added without a word in the diary")
+		t.Error("a job was added without a word in the event log")
 	}
 	if got := rows(t, pool, `SELECT kind FROM river_job`); !slices.Equal(got, []string{"report"}) {
 		t.Errorf("jobs %v, want the first alone", got)
 	}
 }
 
-// failing inserts and then fails, as a lost connection does.
+// failing inserts and then fails, like a lost connection.
 type failing struct{ *jobs.Inserter }
 
 func (f failing) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob) (jobstore.Enqueued, error) {
@@ -170,8 +170,9 @@ func (f failing) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob)
 	return jobstore.Enqueued{}, errors.New("after the insert")
 }
 
-// 70: args that the schema of the kind refuses are not enqueued, with each place.
-func TestAddChecksTheSchema(t *testing.T) {
+// Catalogue entry 70: arguments that violate the schema of the kind are rejected, with
+// the place of each violation.
+func TestAddValidatesArguments(t *testing.T) {
 	t.Parallel()
 	pool, inserter := apply(t, file)
 	for args, want := range map[string]string{

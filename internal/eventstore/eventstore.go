@@ -1,4 +1,4 @@
-// Package eventstore owns forge_events, the cluster's diary.
+// Package eventstore owns forge_events, the cluster's event log.
 package eventstore
 
 import (
@@ -36,29 +36,29 @@ const (
 	JobDiscarded     = "job_discarded"
 	QueuePaused      = "queue_paused"
 	QueueResumed     = "queue_resumed"
-	// HandOverAsked says that somebody asked a leader to hand its role over.
+	// HandOverAsked is appended when a leader is asked to hand over its role.
 	HandOverAsked = "hand_over_asked"
 	NodeDrained   = "node_drained"
 	NodeUndrained = "node_undrained"
-	// AlertSilenced says that receivers are not told of an alert until an instant.
+	// AlertSilenced is appended when an alert is silenced until an instant.
 	AlertSilenced   = "alert_silenced"
 	AlertUnsilenced = "alert_unsilenced"
-	// AlertTried says that somebody had an alert's receivers told, to try them.
+	// AlertTried is appended when an alert is sent to its receivers as a test.
 	AlertTried = "alert_tried"
-	// SecondRoundsGiven says that dead letters are tried again, DeadLettersDiscarded
-	// that somebody has no more use for some.
+	// SecondRoundsGiven is appended when dead letters are retried, DeadLettersDiscarded
+	// when they are discarded.
 	SecondRoundsGiven    = "second_rounds_given"
 	DeadLettersDiscarded = "dead_letters_discarded"
-	// NotificationDelivered and NotificationFailed say that a receiver was told
-	// of something, or could not be.
+	// NotificationDelivered and NotificationFailed record whether a notification was
+	// delivered to a receiver.
 	NotificationDelivered = "notification_delivered"
 	NotificationFailed    = "notification_failed"
-	// IndexRebuilt says that the log compactor's leader gave back what an index did
-	// not use.
+	// IndexRebuilt is appended when the log compactor rebuilt an index to free its unused
+	// space.
 	IndexRebuilt = "index_rebuilt"
 )
 
-// Event is one entry of the diary. NodeID, Role and Term are zero where they do
+// Event is one entry of the event log. NodeID, Role and Term are zero if they do
 // not apply.
 type Event struct {
 	ID     int64           `json:"id"`
@@ -70,12 +70,12 @@ type Event struct {
 	Data   json.RawMessage `json:"data,omitempty"`
 }
 
-// Execer is what Append writes through: a pool, a connection or a transaction.
+// Execer executes statements: a pool, a connection or a transaction.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Queryer is what events are read through.
+// Queryer runs queries.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -92,8 +92,8 @@ const pruneSQL = `
 DELETE FROM forge_events
 WHERE id = ANY (ARRAY (SELECT id FROM forge_events WHERE at < $1 ORDER BY at LIMIT $2))`
 
-// Append writes an event with the database's clock. data is marshalled to JSON;
-// nil means none.
+// Append writes an event with the time of the database's clock. data is marshalled
+// to JSON; nil means none.
 func Append(ctx context.Context, db Execer, event Event, data any) error {
 	var body []byte
 	if data != nil {
@@ -116,7 +116,7 @@ func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql 
 	return pgx.CollectRows(rows, scan)
 }
 
-// Prune deletes at most limit events from before an instant, the oldest first,
+// Prune deletes at most limit events that are older than before, the oldest first,
 // and returns their number.
 func Prune(ctx context.Context, db Execer, before time.Time, limit int) (int64, error) {
 	tag, err := db.Exec(ctx, pruneSQL, before, limit)

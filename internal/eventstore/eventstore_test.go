@@ -72,7 +72,7 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// An event stands or falls with the transaction of what it tells of.
+// An event is committed or rolled back with its transaction.
 func TestAppendInTransaction(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -159,7 +159,7 @@ func list(t *testing.T, pool *pgxpool.Pool, before int64, limit int) []eventstor
 	return events
 }
 
-// Events can be narrowed to those of a role.
+// Find can select the events of a role.
 func TestFindByRole(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -174,7 +174,7 @@ func TestFindByRole(t *testing.T) {
 	}
 }
 
-// Whoever adds a type of events lists it.
+// Every event type must be in the list of Types.
 func TestTypesAreComplete(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "eventstore.go", nil, 0)

@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Filter chooses events.
+// Filter selects events.
 type Filter struct {
-	// Types of the events; none means all.
+	// Types selects events of these types; empty means all types.
 	Types []string
-	// Role is that of the events; empty means any, or none.
+	// Role selects events of this role; empty means all events.
 	Role string
-	// After and Before are ids, between which the events are; 0: there is no bound.
+	// After and Before select events with ids between them; 0 means no bound.
 	After, Before int64
-	// Limit is the most events, the newest.
+	// Limit is the maximum number of events. The newest are returned.
 	Limit int
 }
 
@@ -29,7 +29,7 @@ LIMIT $4`
 
 const knownTypesSQL = `SELECT DISTINCT type FROM forge_events ORDER BY type`
 
-// Find returns the events that the filter chooses, newest first.
+// Find returns the events that match the filter, newest first.
 func Find(ctx context.Context, db Queryer, filter Filter) ([]Event, error) {
 	types := filter.Types
 	if types == nil {
@@ -42,10 +42,10 @@ func Find(ctx context.Context, db Queryer, filter Filter) ([]Event, error) {
 	return events, nil
 }
 
-// UnknownTypeError is of a type that no event has.
+// UnknownTypeError means that an event type does not exist.
 type UnknownTypeError struct {
 	Type string
-	// Known are the types that there are.
+	// Known are the existing types.
 	Known []string
 }
 
@@ -53,9 +53,9 @@ func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf("%s: no such events; want %s", e.Type, strings.Join(e.Known, ", "))
 }
 
-// CheckTypes tells a type that nothing has, with an [UnknownTypeError], from one of
-// which nothing has happened. Other versions may have written types that this one
-// does not know.
+// CheckTypes returns an [UnknownTypeError] for a type that does not exist. Types in
+// the event log that this version does not define exist as well: other versions may
+// have written them.
 func CheckTypes(ctx context.Context, db Queryer, types []string) error {
 	known := Types()
 	unknown := func(name string) bool { return !slices.Contains(known, name) }
@@ -73,7 +73,7 @@ func CheckTypes(ctx context.Context, db Queryer, types []string) error {
 	return nil
 }
 
-// Types lists the types of events that this binary writes.
+// Types returns the types of events that this binary writes.
 func Types() []string {
 	return []string{
 		LeaderElected, LeaderLost, LeaseRenewed, ElectionStarted, LeaderDrilled, NodeJoined, NodeLeft, NodeDead, ClusterDegraded, ClusterRecovered,
@@ -85,7 +85,7 @@ func Types() []string {
 	}
 }
 
-// recorded lists the types that the diary holds.
+// recorded returns the types that the event log contains.
 func recorded(ctx context.Context, db Queryer) ([]string, error) {
 	types, err := collect(ctx, db, pgx.RowTo[string], knownTypesSQL)
 	if err != nil {

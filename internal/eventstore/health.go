@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RowQueryer is what one-row statements go through.
+// RowQueryer runs queries of one row.
 type RowQueryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -18,20 +18,20 @@ SELECT ARRAY (SELECT jsonb_array_elements_text(forge_health_causes())),
 
 const judgeSQL = `SELECT forge_judge_health() IS NOT NULL`
 
-// JudgeHealth looks whether the cluster has become degraded or has recovered, and
-// appends the event if nobody else has. judged is false when another transaction
-// is looking at the same moment: what the caller's own changed may have escaped
-// it.
-func JudgeHealth(ctx context.Context, db RowQueryer) (judged bool, err error) {
-	if err := db.QueryRow(ctx, judgeSQL).Scan(&judged); err != nil {
-		return false, fmt.Errorf("judge the cluster's health: %w", err)
+// EvaluateHealth evaluates whether the cluster has become degraded or has recovered,
+// and appends the event unless it is already recorded. evaluated is false if another
+// transaction is evaluating at the same time; that transaction may not see the
+// caller's changes.
+func EvaluateHealth(ctx context.Context, db RowQueryer) (evaluated bool, err error) {
+	if err := db.QueryRow(ctx, judgeSQL).Scan(&evaluated); err != nil {
+		return false, fmt.Errorf("evaluate the cluster's health: %w", err)
 	}
-	return judged, nil
+	return evaluated, nil
 }
 
-// Causes returns why the cluster is degraded; none: it is healthy. recorded is false
-// while the newest event of the cluster's health says otherwise, because nobody has
-// judged it since.
+// Causes returns why the cluster is degraded; it is healthy if there are none.
+// recorded is false while the newest health event differs, because the health was
+// not evaluated since.
 func Causes(ctx context.Context, db RowQueryer) (causes []string, recorded bool, err error) {
 	var degraded bool
 	if err := db.QueryRow(ctx, healthSQL).Scan(&causes, &degraded); err != nil {

@@ -14,20 +14,20 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// Each step changes the cluster and says what the diary then holds of its
-// health.
-func TestHealthIsToldOncePerChange(t *testing.T) {
+// Each step changes the cluster and has the health that the event log must contain
+// afterwards.
+func TestHealthEventsAreAppendedOncePerChange(t *testing.T) {
 	t.Parallel()
-	for tries := 1; !healthIsTold(t); tries++ {
+	for tries := 1; !healthEventsMatch(t); tries++ {
 		if tries == 10 {
 			t.Fatal("the machine takes longer for a step than a role may be vacant")
 		}
 	}
 }
 
-// healthIsTold returns false when a step took so long that a role was vacant for
-// longer than it meant.
-func healthIsTold(t *testing.T) (inTime bool) {
+// healthEventsMatch returns false if a step took so long that a role was vacant for
+// longer than intended.
+func healthEventsMatch(t *testing.T) (inTime bool) {
 	t.Helper()
 	pool := pgtest.Pool(t)
 	told := []string{}
@@ -58,27 +58,27 @@ func healthIsTold(t *testing.T) (inTime bool) {
 		if _, err := pool.Exec(t.Context(), step.sql); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		for range 2 { // once more tells nothing more
-			if judged, err := eventstore.JudgeHealth(t.Context(), pool); err != nil || !judged {
-				t.Fatalf("%s: judged %v, %v", step.name, judged, err)
+		for range 2 { // a second evaluation appends nothing
+			if evaluated, err := eventstore.EvaluateHealth(t.Context(), pool); err != nil || !evaluated {
+				t.Fatalf("%s: evaluated %v, %v", step.name, evaluated, err)
 			}
 		}
 		if step.tells != "" {
 			told = append(told, step.tells)
 		}
 		switch got := health(t, pool); {
-		case slices.Equal(got, told) && readAsTold(t, pool, told):
+		case slices.Equal(got, told) && readersAgree(t, pool, told):
 		case time.Since(began) > 4*time.Second:
 			return false
 		default:
-			t.Fatalf("%s: the diary tells %q; want %q", step.name, got, told)
+			t.Fatalf("%s: the event log tells %q; want %q", step.name, got, told)
 		}
 	}
 	return true
 }
 
-// readAsTold says whether readers see the health that the newest event tells.
-func readAsTold(t *testing.T, pool *pgxpool.Pool, told []string) bool {
+// readersAgree reports whether readers see the health of the newest event.
+func readersAgree(t *testing.T, pool *pgxpool.Pool, told []string) bool {
 	t.Helper()
 	causes, recorded, err := eventstore.Causes(t.Context(), pool)
 	if err != nil {
@@ -101,8 +101,8 @@ func health(t *testing.T, pool *pgxpool.Pool) []string {
 	return told
 }
 
-// A transaction that is looking, and may be frozen, keeps nobody waiting.
-func TestJudgingHealthNeverWaits(t *testing.T) {
+// A transaction that is evaluating, and may be frozen, blocks no other.
+func TestEvaluateHealthNeverBlocks(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	tx, err := pool.Begin(t.Context())
@@ -110,19 +110,19 @@ func TestJudgingHealthNeverWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	// It changes the row.
+	// The statement changes the row.
 	if _, err := tx.Exec(t.Context(), `INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('b', '00000000000000bb', 'dead')`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := eventstore.JudgeHealth(t.Context(), tx); err != nil {
+	if _, err := eventstore.EvaluateHealth(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
-	if judged, err := eventstore.JudgeHealth(t.Context(), pool); err != nil || judged {
-		t.Fatalf("judged %v, %v beside another transaction", judged, err)
+	if evaluated, err := eventstore.EvaluateHealth(t.Context(), pool); err != nil || evaluated {
+		t.Fatalf("evaluated %v, %v beside another transaction", evaluated, err)
 	}
 }
 
-func TestJudgingHealthMakesADeletedRowAgain(t *testing.T) {
+func TestEvaluateHealthRecreatesDeletedRow(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	_, err := pool.Exec(t.Context(), `
@@ -131,15 +131,15 @@ func TestJudgingHealthMakesADeletedRowAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if judged, err := eventstore.JudgeHealth(t.Context(), pool); err != nil || !judged {
-		t.Fatalf("judged %v, %v without the row", judged, err)
+	if evaluated, err := eventstore.EvaluateHealth(t.Context(), pool); err != nil || !evaluated {
+		t.Fatalf("evaluated %v, %v without the row", evaluated, err)
 	}
 	if got := health(t, pool); !slices.Equal(got, []string{`cluster_degraded ["node b is dead"]`}) {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestFindChoosesEvents(t *testing.T) {
+func TestFindFiltersEvents(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	for _, kind := range []string{eventstore.NodeJoined, eventstore.CronPaused, eventstore.NodeLeft, eventstore.NodeJoined} {

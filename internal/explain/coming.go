@@ -10,9 +10,9 @@ import (
 type Coming struct {
 	Tick time.Time `json:"tick"`
 	UTC  time.Time `json:"utc"`
-	// FiresAt is the tick with the cron's jitter, where it has one.
+	// FiresAt is the tick plus the cron's jitter, if it has one.
 	FiresAt time.Time `json:"fires_at,omitzero"`
-	// Excluded is what keeps the tick from firing.
+	// Excluded is why the tick does not fire.
 	Excluded string `json:"excluded,omitempty"`
 }
 

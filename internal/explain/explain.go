@@ -1,5 +1,5 @@
-// Package explain says in words what became of the ticks of crons, and which
-// ones come next: for the commands, the API and the pages alike.
+// Package explain describes in words the outcome of the ticks of crons, and lists
+// the next ticks: for commands, the API and pages.
 package explain
 
 import (
@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
-// Standings of a tick that somebody asks about.
+// Standings of a tick: its place relative to the ledger.
 const (
 	Recorded  = "recorded"
 	Future    = "future"
@@ -24,34 +24,34 @@ const (
 	Unknown   = "not_in_the_ledger"
 )
 
-// Explanation is what became of a tick, and why.
+// Explanation is the outcome of a tick with its reason.
 type Explanation struct {
 	Cron     string    `json:"cron"`
 	Tick     time.Time `json:"tick"`
 	Standing string    `json:"standing"`
 	Sentence string    `json:"sentence"`
-	// Row is the tick's row of the ledger, or the range that it is in.
+	// Row is the ledger row of the tick, or of the range that contains it.
 	Row      *cronstore.Tick `json:"row,omitempty"`
 	JobState string          `json:"job_state,omitempty"`
-	// Told is who was told, or is to be, that the run has failed.
-	Told []outbox.Notification `json:"notifications,omitempty"`
+	// Told are the notifications about the failed run, sent or pending.
+	Told []notifyqueue.Notification `json:"notifications,omitempty"`
 	// Previous and Next are the nearest due ticks.
 	Previous time.Time `json:"previous,omitzero"`
 	Next     time.Time `json:"next,omitzero"`
 }
 
-// Facts are what the database says of a tick.
+// Facts is the data about a tick in the database.
 type Facts struct {
 	Cron cronstore.Cron
 	Tick time.Time
 	Now  time.Time
-	// Row is nil when there is none.
+	// Row is nil if there is none.
 	Row      *cronstore.Tick
 	JobState string
-	Told     []outbox.Notification
+	Told     []notifyqueue.Notification
 }
 
-// Explain says what became of a tick.
+// Explain returns the explanation of a tick.
 func Explain(facts Facts) (Explanation, error) {
 	timeline, err := facts.Cron.Spec.Timeline(facts.Cron.Name)
 	if err != nil {
@@ -80,7 +80,7 @@ func Explain(facts Facts) (Explanation, error) {
 	return e, nil
 }
 
-// standing says why a tick has no row of the ledger.
+// standing returns why a tick has no row in the ledger.
 func standing(facts Facts, at cronstore.Due, due bool) (standing, what string) {
 	cron, tick := facts.Cron, facts.Tick
 	switch {
@@ -102,7 +102,7 @@ func standing(facts Facts, at cronstore.Due, due bool) (standing, what string) {
 	}
 }
 
-// bounds says from when to when a schedule holds.
+// bounds describes the period in which a schedule is valid.
 func bounds(spec cronstore.Spec) string {
 	said := ""
 	if !spec.StartAt.IsZero() {
@@ -127,7 +127,7 @@ func nearest(previous, next time.Time) string {
 	}
 }
 
-// Row reads a row of the ledger aloud.
+// Row describes a row of the ledger in words.
 func Row(facts Facts, row cronstore.Tick) string {
 	said := fmt.Sprintf("The tick %s of %s was recorded as %s", Instant(facts.Tick), facts.Cron.Name, row.Verdict)
 	if row.Count > 1 {
@@ -140,7 +140,7 @@ func Row(facts Facts, row cronstore.Tick) string {
 	if row.JobID != 0 {
 		parts = append(parts, fmt.Sprintf("job %d is %s", row.JobID, facts.JobState))
 	}
-	if told := outbox.Sentence(facts.Told); told != "" {
+	if told := notifyqueue.StatusSentence(facts.Told); told != "" {
 		parts = append(parts, told)
 	}
 	by := "by hand"
@@ -153,7 +153,7 @@ func Row(facts Facts, row cronstore.Tick) string {
 	return said + ": " + strings.Join(append(parts, by), "; ") + "."
 }
 
-// clause turns a reason, which is a sentence, into a part of one.
+// clause turns a reason, which is a sentence, into a clause.
 func clause(reason string) string {
 	first, size := utf8.DecodeRuneInString(reason)
 	return string(unicode.ToLower(first)) + strings.TrimSuffix(reason[size:], ".")

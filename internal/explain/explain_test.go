@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 func hourly(t *testing.T) cronstore.Cron {
@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 		row             *cronstore.Tick
 		jobState        string
 		removed         string
-		told            []outbox.Notification
+		told            []notifyqueue.Notification
 		standing, want  string
 	}{
 		{
@@ -55,7 +55,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			name: "failed for good", tick: "2026-11-20T12:00:00Z", row: fired, jobState: "discarded", standing: Recorded,
-			told: []outbox.Notification{{Target: "slack:#ops", State: outbox.Pending}},
+			told: []notifyqueue.Notification{{Target: "slack:#ops", State: notifyqueue.Pending}},
 			want: "The tick 2026-11-20T12:00:00Z of report was recorded as fired: job 42 is discarded; slack:#ops is to be told; by node a in term 7, 3.3ms late.",
 		},
 		{
@@ -126,7 +126,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestExplainNamesTheNearestTicks(t *testing.T) {
+func TestExplainReturnsNearestTicks(t *testing.T) {
 	t.Parallel()
 	for schedule, want := range map[string]string{
 		"@at 2027-01-01T00:00:00Z": "the nearest due tick is 2027-01-01T00:00:00Z.",

@@ -9,19 +9,19 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/outbox"
+	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
-// Queryer is what the reads go through: a pool or a connection.
+// Queryer runs queries: a pool or a connection.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// JobGone stands in the place of the state of a job whose row was removed.
+// JobGone replaces the state of a job whose row was removed.
 const JobGone = "gone, past its retention"
 
-// Tick reads what the database says of a tick of a cron, and explains it. The
-// error is cronstore.ErrNotFound when there never was such a cron.
+// Tick reads the data about a tick of a cron and explains it. It returns
+// cronstore.ErrNotFound if the cron never existed.
 func Tick(ctx context.Context, db Queryer, name string, tick time.Time) (Explanation, error) {
 	facts, err := gather(ctx, db, name, tick)
 	if err != nil {
@@ -47,7 +47,7 @@ func gather(ctx context.Context, db Queryer, name string, tick time.Time) (Facts
 		return facts, err
 	}
 	facts.Row = &row
-	if facts.Told, err = outbox.OfTicks(ctx, db, name, []time.Time{tick}); err != nil || row.JobID == 0 {
+	if facts.Told, err = notifyqueue.OfTicks(ctx, db, name, []time.Time{tick}); err != nil || row.JobID == 0 {
 		return facts, err
 	}
 	job, err := jobstore.Get(ctx, db, row.JobID)

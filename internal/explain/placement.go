@@ -11,7 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// Reasons for which a node is not given a job.
+// Reasons for which a node is not offered a job.
 const (
 	Dead       = "dead"
 	Draining   = "draining"
@@ -24,58 +24,59 @@ const (
 	Full       = "slots"
 )
 
-// Rejection is why a node is not given a job.
+// Rejection is why a node is not offered a job.
 type Rejection struct {
 	Reason string `json:"reason"` // one of the above
-	// Detail goes on from the node's name: "is draining".
+	// Detail continues a sentence that starts with the node's name: "is draining".
 	Detail string `json:"detail"`
 }
 
-// Candidate is a node with what speaks against it.
+// Candidate is a node with the reasons against it.
 type Candidate struct {
 	NodeID  string `json:"node_id"`
 	Running int    `json:"running"`
-	// OfKind are the running jobs of the job's kind.
+	// OfKind is the number of running jobs of the job's kind.
 	OfKind       int      `json:"running_of_kind"`
 	Slots        int      `json:"slots"`
 	Capabilities []string `json:"capabilities"`
 	// Rejected is empty for a node that could take the job now.
 	Rejected []Rejection `json:"rejected,omitempty"`
-	// Chosen marks the node that the leader would offer the job to, and those that
-	// are as good.
+	// Chosen is set for the node that the leader would offer the job to, and for
+	// equally good nodes.
 	Chosen bool `json:"chosen"`
 }
 
-// Placement is where a job goes, or why it waits, or who ran it.
+// Placement is where a job goes, why it waits, or which node ran it.
 type Placement struct {
 	JobID    int64  `json:"job_id"`
 	Kind     string `json:"kind"`
 	Queue    string `json:"queue"`
 	State    string `json:"state"`
 	Sentence string `json:"sentence"`
-	// Capability and Tags are what the job asks of a node.
+	// Capability and Tags are what the job requires of a node.
 	Capability    string            `json:"capability,omitempty"`
 	Tags          map[string]string `json:"tags,omitempty"`
 	QueuePausedAt time.Time         `json:"queue_paused_at,omitzero"`
-	// Limit says which limit of the whole cluster is reached; empty: none.
+	// Limit is the cluster-wide limit that is reached; empty: none.
 	Limit string `json:"limit,omitempty"`
 	// Leader is the node that assigns jobs now.
 	Leader string `json:"leader,omitempty"`
-	// Strategy is how it chooses among nodes that can take a job.
+	// Strategy is how the leader chooses among nodes that can take the job.
 	Strategy string `json:"strategy"`
 	// Candidates are the nodes that have not left; none for a job that runs or has
 	// ended.
 	Candidates []Candidate `json:"candidates"`
-	// Attempts are who ran it, oldest first.
+	// Attempts are the attempts of the job, oldest first.
 	Attempts []jobstore.Attempt `json:"attempts"`
 }
 
-// chosen are the nodes that the job may be offered to.
+// chosen returns the nodes that the job may be offered to.
 func (p Placement) chosen() []Candidate {
 	return slices.DeleteFunc(slices.Clone(p.Candidates), func(c Candidate) bool { return !c.Chosen })
 }
 
-// Say puts a placement into one sentence. now is the database's.
+// Say describes the placement in one sentence. now is the time of the database's
+// clock.
 func (p Placement) Say(job jobstore.Job, now time.Time) string {
 	name := fmt.Sprintf("Job %d (%s)", job.ID, job.Kind)
 	switch {
@@ -90,9 +91,9 @@ func (p Placement) Say(job jobstore.Job, now time.Time) string {
 		if job.State == "retryable" {
 			said += ", for its next attempt; " + p.lastRun(job)
 		}
-		return said + "; as things are, " + p.outlook(job) + "."
+		return said + "; as things are, " + p.nextStep(job) + "."
 	default:
-		return name + " waits: " + p.outlook(job) + "."
+		return name + " waits: " + p.nextStep(job) + "."
 	}
 }
 
@@ -100,7 +101,7 @@ func (p Placement) lastRun(job jobstore.Job) string {
 	if len(p.Attempts) == 0 && job.Attempt == 0 {
 		return "it never ran"
 	}
-	last := jobstore.Attempt{Attempt: job.Attempt, NodeID: job.NodeID} // as the row says where nobody lived to record it
+	last := jobstore.Attempt{Attempt: job.Attempt, NodeID: job.NodeID} // from the job's row if the attempt was not recorded
 	if len(p.Attempts) > 0 {
 		last = p.Attempts[len(p.Attempts)-1]
 	}
@@ -111,8 +112,8 @@ func (p Placement) lastRun(job jobstore.Job) string {
 	return fmt.Sprintf("attempt %d of %d ran on %s and ended as %s", last.Attempt, job.MaxAttempts, node, last.Outcome)
 }
 
-// outlook says where a job that waits goes, or what it waits for.
-func (p Placement) outlook(job jobstore.Job) string {
+// nextStep says where a waiting job goes, or what it waits for.
+func (p Placement) nextStep(job jobstore.Job) string {
 	chosen := p.chosen()
 	switch {
 	case !p.QueuePausedAt.IsZero():
@@ -128,7 +129,7 @@ func (p Placement) outlook(job jobstore.Job) string {
 	}
 }
 
-// choice names the nodes that are chosen, and why them.
+// choice names the chosen nodes and the reason for the choice.
 func (p Placement) choice(chosen []Candidate) string {
 	names := make([]string, len(chosen))
 	for i, c := range chosen {
@@ -155,8 +156,8 @@ func (p Placement) choice(chosen []Candidate) string {
 	}
 }
 
-// obstacle says why no node can take the job: by the most lasting reason that
-// all of them share, or node by node.
+// obstacle says why no node can take the job: the most lasting reason that applies
+// to all nodes, or the reason of each node.
 func (p Placement) obstacle(job jobstore.Job) string {
 	live := slices.DeleteFunc(slices.Clone(p.Candidates), func(c Candidate) bool { return c.has(Dead) })
 	if len(live) == 0 {
@@ -174,7 +175,7 @@ func (c Candidate) has(reason string) bool {
 	return slices.ContainsFunc(c.Rejected, func(r Rejection) bool { return r.Reason == reason })
 }
 
-// shared words a reason that holds for every live node.
+// shared describes a reason that applies to every live node.
 func (p Placement) shared(reason string, job jobstore.Job, live []Candidate) string {
 	switch reason {
 	case Unreadable:
@@ -220,10 +221,10 @@ func none(live []Candidate) string {
 	return fmt.Sprintf("none of %d nodes can take it: %s", len(live), details(live))
 }
 
-// shownNodes bounds the nodes that a sentence names.
+// shownNodes bounds the number of nodes named in a sentence.
 const shownNodes = 5
 
-// details say of each node the first thing that speaks against it.
+// details lists the first reason against each node.
 func details(live []Candidate) string {
 	var said []string
 	for _, c := range live[:min(len(live), shownNodes)] {

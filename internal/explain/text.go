@@ -2,10 +2,10 @@ package explain
 
 import "time"
 
-// Instant writes an instant out, in UTC.
+// Instant formats an instant in UTC.
 func Instant(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
 
-// Span shows a duration with three significant places at most.
+// Span formats a duration with at most three significant digits.
 func Span(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

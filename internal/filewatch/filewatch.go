@@ -1,8 +1,8 @@
-// Package filewatch tells when a file was edited. It watches the file's
-// directory, for editors and deployments replace a file rather than write into
-// it, and waits until the file has come to rest, so that half a file is not
-// taken for a whole one. An idle watch costs nothing but a look at the file's
-// metadata every few seconds, for file systems that tell of no changes.
+// Package filewatch reports edits of a file. It watches the file's directory,
+// because editors and deployments replace a file rather than write to it, and waits
+// until the file is stable, so that a partial file is not read. An idle watcher
+// only reads the file's metadata every few seconds, for file systems that do not
+// report changes.
 package filewatch
 
 import (
@@ -14,14 +14,14 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
 const (
-	// settleTime is how long a file must have stayed the same.
+	// settleTime is how long a file must be unchanged to be stable.
 	settleTime = 200 * time.Millisecond
-	// pollInterval is how often the file is looked at unasked, and pollAlone the
-	// same where the system cannot watch.
+	// pollInterval is how often the file is checked without an event, and pollAlone
+	// the same if the system cannot watch it.
 	pollInterval = 10 * time.Second
 	pollAlone    = 2 * time.Second
 )
@@ -33,37 +33,37 @@ type Watcher struct {
 	changed chan struct{}
 }
 
-// New returns a Watcher of the file at path, which need not exist.
+// New returns a Watcher for the file at path, which need not exist.
 func New(path string, logger *slog.Logger) *Watcher {
 	return &Watcher{path: path, logger: logger, changed: make(chan struct{}, 1)}
 }
 
-// Changed receives after one edit or many: the file was changed, replaced,
-// removed or made.
+// Changed returns a channel that receives after one or more edits: the file was
+// changed, replaced, removed or created.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // Run watches until ctx ends, and returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	var (
 		events   <-chan fsnotify.Event
-		troubles <-chan error // such as more events than the system keeps
+		errs     <-chan error // such as an overflow of the event queue
 		interval = pollAlone
 	)
 	watch, err := w.open()
 	if err != nil {
-		w.logger.WarnContext(ctx, "the configuration file cannot be watched and is looked at every few seconds", "path", w.path, "error", err)
+		w.logger.WarnContext(ctx, "the configuration file cannot be watched and is checked every few seconds", "path", w.path, "error", err)
 	} else {
-		defer func() { _ = watch.Close() }() // says nothing of the file
-		events, troubles, interval = watch.Events, watch.Errors, pollInterval
+		defer func() { _ = watch.Close() }() // its error is irrelevant to the file
+		events, errs, interval = watch.Events, watch.Errors, pollInterval
 	}
 	poll := time.NewTicker(interval)
 	defer poll.Stop()
-	w.follow(ctx, events, troubles, poll.C)
+	w.follow(ctx, events, errs, poll.C)
 	return nil
 }
 
-// open watches the directory of the file and, where the file is a link, that of
-// its target too.
+// open watches the directory of the file and, if the file is a link, also the
+// directory of its target.
 func (w *Watcher) open() (*fsnotify.Watcher, error) {
 	watch, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -74,14 +74,14 @@ func (w *Watcher) open() (*fsnotify.Watcher, error) {
 		return nil, err
 	}
 	if target, err := filepath.EvalSymlinks(w.path); err == nil && target != w.path {
-		_ = watch.Add(filepath.Dir(target)) // the looks at the file make up for it
+		_ = watch.Add(filepath.Dir(target)) // on failure, the periodic checks detect changes
 	}
 	return watch, nil
 }
 
-// follow looks at the file after each event, until it is at rest.
-func (w *Watcher) follow(ctx context.Context, events <-chan fsnotify.Event, troubles <-chan error, poll <-chan time.Time) {
-	known := look(w.path)
+// follow checks the file after each event until the file is stable.
+func (w *Watcher) follow(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error, poll <-chan time.Time) {
+	known := stat(w.path)
 	resting := known
 	var settled <-chan time.Time
 	for {
@@ -89,54 +89,54 @@ func (w *Watcher) follow(ctx context.Context, events <-chan fsnotify.Event, trou
 		case <-ctx.Done():
 			return
 		case <-events:
-		case err := <-troubles:
+		case err := <-errs:
 			w.logger.DebugContext(ctx, "watching the configuration file", "path", w.path, "error", err)
 		case <-poll:
 		case <-settled:
 			settled = nil
-			now := look(w.path)
+			now := stat(w.path)
 			switch {
-			case !now.same(resting): // it is being written
+			case !now.same(resting): // still being written
 				resting, settled = now, time.After(settleTime)
 			case !now.same(known):
 				known = now
-				w.tell()
+				w.notify()
 			}
 			continue
 		}
-		if settled == nil && !look(w.path).same(known) {
-			resting, settled = look(w.path), time.After(settleTime)
+		if settled == nil && !stat(w.path).same(known) {
+			resting, settled = stat(w.path), time.After(settleTime)
 		}
 	}
 }
 
-// AtRest calls read when the file has come to rest, and again if it changed while
-// it was read: what read found last is a whole file.
+// AtRest calls read when the file is stable, and again if it changed while it was
+// read. The result of the last call is from a complete file.
 func (w *Watcher) AtRest(ctx context.Context, read func()) {
 	for ctx.Err() == nil {
-		before := look(w.path)
+		before := stat(w.path)
 		if age := before.age(); 0 <= age && age < settleTime {
-			progress.Sleep(ctx, settleTime-age)
+			watchdog.Sleep(ctx, settleTime-age)
 			continue
 		}
 		read()
-		if look(w.path).same(before) {
+		if stat(w.path).same(before) {
 			return
 		}
 	}
 }
 
-func (w *Watcher) tell() {
+func (w *Watcher) notify() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // has not yet looked after the last one
+	default: // an earlier change is still pending
 	}
 }
 
-// state is what a look at the file shows without reading it.
-type state struct{ info os.FileInfo } // nil: there is none to be seen
+// state is the metadata of a file.
+type state struct{ info os.FileInfo } // nil: no file is visible
 
-func look(path string) state {
+func stat(path string) state {
 	info, err := os.Stat(path)
 	if err != nil {
 		return state{}
@@ -144,7 +144,8 @@ func look(path string) state {
 	return state{info}
 }
 
-// age is how long ago the file was written; that of no file is long.
+// age returns the time since the file was written, and settleTime if there is no
+// file.
 func (s state) age() time.Duration {
 	if s.info == nil {
 		return settleTime

@@ -13,9 +13,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-const patience = time.Minute
+const waitTimeout = time.Minute
 
-// watching runs a Watcher of a file that holds "one".
+// watching runs a Watcher for a file with the content "one".
 func watching(t *testing.T, path string) *Watcher {
 	t.Helper()
 	w := New(path, slog.New(slog.DiscardHandler))
@@ -47,12 +47,13 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// tells repeats an edit until it is noticed: the watch may not have begun.
-func tells(t *testing.T, w *Watcher, what string, edit func(n int)) {
+// awaitChange repeats an edit until it is reported: the watcher may not have
+// started.
+func awaitChange(t *testing.T, w *Watcher, what string, edit func(n int)) {
 	t.Helper()
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(waitTimeout)
 	edit(0)
 	for n := 1; ; n++ {
 		select {
@@ -61,30 +62,30 @@ func tells(t *testing.T, w *Watcher, what string, edit func(n int)) {
 		case <-again.C:
 			edit(n)
 		case <-deadline:
-			t.Fatalf("not told of: %s", what)
+			t.Fatalf("not reported: %s", what)
 		}
 	}
 }
 
 func text(n int) string { return string(make([]byte, n+10)) }
 
-func TestEditsAreTold(t *testing.T) {
+func TestEditsAreReported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "forge.toml")
 	write(t, path, "one")
 	w := watching(t, path)
-	tells(t, w, "a write", func(n int) { write(t, path, text(n)) })
-	tells(t, w, "a rename over it", func(n int) {
+	awaitChange(t, w, "a write", func(n int) { write(t, path, text(n)) })
+	awaitChange(t, w, "a rename over it", func(n int) {
 		write(t, path+".new", text(n))
 		rename(t, path+".new", path)
 	})
-	tells(t, w, "its removal", func(int) { _ = os.Remove(path) })
-	tells(t, w, "its return", func(n int) { write(t, path, text(n)) })
+	awaitChange(t, w, "its removal", func(int) { _ = os.Remove(path) })
+	awaitChange(t, w, "its return", func(n int) { write(t, path, text(n)) })
 }
 
-// A deployment that swaps a link to a directory changes no file of that name.
-func TestALinkedDirectoryIsTold(t *testing.T) {
+// A deployment that replaces a link to a directory changes no file of that name.
+func TestReplacedDirectoryLinkIsReported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, version := range []string{"v0", "v1"} {
@@ -106,12 +107,12 @@ func TestALinkedDirectoryIsTold(t *testing.T) {
 	}
 	w := watching(t, path)
 	versions := [...]string{"v1", "v0"}
-	tells(t, w, "another version behind the link", func(n int) { link(versions[n%2]) })
+	awaitChange(t, w, "another version behind the link", func(n int) { link(versions[n%2]) })
 }
 
-// A file that is being written is told of once, when it has come to rest; what
-// happens beside it, and a file that is as it was, are not.
-func TestAFileIsToldOfAtRest(t *testing.T) {
+// A file that is being written is reported once, when it is stable. Changes of
+// other files and rewrites with the same content are not reported.
+func TestFileIsReportedOnceStable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "forge.toml")
 	write(t, path, "one")
@@ -152,9 +153,8 @@ func TestAFileIsToldOfAtRest(t *testing.T) {
 	})
 }
 
-// Whoever reads on his own account gets no half of a file either, also when it
-// is written while he reads.
-func TestReadingAtRest(t *testing.T) {
+// AtRest never reads a partial file, even if the file is written during the read.
+func TestAtRestReadsNoPartialFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "forge.toml")
 	write(t, path, "")
@@ -170,7 +170,7 @@ func TestReadingAtRest(t *testing.T) {
 		}
 		found = append(found, string(text))
 	})
-	if age := look(path).age(); len(found) != 2 || found[1] != "whole" || age < settleTime {
+	if age := stat(path).age(); len(found) != 2 || found[1] != "whole" || age < settleTime {
 		t.Errorf("read %q, the last %s after it was written", found, age)
 	}
 	gone := 0
@@ -180,8 +180,8 @@ func TestReadingAtRest(t *testing.T) {
 	}
 }
 
-// Where nothing tells of changes, looking at the file does.
-func TestLooksFindEdits(t *testing.T) {
+// Without events, the periodic checks detect edits.
+func TestPollingDetectsEdits(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "forge.toml")
 	synctest.Test(t, func(t *testing.T) {

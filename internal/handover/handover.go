@@ -1,8 +1,9 @@
-// Package handover moves roles from node to node because somebody asks for it: a
-// leader steps down or hands over to a named node, a node is drained.
+// Package handover moves roles between nodes on request: a leader steps down or
+// hands over to a named node, or a node is drained.
 //
-// Nothing here waits for the successor. The request is a row that the leader is
-// told of; whoever wants to see the outcome follows the leadership.
+// The functions that request do not wait for the successor. A request is a row, and
+// the leader is notified of it; callers that need the outcome follow the
+// leadership.
 package handover
 
 import (
@@ -20,11 +21,11 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// silentAfter is when a node without a heartbeat is no candidate.
+// silentAfter is the time without a heartbeat after which a node is no candidate.
 const silentAfter = 10 * time.Second
 
-// RefusedError says why nothing was asked for. Missing is set where what was named does
-// not exist, and not set where it cannot do what is wanted now.
+// RefusedError says why a request was rejected. Missing is set if something that
+// was named does not exist, and not set if it exists but is not suitable now.
 type RefusedError struct {
 	Missing bool
 	Why     string
@@ -32,15 +33,15 @@ type RefusedError struct {
 
 func (r *RefusedError) Error() string { return r.Why }
 
-func missing(format string, args ...any) error {
+func missingErrorf(format string, args ...any) error {
 	return &RefusedError{Missing: true, Why: fmt.Sprintf(format, args...)}
 }
 
-func refuse(format string, args ...any) error {
+func refusedErrorf(format string, args ...any) error {
 	return &RefusedError{Why: fmt.Sprintf(format, args...)}
 }
 
-// DB is what hand-overs are asked for through: a pool or a connection.
+// DB is the database for hand-overs: a pool or a connection.
 type DB interface {
 	leaderstore.Queryer
 	nodestore.Queryer
@@ -49,7 +50,7 @@ type DB interface {
 	leaderstore.Execer
 }
 
-// Leader returns who leads a role, or a [RefusedError] when nobody does.
+// Leader returns the leader of a role, or a [RefusedError] if there is none.
 func Leader(ctx context.Context, db leaderstore.Queryer, role string) (leaderstore.Leader, error) {
 	leaders, err := leaderstore.Leaders(ctx, db)
 	if err != nil {
@@ -61,26 +62,27 @@ func Leader(ctx context.Context, db leaderstore.Queryer, role string) (leadersto
 			continue
 		}
 		if !leader.Leads() {
-			return leaderstore.Leader{}, refuse("nobody leads %s now", role)
+			return leaderstore.Leader{}, refusedErrorf("nobody leads %s now", role)
 		}
 		return leader, nil
 	}
-	return leaderstore.Leader{}, missing("no role %q; want %s", role, strings.Join(known, ", "))
+	return leaderstore.Leader{}, missingErrorf("no role %q; want %s", role, strings.Join(known, ", "))
 }
 
-// Check makes sure that the target, or any other node if there is none, can stand
-// for the leader's role, as far as the nodes tell. It returns a [RefusedError] if not.
+// Check checks that the target, or any other node if there is none, can lead the
+// leader's role, according to the rows of the nodes. It returns a [RefusedError] if
+// not.
 func Check(ctx context.Context, db nodestore.Queryer, leader leaderstore.Leader, target string) error {
 	nodes, err := nodestore.Observe(ctx, db)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(nodes, func(n nodestore.Node) bool { return n.Incarnation == leader.Incarnation }) {
-		return nil // a process of forge run: nobody lists those that stand by
+		return nil // a process of forge run: its standbys are not listed
 	}
 	if target == "" {
 		if len(Candidates(nodes, leader)) == 0 {
-			return refuse("no other node can lead %s; see forge node list -o wide", leader.Role)
+			return refusedErrorf("no other node can lead %s; see forge node list -o wide", leader.Role)
 		}
 		return nil
 	}
@@ -88,27 +90,28 @@ func Check(ctx context.Context, db nodestore.Queryer, leader leaderstore.Leader,
 		if node.NodeID != target {
 			continue
 		}
-		if why := cannotStand(node, leader.Role); why != "" {
-			return refuse("%s cannot lead %s: %s", target, leader.Role, why)
+		if why := ineligibility(node, leader.Role); why != "" {
+			return refusedErrorf("%s cannot lead %s: %s", target, leader.Role, why)
 		}
 		return nil
 	}
-	return missing("no node %q; see forge node list", target)
+	return missingErrorf("no node %q; see forge node list", target)
 }
 
-// Candidates are the ids of the nodes that could take a role over from its leader.
+// Candidates returns the ids of the nodes that could take over a role from its
+// leader.
 func Candidates(nodes []nodestore.Node, leader leaderstore.Leader) []string {
 	var ids []string
 	for _, node := range nodes {
-		if node.NodeID != leader.NodeID && cannotStand(node, leader.Role) == "" {
+		if node.NodeID != leader.NodeID && ineligibility(node, leader.Role) == "" {
 			ids = append(ids, node.NodeID)
 		}
 	}
 	return ids
 }
 
-// cannotStand says why a node is no candidate for a role, or nothing.
-func cannotStand(node nodestore.Node, role string) string {
+// ineligibility returns why a node is no candidate for a role, or "".
+func ineligibility(node nodestore.Node, role string) string {
 	switch silent := node.Now.Sub(node.LastHeartbeatAt); {
 	case node.State != nodestore.Active || !node.FencedAt.IsZero():
 		return "it is " + node.State
@@ -120,22 +123,23 @@ func cannotStand(node nodestore.Node, role string) string {
 	return ""
 }
 
-// Ask asks a role's leader to hand over: to the node target, or to any other when
-// target is empty. It returns the leader that is asked, and false when target
-// leads already, so that there is nothing to ask for. By names who wants it.
-func Ask(ctx context.Context, db DB, role, target, by string) (old leaderstore.Leader, asked bool, err error) {
+// Request requests that a role's leader hand over to the node target, or to any
+// other node if target is empty. It returns the leader, and false if target is the
+// leader, so that no request is needed. By is who requests it.
+func Request(ctx context.Context, db DB, role, target, by string) (old leaderstore.Leader, requested bool, err error) {
 	if old, err = Leader(ctx, db, role); err != nil || old.NodeID == target {
 		return old, false, err
 	}
 	if err := Check(ctx, db, old, target); err != nil {
 		return old, false, err
 	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return request(ctx, tx, old, target, by) })
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return insertRequest(ctx, tx, old, target, by) })
 	return old, err == nil, err
 }
 
-// request is for a term that may just have been handed over, which is as good.
-func request(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, target, by string) error {
+// insertRequest inserts a request for the leader's term. That term may just have
+// been handed over, which is fine.
+func insertRequest(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, target, by string) error {
 	err := leaderstore.Request(ctx, tx, leader.Role, leader.Term, target)
 	if errors.Is(err, leaderstore.ErrTermOver) {
 		return nil
@@ -152,8 +156,9 @@ func request(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, target, 
 	}, data)
 }
 
-// Drain asks for the roles of a node and closes it to jobs in one transaction, so
-// that neither happens alone. It returns the leaders that are asked, or a [RefusedError].
+// Drain requests hand-overs of the roles of a node and stops it from taking jobs,
+// in one transaction. It returns the leaders that have to hand over, or a
+// [RefusedError].
 func Drain(ctx context.Context, db DB, id, by string) ([]leaderstore.Leader, error) {
 	node, err := liveNode(ctx, db, id)
 	if err != nil {
@@ -170,26 +175,27 @@ func Drain(ctx context.Context, db DB, id, by string) ([]leaderstore.Leader, err
 	}
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		for _, leader := range led {
-			if err := request(ctx, tx, leader, "", by); err != nil {
+			if err := insertRequest(ctx, tx, leader, "", by); err != nil {
 				return err
 			}
 		}
-		return turn(ctx, tx, node, nodestore.Draining, by)
+		return setState(ctx, tx, node, nodestore.Draining, by)
 	})
 	return led, err
 }
 
-// Undrain lets a drained node stand and work again, or returns a [RefusedError].
+// Undrain lets a drained node lead and take jobs again, or returns a
+// [RefusedError].
 func Undrain(ctx context.Context, db DB, id, by string) error {
 	node, err := liveNode(ctx, db, id)
 	if err != nil {
 		return err
 	}
-	return turn(ctx, db, node, nodestore.Active, by)
+	return setState(ctx, db, node, nodestore.Active, by)
 }
 
-// turn writes into the diary only what changed something.
-func turn(ctx context.Context, db nodestore.Beginner, node nodestore.Node, state, by string) error {
+// setState appends an event only if the state changed.
+func setState(ctx context.Context, db nodestore.Beginner, node nodestore.Node, state, by string) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := nodestore.SetState(ctx, tx, node.NodeID, node.Incarnation, state); err != nil || node.State == state {
 			return err
@@ -207,11 +213,11 @@ func liveNode(ctx context.Context, db nodestore.RowQueryer, id string) (nodestor
 	node, err := nodestore.Get(ctx, db, id)
 	switch {
 	case errors.Is(err, nodestore.ErrNotFound):
-		return node, missing("no node %q; see forge node list", id)
+		return node, missingErrorf("no node %q; see forge node list", id)
 	case err != nil:
 		return node, err
 	case node.State == nodestore.Left || node.State == nodestore.Dead || !node.FencedAt.IsZero():
-		return node, refuse("node %s is %s", id, node.State)
+		return node, refusedErrorf("node %s is %s", id, node.State)
 	}
 	return node, nil
 }

@@ -1,7 +1,7 @@
-// Package hazards finds what stops a cluster whose nodes and roles are all up: queues
-// that nobody resumes, jobs that nobody takes, snapshots that keep VACUUM from working,
-// roles that change hands again and again, and clocks.
+// Package hazards finds conditions that stop a cluster even if its nodes and roles
+// are all up: paused queues, jobs that no node takes, snapshots that prevent VACUUM
+// from removing rows, roles that change leaders repeatedly, and wrong clocks.
 //
-// Read is cheap, however many jobs there are. Find judges what was read, in words for
-// forge doctor and the overview alike.
+// Read is cheap even if there are many jobs. Find evaluates the facts and returns
+// texts for forge doctor and the overview.
 package hazards

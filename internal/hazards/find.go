@@ -15,30 +15,30 @@ import (
 	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
-// Where hazards begin. The alerts of deploy/prometheus have the same bounds.
+// Thresholds of hazards. The alerts of deploy/prometheus have the same thresholds.
 const (
 	longPause = 24 * time.Hour
 	longWait  = time.Hour
 
-	// A snapshot is old by its time or, where that is not known, by the transactions
-	// whose dead rows it keeps.
+	// A snapshot is old by its age or, if the age is unknown, by the number of
+	// transactions whose dead rows it keeps.
 	oldSnapshot             = time.Hour
 	oldSnapshotTransactions = 1_000_000
 
-	// A role that lost so many leaders within turnoverTime is not led for long.
+	// A role is unstable if it lost this many leaders within turnoverTime.
 	turnoverTime = time.Hour
 	manyTerms    = 5
 
 	clockTolerance = time.Second
 )
 
-// named is how many of the same kind are named one by one.
+// named is how many hazards of the same kind are listed separately.
 const named = 3
 
-// Kind of a hazard.
+// Kind is the kind of a hazard.
 type Kind string
 
-// The kinds.
+// Kinds of hazards.
 const (
 	PausedQueue  Kind = "paused queue"
 	WaitingJob   Kind = "waiting job"
@@ -48,22 +48,22 @@ const (
 	NodeClock    Kind = "node clock"
 )
 
-// Hazard is one finding.
+// Hazard is a condition that was found.
 type Hazard struct {
 	Kind Kind
-	// Text is what was found, without a full stop at its end.
+	// Text describes the condition, without a full stop at its end.
 	Text string
 	// Remedy is what to do about it.
 	Remedy string
 }
 
-// Find judges the facts.
+// Find returns the hazards in the facts.
 func (f Facts) Find() []Hazard {
 	return slices.Concat(f.setBack(), brief(f.pausedQueues()), brief(f.waitingJobs()), brief(f.oldSnapshots()),
 		brief(f.unsteadyRoles()), brief(f.nodeClocks()))
 }
 
-// Of returns the hazards of some kinds.
+// Of returns the hazards of these kinds.
 func (f Facts) Of(kinds ...Kind) []Hazard {
 	return slices.DeleteFunc(f.Find(), func(h Hazard) bool { return !slices.Contains(kinds, h.Kind) })
 }
@@ -79,7 +79,8 @@ func (f Facts) setBack() []Hazard {
 	}}
 }
 
-// longestWait are the queues by how long their oldest jobs have waited.
+// longestWait returns the queues, ordered by how long their oldest jobs have
+// waited.
 func (f Facts) longestWait() []queuestore.Queue {
 	return slices.SortedStableFunc(slices.Values(f.Queues), func(a, b queuestore.Queue) int { return cmp.Compare(b.WaitSeconds, a.WaitSeconds) })
 }
@@ -99,7 +100,7 @@ func (f Facts) pausedQueues() []Hazard {
 	return found
 }
 
-// waitingJobs leaves out those of paused queues, which are meant to wait.
+// waitingJobs ignores paused queues, whose jobs are meant to wait.
 func (f Facts) waitingJobs() []Hazard {
 	var found []Hazard
 	for _, q := range f.longestWait() {
@@ -137,7 +138,7 @@ func describe(s dbcheck.Snapshot) string {
 	return fmt.Sprintf("%s holds a snapshot from %s transactions ago: it", text, humanize.Comma(s.Transactions))
 }
 
-// remedies are by holder.
+// remedies holds the remedy by holder.
 var remedies = map[string]func(dbcheck.Snapshot) string{
 	dbcheck.Session: func(s dbcheck.Snapshot) string {
 		return fmt.Sprintf("end it: SELECT pg_terminate_backend(%d); idle_in_transaction_session_timeout ends those that were forgotten", s.PID)
@@ -153,7 +154,7 @@ var remedies = map[string]func(dbcheck.Snapshot) string{
 	},
 }
 
-// unsteadyRoles leaves out the ends that were planned.
+// unsteadyRoles ignores terms that ended as planned.
 func (f Facts) unsteadyRoles() []Hazard {
 	ends := map[string]map[string]int{}
 	for _, t := range f.Tenures {
@@ -203,7 +204,7 @@ func (f Facts) nodeClocks() []Hazard {
 	return found
 }
 
-// brief keeps the first few of a kind.
+// brief lists the first few hazards of a kind and counts the rest.
 func brief(found []Hazard) []Hazard {
 	if len(found) <= named {
 		return found

@@ -33,7 +33,7 @@ func terms(count int, reason string, ago time.Duration) []leaderstore.Tenure {
 	return tenures
 }
 
-// Each case lists what is found, in order; other texts must not be there.
+// Each case lists the expected hazards in order; there must be no others.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

@@ -9,15 +9,15 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// maxTenures bounds the tenures that are read, the newest of all roles.
+// maxTenures bounds the number of tenures read: the newest of all roles.
 const maxTenures = 200
 
-// Facts are what hazards are found in.
+// Facts holds the data in which Find looks for hazards.
 type Facts struct {
 	Clock     dbcheck.Clock
 	Queues    []queuestore.Queue // as queuestore.Waiting reads them
 	Snapshots []dbcheck.Snapshot // oldest first
-	// Tenures are the newest, newest first.
+	// Tenures are the newest tenures, newest first.
 	Tenures []leaderstore.Tenure
 	Clocks  []aggregator.Clock
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 )
 
-// Action is what somebody can do to a job that is there.
+// Action is an action on an existing job.
 type Action string
 
-// The actions. Cancel ends a job for good, also one that runs; Retry makes one
-// available again, also one that has ended; Discard gives up one that waits.
+// Cancel ends a job for good, even if it is running. Retry makes a job available
+// again, even if it has ended. Discard discards a waiting job.
 const (
 	Cancel  Action = "cancel"
 	Retry   Action = "retry"
 	Discard Action = "discard"
 )
 
-// Actions are all of them, in the order in which they are shown.
+// Actions are all actions, in display order.
 var Actions = []Action{Retry, Cancel, Discard}
 
-// States of a job are River's.
+// States of a job, as River defines them.
 const (
 	stateAvailable = "available"
 	stateRunning   = "running"
@@ -34,35 +34,35 @@ var (
 	finishedStates = []string{"cancelled", "completed", stateDiscarded}
 )
 
-// Finished says whether a job in this state has ended for good.
+// Finished reports whether a job in this state has ended for good.
 func Finished(state string) bool { return slices.Contains(finishedStates, state) }
 
-// Order is an action and who asks for it.
+// Order is an action and its requester.
 type Order struct {
 	Action Action
-	// By says who asks, for the diary.
+	// By is who requests the action, for the event log.
 	By string
 }
 
-// Change is what an order came to for one job.
+// Change is the result of an order for one job.
 type Change struct {
 	ID    int64  `json:"id"`
 	Kind  string `json:"kind,omitempty"`
 	Queue string `json:"queue,omitempty"`
-	// Was is the state before, State the one after. A running job that is
+	// Was is the state before, State the state after. A running job that is
 	// cancelled stays running until its node has ended it.
 	Was   string `json:"was,omitempty"`
 	State string `json:"state,omitempty"`
-	// Refused says why nothing was done.
+	// Refused is why the action was rejected.
 	Refused string `json:"refused,omitempty"`
-	// Missing: there is no such job.
+	// Missing is whether the job does not exist.
 	Missing bool `json:"missing,omitempty"`
 }
 
-// Changed says whether the order was carried out.
+// Changed reports whether the order was carried out.
 func (c Change) Changed() bool { return c.Refused == "" && !c.Missing }
 
-// Refuses says why an action cannot be taken on a job in this state, or nothing.
+// Refuses returns why the action cannot be taken on a job in this state, or "".
 func (a Action) Refuses(state string) string {
 	switch {
 	case a == Retry && (state == stateRunning || state == stateAvailable):
@@ -76,9 +76,9 @@ func (a Action) Refuses(state string) string {
 	}
 }
 
-// statesOf are the states of the jobs that a filter names and the action can
-// change. Where none is named, a retry in bulk means the discarded jobs: nobody
-// wants all that ever completed again.
+// statesOf returns the states of the filter whose jobs the action can change.
+// Without states in the filter, a retry in bulk selects only discarded jobs, and
+// not completed jobs.
 func (a Action) statesOf(filter Filter) []string {
 	states := []string{filter.State}
 	switch {
@@ -95,10 +95,10 @@ func (a Action) event() string {
 	return map[Action]string{Cancel: eventstore.JobCancelled, Retry: eventstore.JobRetried, Discard: eventstore.JobDiscarded}[a]
 }
 
-// decide says of each job whether the action can be taken.
+// decide determines for each job whether the action can be taken.
 func decide(action Action, found []locked) []Change {
 	changes := make([]Change, len(found))
-	granted := map[string]int64{} // unique keys that this batch takes
+	granted := map[string]int64{} // unique keys that jobs of this batch take
 	for i, job := range found {
 		changes[i] = job.Change
 		changes[i].Refused = action.Refuses(job.Was)
@@ -117,10 +117,10 @@ func decide(action Action, found []locked) []Change {
 	return changes
 }
 
-// shownIDs bounds the ids in one entry of the diary.
+// shownIDs bounds the ids in one event.
 const shownIDs = 20
 
-// entry is what the diary keeps of an order.
+// entry returns the event data of an order.
 func entry(order Order, filter *Filter, ids []int64) map[string]any {
 	data := map[string]any{"by": order.By, "jobs": len(ids), "ids": ids[:min(len(ids), shownIDs)]}
 	if filter == nil {

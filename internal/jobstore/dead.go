@@ -6,46 +6,49 @@ import (
 )
 
 // Metadata keys of dead letters: jobs that have used up their attempts. The job
-// stays in river_job until its retention is over, so what there is to say of the
-// letter stands with it and goes with it; a table of our own would have to be kept in
-// step with whoever deletes jobs or retries them, River's own tools among them.
+// stays in river_job until its retention ends, so the data about the dead letter is
+// stored in its row and is deleted with it. A separate table would have to be
+// synchronized with everything that deletes or retries jobs, including River's
+// tools.
 const (
 	// KeyDead holds a DeadMark, written by the scheduler's leader.
 	KeyDead = "forge:dead"
-	// KeySecondRound holds a SecondRound. It stays for good: there is no third.
+	// KeySecondRound holds a SecondRound. It is never removed: there is no third
+	// round.
 	KeySecondRound = "forge:second_round"
 )
 
-// DeadMark is what is recorded of a dead letter. It is valid for as long as the
-// job has run no further attempt.
+// DeadMark is the record of a dead letter. It is valid until the job runs another
+// attempt.
 type DeadMark struct {
 	Attempt int `json:"attempt"`
 	// Group is the Fingerprint of kind and error.
 	Group string `json:"group"`
-	// SecondRound is when the job is to be tried again, as MarkInstant has it;
-	// empty: not by itself.
+	// SecondRound is when the job is retried automatically, as MarkInstant formats
+	// it; empty: never.
 	SecondRound string `json:"second_round,omitempty"`
 }
 
-// markLayout is RFC 3339 in UTC at a fixed width: as text it sorts as in time.
+// markLayout is RFC 3339 in UTC with a fixed width: its text order is its time
+// order.
 const markLayout = "2006-01-02T15:04:05.000000Z"
 
-// MarkInstant is an instant as it stands in a DeadMark.
+// MarkInstant formats an instant for a DeadMark.
 func MarkInstant(at time.Time) string { return at.UTC().Format(markLayout) }
 
-// ParseMarkInstant reads what MarkInstant wrote.
+// ParseMarkInstant parses the format of MarkInstant.
 func ParseMarkInstant(text string) (time.Time, error) { return time.Parse(markLayout, text) }
 
-// SecondRound tells of the round of attempts that a job got after it had died.
+// SecondRound describes the second round of attempts of a dead letter.
 type SecondRound struct {
 	At time.Time `json:"at"`
-	// Attempt is the last one of the first round.
+	// Attempt is the last attempt of the first round.
 	Attempt int    `json:"attempt"`
 	Term    int64  `json:"term"`
 	NodeID  string `json:"node_id"`
 }
 
-// secondRound is nil where there was none.
+// secondRound returns nil if there was none.
 func secondRound(metadata []byte) *SecondRound {
 	var keys map[string]json.RawMessage
 	var round SecondRound

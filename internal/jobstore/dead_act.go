@@ -19,8 +19,9 @@ ORDER BY id
 LIMIT $10
 FOR NO KEY UPDATE`
 
-// A letter that is discarded has no second round any more. The mark counts for this
-// death alone: whoever retries the job and sees it die again finds it listed again.
+// A discarded dead letter gets no second round. The mark is only valid for this
+// final failure: if the job is retried and fails for good again, it is listed
+// again.
 const discardDeadSQL = `
 UPDATE river_job
 SET metadata = metadata || jsonb_build_object('forge:dead',
@@ -28,14 +29,14 @@ SET metadata = metadata || jsonb_build_object('forge:dead',
     || jsonb_build_object('attempt', attempt, 'discarded_at', now(), 'discarded_by', $2::text))
 WHERE id = ANY ($1::bigint[])`
 
-// DeadMatching says which dead letters ActOnDead is to change.
+// DeadMatching identifies the dead letters that ActOnDead changes.
 type DeadMatching struct {
 	Jobs int64
-	// upTo is the newest of them: jobs that come later are not meant.
+	// upTo is the newest id: later jobs are not included.
 	upTo int64
 }
 
-// CountDead counts the dead letters that a filter names.
+// CountDead counts the dead letters that match a filter.
 func CountDead(ctx context.Context, db Queryer, filter DeadFilter) (m DeadMatching, err error) {
 	args, err := filter.resolve(ctx, db)
 	if err != nil {
@@ -54,10 +55,10 @@ func CountDead(ctx context.Context, db Queryer, filter DeadFilter) (m DeadMatchi
 	return m, nil
 }
 
-// ActOnDead retries the dead letters that were counted, or discards them: they
-// are seen to and listed no more. The oldest come first, in many transactions.
-// It returns how many it changed; progress hears how many were dealt with. One
-// whose unique key another job holds is left alone.
+// ActOnDead retries or discards the counted dead letters, which are no longer
+// listed then. It starts with the oldest and uses many transactions. It returns how
+// many it changed, and calls progress with the number processed. A dead letter
+// whose unique key is held by another job does not change.
 func ActOnDead(ctx context.Context, db Pool, order Order, filter DeadFilter, counted DeadMatching, progress func(done int)) (int, error) {
 	if order.Action != Retry && order.Action != Discard {
 		return 0, fmt.Errorf("%s dead letters: they can be retried or discarded", order.Action)
@@ -75,14 +76,14 @@ func ActOnDead(ctx context.Context, db Pool, order Order, filter DeadFilter, cou
 	return changed, nil
 }
 
-// Pool reads and starts transactions.
+// Pool runs queries and starts transactions.
 type Pool interface {
 	Queryer
 	Beginner
 }
 
-// resolve returns the filter's arguments, with the letters of its group that are
-// not recorded yet.
+// resolve returns the filter's arguments, including the dead letters of its group
+// that are not recorded yet.
 func (f DeadFilter) resolve(ctx context.Context, db Queryer) ([]any, error) {
 	if f.Group == "" {
 		return f.args(nil), nil

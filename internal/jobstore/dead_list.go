@@ -12,34 +12,33 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// DeadFilter narrows dead letters. Zero values do not narrow.
+// DeadFilter selects dead letters. Zero values match all.
 type DeadFilter struct {
 	IDs   []int64
 	Group string
 	Kind  string
-	// Error is a part of the text of the error, whatever its case.
+	// Error is a part of the error's text, in any case.
 	Error string
-	// OlderThan and NewerThan are since the death.
+	// OlderThan and NewerThan are relative to the final failure.
 	OlderThan, NewerThan time.Duration
 }
 
-// DeadGroup are the dead letters of one kind that died of the same sort of
-// error.
+// DeadGroup holds the dead letters of one kind with the same error pattern.
 type DeadGroup struct {
 	Group string    `json:"group"`
 	Kind  string    `json:"kind"`
 	Jobs  int64     `json:"jobs"`
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
-	// Error and NewestJob are of the one that died last.
+	// Error and NewestJob are from the dead letter that failed last.
 	Error     string `json:"error"`
 	NewestJob int64  `json:"newest_job"`
-	// SecondRound is when the next of them is tried again; zero: none is.
+	// SecondRound is when the next of them is retried; zero: none.
 	SecondRound time.Time `json:"second_round,omitzero"`
 }
 
-// DeadLetter is a job that has used up its attempts and that nobody has
-// discarded as a dead letter.
+// DeadLetter is a job that has used up its attempts and was not discarded as a dead
+// letter.
 type DeadLetter struct {
 	ID          int64     `json:"id"`
 	Group       string    `json:"group"`
@@ -51,13 +50,13 @@ type DeadLetter struct {
 	DiedAt      time.Time `json:"died_at"`
 	Error       string    `json:"error"`
 	SecondRound time.Time `json:"second_round,omitzero"`
-	// Lost are the attempts whose node was lost, the newest twenty at most: what a job
-	// that kills its nodes has done.
+	// Lost are the newest attempts whose node was lost, at most twenty: they show a
+	// job that kills its nodes.
 	Lost []LostAttempt `json:"lost,omitempty"`
 }
 
-// LostNodes names the nodes that were lost with the job, in the order of its attempts:
-// "a, b (2 times)". It is empty for a job that lost none.
+// LostNodes names the nodes that were lost with the job, in the order of its
+// attempts: "a, b (2 times)". It is empty if there are none.
 func (l DeadLetter) LostNodes() string {
 	var nodes []string
 	times := map[string]int{}
@@ -74,7 +73,8 @@ func (l DeadLetter) LostNodes() string {
 	return strings.Join(nodes, ", ")
 }
 
-// HowLost says how each node was lost: "attempt 1 on a: node lost: ...; attempt 2 ...".
+// HowLost describes how each node was lost: "attempt 1 on a: node lost: ...;
+// attempt 2 ...".
 func (l DeadLetter) HowLost() string {
 	parts := make([]string, len(l.Lost))
 	for i, lost := range l.Lost {
@@ -83,26 +83,26 @@ func (l DeadLetter) HowLost() string {
 	return strings.Join(parts, "; ")
 }
 
-// LostAttempt is an attempt that ended with its node.
+// LostAttempt is an attempt that ended because its node was lost.
 type LostAttempt struct {
 	Attempt   int       `json:"attempt"`
 	NodeID    string    `json:"node_id"`
 	StartedAt time.Time `json:"started_at"`
-	// Error says how the node was lost.
+	// Error is how the node was lost.
 	Error string `json:"error"`
 }
 
-// mostUnrecorded is how many letters that the leader has not recorded yet are
-// looked at; there are some only while nobody leads.
+// mostUnrecorded bounds the dead letters without a record of the leader that are
+// read; such letters exist only while there is no leader.
 const mostUnrecorded = 10_000
 
-// Whether the mark is of the job's last death.
+// The condition that the mark belongs to the job's last failure.
 const markedSQL = `(metadata #>> '{forge:dead,attempt}') = attempt::text`
 
 const lastErrorSQL = `coalesce(errors[array_upper(errors, 1)] ->> 'error', '')`
 
-// The dead letters that a filter names. Those of a group that are not recorded
-// yet are named by their ids.
+// The dead letters that match a filter. The unrecorded letters of a group are
+// selected by their ids.
 const deadSQL = `
 FROM river_job
 WHERE state = 'discarded' AND finalized_at IS NOT NULL AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
@@ -125,7 +125,7 @@ SELECT coalesce(dead_group, ''), g.kind, jobs, first, last, ` + lastErrorSQL + `
 FROM g JOIN river_job ON river_job.id = g.newest
 ORDER BY last DESC`
 
-// The newest of the attempts that the metadata has as lost.
+// The newest lost attempts in the metadata.
 const lostSQL = `(SELECT coalesce(jsonb_agg(a ORDER BY n), '[]') FROM (
            SELECT value AS a, (value ->> 'attempt')::int AS n FROM jsonb_each(metadata)
            WHERE key LIKE 'forge:attempt:%' AND value ->> 'outcome' = 'lost' AND jsonb_typeof(value -> 'attempt') = 'number'
@@ -147,8 +147,8 @@ WHERE state = 'discarded' AND attempt >= max_attempts AND jsonb_typeof(metadata)
 ORDER BY (metadata #>> '{forge:dead,attempt}'), id
 LIMIT $1`
 
-// DeadGroups returns the groups of the dead letters that a filter names, those
-// with the newest death first.
+// DeadGroups returns the groups of the dead letters that match a filter, the group
+// with the newest failure first.
 func DeadGroups(ctx context.Context, db Queryer, filter DeadFilter) ([]DeadGroup, error) {
 	fresh, err := unrecorded(ctx, db)
 	if err != nil {
@@ -165,7 +165,7 @@ func DeadGroups(ctx context.Context, db Queryer, filter DeadFilter) ([]DeadGroup
 	if len(fresh) == 0 {
 		return groups, nil
 	}
-	// The filter is PostgreSQL's to apply, also for those that are not grouped yet.
+	// PostgreSQL applies the filter, even to dead letters that have no group yet.
 	named := filter
 	named.IDs = filter.among(fresh)
 	letters, err := DeadLetters(ctx, db, named, 0, mostUnrecorded)
@@ -175,8 +175,8 @@ func DeadGroups(ctx context.Context, db Queryer, filter DeadFilter) ([]DeadGroup
 	return merge(groups, letters), nil
 }
 
-// DeadLetters returns at most limit dead letters that a filter names by
-// descending id, those below an id (0: all).
+// DeadLetters returns at most limit dead letters that match a filter, with ids
+// below an id (0: all), by descending id.
 func DeadLetters(ctx context.Context, db Queryer, filter DeadFilter, before int64, limit int) ([]DeadLetter, error) {
 	args, err := filter.resolve(ctx, db)
 	if err != nil {
@@ -193,7 +193,7 @@ func DeadLetters(ctx context.Context, db Queryer, filter DeadFilter, before int6
 	return letters, nil
 }
 
-// args are the filter's in deadSQL.
+// args returns the filter's arguments for deadSQL.
 func (f DeadFilter) args(fresh []unrecordedLetter) []any {
 	ofGroup := []int64{}
 	for _, l := range fresh {
@@ -204,7 +204,7 @@ func (f DeadFilter) args(fresh []unrecordedLetter) []any {
 	return []any{f.IDs, f.Group, ofGroup, f.Kind, f.Error, f.OlderThan.Seconds(), f.NewerThan.Seconds()}
 }
 
-// among are the ids of those that the filter does not rule out by their ids.
+// among returns the ids of the letters that match the filter's ids.
 func (f DeadFilter) among(fresh []unrecordedLetter) []int64 {
 	ids := []int64{}
 	for _, l := range fresh {
@@ -215,7 +215,7 @@ func (f DeadFilter) among(fresh []unrecordedLetter) []int64 {
 	return ids
 }
 
-// merge adds letters that are not recorded yet to the groups they will be in.
+// merge adds unrecorded letters to their groups.
 func merge(groups []DeadGroup, fresh []DeadLetter) []DeadGroup {
 	at := make(map[string]int, len(groups))
 	for i, g := range groups {
@@ -277,11 +277,11 @@ func scanLetter(row pgx.CollectableRow) (DeadLetter, error) {
 	err := row.Scan(&l.ID, &l.Group, &l.Kind, &l.Queue, &l.Cron, &clientID, &l.Attempt, &l.DiedAt, &l.Error, &again, &lost)
 	l.Group = cmp.Or(l.Group, Fingerprint(l.Kind, l.Error))
 	l.NodeID, l.DiedAt, l.SecondRound = nodeOf(clientID), l.DiedAt.UTC(), parseMark(again)
-	_ = json.Unmarshal(lost, &l.Lost) // anyone may have written it
+	_ = json.Unmarshal(lost, &l.Lost) // untrusted metadata: any program may have written it
 	return l, err
 }
 
-// parseMark is lenient, as parseTick is.
+// parseMark returns the zero time for invalid text, as parseTick does.
 func parseMark(text string) time.Time {
 	at, err := ParseMarkInstant(text)
 	if err != nil {
@@ -290,7 +290,7 @@ func parseMark(text string) time.Time {
 	return at
 }
 
-// IsDeadGroup says whether a text looks like the name of a group.
+// IsDeadGroup reports whether a text has the form of a group's name.
 func IsDeadGroup(text string) bool {
 	rest, ok := strings.CutPrefix(text, "d")
 	return ok && len(rest) == 10 && strings.Trim(rest, "0123456789abcdef") == ""

@@ -12,9 +12,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// insertDead adds seven jobs, of which five are dead letters: three of one group,
-// the newest of which nobody has recorded, one of another error and one of
-// another kind.
+// insertDead adds seven jobs of which five are dead letters: three of one group,
+// the newest of which is not recorded, one with another error and one of another
+// kind.
 func insertDead(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	for i, job := range []struct {
@@ -29,7 +29,7 @@ func insertDead(t *testing.T, pool *pgxpool.Pool) {
 		{"mail", "100% broken", 3 * time.Hour, true, 3},
 		{"call", "host 4 is down", 2 * time.Hour, true, 3},
 		{"mail", "host 5 is down", time.Hour, false, 4}, // discarded by hand
-		{"mail", "host 6 is down", time.Hour, true, 3},  // seen to, below
+		{"mail", "host 6 is down", time.Hour, true, 3},  // discarded as a dead letter, below
 	} {
 		metadata := "{}"
 		if job.marked {
@@ -96,8 +96,8 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// A job that kills its nodes says which, and how; what others wrote into its metadata
-// does no harm.
+// The dead letters of a job that kills its nodes list these nodes. Invalid metadata
+// from other programs does no harm.
 func TestDeadLetterNamesLostNodes(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -153,7 +153,7 @@ func TestDeadGroups(t *testing.T) {
 	if diff := cmp.Diff([]string{call, broken}, show(jobstore.DeadFilter{OlderThan: 90 * time.Minute, NewerThan: 200 * time.Minute})); diff != "" {
 		t.Errorf("by age (-want +got):\n%s", diff)
 	}
-	exec(t, pool, `UPDATE river_job SET metadata = '{}'`) // nobody has led for long
+	exec(t, pool, `UPDATE river_job SET metadata = '{}'`) // there was no leader for a long time
 	want := []string{
 		downGroup + " mail 4 jobs, 5 to 1 hours ago, newest 7: host 6 is down; again 0001-01-01",
 		jobstore.Fingerprint("call", "host 4 is down") + " call 1 jobs, 2 to 2 hours ago, newest 5: host 4 is down; again 0001-01-01",
@@ -198,9 +198,9 @@ func TestDiscardDead(t *testing.T) {
 		t.Errorf("the jobs are %q, want %q", marks, want)
 	}
 	if want := `dead_letters_discarded {"by": "ann", "ids": [1, 2, 3], "jobs": 3}`; events != want {
-		t.Errorf("the diary has %q, want %q", events, want)
+		t.Errorf("the event log has %q, want %q", events, want)
 	}
-	// Whoever retries one and sees it die again finds it on the list again.
+	// A job that is retried and fails for good again is listed again.
 	exec(t, pool, `UPDATE river_job SET attempt = 4, max_attempts = 4 WHERE id IN (2, 3)`)
 	if diff := cmp.Diff([]int64{5, 4, 3, 2}, deadIDs(t, pool, jobstore.DeadFilter{})); diff != "" {
 		t.Errorf("after another death (-want +got):\n%s", diff)
@@ -217,7 +217,7 @@ func TestRetryDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, pool, `UPDATE river_job SET id = 50 WHERE id = 3`) // died after it was counted
+	exec(t, pool, `UPDATE river_job SET id = 50 WHERE id = 3`) // failed after it was counted
 	changed, err := jobstore.ActOnDead(t.Context(), pool, jobstore.Order{Action: jobstore.Retry, By: "ann"}, jobstore.DeadFilter{Kind: "mail"}, counted, func(int) {})
 	if err != nil || counted.Jobs != 4 || changed != 2 {
 		t.Errorf("retried %d of %d, want 2 of 4: %v", changed, counted.Jobs, err)

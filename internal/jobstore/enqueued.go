@@ -7,20 +7,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The order keeps two transactions from waiting for each other.
+// The order prevents deadlocks between two transactions.
 const noteEnqueuedSQL = `
 INSERT INTO forge_enqueued (kind, jobs)
 SELECT kind, count(*) FROM unnest($1::text[]) AS kind GROUP BY kind ORDER BY kind
 ON CONFLICT (kind) DO UPDATE SET jobs = forge_enqueued.jobs + excluded.jobs`
 
-// A row that a transaction has not committed yet is left for the next time.
+// A row of an uncommitted transaction is left for the next call.
 const takeEnqueuedSQL = `
 DELETE FROM forge_enqueued
 WHERE kind = ANY (ARRAY (SELECT kind FROM forge_enqueued LIMIT 1000 FOR UPDATE SKIP LOCKED))
 RETURNING kind, jobs`
 
-// NoteEnqueued notes that a process without metrics has inserted jobs of these kinds, for
-// a node to count.
+// NoteEnqueued records that a process without metrics has inserted jobs of these
+// kinds, for a node to count.
 func NoteEnqueued(ctx context.Context, tx Execer, kinds []string) error {
 	if _, err := tx.Exec(ctx, noteEnqueuedSQL, kinds); err != nil {
 		return fmt.Errorf("note enqueued jobs: %w", err)
@@ -34,7 +34,8 @@ type KindCount struct {
 	Jobs int64
 }
 
-// TakeEnqueued returns what NoteEnqueued has noted, and forgets it: the caller counts it.
+// TakeEnqueued returns and deletes the records of NoteEnqueued: the caller counts
+// the jobs.
 func TakeEnqueued(ctx context.Context, db Queryer) ([]KindCount, error) {
 	rows, err := db.Query(ctx, takeEnqueuedSQL)
 	if err != nil {

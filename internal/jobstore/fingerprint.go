@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// readForPattern is how much of an error is looked at: what tells errors apart
-// stands at their beginning.
+// readForPattern bounds how much of an error is used: the distinguishing part of an
+// error is at its beginning.
 const readForPattern = 2048
 
-// What differs from one error of a sort to the next, the longest first: an id
-// has numbers in it, an instant too.
+// The variable parts of an error, the longest first: an id contains numbers, and so
+// does an instant.
 var (
 	anInstant  = regexp.MustCompile(`\b\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?`)
 	aClockTime = regexp.MustCompile(`\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b`)
@@ -22,17 +22,17 @@ var (
 	aSpan      = regexp.MustCompile(`\b(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+\b`)
 	aWord      = regexp.MustCompile(`\b(?:0x[0-9a-fA-F]+|[0-9A-Za-z_]{8,})\b`)
 	aHexWord   = regexp.MustCompile(`^(?:[0-9a-f]{8,}|[0-9A-F]{8,})$`)
-	// Codes tell errors apart: their numbers stay.
+	// Codes distinguish errors, so their numbers are kept.
 	aNumber = regexp.MustCompile(`(?i)\b(?:exit|status|code|http|sqlstate|errno|signal)[ :=(]+[0-9][0-9a-z]*|\d+(?:\.\d+)*`)
 	blanks  = regexp.MustCompile(`\s+`)
 )
 
-// tokenLength is how long a word of letters and digits is that must be an id.
+// tokenLength is the length from which a word of letters and digits counts as an
+// id.
 const tokenLength = 16
 
-// Pattern is an error without what differs from one of its sort to the next:
-// instants, ids, hexadecimal, paths, spans and numbers, but for codes such as
-// exit status 1.
+// Pattern returns an error without its variable parts: instants, ids, hexadecimal
+// numbers, paths, durations and numbers, except codes such as exit status 1.
 func Pattern(failure string) string {
 	s := strings.ToValidUTF8(failure[:min(len(failure), readForPattern)], "")
 	s = anInstant.ReplaceAllString(s, "<time>")
@@ -60,13 +60,13 @@ func word(w string) string {
 
 func number(n string) string {
 	if n[0] < '0' || n[0] > '9' {
-		return n // with what makes it a code
+		return n // with the word that makes it a code
 	}
 	return "<n>"
 }
 
-// Fingerprint names the dead letters of one kind that died of the same sort of
-// error. It begins with a letter: no job id looks like it.
+// Fingerprint identifies the dead letters of one kind with the same error pattern.
+// It begins with a letter, so it differs from every job id.
 func Fingerprint(kind, failure string) string {
 	sum := sha256.Sum256([]byte(kind + "\x00" + Pattern(failure)))
 	return "d" + hex.EncodeToString(sum[:5])

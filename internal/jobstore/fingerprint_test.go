@@ -45,7 +45,7 @@ func TestPattern(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	one := jobstore.Fingerprint("import", "row 7 of /tmp/a.csv is broken")
-	// Fingerprints are stored: another release must come to the same.
+	// Fingerprints are stored: other releases must compute the same.
 	if want := "dd28cfe5c16"; one != want {
 		t.Errorf("Fingerprint() = %q, want %q", one, want)
 	}

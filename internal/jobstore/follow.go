@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// followPause is how often a followed job is looked at.
+// followPause is how often a followed job is read.
 const followPause = 250 * time.Millisecond
 
-// LogReader is what Follow reads through.
+// LogReader reads jobs and their output for Follow.
 type LogReader interface {
 	Get(ctx context.Context, id int64) (Job, error)
 	Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]LogChunk, error)
 }
 
-// Follow passes the output of a job on, from what is there after a chunk to what
-// comes. With an attempt it returns when that one is over; with 0 it begins with
-// the newest and goes on through those that follow it until the job has finished.
-// It ends with the first error, ErrNotFound when the job is removed meanwhile.
+// Follow passes on the output of a job after a chunk, as it is written. With an
+// attempt it returns when that attempt has ended. With 0 it starts with the newest
+// attempt and continues with later ones until the job has finished. It returns the
+// first error, and ErrNotFound if the job is removed meanwhile.
 func Follow(ctx context.Context, reader LogReader, id int64, attempt, afterSeq int, pass func([]LogChunk) error) error {
 	shown := attempt
 	for begun := false; ; begun = true {
-		// The job before its output: what an attempt wrote is stored when it ends.
+		// The job is read before its output: the output of an attempt is stored
+		// before the attempt ends.
 		job, err := reader.Get(ctx, id)
 		if err != nil {
 			return err
@@ -49,7 +50,8 @@ func Follow(ctx context.Context, reader LogReader, id int64, attempt, afterSeq i
 	}
 }
 
-// passOn passes on what is there after a chunk, and returns the last one's number.
+// passOn passes on the stored chunks after a chunk, and returns the number of the
+// last one.
 func passOn(ctx context.Context, reader LogReader, id int64, attempt, afterSeq int, pass func([]LogChunk) error) (int, error) {
 	for {
 		chunks, err := reader.Logs(ctx, id, attempt, afterSeq)
@@ -63,9 +65,9 @@ func passOn(ctx context.Context, reader LogReader, id int64, attempt, afterSeq i
 	}
 }
 
-// LastAttempt is the newest attempt that began, 0 for none. One that was
-// interrupted or snoozed runs again under the same number, which the job has not
-// reached until it does.
+// LastAttempt returns the newest attempt that began, 0 if there is none. An attempt
+// that was interrupted or snoozed runs again with the same number, which the job
+// reaches only when it does.
 func (j Job) LastAttempt() int {
 	last := j.Attempt
 	for _, attempt := range j.Attempts {
@@ -74,8 +76,8 @@ func (j Job) LastAttempt() int {
 	return last
 }
 
-// ended tells whether an attempt writes no more. One that is to run again under
-// the same number does.
+// ended reports whether an attempt writes no more output. An attempt that will run
+// again with the same number has not ended.
 func (j Job) ended(attempt int) bool {
 	return j.Attempt > attempt || j.Attempt == attempt && j.State != "running"
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// act is what becomes of a job at one look after another; the last one stays.
+// act is the state of a job at one read after another; the last one is kept.
 type act struct {
 	job   jobstore.Job
 	wrote []jobstore.LogChunk
@@ -33,7 +33,7 @@ func (p *play) Get(context.Context, int64) (jobstore.Job, error) {
 }
 
 func (p *play) Logs(_ context.Context, _ int64, attempt, afterSeq int) ([]jobstore.LogChunk, error) {
-	for _, chunk := range p.now.wrote { // one at a time, as a long output comes
+	for _, chunk := range p.now.wrote { // one at a time, as for a long output
 		if chunk.Attempt == attempt && chunk.Seq > afterSeq {
 			return []jobstore.LogChunk{chunk}, nil
 		}

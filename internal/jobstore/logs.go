@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Execer is what AppendLogs writes through.
+// Execer executes the statements of AppendLogs.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
@@ -27,9 +27,9 @@ CROSS JOIN LATERAL (
 ) AS last
 WHERE seq IS NOT NULL`
 
-// The commit need not wait for the disk: that of the job's outcome, which comes
-// later, does, and takes this one along. A chunk that is there already came with
-// a statement whose answer was lost.
+// The commit does not wait for the disk: the later commit of the job's outcome
+// does, and flushes this one as well. An existing chunk was written by a statement
+// whose response was lost.
 const appendLogsSQL = `
 WITH hurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO forge_job_logs (job_id, attempt, seq, at, stream, chunk, keep_until)
@@ -38,7 +38,8 @@ FROM hurried, unnest(
     $1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::text[], $6::text[], $7::timestamptz[]) AS new
 ON CONFLICT DO NOTHING`
 
-// One statement, and so one moment: what is being packed shows once.
+// One statement reads one snapshot, so that a chunk that is being packed appears
+// once.
 const logsSQL = `
 (SELECT seq, at, stream, chunk, NULL::integer AS last_seq, NULL::bytea AS pack
 FROM forge_job_logs
@@ -53,9 +54,9 @@ ORDER BY first_seq
 LIMIT $5)`
 
 const (
-	// maxChunks bounds one answer of Logs.
+	// maxChunks bounds one result of Logs.
 	maxChunks = 2000
-	// maxPacks bounds what is unpacked for it.
+	// maxPacks bounds the packs that are unpacked for it.
 	maxPacks = 4
 )
 
@@ -82,8 +83,8 @@ func LastSeqs(ctx context.Context, db Queryer, runs []RunKey) (map[RunKey]int, e
 	return last, nil
 }
 
-// AppendLogs adds numbered chunks, of many attempts, in one statement. Those that
-// are there already stay as they are. The text must be valid UTF-8 without NUL.
+// AppendLogs adds numbered chunks of several attempts in one statement. Existing
+// chunks do not change. The text must be valid UTF-8 without NUL.
 func AppendLogs(ctx context.Context, db Execer, rows []LogRow) error {
 	var (
 		ids      = make([]int64, len(rows))
@@ -107,9 +108,9 @@ func AppendLogs(ctx context.Context, db Execer, rows []LogRow) error {
 	return nil
 }
 
-// Logs returns the chunks of one attempt that follow afterSeq (0: from the
-// start), at most 2,000; call again with the last one's Seq for more. Packed ones
-// are as they were; of a damaged pack a remark tells.
+// Logs returns the chunks of one attempt after afterSeq (0: from the start), at
+// most 2,000; call again with the last one's Seq for more. Packed chunks are
+// returned unchanged; a damaged pack is replaced by a remark.
 func Logs(ctx context.Context, db Queryer, jobID int64, attempt, afterSeq int) ([]LogChunk, error) {
 	chunks, err := readLogs(ctx, db, jobID, attempt, afterSeq)
 	if err != nil {
@@ -143,13 +144,13 @@ func readLogs(ctx context.Context, db Queryer, jobID int64, attempt, afterSeq in
 	return p.after(afterSeq), nil
 }
 
-// page is what one statement found of an attempt's output.
+// page is the output of an attempt that one statement returned.
 type page struct {
 	attempt int
 	packed  []LogChunk
 	loose   []LogChunk
 	packs   int
-	// until is the number up to which nothing is missing.
+	// until is the number up to which no chunk is missing.
 	until int
 }
 
@@ -160,8 +161,8 @@ func (p *page) addLoose(chunk LogChunk) {
 	}
 }
 
-// addPack unpacks the chunks from the head's number on. One remark takes the place of those that
-// cannot be read, so that what is beside them can.
+// addPack unpacks the chunks from the head's number on. Unreadable chunks are
+// replaced by one remark, so that the others can be read.
 func (p *page) addPack(head LogChunk, lastSeq int, packed []byte) {
 	chunks, err := unpack(packed, p.attempt)
 	if err != nil {
@@ -183,8 +184,8 @@ func (p *page) after(afterSeq int) []LogChunk {
 	return chunks[:min(len(chunks), maxChunks)]
 }
 
-// once puts packed and loose chunks of an attempt in the order of their numbers,
-// each once.
+// once merges packed and loose chunks of an attempt in the order of their numbers,
+// without duplicates.
 func once(packed, loose []LogChunk) []LogChunk {
 	all := append(slices.Clip(packed), loose...)
 	slices.SortStableFunc(all, func(a, b LogChunk) int { return cmp.Compare(a.Seq, b.Seq) })

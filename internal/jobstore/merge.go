@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	// maxPackBytes of text are in a pack: who reads one chunk unpacks that much.
+	// maxPackBytes is the maximum text in a pack: reading one chunk unpacks that
+	// much.
 	maxPackBytes = 1 << 20
-	// maxPackSpan is the time between the first chunk of a pack and the last; it is
-	// deleted only when that may go.
+	// maxPackSpan is the maximum time between the first and the last chunk of a
+	// pack. A pack is deleted only when its last chunk may be deleted.
 	maxPackSpan = time.Hour
 	// maxMergedBytes and maxMergedChunks bound one call of Merge.
 	maxMergedBytes  = 2 << 20
 	maxMergedChunks = 4000
 )
 
-// Attempts with output, from one on, found by skipping from each to the next
-// through the primary key, and of those that are over what they come to, up to a
-// bound: they do not run, and have written nothing for a while. It ends with the
-// one that exceeds what one call takes: to look further is in vain.
+// Attempts with output, starting with one attempt, found by skipping from each to
+// the next in the primary key, with the size of the output of ended attempts, up to
+// a bound. Attempts have ended if they do not run and have written nothing for a
+// while. The result ends with the attempt that exceeds the bounds of one call.
 const runsSQL = `
 WITH RECURSIVE runs AS (
     SELECT $1::bigint AS job_id, ($2 - 1)::smallint AS attempt, 0 AS n, 0 AS chunks, 0 AS bytes,
@@ -57,7 +58,7 @@ FROM runs
 WHERE n > 0
 ORDER BY n`
 
-// What is deleted is what is packed: nobody can come between.
+// Exactly the deleted chunks are packed, in one statement.
 const takeChunksSQL = `
 DELETE FROM forge_job_logs
 WHERE ctid = ANY (ARRAY (
@@ -71,8 +72,8 @@ WHERE ctid = ANY (ARRAY (
         LIMIT run.most) AS l))
 RETURNING job_id, attempt::int, seq, at, stream, chunk, keep_until`
 
-// Packs that overlap what was taken: a chunk came after its neighbours had been
-// packed, or came twice.
+// Packs that overlap the chunks: a chunk was written after its neighbours were
+// packed, or was written twice.
 const takePacksSQL = `
 DELETE FROM forge_job_log_packs AS pack
 USING unnest($1::bigint[], $2::smallint[], $3::int[], $4::int[]) AS run (job_id, attempt, first, last)
@@ -85,17 +86,17 @@ SELECT *
 FROM unnest($1::bigint[], $2::smallint[], $3::int[], $4::int[], $5::int[], $6::int[], $7::timestamptz[],
     $8::timestamptz[], $9::bytea[])`
 
-// Merged is what merging came to.
+// Merged is the result of merging.
 type Merged struct {
 	Chunks    int64 `json:"chunks"`
 	Packs     int64 `json:"packs"`
 	TextBytes int64 `json:"text_bytes"`
 	PackBytes int64 `json:"pack_bytes"`
-	// Skipped are attempts that were left as they are.
+	// Skipped are attempts that were not merged.
 	Skipped []*DamagedError `json:"-"`
 }
 
-// DamagedError says that a pack of an attempt cannot be read, so that nothing can
+// DamagedError means that a pack of an attempt cannot be read, so that nothing can
 // be merged with it.
 type DamagedError struct {
 	RunKey
@@ -108,7 +109,7 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// Add adds what more merging came to.
+// Add adds the result of further merging.
 func (m *Merged) Add(more Merged) {
 	m.Chunks += more.Chunks
 	m.Packs += more.Packs
@@ -117,15 +118,15 @@ func (m *Merged) Add(more Merged) {
 	m.Skipped = append(m.Skipped, more.Skipped...)
 }
 
-// Merge packs the output of attempts that are over and whose last chunk is older
-// than quiet, of at most most attempts from one on, and some megabytes of text.
-// It returns the attempt to go on with, the zero RunKey when it came to the end.
+// Merge packs the output of ended attempts whose last chunk is older than quiet, of
+// at most most attempts starting with one, and of some megabytes of text. It
+// returns the attempt to continue with, and the zero RunKey at the end.
 //
-// An attempt one of whose packs cannot be read is skipped: what else it wrote stays
-// as it is, readable.
+// An attempt with an unreadable pack is skipped: its other output does not change
+// and can be read.
 //
-// The caller's transaction is the only one that packs: it is fenced. Whoever adds
-// chunks meanwhile is not waited for and does not wait.
+// The caller's transaction is fenced, so it is the only one that packs. It does not
+// block transactions that add chunks, and does not wait for them.
 func Merge(ctx context.Context, tx pgx.Tx, from RunKey, quiet time.Time, most int) (next RunKey, done Merged, err error) {
 	next, taken, err := findRuns(ctx, tx, from, quiet, most)
 	if err != nil {
@@ -146,7 +147,7 @@ func Merge(ctx context.Context, tx pgx.Tx, from RunKey, quiet time.Time, most in
 		}
 		done, skipped = Merged{}, append(skipped, damaged)
 		taken = slices.DeleteFunc(taken, func(s share) bool { return s.RunKey == damaged.RunKey })
-		if next == damaged.RunKey { // it was to go on with the rest of it
+		if next == damaged.RunKey { // the rest of it was to be merged next
 			next.Attempt++
 		}
 	}
@@ -154,7 +155,7 @@ func Merge(ctx context.Context, tx pgx.Tx, from RunKey, quiet time.Time, most in
 	return next, done, nil
 }
 
-// share is how many chunks of an attempt are taken, from its first on.
+// share is the number of chunks of an attempt to take, starting with its first.
 type share struct {
 	RunKey
 	chunks int
@@ -177,14 +178,15 @@ func findRuns(ctx context.Context, tx pgx.Tx, from RunKey, quiet time.Time, most
 	return next, taken, nil
 }
 
-// sized is an attempt and its output, up to a bound; 0 while it is not over.
+// sized is an attempt with the size of its output, up to a bound; 0 if it has not
+// ended.
 type sized struct {
 	JobID                  int64
 	Attempt, Chunks, Bytes int
 }
 
-// ration takes what is within the bounds, at least one chunk, and says where to
-// go on; the zero RunKey: all was taken.
+// ration selects chunks within the bounds, at least one, and returns the attempt to
+// continue with; the zero RunKey: all were selected.
 func ration(found []sized) (next RunKey, taken []share) {
 	bytes, chunks := maxMergedBytes, maxMergedChunks
 	for _, run := range found {
@@ -196,7 +198,7 @@ func ration(found []sized) (next RunKey, taken []share) {
 		if !fits && len(taken) > 0 {
 			return key, taken
 		}
-		if !fits { // as much of it as fits if all its chunks are alike
+		if !fits { // an estimate that assumes chunks of equal size
 			few := run.Chunks * maxMergedBytes / max(run.Bytes, maxMergedBytes)
 			return key, []share{{key, max(1, few)}}
 		}
@@ -206,7 +208,8 @@ func ration(found []sized) (next RunKey, taken []share) {
 	return RunKey{}, taken
 }
 
-// mergeRuns packs chunks and what of their attempts is packed around them.
+// mergeRuns packs chunks together with the packs of their attempts that overlap
+// them.
 func mergeRuns(ctx context.Context, tx pgx.Tx, shares []share) (done Merged, err error) {
 	all := map[RunKey]*heap{}
 	if err := takeChunks(ctx, tx, shares, all); err != nil {
@@ -234,11 +237,12 @@ func mergeRuns(ctx context.Context, tx pgx.Tx, shares []share) (done Merged, err
 	return done, err
 }
 
-// heap is what is to be packed of one attempt.
+// heap is the output of one attempt to be packed.
 type heap struct {
 	packed, loose []LogChunk
-	first, last   int // of the loose
-	// until is when each chunk may go, unless the retention of all output says.
+	first, last   int // of the loose chunks
+	// until is when each chunk may be deleted, if not by the retention of all
+	// output.
 	until map[int]time.Time
 }
 
@@ -341,8 +345,8 @@ func (r *packRows) add(key RunKey, h *heap) error {
 	return nil
 }
 
-// split cuts the chunks of an attempt, in order, into those of one pack each. Those
-// that have a retention of their own do not share one with others.
+// split divides the chunks of an attempt, in order, into packs. Chunks with their
+// own retention do not share a pack with others.
 func split(chunks []LogChunk, until map[int]time.Time) (parts [][]LogChunk) {
 	begin, size := 0, 0
 	for i, chunk := range chunks {

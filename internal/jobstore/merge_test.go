@@ -35,7 +35,7 @@ func (a *archive) exec(sql string, args ...any) {
 	}
 }
 
-// job adds a job with attempts behind it.
+// job adds a job with a number of attempts.
 func (a *archive) job(id int64, state string, attempt int) {
 	a.t.Helper()
 	a.exec(`INSERT INTO river_job (id, kind, args, max_attempts, attempt, state, finalized_at)
@@ -67,7 +67,7 @@ func (a *archive) run(attempt, length int) (chunks []jobstore.LogChunk) {
 	return chunks
 }
 
-// merge merges all that is over, as the compactor does.
+// merge merges the output of all ended attempts, as the compactor does.
 func (a *archive) merge(most int) (all jobstore.Merged) {
 	a.t.Helper()
 	for from := (jobstore.RunKey{}); ; {
@@ -96,7 +96,7 @@ func (a *archive) count(sql string) (n int) {
 
 func (a *archive) loose() int { return a.count(`SELECT count(*) FROM forge_job_logs`) }
 
-// read reads page by page from after a chunk.
+// read reads the output page by page after a chunk.
 func (a *archive) read(job int64, attempt, after int) (all []jobstore.LogChunk) {
 	a.t.Helper()
 	for {
@@ -118,13 +118,13 @@ func (a *archive) want(job int64, attempt, after int, want []jobstore.LogChunk) 
 	}
 }
 
-func TestMergedOutputReadsAsBefore(t *testing.T) {
+func TestMergePreservesOutput(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.job(1, "completed", 2)
 	a.job(2, "running", 2)
 	a.job(3, "completed", 1)
-	a.job(4, "scheduled", 0) // snoozed: attempt 1 comes again
+	a.job(4, "scheduled", 0) // snoozed: attempt 1 runs again
 	first, second := a.run(1, 3), a.run(2, 5000)
 	over, running := a.run(1, 4), a.run(2, 4)
 	snoozed := a.run(1, 2)
@@ -163,15 +163,15 @@ func TestMergedOutputReadsAsBefore(t *testing.T) {
 	}
 }
 
-// What comes after the merge, again or late, shows once and in its place.
-func TestMergeOfLateAndDoubledChunks(t *testing.T) {
+// Chunks that are written late or again after the merge appear once and in order.
+func TestMergeOfLateAndDuplicateChunks(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.job(1, "completed", 1)
 	all := a.run(1, 9)
 	a.write(1, all[1], all[2], all[6])
 	a.merge(10)
-	a.write(1, all[2], all[4]) // an answer that was lost, and a late one between
+	a.write(1, all[2], all[4]) // a chunk whose response was lost, and a late one
 	a.want(1, 1, 0, []jobstore.LogChunk{all[1], all[2], all[4], all[6]})
 	a.want(1, 1, 3, []jobstore.LogChunk{all[4], all[6]})
 	a.merge(10)
@@ -202,7 +202,7 @@ func TestPacksAreBounded(t *testing.T) {
 		}
 		all = append(all, a.chunk(1, seq, text.String()))
 	}
-	late := a.chunk(1, 101, "a day later\n") // may go later than the others
+	late := a.chunk(1, 101, "a day later\n") // may be deleted later than the others
 	late.At = a.at.Add(-24 * time.Hour)
 	all = append(all, late)
 	a.write(1, all...)
@@ -223,7 +223,7 @@ func TestPacksAreBounded(t *testing.T) {
 	}
 }
 
-// A pack that cannot be read keeps its own attempt alone from being merged.
+// Only the attempt of an unreadable pack is not merged.
 func TestDamagedPackIsSkipped(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -233,7 +233,7 @@ func TestDamagedPackIsSkipped(t *testing.T) {
 	a.write(2, a.run(1, 3)...)
 	a.merge(10)
 	a.exec(`UPDATE forge_job_log_packs SET pack = 'no frame of zstd'`)
-	late := a.run(1, 5000)[1:] // more than one call takes; the pack has the first of them
+	late := a.run(1, 5000)[1:] // more than one call takes; the pack contains the first chunks
 	before, after := a.run(1, 2), a.run(1, 4)
 	a.write(1, before...)
 	a.write(2, late...)
@@ -251,8 +251,8 @@ func TestDamagedPackIsSkipped(t *testing.T) {
 	}
 }
 
-// Whoever reads output that is damaged in one place gets all the rest of it.
-func TestDamagedPackIsReadPast(t *testing.T) {
+// All undamaged output can be read.
+func TestLogsReadPastDamagedPack(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.job(1, "completed", 1)

@@ -16,11 +16,11 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// batchSize is how many jobs ActOnAll changes in one transaction: claims and
-// results of the same jobs wait for it.
+// batchSize is the number of jobs that ActOnAll changes in one transaction: claims
+// and results of the same jobs wait for it.
 const batchSize = 500
 
-// Whether another job holds the unique key is asked here, so that one such job
+// The query checks whether another job holds the unique key, so that one such job
 // does not fail the whole batch.
 const lockColumnsSQL = `
 SELECT id, kind, queue, state::text, coalesce(unique_key, ''),
@@ -37,7 +37,7 @@ WHERE id = ANY ($1::bigint[])
 ORDER BY id
 FOR NO KEY UPDATE`
 
-// The states stand in place of the verb, see amongStates.
+// The states replace the verb, see amongStates.
 const matchesSQL = `
 WHERE %s
   AND ($1 = '' OR kind = $1)
@@ -56,7 +56,7 @@ LIMIT $6
 FOR NO KEY UPDATE`
 
 // A running job is only marked, as River does it: its node ends it, and the mark
-// keeps it from being run again whoever finds it first.
+// prevents that it runs again.
 const cancelSQL = `
 UPDATE river_job
 SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
@@ -65,10 +65,10 @@ SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
 WHERE id = ANY ($1::bigint[])
 RETURNING id, state::text`
 
-// The next attempt is granted where all were used up, and an old wish to cancel
-// does not outlive the one that it was meant for. A plain success, of which nothing
-// is recorded but earlier runs under its number, is written down before its row tells
-// of the next attempt.
+// The retry adds an attempt if all were used, and removes an earlier request to
+// cancel, which was for an earlier attempt. A plain success is recorded before its
+// row is reused for the next attempt. It replaces the record of an interrupted or
+// snoozed run with the same number.
 const retrySQL = `
 UPDATE river_job
 SET state = 'available',
@@ -100,16 +100,16 @@ const notifyInsertedSQL = `
 SELECT pg_notify(current_schema() || '.' || $1, json_build_object('queue', queue)::text)
 FROM unnest($2::text[]) AS queue`
 
-// Matching says which jobs ActOnAll is to change.
+// Matching identifies the jobs that ActOnAll changes.
 type Matching struct {
 	Jobs int64
-	// UpTo is the newest of them: jobs that come later are not meant.
+	// UpTo is the newest id: later jobs are not included.
 	UpTo int64
 }
 
-// CountMatching counts the jobs that a filter names and an action can change.
-// The filter's BeforeID is not asked. With a Limit it counts no further: so many are
-// at least so many, and UpTo is of no use then.
+// CountMatching counts the jobs that match a filter and that an action can change.
+// It ignores the filter's BeforeID. With a Limit it stops counting at the limit,
+// and UpTo is not usable.
 func CountMatching(ctx context.Context, db Queryer, action Action, filter Filter) (Matching, error) {
 	rows, err := db.Query(ctx, fmt.Sprintf(countMatchesSQL, amongStates(action.statesOf(filter))),
 		pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.Limit)
@@ -125,8 +125,8 @@ func CountMatching(ctx context.Context, db Queryer, action Action, filter Filter
 	return matching, nil
 }
 
-// Act carries out an order on the jobs of these ids, and returns what became of
-// each, in their order. Those that it cannot be done to are left alone.
+// Act carries out an order on the jobs with these ids, and returns the change of
+// each, in order. Jobs that the action does not apply to do not change.
 func Act(ctx context.Context, db Beginner, order Order, ids []int64) ([]Change, error) {
 	byID := map[int64]Change{}
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -153,9 +153,9 @@ func Act(ctx context.Context, db Beginner, order Order, ids []int64) ([]Change, 
 	return changes, nil
 }
 
-// ActOnAll carries out an order on the jobs that were counted, the oldest first,
-// in many transactions, and returns how many it changed. progress hears how many
-// were dealt with.
+// ActOnAll carries out an order on the counted jobs, the oldest first, in many
+// transactions, and returns how many it changed. It calls progress with the number
+// processed.
 func ActOnAll(ctx context.Context, db Beginner, order Order, filter Filter, counted Matching, progress func(done int)) (int, error) {
 	changed, err := inBatches(progress, func(after int64) ([]Change, error) {
 		return actOnBatch(ctx, db, order, filter, after, counted.UpTo)
@@ -166,8 +166,8 @@ func ActOnAll(ctx context.Context, db Beginner, order Order, filter Filter, coun
 	return changed, nil
 }
 
-// inBatches acts on batch after batch, each after the id of the one before, and
-// counts the jobs that were changed.
+// inBatches calls act for one batch after another, each after the last id of the
+// previous one, and counts the changed jobs.
 func inBatches(progress func(done int), act func(after int64) ([]Change, error)) (changed int, err error) {
 	var after int64
 	for seen := 0; ; {
@@ -202,12 +202,12 @@ func actOnBatch(ctx context.Context, db Beginner, order Order, filter Filter, af
 	return changes, err
 }
 
-// locked is a job as it was found, with its row locked.
+// locked is a job as it was read, with its row locked.
 type locked struct {
 	Change
 
 	uniqueKey []byte
-	// rival: another job holds its unique key.
+	// rival is whether another job holds its unique key.
 	rival bool
 }
 
@@ -223,7 +223,7 @@ func lockJobs(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]locked
 	})
 }
 
-// carryOut changes the jobs that can be changed and writes the diary.
+// carryOut changes the jobs that can be changed and writes the event log.
 func carryOut(ctx context.Context, tx pgx.Tx, order Order, filter *Filter, found []locked) ([]Change, error) {
 	changes := decide(order.Action, found)
 	var ids []int64
@@ -244,7 +244,7 @@ func carryOut(ctx context.Context, tx pgx.Tx, order Order, filter *Filter, found
 			changes[i].State = state
 		}
 	}
-	if err := tell(ctx, tx, order.Action, changes); err != nil {
+	if err := notify(ctx, tx, order.Action, changes); err != nil {
 		return nil, err
 	}
 	return changes, eventstore.Append(ctx, tx, eventstore.Event{Type: order.Action.event()}, entry(order, filter, ids))
@@ -258,10 +258,9 @@ func update(ctx context.Context, tx pgx.Tx, action Action, ids []int64) (map[int
 	return collectStates(rows)
 }
 
-// tell lets those know at commit who have to do something at once: the nodes
-// that run cancelled jobs, and the leader that assigns those that are available
-// again.
-func tell(ctx context.Context, tx pgx.Tx, action Action, changes []Change) error {
+// notify notifies, at commit, the nodes that run cancelled jobs, and the leader
+// that assigns jobs that are available again.
+func notify(ctx context.Context, tx pgx.Tx, action Action, changes []Change) error {
 	var ids []int64
 	var queues, available []string
 	for _, change := range changes {

@@ -13,8 +13,8 @@ import (
 
 var states = []string{"available", "cancelled", "completed", "discarded", "pending", "retryable", "running", "scheduled"}
 
-// insertStates adds one job of each state, with ids from 1 on in the order of
-// states, all of whose attempts are used up.
+// insertStates adds one job in each state, with ids from 1 in the order of states.
+// All attempts of the jobs are used up.
 func insertStates(t *testing.T, pool *pgxpool.Pool) (ids []int64) {
 	t.Helper()
 	for i, state := range states {
@@ -49,7 +49,7 @@ func TestActByState(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		action  jobstore.Action
-		want    map[string]string // the state before to that after
+		want    map[string]string // from the state before to the state after
 		refused map[string]string
 	}{
 		{
@@ -113,8 +113,9 @@ func TestActByState(t *testing.T) {
 	}
 }
 
-// checkRows looks at what the states do not tell: a finished job has its time,
-// one to be run again has an attempt left and is due, and the diary says who.
+// checkRows checks the rows beyond their states: a finished job has its time, a job
+// to be run again is due and has an attempt left, and the event log has the
+// requester.
 func checkRows(t *testing.T, pool *pgxpool.Pool, action jobstore.Action, changed int) {
 	t.Helper()
 	for what, sql := range map[string]string{
@@ -134,11 +135,11 @@ func checkRows(t *testing.T, pool *pgxpool.Pool, action jobstore.Action, changed
 	err := pool.QueryRow(t.Context(), `SELECT type, data ->> 'by', (data ->> 'jobs')::int FROM forge_events`).Scan(&kind, &by, &jobs)
 	want := map[jobstore.Action]string{jobstore.Cancel: "job_cancelled", jobstore.Retry: "job_retried", jobstore.Discard: "job_discarded"}[action]
 	if err != nil || kind != want || by != "ada" || jobs != changed {
-		t.Errorf("the diary has %s of %d jobs by %s, want %s of %d: %v", kind, jobs, by, want, changed, err)
+		t.Errorf("the event log has %s of %d jobs by %s, want %s of %d: %v", kind, jobs, by, want, changed, err)
 	}
 }
 
-func TestCancelTellsTheNodeAndRetryTheLeader(t *testing.T) {
+func TestCancelNotifiesNodeAndRetryNotifiesLeader(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	ids := insertStates(t, pool)
@@ -170,7 +171,7 @@ func TestCancelTellsTheNodeAndRetryTheLeader(t *testing.T) {
 	}
 }
 
-func TestRetryKeepsUniqueKeysUnique(t *testing.T) {
+func TestRetryKeepsKeysUnique(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	const insert = `
@@ -226,7 +227,7 @@ func TestActOnAll(t *testing.T) {
 		if some, err := jobstore.CountMatching(t.Context(), pool, test.action, bounded); err != nil || some.Jobs != min(test.want, 7) {
 			t.Errorf("%s %+v: counted %d: %v", test.action, bounded, some.Jobs, err)
 		}
-		// What comes after the count is not meant.
+		// Jobs inserted after the count are not changed.
 		exec(t, pool, insertSQL, "even", "second", "available", `{"forge:cron": "nightly"}`)
 		exec(t, pool, insertSQL, "odd", "first", "completed", `{}`)
 		seen := 0
@@ -245,11 +246,11 @@ func TestActOnAll(t *testing.T) {
 		SELECT count(*), sum((data ->> 'jobs')::int) FROM forge_events WHERE data ? 'filter' AND data ->> 'by' = 'ada'
 		AND jsonb_array_length(data -> 'ids') <= 20`).Scan(&entries, &jobs)
 	if err != nil || entries != 5 || jobs != 10+95+400+600 {
-		t.Errorf("%d entries of %d jobs in the diary: %v", entries, jobs, err)
+		t.Errorf("%d entries of %d jobs in the event log: %v", entries, jobs, err)
 	}
 }
 
-// A job that is claimed meanwhile is not taken from under its node.
+// A job that is claimed concurrently is not changed before the claim is committed.
 func TestActWaitsForAClaim(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)

@@ -12,38 +12,39 @@ import (
 	"github.com/forge-scheduler/forge/internal/linepack"
 )
 
-// A pack is a zstd frame of one of these, whichever becomes smaller.
+// A pack is a zstd frame of the smaller of two formats:
 //
 //	1, number of chunks
-//	of each chunk: step from the number before, step from the time before in
-//	               microseconds, stream, length of the text
+//	per chunk: difference to the previous number, difference to the previous time in
+//	           microseconds, stream, length of the text
 //	the texts, one after the other
 //
 //	2, number of chunks
 //	columns: numbers, times in microseconds, streams
 //	the texts, as linepack writes them
 //
-// Numbers are varints, columns those of linepack. The texts stand together because
-// they compress better so.
+// Numbers are varints; linepack encodes columns. The texts are adjacent because they
+// compress better that way.
 const (
 	formatPlain   = 1
 	formatColumns = 2
 )
 
-// clearly is how many times smaller columns are that compress better in any case, as
-// far as anybody knows: who needs not try both saves a third of the processor's time.
+// clearly is the ratio from which the column format is expected to compress better
+// than the plain one. Not trying both formats saves a third of the processor time.
 const clearly = 4
 
-// maxColumnChunks are in a pack by columns: one that is damaged shall not claim more.
+// maxColumnChunks bounds the chunks of a pack in the column format, so that a
+// damaged pack cannot claim more.
 const maxColumnChunks = 1 << 20
 
-// maxUnpacked bounds what a damaged pack can make of itself in memory.
+// maxUnpacked bounds the memory that a damaged pack can use.
 const maxUnpacked = 1 << 28
 
-// packStreams are numbered by their places, which stay.
+// packStreams are numbered by their index, which must not change.
 var packStreams = []string{StreamStdout, StreamStderr, StreamSystem}
 
-// Both can be used by many at once.
+// Both are safe for concurrent use.
 var (
 	compressor = sync.OnceValues(func() (*zstd.Encoder, error) {
 		return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
@@ -54,7 +55,7 @@ var (
 	})
 )
 
-// pack compresses chunks of one attempt, in the order of their numbers.
+// pack compresses chunks of one attempt, ordered by their numbers.
 func pack(chunks []LogChunk) ([]byte, error) {
 	zip, err := compressor()
 	if err != nil {
@@ -98,7 +99,7 @@ func plain(chunks []LogChunk, streams []int64) []byte {
 	return out
 }
 
-// byColumns returns false for chunks that gain nothing by it.
+// byColumns returns false if the chunks gain nothing from it.
 func byColumns(chunks []LogChunk, streams []int64) ([]byte, bool) {
 	if len(chunks) > maxColumnChunks {
 		return nil, false
@@ -114,7 +115,7 @@ func byColumns(chunks []LogChunk, streams []int64) ([]byte, bool) {
 	return linepack.Append(out, texts)
 }
 
-// unpack returns what pack was given.
+// unpack returns the chunks that were passed to pack.
 func unpack(packed []byte, attempt int) ([]LogChunk, error) {
 	unzip, err := decompressor()
 	if err != nil {
@@ -177,7 +178,7 @@ func readColumns(columns []byte, attempt int) ([]LogChunk, error) {
 	return chunks, nil
 }
 
-// packReader takes a plain pack apart. Once something is missing it gives nothing more.
+// packReader reads the plain format. After an error it returns only zero values.
 type packReader struct {
 	rest    []byte
 	damaged bool
@@ -189,7 +190,7 @@ func (r *packReader) number() int64 {
 	return n
 }
 
-// length is a number of things that take a byte each or more.
+// length reads the number of elements that take at least one byte each.
 func (r *packReader) length() int {
 	n, size := binary.Uvarint(r.rest)
 	r.advance(size)

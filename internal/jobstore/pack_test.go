@@ -28,7 +28,7 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-// A pack has the format that is smaller, and either reads as it was.
+// A pack uses the smaller format, and both formats return the original chunks.
 func TestPackFormats(t *testing.T) {
 	t.Parallel()
 	unzip, err := decompressor()
@@ -58,7 +58,7 @@ func TestPackFormats(t *testing.T) {
 	}
 }
 
-// Whatever is damaged is an error, and never other text.
+// Any damage is an error, and never returns other text.
 func TestDamagedPack(t *testing.T) {
 	t.Parallel()
 	zip, err := compressor()

@@ -10,12 +10,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// manyJobs are of one queue but for two, and finished but for a few.
+// manyJobs jobs are almost all of one queue and finished.
 const manyJobs = 40_000
 
-// Lists and counts of what few jobs are read few jobs, however often the same
-// statement has served for many.
-func TestFewAreFoundAmongMany(t *testing.T) {
+// Lists and counts with few results read few jobs, even if the same statement has
+// often been used for many.
+func TestSelectiveListsReadFewRows(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	exec(t, pool, `
@@ -29,7 +29,7 @@ func TestFewAreFoundAmongMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for range 8 { // more often than PostgreSQL plans a prepared statement anew
+	for range 8 { // more often than PostgreSQL creates custom plans for a prepared statement
 		if jobs, err := jobstore.List(t.Context(), conn, jobstore.Filter{Queue: "default", Limit: 3}); err != nil || len(jobs) != 3 {
 			t.Fatalf("%d jobs, %v", len(jobs), err)
 		}
@@ -66,7 +66,7 @@ func TestFewAreFoundAmongMany(t *testing.T) {
 	}
 }
 
-// read is how many jobs the session has read, and not reported yet.
+// read returns how many jobs the session has read and not reported yet.
 func read(t *testing.T, tx pgx.Tx) (jobs int64, err error) {
 	t.Helper()
 	err = tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'river_job'`).Scan(&jobs)
@@ -90,7 +90,7 @@ func count(t *testing.T, action jobstore.Action, filter jobstore.Filter) func(pg
 }
 
 // Jobs that retention has removed are left out.
-func TestStatesOfThoseThatAreThere(t *testing.T) {
+func TestStatesReturnsExistingJobs(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	exec(t, pool, `INSERT INTO river_job (id, args, kind, state, max_attempts, finalized_at) VALUES (7, '{}', 'k', 'completed', 1, now()), (8, '{}', 'k', 'running', 1, NULL)`)

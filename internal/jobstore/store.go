@@ -13,42 +13,42 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrNotFound says that no job has the id.
+// ErrNotFound means that no job has the id.
 var ErrNotFound = errors.New("no such job")
 
-// Queryer is what the readers need: a pool, a connection or a transaction.
+// Queryer runs queries: a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Filter narrows List. Zero values do not narrow; Limit 0 means 50.
+// Filter selects jobs for List. Zero values match all; Limit 0 means 50.
 type Filter struct {
 	State string
 	Kind  string
 	Queue string
 	Cron  string
-	// BeforeID continues a list: only jobs with a lower id.
+	// BeforeID continues a list: only jobs with lower ids.
 	BeforeID int64
 	Limit    int
-	// Args says what is read of the arguments. Once a list has MaxArgs bytes of them it
-	// ends early; 0: it does not.
+	// Args is what is read of the arguments. A list ends early once it has MaxArgs
+	// bytes of them; 0: it does not.
 	Args    Args
 	MaxArgs int
 }
 
-// Args says what List reads of the arguments of jobs.
+// Args is what List reads of the arguments of jobs.
 type Args int
 
 const (
-	// NoArgs leaves the arguments out.
+	// NoArgs reads no arguments.
 	NoArgs Args = iota
-	// ShortArgs are the first characters as a text, which may be no JSON.
+	// ShortArgs reads the first characters as a text, which may not be valid JSON.
 	ShortArgs
-	// WholeArgs are all of them.
+	// WholeArgs reads the complete arguments.
 	WholeArgs
 )
 
-// argsSQL are the columns of each Args.
+// argsSQL holds the columns of each Args.
 var argsSQL = map[Args]string{NoArgs: "NULL::jsonb", ShortArgs: "left(args::text, 512)", WholeArgs: "args"}
 
 const (
@@ -68,7 +68,7 @@ const afterArgsSQL = `,
 // maxListedError bounds the characters of an error in a list.
 const maxListedError = "4096"
 
-// A list reads neither the metadata's attempts nor the older errors.
+// A list reads neither the attempts in the metadata nor the older errors.
 const listSQL = `
        '{}'::jsonb, '{}'::jsonb[]
 FROM river_job
@@ -96,8 +96,9 @@ FROM river_job
 GROUP BY queue, state
 ORDER BY queue, state`
 
-// List returns the newest jobs first. It is planned for each filter anew: what serves
-// a queue that has most of the jobs reads all there are for one that has none.
+// List returns jobs, the newest first. The statement is planned anew for each
+// filter: a plan for a queue with most of the jobs would read all jobs for a queue
+// with none.
 func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {
 	limit := min(cmp.Or(filter.Limit, defaultLimit), maxLimit)
 	states := "true"
@@ -116,7 +117,8 @@ func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {
 	return jobs, nil
 }
 
-// collectJobs ends with the job whose arguments reach a number of bytes, if it is not 0.
+// collectJobs ends with the job whose arguments reach a total of most bytes, if
+// most is not 0.
 func collectJobs(rows pgx.Rows, most int) (jobs []Job, err error) {
 	defer rows.Close()
 	for size := 0; (most == 0 || size < most) && rows.Next(); {
@@ -130,7 +132,7 @@ func collectJobs(rows pgx.Rows, most int) (jobs []Job, err error) {
 	return jobs, rows.Err()
 }
 
-// EndsEarly says whether a list that the filter chose has MaxArgs bytes of arguments.
+// EndsEarly reports whether a list with this filter ended early because of MaxArgs.
 func (f Filter) EndsEarly(jobs []Job) bool {
 	size := 0
 	for _, job := range jobs {
@@ -139,9 +141,10 @@ func (f Filter) EndsEarly(jobs []Job) bool {
 	return f.MaxArgs > 0 && size >= f.MaxArgs
 }
 
-// amongStates names states in the statement itself: only then the planner knows how few
-// jobs are in them, and the indexes over some of the states. That finished jobs have an
-// end is a constraint of the table that the planner wants to be told.
+// amongStates puts the states into the statement as constants: only then the
+// planner estimates the number of jobs in them correctly, and uses the partial
+// indexes. It also repeats a constraint of the table for the planner: finished jobs
+// have an end.
 func amongStates(states []string) string {
 	var unfinished, finished []string
 	for _, state := range states {
@@ -160,7 +163,7 @@ func amongStates(states []string) string {
 		either = append(either, "state IN ("+strings.Join(finished, ", ")+") AND finalized_at IS NOT NULL")
 	}
 	if len(either) == 0 {
-		return "false" // a state that no job can be in
+		return "false" // no job can be in such a state
 	}
 	return "(" + strings.Join(either, " OR ") + ")"
 }
@@ -182,7 +185,7 @@ func Get(ctx context.Context, db Queryer, id int64) (Job, error) {
 	return job, nil
 }
 
-// States returns the states of those of these jobs that are still there, by id.
+// States returns the states of the jobs among these that still exist, by id.
 func States(ctx context.Context, db Queryer, ids []int64) (map[int64]string, error) {
 	rows, err := db.Query(ctx, statesSQL, ids)
 	if err != nil {
@@ -195,7 +198,7 @@ func States(ctx context.Context, db Queryer, ids []int64) (map[int64]string, err
 	return states, nil
 }
 
-// collectStates takes rows of an id and a state.
+// collectStates reads rows of an id and a state.
 func collectStates(rows pgx.Rows) (map[int64]string, error) {
 	states := map[int64]string{}
 	var id int64
@@ -207,14 +210,14 @@ func collectStates(rows pgx.Rows) (map[int64]string, error) {
 	return states, err
 }
 
-// Count is how many jobs of a queue are in a state.
+// Count is the number of jobs of a queue in a state.
 type Count struct {
 	Queue string `json:"queue"`
 	State string `json:"state"`
 	Jobs  int64  `json:"jobs"`
 }
 
-// CountsByQueueAndState counts every job there is, by queue and state.
+// CountsByQueueAndState counts all jobs by queue and state.
 func CountsByQueueAndState(ctx context.Context, db Queryer) ([]Count, error) {
 	rows, err := db.Query(ctx, countsSQL)
 	if err != nil {
@@ -250,16 +253,17 @@ func scanJob(row pgx.CollectableRow) (Job, error) {
 	return job, nil
 }
 
-// snoozes reads River's own count.
+// snoozes returns River's count of snoozes.
 func snoozes(metadata []byte) int {
 	var count struct {
 		Snoozes int `json:"snoozes"`
 	}
-	_ = json.Unmarshal(metadata, &count) // anyone may have written it; zero then
+	_ = json.Unmarshal(metadata, &count) // untrusted metadata; zero if it is invalid
 	return count.Snoozes
 }
 
-// parseTick is lenient: metadata is writable by everyone who may insert jobs.
+// parseTick returns the zero time for invalid text: any program that may insert
+// jobs can write metadata.
 func parseTick(tick string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, tick)
 	if err != nil {
@@ -268,7 +272,7 @@ func parseTick(tick string) time.Time {
 	return t.UTC()
 }
 
-// nodeOf takes the incarnation off a client id.
+// nodeOf returns the node id of a client id.
 func nodeOf(clientID string) string {
 	if cut := strings.LastIndexByte(clientID, '-'); cut >= 0 {
 		return clientID[:cut]
@@ -283,8 +287,8 @@ func orZero(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// attempts joins what forge recorded of each attempt with River's own errors,
-// which also tell of attempts that no node lived to record.
+// attempts combines the recorded attempts with River's errors, which also include
+// attempts that no node recorded.
 func attempts(metadata []byte, failures [][]byte) []Attempt {
 	byNumber := map[int]Attempt{}
 	for _, failure := range failures {

@@ -74,7 +74,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A list has the arguments that are asked for, and ends early once it has enough.
+// A list has the requested part of the arguments, and ends early once it has enough
+// bytes.
 func TestListBoundsArgs(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -146,17 +147,16 @@ func TestGetJoinsFactsAndErrors(t *testing.T) {
 	}
 }
 
-// Nothing is recorded of a plain success: its row tells of it, and goes on to when
-// the job was run once more. What an earlier run under its number came to is no more
-// shown.
-func TestPlainSuccessIsAnAttempt(t *testing.T) {
+// A plain success is not recorded: its row describes it, even after the job was
+// retried. The record of an earlier run with its number is no longer shown.
+func TestGetReturnsPlainSuccessAsAttempt(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	exec(t, pool, `
 INSERT INTO river_job (id, kind, args, max_attempts, state, attempt, attempted_at, attempted_by, finalized_at)
 VALUES (1, 'k', '{}', 5, 'completed', 1, '2026-11-20 16:00Z', '{node-a-0123456789abcdef}', '2026-11-20 16:00:01.5Z'),
        (2, 'k', '{}', 5, 'completed', 0, NULL, NULL, '2026-11-20 16:00Z')`)
-	// It was snoozed before, and that did not burn the attempt.
+	// It was snoozed before, which did not use up the attempt.
 	exec(t, pool, `UPDATE river_job SET metadata = '{"snoozes": 1, "forge:attempt:1": {"attempt": 1, "outcome": "snoozed", "node_id": "node-b"}}' WHERE id = 1`)
 	want := []jobstore.Attempt{{
 		Attempt: 1, NodeID: "node-a", StartedAt: time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC),
@@ -207,7 +207,7 @@ func TestLogs(t *testing.T) {
 		return text
 	}
 	appendLogs(row(1, 1, 1, "a"), row(2, 1, 1, "x"), row(1, 2, 1, "other"), row(1, 1, 2, "b"))
-	appendLogs(row(1, 1, 2, "again"), row(1, 1, 3, "c")) // a statement whose answer was lost
+	appendLogs(row(1, 1, 2, "again"), row(1, 1, 3, "c")) // a statement whose response was lost
 	for _, test := range []struct {
 		attempt, after int
 		want           string
@@ -222,9 +222,9 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// The output of a job is as durable as its outcome, and costs no wait for the
-// disk of its own.
-func TestOutputDoesNotWaitForTheDisk(t *testing.T) {
+// The output of a job is as durable as its outcome, and does not wait for the disk
+// separately.
+func TestAppendLogsDoesNotWaitForDisk(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	tx, err := pool.Begin(t.Context())

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Metadata keys under which forge keeps its own facts in river_job.metadata.
+// Metadata keys under which forge stores its data in river_job.metadata.
 const (
 	KeyCron       = "forge:cron"
 	KeyTick       = "forge:tick" // RFC 3339, UTC
 	KeyTerm       = "forge:term"
 	KeyCapability = "forge:capability"
 	KeyTags       = "forge:tags"
-	// KeyAttempt is followed by the attempt's number; its value is an Attempt.
+	// KeyAttempt is followed by the attempt's number; the value is an Attempt.
 	KeyAttempt = "forge:attempt:"
 )
 
-// Outcomes of an attempt. OutcomeInterrupted and OutcomeSnoozed did not burn it:
-// the next run has the same number.
+// Outcomes of an attempt. OutcomeInterrupted and OutcomeSnoozed do not use up the
+// attempt: the next run has the same number.
 const (
 	OutcomeCompleted   = "completed"
 	OutcomeFailed      = "failed"
@@ -26,7 +26,7 @@ const (
 	OutcomeTimedOut    = "timed_out"
 	OutcomeInterrupted = "interrupted"
 	OutcomeSnoozed     = "snoozed"
-	// OutcomeLost is written for an attempt whose node is gone.
+	// OutcomeLost is the outcome of an attempt whose node is dead.
 	OutcomeLost = "lost"
 )
 
@@ -34,12 +34,12 @@ const (
 const (
 	StreamStdout = "stdout"
 	StreamStderr = "stderr"
-	// StreamSystem holds forge's own remarks on the attempt.
+	// StreamSystem holds forge's remarks on the attempt.
 	StreamSystem = "system"
 )
 
-// Attempt is what one run of a job came to. ExitCode and StatusCode are nil
-// where the kind has none.
+// Attempt is the result of one run of a job. ExitCode and StatusCode are nil for
+// kinds that have none.
 type Attempt struct {
 	Attempt      int       `json:"attempt"`
 	NodeID       string    `json:"node_id"`
@@ -54,13 +54,13 @@ type Attempt struct {
 	DroppedLines int64     `json:"dropped_lines,omitempty"`
 }
 
-// Plain says that the job's row tells all there is to tell of the attempt: who ran
-// it, from when to when, and that it succeeded. Nothing is recorded of it then.
+// Plain reports whether the job's row fully describes the attempt: its node, its
+// times, and that it succeeded. Such an attempt is not recorded.
 func (a Attempt) Plain() bool {
 	return a.Outcome == OutcomeCompleted && a.ExitCode == nil && a.StatusCode == nil && a.OutputBytes == 0 && a.DroppedBytes == 0
 }
 
-// Job is a river_job as forge shows it.
+// Job is a row of river_job.
 type Job struct {
 	ID          int64           `json:"id"`
 	Kind        string          `json:"kind"`
@@ -80,15 +80,16 @@ type Job struct {
 	FinalizedAt time.Time `json:"finalized_at,omitzero"`
 	// LastError is the message of the newest failed attempt.
 	LastError string `json:"last_error,omitempty"`
-	// What follows is filled by Get, not by List. Snoozes is how often the job asked to
-	// be run later. SecondRound is nil for a job that got none.
+	// The following fields are set by Get, not by List. Snoozes is how often the
+	// job was snoozed. SecondRound is nil for a job without one.
 	Snoozes     int          `json:"snoozes,omitempty"`
 	SecondRound *SecondRound `json:"second_round,omitempty"`
 	Attempts    []Attempt    `json:"attempts,omitempty"`
 }
 
-// withPlain adds the attempt that completed the job where nothing was recorded of
-// it. It began with its claim, by the database's clock, and ended by its node's.
+// withPlain adds the attempt that completed the job if it was not recorded. It
+// began with its claim, by the database's clock, and ended by the clock of its
+// node.
 func (j Job) withPlain() []Attempt {
 	before, recorded := j.before()
 	if j.State != stateCompleted || recorded || j.AttemptedAt.IsZero() {
@@ -101,8 +102,8 @@ func (j Job) withPlain() []Attempt {
 	})
 }
 
-// Runs are the attempts with the one that goes on, which nobody has recorded yet:
-// it has no outcome.
+// Runs returns the attempts including the running one, which is not recorded yet
+// and has no outcome.
 func (j Job) Runs() []Attempt {
 	before, recorded := j.before()
 	if j.State != stateRunning || recorded {
@@ -111,9 +112,9 @@ func (j Job) Runs() []Attempt {
 	return append(before, Attempt{Attempt: j.Attempt, NodeID: j.NodeID, StartedAt: j.AttemptedAt})
 }
 
-// before are the attempts before the one that runs or has completed the job, and
-// whether that one is recorded. What was recorded of an earlier run under its number,
-// which did not burn it, tells nothing of this one.
+// before returns the attempts before the one that runs or has completed the job,
+// and whether that one is recorded. The record of an earlier run with its number,
+// which did not use it up, is ignored.
 func (j Job) before() (before []Attempt, recorded bool) {
 	before = slices.Clone(j.Attempts)
 	at := slices.IndexFunc(before, func(a Attempt) bool { return a.Attempt == j.Attempt })
@@ -135,25 +136,25 @@ type LogChunk struct {
 	Chunk   string    `json:"chunk"`
 }
 
-// RunKey names the output of one attempt.
+// RunKey identifies the output of one attempt.
 type RunKey struct {
 	JobID   int64
 	Attempt int
 }
 
-// LogRow is a chunk that is to be added to the output of a job's attempt.
+// LogRow is a chunk to be added to the output of a job's attempt.
 type LogRow struct {
 	JobID int64
 	LogChunk
-	// KeepUntil is when it may be deleted; zero: when the retention of all output
-	// says.
+	// KeepUntil is when the chunk may be deleted; zero: by the retention of all
+	// output.
 	KeepUntil time.Time
 }
 
-// NewJob is a job to be inserted. Zero values mean the defaults: queue
+// NewJob describes a job to be inserted. Zero values mean the defaults: queue
 // "default", priority 1, 25 attempts, due now.
 type NewJob struct {
-	// ID is one that was taken from River's sequence; 0 takes the next.
+	// ID was taken from River's sequence; 0 takes the next one.
 	ID          int64
 	Kind        string
 	Args        json.RawMessage
@@ -161,34 +162,35 @@ type NewJob struct {
 	Priority    int
 	MaxAttempts int
 	ScheduledAt time.Time
-	// ReadyAt is when the job counts as available, where the transaction that inserts
-	// it does not commit before; zero: when that has begun.
+	// ReadyAt is when the job counts as available, if the transaction that inserts
+	// it commits no earlier; zero: when the transaction began.
 	ReadyAt time.Time
-	// Unique lets no other job of the kind with the same key be added until this
-	// one is cancelled, discarded or removed; empty: it may have any number of twins.
+	// Unique prevents that another job of the kind with the same key is added until
+	// this one is cancelled, discarded or removed; empty: duplicates are allowed.
 	Unique string
-	// UniqueBy lets the job not be added while another of the kind is the same in
-	// these respects; Unique goes before it.
+	// UniqueBy prevents that the job is added while another job of the kind is
+	// equal in these respects; Unique takes precedence.
 	UniqueBy UniqueBy
 	// Metadata holds forge's keys, such as KeyCron.
 	Metadata map[string]any
 }
 
-// UniqueBy is in what a job must differ from those that are there; with no field
-// set it may be like any.
+// UniqueBy is in what a job must differ from existing jobs; with no field set
+// duplicates are allowed.
 type UniqueBy struct {
 	Args, Queue bool
-	// Period is how long the stretches of time are of which each has one job.
+	// Period is the length of the periods, each of which has at most one job.
 	Period time.Duration
-	// States are those of jobs that count; empty: all but cancelled and discarded.
+	// States are the states of jobs that count; empty: all but cancelled and
+	// discarded.
 	States []string
 }
 
-// Enqueued is what became of a job that was to be added.
+// Enqueued is the result of adding a job.
 type Enqueued struct {
 	ID   int64  `json:"id"`
 	Kind string `json:"kind"`
-	// Existing says that nothing was added: ID is of a job that is the same.
+	// Existing is whether nothing was added: ID is the existing duplicate's.
 	Existing bool   `json:"existing,omitempty"`
 	State    string `json:"state"`
 	Queue    string `json:"queue"`

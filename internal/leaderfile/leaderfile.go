@@ -1,9 +1,9 @@
-// Package leaderfile keeps a file on every node that says who leads, for
-// programs that can only read a file.
+// Package leaderfile keeps a file on every node that names the leader, for programs
+// that can only read a file.
 //
-// The file has one line: the leader's node id, empty while nobody is known to
-// lead. Beside it, with .json appended, is a document with the term and the end
-// of the lease. Both are replaced whole, so that a reader never sees half of one,
+// The file has one line: the leader's node id, empty if no leader is known. A
+// second file, with .json appended to the name, has the term and the end of the
+// lease. Both are replaced atomically, so that a reader never sees a partial file,
 // and removed when the node stops.
 package leaderfile
 
@@ -21,46 +21,47 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// placeholder stands for the role in a path: then every role has its file.
+// placeholder is replaced by the role in a path, so that every role has its own
+// file.
 const placeholder = "{role}"
 
-// Options are what a Keeper needs; all are required.
+// Options holds what a Keeper needs; all are required.
 type Options struct {
-	// Path of the file. Without {role} in it the file is about Role.
+	// Path is the path of the file. Without {role} in it, the file is for Role.
 	Path string
 	Role string
-	// Leaders reads who leads.
+	// Leaders reads the leaders.
 	Leaders func(ctx context.Context) ([]leaderstore.Leader, error)
-	// Interval between two looks when nothing changes.
+	// Interval is the time between two reads if nothing changes.
 	Interval time.Duration
-	// Patience is how long the last answer of the database counts: a lease.
-	Patience time.Duration
-	// Changes wakes the Keeper.
+	// StaleAfter is how long the last answer of the database is valid: a lease.
+	StaleAfter time.Duration
+	// Changes triggers a read.
 	Changes <-chan struct{}
 	Logger  *slog.Logger
 }
 
 // Keeper writes the files.
 type Keeper struct {
-	opts    Options
-	said    map[string]document // by path
-	heard   time.Time
-	failing bool
+	opts       Options
+	written    map[string]document // by path
+	answeredAt time.Time
+	failing    bool
 }
 
 // New returns a Keeper that has written nothing yet.
-func New(opts Options) *Keeper { return &Keeper{opts: opts, said: map[string]document{}} }
+func New(opts Options) *Keeper { return &Keeper{opts: opts, written: map[string]document{}} }
 
-// Run keeps the files until ctx ends and then removes them. Trouble is logged
-// once and tried again.
+// Run keeps the files until ctx ends and then removes them. A failure is logged
+// once and retried.
 func (k *Keeper) Run(ctx context.Context) error {
 	ticker := time.NewTicker(k.opts.Interval)
 	defer ticker.Stop()
-	k.heard = time.Now()
+	k.answeredAt = time.Now()
 	for ctx.Err() == nil {
-		err := k.look(ctx)
+		err := k.update(ctx)
 		if err != nil && !k.failing && ctx.Err() == nil {
-			k.opts.Logger.WarnContext(ctx, "leader file not kept, retrying", "path", k.opts.Path, "error", err)
+			k.opts.Logger.WarnContext(ctx, "failed to write the leader file, retrying", "path", k.opts.Path, "error", err)
 		}
 		k.failing = err != nil
 		select {
@@ -72,21 +73,21 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return k.remove()
 }
 
-// look writes what the database says, and that nobody is known to lead once it
-// has been silent for too long.
-func (k *Keeper) look(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, k.opts.Patience)
+// update writes the leaders that the database returns. Once the database has not
+// answered for StaleAfter, it writes that no leader is known.
+func (k *Keeper) update(ctx context.Context) error {
+	readCtx, cancel := context.WithTimeout(ctx, k.opts.StaleAfter)
 	defer cancel()
-	leaders, err := k.opts.Leaders(asking)
+	leaders, err := k.opts.Leaders(readCtx)
 	if err == nil {
-		k.heard = time.Now()
+		k.answeredAt = time.Now()
 		return k.write(leaders)
 	}
-	if time.Since(k.heard) < k.opts.Patience {
+	if time.Since(k.answeredAt) < k.opts.StaleAfter {
 		return err
 	}
-	for path, said := range k.said {
-		err = errors.Join(err, k.put(path, document{Role: said.Role}))
+	for path, written := range k.written {
+		err = errors.Join(err, k.put(path, document{Role: written.Role}))
 	}
 	return err
 }
@@ -109,40 +110,39 @@ func (k *Keeper) write(leaders []leaderstore.Leader) error {
 	return errors.Join(errs...)
 }
 
-// document is the JSON beside the file. Without a node id nobody is known to
-// lead.
+// document is the content of the JSON file. Without a node id no leader is known.
 type document struct {
 	Role       string    `json:"role"`
 	NodeID     string    `json:"node_id,omitempty"`
 	Term       int64     `json:"term,omitempty"`
 	APIURL     string    `json:"api_url,omitempty"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
-	// ReadAt is when the database said so, by its clock.
+	// ReadAt is when this was read, by the database's clock.
 	ReadAt time.Time `json:"read_at,omitzero"`
 }
 
-// put replaces both files, also when they should say the same already: nodes of
-// one machine may share them, and one that stops takes them away.
+// put replaces both files, even if their content should be the same: nodes on one
+// machine may share the files, and a node that stops removes them.
 func (k *Keeper) put(path string, d document) error {
 	body, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode %s.json: %w", path, err)
 	}
-	k.said[path] = d
+	k.written[path] = d
 	if err := replace(path+".json", string(body)+"\n"); err != nil {
 		return err
 	}
 	return replace(path, d.NodeID+"\n")
 }
 
-// replace writes beside the file and renames.
+// replace writes a temporary file and renames it.
 func replace(path, text string) error {
 	beside, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	_, err = beside.WriteString(text)
-	err = errors.Join(err, beside.Chmod(0o644), beside.Close()) // it is there to be read
+	err = errors.Join(err, beside.Chmod(0o644), beside.Close()) // readable for other users
 	if err == nil {
 		err = os.Rename(beside.Name(), path)
 	}
@@ -152,10 +152,10 @@ func replace(path, text string) error {
 	return nil
 }
 
-// remove takes the files away: nobody keeps them any more.
+// remove deletes the files.
 func (k *Keeper) remove() error {
 	var errs []error
-	for path := range k.said {
+	for path := range k.written {
 		for _, name := range []string{path, path + ".json"} {
 			if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("remove the leader file: %w", err))

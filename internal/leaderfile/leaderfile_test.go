@@ -16,7 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// database answers with what the test has set.
+// database returns the leaders that the test has set.
 type database struct {
 	mu      sync.Mutex
 	leaders []leaderstore.Leader
@@ -44,7 +44,7 @@ func keep(t *testing.T, d *database, path string) (changes chan struct{}, stop f
 	t.Helper()
 	changes = make(chan struct{})
 	k := leaderfile.New(leaderfile.Options{
-		Path: path, Role: "scheduler", Leaders: d.read, Interval: time.Second, Patience: 3 * time.Second,
+		Path: path, Role: "scheduler", Leaders: d.read, Interval: time.Second, StaleAfter: 3 * time.Second,
 		Changes: changes, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func TestFileFollowsTheLeader(t *testing.T) {
 		path := filepath.Join(dir, "leader")
 		changes, stop := keep(t, &d, path)
 		demand(t, path, "a")
-		if err := os.Remove(path); err != nil { // another node of this machine stopped
+		if err := os.Remove(path); err != nil { // another node on this machine stopped
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -105,8 +105,9 @@ func TestFileFollowsTheLeader(t *testing.T) {
 	})
 }
 
-// Unknown means nobody: a node that is cut off must not name a leader for ever.
-func TestSilentDatabaseMeansNobody(t *testing.T) {
+// If the leader is unknown, the file is empty: a node that is cut off must not name
+// a leader forever.
+func TestSilentDatabaseMeansNoLeader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestSilentDatabaseMeansNobody(t *testing.T) {
 	})
 }
 
-func TestEachRoleHasItsFile(t *testing.T) {
+func TestEachRoleHasItsOwnFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

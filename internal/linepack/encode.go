@@ -63,7 +63,7 @@ type template struct {
 
 // add returns false once there are too many templates.
 func (s *sorter) add(line string) bool {
-	s.takeApart(line)
+	s.splitNumbers(line)
 	id, known := s.ids[string(s.shape)]
 	if !known {
 		id = len(s.templates)
@@ -81,8 +81,8 @@ func (s *sorter) add(line string) bool {
 	return true
 }
 
-// takeApart sets the shape and the values of a line.
-func (s *sorter) takeApart(line string) {
+// splitNumbers sets the shape and the values of a line.
+func (s *sorter) splitNumbers(line string) {
 	s.shape, s.values = s.shape[:0], s.values[:0]
 	for line != "" {
 		length, digits, hex := word(line)

@@ -9,18 +9,18 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Histogram is how often values fell between bounds. It can be added up over
-// nodes of several versions, whose bounds may differ.
+// Histogram counts values between bounds. Histograms of nodes with different
+// versions, whose bounds may differ, can be added up.
 type Histogram struct {
-	// Sum of the values.
+	// Sum is the sum of the values.
 	Sum float64 `json:"s"`
-	// Buckets holds how many values were at most the bound that is the key, as
-	// Prometheus writes it ("0.25", "+Inf"), and above the next lower one. A
-	// bucket without values is left out.
+	// Buckets holds the number of values per bucket. The key is the upper bound as
+	// Prometheus writes it ("0.25", "+Inf"); the bucket counts values of at most
+	// that bound and above the next lower bound. Empty buckets are left out.
 	Buckets map[string]float64 `json:"b"`
 }
 
-// Bucket is a bound and how many values were at most that.
+// Bucket is a bound with the number of values of at most that bound.
 type Bucket struct{ Bound, Count float64 }
 
 const infinite = "+Inf"
@@ -40,8 +40,8 @@ func newHistogram(from *dto.Histogram) *Histogram {
 	return h
 }
 
-// Plus returns the sum of two histograms and changes neither; nil is an empty
-// one.
+// Plus returns the sum of two histograms and changes neither; nil counts as an
+// empty histogram.
 func (h *Histogram) Plus(other *Histogram) *Histogram {
 	switch {
 	case h == nil:
@@ -59,8 +59,8 @@ func (h *Histogram) Plus(other *Histogram) *Histogram {
 	return sum
 }
 
-// Since returns what was added after before. A histogram that has fewer values
-// than before began again.
+// Since returns the values that were added after before. A histogram with fewer
+// values than before has restarted at 0.
 func (h *Histogram) Since(before *Histogram) *Histogram {
 	if before == nil || h.Count() < before.Count() {
 		return h
@@ -74,7 +74,7 @@ func (h *Histogram) Since(before *Histogram) *Histogram {
 	return added
 }
 
-// Count is how many values there were.
+// Count returns the number of values.
 func (h *Histogram) Count() float64 {
 	total := 0.0
 	for _, n := range h.Buckets {
@@ -83,12 +83,12 @@ func (h *Histogram) Count() float64 {
 	return total
 }
 
-// Cumulative returns the buckets as Prometheus has them: in the order of their
-// bounds, each with the counts of all lower ones.
+// Cumulative returns the buckets as Prometheus represents them: ordered by bound,
+// each including the counts of all lower buckets.
 func (h *Histogram) Cumulative() []Bucket { return h.cumulative(nil) }
 
-// Full is Cumulative with all the bounds that nodes of this version have, also
-// where there are no values.
+// Full returns the buckets of Cumulative for all bounds of this version, even if
+// they have no values.
 func (h *Histogram) Full() []Bucket {
 	return h.cumulative(slices.Concat(seconds, []float64{math.Inf(1)}))
 }
@@ -101,7 +101,7 @@ func (h *Histogram) cumulative(bounds []float64) []Bucket {
 	for text, n := range h.Buckets {
 		bound, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			bound = math.Inf(1) // of no version of forge
+			bound = math.Inf(1) // unknown to every version of forge
 		}
 		counts[bound] += n
 	}
@@ -114,9 +114,9 @@ func (h *Histogram) cumulative(bounds []float64) []Bucket {
 	return buckets
 }
 
-// Quantile estimates below which value the share q of all values lies, as
-// Prometheus' histogram_quantile does but with empty buckets left out: evenly
-// spread within a bucket. It is NaN when there are none.
+// Quantile estimates the value below which the share q of all values lies. It
+// interpolates linearly within a bucket, as Prometheus' histogram_quantile does,
+// but ignores empty buckets. It returns NaN if there are no values.
 func (h *Histogram) Quantile(q float64) float64 {
 	buckets := h.Cumulative()
 	if len(buckets) == 0 {
@@ -130,7 +130,7 @@ func (h *Histogram) Quantile(q float64) float64 {
 			lower = b
 			continue
 		case math.IsInf(b.Bound, 1):
-			return lower.Bound // nobody knows how far above
+			return lower.Bound // the distance above the bound is unknown
 		}
 		floor := max(lower.Bound, lowerBound(b.Bound))
 		return floor + (b.Bound-floor)*(rank-lower.Count)/(b.Count-lower.Count)
@@ -138,7 +138,7 @@ func (h *Histogram) Quantile(q float64) float64 {
 	return lower.Bound
 }
 
-// lowerBound is where the bucket of a bound begins.
+// lowerBound returns the lower end of the bucket with this upper bound.
 func lowerBound(bound float64) float64 {
 	i, _ := slices.BinarySearch(seconds, bound)
 	if i == 0 {

@@ -5,30 +5,29 @@ import (
 	"sync"
 )
 
-// MaxCrons bounds the values of the label cron; the crons beyond it share
-// OtherCrons.
+// MaxCrons bounds the values of the label cron; further crons share OtherCrons.
 const (
 	MaxCrons   = 1000
 	OtherCrons = "_other"
 )
 
-// A counter that first appears at 1 has no increase for rate(): the first event
-// would never be seen. So every counter is there, at 0, before anything happens.
+// A counter that first appears at 1 has no increase for rate(), so its first event
+// would never be visible. Every counter therefore starts at 0.
 var (
 	results  = []string{"won", "lost", "error"}
 	renewals = []string{"renewed", "refused", "error"}
 	beats    = []string{"success", "failure"}
 	reloads  = []string{"success", "failure"}
 	outcomes = []string{"completed", "failed", "cancelled", "timed_out", "lost"}
-	// verdicts are the ledger's: forge_cron_ticks.verdict.
+	// verdicts are the values of forge_cron_ticks.verdict.
 	verdicts = []string{
 		"fired", "caught_up", "queued", "skipped_overlap", "skipped_window", "skipped_limit", "skipped_dst",
 		"skipped_paused", "skipped_excluded", "replaced", "failed", "triggered", "backfilled",
 	}
 )
 
-// InitRoles starts the series of the node and of the roles that it stands for at 0.
-// Those that are there already keep their values.
+// InitRoles starts the series of the node and of its roles at 0. Existing series
+// keep their values.
 func (m *Metrics) InitRoles(nodeID string, roles []string) {
 	for _, role := range roles {
 		m.leads.add(role, nodeID)
@@ -47,7 +46,7 @@ func (m *Metrics) InitRoles(nodeID string, roles []string) {
 }
 
 // InitCrons starts the counters of the configured crons at 0. It may be called
-// again with the crons of a reloaded file: a cron keeps the label that it has.
+// again with the crons of a reloaded file; a cron keeps its label.
 func (m *Metrics) InitCrons(names []string) {
 	for _, label := range m.crons.add(names) {
 		m.CronRuns.WithLabelValues(label)
@@ -59,8 +58,8 @@ func (m *Metrics) InitCrons(names []string) {
 	}
 }
 
-// CronLabel is the value of the label cron for a cron: its name, or OtherCrons
-// when there are more than MaxCrons.
+// CronLabel returns the value of the label cron for a cron: its name, or OtherCrons
+// if there are more than MaxCrons.
 func (m *Metrics) CronLabel(name string) string { return m.crons.label(name) }
 
 // InitKinds starts the series of the configured job kinds at 0.
@@ -79,14 +78,14 @@ func (m *Metrics) InitKinds(kinds []string) {
 	}
 }
 
-// cronLabels are the crons that have a label value of their own.
+// cronLabels holds the crons that have their own label value.
 type cronLabels struct {
 	mu    sync.Mutex
 	named map[string]bool
 }
 
-// add gives names labels of their own while there is room, in the order of the
-// alphabet so that all nodes agree, and returns the labels of names.
+// add assigns labels to names while there is room, in alphabetical order so that
+// all nodes agree, and returns the labels of names.
 func (c *cronLabels) add(names []string) []string {
 	labels := slices.Sorted(slices.Values(names))
 	for i, name := range labels {
@@ -96,7 +95,8 @@ func (c *cronLabels) add(names []string) []string {
 	return slices.Compact(labels)
 }
 
-// label also takes a cron that add never saw: another node may have applied it.
+// label also accepts a cron that add has not seen: another node may have applied
+// it.
 func (c *cronLabels) label(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

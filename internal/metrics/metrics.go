@@ -4,78 +4,81 @@ package metrics
 import (
 	"crypto/rand"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics are the collectors of one node. The zero value is not usable; New
-// registers them all.
+// Metrics holds the collectors of one node. The zero value is not usable; New
+// registers all collectors.
 type Metrics struct {
 	Registry *prometheus.Registry
-	// Instance names this set of counters: whoever sees another one knows that
-	// they began again at 0.
+	// Instance identifies this set of counters. A reader that sees another Instance
+	// knows that the counters restarted at 0.
 	Instance string
+	// Began is when the counters started at 0.
+	Began time.Time
 
-	// Leadership, labels role and node_id.
-	// SetLead sets the gauges.
-	LeaderElections    *prometheus.CounterVec // and result: won, lost, error
+	// Leadership: labels role and node_id. SetLead sets the gauges.
+	LeaderElections    *prometheus.CounterVec // also result: won, lost or error
 	LeaderFailovers    *prometheus.CounterVec
 	LeaderGapSeconds   *prometheus.HistogramVec
 	LeaderFencedWrites *prometheus.CounterVec
-	LeaderRenewals     *prometheus.CounterVec // and result: renewed, refused, error
+	LeaderRenewals     *prometheus.CounterVec // also result: renewed, refused or error
 
-	// Crons, label cron: always the value of CronLabel.
+	// Crons: label cron, always the value of CronLabel.
 	CronRuns     *prometheus.CounterVec
-	CronTicks    *prometheus.CounterVec // and verdict
+	CronTicks    *prometheus.CounterVec // also verdict
 	CronDelay    *prometheus.HistogramVec
 	CronFailures *prometheus.CounterVec
 	CronMissed   *prometheus.CounterVec
 
-	// Jobs, label kind.
+	// Jobs: label kind.
 	JobEnqueued *prometheus.CounterVec
 	JobStarted  *prometheus.CounterVec
-	JobFinished *prometheus.CounterVec // and outcome
+	JobFinished *prometheus.CounterVec // also outcome
 	JobDuration *prometheus.HistogramVec
 	JobWait     *prometheus.HistogramVec
 	JobRunning  *prometheus.GaugeVec
-	// How this node starts commands.
+	// Starts of commands on this node.
 	CommandStartsWaiting prometheus.Gauge
 	CommandStartSeconds  prometheus.Gauge
 	JobOutputLines       *prometheus.CounterVec
 	JobOutputDropped     *prometheus.CounterVec
 	JobOrphaned          prometheus.Counter
 	JobRescued           prometheus.Counter
-	// Dead letters, label kind, counted by the scheduler's leader.
+	// Dead letters: label kind, counted by the scheduler's leader.
 	JobDeadLetters  *prometheus.CounterVec
 	JobSecondRounds *prometheus.CounterVec
 
-	// Assignment, by the scheduler's leader.
+	// Assignment by the scheduler's leader.
 	AssignmentOffers  prometheus.Counter // jobs offered to nodes
 	AssignmentClaims  prometheus.Counter // jobs that this node claimed
-	AssignmentRefused prometheus.Counter // offered jobs that it could not claim
-	AssignmentWaiting prometheus.Gauge   // available jobs that no node could take
-	// AssignmentUnworked are those of them whose kind no node has a worker for, by kind.
+	AssignmentRefused prometheus.Counter // offered jobs that this node could not claim
+	AssignmentWaiting prometheus.Gauge   // available jobs that no node could run
+	// AssignmentUnworked counts the waiting jobs whose kind has no worker on any
+	// node, by kind.
 	AssignmentUnworked *prometheus.GaugeVec
 
 	NodeSlots          *prometheus.GaugeVec // label node_id
 	NodeStarvedSeconds prometheus.Counter
-	NodeHeartbeats     *prometheus.CounterVec // labels node_id and result: success, failure
+	NodeHeartbeats     *prometheus.CounterVec // labels node_id and result: success or failure
 
-	// The node's own file.
+	// Reloads of the node's file.
 	ConfigReloadSuccess prometheus.Gauge
 	ConfigReloads       *prometheus.CounterVec // label result: success or failure
 	ConfigReloadedAt    prometheus.Gauge
 
-	// NodeReady is 1 while the node can work.
+	// NodeReady is 1 while the node is ready.
 	NodeReady prometheus.Gauge
 
-	// Cluster are the gauges that the metrics aggregator's leader sets, by name; no
-	// series on the other nodes.
+	// Cluster holds the gauges that the metrics aggregator's leader sets, by name.
+	// Other nodes export no series of them.
 	Cluster map[string]*prometheus.GaugeVec
 
-	// The log compactor's passes, by its leader.
+	// Passes of the log compactor's leader.
 	CompactorPasses      *prometheus.CounterVec // label result: complete or incomplete
 	CompactorRemoved     *prometheus.CounterVec // label of
 	CompactorChunks      prometheus.Counter
@@ -93,8 +96,8 @@ type Metrics struct {
 
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// New returns the collectors in a registry of their own, beside Go's and the
-// process's.
+// New returns the collectors in their own registry, together with the collectors of
+// Go and of the process.
 func New(version string) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -103,49 +106,50 @@ func New(version string) *Metrics {
 	m := &Metrics{
 		Registry: registry,
 		Instance: rand.Text(),
+		Began:    time.Now(),
 
 		leads:              newLeads(f),
-		LeaderElections:    f.counterVec("forge_leader_elections_total", "Attempts of this node to win the role, by result: won, lost or error.", "role", "node_id", "result"),
-		LeaderFailovers:    f.counterVec(LeaderFailoversName, "Times this node took the role over from another process.", leader...),
-		LeaderGapSeconds:   f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node took the role.", leader...),
-		LeaderFencedWrites: f.counterVec("forge_leader_fenced_writes_total", "Writes of this node that the database refused because its term was over.", leader...),
+		LeaderElections:    f.counterVec("forge_leader_elections_total", "Attempts of this node to acquire the role, by result: won, lost or error.", "role", "node_id", "result"),
+		LeaderFailovers:    f.counterVec(LeaderFailoversName, "Times that this node acquired the role from another process.", leader...),
+		LeaderGapSeconds:   f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node acquired the role.", leader...),
+		LeaderFencedWrites: f.counterVec("forge_leader_fenced_writes_total", "Writes of this node that the database refused because the node's term had ended.", leader...),
 
-		CronRuns:     f.counterVec("forge_cron_runs_total", "Ticks that became a job, fired in time or caught up.", "cron"),
+		CronRuns:     f.counterVec("forge_cron_runs_total", "Ticks for which a job was inserted: fired on time or caught up.", "cron"),
 		CronTicks:    f.counterVec("forge_cron_ticks_total", "Due ticks recorded in the ledger, by verdict.", "cron", "verdict"),
 		CronDelay:    f.histogramVec("forge_cron_delay_seconds", "Seconds from a tick to the commit of its job.", "cron"),
 		CronFailures: f.counterVec("forge_cron_failures_total", "Ticks whose job could not be inserted.", "cron"),
-		CronMissed:   f.counterVec("forge_cron_missed_total", "Due ticks that were skipped because they fell due while nobody could fire them.", "cron"),
+		CronMissed:   f.counterVec("forge_cron_missed_total", "Ticks that were missed because no leader could fire them when they were due.", "cron"),
 
-		JobEnqueued:          f.counterVec("forge_job_enqueued_total", "Jobs that this node inserted, or found that a command had.", "kind"),
+		JobEnqueued:          f.counterVec("forge_job_enqueued_total", "Jobs that this node inserted, and jobs inserted by commands that this node counted.", "kind"),
 		JobStarted:           f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind"),
-		JobFinished:          f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome. As the scheduler's leader it counts those of nodes that are gone: lost.", "kind", "outcome"),
+		JobFinished:          f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome. The scheduler's leader also counts the attempts of dead nodes, as lost.", "kind", "outcome"),
 		JobDuration:          f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind"),
-		JobWait:              f.histogramVec("forge_job_wait_seconds", "Seconds from due to started.", "kind"),
+		JobWait:              f.histogramVec("forge_job_wait_seconds", "Seconds from the time at which a job was due to its start.", "kind"),
 		JobRunning:           f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind"),
-		CommandStartsWaiting: f.gauge("forge_command_starts_waiting", "Commands that this node has taken and not begun to start: it starts a few at a time."),
+		CommandStartsWaiting: f.gauge("forge_command_starts_waiting", "Claimed commands that wait to be started on this node, which starts a few at a time."),
 		CommandStartSeconds:  f.gauge("forge_command_start_seconds", "Seconds that starting a command takes on this node, smoothed; 0 before the first."),
-		JobOutputLines:       f.counterVec("forge_job_output_lines_total", "Lines that attempts on this node wrote.", "kind"),
-		JobOutputDropped:     f.counterVec("forge_job_output_dropped_lines_total", "Lines of those that were not kept: beyond output.capture, or the database did not take them in time.", "kind"),
-		JobOrphaned:          f.counter("forge_job_orphaned_total", "Running jobs found on nodes that were gone."),
+		JobOutputLines:       f.counterVec("forge_job_output_lines_total", "Output lines that attempts on this node wrote.", "kind"),
+		JobOutputDropped:     f.counterVec("forge_job_output_dropped_lines_total", "Output lines that were not stored because they exceeded output.capture or the database did not store them in time.", "kind"),
+		JobOrphaned:          f.counter("forge_job_orphaned_total", "Running jobs found on dead nodes."),
 		JobRescued:           f.counter("forge_job_rescued_total", "Orphaned jobs made available again."),
-		JobDeadLetters:       f.counterVec("forge_job_dead_letters_total", "Jobs found to have used up their attempts, as the scheduler's leader recorded them.", "kind"),
-		JobSecondRounds:      f.counterVec("forge_job_second_rounds_total", "Second rounds of attempts that the scheduler's leader gave to dead letters.", "kind"),
+		JobDeadLetters:       f.counterVec("forge_job_dead_letters_total", "Jobs that used up their attempts, as recorded by the scheduler's leader.", "kind"),
+		JobSecondRounds:      f.counterVec("forge_job_second_rounds_total", "Second rounds of attempts that the scheduler's leader started for dead letters.", "kind"),
 
 		AssignmentOffers:   f.counter("forge_assignment_offers_total", "Jobs that this node, as the scheduler's leader, offered to nodes."),
 		AssignmentClaims:   f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed."),
 		AssignmentRefused:  f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim."),
-		AssignmentWaiting:  f.gauge("forge_assignment_waiting", "Available jobs that no node could take at the last sweep, as the scheduler's leader saw it."),
-		AssignmentUnworked: f.gaugeVec("forge_assignment_unworked", "Those of them whose kind no live node has a worker for, by kind; no series for other kinds and on other nodes.", "kind"),
+		AssignmentWaiting:  f.gauge("forge_assignment_waiting", "Available jobs that no node could run at the last sweep of the scheduler's leader."),
+		AssignmentUnworked: f.gaugeVec("forge_assignment_unworked", "Available jobs whose kind has no worker on any live node, by kind; no series for other kinds or on other nodes.", "kind"),
 
 		NodeSlots:          f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
-		NodeReady:          f.gauge(NodeReadyName, "1 while the node is ready as /readyz says: it has started, and the database takes what it writes."),
-		LeaderRenewals:     f.counterVec("forge_leader_renewals_total", "Attempts of this node to renew the role's lease, by result: renewed, refused because the term is over, or error.", "role", "node_id", "result"),
+		NodeReady:          f.gauge(NodeReadyName, "1 while the node is ready, as /readyz reports: it has started, and its writes to the database succeed."),
+		LeaderRenewals:     f.counterVec("forge_leader_renewals_total", "Attempts of this node to renew the role's lease, by result: renewed, refused because the term has ended, or error.", "role", "node_id", "result"),
 		NodeHeartbeats:     f.counterVec("forge_node_heartbeats_total", "Heartbeats of the node, by result: success or failure.", "node_id", "result"),
-		NodeStarvedSeconds: f.counter("forge_node_starved_seconds_total", "Seconds that this node's process waited for a processor: work is late by as much, and beyond a lease roles change hands."),
+		NodeStarvedSeconds: f.counter("forge_node_starved_seconds_total", "Seconds that this node's process waited for a processor. Work is delayed by as much, and a wait longer than the lease causes failovers."),
 
-		ConfigReloadSuccess: f.gauge("forge_config_reload_success", "1 if this node's file was taken over when it was last read, 0 if it was refused and the node goes on with what it had."),
-		ConfigReloads:       f.counterVec("forge_config_reloads_total", "Times that this node read its file again, by result: success or failure.", "result"),
-		ConfigReloadedAt:    f.gauge("forge_config_last_reload_success_timestamp_seconds", "When this node last took its file over, in Unix time."),
+		ConfigReloadSuccess: f.gauge("forge_config_reload_success", "1 if this node applied its file when it last read it, 0 if it rejected the file and kept its previous configuration."),
+		ConfigReloads:       f.counterVec("forge_config_reloads_total", "Reloads of this node's file, by result: success or failure.", "result"),
+		ConfigReloadedAt:    f.gauge("forge_config_last_reload_success_timestamp_seconds", "When this node last applied its file, in Unix time."),
 	}
 	m.addAggregator(f)
 	m.addCompactor(f)
@@ -158,7 +162,7 @@ func New(version string) *Metrics {
 	return m
 }
 
-// addAggregator adds what only the metrics aggregator's leader tells.
+// addAggregator adds the gauges that only the metrics aggregator's leader sets.
 func (m *Metrics) addAggregator(f *factory) {
 	m.Cluster = map[string]*prometheus.GaugeVec{}
 	for _, g := range clusterGauges {
@@ -166,7 +170,7 @@ func (m *Metrics) addAggregator(f *factory) {
 	}
 }
 
-// Names of the series that the metrics aggregator's leader counts itself.
+// Names of the series that the metrics aggregator's leader computes.
 const (
 	QueueDepthName = "forge_queue_depth"
 	NodesName      = "forge_nodes"
@@ -184,22 +188,22 @@ const (
 	SetBackName     = "forge_database_clock_set_back_seconds"
 )
 
-const byLeader = ", as the metrics aggregator's leader counted them; no series on the other nodes."
+const byLeader = "; set by the metrics aggregator's leader, no series on other nodes."
 
 var clusterGauges = []struct {
 	name, help string
 	labels     []string
 }{
 	{QueueDepthName, "Unfinished jobs by queue and state" + byLeader, []string{"queue", "state"}},
-	{QueueOldestName, "Seconds that the queue's oldest available job has waited, 0 without one; by the metrics aggregator's leader.", []string{"queue"}},
-	{QueuePausedName, "Seconds for which the queue has been paused, 0 while it is not; by the metrics aggregator's leader.", []string{"queue"}},
+	{QueueOldestName, "Seconds that the queue's oldest available job has waited, 0 if there is none; set by the metrics aggregator's leader.", []string{"queue"}},
+	{QueuePausedName, "Seconds for which the queue has been paused, 0 while it is not paused; set by the metrics aggregator's leader.", []string{"queue"}},
 	{NodesName, "Nodes by state" + byLeader, []string{"state"}},
-	{ConfigDriftName, "Nodes that run another configuration than the one in force" + byLeader, nil},
-	{NodeReportingName, "1 while the node hands its metrics to the metrics aggregator, 0 once three reports are missing; of the nodes that have not left, by the metrics aggregator's leader.", []string{"node_id"}},
-	{NodeClockName, "Seconds by which the node's clock is ahead of the database's, below 0 if it is behind, to a tenth; of live nodes, by the metrics aggregator's leader.", []string{"node_id"}},
-	{SnapshotName, "Transactions begun since the oldest snapshot that keeps VACUUM from removing dead rows, by its holder: session, standby, slot or prepared; by the metrics aggregator's leader.", []string{"holder"}},
-	{TransactionName, "Seconds since the oldest transaction with such a snapshot began, by its holder: session or prepared; by the metrics aggregator's leader.", []string{"holder"}},
-	{SetBackName, "Seconds by which the newest instant that the cluster recorded is ahead of the database's clock, 0 unless that was set back; by the metrics aggregator's leader.", nil},
+	{ConfigDriftName, "Nodes whose configuration differs from the one in force" + byLeader, nil},
+	{NodeReportingName, "1 while the node reports its metrics, 0 once three reports are missing; for every node that has not left, set by the metrics aggregator's leader.", []string{"node_id"}},
+	{NodeClockName, "Seconds by which the node's clock is ahead of the database's, negative if it is behind, rounded to a tenth; for live nodes, set by the metrics aggregator's leader.", []string{"node_id"}},
+	{SnapshotName, "Transactions started since the oldest snapshot that prevents VACUUM from removing dead rows, by holder: session, standby, slot or prepared; set by the metrics aggregator's leader.", []string{"holder"}},
+	{TransactionName, "Seconds since the start of the oldest transaction whose snapshot prevents VACUUM from removing dead rows, by holder: session or prepared; set by the metrics aggregator's leader.", []string{"holder"}},
+	{SetBackName, "Seconds by which the newest time that the cluster recorded is ahead of the database's clock, 0 unless the clock was set back; set by the metrics aggregator's leader.", nil},
 }
 
 // OfCluster reports whether the metrics aggregator's leader sets a series.
@@ -215,7 +219,7 @@ func OfCluster(name string) bool {
 // NodeReadyName is the name of Metrics.NodeReady.
 const NodeReadyName = "forge_node_ready"
 
-// Names of series of which the aggregator's leader writes a 0 for each role, so
+// Names of series for which the aggregator's leader writes a 0 for each role, so
 // that a sum over them is never empty.
 const (
 	LeaderIsLeaderName  = "forge_leader_is_leader"
@@ -239,7 +243,7 @@ type Series struct {
 // caller must not change it.
 func (m *Metrics) Series() []Series { return m.series }
 
-// factory registers collectors and remembers what they are.
+// factory registers collectors and records their descriptions.
 type factory struct {
 	registry prometheus.Registerer
 	series   []Series

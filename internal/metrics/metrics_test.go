@@ -37,7 +37,7 @@ func TestCountersStartAtZero(t *testing.T) {
 			t.Errorf("no series %v at 0", want)
 		}
 	}
-	// Every counter that a node declares has a series: none was forgotten.
+	// Every declared counter has a series.
 	for _, series := range m.Series() {
 		if series.Type == "counter" && !slices.ContainsFunc(samples, func(s metrics.Sample) bool { return s.Name == series.Name }) {
 			t.Errorf("%s has no series at the start", series.Name)
@@ -60,9 +60,9 @@ func TestInitKeepsValues(t *testing.T) {
 	}
 }
 
-// The gauges of a lead move with the time, not only when it is renewed, and say that it
-// is over once it is no longer trusted.
-func TestLeadIsComputedAtEachScrape(t *testing.T) {
+// The gauges of a lead change with time, not only when the lease is renewed, and
+// return to 0 once the lead is no longer trusted.
+func TestLeadGaugesAreComputedAtEachScrape(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := metrics.New("v0")
@@ -81,7 +81,7 @@ func TestLeadIsComputedAtEachScrape(t *testing.T) {
 	})
 }
 
-// leading are the gauges of a lead, by name.
+// leading returns the gauges of a lead by name.
 func leading(t *testing.T, m *metrics.Metrics) map[string]float64 {
 	t.Helper()
 	gauges := map[string]float64{}
@@ -93,12 +93,12 @@ func leading(t *testing.T, m *metrics.Metrics) map[string]float64 {
 	return gauges
 }
 
-func TestCronsBeyondTheBoundShareALabel(t *testing.T) {
+func TestCronsBeyondMaximumShareLabel(t *testing.T) {
 	t.Parallel()
 	m := metrics.New("v0")
 	names := make([]string, metrics.MaxCrons+5)
 	for i := range names {
-		names[len(names)-1-i] = fmt.Sprintf("cron-%04d", i) // the order of the file does not matter
+		names[len(names)-1-i] = fmt.Sprintf("cron-%04d", i) // the order in the file does not matter
 	}
 	m.InitCrons(names)
 	if got := testutil.CollectAndCount(m.CronRuns); got != metrics.MaxCrons+1 {
@@ -117,9 +117,9 @@ func TestCronsBeyondTheBoundShareALabel(t *testing.T) {
 	}
 }
 
-// The ledger's verdicts are a check constraint of the schema; each must have a
-// counter.
-func TestVerdictsAreTheLedgers(t *testing.T) {
+// The schema has a check constraint on the verdicts of the ledger; each verdict
+// must have a counter.
+func TestEveryLedgerVerdictHasCounter(t *testing.T) {
 	t.Parallel()
 	schema, err := os.ReadFile("../../migrations/001_forge.sql")
 	if err != nil {
@@ -204,8 +204,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// The aggregator tells counters by their names.
-func TestNamesFollowTheirTypes(t *testing.T) {
+// The aggregator identifies counters by their names.
+func TestCounterNamesMatchTypes(t *testing.T) {
 	t.Parallel()
 	for _, series := range metrics.New("v0").Series() {
 		if got := (metrics.Sample{Name: series.Name}).Counter(); got != (series.Type == "counter") {

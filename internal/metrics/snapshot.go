@@ -7,21 +7,23 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Sample is the value of one series at one instant.
+// Sample is the value of one series at one time.
 type Sample struct {
 	Name   string            `json:"n"`
 	Labels map[string]string `json:"l,omitempty"`
-	// Value of a histogram is the number of its observations.
+	// Value is the value of the series; for a histogram, the number of its
+	// observations.
 	Value     float64    `json:"v"`
 	Histogram *Histogram `json:"h,omitempty"`
 }
 
-// Counter says whether the sample's value only ever rises while its process
-// lives, as histograms do and counters. By Prometheus' rule of naming every
-// counter of forge ends in _total.
+// Counter reports whether the sample's value only increases while its process
+// lives, as for counters and histograms. By Prometheus' naming rule, every counter
+// of forge ends in _total.
 func (s Sample) Counter() bool { return s.Histogram != nil || strings.HasSuffix(s.Name, "_total") }
 
-// Snapshot returns forge's series as they stand, ordered by name and labels.
+// Snapshot returns the current values of forge's series, ordered by name and
+// labels.
 func (m *Metrics) Snapshot() ([]Sample, error) {
 	families, err := m.Registry.Gather()
 	if err != nil {
@@ -42,7 +44,8 @@ func (m *Metrics) Snapshot() ([]Sample, error) {
 	return samples, nil
 }
 
-// read says whether the metric is of a kind that forge exports.
+// read sets the value of sample and reports whether forge exports metrics of this
+// type.
 func read(metric *dto.Metric, sample *Sample) bool {
 	switch {
 	case metric.GetCounter() != nil:

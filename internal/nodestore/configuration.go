@@ -25,26 +25,25 @@ UPDATE forge_nodes
 SET config_waiting = $3, config_error = ''
 WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL`
 
-// Reconfigure records what a node that runs has taken over from its edited file
-// and appends config_reloaded. The scheduler's leader hears of it at once. It
+// Reconfigure records the configuration that a running node has applied from its
+// edited file, and appends config_reloaded. It notifies the scheduler's leader. It
 // returns ErrFenced when the incarnation no longer holds the id.
 func Reconfigure(ctx context.Context, db Beginner, n Node) error {
 	return configure(ctx, db, n, eventstore.ConfigReloaded,
-		map[string]any{"hash": n.ConfigHash, "needs_restart": notNil(n.ConfigRestart)},
-		reconfigureSQL, n.NodeID, n.Incarnation, notNil(n.Capabilities), table(n.Tags), notNil(n.Kinds), table(n.Queues),
-		n.Slots, n.ConfigHash, table(n.Definitions), notNil(n.ConfigRestart))
+		map[string]any{"hash": n.ConfigHash, "needs_restart": orEmptyList(n.ConfigRestart)},
+		reconfigureSQL, n.NodeID, n.Incarnation, orEmptyList(n.Capabilities), orEmpty(n.Tags), orEmptyList(n.Kinds), orEmpty(n.Queues),
+		n.Slots, n.ConfigHash, orEmpty(n.Definitions), orEmptyList(n.ConfigRestart))
 }
 
-// RejectConfig records why a node did not take its edited file over and appends
-// config_rejected with all that was wrong. It returns ErrFenced as Reconfigure
-// does.
+// RejectConfig records why a node did not apply its edited file, and appends
+// config_rejected with all problems. It returns ErrFenced as Reconfigure does.
 func RejectConfig(ctx context.Context, db Beginner, n Node, reason string, problems []string) error {
 	return configure(ctx, db, n, eventstore.ConfigRejected,
-		map[string]any{"reason": reason, "problems": notNil(problems)},
+		map[string]any{"reason": reason, "problems": orEmptyList(problems)},
 		rejectConfigSQL, n.NodeID, n.Incarnation, reason)
 }
 
-// HoldConfig records why a node's file waits until an operator confirms it, and
+// HoldConfig records why a node's file waits for confirmation by an operator, and
 // appends config_rejected. It returns ErrFenced as Reconfigure does.
 func HoldConfig(ctx context.Context, db Beginner, n Node, reason string) error {
 	return configure(ctx, db, n, eventstore.ConfigRejected,
@@ -57,7 +56,7 @@ UPDATE forge_nodes
 SET config_waiting = ''
 WHERE node_id = $1 AND incarnation = $2 AND config_waiting <> ''`
 
-// ReleaseConfig records that a node's file waits no more.
+// ReleaseConfig records that a node's file no longer waits.
 func ReleaseConfig(ctx context.Context, db Executor, n Node) error {
 	if _, err := db.Exec(ctx, releaseConfigSQL, n.NodeID, n.Incarnation); err != nil {
 		return fmt.Errorf("record the configuration of node %q: %w", n.NodeID, err)

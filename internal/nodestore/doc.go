@@ -1,12 +1,16 @@
-// Package nodestore owns forge_nodes: who is in the cluster and who is alive.
+// Package nodestore owns forge_nodes: the nodes of the cluster and whether they are
+// alive.
 //
-// A node is a process: a node id that the operator chose and an incarnation
-// that the process drew. One row per node id; a new process takes the row over
-// once its predecessor is gone. Two signs speak for a process: the advisory
-// lock that its election session holds (SessionLock), which PostgreSQL frees
-// the moment that the process is gone, and its heartbeat. Liveness.Dead weighs
-// them. A process that was found dead is fenced: its row says so, committed,
-// before anyone touches its jobs, and its next heartbeat tells it (ErrFenced).
+// A node is a process, identified by a node id that the operator chose and by a
+// random incarnation. There is one row per node id; a new process takes the row
+// over once its predecessor is dead or has left. Two signals show that a process is
+// alive: the advisory lock of its election session (SessionLock), which PostgreSQL
+// releases as soon as the process has ended, and its heartbeat. Liveness.Dead
+// evaluates both. A dead process is fenced: this is committed in its row before its
+// jobs are reassigned, and its next heartbeat returns ErrFenced.
 //
-// Every time and every age here is read from the database's clock.
+// Every time and age in this package is read from the database's clock.
+//
+// A Member keeps one process in the cluster: it registers the node id, sends
+// heartbeats, and marks the node as stopped at the end.
 package nodestore

@@ -2,21 +2,21 @@ package nodestore
 
 import "time"
 
-// missedBeats is how many heartbeat intervals may pass before a silent node
-// whose session lock is gone counts as dead. One is always under way; the half
-// is for the road.
+// missedBeats is the number of heartbeat intervals after which a silent node whose
+// session lock is free counts as dead. One heartbeat is always in progress; the
+// half allows for its latency.
 const missedBeats = 1.5
 
-// Policy says when a silent node is dead. Zero values mean the defaults: one
+// Policy determines when a silent node is dead. Zero values mean the defaults: one
 // second and five seconds.
 type Policy struct {
-	// HeartbeatInterval is how often nodes report.
+	// HeartbeatInterval is the interval of heartbeats.
 	HeartbeatInterval time.Duration
-	// DeadThreshold is the silence after which a node is dead whatever else
-	// speaks for it.
+	// DeadThreshold is the silence after which a node is dead even if its session
+	// lock is held.
 	DeadThreshold time.Duration
-	// NoSessionLocks is for clusters that elect by lease, whose nodes hold no
-	// session lock: its absence then says nothing.
+	// NoSessionLocks is set in clusters that elect by lease: their nodes hold no
+	// session lock, so a missing lock means nothing.
 	NoSessionLocks bool
 }
 
@@ -31,31 +31,32 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// Liveness is a node with what speaks for its being alive.
+// Liveness is a node with the signals that show whether it is alive.
 type Liveness struct {
 	Node
 	// HeartbeatAge is the time since the last heartbeat.
 	HeartbeatAge time.Duration
-	// SessionLock says whether the node's election session holds its lock.
+	// SessionLock is whether the node's election session holds its lock.
 	SessionLock bool
 }
 
-// Dead judges a node. Silence alone condemns after the dead threshold: the
-// process hangs or is cut off. A missing session lock condemns sooner, for a
-// crash frees it at once, but not by itself, for a session that reconnects
-// lacks it for a moment and its process still heartbeats.
+// Dead reports whether a node is dead. Silence beyond the dead threshold is enough:
+// the process hangs or is cut off. If the session lock is missing, a shorter
+// silence is enough, because a crash releases the lock at once. A missing lock
+// alone is not: a session that reconnects lacks it for a moment while its process
+// still sends heartbeats.
 func (l Liveness) Dead(policy Policy) bool {
 	return l.HeartbeatAge >= l.deadAfter(policy.WithDefaults())
 }
 
-// UntilDead returns how soon the node would be dead if it stayed silent; zero
-// when it is dead already.
+// UntilDead returns the time until the node is dead if it stays silent; zero if it
+// is dead.
 func (l Liveness) UntilDead(policy Policy) time.Duration {
 	return max(0, l.deadAfter(policy.WithDefaults())-l.HeartbeatAge)
 }
 
-// UntilSuspect is UntilDead for a node whose session lock may vanish at any
-// time: the first instant at which another look could find it dead.
+// UntilSuspect is UntilDead for a node whose session lock may be released at any
+// time: the time until the next check could find it dead.
 func (l Liveness) UntilSuspect(policy Policy) time.Duration {
 	l.SessionLock = false
 	return l.UntilDead(policy)
@@ -68,9 +69,9 @@ func (l Liveness) deadAfter(policy Policy) time.Duration {
 	return min(policy.DeadThreshold, time.Duration(missedBeats*float64(policy.HeartbeatInterval)))
 }
 
-// mayReplace says whether a process of the given incarnation may take the row
-// of holder.
-func mayReplace(holder Liveness, incarnation string, policy Policy) error {
+// checkReplace returns an error unless a process of the given incarnation may take
+// the row of holder.
+func checkReplace(holder Liveness, incarnation string, policy Policy) error {
 	if holder.Incarnation == incarnation {
 		if !holder.FencedAt.IsZero() {
 			return ErrFenced
@@ -81,7 +82,7 @@ func mayReplace(holder Liveness, incarnation string, policy Policy) error {
 	if !holder.SessionLock && (gone || holder.Dead(policy)) {
 		return nil
 	}
-	return &TwinError{
+	return &DuplicateIDError{
 		NodeID: holder.NodeID, Incarnation: holder.Incarnation, Hostname: holder.Hostname, PID: holder.PID,
 		LastHeartbeat: holder.LastHeartbeatAt, SessionLock: holder.SessionLock,
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestDead(t *testing.T) {
+func TestDeadJudgesSilenceAndSessionLock(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -42,7 +42,7 @@ func TestDead(t *testing.T) {
 	}
 }
 
-func TestUntilSuspectForgetsTheLock(t *testing.T) {
+func TestUntilSuspectIgnoresSessionLock(t *testing.T) {
 	t.Parallel()
 	l := Liveness{HeartbeatAge: time.Second, SessionLock: true}
 	if got, want := l.UntilSuspect(Policy{}), 500*time.Millisecond; got != want {
@@ -53,7 +53,7 @@ func TestUntilSuspectForgetsTheLock(t *testing.T) {
 	}
 }
 
-func TestMayReplace(t *testing.T) {
+func TestCheckReplace(t *testing.T) {
 	t.Parallel()
 	const mine, theirs = "00000000000000aa", "00000000000000bb"
 	fenced := time.Now()
@@ -76,9 +76,9 @@ func TestMayReplace(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			err := mayReplace(test.holder, mine, Policy{})
-			_, twin := errors.AsType[*TwinError](err)
-			if twin != test.twin || errors.Is(err, ErrFenced) != test.fenced {
+			err := checkReplace(test.holder, mine, Policy{})
+			_, duplicate := errors.AsType[*DuplicateIDError](err)
+			if duplicate != test.twin || errors.Is(err, ErrFenced) != test.fenced {
 				t.Errorf("mayReplace() = %v", err)
 			}
 		})

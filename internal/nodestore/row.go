@@ -8,23 +8,23 @@ import (
 )
 
 // rowOf returns the arguments of insertSQL and replaceSQL. The columns are NOT
-// NULL, so nil collections become empty ones.
+// NULL, so nil collections become empty collections.
 func rowOf(n Node, policy Policy) []any {
 	return []any{
-		n.NodeID, n.Incarnation, n.Hostname, n.PID, n.Version, n.APIURL, notNil(n.Roles), notNil(n.Capabilities),
-		table(n.Tags), notNil(n.Kinds), table(n.Queues), n.Slots, n.ConfigHash, table(n.Definitions),
+		n.NodeID, n.Incarnation, n.Hostname, n.PID, n.Version, n.APIURL, orEmptyList(n.Roles), orEmptyList(n.Capabilities),
+		orEmpty(n.Tags), orEmptyList(n.Kinds), orEmpty(n.Queues), n.Slots, n.ConfigHash, orEmpty(n.Definitions),
 		n.TZData, policy.WithDefaults().DeadThreshold,
 	}
 }
 
-func table[V any](m map[string]V) map[string]V {
+func orEmpty[V any](m map[string]V) map[string]V {
 	if m == nil {
 		return map[string]V{}
 	}
 	return m
 }
 
-func notNil(list []string) []string {
+func orEmptyList(list []string) []string {
 	if list == nil {
 		return []string{}
 	}
@@ -55,7 +55,7 @@ func scanLiveness(row pgx.Row) (Liveness, error) {
 	return l, nil
 }
 
-// targets are where columnsSQL is scanned to.
+// targets returns the scan targets for columnsSQL.
 func targets(n *Node, fenced **time.Time) []any {
 	return []any{
 		&n.NodeID, &n.Incarnation, &n.Hostname, &n.PID, &n.Version, &n.APIURL, &n.State, &n.Roles, &n.Capabilities,
@@ -71,7 +71,7 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-// lockClass and lockObject are SessionLock's keys as pg_locks shows them: oids
+// lockClass and lockObject are the keys of SessionLock as pg_locks shows them: oids
 // are unsigned.
 func lockClass() int64 { return int64(uint32(sessionLockClass)) }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // runningSQL reads only columns that the tables have had since forge's first
-// migration: it serves while later ones are taken back.
+// migration: it is used while later migrations are reverted.
 const runningSQL = `
 SELECT node_id, incarnation, hostname, pid, state, fenced_at,
     extract(epoch FROM clock_timestamp() - last_heartbeat_at)::float8,
@@ -24,7 +24,7 @@ SELECT node_id, incarnation, hostname, pid, state, fenced_at,
 FROM forge_nodes
 ORDER BY node_id`
 
-// programsSQL reads who leads a role without being a node, as forge run does.
+// programsSQL reads leaders that are not nodes, such as forge run.
 const programsSQL = `
 SELECT role, node_id
 FROM forge_leaders
@@ -33,9 +33,9 @@ ORDER BY role`
 
 const codeUndefinedTable = "42P01"
 
-// Running returns what works on the database, in words: each node whose process holds
-// its session lock or is not dead by policy, and each other program that leads a role.
-// It works on every schema that forge ever had, and on none.
+// Running describes what uses the database: each node whose process holds its
+// session lock or is not dead by policy, and each other program that leads a role.
+// It works on every schema version, and without a schema.
 func Running(ctx context.Context, db Queryer, policy Policy) (found []string, err error) {
 	rows, err := db.Query(ctx, runningSQL, lockClass())
 	if err == nil {
@@ -50,7 +50,7 @@ func Running(ctx context.Context, db Queryer, policy Policy) (found []string, er
 	found = slices.DeleteFunc(found, func(one string) bool { return one == "" })
 	programs, err := db.Query(ctx, programsSQL)
 	if err != nil {
-		return nil, fmt.Errorf("read who leads: %w", err)
+		return nil, fmt.Errorf("read the leaders: %w", err)
 	}
 	leading, err := pgx.CollectRows(programs, func(row pgx.CollectableRow) (string, error) {
 		var role, id string
@@ -58,12 +58,12 @@ func Running(ctx context.Context, db Queryer, policy Policy) (found []string, er
 		return fmt.Sprintf("%s, which leads %s", id, role), err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read who leads: %w", err)
+		return nil, fmt.Errorf("read the leaders: %w", err)
 	}
 	return append(found, leading...), nil
 }
 
-// scanRunning returns "" for a node that does not run.
+// scanRunning returns "" for a node that is not running.
 func scanRunning(row pgx.CollectableRow, policy Policy) (string, error) {
 	var l Liveness
 	var fenced *time.Time

@@ -18,7 +18,7 @@ const columnsSQL = `
     definitions, slots, running, config_hash, config_error, config_waiting, config_restart, started_at, last_heartbeat_at, fenced_at,
     tzdata, forge_node_state(state, last_heartbeat_at, dead_after), clock_timestamp()`
 
-// A node's metrics are its own only when this process reported them.
+// A node's metrics count as its own only if this process reported them.
 const reportedSQL = `
 SELECT` + columnsSQL + `, at, (at > clock_timestamp() - 3 * every AND state <> 'dead') IS TRUE
 FROM forge_nodes
@@ -30,7 +30,7 @@ ORDER BY node_id`
 const getSQL = reportedSQL + `
 WHERE node_id = $1`
 
-// The locks are read once a statement, not once a row.
+// The locks are read once per statement, not once per row.
 const livenessSQL = `
 SELECT` + columnsSQL + `,
     extract(epoch FROM clock_timestamp() - last_heartbeat_at)::float8,
@@ -49,7 +49,8 @@ const lockRowSQL = livenessSQL + `
 WHERE node_id = $2
 FOR UPDATE`
 
-// Waits for a concurrent insert of the same node id, and then does nothing.
+// The statement waits for a concurrent insert of the same node id, and then does
+// nothing.
 const insertSQL = `
 INSERT INTO forge_nodes (node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags,
     kinds, queues, slots, running, config_hash, definitions, tzdata, dead_after, started_at, last_heartbeat_at)
@@ -69,7 +70,7 @@ SET running = $3, last_heartbeat_at = clock_timestamp()
 WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL
 RETURNING state`
 
-// A node that left stays left: its jobs were given to others.
+// A node that has left stays left: its jobs were reassigned.
 const setStateSQL = `
 UPDATE forge_nodes
 SET state = $3, running = CASE WHEN $3 = 'left' THEN 0 ELSE running END
@@ -85,36 +86,37 @@ const admittedSQL = `SELECT EXISTS (SELECT FROM forge_nodes WHERE incarnation = 
 
 const notifySQL = `SELECT pg_notify(current_schema() || '.' || $1, $2)`
 
-// ErrFenced says that this incarnation no longer counts as a node: it was found
-// dead, or another process took its node id. It must stop claiming jobs, and
-// exit or register with a new incarnation.
-var ErrFenced = errors.New("fenced: the cluster has given this process up for dead")
+// ErrFenced means that this incarnation is no longer a node: it was found dead, or
+// another process took its node id. It must stop claiming jobs, and exit or
+// register with a new incarnation.
+var ErrFenced = errors.New("fenced: the cluster considers this process dead")
 
-// ErrNotFound says that no node of that id ever joined.
+// ErrNotFound means that no node with that id ever joined.
 var ErrNotFound = errors.New("node not found")
 
-// TwinError says that another process, apparently alive, holds the node id.
-type TwinError struct {
+// DuplicateIDError means that another process, which is apparently alive, holds the
+// node id.
+type DuplicateIDError struct {
 	NodeID        string
 	Incarnation   string
 	Hostname      string
 	PID           int
 	LastHeartbeat time.Time
-	// SessionLock says whether the process holds its session lock.
+	// SessionLock is whether the process holds its session lock.
 	SessionLock bool
 }
 
-func (e *TwinError) Error() string {
+func (e *DuplicateIDError) Error() string {
 	return fmt.Sprintf("node id %q is held by process %d on host %q, last heard of at %s",
 		e.NodeID, e.PID, e.Hostname, e.LastHeartbeat.UTC().Format(time.RFC3339))
 }
 
-// Queryer is what reads go through: a pool, a connection or a transaction.
+// Queryer runs queries: a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// RowQueryer is what one-row statements go through.
+// RowQueryer runs queries of one row.
 type RowQueryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -129,8 +131,8 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// List returns every node that ever joined, by node id, the dead and those that
-// left included, in the state that was recorded.
+// List returns every node that ever joined, ordered by node id, including dead
+// nodes and nodes that left, with the recorded state.
 func List(ctx context.Context, db Queryer) ([]Node, error) {
 	rows, err := db.Query(ctx, listSQL)
 	if err != nil {
@@ -143,8 +145,8 @@ func List(ctx context.Context, db Queryer) ([]Node, error) {
 	return nodes, nil
 }
 
-// Observe returns what List does, in the states that readers see: a node that is
-// silent for too long is dead, recorded or not.
+// Observe returns the same nodes as List with the state that readers see: a node
+// that is silent for too long is dead, even if this is not recorded.
 func Observe(ctx context.Context, db Queryer) ([]Node, error) {
 	nodes, err := List(ctx, db)
 	for i := range nodes {
@@ -153,7 +155,7 @@ func Observe(ctx context.Context, db Queryer) ([]Node, error) {
 	return nodes, err
 }
 
-// Get returns the node of that id in the state that readers see, or ErrNotFound.
+// Get returns a node by id with the state that readers see, or ErrNotFound.
 func Get(ctx context.Context, db RowQueryer, nodeID string) (Node, error) {
 	node, err := scan(db.QueryRow(ctx, getSQL, nodeID))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -166,17 +168,17 @@ func Get(ctx context.Context, db RowQueryer, nodeID string) (Node, error) {
 	return node, nil
 }
 
-// Alive returns the nodes that are neither fenced nor have left, with the facts
-// by which Liveness.Dead judges them.
+// Alive returns the nodes that are not fenced and have not left, with the signals
+// that Liveness.Dead evaluates.
 func Alive(ctx context.Context, db Queryer) ([]Liveness, error) {
 	rows, err := db.Query(ctx, aliveSQL, lockClass())
 	if err != nil {
-		return nil, fmt.Errorf("read the nodes' signs of life: %w", err)
+		return nil, fmt.Errorf("read which nodes are alive: %w", err)
 	}
 	return collectAlive(rows)
 }
 
-// QueueAlive has a batch read what Alive returns.
+// QueueAlive adds the query of Alive to a batch.
 func QueueAlive(batch *pgx.Batch, read func(alive []Liveness)) {
 	batch.Queue(aliveSQL, lockClass()).Query(func(rows pgx.Rows) error {
 		alive, err := collectAlive(rows)
@@ -190,15 +192,14 @@ func QueueAlive(batch *pgx.Batch, read func(alive []Liveness)) {
 func collectAlive(rows pgx.Rows) ([]Liveness, error) {
 	alive, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Liveness, error) { return scanLiveness(row) })
 	if err != nil {
-		return nil, fmt.Errorf("read the nodes' signs of life: %w", err)
+		return nil, fmt.Errorf("read which nodes are alive: %w", err)
 	}
 	return alive, nil
 }
 
-// Register makes node the holder of its node id and appends node_joined. It
-// fails with a *TwinError while a process of another incarnation holds the id
-// and is not dead by policy, and with ErrFenced when this very incarnation was
-// fenced before.
+// Register makes node the holder of its node id and appends node_joined. It fails
+// with a *DuplicateIDError while a process of another incarnation holds the id and
+// is not dead by policy, and with ErrFenced if this incarnation was fenced before.
 func Register(ctx context.Context, db Beginner, node Node, policy Policy) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := claimRow(ctx, tx, node, policy); err != nil {
@@ -223,16 +224,16 @@ func claimRow(ctx context.Context, tx pgx.Tx, node Node, policy Policy) error {
 	if err != nil {
 		return err
 	}
-	if err := mayReplace(holder, node.Incarnation, policy); err != nil {
+	if err := checkReplace(holder, node.Incarnation, policy); err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, replaceSQL, rowOf(node, policy)...)
 	return err
 }
 
-// Heartbeat says that the node lives and how many jobs it runs, and returns the
-// state that its row has: an operator may have set it to draining. ErrFenced
-// means that the process must stop.
+// Heartbeat records that the node is alive and how many jobs it runs, and returns
+// the state of its row: an operator may have set it to draining. ErrFenced means
+// that the process must stop.
 func Heartbeat(ctx context.Context, db RowQueryer, nodeID, incarnation string, running int) (state string, err error) {
 	err = db.QueryRow(ctx, heartbeatSQL, nodeID, incarnation, running).Scan(&state)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -244,8 +245,8 @@ func Heartbeat(ctx context.Context, db RowQueryer, nodeID, incarnation string, r
 	return state, nil
 }
 
-// SetState makes the node Active, Draining or Left, and appends node_left for
-// the last. It returns ErrFenced when the incarnation no longer holds the id.
+// SetState sets the node to Active, Draining or Left, and appends node_left for
+// Left. It returns ErrFenced when the incarnation no longer holds the id.
 func SetState(ctx context.Context, db Beginner, nodeID, incarnation, state string) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, setStateSQL, nodeID, incarnation, state)
@@ -266,9 +267,9 @@ func SetState(ctx context.Context, db Beginner, nodeID, incarnation, state strin
 	return nil
 }
 
-// Fence gives an incarnation up for dead and appends node_dead; once tx has
-// committed it can neither heartbeat nor claim. It reports false when there was
-// nothing left to fence.
+// Fence marks an incarnation as dead and appends node_dead. Once tx has committed,
+// the incarnation can neither send heartbeats nor claim jobs. It returns false if
+// there was nothing to fence.
 func Fence(ctx context.Context, tx pgx.Tx, incarnation string) (bool, error) {
 	var nodeID string
 	err := tx.QueryRow(ctx, fenceSQL, incarnation).Scan(&nodeID)
@@ -284,7 +285,7 @@ func Fence(ctx context.Context, tx pgx.Tx, incarnation string) (bool, error) {
 	return true, nil
 }
 
-// Admit returns ErrFenced when the incarnation is no node, or none any more.
+// Admit returns ErrFenced if the incarnation is not, or no longer, a node.
 func Admit(ctx context.Context, db RowQueryer, incarnation string) error {
 	var admitted bool
 	err := db.QueryRow(ctx, admittedSQL, incarnation).Scan(&admitted)
@@ -294,8 +295,8 @@ func Admit(ctx context.Context, db RowQueryer, incarnation string) error {
 	return err
 }
 
-// announceGone also lets the others look whether one of them has to be a deputy
-// now.
+// announceGone also makes the other nodes check whether one of them has to become a
+// deputy.
 func announceGone(ctx context.Context, tx pgx.Tx, nodeID, event, incarnation string) error {
 	if err := announce(ctx, tx, nodeID, event, map[string]any{"incarnation": incarnation}); err != nil {
 		return err
@@ -304,13 +305,13 @@ func announceGone(ctx context.Context, tx pgx.Tx, nodeID, event, incarnation str
 	return err
 }
 
-// announce appends an event, judges the cluster by it and wakes whoever watches
-// the nodes.
+// announce appends an event, evaluates the cluster's health and notifies the
+// subscribers of NodeChannel.
 func announce(ctx context.Context, tx pgx.Tx, nodeID, event string, data map[string]any) error {
 	if err := eventstore.Append(ctx, tx, eventstore.Event{Type: event, NodeID: nodeID}, data); err != nil {
 		return err
 	}
-	if _, err := eventstore.JudgeHealth(ctx, tx); err != nil {
+	if _, err := eventstore.EvaluateHealth(ctx, tx); err != nil {
 		return err
 	}
 	return wake(ctx, tx, nodeID)

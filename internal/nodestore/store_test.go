@@ -52,16 +52,16 @@ func TestRegisterRoundTrip(t *testing.T) {
 	wantEvents(t, pool, eventstore.NodeJoined)
 }
 
-func TestTwinIsRefusedUntilItIsGone(t *testing.T) {
+func TestDuplicateIDIsRejectedWhileHolderLives(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first, Hostname: "h", PID: 7})
 	unlock := lockSession(t, pool)
 
-	age(t, pool, "a", time.Hour) // silent, but its session lives
+	ageHeartbeat(t, pool, "a", time.Hour) // silent, but its session is open
 	err := tryRegister(t.Context(), pool, second)
-	twin, ok := errors.AsType[*nodestore.TwinError](err)
-	if !ok || twin.PID != 7 || twin.Hostname != "h" || twin.Incarnation != first || !twin.SessionLock {
+	duplicate, ok := errors.AsType[*nodestore.DuplicateIDError](err)
+	if !ok || duplicate.PID != 7 || duplicate.Hostname != "h" || duplicate.Incarnation != first || !duplicate.SessionLock {
 		t.Fatalf("Register() beside a twin: %v", err)
 	}
 	unlock()
@@ -76,9 +76,9 @@ func TestTwinIsRefusedUntilItIsGone(t *testing.T) {
 	}
 }
 
-// Of processes that start at once under one node id, one wins: on a new id, and
-// on one that a process left behind.
-func TestRegisterRace(t *testing.T) {
+// If processes with the same node id start concurrently, one registers: on a new
+// id, and on an id whose process is dead.
+func TestOneOfConcurrentRegistrationsWins(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{"", nodestore.Left} {
 		t.Run("after "+before, func(t *testing.T) {
@@ -90,16 +90,17 @@ func TestRegisterRace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if won := race(t, pool); won != 1 {
+			if won := registerConcurrently(t, pool); won != 1 {
 				t.Errorf("%d processes hold one node id", won)
 			}
 		})
 	}
 }
 
-// race lets eight processes register node "a" at once and returns how many did.
-// None is so slow that another takes it for dead.
-func race(t *testing.T, pool *pgxpool.Pool) (won int) {
+// registerConcurrently makes eight processes register node "a" concurrently and
+// returns how many succeeded. The policy ensures that no slow process counts as
+// dead.
+func registerConcurrently(t *testing.T, pool *pgxpool.Pool) (won int) {
 	t.Helper()
 	patient := nodestore.Policy{HeartbeatInterval: time.Hour, DeadThreshold: time.Hour}
 	var wg sync.WaitGroup
@@ -114,14 +115,14 @@ func race(t *testing.T, pool *pgxpool.Pool) (won int) {
 	for _, err := range errs {
 		if err == nil {
 			won++
-		} else if _, ok := errors.AsType[*nodestore.TwinError](err); !ok {
+		} else if _, ok := errors.AsType[*nodestore.DuplicateIDError](err); !ok {
 			t.Errorf("loser got %v", err)
 		}
 	}
 	return won
 }
 
-func TestFence(t *testing.T) {
+func TestFencedNodeCannotHeartbeatOrReturn(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
@@ -154,7 +155,7 @@ func TestFence(t *testing.T) {
 		eventstore.NodeJoined, eventstore.ClusterRecovered)
 }
 
-func TestLeaveIsFinal(t *testing.T) {
+func TestNodeThatLeftStaysLeft(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	listener := listen(t, pool)
@@ -188,8 +189,8 @@ func TestAliveReadsClockAndLock(t *testing.T) {
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
 	register(t, pool, nodestore.Node{NodeID: "b", Incarnation: second})
 	lockSession(t, pool)
-	deputyWaits(t, pool)
-	age(t, pool, "b", 90*time.Second)
+	holdSharedLock(t, pool)
+	ageHeartbeat(t, pool, "b", 90*time.Second)
 	alive, err := nodestore.Alive(t.Context(), pool)
 	if err != nil || len(alive) != 2 {
 		t.Fatalf("Alive() = %v, %v", alive, err)
@@ -226,8 +227,8 @@ func fence(t *testing.T, pool *pgxpool.Pool) (fenced bool) {
 	return fenced
 }
 
-// lockSession holds the first incarnation's session lock until the returned function
-// is called or the test ends.
+// lockSession holds the first incarnation's session lock until the returned
+// function is called or the test ends.
 func lockSession(t *testing.T, pool *pgxpool.Pool) (unlock func()) {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
@@ -246,9 +247,9 @@ func lockSession(t *testing.T, pool *pgxpool.Pool) (unlock func()) {
 	}
 }
 
-// deputyWaits holds the second incarnation's lock as a deputy does for a moment when it
-// is granted: shared.
-func deputyWaits(t *testing.T, pool *pgxpool.Pool) {
+// holdSharedLock holds the second incarnation's lock in shared mode, as a deputy
+// does for a moment when it is granted.
+func holdSharedLock(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
@@ -275,7 +276,7 @@ func listen(t *testing.T, pool *pgxpool.Pool) *pgx.Conn {
 	return conn
 }
 
-func age(t *testing.T, pool *pgxpool.Pool, nodeID string, by time.Duration) {
+func ageHeartbeat(t *testing.T, pool *pgxpool.Pool, nodeID string, by time.Duration) {
 	t.Helper()
 	_, err := pool.Exec(t.Context(),
 		"UPDATE forge_nodes SET last_heartbeat_at = clock_timestamp() - $2::interval WHERE node_id = $1", nodeID, by)
@@ -299,8 +300,9 @@ func wantEvents(t *testing.T, pool *pgxpool.Pool, want ...string) {
 	}
 }
 
-// A node reports while its reports are at most three intervals old, and are its own.
-func TestReporting(t *testing.T) {
+// A node is reporting while its last report is at most three intervals old and from
+// its own process.
+func TestReportingRequiresRecentOwnMetrics(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
@@ -330,8 +332,8 @@ func TestReporting(t *testing.T) {
 	want("dead", false, true)
 }
 
-// A node that is silent for its own dead threshold is dead to readers, and stays as
-// recorded to those who act on it; one that left stays left.
+// Readers see a node as dead once it was silent for its own dead threshold.
+// Functions that act on nodes see the recorded state. A node that left stays left.
 func TestReadersSeeSilentNodesAsDead(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -360,7 +362,7 @@ func TestReadersSeeSilentNodesAsDead(t *testing.T) {
 		t.Errorf("after the heartbeat (-want +got):\n%s", diff)
 	}
 	for id := range recorded {
-		age(t, pool, id, 17*time.Minute)
+		ageHeartbeat(t, pool, id, 17*time.Minute)
 	}
 	if diff := cmp.Diff(recorded, states(nodestore.List)); diff != "" {
 		t.Errorf("as recorded (-want +got):\n%s", diff)

@@ -22,7 +22,7 @@ type Node struct {
 	Hostname    string `json:"hostname"`
 	PID         int    `json:"pid"`
 	Version     string `json:"version"`
-	// TZData is the release of the time zones that the node goes by.
+	// TZData is the release of the node's time zone database.
 	TZData       string            `json:"tzdata"`
 	APIURL       string            `json:"api_url"`
 	State        string            `json:"state"`
@@ -31,54 +31,54 @@ type Node struct {
 	Tags         map[string]string `json:"tags"`
 	// Kinds are the job kinds that the node has a worker for.
 	Kinds []string `json:"kinds"`
-	// Queues is the most jobs of each queue that the node runs at once.
+	// Queues is the maximum number of running jobs on the node, by queue.
 	Queues map[string]int `json:"queues"`
-	// Definitions are digests of the jobs that the node's file defines, by kind:
-	// the node is only given jobs whose definition in force it holds.
+	// Definitions holds digests of the jobs defined in the node's file, by kind.
+	// The node is only given jobs whose definition in force it has.
 	Definitions map[string]string `json:"definitions,omitempty"`
 	Slots       int               `json:"slots"`
 	Running     int               `json:"running"`
-	// ConfigHash is the hash of the cluster's sections of the node's file; empty for a
-	// file that has none.
+	// ConfigHash is the hash of the cluster's sections of the node's file; empty
+	// for a node without a file.
 	ConfigHash string `json:"config_hash"`
-	// ConfigError says why the node's file, as it stands now, was not taken over;
-	// the node goes on with what it had.
+	// ConfigError is why the current version of the node's file was not applied;
+	// the node keeps its previous configuration.
 	ConfigError string `json:"config_error,omitempty"`
-	// ConfigWaiting says why the node's file is not applied until an operator confirms
-	// it with forge apply --yes.
+	// ConfigWaiting is why the node's file is not applied until an operator
+	// confirms it with forge apply --yes.
 	ConfigWaiting string `json:"config_waiting,omitempty"`
-	// ConfigRestart are the keys that the node's file changes and that only a
-	// restart takes over.
+	// ConfigRestart holds the keys whose changes in the node's file need a restart.
 	ConfigRestart   []string  `json:"config_restart,omitempty"`
 	StartedAt       time.Time `json:"started_at"`
 	LastHeartbeatAt time.Time `json:"last_heartbeat_at"`
 	FencedAt        time.Time `json:"fenced_at,omitzero"`
-	// Reporting says that the node hands its metrics to the metrics aggregator;
-	// three reports are missing where it does not. ReportedAt is when it last did,
-	// zero before the first time. List and Get alone know of both.
+	// Reporting is whether the node reports its metrics; it is false once three
+	// reports are missing. ReportedAt is the time of the last report, zero before
+	// the first one. Only List and Get set both.
 	Reporting  bool      `json:"reporting"`
 	ReportedAt time.Time `json:"reported_at,omitzero"`
 	// Observed is State as readers see it: Dead once the node was silent for its
-	// dead threshold, even if nobody has recorded that.
+	// dead threshold, even if this is not recorded.
 	Observed string `json:"-"`
-	// Now is the database's clock when the row was read.
+	// Now is the time of the database's clock when the row was read.
 	Now time.Time `json:"-"`
 }
 
-// Present says that the node is here: it has neither left nor died.
+// Present reports whether the node has neither left nor died.
 func (n Node) Present() bool { return n.State == Active || n.State == Draining }
 
-// ClientID is how the node signs the jobs it claims: the last element of
+// ClientID is the node's name on the jobs it claims: the last element of
 // river_job.attempted_by.
 func (n Node) ClientID() string { return ClientID(n.NodeID, n.Incarnation) }
 
 // ClientID joins a node id and an incarnation.
 func ClientID(nodeID, incarnation string) string { return nodeID + "-" + incarnation }
 
-// NewIncarnation names this process among all that ever had its node id.
+// NewIncarnation returns a random id that distinguishes this process from all
+// others with the same node id.
 func NewIncarnation() string {
 	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails, says its documentation
+	_, _ = rand.Read(id[:]) // never fails, according to its documentation
 	return hex.EncodeToString(id[:])
 }
 
@@ -86,9 +86,9 @@ func NewIncarnation() string {
 // election session holds for its incarnation: "FORG".
 const sessionLockClass int32 = 0x464F5247
 
-// SessionLock returns the two keys of the session-level advisory lock that
-// proves that an incarnation's election session is alive: PostgreSQL frees it
-// the moment that the process is gone.
+// SessionLock returns the two keys of the session-level advisory lock that shows
+// that an incarnation's election session is alive: PostgreSQL releases it as soon
+// as the process has ended.
 func SessionLock(incarnation string) (class, object int32) {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(incarnation)) // never fails

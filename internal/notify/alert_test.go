@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -145,5 +146,35 @@ func TestAlertByMail(t *testing.T) {
 		if !strings.Contains(mail, want) {
 			t.Errorf("%q is missing in:\n%s", want, mail)
 		}
+	}
+}
+
+// With send_resolved = false a receiver gets the incidents that fire and no resolved ones.
+func TestResolvedIncidentsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	e := serve(t, http.StatusOK, "")
+	receivers, err := New(map[string]config.Notify{"webhook": {Type: "webhook", URL: e.URL}}, local, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := noLeader(over, compactor)
+	known.Ended = true
+	for what, unwanted := range map[string]Message{"resolved": noLeader(over), "resolved beside one that was sent before": known} {
+		if err := receivers.Send(t.Context(), "webhook", unwanted); !errors.Is(err, ErrUnwanted) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, wanted := range []Message{noLeader(over, compactor), noLeader(time.Time{}), failure} {
+		if err := receivers.Send(t.Context(), "webhook", wanted); err != nil {
+			t.Fatal(err)
+		}
+		<-e.got
+		body := <-e.bodies
+		if alerts := body["alerts"].([]any); body["status"] != "firing" || len(alerts) != 1 || alerts[0].(map[string]any)["status"] != "firing" {
+			t.Errorf("got %v", body)
+		}
+	}
+	if len(e.got) != 0 {
+		t.Errorf("%d messages more", len(e.got))
 	}
 }

@@ -135,6 +135,7 @@ func httpConfig(settings config.Notify) (*commoncfg.HTTPClientConfig, error) {
 	client := commoncfg.DefaultHTTPClientConfig
 	client.FollowRedirects = false
 	given := settings.HTTPConfig
+	client.TLSConfig = tlsConfig(given.TLSConfig, "")
 	if given.Authorization.Credentials != "" {
 		client.Authorization = &commoncfg.Authorization{
 			Type: cmp.Or(given.Authorization.Type, "Bearer"), Credentials: commoncfg.Secret(given.Authorization.Credentials),
@@ -155,6 +156,17 @@ func httpConfig(settings config.Notify) (*commoncfg.HTTPClientConfig, error) {
 	return &client, nil
 }
 
+// tlsConfig returns Prometheus' settings, whose files are read at each use. Without
+// server_name the certificate must be for server or, if that is empty, for the host of the
+// address.
+func tlsConfig(given config.NotifyTLS, server string) commoncfg.TLSConfig {
+	return commoncfg.TLSConfig{
+		CAFile: given.CAFile, CertFile: given.CertFile, KeyFile: given.KeyFile,
+		ServerName: cmp.Or(given.ServerName, server), InsecureSkipVerify: given.InsecureSkipVerify,
+		MinVersion: commoncfg.TLSVersions[given.MinVersion],
+	}
+}
+
 // mailer sends mail through a relay of its own: Alertmanager's notifier waits
 // for a mail server that has gone silent until the end of time.
 type mailer struct {
@@ -169,7 +181,7 @@ func (r *Receivers) email(settings config.Notify, place string) (notifier, error
 		return nil, err
 	}
 	implicitTLS := port == "465"
-	requireTLS := settings.RequireTLS
+	requireTLS, security := settings.RequireTLS, tlsConfig(settings.TLSConfig, host)
 	build := func(relay net.Addr) notifier {
 		relayHost, relayPort, _ := net.SplitHostPort(relay.String()) // a listener's address
 		headers := map[string]string{"Subject": summaryText}
@@ -181,7 +193,7 @@ func (r *Receivers) email(settings config.Notify, place string) (notifier, error
 			AuthPassword: commoncfg.Secret(settings.AuthPassword), AuthSecret: commoncfg.Secret(settings.AuthSecret),
 			Headers: headers, Text: cmp.Or(settings.Text, mailText), HTML: settings.HTML,
 			RequireTLS: &requireTLS, ForceImplicitTLS: &implicitTLS,
-			TLSConfig: &commoncfg.TLSConfig{ServerName: host},
+			TLSConfig: &security,
 		}, r.template, r.logger)
 	}
 	return &mailer{build: build, host: settings.Smarthost, dial: r.guard.DialContext}, nil

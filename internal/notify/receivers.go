@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,10 @@ var ErrUnknown = errors.New("not configured on this node")
 // answered alike.
 var ErrRefused = errors.New("refused")
 
+// ErrUnwanted says that a message was not sent: it has only resolved incidents, or nothing
+// new beside them, and the receiver has send_resolved = false.
+var ErrUnwanted = errors.New("not sent: send_resolved is false")
+
 // Message is what receivers are told.
 type Message struct {
 	// Key is the same for every try to tell the same, so that a receiver which
@@ -45,6 +50,9 @@ type Message struct {
 	// Incidents are what an alert's message is about; they have labels and
 	// annotations of their own.
 	Incidents []Incident
+	// Ended says that incidents have been resolved and none has begun to fire since the
+	// last message.
+	Ended bool
 }
 
 // Incident is a series for which an alert's condition holds or held.
@@ -92,13 +100,18 @@ func New(configs map[string]config.Notify, guard netguard.Guard, logger *slog.Lo
 	return &Receivers{configs: configs, guard: guard, template: texts, logger: logger, ready: map[string]notifier{}}, nil
 }
 
-// Send tells a target once. The error is ErrUnknown, ErrRefused, or one after
-// which another try may succeed; it holds none of the receiver's secrets.
+// Send tells a target once. The error is ErrUnknown, ErrUnwanted, ErrRefused, or one
+// after which another try may succeed; it holds none of the receiver's secrets.
 func (r *Receivers) Send(ctx context.Context, target string, m Message) error {
 	name, _, _ := strings.Cut(target, ":")
 	settings, ok := r.configs[name]
 	if !ok {
 		return fmt.Errorf("receiver %q: %w", name, ErrUnknown)
+	}
+	if !settings.SendResolved {
+		if m = m.firing(); m.Ended {
+			return fmt.Errorf("receiver %q: %w", name, ErrUnwanted)
+		}
 	}
 	to, err := r.notifier(target, settings)
 	if err != nil {
@@ -139,6 +152,18 @@ func describe(ctx context.Context, receiver string, m Message) context.Context {
 	ctx = amnotify.WithGroupLabels(ctx, model.LabelSet{model.AlertNameLabel: model.LabelValue(m.Labels[model.AlertNameLabel])})
 	ctx = amnotify.WithNow(ctx, m.At)
 	return amnotify.WithNotificationReason(ctx, amnotify.ReasonFirstNotification)
+}
+
+// firing returns the message without resolved incidents, with Ended if none is left. The
+// message about a failed run stays as it is.
+func (m Message) firing() Message {
+	if len(m.Incidents) == 0 {
+		return m
+	}
+	over := func(i Incident) bool { return !i.EndsAt.IsZero() }
+	m.Incidents = slices.DeleteFunc(slices.Clone(m.Incidents), over)
+	m.Ended = m.Ended || len(m.Incidents) == 0
+	return m
 }
 
 // alerts are what Alertmanager's notifiers take.

@@ -3,6 +3,7 @@ package notify
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -64,6 +65,7 @@ func send(t *testing.T, target string, settings config.Notify) error {
 func sendMessage(t *testing.T, target string, settings config.Notify, m Message) error {
 	t.Helper()
 	name, _, _ := strings.Cut(target, ":")
+	settings.SendResolved = true
 	receivers, err := New(map[string]config.Notify{name: settings}, local, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -161,12 +163,14 @@ func mailServer(t *testing.T, speak bool) (address string, mails <-chan string) 
 			_, _ = io.Copy(io.Discard, conn)
 			return
 		}
-		got <- converse(conn)
+		got <- converse(conn, nil)
 	}()
 	return listener.Addr().String(), got
 }
 
-func converse(conn net.Conn) string {
+// converse returns what it got. With settings it offers STARTTLS, and accepts a mail only
+// after it.
+func converse(conn net.Conn, settings *tls.Config) string {
 	var heard strings.Builder
 	say := func(line string) { _, _ = io.WriteString(conn, line+"\r\n") }
 	say("220 ready")
@@ -179,6 +183,14 @@ func converse(conn net.Conn) string {
 			data = false
 			say("250 kept")
 		case data:
+		case settings != nil && line == "STARTTLS":
+			say("220 begin")
+			conn, settings = tls.Server(conn, settings), nil
+			lines = bufio.NewScanner(conn)
+		case settings != nil && strings.HasPrefix(line, "EHLO"):
+			say("250-here\r\n250 STARTTLS")
+		case settings != nil:
+			say("530 STARTTLS first")
 		case strings.HasPrefix(line, "EHLO"):
 			say("250-here\r\n250 AUTH PLAIN")
 		case line == "DATA":

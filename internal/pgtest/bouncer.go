@@ -120,7 +120,7 @@ func (b *Bouncer) ready() bool {
 	if err != nil {
 		return false
 	}
-	for deadline := time.Now().Add(nodes.Patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(nodes.WaitTimeout); time.Now().Before(deadline); {
 		conn, err := net.Dial("tcp", parsed.Host) //nolint:noctx // it is on this machine
 		if err == nil {
 			_ = conn.Close()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
@@ -51,7 +51,7 @@ func TestDatabasesOfADeadRunAreDropped(t *testing.T) {
 		if output, err := child.CombinedOutput(); (err == nil) != (part == "live") {
 			t.Fatalf("the child that is to %s: %v\n%s", part, err, output)
 		}
-		nodes.Eventually(t, nodes.Patience, "the server knows that the child has ended", func() bool {
+		nodes.Eventually(t, nodes.WaitTimeout, "the server knows that the child has ended", func() bool {
 			var held bool
 			err := living.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1952805748 AND objid <> 42)`).Scan(&held)
 			return err == nil && !held
@@ -92,7 +92,7 @@ func TestOwnServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
 	url := server.URL()
-	for _, mode := range []pgembed.Mode{pgembed.Fast, pgembed.Immediate, pgembed.Kill} {
+	for _, mode := range []devcluster.StopMode{devcluster.StopFast, devcluster.StopImmediate, devcluster.StopKill} {
 		before := connect(t, url)
 		server.Restart(mode)
 		if _, err := before.Exec(t.Context(), `SELECT 1`); err == nil {

@@ -158,13 +158,13 @@ func (l *Link) carry(client *net.TCPConn) {
 	l.forget(client, server)
 }
 
-// pump copies one direction while its gate is open.
-func (l *Link) pump(to, from *net.TCPConn, gate *bool) {
+// pump copies one direction while its barrier is open.
+func (l *Link) pump(to, from *net.TCPConn, barrier *bool) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
 		time.Sleep(l.delayed())
-		if !l.await(gate) {
+		if !l.await(barrier) {
 			return
 		}
 		if n > 0 {
@@ -184,11 +184,11 @@ func (l *Link) pump(to, from *net.TCPConn, gate *bool) {
 	}
 }
 
-// await waits for a gate to open; false means that the link is gone.
-func (l *Link) await(gate *bool) bool {
+// await waits for a barrier to open; false means that the link is gone.
+func (l *Link) await(barrier *bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for !*gate && !l.closed {
+	for !*barrier && !l.closed {
 		l.changed.Wait()
 	}
 	return !l.closed

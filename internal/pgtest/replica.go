@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
-// promotionPatience bounds the wait for a replica.
-const promotionPatience = 5 * time.Minute
+// promotionTimeout bounds the wait for a replica.
+const promotionTimeout = 5 * time.Minute
 
 // Replica makes a streaming replica of the server with pg_basebackup. From then
 // on the server waits for it at each commit, so that a promotion loses nothing.
@@ -25,7 +25,7 @@ func (s *OwnServer) Replica() *OwnServer {
 		s.tb.Fatalf("replicate the test's own server: %v", err)
 	}
 	replica := &OwnServer{tb: s.tb, options: launch, running: running, url: running.URL()}
-	s.tb.Cleanup(func() { replica.Stop(pgembed.Immediate) })
+	s.tb.Cleanup(func() { replica.Stop(devcluster.StopImmediate) })
 	if err := parts.Synchronous(context.Background(), s.url); err != nil {
 		s.tb.Fatalf("wait for the replica: %v", err)
 	}
@@ -35,7 +35,7 @@ func (s *OwnServer) Replica() *OwnServer {
 // Promote makes the replica a primary and returns when it takes writes.
 func (s *OwnServer) Promote() time.Time {
 	s.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), promotionPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), promotionTimeout)
 	defer cancel()
 	writable, err := parts.Promote(ctx, s.url)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/migrations"
 )
 
@@ -44,8 +44,8 @@ type run struct {
 	server   string
 	template string
 	id       int32
-	conn     *pgx.Conn       // holds the run's lock until the process ends
-	own      *pgembed.Server // ends with the process; nil on a given server
+	conn     *pgx.Conn          // holds the run's lock until the process ends
+	own      *devcluster.Server // ends with the process; nil on a given server
 }
 
 func prepare(ctx context.Context) (*run, error) {
@@ -85,12 +85,12 @@ func (r *run) prepareOn(ctx context.Context) error {
 // StartOwn starts a server for tests: a new one on a temporary directory,
 // without fsync, that goes with the process. Empty binDir searches for
 // PostgreSQL's programs.
-func StartOwn(ctx context.Context, logger *slog.Logger, binDir string) (*pgembed.Server, error) {
+func StartOwn(ctx context.Context, logger *slog.Logger, binDir string) (*devcluster.Server, error) {
 	dir, err := os.MkdirTemp("", "forge-pgtest-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the test server: %w", err)
 	}
-	server, err := pgembed.Start(ctx, pgembed.Options{
+	server, err := devcluster.StartServer(ctx, devcluster.ServerOptions{
 		DataDir: dir, BinDir: binDir, Ephemeral: true, Logger: logger, Settings: testSettings(),
 	})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/test/nodes"
 	"github.com/forge-scheduler/forge/test/parts"
 )
@@ -14,8 +14,8 @@ import (
 // OwnServer is a PostgreSQL of one test, for tests that break it.
 type OwnServer struct {
 	tb      testing.TB
-	options pgembed.Options
-	running *pgembed.Server // nil while stopped
+	options devcluster.ServerOptions
+	running *devcluster.Server // nil while stopped
 	url     string
 	within  func(func()) // where it has to be started; nil: anywhere
 }
@@ -64,7 +64,7 @@ func ServerWithClock(tb testing.TB) (*OwnServer, *parts.Clock) {
 		notRunIfMissing(tb, err)
 		tb.Fatal(err)
 	}
-	s.Stop(pgembed.Fast)
+	s.Stop(devcluster.StopFast)
 	s.options.BinDir = parent
 	s.Start()
 	return s, clock
@@ -73,7 +73,7 @@ func ServerWithClock(tb testing.TB) (*OwnServer, *parts.Clock) {
 // newServer is one that is yet to be started.
 func newServer(tb testing.TB, dir string) *OwnServer {
 	tb.Helper()
-	return &OwnServer{tb: tb, options: pgembed.Options{
+	return &OwnServer{tb: tb, options: devcluster.ServerOptions{
 		DataDir: filepath.Join(dir, "server"), BinDir: BinDir(), Settings: testSettings(),
 	}}
 }
@@ -81,7 +81,7 @@ func newServer(tb testing.TB, dir string) *OwnServer {
 // begin starts it for the first time, and migrates.
 func (s *OwnServer) begin() *OwnServer {
 	s.tb.Helper()
-	s.tb.Cleanup(func() { s.Stop(pgembed.Immediate) })
+	s.tb.Cleanup(func() { s.Stop(devcluster.StopImmediate) })
 	s.Start()
 	s.url = s.running.URL()
 	s.options.Port = s.running.Port()
@@ -118,9 +118,9 @@ func (s *OwnServer) Start() {
 	if s.running != nil {
 		return
 	}
-	var server *pgembed.Server
+	var server *devcluster.Server
 	var err error
-	start := func() { server, err = pgembed.Start(context.Background(), s.options) }
+	start := func() { server, err = devcluster.StartServer(context.Background(), s.options) }
 	if s.within == nil {
 		start()
 	} else {
@@ -146,7 +146,7 @@ func (s *OwnServer) Revive() {
 }
 
 // Stop ends the server in the mode: fast, immediate or kill.
-func (s *OwnServer) Stop(mode pgembed.Mode) {
+func (s *OwnServer) Stop(mode devcluster.StopMode) {
 	s.tb.Helper()
 	if s.running == nil {
 		return
@@ -159,7 +159,7 @@ func (s *OwnServer) Stop(mode pgembed.Mode) {
 }
 
 // Restart stops the server in the mode and starts it again.
-func (s *OwnServer) Restart(mode pgembed.Mode) {
+func (s *OwnServer) Restart(mode devcluster.StopMode) {
 	s.tb.Helper()
 	s.Stop(mode)
 	s.Start()

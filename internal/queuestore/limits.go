@@ -8,38 +8,39 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What a limit is on.
+// Scopes of a limit.
 const (
-	// ScopeQueue is all jobs of a queue.
+	// ScopeQueue is the scope of all jobs of a queue.
 	ScopeQueue = "queue"
-	// ScopeJob is all jobs of a kind, whatever their queue.
+	// ScopeJob is the scope of all jobs of a kind, in any queue.
 	ScopeJob = "job"
 )
 
-// Limit is the most jobs of a queue or of a kind that run at once.
+// Limit is the maximum number of jobs of a queue or of a kind that run at once.
 type Limit struct {
 	Scope string `json:"scope"`
 	Name  string `json:"name"`
 	Most  int    `json:"limit"`
 }
 
-// Usage is a limit with what it holds back.
+// Usage is a limit with its current use.
 type Usage struct {
 	Limit
-	// Running are the places taken, Available the jobs that could take one.
+	// Running is the number of places taken, Available the number of available jobs
+	// under the limit.
 	Running   int64 `json:"running"`
 	Available int64 `json:"available"`
 }
 
-// Places are how many jobs of a queue and kind hold a place.
+// Places is how many jobs of a queue and kind hold a place.
 type Places struct {
 	Queue string
 	Kind  string
 	Jobs  int
 }
 
-// Claims lock rows of several limits in one order; this lock spares the change
-// from knowing it.
+// Claims lock rows of several limits in one order; with this lock, the change does
+// not have to follow that order.
 const lockLimitsSQL = `LOCK TABLE forge_limits IN EXCLUSIVE MODE`
 
 const setLimitsSQL = `
@@ -55,7 +56,7 @@ ON CONFLICT (scope, name) DO UPDATE SET most = excluded.most`
 
 const limitsSQL = `SELECT scope, name, most FROM forge_limits ORDER BY scope, name`
 
-// Offered jobs that are available still will be claimed, or offered again.
+// Offered jobs that are still available will be claimed, or offered again.
 const placesSQL = `
 SELECT queue, kind, count(*)
 FROM (
@@ -83,8 +84,8 @@ LEFT JOIN active AS a ON l.name = CASE l.scope WHEN 'queue' THEN a.queue ELSE a.
 GROUP BY l.scope, l.name, l.most
 ORDER BY l.scope DESC, l.name`
 
-// SetLimits makes these the limits in force, and no others, when tx commits. It locks
-// nothing if they are already.
+// SetLimits replaces the limits in force by these when tx commits. It takes no lock
+// if they are already in force.
 func SetLimits(ctx context.Context, tx pgx.Tx, limits []Limit) error {
 	if same, err := InForce(ctx, tx, limits); same || err != nil {
 		return err
@@ -111,7 +112,7 @@ func Limits(ctx context.Context, db Queryer) ([]Limit, error) {
 	return limits, nil
 }
 
-// InForce reports whether these limits, in any order, and no others are in force.
+// InForce reports whether exactly these limits are in force, in any order.
 func InForce(ctx context.Context, db Queryer, limits []Limit) (bool, error) {
 	inForce, err := Limits(ctx, db)
 	if err != nil {
@@ -120,8 +121,8 @@ func InForce(ctx context.Context, db Queryer, limits []Limit) (bool, error) {
 	return len(inForce) == len(limits) && !slices.ContainsFunc(limits, func(l Limit) bool { return !slices.Contains(inForce, l) }), nil
 }
 
-// Held counts the jobs of these queues and kinds that run, and those of the
-// offered ids that are available still.
+// Held counts the running jobs of these queues and kinds, and those of the offered
+// ids that are still available.
 func Held(ctx context.Context, db Queryer, queues, kinds []string, offered []int64) ([]Places, error) {
 	places, err := collect(ctx, db, pgx.RowToStructByPos[Places], placesSQL, queues, kinds, offered)
 	if err != nil {
@@ -130,14 +131,13 @@ func Held(ctx context.Context, db Queryer, queues, kinds []string, offered []int
 	return places, nil
 }
 
-// Usages returns the limits in force, those of queues first, and what they hold
-// back now.
+// Usages returns the limits in force with their current use, queues first.
 func Usages(ctx context.Context, db Queryer) ([]Usage, error) {
 	usages, err := collect(ctx, db, func(row pgx.CollectableRow) (u Usage, err error) {
 		return u, row.Scan(&u.Scope, &u.Name, &u.Most, &u.Running, &u.Available)
 	}, usageSQL)
 	if err != nil {
-		return nil, fmt.Errorf("read what the limits hold back: %w", err)
+		return nil, fmt.Errorf("read the use of the limits: %w", err)
 	}
 	return usages, nil
 }

@@ -36,7 +36,7 @@ INSERT INTO river_job (kind, queue, args, state, scheduled_at, attempted_by, fin
     ('r', 'a', '{}', 'retryable', now() + interval '1 hour', NULL, NULL), ('r', 'b', '{}', 'scheduled', now() + interval '1 hour', NULL, NULL),
     ('r', 'old', '{}', 'completed', now(), '{x}', now())`
 
-func TestLimitsAreReplacedWhole(t *testing.T) {
+func TestSetLimitsReplacesAllLimits(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	set(t, pool, queuestore.Limit{Scope: "queue", Name: "a", Most: 3}, queuestore.Limit{Scope: "job", Name: "a", Most: 1})
@@ -65,7 +65,7 @@ func TestLimitsAreReplacedWhole(t *testing.T) {
 	}
 }
 
-func TestListTellsOfEveryQueue(t *testing.T) {
+func TestListReturnsEveryQueue(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	exec(t, pool, jobsSQL)
@@ -127,7 +127,7 @@ func TestPauseAndResume(t *testing.T) {
 	if _, _, err = queuestore.Pause(t.Context(), pool, queuestore.Change{Name: "nobody"}); !errors.Is(err, queuestore.ErrNotFound) {
 		t.Errorf("an unknown queue: %v", err)
 	}
-	for _, action := range []string{"pause", "resume"} { // and no more
+	for _, action := range []string{"pause", "resume"} { // the event log has no further entries
 		note, err := control.Conn().WaitForNotification(t.Context())
 		if want := `{"action" : "` + action + `", "queue" : "new"}`; err != nil || note.Payload != want {
 			t.Errorf("told %v, %v; want %s", note, err, want)
@@ -139,7 +139,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// rowsRead counts the rows of jobs that the session has read, and the entries of indexes.
+// rowsRead counts the job rows and index entries that the session has read.
 func rowsRead(t *testing.T, tx pgx.Tx) (read int64) {
 	t.Helper()
 	err := tx.QueryRow(t.Context(), `
@@ -151,9 +151,9 @@ func rowsRead(t *testing.T, tx pgx.Tx) (read int64) {
 	return read
 }
 
-// Waiting finds what List finds of the oldest job, and reads next to nothing of many
-// jobs.
-func TestWaitingReadsTheOldestJobsAlone(t *testing.T) {
+// Waiting finds the same oldest jobs as List, and reads few rows even if there are
+// many jobs.
+func TestWaitingReadsOnlyOldestJobs(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	for _, sql := range []string{

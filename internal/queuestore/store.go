@@ -9,20 +9,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// ErrNotFound says that no node works such a queue and no job is in it.
+// ErrNotFound means that no node works the queue and no job is in it.
 var ErrNotFound = errors.New("no such queue")
 
-// Queryer is what the readers go through: a pool, a connection or a transaction.
+// Queryer runs queries: a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Execer is what the writers of a single statement go through.
+// Execer executes single statements.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
@@ -32,7 +32,7 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Queue is what waits and runs in a queue.
+// Queue is a queue with its waiting and running jobs.
 type Queue struct {
 	Name string `json:"name"`
 	// PausedAt is zero while the queue is not paused.
@@ -41,27 +41,28 @@ type Queue struct {
 	Running   int64     `json:"running"`
 	Scheduled int64     `json:"scheduled"`
 	Retryable int64     `json:"retryable"`
-	// GlobalLimit is the most jobs that run at once in the cluster; 0: no limit.
+	// GlobalLimit is the maximum number of jobs that run at once in the cluster; 0:
+	// no limit.
 	GlobalLimit int `json:"global_limit,omitempty"`
-	// Nodes are how many nodes work the queue, Workers the most jobs of it that
-	// they run at once by their own limits.
+	// Nodes is the number of nodes that work the queue, Workers the number of its
+	// jobs that they can run at once by their own limits.
 	Nodes   int `json:"nodes"`
 	Workers int `json:"workers"`
-	// OldestAt is when the available job that has waited longest was due.
+	// OldestAt is when the available job that has waited longest became due.
 	OldestAt time.Time `json:"oldest_at,omitzero"`
-	// WaitSeconds is how long that job has waited; 0 without one.
+	// WaitSeconds is how long that job has waited; 0 if there is none.
 	WaitSeconds float64 `json:"wait_seconds"`
-	// Now is the database's clock.
+	// Now is the time of the database's clock.
 	Now time.Time `json:"now"`
 }
 
-// Wait is how long the oldest available job has waited.
+// Wait returns how long the oldest available job has waited.
 func (q *Queue) Wait() time.Duration { return time.Duration(q.WaitSeconds * float64(time.Second)) }
 
-// Change is what somebody asks of a queue.
+// Change is a request to pause or resume a queue.
 type Change struct {
 	Name string
-	// By says who asks, for the diary.
+	// By is who requests it, for the event log.
 	By string
 	// Schema prefixes the notification's channel; empty means the connection's
 	// current schema.
@@ -98,8 +99,9 @@ LEFT JOIN jobs AS j ON j.queue = names.name
 LEFT JOIN forge_limits AS l ON l.scope = 'queue' AND l.name = names.name
 ORDER BY names.name`
 
-// The ends of river_job_prioritized_fetching_index: one look for each queue that has
-// available jobs, and one for each of its four priorities, however many jobs there are.
+// The query reads only the ends of river_job_prioritized_fetching_index: one lookup
+// for each queue that has available jobs, and one for each of its four priorities,
+// even if there are many jobs.
 const waitingSQL = `
 WITH RECURSIVE queues (name) AS (
     (SELECT queue FROM river_job WHERE state = 'available' ORDER BY queue LIMIT 1)
@@ -137,8 +139,8 @@ ON CONFLICT (name) DO UPDATE
 SET paused_at = excluded.paused_at, updated_at = excluded.updated_at
 WHERE river_queue.paused_at IS NULL`
 
-// keepSQL leaves alone what a row says.
-const keepSQL = `
+// ensureSQL does not change existing rows.
+const ensureSQL = `
 INSERT INTO river_queue (name, updated_at)
 SELECT unnest($1::text[]), clock_timestamp()
 ON CONFLICT (name) DO NOTHING`
@@ -148,12 +150,13 @@ UPDATE river_queue
 SET paused_at = NULL, updated_at = clock_timestamp()
 WHERE name = $1 AND paused_at IS NOT NULL`
 
-// As River tells it: the leader and every node hear of it.
+// River's own notification: the leader and every node receive it.
 const notifySQL = `
 SELECT pg_notify(coalesce(nullif($1, ''), current_schema()) || '.' || $2,
                  json_build_object('action', $3::text, 'queue', $4::text)::text)`
 
-// List returns every queue that has a job, a node, a limit or a past, by name.
+// List returns every queue that has a job, a node, a limit or a row in river_queue,
+// by name.
 func List(ctx context.Context, db Queryer) ([]Queue, error) {
 	queues, err := collect(ctx, db, scanQueue, listSQL)
 	if err != nil {
@@ -162,12 +165,13 @@ func List(ctx context.Context, db Queryer) ([]Queue, error) {
 	return queues, nil
 }
 
-// maxWaiting bounds the queues of Waiting.
+// maxWaiting bounds the number of queues that Waiting returns.
 const maxWaiting = 1000
 
-// Waiting returns the queues that have available jobs or a past, by name, with their
-// PausedAt, OldestAt, WaitSeconds and Now alone: List counts all unfinished jobs, this
-// reads none but the oldest. Of more than a thousand queues some are left out.
+// Waiting returns the queues that have available jobs or a row in river_queue, by
+// name, with only PausedAt, OldestAt, WaitSeconds and Now. Unlike List, which
+// counts all unfinished jobs, it reads only the oldest job. It returns at most a
+// thousand queues.
 func Waiting(ctx context.Context, db Queryer) ([]Queue, error) {
 	queues, err := collect(ctx, db, func(row pgx.CollectableRow) (Queue, error) {
 		var q Queue
@@ -195,31 +199,32 @@ func scanQueue(row pgx.CollectableRow) (Queue, error) {
 	return q, err
 }
 
-// Pause lets no job of the queue start until Resume; those that run go on. It
-// returns since when it is paused and whether that changed anything, and
-// ErrNotFound for a queue that nobody knows.
+// Pause prevents jobs of the queue from starting until Resume; running jobs
+// continue. It returns when the queue was paused and whether the call changed
+// anything, and ErrNotFound for an unknown queue.
 func Pause(ctx context.Context, db Beginner, change Change) (since time.Time, changed bool, err error) {
-	return turn(ctx, db, change, "pause", pauseSQL, eventstore.QueuePaused)
+	return setPaused(ctx, db, change, "pause", pauseSQL, eventstore.QueuePaused)
 }
 
-// Keep makes the rows that are missing of the queues that a node works. River makes them when
-// its client starts, which it does for the first job; until then its QueuePause would not know
-// the queue.
-func Keep(ctx context.Context, db Execer, names []string) error {
-	if _, err := db.Exec(ctx, keepSQL, names); err != nil {
-		return fmt.Errorf("make the rows of queues: %w", err)
+// EnsureRows inserts the missing rows of the queues that a node works. River inserts them
+// when its client starts, which happens with the first job; until then its
+// QueuePause would not find the queue.
+func EnsureRows(ctx context.Context, db Execer, names []string) error {
+	if _, err := db.Exec(ctx, ensureSQL, names); err != nil {
+		return fmt.Errorf("insert the rows of queues: %w", err)
 	}
 	return nil
 }
 
-// Resume lets the jobs of a paused queue start again. It returns what Pause
-// does; since is zero.
+// Resume lets the jobs of a paused queue start again. It returns the same values as
+// Pause; since is zero.
 func Resume(ctx context.Context, db Beginner, change Change) (since time.Time, changed bool, err error) {
-	return turn(ctx, db, change, "resume", resumeSQL, eventstore.QueueResumed)
+	return setPaused(ctx, db, change, "resume", resumeSQL, eventstore.QueueResumed)
 }
 
-// turn changes one queue, in a transaction that tells the leader and the nodes.
-func turn(ctx context.Context, db Beginner, change Change, action, sql, event string) (since time.Time, changed bool, err error) {
+// setPaused pauses or resumes one queue, in a transaction that notifies the leader and
+// the nodes.
+func setPaused(ctx context.Context, db Beginner, change Change, action, sql, event string) (since time.Time, changed bool, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		var known bool
 		if err := tx.QueryRow(ctx, knownSQL, change.Name).Scan(&known); err != nil {
@@ -235,7 +240,7 @@ func turn(ctx context.Context, db Beginner, change Change, action, sql, event st
 		if changed = tag.RowsAffected() > 0; changed {
 			err = tell(ctx, tx, change, action, event)
 		} else {
-			err = dbpool.Confirm(ctx, tx)
+			err = postgres.Confirm(ctx, tx)
 		}
 		if err != nil {
 			return err

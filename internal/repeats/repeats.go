@@ -1,11 +1,11 @@
-// Package repeats summarises warnings and errors that are logged again and again,
-// as they are while a database is away.
+// Package repeats summarises warnings and errors that are logged repeatedly, for
+// example while a database is unreachable.
 //
-// The first record passes as it is. Its repeats are counted, and reported once a
-// minute by the newest of them with the attribute repeated. Records repeat each other
-// if they have the same level, message and text attributes; errors are compared
-// without what differs from one of a sort to the next, numbers, durations and instants not
-// at all. Records below WARN are never held back.
+// The first record passes unchanged. Its repeats are counted, and once a minute the
+// newest of them is logged with the attribute repeated. Records repeat each other
+// if they have the same level, message and text attributes. Errors are compared by
+// their pattern, without variable parts; numbers, durations and instants are not
+// compared. Records below WARN always pass.
 package repeats
 
 import (
@@ -23,48 +23,48 @@ import (
 const (
 	// Every is the time from a record to the report of its repeats.
 	Every = time.Minute
-	// Key is the attribute that has the number of repeats.
+	// Key is the attribute with the number of repeats.
 	Key = "repeated"
-	// mostKinds bounds how many different records are remembered. Beyond it records
-	// pass as they are.
+	// mostKinds bounds how many different records are remembered. Further records
+	// pass unchanged.
 	mostKinds = 500
 )
 
-// prose are attributes whose text is compared by its pattern.
+// prose holds the attributes whose text is compared by its pattern.
 var prose = map[string]bool{"error": true, "err": true, "trace": true, "panic_val": true}
 
-// Handler summarises repeats and passes everything else on to another handler.
+// Handler summarises repeats and passes all other records to another handler.
 type Handler struct {
 	next  slog.Handler
-	bound string // what WithAttrs and WithGroup added, as it stands in a key
+	bound string // the key of the attributes of WithAttrs and WithGroup
 	*memory
 }
 
-// memory is shared by a handler and those derived from it.
+// memory is shared by a handler and the handlers derived from it.
 type memory struct {
 	mu      sync.Mutex
 	seen    map[string]*entry
 	flushed bool
 }
 
-// entry is what is known of the records that repeat each other.
+// entry is the state of a group of repeated records.
 type entry struct {
 	newest func(count int) // logs the newest repeat
-	count  int             // of the repeats since the last report
+	count  int             // repeats since the last report
 	timer  *time.Timer
 }
 
-// New returns a handler in front of next. Flush ends it.
+// New returns a handler that passes records to next. Flush ends it.
 func New(next slog.Handler) *Handler {
 	return &Handler{next: next, memory: &memory{seen: map[string]*entry{}}}
 }
 
-// Enabled is part of slog.Handler.
+// Enabled implements slog.Handler.
 func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// Handle is part of slog.Handler.
+// Handle implements slog.Handler.
 func (h *Handler) Handle(ctx context.Context, record slog.Record) error {
 	if record.Level >= slog.LevelWarn && h.repeats(ctx, h.key(record), record) {
 		return nil
@@ -72,7 +72,7 @@ func (h *Handler) Handle(ctx context.Context, record slog.Record) error {
 	return h.next.Handle(ctx, record)
 }
 
-// WithAttrs is part of slog.Handler.
+// WithAttrs implements slog.Handler.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	var bound strings.Builder
 	bound.WriteString(h.bound)
@@ -82,13 +82,13 @@ func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &Handler{h.next.WithAttrs(attrs), bound.String(), h.memory}
 }
 
-// WithGroup is part of slog.Handler.
+// WithGroup implements slog.Handler.
 func (h *Handler) WithGroup(name string) slog.Handler {
 	return &Handler{h.next.WithGroup(name), h.bound + "\x00" + name, h.memory}
 }
 
-// Flush reports the repeats that are not reported yet. Records that come later pass as
-// they are.
+// Flush reports the repeats that are not reported yet. Later records pass
+// unchanged.
 func (m *memory) Flush() {
 	m.mu.Lock()
 	m.flushed = true
@@ -101,7 +101,7 @@ func (m *memory) Flush() {
 	}
 }
 
-// repeats counts a record that repeats an earlier one.
+// repeats reports whether a record repeats an earlier one, and counts it.
 func (h *Handler) repeats(ctx context.Context, key string, record slog.Record) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +110,7 @@ func (h *Handler) repeats(ctx context.Context, key string, record slog.Record) b
 		e.count++
 		e.newest = func(count int) {
 			record.AddAttrs(slog.Int(Key, count))
-			_ = h.next.Handle(ctx, record) // nobody is left to return it to
+			_ = h.next.Handle(ctx, record) // there is no caller to return the error to
 		}
 		return true
 	}
@@ -120,7 +120,7 @@ func (h *Handler) repeats(ctx context.Context, key string, record slog.Record) b
 	return false
 }
 
-// due reports the repeats of a record. One that was not repeated is forgotten.
+// due reports the repeats of a record. A record without repeats is forgotten.
 func (m *memory) due(key string) {
 	m.mu.Lock()
 	e, ok := m.seen[key]
@@ -155,13 +155,13 @@ func (h *Handler) key(record slog.Record) string {
 	return key.String()
 }
 
-// writeKey adds what an attribute has to tell records apart by.
+// writeKey appends the part of an attribute that distinguishes records.
 func writeKey(key *strings.Builder, attr slog.Attr) {
 	value := attr.Value.Resolve()
 	text := value.String()
 	switch value.Any().(type) {
 	case string:
-		if strings.HasSuffix(attr.Key, "_duration") { // River's, as text
+		if strings.HasSuffix(attr.Key, "_duration") { // River logs durations as text
 			return
 		}
 		if prose[attr.Key] {

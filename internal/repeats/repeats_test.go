@@ -14,7 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/repeats"
 )
 
-// written is a buffer that timers write to while a test reads it.
+// written is a buffer that timers may write to while a test reads it.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -26,7 +26,7 @@ func (w *written) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// take returns what was written since it was last called.
+// take returns what was written since the last call.
 func (w *written) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,8 +34,8 @@ func (w *written) take() string {
 	return w.text.String()
 }
 
-// newLogger returns a logger, the lines that it wrote, without their times, and
-// what reports the rest.
+// newLogger returns a logger, a function that returns the logged lines without
+// their times, and the flush function.
 func newLogger() (logger *slog.Logger, lines func() []string, flush func()) {
 	var text written
 	handler := repeats.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
@@ -50,7 +50,7 @@ func newLogger() (logger *slog.Logger, lines func() []string, flush func()) {
 	return slog.New(handler), lines, handler.Flush
 }
 
-// afterTimers waits for the timers that are due before the lines are read.
+// afterTimers runs the timers that are due before the lines are read.
 func afterTimers(lines func() []string) func() []string {
 	return func() []string {
 		synctest.Wait()
@@ -88,7 +88,7 @@ func TestRepeatsAreCountedOnceAMinute(t *testing.T) {
 	})
 }
 
-func TestRecordIsLoggedAgainAfterAQuietMinute(t *testing.T) {
+func TestRecordIsLoggedAgainAfterQuietMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logger, read, _ := newLogger()
@@ -103,7 +103,7 @@ func TestRecordIsLoggedAgainAfterAQuietMinute(t *testing.T) {
 	})
 }
 
-func TestDifferentRecordsAreNotHeldBack(t *testing.T) {
+func TestDifferentRecordsPass(t *testing.T) {
 	t.Parallel()
 	logger, lines, flush := newLogger()
 	defer flush()

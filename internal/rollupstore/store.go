@@ -11,7 +11,7 @@ import (
 
 const columns = `metric, labels, at, covered, value, coalesce(least, 0), coalesce(greatest, 0), last, histogram`
 
-// The sums themselves are the aggregator's; these statements only read them.
+// The aggregator owns the sums; these statements only read them.
 const nextPointSQL = `SELECT min(at) FROM forge_metrics_cluster WHERE at >= $1`
 
 const pointsSQL = `
@@ -51,23 +51,23 @@ DELETE FROM forge_metrics_rollups
 WHERE ctid = ANY (ARRAY (
     SELECT ctid FROM forge_metrics_rollups WHERE step = $1 AND at < $2 ORDER BY at LIMIT $3))`
 
-// Queryer is what the reads go through.
+// Queryer runs queries.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Finished is a window that is over, as it is to be written.
+// Finished is a window that has ended and is to be written.
 type Finished struct {
-	// End of the window; zero: none is over.
+	// End is the end of the window; zero: none has ended.
 	End   time.Time
 	step  Step
 	start time.Time
 	rows  []Row
 }
 
-// Next works out the first window of a step that begins at or after from and is over
-// at until. holds is how long a sum holds that is not written again. It reads in no
-// transaction: what it reads does not change any more.
+// Next computes the first window of a step that begins at or after from and has
+// ended at until. holds is how long a sum is valid if it is not written again. It
+// needs no transaction: the rows that it reads do not change any more.
 func Next(ctx context.Context, db Queryer, step Step, from, until time.Time, holds time.Duration) (Finished, error) {
 	next, err := next(ctx, db, step, from, until, holds)
 	if err != nil {
@@ -112,8 +112,8 @@ func finer(step Step) Step {
 	return Minute
 }
 
-// window reads also what stood before it: all that was written in the time that a
-// sum holds before the last sum.
+// window also reads the sums before the window: those written within holds before
+// the last sum.
 func window(ctx context.Context, db Queryer, start, end time.Time, holds time.Duration) ([]Row, error) {
 	rows, err := db.Query(ctx, pointsSQL, start, end, holds)
 	if err != nil {
@@ -126,14 +126,14 @@ func window(ctx context.Context, db Queryer, start, end time.Time, holds time.Du
 		return nil, err
 	}
 	before := points[0].At.Before(start)
-	if !before { // the very first window: what it begins with has been counted in it
+	if !before { // the first window: the initial values were counted in it
 		last, err := Last(ctx, db, Minute)
 		return Window(points, start, Minute, holds, last.IsZero()), err
 	}
 	return Window(points, start, Minute, holds, true), nil
 }
 
-// Last is the beginning of the newest window of a step; zero: there is none.
+// Last returns the beginning of the newest window of a step; zero if there is none.
 func Last(ctx context.Context, db Queryer, step Step) (time.Time, error) {
 	at, err := instant(ctx, db, lastSQL, step.seconds())
 	if err != nil {
@@ -142,7 +142,7 @@ func Last(ctx context.Context, db Queryer, step Step) (time.Time, error) {
 	return at, nil
 }
 
-// instant is zero for null.
+// instant returns the zero time for null.
 func instant(ctx context.Context, db Queryer, sql string, args ...any) (time.Time, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
@@ -192,18 +192,18 @@ func write(ctx context.Context, tx pgx.Tx, step Step, start time.Time, rows []Ro
 	return err
 }
 
-// Query is what Range looks for. All but Labels are required.
+// Query selects the rows of Range. All fields except Labels are required.
 type Query struct {
 	Metric string
-	// Labels that a series must have; it may have more.
+	// Labels are labels that a series must have; it may have others.
 	Labels   map[string]string
 	From, To time.Time
 	Step     Step
-	// Limit is the most rows that are returned.
+	// Limit is the maximum number of rows.
 	Limit int
 }
 
-// StepFor is the finest step of which a stretch of time has at most some fifteen
+// StepFor returns the finest step that divides a period into at most some fifteen
 // hundred windows.
 func StepFor(stretch time.Duration) Step {
 	for _, step := range Steps {
@@ -214,8 +214,8 @@ func StepFor(stretch time.Duration) Step {
 	return Hour
 }
 
-// Range returns the windows that begin from From on and before To, series by
-// series and oldest first.
+// Range returns the windows that begin between From (inclusive) and To (exclusive),
+// series by series and oldest first.
 func Range(ctx context.Context, db Queryer, q Query) ([]Row, error) {
 	if q.Labels == nil {
 		q.Labels = map[string]string{}
@@ -227,8 +227,8 @@ func Range(ctx context.Context, db Queryer, q Query) ([]Row, error) {
 	return rows, nil
 }
 
-// Prune deletes at most limit rows of a step whose windows began before an
-// instant, the oldest first.
+// Prune deletes at most limit rows of a step whose windows began before an instant,
+// the oldest first.
 func Prune(ctx context.Context, tx pgx.Tx, step Step, before time.Time, limit int) (int64, error) {
 	tag, err := tx.Exec(ctx, pruneSQL, step.seconds(), before, limit)
 	if err != nil {

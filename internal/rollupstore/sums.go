@@ -11,7 +11,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// Buckets are added up one by one: nodes of several versions may have others.
+// Buckets are added up individually: nodes of different versions may have different
+// buckets.
 const sumsSQL = `
 WITH windows AS (
     SELECT date_bin($1, at, $2) AS point, coalesce(labels ->> $3, '') AS label, at, value, histogram
@@ -36,36 +37,37 @@ FROM sums
 LEFT JOIN buckets USING (point, label)
 ORDER BY label, point`
 
-// SumQuery is what Sums adds up. All but Label are required.
+// SumQuery selects what Sums adds up. All fields except Label are required.
 type SumQuery struct {
 	Metric string
-	// Label is the label by whose values the series are told apart; empty: they are all
-	// added to one.
+	// Label is the label by whose values the series are grouped; empty: all series
+	// are added up.
 	Label    string
 	From, To time.Time
 	Step     Step
-	// Point is the length of a point: several steps.
+	// Point is the length of a point: a multiple of the step.
 	Point time.Duration
 }
 
-// Sum is what the windows within a point of time add up to.
+// Sum is the sum of the windows of a point.
 type Sum struct {
-	// At is where the point begins.
+	// At is when the point begins.
 	At time.Time
-	// Label is the value of the label that was asked for; empty: the series have none.
+	// Label is the value of the requested label; empty: the series do not have the
+	// label.
 	Label string
-	// Value adds up those of all windows of all series.
+	// Value is the sum over all windows of all series.
 	Value float64
-	// Windows is how many windows there were, of however many series, and Newest where
-	// the last of them begins.
+	// Windows is the number of windows, counted once for all series, and Newest is
+	// when the last of them begins.
 	Windows int
 	Newest  time.Time
-	// Histogram is what histograms were given.
+	// Histogram is the sum of the histograms.
 	Histogram *metrics.Histogram
 }
 
-// Sums adds up the windows that begin from From on and before To, by points of time
-// that From begins with.
+// Sums adds up the windows that begin between From (inclusive) and To (exclusive),
+// by points that start at From.
 func Sums(ctx context.Context, db Queryer, q SumQuery) ([]Sum, error) {
 	rows, err := db.Query(ctx, sumsSQL, q.Point, q.From, q.Label, q.Step.seconds(), q.Metric, q.To)
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
-// Half an hour and two minutes, each half minute: a counter that rises by one and began
-// again after seven minutes, two gauges, and a histogram whose values were others from
-// 12:20 on. Nobody wrote from 12:10 to 12:15, when the counter rose by three of its own.
+// The data covers 32 minutes, with a value each half minute: a counter that
+// increases by one and restarts after seven minutes, two gauges, and a histogram
+// whose values change at 12:20. Nothing was written from 12:10 to 12:15, when the
+// counter increased by three.
 const halfHour = `
 INSERT INTO forge_metrics_cluster (metric, labels, at, value, histogram, term)
 SELECT s.metric, s.labels::jsonb, '2026-03-01 12:00Z'::timestamptz + i * interval '30 seconds', s.value, s.histogram, 1

@@ -13,17 +13,17 @@ import (
 // Step is the length of a window.
 type Step time.Duration
 
-// The steps of which windows are kept.
+// Steps of the stored windows.
 const (
 	Minute      = Step(time.Minute)
 	FiveMinutes = Step(5 * time.Minute)
 	Hour        = Step(time.Hour)
 )
 
-// Steps lists them all, the finest first: each is made of the one before.
+// Steps lists all steps, the finest first: each is computed from the previous one.
 var Steps = []Step{Minute, FiveMinutes, Hour}
 
-// String returns what the configuration calls the step.
+// String returns the step's name in the configuration.
 func (s Step) String() string {
 	switch s {
 	case Minute:
@@ -37,45 +37,46 @@ func (s Step) String() string {
 	}
 }
 
-// Start is the beginning of the window that holds an instant.
+// Start returns the beginning of the window that contains an instant.
 func (s Step) Start(at time.Time) time.Time { return at.UTC().Truncate(time.Duration(s)) }
 
 func (s Step) seconds() int { return int(time.Duration(s).Seconds()) }
 
-// Point is a sum of the cluster at one instant.
+// Point is a sum of the cluster at one time.
 type Point struct {
 	metrics.Sample
 	At time.Time
 }
 
-// Row is what became of one series in one window.
+// Row is the rollup of one series in one window.
 type Row struct {
 	Metric string            `json:"metric"`
 	Labels map[string]string `json:"labels"`
-	// At is where the window begins.
+	// At is when the window begins.
 	At time.Time `json:"at"`
-	// Covered says for how many seconds of the window there were values; of a
-	// counter's longer windows, of those parts in which it rose.
+	// Covered is for how many seconds of the window there were values; for longer
+	// windows of a counter, the seconds of those parts in which it increased.
 	Covered float64 `json:"covered_seconds"`
-	// Value is a gauge's mean over time, what a counter rose by, or how many
-	// values a histogram was given.
+	// Value is a gauge's mean over time, the increase of a counter, or the number
+	// of observations of a histogram.
 	Value float64 `json:"value"`
-	// Least and Greatest are a gauge's; of others they are 0.
+	// Least and Greatest are set for gauges only.
 	Least    float64 `json:"min,omitzero"`
 	Greatest float64 `json:"max,omitzero"`
-	// Last is the value at the end: of counters since the cluster began.
+	// Last is the value at the end; for counters, the total since the cluster
+	// began.
 	Last float64 `json:"last"`
-	// Histogram is what a histogram was given.
+	// Histogram holds the observations of a histogram.
 	Histogram *metrics.Histogram `json:"histogram,omitempty"`
 }
 
-// Counter says whether the row is of a series that only rises.
+// Counter reports whether the row is of a series that only increases.
 func (r Row) Counter() bool {
 	return metrics.Sample{Name: r.Metric, Histogram: r.Histogram}.Counter()
 }
 
-// Quantile estimates below which value the share q of what a histogram was given
-// lies; nil: it was given nothing.
+// Quantile estimates the value below which the share q of a histogram's
+// observations lies; nil if there are none.
 func (r Row) Quantile(q float64) *float64 {
 	value := r.Histogram.Quantile(q)
 	if math.IsNaN(value) {
@@ -84,11 +85,11 @@ func (r Row) Quantile(q float64) *float64 {
 	return &value
 }
 
-// Window rolls sums up, given in the order of their times, to what became of each
-// series from start on for step. The points before start say where it stood then.
-// A value holds until the next of its series, but no longer than holds: then
-// nobody was there to write it. newborn says that a counter which has no point
-// before start began at 0, because sums of that time are there and lack it.
+// Window computes the rows of the window at start from sums in the order of their
+// times. The points before start give the initial values. A value is valid until
+// the next point of its series, but no longer than holds: after that, no leader
+// wrote sums. newborn means that a counter without a point before start began at 0,
+// because sums of that time exist without it.
 func Window(points []Point, start time.Time, step Step, holds time.Duration, newborn bool) []Row {
 	series := map[string][]Point{}
 	for _, p := range points {
@@ -110,7 +111,7 @@ func Window(points []Point, start time.Time, step Step, holds time.Duration, new
 	return rows
 }
 
-// key tells series apart.
+// key identifies a series.
 func key(metric string, labels map[string]string) string {
 	var text strings.Builder
 	text.WriteString(metric)
@@ -120,8 +121,8 @@ func key(metric string, labels map[string]string) string {
 	return text.String()
 }
 
-// rise adds up by how much a counter or histogram rose. One that fell began again
-// at 0.
+// rise adds up the increases of a counter or histogram. A value that decreased has
+// restarted at 0.
 func (r *Row) rise(points []Point, start time.Time, newborn bool) {
 	for i, p := range points {
 		if p.At.Before(start) || i == 0 && !newborn {
@@ -141,8 +142,8 @@ func (r *Row) rise(points []Point, start time.Time, newborn bool) {
 	}
 }
 
-// hold finds for how long there were values within the window, and of a gauge
-// their mean and their extremes. The value that the window began with counts.
+// hold computes how long there were values within the window, and for a gauge their
+// mean, minimum and maximum. The initial value of the window counts.
 func (r *Row) hold(points []Point, start, end time.Time, holds time.Duration) {
 	area := 0.0
 	least, greatest := math.Inf(1), math.Inf(-1)
@@ -178,7 +179,7 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// Merge rolls windows of one step, in the order of their times, up to one of a
+// Merge merges windows of one step, in the order of their times, into one of a
 // longer step that begins at start.
 func Merge(rows []Row, start time.Time) []Row {
 	merged := map[string]Row{}

@@ -17,7 +17,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const holds = 75 * time.Second
 
-// at is a point of a series some seconds after noon.
+// at returns a point of a series some seconds after noon.
 func at(seconds float64, metric string, value float64) rollupstore.Point {
 	return rollupstore.Point{
 		Sample: metrics.Sample{Name: metric, Value: value},
@@ -109,8 +109,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Five windows merged say the same as one that is five times as long.
-func TestMergeIsAsIfRolledAtOnce(t *testing.T) {
+// Merging five windows has the same result as one window of five times the length.
+func TestMergeEqualsLongerWindow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var points []rollupstore.Point
@@ -141,7 +141,7 @@ func TestMergeIsAsIfRolledAtOnce(t *testing.T) {
 		got := rollupstore.Merge(minutes, noon)
 		ignore := cmp.Options{
 			cmpopts.EquateApprox(0, 1e-9),
-			// A counter that stood still has no window there.
+			// A counter that does not change has no window there.
 			cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Covered" }, cmp.Ignore()),
 			cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Last" }, cmp.Ignore()),
 		}

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// waitBuffer closes full when it holds so many lines.
+// waitBuffer closes full when it holds the wanted number of lines.
 type waitBuffer struct {
 	full  chan struct{}
 	lines int

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// sweep is how often a stopping shim looks for processes that are left.
+// sweep is how often a stopping shim searches for remaining processes.
 const sweep = 10 * time.Millisecond
 
 func init() {
@@ -24,10 +24,10 @@ func init() {
 	}
 }
 
-// main is the shim's whole life: one command after another, each of which is gone
-// with all its processes before the next one comes.
+// main runs a shim: one command after another. All processes of a command are gone before
+// the next one starts.
 func main() int {
-	// PDEATHSIG of the commands is bound to this thread, which must not end.
+	// PDEATHSIG of the commands is tied to this thread, which must not end.
 	runtime.LockOSThread()
 	socket, err := newSocket(socketFD)
 	if err != nil {
@@ -43,7 +43,7 @@ func main() int {
 			return 0
 		case o, open := <-orders:
 			if !open {
-				return 0 // the node is gone, or needs it no more
+				return 0 // the node is gone, or no longer needs this shim
 			}
 			if o.Spec != nil && !serve(socket, o, signals, orders) {
 				return 0
@@ -52,7 +52,7 @@ func main() int {
 	}
 }
 
-// read hands on what the node says until it says no more.
+// read passes on the node's orders until the socket ends.
 func read(socket *socket, orders chan<- order) {
 	defer close(orders)
 	for {
@@ -67,8 +67,8 @@ func read(socket *socket, orders chan<- order) {
 	}
 }
 
-// serve runs one command and reports its end. It returns false if another one
-// must not follow.
+// serve runs one command and reports its end. It returns false if no other command may
+// follow.
 func serve(socket *socket, o order, signals <-chan os.Signal, orders <-chan order) bool {
 	result, clean := supervise(socket, o, signals, orders)
 	return socket.send(reply{Result: &result, Clean: clean}, startTimeout) == nil && clean
@@ -76,7 +76,7 @@ func serve(socket *socket, o order, signals <-chan os.Signal, orders <-chan orde
 
 func supervise(socket *socket, o order, signals <-chan os.Signal, orders <-chan order) (result Result, clean bool) {
 	pid, err := start(*o.Spec, o.outputs)
-	for _, fd := range o.outputs { // the command has them, and its descendants alone
+	for _, fd := range o.outputs { // only the command and its descendants keep them open
 		_ = syscall.Close(fd)
 	}
 	if err != nil {
@@ -90,7 +90,7 @@ func supervise(socket *socket, o order, signals <-chan os.Signal, orders <-chan 
 	}()
 	s := &supervisor{pid: pid, grace: o.Spec.Grace, leash: o.Spec.Leash}
 	if socket.send(reply{Started: true}, orderTimeout) != nil {
-		s.quit = true // half a report is none; the node is gone, and the end of its orders follows
+		s.quit = true // the report is incomplete or the node is gone; the end of its orders follows
 	}
 	result = resultOf(s.run(exited, signals, orders))
 	clean = killAll(pid, empty) && !s.quit
@@ -98,9 +98,9 @@ func supervise(socket *socket, o order, signals <-chan os.Signal, orders <-chan 
 	return result, clean
 }
 
-// killAll kills what is left, again and again, for a process may fork while it
-// is being looked for. It returns false if some do not go. Most commands leave
-// nothing: to look through all processes of the machine costs more than they do.
+// killAll kills the remaining processes, repeatedly, because a process may fork during
+// the search. It returns false if some do not end. Most commands leave nothing, and a
+// search through all processes of the machine costs more than they do.
 func killAll(pid int, empty <-chan struct{}) bool {
 	giveUp := time.After(hardStop)
 	select {
@@ -122,8 +122,8 @@ func killAll(pid int, empty <-chan struct{}) bool {
 	}
 }
 
-// reap collects every child, the command's orphans included, until none is
-// left, and reports the command's own status.
+// reap collects every child, the command's orphans included, until none is left, and
+// sends the command's own status.
 func reap(pid int, exited chan<- syscall.WaitStatus) {
 	for {
 		var status syscall.WaitStatus
@@ -174,8 +174,7 @@ func start(spec Spec, outputs []int) (int, error) {
 	return pid, nil
 }
 
-// lookPath finds the program by the command's PATH, not by the shim's, which
-// has none.
+// lookPath finds the program in the command's PATH, not the shim's, which is empty.
 func lookPath(spec Spec) (string, error) {
 	name := spec.Argv[0]
 	if strings.ContainsRune(name, filepath.Separator) {

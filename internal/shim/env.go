@@ -2,5 +2,5 @@
 
 package shim
 
-// environment is that of a shim: what concerns the command comes in its orders.
+// environment returns a shim's environment. The order contains the command's own.
 func environment() []string { return []string{} }

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// handle is a shim as its node sees it.
+// handle is the node's side of a shim.
 type handle struct {
 	cmd    *exec.Cmd
 	socket *socket
-	// idle ends it when it has had nothing to do for long.
+	// idle ends the shim after it has been idle for idleFor.
 	idle *time.Timer
 }
 
-// launch starts a shim: this binary again, in a process group of its own, so that
-// a Ctrl-C on the node's terminal is the node's business.
+// launch starts a shim: this binary again, in its own process group, so that Ctrl-C on
+// the node's terminal reaches only the node.
 func launch() (*handle, error) {
 	path, err := executable()
 	if err != nil {
@@ -50,5 +50,5 @@ func (h *handle) discard() {
 	_ = h.cmd.Wait()
 }
 
-// kill ends the shim, and by the kernel's hand its command.
+// kill ends the shim; the kernel then kills its command.
 func (h *handle) kill() { _ = h.cmd.Process.Kill() }

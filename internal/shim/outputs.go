@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outputs are where a command writes: files as they are, and for other writers
-// pipes that are copied from.
+// outputs are the destinations of a command's output: files are passed on directly, other
+// writers get a pipe that is copied from.
 type outputs struct {
 	remotes []*os.File // for the command: its standard output and error
-	opened  []*os.File // those of them that are closed here once it has them
+	opened  []*os.File // the remotes to close here once the command has them
 	own     []*os.File // the other ends
 	writers []io.Writer
 	copying sync.WaitGroup
@@ -37,7 +37,7 @@ func openOutputs(stdout, stderr io.Writer) (*outputs, error) {
 	return o, nil
 }
 
-// same says whether two writers are one, of a type that can be compared.
+// same reports whether two writers are equal, if their type can be compared.
 func same(a, b io.Writer) bool {
 	defer func() { _ = recover() }()
 	return a == b
@@ -54,7 +54,7 @@ func (o *outputs) open(w io.Writer) error {
 	}
 	o.own, o.writers = append(o.own, own), append(o.writers, w)
 	o.remotes, o.opened = append(o.remotes, remote), append(o.opened, remote)
-	return unix.SetNonblock(int(remote.Fd()), false) // a command expects no other
+	return unix.SetNonblock(int(remote.Fd()), false) // commands expect blocking files
 }
 
 func (o *outputs) closeRemotes() {
@@ -69,8 +69,8 @@ func (o *outputs) closeOwn() {
 	}
 }
 
-// copy hands on what the command writes until the last process that could write
-// is gone. A writer that fails closes its pipe.
+// copy passes on the command's output until the last process that could write is gone. A
+// writer that fails closes its pipe.
 func (o *outputs) copy() {
 	for i, file := range o.own {
 		o.copying.Go(func() {
@@ -80,7 +80,7 @@ func (o *outputs) copy() {
 	}
 }
 
-// wait returns when all is copied, or after a delay; 0: none.
+// wait returns when all output is copied, or after delay; 0 means no limit.
 func (o *outputs) wait(delay time.Duration) {
 	if delay > 0 {
 		timer := time.AfterFunc(delay, o.closeOwn)

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// maxIdle is how many shims wait for a command, and idleFor for how long each.
+	// maxIdle is the number of shims that wait for a command, and idleFor how long each
+	// waits.
 	maxIdle = 8
 	idleFor = 10 * time.Second
 )
 
-// Pool keeps shims that have ended a command and have no process left, for the
-// next one: to start a shim costs several times what it costs to start a command.
-// A nil Pool keeps none.
+// Pool keeps clean shims for the next command: starting a shim costs several times as
+// much as starting a command. A nil Pool keeps none.
 type Pool struct {
 	mu     sync.Mutex
-	idle   []*handle // the one that was used last is at the end
+	idle   []*handle // most recently used last
 	closed bool
 	ending sync.WaitGroup
 }
 
-// Start runs the command under a shim until it ends, Stop is called, its leash
-// runs out or this process is gone. It returns before the command has started.
-// Wait must be called once.
+// Start runs the command under a shim until it ends, Stop is called, its leash runs out
+// or this process is gone. It returns before the command has started. Wait must be called
+// once.
 func (p *Pool) Start(spec Spec, stdout, stderr io.Writer) (*Process, error) {
 	outputs, err := openOutputs(stdout, stderr)
 	if err != nil {
@@ -45,8 +45,8 @@ func (p *Pool) Start(spec Spec, stdout, stderr io.Writer) (*Process, error) {
 	return &Process{grace: spec.Grace, handle: h, pool: p, outputs: outputs, open: true}, nil
 }
 
-// order gives the command to a shim. One that has ended while it was idle has
-// not begun anything: the next one is taken.
+// order sends the command to a shim. A shim that ended while it was idle has not started
+// anything: order then takes the next one.
 func (p *Pool) order(spec Spec, outputs *outputs) (*handle, error) {
 	for {
 		h := p.take()
@@ -84,7 +84,7 @@ func (p *Pool) take() *handle {
 	return h
 }
 
-// put keeps a shim that has nothing to do, or ends it.
+// put keeps an idle shim, or ends it.
 func (p *Pool) put(h *handle) {
 	if p == nil || !p.keep(h) {
 		h.discard()
@@ -111,7 +111,7 @@ func (p *Pool) expire(h *handle) {
 	}
 }
 
-// Close ends the shims that are idle, and each other one with its command.
+// Close ends the idle shims, and every other shim with its command.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -124,6 +124,6 @@ func (p *Pool) Close() {
 	p.ending.Wait()
 }
 
-// errNoReport says that a shim ended, or was killed, before its command's end
-// was known.
+// errNoReport reports that a shim ended, or was killed, before the end of its command was
+// known.
 var errNoReport = errors.New("the shim ended without a report")

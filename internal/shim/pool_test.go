@@ -25,7 +25,7 @@ func newPool(t *testing.T) *Pool {
 	return p
 }
 
-// shimOf runs a command and returns the shim that it ran under.
+// shimOf runs a command and returns the process id of its shim.
 func shimOf(t *testing.T, p *Pool) int {
 	t.Helper()
 	var out bytes.Buffer
@@ -39,8 +39,8 @@ func shimOf(t *testing.T, p *Pool) int {
 	return pid
 }
 
-// awaitDead waits until a process is gone, or dead and not collected: nobody may
-// collect the orphans of a container.
+// awaitDead waits until a process is gone, or dead but not collected: in a container
+// there may be no process that collects orphans.
 func awaitDead(t *testing.T, pid string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -82,8 +82,9 @@ func TestPoolReusesShims(t *testing.T) {
 	}
 }
 
-// Nothing of a command is left when the next one runs under the same shim.
-func TestPoolLeavesNothingToTheNextCommand(t *testing.T) {
+// TestPoolLeavesNoProcessToTheNextCommand checks that no process of a command is left when
+// the next one runs under the same shim.
+func TestPoolLeavesNoProcessToTheNextCommand(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	var out bytes.Buffer
@@ -100,8 +101,8 @@ func TestPoolLeavesNothingToTheNextCommand(t *testing.T) {
 	}
 }
 
-// A shim that somebody kills while it is idle costs nothing; one that is killed with
-// a command takes the command with it and is not used again.
+// TestPoolReplacesKilledShims kills an idle shim, which has no effect, and a busy one,
+// which ends its command and is not used again.
 func TestPoolReplacesKilledShims(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -109,7 +110,7 @@ func TestPoolReplacesKilledShims(t *testing.T) {
 	if err := p.idle[0].cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.idle[0].cmd.Process.Wait(); err != nil { // until its socket is closed
+	if _, err := p.idle[0].cmd.Process.Wait(); err != nil { // its socket is closed then
 		t.Fatal(err)
 	}
 	next := shimOf(t, p)
@@ -132,7 +133,7 @@ func TestPoolReplacesKilledShims(t *testing.T) {
 	shimOf(t, p)
 }
 
-// A shim that is asked to end ends its command first, and takes no other.
+// A shim that gets SIGTERM ends its command first, and takes no other.
 func TestTerminatedShimTakesNoOtherCommand(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -156,7 +157,7 @@ func TestTerminatedShimTakesNoOtherCommand(t *testing.T) {
 	}
 }
 
-func TestPoolKeepsOutputsApart(t *testing.T) {
+func TestPoolSeparatesOutputs(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	var all sync.WaitGroup
@@ -189,8 +190,9 @@ func TestPoolEndsIdleShims(t *testing.T) {
 	}
 }
 
-// A command that writes to a file, a terminal say, has that file itself.
-func TestFilesAreHandedOn(t *testing.T) {
+// TestFilesArePassedOn checks that a command that writes to a file, such as a terminal,
+// gets that file itself.
+func TestFilesArePassedOn(t *testing.T) {
 	t.Parallel()
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
@@ -207,7 +209,7 @@ func TestFilesAreHandedOn(t *testing.T) {
 	}
 }
 
-func TestCommandsGiveWayToTheNode(t *testing.T) {
+func TestCommandsHaveLowerPriorityThanTheNode(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	own, err := exec.Command("nice").Output()
@@ -218,7 +220,7 @@ func TestCommandsGiveWayToTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // and no further with each command
+	for range 2 { // the second command must not lower it further
 		s := spec("nice")
 		s.Nice = 3
 		var out bytes.Buffer
@@ -251,8 +253,8 @@ func TestAwaitStart(t *testing.T) {
 	}
 }
 
-// BenchmarkRun starts commands as a node does, each under a shim that has run
-// another one, and as they would cost without any.
+// BenchmarkRun starts commands as a node does, each under a reused shim, and for
+// comparison without a shim.
 func BenchmarkRun(b *testing.B) {
 	b.Run("pool", func(b *testing.B) {
 		p := &Pool{}

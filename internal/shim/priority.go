@@ -4,11 +4,11 @@ package shim
 
 import "golang.org/x/sys/unix"
 
-// lowered is by how much this process has lowered its priority.
+// lowered is the amount by which this process has lowered its priority.
 var lowered int
 
-// lowerPriority makes the commands that this thread starts from now on give way to
-// the node. It cannot be taken back, and where it is not allowed they are equals.
+// lowerPriority lowers the priority of the commands that this thread starts from now on.
+// It cannot be undone. Where it is not allowed, it has no effect.
 func lowerPriority(by int) {
 	if by <= lowered {
 		return

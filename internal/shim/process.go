@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// orderTimeout bounds a message to a shim that does not read: it is stopped
-	// itself then.
+	// orderTimeout bounds a message to a shim that does not read, because the shim itself
+	// is stopped.
 	orderTimeout = time.Second
-	// startTimeout bounds the message that starts a command, for which the shim may
-	// have to start first.
+	// startTimeout bounds the message that starts a command; the shim may have to start
+	// first.
 	startTimeout = time.Minute
 )
 
-// Process is a running command to which more can be said than its end.
+// Process is a running command.
 type Process struct {
 	grace   time.Duration
 	handle  *handle
@@ -30,13 +30,13 @@ type Process struct {
 	failed  error
 
 	mu   sync.Mutex
-	open bool // the shim may be told more about this command
-	torn bool // it was told something that it did not take
+	open bool // the shim accepts further orders about this command
+	torn bool // a message to the shim was sent only in part
 	last *time.Timer
 }
 
-// AwaitStart returns when the command has started, or when Wait has to tell why it
-// has not. When ctx ends first the command is stopped. It is called at most once,
+// AwaitStart returns when the command has started, or when Wait will return why it has
+// not. When ctx ends first, the command is stopped. AwaitStart is called at most once,
 // and before Wait.
 func (p *Process) AwaitStart(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { p.Stop(syscall.SIGTERM) })
@@ -48,19 +48,19 @@ func (p *Process) AwaitStart(ctx context.Context) {
 	}
 }
 
-// Extend moves the end of the leash.
+// Extend replaces the leash.
 func (p *Process) Extend(leash Leash) { p.say(order{Leash: &leash}) }
 
-// Signal hands a signal on to the command.
+// Signal sends a signal to the command.
 func (p *Process) Signal(sig syscall.Signal) { p.say(order{Signal: sig}) }
 
-// Stop ends the command: with the signal, and after the grace, or at the end of
-// the leash, with SIGKILL.
+// Stop ends the command: with the signal first, and with SIGKILL after the grace or at
+// the end of the leash.
 func (p *Process) Stop(with syscall.Signal) {
 	p.say(order{Stop: with})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open && p.last == nil { // for a shim that does not answer; the command goes with it
+	if p.open && p.last == nil { // for a shim that does not answer; the command ends with it
 		p.last = time.AfterFunc(p.grace+hardStop, p.handle.kill)
 	}
 }
@@ -71,7 +71,7 @@ func (p *Process) say(message order) {
 	if !p.open || p.torn {
 		return
 	}
-	if p.handle.socket.send(message, orderTimeout) != nil { // half a message is none: end it all
+	if p.handle.socket.send(message, orderTimeout) != nil { // the message may be incomplete: end the shim
 		p.torn = true
 		p.handle.socket.finish()
 	}
@@ -80,8 +80,8 @@ func (p *Process) say(message order) {
 // Wait returns when no process of the command is left.
 func (p *Process) Wait() (Result, error) { return p.wait(0) }
 
-// WaitContext stops the command when ctx ends, and returns when no process of it
-// is left; then the cause, wrapped.
+// WaitContext stops the command when ctx ends, and returns when no process of it is left.
+// The error is then the cause, wrapped.
 func (p *Process) WaitContext(ctx context.Context) (Result, error) {
 	stop := context.AfterFunc(ctx, func() { p.Stop(syscall.SIGTERM) })
 	defer stop()
@@ -92,8 +92,8 @@ func (p *Process) WaitContext(ctx context.Context) (Result, error) {
 	return result, err
 }
 
-// wait waits for the end of the outputs no longer than a delay after the
-// command's; 0: for ever.
+// wait waits for the end of the outputs for at most delay after the command's end; 0
+// means no limit.
 func (p *Process) wait(delay time.Duration) (Result, error) {
 	r, err := p.ended()
 	p.end(err == nil && r.Clean)
@@ -124,7 +124,7 @@ func (p *Process) ended() (reply, error) {
 	}
 }
 
-// end lets go of the shim, which may run another command if it is clean.
+// end releases the shim, which may run another command if it is clean.
 func (p *Process) end(clean bool) {
 	p.mu.Lock()
 	p.open = false
@@ -140,6 +140,6 @@ func (p *Process) end(clean bool) {
 	}
 }
 
-// ErrNotStarted says that the command never ran: not found, not executable, no
-// such directory.
+// ErrNotStarted reports that the command never ran: not found, not executable, no such
+// directory.
 var ErrNotStarted = errors.New("the command could not be started")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// start runs a script that prints a line when it is ready.
+// startScript runs a script that prints a line when it is ready.
 func startScript(t *testing.T, script string, stopIn, killIn time.Duration) (*Process, *waitBuffer) {
 	t.Helper()
 	now := time.Now()
@@ -34,14 +34,14 @@ func ready(t *testing.T, out *waitBuffer) {
 	}
 }
 
-// loop waits for signals without a child that would outlive the shell's trap.
+// loop waits for signals without a child that outlives the shell's trap.
 const loop = `; echo $$; while :; do sleep 0.01; done`
 
-func TestLeashThatNobodyExtendsEndsTheCommand(t *testing.T) {
+func TestExpiredLeashEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	p, out := startScript(t, `trap '' TERM; setsid sh -c 'trap "" TERM; echo $$; sleep 304 & wait' & wait`, time.Hour, 2*time.Hour)
 	ready(t, out)
-	p.Extend(NewLeash(time.Now().Add(200*time.Millisecond), time.Now().Add(400*time.Millisecond))) // for the last time
+	p.Extend(NewLeash(time.Now().Add(200*time.Millisecond), time.Now().Add(400*time.Millisecond))) // the last extension
 	result, err := p.Wait()
 	if err != nil || !result.Expired || result.Signal != syscall.SIGKILL {
 		t.Errorf("got %+v, %v; want it killed by the leash", result, err)
@@ -49,7 +49,7 @@ func TestLeashThatNobodyExtendsEndsTheCommand(t *testing.T) {
 	wantGone(t, strings.Fields(out.String()), 1)
 }
 
-func TestFirstLeashEndsTheCommandToo(t *testing.T) {
+func TestInitialLeashEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	p, _ := startScript(t, `exec sleep 305`, 200*time.Millisecond, time.Hour)
 	if result, err := p.Wait(); err != nil || !result.Expired || result.Signal != syscall.SIGTERM {
@@ -57,7 +57,7 @@ func TestFirstLeashEndsTheCommandToo(t *testing.T) {
 	}
 }
 
-func TestLeashLetsTheCommandTidyUp(t *testing.T) {
+func TestExpiredLeashSendsSIGTERMFirst(t *testing.T) {
 	t.Parallel()
 	p, out := startScript(t, `trap 'echo tidy; exit 3' TERM`+loop, time.Hour, 2*time.Hour)
 	ready(t, out)
@@ -68,7 +68,7 @@ func TestLeashLetsTheCommandTidyUp(t *testing.T) {
 	}
 }
 
-func TestLeashCanBeMoved(t *testing.T) {
+func TestExtendReplacesTheLeash(t *testing.T) {
 	t.Parallel()
 	p, out := startScript(t, `trap 'exit 4' TERM`+loop, time.Hour, 2*time.Hour)
 	ready(t, out)
@@ -78,9 +78,9 @@ func TestLeashCanBeMoved(t *testing.T) {
 	}
 }
 
-func TestWhenTheLeashEndsWhat(t *testing.T) {
+func TestJudgeStopsThenKillsAtTheLeash(t *testing.T) {
 	t.Parallel()
-	const none = 0 // no such process: signals go nowhere
+	const none = 0 // no such process: signals have no effect
 	at := func(stop, kill time.Duration) *Leash { return &Leash{StopAt: stop, KillBy: kill} }
 	for _, test := range []struct {
 		name     string
@@ -100,7 +100,7 @@ func TestWhenTheLeashEndsWhat(t *testing.T) {
 	} {
 		test.s.pid = none
 		if test.s.leash != nil && test.now >= test.s.leash.StopAt {
-			test.s.stopping = true // what judge would do, without looking for processes
+			test.s.stopping = true // as judge does, without a search for processes
 		}
 		if kills := test.s.judge(test.now); kills != test.kills || test.s.stopping != test.stopping {
 			t.Errorf("%s: kills %v, stopping %v", test.name, kills, test.s.stopping)
@@ -127,7 +127,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// The grace never reaches beyond the leash: a successor counts on it.
+// The grace never extends beyond the leash: a successor relies on it.
 func TestLeashBoundsTheGrace(t *testing.T) {
 	t.Parallel()
 	p, out := startScript(t, `trap '' TERM`+loop, time.Hour, 2*time.Hour)

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// executable names the running binary itself: after an upgrade the path may
-// hold another version, whose order may read differently.
+// executable returns the path of the running binary itself: after an upgrade the original
+// path may hold another version, which may read orders differently.
 func executable() (string, error) { return "/proc/self/exe", nil }
 
-// clock counts also while the machine is suspended, and alike in every process.
+// clock advances while the machine is suspended, and is the same in every process.
 func clock() time.Duration { return readClock(unix.CLOCK_BOOTTIME) }
 
 func becomeReaper() error {
@@ -29,8 +29,8 @@ func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// descendants lists every process below the shim. The command's own pid is not
-// needed: whoever loses its parent becomes the shim's child.
+// descendants returns every process below the shim. The command's own pid is not needed:
+// a process that loses its parent becomes the shim's child.
 func descendants(int) []int {
 	children := map[int][]int{}
 	entries, err := os.ReadDir("/proc")
@@ -52,8 +52,8 @@ func descendants(int) []int {
 	return found
 }
 
-// parentOf reads the parent of a process, 0 when it is gone. The program's name
-// in the second field may hold anything, so the fields are counted from its end.
+// parentOf returns the parent of a process, 0 when it is gone. The program's name in the
+// second field may contain anything, so the fields are counted from its end.
 func parentOf(pid int) int {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -70,11 +70,11 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// receiveFlags keep descriptors that come from any process that is forked
-// meanwhile.
+// receiveFlags keep received descriptors out of any process that is forked at the same
+// time.
 const receiveFlags = unix.MSG_CMSG_CLOEXEC
 
-// priority is the nice value of this thread. The kernel counts from 40 down to 1.
+// priority returns the nice value of this thread. The kernel counts from 40 down to 1.
 func priority() (int, error) {
 	value, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	return 20 - value, err

@@ -12,23 +12,23 @@ import (
 
 func executable() (string, error) { return os.Executable() }
 
-// clock counts alike in every process.
+// clock is the same in every process.
 func clock() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
 
-// becomeReaper does nothing: only Linux has sub-reapers. A descendant that
-// leaves the command's process group is left behind here.
+// becomeReaper does nothing: only Linux has sub-reapers. Here a descendant that leaves
+// the command's process group is left behind.
 func becomeReaper() error { return nil }
 
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// descendants names the command's process group.
+// descendants returns the command's process group.
 func descendants(pid int) []int { return []int{-pid} }
 
-// receiveFlags: descriptors that come are closed on exec a moment later. Nothing
-// is forked meanwhile.
+// receiveFlags is empty: received descriptors are set to close on exec a moment later.
+// Nothing is forked in between.
 const receiveFlags = 0
 
-// priority is the nice value of this process.
+// priority returns the nice value of this process.
 func priority() (int, error) { return unix.Getpriority(unix.PRIO_PROCESS, 0) }

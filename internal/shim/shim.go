@@ -15,8 +15,7 @@ const argv0 = "forge-shim"
 // socketFD is the shim's end of the socket to its node.
 const socketFD = 3
 
-// hardStop is how long the shim has beyond the grace before it is killed
-// itself.
+// hardStop is the time that the shim has after the grace before it is killed itself.
 const hardStop = 5 * time.Second
 
 // Spec is the command to run.
@@ -31,16 +30,16 @@ type Spec struct {
 	// Grace is the time between SIGTERM and SIGKILL when the command is
 	// stopped.
 	Grace time.Duration `json:"grace"`
-	// Credential is whom to run as; nil means as the node itself.
+	// Credential is the user to run as; nil means the node's own.
 	Credential *Credential `json:"credential,omitempty"`
-	// Nice is how much lower than the node's the command's CPU priority is, 0 to 19,
-	// where the system lets it.
+	// Nice is how much the command's CPU priority is below the node's, 0 to 19, where the
+	// system allows it.
 	Nice int `json:"nice,omitempty"`
-	// Leash, if set, is how long the command may live unless more is granted.
+	// Leash, if set, is how long the command may run unless it is extended.
 	Leash *Leash `json:"leash,omitempty"`
 }
 
-// Credential is a user with its groups. To take one on needs root.
+// Credential is a user with its groups. Switching to it needs root.
 type Credential struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
@@ -49,38 +48,37 @@ type Credential struct {
 
 // Result is how the command ended.
 type Result struct {
-	// ExitCode is what the command returned, or 128 plus the signal's number
-	// as a shell has it.
+	// ExitCode is the command's exit code, or 128 plus the signal's number as in a shell.
 	ExitCode int `json:"exit_code"`
-	// Signal is what ended the command, or 0.
+	// Signal is the signal that ended the command, or 0.
 	Signal syscall.Signal `json:"signal,omitempty"`
-	// StartError says why the command could not be started at all.
+	// StartError is the reason why the command could not be started.
 	StartError string `json:"start_error,omitempty"`
-	// Expired says that the leash ran out and nobody else had asked for the
-	// command's end.
+	// Expired is true when the leash ran out and nothing else had requested the command's
+	// end.
 	Expired bool `json:"expired,omitempty"`
 }
 
-// order is what the node wants of a shim. The end of all orders means that it
-// shall stop the command, and end.
+// order is a message from the node to a shim. The end of all orders means that the shim
+// stops the command and exits.
 type order struct {
 	// Spec is the command to start; its outputs come with the message.
 	Spec  *Spec  `json:"spec,omitempty"`
 	Leash *Leash `json:"leash,omitempty"`
 	// Stop ends the command, with this signal first.
 	Stop syscall.Signal `json:"stop,omitempty"`
-	// Signal is handed on to it.
+	// Signal is sent to the command.
 	Signal syscall.Signal `json:"signal,omitempty"`
 
 	outputs []int
 }
 
-// reply is what a shim reports: that the command has started, then its end.
+// reply is a shim's report: that the command has started, then its end.
 type reply struct {
 	Started bool    `json:"started,omitempty"`
 	Result  *Result `json:"result,omitempty"`
-	// Clean says that no process of the command is left and that the shim takes
-	// another one.
+	// Clean is true when no process of the command is left and the shim accepts another
+	// one.
 	Clean bool `json:"clean,omitempty"`
 }
 
@@ -92,7 +90,7 @@ func Run(ctx context.Context, spec Spec, stdout, stderr io.Writer) (Result, erro
 	return (*Pool)(nil).Run(ctx, spec, stdout, stderr)
 }
 
-// Run is as the function Run, with a shim of the pool.
+// Run does the same as the function Run, with a shim of the pool.
 func (p *Pool) Run(ctx context.Context, spec Spec, stdout, stderr io.Writer) (Result, error) {
 	process, err := p.Start(spec, stdout, stderr)
 	if err != nil {
@@ -101,7 +99,7 @@ func (p *Pool) Run(ctx context.Context, spec Spec, stdout, stderr io.Writer) (Re
 	return process.WaitContext(ctx)
 }
 
-// Start starts the command as Pool.Start does, with a shim of its own.
+// Start starts the command as Pool.Start does, with its own shim.
 func Start(spec Spec, stdout, stderr io.Writer) (*Process, error) {
 	return (*Pool)(nil).Start(spec, stdout, stderr)
 }

@@ -27,7 +27,7 @@ func run(t *testing.T, spec Spec) (result Result, stdout, stderr string, err err
 	return result, out.String(), errs.String(), err
 }
 
-func TestRunGivesOutputAndExitCode(t *testing.T) {
+func TestRunReturnsOutputAndExitCode(t *testing.T) {
 	t.Parallel()
 	result, stdout, stderr, err := run(t, spec("sh", "-c", "echo $COLOUR; echo oops >&2; env | wc -l; exit 7"))
 	if err != nil {
@@ -46,7 +46,7 @@ func TestRunReportsTheSignal(t *testing.T) {
 	}
 }
 
-func TestRunSaysWhatCouldNotStart(t *testing.T) {
+func TestRunReportsWhyACommandCannotStart(t *testing.T) {
 	t.Parallel()
 	missingDir := spec("true")
 	missingDir.Dir = "/no/such/dir"
@@ -57,7 +57,7 @@ func TestRunSaysWhatCouldNotStart(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftWhenTheCommandEnds(t *testing.T) {
+func TestNoProcessIsLeftWhenTheCommandEnds(t *testing.T) {
 	t.Parallel()
 	result, stdout, _, err := run(t, spec("sh", "-c", "setsid sleep 300 & echo $!; sh -c 'setsid sleep 301 & echo $!'"))
 	if err != nil || result.ExitCode != 0 {
@@ -66,7 +66,7 @@ func TestNothingIsLeftWhenTheCommandEnds(t *testing.T) {
 	wantGone(t, strings.Fields(stdout), 2)
 }
 
-func TestNothingIsLeftWhenStopped(t *testing.T) {
+func TestNoProcessIsLeftWhenStopped(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	started := newWaitBuffer(4)
@@ -75,7 +75,7 @@ func TestNothingIsLeftWhenStopped(t *testing.T) {
 		<-started.full
 		cancel()
 	}()
-	// The command and a child in a session of its own ignore SIGTERM.
+	// The command, and a child in its own session, ignore SIGTERM.
 	script := `trap '' TERM; echo $$; setsid sh -c 'trap "" TERM; echo $$; sleep 302 & echo $!; wait' & sleep 303 & echo $!; wait`
 	_, err := Run(ctx, spec("sh", "-c", script), started, &stderr)
 	if !errors.Is(err, context.Canceled) {
@@ -84,7 +84,7 @@ func TestNothingIsLeftWhenStopped(t *testing.T) {
 	wantGone(t, strings.Fields(started.String()), 4)
 }
 
-func TestStopLetsTheCommandTidyUp(t *testing.T) {
+func TestStopSendsSIGTERMFirst(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	stdout := newWaitBuffer(1)

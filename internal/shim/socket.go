@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRights is how many descriptors a message carries: the two outputs of a
+// maxRights is the number of descriptors that a message carries: the two outputs of a
 // command.
 const maxRights = 2
 
@@ -23,11 +23,11 @@ type socket struct {
 	file    *os.File
 	raw     syscall.RawConn
 	decoder *json.Decoder
-	// received are descriptors that came with what was read.
+	// received are the descriptors that came with the bytes read.
 	received []int
 }
 
-// newSocket takes a descriptor over.
+// newSocket takes ownership of a descriptor.
 func newSocket(fd int) (*socket, error) {
 	unix.CloseOnExec(fd)
 	if err := unix.SetNonblock(fd, true); err != nil {
@@ -42,7 +42,7 @@ func newSocket(fd int) (*socket, error) {
 	return s, nil
 }
 
-// socketPair returns the node's end and the one to hand to a shim.
+// socketPair returns the node's end and the end to pass to a shim.
 func socketPair() (*socket, *os.File, error) {
 	syscall.ForkLock.RLock()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -62,7 +62,7 @@ func socketPair() (*socket, *os.File, error) {
 	return own, remote, nil
 }
 
-// send writes a message within a time, with descriptors beside its first byte.
+// send writes a message within a time limit, with descriptors attached to its first byte.
 func (s *socket) send(message any, within time.Duration, files ...*os.File) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -145,14 +145,13 @@ func (s *socket) takeRights(oob []byte) {
 	}
 }
 
-// outputs returns the descriptors that came with the message that was received
-// last.
+// outputs returns the descriptors that came with the last received message.
 func (s *socket) outputs() (fds []int) {
 	fds, s.received = s.received, nil
 	return fds
 }
 
-// finish says that no more messages follow.
+// finish signals that no more messages follow.
 func (s *socket) finish() {
 	_ = s.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 }

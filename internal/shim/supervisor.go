@@ -10,34 +10,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leashLook is the longest time between two looks at the clock while a command
-// is on a leash: timers stand still while the machine is suspended.
+// leashLook is the longest interval between two checks of the clock while a command is on
+// a leash: timers do not advance while the machine is suspended.
 const leashLook = 500 * time.Millisecond
 
-// Leash is until when a command may live, by a clock that all processes of the
-// machine share.
+// Leash limits how long a command may run, by a clock that all processes of the machine
+// share.
 type Leash struct {
-	// StopAt is when it gets SIGTERM, KillBy when SIGKILL, whatever the grace.
+	// StopAt is when the command gets SIGTERM, KillBy when it gets SIGKILL, whatever the
+	// grace.
 	StopAt time.Duration `json:"stop_at"`
 	KillBy time.Duration `json:"kill_by"`
 }
 
-// NewLeash ends at two instants of this process's own clock.
+// NewLeash converts two instants of this process's own clock.
 func NewLeash(stopAt, killBy time.Time) Leash {
 	now := clock()
 	return Leash{StopAt: now + time.Until(stopAt), KillBy: now + time.Until(killBy)}
 }
 
-// supervisor waits for a command's end or brings it about.
+// supervisor waits for a command's end, or ends it.
 type supervisor struct {
 	pid   int
 	grace time.Duration
 	leash *Leash
 
 	stopping bool
-	killAt   time.Duration // by the grace
+	killAt   time.Duration // end of the grace
 	expired  bool
-	// quit says that this shim takes no other command: somebody told it to end.
+	// quit is true when this shim takes no other command: it was told to end.
 	quit bool
 }
 
@@ -78,7 +79,7 @@ func (s *supervisor) obey(o order) {
 	}
 }
 
-// stop asks politely.
+// stop sends the first signal.
 func (s *supervisor) stop(with syscall.Signal) {
 	if s.stopping {
 		return
@@ -89,8 +90,7 @@ func (s *supervisor) stop(with syscall.Signal) {
 	}
 }
 
-// judge stops a command whose leash has run out, and says whether it must be
-// killed.
+// judge stops a command whose leash has run out, and reports whether it must be killed.
 func (s *supervisor) judge(now time.Duration) bool {
 	if s.leash != nil && now >= s.leash.StopAt && !s.stopping {
 		s.expired = true
@@ -99,7 +99,7 @@ func (s *supervisor) judge(now time.Duration) bool {
 	return s.stopping && now >= s.killAt || s.leash != nil && now >= s.leash.KillBy
 }
 
-// next is how long nothing has to be done.
+// next returns the time until the next action.
 func (s *supervisor) next(now time.Duration) time.Duration {
 	wait := time.Hour
 	if s.stopping {
@@ -121,14 +121,14 @@ func (s *supervisor) kill(exited <-chan syscall.WaitStatus) syscall.WaitStatus {
 	select {
 	case status := <-exited:
 		return status
-	case <-time.After(hardStop): // in the kernel's hands: uninterruptible
+	case <-time.After(hardStop): // uninterruptible in the kernel
 		return syscall.WaitStatus(syscall.SIGKILL)
 	}
 }
 
 func readClock(id int32) time.Duration {
 	var now unix.Timespec
-	if err := unix.ClockGettime(id, &now); err != nil { // a constant that the system knows
+	if err := unix.ClockGettime(id, &now); err != nil { // cannot fail for a valid clock
 		panic("read the clock: " + err.Error())
 	}
 	return time.Duration(now.Nano())

@@ -19,60 +19,60 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// Exit codes of commands that never ran, as shells have them.
+// Exit codes of commands that never ran, as shells use them.
 const (
 	exitCannotRun = 126
 	exitNotFound  = 127
 )
 
-// margin of the lease, as a divisor, in which a killed command has to be gone.
-const margin = 10
+// A killed command has to end within the lease divided by leaseMarginDivisor.
+const leaseMarginDivisor = 10
 
-// Options are what a Runner needs; all are required.
+// Options holds what a Runner needs; all are required.
 type Options struct {
 	Role   string
 	Lock   leaderstore.Lock
 	NodeID string
-	// Command is the program and its arguments, Environ what it sees beside
-	// FORGE_ROLE, FORGE_TERM and FORGE_NODE. Without one the role is only held, for
-	// those who read KeepFile's file.
+	// Command is the program and its arguments. Environ is its environment in
+	// addition to FORGE_ROLE, FORGE_TERM and FORGE_NODE. Without a command the role
+	// is only held, for readers of KeepFile's file.
 	Command        []string
 	Environ        []string
 	Stdout, Stderr io.Writer
 
 	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration
-	// TakeoverDelay is how long the command waits after the lead changed hands,
-	// unless the predecessor went in order.
+	// TakeoverDelay is how long the command waits after a change of leadership,
+	// unless the predecessor resigned in order.
 	TakeoverDelay time.Duration
 	CheckInterval, LeaseDuration,
 	RefreshInterval time.Duration
 
-	Open func(ctx context.Context) (roles.Session, error)
-	// History tells how predecessors ended.
+	OpenSession func(ctx context.Context) (roles.Session, error)
+	// History is where the ends of earlier terms are read.
 	History leaderstore.RowQueryer
-	// KeepFile, if set, keeps a file that names the leader until ctx ends; changes tells
-	// when this process' leadership changed.
+	// KeepFile, if set, keeps a file that names the leader until ctx ends. It
+	// receives from changes when the leadership of this process changed.
 	KeepFile func(ctx context.Context, changes <-chan struct{}) error
-	// Signals are handed on to the command; SIGINT and SIGTERM end it and the
-	// run, SIGHUP and SIGQUIT end a run that has none.
+	// Signals are forwarded to the command. SIGINT and SIGTERM also end the run;
+	// SIGHUP and SIGQUIT end a run without a command.
 	Signals <-chan os.Signal
 	Logger  *slog.Logger
 }
 
 // Runner runs one command while it leads one role.
 type Runner struct {
-	opts Options
-	stop context.CancelFunc
-	over func() bool // the run is
+	opts     Options
+	stop     context.CancelFunc
+	finished func() bool // whether the run has ended
 
 	mu       sync.Mutex
-	sent     time.Time     // of the last renewal that was confirmed
-	renewed  chan struct{} // it has changed
-	changed  chan struct{} // this process' leadership has
-	process  *shim.Process // nil while none runs
+	sent     time.Time     // when the last confirmed renewal was sent
+	renewed  chan struct{} // sent has changed
+	changed  chan struct{} // the leadership of this process has changed
+	process  *shim.Process // nil while no command runs
 	stopWith syscall.Signal
-	exit     int // of the command; -1 while none has ended the run
+	exit     int // exit code of the command; -1 while none has ended the run
 }
 
 // New returns a Runner that has not started.
@@ -80,23 +80,23 @@ func New(opts Options) *Runner {
 	return &Runner{opts: opts, renewed: make(chan struct{}, 1), changed: make(chan struct{}, 1), stopWith: syscall.SIGTERM, exit: -1}
 }
 
-// Run stands for the role until the command has ended by itself, a signal or ctx
-// asks for the end, or the database cannot hold elections, which is an error. It
-// returns when no process of the command is left, with the exit code that the
-// command gave, or that a shell would.
+// Run campaigns for the role until the command has ended by itself, a signal or ctx
+// ends the run, or the database cannot hold elections, which is an error. It
+// returns when no process of the command is left, with the exit code of the
+// command, or the exit code that a shell would return.
 func (r *Runner) Run(ctx context.Context) (exit int, err error) {
 	if code := r.findCommand(); code != 0 {
 		return code, errors.New("run " + r.opts.Command[0] + ": no such program, or it cannot be executed")
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	r.stop, r.over = stop, func() bool { return running.Err() != nil }
+	r.stop, r.finished = stop, func() bool { return running.Err() != nil }
 	var listening sync.WaitGroup
-	listening.Go(func() { r.heed(running) })
+	listening.Go(func() { r.handleSignals(running) })
 	keeping, endKeeping := context.WithCancel(context.WithoutCancel(ctx)) // until the role is resigned
 	defer endKeeping()
 	listening.Go(func() { r.keepFile(keeping) })
-	err = r.campaign().Run(running)
+	err = r.elections().Run(running)
 	stop()
 	endKeeping()
 	listening.Wait()
@@ -105,13 +105,13 @@ func (r *Runner) Run(ctx context.Context) (exit int, err error) {
 	switch {
 	case err != nil:
 		return 1, err
-	case r.exit < 0: // no command ran when the end came
+	case r.exit < 0: // no command was running at the end
 		return 128 + int(r.stopWith), nil
 	}
 	return r.exit, nil
 }
 
-// keepFile keeps the file that names the leader, if one is wanted.
+// keepFile keeps the file that names the leader, if KeepFile is set.
 func (r *Runner) keepFile(ctx context.Context) {
 	if r.opts.KeepFile == nil {
 		return
@@ -121,7 +121,8 @@ func (r *Runner) keepFile(ctx context.Context) {
 	}
 }
 
-// findCommand refuses a command that cannot run before it wins a role.
+// findCommand returns an exit code if the command cannot run, before the process
+// acquires a role.
 func (r *Runner) findCommand() int {
 	if len(r.opts.Command) == 0 {
 		return 0
@@ -137,16 +138,16 @@ func (r *Runner) findCommand() int {
 	}
 }
 
-func (r *Runner) campaign() *roles.Campaign {
-	contest := roles.Contest{
+func (r *Runner) elections() *roles.Elections {
+	roleConfig := roles.RoleConfig{
 		Role: roles.Role(r.opts.Role), LockID: r.opts.Lock.ID, BySchema: r.opts.Lock.BySchema,
-		Duty:     roles.Unwatched(r.lead),
-		Takeover: roles.AfterTakeover(r.opts.TakeoverDelay, r.opts.History, r.opts.Logger),
-		Patience: r.opts.Grace + r.opts.LeaseDuration,
-		Trusted:  r.trusted,
+		Lead:             roles.WithoutWatchdog(r.lead),
+		AwaitPredecessor: roles.AwaitPredecessor(r.opts.TakeoverDelay, r.opts.History, r.opts.Logger),
+		StopTimeout:      r.opts.Grace + r.opts.LeaseDuration,
+		OnRenewed:        r.noteRenewal,
 	}
-	return roles.New(roles.Options{
-		NodeID: r.opts.NodeID, Contests: []roles.Contest{contest}, Open: r.opts.Open,
+	return roles.NewElections(roles.Options{
+		NodeID: r.opts.NodeID, Roles: []roles.RoleConfig{roleConfig}, OpenSession: r.opts.OpenSession,
 		CheckInterval: r.opts.CheckInterval, LeaseDuration: r.opts.LeaseDuration, RefreshInterval: r.opts.RefreshInterval,
 		OnChange: r.leadershipChanged,
 		Metrics:  metrics.New(""), Logger: r.opts.Logger,
@@ -160,8 +161,9 @@ func (r *Runner) leadershipChanged() {
 	}
 }
 
-// heed hands signals on until the run is over, and ends it for some.
-func (r *Runner) heed(ctx context.Context) {
+// handleSignals forwards signals until the run ends, and ends the run on some of
+// them.
+func (r *Runner) handleSignals(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -183,7 +185,7 @@ func (r *Runner) heed(ctx context.Context) {
 	}
 }
 
-// forward hands a signal on to the command and says whether there is one.
+// forward sends a signal to the command and reports whether there is one.
 func (r *Runner) forward(sig syscall.Signal) bool {
 	r.mu.Lock()
 	process := r.process
@@ -194,9 +196,9 @@ func (r *Runner) forward(sig syscall.Signal) bool {
 	return process != nil
 }
 
-// trusted notes a renewal; the leash is moved by another goroutine than the
-// election's.
-func (r *Runner) trusted(sent time.Time) {
+// noteRenewal records a renewal. The leash is moved by another goroutine than that
+// of the election.
+func (r *Runner) noteRenewal(sent time.Time) {
 	r.mu.Lock()
 	r.sent = sent
 	r.mu.Unlock()
@@ -211,13 +213,13 @@ func (r *Runner) leash() shim.Leash {
 	sent := r.sent
 	r.mu.Unlock()
 	lease := r.opts.LeaseDuration
-	return shim.NewLeash(sent.Add(roles.TrustWindow(lease)), sent.Add(max(lease, r.opts.TakeoverDelay)-lease/margin))
+	return shim.NewLeash(sent.Add(roles.TrustWindow(lease)), sent.Add(max(lease, r.opts.TakeoverDelay)-lease/leaseMarginDivisor))
 }
 
-// errEnded gives the role up: this process has no command to lead it with.
+// errEnded resigns the role: this process has no command to lead it with.
 var errEnded = errors.New("the command ended because its lease was not renewed in time")
 
-// lead is one term: it runs the command until it ends or the term does.
+// lead runs the command for one term, until the command or the term ends.
 func (r *Runner) lead(ctx context.Context, fence leaderstore.Fence) error {
 	if len(r.opts.Command) == 0 {
 		<-ctx.Done()
@@ -232,7 +234,7 @@ func (r *Runner) lead(ctx context.Context, fence leaderstore.Fence) error {
 		return r.finish(ctx, exitCannotRun)
 	}
 	logger.InfoContext(ctx, "command started", "command", strings.Join(r.opts.Command, " "))
-	result, err := r.accompany(ctx, process)
+	result, err := r.supervise(ctx, process)
 	logger.InfoContext(ctx, "command ended", "exit_code", result.ExitCode, "error", err)
 	switch {
 	case errors.Is(err, shim.ErrNotStarted):
@@ -240,16 +242,16 @@ func (r *Runner) lead(ctx context.Context, fence leaderstore.Fence) error {
 	case ctx.Err() == nil && result.Expired:
 		return errEnded
 	case ctx.Err() == nil && err != nil:
-		return r.finish(ctx, 1) // somebody killed its supervisor
-	case ctx.Err() == nil, r.over():
+		return r.finish(ctx, 1) // its supervisor was killed
+	case ctx.Err() == nil, r.finished():
 		return r.finish(ctx, result.ExitCode)
 	}
-	return nil // a standby again
+	return nil // this process is a standby again
 }
 
-// accompany moves the leash with every renewal until the command has ended, and
-// ends it with the term.
-func (r *Runner) accompany(ctx context.Context, process *shim.Process) (result shim.Result, err error) {
+// supervise moves the leash with every renewal until the command has ended, and
+// ends the command with the term.
+func (r *Runner) supervise(ctx context.Context, process *shim.Process) (result shim.Result, err error) {
 	r.set(process)
 	defer r.set(nil)
 	ended := make(chan struct{})
@@ -280,8 +282,7 @@ func (r *Runner) set(process *shim.Process) {
 	r.process = process
 }
 
-// finish ends the run with the command's exit code; the role is resigned in
-// order.
+// finish ends the run with the command's exit code; the role is resigned in order.
 func (r *Runner) finish(ctx context.Context, exit int) error {
 	r.mu.Lock()
 	r.exit = exit
@@ -291,7 +292,7 @@ func (r *Runner) finish(ctx context.Context, exit int) error {
 	return nil
 }
 
-// environ is the command's whole environment.
+// environ returns the complete environment of the command.
 func (r *Runner) environ(fence leaderstore.Fence) []string {
 	own := []string{
 		"FORGE_ROLE=" + fence.Role,

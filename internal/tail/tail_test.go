@@ -18,13 +18,13 @@ type followed struct {
 	mark string
 }
 
-// Whoever follows is told of each row once, in order, of one that changed again, and also
-// of one that is committed late.
+// Each row is emitted once, in order, again if it changed, and even if it is
+// committed late.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rows := []followed{{1, "done"}, {2, "done"}, {3, "begun"}}
-		var told []string
+		var seen []string
 		var mu sync.Mutex
 		change := func(how func()) {
 			mu.Lock()
@@ -43,9 +43,9 @@ func TestRows(t *testing.T) {
 				return found, nil
 			},
 			ID: func(r followed) int64 { return r.id }, Mark: func(r followed) string { return r.mark },
-			Tell: func(rows []followed) error {
+			Emit: func(rows []followed) error {
 				for _, r := range rows {
-					told = append(told, fmt.Sprintf("%d %s", r.id, r.mark))
+					seen = append(seen, fmt.Sprintf("%d %s", r.id, r.mark))
 				}
 				return nil
 			},
@@ -53,19 +53,19 @@ func TestRows(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- f.Run(ctx, 1, 2) }()
-		time.Sleep(9*look + look/2)
+		time.Sleep(9*pollInterval + pollInterval/2)
 		change(func() { rows = append(rows, followed{5, "done"}) })
-		time.Sleep(look)
+		time.Sleep(pollInterval)
 		change(func() {
 			rows[2].mark = "failed"
 			rows = slices.Insert(rows, 3, followed{4, "done"})
 		})
-		time.Sleep(9 * look)
+		time.Sleep(9 * pollInterval)
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]string{"2 done", "3 begun", "5 done", "3 failed", "4 done"}, told); diff != "" {
+		if diff := cmp.Diff([]string{"2 done", "3 begun", "5 done", "3 failed", "4 done"}, seen); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

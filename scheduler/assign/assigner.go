@@ -9,57 +9,60 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
-	// offerTimeout is how long an offered job may stay unclaimed before it is
-	// offered again.
+	// offerTimeout is how long an offered job may stay unclaimed before it is offered
+	// again.
 	offerTimeout = 500 * time.Millisecond
-	// askInterval spaces the questions to a member that does not answer.
-	askInterval = time.Second
-	// safetyInterval is the longest between two sweeps, for what no
-	// notification told.
-	safetyInterval = 2 * time.Second
-	// rosterInterval is the longest between two looks at forge_nodes.
-	rosterInterval = 10 * time.Second
-	// lookahead is how far ahead of its time an available job is noticed. It
+	// creditRequestInterval is the time between two credit requests to a member that does not
+	// answer.
+	creditRequestInterval = time.Second
+	// sweepInterval is the maximum time between two sweeps, for events without a
+	// notification.
+	sweepInterval = 2 * time.Second
+	// nodesInterval is the maximum time between two reads of forge_nodes.
+	nodesInterval = 10 * time.Second
+	// lookahead is how long before its scheduled time an available job is read. It
 	// exceeds River's five seconds.
 	lookahead = 10 * time.Second
-	// turnGap is the least time from one turn to the next: under load,
-	// notifications are taken in bundles.
-	turnGap = 2 * time.Millisecond
-	// fruitlessGap is the same while a backlog is read that no member can take.
-	fruitlessGap = 20 * time.Millisecond
-	// statementTimeout bounds each statement, so that a dead connection is
+	// stepInterval is the minimum time between two steps. Under load, one step handles
+	// several notifications.
+	stepInterval = 2 * time.Millisecond
+	// fruitlessInterval replaces stepInterval while the loop reads a backlog that no
+	// member can take.
+	fruitlessInterval = 20 * time.Millisecond
+	// statementTimeout is the time limit of each statement, so that a dead connection is
 	// noticed.
 	statementTimeout = 5 * time.Second
-	// longestStatement is how long that may become where statements take long.
-	longestStatement = time.Minute
-	// reconnectDelay is the pause after the connection was lost.
+	// maxStatementTimeout is the maximum time limit where statements are slow.
+	maxStatementTimeout = time.Minute
+	// reconnectDelay is the pause after a lost connection.
 	reconnectDelay = 250 * time.Millisecond
 )
 
-// Options is what an Assigner needs; all but Strategy, Poll and Hub are required.
+// Options are the dependencies of an Assigner. All are required except Strategy,
+// PollInterval and Notifier.
 type Options struct {
 	Pool    *pgxpool.Pool
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
-	// Schema prefixes the channels' names.
+	// Schema is the prefix of the channel names.
 	Schema string
 	// Strategy is LeastLoaded (the default), RoundRobin or Spread.
 	Strategy string
-	// Poll is how often to look for what notifications would tell, where they are
-	// not heard: behind a pooler in transaction mode. 0: they are.
-	Poll time.Duration
-	// Hub hears notifications. Default: one of the Assigner's own.
-	Hub *hearing.Hub
+	// PollInterval is the time between checks where LISTEN does not work: behind a pooler
+	// in transaction mode. 0 means that notifications work.
+	PollInterval time.Duration
+	// Notifier receives notifications. The default is a notifier for this Assigner alone.
+	Notifier *postgres.Notifier
 }
 
-// Assigner offers available jobs to nodes while its node leads the scheduler.
+// Assigner offers available jobs to nodes while this node leads the scheduler.
 type Assigner struct {
 	options      Options
 	logger       *slog.Logger
@@ -75,48 +78,48 @@ func New(options Options) (*Assigner, error) {
 	default:
 		return nil, fmt.Errorf("assignment strategy %q: want %q, %q or %q", options.Strategy, LeastLoaded, RoundRobin, Spread)
 	}
-	if options.Hub == nil {
-		options.Hub = hearing.New(options.Pool, options.Logger)
+	if options.Notifier == nil {
+		options.Notifier = postgres.NewNotifier(options.Pool, options.Logger)
 	}
 	return &Assigner{options: options, logger: options.Logger.With("part", "assign"), offerTimeout: offerTimeout}, nil
 }
 
-// Lead assigns jobs until ctx ends, and then returns nil, or until the database
-// says that the term is over: leaderstore.ErrDeposed. A failure is logged once,
-// and the work begun anew.
+// Lead assigns jobs until ctx ends or the term is over. It returns nil if ctx ended, and
+// leaderstore.ErrDeposed if the database reports that the term is over. After any other
+// failure, Lead starts again. It logs only the first of consecutive failures.
 func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := a.logger.With("term", fence.Term)
-	ctx, end := progress.Begin(ctx, "assign")
+	ctx, end := watchdog.Begin(ctx, "assign")
 	defer end()
 	defer a.options.Metrics.AssignmentWaiting.Set(0)
 	defer a.options.Metrics.AssignmentUnworked.Reset()
-	memory := newBoard(fence.Term, a.options.Strategy)
+	nodes := newNodeTable(fence.Term, a.options.Strategy)
 	for failing := false; ; {
-		worked, err := a.hearAndLead(ctx, fence, memory, logger)
+		worked, err := a.listenAndLead(ctx, fence, nodes, logger)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, leaderstore.ErrDeposed):
 			return err
 		case worked || !failing:
-			logger.WarnContext(ctx, "assignment was interrupted, beginning anew", "error", err)
+			logger.WarnContext(ctx, "assignment was interrupted; retrying", "error", err)
 		}
 		failing = true
-		if !progress.Sleep(ctx, reconnectDelay) {
+		if !watchdog.Sleep(ctx, reconnectDelay) {
 			return nil
 		}
 	}
 }
 
-// hearAndLead works until a statement or the hearing fails, and tells whether it
-// got as far as one whole turn.
-func (a *Assigner) hearAndLead(ctx context.Context, fence leaderstore.Fence, memory *board, logger *slog.Logger) (worked bool, err error) {
-	memory.forget()
+// listenAndLead assigns jobs until a statement or the notifications fail. worked reports
+// whether it completed at least one step.
+func (a *Assigner) listenAndLead(ctx context.Context, fence leaderstore.Fence, nodes *nodeTable, logger *slog.Logger) (worked bool, err error) {
+	nodes.resetCredit()
 	l := &loop{
-		pool: a.options.Pool, hub: a.options.Hub, poll: a.options.Poll, fence: fence, schema: a.options.Schema,
+		pool: a.options.Pool, notifier: a.options.Notifier, pollInterval: a.options.PollInterval, fence: fence, schema: a.options.Schema,
 		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout,
-		board: memory, limits: newLimits(), lanes: map[string]*lane{}, flights: map[int64]flight{},
+		nodes: nodes, limits: newLimits(), queueScans: map[string]*queueScan{}, pendingOffers: map[int64]pendingOffer{},
 	}
 	err = l.run(ctx)
-	return l.turns > 0, err
+	return l.steps > 0, err
 }

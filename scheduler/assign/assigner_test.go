@@ -24,7 +24,7 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
-func TestNewRefusesAnUnknownStrategy(t *testing.T) {
+func TestNewRejectsUnknownStrategy(t *testing.T) {
 	t.Parallel()
 	_, err := assign.New(assign.Options{Strategy: "random", Logger: slog.New(slog.DiscardHandler), Metrics: metrics.New("test")})
 	if err == nil || !strings.Contains(err.Error(), "least_loaded") {
@@ -35,7 +35,7 @@ func TestNewRefusesAnUnknownStrategy(t *testing.T) {
 func TestJobsGoToNodesThatCanRunThem(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	plain := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
 	gpu := c.join(t, nodestore.Node{NodeID: "b", Slots: 50, Capabilities: []string{"gpu"}})
 	tagged := c.join(t, nodestore.Node{NodeID: "c", Slots: 50, Tags: map[string]string{"zone": "eu"}})
@@ -49,7 +49,8 @@ func TestJobsGoToNodesThatCanRunThem(t *testing.T) {
 	if plain.claimed() != 0 || gpu.claimed() != 10 || tagged.claimed() != 7 || other.claimed() != 5 {
 		t.Errorf("claimed: plain %d, gpu %d, tagged %d, other %d", plain.claimed(), gpu.claimed(), tagged.claimed(), other.claimed())
 	}
-	// An offer is counted when it has been sent, and made again if it was not claimed in time.
+	// An offer is counted after it is sent. A job that is not claimed in time is offered
+	// again.
 	c.waitFor(t, "every offer to be counted", func() bool {
 		made := len(slices.Concat(plain.jobsOffered(), gpu.jobsOffered(), tagged.jobsOffered(), other.jobsOffered()))
 		return made >= 22 && testutil.ToFloat64(c.metrics.AssignmentOffers) == float64(made)
@@ -59,7 +60,7 @@ func TestJobsGoToNodesThatCanRunThem(t *testing.T) {
 func TestJobsSpreadEvenly(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	busy := func(f *fakeNode) { f.busy = true }
 	nodes := []*fakeNode{
 		c.join(t, nodestore.Node{NodeID: "a", Slots: 100, Kinds: []string{"k", "a"}}, busy),
@@ -67,11 +68,12 @@ func TestJobsSpreadEvenly(t *testing.T) {
 		c.join(t, nodestore.Node{NodeID: "c", Slots: 100, Kinds: []string{"k", "c"}}, busy),
 	}
 	c.lead(t, fence, assign.LeastLoaded)
-	c.acquaint(t, nodes...)
-	next := c.overhear(t, nodes...)
+	c.awaitCreditKnown(t, nodes...)
+	next := c.listenForOffers(t, nodes...)
 	c.insert(t, 150, "k", "default", "")
 	c.waitFor(t, "all to be claimed", func() bool { return c.count(t, "state = 'available'") == 0 })
-	// What was not claimed in time goes to another node: the first offers count.
+	// A job that is not claimed in time is offered to another node, so only first offers
+	// count.
 	first, given := map[int64]bool{}, map[*fakeNode]int{}
 	for len(first) < 150 {
 		n, ids := next()
@@ -84,14 +86,14 @@ func TestJobsSpreadEvenly(t *testing.T) {
 	}
 	for _, n := range nodes {
 		if got := given[n]; got < 40 || got > 60 {
-			t.Errorf("node %s was given %d of 150 jobs", n.node.NodeID, got)
+			t.Errorf("node %s was offered %d of 150 jobs", n.node.NodeID, got)
 		}
 	}
 }
 
-// A strategy that spreads kinds counts what runs of them, whoever assigned it, and
-// not how large the nodes are.
-func TestKindsAreSpread(t *testing.T) {
+// The strategy Spread counts the running jobs of a kind, even if another term assigned
+// them. It ignores the size of the nodes.
+func TestSpreadBalancesKindsOverNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	busy := func(f *fakeNode) { f.busy = true }
@@ -101,8 +103,8 @@ func TestKindsAreSpread(t *testing.T) {
 		c.exec(t, `INSERT INTO river_job (kind, args, state, attempted_by)
 			SELECT $1, '{}', 'running', ARRAY['gone', $2] FROM generate_series(1, 4)`, kind, n.node.ClientID())
 	}
-	c.lead(t, c.mint(t, 1), assign.Spread)
-	c.acquaint(t, small, large)
+	c.lead(t, c.makeLeader(t, 1), assign.Spread)
+	c.awaitCreditKnown(t, small, large)
 	c.insert(t, 8, "k", "default", "")
 	c.waitFor(t, "all to be claimed", func() bool { return c.count(t, "state = 'available'") == 0 })
 	if small.claimed() != 1+2 || large.claimed() != 1+6 {
@@ -110,11 +112,11 @@ func TestKindsAreSpread(t *testing.T) {
 	}
 }
 
-// Credit bounds what a node is offered, and what is left waits for more.
-func TestFullNodesAreOfferedNoMore(t *testing.T) {
+// A node is offered at most its credit. The other jobs wait for more credit.
+func TestFullNodeIsOfferedNoMoreJobs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 20}, func(f *fakeNode) { f.busy = true })
 	c.insert(t, 50, "k", "default", "")
 	c.lead(t, fence, assign.LeastLoaded)
@@ -128,7 +130,7 @@ func TestFullNodesAreOfferedNoMore(t *testing.T) {
 	c.exec(t, "SELECT pg_notify($1, $2)", wire.Channel(schema, wire.CreditChannel), wire.Marshal(wire.Credit{
 		NodeID: "a", Incarnation: n.node.Incarnation, Term: 1, Seen: 1000, Slots: 30, Free: map[string]int{"default": 30},
 	}))
-	c.waitFor(t, "the rest", func() bool { return n.claimed() == 50 })
+	c.waitFor(t, "the other jobs", func() bool { return n.claimed() == 50 })
 	if ids := distinct(n.jobsOffered()); len(ids) != 50 {
 		t.Errorf("%d of 50 jobs were offered", len(ids))
 	}
@@ -139,18 +141,19 @@ func distinct(ids []int64) []int64 {
 	return slices.Compact(ids)
 }
 
-func TestLostOfferIsMadeAgainToAnother(t *testing.T) {
+func TestLostOfferGoesToAnotherNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	deaf := c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Kinds: []string{"k", "a"}})
-	// Busier by share, so that the deaf one comes first.
+	silent := c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Kinds: []string{"k", "a"}})
+	// The other node has more of its slots in use, so the silent one is offered the job
+	// first.
 	other := c.join(t, nodestore.Node{NodeID: "b", Slots: 50, Kinds: []string{"k", "b"}}, func(f *fakeNode) { f.free = 20 })
-	c.leadInHaste(t, c.mint(t, 1))
-	c.acquaint(t, deaf, other)
-	next := c.overhear(t, deaf, other)
-	deaf.mu.Lock()
-	deaf.lose = func(offer wire.Offer) bool { return len(offer.Jobs) > 0 }
-	deaf.mu.Unlock()
+	c.leadWithShortTimeout(t, c.makeLeader(t, 1))
+	c.awaitCreditKnown(t, silent, other)
+	next := c.listenForOffers(t, silent, other)
+	silent.mu.Lock()
+	silent.ignoreOffer = func(offer wire.Offer) bool { return len(offer.Jobs) > 0 }
+	silent.mu.Unlock()
 	c.insert(t, 1, "k", "default", "")
 	c.waitFor(t, "the job to be claimed", func() bool { return other.claimed() == 2 })
 	offered := func() *fakeNode {
@@ -160,27 +163,27 @@ func TestLostOfferIsMadeAgainToAnother(t *testing.T) {
 			}
 		}
 	}
-	if n := offered(); n != deaf {
+	if n := offered(); n != silent {
 		t.Errorf("the first offer went to %s", n.node.NodeID)
 	}
 	if n := offered(); n != other {
-		t.Error("the deaf node was offered the job twice in a row")
+		t.Error("the silent node was offered the job twice in a row")
 	}
 }
 
 func TestDeposedLeaderOffersNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	old := c.mint(t, 1)
+	old := c.makeLeader(t, 1)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
-	stop, ended := c.leadToTheEnd(t, old, assign.LeastLoaded)
+	stop, ended := c.leadUntilDone(t, old, assign.LeastLoaded)
 	c.awaitCredit(t, n)
-	c.mint(t, 2)
+	c.makeLeader(t, 2)
 	c.insert(t, 3, "k", "default", "")
 	select {
 	case <-ended:
-	case <-time.After(patience):
-		t.Fatal("a deposed leader goes on")
+	case <-time.After(waitTimeout):
+		t.Fatal("a deposed leader continues")
 	}
 	if err := stop(); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead() = %v, want ErrDeposed", err)
@@ -196,12 +199,12 @@ func TestDeposedLeaderOffersNothing(t *testing.T) {
 	}
 }
 
-func TestNewTermGathersCreditAnew(t *testing.T) {
+func TestNewTermRequestsCredit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
 	for term := int64(1); term <= 3; term++ {
-		fence := c.mint(t, term)
+		fence := c.makeLeader(t, term)
 		stop := c.lead(t, fence, assign.RoundRobin)
 		c.insert(t, 5, "k", "default", "")
 		c.waitFor(t, "the term's jobs", func() bool { return n.claimed() == 5*int(term) })
@@ -217,19 +220,18 @@ func TestNewTermGathersCreditAnew(t *testing.T) {
 			t.Errorf("term %d: offer %d after %d", offer.Term, offer.Seq, seq[offer.Term])
 		}
 		if seq[offer.Term]++; offer.Seq == 1 && len(offer.Jobs) > 0 {
-			t.Errorf("term %d began with jobs, not with a question", offer.Term)
+			t.Errorf("term %d began with jobs, not with a credit request", offer.Term)
 		}
 	}
 }
 
-// A large backlog that nobody can take delays the rest by little, and counts as
-// waiting.
-func TestUnplaceableBacklogStarvesNobody(t *testing.T) {
+// A large backlog that no node can take hardly delays other jobs, and counts as waiting.
+func TestUnplaceableBacklogDoesNotDelayOtherJobs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Queues: map[string]int{"default": 50, "second": 50}})
-	c.insert(t, 3000, "nobody", "default", "")
+	c.insert(t, 3000, "unworked", "default", "")
 	c.insert(t, 40, "k", "default", "")
 	c.insert(t, 40, "k", "second", "")
 	c.lead(t, fence, assign.LeastLoaded)
@@ -239,41 +241,40 @@ func TestUnplaceableBacklogStarvesNobody(t *testing.T) {
 	})
 }
 
-// A kind that no live node works is told of, by kind, until one does.
-func TestUnworkedKindsAreTold(t *testing.T) {
+// A kind without a worker on any live node is reported until a node works it.
+func TestUnworkedKindIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Queues: map[string]int{"default": 50, "second": 50}})
 	c.insert(t, 3, "late", "default", "")
 	c.insert(t, 2, "late", "second", "")
-	c.insert(t, 1, "k", "default", `{"forge:capability": "gpu"}`) // its kind is worked
+	c.insert(t, 1, "k", "default", `{"forge:capability": "gpu"}`) // a node works this kind
 	for i := range 101 {
 		c.insert(t, 1, fmt.Sprintf("odd-%03d", i), "default", "")
 	}
-	var said bytes.Buffer
-	stop, _ := c.leadToTheEnd(t, c.mint(t, 1), assign.LeastLoaded, func(a *assign.Assigner) { assign.LogTo(a, slog.New(slog.NewTextHandler(&said, nil))) })
+	var logged bytes.Buffer
+	stop, _ := c.leadUntilDone(t, c.makeLeader(t, 1), assign.LeastLoaded, func(a *assign.Assigner) { assign.LogTo(a, slog.New(slog.NewTextHandler(&logged, nil))) })
 	series := func(kind string) float64 {
 		return testutil.ToFloat64(c.metrics.AssignmentUnworked.WithLabelValues(kind))
 	}
-	c.waitFor(t, "every kind to be told of", func() bool {
+	c.waitFor(t, "every kind to be reported", func() bool {
 		return testutil.CollectAndCount(c.metrics.AssignmentUnworked) == 101 && series("late") == 5 && series("odd-098") == 1 && series("_other") == 2
 	})
 	b := c.join(t, nodestore.Node{NodeID: "b", Slots: 50, Kinds: []string{"late"}, Queues: map[string]int{"default": 50, "second": 50}})
 	c.waitFor(t, "the node that works it", func() bool { return b.claimed() == 5 })
-	c.waitFor(t, "the others alone to be told of", func() bool {
+	c.waitFor(t, "only the other kinds to be reported", func() bool {
 		return testutil.CollectAndCount(c.metrics.AssignmentUnworked) == 101 && series("_other") == 1
 	})
 	_ = stop()
-	if n := strings.Count(said.String(), `level=WARN msg="no live node has a worker for a kind; its jobs wait" term=1 kind=late `); n != 1 {
-		t.Errorf("it was said %d times of the kind:\n%s", n, said.String())
+	if n := strings.Count(logged.String(), `level=WARN msg="no live node has a worker for a kind; its jobs wait" term=1 kind=late `); n != 1 {
+		t.Errorf("it was logged %d times of the kind:\n%s", n, logged.String())
 	}
 	if n := testutil.CollectAndCount(c.metrics.AssignmentUnworked); n != 0 {
-		t.Errorf("%d kinds are told of by a node that does not lead", n)
+		t.Errorf("%d kinds are reported by a node that does not lead", n)
 	}
 }
 
-// Where there is room for few, the urgent go first, whatever their queue and
-// however late they came.
+// With few free slots, urgent jobs go first in any queue, even if they arrived last.
 func TestUrgentJobsGoFirst(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -283,7 +284,7 @@ func TestUrgentJobsGoFirst(t *testing.T) {
 	for priority, queue := range map[int]string{2: "default", 1: "second"} {
 		c.exec(t, "INSERT INTO river_job (kind, queue, args, priority) SELECT 'k', $1, '{}', $2 FROM generate_series(1, 2)", queue, priority)
 	}
-	c.lead(t, c.mint(t, 1), assign.LeastLoaded)
+	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
 	c.waitFor(t, "the node to be full", func() bool { return n.claimed() == 4 })
 	if got := c.count(t, "state = 'running' AND priority < 3"); got != 4 {
 		t.Errorf("%d of the 4 that run are urgent", got)
@@ -293,7 +294,7 @@ func TestUrgentJobsGoFirst(t *testing.T) {
 func TestPausedQueueWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Queues: map[string]int{"default": 50, "second": 50}})
 	c.exec(t, "INSERT INTO river_queue (name, paused_at) VALUES ('second', now())")
 	c.lead(t, fence, assign.LeastLoaded)
@@ -308,12 +309,12 @@ func TestPausedQueueWaits(t *testing.T) {
 	c.waitFor(t, "the resumed queue's job", func() bool { return n.claimed() == 2 })
 }
 
-// River makes a retry that is due within seconds available at once, with its
-// time ahead.
-func TestAvailableJobWaitsForItsTime(t *testing.T) {
+// River makes a retry that is due within seconds available early, with a future
+// scheduled_at.
+func TestAvailableJobIsNotOfferedBeforeItsTime(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
 	c.lead(t, fence, assign.LeastLoaded)
 	c.awaitCredit(t, n)
@@ -321,14 +322,14 @@ func TestAvailableJobWaitsForItsTime(t *testing.T) {
 	c.insert(t, 1, "k", "default", "")
 	c.waitFor(t, "both jobs", func() bool { return n.claimed() == 2 })
 	if early := c.count(t, "attempted_at < scheduled_at"); early > 0 {
-		t.Errorf("%d jobs were claimed before their time", early)
+		t.Errorf("%d jobs were claimed too early", early)
 	}
 }
 
-func TestNodeThatJoinsLaterIsUsed(t *testing.T) {
+func TestNewNodeIsOfferedJobs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	c.lead(t, fence, assign.LeastLoaded)
 	c.insert(t, 5, "k", "default", "")
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
@@ -342,14 +343,14 @@ func TestNodeThatJoinsLaterIsUsed(t *testing.T) {
 	c.waitFor(t, "the jobs", func() bool { return late.claimed() == 5 })
 }
 
-func TestLostConnectionIsMadeAnew(t *testing.T) {
+func TestLostConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
 	c.lead(t, fence, assign.LeastLoaded)
 	c.awaitCredit(t, n)
-	c.waitFor(t, "the leader's session to be ended", func() bool {
+	c.waitFor(t, "the leader's session to be terminated", func() bool {
 		var ended int
 		err := c.pool.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -363,7 +364,7 @@ func TestLostConnectionIsMadeAnew(t *testing.T) {
 	c.waitFor(t, "the jobs", func() bool { return n.claimed() == 5 })
 }
 
-// statements counts what goes over a pool's connections, and what of it sweeps.
+// statements counts the statements of a pool, and the sweeps among them.
 type statements struct{ all, sweeps atomic.Int64 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -376,10 +377,10 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 
 func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A sweep every two seconds, and every ten the three statements of a look at the
-// roster. Counted is a while without news and what follows from it, which on a
-// slow machine is not the first.
-func TestIdleCostsLittle(t *testing.T) {
+// An idle assigner sweeps every two seconds, and reads the node list with three
+// statements every ten seconds. On a slow machine, the first interval may still contain
+// follow-ups, so the test measures until one interval is idle.
+func TestIdleAssignerRunsFewStatements(t *testing.T) {
 	t.Parallel()
 	var counted statements
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
@@ -393,17 +394,17 @@ func TestIdleCostsLittle(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	c := &cluster{pool: pool, metrics: metrics.New("test")}
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
 	c.lead(t, fence, assign.LeastLoaded)
 	c.awaitCredit(t, n)
-	time.Sleep(1500 * time.Millisecond) // past the follow-ups
-	const length, most, roster = 3 * time.Second, 2, 3
-	c.waitFor(t, "an idle while", func() bool {
+	time.Sleep(1500 * time.Millisecond) // longer than the follow-ups
+	const length, most, nodeList = 3 * time.Second, 2, 3
+	c.waitFor(t, "an idle interval", func() bool {
 		all, sweeps := counted.all.Load(), counted.sweeps.Load()
-		time.Sleep(length) // the thing measured is a rate
+		time.Sleep(length) // the test measures a rate
 		sweeps, all = counted.sweeps.Load()-sweeps, counted.all.Load()-all
 		t.Logf("%d sweeps, %d statements in %s", sweeps, all, length)
-		return sweeps >= 1 && sweeps <= most && all <= sweeps+roster
+		return sweeps >= 1 && sweeps <= most && all <= sweeps+nodeList
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
-// deadlines notes which statements are bounded and which are not.
+// deadlines records the statements with and without a deadline.
 type deadlines struct {
 	mu               sync.Mutex
 	bounded, endless []string
@@ -36,8 +36,8 @@ func (d *deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.T
 
 func (*deadlines) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Every statement of the assigner ends in a bounded time, whatever it is for: one that is
-// never answered must not keep the loop.
+// Every statement of the assigner has a deadline, so an unanswered one cannot block the
+// loop.
 func TestEveryStatementIsBounded(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -58,7 +58,7 @@ func TestEveryStatementIsBounded(t *testing.T) {
 	c.insert(t, 5, "rare", "default", "")
 	c.insert(t, 5, "k", "default", "")
 	leader := &cluster{pool: traced, metrics: c.metrics}
-	stop := leader.lead(t, c.mint(t, 1), assign.Spread)
+	stop := leader.lead(t, c.makeLeader(t, 1), assign.Spread)
 	c.waitFor(t, "the jobs", func() bool { return c.count(t, "state = 'running' AND kind = 'k'") == 5 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -66,11 +66,11 @@ func TestEveryStatementIsBounded(t *testing.T) {
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for _, sql := range seen.endless {
-		if !strings.HasPrefix(sql, "LISTEN") && !strings.HasPrefix(sql, "UNLISTEN") && !strings.HasPrefix(sql, "-- ping") { // the hub's
+		if !strings.HasPrefix(sql, "LISTEN") && !strings.HasPrefix(sql, "UNLISTEN") && !strings.HasPrefix(sql, "-- ping") { // statements of the notifier
 			t.Errorf("unbounded: %s", strings.Join(strings.Fields(sql), " "))
 		}
 	}
 	if len(seen.bounded) < 5 {
-		t.Errorf("only these statements were made: %q", seen.bounded)
+		t.Errorf("only these statements had a deadline: %q", seen.bounded)
 	}
 }

@@ -9,19 +9,18 @@ import (
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
-// definitions are the jobs of the configuration in force. While files differ
-// between nodes, in the middle of a rolling restart or after one went back, a
-// job must run as the cluster defines it, or wait for a node that can.
+// definitions are the job definitions of the configuration in force. Configuration files
+// may differ between nodes, for example during a rolling restart. A job must run as the
+// cluster defines it, or wait for a node with the same definition.
 type definitions struct {
 	hash      string
 	appliedAt time.Time
 	digests   map[string]string // by kind
 }
 
-// heldBy returns the kinds of the node's that mean there what they mean in the
-// cluster. A Go program's own workers are defined nowhere, neither here nor
-// there.
-func (d definitions) heldBy(n nodestore.Node) map[string]bool {
+// kindsOf returns the kinds that the node defines as the configuration in force does.
+// Workers that a Go program registers itself have no definition on either side.
+func (d definitions) kindsOf(n nodestore.Node) map[string]bool {
 	held := make(map[string]bool, len(n.Kinds))
 	for _, kind := range n.Kinds {
 		if n.Definitions[kind] == d.digests[kind] {
@@ -31,7 +30,8 @@ func (d definitions) heldBy(n nodestore.Node) map[string]bool {
 	return held
 }
 
-// refresh reads what is in force now, the body only if it is another.
+// refresh returns the definitions in force. It reads the configuration's body only if the
+// hash has changed.
 func (d definitions) refresh(ctx context.Context, db cronstore.Queryer) (definitions, error) {
 	inForce, err := cronstore.ConfigInForceUnless(ctx, db, d.hash)
 	if err != nil {
@@ -46,8 +46,8 @@ func (d definitions) refresh(ctx context.Context, db cronstore.Queryer) (definit
 	return d, nil
 }
 
-// outdated says that a job was read after another configuration was put in
-// force: it must not be placed by what the board knows.
+// outdated reports whether the jobs were read after another configuration was applied.
+// Such jobs must not be placed with these definitions.
 func (d definitions) outdated(jobs []job) bool {
 	return len(jobs) > 0 && !jobs[0].appliedAt.Equal(d.appliedAt)
 }

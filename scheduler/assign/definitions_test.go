@@ -9,8 +9,8 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
-// apply puts a configuration in force whose one job runs a command, and returns
-// the digest of that definition.
+// apply applies a configuration with one job that runs a command. It returns the digest
+// of the job's definition.
 func (c *cluster) apply(t *testing.T, command string) (digest string) {
 	t.Helper()
 	body := []byte(`{"jobs": {"k": {"kind": "shell", "command": ["` + command + `"]}}}`)
@@ -25,12 +25,13 @@ func (c *cluster) apply(t *testing.T, command string) (digest string) {
 	return digests["k"]
 }
 
-// A job goes only to nodes that hold its definition as applied, through a change
-// of the configuration and back; nobody else's worker of the same name will do.
-func TestJobsGoToNodesThatDefineThemAsApplied(t *testing.T) {
+// A job goes only to nodes with the applied definition, even after the configuration
+// changes and changes back. A worker of the same name with another definition does not
+// get it.
+func TestJobsGoToNodesWithAppliedDefinition(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	edited := c.apply(t, "new")
 	first := c.apply(t, "old")
 	kinds := []string{"go", "k"}
@@ -62,12 +63,11 @@ func TestJobsGoToNodesThatDefineThemAsApplied(t *testing.T) {
 	}
 }
 
-// A job whose definition nobody holds waits, and the others do not wait with
-// it; a node that takes the definition over is given it at once.
+// A job whose definition no node has waits, and does not delay other jobs.
 func TestJobsWaitForTheirDefinition(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	edited := c.apply(t, "new")
 	node := nodestore.Node{
 		NodeID: "a", Slots: 100, Kinds: []string{"go", "k"}, Definitions: map[string]string{"k": "other"},

@@ -18,41 +18,41 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// What a job asks of a node, and whether its queue is held.
-const wantsSQL = `
+// The requirements of a job, and whether its queue is paused.
+const requirementsSQL = `
 SELECT coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags', q.paused_at, clock_timestamp()
 FROM river_job AS j LEFT JOIN river_queue AS q ON q.name = j.queue
 WHERE j.id = $1`
 
-// Queryer is what Explain reads through: a pool or a connection.
+// Queryer runs the queries of Explain: a pool or a connection.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Rules are those by which the leader places jobs.
+// Rules are the leader's settings for placing jobs.
 type Rules struct {
 	Strategy string
-	// Policy says when a silent node is dead.
+	// Policy decides when a silent node is dead.
 	Policy nodestore.Policy
 }
 
-// facts are what the database says that bears on the placement of a job.
+// facts are the rows in the database that determine the placement of a job.
 type facts struct {
-	job      jobstore.Job
-	asks     job
-	pausedAt time.Time
-	now      time.Time
-	leader   string
-	inForce  definitions
-	limits   *limits
-	nodes    []nodestore.Node
-	// running is what runs, by who signed it.
-	running map[string][]share
+	job          jobstore.Job
+	requirements job
+	pausedAt     time.Time
+	now          time.Time
+	leader       string
+	inForce      definitions
+	limits       *limits
+	nodes        []nodestore.Node
+	// running contains the running jobs by nodestore.ClientID.
+	running map[string][]jobCount
 }
 
-// Explain says where a job goes and why, why it waits, or who ran it, by what
-// stands in the database: no node has to be up. The error is
-// jobstore.ErrNotFound when there is no such job.
+// Explain returns where a job goes and why, why it waits, or which node ran it. It reads
+// only the database, so no node has to be up. It returns jobstore.ErrNotFound if the job
+// does not exist.
 func Explain(ctx context.Context, db Queryer, id int64, rules Rules) (explain.Placement, error) {
 	f, err := gather(ctx, db, id, rules.Policy)
 	if err != nil {
@@ -61,11 +61,11 @@ func Explain(ctx context.Context, db Queryer, id int64, rules Rules) (explain.Pl
 	return f.explain(rules.Strategy), nil
 }
 
-// explain places the job as the leader would, and writes down why.
+// explain places the job as the leader would, and returns the reasons.
 func (f facts) explain(strategy string) explain.Placement {
 	p := explain.Placement{
 		JobID: f.job.ID, Kind: f.job.Kind, Queue: f.job.Queue, State: f.job.State,
-		Capability: f.asks.capability, Tags: f.asks.tags, QueuePausedAt: f.pausedAt, Leader: f.leader, Strategy: strategy,
+		Capability: f.requirements.capability, Tags: f.requirements.tags, QueuePausedAt: f.pausedAt, Leader: f.leader, Strategy: strategy,
 		Candidates: []explain.Candidate{}, Attempts: f.job.Runs(),
 	}
 	if p.Attempts == nil {
@@ -78,9 +78,9 @@ func (f facts) explain(strategy string) explain.Placement {
 	return p
 }
 
-// limit says which limit of the cluster holds the job back, or nothing.
+// limit returns the cluster limit that holds the job back, or an empty string.
 func (f facts) limit() string {
-	g, full := f.limits.full(f.limits.on(f.asks))
+	g, full := f.limits.full(f.limits.groupsOf(f.requirements))
 	if !full {
 		return ""
 	}
@@ -88,38 +88,38 @@ func (f facts) limit() string {
 	if g.scope == queuestore.ScopeJob {
 		what = "kind " + g.name
 	}
-	return fmt.Sprintf("%s runs as many jobs as its global_limit of %d lets the whole cluster", what, f.limits.most[g])
+	return fmt.Sprintf("%s is at its global_limit of %d running jobs in the cluster", what, f.limits.maxJobs[g])
 }
 
 func (f facts) candidates(strategy string) []explain.Candidate {
 	candidates := []explain.Candidate{}
-	var all, seated []*member
+	var all, available []*member
 	for _, n := range f.nodes {
 		if n.State == nodestore.Left {
 			continue
 		}
 		m := f.member(n)
 		all = append(all, m)
-		rejected := append(absences(n), m.rejections(f.asks, n)...)
-		if absence(n) == "" {
-			seated = append(seated, m)
+		rejected := append(unavailabilities(n), m.rejections(f.requirements, n)...)
+		if unavailability(n) == "" {
+			available = append(available, m)
 		}
 		candidates = append(candidates, explain.Candidate{
-			NodeID: n.NodeID, Running: m.used(), OfKind: m.crowd[f.asks.kind], Slots: m.slots,
+			NodeID: n.NodeID, Running: m.used(), OfKind: m.runningByKind[f.requirements.kind], Slots: m.slots,
 			Capabilities: n.Capabilities, Rejected: rejected,
 		})
 	}
-	best, _ := pick(f.asks, seated, strategy, "")
+	best, _ := pick(f.requirements, available, strategy, "")
 	for i, m := range all {
-		candidates[i].Chosen = best != nil && len(candidates[i].Rejected) == 0 && !better(best, m, f.asks.kind, strategy, "")
+		candidates[i].Chosen = best != nil && len(candidates[i].Rejected) == 0 && !better(best, m, f.requirements.kind, strategy, "")
 	}
 	return candidates
 }
 
-// member is a node as the leader would account for it once it has reported.
+// member returns a node as the leader would track it after a credit report.
 func (f facts) member(n nodestore.Node) *member {
 	m := &member{}
-	m.become(n, f.inForce)
+	m.update(n, f.inForce)
 	credit := wire.Credit{Slots: n.Slots, Free: maps.Clone(n.Queues)}
 	for _, s := range f.running[m.clientID] {
 		credit.Slots -= s.jobs
@@ -127,13 +127,13 @@ func (f facts) member(n nodestore.Node) *member {
 			credit.Free[s.queue] -= s.jobs
 		}
 	}
-	m.report, m.crowd = credit, crowdOf(f.running[m.clientID])
-	m.account()
+	m.report, m.runningByKind = credit, countByKind(f.running[m.clientID])
+	m.computeFree()
 	return m
 }
 
-func absences(n nodestore.Node) []explain.Rejection {
-	switch absence(n) {
+func unavailabilities(n nodestore.Node) []explain.Rejection {
+	switch unavailability(n) {
 	case nodestore.Draining:
 		return []explain.Rejection{{Reason: explain.Draining, Detail: "is draining"}}
 	case nodestore.Dead:
@@ -144,7 +144,7 @@ func absences(n nodestore.Node) []explain.Rejection {
 	}
 }
 
-// rejections are all that keeps the member from being picked for j.
+// rejections returns all reasons why pick would not choose the member for j.
 func (m *member) rejections(j job, n nodestore.Node) []explain.Rejection {
 	var found []explain.Rejection
 	reject := func(reason, detail string, args ...any) {
@@ -153,52 +153,52 @@ func (m *member) rejections(j job, n nodestore.Node) []explain.Rejection {
 	switch {
 	case m.works(j):
 	case slices.Contains(n.Kinds, j.kind):
-		reject(explain.Differs, "defines %s otherwise than the configuration in force", j.kind)
+		reject(explain.Differs, "defines %s differently from the configuration in force", j.kind)
 	default:
 		reject(explain.NoWorker, "has no worker for kind %s", j.kind)
 	}
-	if !m.able(j) {
+	if !m.hasCapability(j) {
 		reject(explain.NoAbility, "lacks capability %s", j.capability)
 	}
 	switch {
 	case j.unreadable:
-		reject(explain.Unreadable, "cannot have tags that are no strings")
-	case !m.tagged(j):
-		reject(explain.OtherTags, "%s", m.otherTags(j))
+		reject(explain.Unreadable, "cannot match tags that are not strings")
+	case !m.hasTags(j):
+		reject(explain.OtherTags, "%s", m.missingTags(j))
 	}
-	most, worked := m.queues[j.queue]
+	maxJobs, worked := m.queues[j.queue]
 	switch {
 	case !worked:
 		reject(explain.NoQueue, "does not work queue %s", j.queue)
-	case m.slotsLeft <= 0:
+	case m.freeSlots <= 0:
 		reject(explain.Full, "has %d of %d slots in use", m.used(), m.slots)
 	case m.room(j.queue) <= 0:
-		reject(explain.Full, "has %d of %d places of queue %s in use", most-m.left[j.queue], most, j.queue)
+		reject(explain.Full, "has %d of %d places of queue %s in use", maxJobs-m.free[j.queue], maxJobs, j.queue)
 	}
 	return found
 }
 
-// otherTags says which of the tags that the job asks for the member lacks.
-func (m *member) otherTags(j job) string {
-	var said []string
+// missingTags describes the tags that the job requires and the member lacks.
+func (m *member) missingTags(j job) string {
+	var missing []string
 	for _, key := range slices.Sorted(maps.Keys(j.tags)) {
 		switch found, ok := m.tags[key]; {
 		case !ok:
-			said = append(said, fmt.Sprintf("lacks tag %s=%s", key, j.tags[key]))
+			missing = append(missing, fmt.Sprintf("lacks tag %s=%s", key, j.tags[key]))
 		case found != j.tags[key]:
-			said = append(said, fmt.Sprintf("has tag %s=%s, not %s", key, found, j.tags[key]))
+			missing = append(missing, fmt.Sprintf("has tag %s=%s, not %s", key, found, j.tags[key]))
 		}
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(missing, ", ")
 }
 
 func gather(ctx context.Context, db Queryer, id int64, policy nodestore.Policy) (f facts, err error) {
 	if f.job, err = jobstore.Get(ctx, db, id); err != nil {
 		return f, err
 	}
-	f.asks = job{kind: f.job.Kind, queue: f.job.Queue}
-	if err := f.readWants(ctx, db); err != nil {
-		return f, fmt.Errorf("read what it asks for: %w", err)
+	f.requirements = job{kind: f.job.Kind, queue: f.job.Queue}
+	if err := f.readRequirements(ctx, db); err != nil {
+		return f, fmt.Errorf("read its requirements: %w", err)
 	}
 	if f.inForce, err = f.inForce.refresh(ctx, db); err != nil {
 		return f, err
@@ -221,15 +221,15 @@ func gather(ctx context.Context, db Queryer, id int64, policy nodestore.Policy) 
 	return f, err
 }
 
-func (f *facts) readWants(ctx context.Context, db Queryer) error {
-	rows, err := db.Query(ctx, wantsSQL, f.job.ID)
+func (f *facts) readRequirements(ctx context.Context, db Queryer) error {
+	rows, err := db.Query(ctx, requirementsSQL, f.job.ID)
 	if err != nil {
 		return err
 	}
 	var tags []byte
 	var paused *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&f.asks.capability, &tags, &paused, &f.now}, func() error {
-		f.asks.tags, f.asks.unreadable = parseTags(tags)
+	_, err = pgx.ForEachRow(rows, []any{&f.requirements.capability, &tags, &paused, &f.now}, func() error {
+		f.requirements.tags, f.requirements.unreadable = parseTags(tags)
 		if paused != nil {
 			f.pausedAt = *paused
 		}
@@ -245,14 +245,14 @@ func (f *facts) readLimits(ctx context.Context, db Queryer) error {
 	}
 	f.limits = newLimits()
 	f.limits.set(inForce)
-	if len(f.limits.on(f.asks)) == 0 {
+	if len(f.limits.groupsOf(f.requirements)) == 0 {
 		return nil
 	}
 	return f.limits.count(ctx, db, f.now, 0)
 }
 
-// readNodes calls those dead that nobody has fenced yet, as when all died at
-// once.
+// readNodes reads the nodes. It marks dead nodes that are not fenced yet, for example
+// because all nodes died at once.
 func (f *facts) readNodes(ctx context.Context, db Queryer, policy nodestore.Policy) (err error) {
 	if f.nodes, err = nodestore.List(ctx, db); err != nil {
 		return err

@@ -20,16 +20,16 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// waiting is an available job of kind k in queue q, on three nodes with ten slots
-// each, which one leads.
-func waiting(change ...func(*facts)) facts {
+// waitingFacts returns an available job of kind k in queue q, with three nodes of ten
+// slots each and a leader.
+func waitingFacts(change ...func(*facts)) facts {
 	f := facts{
-		job:    jobstore.Job{ID: 7, Kind: "k", Queue: "q", State: "available", MaxAttempts: 5, ScheduledAt: noon.Add(-time.Second)},
-		asks:   job{kind: "k", queue: "q"},
-		now:    noon,
-		leader: "a",
-		limits: newLimits(),
-		running: map[string][]share{
+		job:          jobstore.Job{ID: 7, Kind: "k", Queue: "q", State: "available", MaxAttempts: 5, ScheduledAt: noon.Add(-time.Second)},
+		requirements: job{kind: "k", queue: "q"},
+		now:          noon,
+		leader:       "a",
+		limits:       newLimits(),
+		running: map[string][]jobCount{
 			nodestore.ClientID("b", "inc-b"): {{"q", "k", 2}}, nodestore.ClientID("c", "inc-c"): {{"q", "l", 3}, {"other", "k", 1}},
 		},
 	}
@@ -66,7 +66,7 @@ func state(state string) func(*nodestore.Node) {
 
 func TestExplainWaiting(t *testing.T) {
 	t.Parallel()
-	gpu := func(f *facts) { f.asks.capability = "gpu" }
+	gpu := func(f *facts) { f.requirements.capability = "gpu" }
 	hasGPU := func(n *nodestore.Node) { n.Capabilities = []string{"general", "gpu"} }
 	for _, test := range []struct {
 		name   string
@@ -74,40 +74,40 @@ func TestExplainWaiting(t *testing.T) {
 		chosen string
 		want   string
 	}{
-		{"the least loaded", waiting(), "a", "it goes to a, the least loaded of 3 nodes that can take it: 0 of 10 slots in use."},
-		{"equals", waiting(func(f *facts) { f.running = nil }), "a b c", "it goes to a or b or c, equally loaded: 0 of 10 slots in use."},
-		{"not the one that drains", waiting(on("a", state(nodestore.Draining))), "b", "it goes to b, the least loaded of 2 nodes that can take it: 2 of 10 slots in use."},
-		{"no leader", waiting(func(f *facts) { f.leader = "" }), "a", "nobody leads the scheduler, so it is offered to no node; it would go to a, the least loaded of 3 nodes that can take it: 0 of 10 slots in use."},
-		{"paused", waiting(func(f *facts) { f.pausedAt = noon }), "a", "queue q is paused since 2026-11-20T12:00:00Z; forge queue resume q lets it go on."},
-		{"limit", waiting(func(f *facts) {
+		{"the least loaded", waitingFacts(), "a", "it goes to a, the least loaded of 3 nodes that can take it: 0 of 10 slots in use."},
+		{"equals", waitingFacts(func(f *facts) { f.running = nil }), "a b c", "it goes to a or b or c, equally loaded: 0 of 10 slots in use."},
+		{"not the one that drains", waitingFacts(on("a", state(nodestore.Draining))), "b", "it goes to b, the least loaded of 2 nodes that can take it: 2 of 10 slots in use."},
+		{"no leader", waitingFacts(func(f *facts) { f.leader = "" }), "a", "nobody leads the scheduler, so it is offered to no node; it would go to a, the least loaded of 3 nodes that can take it: 0 of 10 slots in use."},
+		{"paused", waitingFacts(func(f *facts) { f.pausedAt = noon }), "a", "queue q is paused since 2026-11-20T12:00:00Z; forge queue resume q lets it go on."},
+		{"limit", waitingFacts(func(f *facts) {
 			f.limits.set([]queuestore.Limit{{Scope: queuestore.ScopeJob, Name: "k", Most: 2}})
-			f.limits.taken[group{queuestore.ScopeJob, "k"}] = 2
-		}), "a", "kind k runs as many jobs as its global_limit of 2 lets the whole cluster."},
-		{"capability", waiting(gpu), "", "no node has capability gpu; nodes have general."},
-		{"capability of one", waiting(gpu, on("c", hasGPU)), "c", "it goes to c, the only node that can take it."},
-		{"capability of one that drains", waiting(gpu, on("c", hasGPU), on("c", state(nodestore.Draining))), "", "none of 3 nodes can take it: a lacks capability gpu; b lacks capability gpu; c is draining."},
-		{"capability of a dead one", waiting(gpu, on("c", hasGPU), on("c", state(nodestore.Dead))), "", "no node has capability gpu; nodes have general."},
-		{"no capabilities at all", waiting(gpu, onAll(func(n *nodestore.Node) { n.Capabilities = nil })), "", "no node has capability gpu; nodes have none."},
-		{"kind", waiting(func(f *facts) { f.job.Kind, f.asks.kind = "mail", "mail" }), "", "no node has a worker for kind mail."},
-		{"definition", waiting(func(f *facts) { f.inForce.digests = map[string]string{"k": "another"} }), "", "no node defines k as the configuration in force does."},
-		{"queue", waiting(func(f *facts) { f.job.Queue, f.asks.queue = "slow", "slow" }), "", "no node works queue slow."},
-		{"tags", waiting(func(f *facts) { f.asks.tags = map[string]string{"zone": "eu", "disk": "ssd"} }), "", "no node has the tags disk=ssd, zone=eu."},
+			f.limits.used[group{queuestore.ScopeJob, "k"}] = 2
+		}), "a", "kind k is at its global_limit of 2 running jobs in the cluster."},
+		{"capability", waitingFacts(gpu), "", "no node has capability gpu; nodes have general."},
+		{"capability of one", waitingFacts(gpu, on("c", hasGPU)), "c", "it goes to c, the only node that can take it."},
+		{"capability of one that drains", waitingFacts(gpu, on("c", hasGPU), on("c", state(nodestore.Draining))), "", "none of 3 nodes can take it: a lacks capability gpu; b lacks capability gpu; c is draining."},
+		{"capability of a dead one", waitingFacts(gpu, on("c", hasGPU), on("c", state(nodestore.Dead))), "", "no node has capability gpu; nodes have general."},
+		{"no capabilities at all", waitingFacts(gpu, onAll(func(n *nodestore.Node) { n.Capabilities = nil })), "", "no node has capability gpu; nodes have none."},
+		{"kind", waitingFacts(func(f *facts) { f.job.Kind, f.requirements.kind = "mail", "mail" }), "", "no node has a worker for kind mail."},
+		{"definition", waitingFacts(func(f *facts) { f.inForce.digests = map[string]string{"k": "another"} }), "", "no node defines k as the configuration in force does."},
+		{"queue", waitingFacts(func(f *facts) { f.job.Queue, f.requirements.queue = "slow", "slow" }), "", "no node works queue slow."},
+		{"tags", waitingFacts(func(f *facts) { f.requirements.tags = map[string]string{"zone": "eu", "disk": "ssd"} }), "", "no node has the tags disk=ssd, zone=eu."},
 		{
-			"tags that differ", waiting(func(f *facts) { f.asks.tags = map[string]string{"zone": "eu"} },
+			"tags that differ", waitingFacts(func(f *facts) { f.requirements.tags = map[string]string{"zone": "eu"} },
 				on("a", func(n *nodestore.Node) { n.Tags = map[string]string{"zone": "us"} }), on("b", state(nodestore.Draining)), on("b", func(n *nodestore.Node) { n.Tags = map[string]string{"zone": "eu"} })),
 			"", "none of 3 nodes can take it: a has tag zone=us, not eu; b is draining; c lacks tag zone=eu.",
 		},
-		{"unreadable tags", waiting(func(f *facts) { f.asks.unreadable = true }), "", "its tags cannot be read: want an object of strings."},
-		{"draining", waiting(onAll(state(nodestore.Draining))), "", "every node is draining."},
-		{"dead", waiting(onAll(state(nodestore.Dead))), "", "no node is alive."},
-		{"left", waiting(onAll(state(nodestore.Left))), "", "no node is alive."},
-		{"fenced", waiting(onAll(func(n *nodestore.Node) { n.FencedAt = noon })), "", "no node is alive."},
-		{"full", waiting(onAll(func(n *nodestore.Node) { n.Slots = 4 }), func(f *facts) {
-			f.running[nodestore.ClientID("a", "inc-a")] = []share{{"other", "l", 4}}
-			f.running[nodestore.ClientID("b", "inc-b")] = []share{{"q", "k", 5}}
+		{"unreadable tags", waitingFacts(func(f *facts) { f.requirements.unreadable = true }), "", "its tags cannot be read: want an object of strings."},
+		{"draining", waitingFacts(onAll(state(nodestore.Draining))), "", "every node is draining."},
+		{"dead", waitingFacts(onAll(state(nodestore.Dead))), "", "no node is alive."},
+		{"left", waitingFacts(onAll(state(nodestore.Left))), "", "no node is alive."},
+		{"fenced", waitingFacts(onAll(func(n *nodestore.Node) { n.FencedAt = noon })), "", "no node is alive."},
+		{"full", waitingFacts(onAll(func(n *nodestore.Node) { n.Slots = 4 }), func(f *facts) {
+			f.running[nodestore.ClientID("a", "inc-a")] = []jobCount{{"other", "l", 4}}
+			f.running[nodestore.ClientID("b", "inc-b")] = []jobCount{{"q", "k", 5}}
 		}), "", "no node has a free slot: a has 4 of 4 slots in use; b has 5 of 4 slots in use; c has 4 of 4 slots in use."},
-		{"full queue", waiting(onAll(func(n *nodestore.Node) { n.Queues = map[string]int{"q": 2} }), func(f *facts) {
-			f.running[nodestore.ClientID("a", "inc-a")] = []share{{"q", "l", 2}}
+		{"full queue", waitingFacts(onAll(func(n *nodestore.Node) { n.Queues = map[string]int{"q": 2} }), func(f *facts) {
+			f.running[nodestore.ClientID("a", "inc-a")] = []jobCount{{"q", "l", 2}}
 		}), "", "no node has a free slot: a has 2 of 2 places of queue q in use; b has 2 of 2 places of queue q in use; c has 3 of 2 places of queue q in use."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -135,11 +135,11 @@ func TestExplainByStrategy(t *testing.T) {
 		facts    facts
 		want     string
 	}{
-		{RoundRobin, waiting(), "it goes to a or b or c, which take turns."},
-		{Spread, waiting(), "it goes to a, with the fewest jobs of kind k of 3 nodes that can take it: 0."},
-		{Spread, waiting(noneOnA), "it goes to c, with the fewest jobs of kind k of 2 nodes that can take it: 1."},
-		{Spread, waiting(func(f *facts) { f.asks.kind, f.job.Kind = "m", "m" }, onAll(func(n *nodestore.Node) { n.Kinds = []string{"m"} })), "it goes to a, with the fewest jobs of kind m of 3 nodes that can take it: 0."},
-		{Spread, waiting(func(f *facts) { f.running = nil }), "it goes to a or b or c, with the fewest jobs of kind k of 3 nodes that can take it: 0."},
+		{RoundRobin, waitingFacts(), "it goes to a or b or c, which take turns."},
+		{Spread, waitingFacts(), "it goes to a, with the fewest jobs of kind k of 3 nodes that can take it: 0."},
+		{Spread, waitingFacts(noneOnA), "it goes to c, with the fewest jobs of kind k of 2 nodes that can take it: 1."},
+		{Spread, waitingFacts(func(f *facts) { f.requirements.kind, f.job.Kind = "m", "m" }, onAll(func(n *nodestore.Node) { n.Kinds = []string{"m"} })), "it goes to a, with the fewest jobs of kind m of 3 nodes that can take it: 0."},
+		{Spread, waitingFacts(func(f *facts) { f.running = nil }), "it goes to a or b or c, with the fewest jobs of kind k of 3 nodes that can take it: 0."},
 	} {
 		if p := test.facts.explain(test.strategy); !strings.HasSuffix(p.Sentence, test.want) {
 			t.Errorf("%s: %s, want %s", test.strategy, p.Sentence, test.want)
@@ -168,7 +168,7 @@ func TestExplainByState(t *testing.T) {
 		{
 			func(f *facts) {
 				f.job.State, f.job.ScheduledAt, f.job.Attempts = "retryable", noon.Add(time.Minute), []jobstore.Attempt{ran}
-				f.asks.capability = "gpu"
+				f.requirements.capability = "gpu"
 			},
 			"Job 7 (k) waits until 2026-11-20T12:01:00Z, in 1m0s, for its next attempt; attempt 1 of 5 ran on b and ended as failed; as things are, no node has capability gpu; nodes have general.",
 		},
@@ -183,7 +183,7 @@ func TestExplainByState(t *testing.T) {
 		{func(f *facts) { f.job.State = "cancelled" }, "Job 7 (k) is cancelled; it never ran."},
 		{func(f *facts) { f.job.State = "pending" }, "Job 7 (k) is pending: nothing runs it until it is made available."},
 	} {
-		f := waiting(test.change)
+		f := waitingFacts(test.change)
 		p := f.explain(LeastLoaded)
 		if p.Sentence != test.want {
 			t.Errorf("\ngot  %s\nwant %s", p.Sentence, test.want)
@@ -197,18 +197,18 @@ func TestExplainByState(t *testing.T) {
 	}
 }
 
-// What is explained is what the leader does: a node is rejected exactly when the
-// leader would not give it the job, and the chosen ones hold the one it picks.
-func TestExplainAgreesWithTheLeader(t *testing.T) {
+// Explain agrees with the leader: a node is rejected if and only if the leader would not
+// pick it, and the chosen nodes include the one that the leader picks.
+func TestExplainAgreesWithLeader(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
 		strategy := rapid.SampledFrom([]string{LeastLoaded, RoundRobin, Spread}).Draw(t, "strategy")
 		candidates := f.candidates(strategy)
-		seat := func(nodes ...nodestore.Node) *board {
-			b := newBoard(1, strategy)
+		newTable := func(nodes ...nodestore.Node) *nodeTable {
+			b := newNodeTable(1, strategy)
 			b.inForce = f.inForce
-			b.seat(nodes)
+			b.setNodes(nodes)
 			for _, n := range nodes {
 				credit := wire.Credit{Term: 1, Incarnation: n.Incarnation, Slots: n.Slots, Free: map[string]int{}}
 				maps.Copy(credit.Free, n.Queues)
@@ -216,17 +216,17 @@ func TestExplainAgreesWithTheLeader(t *testing.T) {
 					credit.Slots -= s.jobs
 					credit.Free[s.queue] -= s.jobs
 				}
-				b.credit(credit, noon)
+				b.recordCredit(credit, noon)
 			}
 			for _, m := range b.members {
-				m.crowd = crowdOf(f.running[m.clientID])
+				m.runningByKind = countByKind(f.running[m.clientID])
 			}
 			return b
 		}
-		picked, _ := pick(f.asks, seat(f.nodes...).members, strategy, "")
+		picked, _ := pick(f.requirements, newTable(f.nodes...).members, strategy, "")
 		found := picked == nil
 		for i, n := range f.nodes {
-			alone, _ := pick(f.asks, seat(n).members, strategy, "")
+			alone, _ := pick(f.requirements, newTable(n).members, strategy, "")
 			c := candidates[i]
 			if (alone == nil) != (len(c.Rejected) > 0) || c.Chosen && (alone == nil || picked == nil) {
 				t.Fatalf("alone the leader picks %v; explained as %+v", alone != nil, c)
@@ -239,13 +239,14 @@ func TestExplainAgreesWithTheLeader(t *testing.T) {
 	})
 }
 
-// drawFacts draws nodes of which each could take the job, but for a few things.
+// drawFacts returns random nodes. Each has everything that the job needs, except for a
+// few random defects.
 func drawFacts(t *rapid.T) facts {
 	f := facts{
-		job:     jobstore.Job{State: "available"},
-		inForce: definitions{digests: map[string]string{"k": "x"}},
-		running: map[string][]share{},
-		asks:    job{kind: "k", queue: "q", capability: "gpu", tags: map[string]string{"zone": "eu"}, unreadable: rapid.IntRange(0, 19).Draw(t, "unreadable") == 0},
+		job:          jobstore.Job{State: "available"},
+		inForce:      definitions{digests: map[string]string{"k": "x"}},
+		running:      map[string][]jobCount{},
+		requirements: job{kind: "k", queue: "q", capability: "gpu", tags: map[string]string{"zone": "eu"}, unreadable: rapid.IntRange(0, 19).Draw(t, "unreadable") == 0},
 	}
 	for _, id := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "nodes")] {
 		n := nodestore.Node{
@@ -262,7 +263,7 @@ func drawFacts(t *rapid.T) facts {
 				spoil()
 			}
 		}
-		f.running[n.ClientID()] = []share{
+		f.running[n.ClientID()] = []jobCount{
 			{"q", "k", rapid.IntRange(0, 1).Draw(t, "running")},
 			{"q", "l", rapid.IntRange(0, 1).Draw(t, "others")},
 			{"r", "k", rapid.IntRange(0, 1).Draw(t, "more")},
@@ -272,8 +273,8 @@ func drawFacts(t *rapid.T) facts {
 	return f
 }
 
-// What is explained is read from the database, where no node has to be up.
-func TestExplainReadsTheDatabase(t *testing.T) {
+// Explain reads the database only, so no node has to be up.
+func TestExplainReadsDatabase(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	exec := func(sql string, args ...any) {
@@ -311,7 +312,7 @@ func TestExplainReadsTheDatabase(t *testing.T) {
 	exec(`INSERT INTO forge_limits (scope, name, most) VALUES ('queue', 'q', 2)`)
 	says("it goes to b, the only node")
 	exec(`UPDATE forge_limits SET most = 1`)
-	says("queue q runs as many jobs as its global_limit of 1 lets the whole cluster.")
+	says("queue q is at its global_limit of 1 running jobs in the cluster.")
 	exec(`INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('q', now(), now())`)
 	says("queue q is paused since")
 	exec(`DELETE FROM river_queue`)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Await makes an assigner wait longer for the claim of what it has offered.
-func Await(a *Assigner, timeout time.Duration) { a.offerTimeout = timeout }
+// SetOfferTimeout sets how long an assigner waits for the claim of an offer.
+func SetOfferTimeout(a *Assigner, timeout time.Duration) { a.offerTimeout = timeout }
 
-// LogTo makes an assigner log to another logger.
+// LogTo sets the logger of an assigner.
 func LogTo(a *Assigner, logger *slog.Logger) { a.logger = logger }

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	schema   = "public"
-	patience = time.Minute
+	schema      = "public"
+	waitTimeout = time.Minute
 )
 
-// cluster is a database with a term, and what the tests do to it.
+// cluster is a database with a leader, and helpers for tests.
 type cluster struct {
 	pool    *pgxpool.Pool
 	metrics *metrics.Metrics
@@ -36,8 +36,8 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{pool: pgtest.Pool(t), metrics: metrics.New("test")}
 }
 
-// mint makes a term current.
-func (c *cluster) mint(t *testing.T, term int64) leaderstore.Fence {
+// makeLeader makes a term the current one.
+func (c *cluster) makeLeader(t *testing.T, term int64) leaderstore.Fence {
 	t.Helper()
 	fence := leaderstore.Fence{Role: "scheduler", Term: term, NodeID: "leader", Incarnation: fmt.Sprintf("%016x", term)}
 	c.exec(t, `INSERT INTO forge_leaders (role, node_id, incarnation, term) VALUES ($1, $2, $3, $4)
@@ -46,7 +46,7 @@ func (c *cluster) mint(t *testing.T, term int64) leaderstore.Fence {
 	return fence
 }
 
-// refused is how many writes of deposed leaders are counted.
+// refused returns the number of counted writes of deposed leaders.
 func (c *cluster) refused() float64 {
 	return testutil.ToFloat64(c.metrics.LeaderFencedWrites.WithLabelValues("scheduler", "leader"))
 }
@@ -58,23 +58,22 @@ func (c *cluster) exec(t *testing.T, sql string, args ...any) {
 	}
 }
 
-// lead runs an assigner until the test ends or stop is called, which returns
-// what Lead did. It takes no offer for lost, however slow the claims are.
+// lead runs an assigner until the test ends or stop is called. stop returns the error of
+// Lead. The offer timeout is so long that slow claims do not cause a second offer.
 func (c *cluster) lead(t *testing.T, fence leaderstore.Fence, strategy string) (stop func() error) {
 	t.Helper()
-	stop, _ = c.leadToTheEnd(t, fence, strategy, func(a *assign.Assigner) { assign.Await(a, time.Hour) })
+	stop, _ = c.leadUntilDone(t, fence, strategy, func(a *assign.Assigner) { assign.SetOfferTimeout(a, time.Hour) })
 	return stop
 }
 
-// leadInHaste is lead, and makes lost offers again.
-func (c *cluster) leadInHaste(t *testing.T, fence leaderstore.Fence) {
+// leadWithShortTimeout is like lead, but offers lost jobs again.
+func (c *cluster) leadWithShortTimeout(t *testing.T, fence leaderstore.Fence) {
 	t.Helper()
-	c.leadToTheEnd(t, fence, assign.LeastLoaded)
+	c.leadUntilDone(t, fence, assign.LeastLoaded)
 }
 
-// leadToTheEnd runs an assigner as a node does, and says when Lead has returned by
-// itself.
-func (c *cluster) leadToTheEnd(
+// leadUntilDone runs an assigner as a node does. ended is closed when Lead returns.
+func (c *cluster) leadUntilDone(
 	t *testing.T, fence leaderstore.Fence, strategy string, change ...func(*assign.Assigner),
 ) (stop func() error, ended <-chan struct{}) {
 	t.Helper()
@@ -124,14 +123,14 @@ func (c *cluster) count(t *testing.T, where string) int {
 
 func (c *cluster) waitFor(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !met(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); !met(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// fakeNode answers offers as a node would: it claims, and reports its credit.
+// fakeNode answers offers as a node would: it claims jobs and reports credit.
 type fakeNode struct {
 	node nodestore.Node
 	conn *pgx.Conn
@@ -140,15 +139,15 @@ type fakeNode struct {
 	offers []wire.Offer
 	claims map[int64]bool
 	free   int
-	// answered are the questions whose answer was sent.
+	// answered is the number of answered credit requests.
 	answered int
-	// lose makes the node deaf to an offer.
-	lose func(offer wire.Offer) bool
+	// ignoreOffer makes the node ignore an offer.
+	ignoreOffer func(offer wire.Offer) bool
 	// busy keeps the slots of claimed jobs in use.
 	busy bool
 }
 
-// join registers a node and lets it listen until the test ends.
+// join registers a node that listens until the test ends.
 func (c *cluster) join(t *testing.T, n nodestore.Node, change ...func(*fakeNode)) *fakeNode {
 	t.Helper()
 	n.Incarnation = fmt.Sprintf("%016x", []byte(n.NodeID)[0])
@@ -158,7 +157,7 @@ func (c *cluster) join(t *testing.T, n nodestore.Node, change ...func(*fakeNode)
 	if n.Queues == nil {
 		n.Queues = map[string]int{"default": n.Slots}
 	}
-	f := &fakeNode{node: n, claims: map[int64]bool{}, free: n.Slots, lose: func(wire.Offer) bool { return false }}
+	f := &fakeNode{node: n, claims: map[int64]bool{}, free: n.Slots, ignoreOffer: func(wire.Offer) bool { return false }}
 	for _, set := range change {
 		set(f)
 	}
@@ -205,14 +204,14 @@ func (f *fakeNode) serve(ctx context.Context, t *testing.T) {
 	}
 }
 
-// answer claims and reports in one transaction: whoever sees the jobs taken has
-// also been sent the credit that is left, however slow the machine is.
+// answer claims the jobs and reports credit in one transaction, so the remaining credit
+// is visible as soon as the jobs are claimed, even on a slow machine.
 func (f *fakeNode) answer(ctx context.Context, t *testing.T, offer wire.Offer) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.offers = append(f.offers, offer)
-	if f.lose(offer) {
+	if f.ignoreOffer(offer) {
 		return
 	}
 	var claimed []int64
@@ -266,9 +265,9 @@ func (f *fakeNode) claimed() int {
 	return len(f.claims)
 }
 
-// acquaint waits until the leader knows the credit of the nodes: until it has
-// offered each a job of its own, whose kind is the node's name.
-func (c *cluster) acquaint(t *testing.T, nodes ...*fakeNode) {
+// awaitCreditKnown waits until the leader has received the credit of the nodes. It
+// inserts one job for each node, whose kind is the node's name, and waits for the claim.
+func (c *cluster) awaitCreditKnown(t *testing.T, nodes ...*fakeNode) {
 	t.Helper()
 	for _, n := range nodes {
 		c.insert(t, 1, n.node.NodeID, "default", "")
@@ -276,12 +275,12 @@ func (c *cluster) acquaint(t *testing.T, nodes ...*fakeNode) {
 	}
 }
 
-// awaitCredit waits until the nodes have answered the leader's first question,
-// which the leader may not have heard.
+// awaitCredit waits until the nodes have answered the leader's first credit request. The
+// leader may not have received the answers yet.
 func (c *cluster) awaitCredit(t *testing.T, nodes ...*fakeNode) {
 	t.Helper()
 	for _, n := range nodes {
-		c.waitFor(t, "the first question to be answered", func() bool {
+		c.waitFor(t, "the first credit request to be answered", func() bool {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			return n.answered > 0
@@ -301,8 +300,8 @@ func (f *fakeNode) offered() (offered int) {
 	return offered
 }
 
-// jobsOffered are the ids that were offered, again and again for a job that was
-// not claimed in time.
+// jobsOffered returns the ids of all offered jobs. A job that was not claimed in time
+// appears more than once.
 func (f *fakeNode) jobsOffered() (ids []int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -314,9 +313,10 @@ func (f *fakeNode) jobsOffered() (ids []int64) {
 	return ids
 }
 
-// overhear returns, as a function, the next offer of jobs to any of the nodes and
-// to whom: one connection hears them in the order in which they were made.
-func (c *cluster) overhear(t *testing.T, nodes ...*fakeNode) (next func() (*fakeNode, []int64)) {
+// listenForOffers returns a function that returns the next offer of jobs and its node. A
+// single connection receives the offers of all nodes in the order in which they were
+// sent.
+func (c *cluster) listenForOffers(t *testing.T, nodes ...*fakeNode) (next func() (*fakeNode, []int64)) {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), c.pool.Config().ConnConfig)
 	if err != nil {
@@ -333,7 +333,7 @@ func (c *cluster) overhear(t *testing.T, nodes ...*fakeNode) (next func() (*fake
 	}
 	return func() (*fakeNode, []int64) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		for {
 			note, err := conn.WaitForNotification(ctx)

@@ -20,17 +20,16 @@ func (c *cluster) limit(t *testing.T, limits ...queuestore.Limit) {
 	}
 }
 
-// finish ends the running jobs of a queue as a node does, and says that there is
-// news.
+// finish completes the running jobs of a queue, and notifies the leader.
 func (c *cluster) finish(t *testing.T, queue string) {
 	t.Helper()
 	c.exec(t, `UPDATE river_job SET state = 'completed', finalized_at = now() WHERE state = 'running' AND queue = $1`, queue)
 	c.exec(t, `SELECT pg_notify('public.river_insert', '{}')`)
 }
 
-// A queue gets no more offers than it has places, whoever took them; what is in
-// no such queue is not held up; and places come free when jobs end.
-func TestNoMoreIsOfferedThanALimitLeaves(t *testing.T) {
+// Running jobs use the places of a limit even if another term assigned them. Jobs without
+// a limit are not delayed, and a place is free again when its job ends.
+func TestOffersRespectLimit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.limit(t, queuestore.Limit{Scope: "queue", Name: "narrow", Most: 3}, queuestore.Limit{Scope: "job", Name: "rare", Most: 2})
@@ -44,13 +43,13 @@ func TestNoMoreIsOfferedThanALimitLeaves(t *testing.T) {
 	c.insert(t, 8, "k", "narrow", "")
 	c.insert(t, 5, "rare", "default", "")
 	c.insert(t, 9, "k", "default", "")
-	c.lead(t, c.mint(t, 1), assign.LeastLoaded)
+	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
 
 	running := func(where string) int { return c.count(t, "state = 'running' AND "+where) }
-	c.waitFor(t, "what no limit is on", func() bool { return running("queue = 'default' AND kind = 'k'") == 9 })
+	c.waitFor(t, "the jobs without a limit", func() bool { return running("queue = 'default' AND kind = 'k'") == 9 })
 	c.waitFor(t, "the limits to be reached", func() bool { return running("queue = 'narrow'") == 3 && running("kind = 'rare'") == 2 })
 	c.finish(t, "default")
-	c.waitFor(t, "two more of the kind", func() bool {
+	c.waitFor(t, "two more jobs of the kind", func() bool {
 		return running("kind = 'rare'") == 2 && c.count(t, "kind = 'rare' AND state = 'completed'") == 2
 	})
 	for range 3 {
@@ -70,7 +69,7 @@ func TestNoMoreIsOfferedThanALimitLeaves(t *testing.T) {
 	}
 }
 
-// offeredAs tells which of the offered jobs were said to be limited.
+// offeredAs records for each offered job whether the offer was marked as limited.
 func (f *fakeNode) offeredAs(t *testing.T, limited map[int64]bool) {
 	t.Helper()
 	f.mu.Lock()
@@ -84,43 +83,43 @@ func (f *fakeNode) offeredAs(t *testing.T, limited map[int64]bool) {
 	}
 }
 
-// An offer that was not claimed yet holds its place while it may be on its way.
-func TestAnOfferHoldsItsPlace(t *testing.T) {
+// An unclaimed offer uses a place until it times out.
+func TestUnclaimedOfferCountsTowardLimit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.limit(t, queuestore.Limit{Scope: "queue", Name: "default", Most: 1})
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Queues: map[string]int{"default": 50, "free": 50}}, func(f *fakeNode) {
-		f.lose = func(offer wire.Offer) bool { return len(offer.Jobs["default"]) > 0 }
+		f.ignoreOffer = func(offer wire.Offer) bool { return len(offer.Jobs["default"]) > 0 }
 	})
 	c.insert(t, 5, "k", "default", "")
-	c.lead(t, c.mint(t, 1), assign.LeastLoaded)
+	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
 	c.waitFor(t, "an offer", func() bool { return n.offered() > 0 })
-	// Each of these is offered in a later turn, which counts the places anew.
+	// Each of these jobs is offered in a later step, which counts the places again.
 	const others = 10
 	for i := range others {
 		c.insert(t, 1, "k", "free", "")
-		c.waitFor(t, "what no limit is on", func() bool { return n.claimed() == i+1 })
+		c.waitFor(t, "the jobs without a limit", func() bool { return n.claimed() == i+1 })
 	}
 	if limited := len(distinct(n.jobsOffered())) - others; limited != 1 {
 		t.Errorf("%d jobs were offered for one place", limited)
 	}
 }
 
-// An offer that is lost gives its place back, to one job.
-func TestALostOfferFreesItsPlace(t *testing.T) {
+// A lost offer frees its place for exactly one job.
+func TestLostOfferFreesItsPlace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.limit(t, queuestore.Limit{Scope: "queue", Name: "default", Most: 1})
 	lost := false
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50}, func(f *fakeNode) {
-		f.lose = func(offer wire.Offer) bool {
+		f.ignoreOffer = func(offer wire.Offer) bool {
 			lose := !lost && len(offer.Jobs) > 0
 			lost = lost || lose
 			return lose
 		}
 	})
 	c.insert(t, 5, "k", "default", "")
-	c.leadInHaste(t, c.mint(t, 1))
+	c.leadWithShortTimeout(t, c.makeLeader(t, 1))
 	c.waitFor(t, "a claim", func() bool { return n.claimed() > 0 })
 	n.mu.Lock()
 	defer n.mu.Unlock()

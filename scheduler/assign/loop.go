@@ -10,72 +10,73 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// followUps are when to look again after the last news, for what comes without
-// any: River sends one notification for the inserts of a short while, a claim
-// commits a moment after its credit, and a lost offer shows after offerTimeout.
+// followUps are the times of further sweeps after the last notification, for events
+// without one: River sends one notification for all inserts within a short interval, a
+// claim commits shortly after its credit report, and an offer counts as lost after
+// offerTimeout.
 var followUps = [...]time.Duration{
 	8 * time.Millisecond, 40 * time.Millisecond, 200 * time.Millisecond,
 	offerTimeout + 10*time.Millisecond, 2*offerTimeout + 100*time.Millisecond,
 }
 
-// flight is a job's newest offer.
-type flight struct {
+// pendingOffer is the newest offer of a job.
+type pendingOffer struct {
 	at          time.Time
 	incarnation string
 }
 
-// loop is the assigner's work as long as it hears without a break. Only run's
-// goroutine touches it.
+// loop assigns jobs until the notifications are interrupted. Only the goroutine of run
+// uses it.
 type loop struct {
-	pool    *pgxpool.Pool
-	hub     *hearing.Hub
-	ear     ear
-	poll    time.Duration // how often; 0: notifications are heard
-	fence   leaderstore.Fence
-	schema  string
-	metrics *metrics.Metrics
-	logger  *slog.Logger
-	// offerTimeout is the constant, but in tests.
+	pool          *pgxpool.Pool
+	notifier      *postgres.Notifier
+	notifications notificationSource
+	pollInterval  time.Duration // 0 means that notifications work
+	fence         leaderstore.Fence
+	schema        string
+	metrics       *metrics.Metrics
+	logger        *slog.Logger
+	// offerTimeout equals the constant, except in tests.
 	offerTimeout time.Duration
 
-	board   *board
-	limits  *limits
-	lanes   map[string]*lane
-	flights map[int64]flight
-	flying  map[string]int // flights by queue, of the last count
+	nodes          *nodeTable
+	limits         *limits
+	queueScans     map[string]*queueScan
+	pendingOffers  map[int64]pendingOffer
+	pendingByQueue map[string]int // pending offers by queue, as of the last prune
 
-	turns      int
-	lastTurn   time.Time
-	news       time.Time // when anything last arrived
-	followUp   int       // the next of followUps
-	pressing   bool      // news came during the turn
-	rosterAt   time.Time // when to read the roster again; zero: now
-	prunedAt   time.Time
-	crowdedAt  time.Time // when the running kinds were counted
-	dueAt      time.Time // when the next job read ahead is due; zero: none
-	again      time.Time // when to go on with a backlog; zero: none
-	lastSafety time.Time
-	sweepTook  time.Duration // the last one
+	steps            int
+	lastStep         time.Time
+	lastNews         time.Time // when the last notification arrived
+	followUp         int       // index of the next of followUps
+	stepAgain        bool      // a notification arrived during the step
+	nodesAt          time.Time // when to read the node list again; zero means now
+	prunedAt         time.Time
+	runningCountedAt time.Time // when the running jobs were counted by kind
+	dueAt            time.Time // when the next job that was read early is due, or zero
+	resumeAt         time.Time // when to continue with a backlog, or zero
+	lastSafety       time.Time
+	sweepTook        time.Duration // duration of the last sweep
 }
 
 func (l *loop) run(ctx context.Context) error {
-	shut, err := l.openEar(ctx)
+	stop, err := l.listen(ctx)
 	if err != nil {
 		return err
 	}
-	defer shut()
-	l.news = time.Now()
+	defer stop()
+	l.lastNews = time.Now()
 	for {
-		if err := l.turn(ctx); err != nil {
+		if err := l.step(ctx); err != nil {
 			return err
 		}
 		if err := l.wait(ctx); err != nil {
@@ -84,13 +85,13 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// turn does whatever there is to do now.
-func (l *loop) turn(ctx context.Context) error {
-	l.lastTurn, l.pressing = time.Now(), false
-	if err := l.readRoster(ctx); err != nil {
+// step reads the node list and the jobs, and sends offers.
+func (l *loop) step(ctx context.Context) error {
+	l.lastStep, l.stepAgain = time.Now(), false
+	if err := l.readNodes(ctx); err != nil {
 		return err
 	}
-	l.board.expire(l.lastTurn, l.patience())
+	l.nodes.expire(l.lastStep, l.claimTimeout())
 	assigned, err := l.sweepAndPlace(ctx)
 	if err != nil {
 		return err
@@ -99,18 +100,18 @@ func (l *loop) turn(ctx context.Context) error {
 		return err
 	}
 	l.prune()
-	l.turns++
+	l.steps++
 	return nil
 }
 
-func (l *loop) readRoster(ctx context.Context) error {
-	if l.lastTurn.Before(l.rosterAt) {
+func (l *loop) readNodes(ctx context.Context) error {
+	if l.lastStep.Before(l.nodesAt) {
 		return nil
 	}
 	var nodes []nodestore.Node
 	var inForce []queuestore.Limit
 	err := l.within(ctx, func(ctx context.Context) (err error) {
-		if l.board.inForce, err = l.board.inForce.refresh(ctx, l.pool); err != nil {
+		if l.nodes.inForce, err = l.nodes.inForce.refresh(ctx, l.pool); err != nil {
 			return err
 		}
 		if inForce, err = queuestore.Limits(ctx, l.pool); err != nil {
@@ -122,25 +123,25 @@ func (l *loop) readRoster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.board.seat(nodes)
+	l.nodes.setNodes(nodes)
 	l.limits.set(inForce)
-	l.rosterAt = l.lastTurn.Add(rosterInterval)
-	lanes := map[string]*lane{}
-	for _, queue := range l.board.queues() {
-		if lanes[queue] = l.lanes[queue]; lanes[queue] == nil {
-			lanes[queue] = &lane{queue: queue}
+	l.nodesAt = l.lastStep.Add(nodesInterval)
+	queueScans := map[string]*queueScan{}
+	for _, queue := range l.nodes.queues() {
+		if queueScans[queue] = l.queueScans[queue]; queueScans[queue] == nil {
+			queueScans[queue] = &queueScan{queue: queue}
 		}
 	}
-	l.lanes = lanes
+	l.queueScans = queueScans
 	return nil
 }
 
-// sweepAndPlace reads the lanes that have credit and decides who gets what.
+// sweepAndPlace reads the queues that have credit and assigns jobs to members.
 func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, error) {
-	l.dueAt, l.again, l.limits.holding = time.Time{}, time.Time{}, false
-	var scans []scan
-	for queue, lane := range l.lanes {
-		scans = append(scans, lane.scans(l.lastTurn, l.board.room(queue), l.flying[queue], l.topEvery())...)
+	l.dueAt, l.resumeAt, l.limits.blocking = time.Time{}, time.Time{}, false
+	var scans []scanPage
+	for queue, queueScan := range l.queueScans {
+		scans = append(scans, queueScan.scans(l.lastStep, l.nodes.room(queue), l.pendingByQueue[queue], l.topEvery())...)
 	}
 	if len(scans) == 0 {
 		return nil, nil
@@ -155,45 +156,45 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 		return nil, err
 	}
 	l.sweepTook = time.Since(began)
-	if l.board.inForce.outdated(jobs) {
-		l.rosterAt, l.again = time.Time{}, l.lastTurn.Add(turnGap)
+	if l.nodes.inForce.outdated(jobs) {
+		l.nodesAt, l.resumeAt = time.Time{}, l.lastStep.Add(stepInterval)
 		return nil, nil
 	}
-	if l.limits.anyOn(jobs) {
-		err := l.within(ctx, func(ctx context.Context) error { return l.limits.count(ctx, l.pool, l.lastTurn, l.patience()) })
+	if l.limits.anyLimited(jobs) {
+		err := l.within(ctx, func(ctx context.Context) error { return l.limits.count(ctx, l.pool, l.lastStep, l.claimTimeout()) })
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := l.recrowd(ctx); err != nil {
+	if err := l.recountRunning(ctx); err != nil {
 		return nil, err
 	}
-	if err := l.takeNews(ctx); err != nil { // the credit that came meanwhile
+	if err := l.drainNotifications(ctx); err != nil { // credit that has arrived in the meantime
 		return nil, err
 	}
 	assigned := l.place(scans, jobs)
-	l.finish(scans, len(assigned) > 0)
-	l.tellUnworked(ctx)
+	l.finishScans(scans, len(assigned) > 0)
+	l.logUnworked(ctx)
 	return assigned, nil
 }
 
-// topEvery is how often a queue with a backlog is read from the top: less often where
-// that takes long, as where dead rows that a long transaction keeps lie there.
+// topEvery is how often a queue with a backlog is read from the top. It is less often if
+// that is slow, for example because a long transaction keeps dead rows there.
 func (l *loop) topEvery() time.Duration { return max(topInterval, topShare*l.sweepTook) }
 
-// place decides on the jobs in their order.
-func (l *loop) place(scans []scan, jobs []job) map[*member]jobsByQueue {
+// place assigns the jobs in their order.
+func (l *loop) place(scans []scanPage, jobs []job) map[*member]jobsByQueue {
 	assigned := map[*member]jobsByQueue{}
-	dry := map[string]bool{} // queues whose credit ran out
+	exhausted := map[string]bool{} // queues without remaining credit
 	for _, j := range jobs {
 		s := &scans[j.scan]
 		s.read++
-		if dry[j.queue] {
+		if exhausted[j.queue] {
 			s.stopped = true
 			continue
 		}
 		if !l.placeOne(s, j, assigned) {
-			dry[j.queue], s.stopped = true, true
+			exhausted[j.queue], s.stopped = true, true
 			continue
 		}
 		s.last = j.position
@@ -201,39 +202,39 @@ func (l *loop) place(scans []scan, jobs []job) map[*member]jobsByQueue {
 	return assigned
 }
 
-// placeOne reports false when the job's queue has no credit or place left.
-func (l *loop) placeOne(s *scan, j job, assigned map[*member]jobsByQueue) bool {
+// placeOne returns false if the job's queue has no credit or place left.
+func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bool {
 	if j.dueIn > 0 {
-		l.dueAt = soonest(l.dueAt, time.Now().Add(j.dueIn))
+		l.dueAt = earliest(l.dueAt, time.Now().Add(j.dueIn))
 		return true
 	}
-	before := l.flights[j.id]
-	if l.lastTurn.Sub(before.at) < l.patience() {
+	before := l.pendingOffers[j.id]
+	if l.lastStep.Sub(before.at) < l.claimTimeout() {
 		return true
 	}
-	groups := l.limits.on(j)
+	groups := l.limits.groupsOf(j)
 	switch g, full := l.limits.full(groups); {
 	case full && g.scope == queuestore.ScopeQueue:
 		s.held = true
 		return false
-	case full: // the jobs behind may have places
+	case full: // later jobs may have places
 		s.unplaced++
 		return true
 	}
-	m, credit := pick(j, l.board.members, l.board.strategy, before.incarnation)
+	m, credit := pick(j, l.nodes.members, l.nodes.strategy, before.incarnation)
 	switch {
 	case !credit:
 		return false
 	case m == nil:
 		s.unplaced++
-		if !l.board.works(j) {
+		if !l.nodes.works(j) {
 			s.unworked = s.unworked.add(j.kind, 1)
 		}
 		return true
 	}
-	l.board.assign(m, j)
-	l.limits.take(groups, j.id, l.lastTurn)
-	l.flights[j.id] = flight{at: l.lastTurn, incarnation: m.incarnation}
+	l.nodes.assign(m, j)
+	l.limits.reserve(groups, j.id, l.lastStep)
+	l.pendingOffers[j.id] = pendingOffer{at: l.lastStep, incarnation: m.incarnation}
 	if assigned[m] == nil {
 		assigned[m] = jobsByQueue{}
 	}
@@ -241,81 +242,82 @@ func (l *loop) placeOne(s *scan, j job, assigned map[*member]jobsByQueue) bool {
 	return true
 }
 
-// finish moves the lanes on, and decides when a backlog is read further.
-func (l *loop) finish(scans []scan, fruitful bool) {
-	gap := fruitlessGap
+// finishScans advances the queue scans, and sets when to continue with a backlog.
+func (l *loop) finishScans(scans []scanPage, fruitful bool) {
+	gap := fruitlessInterval
 	if fruitful {
-		gap = turnGap
+		gap = stepInterval
 	}
 	for _, s := range scans {
-		s.lane.done(s)
+		s.queueScan.advance(s)
 		if s.held {
-			s.lane.heldUntil = l.lastTurn.Add(recountInterval)
-		} else if s.lane.backlog && l.board.room(s.lane.queue) > 0 {
-			l.again = soonest(l.again, l.lastTurn.Add(gap))
+			s.queueScan.heldUntil = l.lastStep.Add(recountInterval)
+		} else if s.queueScan.backlog && l.nodes.room(s.queueScan.queue) > 0 {
+			l.resumeAt = earliest(l.resumeAt, l.lastStep.Add(gap))
 		}
 	}
-	if l.limits.holding && l.lastTurn.Sub(l.news) < chase {
-		l.again = soonest(l.again, l.lastTurn.Add(recountInterval))
+	if l.limits.blocking && l.lastStep.Sub(l.lastNews) < limitChaseTime {
+		l.resumeAt = earliest(l.resumeAt, l.lastStep.Add(recountInterval))
 	}
 	waiting := 0
-	for _, lane := range l.lanes {
-		waiting += max(lane.waiting, lane.counting)
+	for _, queueScan := range l.queueScans {
+		waiting += max(queueScan.waiting, queueScan.counting)
 	}
 	l.metrics.AssignmentWaiting.Set(float64(waiting))
 }
 
-// offer sends what was assigned, and asks members that should have reported.
+// offer sends the assigned jobs, and requests credit from members whose report is
+// overdue.
 func (l *loop) offer(ctx context.Context, assigned map[*member]jobsByQueue) error {
-	safety := l.lastTurn.Sub(l.lastSafety) >= safetyInterval
+	safety := l.lastStep.Sub(l.lastSafety) >= sweepInterval
 	if safety {
-		l.lastSafety = l.lastTurn
+		l.lastSafety = l.lastStep
 	}
-	letters := l.board.letters(assigned, l.limits, l.board.silent(l.lastTurn, safety), l.lastTurn)
-	if len(letters) == 0 {
+	offers := l.nodes.addressOffers(assigned, l.limits, l.nodes.membersToRequest(l.lastStep, safety), l.lastStep)
+	if len(offers) == 0 {
 		return nil
 	}
-	err := l.within(ctx, func(ctx context.Context) error { return l.send(ctx, letters) })
+	err := l.within(ctx, func(ctx context.Context) error { return l.send(ctx, offers) })
 	if err != nil {
 		return err
 	}
-	for _, letter := range letters {
-		for _, ids := range letter.offer.Jobs {
+	for _, addressed := range offers {
+		for _, ids := range addressed.offer.Jobs {
 			l.metrics.AssignmentOffers.Add(float64(len(ids)))
 		}
 	}
 	return nil
 }
 
-// prune forgets old flights now and then, and counts those under way. A flight
-// is kept beyond its timeout, so that a lost job goes to another member.
+// prune removes old pending offers from time to time, and counts the others. An offer is
+// kept longer than its timeout, so that a lost job goes to another member.
 func (l *loop) prune() {
-	if l.lastTurn.Sub(l.prunedAt) < l.patience()/2 {
+	if l.lastStep.Sub(l.prunedAt) < l.claimTimeout()/2 {
 		return
 	}
-	l.prunedAt = l.lastTurn
-	for id, f := range l.flights {
-		if l.lastTurn.Sub(f.at) > 4*l.patience() {
-			delete(l.flights, id)
+	l.prunedAt = l.lastStep
+	for id, f := range l.pendingOffers {
+		if l.lastStep.Sub(f.at) > 4*l.claimTimeout() {
+			delete(l.pendingOffers, id)
 		}
 	}
-	l.flying = map[string]int{}
-	for _, m := range l.board.members {
+	l.pendingByQueue = map[string]int{}
+	for _, m := range l.nodes.members {
 		for _, offer := range m.offers {
 			for queue, n := range offer.byQueue {
-				l.flying[queue] += n
+				l.pendingByQueue[queue] += n
 			}
 		}
 	}
 }
 
-// wait returns when the next turn is due: on news, or by the clock.
+// wait returns when the next step is due: after a notification or at a time.
 func (l *loop) wait(ctx context.Context) error {
-	arrived := l.pressing
+	arrived := l.stepAgain
 	for {
-		until := l.nextTurn()
+		until := l.nextStep()
 		if arrived {
-			until = l.lastTurn.Add(turnGap)
+			until = l.lastStep.Add(stepInterval)
 		}
 		note, err := l.receive(ctx, until)
 		switch {
@@ -324,16 +326,16 @@ func (l *loop) wait(ctx context.Context) error {
 		case note == nil:
 			return nil
 		}
-		arrived = l.take(note) || arrived
+		arrived = l.handleNotification(note) || arrived
 	}
 }
 
-// receive returns a notification, or nil once until has come.
+// receive returns the next notification, or nil at the time until.
 func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
-	progress.Allow(ctx, time.Until(until))
+	watchdog.Extend(ctx, time.Until(until))
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	note, err := l.ear.WaitForNotification(waiting)
+	note, err := l.notifications.WaitForNotification(waiting)
 	switch {
 	case note != nil:
 		return note, nil
@@ -345,46 +347,46 @@ func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notificati
 	return nil, err
 }
 
-// nextTurn is when the clock wants a turn.
-func (l *loop) nextTurn() time.Time {
-	next := l.lastTurn.Add(safetyInterval)
-	for l.followUp < len(followUps) && !l.news.Add(followUps[l.followUp]).After(l.lastTurn) {
+// nextStep returns when the next step is due without a notification.
+func (l *loop) nextStep() time.Time {
+	next := l.lastStep.Add(sweepInterval)
+	for l.followUp < len(followUps) && !l.lastNews.Add(followUps[l.followUp]).After(l.lastStep) {
 		l.followUp++
 	}
 	if l.followUp < len(followUps) {
-		next = soonest(next, l.news.Add(followUps[l.followUp]))
+		next = earliest(next, l.lastNews.Add(followUps[l.followUp]))
 	}
-	for _, at := range []time.Time{l.dueAt, l.again, l.board.nextExpiry(l.patience()), l.rosterAt} {
-		next = soonest(next, at)
+	for _, at := range []time.Time{l.dueAt, l.resumeAt, l.nodes.nextExpiry(l.claimTimeout()), l.nodesAt} {
+		next = earliest(next, at)
 	}
 	return next
 }
 
-// takeNews takes in what has arrived already, without waiting.
-func (l *loop) takeNews(ctx context.Context) error {
+// drainNotifications handles the notifications that have arrived, without waiting.
+func (l *loop) drainNotifications(ctx context.Context) error {
 	past, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
 	defer cancel()
 	for {
-		note, err := l.ear.WaitForNotification(past)
-		if errors.Is(err, hearing.ErrInterrupted) {
+		note, err := l.notifications.WaitForNotification(past)
+		if errors.Is(err, postgres.ErrInterrupted) {
 			return err
 		}
 		if note == nil || err != nil {
 			return nil
 		}
-		l.pressing = l.take(note) || l.pressing
+		l.stepAgain = l.handleNotification(note) || l.stepAgain
 	}
 }
 
-// take takes a notification in and tells whether it calls for a turn.
-func (l *loop) take(note *pgconn.Notification) bool {
+// handleNotification handles a notification and reports whether it triggers a step.
+func (l *loop) handleNotification(note *pgconn.Notification) bool {
 	switch note.Channel {
 	case wire.Channel(l.schema, wire.CreditChannel):
-		// A report that cannot be read comes from a newer version; the member is
-		// asked again in time.
+		// An unreadable report comes from a newer version. The leader requests the
+		// member's credit again later.
 		report, err := wire.Unmarshal[wire.Credit](note.Payload)
-		wanted := report.Term != l.board.term || l.wantsCredit() // or the member is to be asked
-		if err != nil || !l.board.credit(report, time.Now()) || !wanted {
+		wanted := report.Term != l.nodes.term || l.wantsCredit() // a report of another term triggers a credit request
+		if err != nil || !l.nodes.recordCredit(report, time.Now()) || !wanted {
 			return false
 		}
 	case wire.Channel(l.schema, wire.RiverInsertChannel):
@@ -392,52 +394,51 @@ func (l *loop) take(note *pgconn.Notification) bool {
 			return false
 		}
 	case wire.Channel(l.schema, wire.NodeChannel), wire.Channel(l.schema, wire.CronChannel):
-		l.rosterAt = time.Time{}
+		l.nodesAt = time.Time{}
 	}
-	l.news, l.followUp = time.Now(), 0
-	if l.poll > 0 { // the next look follows by itself
+	l.lastNews, l.followUp = time.Now(), 0
+	if l.pollInterval > 0 { // the next poll follows anyway
 		l.followUp = len(followUps)
 	}
 	return true
 }
 
-// works says whether some member may work the queue of an insert notification, or
-// whether that is not known.
+// works reports whether a member works the queue of an insert notification, or whether
+// that is unknown.
 func (l *loop) works(payload string) bool {
 	var inserted struct {
 		Queue string `json:"queue"`
 	}
 	err := json.Unmarshal([]byte(payload), &inserted)
-	return err != nil || inserted.Queue == "" || len(l.lanes) == 0 || l.lanes[inserted.Queue] != nil
+	return err != nil || inserted.Queue == "" || len(l.queueScans) == 0 || l.queueScans[inserted.Queue] != nil
 }
 
-// wantsCredit says whether jobs wait for credit, as far as is known: a queue for
-// which nobody had any was not read. The credit of members that have enough is taken
-// in without a turn.
+// wantsCredit reports whether jobs may be waiting for credit. A queue without credit was
+// not read, so it counts as waiting. Other credit is recorded without a step.
 func (l *loop) wantsCredit() bool {
-	if len(l.lanes) == 0 || l.limits.holding {
+	if len(l.queueScans) == 0 || l.limits.blocking {
 		return true
 	}
-	for queue, lane := range l.lanes {
-		if lane.backlog || lane.waiting+lane.counting > 0 || lane.heldUntil.After(lane.topAt) || l.board.room(queue) <= 0 {
+	for queue, queueScan := range l.queueScans {
+		if queueScan.backlog || queueScan.waiting+queueScan.counting > 0 || queueScan.heldUntil.After(queueScan.topReadAt) || l.nodes.room(queue) <= 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// within bounds what a turn asks of the database. After each time that it took too
-// long it may take twice as long: to begin anew would take a slow database longer.
+// within runs database work with a time limit. Each timeout doubles the limit of the next
+// call, because starting again would take even longer on a slow database.
 func (l *loop) within(ctx context.Context, work func(ctx context.Context) error) error {
-	progress.Report(ctx)
-	bounded, cancel := context.WithTimeout(ctx, l.board.timeout)
+	watchdog.Report(ctx)
+	bounded, cancel := context.WithTimeout(ctx, l.nodes.timeout)
 	defer cancel()
 	err := work(bounded)
 	switch {
 	case err == nil:
-		l.board.timeout = max(statementTimeout, l.board.timeout/2)
+		l.nodes.timeout = max(statementTimeout, l.nodes.timeout/2)
 	case bounded.Err() != nil && ctx.Err() == nil:
-		l.board.timeout = min(2*l.board.timeout, longestStatement)
+		l.nodes.timeout = min(2*l.nodes.timeout, maxStatementTimeout)
 	}
 	return err
 }

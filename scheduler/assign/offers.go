@@ -9,56 +9,56 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// maxPayload keeps an offer's JSON under PostgreSQL's 8,000 bytes with room for
-// the envelope.
+// maxPayload is the maximum size of an offer's JSON. PostgreSQL's limit is 8,000 bytes,
+// which leaves room for the envelope.
 const maxPayload = 7500
 
-// letter is an offer with its addressee.
-type letter struct {
+// addressedOffer is an offer and its receiver.
+type addressedOffer struct {
 	to    *member
 	offer wire.Offer
 }
 
-// jobsByQueue are ids of jobs, by queue.
+// jobsByQueue contains job ids by queue.
 type jobsByQueue map[string][]int64
 
-// letters numbers and packs what each member is to be offered. A member with
-// nothing assigned is asked for its credit.
-func (b *board) letters(assigned map[*member]jobsByQueue, l *limits, ask []*member, now time.Time) []letter {
-	var out []letter
-	for _, m := range b.members {
+// addressOffers numbers and packs the offers to each member. A member in creditRequests without
+// assigned jobs gets an empty offer, which requests its credit.
+func (t *nodeTable) addressOffers(assigned map[*member]jobsByQueue, l *limits, creditRequests []*member, now time.Time) []addressedOffer {
+	var out []addressedOffer
+	for _, m := range t.members {
 		jobs := assigned[m]
 		if len(jobs) == 0 {
-			if slices.Contains(ask, m) {
-				out = append(out, b.write(m, nil, false, now))
+			if slices.Contains(creditRequests, m) {
+				out = append(out, t.newOffer(m, nil, false, now))
 			}
 			continue
 		}
 		free, limited := l.split(jobs)
 		for _, part := range pack(free) {
-			out = append(out, b.write(m, part, false, now))
+			out = append(out, t.newOffer(m, part, false, now))
 		}
 		for _, part := range pack(limited) {
-			out = append(out, b.write(m, part, true, now))
+			out = append(out, t.newOffer(m, part, true, now))
 		}
 	}
 	return out
 }
 
-func (b *board) write(m *member, jobs jobsByQueue, limited bool, now time.Time) letter {
+func (t *nodeTable) newOffer(m *member, jobs jobsByQueue, limited bool, now time.Time) addressedOffer {
 	m.seq++
-	m.asked = now
+	m.creditRequestedAt = now
 	if len(jobs) > 0 {
 		counts := make(map[string]int, len(jobs))
 		for queue, ids := range jobs {
 			counts[queue] = len(ids)
 		}
-		m.offers = append(m.offers, sent{seq: m.seq, at: now, byQueue: counts})
+		m.offers = append(m.offers, sentOffer{seq: m.seq, at: now, byQueue: counts})
 	}
-	return letter{to: m, offer: wire.Offer{Term: b.term, Seq: m.seq, Jobs: jobs, Limited: limited}}
+	return addressedOffer{to: m, offer: wire.Offer{Term: t.term, Seq: m.seq, Jobs: jobs, Limited: limited}}
 }
 
-// pack splits jobs into offers that each fit a payload.
+// pack splits jobs into offers that fit into a payload.
 func pack(jobs jobsByQueue) []jobsByQueue {
 	var (
 		parts       []jobsByQueue
@@ -83,6 +83,6 @@ func pack(jobs jobsByQueue) []jobsByQueue {
 	return parts
 }
 
-// quotedSize bounds a queue's key in JSON: six bytes for a character that must
-// be escaped, and its punctuation.
+// quotedSize returns the maximum size of a queue's key in JSON: six bytes for each
+// escaped character, and punctuation.
 func quotedSize(queue string) int { return 6*len(queue) + 6 }

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// Strategies of placement.
+// Placement strategies.
 const (
 	// LeastLoaded prefers the node with the smallest share of its slots in use.
 	LeastLoaded = "least_loaded"
-	// RoundRobin takes the nodes in turn.
+	// RoundRobin picks the nodes in turn.
 	RoundRobin = "round_robin"
-	// Spread prefers the node with the fewest jobs of the same kind, and of equals
-	// the least loaded: a kind that is heavy, or whose node dies, is everywhere.
+	// Spread prefers the node with the fewest jobs of the same kind, and among equals the
+	// least loaded. It limits the effect of a heavy kind and of a dead node.
 	Spread = "spread"
 )
 
-// job is an available job as a sweep saw it.
+// job is an available job as read by a sweep.
 type job struct {
 	position
 	kind, queue string
 	capability  string
 	tags        map[string]string
-	// unreadable: its tags are not strings, so no node has them.
+	// unreadable reports that the tags are not strings, so no node matches them.
 	unreadable bool
-	// dueIn is positive for a job whose time has not come yet.
+	// dueIn is positive if the job is not due yet.
 	dueIn time.Duration
-	// scan is the index of the scan that found it.
+	// scan is the index of the scanPage that contains the job.
 	scan int
-	// appliedAt is when the configuration that was in force then was applied.
+	// appliedAt is when the configuration in force at the sweep was applied.
 	appliedAt time.Time
 }
 
-// position is a place in River's order. The zero value is before every job.
+// position is a position in River's order. The zero value sorts before every job.
 type position struct {
 	priority    int16
 	scheduledAt time.Time
@@ -50,9 +50,9 @@ func parseTags(raw []byte) (tags map[string]string, unreadable bool) {
 	return tags, false
 }
 
-// pick returns the member that should run j, or nil. credit says whether any
-// member could take a job of its queue at all: if not, the jobs behind j need
-// no look either. A member whose incarnation is avoid comes last.
+// pick returns the member that should run j, or nil. credit reports whether any member
+// has room in j's queue. If not, later jobs of the queue need not be checked. A member
+// with the incarnation avoid is the last choice.
 func pick(j job, members []*member, strategy, avoid string) (best *member, credit bool) {
 	for _, m := range members {
 		if m.room(j.queue) <= 0 {
@@ -66,22 +66,22 @@ func pick(j job, members []*member, strategy, avoid string) (best *member, credi
 	return best, credit
 }
 
-// suits says whether the member has what the job asks for, apart from room. Each
-// of its conditions is explained by rejections.
+// suits reports whether the member meets the requirements of the job, apart from room.
+// rejections explains each condition.
 func (m *member) suits(j job) bool {
-	return !j.unreadable && m.works(j) && m.able(j) && m.tagged(j)
+	return !j.unreadable && m.works(j) && m.hasCapability(j) && m.hasTags(j)
 }
 
-// works says whether the member has a worker for the job.
+// works reports whether the member has a worker for the job.
 func (m *member) works(j job) bool { return m.kinds[j.kind] }
 
-// able says whether it has the capability that the job asks for.
-func (m *member) able(j job) bool {
+// hasCapability reports whether the member has the required capability.
+func (m *member) hasCapability(j job) bool {
 	return j.capability == "" || slices.Contains(m.capabilities, j.capability)
 }
 
-// tagged says whether it has the tags that the job asks for.
-func (m *member) tagged(j job) bool {
+// hasTags reports whether the member has the required tags.
+func (m *member) hasTags(j job) bool {
 	for key, value := range j.tags {
 		if found, ok := m.tags[key]; !ok || found != value {
 			return false
@@ -90,20 +90,20 @@ func (m *member) tagged(j job) bool {
 	return true
 }
 
-// better orders two members that both suit a job of the kind: not the avoided one,
-// then the one that the strategy prefers, then the one whose turn is longer ago.
+// better reports whether a is a better choice than b; both suit a job of the kind. The
+// avoided member comes last. Then the strategy decides, then the less recent pick.
 func better(a, b *member, kind, strategy, avoid string) bool {
 	if avoid != "" && (a.incarnation == avoid) != (b.incarnation == avoid) {
 		return b.incarnation == avoid
 	}
-	if left, right := a.crowd[kind], b.crowd[kind]; strategy == Spread && left != right {
+	if left, right := a.runningByKind[kind], b.runningByKind[kind]; strategy == Spread && left != right {
 		return left < right
 	}
 	if strategy != RoundRobin {
-		// used/slots compared without dividing; a member with room has slots.
+		// Compares used/slots without a division. A member with room has slots.
 		if left, right := a.used()*b.slots, b.used()*a.slots; left != right {
 			return left < right
 		}
 	}
-	return a.turn < b.turn
+	return a.lastPick < b.lastPick
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// seated returns a board on which every node has reported its credit.
-func seated(t *testing.T, strategy string, nodes []nodestore.Node, free map[string]wire.Credit) *board {
+// newReportedTable returns a table in which every node has reported its credit.
+func newReportedTable(t *testing.T, strategy string, nodes []nodestore.Node, free map[string]wire.Credit) *nodeTable {
 	t.Helper()
-	b := newBoard(1, strategy)
+	b := newNodeTable(1, strategy)
 	for i := range nodes {
 		nodes[i].State = nodestore.Active
 		nodes[i].Incarnation = "inc-" + nodes[i].NodeID
 	}
-	b.seat(nodes)
+	b.setNodes(nodes)
 	for id, credit := range free {
 		credit.Incarnation, credit.Term = "inc-"+id, 1
-		if !b.credit(credit, time.Now()) {
-			t.Fatalf("credit of %s refused", id)
+		if !b.recordCredit(credit, time.Now()) {
+			t.Fatalf("credit of %s rejected", id)
 		}
 	}
 	return b
@@ -41,7 +41,7 @@ func node(id string, slots int, change ...func(*nodestore.Node)) nodestore.Node 
 
 func free(slots int) wire.Credit { return wire.Credit{Slots: slots, Free: map[string]int{"q": slots}} }
 
-func TestPick(t *testing.T) {
+func TestPickChoosesSuitableMember(t *testing.T) {
 	t.Parallel()
 	gpu := func(n *nodestore.Node) { n.Capabilities = []string{"general", "gpu"} }
 	eu := func(n *nodestore.Node) { n.Tags = map[string]string{"zone": "eu", "disk": "ssd"} }
@@ -65,7 +65,7 @@ func TestPick(t *testing.T) {
 			free:  map[string]wire.Credit{"a": free(10), "b": free(1)}, want: "b", credit: true,
 		},
 		{
-			name: "nobody has the kind", job: job{kind: "other", queue: "q"},
+			name: "no member has the kind", job: job{kind: "other", queue: "q"},
 			nodes: []nodestore.Node{node("a", 10)}, free: map[string]wire.Credit{"a": free(10)}, credit: true,
 		},
 		{
@@ -92,7 +92,7 @@ func TestPick(t *testing.T) {
 			free:  map[string]wire.Credit{"a": {Slots: 10, Free: map[string]int{"other": 10}}},
 		},
 		{
-			name: "no slots in all", job: job{kind: "k", queue: "q"},
+			name: "no free slots", job: job{kind: "k", queue: "q"},
 			nodes: []nodestore.Node{node("a", 10)},
 			free:  map[string]wire.Credit{"a": {Slots: 0, Free: map[string]int{"q": 10}}},
 		},
@@ -103,14 +103,14 @@ func TestPick(t *testing.T) {
 			free:  map[string]wire.Credit{"a": free(10), "b": free(1)}, want: "b", credit: true,
 		},
 		{
-			name: "the same node where there is no other", job: job{kind: "k", queue: "q"}, avoid: "inc-a",
+			name: "the same node if there is no other", job: job{kind: "k", queue: "q"}, avoid: "inc-a",
 			nodes: []nodestore.Node{node("a", 10)}, free: map[string]wire.Credit{"a": free(10)}, want: "a", credit: true,
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			b := seated(t, LeastLoaded, test.nodes, test.free)
+			b := newReportedTable(t, LeastLoaded, test.nodes, test.free)
 			got, credit := pick(test.job, b.members, b.strategy, test.avoid)
 			name := ""
 			if got != nil {
@@ -123,8 +123,8 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// Jobs spread over nodes by the share of slots, and evenly among equals.
-func TestPickIsFair(t *testing.T) {
+// Jobs spread over the nodes in proportion to their slots, and evenly among equals.
+func TestPickBalancesLoad(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, strategy string
@@ -148,7 +148,7 @@ func TestPickIsFair(t *testing.T) {
 				nodes = append(nodes, node(id, slots))
 				credit[id] = free(slots)
 			}
-			b := seated(t, test.strategy, nodes, credit)
+			b := newReportedTable(t, test.strategy, nodes, credit)
 			got := map[string]int{}
 			j := job{kind: "k", queue: "q"}
 			for range test.jobs {
@@ -164,56 +164,56 @@ func TestPickIsFair(t *testing.T) {
 	}
 }
 
-// What a report has not seen yet is taken off it.
-func TestBoardAccountsForOffersUnderWay(t *testing.T) {
+// The table subtracts the offers that a report does not account for yet.
+func TestNodeTableSubtractsPendingOffers(t *testing.T) {
 	t.Parallel()
-	b := seated(t, LeastLoaded, []nodestore.Node{node("a", 10)}, map[string]wire.Credit{"a": free(10)})
+	b := newReportedTable(t, LeastLoaded, []nodestore.Node{node("a", 10)}, map[string]wire.Credit{"a": free(10)})
 	m, start := b.members[0], time.Now()
 	for range 3 {
-		b.letters(map[*member]jobsByQueue{m: {"q": {1, 2}}}, newLimits(), nil, start)
+		b.addressOffers(map[*member]jobsByQueue{m: {"q": {1, 2}}}, newLimits(), nil, start)
 		b.assign(m, job{kind: "k", queue: "q"})
 		b.assign(m, job{kind: "k", queue: "q"})
 	}
 	report := wire.Credit{Incarnation: "inc-a", Term: 1, Seen: 1, Slots: 8, Free: map[string]int{"q": 8}}
-	b.credit(report, start)
-	if got := b.room("q"); got != 4 || m.slotsLeft != 4 {
-		t.Errorf("room with two offers under way = %d of %d slots, want 4", got, m.slotsLeft)
+	b.recordCredit(report, start)
+	if got := b.room("q"); got != 4 || m.freeSlots != 4 {
+		t.Errorf("room with two offers under way = %d of %d slots, want 4", got, m.freeSlots)
 	}
 	report.Seen, report.Slots, report.Free = 0, 10, map[string]int{"q": 10}
-	if b.credit(report, start) {
-		t.Error("a report older than the newest was taken")
+	if b.recordCredit(report, start) {
+		t.Error("a report older than the newest was recorded")
 	}
 	b.expire(start.Add(offerTimeout), offerTimeout)
 	if got := b.room("q"); got != 8 {
-		t.Errorf("room after the offers were written off = %d, want 8", got)
+		t.Errorf("room after the offers expired = %d, want 8", got)
 	}
-	if ask := b.silent(start.Add(2*time.Second), false); len(ask) != 1 {
-		t.Error("a member whose offers were lost is not asked")
+	if requests := b.membersToRequest(start.Add(2*time.Second), false); len(requests) != 1 {
+		t.Error("no credit is requested from a member whose offers were lost")
 	}
 }
 
-// A report of another term says nothing about this one's offers.
-func TestBoardAsksAMemberThatReportsForAnotherTerm(t *testing.T) {
+// A report of another term does not account for offers of this one.
+func TestReportOfAnotherTermCausesCreditRequest(t *testing.T) {
 	t.Parallel()
-	b := seated(t, LeastLoaded, []nodestore.Node{node("a", 10)}, nil)
+	b := newReportedTable(t, LeastLoaded, []nodestore.Node{node("a", 10)}, nil)
 	start := time.Now()
-	if letters := b.letters(nil, newLimits(), b.silent(start, false), start); len(letters) != 1 || letters[0].offer.Jobs != nil {
-		t.Fatalf("first letters: %+v", letters)
+	if offers := b.addressOffers(nil, newLimits(), b.membersToRequest(start, false), start); len(offers) != 1 || offers[0].offer.Jobs != nil {
+		t.Fatalf("first offers: %+v", offers)
 	}
-	if ask := b.silent(start.Add(askInterval/2), false); len(ask) != 0 {
-		t.Error("asked again too soon")
+	if requests := b.membersToRequest(start.Add(creditRequestInterval/2), false); len(requests) != 0 {
+		t.Error("credit was requested again too soon")
 	}
-	b.credit(wire.Credit{Incarnation: "inc-a", Term: 0, Seen: 9, Slots: 10, Free: map[string]int{"q": 10}}, start)
+	b.recordCredit(wire.Credit{Incarnation: "inc-a", Term: 0, Seen: 9, Slots: 10, Free: map[string]int{"q": 10}}, start)
 	if got := b.room("q"); got != 0 {
 		t.Errorf("room by a report of another term = %d, want 0", got)
 	}
-	if ask := b.silent(start.Add(askInterval/2), false); len(ask) != 1 {
-		t.Error("the member is not asked at once")
+	if requests := b.membersToRequest(start.Add(creditRequestInterval/2), false); len(requests) != 1 {
+		t.Error("credit is not requested at once")
 	}
 }
 
-// Credit that nobody waits for calls for no turn.
-func TestCreditIsWantedWhileJobsMayWaitForIt(t *testing.T) {
+// Credit triggers no step if no job waits for it.
+func TestCreditTriggersStepOnlyWhileJobsWait(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -221,18 +221,18 @@ func TestCreditIsWantedWhileJobsMayWaitForIt(t *testing.T) {
 		change func(l *loop)
 		want   bool
 	}{
-		"all was offered":         {free: 10, change: func(*loop) {}},
-		"nobody had any":          {free: 0, change: func(*loop) {}, want: true},
-		"nothing was read yet":    {free: 10, change: func(l *loop) { l.lanes = nil }, want: true},
-		"jobs were left":          {free: 10, change: func(l *loop) { l.lanes["q"].backlog = true }, want: true},
-		"no member took a job":    {free: 10, change: func(l *loop) { l.lanes["q"].waiting = 1 }, want: true},
-		"a limit held jobs":       {free: 10, change: func(l *loop) { l.limits.holding = true }, want: true},
-		"a limit held the queue":  {free: 10, change: func(l *loop) { l.lanes["q"].heldUntil = now.Add(recountInterval) }, want: true},
-		"it held it once, before": {free: 10, change: func(l *loop) { l.lanes["q"].heldUntil = now.Add(-recountInterval) }},
+		"all jobs were offered":         {free: 10, change: func(*loop) {}},
+		"no member has credit":          {free: 0, change: func(*loop) {}, want: true},
+		"nothing was read yet":          {free: 10, change: func(l *loop) { l.queueScans = nil }, want: true},
+		"jobs were left":                {free: 10, change: func(l *loop) { l.queueScans["q"].backlog = true }, want: true},
+		"no member took a job":          {free: 10, change: func(l *loop) { l.queueScans["q"].waiting = 1 }, want: true},
+		"a limit held jobs":             {free: 10, change: func(l *loop) { l.limits.blocking = true }, want: true},
+		"a limit held the queue":        {free: 10, change: func(l *loop) { l.queueScans["q"].heldUntil = now.Add(recountInterval) }, want: true},
+		"a limit held the queue before": {free: 10, change: func(l *loop) { l.queueScans["q"].heldUntil = now.Add(-recountInterval) }},
 	} {
 		l := &loop{
-			board:  seated(t, LeastLoaded, []nodestore.Node{node("a", 10)}, map[string]wire.Credit{"a": free(c.free)}),
-			limits: newLimits(), lanes: map[string]*lane{"q": {queue: "q", topAt: now}},
+			nodes:  newReportedTable(t, LeastLoaded, []nodestore.Node{node("a", 10)}, map[string]wire.Credit{"a": free(c.free)}),
+			limits: newLimits(), queueScans: map[string]*queueScan{"q": {queue: "q", topReadAt: now}},
 		}
 		c.change(l)
 		if got := l.wantsCredit(); got != c.want {
@@ -241,40 +241,40 @@ func TestCreditIsWantedWhileJobsMayWaitForIt(t *testing.T) {
 	}
 }
 
-func TestInsertsThatNobodyCanWorkCallForNoTurn(t *testing.T) {
+func TestInsertForUnknownQueueTriggersNoStep(t *testing.T) {
 	t.Parallel()
-	l := &loop{schema: "public", lanes: map[string]*lane{"q": {queue: "q"}}}
+	l := &loop{schema: "public", queueScans: map[string]*queueScan{"q": {queue: "q"}}}
 	for payload, want := range map[string]bool{
 		`{"queue":"q"}`: true, `{"queue":"other"}`: false, `{}`: true, `?`: true,
 	} {
-		if got := l.take(&pgconn.Notification{Channel: "public.river_insert", Payload: payload}); got != want {
-			t.Errorf("%s: calls for a turn: %t", payload, got)
+		if got := l.handleNotification(&pgconn.Notification{Channel: "public.river_insert", Payload: payload}); got != want {
+			t.Errorf("%s: triggers a step: %t", payload, got)
 		}
 	}
-	l.lanes = nil // nothing is known yet
-	if !l.take(&pgconn.Notification{Channel: "public.river_insert", Payload: `{"queue":"other"}`}) {
-		t.Error("an insert before the first look at the nodes was ignored")
+	l.queueScans = nil // before the first read of the nodes
+	if !l.handleNotification(&pgconn.Notification{Channel: "public.river_insert", Payload: `{"queue":"other"}`}) {
+		t.Error("an insert before the first read of the nodes was ignored")
 	}
 }
 
-func TestSeatKeepsTheSequenceOfAReturningMember(t *testing.T) {
+func TestSetNodesKeepsSequenceOfReturningMember(t *testing.T) {
 	t.Parallel()
 	nodes := []nodestore.Node{node("a", 10)}
-	b := seated(t, LeastLoaded, nodes, map[string]wire.Credit{"a": free(10)})
-	b.letters(map[*member]jobsByQueue{b.members[0]: {"q": {1}}}, newLimits(), nil, time.Now())
+	b := newReportedTable(t, LeastLoaded, nodes, map[string]wire.Credit{"a": free(10)})
+	b.addressOffers(map[*member]jobsByQueue{b.members[0]: {"q": {1}}}, newLimits(), nil, time.Now())
 	nodes[0].State = nodestore.Draining
-	b.seat(nodes)
+	b.setNodes(nodes)
 	if len(b.members) != 0 {
-		t.Fatal("a draining node is seated")
+		t.Fatal("a draining node has slots")
 	}
 	nodes[0].State = nodestore.Active
-	b.seat(nodes)
-	if m := b.members[0]; m.seq != 1 || !m.heard.IsZero() || b.room("q") != 0 {
+	b.setNodes(nodes)
+	if m := b.members[0]; m.seq != 1 || !m.reportedAt.IsZero() || b.room("q") != 0 {
 		t.Errorf("returning member: %+v", m)
 	}
 }
 
-func TestPackFitsThePayload(t *testing.T) {
+func TestPackRespectsPayloadLimit(t *testing.T) {
 	t.Parallel()
 	jobs := jobsByQueue{}
 	total := 0
@@ -306,11 +306,11 @@ func TestPackFitsThePayload(t *testing.T) {
 	}
 }
 
-func TestLane(t *testing.T) {
+func TestQueueScan(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	at := func(id int64) position { return position{priority: 1, id: id} }
-	l := &lane{queue: "q"}
+	l := &queueScan{queue: "q"}
 	if plan := l.scans(start, 0, 0, topInterval); plan != nil {
 		t.Errorf("a queue without credit is read: %+v", plan)
 	}
@@ -320,25 +320,25 @@ func TestLane(t *testing.T) {
 	}
 	page := plan[0]
 	page.read, page.last, page.unplaced = page.limit, at(100), 100
-	l.done(page)
+	l.advance(page)
 	plan = l.scans(start.Add(time.Millisecond), 10, 0, topInterval)
 	if len(plan) != 1 || plan[0].after != at(100) {
 		t.Fatalf("after a full page: %+v", plan)
 	}
 	plan = l.scans(start.Add(topInterval), 10, 0, topInterval)
-	if len(plan) != 2 || plan[0].after != at(100) || !plan[1].again {
+	if len(plan) != 2 || plan[0].after != at(100) || !plan[1].fromTop {
 		t.Fatalf("when the top is due again: %+v", plan)
 	}
 	page = plan[0]
 	page.read, page.last, page.unplaced, page.stopped = 30, at(120), 20, true
-	l.done(page)
-	if l.deep != at(120) || !l.backlog {
+	l.advance(page)
+	if l.cursor != at(120) || !l.backlog {
 		t.Errorf("after credit ran out: %+v", l)
 	}
 	page = l.scans(start, 10, 0, topInterval)[0]
 	page.read, page.unplaced = 5, 5
-	l.done(page)
-	if diff := cmp.Diff([]int{125, 0}, []int{l.waiting, l.counting}); l.backlog || l.deep != (position{}) || diff != "" {
+	l.advance(page)
+	if diff := cmp.Diff([]int{125, 0}, []int{l.waiting, l.counting}); l.backlog || l.cursor != (position{}) || diff != "" {
 		t.Errorf("after the whole pass: %+v", l)
 	}
 }

@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/mailbox"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
-// Where notifications are not heard, jobs, nodes and credit are found without
-// any, and offers go by mail.
+// Without notifications, the leader still finds jobs, nodes and credit, and sends messages
+// as messages.
 func TestAssignsWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 7)
+	fence := c.makeLeader(t, 7)
 	assigner, err := assign.New(assign.Options{
-		Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema, Poll: 20 * time.Millisecond,
+		Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema, PollInterval: 20 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,14 +40,14 @@ func TestAssignsWithoutNotifications(t *testing.T) {
 	c.exec(t, `INSERT INTO river_job (kind, queue, args) SELECT 'k', 'default', '{}' FROM generate_series(1, 5)`)
 	var offered []int64
 	c.waitFor(t, "an offer of as many jobs as the node can take", func() bool {
-		offered = append(offered, answerByMail(t, c, node)...)
+		offered = append(offered, answerMessages(t, c, node)...)
 		return len(offered) >= 3
 	})
 	slices.Sort(offered)
 	if len(slices.Compact(offered)) != 3 {
 		t.Errorf("offered %v; want three jobs", offered)
 	}
-	c.mint(t, 8)
+	c.makeLeader(t, 8)
 	if err := <-done; !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
 	}
@@ -56,15 +56,16 @@ func TestAssignsWithoutNotifications(t *testing.T) {
 	}
 }
 
-// answerByMail takes the node's mail, reports its credit and returns the jobs.
-func answerByMail(t *testing.T, c *cluster, node nodestore.Node) (ids []int64) {
+// answerMessages takes the node's messages, reports its credit and returns the offered
+// jobs.
+func answerMessages(t *testing.T, c *cluster, node nodestore.Node) (ids []int64) {
 	t.Helper()
-	letters, err := mailbox.Take(t.Context(), c.pool, wire.OfferChannel(schema, node.Incarnation))
+	messages, err := postgres.TakeMessages(t.Context(), c.pool, wire.OfferChannel(schema, node.Incarnation))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, letter := range letters {
-		offer, err := wire.Unmarshal[wire.Offer](letter)
+	for _, message := range messages {
+		offer, err := wire.Unmarshal[wire.Offer](message)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,7 @@ func answerByMail(t *testing.T, c *cluster, node nodestore.Node) (ids []int64) {
 			NodeID: node.NodeID, Incarnation: node.Incarnation, Term: offer.Term, Seen: offer.Seq,
 			Slots: free, Free: map[string]int{"default": free},
 		}
-		if err := mailbox.Send(t.Context(), c.pool, wire.Channel(schema, wire.CreditChannel), wire.Marshal(credit)); err != nil {
+		if err := postgres.SendMessage(t.Context(), c.pool, wire.Channel(schema, wire.CreditChannel), wire.Marshal(credit)); err != nil {
 			t.Fatal(err)
 		}
 	}

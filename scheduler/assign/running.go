@@ -8,12 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// recrowdInterval is how old the count of the kinds that run may be, for the
-// strategy Spread: until then what was placed since is added to it.
-const recrowdInterval = 100 * time.Millisecond
+// recountRunningInterval is the maximum age of the count of running kinds, for the
+// strategy Spread. Between two counts, the leader adds the jobs that it places.
+const recountRunningInterval = 100 * time.Millisecond
 
-// What runs, by who signed it; and, of the jobs $1 that were offered to the nodes
-// $2, what none of them has claimed yet.
+// Running jobs by client id, and those of the jobs $1, offered to the nodes $2, that are
+// still unclaimed.
 const runningSQL = `
 SELECT attempted_by[array_upper(attempted_by, 1)], queue, kind, count(*)::int
 FROM river_job
@@ -25,15 +25,15 @@ FROM unnest($1::bigint[], $2::text[]) AS o (id, node) JOIN river_job AS j ON j.i
 WHERE j.state = 'available'
 GROUP BY 1, 2, 3`
 
-// share is some of a node's jobs: those of one queue and kind.
-type share struct {
+// jobCount is the number of a node's jobs of one queue and kind.
+type jobCount struct {
 	queue, kind string
 	jobs        int
 }
 
-// readRunning counts what runs, by nodestore.ClientID. Jobs that were offered, and
-// are not claimed, count for the node that they were offered to.
-func readRunning(ctx context.Context, db Queryer, offered map[int64]string) (map[string][]share, error) {
+// readRunning counts running jobs by nodestore.ClientID. An offered job that is not
+// claimed yet counts for the node that it was offered to.
+func readRunning(ctx context.Context, db Queryer, offered map[int64]string) (map[string][]jobCount, error) {
 	ids, to := make([]int64, 0, len(offered)), make([]string, 0, len(offered))
 	for id, node := range offered {
 		ids, to = append(ids, id), append(to, node)
@@ -43,8 +43,8 @@ func readRunning(ctx context.Context, db Queryer, offered map[int64]string) (map
 		return nil, fmt.Errorf("count running jobs: %w", err)
 	}
 	var node string
-	var s share
-	running := map[string][]share{}
+	var s jobCount
+	running := map[string][]jobCount{}
 	_, err = pgx.ForEachRow(rows, []any{&node, &s.queue, &s.kind, &s.jobs}, func() error {
 		running[node] = append(running[node], s)
 		return nil
@@ -55,28 +55,28 @@ func readRunning(ctx context.Context, db Queryer, offered map[int64]string) (map
 	return running, nil
 }
 
-// crowdOf adds up a node's jobs by kind.
-func crowdOf(shares []share) map[string]int {
-	crowd := map[string]int{}
+// countByKind sums a node's jobs by kind.
+func countByKind(shares []jobCount) map[string]int {
+	counts := map[string]int{}
 	for _, s := range shares {
-		crowd[s.kind] += s.jobs
+		counts[s.kind] += s.jobs
 	}
-	return crowd
+	return counts
 }
 
-// recrowd counts what runs where anew, unless that was done a moment ago or the
-// strategy does not ask for it.
-func (l *loop) recrowd(ctx context.Context) error {
-	if l.board.strategy != Spread || l.lastTurn.Sub(l.crowdedAt) < recrowdInterval {
+// recountRunning counts the running jobs of each member, unless the last count is recent
+// or the strategy does not need it.
+func (l *loop) recountRunning(ctx context.Context) error {
+	if l.nodes.strategy != Spread || l.lastStep.Sub(l.runningCountedAt) < recountRunningInterval {
 		return nil
 	}
 	offered := map[int64]string{}
-	for id, f := range l.flights {
-		if m := l.board.known[f.incarnation]; m != nil && l.lastTurn.Sub(f.at) < l.patience() {
+	for id, f := range l.pendingOffers {
+		if m := l.nodes.known[f.incarnation]; m != nil && l.lastStep.Sub(f.at) < l.claimTimeout() {
 			offered[id] = m.clientID
 		}
 	}
-	var running map[string][]share
+	var running map[string][]jobCount
 	err := l.within(ctx, func(ctx context.Context) (err error) {
 		running, err = readRunning(ctx, l.pool, offered)
 		return err
@@ -84,9 +84,9 @@ func (l *loop) recrowd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.crowdedAt = l.lastTurn
-	for _, m := range l.board.members {
-		m.crowd = crowdOf(running[m.clientID])
+	l.runningCountedAt = l.lastStep
+	for _, m := range l.nodes.members {
+		m.runningByKind = countByKind(running[m.clientID])
 	}
 	return nil
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// Statements that take too long are bounded, and each that did gives the next one more
-// time; fast ones take it back.
-func TestStatementsGetMoreTimeWhereTheyTakeLonger(t *testing.T) {
+// Each timeout doubles the time limit of the next statement. Fast statements reduce it
+// again.
+func TestSlowStatementRaisesTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := &loop{board: newBoard(1, LeastLoaded), fence: leaderstore.Fence{}}
-		deaf := func(ctx context.Context) error {
+		l := &loop{nodes: newNodeTable(1, LeastLoaded), fence: leaderstore.Fence{}}
+		neverReturns := func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		for _, want := range []time.Duration{statementTimeout, 2 * statementTimeout, 4 * statementTimeout, 8 * statementTimeout, longestStatement, longestStatement} {
+		for _, want := range []time.Duration{statementTimeout, 2 * statementTimeout, 4 * statementTimeout, 8 * statementTimeout, maxStatementTimeout, maxStatementTimeout} {
 			began := time.Now()
-			if err := l.within(t.Context(), deaf); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != want {
+			if err := l.within(t.Context(), neverReturns); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != want {
 				t.Errorf("%v after %s, want %s", err, time.Since(began), want)
 			}
 		}
@@ -31,22 +31,22 @@ func TestStatementsGetMoreTimeWhereTheyTakeLonger(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if l.board.timeout != statementTimeout {
-			t.Errorf("statements that are fast again may take %s", l.board.timeout)
+		if l.nodes.timeout != statementTimeout {
+			t.Errorf("statements that are fast again may take %s", l.nodes.timeout)
 		}
 	})
 }
 
-// Slow sweeps are made less often from the top, and what was offered is offered again
-// later: the assigner must not make a slow database slower.
-func TestSlowSweepsAreMadeLessOften(t *testing.T) {
+// If sweeps are slow, the top is read less often and offers time out later, so the
+// assigner does not make a slow database slower.
+func TestSlowSweepsRunLessOften(t *testing.T) {
 	t.Parallel()
-	l := &loop{board: newBoard(1, LeastLoaded), offerTimeout: offerTimeout}
-	if l.topEvery() != topInterval || l.patience() != offerTimeout {
-		t.Errorf("fast sweeps: from the top every %s, offers again after %s", l.topEvery(), l.patience())
+	l := &loop{nodes: newNodeTable(1, LeastLoaded), offerTimeout: offerTimeout}
+	if l.topEvery() != topInterval || l.claimTimeout() != offerTimeout {
+		t.Errorf("fast sweeps: from the top every %s, offers again after %s", l.topEvery(), l.claimTimeout())
 	}
 	l.sweepTook = time.Second
-	if l.topEvery() != topShare*time.Second || l.patience() != offerTimeout+offerShare*time.Second {
-		t.Errorf("slow sweeps: from the top every %s, offers again after %s", l.topEvery(), l.patience())
+	if l.topEvery() != topShare*time.Second || l.claimTimeout() != offerTimeout+offerShare*time.Second {
+		t.Errorf("slow sweeps: from the top every %s, offers again after %s", l.topEvery(), l.claimTimeout())
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// Each scan reads one queue after one position, in the order of River's
-// fetching index. Jobs that are due within lookahead are read as well: River
-// makes a retry that is due soon available at once, and nothing tells when its
-// time comes. When the configuration in force was applied is read in the same
-// snapshot: a job is never placed by definitions that are older than itself.
+// Each scan reads one queue from a position on, in the order of River's fetching index.
+// It also reads jobs that are due within lookahead: River makes a retry that is due soon
+// available early, and sends no notification when it is due. The same snapshot reads when
+// the configuration in force was applied, so a job is never placed with definitions that
+// are older than the job.
 const sweepSQL = `
 SELECT j.id, j.kind, j.queue, j.priority, j.scheduled_at,
     coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags',
@@ -36,9 +36,9 @@ CROSS JOIN LATERAL (
 WHERE NOT EXISTS (SELECT FROM river_queue AS q WHERE q.name = s.queue AND q.paused_at IS NOT NULL)
 ORDER BY j.priority, j.scheduled_at, j.id`
 
-// The fence's predicate without its lock: an offer writes nothing, and the
-// claim checks the term again. Offers need not survive a crash, so their commit
-// does not wait for the disk.
+// The condition of the fence, without its lock: an offer writes nothing, and the claim
+// checks the term again. Offers need not survive a crash, so their commit does not wait
+// for the disk.
 const offerSQL = `
 WITH f AS MATERIALIZED (
     SELECT term, set_config('synchronous_commit', 'off', true)
@@ -48,8 +48,8 @@ WITH f AS MATERIALIZED (
 SELECT pg_notify(o.channel, o.payload)
 FROM f, unnest($4::text[], $5::text[]) AS o (channel, payload)`
 
-// sweep reads the scans' jobs, all in one order.
-func sweep(ctx context.Context, pool *pgxpool.Pool, scans []scan) ([]job, error) {
+// sweep reads the jobs of all scans in one order.
+func sweep(ctx context.Context, pool *pgxpool.Pool, scans []scanPage) ([]job, error) {
 	var (
 		queues     = make([]string, len(scans))
 		priorities = make([]int16, len(scans))
@@ -58,7 +58,7 @@ func sweep(ctx context.Context, pool *pgxpool.Pool, scans []scan) ([]job, error)
 		limits     = make([]int32, len(scans))
 	)
 	for i, s := range scans {
-		queues[i], limits[i] = s.lane.queue, int32(s.limit)
+		queues[i], limits[i] = s.queueScan.queue, int32(s.limit)
 		priorities[i], times[i], ids[i] = s.after.priority, s.after.scheduledAt, s.after.id
 	}
 	rows, err := pool.Query(ctx, sweepSQL, queues, priorities, times, ids, limits, lookahead)
@@ -93,12 +93,12 @@ func scanJob(row pgx.CollectableRow) (job, error) {
 	return j, nil
 }
 
-// send notifies every node of its offers in one round trip, or returns
-// leaderstore.ErrDeposed and notifies nobody.
-func send(ctx context.Context, pool *pgxpool.Pool, fence leaderstore.Fence, schema string, letters []letter) error {
-	channels, payloads := make([]string, len(letters)), make([]string, len(letters))
-	for i, l := range letters {
-		channels[i], payloads[i] = wire.OfferChannel(schema, l.to.incarnation), wire.Marshal(l.offer)
+// send notifies every node of its offers in one round trip. If the term is over, it sends
+// nothing and returns leaderstore.ErrDeposed.
+func send(ctx context.Context, pool *pgxpool.Pool, fence leaderstore.Fence, schema string, offers []addressedOffer) error {
+	channels, payloads := make([]string, len(offers)), make([]string, len(offers))
+	for i, o := range offers {
+		channels[i], payloads[i] = wire.OfferChannel(schema, o.to.incarnation), wire.Marshal(o.offer)
 	}
 	tag, err := pool.Exec(ctx, offerSQL, fence.Role, fence.Term, fence.Incarnation, channels, payloads)
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// maxUnworked bounds the kinds that are told of, for a row can name any; those
-// beyond them share otherKinds.
+// maxUnworked is the maximum number of kinds that are reported by name, because a row can
+// name any kind. Further kinds share otherKinds.
 const (
 	maxUnworked = 100
 	otherKinds  = "_other"
 )
 
-// census are waiting jobs by kind, of kinds that no member works.
-type census map[string]int
+// kindCounts counts waiting jobs by kind, for kinds that no member works.
+type kindCounts map[string]int
 
-// add counts jobs of a kind, and returns the census.
-func (c census) add(kind string, jobs int) census {
+// add adds jobs of a kind and returns the counts.
+func (c kindCounts) add(kind string, jobs int) kindCounts {
 	if c == nil {
-		c = census{}
+		c = kindCounts{}
 	}
 	named := len(c)
 	if c[otherKinds] > 0 {
@@ -32,16 +32,16 @@ func (c census) add(kind string, jobs int) census {
 	return c
 }
 
-// works says whether any member has a worker for the job's kind.
-func (b *board) works(j job) bool {
-	return slices.ContainsFunc(b.members, func(m *member) bool { return m.works(j) })
+// works reports whether any member has a worker for the job's kind.
+func (t *nodeTable) works(j job) bool {
+	return slices.ContainsFunc(t.members, func(m *member) bool { return m.works(j) })
 }
 
-// unworkedNow is what the last whole pass found, or the present one where that is
-// more already.
-func (l *lane) unworkedNow() census {
-	found := maps.Clone(l.unworked)
-	for kind, jobs := range l.countingUnworked {
+// unworkedNow returns the counts of the last complete pass, or of the current pass where
+// they are higher.
+func (q *queueScan) unworkedNow() kindCounts {
+	found := maps.Clone(q.unworked)
+	for kind, jobs := range q.countingUnworked {
 		if more := jobs - found[kind]; more > 0 {
 			found = found.add(kind, more)
 		}
@@ -49,26 +49,26 @@ func (l *lane) unworkedNow() census {
 	return found
 }
 
-// tellUnworked says of each kind that no live node works that its jobs wait: once,
-// until one does or none waits.
-func (l *loop) tellUnworked(ctx context.Context) {
-	var found census
-	for _, queue := range slices.Sorted(maps.Keys(l.lanes)) {
-		lane := l.lanes[queue].unworkedNow()
-		for _, kind := range slices.Sorted(maps.Keys(lane)) {
-			found = found.add(kind, lane[kind])
+// logUnworked logs each kind that no live node works and whose jobs wait. It logs a kind
+// once until a node works it or no job waits.
+func (l *loop) logUnworked(ctx context.Context) {
+	var found kindCounts
+	for _, queue := range slices.Sorted(maps.Keys(l.queueScans)) {
+		counts := l.queueScans[queue].unworkedNow()
+		for _, kind := range slices.Sorted(maps.Keys(counts)) {
+			found = found.add(kind, counts[kind])
 		}
 	}
-	for kind := range l.board.told {
+	for kind := range l.nodes.loggedKinds {
 		if found[kind] == 0 {
-			delete(l.board.told, kind)
+			delete(l.nodes.loggedKinds, kind)
 			l.metrics.AssignmentUnworked.DeleteLabelValues(kind)
 		}
 	}
 	for kind, jobs := range found {
 		l.metrics.AssignmentUnworked.WithLabelValues(kind).Set(float64(jobs))
-		if !l.board.told[kind] {
-			l.board.told[kind] = true
+		if !l.nodes.loggedKinds[kind] {
+			l.nodes.loggedKinds[kind] = true
 			l.logger.WarnContext(ctx, "no live node has a worker for a kind; its jobs wait", "kind", kind, "jobs", jobs)
 		}
 	}

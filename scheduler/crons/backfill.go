@@ -12,14 +12,15 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 )
 
-// backfillBatch is how many ticks a backfill runs in one transaction, during
-// which the leader waits for the cron.
+// backfillBatch is the number of ticks that a backfill runs in one transaction. The
+// leader waits for the cron's row during that transaction.
 const backfillBatch = 100
 
-// RunBackfill runs the ticks of a plan, in transactions of bounded size: what is
-// done when it is interrupted stays, and the same backfill again goes on from
-// there. It returns how many ran; a tick that somebody else has run meanwhile
-// is left alone. report is told after each transaction how many are settled.
+// RunBackfill runs the ticks of a plan in transactions of bounded size. The transactions
+// that have committed survive an interruption, and the same backfill can be run again to
+// continue. RunBackfill returns the number of ticks that ran. It leaves out ticks that
+// were recorded in the meantime. It calls report after each transaction with the number
+// of ticks done.
 func (m Manual) RunBackfill(ctx context.Context, plan cronstore.Backfill, by string, report func(settled int)) (int, error) {
 	ran := 0
 	for start := 0; start < len(plan.Ticks); start += backfillBatch {
@@ -34,7 +35,7 @@ func (m Manual) RunBackfill(ctx context.Context, plan cronstore.Backfill, by str
 	return ran, nil
 }
 
-// backfill is one transaction.
+// backfill runs some ticks in one transaction.
 func (m Manual) backfill(ctx context.Context, name string, ticks []time.Time, by string) (int, error) {
 	var rows []cronstore.Tick
 	err := pgx.BeginFunc(ctx, m.DB, func(tx pgx.Tx) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-func TestBackfill(t *testing.T) {
+func TestBackfillRunsMissingTicksOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	spec := everySecond("skip")
@@ -34,10 +34,10 @@ func TestBackfill(t *testing.T) {
 		if err != nil || len(plan.Ticks) != want.ticks || plan.More != want.more {
 			t.Fatalf("%d ticks, more %t, %v; want %+v", len(plan.Ticks), plan.More, err, want)
 		}
-		var askers sync.WaitGroup
+		var backfills sync.WaitGroup
 		ran := make([]int, 2)
-		for i := range ran { // two at once share the ticks
-			askers.Go(func() {
+		for i := range ran { // two concurrent backfills share the ticks
+			backfills.Go(func() {
 				settled := 0
 				n, err := manual.RunBackfill(t.Context(), plan, "ada", func(n int) { settled = n })
 				if err != nil || settled != len(plan.Ticks) {
@@ -46,7 +46,7 @@ func TestBackfill(t *testing.T) {
 				ran[i] = n
 			})
 		}
-		askers.Wait()
+		backfills.Wait()
 		if ran[0]+ran[1] != want.ticks {
 			t.Errorf("%d ran, want %d", ran, want.ticks)
 		}
@@ -61,12 +61,12 @@ func TestBackfill(t *testing.T) {
 		t.Errorf("%d jobs", jobs)
 	}
 	if n := count(t, pool, `SELECT sum((data ->> 'ticks')::int) FROM forge_events WHERE type = 'cron_backfilled'`); n != 240-2-4 {
-		t.Errorf("the events tell of %d ticks", n)
+		t.Errorf("the events count %d ticks", n)
 	}
 }
 
-// What the leader has not settled is the leader's.
-func TestBackfillEndsAtTheWatermark(t *testing.T) {
+// A backfill does not touch ticks after the watermark: the leader settles those.
+func TestBackfillEndsAtWatermark(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip")})
@@ -78,9 +78,9 @@ func TestBackfillEndsAtTheWatermark(t *testing.T) {
 	settled := cron.Watermark
 	plan, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "c", From: settled.Add(-59 * time.Second), To: settled.Add(time.Hour), Limit: 1000})
 	if err != nil || len(plan.Ticks) != 60 {
-		t.Errorf("%d ticks, %v; want those of the minute that is settled", len(plan.Ticks), err)
+		t.Errorf("%d ticks, %v; want the ticks of the settled minute", len(plan.Ticks), err)
 	}
-	if _, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "nobody"}); !errors.Is(err, cronstore.ErrNotFound) {
-		t.Errorf("nobody: %v", err)
+	if _, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "unknown"}); !errors.Is(err, cronstore.ErrNotFound) {
+		t.Errorf("unknown cron: %v", err)
 	}
 }

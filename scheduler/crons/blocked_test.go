@@ -12,7 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// blockedOf returns what the list of crons says of c.
+// blockedOf returns the blocking run that the list of crons reports for cron c.
 func blockedOf(t *testing.T, pool *pgxpool.Pool) cronstore.Blocked {
 	t.Helper()
 	cron, err := cronstore.Get(t.Context(), pool, "c")
@@ -22,17 +22,17 @@ func blockedOf(t *testing.T, pool *pgxpool.Pool) cronstore.Blocked {
 	return cron.Blocked
 }
 
-func TestWaitingRunBlocksCronByName(t *testing.T) {
+func TestWaitingRunIsReportedAsBlocking(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip")})
-	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'skipped_overlap'`)
 	ticks, err := cronstore.Ticks(t.Context(), pool, "c", time.Time{}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A leader that began late may have recorded older ticks without firing them.
+	// A leader that started late may have recorded older ticks without firing them.
 	at := slices.IndexFunc(ticks, func(tick cronstore.Tick) bool { return tick.JobID != 0 })
 	fired, skipped := ticks[at], ticks[at-1]
 	if skipped.BlockedBy != fired.JobID || fired.BlockedBy != 0 {
@@ -43,14 +43,14 @@ func TestWaitingRunBlocksCronByName(t *testing.T) {
 	}
 	outlined, err := cronstore.Outline(t.Context(), pool, nil)
 	if err != nil || len(outlined) != 1 || outlined[0].BlockedBy != fired.JobID {
-		t.Errorf("the outline says %+v, %v", outlined, err)
+		t.Errorf("the outline is %+v, %v", outlined, err)
 	}
 	for blocked, want := range map[bool]int{true: 1, false: 1} {
 		if page, err := cronstore.Page(t.Context(), pool, cronstore.Narrow{Blocked: blocked, Limit: 9}); err != nil || len(page) != want {
 			t.Errorf("blocked %v: %d crons, %v", blocked, len(page), err)
 		}
 	}
-	// Once it has fired again, and waits for nothing, it is not blocked any more.
+	// A cron that fired again and waits for no run is no longer blocked.
 	if _, err := pool.Exec(t.Context(), `
 		CREATE FUNCTION finish() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN NEW.state := 'completed'; NEW.finalized_at := now(); RETURN NEW; END $$;
@@ -74,18 +74,18 @@ func TestOverlapReplaceWaiting(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("replace_waiting")})
-	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'replaced'`)
 
-	// A node is about to claim the run that waits: it is not replaced, and the leader
-	// does not wait for the claim.
+	// A node is about to claim the waiting run. The leader neither replaces that run nor
+	// waits for the claim.
 	claim, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = claim.Rollback(context.WithoutCancel(t.Context())) }()
 	var claimed int64
-	for claimed == 0 { // the leader may have just replaced it
+	for claimed == 0 { // the leader may have just replaced the run
 		if err := claim.QueryRow(t.Context(), `
 			WITH claimed AS (UPDATE river_job SET state = 'running', attempted_at = now() WHERE state = 'available' RETURNING id)
 			SELECT coalesce(max(id), 0) FROM claimed`).Scan(&claimed); err != nil {
@@ -98,7 +98,7 @@ func TestOverlapReplaceWaiting(t *testing.T) {
 	}
 
 	await(t, pool, 1, `SELECT count(*) FROM forge_cron_ticks WHERE reason LIKE 'Blocked by job % (running since %).'`)
-	// Put back, as after the death of its node, it has started all the same.
+	// A run that was rescued from a dead node still counts as started.
 	if _, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'available' WHERE id = $1`, claimed); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestOverlapReplaceWaiting(t *testing.T) {
 	if wrong := count(t, pool, `
 		SELECT count(*) FROM forge_cron_ticks AS t JOIN river_job AS j ON j.id = t.job_id
 		WHERE (t.verdict = 'replaced') <> (j.state = 'cancelled')
-		   OR t.verdict = 'replaced' AND t.reason NOT LIKE 'Its run was cancelled: job % of the tick % took its place.'
+		   OR t.verdict = 'replaced' AND t.reason NOT LIKE 'Its run was cancelled: job % of tick % replaced it.'
 		   OR j.state <> 'cancelled' AND j.metadata ? 'cancel_attempted_at'`); wrong != 0 {
 		t.Errorf("%d wrong rows", wrong)
 	}

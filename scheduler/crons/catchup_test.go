@@ -9,7 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-func TestCatchUpAcrossAHole(t *testing.T) {
+func TestCatchUpAfterGap(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, catchUp  string
@@ -27,7 +27,7 @@ func TestCatchUpAcrossAHole(t *testing.T) {
 			spec.CatchUp = tt.catchUp
 			apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
 			rewind(t, pool, 10*time.Minute)
-			stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+			stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 			await(t, pool, 60, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'fired'`)
 			if err := stop(); err != nil {
 				t.Fatal(err)
@@ -36,7 +36,7 @@ func TestCatchUpAcrossAHole(t *testing.T) {
 				t.Errorf("%d caught up, want %d", got, tt.caughtUp)
 			}
 			if got := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict <> 'fired'`); got != tt.rows {
-				t.Errorf("%d rows for the hole, want %d", got, tt.rows)
+				t.Errorf("%d rows for the gap, want %d", got, tt.rows)
 			}
 			if wrong := count(t, pool, holesSQL, "c") + count(t, pool, mismatchSQL); wrong != 0 {
 				t.Errorf("%d wrong rows", wrong)
@@ -45,9 +45,9 @@ func TestCatchUpAcrossAHole(t *testing.T) {
 	}
 }
 
-// An outage of two days: more ticks than a slice holds, and one of them was
+// The outage lasts two days, which is more ticks than a slice holds. One of the ticks was
 // triggered by hand.
-func TestLongOutageIsAFewRows(t *testing.T) {
+func TestLongOutageIsRecordedInFewRows(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow"), "fresh": everySecond("allow")})
@@ -62,8 +62,8 @@ func TestLongOutageIsAFewRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	firer := newFirer(t, pool, newInserter(t, pool))
-	firer.memory.ticks = batchsize.New(mostTicks, time.Hour) // as on a fast machine
-	stop := lead(t, firer, mint(t, pool, "n1"))
+	firer.cache.tickLimit = batchsize.New(maxTicks, time.Hour) // the limit of a fast machine
+	stop := lead(t, firer, makeLeader(t, pool, "n1"))
 	await(t, pool, 60, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'c' AND verdict = 'fired'`)
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestLongOutageIsAFewRows(t *testing.T) {
 		t.Errorf("%d ticks skipped, want at least %d", skipped, want)
 	}
 	if rows := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict LIKE 'skipped%'`); rows > 15 {
-		t.Errorf("the outage takes %d rows", rows)
+		t.Errorf("the outage has %d rows", rows)
 	}
 	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
 		t.Errorf("%d seconds lost or doubled", holes)

@@ -2,17 +2,17 @@ package crons
 
 import "time"
 
-// clock estimates the database's clock from round trips. Between them it goes
-// by the local monotonic clock, so that it does not matter if the local time of
-// day is set.
+// clock estimates the database's clock from round trips. Between round trips it advances
+// with the local monotonic clock, so changes of the local time of day have no effect.
 type clock struct {
 	local time.Time // with a monotonic reading
-	db    time.Time // at that instant
+	db    time.Time // the database's time at local
 }
 
-// observe takes in that the database's clock read db somewhere between sent and
-// received. An estimate that this does not contradict is kept, so the shortest
-// round trips decide; another is moved just as far as needed.
+// observe records that the database's clock read db at some time between sent and
+// received. observe keeps the current estimate if it agrees with this reading, so the
+// shortest round trips determine the estimate. Otherwise it moves the estimate by the
+// smallest possible step.
 func (c *clock) observe(sent, received, db time.Time) {
 	switch {
 	case c.local.IsZero():

@@ -10,85 +10,87 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/hearing"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// Inserter inserts jobs in a transaction and returns their ids in order, and
-// cancels them. To cancel a job that has ended, or is gone, is no error.
+// Inserter inserts and cancels jobs in a transaction. InsertMany returns the ids of the
+// jobs in order. Cancel returns no error for a job that has ended or does not exist.
 type Inserter interface {
 	InsertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJob) ([]int64, error)
 	Cancel(ctx context.Context, tx pgx.Tx, id int64) error
 }
 
-// Options are what a Firer works with. All but Schema, Poll and Hub are required.
+// Options are the dependencies of a Firer. All are required except Schema, PollInterval
+// and Notifier.
 type Options struct {
 	Pool     *pgxpool.Pool
 	Inserter Inserter
 	Metrics  *metrics.Metrics
 	Logger   *slog.Logger
-	// Schema is where forge's tables are, as it prefixes the channels of
-	// notifications; empty means the connections' current schema.
+	// Schema is the schema of forge's tables. It is the prefix of the notification
+	// channels. Empty means the current schema of the connections.
 	Schema string
-	// Poll is how often to look for changes of crons where notifications are not
-	// heard: behind a pooler in transaction mode. 0: they are.
-	Poll time.Duration
-	// Hub hears notifications. Default: one of the Firer's own.
-	Hub *hearing.Hub
+	// PollInterval is the time between checks for changed crons. It is needed where
+	// LISTEN does not work: behind a pooler in transaction mode. 0 means that
+	// notifications work.
+	PollInterval time.Duration
+	// Notifier receives notifications. The default is a notifier for this Firer alone.
+	Notifier *postgres.Notifier
 }
 
 // Firer fires crons while this node leads the scheduler's role.
 type Firer struct {
 	options Options
 	meter   *meter
-	memory  *memory // of one Lead at a time
+	cache   *termCache // used by one Lead at a time
 }
 
-// New returns a Firer that rests until it leads.
+// New returns a Firer that does nothing until Lead is called.
 func New(options Options) *Firer {
-	if options.Hub == nil {
-		options.Hub = hearing.New(options.Pool, options.Logger)
+	if options.Notifier == nil {
+		options.Notifier = postgres.NewNotifier(options.Pool, options.Logger)
 	}
-	return &Firer{options: options, meter: newMeter(options.Metrics), memory: newMemory()}
+	return &Firer{options: options, meter: newMeter(options.Metrics), cache: newTermCache()}
 }
 
 const currentSchemaSQL = `SELECT current_schema()`
 
-// Lead fires crons in the name of a term until ctx ends, which is no error, or
-// until the term is over: then the error is leaderstore.ErrDeposed. Trouble with
-// the database, once it has begun, is logged and tried again. One Lead runs at a time; when it
-// returns all that it started has stopped.
+// Lead fires crons for a term until ctx ends or the term is over. It returns nil if ctx
+// ended, and leaderstore.ErrDeposed if the term is over. Once it has started, it logs and
+// retries database errors. Only one Lead may run at a time. All goroutines that Lead
+// starts have stopped when it returns.
 func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := f.options.Logger.With("role", fence.Role, "node", fence.NodeID, "term", fence.Term)
-	ctx, end := progress.Begin(ctx, "crons")
+	ctx, end := watchdog.Begin(ctx, "crons")
 	defer end()
-	schema, err := f.schema(ctx)
+	schema, err := f.resolveSchema(ctx)
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	changes := make(chan struct{}, 1)
 	listening, stop := context.WithCancel(ctx)
-	ear := &listener{
-		hub: f.options.Hub, pool: f.options.Pool, channel: wire.Channel(schema, wire.CronChannel), poll: f.options.Poll,
+	changeListener := &listener{
+		notifier: f.options.Notifier, pool: f.options.Pool, channel: wire.Channel(schema, wire.CronChannel), pollInterval: f.options.PollInterval,
 		changes: changes, logger: logger,
 	}
 	var waiting sync.WaitGroup
-	waiting.Go(func() { ear.run(progress.Detach(listening)) })
+	waiting.Go(func() { changeListener.run(watchdog.Detach(listening)) })
 	defer func() {
 		stop()
 		waiting.Wait()
 	}()
-	desk := newLedger(f.options, schema, fence, f.meter, logger)
-	term := newTerm(desk, f.meter, logger)
-	desk.memory, term.memory = f.memory, f.memory
-	return ignoreEnd(ctx, term.run(ctx, changes))
+	tickLedger := newLedger(f.options, schema, fence, f.meter, logger)
+	loop := newFireLoop(tickLedger, f.meter, logger)
+	tickLedger.termCache, loop.termCache = f.cache, f.cache
+	return ignoreEnd(ctx, loop.run(ctx, changes))
 }
 
-func (f *Firer) schema(ctx context.Context) (string, error) {
+func (f *Firer) resolveSchema(ctx context.Context) (string, error) {
 	if f.options.Schema != "" {
 		return f.options.Schema, nil
 	}
@@ -99,7 +101,7 @@ func (f *Firer) schema(ctx context.Context) (string, error) {
 	return schema, nil
 }
 
-// ignoreEnd returns nil for whatever an ended context left behind.
+// ignoreEnd returns nil if ctx has ended, and err otherwise.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

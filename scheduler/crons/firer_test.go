@@ -29,7 +29,7 @@ func TestLeadFiresEverySecondOnTime(t *testing.T) {
 	spec.Capability, spec.Tags = "gpu", map[string]string{"zone": "a"}
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
 	firer := newFirer(t, pool, newInserter(t, pool))
-	stop := lead(t, firer, mint(t, pool, "n1"))
+	stop := lead(t, firer, makeLeader(t, pool, "n1"))
 	await(t, pool, 3, ledgerCountSQL)
 	if err := stop(); err != nil {
 		t.Fatalf("Lead: %v", err)
@@ -38,7 +38,7 @@ func TestLeadFiresEverySecondOnTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unsure := 0 // the end may come between the last commit and its acknowledgement
+	unsure := 0 // the term may end between the last commit and its acknowledgement
 	for _, tick := range ticks {
 		if tick.RecordedAt.Equal(ticks[0].RecordedAt) {
 			unsure++
@@ -68,7 +68,7 @@ func TestLeadFiresEverySecondOnTime(t *testing.T) {
 	}
 }
 
-func TestEverySecondOnceWhateverTheTerm(t *testing.T) {
+func TestEveryTickIsRecordedOnceAcrossTerms(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": everySecond("allow"), "b": everySecond("allow")})
@@ -76,7 +76,7 @@ func TestEverySecondOnceWhateverTheTerm(t *testing.T) {
 	for seed := range uint64(2) {
 		inserter := newInserter(t, pool)
 		random := rand.New(rand.NewPCG(seed, 1))
-		inserter.before = func(ctx context.Context) { // half of the changes of term strike inside a transaction
+		inserter.before = func(ctx context.Context) { // half of the terms end inside a transaction
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Duration(random.IntN(400)) * time.Millisecond):
@@ -86,21 +86,21 @@ func TestEverySecondOnceWhateverTheTerm(t *testing.T) {
 	}
 	const terms = 24
 	var (
-		leads sync.WaitGroup
-		ended = make([]error, terms)
-		turns = make([]sync.Mutex, len(firers))
+		leads      sync.WaitGroup
+		ended      = make([]error, terms)
+		firerLocks = make([]sync.Mutex, len(firers))
 	)
 	ctx, cancel := context.WithCancel(t.Context())
 	random := rand.New(rand.NewPCG(3, 1))
 	for i := range terms {
-		fence := mint(t, pool, fmt.Sprintf("n%d", i%len(firers)+1))
-		firer, turn := firers[i%len(firers)], &turns[i%len(firers)]
-		leads.Go(func() { // the one before is not told: the fence tells it
-			turn.Lock()
-			defer turn.Unlock()
+		fence := makeLeader(t, pool, fmt.Sprintf("n%d", i%len(firers)+1))
+		firer, firerLock := firers[i%len(firers)], &firerLocks[i%len(firers)]
+		leads.Go(func() { // the previous leader is not stopped: the fence stops it
+			firerLock.Lock()
+			defer firerLock.Unlock()
 			ended[i] = firer.Lead(ctx, fence)
 		})
-		time.Sleep(time.Duration(100+random.IntN(350)) * time.Millisecond) // the length of a term, not a wait
+		time.Sleep(time.Duration(100+random.IntN(350)) * time.Millisecond) // the length of a term
 	}
 	await(t, pool, int64(2*terms*250/1000), ledgerCountSQL)
 	await(t, pool, terms, `SELECT max(term) FROM forge_cron_ticks`)
@@ -130,11 +130,11 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
 	rewind(t, pool, 5*time.Second)
-	old := mint(t, pool, "n1")
-	mint(t, pool, "n2")
+	old := makeLeader(t, pool, "n1")
+	makeLeader(t, pool, "n2")
 	firer := newFirer(t, pool, newInserter(t, pool))
 	old.Refused = firer.meter.metrics.LeaderFencedWrites.WithLabelValues("scheduler", "n1")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	if err := firer.Lead(ctx, old); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead: %v, want ErrDeposed", err)
@@ -147,12 +147,12 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	}
 }
 
-// A take-over waits for the transaction that passed the fence.
-func TestTakeOverWaitsForTheTransaction(t *testing.T) {
+// The next term is acquired after the transaction that passed the fence.
+func TestTakeoverWaitsForFencedTransaction(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
-	fence := mint(t, pool, "n1")
+	fence := makeLeader(t, pool, "n1")
 	inserter := newInserter(t, pool)
 	inside, proceed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -167,26 +167,26 @@ func TestTakeOverWaitsForTheTransaction(t *testing.T) {
 	}
 	stop := lead(t, newFirer(t, pool, inserter), fence)
 	<-inside
-	minted := make(chan leaderstore.Fence, 1)
-	go func() { minted <- mint(t, pool, "n2") }()
+	acquired := make(chan leaderstore.Fence, 1)
+	go func() { acquired <- makeLeader(t, pool, "n2") }()
 	await(t, pool, 1, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 	select {
-	case <-minted:
-		t.Error("a term was minted inside another term's transaction")
+	case <-acquired:
+		t.Error("a term was acquired inside another term's transaction")
 	default:
 	}
 	close(proceed)
-	<-minted
+	<-acquired
 	await(t, pool, 1, ledgerCountSQL)
 	if err := stop(); err != nil && !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Error(err)
 	}
 }
 
-func TestChangesReachTheLeader(t *testing.T) {
+func TestChangedCronsReachLeader(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": everySecond("allow")})
 	await(t, pool, 1, ledgerCountSQL)
 	apply(t, pool, "h2", map[string]cronstore.Spec{"b": everySecond("allow")})
@@ -201,28 +201,29 @@ func TestChangesReachTheLeader(t *testing.T) {
 	}
 }
 
-// A hundred thousand crons must not stand in memory because each fired once.
-func TestDefinitionsOfRareCronsAreForgotten(t *testing.T) {
+// The leader keeps no definition of a cron that is not due soon, even if the cron has
+// fired.
+func TestDefinitionsOfRareCronsAreDropped(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	rare := everySecond("allow")
-	rare.Schedule = fmt.Sprintf("%d * * * *", time.Now().UTC().Add(30*time.Minute).Minute()) // half an hour ago, and in half an hour
+	rare.Schedule = fmt.Sprintf("%d * * * *", time.Now().UTC().Add(30*time.Minute).Minute()) // due half an hour ago and in half an hour
 	apply(t, pool, "h1", map[string]cronstore.Spec{"often": everySecond("allow"), "rare": rare})
 	rewind(t, pool, time.Hour)
 	firer := newFirer(t, pool, newInserter(t, pool))
-	desk := newLedger(firer.options, "public", mint(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
-	desk.ticks = batchsize.New(mostTicks, time.Hour) // as on a fast machine
+	tickLedger := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
+	tickLedger.tickLimit = batchsize.New(maxTicks, time.Hour) // the limit of a fast machine
 	for round := range 2 {
-		done, err := desk.Fire(t.Context(), []string{"often", "rare"}, time.Time{})
+		done, err := tickLedger.Fire(t.Context(), []string{"often", "rare"}, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(done.Next) != 2 || desk.known["often"] == nil || desk.known["rare"] != nil {
-			t.Errorf("round %d: %d crons looked at, remembered %v", round, len(done.Next), slices.Collect(maps.Keys(desk.known)))
+		if len(done.Next) != 2 || tickLedger.definitions["often"] == nil || tickLedger.definitions["rare"] != nil {
+			t.Errorf("round %d: %d crons checked, cached %v", round, len(done.Next), slices.Collect(maps.Keys(tickLedger.definitions)))
 		}
 		rewind(t, pool, time.Hour)
 	}
 	if fired := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'rare'`); fired == 0 {
-		t.Error("a forgotten cron did not fire")
+		t.Error("a cron without a cached definition did not fire")
 	}
 }

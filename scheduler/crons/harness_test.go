@@ -21,10 +21,10 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// riverInserter inserts with a client of River's that works no jobs.
+// riverInserter inserts jobs with a River client that runs no jobs.
 type riverInserter struct {
 	client *river.Client[pgx.Tx]
-	before func(ctx context.Context) // called first, if set
+	before func(ctx context.Context) // called before each insert, if set
 }
 
 func (i *riverInserter) Cancel(ctx context.Context, tx pgx.Tx, id int64) error {
@@ -42,7 +42,8 @@ func (a dynamicArgs) MarshalJSON() ([]byte, error) { return a.body, nil }
 
 type reservedKey struct{}
 
-// withReserved gives jobs the ids that the ledger has for them, and their time.
+// withReserved sets the ids and the scheduled times that the ledger has chosen for the
+// jobs.
 var withReserved = river.JobInsertMiddlewareFunc(func(ctx context.Context, jobs []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
 	for i, job := range ctx.Value(reservedKey{}).([]jobstore.NewJob) { //nolint:forcetypeassert // InsertMany puts it there
 		if job.ID != 0 {
@@ -87,7 +88,7 @@ func newInserter(t *testing.T, pool *pgxpool.Pool) *riverInserter {
 	t.Helper()
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		SkipUnknownJobCheck: true, LeaderElectionDisabled: true, Logger: slog.New(slog.DiscardHandler),
-		FetchCooldown: patience, FetchPollInterval: patience, // it leaves the notifications to the leader
+		FetchCooldown: waitTimeout, FetchPollInterval: waitTimeout, // the client must not send notifications itself
 		Middleware: []rivertype.Middleware{withReserved},
 	})
 	if err != nil {
@@ -103,8 +104,8 @@ func newFirer(t *testing.T, pool *pgxpool.Pool, inserter Inserter) *Firer {
 	})
 }
 
-// mint makes node the scheduler's leader, as the election would.
-func mint(t *testing.T, pool *pgxpool.Pool, node string) leaderstore.Fence {
+// makeLeader makes node the scheduler's leader with a new term.
+func makeLeader(t *testing.T, pool *pgxpool.Pool, node string) leaderstore.Fence {
 	t.Helper()
 	fence := leaderstore.Fence{Role: "scheduler", NodeID: node, Incarnation: "incarnation-" + node}
 	err := pool.QueryRow(context.WithoutCancel(t.Context()), `
@@ -131,8 +132,7 @@ func apply(t *testing.T, pool *pgxpool.Pool, hash string, crons map[string]crons
 	}
 }
 
-// lead leads in the background and returns how it ended, when asked, after
-// stopping it.
+// lead runs Lead in the background. stop ends it and returns its error.
 func lead(t *testing.T, firer *Firer, fence leaderstore.Fence) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -146,10 +146,10 @@ func lead(t *testing.T, firer *Firer, fence leaderstore.Fence) (stop func() erro
 	return stop
 }
 
-// await waits until a query's number is at least want.
+// await waits until the result of a query is at least want.
 func await(t *testing.T, pool *pgxpool.Pool, want int64, sql string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		got := count(t, pool, sql)
 		if got >= want {
@@ -171,7 +171,7 @@ func count(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) int64 {
 	return n
 }
 
-// rewind pretends that nobody recorded a cron's ticks for a while.
+// rewind moves the watermarks of all crons back.
 func rewind(t *testing.T, pool *pgxpool.Pool, ago time.Duration) {
 	t.Helper()
 	_, err := pool.Exec(t.Context(), `
@@ -182,13 +182,13 @@ func rewind(t *testing.T, pool *pgxpool.Pool, ago time.Duration) {
 	}
 }
 
-// patience is how long to wait for what has to come.
-const patience = time.Minute
+// waitTimeout is the time limit for an expected event.
+const waitTimeout = time.Minute
 
 const ledgerCountSQL = `SELECT count(*) FROM forge_cron_ticks`
 
-// holesSQL counts seconds between the first tick and the watermark, or the cron's
-// removal, that do not stand in exactly one row of the ledger.
+// holesSQL counts the seconds from the first tick to the watermark, or to the cron's
+// removal, that are not covered by exactly one ledger row.
 const holesSQL = `
 SELECT count(*) FROM (
     SELECT s.at FROM (SELECT min(tick) AS first FROM forge_cron_ticks WHERE cron = $1) AS f,
@@ -197,7 +197,7 @@ SELECT count(*) FROM (
     WHERE c.name = $1
     GROUP BY s.at HAVING count(t.tick) <> 1) AS wrong`
 
-// mismatchSQL counts ticks that fired without exactly one job of their own.
+// mismatchSQL counts the fired ticks without exactly one job.
 const mismatchSQL = `
 SELECT count(*) FROM forge_cron_ticks AS t
 WHERE t.verdict IN ('fired', 'caught_up') AND 1 <> (

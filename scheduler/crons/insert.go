@@ -13,25 +13,24 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// River announces inserts itself, but its limiter swallows those that follow
-// another too soon, whether or not that one committed. The same payload twice in
-// a transaction is delivered once.
+// River notifies of inserts itself, but its limiter drops notifications that follow
+// another one too soon, even if that one did not commit. PostgreSQL delivers equal
+// payloads of one transaction once.
 const announceSQL = `SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload`
 
 const defaultQueue = "default"
 
-// refusedError says that a job of a batch could not be inserted.
-type refusedError struct{ err error }
+// rejectedError is the error of a job that cannot be inserted.
+type rejectedError struct{ err error }
 
-func (e *refusedError) Error() string { return "insert jobs: " + e.err.Error() }
-func (e *refusedError) Unwrap() error { return e.err }
+func (e *rejectedError) Error() string { return "insert jobs: " + e.err.Error() }
+func (e *rejectedError) Unwrap() error { return e.err }
 
-// newJob makes the job of a tick that fires. The term is 0 when no leader fires
-// it.
+// newJob returns the job of a tick that fires. term is 0 if no leader fires it.
 func newJob(spec *cronstore.Spec, row cronstore.Tick, term int64) jobstore.NewJob {
 	metadata := map[string]any{
 		jobstore.KeyCron: row.Cron,
@@ -56,15 +55,15 @@ func newJob(spec *cronstore.Spec, row cronstore.Tick, term int64) jobstore.NewJo
 	}
 }
 
-// announce adds to a batch what wakes whoever assigns the jobs of the plans, once the
-// transaction commits.
-func (l *ledger) announce(batch *pgx.Batch, plans []*plan) {
+// announce adds the notification of the jobs' queues to a batch. PostgreSQL sends it when
+// the transaction commits.
+func (l *ledger) announce(batch *pgx.Batch, updates []*cronUpdate) {
 	var payloads []string
-	for _, p := range plans {
-		if !p.fires() {
+	for _, u := range updates {
+		if !u.fires() {
 			continue
 		}
-		if payload := insertPayload(p.definition.spec.Queue); !slices.Contains(payloads, payload) {
+		if payload := insertPayload(u.definition.spec.Queue); !slices.Contains(payloads, payload) {
 			payloads = append(payloads, payload)
 		}
 	}
@@ -73,20 +72,20 @@ func (l *ledger) announce(batch *pgx.Batch, plans []*plan) {
 	}
 }
 
-// insert inserts the jobs of the first rows. With careful set, jobs that are
-// refused turn their rows into failed ones.
-func (l *ledger) insert(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, jobs []jobstore.NewJob, careful bool) error {
+// insert inserts the jobs of the first rows. If bisect is set, insert changes the rows of
+// rejected jobs to failed.
+func (l *ledger) insert(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, jobs []jobstore.NewJob, bisect bool) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if !careful {
+	if !bisect {
 		if err := l.insertMany(ctx, tx, jobs); err != nil {
 			return classify(tx, err)
 		}
 		return nil
 	}
 	firing := rows[:len(jobs)]
-	if err := l.insertCarefully(ctx, tx, firing, jobs); err != nil {
+	if err := l.insertBisecting(ctx, tx, firing, jobs); err != nil {
 		return err
 	}
 	failed := slices.DeleteFunc(slices.Clone(firing), func(row cronstore.Tick) bool { return row.Verdict != cronstore.Failed })
@@ -96,7 +95,7 @@ func (l *ledger) insert(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, j
 	return cronstore.MarkFailed(ctx, tx, failed)
 }
 
-// insertMany makes sure that the jobs got the ids that stand in the ledger.
+// insertMany inserts jobs and checks that they got the ids from the ledger.
 func (l *ledger) insertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJob) error {
 	ids, err := l.options.Inserter.InsertMany(ctx, tx, jobs)
 	if err != nil {
@@ -113,33 +112,33 @@ func (l *ledger) insertMany(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJ
 	return nil
 }
 
-// insertCarefully halves the jobs until those that are refused stand alone, each
-// part in a savepoint.
-func (l *ledger) insertCarefully(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, jobs []jobstore.NewJob) error {
-	progress.Report(ctx)
+// insertBisecting inserts jobs in halves, each in a savepoint, until every rejected job
+// is alone.
+func (l *ledger) insertBisecting(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, jobs []jobstore.NewJob) error {
+	watchdog.Report(ctx)
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		if err := l.insertMany(ctx, tx, jobs); err != nil {
 			return classify(tx, err)
 		}
 		return nil
 	})
-	refused, ok := errors.AsType[*refusedError](err)
+	rejected, ok := errors.AsType[*rejectedError](err)
 	switch {
 	case !ok:
 		return err
 	case len(jobs) == 1:
 		rows[0].JobID, rows[0].Verdict = 0, cronstore.Failed
-		rows[0].Reason = fmt.Sprintf("The job could not be inserted: %v.", refused.err)
+		rows[0].Reason = fmt.Sprintf("The job could not be inserted: %v.", rejected.err)
 		return nil
 	}
 	half := len(jobs) / 2
-	if err := l.insertCarefully(ctx, tx, rows[:half], jobs[:half]); err != nil {
+	if err := l.insertBisecting(ctx, tx, rows[:half], jobs[:half]); err != nil {
 		return err
 	}
-	return l.insertCarefully(ctx, tx, rows[half:], jobs[half:])
+	return l.insertBisecting(ctx, tx, rows[half:], jobs[half:])
 }
 
-// insertPayload is River's own, to the letter.
+// insertPayload returns the payload that River itself sends.
 func insertPayload(queue string) string {
 	if queue == "" {
 		queue = defaultQueue
@@ -147,25 +146,25 @@ func insertPayload(queue string) string {
 	return fmt.Sprintf("{\"queue\": %q}", queue)
 }
 
-// classify tells a job that was refused, which would be refused again, from
-// trouble with the database, which passes.
+// classify separates rejected jobs, which fail again on a retry, from temporary database
+// errors.
 func classify(tx pgx.Tx, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || tx.Conn().IsClosed() {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && passes(pgErr.Code) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && isTransient(pgErr.Code) {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
-	return &refusedError{err}
+	return &rejectedError{err}
 }
 
-// passes says whether an SQLSTATE is trouble that passes. One that is shorter than a
-// class is no statement about a job: a pooler answers so.
-func passes(code string) bool { return len(code) < 2 || passing[code[:2]] }
+// isTransient reports whether an SQLSTATE is a temporary error. A code that is shorter
+// than a class says nothing about a job: poolers return such codes.
+func isTransient(code string) bool { return len(code) < 2 || transientClasses[code[:2]] }
 
-// passing are the classes of SQLSTATE that say nothing against the job:
-// connection, transaction, rollback, resources, prerequisites, operator, system
-// and internal errors.
-var passing = map[string]bool{
+// transientClasses are the SQLSTATE classes of errors that the job did not cause:
+// connection, transaction, rollback, resources, prerequisites, operator, system and
+// internal errors.
+var transientClasses = map[string]bool{
 	"08": true, "25": true, "40": true, "53": true, "55": true, "57": true, "58": true, "XX": true,
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// One job that nobody can insert does not keep the others from firing.
-func TestRefusedJobFailsAlone(t *testing.T) {
+// One job that cannot be inserted does not keep other crons from firing.
+func TestRejectedJobFailsOnlyItsTick(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	crons := map[string]cronstore.Spec{}
@@ -26,11 +26,11 @@ func TestRefusedJobFailsAlone(t *testing.T) {
 	crons["bad"], crons["worse"] = bad, worse
 	apply(t, pool, "h1", crons)
 	firer := newFirer(t, pool, newInserter(t, pool))
-	stop := lead(t, firer, mint(t, pool, "n1"))
+	stop := lead(t, firer, makeLeader(t, pool, "n1"))
 	await(t, pool, 22, ledgerCountSQL)
 	failures := firer.meter.metrics.CronFailures.WithLabelValues("bad")
-	for deadline := time.Now().Add(patience); testutil.ToFloat64(failures) == 0; {
-		if time.Now().After(deadline) { // it is counted once the commit is acknowledged
+	for deadline := time.Now().Add(waitTimeout); testutil.ToFloat64(failures) == 0; {
+		if time.Now().After(deadline) { // the metric changes after the commit is acknowledged
 			t.Fatal("forge_cron_failures_total is 0")
 		}
 		time.Sleep(time.Millisecond)
@@ -46,7 +46,7 @@ func TestRefusedJobFailsAlone(t *testing.T) {
 	}
 }
 
-func TestTwoThousandCronsAtOnce(t *testing.T) {
+func TestTwoThousandCronsFireAtOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	crons := map[string]cronstore.Spec{}
@@ -54,9 +54,9 @@ func TestTwoThousandCronsAtOnce(t *testing.T) {
 		crons[fmt.Sprintf("c%04d", i)] = everySecond("skip")
 	}
 	apply(t, pool, "h1", crons)
-	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 4000, ledgerCountSQL)
-	await(t, pool, 2000, `SELECT count(DISTINCT cron) FROM forge_cron_ticks`) // the slow record several ticks of some before others
+	await(t, pool, 2000, `SELECT count(DISTINCT cron) FROM forge_cron_ticks`) // a slow machine records several ticks of some crons before the first of others
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +74,9 @@ func TestTwoThousandCronsAtOnce(t *testing.T) {
 	t.Logf("lateness of 2,000 crons a second: p99 %.0f ms", p99)
 }
 
-// River's limiter lets the second of two inserts pass in silence; the listener
-// hears of both.
-func TestEachBatchAnnouncesItsQueues(t *testing.T) {
+// River's limiter drops the notification of the second of two inserts. The listener
+// receives both.
+func TestEachBatchNotifiesItsQueues(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
@@ -91,15 +91,15 @@ func TestEachBatchAnnouncesItsQueues(t *testing.T) {
 	crons := map[string]cronstore.Spec{"c": everySecond("allow")}
 	apply(t, pool, "h1", crons)
 	firer := newFirer(t, pool, newInserter(t, pool))
-	desk := newLedger(firer.options, "public", mint(t, pool, "n1"), firer.meter, firer.options.Logger)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	tickLedger := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	for range 2 {
 		rewind(t, pool, 3*time.Second)
 		if _, err := pool.Exec(ctx, `DELETE FROM forge_cron_ticks`); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := desk.Fire(ctx, []string{"c"}, time.Time{}); err != nil {
+		if _, err := tickLedger.Fire(ctx, []string{"c"}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		notification, err := conn.WaitForNotification(ctx)
@@ -112,11 +112,11 @@ func TestEachBatchAnnouncesItsQueues(t *testing.T) {
 	}
 }
 
-func TestPassesTakesAnySQLSTATE(t *testing.T) {
+func TestIsTransientAcceptsAnySQLSTATE(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]bool{"": true, "5": true, "57": true, "57P01": true, "40001": true, "2": true, "23505": false, "22": false} {
-		if got := passes(code); got != want {
-			t.Errorf("passes(%q) = %v, want %v", code, got, want)
+		if got := isTransient(code); got != want {
+			t.Errorf("isTransient(%q) = %v, want %v", code, got, want)
 		}
 	}
 }

@@ -10,53 +10,53 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/hearing"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// lookAgain is how long to wait after a look that failed.
-const lookAgain = time.Second
+// pollRetryDelay is the delay after a failed check.
+const pollRetryDelay = time.Second
 
-// listener hears of changes of crons.
+// listener signals changes of crons.
 type listener struct {
-	hub     *hearing.Hub
-	pool    *pgxpool.Pool
-	channel string
-	// poll is how often to look where notifications are not heard; 0: they are.
-	poll    time.Duration
-	changes chan<- struct{}
-	logger  *slog.Logger
+	notifier *postgres.Notifier
+	pool     *pgxpool.Pool
+	channel  string
+	// pollInterval is the time between checks where LISTEN does not work; 0 means that it
+	// works.
+	pollInterval time.Duration
+	changes      chan<- struct{}
+	logger       *slog.Logger
 }
 
-// run signals changes whenever there may be any, also after each interruption. It
-// returns when ctx ends.
+// run signals possible changes, even after a lost connection. It returns when ctx ends.
 func (l *listener) run(ctx context.Context) {
-	if l.poll == 0 {
-		stop := l.hub.Subscribe([]string{l.channel}, func(*pgconn.Notification) { l.signal() })
+	if l.pollInterval == 0 {
+		stop := l.notifier.Subscribe([]string{l.channel}, func(*pgconn.Notification) { l.signal() })
 		defer stop()
 		<-ctx.Done()
 		return
 	}
 	for ctx.Err() == nil {
-		err := l.look(ctx)
+		err := l.pollChanges(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		l.logger.WarnContext(ctx, "looking for changes of crons was interrupted", "error", err)
+		l.logger.WarnContext(ctx, "checking for changed crons failed; retrying", "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(lookAgain):
+		case <-time.After(pollRetryDelay):
 		}
 	}
 }
 
-// look compares the definitions with those of the last look, again and again.
-func (l *listener) look(ctx context.Context) error {
-	tick := time.NewTicker(l.poll)
+// pollChanges periodically compares the definitions with those of the previous check.
+func (l *listener) pollChanges(ctx context.Context) error {
+	tick := time.NewTicker(l.pollInterval)
 	defer tick.Stop()
 	for last := ""; ; {
 		edition, err := cronstore.Edition(ctx, l.pool)
 		if err != nil {
-			return fmt.Errorf("look for changes: %w", err)
+			return fmt.Errorf("check for changed crons: %w", err)
 		}
 		if edition != last {
 			l.signal()
@@ -73,6 +73,6 @@ func (l *listener) look(ctx context.Context) error {
 func (l *listener) signal() {
 	select {
 	case l.changes <- struct{}{}:
-	default: // one is pending already
+	default: // a signal is already pending
 	}
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// Manual runs ticks because somebody asks for it. It needs no lead: the lock on
-// the cron's row keeps it apart from the leader, and the ledger's key from a
-// second run. The overlap policy is not asked.
+// Manual runs ticks on request. It works on every node: the lock on the cron's row
+// excludes the leader, and the unique key of the ledger prevents a second run. The
+// overlap policy does not apply.
 type Manual struct {
 	DB       cronstore.Beginner
 	Inserter Inserter
-	// Schema is where forge's tables are; required.
+	// Schema is the schema of forge's tables. It is required.
 	Schema string
 }
 
-// Trigger runs a cron now, or a tick of it that is due and was not run. It
-// returns the row of the ledger, and cronstore's ErrNotFound, ErrTaken (with the
-// row), ErrNotDue or ErrFuture when it refuses.
+// Trigger runs a cron now, or runs a due tick that has not run. It returns the ledger
+// row. Its errors include cronstore's ErrNotFound, ErrTaken (with the row), ErrNotDue and
+// ErrFuture.
 func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
 	var row cronstore.Tick
 	err := pgx.BeginFunc(ctx, m.DB, func(tx pgx.Tx) error {
@@ -61,7 +61,7 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 	return row, nil
 }
 
-// checkArgs holds args to the schema that the job has in the configuration in force.
+// checkArgs checks args against the job's schema in the current configuration.
 func checkArgs(ctx context.Context, tx pgx.Tx, job string, args json.RawMessage) error {
 	inForce, err := cronstore.ConfigInForce(ctx, tx)
 	if errors.Is(err, cronstore.ErrNotFound) {
@@ -88,7 +88,7 @@ func (m Manual) run(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, at tim
 	return rows[0], err
 }
 
-// insert inserts the jobs of claimed ticks and links them.
+// insert inserts the jobs of claimed ticks and links them to their rows.
 func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, rows []cronstore.Tick) error {
 	batch := make([]jobstore.NewJob, len(rows))
 	for i, row := range rows {
@@ -105,7 +105,7 @@ func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, row
 		return err
 	}
 	if _, err := tx.Exec(ctx, announceSQL, wire.Channel(m.Schema, wire.RiverInsertChannel), []string{insertPayload(cron.Spec.Queue)}); err != nil {
-		return fmt.Errorf("announce the jobs: %w", err)
+		return fmt.Errorf("notify of the jobs: %w", err)
 	}
 	return nil
 }

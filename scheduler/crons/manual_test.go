@@ -19,7 +19,7 @@ func manualOn(t *testing.T, pool *pgxpool.Pool) Manual {
 	return Manual{DB: pool, Inserter: newInserter(t, pool), Schema: "public"}
 }
 
-func TestTriggerNow(t *testing.T) {
+func TestTriggerRunsCronNow(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	spec := everySecond("skip")
@@ -48,8 +48,8 @@ func TestTriggerNow(t *testing.T) {
 	}
 }
 
-// 70: the args of a trigger must fit the schema of the cron's job.
-func TestTriggerChecksTheSchema(t *testing.T) {
+// Catalogue entry 70: the arguments of a trigger must match the schema of the cron's job.
+func TestTriggerChecksArgsAgainstSchema(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	_, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
@@ -66,14 +66,14 @@ func TestTriggerChecksTheSchema(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if n := count(t, pool, `SELECT (SELECT count(*) FROM river_job) + (SELECT count(*) FROM forge_cron_ticks)`); n != 0 {
-		t.Errorf("%d rows of a trigger that was refused", n)
+		t.Errorf("%d rows of a rejected trigger", n)
 	}
 	if _, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "c", Args: json.RawMessage(`{"days": 7}`)}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTriggerRefuses(t *testing.T) {
+func TestTriggerRejectsInvalidTicks(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	spec := everySecond("skip")
@@ -92,7 +92,7 @@ func TestTriggerRefuses(t *testing.T) {
 		{"run already", cronstore.Trigger{Cron: "c", At: hour}, cronstore.ErrTaken},
 		{"not due", cronstore.Trigger{Cron: "c", At: hour.Add(-time.Minute)}, cronstore.ErrNotDue},
 		{"future", cronstore.Trigger{Cron: "c", At: hour.Add(2 * time.Hour)}, cronstore.ErrFuture},
-		{"unknown", cronstore.Trigger{Cron: "nobody"}, cronstore.ErrNotFound},
+		{"unknown", cronstore.Trigger{Cron: "unknown"}, cronstore.ErrNotFound},
 	} {
 		if _, err := manual.Trigger(t.Context(), test.run); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, err, test.want)
@@ -103,19 +103,19 @@ func TestTriggerRefuses(t *testing.T) {
 	}
 }
 
-// Whoever asks for a tick, and however often, beside the leader that records it:
-// it runs once.
-func TestATickRunsOnceWhoeverAsks(t *testing.T) {
+// A tick runs once, even if several clients trigger it repeatedly while the leader
+// records it.
+func TestConcurrentTriggersRunTickOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
 	rewind(t, pool, 10*time.Second)
 	first := time.Now().UTC().Truncate(time.Second).Add(-5 * time.Second)
-	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	manual := manualOn(t, pool)
-	var askers sync.WaitGroup
+	var triggers sync.WaitGroup
 	for range 4 {
-		askers.Go(func() {
+		triggers.Go(func() {
 			for i := range 6 {
 				_, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "c", At: first.Add(time.Duration(i) * time.Second)})
 				if err != nil && !errors.Is(err, cronstore.ErrTaken) && !errors.Is(err, cronstore.ErrFuture) {
@@ -124,7 +124,7 @@ func TestATickRunsOnceWhoeverAsks(t *testing.T) {
 			}
 		})
 	}
-	askers.Wait()
+	triggers.Wait()
 	await(t, pool, 9, ledgerCountSQL)
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestPausedTicksAreRecorded(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
-	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 1, ledgerCountSQL)
 	if _, _, err := cronstore.Pause(t.Context(), pool, cronstore.Change{Name: "c"}); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,8 @@ func TestPausedTicksAreRecorded(t *testing.T) {
 	if _, _, err := cronstore.Resume(t.Context(), pool, cronstore.Change{Name: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	// The leader hears of it at once; a paused cron it would look at in a minute.
+	// The change is notified at once. Without the notification, the leader would check a
+	// paused cron after a minute.
 	await(t, pool, 2, `SELECT coalesce(sum(tick_count), 0) FROM forge_cron_ticks WHERE verdict = 'skipped_paused'`)
 	await(t, pool, 1, `
 		SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'fired' AND tick > (

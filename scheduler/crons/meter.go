@@ -7,15 +7,15 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// meter counts ticks once they are committed.
+// meter updates the metrics of committed ticks.
 type meter struct {
 	metrics *metrics.Metrics
 }
 
 func newMeter(m *metrics.Metrics) *meter { return &meter{metrics: m} }
 
-// know starts the series of crons at 0.
-func (m *meter) know(crons []cronstore.Upcoming) {
+// initSeries sets the series of crons to 0.
+func (m *meter) initSeries(crons []cronstore.Upcoming) {
 	names := make([]string, len(crons))
 	for i, c := range crons {
 		names[i] = c.Name
@@ -26,7 +26,7 @@ func (m *meter) know(crons []cronstore.Upcoming) {
 	}
 }
 
-// count takes in committed rows. now is the database's time.
+// count adds committed rows to the metrics. now is the database's time.
 func (m *meter) count(rows []cronstore.Tick, now time.Time) {
 	for _, row := range rows {
 		label, number := m.metrics.CronLabel(row.Cron), float64(row.Count)

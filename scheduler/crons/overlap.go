@@ -11,9 +11,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
-// The runs of each cron from its floor on, the newest hundred. The ORDER BY is
-// the index's, forge_river_job_cron, so that the planner takes no other, however
-// old its statistics are.
+// The newest hundred runs of each cron from its floor on. The ORDER BY matches the index
+// forge_river_job_cron, so that the planner uses that index even with outdated
+// statistics.
 const earlierRunsSQL = `
 SELECT c.name, coalesce(max(j.id), 0), coalesce(min(j.id) FILTER (WHERE j.active), 0),
        coalesce(max(j.id) FILTER (WHERE j.active), 0),
@@ -33,53 +33,52 @@ CROSS JOIN LATERAL (
 ) AS j
 GROUP BY c.name`
 
-// A row that is locked is being claimed or changed: it counts as started.
+// A locked row is being claimed or changed, so it counts as started.
 const lockUnstartedSQL = `
 SELECT id FROM river_job
 WHERE id = ANY ($1) AND state IN ('available', 'scheduled', 'pending') AND attempted_at IS NULL
 FOR UPDATE SKIP LOCKED`
 
-// surroundings are what the overlap policies of crons look at: ticks that wait for their
-// turn, and runs.
-type surroundings struct {
-	asked  map[question]bool
-	queues map[string]cronstore.Queue
-	runs   map[string]runs
+// overlapInputs are the queued ticks and the runs that the overlap policies depend on.
+type overlapInputs struct {
+	queried map[overlapQuery]bool
+	queues  map[string]cronstore.Queue
+	runs    map[string]runs
 }
 
-// question is for the queue of a cron, or for its runs.
-type question struct {
+// overlapQuery is a query for the queue of a cron, or for its runs.
+type overlapQuery struct {
 	cron  string
 	queue bool
-	floor int64 // of the runs
+	floor int64 // for runs only
 }
 
-// runs are those of a cron from its floor on.
+// runs summarizes the runs of a cron from its floor on.
 type runs struct {
-	newest, oldest int64 // of all, and of those that are active
-	active         run   // the newest of them; ID 0: none
+	newest, oldest int64 // the newest of all, and the oldest active one
+	active         run   // the newest active one; ID 0 if there is none
 	all            []int64
 }
 
-func newSurroundings() *surroundings {
-	return &surroundings{asked: map[question]bool{}, queues: map[string]cronstore.Queue{}, runs: map[string]runs{}}
+func newOverlapInputs() *overlapInputs {
+	return &overlapInputs{queried: map[overlapQuery]bool{}, queues: map[string]cronstore.Queue{}, runs: map[string]runs{}}
 }
 
-// queue adds to a batch what answers those of the questions that were not asked before.
-func (s *surroundings) queue(batch *pgx.Batch, questions []question) {
+// queue adds queries to a batch, except those that have already run.
+func (s *overlapInputs) queue(batch *pgx.Batch, queries []overlapQuery) {
 	var (
 		queues, names []string
 		floors        []int64
 	)
-	for _, q := range questions {
+	for _, q := range queries {
 		switch {
-		case s.asked[q]:
+		case s.queried[q]:
 		case q.queue:
 			queues = append(queues, q.cron)
 		default:
 			names, floors = append(names, q.cron), append(floors, q.floor)
 		}
-		s.asked[q] = true
+		s.queried[q] = true
 	}
 	if len(queues) > 0 {
 		cronstore.QueueWaiting(batch, queues, queueBatch, s.queues)
@@ -89,7 +88,7 @@ func (s *surroundings) queue(batch *pgx.Batch, questions []question) {
 	}
 }
 
-func (s *surroundings) readRuns(rows pgx.Rows) error {
+func (s *overlapInputs) readRuns(rows pgx.Rows) error {
 	var (
 		name  string
 		found runs
@@ -98,85 +97,84 @@ func (s *surroundings) readRuns(rows pgx.Rows) error {
 	targets := []any{&name, &found.newest, &found.oldest, &active.ID, &active.State, &active.Since, &active.Started, &found.all}
 	_, err := pgx.ForEachRow(rows, targets, func() error {
 		s.runs[name] = found
-		found.all = nil // that of the next is another
+		found.all = nil // each cron gets its own slice
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("look for earlier runs: %w", err)
+		return fmt.Errorf("find earlier runs: %w", err)
 	}
 	return nil
 }
 
-// expect returns what the crons' policies will have to look at, as far as the leader
-// remembers the definitions.
-func (l *ledger) expect(names []string) []question {
-	var questions []question
+// expectedQueries returns the queries that the policies will need, as far as the
+// definitions are cached.
+func (l *ledger) expectedQueries(names []string) []overlapQuery {
+	var queries []overlapQuery
 	for _, name := range names {
-		if d, ok := l.known[name]; ok {
-			questions = append(questions, l.questions(name, d)...)
+		if d, ok := l.definitions[name]; ok {
+			queries = append(queries, l.overlapQueries(name, d)...)
 		} else {
-			questions = append(questions, question{cron: name}) // most do
+			queries = append(queries, overlapQuery{cron: name}) // most crons need it
 		}
 	}
-	return questions
+	return queries
 }
 
-// questions are what the policies of a definition have to look at. A cron may have a
-// queue by its policy, or by one that it had.
-func (l *ledger) questions(name string, d *definition) []question {
-	var questions []question
+// overlapQueries returns the queries that the policies of a definition need. A cron may
+// have queued ticks because of its policy, or because of an earlier policy.
+func (l *ledger) overlapQueries(name string, d *definition) []overlapQuery {
+	var queries []overlapQuery
 	if d.spec.Overlap == overlapQueue || d.spec.Overlap == overlapQueueAll || l.queued[name] {
-		questions = append(questions, question{cron: name, queue: true})
+		queries = append(queries, overlapQuery{cron: name, queue: true})
 	}
 	if d.spec.Overlap != overlapAllow {
-		questions = append(questions, question{cron: name, floor: d.floor})
+		queries = append(queries, overlapQuery{cron: name, floor: d.floor})
 	}
-	return questions
+	return queries
 }
 
-// surround fills in what the overlap policies look at, and asks for what was not
-// expected.
-func (l *ledger) surround(ctx context.Context, tx pgx.Tx, plans []*plan, found *surroundings) error {
+// readOverlapInputs sets the inputs of the overlap policies. It runs the queries that
+// were not expected.
+func (l *ledger) readOverlapInputs(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, inputs *overlapInputs) error {
 	var (
-		batch     pgx.Batch
-		questions []question
+		batch   pgx.Batch
+		queries []overlapQuery
 	)
-	for _, p := range plans {
-		questions = append(questions, l.questions(p.cron.Name, p.definition)...)
+	for _, u := range updates {
+		queries = append(queries, l.overlapQueries(u.cron.Name, u.definition)...)
 	}
-	found.queue(&batch, questions)
+	inputs.queue(&batch, queries)
 	if batch.Len() > 0 {
 		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
-			return fmt.Errorf("read what crons wait for: %w", err)
+			return fmt.Errorf("read queues and active runs: %w", err)
 		}
 	}
-	for _, p := range plans {
-		p.queue = found.queues[p.cron.Name]
-		if len(p.due)+len(p.queue.Oldest) > 0 && p.definition.spec.Overlap != overlapAllow {
-			p.see(found.runs[p.cron.Name])
+	for _, u := range updates {
+		u.queue = inputs.queues[u.cron.Name]
+		if len(u.due)+len(u.queue.Oldest) > 0 && u.definition.spec.Overlap != overlapAllow {
+			u.setActiveRuns(inputs.runs[u.cron.Name])
 		}
 	}
 	return nil
 }
 
-// see fills in the runs that the cron must not overlap.
-func (p *plan) see(found runs) {
-	p.active = found.all
-	p.definition.floor = max(p.definition.floor, found.newest)
+// setActiveRuns sets the runs that the cron must not overlap.
+func (u *cronUpdate) setActiveRuns(found runs) {
+	u.active = found.all
+	u.definition.floor = max(u.definition.floor, found.newest)
 	if found.active.ID != 0 {
-		p.earlier, p.definition.floor = &found.active, found.oldest
+		u.earlier, u.definition.floor = &found.active, found.oldest
 	}
 }
 
-// lockUnstarted keeps runs that may be replaced only while they wait from being
-// claimed until the transaction ends, and marks the plans all of whose active runs
-// it has locked. Plans that are made again when their newest tick is due are left
-// alone.
-func lockUnstarted(ctx context.Context, tx pgx.Tx, plans []*plan, now time.Time) error {
+// lockUnstarted locks waiting runs that may be replaced, so that no node claims them
+// before the transaction ends. It sets unstarted on the updates all of whose active runs
+// are locked. It ignores updates that are decided again when their newest tick is due.
+func lockUnstarted(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, now time.Time) error {
 	var ids []int64
-	for _, p := range plans {
-		if p.mayReplaceWaiting(now) {
-			ids = append(ids, p.active...)
+	for _, u := range updates {
+		if u.mayReplaceWaiting(now) {
+			ids = append(ids, u.active...)
 		}
 	}
 	if len(ids) == 0 {
@@ -194,63 +192,63 @@ func lockUnstarted(ctx context.Context, tx pgx.Tx, plans []*plan, now time.Time)
 	for _, id := range locked {
 		isLocked[id] = true
 	}
-	for _, p := range plans {
-		if p.mayReplaceWaiting(now) {
-			p.unstarted = !slices.ContainsFunc(p.active, func(id int64) bool { return !isLocked[id] })
+	for _, u := range updates {
+		if u.mayReplaceWaiting(now) {
+			u.unstarted = !slices.ContainsFunc(u.active, func(id int64) bool { return !isLocked[id] })
 		}
 	}
 	return nil
 }
 
-func (p *plan) mayReplaceWaiting(now time.Time) bool {
-	return len(p.active) > 0 && p.definition.spec.Overlap == overlapReplaceWaiting && !p.waits(now)
+func (u *cronUpdate) mayReplaceWaiting(now time.Time) bool {
+	return len(u.active) > 0 && u.definition.spec.Overlap == overlapReplaceWaiting && !u.dependsOnRun(now)
 }
 
-// replaces says whether the active runs give way to a tick that fires.
-func (p *plan) replaces() bool {
-	return len(p.active) > 0 && (p.unstarted || p.definition.spec.Overlap == overlapReplace)
+// replaces reports whether a tick that fires replaces the active runs.
+func (u *cronUpdate) replaces() bool {
+	return len(u.active) > 0 && (u.unstarted || u.definition.spec.Overlap == overlapReplace)
 }
 
-// blockedBy says which run keeps the cron from firing: the one for which its newest
-// tick was skipped. Without a new tick it is as it was.
-func (p *plan) blockedBy(decisions []decision) cronstore.Blocked {
-	if len(decisions) == 0 && len(p.called) == 0 {
-		return p.cron.Blocked
+// blockedBy returns the run that blocks the cron: the run that its newest tick was
+// skipped for. Without a new tick, the result does not change.
+func (u *cronUpdate) blockedBy(decisions []decision) cronstore.Blocked {
+	if len(decisions) == 0 && len(u.dequeued) == 0 {
+		return u.cron.Blocked
 	}
-	first := len(decisions) // of the newest ticks that were skipped
+	first := len(decisions) // index of the first tick in the final sequence of skipped ones
 	for first > 0 && decisions[first-1].verdict == cronstore.SkippedOverlap {
 		first--
 	}
 	switch {
-	case p.earlier == nil || first == len(decisions):
+	case u.earlier == nil || first == len(decisions):
 		return cronstore.Blocked{}
-	case p.cron.Blocked.By != 0:
-		return cronstore.Blocked{By: p.earlier.ID, Since: p.cron.Blocked.Since}
+	case u.cron.Blocked.By != 0:
+		return cronstore.Blocked{By: u.earlier.ID, Since: u.cron.Blocked.Since}
 	default:
-		return cronstore.Blocked{By: p.earlier.ID, Since: decisions[first].at}
+		return cronstore.Blocked{By: u.earlier.ID, Since: decisions[first].at}
 	}
 }
 
-// replace cancels the runs whose place a newer one has taken.
-func (l *ledger) replace(ctx context.Context, tx pgx.Tx, plans []*plan, fired []cronstore.Tick) error {
+// replace cancels the runs that a newer run replaces.
+func (l *ledger) replace(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, fired []cronstore.Tick) error {
 	newer := map[string]cronstore.Tick{}
 	for _, row := range fired {
 		if row.Verdict.Fires() {
 			newer[row.Cron] = row
 		}
 	}
-	for _, p := range plans {
-		row, ok := newer[p.cron.Name]
-		if !ok || !p.replaces() {
+	for _, u := range updates {
+		row, ok := newer[u.cron.Name]
+		if !ok || !u.replaces() {
 			continue
 		}
-		for _, id := range p.active {
+		for _, id := range u.active {
 			if err := l.options.Inserter.Cancel(ctx, tx, id); err != nil {
 				return err
 			}
 		}
-		reason := fmt.Sprintf("Its run was cancelled: job %d of the tick %s took its place.", row.JobID, row.Tick.UTC().Format(time.RFC3339))
-		if err := cronstore.MarkReplaced(ctx, tx, p.active, reason); err != nil {
+		reason := fmt.Sprintf("Its run was cancelled: job %d of tick %s replaced it.", row.JobID, row.Tick.UTC().Format(time.RFC3339))
+		if err := cronstore.MarkReplaced(ctx, tx, u.active, reason); err != nil {
 			return err
 		}
 	}

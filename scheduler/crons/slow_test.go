@@ -17,43 +17,43 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// slowDesk is a database whose transactions take some time for each cron, and for the
-// round trips.
-type slowDesk struct {
-	fakeDesk
+// slowStore is a database whose transactions take some time per cron and for the round
+// trips.
+type slowStore struct {
+	fakeStore
 
-	perCron, trips time.Duration
-	deaf           bool // it does not answer at all
-	bounds         []time.Duration
+	perCron, roundTrips time.Duration
+	unresponsive        bool // Fire does not return before its context ends
+	timeLimits          []time.Duration
 }
 
-func (d *slowDesk) Fire(ctx context.Context, names []string, at time.Time) (fired, error) {
+func (d *slowStore) Fire(ctx context.Context, names []string, at time.Time) (fireResult, error) {
 	deadline, _ := ctx.Deadline()
-	d.bounds = append(d.bounds, time.Until(deadline))
-	if d.deaf {
+	d.timeLimits = append(d.timeLimits, time.Until(deadline))
+	if d.unresponsive {
 		<-ctx.Done()
-		return fired{}, ctx.Err()
+		return fireResult{}, ctx.Err()
 	}
-	took := d.trips + time.Duration(len(names))*d.perCron
+	took := d.roundTrips + time.Duration(len(names))*d.perCron
 	time.Sleep(took)
-	done, err := d.fakeDesk.Fire(ctx, names, at)
-	done.Prepared, done.Overhead = took, d.trips
+	done, err := d.fakeStore.Fire(ctx, names, at)
+	done.Prepared, done.Overhead = took, d.roundTrips
 	return done, err
 }
 
-func newSlowDesk(crons int, perCron, trips time.Duration) *slowDesk {
-	d := &slowDesk{fakeDesk: fakeDesk{next: map[string]time.Time{}, interval: 10 * time.Minute}, perCron: perCron, trips: trips}
+func newSlowStore(crons int, perCron, trips time.Duration) *slowStore {
+	d := &slowStore{fakeStore: fakeStore{next: map[string]time.Time{}, interval: 10 * time.Minute}, perCron: perCron, roundTrips: trips}
 	for i := range crons {
 		d.next[fmt.Sprint(i)] = time.Now()
 	}
 	return d
 }
 
-func TestTransactionsTakeFewerCronsWhereTheyTakeLonger(t *testing.T) {
+func TestSlowTransactionsTakeFewerCrons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newSlowDesk(3000, 20*time.Millisecond, 0)
-		_ = runFor(t, d, nil, 2*time.Minute) // ends by its deadline
+		d := newSlowStore(3000, 20*time.Millisecond, 0)
+		_ = runFor(t, d, nil, 2*time.Minute)
 		total := 0
 		for i, n := range d.sizes {
 			if took := time.Duration(n) * d.perCron; i > 1 && took > batchTarget {
@@ -65,126 +65,125 @@ func TestTransactionsTakeFewerCronsWhereTheyTakeLonger(t *testing.T) {
 			t.Errorf("%d crons were fired", total)
 		}
 		d.perCron = 0
-		fast := newTerm(d, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
-		fast.size.Failed()
+		fast := newFireLoop(d, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
+		fast.batchSize.Failed()
 		for range 5 {
-			fast.size.Done(fast.size.Next(), 0, 0)
+			fast.batchSize.Done(fast.batchSize.Next(), 0, 0)
 		}
-		if fast.size.Reduced() {
+		if fast.batchSize.Reduced() {
 			t.Error("transactions stay small on a database that is fast again")
 		}
 	})
 }
 
-// With each failure half as many are tried, and what could be done is done.
-func TestFailedTransactionsMakeTheNextSmaller(t *testing.T) {
+// Each failure halves the batch, and the crons that fit still fire.
+func TestFailedTransactionHalvesBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newSlowDesk(2000, 0, 0)
+		d := newSlowStore(2000, 0, 0)
 		for range 5 {
 			d.fail = append(d.fail, errors.New("too slow"))
 		}
-		_ = runFor(t, d, nil, time.Minute) // ends by its deadline
+		_ = runFor(t, d, nil, time.Minute)
 		if len(d.sizes) == 0 || d.sizes[0] != maxBatch/32 {
 			t.Fatalf("after five failures %d crons are taken, want %d: %v", d.sizes[0], maxBatch/32, d.sizes)
 		}
 		if slices.Max(d.sizes) < minBatch {
-			t.Errorf("they do not grow again: %v", d.sizes)
+			t.Errorf("the batches do not grow again: %v", d.sizes)
 		}
 	})
 }
 
-// A transaction without an answer is given up in a bounded time, and the next one has
-// more: the database may only be slow. A leader that commits nothing at all for longer
-// than that gives up its role.
-func TestTransactionsWithoutAnAnswerAreGivenUp(t *testing.T) {
+// A transaction without an answer times out, and the next one gets more time because the
+// database may only be slow. A leader that commits nothing for longer than stallLimit
+// gives up its role.
+func TestUnansweredTransactionTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newSlowDesk(10, 0, 0)
-		d.deaf = true
-		begun := time.Now()
+		d := newSlowStore(10, 0, 0)
+		d.unresponsive = true
+		began := time.Now()
 		err := runFor(t, d, nil, 5*time.Minute)
-		if want := []time.Duration{fireTimeout, 2 * fireTimeout, 4 * fireTimeout}; !slices.Equal(d.bounds, want) {
-			t.Errorf("bounds %v, want %v", d.bounds, want)
+		if want := []time.Duration{fireTimeout, 2 * fireTimeout, 4 * fireTimeout}; !slices.Equal(d.timeLimits, want) {
+			t.Errorf("bounds %v, want %v", d.timeLimits, want)
 		}
-		if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), "nothing was committed") || took > 2*stuckLimit {
+		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "nothing was committed") || took > 2*stallLimit {
 			t.Errorf("after %s: %v", took, err)
 		}
 	})
 }
 
-// The time that a transaction may take has an end, and is short again after one that
-// was answered.
-func TestTimeoutOfTransactionsIsBounded(t *testing.T) {
+// The time limit of a transaction is bounded, and is reset after an answer.
+func TestTransactionTimeoutIsBoundedAndReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newSlowDesk(1, 0, 0)
-		d.deaf = true
-		tm := newTerm(d, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
+		d := newSlowStore(1, 0, 0)
+		d.unresponsive = true
+		loop := newFireLoop(d, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
 		for range 5 {
-			_, _ = tm.fireNames(t.Context(), []string{"0"}, time.Time{})
+			_, _ = loop.fireNames(t.Context(), []string{"0"}, time.Time{})
 		}
-		if tm.timeout != longestFire {
-			t.Errorf("after five without an answer the next may take %s, want %s", tm.timeout, longestFire)
+		if loop.timeout != maxFireTimeout {
+			t.Errorf("after five timeouts the next may take %s, want %s", loop.timeout, maxFireTimeout)
 		}
-		d.deaf = false
-		if _, err := tm.fireNames(t.Context(), []string{"0"}, time.Time{}); err != nil || tm.timeout != fireTimeout {
-			t.Errorf("after an answer (%v) the next may take %s, want %s", err, tm.timeout, fireTimeout)
+		d.unresponsive = false
+		if _, err := loop.fireNames(t.Context(), []string{"0"}, time.Time{}); err != nil || loop.timeout != fireTimeout {
+			t.Errorf("after an answer (%v) the next may take %s, want %s", err, loop.timeout, fireTimeout)
 		}
 	})
 }
 
-// Where round trips alone take all of the time, nothing is prepared ahead, and nothing
-// is split for their sake.
-func TestSlowRoundTripsPrepareNothingAhead(t *testing.T) {
+// If round trips take all of the time, no batch is prepared ahead, and batches are not
+// split.
+func TestSlowRoundTripsSuspendPreparing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newSlowDesk(100, 0, 2*time.Second)
+		d := newSlowStore(100, 0, 2*time.Second)
 		d.interval = 5 * time.Second
-		_ = runFor(t, d, nil, time.Minute) // ends by its deadline
-		if len(d.leads) != 0 {
-			t.Errorf("%d crowds were prepared ahead", len(d.leads))
+		_ = runFor(t, d, nil, time.Minute)
+		if len(d.leadTimes) != 0 {
+			t.Errorf("%d batches were prepared ahead", len(d.leadTimes))
 		}
 		for i, n := range d.sizes {
 			if n != 100 {
 				t.Errorf("transaction %d takes %d crons of 100", i, n)
 			}
 		}
-		d.trips = 0
-		_ = runFor(t, d, nil, 20*time.Second) // ends by its deadline
-		if len(d.leads) == 0 {
+		d.roundTrips = 0
+		_ = runFor(t, d, nil, 20*time.Second)
+		if len(d.leadTimes) == 0 {
 			t.Error("nothing is prepared ahead on a fast database")
 		}
 	})
 }
 
-// A transaction that has begun ends shortly after its term, and not later.
-func TestTransactionOutlastsItsTermShortly(t *testing.T) {
+// A transaction that has begun may end shortly after its term, and not later.
+func TestTransactionMayOutlastTermBriefly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		lasting, cancel := outlast(ctx, time.Second)
+		extended, cancel := withGracePeriod(ctx, time.Second)
 		defer cancel()
 		end()
 		time.Sleep(time.Second - time.Millisecond)
-		if lasting.Err() != nil {
-			t.Error("it ended with its term")
+		if extended.Err() != nil {
+			t.Error("the transaction ended with its term")
 		}
 		time.Sleep(2 * time.Millisecond)
-		if lasting.Err() == nil {
-			t.Error("it goes on")
+		if extended.Err() == nil {
+			t.Error("the transaction outlives the grace period")
 		}
-		lasting, cancel = outlast(t.Context(), time.Second)
+		extended, cancel = withGracePeriod(t.Context(), time.Second)
 		cancel()
-		if lasting.Err() == nil {
-			t.Error("it goes on after it was done with")
+		if extended.Err() == nil {
+			t.Error("the context outlives its cancel function")
 		}
 	})
 }
 
-// Many crons with a backlog are settled some a transaction, each of which commits:
-// however small they are, every tick comes to stand in the ledger once.
-func TestBacklogOfManyCronsIsSettledInPieces(t *testing.T) {
+// The backlog of many crons is settled in several transactions. Every tick is recorded
+// exactly once for any size of the slices.
+func TestBacklogOfManyCronsIsSettledInSlices(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	specs := map[string]cronstore.Spec{}
@@ -194,10 +193,10 @@ func TestBacklogOfManyCronsIsSettledInPieces(t *testing.T) {
 	apply(t, pool, "h1", specs)
 	rewind(t, pool, 2*time.Hour)
 	firer := newFirer(t, pool, newInserter(t, pool))
-	l := newLedger(firer.options, "public", mint(t, pool, "n1"), firer.meter, firer.options.Logger)
-	l.ticks = batchsize.New(1500, batchTarget)
-	pieces := 0
-	for names := []string{"a", "b", "c", "d"}; len(names) > 0; pieces++ {
+	l := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	l.tickLimit = batchsize.New(1500, batchTarget)
+	transactions := 0
+	for names := []string{"a", "b", "c", "d"}; len(names) > 0; transactions++ {
 		done, err := l.Fire(t.Context(), names, time.Time{})
 		if err != nil {
 			t.Fatal(err)
@@ -208,16 +207,16 @@ func TestBacklogOfManyCronsIsSettledInPieces(t *testing.T) {
 				names = append(names, name)
 			}
 		}
-		if pieces > 50 {
-			t.Fatal("it comes to no end")
+		if transactions > 50 {
+			t.Fatal("the backlog is never settled")
 		}
 	}
-	if pieces < 16 {
-		t.Errorf("28,800 ticks in %d transactions of 1,500", pieces)
+	if transactions < 16 {
+		t.Errorf("28,800 ticks in %d transactions of 1,500", transactions)
 	}
 	for name := range specs {
 		if wrong := count(t, pool, holesSQL, name); wrong != 0 {
-			t.Errorf("cron %s has %d ticks that stand in the ledger not once", name, wrong)
+			t.Errorf("cron %s has %d ticks that are not recorded exactly once", name, wrong)
 		}
 	}
 	if wrong := count(t, pool, mismatchSQL); wrong != 0 {
@@ -225,22 +224,22 @@ func TestBacklogOfManyCronsIsSettledInPieces(t *testing.T) {
 	}
 }
 
-// slowLoad is a database that takes some time to read each cron.
-type slowLoad struct {
-	fakeDesk
+// slowPages is a database that takes some time to read each cron.
+type slowPages struct {
+	fakeStore
 
-	perCron time.Duration
-	refused int // of the first pages
-	pages   []int
-	firedAt []time.Time
+	perCron  time.Duration
+	failures int // number of pages that fail first
+	pages    []int
+	firedAt  []time.Time
 }
 
-func (d *slowLoad) Upcoming(ctx context.Context, after string, most int) (cronstore.UpcomingPage, error) {
-	if d.refused > 0 {
-		d.refused--
+func (d *slowPages) Upcoming(ctx context.Context, after string, most int) (cronstore.UpcomingPage, error) {
+	if d.failures > 0 {
+		d.failures--
 		return cronstore.UpcomingPage{}, errors.New("too slow")
 	}
-	page, err := d.fakeDesk.Upcoming(ctx, after, most)
+	page, err := d.fakeStore.Upcoming(ctx, after, most)
 	took := time.Duration(page.Read) * d.perCron
 	select {
 	case <-time.After(took):
@@ -251,24 +250,24 @@ func (d *slowLoad) Upcoming(ctx context.Context, after string, most int) (cronst
 	return page, err
 }
 
-func (d *slowLoad) Fire(ctx context.Context, names []string, at time.Time) (fired, error) {
+func (d *slowPages) Fire(ctx context.Context, names []string, at time.Time) (fireResult, error) {
 	d.firedAt = append(d.firedAt, time.Now())
-	return d.fakeDesk.Fire(ctx, names, at)
+	return d.fakeStore.Fire(ctx, names, at)
 }
 
-// A term fires what it has loaded while it loads the others, in pages that are as large
-// as the database is fast, and goes on where a page failed. Crons that change meanwhile
-// do not make it begin again before it has come to the end.
-func TestTermFiresBeforeAllCronsAreLoaded(t *testing.T) {
+// A term fires loaded crons while it loads the others. The page size depends on the speed
+// of the database, and loading continues after a failed page. Changed crons do not
+// restart a pass before it is complete.
+func TestCronsFireWhileOthersLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &slowLoad{fakeDesk: fakeDesk{next: map[string]time.Time{}, interval: 10 * time.Minute}, perCron: 10 * time.Millisecond, refused: 3}
+		d := &slowPages{fakeStore: fakeStore{next: map[string]time.Time{}, interval: 10 * time.Minute}, perCron: 10 * time.Millisecond, failures: 3}
 		for i := range 10_000 {
 			d.next[fmt.Sprintf("%05d", i)] = time.Now()
 		}
 		began, changes := time.Now(), make(chan struct{}, 1)
 		time.AfterFunc(30*time.Second, func() { changes <- struct{}{} })
-		_ = runFor(t, d, changes, 5*time.Minute) // ends by its deadline
+		_ = runFor(t, d, changes, 5*time.Minute)
 		loaded := time.Duration(10_000) * d.perCron
 		if len(d.firedAt) == 0 || d.firedAt[0].Sub(began) > loaded/3 {
 			t.Errorf("the first ticks were fired at %v, loading takes %s", d.firedAt[:min(len(d.firedAt), 1)], loaded)

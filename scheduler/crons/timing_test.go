@@ -10,29 +10,28 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// Each tick fires once its jitter has passed, and not before, and is still the
-// tick that the schedule names.
-func TestJitterDelaysATick(t *testing.T) {
+// A tick fires after its jitter and not before, and keeps the tick of the schedule.
+func TestJitterDelaysTick(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	spec := everySecond("allow")
 	spec.Jitter = config.Duration(900 * time.Millisecond)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
 	firer := newFirer(t, pool, newInserter(t, pool))
-	for term := range 3 { // a new leader comes to the same delays
-		stop := lead(t, firer, mint(t, pool, "n1"))
+	for term := range 3 { // a new leader computes the same delays
+		stop := lead(t, firer, makeLeader(t, pool, "n1"))
 		await(t, pool, int64(2*(term+1)), ledgerCountSQL)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Whoever looks before its time leaves the tick to the next look.
-	desk := newLedger(firer.options, "public", mint(t, pool, "n1"), firer.meter, firer.options.Logger)
+	// A check before the end of the jitter leaves the tick for a later check.
+	tickLedger := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
 	for recorded := count(t, pool, ledgerCountSQL); count(t, pool, ledgerCountSQL) < recorded+2; {
-		if _, err := desk.Fire(t.Context(), []string{"c"}, time.Time{}); err != nil {
+		if _, err := tickLedger.Fire(t.Context(), []string{"c"}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Millisecond) // for the others' sake
+		time.Sleep(2 * time.Millisecond) // leaves processor time to other tests
 	}
 	ticks, err := cronstore.Ticks(t.Context(), pool, "c", time.Time{}, 100)
 	if err != nil {
@@ -53,7 +52,7 @@ func TestJitterDelaysATick(t *testing.T) {
 		}
 		late := tick.RecordedAt.Sub(due.FiresAt).Seconds() * 1000
 		if math.Abs(tick.LatenessMS-late) > 0.01 {
-			t.Errorf("tick %s is said to be %f ms late, and is %f", tick.Tick, tick.LatenessMS, late)
+			t.Errorf("tick %s is recorded as %f ms late, want %f", tick.Tick, tick.LatenessMS, late)
 		}
 		delayed = delayed || due.FiresAt.After(due.At.Add(100*time.Millisecond))
 	}
@@ -69,9 +68,9 @@ func TestJitterDelaysATick(t *testing.T) {
 	}
 }
 
-// The tick whose jitter has not passed is left to the next look, whatever
-// schedule comes in between.
-func TestEditDuringAJitterLosesNoTick(t *testing.T) {
+// A check leaves a tick whose jitter has not passed for the next check, even if the
+// schedule changes in between.
+func TestEditDuringJitterLosesNoTick(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	spec := everySecond("allow")
@@ -88,14 +87,14 @@ func TestEditDuringAJitterLosesNoTick(t *testing.T) {
 	edited := spec
 	edited.Schedule = "@yearly"
 	apply(t, pool, "h2", map[string]cronstore.Spec{"c": edited})
-	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 1, ledgerCountSQL)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(t, pool, `
 		SELECT count(*) FROM forge_cron_ticks WHERE tick = $1 AND verdict = 'fired' AND recorded_at >= $2`, last.At, last.FiresAt); n != 1 {
-		t.Error("the tick of the old schedule was lost, or came early")
+		t.Error("the tick of the old schedule was lost or fired early")
 	}
 }
 
@@ -105,7 +104,7 @@ func TestExcludedTicksAreRecorded(t *testing.T) {
 	spec := everySecond("allow")
 	spec.Exclude = []string{"*/2 * * * * *"}
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
-	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), mint(t, pool, "n1"))
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 4, ledgerCountSQL)
 	if err := stop(); err != nil {
 		t.Fatal(err)

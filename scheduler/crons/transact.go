@@ -10,127 +10,128 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
-// finishFor is how much longer than its term a transaction may take that has begun:
-// the fence is passed, so nobody else leads before it has ended, and what it has
-// done need not be done again.
-const finishFor = 2 * time.Second
+// commitGracePeriod is how much longer than its term a transaction may take that has
+// passed the fence. No other node can lead before the transaction ends, and its work need
+// not be repeated.
+const commitGracePeriod = 2 * time.Second
 
-// errUnconfirmed is the error of a commit that was not answered in time. It may stand
-// in the database: a primary whose replica is gone keeps what it was told to stop
-// waiting for. So it is not tried again by this term.
+// errUnconfirmed is the error of a commit that was not answered in time. The commit may
+// have succeeded: a primary that has lost its replica keeps the transaction when its wait
+// is cancelled. So this term does not retry it.
 var errUnconfirmed = errors.New("the commit was not confirmed in time")
 
-// watchClientSQL lets the server end the sleep of a leader that dies in it.
+// watchClientSQL makes the server end the sleep if the leader's connection is lost.
 const watchClientSQL = `SELECT set_config('client_connection_check_interval', '50', true)`
 
-// holdSQL sleeps until an instant, a little longer so that rounding does not matter,
-// and says whether it has come: the clock may be set back meanwhile.
-const holdSQL = `
+// waitUntilSQL sleeps until an instant, slightly longer to allow for rounding. It returns
+// whether the instant has come: the clock may be set back during the sleep.
+const waitUntilSQL = `
 SELECT clock_timestamp() >= $1
 FROM pg_sleep(greatest(0, extract(epoch FROM $1::timestamptz - clock_timestamp())::float8 + 1e-5)) AS slept`
 
-// transact does the work under the fence. For an instant to come it is waited for
-// before the commit, and the fence is passed only then: nobody is kept from taking
-// over meanwhile, and what a deposed leader has prepared is rolled back. The work is
-// told how long the first round trip took. One that has begun under the fence may end
-// shortly after ctx.
+// transact runs work in a transaction under the fence. If at is set, transact waits for
+// that time before the commit, and passes the fence only then, so it does not delay a new
+// leader, and the work of a deposed leader is rolled back. work gets the database's time
+// and the duration of the first round trip. A transaction that has begun under the fence
+// may end shortly after ctx.
 func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx context.Context, tx pgx.Tx, now time.Time, trip time.Duration) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	lasting, cancel := outlast(ctx, finishFor)
+	extended, cancel := withGracePeriod(ctx, commitGracePeriod)
 	defer cancel()
 	committing := false
 	err := l.options.Pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		first := l.opening(conn, at)
-		return pgx.BeginFunc(lasting, first, func(tx pgx.Tx) error {
+		first := l.beginFenced(conn, at)
+		return pgx.BeginFunc(extended, first, func(tx pgx.Tx) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			err := work(lasting, tx, first.now, first.took)
+			err := work(extended, tx, first.now, first.took)
 			if err == nil && !at.IsZero() {
-				err = l.hold(ctx, tx, at)
+				err = l.waitUntil(ctx, tx, at)
 			}
 			committing = err == nil
 			return err
 		})
 	})
-	if err != nil && committing && lasting.Err() != nil {
+	if err != nil && committing && extended.Err() != nil {
 		return fmt.Errorf("%w: %w", errUnconfirmed, err)
 	}
 	return err
 }
 
-// opening is the first round trip of a transaction: it begins it, passes the fence or, for
-// an instant to come, does without, and reads the database's clock.
-type opening struct {
+// firstRoundTrip is the first round trip of a transaction. It begins the transaction and
+// reads the database's clock. It also passes the fence, unless the transaction is
+// prepared ahead.
+type firstRoundTrip struct {
 	conn  *pgxpool.Conn
 	batch pgx.Batch
 	now   time.Time
 	took  time.Duration
 }
 
-func (l *ledger) opening(conn *pgxpool.Conn, at time.Time) *opening {
-	o := &opening{conn: conn}
-	o.batch.BeginTx(pgx.TxOptions{})
+func (l *ledger) beginFenced(conn *pgxpool.Conn, at time.Time) *firstRoundTrip {
+	r := &firstRoundTrip{conn: conn}
+	r.batch.BeginTx(pgx.TxOptions{})
 	if at.IsZero() {
-		l.fence.Queue(&o.batch, &o.now)
+		l.fence.Queue(&r.batch, &r.now)
 	} else {
-		cronstore.QueueNow(&o.batch, &o.now)
+		cronstore.QueueNow(&r.batch, &r.now)
 	}
-	return o
+	return r
 }
 
-// Begin is what pgx.BeginFunc asks for.
-func (o *opening) Begin(ctx context.Context) (pgx.Tx, error) {
+// Begin implements the interface that pgx.BeginFunc needs.
+func (r *firstRoundTrip) Begin(ctx context.Context) (pgx.Tx, error) {
 	sent := time.Now()
-	results := o.conn.SendBatch(ctx, &o.batch)
+	results := r.conn.SendBatch(ctx, &r.batch)
 	err := results.Close()
-	o.took = time.Since(sent)
+	r.took = time.Since(sent)
 	if err != nil {
-		_ = results.Tx().Rollback(ctx) // the first error is the one that counts
+		_ = results.Tx().Rollback(ctx) // the first error is more useful
 		return nil, fmt.Errorf("begin a transaction: %w", err)
 	}
 	return results.Tx(), nil
 }
 
-// outlast returns a context that ends a while after another does.
-func outlast(ctx context.Context, while time.Duration) (lasting context.Context, cancel func()) {
-	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+// withGracePeriod returns a context that ends some time after ctx.
+func withGracePeriod(ctx context.Context, grace time.Duration) (extended context.Context, cancel func()) {
+	extended, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(while)
+		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
 			end()
-		case <-lasting.Done():
+		case <-extended.Done():
 		}
 	})
-	return lasting, func() {
+	return extended, func() {
 		stop()
 		end()
 	}
 }
 
-// hold waits for an instant by the database's clock, and passes the fence then.
-func (l *ledger) hold(ctx context.Context, tx pgx.Tx, until time.Time) error {
-	progress.Allow(ctx, maxLead)
+// waitUntil waits for a time by the database's clock, and then passes the fence.
+func (l *ledger) waitUntil(ctx context.Context, tx pgx.Tx, until time.Time) error {
+	watchdog.Extend(ctx, maxLead)
 	var (
-		come  bool
-		now   time.Time
-		batch pgx.Batch
+		reached bool
+		now     time.Time
+		batch   pgx.Batch
 	)
 	batch.Queue(watchClientSQL)
-	batch.Queue(holdSQL, until).QueryRow(func(row pgx.Row) error { return row.Scan(&come) })
+	batch.Queue(waitUntilSQL, until).QueryRow(func(row pgx.Row) error { return row.Scan(&reached) })
 	l.fence.Queue(&batch, &now)
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("wait for %s: %w", until.UTC().Format(time.RFC3339Nano), err)
 	}
-	if !come {
-		return errors.New("the database's clock was set back while a tick was waited for")
+	if !reached {
+		return errors.New("the database's clock was set back during the wait for a tick")
 	}
 	return nil
 }

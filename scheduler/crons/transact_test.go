@@ -11,20 +11,20 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// A transaction that has passed the fence commits even if its term ends meanwhile. One
-// that waits for its instant is rolled back, and none begins after the term.
-func TestTransactionsUnderTheFenceCommitAfterTheirTerm(t *testing.T) {
+// A transaction that has passed the fence commits even if its term ends. A transaction
+// that waits for its commit time is rolled back. No transaction begins after the term.
+func TestFencedTransactionCommitsAfterItsTermEnds(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	if _, err := pool.Exec(t.Context(), `CREATE TABLE written (name text)`); err != nil {
 		t.Fatal(err)
 	}
 	firer := newFirer(t, pool, newInserter(t, pool))
-	l := newLedger(firer.options, "public", mint(t, pool, "n1"), firer.meter, firer.options.Logger)
+	l := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
 	for _, test := range []struct {
 		name    string
 		at      time.Time
-		over    bool // before the transaction begins
+		over    bool // the term ends before the transaction begins
 		commits bool
 	}{
 		{name: "under the fence", commits: true},

@@ -13,34 +13,33 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// Each verdict stands in the ledger for what really happened, with a reason
-// unless the tick simply fired.
-func TestEveryVerdictIsReached(t *testing.T) {
+// Each verdict is recorded in its situation, with a reason unless the tick fired on time.
+func TestEveryVerdictIsRecorded(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	apply(t, pool, "h1", cronsOfAllFates())
+	apply(t, pool, "h1", cronsForEveryVerdict())
 	inserter := newInserter(t, pool)
 	firer := newFirer(t, pool, inserter)
-	desk := newLedger(firer.options, "public", mint(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
+	ledger := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
 	fire := func(ago time.Duration, names ...string) {
 		t.Helper()
 		_, err := pool.Exec(t.Context(), `UPDATE forge_crons SET watermark = clock_timestamp() - $2::interval WHERE name = ANY($1)`, names, ago)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := desk.Fire(t.Context(), names, time.Time{}); err != nil {
+		if _, err := ledger.Fire(t.Context(), names, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all := []string{"fires", "busy", "queues", "replaces", "rests", "excludes", "refused"}
+	all := []string{"fires", "busy", "queues", "replaces", "paused", "excluded", "rejected"}
 	fire(time.Second, all...)
 	fire(time.Hour, "missed")
-	fire(366*24*time.Hour, "saves")
+	fire(366*24*time.Hour, "summertime")
 	await(t, pool, 1, `SELECT count(*) FROM (SELECT WHERE clock_timestamp() > (SELECT max(tick) FROM forge_cron_ticks WHERE cron = 'busy') + interval '1 second') AS later`)
-	fire(time.Second, all...) // none of the runs has ended
+	fire(time.Second, all...) // no run has ended
 
 	manual := Manual{DB: pool, Inserter: inserter, Schema: "public"}
-	if _, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "asked", By: "a test"}); err != nil {
+	if _, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "triggered", By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	plan, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "missed", From: time.Now().Add(-30 * time.Minute), To: time.Now().Add(-20 * time.Minute), Limit: 100})
@@ -53,17 +52,17 @@ func TestEveryVerdictIsReached(t *testing.T) {
 
 	want := map[cronstore.Verdict]string{
 		cronstore.Fired: "busy", cronstore.CaughtUp: "missed", cronstore.Queued: "queues", cronstore.SkippedOverlap: "busy",
-		cronstore.SkippedWindow: "missed", cronstore.SkippedLimit: "missed", cronstore.SkippedDST: "saves",
-		cronstore.SkippedPaused: "rests", cronstore.SkippedExcluded: "excludes", cronstore.Replaced: "replaces",
-		cronstore.Failed: "refused", cronstore.Triggered: "asked", cronstore.Backfilled: "missed",
+		cronstore.SkippedWindow: "missed", cronstore.SkippedLimit: "missed", cronstore.SkippedDST: "summertime",
+		cronstore.SkippedPaused: "paused", cronstore.SkippedExcluded: "excluded", cronstore.Replaced: "replaces",
+		cronstore.Failed: "rejected", cronstore.Triggered: "triggered", cronstore.Backfilled: "missed",
 	}
 	if diff := cmp.Diff(want, verdicts(t, pool)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// cronsOfAllFates are named by what becomes of their ticks.
-func cronsOfAllFates() map[string]cronstore.Spec {
+// cronsForEveryVerdict returns crons whose names say what happens to their ticks.
+func cronsForEveryVerdict() map[string]cronstore.Spec {
 	with := func(change func(*cronstore.Spec)) cronstore.Spec {
 		spec := everySecond("allow")
 		change(&spec)
@@ -71,21 +70,21 @@ func cronsOfAllFates() map[string]cronstore.Spec {
 	}
 	minutely := func(s *cronstore.Spec) { s.Schedule, s.CatchUpSpan = "* * * * *", config.Duration(10*time.Minute) }
 	return map[string]cronstore.Spec{
-		"fires":    everySecond("allow"),
-		"missed":   with(minutely),
-		"busy":     everySecond("skip"),
-		"queues":   everySecond("queue"),
-		"replaces": everySecond("replace"),
-		"saves":    with(func(s *cronstore.Spec) { s.Schedule, s.Timezone, s.DSTMissing = "30 2 * * *", "Europe/Berlin", "skip" }),
-		"rests":    with(func(s *cronstore.Spec) { s.Paused = true }),
-		"excludes": with(func(s *cronstore.Spec) { s.Exclude = []string{"* * * * *"} }),
-		"refused":  with(func(s *cronstore.Spec) { s.Queue = "no such queue!" }),
-		"asked":    with(func(s *cronstore.Spec) { s.Schedule = "@manual" }),
+		"fires":      everySecond("allow"),
+		"missed":     with(minutely),
+		"busy":       everySecond("skip"),
+		"queues":     everySecond("queue"),
+		"replaces":   everySecond("replace"),
+		"summertime": with(func(s *cronstore.Spec) { s.Schedule, s.Timezone, s.DSTMissing = "30 2 * * *", "Europe/Berlin", "skip" }),
+		"paused":     with(func(s *cronstore.Spec) { s.Paused = true }),
+		"excluded":   with(func(s *cronstore.Spec) { s.Exclude = []string{"* * * * *"} }),
+		"rejected":   with(func(s *cronstore.Spec) { s.Queue = "no such queue!" }),
+		"triggered":  with(func(s *cronstore.Spec) { s.Schedule = "@manual" }),
 	}
 }
 
-// verdicts returns each verdict of the ledger and the first cron that has it, and
-// checks that its rows have a reason and a job where they should.
+// verdicts returns each verdict in the ledger with the first cron that has it. It checks
+// the reasons and the jobs of the rows.
 func verdicts(t *testing.T, pool *pgxpool.Pool) map[cronstore.Verdict]string {
 	t.Helper()
 	got := map[cronstore.Verdict]string{}

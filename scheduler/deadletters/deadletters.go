@@ -17,235 +17,236 @@ import (
 	"github.com/forge-scheduler/forge/internal/failpoint"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
-	// batch is the most jobs that one transaction changes.
+	// batch is the maximum number of jobs that one transaction changes.
 	batch = 500
-	// pause is the longest between two looks. It is longer than it takes until one
-	// rides along with another's (Ride): a letter is recorded, and a second round
-	// given, that late at most, and mostly within a second.
-	pause = 1500 * time.Millisecond
-	// batchTarget is how long such a transaction should take; each may change fewer
-	// where they take longer.
+	// checkInterval is the maximum time between two checks. It exceeds the interval of the
+	// checks that piggyback on the node monitor's. A dead letter is recorded, and a
+	// second round is given, after at limit this time, and usually within a second.
+	checkInterval = 1500 * time.Millisecond
+	// batchTarget is the target duration of a transaction. Slower transactions get fewer
+	// jobs.
 	batchTarget = 500 * time.Millisecond
-	// stepTimeout bounds a look and a transaction, so that a dead connection is
-	// noticed.
+	// stepTimeout is the time limit of a check and of a transaction, so that a dead
+	// connection is noticed.
 	stepTimeout = 10 * time.Second
-	// retryDelay is the pause after a step that failed.
+	// retryDelay is the pause after a failed step.
 	retryDelay = 250 * time.Millisecond
-	// shownIDs bounds the ids in one entry of the diary.
-	shownIDs = 20
+	// maxEventIDs is the maximum number of ids in one entry of the event log.
+	maxEventIDs = 20
 )
 
-// Options is what a Keeper needs; all are required.
+// Options are the dependencies of a Processor. All are required.
 type Options struct {
 	Pool    *pgxpool.Pool
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
 }
 
-// Keeper looks after dead letters while its node leads the scheduler.
-type Keeper struct {
+// Processor records dead letters and gives second rounds while this node leads the
+// scheduler.
+type Processor struct {
 	options Options
 	logger  *slog.Logger
-	seen    chan outlook // of a look that rode along
+	found   chan pendingWork // results of piggybacked checks
 	leads   atomic.Bool
 }
 
-// New returns a Keeper.
-func New(options Options) *Keeper {
-	return &Keeper{
+// New returns a Processor.
+func New(options Options) *Processor {
+	return &Processor{
 		options: options, logger: options.Logger.With("part", "deadletters"),
-		seen: make(chan outlook, 1),
+		found: make(chan pendingWork, 1),
 	}
 }
 
-// Lead records dead letters and gives second rounds until ctx ends, and then
-// returns nil, or until the database says that the term is over:
-// leaderstore.ErrDeposed. Other failures are logged once and the work tried again.
-func (k *Keeper) Lead(ctx context.Context, fence leaderstore.Fence) error {
-	ctx, end := progress.Begin(ctx, "dead letters")
+// Lead processes dead letters until ctx ends or the term is over. It returns nil if ctx
+// ended, and leaderstore.ErrDeposed if the database reports that the term is over. It
+// retries after other failures, and logs only the first of consecutive ones.
+func (p *Processor) Lead(ctx context.Context, fence leaderstore.Fence) error {
+	ctx, end := watchdog.Begin(ctx, "dead letters")
 	defer end()
-	duty := &duty{Keeper: k, fence: fence, size: batchsize.New(batch, batchTarget)}
-	k.leads.Store(true)
-	defer k.leads.Store(false)
-	var seen *outlook
+	processor := &termProcessor{Processor: p, fence: fence, size: batchsize.New(batch, batchTarget)}
+	p.leads.Store(true)
+	defer p.leads.Store(false)
+	var pending *pendingWork
 	for failing := false; ; {
-		progress.Report(ctx)
-		wait, err := duty.step(ctx, seen)
+		watchdog.Report(ctx)
+		wait, err := processor.step(ctx, pending)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, leaderstore.ErrDeposed):
 			return err
 		case err != nil && !failing:
-			k.logger.WarnContext(ctx, "dead letters failed, retrying", "error", err)
+			p.logger.WarnContext(ctx, "dead-letter processing failed, retrying", "error", err)
 		case err == nil && failing:
-			k.logger.InfoContext(ctx, "dead letters are back")
+			p.logger.InfoContext(ctx, "dead-letter processing works again")
 		}
 		if failing = err != nil; failing {
 			wait = retryDelay
 		}
-		if seen, err = k.rest(ctx, wait); err != nil {
+		if pending, err = p.awaitFound(ctx, wait); err != nil {
 			return nil
 		}
 	}
 }
 
-// Ride adds the look for dead letters to a batch that is sent anyway.
-func (k *Keeper) Ride(batch *pgx.Batch) {
-	if !k.leads.Load() {
+// Piggyback adds the check for dead letters to a batch. It does nothing unless Lead runs.
+func (p *Processor) Piggyback(batch *pgx.Batch) {
+	if !p.leads.Load() {
 		return
 	}
-	batch.Queue(lookSQL).QueryRow(func(row pgx.Row) error {
-		seen, err := scanOutlook(row)
+	batch.Queue(checkSQL).QueryRow(func(row pgx.Row) error {
+		pending, err := scanPendingWork(row)
 		if err != nil {
 			return err
 		}
 		select {
-		case k.seen <- seen:
-		default: // the last one was not taken yet: work is under way
+		case p.found <- pending:
+		default: // the previous result was not read yet
 		}
 		return nil
 	})
 }
 
-// rest waits for what a look that rode along has seen; none when the time is over.
-func (k *Keeper) rest(ctx context.Context, wait time.Duration) (*outlook, error) {
+// awaitFound waits for the result of a piggybacked check. It returns nil after wait.
+func (p *Processor) awaitFound(ctx context.Context, wait time.Duration) (*pendingWork, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	progress.Park(ctx)
-	defer progress.Report(ctx)
+	watchdog.Pause(ctx)
+	defer watchdog.Report(ctx)
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-timer.C:
 		return nil, nil
-	case seen := <-k.seen:
-		return &seen, nil
+	case pending := <-p.found:
+		return &pending, nil
 	}
 }
 
-// duty is the work of one term. Only one goroutine uses it.
-type duty struct {
-	*Keeper
+// termProcessor processes dead letters during one term. Only one goroutine uses it.
+type termProcessor struct {
+	*Processor
 
 	fence  leaderstore.Fence
 	size   *batchsize.Size
 	rounds rounds
-	// hash is of the configuration that rounds are from.
+	// hash is the hash of the configuration that rounds comes from.
 	hash string
 }
 
-// step does what there is to do by an outlook, or by a look of its own, and returns
-// how long until the next.
-func (d *duty) step(ctx context.Context, given *outlook) (time.Duration, error) {
-	seen, err := d.prepare(ctx, given)
+// step processes the given work, or runs a check of its own if given is nil. It returns
+// the time until the next step.
+func (t *termProcessor) step(ctx context.Context, given *pendingWork) (time.Duration, error) {
+	pending, err := t.findWork(ctx, given)
 	if err != nil {
 		return 0, err
 	}
 	more := false
 	for _, work := range []struct {
 		wanted bool
-		do     func(ctx context.Context, most int) (int, error)
-	}{{seen.unrecorded, d.record}, {seen.isDue(), d.give}} {
+		do     func(ctx context.Context, limit int) (int, error)
+	}{{pending.unrecorded, t.record}, {pending.isDue(), t.grantRounds}} {
 		if !work.wanted {
 			continue
 		}
-		most := d.size.Next()
-		found, err := d.size.Do(ctx, stepTimeout, work.do)
+		limit := t.size.Next()
+		found, err := t.size.Do(ctx, stepTimeout, work.do)
 		if err != nil {
 			return 0, err
 		}
-		more = more || found >= most
+		more = more || found >= limit
 	}
 	switch {
 	case more:
 		return 0, nil
-	case seen.next.After(seen.now):
-		return min(pause, seen.next.Sub(seen.now)), nil
+	case pending.next.After(pending.now):
+		return min(checkInterval, pending.next.Sub(pending.now)), nil
 	default:
-		return pause, nil
+		return checkInterval, nil
 	}
 }
 
-// prepare looks what there is to do, and reads what that takes.
-func (d *duty) prepare(ctx context.Context, given *outlook) (outlook, error) {
+// findWork checks for work, and reads the configuration if there is any.
+func (t *termProcessor) findWork(ctx context.Context, given *pendingWork) (pendingWork, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	seen, err := d.look(ctx, given)
-	if err == nil && (seen.unrecorded || seen.isDue()) {
-		err = d.refresh(ctx)
+	pending, err := t.check(ctx, given)
+	if err == nil && (pending.unrecorded || pending.isDue()) {
+		err = t.refresh(ctx)
 	}
-	return seen, err
+	return pending, err
 }
 
-func (d *duty) look(ctx context.Context, given *outlook) (outlook, error) {
+func (t *termProcessor) check(ctx context.Context, given *pendingWork) (pendingWork, error) {
 	if given != nil {
 		return *given, nil
 	}
-	return scanOutlook(d.options.Pool.QueryRow(ctx, lookSQL))
+	return scanPendingWork(t.options.Pool.QueryRow(ctx, checkSQL))
 }
 
-// refresh reads the configuration in force, if it is another.
-func (d *duty) refresh(ctx context.Context) error {
-	inForce, err := cronstore.ConfigInForceUnless(ctx, d.options.Pool, d.hash)
-	if err != nil || inForce.Hash == d.hash {
+// refresh reads the configuration in force if it has changed.
+func (t *termProcessor) refresh(ctx context.Context) error {
+	inForce, err := cronstore.ConfigInForceUnless(ctx, t.options.Pool, t.hash)
+	if err != nil || inForce.Hash == t.hash {
 		return err
 	}
-	if d.rounds, err = config.SecondRounds(inForce.Body); err != nil {
+	if t.rounds, err = config.SecondRounds(inForce.Body); err != nil {
 		return err
 	}
-	d.hash = inForce.Hash
+	t.hash = inForce.Hash
 	return nil
 }
 
-// record takes one batch of new dead letters in.
-func (d *duty) record(ctx context.Context, most int) (found int, err error) {
-	var letters []letter
-	err = d.fence.Do(ctx, d.options.Pool, func(tx pgx.Tx, _ time.Time) error {
-		if letters, err = unrecorded(ctx, tx, most); err != nil || len(letters) == 0 {
+// record records one batch of new dead letters.
+func (t *termProcessor) record(ctx context.Context, limit int) (found int, err error) {
+	var deadLetters []deadLetter
+	err = t.fence.Do(ctx, t.options.Pool, func(tx pgx.Tx, _ time.Time) error {
+		if deadLetters, err = unrecorded(ctx, tx, limit); err != nil || len(deadLetters) == 0 {
 			return err
 		}
-		marks := make([]jobstore.DeadMark, len(letters))
-		for i, l := range letters {
-			marks[i] = d.rounds.mark(l)
+		marks := make([]jobstore.DeadMark, len(deadLetters))
+		for i, l := range deadLetters {
+			marks[i] = t.rounds.mark(l)
 		}
-		return record(ctx, tx, letters, marks)
+		return record(ctx, tx, deadLetters, marks)
 	})
 	if err != nil {
 		return 0, err
 	}
-	for _, l := range letters {
-		d.options.Metrics.JobDeadLetters.WithLabelValues(l.kind).Inc()
+	for _, l := range deadLetters {
+		t.options.Metrics.JobDeadLetters.WithLabelValues(l.kind).Inc()
 	}
-	return len(letters), nil
+	return len(deadLetters), nil
 }
 
-// give gives one batch of second rounds.
-func (d *duty) give(ctx context.Context, most int) (found int, err error) {
+// grantRounds gives one batch of second rounds.
+func (t *termProcessor) grantRounds(ctx context.Context, limit int) (found int, err error) {
 	var granted []grant
-	err = d.fence.Do(ctx, d.options.Pool, func(tx pgx.Tx, now time.Time) error {
-		candidates, err := due(ctx, tx, now, most)
+	err = t.fence.Do(ctx, t.options.Pool, func(tx pgx.Tx, now time.Time) error {
+		candidates, err := dueCandidates(ctx, tx, now, limit)
 		if err != nil {
 			return err
 		}
 		found = len(candidates)
 		var forgone []int64
-		granted, forgone = d.rounds.decide(candidates, d.fence, now)
-		if err := forgo(ctx, tx, forgone); err != nil || len(granted) == 0 {
+		granted, forgone = t.rounds.decide(candidates, t.fence, now)
+		if err := forgoRounds(ctx, tx, forgone); err != nil || len(granted) == 0 {
 			return err
 		}
-		if err := give(ctx, tx, now, granted); err != nil {
+		if err := grantRounds(ctx, tx, now, granted); err != nil {
 			return err
 		}
 		if err := notifyQueues(ctx, tx, queuesOf(granted)); err != nil {
 			return err
 		}
-		if err := d.tell(ctx, tx, granted); err != nil {
+		if err := t.appendEvent(ctx, tx, granted); err != nil {
 			return err
 		}
 		failpoint.Hit("deadletters/before-commit")
@@ -256,24 +257,24 @@ func (d *duty) give(ctx context.Context, most int) (found int, err error) {
 	}
 	failpoint.Hit("deadletters/after-commit")
 	for _, g := range granted {
-		d.options.Metrics.JobSecondRounds.WithLabelValues(g.kind).Inc()
+		t.options.Metrics.JobSecondRounds.WithLabelValues(g.kind).Inc()
 	}
 	if len(granted) > 0 {
-		d.logger.InfoContext(ctx, "second rounds given", "term", d.fence.Term, "jobs", len(granted))
+		t.logger.InfoContext(ctx, "second rounds given", "term", t.fence.Term, "jobs", len(granted))
 	}
 	return found, nil
 }
 
-// tell writes the diary.
-func (d *duty) tell(ctx context.Context, tx pgx.Tx, granted []grant) error {
+// appendEvent adds an entry to the event log.
+func (t *termProcessor) appendEvent(ctx context.Context, tx pgx.Tx, granted []grant) error {
 	kinds, ids := map[string]int{}, []int64{}
 	for _, g := range granted {
 		kinds[g.kind]++
-		if len(ids) < shownIDs {
+		if len(ids) < maxEventIDs {
 			ids = append(ids, g.id)
 		}
 	}
 	return eventstore.Append(ctx, tx, eventstore.Event{
-		Type: eventstore.SecondRoundsGiven, NodeID: d.fence.NodeID, Role: d.fence.Role, Term: d.fence.Term,
+		Type: eventstore.SecondRoundsGiven, NodeID: t.fence.NodeID, Role: t.fence.Role, Term: t.fence.Term,
 	}, map[string]any{"jobs": len(granted), "kinds": kinds, "ids": ids})
 }

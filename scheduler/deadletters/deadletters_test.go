@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	patience    = time.Minute
+	waitTimeout = time.Minute
 	incarnation = "00000000000000cc"
 )
 
@@ -47,7 +47,7 @@ func (c *cluster) exec(sql string, args ...any) {
 	}
 }
 
-// rows are the first column of what a query returns.
+// rows returns the first column of a query's result.
 func (c *cluster) rows(sql string, args ...any) []string {
 	c.Helper()
 	found, err := c.pool.Query(c.Context(), sql, args...)
@@ -64,19 +64,19 @@ func (c *cluster) rows(sql string, args ...any) []string {
 func (c *cluster) await(sql string, want ...string) {
 	c.Helper()
 	var got []string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if got = c.rows(sql); slices.Equal(got, want) {
 			return
 		}
 	}
-	c.Fatalf("in vain, (-want +got):\n%s", cmp.Diff(want, got))
+	c.Fatalf("timed out (-want +got):\n%s", cmp.Diff(want, got))
 }
 
-// awaitCounted waits for a counter, which follows the commit, and has the leader
-// end before it looks again.
+// awaitCounted waits for counters, which change after the commit, and stops the leader
+// before it compares them.
 func (c *cluster) awaitCounted(stop func(), vec *prometheus.CounterVec, want map[string]float64) {
 	c.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for kind, n := range want {
 		for testutil.ToFloat64(vec.WithLabelValues(kind)) < n && time.Now().Before(deadline) {
 			time.Sleep(time.Millisecond)
@@ -90,33 +90,32 @@ func (c *cluster) awaitCounted(stop func(), vec *prometheus.CounterVec, want map
 	}
 }
 
-// configure puts jobs in force, each with its retry.
+// configure applies a configuration with the given jobs.
 func (c *cluster) configure(hash, jobs string) {
 	c.Helper()
 	c.exec(`INSERT INTO forge_config (hash, applied_by, body) VALUES ($1, 'test', jsonb_build_object('jobs', $2::jsonb))`, hash, jobs)
 }
 
-func (c *cluster) mint(term int64) leaderstore.Fence {
+func (c *cluster) makeLeader(term int64) leaderstore.Fence {
 	c.Helper()
 	c.exec(`INSERT INTO forge_leaders (role, node_id, incarnation, term) VALUES ('scheduler', 'leader', $1, $2)
 		ON CONFLICT (role) DO UPDATE SET term = $2`, incarnation, term)
 	return leaderstore.Fence{Role: "scheduler", Term: term, NodeID: "leader", Incarnation: incarnation}
 }
 
-func (c *cluster) keeper() *deadletters.Keeper {
+func (c *cluster) newProcessor() *deadletters.Processor {
 	return deadletters.New(deadletters.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// lead works in the name of a term until the returned function is called or the
-// test ends.
+// lead processes dead letters in a term until stop is called or the test ends.
 func (c *cluster) lead(term int64) (stop func()) {
 	c.Helper()
-	fence := c.mint(term)
+	fence := c.makeLeader(term)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.keeper().Lead(ctx, fence)
+		_ = c.newProcessor().Lead(ctx, fence)
 	}()
 	stop = func() {
 		cancel()
@@ -126,8 +125,8 @@ func (c *cluster) lead(term int64) (stop func()) {
 	return stop
 }
 
-// died adds a job whose three attempts are used up since age.
-func (c *cluster) died(kind, failure string, age time.Duration, metadata string) {
+// insertDead adds a job that used up its three attempts some time ago.
+func (c *cluster) insertDead(kind, failure string, age time.Duration, metadata string) {
 	c.Helper()
 	body, err := json.Marshal(map[string]any{"at": time.Now(), "attempt": 3, "error": failure})
 	if err != nil {
@@ -138,35 +137,35 @@ func (c *cluster) died(kind, failure string, age time.Duration, metadata string)
 		kind, body, metadata, age.Seconds())
 }
 
-func TestRecordsEveryDeathOnce(t *testing.T) {
+func TestEachFinalFailureIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.configure("h", `{"again": {"retry": {"second_round": "1h"}}}`)
-	c.died("mail", "smtp: host 7 is down", 0, "{}")
-	c.died("mail", "smtp: host 8 is down", 0, `{"forge:cron": "kept"}`)
-	c.died("again", "exit status 1", time.Minute, "{}")
-	c.died("again", "exit status 1", time.Minute, `{"forge:second_round": {}}`)
-	c.died("mail", "broken metadata", 0, "[]")
+	c.insertDead("mail", "smtp: host 7 is down", 0, "{}")
+	c.insertDead("mail", "smtp: host 8 is down", 0, `{"forge:cron": "kept"}`)
+	c.insertDead("again", "exit status 1", time.Minute, "{}")
+	c.insertDead("again", "exit status 1", time.Minute, `{"forge:second_round": {}}`)
+	c.insertDead("mail", "broken metadata", 0, "[]")
 	c.exec(`INSERT INTO river_job (kind, args, state, attempt, max_attempts, finalized_at, scheduled_at) VALUES
 		('by hand', '{}', 'discarded', 1, 3, now(), now()), ('cancelled', '{}', 'cancelled', 3, 3, now(), now()), ('alive', '{}', 'running', 3, 3, NULL, now())`)
 	stop := c.lead(1)
 	const marks = `SELECT format('%s %s %s %s', kind, metadata #>> '{forge:dead,attempt}', metadata #>> '{forge:dead,group}', metadata ->> 'forge:cron')
 		FROM river_job WHERE metadata ? 'forge:dead' ORDER BY id`
-	mail, again := jobstore.Fingerprint("mail", "smtp: host 7 is down"), jobstore.Fingerprint("again", "exit status 1")
-	first := []string{"mail 3 " + mail + " ", "mail 3 " + mail + " kept", "again 3 " + again + " ", "again 3 " + again + " "}
+	deadLetters, again := jobstore.Fingerprint("mail", "smtp: host 7 is down"), jobstore.Fingerprint("again", "exit status 1")
+	first := []string{"mail 3 " + deadLetters + " ", "mail 3 " + deadLetters + " kept", "again 3 " + again + " ", "again 3 " + again + " "}
 	c.await(marks, first...)
 	c.await(`SELECT format('%s %s', id, extract(epoch FROM (metadata #>> '{forge:dead,second_round}')::timestamptz - finalized_at)::int)
 		FROM river_job WHERE metadata -> 'forge:dead' ? 'second_round'`, "3 3600")
-	// Somebody retries the first and it dies again, of something else.
+	// The first job is retried by hand and fails again with another error.
 	c.exec(`UPDATE river_job SET attempt = 4, max_attempts = 4, errors = errors || '{"error": "smtp: refused"}'::jsonb WHERE id = 1`)
 	first[0] = "mail 4 " + jobstore.Fingerprint("mail", "smtp: refused") + " "
 	c.await(marks, first...)
 	c.awaitCounted(stop, c.metrics.JobDeadLetters, map[string]float64{"mail": 3, "again": 2})
 }
 
-// However many there are, and even where the database cannot do a batch as large as the
-// first ones, all are recorded and given their second round.
-func TestMoreThanABatch(t *testing.T) {
+// All dead letters are recorded and get their second round, even if there are many and
+// the database fails on large batches.
+func TestMoreThanOneBatchIsProcessed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.configure("h", `{"k": {"retry": {"second_round": "1s"}}}`)
@@ -182,8 +181,8 @@ func TestSecondRoundIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.configure("h", `{"k": {"retry": {"second_round": "1m", "max_attempts": 5}}}`)
-	c.died("k", "exit status 1", 2*time.Minute, `{"forge:cron": "kept", "cancel_attempted_at": "x"}`)
-	c.died("k", "exit status 1", 0, "{}")
+	c.insertDead("k", "exit status 1", 2*time.Minute, `{"forge:cron": "kept", "cancel_attempted_at": "x"}`)
+	c.insertDead("k", "exit status 1", 0, "{}")
 	stop := c.lead(7)
 	const states = `SELECT format('%s %s/%s %s', state, attempt, max_attempts, finalized_at IS NULL) FROM river_job ORDER BY id`
 	c.await(states, "available 3/8 t", "discarded 3/3 f")
@@ -193,7 +192,7 @@ func TestSecondRoundIsGivenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if round := job.SecondRound; round == nil || round.Attempt != 3 || round.Term != 7 || round.NodeID != "leader" || time.Since(round.At) > time.Hour {
-		t.Errorf("the job says of its second round %+v", round)
+		t.Errorf("the job's second round is %+v", round)
 	}
 	c.await(`SELECT string_agg(key, ' ' ORDER BY key) FROM river_job, jsonb_object_keys(metadata) AS key WHERE id = 1`, "forge:cron forge:second_round")
 	c.await(`SELECT format('%s %s %s %s', node_id, role, term, data) FROM forge_events WHERE type = 'second_rounds_given'`,
@@ -201,12 +200,12 @@ func TestSecondRoundIsGivenOnce(t *testing.T) {
 	c.exec(`UPDATE river_job SET state = 'discarded', attempt = 8, finalized_at = now() - interval '1 day' WHERE id = 1`)
 	c.exec(`UPDATE river_job SET metadata = metadata - 'forge:dead', finalized_at = now() - interval '1 day' WHERE id = 2`)
 	defer c.lead(8)()
-	c.await(states, "discarded 8/8 f", "available 3/8 t") // the second shows that the leader came by
+	c.await(states, "discarded 8/8 f", "available 3/8 t") // the second job shows that the leader has run
 	c.await(`SELECT id::text FROM river_job WHERE metadata #>> '{forge:dead,attempt}' = '8' AND NOT metadata -> 'forge:dead' ? 'second_round'`, "1")
 }
 
-// A due round is forgone where it must not be, and that is the end of it.
-func TestSecondRoundIsForgone(t *testing.T) {
+// A due second round that is not allowed is removed for good.
+func TestSecondRoundIsForgoneWhereNotAllowed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.configure("h", `{"k": {"retry": {"second_round": "1s"}}, "gone": {}}`)
@@ -218,7 +217,7 @@ func TestSecondRoundIsForgone(t *testing.T) {
 		"nonsense":        `metadata = jsonb_set(metadata || '{"forge:second_round": 1}', '{forge:dead,second_round}', '"0"')`,
 		"unique":          `unique_key = 'k', unique_states = B'11110101'`,
 	} {
-		c.died("k", what, time.Minute, `{"forge:dead": {"attempt": 3, "group": "d", "second_round": "2026-01-01T00:00:00.000000Z"}}`)
+		c.insertDead("k", what, time.Minute, `{"forge:dead": {"attempt": 3, "group": "d", "second_round": "2026-01-01T00:00:00.000000Z"}}`)
 		if what == "unique" {
 			c.exec(`INSERT INTO river_job (kind, args, state, max_attempts, unique_key, unique_states) VALUES ('rival', '{}', 'available', 3, 'k', B'11110101')`)
 		}
@@ -228,35 +227,34 @@ func TestSecondRoundIsForgone(t *testing.T) {
 	c.await(`SELECT coalesce(string_agg(errors[2] ->> 'error', ', '), 'none') FROM river_job WHERE metadata #>> '{forge:dead,second_round}' IS NOT NULL`, "none")
 	c.await(`SELECT state || ' ' || count(*) FROM river_job WHERE kind <> 'rival' GROUP BY state`, "discarded 6")
 	if left := c.rows(`SELECT type FROM forge_events`); len(left) != 0 {
-		t.Errorf("the diary has %v", left)
+		t.Errorf("the event log has %v", left)
 	}
 }
 
-// Two jobs of one unique key cannot both be available: the first goes, and the
-// batch with it.
-func TestSecondRoundsOfOneUniqueKey(t *testing.T) {
+// Two jobs with one unique key cannot both be available: only the first gets its round,
+// and the rest of the batch is not affected.
+func TestOneSecondRoundPerUniqueKey(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.configure("h", `{"k": {"retry": {"second_round": "1s"}}}`)
 	for i := range 3 {
-		c.died("k", fmt.Sprint("n", i), time.Duration(10-i)*time.Minute, "{}")
+		c.insertDead("k", fmt.Sprint("n", i), time.Duration(10-i)*time.Minute, "{}")
 	}
 	c.exec(`UPDATE river_job SET unique_key = 'k', unique_states = B'11110101' WHERE id < 3`)
 	defer c.lead(1)()
 	c.await(`SELECT id || ' ' || state FROM river_job ORDER BY id`, "1 available", "2 discarded", "3 available")
 }
 
-// What a leader of an old term sets out to do is not done, and the next one does
-// it once.
-func TestDeposedGivesNothing(t *testing.T) {
+// A deposed leader changes nothing, and the next leader gives the round once.
+func TestDeposedLeaderGrantsNoSecondRound(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.configure("h", `{"k": {"retry": {"second_round": "1s"}}}`)
-	c.died("k", "exit status 1", time.Minute, "{}")
-	old := c.mint(1)
+	c.insertDead("k", "exit status 1", time.Minute, "{}")
+	old := c.makeLeader(1)
 	old.Refused = c.metrics.LeaderFencedWrites.WithLabelValues(old.Role, old.NodeID)
-	c.mint(2)
-	if err := c.keeper().Lead(t.Context(), old); !errors.Is(err, leaderstore.ErrDeposed) {
+	c.makeLeader(2)
+	if err := c.newProcessor().Lead(t.Context(), old); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead of an old term = %v, want ErrDeposed", err)
 	}
 	if got := testutil.ToFloat64(c.metrics.LeaderFencedWrites.WithLabelValues("scheduler", "leader")); got != 1 {
@@ -267,46 +265,46 @@ func TestDeposedGivesNothing(t *testing.T) {
 	c.await(`SELECT concat(state, metadata #>> '{forge:second_round,term}') FROM river_job`, "available3")
 }
 
-// A configuration that changes while the leader leads counts from then on.
-func TestConfigurationInForceCounts(t *testing.T) {
+// A configuration that changes during a term takes effect at once.
+func TestConfigurationInForceDecidesSecondRounds(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.configure("one", `{"k": {"retry": {"second_round": "1h"}}}`)
 	defer c.lead(1)()
-	c.died("k", "waits an hour", time.Minute, "{}")
+	c.insertDead("k", "waits an hour", time.Minute, "{}")
 	c.await(`SELECT id::text FROM river_job WHERE metadata -> 'forge:dead' ? 'second_round'`, "1")
 	c.configure("two", `{"k": {"retry": {"second_round": "1s"}}}`)
-	c.died("k", "waits a second", time.Minute, "{}")
+	c.insertDead("k", "waits a second", time.Minute, "{}")
 	c.await(`SELECT id || ' ' || state FROM river_job ORDER BY id`, "1 discarded", "2 available")
 	c.configure("three", `{"k": {}}`)
-	c.died("k", "waits no more", time.Minute, "{}")
+	c.insertDead("k", "waits no more", time.Minute, "{}")
 	c.await(`SELECT id::text FROM river_job WHERE metadata ? 'forge:dead' AND NOT metadata -> 'forge:dead' ? 'second_round'`, "3")
 }
 
-// A look for dead letters rides along with another's batch while the keeper leads.
-func TestLookRidesAlong(t *testing.T) {
+// The check for dead letters piggybacks on another batch only while Lead runs.
+func TestPiggybackedLookFindsDeadLetters(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	keeper := c.keeper()
-	ride := func() int {
+	processor := c.newProcessor()
+	piggyback := func() int {
 		batch := &pgx.Batch{}
-		keeper.Ride(batch)
+		processor.Piggyback(batch)
 		if err := c.pool.SendBatch(t.Context(), batch).Close(); err != nil {
 			t.Fatal(err)
 		}
 		return batch.Len()
 	}
-	if got := ride(); got != 0 {
-		t.Errorf("a keeper that does not lead looks %d times", got)
+	if got := piggyback(); got != 0 {
+		t.Errorf("a processor that does not lead checks %d times", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	fence := c.mint(1)
-	go func() { done <- keeper.Lead(ctx, fence) }()
-	c.died("k", "boom", time.Minute, "{}")
-	for deadline := time.Now().Add(patience); ride() != 1; {
+	fence := c.makeLeader(1)
+	go func() { done <- processor.Lead(ctx, fence) }()
+	c.insertDead("k", "boom", time.Minute, "{}")
+	for deadline := time.Now().Add(waitTimeout); piggyback() != 1; {
 		if time.Now().After(deadline) {
-			t.Fatal("a keeper that leads does not look")
+			t.Fatal("a processor that leads does not check")
 		}
 	}
 	c.await(`SELECT kind FROM river_job WHERE metadata ? 'forge:dead'`, "k")

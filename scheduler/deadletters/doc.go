@@ -1,18 +1,18 @@
-// Package deadletters is the duty of the scheduler's leader towards jobs that
-// have used up their attempts.
+// Package deadletters handles jobs that have used up their attempts, for the scheduler's
+// leader.
 //
-// Each is recorded once a death: the group of the error that it died of is
-// written into its metadata, it is counted, and where the configuration in force
-// grants its job a second round the time of that is noted. When the time has
-// come the job is made available again with as many attempts as it had. That it
-// got its second round is written in the same statement and stays there, so
-// whatever kills the leader, a job gets one and no more.
+// Each final failure is recorded once: the fingerprint of its error is written into the
+// job's metadata, and a counter increases. If the configuration in force grants the job a
+// second round, its time is recorded too. At that time, the job becomes available again
+// with as many additional attempts as the configuration grants. The same statement
+// records in the metadata that the second round was given, and the record is permanent.
+// So a job gets at most one second round, even if the leader crashes.
 //
-// A letter that somebody has discarded meanwhile, whose job lost its second
-// round in the configuration, or whose unique key another job holds by now stays
-// where it is. Discarded by hand or for a unique key is not dead: those jobs had
-// attempts left.
+// A dead letter gets no second round if someone has discarded it in the meantime, if the
+// configuration no longer grants its job one, or if another job has taken its unique key.
+// Jobs that were discarded by hand or because of a unique key are not dead letters: they
+// had attempts left.
 //
-// Each step that writes is one fenced transaction. Nothing is deleted here:
-// retention is the log compactor's.
+// Each step that writes is one fenced transaction. Nothing is deleted here: the log
+// compactor applies the retention.
 package deadletters

@@ -12,9 +12,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// The two sides of the duty, by the order of the partial indexes
-// forge_river_job_dead_new and forge_river_job_second_round alone: whatever the
-// planner believes of the table, nothing else gives that order.
+// The two queries use only the order of the partial indexes forge_river_job_dead_new and
+// forge_river_job_second_round. No other plan gives that order, so the planner uses them
+// with any statistics.
 const (
 	newSQL = `
 FROM river_job
@@ -30,14 +30,14 @@ WHERE state = 'discarded' AND (metadata #>> '{forge:dead,second_round}') IS NOT 
 ORDER BY (metadata #>> '{forge:dead,second_round}') COLLATE "C"`
 )
 
-// What there is to do, by the database's clock. Not EXISTS, which drops the order
-// and leaves the planner its choice.
-const lookSQL = `
+// The pending work by the database's clock. EXISTS would drop the order, and then the
+// planner could choose another plan.
+const checkSQL = `
 SELECT (SELECT true` + newSQL + ` LIMIT 1) IS NOT NULL,
        coalesce((SELECT metadata #>> '{forge:dead,second_round}'` + waitingSQL + waitingOrderSQL + ` LIMIT 1), ''),
        clock_timestamp()`
 
-// A row that someone else holds is left for the next look.
+// A row that another transaction has locked is left for the next check.
 const unrecordedSQL = `
 SELECT id, kind, attempt, finalized_at, coalesce(errors[array_upper(errors, 1)] ->> 'error', ''),
        metadata ? 'forge:second_round'` + newSQL + `
@@ -50,8 +50,8 @@ SET metadata = metadata || d.mark
 FROM unnest($1::bigint[], $2::jsonb[]) AS d (id, mark)
 WHERE river_job.id = d.id`
 
-// Whether the mark is of this death, and whether another job holds the unique key,
-// which would fail the whole batch.
+// Whether the mark belongs to the last attempt, and whether another job has the unique
+// key, which would fail the whole batch.
 const dueSQL = `
 SELECT id, kind, queue, attempt, coalesce(unique_key, ''),
        attempt >= max_attempts AND (metadata #>> '{forge:dead,attempt}') = attempt::text AND NOT metadata ? 'forge:second_round',
@@ -63,8 +63,9 @@ SELECT id, kind, queue, attempt, coalesce(unique_key, ''),
 LIMIT $2
 FOR NO KEY UPDATE SKIP LOCKED`
 
-// The condition on the state is what makes it one round whoever else is at it.
-const giveSQL = `
+// The condition on the state ensures a single round if others change the job at the same
+// time.
+const grantSQL = `
 UPDATE river_job
 SET state = 'available',
     max_attempts = least(river_job.attempt + g.attempts, 32767),
@@ -83,58 +84,58 @@ const notifySQL = `
 SELECT pg_notify(current_schema() || '.' || $1, json_build_object('queue', queue)::text)
 FROM unnest($2::text[]) AS queue`
 
-// outlook is what a look found.
-type outlook struct {
+// pendingWork is the result of a check.
+type pendingWork struct {
 	unrecorded bool
-	// next is when the next second round is due, zero: none waits for one.
+	// next is when the next second round is due; zero means none.
 	next, now time.Time
 }
 
-// isDue says whether a second round is due.
-func (o outlook) isDue() bool { return !o.next.IsZero() && !o.next.After(o.now) }
+// isDue reports whether a second round is due.
+func (o pendingWork) isDue() bool { return !o.next.IsZero() && !o.next.After(o.now) }
 
-func scanOutlook(row pgx.Row) (o outlook, err error) {
+func scanPendingWork(row pgx.Row) (o pendingWork, err error) {
 	var next string
 	if err := row.Scan(&o.unrecorded, &next, &o.now); err != nil {
-		return o, fmt.Errorf("look for dead letters: %w", err)
+		return o, fmt.Errorf("check for dead letters: %w", err)
 	}
 	if next == "" {
 		return o, nil
 	}
 	if o.next, err = jobstore.ParseMarkInstant(next); err != nil {
-		o.next = o.now // whoever wrote that: due removes it
+		o.next = o.now // an invalid mark: grantRounds removes it
 	}
 	return o, nil
 }
 
-// letter is a dead letter that was not recorded yet.
-type letter struct {
+// deadLetter is a dead letter that is not recorded yet.
+type deadLetter struct {
 	id      int64
 	kind    string
 	attempt int
 	diedAt  time.Time
 	failure string
-	// tried: it had its second round.
-	tried bool
+	// hadSecondRound reports whether the job had its second round.
+	hadSecondRound bool
 }
 
-func unrecorded(ctx context.Context, tx pgx.Tx, limit int) ([]letter, error) {
+func unrecorded(ctx context.Context, tx pgx.Tx, limit int) ([]deadLetter, error) {
 	rows, err := tx.Query(ctx, unrecordedSQL, limit)
 	if err != nil {
 		return nil, fmt.Errorf("find new dead letters: %w", err)
 	}
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l letter, err error) {
-		return l, row.Scan(&l.id, &l.kind, &l.attempt, &l.diedAt, &l.failure, &l.tried)
+	deadLetters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l deadLetter, err error) {
+		return l, row.Scan(&l.id, &l.kind, &l.attempt, &l.diedAt, &l.failure, &l.hadSecondRound)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find new dead letters: %w", err)
 	}
-	return letters, nil
+	return deadLetters, nil
 }
 
-func record(ctx context.Context, tx pgx.Tx, letters []letter, marks []jobstore.DeadMark) error {
-	ids, bodies := make([]int64, len(letters)), make([][]byte, len(letters))
-	for i, l := range letters {
+func record(ctx context.Context, tx pgx.Tx, deadLetters []deadLetter, marks []jobstore.DeadMark) error {
+	ids, bodies := make([]int64, len(deadLetters)), make([][]byte, len(deadLetters))
+	for i, l := range deadLetters {
 		body, err := json.Marshal(map[string]jobstore.DeadMark{jobstore.KeyDead: marks[i]})
 		if err != nil {
 			return fmt.Errorf("encode the mark of job %d: %w", l.id, err)
@@ -154,19 +155,20 @@ type candidate struct {
 	queue     string
 	attempt   int
 	uniqueKey []byte
-	// valid: the mark is of this death, and there was no second round.
+	// valid reports whether the mark belongs to the last attempt and the job had no
+	// second round.
 	valid bool
-	// rival: another job holds its unique key.
-	rival bool
+	// uniqueKeyTaken reports whether another job has its unique key.
+	uniqueKeyTaken bool
 }
 
-func due(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]candidate, error) {
+func dueCandidates(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]candidate, error) {
 	rows, err := tx.Query(ctx, dueSQL, jobstore.MarkInstant(now), limit)
 	if err != nil {
 		return nil, fmt.Errorf("find due second rounds: %w", err)
 	}
 	candidates, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c candidate, err error) {
-		return c, row.Scan(&c.id, &c.kind, &c.queue, &c.attempt, &c.uniqueKey, &c.valid, &c.rival)
+		return c, row.Scan(&c.id, &c.kind, &c.queue, &c.attempt, &c.uniqueKey, &c.valid, &c.uniqueKeyTaken)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find due second rounds: %w", err)
@@ -174,7 +176,7 @@ func due(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]candidate,
 	return candidates, nil
 }
 
-func give(ctx context.Context, tx pgx.Tx, now time.Time, granted []grant) error {
+func grantRounds(ctx context.Context, tx pgx.Tx, now time.Time, granted []grant) error {
 	ids, attempts, marks := make([]int64, len(granted)), make([]int, len(granted)), make([][]byte, len(granted))
 	for i, g := range granted {
 		body, err := json.Marshal(map[string]jobstore.SecondRound{jobstore.KeySecondRound: g.mark})
@@ -183,13 +185,13 @@ func give(ctx context.Context, tx pgx.Tx, now time.Time, granted []grant) error 
 		}
 		ids[i], attempts[i], marks[i] = g.id, g.attempts, body
 	}
-	if _, err := tx.Exec(ctx, giveSQL, ids, attempts, marks, now); err != nil {
+	if _, err := tx.Exec(ctx, grantSQL, ids, attempts, marks, now); err != nil {
 		return fmt.Errorf("give second rounds: %w", err)
 	}
 	return nil
 }
 
-func forgo(ctx context.Context, tx pgx.Tx, ids []int64) error {
+func forgoRounds(ctx context.Context, tx pgx.Tx, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
 	}

@@ -1,31 +1,28 @@
-// Package rescue is two duties of the scheduler's leader towards jobs that are
-// not under way: those whose time has come, and those whose node is gone.
+// Package rescue makes due jobs available, and rescues the running jobs of lost nodes,
+// for the scheduler's leader.
 //
-// Due jobs (due.go). River's scheduled and retryable jobs become available at
-// their time: a timer is set for the next one that is known, and a cheap look
-// at the partial index, which goes along with the look at the nodes, finds
-// newcomers within a second.
+// Due jobs (due.go). River's scheduled and retryable jobs become available at their
+// scheduled time. A timer is set for the next known one. A cheap query of the partial
+// index is part of each check of the nodes, and finds new jobs within a second.
 //
-// Orphans (orphans.go). Nodes that nodestore's policy finds dead are buried in
-// an order that a crash of this leader may cut anywhere, for the next one takes
-// up whatever it finds:
+// Orphans (nodemonitor.go, orphan.go). Nodes that are dead by nodestore's policy are
+// fenced in the order below. If this leader crashes at any point, the next one continues:
 //
-//	fence the node, committed   -- it can neither claim nor finish from here on
-//	end its sessions            -- until none is left, so that nothing it sent is still to come
-//	give its running jobs back  -- available, or cancelled or discarded where due
+//	fence the node, committed   -- from now on it can neither claim nor complete jobs
+//	end its sessions            -- wait for the end, so that no statement of it can follow
+//	release its running jobs    -- as available, cancelled or discarded
 //
-// Jobs of a process that left, or whose node id has passed to another process,
-// are orphans as well. A job belongs to a node when the last element of its
-// attempted_by is a node id that forge_nodes knows with sixteen hex digits
-// behind it; the jobs of plain River clients on the same table are never
-// touched.
+// Jobs of a process that left, or whose node id another process has taken over, are
+// orphans too. A job belongs to a node if the last element of its attempted_by is a node
+// id from forge_nodes and an incarnation of sixteen hex digits. Jobs of plain River
+// clients on the same table are never touched.
 //
-// Silence says nothing while the database itself was away: a look that failed,
-// or a long pause of this process, gives every node the time of a heartbeat to
-// be heard again before anyone is judged (watch.go). When most are silent as a
-// new leader begins, it gives them a dead threshold; but those that were last
-// heard, and lost their sessions, while its own session stood, have crashed:
-// whatever ended theirs was not the database.
+// Silence means nothing if the database was unavailable. After a failed check, or a long
+// pause of this process, every node gets the time of a heartbeat before any node is
+// fenced (silence.go). If most nodes are silent when a new leader starts, it waits for a
+// dead threshold first. The exception are nodes that sent a heartbeat and then lost their
+// sessions while the leader's own session lasted: they crashed, because an outage of the
+// database would have ended the leader's session too.
 //
 // Each step that writes is one fenced transaction.
 package rescue

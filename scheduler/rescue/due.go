@@ -12,81 +12,80 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/forge-scheduler/forge/internal/batchsize"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// dueLook is the longest pause between two looks for the next due job. It is longer
-// than the patrol takes between two of its own, with which a look goes along: a job
-// inserted with a sooner time is late by a second at most, and by this while the
-// patrol has its hands full.
-const dueLook = 1500 * time.Millisecond
+// dueCheckInterval is the maximum pause between two checks for the next due job. It
+// exceeds the interval of the node monitor, whose checks include this one. A job that is
+// inserted with an earlier time is late by at limit a second, or by dueCheckInterval while
+// the node monitor is busy.
+const dueCheckInterval = 1500 * time.Millisecond
 
-// schedule makes River's scheduled and retryable jobs available at their time.
-type schedule struct {
+// dueReleaser makes River's scheduled and retryable jobs available when they are due.
+type dueReleaser struct {
 	pool  *pgxpool.Pool
 	fence leaderstore.Fence
 	size  *batchsize.Size
-	// coming has how soon the next job is due by the patrol's last look.
-	coming chan time.Duration
+	// nextDue receives the time until the next due job from the node monitor's checks.
+	nextDue chan time.Duration
 }
 
-func (s *schedule) step(ctx context.Context) (time.Duration, error) {
-	looking, cancel := context.WithTimeout(ctx, stepTimeout)
-	next, err := nextDue(looking, s.pool)
+func (r *dueReleaser) step(ctx context.Context) (time.Duration, error) {
+	checkCtx, cancel := context.WithTimeout(ctx, stepTimeout)
+	next, err := nextDue(checkCtx, r.pool)
 	cancel()
 	if err != nil || next > 0 {
-		return min(next, dueLook), err
+		return min(next, dueCheckInterval), err
 	}
-	_, err = s.size.Do(ctx, stepTimeout, s.release)
-	return 0, err // there may be more, and the next one's time is not known
+	_, err = r.size.Do(ctx, stepTimeout, r.release)
+	return 0, err // more jobs may be due, and the next due time is unknown
 }
 
-// ride adds a look to the patrol's.
-func (s *schedule) ride(batch *pgx.Batch) {
+// piggyback adds the query for the next due job to a check of the node monitor.
+func (r *dueReleaser) piggyback(batch *pgx.Batch) {
 	batch.Queue(nextDueSQL).QueryRow(func(row pgx.Row) error {
 		next, err := scanDue(row)
 		if err != nil {
 			return err
 		}
 		select {
-		case s.coming <- next:
-		default: // the last one was not taken yet: a look is under way
+		case r.nextDue <- next:
+		default: // the previous result was not read yet: a check is running
 		}
 		return nil
 	})
 }
 
-// rest waits until the next job is due, and no longer than until somebody should
-// have looked.
-func (s *schedule) rest(ctx context.Context, pause time.Duration) bool {
-	at, known := time.Now().Add(pause), pause < dueLook
+// rest waits until the next job is due, at limit until the next check is due.
+func (r *dueReleaser) rest(ctx context.Context, pause time.Duration) bool {
+	at, known := time.Now().Add(pause), pause < dueCheckInterval
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	progress.Park(ctx)
-	defer progress.Report(ctx)
+	watchdog.Pause(ctx)
+	defer watchdog.Report(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-timer.C:
 			return true
-		case next := <-s.coming:
-			soon := time.Now().Add(min(next, dueLook))
-			if known && soon.After(at) { // a look that was under way longer than our own
+		case next := <-r.nextDue:
+			soon := time.Now().Add(min(next, dueCheckInterval))
+			if known && soon.After(at) { // a result that is older than our own
 				continue
 			}
-			at, known = soon, next < dueLook
+			at, known = soon, next < dueCheckInterval
 			timer.Reset(time.Until(at))
 		}
 	}
 }
 
-// release makes one batch of due jobs available, by the database's clock.
-func (s *schedule) release(ctx context.Context, most int) (released int, err error) {
-	err = s.fence.Do(ctx, s.pool, func(tx pgx.Tx, now time.Time) error {
-		executor := riverpgxv5.New(s.pool).UnwrapExecutor(tx)
-		results, err := executor.JobSchedule(ctx, &riverdriver.JobScheduleParams{Max: most, Now: &now})
+// release makes one batch of jobs available that are due by the database's clock.
+func (r *dueReleaser) release(ctx context.Context, limit int) (released int, err error) {
+	err = r.fence.Do(ctx, r.pool, func(tx pgx.Tx, now time.Time) error {
+		executor := riverpgxv5.New(r.pool).UnwrapExecutor(tx)
+		results, err := executor.JobSchedule(ctx, &riverdriver.JobScheduleParams{Max: limit, Now: &now})
 		if err != nil {
 			return fmt.Errorf("make due jobs available: %w", err)
 		}
@@ -96,8 +95,8 @@ func (s *schedule) release(ctx context.Context, most int) (released int, err err
 	return released, err
 }
 
-// queuesOf names the queues that have new available jobs. A job that lost to
-// another of the same unique key was discarded.
+// queuesOf returns the queues with new available jobs. It ignores a job that River
+// discarded because of another job with the same unique key.
 func queuesOf(results []*riverdriver.JobScheduleResult) []string {
 	var queues []string
 	for _, result := range results {

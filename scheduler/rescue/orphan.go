@@ -11,11 +11,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// nodeLost begins the error of an attempt whose node is gone; how it went follows. The
-// node's id is recorded beside it: dead letters are grouped by their errors.
+// nodeLost is the prefix of the error of an attempt whose node is lost; the cause
+// follows. The node id is stored separately, because dead letters are grouped by their
+// errors.
 const nodeLost = "node lost: "
 
-// orphan is a running job whose node is gone.
+// orphan is a running job whose node is lost.
 type orphan struct {
 	id          int64
 	kind        string
@@ -23,22 +24,22 @@ type orphan struct {
 	attempt     int
 	maxAttempts int
 	attemptedAt time.Time
-	// cancelAsked: someone asked for its cancellation.
-	cancelAsked bool
+	// cancelRequested reports whether the job's cancellation was requested.
+	cancelRequested bool
 }
 
-// verdict is what becomes of an orphan.
+// verdict is the new state of an orphan.
 type verdict struct {
 	id       int64
 	state    string
 	err      []byte // River's AttemptError
-	metadata []byte // to be merged
+	metadata []byte // to merge
 }
 
-// next is the state of the job after its lost attempt.
+// next returns the state of the job after its lost attempt.
 func (o orphan) next() rivertype.JobState {
 	switch {
-	case o.cancelAsked:
+	case o.cancelRequested:
 		return rivertype.JobStateCancelled
 	case o.attempt >= o.maxAttempts:
 		return rivertype.JobStateDiscarded
@@ -47,10 +48,10 @@ func (o orphan) next() rivertype.JobState {
 	}
 }
 
-// judge decides about an orphan of a process at the database's time now. The
-// lost attempt counts: a job that kills its nodes must come to an end.
-func (o orphan) judge(process lostProcess, now time.Time) (verdict, error) {
-	failure := nodeLost + process.how
+// verdict returns the new state of an orphan of a process; now is the database's time. The
+// lost attempt counts, so that a job that kills its nodes is discarded in the end.
+func (o orphan) verdict(process lostProcess, now time.Time) (verdict, error) {
+	failure := nodeLost + process.cause
 	attemptError, err := json.Marshal(rivertype.AttemptError{At: now.UTC(), Attempt: o.attempt, Error: failure})
 	if err != nil {
 		return verdict{}, fmt.Errorf("encode the error of job %d: %w", o.id, err)

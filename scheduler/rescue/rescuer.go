@@ -13,38 +13,38 @@ import (
 	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/progress"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 const (
-	// batch is the most jobs that one transaction moves.
+	// batch is the maximum number of jobs that one transaction moves.
 	batch = 500
-	// batchTarget is how long a transaction that moves jobs should take; each may
-	// move fewer where they take longer.
+	// batchTarget is the target duration of a transaction. Slower transactions get fewer
+	// jobs.
 	batchTarget = 500 * time.Millisecond
-	// stepTimeout bounds a look and a transaction, so that a dead connection is
-	// noticed.
+	// stepTimeout is the time limit of a check and of a transaction, so that a dead
+	// connection is noticed.
 	stepTimeout = 10 * time.Second
-	// retryDelay is the pause after a step that failed.
+	// retryDelay is the pause after a failed step.
 	retryDelay = 250 * time.Millisecond
 )
 
-// Options is what a Rescuer needs; all are required but Along, and Policy,
-// whose zero value means the defaults.
+// Options are the dependencies of a Rescuer. All are required except Piggyback and
+// Policy; the zero Policy means the defaults.
 type Options struct {
 	Pool    *pgxpool.Pool
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
-	// Policy says when a node is dead.
+	// Policy decides when a node is dead.
 	Policy nodestore.Policy
-	// Along adds what another duty looks for to the look at the nodes, which comes
-	// once a second at least: one round trip for both.
-	Along func(batch *pgx.Batch)
+	// Piggyback adds a query of another part to the check of the nodes, which runs at
+	// least once a second, to save a round trip.
+	Piggyback func(batch *pgx.Batch)
 }
 
-// Rescuer makes due jobs available and gives the jobs of dead nodes back while
-// its node leads the scheduler.
+// Rescuer makes due jobs available, and releases the jobs of dead nodes, while this node
+// leads the scheduler.
 type Rescuer struct {
 	options Options
 	logger  *slog.Logger
@@ -56,19 +56,19 @@ func New(options Options) *Rescuer {
 	return &Rescuer{options: options, logger: options.Logger.With("part", "rescue")}
 }
 
-// Lead does both duties until ctx ends, and then returns nil, or until the
-// database says that the term is over: leaderstore.ErrDeposed. Other failures
-// are logged once and the work tried again.
+// Lead runs both parts until ctx ends or the term is over. It returns nil if ctx ended,
+// and leaderstore.ErrDeposed if the database reports that the term is over. It retries
+// after other failures, and logs only the first of consecutive ones.
 func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
-	due := &schedule{pool: r.options.Pool, fence: fence, size: newSize(), coming: make(chan time.Duration, 1)}
-	orphans := &patrol{
+	due := &dueReleaser{pool: r.options.Pool, fence: fence, size: newSize(), nextDue: make(chan time.Duration, 1)}
+	orphans := &nodeMonitor{
 		pool: r.options.Pool, fence: fence, metrics: r.options.Metrics, logger: r.logger.With("term", fence.Term),
-		watch: watch{policy: r.options.Policy}, size: newSize(),
-		along: []func(*pgx.Batch){due.ride, r.options.Along},
+		silence: silenceDetector{policy: r.options.Policy}, size: newSize(),
+		piggybacked: []func(*pgx.Batch){due.piggyback, r.options.Piggyback},
 	}
 	group, leading := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.repeat(leading, "due jobs", due.step, due.rest) })
-	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step, progress.Sleep) })
+	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step, watchdog.Sleep) })
 	err := group.Wait()
 	if ctx.Err() == nil {
 		return err
@@ -76,12 +76,12 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	return nil
 }
 
-// repeat takes step after step, each as long after the last as that one said.
-func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Context) (time.Duration, error), rest func(context.Context, time.Duration) bool) error {
-	ctx, end := progress.Begin(ctx, duty)
+// repeat calls step repeatedly, with the pause that the last call returned.
+func (r *Rescuer) repeat(ctx context.Context, part string, step func(context.Context) (time.Duration, error), rest func(context.Context, time.Duration) bool) error {
+	ctx, end := watchdog.Begin(ctx, part)
 	defer end()
 	for failing := false; ; {
-		progress.Report(ctx)
+		watchdog.Report(ctx)
 		pause, err := step(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -89,9 +89,9 @@ func (r *Rescuer) repeat(ctx context.Context, duty string, step func(context.Con
 		case errors.Is(err, leaderstore.ErrDeposed):
 			return err
 		case err != nil && !failing:
-			r.logger.WarnContext(ctx, "rescue failed, retrying", "duty", duty, "error", err)
+			r.logger.WarnContext(ctx, "rescue failed, retrying", "duty", part, "error", err)
 		case err == nil && failing:
-			r.logger.InfoContext(ctx, "rescue is back", "duty", duty)
+			r.logger.InfoContext(ctx, "rescue works again", "duty", part)
 		}
 		if failing = err != nil; failing {
 			pause = retryDelay

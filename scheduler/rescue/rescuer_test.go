@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	patience = time.Minute
-	incA     = "00000000000000aa"
-	incB     = "00000000000000bb"
-	incC     = "00000000000000cc"
+	waitTimeout = time.Minute
+	incA        = "00000000000000aa"
+	incB        = "00000000000000bb"
+	incC        = "00000000000000cc"
 )
 
 type cluster struct {
@@ -47,7 +47,7 @@ func (c *cluster) exec(t *testing.T, sql string, args ...any) {
 	}
 }
 
-func (c *cluster) mint(t *testing.T, term int64) leaderstore.Fence {
+func (c *cluster) makeLeader(t *testing.T, term int64) leaderstore.Fence {
 	t.Helper()
 	c.exec(t, `INSERT INTO forge_leaders (role, node_id, incarnation, term) VALUES ('scheduler', 'leader', $1, $2)
 		ON CONFLICT (role) DO UPDATE SET term = $2`, incC, term)
@@ -56,10 +56,10 @@ func (c *cluster) mint(t *testing.T, term int64) leaderstore.Fence {
 
 func (c *cluster) lead(t *testing.T, fence leaderstore.Fence) {
 	t.Helper()
-	c.leadBy(t, fence, nodestore.Policy{})
+	c.leadWithPolicy(t, fence, nodestore.Policy{})
 }
 
-func (c *cluster) leadBy(t *testing.T, fence leaderstore.Fence, policy nodestore.Policy) {
+func (c *cluster) leadWithPolicy(t *testing.T, fence leaderstore.Fence, policy nodestore.Policy) {
 	t.Helper()
 	rescuer := rescue.New(rescue.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Policy: policy})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -74,9 +74,9 @@ func (c *cluster) leadBy(t *testing.T, fence leaderstore.Fence, policy nodestore
 	})
 }
 
-// join registers a node that lives until the returned function is called or the
-// test ends: it holds its session lock as long, and its last heartbeat is to
-// come, which no machine is too slow for.
+// join registers a node that lives until crash is called or the test ends. It holds its
+// session lock until then. Its last heartbeat is in the future, so that a slow machine
+// does not make it late.
 func (c *cluster) join(t *testing.T, nodeID, incarnation string) (crash func()) {
 	t.Helper()
 	conn := c.session(t, "forge:"+incarnation+":"+nodeID)
@@ -96,7 +96,7 @@ func (c *cluster) join(t *testing.T, nodeID, incarnation string) (crash func()) 
 	}
 }
 
-// session opens a connection under a name.
+// session opens a connection with an application name.
 func (c *cluster) session(t *testing.T, name string) *pgx.Conn {
 	t.Helper()
 	config := c.pool.Config().ConnConfig
@@ -109,7 +109,7 @@ func (c *cluster) session(t *testing.T, name string) *pgx.Conn {
 	return conn
 }
 
-// running inserts a running job of three attempts, signed by clientID, and returns its id.
+// running inserts a running job of clientID with three attempts, and returns its id.
 func (c *cluster) running(t *testing.T, clientID string, attempt int, metadata string) (id int64) {
 	t.Helper()
 	err := c.pool.QueryRow(t.Context(), `INSERT INTO river_job
@@ -132,7 +132,7 @@ func (c *cluster) state(t *testing.T, id int64) (state string) {
 
 func (c *cluster) waitFor(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !met(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); !met(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timed out waiting for %s", what)
 		}
@@ -151,36 +151,36 @@ func TestDueJobsBecomeAvailableAtTheirTime(t *testing.T) {
 		('k', '{}', 'scheduled', 'soon', now() + interval '1200 ms'),
 		('k', '{}', 'retryable', 'later', now() + interval '1500 ms'),
 		('k', '{}', 'scheduled', 'never', now() + interval '1000 years')`)
-	c.lead(t, c.mint(t, 1))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	c.lead(t, c.makeLeader(t, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	for told := map[string]bool{}; len(told) < 3; { // a slow leader finds several due at once
+	for notified := map[string]bool{}; len(notified) < 3; { // a slow leader releases several due jobs at once
 		note, err := listener.WaitForNotification(ctx)
 		if err != nil {
-			t.Fatalf("told of %v: %v", told, err)
+			t.Fatalf("notified of %v: %v", notified, err)
 		}
-		told[note.Payload] = true
+		notified[note.Payload] = true
 		var available, early int
 		err = c.pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE scheduled_at > clock_timestamp())
 			FROM river_job WHERE state = 'available' AND $1 = format('{"queue" : "%s"}', queue)`, note.Payload).Scan(&available, &early)
 		if err != nil || available != 1 || early != 0 {
-			t.Errorf("told of %s: %d jobs are available, %d before their time, %v", note.Payload, available, early, err)
+			t.Errorf("notified of %s: %d jobs are available, %d too early, %v", note.Payload, available, early, err)
 		}
 	}
 }
 
-// Due jobs and those of a node that is gone come back in batches. Where the database
-// cannot do large ones they are made smaller until they commit.
-func TestManyJobsAreMovedInBatches(t *testing.T) {
+// Due jobs and orphans are moved in batches. If the database fails on large batches, the
+// batches get smaller until they commit.
+func TestManyDueJobsAndOrphansAreMovedInBatches(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.exec(t, `INSERT INTO river_job (kind, args, state, scheduled_at)
 		SELECT 'k', '{}', 'scheduled', now() - interval '1 s' FROM generate_series(1, 600)`)
 	c.exec(t, `INSERT INTO river_job (kind, args, state, attempt, max_attempts, attempted_at, attempted_by)
 		SELECT 'k', '{}', 'running', 1, 3, now(), ARRAY['a-' || $1::text] FROM generate_series(1, 600)`, incA)
-	c.join(t, "a", incB) // it was started again
+	c.join(t, "a", incB) // the node was restarted
 	pgtest.RefuseLargeUpdates(t, c.pool, "river_job", 200)
-	c.lead(t, c.mint(t, 1))
+	c.lead(t, c.makeLeader(t, 1))
 	c.waitFor(t, "all to be available", func() bool {
 		var n int
 		if err := c.pool.QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE state = 'available'").Scan(&n); err != nil {
@@ -190,7 +190,7 @@ func TestManyJobsAreMovedInBatches(t *testing.T) {
 	})
 }
 
-func TestJobsOfACrashedNodeComeBack(t *testing.T) {
+func TestJobsOfCrashedNodeAreRescued(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	crash := c.join(t, "a", incA)
@@ -202,8 +202,8 @@ func TestJobsOfACrashedNodeComeBack(t *testing.T) {
 	plain := c.running(t, "host_2026_11_20T15_04_05_000000", 1, "{}")
 	stranger := c.running(t, "web-"+incA, 1, "{}")
 	leftover := c.session(t, "forge:"+incA+":a")
-	c.lead(t, c.mint(t, 1))
-	time.Sleep(2 * time.Second) // nobody may be judged while all live
+	c.lead(t, c.makeLeader(t, 1))
+	time.Sleep(2 * time.Second) // no living node may be fenced meanwhile
 	if got := c.state(t, again); got != "running" {
 		t.Fatalf("job of a living node is %s", got)
 	}
@@ -220,18 +220,18 @@ func TestJobsOfACrashedNodeComeBack(t *testing.T) {
 		t.Errorf("the dead node's row: %+v, %v", node, err)
 	}
 	c.waitFor(t, "the session of the dead node to end", func() bool { return leftover.Ping(t.Context()) != nil })
-	// They are counted once the commit is acknowledged.
+	// The metrics change after the commit is acknowledged.
 	c.waitFor(t, "3 orphans and 1 rescued to be counted", func() bool {
 		return testutil.ToFloat64(c.metrics.JobOrphaned) == 3 && testutil.ToFloat64(c.metrics.JobRescued) == 1
 	})
 	if lost := testutil.ToFloat64(c.metrics.JobFinished.WithLabelValues("k", jobstore.OutcomeLost)); lost != 3 {
 		t.Errorf("%v attempts are counted as lost, want 3", lost)
 	}
-	c.checkTrace(t, again)
+	c.requireLostAttempt(t, again)
 }
 
-// checkTrace checks what a lost attempt leaves on its job.
-func (c *cluster) checkTrace(t *testing.T, id int64) {
+// requireLostAttempt checks what a lost attempt records on its job.
+func (c *cluster) requireLostAttempt(t *testing.T, id int64) {
 	t.Helper()
 	var (
 		attempt           int
@@ -256,13 +256,12 @@ func (c *cluster) checkTrace(t *testing.T, id int64) {
 	}
 }
 
-// A dead node's sessions end even when it ran nothing: they might be about to.
-// A leader that finds most nodes gone waits no dead threshold, here an hour, when
-// its own session has outlasted theirs.
-func TestManyCrashesAreNoOutage(t *testing.T) {
+// A leader that finds most nodes lost need not wait for the dead threshold, here one
+// hour, if its own session outlasted theirs.
+func TestManyCrashesAreRescuedWithoutDeadThreshold(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	fence := c.mint(t, 1)
+	fence := c.makeLeader(t, 1)
 	session := c.session(t, "forge:"+incC+":leader")
 	c.exec(t, `UPDATE forge_leaders SET backend_pid = $1`, int(session.PgConn().PID()))
 	crashA, crashB := c.join(t, "a", incA), c.join(t, "b", incB)
@@ -274,28 +273,28 @@ func TestManyCrashesAreNoOutage(t *testing.T) {
 		err := c.pool.QueryRow(t.Context(), `SELECT max(last_heartbeat_at) < clock_timestamp() - interval '1.5 s' FROM forge_nodes`).Scan(&silent)
 		return err == nil && silent
 	})
-	c.leadBy(t, fence, nodestore.Policy{DeadThreshold: time.Hour})
+	c.leadWithPolicy(t, fence, nodestore.Policy{DeadThreshold: time.Hour})
 	for _, id := range []int64{first, second} {
 		c.waitFor(t, "the jobs of both", func() bool { return c.state(t, id) == "available" })
 	}
 }
 
-func TestSessionsOfAnIdleDeadNodeEnd(t *testing.T) {
+func TestSessionsOfIdleDeadNodeAreEnded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.join(t, "b", incB)
 	crash := c.join(t, "a", incA)
 	leftover, other := c.session(t, "forge:"+incA+":a"), c.session(t, "forge:"+incB+":b")
 	crash()
-	c.lead(t, c.mint(t, 1))
+	c.lead(t, c.makeLeader(t, 1))
 	c.waitFor(t, "the session to end", func() bool { return leftover.Ping(t.Context()) != nil })
 	if err := other.Ping(t.Context()); err != nil {
 		t.Errorf("session of a living node: %v", err)
 	}
 }
 
-// Where the role may not end the sessions, the fences have to do.
-func TestJobsComeBackWithoutTheRightToEndSessions(t *testing.T) {
+// Without the privilege to end the sessions, the fences suffice.
+func TestJobsAreRescuedWithoutPrivilegeToEndSessions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.join(t, "b", incB)
@@ -303,18 +302,18 @@ func TestJobsComeBackWithoutTheRightToEndSessions(t *testing.T) {
 	job := c.running(t, "a-"+incA, 1, "{}")
 	leftover := c.session(t, "forge:"+incA+":a")
 	crash()
-	fence := c.mint(t, 1)
-	limited := &cluster{pool: c.as(t, "limited"), metrics: c.metrics}
+	fence := c.makeLeader(t, 1)
+	limited := &cluster{pool: c.poolAs(t, "limited"), metrics: c.metrics}
 	limited.lead(t, fence)
 	c.waitFor(t, "the job to be available", func() bool { return c.state(t, job) == "available" })
 	if err := leftover.Ping(t.Context()); err != nil {
-		t.Errorf("the session ended after all: %v", err)
+		t.Errorf("the session ended: %v", err)
 	}
 }
 
-// as returns a pool of a role that may read and write every table and see every
-// session, and no more.
-func (c *cluster) as(t *testing.T, name string) *pgxpool.Pool {
+// poolAs returns a pool of a role that can only read and write every table and see every
+// session.
+func (c *cluster) poolAs(t *testing.T, name string) *pgxpool.Pool {
 	t.Helper()
 	config := c.pool.Config()
 	role := pgx.Identifier{config.ConnConfig.Database + "_" + name}.Sanitize()
@@ -343,8 +342,8 @@ func (c *cluster) as(t *testing.T, name string) *pgxpool.Pool {
 	return pool
 }
 
-// A session that reconnects holds no lock for a while; its process heartbeats.
-func TestReconnectingSessionIsNotACrash(t *testing.T) {
+// A session that reconnects holds no lock for a while, but its process sends heartbeats.
+func TestReconnectingNodeIsNotDead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.join(t, "a", incA)
@@ -353,18 +352,18 @@ func TestReconnectingSessionIsNotACrash(t *testing.T) {
 	c.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_locks
 		WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND locktype = 'advisory' AND classid::bigint = $1 AND objid::bigint = $2`, int64(class), int64(uint32(object)))
-	c.lead(t, c.mint(t, 1))
-	time.Sleep(4 * time.Second) // longer than a crash takes to be noticed
+	c.lead(t, c.makeLeader(t, 1))
+	time.Sleep(4 * time.Second) // longer than the detection of a crash takes
 	if got := c.state(t, job); got != "running" {
 		t.Errorf("job of a node whose session reconnects is %s", got)
 	}
 }
 
-func TestJobsOfARestartedOrDepartedNodeComeBack(t *testing.T) {
+func TestJobsOfRestartedOrDepartedNodeAreRescued(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.lead(t, c.mint(t, 1))
-	c.join(t, "a", incB) // incA was here before
+	c.lead(t, c.makeLeader(t, 1))
+	c.join(t, "a", incB) // incA was the previous process
 	restarted := c.running(t, "a-"+incA, 1, "{}")
 	current := c.running(t, "a-"+incB, 1, "{}")
 	c.waitFor(t, "the old incarnation's job", func() bool { return c.state(t, restarted) == "available" })
@@ -377,7 +376,7 @@ func TestJobsOfARestartedOrDepartedNodeComeBack(t *testing.T) {
 	c.waitFor(t, "the departed node's job", func() bool { return c.state(t, current) == "available" })
 }
 
-func TestDeposedLeaderTouchesNothing(t *testing.T) {
+func TestDeposedLeaderChangesNothing(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		state   string
@@ -402,8 +401,8 @@ func TestDeposedLeaderTouchesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t)
-			old := c.mint(t, 1)
-			c.mint(t, 2)
+			old := c.makeLeader(t, 1)
+			c.makeLeader(t, 2)
 			test.prepare(t, c)
 			c.wantDeposed(t, old)
 			var changed int
@@ -416,11 +415,11 @@ func TestDeposedLeaderTouchesNothing(t *testing.T) {
 	}
 }
 
-// wantDeposed leads until the database says that the term is over.
+// wantDeposed calls Lead and expects ErrDeposed.
 func (c *cluster) wantDeposed(t *testing.T, fence leaderstore.Fence) {
 	t.Helper()
 	rescuer := rescue.New(rescue.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler)})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	if err := rescuer.Lead(ctx, fence); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Errorf("Lead() = %v, want ErrDeposed", err)

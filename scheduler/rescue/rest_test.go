@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestRestUntilTheNextJobIsDue(t *testing.T) {
+func TestDueReleaserRestsUntilNextJobIsDue(t *testing.T) {
 	t.Parallel()
 	type hint struct{ after, next time.Duration }
 	tests := map[string]struct {
@@ -14,23 +14,23 @@ func TestRestUntilTheNextJobIsDue(t *testing.T) {
 		hints []hint
 		want  time.Duration
 	}{
-		"nobody looked":              {pause: dueLook, want: dueLook},
-		"somebody looks all along":   {pause: dueLook, hints: []hint{{time.Second, none}, {time.Second, none}, {time.Second, none}}, want: 3*time.Second + dueLook},
-		"a newcomer":                 {pause: dueLook, hints: []hint{{time.Second, 200 * time.Millisecond}}, want: 1200 * time.Millisecond},
-		"a newcomer that is due":     {pause: dueLook, hints: []hint{{time.Second, -time.Second}}, want: time.Second},
+		"no check":                   {pause: dueCheckInterval, want: dueCheckInterval},
+		"regular checks":             {pause: dueCheckInterval, hints: []hint{{time.Second, noDueJob}, {time.Second, noDueJob}, {time.Second, noDueJob}}, want: 3*time.Second + dueCheckInterval},
+		"a newcomer":                 {pause: dueCheckInterval, hints: []hint{{time.Second, 200 * time.Millisecond}}, want: 1200 * time.Millisecond},
+		"a newcomer that is due":     {pause: dueCheckInterval, hints: []hint{{time.Second, -time.Second}}, want: time.Second},
 		"a newcomer before the next": {pause: 500 * time.Millisecond, hints: []hint{{100 * time.Millisecond, 100 * time.Millisecond}}, want: 200 * time.Millisecond},
-		"a look from before our own": {pause: 500 * time.Millisecond, hints: []hint{{0, none}}, want: 500 * time.Millisecond},
-		"one that tells of the same": {pause: dueLook, hints: []hint{{time.Second, 600 * time.Millisecond}, {300 * time.Millisecond, 300 * time.Millisecond}}, want: 1600 * time.Millisecond},
+		"a check older than our own": {pause: 500 * time.Millisecond, hints: []hint{{0, noDueJob}}, want: 500 * time.Millisecond},
+		"the same job again":         {pause: dueCheckInterval, hints: []hint{{time.Second, 600 * time.Millisecond}, {300 * time.Millisecond, 300 * time.Millisecond}}, want: 1600 * time.Millisecond},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &schedule{coming: make(chan time.Duration, 1)}
+				s := &dueReleaser{nextDue: make(chan time.Duration, 1)}
 				go func() {
 					for _, h := range test.hints {
 						time.Sleep(h.after)
-						s.coming <- h.next
+						s.nextDue <- h.next
 					}
 				}()
 				start := time.Now()

@@ -13,19 +13,19 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// How soon the next job is due, read off the partial index forge_river_job_due.
+// Time until the next due job, from the partial index forge_river_job_due.
 const nextDueSQL = `
 SELECT extract(epoch FROM min(scheduled_at) - clock_timestamp())::float8
 FROM river_job
 WHERE state IN ('scheduled', 'retryable')`
 
-const signaturesSQL = `
+const runningOwnersSQL = `
 SELECT DISTINCT attempted_by[array_upper(attempted_by, 1)]
 FROM river_job
 WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] IS NOT NULL`
 
-// One node's running jobs. A row that someone else holds is left for the next
-// look.
+// The running jobs of one node. A row that another transaction has locked is left for the
+// next check.
 const orphansSQL = `
 SELECT id, kind, queue, attempt, max_attempts, coalesce(attempted_at, created_at), metadata ? 'cancel_attempted_at'
 FROM river_job
@@ -43,16 +43,16 @@ SET state = r.state::river_job_state,
 FROM unnest($1::bigint[], $3::text[], $4::jsonb[], $5::jsonb[]) AS r (id, state, error, metadata)
 WHERE river_job.id = r.id`
 
-// Every connection of a node carries this name, cut to PostgreSQL's 63 bytes;
-// the incarnation comes first, so that the cut never reaches it.
+// Every connection of a node has this name, cut to PostgreSQL's 63 bytes. The incarnation
+// comes first, so it is never cut.
 const endSessionsSQL = `
 SELECT count(*), count(*) FILTER (WHERE pg_terminate_backend(pid))
 FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
   AND starts_with(application_name, 'forge:' || $1 || ':')`
 
-// How long the leader's election session has stood; 0 where it is not to be seen.
-const steadySQL = `
+// Age of the leader's election session; 0 if it is not visible.
+const sessionAgeSQL = `
 SELECT coalesce(max(extract(epoch FROM clock_timestamp() - backend_start)), 0)::float8
 FROM forge_leaders JOIN pg_stat_activity ON pid = backend_pid
 WHERE role = $1 AND term = $2 AND starts_with(application_name, 'forge:' || incarnation || ':')`
@@ -61,14 +61,14 @@ const notifySQL = `
 SELECT pg_notify(current_schema() || '.' || $1, json_build_object('queue', queue)::text)
 FROM unnest($2::text[]) AS queue`
 
-// insufficientPrivilege is PostgreSQL's code for a right that is lacking.
+// insufficientPrivilege is PostgreSQL's SQLSTATE for a missing privilege.
 const insufficientPrivilege = "42501"
 
-// none is longer than anyone waits.
-const none = 24 * time.Hour
+// noDueJob is longer than any wait.
+const noDueJob = 24 * time.Hour
 
-// nextDue returns how long until the next scheduled or retryable job is due:
-// negative when it is overdue, and none when there is no such job.
+// nextDue returns the time until the next scheduled or retryable job is due. It is
+// negative for an overdue job, and noDueJob if there is none.
 func nextDue(ctx context.Context, pool *pgxpool.Pool) (time.Duration, error) {
 	return scanDue(pool.QueryRow(ctx, nextDueSQL))
 }
@@ -76,44 +76,44 @@ func nextDue(ctx context.Context, pool *pgxpool.Pool) (time.Duration, error) {
 func scanDue(row pgx.Row) (time.Duration, error) {
 	var seconds *float64
 	if err := row.Scan(&seconds); err != nil {
-		return 0, fmt.Errorf("look for due jobs: %w", err)
+		return 0, fmt.Errorf("find due jobs: %w", err)
 	}
-	if seconds == nil || *seconds > none.Seconds() {
-		return none, nil
+	if seconds == nil || *seconds > noDueJob.Seconds() {
+		return noDueJob, nil
 	}
 	return time.Duration(*seconds * float64(time.Second)), nil
 }
 
-// signatures returns who signed the running jobs.
-func signatures(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
-	rows, err := pool.Query(ctx, signaturesSQL)
+// runningOwners returns the owners of the running jobs.
+func runningOwners(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	rows, err := pool.Query(ctx, runningOwnersSQL)
 	if err != nil {
-		return nil, fmt.Errorf("look for running jobs: %w", err)
+		return nil, fmt.Errorf("find running jobs: %w", err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, fmt.Errorf("look for running jobs: %w", err)
+		return nil, fmt.Errorf("find running jobs: %w", err)
 	}
 	return found, nil
 }
 
-func orphansOf(ctx context.Context, tx pgx.Tx, signed string, limit int) ([]orphan, error) {
-	rows, err := tx.Query(ctx, orphansSQL, signed, limit)
+func orphansOf(ctx context.Context, tx pgx.Tx, owner string, limit int) ([]orphan, error) {
+	rows, err := tx.Query(ctx, orphansSQL, owner, limit)
 	if err != nil {
-		return nil, fmt.Errorf("find the jobs of %s: %w", signed, err)
+		return nil, fmt.Errorf("find the jobs of %s: %w", owner, err)
 	}
 	orphans, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (orphan, error) {
 		var o orphan
-		err := row.Scan(&o.id, &o.kind, &o.queue, &o.attempt, &o.maxAttempts, &o.attemptedAt, &o.cancelAsked)
+		err := row.Scan(&o.id, &o.kind, &o.queue, &o.attempt, &o.maxAttempts, &o.attemptedAt, &o.cancelRequested)
 		return o, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find the jobs of %s: %w", signed, err)
+		return nil, fmt.Errorf("find the jobs of %s: %w", owner, err)
 	}
 	return orphans, nil
 }
 
-// release writes what becomes of orphans.
+// release writes the verdicts on orphans.
 func release(ctx context.Context, tx pgx.Tx, now time.Time, verdicts []verdict) error {
 	var (
 		ids            = make([]int64, len(verdicts))
@@ -139,12 +139,12 @@ func notifyQueues(ctx context.Context, tx pgx.Tx, queues []string) error {
 	return nil
 }
 
-// endSessions asks PostgreSQL to end an incarnation's sessions and returns how
-// many there were. Without the right to, it reports permitted false.
+// endSessions ends an incarnation's sessions, and returns how many there were. It returns
+// permitted as false if the privilege is missing.
 func endSessions(ctx context.Context, pool *pgxpool.Pool, incarnation string) (found int, permitted bool, err error) {
 	var ended int
 	err = pool.QueryRow(ctx, endSessionsSQL, incarnation).Scan(&found, &ended)
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == insufficientPrivilege {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
 		return 0, false, nil
 	}
 	if err != nil {

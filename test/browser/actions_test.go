@@ -69,11 +69,11 @@ func checkOutput(t *testing.T, n *node) {
 	more := func() {
 		t.Helper()
 		before := eval[int](t, tab, lines)
-		nodes.Eventually(t, patience, "more output", func() bool { return eval[int](t, tab, lines) > before+2 })
+		nodes.Eventually(t, waitTimeout, "more output", func() bool { return eval[int](t, tab, lines) > before+2 })
 	}
 	n.awaitJob(t, id, "running", func(j job) bool { return j.State == "running" })
 	do(t, tab, chromedp.Navigate(n.url(fmt.Sprintf("/jobs/%d", id))))
-	nodes.Eventually(t, patience, "300 lines", func() bool { return eval[int](t, tab, lines) > 300 })
+	nodes.Eventually(t, waitTimeout, "300 lines", func() bool { return eval[int](t, tab, lines) > 300 })
 	do(t, tab, chromedp.Navigate(n.url(fmt.Sprintf("/jobs/%d", id))), live())
 	for range 2 {
 		if left := eval[int](t, tab, below); left > 24 {
@@ -131,7 +131,7 @@ func checkQueues(t *testing.T, n *node) {
 	wantSaid(t, tab, "side is paused.")
 	waiting := n.enqueue(t, `{"kind": "bulky", "queue": "side"}`)
 	press(t, tab, "#resume-side button")
-	wantSaid(t, tab, "side goes on.")
+	wantSaid(t, tab, "side is resumed.")
 	what, is := inState("completed")
 	n.awaitJob(t, waiting, what, is)
 }
@@ -255,12 +255,12 @@ func checkAlerts(t *testing.T, n *node, receiver *hook) {
 		t.Errorf("the page shows the silence as %q", got)
 	}
 	press(t, tab, "#unsilence-quiet button")
-	wantSaid(t, tab, "quiet is silenced no more.")
+	wantSaid(t, tab, "quiet is no longer silenced.")
 	awaitTrue(t, tab, `!document.querySelector("#alert-quiet .muted")`)
 
 	press(t, tab, `#alert-quiet a[href$="/test"]`)
 	press(t, tab, "#act-test button")
-	wantSaid(t, tab, "The receivers of quiet are being told")
+	wantSaid(t, tab, "The receivers of quiet are being notified")
 	for _, status := range []string{`"status":"firing"`, `"status":"resolved"`} {
 		select {
 		case body := <-receiver.bodies:
@@ -293,14 +293,14 @@ func checkMoves(t *testing.T, n *node) {
 	press(t, tab, `#leader-scheduler a[href$="/step-down"]`)
 	press(t, tab, "#act-move button")
 	wantSaid(t, tab, "The leader of scheduler was asked to step down.")
-	nodes.Eventually(t, patience, "another node leads", func() bool { now := leader(n); return now != "" && now != old })
+	nodes.Eventually(t, waitTimeout, "another node leads", func() bool { now := leader(n); return now != "" && now != old })
 
 	open(t, tab, n.url("/leaders"))
 	press(t, tab, `#leader-scheduler a[href$="/transfer"]`)
 	do(t, tab, chromedp.WaitVisible(chromedp.CSS("#act-move [name=to]")))
 	press(t, tab, "#act-move button")
 	said(t, tab)
-	nodes.Eventually(t, patience, old+" leads again", func() bool { return leader(n) == old })
+	nodes.Eventually(t, waitTimeout, old+" leads again", func() bool { return leader(n) == old })
 
 	state := func(id string) string {
 		var list struct {
@@ -322,6 +322,6 @@ func checkMoves(t *testing.T, n *node) {
 		press(t, tab, `#node-south a[href$="/`+step.verb+`"]`)
 		press(t, tab, "#act-move button")
 		wantSaid(t, tab, "south ")
-		nodes.Eventually(t, patience, "south is "+step.state, func() bool { return state("south") == step.state })
+		nodes.Eventually(t, waitTimeout, "south is "+step.state, func() bool { return state("south") == step.state })
 	}
 }

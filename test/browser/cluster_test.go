@@ -17,8 +17,8 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// patience is for whatever must come in the end.
-const patience = nodes.Patience
+// waitTimeout is for whatever must come in the end.
+const waitTimeout = nodes.WaitTimeout
 
 var forgeBinary = sync.OnceValues(func() (string, error) { return nodes.Build(binaries, "cmd/forge") })
 
@@ -76,19 +76,19 @@ func startNodes(t *testing.T, receiver string, ids ...string) []*node {
 		n.await(t, outputs[i])
 	}
 	first = started[0]
-	nodes.Eventually(t, patience, "every role is led and a job ran", func() bool { return led(first) == 3 && lastJob(first) != 0 })
-	first.bury(t)
+	nodes.Eventually(t, waitTimeout, "every role is led and a job ran", func() bool { return led(first) == 3 && lastJob(first) != 0 })
+	first.addDeadLetters(t)
 	return started
 }
 
-// bury has dead letters die that stay: one as they usually are, and hostile ones.
-func (n *node) bury(t *testing.T) {
+// addDeadLetters has dead letters die that stay: one as they usually are, and hostile ones.
+func (n *node) addDeadLetters(t *testing.T) {
 	t.Helper()
 	n.enqueue(t, `{"kind": "lasting"}`)
 	n.enqueue(t, `{"kind": "wordy", "args": {"<b>`+endless+`</b>": "\u001b[31m \u202e `+endless+`"}}`)
 	n.post(t, "/api/v1/crons/"+url.PathEscape(hostile)+"/trigger", "")
 	n.post(t, "/api/v1/alerts/"+url.PathEscape(hostile)+"/silence", `{"for": "1h", "reason": "<b>`+endless[:200]+`"}`)
-	nodes.Eventually(t, patience, "the jobs have died", func() bool {
+	nodes.Eventually(t, waitTimeout, "the jobs have died", func() bool {
 		n.grave, n.pit, n.worst = deadGroup(n, "lasting"), deadGroup(n, hostile), deadJob(n, hostile)
 		return n.grave != "" && n.pit != "" && n.worst != 0 && deadGroup(n, "wordy") != ""
 	})
@@ -179,7 +179,7 @@ func (n *node) enqueue(t *testing.T, body string) int64 {
 // awaitJob waits until a job is as it should be.
 func (n *node) awaitJob(t *testing.T, id int64, what string, is func(job) bool) {
 	t.Helper()
-	nodes.Eventually(t, patience, fmt.Sprintf("job %d is %s", id, what), func() bool {
+	nodes.Eventually(t, waitTimeout, fmt.Sprintf("job %d is %s", id, what), func() bool {
 		var now job
 		return n.get(fmt.Sprintf("/api/v1/jobs/%d", id), &now) == nil && is(now)
 	})

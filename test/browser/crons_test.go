@@ -47,7 +47,7 @@ func checkByHand(t *testing.T, n *node, tab context.Context) { //nolint:revive /
 	}
 	press(t, tab, "#act-resume button")
 	do(t, tab, chromedp.WaitVisible(chromedp.CSS("#act-pause button")))
-	if got := said(t, tab); got != "It goes on." || paused() {
+	if got := said(t, tab); got != "It is resumed." || paused() {
 		t.Errorf("after Resume: %s, paused %v", got, paused())
 	}
 	checkBackfill(t, n, tab, page)

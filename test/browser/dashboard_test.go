@@ -60,7 +60,7 @@ func newTab(t *testing.T) context.Context {
 	}
 	tab, closeTab := chromium.NewTab()
 	t.Cleanup(closeTab)
-	tab, cancel := context.WithTimeout(tab, 4*patience)
+	tab, cancel := context.WithTimeout(tab, 4*waitTimeout)
 	t.Cleanup(cancel)
 	recordPresses(t, tab)
 	return tab

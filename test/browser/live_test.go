@@ -86,15 +86,15 @@ func checkStream(t *testing.T, n *node) {
 		t.Fatalf("%d streams are open for a visible page, want 1; they began with %q", open, begun)
 	}
 	s.cut()
-	nodes.Eventually(t, patience, "the stream goes on from what the page has", func() bool {
+	nodes.Eventually(t, waitTimeout, "the stream goes on from what the page has", func() bool {
 		open, begun := s.now()
 		return open == 1 && len(begun) == 2 && strings.Contains(begun[1], "health:") && strings.Contains(begun[1], "pulse:")
 	})
 	do(t, tab, live())
 	press(t, tab, "#conn") // the pause
-	nodes.Eventually(t, patience, "the stream of the paused page is closed", func() bool { open, _ := s.now(); return open == 0 })
+	nodes.Eventually(t, waitTimeout, "the stream of the paused page is closed", func() bool { open, _ := s.now(); return open == 0 })
 	press(t, tab, "#conn")
-	nodes.Eventually(t, patience, "and goes on", func() bool {
+	nodes.Eventually(t, waitTimeout, "and goes on", func() bool {
 		open, begun := s.now()
 		return open == 1 && len(begun) == 3 && strings.Contains(begun[2], "pulse:")
 	})
@@ -118,10 +118,10 @@ func checkHidden(t *testing.T, tab context.Context, s *streams) { //nolint:reviv
 		if opened := eval[int](t, tab, `window.opened`); opened != visits {
 			t.Errorf("the hidden page has opened a stream: %d, want %d", opened, visits)
 		}
-		nodes.Eventually(t, patience, "the stream of the hidden page is closed", func() bool { open, _ := s.now(); return open == 0 })
+		nodes.Eventually(t, waitTimeout, "the stream of the hidden page is closed", func() bool { open, _ := s.now(); return open == 0 })
 		_, before := s.now()
 		turn(t, tab, cdbrowser.WindowStateNormal)
-		nodes.Eventually(t, patience, "the stream of the page that is seen again goes on", func() bool {
+		nodes.Eventually(t, waitTimeout, "the stream of the page that is seen again goes on", func() bool {
 			open, begun := s.now()
 			return open == 1 && len(begun) == len(before)+1 && strings.Contains(begun[len(before)], "pulse:")
 		})
@@ -188,7 +188,7 @@ func checkPointer(t *testing.T, n *node) {
 		return true;
 	})()`)
 	var at struct{ X, Y float64 }
-	nodes.Eventually(t, patience, "the pointer rests over a job", func() bool {
+	nodes.Eventually(t, waitTimeout, "the pointer rests over a job", func() bool {
 		at = eval[struct{ X, Y float64 }](t, tab, `(() => {
 			const row = document.querySelector("#jobs tbody tr:nth-child(3)");
 			row.scrollIntoView({block: "center"});
@@ -207,7 +207,7 @@ func checkPointer(t *testing.T, n *node) {
 		return first;
 	})()`)
 	beats, newest := eval[int](t, tab, `window.beats`), lastJob(n)
-	nodes.Eventually(t, patience, "newer jobs have run", func() bool { return lastJob(n) > newest+2 })
+	nodes.Eventually(t, waitTimeout, "newer jobs have run", func() bool { return lastJob(n) > newest+2 })
 	awaitTrue(t, tab, fmt.Sprintf(`window.beats > %d && !document.querySelector("#tall")`, beats+2))
 	if now := eval[string](t, tab, under); now != first || first == "" {
 		t.Errorf("under the pointer is %q, and was %q", now, first)
@@ -273,7 +273,7 @@ const countBeats = `(() => {
 func checkNextLeader(t *testing.T, started []*node) {
 	t.Helper()
 	old, other := started[0], started[1]
-	nodes.Eventually(t, patience, "somebody leads", func() bool { return leader(other) != "" })
+	nodes.Eventually(t, waitTimeout, "somebody leads", func() bool { return leader(other) != "" })
 	if leader(other) == other.id {
 		old, other = other, old
 	}
@@ -294,7 +294,7 @@ func checkNextLeader(t *testing.T, started []*node) {
 func killAndSee(t *testing.T, tab context.Context, old, other *node) time.Duration { //nolint:revive // the test comes first
 	t.Helper()
 	want := fmt.Sprintf(`document.querySelector("#leader-scheduler .node")?.textContent === %q`, other.id)
-	deadline, cancel := context.WithTimeout(tab, patience)
+	deadline, cancel := context.WithTimeout(tab, waitTimeout)
 	defer cancel()
 	killed := time.Now()
 	old.process.Kill()

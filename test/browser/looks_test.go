@@ -39,9 +39,9 @@ type screen struct {
 }
 
 var (
-	desk  = screen{"desk", 1280, 900, nil}
-	phone = screen{"phone", 375, 812, []chromedp.EmulateViewportOption{chromedp.EmulateMobile}}
-	small = screen{"small", 320, 568, []chromedp.EmulateViewportOption{chromedp.EmulateMobile}}
+	desktop = screen{"desktop", 1280, 900, nil}
+	phone   = screen{"phone", 375, 812, []chromedp.EmulateViewportOption{chromedp.EmulateMobile}}
+	small   = screen{"small", 320, 568, []chromedp.EmulateViewportOption{chromedp.EmulateMobile}}
 )
 
 // looks are each page's, in the order in which a tab changes from one to the next.
@@ -50,8 +50,8 @@ var looks = []struct {
 	screen
 	scheme, rules string
 }{
-	{desk, "light", everyRule},
-	{desk, "dark", ofColours},
+	{desktop, "light", everyRule},
+	{desktop, "dark", ofColours},
 	{phone, "dark", everyRule},
 	{phone, "light", ofColours},
 }
@@ -63,7 +63,7 @@ const (
 )
 
 // checkLooks wants pages in which axe finds nothing and that do not scroll sideways,
-// in light and in dark, on a desk and on a phone. It keeps a picture of each.
+// in light and in dark, on a desktop and on a phone. It keeps a picture of each.
 func checkLooks(t *testing.T, n *node, pages []page) {
 	t.Helper()
 	if err := os.MkdirAll(pictures, 0o750); err != nil {

@@ -24,7 +24,7 @@ func press(t *testing.T, tab context.Context, selector string) { //nolint:revive
 // awaitTrue waits until an expression holds in the page, which may be the next one.
 func awaitTrue(t *testing.T, tab context.Context, expression string) { //nolint:revive // the test comes first
 	t.Helper()
-	nodes.Eventually(t, patience, expression, func() bool {
+	nodes.Eventually(t, waitTimeout, expression, func() bool {
 		holds, err := chromedp.Run(tab, chromedp.Evaluate[bool](expression))
 		return err == nil && holds // between two pages there is none to ask
 	})
@@ -143,7 +143,7 @@ func checkPause(t *testing.T, n *node) {
 		toggle()
 		awaitTrue(t, tab, says+` === "paused true Paused"`)
 		before, newest := eval[string](t, tab, seen), lastJob(n)
-		nodes.Eventually(t, patience, "newer jobs have run", func() bool { return lastJob(n) > newest+2 })
+		nodes.Eventually(t, waitTimeout, "newer jobs have run", func() bool { return lastJob(n) > newest+2 })
 		if after := eval[string](t, tab, seen); after != before {
 			t.Errorf("the paused page has changed:\n%s", cmp.Diff(before, after))
 		}

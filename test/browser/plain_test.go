@@ -115,7 +115,7 @@ func rest(t *testing.T, n *node) {
 	for _, cron := range []string{"pulse", byHand} {
 		n.post(t, "/api/v1/crons/"+cron+"/pause", "")
 	}
-	nodes.Eventually(t, patience, "nothing runs", func() bool {
+	nodes.Eventually(t, waitTimeout, "nothing runs", func() bool {
 		for _, state := range []string{"available", "running", "retryable"} {
 			var list struct{ Items []job }
 			if n.get("/api/v1/jobs?limit=1&state="+state, &list) != nil || len(list.Items) > 0 {

@@ -1,27 +1,32 @@
-// Package chaos breaks a cluster of real processes on a real PostgreSQL, for as
-// long as it is told to, and then has its history judged.
+// Package chaos injects faults into a cluster of real processes on a real PostgreSQL for
+// a given time, and then checks the cluster's history.
 //
 //	go test ./test/chaos          20 s
 //	make chaos-short              a minute
 //	make chaos                    ten minutes
 //	make chaos SEED=7 FOR=2m      the faults of seed 7
 //
-// Three nodes, each in a network of its own, run crons of every policy. Six hands
-// break them at the same time, about two faults a second together. One kills,
-// terminates, stops and delays whoever leads inside the transaction of a tick, and
-// workers that are about to say that a job is done (failpoints); one kills, freezes
-// and terminates nodes and ends their sessions; one restarts PostgreSQL in each mode
-// and takes all its connections; one slows, stalls and resets the nodes' ways to it
-// and loses its replies; one edits and breaks the file, starts a second process under
-// a node's id and a second cluster in the same database, deletes roles' rows, overloads
-// the machine, and enqueues jobs that kill themselves or flood their output; one loses
-// packets, both ways or one. What each of them does is drawn from the seed: the same seed gives the same plan, that is, which faults
-// each hand does, in which order, after which pauses, to which node. What they meet
-// depends on the machine, so a replay is alike and not the same. A machine that gives
-// out no networks draws the same plan, and counts what it leaves out.
+// Three nodes, each in a network namespace of its own, run crons of every policy. Six
+// fault injectors work at the same time, together about two faults a second:
 //
-// The run begins where an outage of ten minutes ends, so that ticks are caught up
-// and skipped, too. Package journal has the database write down what happens, and
-// package prober watches from outside who leads. It ends with time to calm down; package checker then judges what the database, the journal
-// and the jobs themselves say.
+//   - failpoints kill, terminate, stop and delay the leader inside the transaction of a
+//     tick, and workers that are about to report a job as done;
+//   - signals kill, freeze and terminate nodes, and their sessions are ended;
+//   - PostgreSQL is restarted in each mode, and its connection slots are exhausted;
+//   - the connections of nodes to PostgreSQL are slowed, stalled and reset, and its
+//     replies are lost;
+//   - the configuration file is edited and broken, a second process starts under a node's
+//     id, a second cluster starts in the same database, rows of roles are deleted, the
+//     machine is overloaded, and jobs kill their node or flood their output;
+//   - packets are lost, in both directions or one.
+//
+// The seed determines the plan: which faults each injector injects, in which order, after
+// which pauses and into which node. The effects depend on the machine, so a replay is
+// similar but not identical. A machine that cannot create network namespaces draws the
+// same plan and counts the faults that it leaves out.
+//
+// The run begins at the end of an outage of ten minutes, so some ticks are caught up and
+// some are skipped. Package journal makes the database record what happens, and package
+// prober observes from outside who leads. The run ends with time to recover. Package
+// checker then checks what the database, the journal and the jobs have recorded.
 package chaos

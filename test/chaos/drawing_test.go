@@ -92,7 +92,7 @@ func (d *drawing) text(x, y float64, color, text string) {
 	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" fill="%s">%s</text>`+"\n", x, y, color, html.EscapeString(text))
 }
 
-func (d *drawing) box(x, y, width, height float64, color, title string) {
+func (d *drawing) rectangle(x, y, width, height float64, color, title string) {
 	fmt.Fprintf(d, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="1.5" fill="%s"><title>%s</title></rect>`+"\n",
 		x, y, max(0.8, width), height, color, html.EscapeString(title))
 }
@@ -144,7 +144,7 @@ func recorded(h *checker.History) (ticks int64) {
 func (d *drawing) legend() {
 	x := float64(gutter)
 	entry := func(y, width float64, color, text string) {
-		d.box(x, y-9, width, 11, color, text)
+		d.rectangle(x, y-9, width, 11, color, text)
 		d.text(x+width+5, y, ink, text)
 		x += width + 24 + 6*float64(len(text))
 	}
@@ -157,7 +157,7 @@ func (d *drawing) legend() {
 		entry(50, 6, verdict.color, verdict.text)
 	}
 	x = gutter
-	for i, h := range hands {
+	for i, h := range injectors {
 		entry(70, 3, handColors[i], h.name)
 	}
 }
@@ -171,7 +171,7 @@ func (s strip) frame(keepers []*keeper) {
 	}
 	end := s.x(s.to)
 	for i, name := range append(names, "cluster") {
-		s.box(gutter, s.lane(i), end-gutter, laneHeight, "#f4f6f8", name)
+		s.rectangle(gutter, s.lane(i), end-gutter, laneHeight, "#f4f6f8", name)
 		fmt.Fprintf(s, `<text x="%d" y="%.1f" fill="%s" text-anchor="end">%s</text>`+"\n", gutter-6, s.lane(i)+11, faint, name)
 	}
 	for at := s.from; !at.After(s.to); at = at.Add(10 * time.Second) {
@@ -198,7 +198,7 @@ func (s strip) leads(keepers []*keeper, leads []checker.Lead) {
 		}
 		lane := slices.IndexFunc(keepers, func(k *keeper) bool { return k.id == lead.Node })
 		if lane >= 0 && lead.At.Before(s.to) && until.After(s.from) {
-			s.box(s.x(lead.At), s.lane(lane), s.x(until)-s.x(lead.At), laneHeight, leadColors[lane], fmt.Sprintf("%s, term %d", lead.Node, lead.Term))
+			s.rectangle(s.x(lead.At), s.lane(lane), s.x(until)-s.x(lead.At), laneHeight, leadColors[lane], fmt.Sprintf("%s, term %d", lead.Node, lead.Term))
 		}
 	}
 }
@@ -211,7 +211,7 @@ func leadsOf(h *checker.History) []checker.Lead {
 // faults are bars on the lane of the node that they struck.
 func (s strip) faults(keepers []*keeper, events []event) {
 	for _, e := range events {
-		number := slices.IndexFunc(hands, func(h hand) bool { return slices.Contains(h.deck, e.kind) })
+		number := slices.IndexFunc(injectors, func(h injector) bool { return slices.Contains(h.plan, e.kind) })
 		if number < 0 || !s.holds(e.at) {
 			continue // it came of another
 		}
@@ -219,7 +219,7 @@ func (s strip) faults(keepers []*keeper, events []event) {
 		if lane < 0 {
 			lane = len(keepers)
 		}
-		s.box(s.x(e.at)-1.5, s.lane(lane)-1, 3, laneHeight+2, handColors[number], strings.TrimSpace(string(e.kind)+" "+e.node))
+		s.rectangle(s.x(e.at)-1.5, s.lane(lane)-1, 3, laneHeight+2, handColors[number], strings.TrimSpace(string(e.kind)+" "+e.node))
 	}
 }
 

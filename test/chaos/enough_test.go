@@ -49,7 +49,7 @@ func tooLittle(lasted time.Duration, d deeds) []string {
 	return missing
 }
 
-func TestShortWorkIsNoRun(t *testing.T) {
+func TestRunWithTooLittleActivityFails(t *testing.T) {
 	t.Parallel()
 	const lasted = time.Minute
 	enough := deeds{faults: 30, acked: 10, fired: 30, terms: 6, gaps: 3}

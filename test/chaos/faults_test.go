@@ -5,12 +5,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
 // restarts are the faults of PostgreSQL itself.
-var restarts = map[kind]pgembed.Mode{
-	restartFast: pgembed.Fast, restartCrash: pgembed.Immediate, restartKill: pgembed.Kill,
+var restarts = map[kind]devcluster.StopMode{
+	restartFast: devcluster.StopFast, restartCrash: devcluster.StopImmediate, restartKill: devcluster.StopKill,
 }
 
 // inflict does one fault. A restart of PostgreSQL ends the test if the server
@@ -39,9 +39,9 @@ func (r *run) inflict(ctx context.Context, f fault) {
 	case severInCommit:
 		r.sever(ctx, f)
 	case killAfterRead, killBeforeCommit, killAfterCommit, endBeforeCommit, stopBeforeFence, stopBeforeCommit, delayAfterRead:
-		r.strike(ctx, f)
+		r.injectInTick(ctx, f)
 	case loseCommit:
-		if k := r.strike(ctx, f); k != nil {
+		if k := r.injectInTick(ctx, f); k != nil {
 			r.lasting.Go(func() { r.loseReplies(ctx, k, f) })
 		}
 	case killBeforeComplete, stopBeforeComplete, endBeforeComplete:
@@ -68,7 +68,7 @@ func (r *run) inflict(ctx context.Context, f fault) {
 		r.lasting.Go(func() { r.enqueueBad(ctx, f) })
 	case losePackets, loseLeaderPackets, loseRequests, loseAnswers:
 		r.partition(ctx, f)
-	case endedByItself, diskFull, noLog, clockLeap, promoted, packetsLost, repliesLost, strangeTerm, rowMissing: // no hand does that
+	case endedByItself, diskFull, noLog, clockLeap, promoted, packetsLost, repliesLost, strangeTerm, rowMissing: // no injector does that
 	}
 }
 
@@ -100,9 +100,9 @@ func (r *run) terminate(ctx context.Context, what kind, sql string, args ...any)
 	}
 }
 
-// strike has whoever leads strike itself inside a tick, another one, if the lead
+// injectInTick has whoever leads strike itself inside a tick, another one, if the lead
 // goes elsewhere before, and returns who did; nil when the time is over.
-func (r *run) strike(ctx context.Context, f fault) *keeper {
+func (r *run) injectInTick(ctx context.Context, f fault) *keeper {
 	for k := r.leader(ctx); k != nil; k = r.leader(ctx) {
 		if err := k.tell(f); err != nil {
 			r.Error(err)

@@ -22,7 +22,7 @@ const (
 	ruin    = "\n[cluster\n"
 )
 
-// harmWay does something to a node's way to PostgreSQL, and mends it.
+// harmWay does something to a node's way to PostgreSQL, and fixes it.
 func (r *run) harmWay(ctx context.Context, f fault) {
 	k := r.linked(f.node)
 	r.note(f.kind, k.id)
@@ -116,7 +116,7 @@ func (r *run) startTwin(f fault) {
 	}
 	select {
 	case <-twin.Done():
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		twin.Kill()
 		r.Errorf("the twin of %s does not stop", k.id)
 	}

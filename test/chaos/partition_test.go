@@ -103,7 +103,7 @@ func (r *run) partition(ctx context.Context, f fault) {
 
 // losePackets is over after a while. Another one that begins meanwhile takes its place.
 func (r *run) losePackets(ctx context.Context, k *keeper, hold time.Duration, lose func(*parts.Namespace, context.Context) error) {
-	ctx = context.WithoutCancel(ctx) // what was begun is mended
+	ctx = context.WithoutCancel(ctx) // what was begun is fixed
 	k.cut.mu.Lock()
 	k.cut.latest++
 	mine := k.cut.latest

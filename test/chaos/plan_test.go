@@ -112,55 +112,55 @@ const (
 	rowMissing  kind = "rows of all roles deleted"
 )
 
-// hand is one of several that break the cluster at the same time: no fault waits for
-// one of another hand. Its deck is dealt again and again, each time in another order:
+// injector is one of several that break the cluster at the same time: no fault waits for
+// one of another injector. Its plan is dealt again and again, each time in another order:
 // a short run meets each of them, too.
-type hand struct {
+type injector struct {
 	name     string // in the drawing
-	deck     []kind
+	plan     []kind
 	shortest time.Duration // between two faults
 	longest  time.Duration
 }
 
-// hands together do a fault each half second. The first has to wait for ticks.
-var hands = []hand{
+// injectors together do a fault each half second. The first has to wait for ticks.
+var injectors = []injector{
 	{
 		name: "struck in a tick or completion", shortest: 100 * time.Millisecond, longest: 900 * time.Millisecond,
-		deck: []kind{
+		plan: []kind{
 			killAfterRead, killBeforeCommit, killAfterCommit, endBeforeCommit, stopBeforeFence, stopBeforeCommit, severInCommit, loseCommit, delayAfterRead,
 			killBeforeComplete, stopBeforeComplete, endBeforeComplete,
 		},
 	},
 	{
 		name: "process or session ended, frozen", shortest: 500 * time.Millisecond, longest: 3 * time.Second,
-		deck: []kind{killLeader, killAny, freezeLeader, stopLeader, stopAny, endSession, endNode, endAll, freezeAny},
+		plan: []kind{killLeader, killAny, freezeLeader, stopLeader, stopAny, endSession, endNode, endAll, freezeAny},
 	},
 	{
 		name: "PostgreSQL", shortest: time.Second, longest: 7 * time.Second,
-		deck: []kind{restartFast, restartCrash, restartKill, fillSlots},
+		plan: []kind{restartFast, restartCrash, restartKill, fillSlots},
 	},
 	{
 		name: "way to PostgreSQL", shortest: 500 * time.Millisecond, longest: 5 * time.Second,
-		deck: []kind{slowWay, stallWay, loseReplies, resetWay},
+		plan: []kind{slowWay, stallWay, loseReplies, resetWay},
 	},
 	{
-		name: "file, jobs, twins, strangers", shortest: 500 * time.Millisecond, longest: 3 * time.Second,
-		deck: []kind{editFile, breakFile, startTwin, poison, flood, overload, startStranger, deleteRow},
+		name: "file, jobs, duplicates, second clusters", shortest: 500 * time.Millisecond, longest: 3 * time.Second,
+		plan: []kind{editFile, breakFile, startTwin, poison, flood, overload, startStranger, deleteRow},
 	},
 	{
 		name: "network", shortest: 2 * time.Second, longest: 8 * time.Second,
-		deck: []kind{losePackets, loseLeaderPackets, loseRequests, loseAnswers},
+		plan: []kind{losePackets, loseLeaderPackets, loseRequests, loseAnswers},
 	},
 }
 
-// serverHand stops PostgreSQL, which only the test's own goroutine may.
-const serverHand = 2
+// serverInjector stops PostgreSQL, which only the test's own goroutine may.
+const serverInjector = 2
 
-// kinds are all that there are, by hand.
+// kinds returns the kinds of faults of all injectors.
 func kinds() []kind {
 	var all []kind
-	for _, h := range hands {
-		all = append(all, h.deck...)
+	for _, h := range injectors {
+		all = append(all, h.plan...)
 	}
 	return all
 }
@@ -172,7 +172,7 @@ const (
 	givenUp = 8 * time.Second
 )
 
-// fault is one thing to do, some time after the one before of the same hand.
+// fault is one thing to do, some time after the one before of the same injector.
 type fault struct {
 	kind  kind
 	after time.Duration
@@ -180,21 +180,21 @@ type fault struct {
 	node  int           // which one, where it is not the leader
 }
 
-// plan is all that is random in what one hand does, made from the seed.
+// plan is all that is random in what one injector does, made from the seed.
 type plan struct {
-	hand
+	injector
 
 	rand  *rand.Rand
 	dealt []kind
 }
 
 func newPlan(seed uint64, number int) *plan {
-	return &plan{hand: hands[number], rand: rand.New(rand.NewPCG(seed, uint64(number)))} //nolint:gosec // few hands
+	return &plan{injector: injectors[number], rand: rand.New(rand.NewPCG(seed, uint64(number)))} //nolint:gosec // few injectors
 }
 
 func (p *plan) next() fault {
 	if len(p.dealt) == 0 {
-		p.dealt = append(p.dealt, p.deck...)
+		p.dealt = append(p.dealt, p.plan...)
 		p.rand.Shuffle(len(p.dealt), func(i, j int) { p.dealt[i], p.dealt[j] = p.dealt[j], p.dealt[i] })
 	}
 	f := fault{
@@ -218,7 +218,7 @@ func (p *plan) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(p.rand.Int64N(int64(most-least)))
 }
 
-// draw returns the first faults of a hand.
+// draw returns the first faults of an injector.
 func draw(seed uint64, number, count int) []fault {
 	p, faults := newPlan(seed, number), make([]fault, count)
 	for i := range faults {
@@ -229,8 +229,8 @@ func draw(seed uint64, number, count int) []fault {
 
 func TestSeedReplaysThePlan(t *testing.T) {
 	t.Parallel()
-	for number, h := range hands {
-		count := 3 * len(h.deck)
+	for number, h := range injectors {
+		count := 3 * len(h.plan)
 		first := draw(7, number, count)
 		if !slices.Equal(first, draw(7, number, count)) {
 			t.Errorf("%s: one seed gave two plans", h.name)
@@ -238,8 +238,8 @@ func TestSeedReplaysThePlan(t *testing.T) {
 		if slices.Equal(first, draw(8, number, count)) {
 			t.Errorf("%s: two seeds gave one plan", h.name)
 		}
-		for _, k := range h.deck {
-			if !slices.ContainsFunc(first[:len(h.deck)], func(f fault) bool { return f.kind == k }) {
+		for _, k := range h.plan {
+			if !slices.ContainsFunc(first[:len(h.plan)], func(f fault) bool { return f.kind == k }) {
 				t.Errorf("%s: the first deal has no %q", h.name, k)
 			}
 		}
@@ -275,13 +275,13 @@ var demanded = []struct {
 
 // What is demanded is drawn, what is drawn is demanded, and each scenario does its
 // own.
-func TestDecksHoldWhatIsDemanded(t *testing.T) {
+func TestEveryRequiredFaultIsPlanned(t *testing.T) {
 	t.Parallel()
 	inDecks, named := kinds(), []kind{}
 	for _, d := range demanded {
 		for _, k := range d.drawn {
 			if !slices.Contains(inDecks, k) {
-				t.Errorf("%s: no hand draws %q", d.what, k)
+				t.Errorf("%s: no injector plans %q", d.what, k)
 			}
 		}
 		for _, k := range d.besides {
@@ -297,6 +297,6 @@ func TestDecksHoldWhatIsDemanded(t *testing.T) {
 		}
 	}
 	if twice := len(inDecks) - len(slices.Compact(slices.Sorted(slices.Values(inDecks)))); twice != 0 {
-		t.Errorf("%d kinds are in two decks", twice)
+		t.Errorf("%d kinds are in two plans", twice)
 	}
 }

@@ -154,16 +154,16 @@ func (r *run) lateness(h *checker.History) []time.Duration {
 	return late
 }
 
-func terms(h *checker.History) int { return len(mints(h)) }
+func terms(h *checker.History) int { return len(acquires(h)) }
 
-func mints(h *checker.History) []checker.Lead {
+func acquires(h *checker.History) []checker.Lead {
 	return slices.DeleteFunc(slices.Clone(h.Leads), func(l checker.Lead) bool { return l.Role != "scheduler" || l.Node == "" })
 }
 
 // failovers is the time from each fault to the next term, unless another fault
 // came between.
 func (r *run) failovers(h *checker.History) map[kind][]time.Duration {
-	leads, took := mints(h), map[kind][]time.Duration{}
+	leads, took := acquires(h), map[kind][]time.Duration{}
 	for i, e := range r.events {
 		next := slices.IndexFunc(leads, func(l checker.Lead) bool { return l.At.After(e.at) })
 		if next < 1 || i+1 < len(r.events) && r.events[i+1].at.Before(leads[next].At) {

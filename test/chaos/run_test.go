@@ -37,14 +37,14 @@ var (
 const (
 	// markerName is in the environment of every process of the run.
 	markerName = "CHAOS_RUN"
-	// patience is for what must come: a leader, an answer, quiet.
-	patience = nodes.Patience
+	// waitTimeout is for what must come: a leader, an answer, quiet.
+	waitTimeout = nodes.WaitTimeout
 	// progressEvery is how often the run says how far it is.
 	progressEvery = 5 * time.Second
 	// enqueueEvery is the pause between jobs that are enqueued by hand.
 	enqueueEvery = 700 * time.Millisecond
-	// dealtOften is how long a run has to be to have done each kind of fault: what a
-	// hand draws may meet nobody, a few times.
+	// dealtOften is how long a run must be to inject each kind of fault at least once:
+	// some drawn faults find no target.
 	dealtOften = 5 * time.Minute
 )
 
@@ -77,7 +77,7 @@ type run struct {
 
 	mu       sync.Mutex
 	events   []event
-	drawn    [][]fault // what each hand has drawn
+	planned  [][]fault // what each injector has drawn
 	leftOut  map[kind]int
 	stranger stranger
 	acked    []int64
@@ -101,7 +101,7 @@ func (r *run) note(what kind, node string) {
 // prepareOn builds the programs for a run on a server.
 func prepareOn(t *testing.T, server *pgtest.OwnServer) *run {
 	t.Helper()
-	r := &run{T: t, server: server, url: server.URL(), drawn: make([][]fault, len(hands)), leftOut: map[kind]int{}}
+	r := &run{T: t, server: server, url: server.URL(), planned: make([][]fault, len(injectors)), leftOut: map[kind]int{}}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "forge-chaos-"); err != nil { //nolint:usetesting // kept when the run fails
 		t.Fatal(err)
@@ -208,10 +208,10 @@ func (r *run) begin(lasts, outage time.Duration) {
 		r.keeping.Go(k.keep)
 	}
 	r.Cleanup(r.abandon)
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), waitTimeout)
 	defer cancel()
 	if r.leader(ctx) == nil {
-		r.Fatalf("nobody leads after %s", patience)
+		r.Fatalf("nobody leads after %s", waitTimeout)
 	}
 }
 
@@ -244,7 +244,7 @@ func (r *run) abandon() {
 	}
 }
 
-// rage breaks the cluster with every hand until the crons are over, while jobs are
+// rage breaks the cluster with every injector until the crons are over, while jobs are
 // enqueued.
 func (r *run) rage() {
 	r.Helper()
@@ -253,23 +253,23 @@ func (r *run) rage() {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { r.enqueue(ctx) })
 	helpers.Go(func() { r.tell(ctx) })
-	for number := range hands {
-		if number != serverHand {
+	for number := range injectors {
+		if number != serverInjector {
 			helpers.Go(func() { r.play(ctx, number) })
 		}
 	}
-	r.play(ctx, serverHand)
+	r.play(ctx, serverInjector)
 	helpers.Wait()
 	r.lasting.Wait()
 }
 
-// play does what one hand draws, one fault after the other. Who had to wait with one
+// play injects what one injector draws, one fault after the other. Who had to wait with one
 // makes up for it.
 func (r *run) play(ctx context.Context, number int) {
 	plan, due := newPlan(r.seed, number), time.Now()
 	for {
 		f := plan.next()
-		r.drawn[number] = append(r.drawn[number], f)
+		r.planned[number] = append(r.planned[number], f)
 		due = due.Add(f.after)
 		select {
 		case <-ctx.Done():
@@ -296,9 +296,9 @@ func (r *run) demandDone(wanted []kind) {
 // demandReplay looks whether the seed alone has decided what was drawn.
 func (r *run) demandReplay() {
 	r.Helper()
-	for number, drawn := range r.drawn {
+	for number, drawn := range r.planned {
 		if !slices.Equal(drawn, draw(r.seed, number, len(drawn))) {
-			r.Errorf("%s: the seed %d draws other faults now", hands[number].name, r.seed)
+			r.Errorf("%s: the seed %d draws other faults now", injectors[number].name, r.seed)
 		}
 	}
 }
@@ -351,12 +351,12 @@ func (r *run) enqueueOne(ctx context.Context, kind string) bool {
 }
 
 // settle waits until every tick is recorded and every job has come to its end. Its
-// patience is with a cluster that stands still.
+// waitTimeout is with a cluster that stands still.
 func (r *run) settle() {
 	r.Helper()
 	began := time.Now()
 	last, moved := "", began
-	for time.Since(moved) < patience {
+	for time.Since(moved) < waitTimeout {
 		var open string
 		if err := r.pool.QueryRow(r.Context(), openSQL).Scan(&open); err == nil {
 			if open == "" {
@@ -385,7 +385,7 @@ func (r *run) stop() {
 	}
 	r.checkStranger()
 	var left []string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if left = r.processes(); len(left) == 0 {
 			return
 		}
@@ -429,8 +429,8 @@ func TestChaos(t *testing.T) {
 	r.demandReplay()
 	r.demandEnough(*forFlag, history)
 	if *forFlag >= dealtOften {
-		for _, h := range hands {
-			r.demandDone(h.deck)
+		for _, h := range injectors {
+			r.demandDone(h.plan)
 		}
 	}
 	if *outFlag != "" {

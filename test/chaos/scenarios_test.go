@@ -3,7 +3,10 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
+	"html"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,11 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
+	"github.com/forge-scheduler/forge/test/nodes"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -90,9 +95,9 @@ func (r *run) endCrons() {
 // eventually waits for something to be true.
 func (r *run) eventually(what string, isTrue func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); !isTrue(); time.Sleep(watchEvery) {
+	for deadline := time.Now().Add(waitTimeout); !isTrue(); time.Sleep(watchEvery) {
 		if time.Now().After(deadline) {
-			r.Fatalf("after %s still not: %s", patience, what)
+			r.Fatalf("after %s still not: %s", waitTimeout, what)
 		}
 	}
 }
@@ -103,6 +108,8 @@ const (
 	// writeSQL writes what does not fit into pages that are there.
 	writeSQL  = `DROP TABLE IF EXISTS chaos_filler; CREATE TABLE chaos_filler AS SELECT repeat(md5(n::text), 20) FROM generate_series(1, 1000) n`
 	switchSQL = `SELECT pg_switch_wal() FROM (SELECT txid_current()) t`
+
+	addressesSQL = `SELECT node_id, api_url FROM forge_nodes`
 )
 
 // awaitTicks waits until so many ticks more have fired.
@@ -124,16 +131,66 @@ func (r *run) awaitTicks(more int) {
 	})
 }
 
+// awaitAnswers waits until each node has answered a request with the code and the text.
+// before is called ahead of each round of requests.
+func (r *run) awaitAnswers(path string, code int, text string, before func()) {
+	r.Helper()
+	waiting := slices.Clone(nodeNames)
+	r.eventually(fmt.Sprintf("GET %s is answered %d with %q by every node", path, code, text), func() bool {
+		before()
+		answers := r.answers(path)
+		waiting = slices.DeleteFunc(waiting, func(id string) bool {
+			return answers[id].code == code && strings.Contains(answers[id].body, text)
+		})
+		return len(waiting) == 0
+	})
+}
+
+type answer struct {
+	code int
+	body string
+}
+
+// answers has the answers of those nodes whose address can be read, by their ids.
+func (r *run) answers(path string) map[string]answer {
+	rows, err := r.pool.Query(r.Context(), addressesSQL)
+	if err != nil {
+		return nil
+	}
+	found := map[string]answer{}
+	var id, address string
+	_, _ = pgx.ForEachRow(rows, []any{&id, &address}, func() error { // the next round reads the rest
+		code, body, _ := nodes.Get(strings.TrimPrefix(address, "http://"), path)
+		found[id] = answer{code, html.UnescapeString(string(body))}
+		return nil
+	})
+	return found
+}
+
+// awaitDoctor waits until forge doctor prints the text.
+func (r *run) awaitDoctor(text string, before func()) {
+	r.Helper()
+	r.eventually(fmt.Sprintf("forge doctor prints %q", text), func() bool {
+		before()
+		out, _ := r.command(r.Context(), "doctor", "--config", r.config).Output()
+		return strings.Contains(string(out), text)
+	})
+}
+
 // With no room on its disk PostgreSQL refuses to write, and panics when that hits
-// its log; a full disk may keep it from starting again.
+// its log; a full disk may keep it from starting again. Nodes are not ready while
+// writes are refused, and say why; so do the overview and forge doctor.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	server, disk := pgtest.ServerOnDisk(t, diskMegabytes)
 	r := prepareOn(t, server)
-	write := func(sql string) string {
+	fill := func() {
 		if err := disk.Fill(); err != nil {
 			r.Fatal(err)
 		}
+	}
+	write := func(sql string) string {
+		fill()
 		_, err := r.pool.Exec(r.Context(), sql)
 		if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 			return refused.Code
@@ -144,9 +201,14 @@ func TestDiskFull(t *testing.T) {
 	}
 	r.endure(fullDisk, func() {
 		r.awaitTicks(3)
+		r.awaitAnswers("/readyz", http.StatusOK, "", func() {})
+		r.spareLog()
 		r.eventually("PostgreSQL finds no room", func() bool { return write(writeSQL) == "53100" })
 		r.note(diskFull, "")
-		time.Sleep(lease / 2)
+		const refused = "the database cannot write to its disk: "
+		r.awaitAnswers("/readyz", http.StatusServiceUnavailable, refused, fill)
+		r.awaitAnswers("/", http.StatusOK, " is not ready: "+refused, fill)
+		r.awaitDoctor("make room on the server's disk", fill)
 		r.eventually("PostgreSQL panics", func() bool {
 			code := write(switchSQL)
 			return code == connectionLost || strings.HasPrefix(code, "57P") // it crashes, it recovers
@@ -161,7 +223,17 @@ func TestDiskFull(t *testing.T) {
 			return r.pool.Ping(r.Context()) == nil
 		})
 		r.awaitTicks(3)
+		r.awaitAnswers("/readyz", http.StatusOK, "", func() {})
+		r.awaitDoctor("the server writes to its disk", func() {})
 	})
+}
+
+// spareLog has the server keep a segment of its log that is not in use, so that it does not
+// run out of log while its tables have no room.
+func (r *run) spareLog() {
+	r.Helper()
+	r.exec(switchSQL)
+	r.exec("CHECKPOINT")
 }
 
 // The database's clock leaps an hour ahead, back, and ahead again.
@@ -208,7 +280,7 @@ func TestPromotion(t *testing.T) {
 	r.direct = func(string) string { return r.url }
 	r.endure(promotion, func() {
 		r.awaitTicks(3)
-		primary.Stop(pgembed.Kill)
+		primary.Stop(devcluster.StopKill)
 		r.note(promoted, "")
 		time.Sleep(lease)
 		replica.Promote()

@@ -101,7 +101,7 @@ func (r *run) strangerNode(ctx context.Context) (*nodes.Process, error) {
 		return nil, err
 	}
 	if !s.migrated {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // half a schema is none
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitTimeout) // half a schema is none
 		defer cancel()
 		if out, err := r.command(ctx, "migrate", "up", "--config", s.config).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("forge migrate up: %w: %s", err, out)
@@ -124,7 +124,7 @@ func (r *run) stopStranger(node *nodes.Process) {
 	_ = node.Process.Signal(syscall.SIGTERM) // it may be gone
 	select {
 	case <-node.Done():
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		node.Kill()
 		r.Error("the second cluster does not stop")
 	}

@@ -61,7 +61,7 @@ func TestLoadBalancersFollowTheLeader(t *testing.T) {
 			}
 
 			stop := askAll(t, address, id)
-			awaitAlone(t, address, id, crowd)
+			awaitAlone(t, address, id, consecutive)
 			stop()
 			killed := time.Now()
 			c.signal(id, syscall.SIGKILL)
@@ -71,15 +71,15 @@ func TestLoadBalancersFollowTheLeader(t *testing.T) {
 			stop = askAll(t, address, next)
 			eventually(t, "requests reach the next leader", func() bool { return whoAnswers(address) == next })
 			t.Logf("kill to the first answer of the next leader: %v", time.Since(killed))
-			awaitAlone(t, address, next, crowd) // until then some requests may go to the dead one
+			awaitAlone(t, address, next, consecutive) // until then some requests may go to the dead one
 			stop()
 		})
 	}
 }
 
-// crowd is how many requests in a row have to reach the leader: a slow machine,
+// consecutive is how many requests in a row have to reach the leader: a slow machine,
 // whose leader answers a check of the balancer too late, may lose some before.
-const crowd = 100
+const consecutive = 100
 
 // awaitAlone waits until so many requests in a row are answered by this node.
 func awaitAlone(t *testing.T, address, id string, count int) {

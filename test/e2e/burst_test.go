@@ -51,7 +51,7 @@ func TestLeadersKilledInABurstLoseAndDoubleNoJob(t *testing.T) {
 		eventually(t, "the burst to be under way, on the leader too", func() bool {
 			return floor.busy(round*atOnce+atOnce/3, id)
 		})
-		floor.bury(id)
+		floor.willDie(id)
 		c.signal(id, syscall.SIGKILL)
 		<-c.nodes[id].done
 		delete(c.nodes, id)
@@ -134,8 +134,8 @@ func (f *floor) busy(some int, node string) bool {
 	return f.ended > some && f.running[node] > 0
 }
 
-// bury says that a node is about to die.
-func (f *floor) bury(node string) {
+// willDie says that a node is about to die.
+func (f *floor) willDie(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dead[node] = true

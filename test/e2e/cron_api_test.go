@@ -78,7 +78,7 @@ func addOnce(t *testing.T, c *cluster, address string) {
 }
 
 // TestCronsOverHTTP does with a real node what the commands do, and finds it in
-// the same ledger and diary.
+// the same ledger and event log.
 func TestCronsOverHTTP(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, apiCrons)

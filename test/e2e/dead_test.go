@@ -42,7 +42,7 @@ func TestSecondRoundSurvivesItsLeader(t *testing.T) {
 				AND metadata #>> '{forge:dead,attempt}' = '4' AND NOT metadata -> 'forge:dead' ? 'second_round'`, job) == 1
 		})
 		if n := c.number(`SELECT count(*) FROM forge_events WHERE type = 'second_rounds_given' AND data -> 'ids' @> $1::text::jsonb`, job); n != 1 {
-			t.Errorf("the diary has %d second rounds of job %s, want 1", n, job)
+			t.Errorf("the event log has %d second rounds of job %s, want 1", n, job)
 		}
 		if n := c.number(`SELECT count(*) FROM river_job WHERE id = $1::text::bigint AND max_attempts = 4`, job); n != 1 {
 			t.Errorf("job %s was granted more than two attempts twice", job)
@@ -86,9 +86,9 @@ func TestDeadCommands(t *testing.T) {
 	}
 
 	c.demand(0, "would retry 5 jobs", "dead", "retry", group, "--dry-run")
-	c.demand(2, "Nobody is there to be asked", "dead", "retry", group)
+	c.demand(2, "Confirmation needs a terminal", "dead", "retry", group)
 	c.demand(2, "which dead letters?", "dead", "discard")
-	c.demand(2, "--all goes without", "dead", "discard", "--all", "--kind", "broken")
+	c.demand(2, "--all cannot be combined", "dead", "discard", "--all", "--kind", "broken")
 	c.demand(2, "--older-than soon: want a duration", "dead", "discard", "--older-than", "soon")
 	c.demand(2, "want ids of jobs, or one group", "dead", "discard", "1", group)
 	c.demand(4, "no dead letters in the group d0123456789", "dead", "list", "d0123456789")

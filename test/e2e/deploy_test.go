@@ -135,12 +135,12 @@ func systemd(t *testing.T) deployment {
 		return line[1]
 	}
 	if strings.Contains(unit, "\nExecStartPre=") {
-		t.Error("forge.service has an ExecStartPre, whose exit code RestartPreventExitStatus does not heed")
+		t.Error("forge.service has an ExecStartPre, whose exit code RestartPreventExitStatus ignores")
 	}
 	if kind := value("Type"); kind != "notify" {
 		t.Errorf("forge.service has Type=%s", kind)
 	}
-	if patience, err := time.ParseDuration(value("WatchdogSec")); err != nil || patience <= 0 {
+	if waitTimeout, err := time.ParseDuration(value("WatchdogSec")); err != nil || waitTimeout <= 0 {
 		t.Errorf("forge.service has no watchdog: %v", err)
 	}
 	grace, err := time.ParseDuration(value("TimeoutStopSec"))
@@ -197,7 +197,7 @@ func TestUnitIsValid(t *testing.T) {
 
 // The configurations beside them are valid, and the probes of the manifest find what
 // they ask for, without a token.
-func TestDeploymentsProbeWhatThereIs(t *testing.T) {
+func TestDeploymentsProbeExistingPaths(t *testing.T) {
 	t.Parallel()
 	wide := []string{"FORGE_HTTP_LISTEN=0.0.0.0:8080", "FORGE_DATABASE_URL=postgres://forge@pg/forge", "POSTGRES_PASSWORD=x"}
 	all := manifests(t)

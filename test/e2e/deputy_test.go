@@ -5,6 +5,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
 // Nodes that try the locks every ten minutes: only a deputy takes over sooner.
@@ -48,6 +51,29 @@ func TestDeadDeputiesAreReplaced(t *testing.T) {
 	c.signal(leader, syscall.SIGKILL)
 	if next, _ := c.leader(term); next != spare {
 		t.Errorf("%s leads", next)
+	}
+}
+
+// After an outage of the database that is longer than the dead threshold the heartbeats of
+// all nodes are late. The leader has its deputies again long before a minute has passed.
+func TestLeaderHasDeputiesSoonAfterLongOutage(t *testing.T) {
+	t.Parallel()
+	const outage, within = 8 * time.Second, 30 * time.Second
+	server := pgtest.Server(t)
+	c := clusterOn(t, server.URL(), "")
+	c.startAll("a", "b", "c")
+	_, term := c.leader(0)
+	eventually(t, "two deputies", func() bool { return len(c.deputies()) == 2 })
+	server.Stop(devcluster.StopImmediate)
+	time.Sleep(outage)
+	server.Start()
+	began := time.Now()
+	c.leader(term)
+	eventually(t, "two deputies again", func() bool { return len(c.deputies()) == 2 })
+	if took := time.Since(began); took > within {
+		t.Errorf("the leader had two deputies after %s, want at most %s", took, within)
+	} else {
+		t.Logf("two deputies after %s", took)
 	}
 }
 

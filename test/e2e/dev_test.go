@@ -89,7 +89,7 @@ func TestDevRunsAClusterAndStopsItWhole(t *testing.T) {
 	}
 	select {
 	case <-p.done:
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		t.Fatal("forge dev does not stop")
 	}
 	demandNothingLeft(t, dir)

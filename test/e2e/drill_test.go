@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A drill replaces the leader, says how long that took, and stands in the diary and
+// A drill replaces the leader, says how long that took, and stands in the event log and
 // in the history of leaders.
 func TestDrillMeasuresAHandOver(t *testing.T) {
 	t.Parallel()
@@ -47,7 +47,7 @@ func TestDrillMeasuresAHandOver(t *testing.T) {
 	if strings.Count(history, "stepped_down (drill)") != 1 {
 		t.Errorf("the history does not mark the tenure, or marks others:\n%s", history)
 	}
-	if table, errs, code := c.forge("drill", "scheduler"); code != 0 || !strings.Contains(table, "nobody led") {
+	if table, errs, code := c.forge("drill", "scheduler"); code != 0 || !strings.Contains(table, "\ngap ") {
 		t.Errorf("the table: exit %d\n%s%s", code, table, errs)
 	}
 	if _, page, _ := get(c.nodes["a"].listen(), "/"); !strings.Contains(string(page), "(drill)") {

@@ -11,9 +11,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 )
 
-// The diary has every change of the leadership, the nodes and the cluster's
+// The event log has every change of the leadership, the nodes and the cluster's
 // health once, and in its order; whoever follows it misses none.
-func TestTheDiaryTellsOfEveryChange(t *testing.T) {
+func TestEventLogHasEveryChange(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, unhurried)
 	follow := launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "events", "--follow", "-o", "json")
@@ -56,7 +56,7 @@ func (c *cluster) tells(sql string, want int64) {
 	eventually(c.t, fmt.Sprintf("%s: %d", sql, want), func() bool { return c.number(sql) == want })
 }
 
-func (c *cluster) diary(args ...string) []eventstore.Event {
+func (c *cluster) eventLog(args ...string) []eventstore.Event {
 	c.t.Helper()
 	out, errs, code := c.forge(append([]string{"events", "-n", "1000", "-o", "json"}, args...)...)
 	if code != 0 {
@@ -65,11 +65,11 @@ func (c *cluster) diary(args ...string) []eventstore.Event {
 	return decode[[]eventstore.Event](c.t, out)
 }
 
-// told puts the diary of a role, a node or the cluster into words.
+// told puts the event log of a role, a node or the cluster into words.
 func (c *cluster) told(subject string) []string {
 	c.t.Helper()
 	var told []string
-	for _, event := range slices.Backward(c.diary()) {
+	for _, event := range slices.Backward(c.eventLog()) {
 		var data struct {
 			Reason string
 			Causes []string
@@ -91,12 +91,12 @@ func (c *cluster) told(subject string) []string {
 	return told
 }
 
-// wantFollowed compares what a follower was told with the diary.
+// wantFollowed compares what a follower was told with the event log.
 func (c *cluster) wantFollowed(follow *process) {
 	c.t.Helper()
 	eventually(c.t, "the follower is told of every event once", func() bool {
 		var want, got []int64
-		for _, event := range slices.Backward(c.diary()) {
+		for _, event := range slices.Backward(c.eventLog()) {
 			want = append(want, event.ID)
 		}
 		for line := range strings.Lines(follow.output.String()) {
@@ -109,7 +109,7 @@ func (c *cluster) wantFollowed(follow *process) {
 		slices.Sort(got)
 		return slices.Equal(got, want)
 	})
-	if lost := c.diary("--type", "leader_lost", "--type", "node_dead,node_left"); len(lost) < 4 ||
+	if lost := c.eventLog("--type", "leader_lost", "--type", "node_dead,node_left"); len(lost) < 4 ||
 		slices.ContainsFunc(lost, func(e eventstore.Event) bool { return e.Type == "leader_elected" }) {
 		c.t.Errorf("chosen by type: %+v", lost)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
@@ -180,7 +180,7 @@ func TestPostgresRestartsHeal(t *testing.T) {
 	c := clusterOn(t, server.URL(), everySecond+unhurried)
 	c.startAll("a", "b")
 	_, term := c.leader(0)
-	for _, mode := range []pgembed.Mode{pgembed.Fast, pgembed.Immediate, pgembed.Kill} {
+	for _, mode := range []devcluster.StopMode{devcluster.StopFast, devcluster.StopImmediate, devcluster.StopKill} {
 		server.Restart(mode)
 		c.pool.Reset()
 		accepts := time.Now()

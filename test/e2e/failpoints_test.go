@@ -76,7 +76,7 @@ func (c *cluster) awaitStrike(id, strike string, term int64) {
 	}
 	select {
 	case <-p.done:
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		c.t.Fatalf("%s is not struck by %s", id, strike)
 	}
 	delete(c.nodes, id)

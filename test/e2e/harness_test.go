@@ -122,10 +122,17 @@ func (c *cluster) start(id string) {
 // startProgram does so with one of our builds and more in its environment.
 func (c *cluster) startProgram(program, id string, env ...string) *process {
 	c.t.Helper()
+	p := c.launchNode(program, id, env...)
+	p.AwaitReady(c.t, p.output)
+	return p
+}
+
+// launchNode does so without waiting until the node is ready.
+func (c *cluster) launchNode(program, id string, env ...string) *process {
+	c.t.Helper()
 	p := launchProgram(c.t, program, append(env, "FORGE_DATABASE_URL="+c.url),
 		"serve", "--config", c.config, "--node-id", id, "--listen", nodes.AnyPort)
 	c.nodes[id] = p
-	p.AwaitReady(c.t, p.output)
 	return p
 }
 
@@ -161,7 +168,7 @@ func (c *cluster) awaitExit(id string) {
 		if err := p.Err(); err != nil {
 			c.t.Errorf("%s: %v", id, err)
 		}
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		c.t.Fatalf("%s does not stop", id)
 	}
 	delete(c.nodes, id)
@@ -290,7 +297,7 @@ func (c *cluster) demandEveryTickOnce(cron string) []tickRow { //nolint:unparam 
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	nodes.Eventually(t, nodes.Patience, what, done)
+	nodes.Eventually(t, nodes.WaitTimeout, what, done)
 }
 
 func freeAddress(t *testing.T) string {

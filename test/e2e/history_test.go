@@ -6,7 +6,7 @@ import (
 )
 
 // The history tells what a gap without a scheduler cost.
-func TestHistoryTellsTheFateOfAGapsTicks(t *testing.T) {
+func TestHistoryShowsTicksOfAGap(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, everySecond)
 	c.exec(`INSERT INTO forge_leader_history (role, term, node_id, incarnation, acquired_at, ended_at, end_reason, gap) VALUES

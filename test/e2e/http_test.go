@@ -72,9 +72,9 @@ var strange = []string{
 	"0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "0001-01-01T00:00:00+23:59",
 }
 
-// TestStrangeTextIsTheCallersFault puts what the database does not take into each place
+// TestInvalidTextIsRejected puts what the database does not take into each place
 // of each address and body: it is the fault of who asks, and none of the database's.
-func TestStrangeTextIsTheCallersFault(t *testing.T) {
+func TestInvalidTextIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, writesConfig)
 	c.start("a")
@@ -134,7 +134,7 @@ func (d described) bodies(t *testing.T, of schema, value string) (bodies []strin
 			body := map[string]any{"kind": "report", "for": "2h", "name": "x", "from": "2026-11-20T00:00:00Z", "to": "2026-11-20T01:00:00Z"}
 			maps.DeleteFunc(body, func(other string, _ any) bool { return of.Properties[other] == nil })
 			body[field] = form
-			if text, err := json.Marshal(body); err == nil { // which mends what is no UTF-8
+			if text, err := json.Marshal(body); err == nil { // which fixes what is no UTF-8
 				bodies = append(bodies, string(text))
 			}
 		}

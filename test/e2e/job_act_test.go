@@ -111,7 +111,7 @@ func TestOperatingJobs(t *testing.T) {
 		c.enqueue("short", "--at", "2099-01-01T00:00:00Z")
 	}
 	c.demand(0, "would discard 3 jobs", "job", "discard", "--state", "scheduled", "--kind", "short", "--dry-run")
-	c.demand(2, "discard 3 jobs? Nobody is there to be asked", "job", "discard", "--kind", "short")
+	c.demand(2, "discard 3 jobs? Confirmation needs a terminal", "job", "discard", "--kind", "short")
 	if n := c.number(`SELECT count(*) FROM river_job WHERE state = 'scheduled'`); n != 3 {
 		t.Fatalf("%d jobs are still scheduled", n)
 	}
@@ -145,7 +145,7 @@ func TestOperatingJobs(t *testing.T) {
 	c.demand(0, "job_discarded", "events", "--type", "job_discarded,job_retried,job_cancelled")
 	const told = `SELECT count(*) FROM forge_events WHERE data ->> 'by' LIKE ANY (ARRAY ['%@%', 'the API from 127.0.0.1']) AND type `
 	if acts, added := c.number(told+`IN ('job_discarded', 'job_retried', 'job_cancelled')`), c.number(told+`= 'job_enqueued'`); acts != 6 || added != 7 {
-		t.Errorf("the diary says who of %d actions and %d additions, want 6 and 7", acts, added)
+		t.Errorf("the event log says who of %d actions and %d additions, want 6 and 7", acts, added)
 	}
 }
 

@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -54,7 +57,7 @@ if [ $FORGE_ATTEMPT = 1 ]; then exec sleep 31415.9; fi
 	c.start("b")
 	select {
 	case <-follow.done:
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		t.Fatalf("the follower goes on: %s", follow.output)
 	}
 	if got, want := follow.output.String(), first+"attempt 2:\nattempt 2 begins with open\ntoken [redacted]\n"; follow.Err() != nil || got != want {
@@ -93,7 +96,7 @@ func (c *cluster) wantLogs(listen, first string) {
 		{"99", 4, "no job 99"},
 		{"1 --attempt 3", 4, "has no attempt 3"},
 		{"1 --attempt 3 --follow", 4, "has no attempt 3"},
-		{"1 --attempt 0", 2, "from 1 on"},
+		{"1 --attempt 0", 2, "of at least 1"},
 		{"x", 2, "positive number"},
 		{"1 -o xml", 2, "unknown output"},
 		{"1 --follow -o yaml", 2, "does not stream"},
@@ -101,6 +104,59 @@ func (c *cluster) wantLogs(listen, first string) {
 		args := append([]string{"job", "logs"}, strings.Fields(test.args)...)
 		if out, stderr, code := c.forge(args...); code != test.code || !strings.Contains(stderr, test.want) || out != "" {
 			c.t.Errorf("%s: exit %d, %q %q", test.args, code, out, stderr)
+		}
+	}
+}
+
+// outageNoise has jobs end, totals reported and roles renewed while the database is away.
+const outageNoise = everySecond + `
+[metrics]
+scrape_interval = "1s"
+
+[[crons]]
+name = "slow"
+schedule = "@every 1s"
+overlap = "allow"
+command = ["sleep", "5"]
+`
+
+// While its database is away for 20 seconds, a node that is probed and read logs at most
+// mostLines lines. The warnings that were held back are counted in the log.
+func TestLogOfALongOutageIsShort(t *testing.T) {
+	t.Parallel()
+	const outage, mostLines = 20 * time.Second, 40
+	server := pgtest.Server(t)
+	c := clusterOn(t, server.URL(), outageNoise)
+	c.startAll("a", "b")
+	_, term := c.leader(0)
+	c.awaitTicks(term)
+	lines := func(p *process) int { return strings.Count(p.output.String(), "\n") }
+
+	before := map[string]int{}
+	for id, p := range c.nodes {
+		before[id] = lines(p)
+	}
+	server.Stop(devcluster.StopImmediate)
+	for end := time.Now().Add(outage); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for _, p := range c.nodes {
+			for _, path := range []string{"/readyz", "/leader/scheduler", "/cluster/health", "/"} {
+				get(p.listen(), path)
+			}
+		}
+	}
+	for id, p := range c.nodes {
+		logged := lines(p) - before[id]
+		if t.Logf("%s logged %d lines", id, logged); logged == 0 || logged > mostLines {
+			t.Errorf("%s logged %d lines in %s, want 1 to %d:\n%s", id, logged, outage, mostLines, p.output)
+		}
+	}
+	server.Start()
+	_, term = c.leader(term)
+	c.awaitTicks(term)
+	for id, p := range maps.Clone(c.nodes) {
+		c.stop(id)
+		if !strings.Contains(p.output.String(), " repeated=") {
+			t.Errorf("%s does not count the warnings that it held back:\n%s", id, p.output)
 		}
 	}
 }

@@ -56,7 +56,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "database's clock", without: "crons/database-clock", want: checker.Early,
-		config: pulse + unhurried, strike: (*scene).hurry,
+		config: pulse + unhurried, strike: (*scene).clockAhead,
 	},
 	{
 		name: "attempt fence", without: "jobs/attempt-fence", want: checker.StaleAttempt, takes: 3 * time.Second,
@@ -93,7 +93,7 @@ func TestMutantsAreCaught(t *testing.T) {
 }
 
 // What the mutant without a fence does TestWokenLeaderWritesNothing asks of forge.
-func TestForgeBearsWhatMutantsDoNot(t *testing.T) {
+func TestForgePassesWhereMutantsFail(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants[1:] {
 		t.Run(m.name, func(t *testing.T) {
@@ -239,8 +239,8 @@ func (s *scene) killAfterReading() bool {
 	return true
 }
 
-// hurry has the leader on a machine whose clock is ahead.
-func (s *scene) hurry() bool {
+// clockAhead has the leader on a machine whose clock is ahead.
+func (s *scene) clockAhead() bool {
 	s.enter("a", "FORGE_FAILPOINTS_AHEAD=2s")
 	_, term := s.leader(0)
 	// What fell due before it led is no sign of its haste.

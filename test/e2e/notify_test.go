@@ -39,9 +39,9 @@ job = "break"
 on_failure = { notify = ["hook", "nobody"] }
 `
 
-// TestFailureIsToldAfterACrash has a run fail for good while its receiver is
+// TestFailureIsNotifiedAfterCrash has a run fail for good while its receiver is
 // down, kills every node, and starts another one once the receiver is back.
-func TestFailureIsToldAfterACrash(t *testing.T) {
+func TestFailureIsNotifiedAfterCrash(t *testing.T) {
 	t.Parallel()
 	var up atomic.Bool
 	var refused atomic.Int64
@@ -86,7 +86,7 @@ func TestFailureIsToldAfterACrash(t *testing.T) {
 	var body map[string]any
 	select {
 	case body = <-told:
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		t.Fatal("nobody was told")
 	}
 	tick := row.Tick.UTC().Format(time.RFC3339Nano)

@@ -61,7 +61,7 @@ func (p *pager) told(alert string) []page {
 // await waits for a page about an alert that is as wanted.
 func (p *pager) await(t *testing.T, alert, status string, wanted func(page) bool) (found page) {
 	t.Helper()
-	nodes.Eventually(t, nodes.Patience, alert+" is "+status, func() bool {
+	nodes.Eventually(t, nodes.WaitTimeout, alert+" is "+status, func() bool {
 		for _, page := range p.told(alert) {
 			if page.Status == status && wanted(page) {
 				found = page

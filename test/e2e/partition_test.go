@@ -100,7 +100,7 @@ func (c *cluster) awaitLoss(p *process) time.Time {
 				Msg  string    `json:"msg"`
 				Role string    `json:"role"`
 			}
-			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "lost the lead" && entry.Role == "scheduler" {
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "lost leadership" && entry.Role == "scheduler" {
 				lost = entry.Time
 			}
 		}

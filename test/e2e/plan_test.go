@@ -76,7 +76,7 @@ func TestPlanShowsWhatAFileWouldChange(t *testing.T) {
 	if n := c.number(`SELECT count(*) FROM forge_crons WHERE name = 'sundays'`) + c.number(`SELECT count(*) - 1 FROM forge_config`); n != 0 {
 		t.Error("a plan changed the database")
 	}
-	if said := c.refused(2, "apply", "--config", edited); !strings.Contains(said, "would remove weekly") || !strings.Contains(said, "say --yes") {
+	if said := c.refused(2, "apply", "--config", edited); !strings.Contains(said, "would remove weekly") || !strings.Contains(said, "use --yes") {
 		t.Error(said)
 	}
 	c.must("apply", "--config", edited, "--yes")

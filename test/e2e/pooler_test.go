@@ -130,7 +130,7 @@ func TestAdvisoryNodeRefusesATransactionPooler(t *testing.T) {
 		p := launch(t, env, "serve", "--config", c.config, "--node-id", "a", "--listen", nodes.AnyPort)
 		select {
 		case <-p.done:
-		case <-time.After(nodes.Patience):
+		case <-time.After(nodes.WaitTimeout):
 			t.Fatalf("%s: the node runs behind a pooler in transaction mode", name)
 		}
 		if out := p.output.String(); p.Err() == nil || !strings.Contains(out, `strategy = "lease"`) || !strings.Contains(out, "straight to") {

@@ -65,7 +65,7 @@ type monitoring struct {
 // Every scheduler dies: Prometheus, with the rules and the scrape configuration of
 // deploy/prometheus and those of "forge alerts export", tells through Alertmanager,
 // and so does forge itself. One returns, and everybody hears that it is over.
-func TestPrometheusTellsOfDeadSchedulers(t *testing.T) {
+func TestPrometheusReportsDeadSchedulers(t *testing.T) {
 	t.Parallel()
 	m := startMonitoring(t)
 	c := m.c

@@ -65,7 +65,7 @@ func (c *cluster) wantMetric(id, line string) {
 // A node that runs takes an edited file over: new crons and jobs at once,
 // without an end for what runs; what needs a restart is said, and the rest of
 // the file counts all the same.
-func TestANodeTakesItsEditedFileOver(t *testing.T) {
+func TestNodeReloadsEditedFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	out, begun, told := filepath.Join(dir, "out"), filepath.Join(dir, "begun"), filepath.Join(dir, "told")
@@ -151,12 +151,16 @@ command = ["true"]
 [node]
 slots = 7
 tags = 3
+[notify.hook]
+type = "webhook"
+url = "https://hooks.example.com/"
+http_config = { tls_config = { ca_file = "/nowhere/ca.pem" } }
 `)
 	eventually(t, "both nodes have refused the file", func() bool {
 		return c.node("a").ConfigError != "" && c.node("b").ConfigError != ""
 	})
 	after := c.node("a")
-	if !strings.HasPrefix(after.ConfigError, "2 errors, the first: ") || !strings.Contains(after.ConfigError, "minute: 61 is out of range") {
+	if !strings.HasPrefix(after.ConfigError, "3 errors, the first: ") || !strings.Contains(after.ConfigError, "minute: 61 is out of range") {
 		t.Errorf("reported: %s", after.ConfigError)
 	}
 	if after.ConfigHash != before.ConfigHash || after.Slots != before.Slots || !maps.Equal(after.Definitions, before.Definitions) {
@@ -168,7 +172,8 @@ tags = 3
 	c.wantMetric("a", "forge_config_reload_success 0")
 	c.wantMetric("a", `forge_config_reloads_total{result="failure"} 1`)
 	events := c.events("config_rejected")
-	if len(events) != 2 || !strings.Contains(events[0], "minute: 61 is out of range") || !strings.Contains(events[0], "node.tags: wrong type") {
+	if len(events) != 2 || !strings.Contains(events[0], "minute: 61 is out of range") || !strings.Contains(events[0], "node.tags: wrong type") ||
+		!strings.Contains(events[0], "tls_config.ca_file: the file cannot be used: no such file or directory") {
 		t.Errorf("events: %v", events)
 	}
 	eventually(t, "the log says it", func() bool {
@@ -179,6 +184,8 @@ tags = 3
 	if said := c.must("node", "list", "-o", "wide"); !strings.Contains(said, "minute: 61 is out of range") {
 		t.Errorf("node list: %s", said)
 	}
+	c.wantRefusals("a", 1, "3 errors, the first: ", "minute: 61 is out of range")
+	c.wantRefusals("b", 1, "3 errors, the first: ", "minute: 61 is out of range")
 
 	c.signal("a", syscall.SIGHUP)
 	c.wantMetric("a", `forge_config_reloads_total{result="failure"} 2`)
@@ -188,6 +195,7 @@ tags = 3
 	eventually(t, "a file that is gone is reported", func() bool { return strings.Contains(c.node("a").ConfigError, "not found") })
 	rewrite(t, c.config, "")
 	eventually(t, "an empty file is reported", func() bool { return strings.Contains(c.node("a").ConfigError, "the file is empty") })
+	c.wantRefusals("a", 4, "the file is empty")
 	rewrite(t, c.config, everySecond)
 	for _, id := range []string{"a", "b"} {
 		eventually(t, id+" has the right file again", func() bool { return c.node(id).ConfigError == "" })
@@ -195,6 +203,22 @@ tags = 3
 	}
 	c.settle()
 	c.demandEveryTickOnce("second")
+}
+
+// wantRefusals waits until forge audit prints that a node has refused its edited file so
+// often, the last time for a reason with these texts.
+func (c *cluster) wantRefusals(id string, count int, texts ...string) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("forge audit prints %d refusals of %s, the last with %q", count, id, texts), func() bool {
+		said := c.must("audit", "--action", "config.reload", "--outcome", "refused", "-o", "wide", "--no-headers")
+		var refusals []string // the newest first
+		for line := range strings.Lines(said) {
+			if strings.Contains(line, " node:"+id+" ") && strings.Contains(line, c.config) {
+				refusals = append(refusals, line)
+			}
+		}
+		return len(refusals) == count && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(refusals[0], text) })
+	})
 }
 
 // wantOnPages waits until every node's overview says it.

@@ -34,11 +34,11 @@ func init() {
 
 // solo holds a lock for as long as it lives, and says so if another does.
 func solo(dir string) int {
-	diary, err := os.OpenFile(filepath.Join(dir, "diary"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	eventLog, err := os.OpenFile(filepath.Join(dir, "events.txt"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 90
 	}
-	note := func(format string, args ...any) { _, _ = fmt.Fprintf(diary, format+"\n", args...) }
+	note := func(format string, args ...any) { _, _ = fmt.Fprintf(eventLog, format+"\n", args...) }
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return 91
@@ -93,7 +93,7 @@ type beginning struct {
 func (s *singles) begins(above int64) (found beginning) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("a command of a term above %d", above), func() bool {
-		for _, match := range began.FindAllStringSubmatch(s.diary(), -1) {
+		for _, match := range began.FindAllStringSubmatch(s.eventLog(), -1) {
 			term, _ := strconv.ParseInt(match[1], 10, 64)
 			if term > above {
 				pid, _ := strconv.Atoi(match[3])
@@ -106,8 +106,8 @@ func (s *singles) begins(above int64) (found beginning) {
 	return found
 }
 
-func (s *singles) diary() string {
-	text, _ := os.ReadFile(filepath.Join(s.dir, "diary")) // none yet
+func (s *singles) eventLog() string {
+	text, _ := os.ReadFile(filepath.Join(s.dir, "events.txt")) // none yet
 	return string(text)
 }
 
@@ -156,8 +156,8 @@ func TestRunNeverRunsTwo(t *testing.T) {
 		}
 		s.send(leader, syscall.SIGCONT)
 	}
-	if strings.Contains(s.diary(), "OVERLAP") {
-		t.Errorf("two commands at once:\n%s", s.diary())
+	if strings.Contains(s.eventLog(), "OVERLAP") {
+		t.Errorf("two commands at once:\n%s", s.eventLog())
 	}
 }
 
@@ -179,7 +179,7 @@ func TestRunHandsOverAndObeysSignals(t *testing.T) {
 	s.exits("d", 129)
 	s.send(s.procs["a"], syscall.SIGHUP)
 	eventually(t, "the signal is handed on", func() bool {
-		return strings.Contains(s.diary(), "signal hangup 1")
+		return strings.Contains(s.eventLog(), "signal hangup 1")
 	})
 	out, errs, code := s.forge("leader", "step-down", "nightly", "-o", "json")
 	if code != 0 {
@@ -210,11 +210,11 @@ func TestRunHandsOverAndObeysSignals(t *testing.T) {
 	}
 	s.send(s.procs["e"], syscall.SIGINT)
 	s.exits("e", 3)
-	if !strings.Contains(s.diary(), fmt.Sprintf("signal interrupt %d", fourth.term)) {
-		t.Errorf("the command was not interrupted:\n%s", s.diary())
+	if !strings.Contains(s.eventLog(), fmt.Sprintf("signal interrupt %d", fourth.term)) {
+		t.Errorf("the command was not interrupted:\n%s", s.eventLog())
 	}
-	if strings.Contains(s.diary(), "OVERLAP") {
-		t.Errorf("two commands at once:\n%s", s.diary())
+	if strings.Contains(s.eventLog(), "OVERLAP") {
+		t.Errorf("two commands at once:\n%s", s.eventLog())
 	}
 	history, _, _ := s.forge("leader", "history", "--role", "nightly", "-o", "json")
 	var reasons []string
@@ -244,7 +244,7 @@ func (s *singles) exits(id string, want int) {
 	p := s.procs[id]
 	select {
 	case <-p.done:
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		s.t.Fatalf("%s does not stop", id)
 	}
 	if code := p.ProcessState.ExitCode(); code != want {
@@ -252,7 +252,7 @@ func (s *singles) exits(id string, want int) {
 	}
 }
 
-func TestRunPassesTheCodeOn(t *testing.T) {
+func TestRunReturnsTheExitCode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "")
 	// A term that is lost to a slow moment would be one more.
@@ -269,7 +269,7 @@ func TestRunPassesTheCodeOn(t *testing.T) {
 		{[]string{"--role", "once", "--", "/etc/passwd"}, 126, "/etc/passwd"},
 		{[]string{"--role", "once"}, 2, "a command after --"},
 		{[]string{"--", "true"}, 2, "--role"},
-		{[]string{"--role", "scheduler", "--", "true"}, 2, "forge's own"},
+		{[]string{"--role", "scheduler", "--", "true"}, 2, "is built in"},
 		{[]string{"--role", "once", "--lock-id", "0x464F524745_0001", "--", "true"}, 2, "lock"},
 		{[]string{"--role", "once", "--lock-id", "19790463171362817", "--", "true"}, 2, "scheduler"},
 	} {

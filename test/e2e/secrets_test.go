@@ -30,6 +30,7 @@ const secretsConfig = `
 auth = "token"
 [http]
 allow_private_targets = true
+allow_receiver_cidrs = ["127.0.0.0/8"]
 [jobs.leak]
 kind = "shell"
 command = ["sh", "-c", "echo $NODE says $ONE and $TWO; echo $ONE >&2; grep -qF $ONE /proc/$PPID/cmdline && echo in its $NODE arguments; exit 3"]
@@ -43,11 +44,28 @@ retry = { max_attempts = 1 }
 [notify.hook]
 type = "webhook"
 url = "${env:CANARY_URL}"
+[notify.literalhook]
+type = "webhook"
+url = "http://user:l1teral-c4n4ry@127.0.0.1:1/?token=l1teral-c4n4ry"
+http_config = { authorization = { credentials = "l1teral-c4n4ry" }, proxy_url = "http://user:l1teral-c4n4ry@127.0.0.1:1/" }
+[notify.slack]
+api_url = "http://127.0.0.1:1/l1teral-c4n4ry"
+http_config = { basic_auth = { username = "forge", password = "l1teral-c4n4ry" } }
+[notify.pagerduty]
+url = "http://127.0.0.1:1/"
+routing_key = "l1teral-c4n4ry"
+[notify.email]
+to = "a@example.com"
+from = "b@example.com"
+smarthost = "127.0.0.1:1"
+auth_username = "forge"
+auth_password = "l1teral-c4n4ry"
+auth_secret = "l1teral-c4n4ry"
 [[crons]]
 name = "leaks"
 schedule = "@hourly"
 job = "leak"
-on_failure = { notify = ["hook"] }
+on_failure = { notify = ["hook", "literalhook", "slack:#ops", "pagerduty", "email"] }
 [[alerts]]
 name = "always"
 condition = "vector(1) > 0"
@@ -79,7 +97,7 @@ func TestSecretsStayUnseen(t *testing.T) {
 	p := plant(t)
 	p.act()
 	p.secrets["the session"] = login(t, p.node.listen(), p.token)
-	seen := p.everySight()
+	seen := p.everythingShown()
 	wantNone(t, seen, p.secrets)
 	if strings.Contains(seen["the database"], "in its "+planted+" arguments") {
 		t.Error("who runs the job has the secret among its arguments")
@@ -126,7 +144,7 @@ func plant(t *testing.T) *planting {
 	}
 	p.token = strings.TrimSpace(stdout)
 	p.secrets = map[string]string{
-		"the variable": "env-c4n4ry", "the file": "file-c4n4ry", "the receiver": "hook-c4n4ry", "the password": password, "the token": p.token,
+		"a literal": "l1teral-c4n4ry", "the variable": "env-c4n4ry", "the file": "file-c4n4ry", "the receiver": "hook-c4n4ry", "the password": password, "the token": p.token,
 	}
 	p.follow = launch(t, []string{"FORGE_DATABASE_URL=" + p.url}, "audit", "--follow", "-o", "json")
 	return p
@@ -157,7 +175,7 @@ func (p *planting) act() {
 	}
 	eventually(p.t, "both have failed, and it was tried to tell", func() bool {
 		return p.number(`SELECT count(*) FROM river_job WHERE metadata #>> '{forge:dead,group}' <> ''`) == 2 && p.number(`SELECT count(*) FROM forge_job_logs`) > 0 &&
-			p.number(`SELECT count(*) FROM forge_notifications WHERE attempts > 0 AND error <> ''`) > 0 &&
+			p.number(`SELECT count(DISTINCT target) FROM forge_notifications WHERE attempts > 0 AND error <> ''`) == 5 &&
 			p.number(`SELECT count(*) FROM forge_alerts WHERE state = 'firing'`) == 1
 	})
 	eventually(p.t, "the cluster's metrics have the node", func() bool {
@@ -167,8 +185,8 @@ func (p *planting) act() {
 	eventually(p.t, "who follows the audit log is told", func() bool { return strings.Contains(p.follow.output.String(), `"action":"cron.trigger"`) })
 }
 
-// everySight is all that anybody may come to see, by where.
-func (p *planting) everySight() map[string]string {
+// everythingShown is all that anybody may come to see, by where.
+func (p *planting) everythingShown() map[string]string {
 	p.t.Helper()
 	seen := everyAnswer(p.t, p.cluster, p.ask)
 	for _, page := range slices.Sorted(maps.Keys(seen)) {
@@ -207,7 +225,7 @@ var stream = regexp.MustCompile(`sse-connect="(/[^"]*)`)
 // firstEvents are those that a page's stream begins with: the last has an id.
 func firstEvents(t *testing.T, token, address string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), nodes.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), nodes.WaitTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, http.NoBody)
 	if err != nil {

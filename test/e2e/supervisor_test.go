@@ -13,7 +13,7 @@ import (
 
 // systemd, as a node meets it: it is told that the node is ready, sees it live, and
 // is told that it stops.
-func TestSupervisorIsTold(t *testing.T) {
+func TestSupervisorIsNotified(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(nodes.OpenDir(t), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -26,9 +26,9 @@ func TestSupervisorIsTold(t *testing.T) {
 		for range said {
 		}
 	})
-	const patience = 300 * time.Millisecond
+	const waitTimeout = 300 * time.Millisecond
 	c := newCluster(t, everySecond+unhurried)
-	p := c.startProgram(forgeBinary(t), "a", "NOTIFY_SOCKET="+path, "WATCHDOG_USEC="+strconv.FormatInt(patience.Microseconds(), 10))
+	p := c.startProgram(forgeBinary(t), "a", "NOTIFY_SOCKET="+path, "WATCHDOG_USEC="+strconv.FormatInt(waitTimeout.Microseconds(), 10))
 	c.leader(0)
 	says := func(want string) bool {
 		state := next(t, said)
@@ -76,7 +76,7 @@ func next(t *testing.T, said <-chan string) string {
 	select {
 	case state := <-said:
 		return state
-	case <-time.After(nodes.Patience):
+	case <-time.After(nodes.WaitTimeout):
 		t.Fatal("nothing more is said")
 		return ""
 	}

@@ -23,10 +23,10 @@ func TestServeWarnsOfItsSurroundings(t *testing.T) {
 	}
 	for _, want := range []string{
 		"environment: warning: FORGE_NODE_SLOT: not a variable of forge, and so ignored; want FORGE_NODE_SLOTS\n",
-		`"level":"INFO","msg":"a flag goes before a variable of the environment","flag":"--node-id","value":"a","variable":"FORGE_NODE_ID","ignored":"b"}`,
-		`"level":"WARN","msg":"TZ names no time zone: the times in this log are in UTC, and jobs are given the same TZ; crons have zones of their own","tz":"Mars/Base"}`,
-		`"level":"WARN","msg":"GODEBUG changes how this process behaves; it is meant for a while of looking for a fault","godebug":"http2client=0"}`,
-		`"level":"WARN","msg":"few files may be open at once: connections and jobs may fail; raise it with ulimit -n or LimitNOFILE=","limit":256,"want":1024}`,
+		`"level":"INFO","msg":"a flag overrides an environment variable","flag":"--node-id","value":"a","variable":"FORGE_NODE_ID","ignored":"b"}`,
+		`"level":"WARN","msg":"TZ is not a time zone: the times in this log are in UTC, and jobs get the same TZ; crons have their own zones","tz":"Mars/Base"}`,
+		`"level":"WARN","msg":"GODEBUG changes how this process behaves; it is meant for debugging only","godebug":"http2client=0"}`,
+		`"level":"WARN","msg":"the limit of open files is low: connections and jobs may fail; raise it with ulimit -n or LimitNOFILE=","limit":256,"want":1024}`,
 	} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("no %s in\n%s", want, stderr)

@@ -137,7 +137,7 @@ func TestTokensOverTLS(t *testing.T) {
 	eventually(t, "the log says so", func() bool { return strings.Contains(p.output.String(), "new certificate") })
 }
 
-func TestEveryAddressWantsTokens(t *testing.T) {
+func TestEveryAddressRequiresToken(t *testing.T) {
 	t.Parallel()
 	_, stderr, code := forgeWith(t, nil, "serve", "--listen", "0.0.0.0:0")
 	if want := `not a loopback address, and there is no authentication (got "0.0.0.0:0"); want auth = "token" in [dashboard], or "127.0.0.1:0"`; code != 3 || !strings.Contains(stderr, want) {

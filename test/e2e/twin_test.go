@@ -24,7 +24,7 @@ func TestTwinIsRefused(t *testing.T) {
 				"serve", "--config", c.config, "--node-id", "a", "--listen", nodes.AnyPort)
 			select {
 			case <-twin.done:
-			case <-time.After(nodes.Patience):
+			case <-time.After(nodes.WaitTimeout):
 				t.Fatal("the twin runs")
 			}
 			first := "process " + strconv.Itoa(c.nodes["a"].Process.Pid)

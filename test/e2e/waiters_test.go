@@ -22,10 +22,10 @@ const (
 
 // Whoever waits for a leader's end does so in short slices: a statement that waits
 // for older snapshots, or cleans up behind them, is through within a second.
-func TestWaitersHoldNobodyBack(t *testing.T) {
+func TestWaitersDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, everySecond)
-	c.exec(`CREATE TABLE crowd AS SELECT n FROM generate_series(1, 20000) n`)
+	c.exec(`CREATE TABLE bulk AS SELECT n FROM generate_series(1, 20000) n`)
 	alone := c.took(c.buildIndex)
 	c.startAll("a", "b", "c")
 	c.leader(0)
@@ -33,19 +33,19 @@ func TestWaitersHoldNobodyBack(t *testing.T) {
 
 	c.soon("CREATE INDEX CONCURRENTLY", alone, c.buildIndex)
 	c.soon("VACUUM", 0, func() {
-		c.exec(`DELETE FROM crowd`)
+		c.exec(`DELETE FROM bulk`)
 		eventually(t, "VACUUM has removed what was deleted", func() bool {
-			c.exec(`VACUUM crowd`)
-			return c.number(`SELECT pg_relation_size('crowd')`) == 0
+			c.exec(`VACUUM bulk`)
+			return c.number(`SELECT pg_relation_size('bulk')`) == 0
 		})
-		c.exec(`INSERT INTO crowd SELECT n FROM generate_series(1, 20000) n`)
+		c.exec(`INSERT INTO bulk SELECT n FROM generate_series(1, 20000) n`)
 	})
 	c.stopAll()
 }
 
 func (c *cluster) buildIndex() {
-	c.exec(`CREATE INDEX CONCURRENTLY crowd_n ON crowd (n)`)
-	c.exec(`DROP INDEX CONCURRENTLY crowd_n`)
+	c.exec(`CREATE INDEX CONCURRENTLY bulk_n ON bulk (n)`)
+	c.exec(`DROP INDEX CONCURRENTLY bulk_n`)
 }
 
 func (*cluster) took(work func()) time.Duration {

@@ -24,9 +24,9 @@ const (
 	list = "../../docs/licenses.md"
 	head = `# Licences
 
-What is linked into the program forge, and under which licence. A test keeps this list
-true; after a change of a dependency: ` + "`go test ./test/licenses -args -update`" + `.
-A licence that is not known to it, or asks for more than to be named, fails it.
+These modules are linked into the program forge, under these licences. A test verifies the list. After a change of a
+dependency, update it with ` + "`go test ./test/licenses -args -update`" + `. The test fails for an unknown licence, and for one
+that requires more than attribution.
 
 | module | licence |
 |---|---|
@@ -135,7 +135,7 @@ func TestLicensesOfWhatIsLinked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(written) != text.String() {
-		t.Error("docs/licenses.md is not what is linked; write it anew: go test ./test/licenses -args -update")
+		t.Error("docs/licenses.md is not the list of the linked modules; update it: go test ./test/licenses -args -update")
 	}
 }
 

@@ -6,7 +6,7 @@
 //
 // Two nodes campaign for one role. Each has a session, or a half-open one that only
 // the server still knows. Requests and replies travel on it, are delayed for any time
-// while the network is cut, and arrive late. The server grants the lock, mints terms
+// while the network is cut, and arrive late. The server grants the lock, acquires terms
 // and ends a session from which it has heard nothing for a lease. A leader trusts a
 // renewal from when it was sent, and less long than a lease. Its writes are intended
 // while it trusts, and begun and committed at any time after. Time passes in ticks,
@@ -18,10 +18,10 @@
 //
 // # What is demanded
 //
-//   - stale write: a write is accepted only while no newer term has been minted;
+//   - stale write: a write is accepted only while no newer term has been acquired;
 //   - term not above: every term is above all before it;
 //   - overlap: under stops and cuts the old leader's trust is over when a new term is
-//     minted. A terminated session and a restart are excused: the lock is free then
+//     acquired. A terminated session and a restart are excused: the lock is free then
 //     before its holder can know. The fence is for those;
 //   - no leader: from every state, once a node works and reaches the server, somebody
 //     leads within a lease and two ticks.

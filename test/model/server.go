@@ -1,9 +1,9 @@
 package model
 
-// hearing serves what a node's session has sent, and answers.
-func (m Spec) hearing(s *state, i int, n *node) Violation {
+// deliver serves what a node's session has sent, and answers.
+func (m Spec) deliver(s *state, i int, n *node) Violation {
 	answer, breaks := m.serve(s, i, &n.current)
-	if n.reply = answer; answer == minted {
+	if n.reply = answer; answer == acquired {
 		n.granted = s.term
 	}
 	return breaks
@@ -41,8 +41,8 @@ func (m Spec) serve(s *state, i int, c *session) (answer reply, breaks Violation
 		}
 		c.locked = true
 		return won, ""
-	case mint:
-		return m.mint(s, i)
+	case acquire:
+		return m.acquire(s, i)
 	case renew:
 		if !owns {
 			return refused, ""
@@ -65,8 +65,8 @@ func (m Spec) serve(s *state, i int, c *session) (answer reply, breaks Violation
 	return noReply, ""
 }
 
-// mint begins a term, unless a write of the last one is under way.
-func (m Spec) mint(s *state, i int) (answer reply, breaks Violation) {
+// acquire begins a term, unless a write of the last one is under way.
+func (m Spec) acquire(s *state, i int) (answer reply, breaks Violation) {
 	if m.Fence && s.writing() {
 		return busy, ""
 	}
@@ -84,7 +84,7 @@ func (m Spec) mint(s *state, i int) (answer reply, breaks Violation) {
 		breaks = TermNotAbove
 	}
 	s.highest = max(s.highest, s.term)
-	return minted, breaks
+	return acquired, breaks
 }
 
 // begin opens a transaction, past the fence if the term is current.

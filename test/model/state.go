@@ -3,7 +3,7 @@ package model
 // Spec are the rules of the protocol. Default's are forge's; a test breaks them one
 // at a time.
 type Spec struct {
-	// Lock lets one session at a time mint terms.
+	// Lock lets one session at a time acquire terms.
 	Lock bool
 	// Lease is how many ticks the server bears a silent session; 0 is for ever.
 	Lease uint8
@@ -17,7 +17,7 @@ type Spec struct {
 	// TCP is how many ticks the server bears a client that does not answer; 0 is for
 	// longer than any lease.
 	TCP uint8
-	// Fence makes a write check its term, and a mint wait for the writes that have.
+	// Fence makes a write check its term, and a acquire wait for the writes that have.
 	Fence bool
 	// KeepTerms makes a new term go on from the highest one ever.
 	KeepTerms bool
@@ -58,7 +58,7 @@ type (
 const (
 	noRequest request = iota
 	tryLock
-	mint
+	acquire
 	renew
 	unlock
 	resign
@@ -68,7 +68,7 @@ const (
 	noReply reply = iota
 	won
 	lost
-	minted
+	acquired
 	busy
 	renewed
 	refused

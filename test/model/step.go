@@ -61,7 +61,7 @@ func (m Spec) steps(s state) []step {
 func (m Spec) urgent(s state) (step, bool) {
 	for i, n := range s.nodes {
 		if n.link != cut && n.current.alive && n.current.pending != noRequest {
-			return s.then(i, "is heard", func(s *state, n *node) Violation { return m.hearing(s, i, n) }), true
+			return s.then(i, "is heard", func(s *state, n *node) Violation { return m.deliver(s, i, n) }), true
 		}
 		if n.stopped {
 			continue
@@ -121,7 +121,7 @@ func (m Spec) client(n node) (name string, do func(n *node)) {
 	case idle && n.phase == standby && n.current.silent > 0:
 		return "tries the lock", func(n *node) { n.say(tryLock) }
 	case idle && n.phase == holding:
-		return "mints", func(n *node) { n.say(mint) }
+		return "acquires", func(n *node) { n.say(acquire) }
 	case idle && n.leads() && n.sent > 0:
 		return "renews", func(n *node) { n.say(renew) }
 	default:
@@ -170,7 +170,7 @@ func (m Spec) hear(n *node) {
 	switch answer {
 	case won:
 		n.phase = holding
-	case minted:
+	case acquired:
 		n.phase, n.trust, n.term, n.granted = leading, left, n.granted, 0
 		if left == 0 {
 			n.giveUp()

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/freeport"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
-// Patience is for whatever must come in the end: it only bounds how long a test
+// WaitTimeout is for whatever must come in the end: it only bounds how long a test
 // that fails takes. No slow machine needs as much.
-const Patience = 2 * time.Minute
+const WaitTimeout = 2 * time.Minute
 
 // Eventually waits until done says so, and fails the test when that takes too
 // long.
@@ -33,7 +33,7 @@ func Eventually(tb testing.TB, within time.Duration, what string, done func() bo
 // is given for the next minute.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	address, err := freeport.Find("127.0.0.1")
+	address, err := devcluster.FindPort("127.0.0.1")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (o *Output) Address() string {
 // before.
 func (p *Process) AwaitReady(tb testing.TB, output *Output) {
 	tb.Helper()
-	Eventually(tb, Patience, "the node is ready", func() bool {
+	Eventually(tb, WaitTimeout, "the node is ready", func() bool {
 		select {
 		case <-p.done:
 			tb.Fatalf("the node ended: %v", p.err)

@@ -42,8 +42,8 @@ func TestNamespaceEndsWithItsMaker(t *testing.T) {
 	if pid == 0 {
 		t.Fatal("nothing lives inside")
 	}
-	nodes.Eventually(t, nodes.Patience, "what lives inside ends", func() bool { return !lives(pid) })
-	nodes.Eventually(t, nodes.Patience, "the link goes", func() bool {
+	nodes.Eventually(t, nodes.WaitTimeout, "what lives inside ends", func() bool { return !lives(pid) })
+	nodes.Eventually(t, nodes.WaitTimeout, "the link goes", func() bool {
 		addresses, err := net.InterfaceAddrs()
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestMakerOfANamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As nodes are: nobody's who would be killed together with us.
-	nodes.Eventually(t, nodes.Patience, "it is inside", func() bool {
+	nodes.Eventually(t, nodes.WaitTimeout, "it is inside", func() bool {
 		there, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", inside.Process.Pid))
 		here, _ := os.Readlink("/proc/self/ns/net")
 		return there != "" && there != here

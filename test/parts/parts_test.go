@@ -64,15 +64,15 @@ func TestNamespaceLosesPackets(t *testing.T) {
 // waited for less long. The answer is one byte: bash reads no more of a datagram.
 func exchange(t *testing.T, namespace *parts.Namespace, outside *net.UDPConn, wantArrival, wantAnswer bool) (arrives, answers bool) {
 	t.Helper()
-	patience := map[bool]time.Duration{true: 2 * time.Minute, false: time.Second}
+	waitTimeout := map[bool]time.Duration{true: 2 * time.Minute, false: time.Second}
 	ask := fmt.Sprintf("exec 3<>/dev/udp/%s/%d; echo ask >&3; read -t %d -u 3",
-		namespace.Outside(), outside.LocalAddr().(*net.UDPAddr).Port, int(patience[wantAnswer].Seconds())) //nolint:forcetypeassert // ours
+		namespace.Outside(), outside.LocalAddr().(*net.UDPAddr).Port, int(waitTimeout[wantAnswer].Seconds())) //nolint:forcetypeassert // ours
 	line := namespace.Inside("bash", "-c", ask)
 	cmd := exec.Command(line[0], line[1:]...) //nolint:gosec // our own
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := outside.SetReadDeadline(time.Now().Add(patience[wantArrival])); err != nil {
+	if err := outside.SetReadDeadline(time.Now().Add(waitTimeout[wantArrival])); err != nil {
 		t.Fatal(err)
 	}
 	_, from, err := outside.ReadFromUDPAddrPort(make([]byte, 16))

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
 // Replicate makes a streaming replica of a primary with pg_basebackup and starts
 // it as a server of its own. launch is what the primary was started with; the
 // replica's launch, which it returns, differs in directory and port.
-func Replicate(ctx context.Context, primary *pgembed.Server, launch pgembed.Options, dir string) (*pgembed.Server, pgembed.Options, error) {
+func Replicate(ctx context.Context, primary *devcluster.Server, launch devcluster.ServerOptions, dir string) (*devcluster.Server, devcluster.ServerOptions, error) {
 	backup := filepath.Join(primary.BinDir(), "pg_basebackup")
 	if _, err := os.Stat(backup); err != nil {
 		return nil, launch, &MissingError{Part: "pg_basebackup", Install: "apt-get install postgresql"}
@@ -35,7 +35,7 @@ func Replicate(ctx context.Context, primary *pgembed.Server, launch pgembed.Opti
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return nil, launch, failure("copy the primary with pg_basebackup", output, err)
 	}
-	replica, err := pgembed.Start(ctx, launch)
+	replica, err := devcluster.StartServer(ctx, launch)
 	if err != nil {
 		return nil, launch, fmt.Errorf("start the replica: %w", err)
 	}

@@ -50,7 +50,7 @@ func TestLockThroughAPool(t *testing.T) {
 		t.Error("another process won a lock that is held")
 	}
 	leader.Reset() // as the end of a connection's lifetime does
-	nodes.Eventually(t, nodes.Patience, "the lock goes with the connection", func() bool { return ask[bool](t, rival, tryLock) })
+	nodes.Eventually(t, nodes.WaitTimeout, "the lock goes with the connection", func() bool { return ask[bool](t, rival, tryLock) })
 	if !ask[bool](t, leader, `SELECT true`) {
 		t.Error("the old leader's pool has noticed something")
 	}
@@ -64,7 +64,7 @@ func TestStoppedHolderKeepsItsLock(t *testing.T) {
 	patient, bounded, rival := pgtest.Connect(t, url), pgtest.Connect(t, url), pgtest.Connect(t, url)
 	ask[bool](t, patient, `SELECT pg_try_advisory_lock(1)`)
 	ask[string](t, bounded, `SELECT set_config('idle_session_timeout', '300', false) FROM (SELECT pg_try_advisory_lock(2)) AS locked`)
-	nodes.Eventually(t, nodes.Patience, "the server ends the session that it was told to end", func() bool { return ask[bool](t, rival, `SELECT pg_try_advisory_lock(2)`) })
+	nodes.Eventually(t, nodes.WaitTimeout, "the server ends the session that it was told to end", func() bool { return ask[bool](t, rival, `SELECT pg_try_advisory_lock(2)`) })
 	if ask[bool](t, rival, `SELECT pg_try_advisory_lock(1)`) {
 		t.Error("the lock of a silent session was free")
 	}
@@ -79,7 +79,7 @@ func TestLeaseThatGatesTheLock(t *testing.T) {
 	ask[bool](t, leader, tryLock)
 	execute(t, standby, `CREATE TABLE leaders AS SELECT 'a' AS node, now() + interval '1 minute' AS lease_until`)
 	leader.Close()
-	nodes.Eventually(t, nodes.Patience, "the lock goes with its session", func() bool { return ask[bool](t, standby, tryLock) })
+	nodes.Eventually(t, nodes.WaitTimeout, "the lock goes with its session", func() bool { return ask[bool](t, standby, tryLock) })
 	if left := ask[float64](t, standby, `SELECT extract(epoch FROM lease_until - now())::float8 FROM leaders`); left < 30 {
 		t.Errorf("the gate opens in %.0f seconds", left)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/dbpool"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/test/riverexamples"
 )
@@ -49,7 +49,7 @@ func migrated(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if err := dbpool.EnsureSchema(t.Context(), pool, riverexamples.Schema); err != nil {
+	if err := postgres.EnsureSchema(t.Context(), pool, riverexamples.Schema); err != nil {
 		t.Fatal(err)
 	}
 	if err := migrations.New(pool, slog.New(slog.DiscardHandler)).Up(t.Context()); err != nil {

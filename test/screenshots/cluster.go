@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/freeport"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -19,9 +19,9 @@ import (
 const exampleListen = "127.0.0.1:8080"
 
 const (
-	startPatience    = 2 * time.Minute
-	electionPatience = 30 * time.Second
-	stopPatience     = 30 * time.Second
+	startTimeout    = 2 * time.Minute
+	electionTimeout = 30 * time.Second
+	stopTimeout     = 30 * time.Second
 )
 
 // cluster is a forge dev with a data directory of its own.
@@ -53,7 +53,7 @@ func (c *cluster) start(binary, config string) error {
 		return err
 	}
 	var err error
-	if c.listen, err = freeport.Find("127.0.0.1"); err != nil {
+	if c.listen, err = devcluster.FindPort("127.0.0.1"); err != nil {
 		return err
 	}
 	example, err := os.ReadFile(config) //nolint:gosec // named by the user
@@ -83,14 +83,14 @@ func (c *cluster) stop() error {
 	_ = c.forge.Process.Signal(os.Interrupt) // it may be gone
 	select {
 	case <-c.forge.Done():
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 		c.forge.Kill()
 	}
 	return errors.Join(c.forge.Err(), os.RemoveAll(c.dir))
 }
 
 func (c *cluster) awaitNodes(ctx context.Context, count int) error {
-	return c.await(ctx, startPatience, fmt.Sprintf("%d nodes and a leader", count), func() bool {
+	return c.await(ctx, startTimeout, fmt.Sprintf("%d nodes and a leader", count), func() bool {
 		nodes, err := c.nodes(ctx)
 		if err != nil || len(nodes) < count {
 			return false
@@ -119,7 +119,7 @@ func (c *cluster) killLeader(ctx context.Context) (id string, err error) {
 
 // awaitOther waits until another node leads the scheduler.
 func (c *cluster) awaitOther(ctx context.Context, old string) (next string, err error) {
-	err = c.await(ctx, electionPatience, "another leader", func() bool {
+	err = c.await(ctx, electionTimeout, "another leader", func() bool {
 		id, err := c.leader(ctx)
 		next = id
 		return err == nil && id != "" && id != old
@@ -127,8 +127,8 @@ func (c *cluster) awaitOther(ctx context.Context, old string) (next string, err 
 	return next, err
 }
 
-func (c *cluster) await(ctx context.Context, patience time.Duration, what string, arrived func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (c *cluster) await(ctx context.Context, timeout time.Duration, what string, arrived func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for !arrived() {
 		select {

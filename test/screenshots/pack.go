@@ -69,10 +69,10 @@ func distance(a color.RGBA, other color.Color) int {
 	if !ok {
 		return 3 * 255
 	}
-	return apart(a.R, b.R) + apart(a.G, b.G) + apart(a.B, b.B)
+	return difference(a.R, b.R) + difference(a.G, b.G) + difference(a.B, b.B)
 }
 
-func apart(a, b uint8) int { return int(max(a, b)) - int(min(a, b)) }
+func difference(a, b uint8) int { return int(max(a, b)) - int(min(a, b)) }
 
 func at(picture image.Image, x, y int) color.RGBA {
 	r, g, b, _ := picture.At(x, y).RGBA()                               // pages are opaque

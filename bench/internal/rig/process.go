@@ -119,8 +119,8 @@ func (r *Rig) End(ctx context.Context, p *Process) error {
 	case <-p.Done():
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(patience):
-		return fmt.Errorf("waited %v in vain: the end of %s", patience, p.ID)
+	case <-time.After(waitTimeout):
+		return fmt.Errorf("waited %v in vain: the end of %s", waitTimeout, p.ID)
 	}
 	r.processes = slices.DeleteFunc(r.processes, func(other *Process) bool { return other == p })
 	if err := p.Err(); err != nil {

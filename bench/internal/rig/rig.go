@@ -15,16 +15,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
-// patience bounds every wait: a machine may be slow.
-const patience = time.Minute
+// waitTimeout bounds every wait: a machine may be slow.
+const waitTimeout = time.Minute
 
 // Rig is a directory with a server in it, and the processes of one run.
 type Rig struct {
 	Dir    string
-	Server *pgembed.Server
+	Server *devcluster.Server
 
 	admin     *pgxpool.Pool
 	databases int
@@ -56,7 +56,7 @@ func Dir(name string) (string, error) {
 }
 
 func (r *Rig) start(ctx context.Context, settings map[string]string) (err error) {
-	r.Server, err = pgembed.Start(ctx, pgembed.Options{DataDir: filepath.Join(r.Dir, "postgres"), Settings: settings})
+	r.Server, err = devcluster.StartServer(ctx, devcluster.ServerOptions{DataDir: filepath.Join(r.Dir, "postgres"), Settings: settings})
 	if err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
@@ -74,7 +74,7 @@ func (r *Rig) Close() error {
 	}
 	var err error
 	if r.Server != nil {
-		err = r.Server.Stop(pgembed.Fast)
+		err = r.Server.Stop(devcluster.StopFast)
 	}
 	return errors.Join(err, os.RemoveAll(r.Dir))
 }
@@ -100,14 +100,14 @@ func (r *Rig) Database(ctx context.Context) (url string, pool *pgxpool.Pool, err
 // Await looks every few milliseconds until done says so. Errors count as not
 // yet: the database may be what is broken.
 func Await(ctx context.Context, what string, done func(ctx context.Context) (bool, error)) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		ok, err := done(ctx)
 		if ok && err == nil {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("waited %v in vain: %s", patience, what), err)
+			return errors.Join(fmt.Errorf("waited %v in vain: %s", waitTimeout, what), err)
 		}
 		if err := SleepUntil(ctx, time.Now().Add(5*time.Millisecond)); err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 
 	"github.com/forge-scheduler/forge"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/freeport"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
 const ledSQL = `SELECT count(*) = 3 FROM forge_leaders WHERE node_id IS NOT NULL AND lease_until > clock_timestamp()`
@@ -28,7 +28,7 @@ const configEnv = "BENCH_CONFIG"
 // StartNode runs this program again with what RunForge needs: the defaults, on an
 // address of its own. The settings go on in the section [node].
 func (r *Rig) StartNode(id, url, settings string, env ...string) (*Process, error) {
-	listen, err := freeport.Find("127.0.0.1")
+	listen, err := devcluster.FindPort("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Command after is the program of before, moved from River to forge. What differs
-// is in docs/river.md.
+// Command after is the program of command before, moved from River to forge.
+// docs/river.md shows the difference.
 //
 //	DATABASE_URL=postgres://... go run ./examples/river/after
 package main
@@ -24,10 +24,10 @@ type ReceiptArgs struct {
 	Item string `json:"item"`
 }
 
-// Kind names the job.
+// Kind returns the kind of the job.
 func (ReceiptArgs) Kind() string { return "send_receipt" }
 
-// ReceiptWorker works it.
+// ReceiptWorker sends receipts.
 type ReceiptWorker struct {
 	river.WorkerDefaults[ReceiptArgs]
 }

@@ -1,5 +1,5 @@
-// Command before is a program on River; after is the same program on forge. What
-// differs is in docs/river.md.
+// Command before is a program that uses River. Command after is the same program with
+// forge. docs/river.md shows the difference.
 //
 //	DATABASE_URL=postgres://... go run ./examples/river/before
 package main
@@ -23,10 +23,10 @@ type ReceiptArgs struct {
 	Item string `json:"item"`
 }
 
-// Kind names the job.
+// Kind returns the kind of the job.
 func (ReceiptArgs) Kind() string { return "send_receipt" }
 
-// ReceiptWorker works it.
+// ReceiptWorker sends receipts.
 type ReceiptWorker struct {
 	river.WorkerDefaults[ReceiptArgs]
 }

@@ -21,7 +21,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/forge-scheduler/forge/internal/pgembed"
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
@@ -52,7 +52,7 @@ func run(args []string, stdout, stderr io.Writer) (int, error) {
 		if err != nil {
 			return 1, err
 		}
-		defer func() { _ = server.Stop(pgembed.Immediate) }()
+		defer func() { _ = server.Stop(devcluster.StopImmediate) }()
 		fmt.Fprintf(stderr, "PostgreSQL %s from %s, for this run alone\n", server.Version(), server.BinDir())
 		env = append(env, pgtest.EnvURL+"="+server.URL(), pgtest.EnvBinDir+"="+server.BinDir())
 	}

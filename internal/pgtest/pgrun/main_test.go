@@ -36,7 +36,7 @@ func TestRunUsesAGivenServer(t *testing.T) {
 	}
 }
 
-// Somebody who works with forge has its variables set; no test may heed them.
+// Somebody who works with forge has its variables set; no test may read them.
 func TestRunHidesForgesOwnVariables(t *testing.T) {
 	t.Setenv("FORGE_TEST_DATABASE_URL", "postgres://given")
 	t.Setenv("FORGE_TEST_POSTGRES_BIN", "")

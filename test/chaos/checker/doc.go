@@ -7,7 +7,7 @@
 // lines that the jobs themselves synced to a file outside the database.
 //
 // The journal's order is exact where clocks are not: a leader's write and the
-// mint of the next term exclude each other by a row lock, so the numbers that
+// acquire of the next term exclude each other by a row lock, so the numbers that
 // their triggers drew say which came first.
 //
 // Check is a pure function. Each Kind of finding has a made-up history in the

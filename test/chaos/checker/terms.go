@@ -12,7 +12,7 @@ const scheduler = "scheduler"
 // checkTerms follows the leaders and the ledger in the order in which they were
 // written.
 func (c *check) checkTerms() {
-	current := map[string]Lead{} // the last mint of each role; no node: vacated
+	current := map[string]Lead{} // the last acquire of each role; no node: vacated
 	leads, entries := c.Leads, c.Entries
 	slices.SortFunc(leads, func(a, b Lead) int { return cmp.Compare(a.Seq, b.Seq) })
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Seq, b.Seq) })

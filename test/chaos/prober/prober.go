@@ -19,8 +19,8 @@ import (
 const (
 	// every is the pause between two looks.
 	every = 5 * time.Millisecond
-	// patience bounds one look: a server that is stopped does not answer.
-	patience = time.Second
+	// readTimeout bounds one look: a server that is stopped does not answer.
+	readTimeout = time.Second
 )
 
 const (
@@ -81,7 +81,7 @@ func (p *Prober) Stop() []checker.Sighting {
 }
 
 func (p *Prober) look(ctx context.Context, db *pgxpool.Pool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	rows, err := db.Query(ctx, lookSQL)
 	if err != nil {

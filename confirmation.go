@@ -1,0 +1,105 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+)
+
+// confirmationInterval is how often a node with an unconfirmed configuration checks whether
+// it was applied.
+const confirmationInterval = 5 * time.Second
+
+// applyOwn applies the node's configuration unless a newer one is in force or it needs
+// confirmation first. A configuration without crons, jobs, queues and alerts changes
+// nothing.
+func (n *Node) applyOwn(ctx context.Context) error {
+	if !n.cfg.HasClusterSections() {
+		n.logger.InfoContext(ctx, "this configuration has no crons, jobs, queues or alerts; the cluster keeps its own")
+		return nil
+	}
+	outcome, err := Apply(ctx, n.pool, n.cfg, n.opts.apply)
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		n.unconfirmedHash = n.self.ConfigHash
+		return n.reportUnconfirmed(ctx, held)
+	}
+	if err != nil {
+		return err
+	}
+	n.reportApply(ctx, outcome, n.self.ConfigHash)
+	return nil
+}
+
+// reportUnconfirmed reports a configuration that is not applied until an operator confirms
+// it.
+func (n *Node) reportUnconfirmed(ctx context.Context, held *HeldError) error {
+	n.logger.WarnContext(ctx, "this configuration is not applied and waits for forge apply --yes",
+		"reason", held.Error(), "path", n.opts.file.path)
+	if err := nodestore.HoldConfig(ctx, n.pool, n.self, held.Error()); err != nil {
+		return err
+	}
+	n.broadcaster.broadcast()
+	return nil
+}
+
+// awaitConfirmation runs on a node without a file. It reports when the unconfirmed
+// configuration was applied.
+func (n *Node) awaitConfirmation(ctx context.Context) error {
+	ticker := time.NewTicker(confirmationInterval)
+	defer ticker.Stop()
+	for n.unconfirmedHash != "" {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		released, err := n.checkConfirmed(ctx)
+		if err != nil && ctx.Err() == nil {
+			n.logger.DebugContext(ctx, "could not check whether the configuration was applied", "error", err)
+		}
+		if released {
+			n.unconfirmedHash = ""
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (n *Node) checkConfirmed(ctx context.Context) (bool, error) {
+	inForce, err := cronstore.HashInForce(ctx, n.pool)
+	if err != nil || inForce != n.unconfirmedHash {
+		return false, err
+	}
+	if err := nodestore.ReleaseConfig(ctx, n.pool, n.self); err != nil {
+		return false, err
+	}
+	n.logger.InfoContext(ctx, "this configuration was applied", "hash", inForce)
+	n.broadcaster.broadcast()
+	return true, nil
+}
+
+// reviewEdit returns a *HeldError if an edited configuration needs confirmation.
+func (n *Node) reviewEdit(ctx context.Context, now, next *Config) error {
+	if next.HasClusterSections() {
+		review, state, err := preview(ctx, n.pool, next, false)
+		if err != nil || state != cronstore.StateApplied {
+			return err
+		}
+		return cronstore.Unattended(review)
+	}
+	if !now.HasClusterSections() {
+		return nil
+	}
+	_, hash, err := next.ClusterSections()
+	if err != nil {
+		return err
+	}
+	inForce, err := cronstore.HashInForce(ctx, n.pool)
+	if err != nil || inForce == hash {
+		return err
+	}
+	return &HeldError{Reason: "it has no crons, jobs, queues or alerts any more"}
+}

@@ -1,0 +1,358 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/access"
+)
+
+// fakeTokens has a token for each scope. The session of a token is "session-of-" and its
+// name.
+type fakeTokens struct{ *fakeCluster }
+
+func (f fakeTokens) Verify(_ context.Context, token string) (access.Holder, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return access.Holder{}, f.err
+	}
+	if scope := f.scopes[token]; scope != "" {
+		return access.Holder{ID: f.ids[token], Name: "a " + token, Scope: scope}, nil
+	}
+	return access.Holder{}, access.ErrInvalid
+}
+
+func (f fakeTokens) Session(ctx context.Context, session string) (access.Holder, error) {
+	token, ok := strings.CutPrefix(session, "session-of-")
+	if !ok {
+		return access.Holder{}, access.ErrInvalid
+	}
+	return f.Verify(ctx, token)
+}
+
+func (f fakeTokens) Login(ctx context.Context, token string) (session string, of access.Holder, err error) {
+	of, err = f.Verify(ctx, token)
+	return "session-of-" + token, of, err
+}
+
+func (f fakeTokens) Logout(_ context.Context, session string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = append(f.done, "log out "+session)
+	return f.err
+}
+
+// clusterWithTokens returns a cluster that requires tokens. Three tokens are valid; others
+// have expired or were revoked.
+func clusterWithTokens() (c *fakeCluster, options Options) {
+	c = newCluster()
+	c.scopes = map[string]access.Scope{"viewer": access.Viewer, "operator": access.Operator, "admin": access.Admin}
+	c.ids = map[string]int64{"viewer": 1, "operator": 2, "admin": 3}
+	options = c.options()
+	options.Tokens = fakeTokens{c}
+	return c, options
+}
+
+// requestAs sends a request with a token, or without one if token is empty, from an address
+// of its own.
+func requestAs(t *testing.T, h http.Handler, token, method, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8080"+path, nil)
+	r.RemoteAddr = "[" + url.QueryEscape(t.Name()+path+method+token) + "]:1"
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	checkDocumented(t, r, w)
+	return w
+}
+
+// Every route is requested with every scope. It answers the scopes that cover its own, and
+// reveals nothing to others.
+func TestEveryRouteWithEveryScope(t *testing.T) {
+	t.Parallel()
+	c, options := clusterWithTokens()
+	h := New(options)
+	all := &server{Options: options, assets: loadAssets()}
+	for path, r := range addresses(all) {
+		for _, way := range []struct {
+			method string
+			needs  access.Scope
+			there  bool
+		}{{http.MethodHead, r.read, r.get != nil}, {http.MethodPost, r.write, r.post != nil}} {
+			if !way.there {
+				continue
+			}
+			if way.needs != open && !access.Admin.Covers(way.needs) {
+				t.Errorf("%s %s declares the scope %q", way.method, r.path, way.needs)
+			}
+			for _, token := range []string{"", "viewer", "operator", "admin", "expired", "revoked"} {
+				c.done = nil
+				w := requestAs(t, h, token, way.method, path)
+				if want := refusalOf(r.path, way.method, way.needs, c.scopes[token]); want == 0 {
+					if w.Code == http.StatusUnauthorized || w.Code == http.StatusForbidden || strings.HasPrefix(w.Header().Get("Location"), "/login?") {
+						if path != "/login" { // the login form has its token in the body
+							t.Errorf("%s %s as %q: status %d", way.method, path, token, w.Code)
+						}
+					}
+				} else if w.Code != want || len(c.done) > 0 || strings.Contains(w.Body.String(), "detail") {
+					t.Errorf("%s %s as %q: status %d, want %d; did %v; %.200s", way.method, path, token, w.Code, want, c.done, w.Body)
+				}
+			}
+		}
+	}
+}
+
+// refusalOf returns the status for a caller without the required scope, and 0 for a caller
+// with it.
+func refusalOf(path, method string, needs, has access.Scope) int {
+	switch {
+	case needs == open || has.Covers(needs):
+		return 0
+	case has != "":
+		return http.StatusForbidden
+	case method == http.MethodHead && !forPrograms(path):
+		return http.StatusSeeOther
+	default:
+		return http.StatusUnauthorized
+	}
+}
+
+// Anonymous callers get the same answer for a missing resource as for one that they may not
+// see.
+func TestRefusalsDoNotRevealResources(t *testing.T) {
+	t.Parallel()
+	_, options := clusterWithTokens()
+	h := New(options)
+	for _, c := range []struct {
+		token, method, there, not string
+		status                    int
+	}{
+		{"", "GET", "/api/v1/jobs/42", "/api/v1/jobs/99", 401},
+		{"", "GET", "/api/v1/jobs/42", "/api/v1/nowhere", 401},
+		{"", "DELETE", "/api/v1/jobs/42", "/api/v1/nowhere", 401},
+		{"expired", "POST", "/api/v1/jobs/42/cancel", "/api/v1/jobs/99/cancel", 401},
+		{"viewer", "POST", "/api/v1/jobs/42/cancel", "/api/v1/jobs/99/cancel", 403},
+		{"viewer", "POST", "/api/v1/crons/backup/pause", "/api/v1/crons/nobody/pause", 403},
+	} {
+		there, not := requestAs(t, h, c.token, c.method, c.there), requestAs(t, h, c.token, c.method, c.not)
+		if there.Code != c.status || not.Code != c.status || there.Body.String() != not.Body.String() {
+			t.Errorf("%s as %q: %d %s and %d %s", c.there, c.token, there.Code, there.Body, not.Code, not.Body)
+		}
+	}
+	w := requestAs(t, h, "", "GET", "/api/v1/jobs")
+	if got := w.Header().Get("WWW-Authenticate"); got != `Bearer realm="forge"` {
+		t.Errorf("WWW-Authenticate: %s", got)
+	}
+	if want := `{"type":"about:blank","title":"Unauthorized","status":401}` + "\n"; w.Body.String() != want {
+		t.Errorf("body %s", w.Body)
+	}
+}
+
+// submit sends the form of the login or the logout like a browser.
+func submit(t *testing.T, h http.Handler, path, form, cookie, proto string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080"+path, strings.NewReader(form))
+	r.Header.Set("Content-Type", formType)
+	r.Header.Set("Cookie", cookie)
+	r.Header.Set("X-Forwarded-Proto", proto)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	checkDocumented(t, r, w)
+	return w
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	c, options := clusterWithTokens()
+	h := New(options)
+	if w := requestAs(t, h, "", "GET", "/jobs?state=running"); w.Code != 303 || w.Header().Get("Location") != "/login?next=%2Fjobs%3Fstate%3Drunning" {
+		t.Fatalf("%d to %s", w.Code, w.Header().Get("Location"))
+	}
+	form := requestAs(t, h, "", "GET", "/login?next=%2Fjobs%3Fstate%3Drunning").Body.String()
+	if !strings.Contains(form, `value="/jobs?state=running"`) || strings.Contains(form, "Log out") {
+		t.Error("the form does not lead on, or lets somebody out who is not in")
+	}
+	checkNothingInline(t, "/login", form)
+	w := submit(t, h, "/login", "token=+viewer+&next=%2Fjobs%3Fstate%3Drunning", "", "")
+	if w.Code != 303 || w.Header().Get("Location") != "/jobs?state=running" ||
+		w.Header().Get("Set-Cookie") != "forge=session-of-viewer; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict" {
+		t.Errorf("%d to %s with %s", w.Code, w.Header().Get("Location"), w.Header().Get("Set-Cookie"))
+	}
+	cookie := "forge=session-of-viewer"
+	if page := withCookie(t, h, cookie, "/jobs"); page.Code != 200 || !strings.Contains(page.Body.String(), `title="Logged in as a viewer"`) {
+		t.Errorf("in: %d", page.Code)
+	}
+	w = submit(t, h, "/logout", "", cookie, "https")
+	if w.Code != 303 || w.Header().Get("Set-Cookie") != "__Host-forge=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict" || c.done[0] != "log out session-of-viewer" {
+		t.Errorf("out: %d with %s, did %v", w.Code, w.Header().Get("Set-Cookie"), c.done)
+	}
+	delete(c.scopes, "viewer")
+	if page := withCookie(t, h, cookie, "/jobs"); page.Code != 303 {
+		t.Errorf("with the session of a token that is no longer good: %d", page.Code)
+	}
+	if w := submit(t, h, "/login", "token=wrong", "", ""); w.Code != 401 || w.Header().Get("Set-Cookie") != "" || !strings.Contains(w.Body.String(), "That token is not valid.") {
+		t.Errorf("a wrong token: %d", w.Code)
+	}
+	if w := submit(t, h, "/login", "token=admin", "", "https"); !strings.HasPrefix(w.Header().Get("Set-Cookie"), "__Host-forge=session-of-admin; Path=/; Max-Age=43200; HttpOnly; Secure; SameSite=Strict") {
+		t.Errorf("over TLS: %s", w.Header().Get("Set-Cookie"))
+	}
+}
+
+func withCookie(t *testing.T, h http.Handler, cookie, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080"+path, nil)
+	r.Header.Set("Cookie", cookie)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	checkDocumented(t, r, w)
+	return w
+}
+
+// A session is not accepted as a bearer token, and a token is not accepted as a session.
+func TestSessionsAndTokensAreNotInterchangeable(t *testing.T) {
+	t.Parallel()
+	_, options := clusterWithTokens()
+	h := New(options)
+	if w := requestAs(t, h, "session-of-admin", "GET", "/api/v1/jobs"); w.Code != 401 {
+		t.Errorf("a session as a token: %d", w.Code)
+	}
+	if w := withCookie(t, h, "forge=admin", "/api/v1/jobs"); w.Code != 401 {
+		t.Errorf("a token as a session: %d", w.Code)
+	}
+}
+
+func TestLoginRedirectsOnlyToOwnPages(t *testing.T) {
+	t.Parallel()
+	for next, want := range map[string]string{
+		"": "/", "/jobs": "/jobs", "https://evil.example": "/", "//evil.example": "/", `/\evil.example`: "/", "/a\r\nb": "/", "javascript:alert(1)": "/",
+		"/\t/evil.example": "/", "/\n/evil.example": "/", "\t//evil.example": "/", "/\x00/evil.example": "/", "/\x7f/evil.example": "/", "\\\\evil.example": "/",
+		`/\/evil.example`: "/", `/jobs\..\..\evil.example`: "/", "/%zz": "/", "/\xff": "/", "///evil.example": "/", "/%2F/evil.example": "/",
+		"//?evil.example": "/", "//user@/evil.example": "/",
+		// Browsers do not decode these sequences before they look for the host.
+		"/%09/evil.example": "/%09/evil.example", "/jobs?q=%2F%2Fevil.example#a": "/jobs?q=%2F%2Fevil.example#a",
+	} {
+		if got := nextOf(next); got != want {
+			t.Errorf("%q leads to %q", next, got)
+		}
+	}
+}
+
+func TestWrongTokensAreThrottled(t *testing.T) {
+	t.Parallel()
+	_, options := clusterWithTokens()
+	now := epoch
+	options.Now = func() time.Time { return now }
+	h := New(options)
+	guess := func() *httptest.ResponseRecorder { return submit(t, h, "/login", "token=wrong", "", "") }
+	for i := range maxFailures {
+		if w := guess(); w.Code != 401 {
+			t.Fatalf("attempt %d: %d", i, w.Code)
+		}
+	}
+	if w := guess(); w.Code != 429 || w.Header().Get("Retry-After") != "7" {
+		t.Errorf("status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+	}
+	for range 2 * maxFailures {
+		if w := submit(t, h, "/login", "token=viewer", "", ""); w.Code != 303 {
+			t.Fatalf("who has a token is kept out by the failures of others at the same address: %d", w.Code)
+		}
+	}
+	now = now.Add(7 * time.Second)
+	if w := guess(); w.Code != 401 {
+		t.Errorf("later: %d", w.Code)
+	}
+	bearer := func(token string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080/api/v1/jobs", nil)
+		r.RemoteAddr = "192.0.2.7:1"
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		checkDocumented(t, r, w)
+		return w.Code
+	}
+	for range maxFailures {
+		bearer("wrong")
+	}
+	if got := bearer("wrong"); got != 429 {
+		t.Errorf("a bearer who guesses: %d", got)
+	}
+	if got := bearer("viewer"); got != 200 {
+		t.Errorf("one who does not, at the same address: %d", got)
+	}
+}
+
+// Metrics and pages are needed most during an outage of the database.
+func TestReadsWorkDuringDatabaseOutage(t *testing.T) {
+	t.Parallel()
+	c, options := clusterWithTokens()
+	now := epoch
+	options.Now = func() time.Time { return now }
+	h := New(options)
+	ask := func(token, method, path string) int { return requestAs(t, h, token, method, path).Code }
+	if got := ask("operator", "GET", "/metrics"); got != 200 {
+		t.Fatal(got)
+	}
+	c.err = errors.New("gone")
+	now = now.Add(graceWithoutDatabase - time.Second)
+	for _, step := range []struct {
+		token, method, path string
+		want                int
+	}{
+		{"operator", "GET", "/metrics", 200},
+		{"viewer", "GET", "/metrics", 503},
+		{"", "GET", "/metrics", 401},
+		{"operator", "POST", "/api/v1/jobs/42/cancel", 503},
+	} {
+		if got := ask(step.token, step.method, step.path); got != step.want {
+			t.Errorf("%s %s as %q: %d, want %d", step.method, step.path, step.token, got, step.want)
+		}
+	}
+	now = now.Add(2 * time.Second)
+	if got := ask("operator", "GET", "/metrics"); got != 503 {
+		t.Errorf("in the end: %d", got)
+	}
+}
+
+func TestStreamsEndWithTheirToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, options := clusterWithTokens()
+		s := &server{Options: options, auth: newAuth(options.Tokens, options.Now)}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil)
+		r.Header.Set("Authorization", "Bearer viewer")
+		lasting, stop := s.whileAdmitted(r)
+		defer stop()
+		time.Sleep(time.Hour)
+		if err := lasting.Context().Err(); err != nil {
+			t.Fatalf("ended while the token is good: %v", err)
+		}
+		c.mu.Lock()
+		delete(c.scopes, "viewer")
+		c.mu.Unlock()
+		time.Sleep(recheck + time.Second)
+		if lasting.Context().Err() == nil {
+			t.Error("the stream outlives its token")
+		}
+	})
+}
+
+func TestThrottleForgets(t *testing.T) {
+	t.Parallel()
+	limits := newThrottle(1, 1)
+	for i := range 3 * maxThrottled {
+		limits.take(time.Duration(i).String(), epoch)
+	}
+	if len(limits.each) > maxThrottled {
+		t.Errorf("it remembers %d", len(limits.each))
+	}
+}

@@ -1,0 +1,192 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+func (f fakeOperator) HandOver(_ context.Context, role, target, by string) (leaderstore.Leader, bool, error) {
+	leader := leaderstore.Leader{Role: role, NodeID: "node-1", Term: 7}
+	switch {
+	case role != "scheduler":
+		return leader, false, &handover.RefusedError{Missing: true, Why: "no role " + role}
+	case target == "mute":
+		return leader, false, &handover.RefusedError{Why: "mute cannot lead"}
+	}
+	return leader, target != leader.NodeID, f.note("backup", fmt.Sprintf("hand %s over to %q by %s", role, target, by))
+}
+
+func (f fakeOperator) Drain(_ context.Context, node, by string) ([]leaderstore.Leader, error) {
+	if node != "node-1" {
+		return nil, &handover.RefusedError{Missing: true, Why: "no node " + node}
+	}
+	return []leaderstore.Leader{{Role: "scheduler", NodeID: node, Term: 7}}, f.note("backup", "drain by "+by)
+}
+
+func (f fakeOperator) Undrain(_ context.Context, _, by string) error {
+	return f.note("backup", "undrain by "+by)
+}
+
+// Drill finds the leader of the scheduler. The compactor has no other candidate.
+func (f fakeOperator) Drill(_ context.Context, role, by string) (handover.DrillResult, error) {
+	switch role {
+	case "scheduler":
+		return handover.DrillResult{Role: role, From: "node-1", FromTerm: 7, To: "node-2", ToTerm: 8, AskedAt: epoch, TookMS: 12.5, EndReason: "stepped_down"}, f.note("backup", "drill by "+by)
+	case "log_compactor":
+		return handover.DrillResult{}, &handover.NotTakenError{Role: role}
+	default:
+		return handover.DrillResult{}, &handover.RefusedError{Missing: true, Why: "no role " + role}
+	}
+}
+
+func (f fakeCrons) Outline(ctx context.Context, _ []cronstore.Outlined) ([]cronstore.Outlined, error) {
+	crons, err := f.List(ctx)
+	return outlinesOf(crons), err
+}
+
+func outlinesOf(crons []cronstore.Cron) []cronstore.Outlined {
+	var outlined []cronstore.Outlined
+	for _, c := range crons {
+		outlined = append(outlined, cronstore.Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick, BlockedBy: c.Blocked.By})
+	}
+	return outlined
+}
+
+func (f fakeCrons) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {
+	all, err := f.List(ctx)
+	return slices.DeleteFunc(all, func(c cronstore.Cron) bool { return !slices.Contains(names, c.Name) }), err
+}
+
+// Page filters like the page of the crons.
+func (f fakeCrons) Page(ctx context.Context, n cronstore.Narrow) ([]cronstore.Cron, error) {
+	all, err := f.List(ctx)
+	all = slices.DeleteFunc(all, func(c cronstore.Cron) bool {
+		return c.Name <= n.After || len(cronsNamed(outlinesOf([]cronstore.Cron{c}), n.Text)) == 0 || n.Paused && !c.Paused() ||
+			!n.DueBefore.IsZero() && (c.Paused() || c.NextTick.IsZero() || !c.NextTick.Before(n.DueBefore)) ||
+			n.Blocked && (c.Paused() || c.Blocked.By == 0)
+	})
+	slices.SortFunc(all, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
+	return all[:min(len(all), n.Limit)], err
+}
+
+func TestHandOverAPI(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		path, body string
+		status     int
+		says, done string
+	}{
+		{"leaders/scheduler/step-down", "{}", 202, `{"role":"scheduler","term":7,"leader_id":"node-1","asked":true}`, `hand scheduler over to "" by the API from 127.0.0.1`},
+		{"leaders/scheduler/transfer", `{"to":"node-2"}`, 202, `"to":"node-2","asked":true`, `hand scheduler over to "node-2" by the API from 127.0.0.1`},
+		{"leaders/scheduler/transfer", `{"to":"node-1"}`, 202, `"asked":false`, `hand scheduler over to "node-1" by the API from 127.0.0.1`},
+		{"leaders/scheduler/transfer", `{}`, 422, "to is missing", ""},
+		{"leaders/scheduler/transfer", `{"node":"node-2"}`, 422, "the fields are to", ""},
+		{"leaders/scheduler/transfer", `{"to":"mute"}`, 409, "Mute cannot lead.", ""},
+		{"leaders/king/step-down", "", 404, "No role king.", ""},
+		{"leaders/scheduler/step-down", `{"to":"node-2"}`, 422, "is unknown", ""},
+		{"leaders/scheduler/drill", "", 200, `"from":"node-1","from_term":7,"to":"node-2","to_term":8`, "drill by the API from 127.0.0.1"},
+		{"leaders/log_compactor/drill", "", 409, "Nobody has taken log_compactor over in time; it stays where it is.", ""},
+		{"leaders/king/drill", "", 404, "No role king.", ""},
+		{"leaders/scheduler/drill", `{"role":"scheduler"}`, 422, "is unknown", ""},
+		{"nodes/node-1/drain", "", 202, `{"node_id":"node-1","state":"draining","roles":[{"role":"scheduler","term":7`, "drain by the API from 127.0.0.1"},
+		{"nodes/node-1/undrain", "", 202, `"state":"active","roles":[]`, "undrain by the API from 127.0.0.1"},
+		{"nodes/node-9/drain", "", 404, "No node node-9.", ""},
+	} {
+		c := newCluster()
+		w := post(t, c.handler(), "/api/v1/"+test.path, jsonType, test.body)
+		if w.Code != test.status || !strings.Contains(w.Body.String(), test.says) {
+			t.Errorf("%s %s: %d %s", test.path, test.body, w.Code, w.Body)
+		}
+		if done := strings.Join(c.done, "; "); done != test.done {
+			t.Errorf("%s %s did %q, want %q", test.path, test.body, done, test.done)
+		}
+	}
+}
+
+func TestHandOverPages(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	h := c.handler()
+	for _, step := range []struct{ path, body, location, says string }{
+		{"/leaders/scheduler/step-down", "", "/leaders?did=step-down&of=scheduler", "The leader of scheduler was asked to step down. node-1 leads it now, in term 7."},
+		{"/leaders/scheduler/transfer", "to=node-2", "/leaders?did=transfer&of=scheduler&to=node-2", "asked to hand over to node-2."},
+		{"/nodes/node-1/drain", "", "/nodes?did=drain&node=node-1", "node-1 is drained"},
+		{"/nodes/node-1/undrain", "", "/nodes?did=undrain&node=node-1", "node-1 works again."},
+	} {
+		before := len(c.done)
+		w := post(t, h, step.path, formType, step.body)
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || len(c.done) != before+1 {
+			t.Fatalf("%s: %d to %s, did %v", step.path, w.Code, w.Header().Get("Location"), c.done)
+		}
+		if page := get(t, h, step.location).Body.String(); !strings.Contains(page, step.says) || len(c.done) != before+1 {
+			t.Errorf("%s: the page does not say %q, or did it again", step.path, step.says)
+		}
+	}
+	for path, want := range map[string]int{"/leaders/king/step-down": 404, "/nodes/node-9/drain": 404, "/leaders/scheduler/transfer": 422} {
+		if w := post(t, h, path, formType, ""); w.Code != want || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Header().Get("Content-Type"))
+		}
+	}
+}
+
+func TestReadOnlyServerShowsNoButtons(t *testing.T) {
+	t.Parallel()
+	options := newCluster().options()
+	options.RoleOps, options.Settings = nil, nil
+	h := New(options)
+	for _, path := range []string{"/leaders", "/nodes"} {
+		if page := get(t, h, path).Body.String(); strings.Contains(page, "/transfer") || strings.Contains(page, "/drain\"") || strings.Contains(page, "/settings") {
+			t.Errorf("%s offers what cannot be done", path)
+		}
+	}
+	for _, path := range []string{"/settings", "/api/v1/settings", "/nodes/node-1/drain"} {
+		if w := get(t, h, path); w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// Nodes that are gone are listed separately, drained nodes can be undrained, and a role
+// without another candidate has no buttons.
+func TestNodesThatAreGoneOrDrained(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.nodes[1].State = nodestore.Draining
+	c.nodes = append(c.nodes, nodestore.Node{NodeID: "node-3", State: nodestore.Dead, LastHeartbeatAt: epoch.Add(-time.Hour), Now: epoch})
+	h := c.handler()
+	page := get(t, h, "/nodes").Body.String()
+	for want, there := range map[string]bool{
+		`id="gone-node-3"`: true, `href="/nodes/node-3/drain"`: false, `href="/nodes/node-2/undrain"`: true, "1 draining": true,
+	} {
+		if strings.Contains(page, want) != there {
+			t.Errorf("%q is %v", want, !there)
+		}
+	}
+	if page := get(t, h, "/leaders").Body.String(); strings.Contains(page, "/leaders/scheduler/transfer") {
+		t.Error("the page offers to transfer a role that nobody can take")
+	}
+	if page := get(t, h, "/nodes/node-3/drain").Body.String(); !strings.Contains(page, "It is dead.") || strings.Contains(page, "<form") {
+		t.Error("the page offers to drain a node that is dead")
+	}
+}
+
+func TestFailoverHeights(t *testing.T) {
+	t.Parallel()
+	for gap, want := range map[time.Duration]string{
+		0: "100.000%", time.Millisecond: "83.333%", time.Second: "33.333%", time.Hour: "0.000%",
+	} {
+		if got := height(gap); got != want {
+			t.Errorf("%v stands at %s, want %s", gap, got, want)
+		}
+	}
+}

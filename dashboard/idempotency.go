@@ -1,0 +1,171 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/forge-scheduler/forge/internal/access"
+)
+
+// IdempotencyStore executes requests with an idempotency key once.
+type IdempotencyStore interface {
+	// Once executes work in a transaction and stores its answer, or returns the stored
+	// answer of an earlier request with the same key. The context of work carries the
+	// transaction, which the operations must use. It returns access.ErrKeyReused if the
+	// earlier request was a different one, and access.ErrKeyBusy while the earlier request
+	// is running.
+	Once(ctx context.Context, r access.KeyedRequest, work func(ctx context.Context) access.KeyedResponse) (answer access.KeyedResponse, repeated bool, err error)
+	// OnceNonTx is like Once for work that cannot be part of a transaction.
+	OnceNonTx(ctx context.Context, r access.KeyedRequest, work func(ctx context.Context) access.KeyedResponse) (answer access.KeyedResponse, repeated bool, err error)
+}
+
+const (
+	keyHeader = "Idempotency-Key"
+	// repeatHeader marks an answer that was stored by an earlier request.
+	repeatHeader = "Idempotent-Replayed"
+	maxKey       = 255
+)
+
+// idempotent executes an API POST with an idempotency key once.
+func (s *server) idempotent(of route, next http.HandlerFunc) http.HandlerFunc {
+	if s.Once == nil || of.posts == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header.Values(keyHeader)) == 0 {
+			next(w, r)
+			return
+		}
+		asked, err := keyedRequest(w, r)
+		if err != nil {
+			s.answerError(w, r, err)
+			return
+		}
+		take := s.Once.Once
+		if of.posts.nonTx {
+			take = s.Once.OnceNonTx
+		}
+		var whole access.KeyedResponse
+		answer, repeated, err := take(r.Context(), asked, func(ctx context.Context) access.KeyedResponse {
+			recorder := &answerRecorder{header: http.Header{}, status: http.StatusOK}
+			next(recorder, r.WithContext(ctx))
+			whole = recorder.answer()
+			return of.posts.kept(whole)
+		})
+		if !repeated && err == nil {
+			answer = whole
+		}
+		if err != nil || answer.Status >= http.StatusInternalServerError {
+			s.answerError(w, r, refuseKey(err))
+			return
+		}
+		if repeated {
+			noteAction(r.Context(), "a repeat")
+			w.Header().Set(repeatHeader, "true")
+		}
+		writeAnswer(w, answer)
+	}
+}
+
+// kept returns the answer that is stored for repeats, without its secret.
+func (o *operation) kept(answer access.KeyedResponse) access.KeyedResponse {
+	if o.secret == "" || answer.Status >= http.StatusMultipleChoices {
+		return answer
+	}
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(answer.Body, &fields) // written above by the handler
+	delete(fields, o.secret)
+	answer.Body, _ = json.Marshal(fields)
+	return answer
+}
+
+// keyMeans describes the header of the key.
+func (o *operation) keyMeans() string {
+	means := "A repeat gets the answer of the first request"
+	if o.secret != "" {
+		means += ", without " + o.secret
+	}
+	return means + ". A repeat with another body or address, or while the first request runs, gets 409."
+}
+
+// keyedRequest reads the key and the body, and resets the body for the handler.
+func keyedRequest(w http.ResponseWriter, r *http.Request) (access.KeyedRequest, error) {
+	key, err := keyOf(r.Header.Values(keyHeader))
+	if err != nil {
+		return access.KeyedRequest{}, err
+	}
+	body, err := readBody(w, r, jsonMedia)
+	if err != nil {
+		return access.KeyedRequest{}, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	whole := fmt.Sprintf("%s %s\n%s", r.Method, r.URL.RequestURI(), body)
+	return access.KeyedRequest{
+		Caller: cmp.Or(callerOf(r.Context()).identity(), anonymous), Key: key, Digest: sha256.Sum256([]byte(whole)),
+	}, nil
+}
+
+// keyOf parses the header: a quoted text, as the draft standard requires, or an unquoted
+// one, as most clients send it.
+func keyOf(headers []string) (string, error) {
+	key := headers[0]
+	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
+		key = key[1 : len(key)-1]
+	}
+	strange := func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }
+	if len(headers) > 1 || key == "" || len(key) > maxKey || strings.ContainsFunc(key, strange) {
+		return "", &refusal{http.StatusBadRequest, fmt.Sprintf("%s must be one text of 1 to %d visible ASCII characters without blanks, \" and \\.", keyHeader, maxKey)}
+	}
+	return key, nil
+}
+
+// refuseKey converts an error of the idempotency store to an answer. With a nil error, the
+// operation itself failed and its transaction was rolled back.
+func refuseKey(err error) error {
+	switch {
+	case errors.Is(err, access.ErrKeyReused):
+		return &refusal{http.StatusConflict, "The " + keyHeader + " was used for another request. Use a new one."}
+	case errors.Is(err, access.ErrKeyBusy):
+		return &refusal{http.StatusConflict, "A request with this " + keyHeader + " is still running. Try again in a moment."}
+	case err == nil:
+		return &refusal{http.StatusServiceUnavailable, "The request failed and changed nothing: the database did not answer, or rejected it."}
+	default:
+		return err
+	}
+}
+
+func writeAnswer(w http.ResponseWriter, answer access.KeyedResponse) {
+	contentType := jsonMedia
+	if answer.Status >= http.StatusBadRequest {
+		contentType = problemMedia
+	}
+	w.Header().Set("Content-Type", contentType)
+	if answer.Location != "" {
+		w.Header().Set("Location", answer.Location)
+	}
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body) // the client is gone
+}
+
+// answerRecorder buffers an answer until its transaction is committed.
+type answerRecorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answerRecorder) Header() http.Header            { return a.header }
+func (a *answerRecorder) WriteHeader(status int)         { a.status = status }
+func (a *answerRecorder) Write(part []byte) (int, error) { return a.body.Write(part) }
+
+func (a *answerRecorder) answer() access.KeyedResponse {
+	return access.KeyedResponse{Status: a.status, Location: a.header.Get("Location"), Body: a.body.Bytes()}
+}

@@ -1,0 +1,150 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/access"
+)
+
+// fakeOnce stores answers in memory. The key "busy" is always in use.
+type fakeOnce map[string]struct {
+	access.KeyedRequest
+	access.KeyedResponse
+}
+
+func (f fakeOnce) Once(ctx context.Context, r access.KeyedRequest, work func(context.Context) access.KeyedResponse) (access.KeyedResponse, bool, error) {
+	known, ok := f[r.Caller+" "+r.Key]
+	switch {
+	case r.Key == "busy":
+		return access.KeyedResponse{}, false, access.ErrKeyBusy
+	case ok && known.KeyedRequest != r:
+		return access.KeyedResponse{}, false, access.ErrKeyReused
+	case ok:
+		return known.KeyedResponse, true, nil
+	}
+	answer := work(ctx)
+	if answer.Status < 300 {
+		known.KeyedRequest, known.KeyedResponse = r, answer
+		f[r.Caller+" "+r.Key] = known
+	}
+	return answer, false, nil
+}
+
+func (f fakeOnce) OnceNonTx(ctx context.Context, r access.KeyedRequest, work func(context.Context) access.KeyedResponse) (access.KeyedResponse, bool, error) {
+	return f.Once(ctx, r, work)
+}
+
+func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080/api/v1/"+path, strings.NewReader(body))
+	r.Header.Set("Content-Type", jsonType)
+	r.Header.Set("Authorization", "Bearer "+token)
+	for _, key := range keys {
+		r.Header.Add(keyHeader, key)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	checkDocumented(t, r, w)
+	return w
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	c, options := clusterWithTokens()
+	options.Once = fakeOnce{}
+	h := New(options)
+	const asks, key, used = `{"kind": "dump"}`, "8e03978e-40d5-43dd-bc93-6894a57f9324", "The Idempotency-Key was used for another request. Use a new one."
+	for _, step := range []struct {
+		name, token, path, body, key string
+		status                       int
+		repeated                     bool
+		detail                       string
+	}{
+		{"is refused", "operator", "jobs", `{"kind": ""}`, key, 422, false, "kind is missing."},
+		{"is done", "operator", "jobs", asks, key, 201, false, ""},
+		{"is repeated", "operator", "jobs", asks, key, 201, true, ""},
+		{"is repeated in quotes", "operator", "jobs", asks, `"` + key + `"`, 201, true, ""},
+		{"has another body", "operator", "jobs", `{"kind": "backup"}`, key, 409, false, used},
+		{"has another address", "operator", "crons/backup/trigger", asks, key, 409, false, used},
+		{"has another caller", "admin", "jobs", asks, key, 201, false, ""},
+		{"comes too early", "operator", "jobs", asks, "busy", 409, false, "A request with this Idempotency-Key is still running. Try again in a moment."},
+		{"is of one who may not", "viewer", "jobs", asks, key, 403, false, ""},
+	} {
+		before := len(c.done)
+		w := postWithKey(t, h, step.token, step.path, step.body, step.key)
+		if w.Code != step.status || (w.Header().Get(repeatHeader) == "true") != step.repeated || decode[problem](t, w).Detail != step.detail {
+			t.Errorf("%s: %d, repeated %q: %s", step.name, w.Code, w.Header().Get(repeatHeader), w.Body)
+		}
+		if did := len(c.done) > before; did != (step.status == 201 && !step.repeated) {
+			t.Errorf("%s: did %v", step.name, c.done[before:])
+		}
+	}
+	first, again := postWithKey(t, h, "operator", "jobs", asks, "k"), postWithKey(t, h, "operator", "jobs", asks, "k")
+	if diff := cmp.Diff(first.Body.String(), again.Body.String()); diff != "" || again.Header().Get("Location") != "/api/v1/jobs/42" || again.Header().Get("Content-Type") != jsonType {
+		t.Errorf("the repeat, with %v (-want +got):\n%s", again.Header(), diff)
+	}
+	last := c.audit[len(c.audit)-1]
+	c.ids["operator"] = 9 // a new token of the same name is a different caller
+	if w := postWithKey(t, h, "operator", "jobs", asks, "k"); w.Code != 201 || w.Header().Get(repeatHeader) != "" {
+		t.Errorf("a new token of the same name: %d, repeated %q", w.Code, w.Header().Get(repeatHeader))
+	}
+	if last.Outcome != "done" || last.Detail != "201 a repeat" {
+		t.Errorf("the audit log has %+v", last)
+	}
+}
+
+func TestBadIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	c, options := clusterWithTokens()
+	options.Once = fakeOnce{}
+	h := New(options)
+	for _, keys := range [][]string{{""}, {`""`}, {"a b"}, {`a"b`}, {"ä"}, {strings.Repeat("k", 256)}, {"a", "b"}, {"a\x00"}} {
+		w := postWithKey(t, h, "operator", "jobs/42/cancel", "", keys...)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Idempotency-Key must be one text") || len(c.done) > 0 {
+			t.Errorf("%q: %d %s", keys, w.Code, w.Body)
+		}
+	}
+}
+
+// Every POST of the API accepts a key. A repeat gets the same answer and changes nothing;
+// another body is rejected. A secret is returned only once.
+func TestEveryWriteTakesAKey(t *testing.T) {
+	t.Parallel()
+	c, options := clusterWithTokens()
+	kept := fakeOnce{}
+	options.Once = kept
+	h := New(options)
+	for path, r := range addresses(&server{Options: options, assets: loadAssets()}) {
+		if r.post == nil || !strings.HasPrefix(path, "/api/") {
+			continue
+		}
+		path, body := strings.TrimPrefix(path, "/api/v1/"), bodyFor(path)
+		before := len(c.done)
+		first := postWithKey(t, h, "admin", path, body, path)
+		if first.Code >= 300 || len(c.done) == before {
+			t.Errorf("%s %s: %d %s", path, body, first.Code, first.Body)
+			continue
+		}
+		did := len(c.done)
+		again, other := postWithKey(t, h, "admin", path, body, path), postWithKey(t, h, "admin", path, body+" ", path)
+		if again.Code != first.Code || again.Header().Get(repeatHeader) != "true" || other.Code != http.StatusConflict || len(c.done) != did {
+			t.Errorf("%s: the repeat %d, another body %d; did %v", path, again.Code, other.Code, c.done)
+		}
+		told := decode[map[string]any](t, first)
+		if secret := told[r.posts.secret]; r.posts.secret != "" {
+			keeps := string(kept["token:3 "+path].Body)
+			if delete(told, r.posts.secret); secret != "forge_secret" || keeps == "" || strings.Contains(keeps, "forge_secret") {
+				t.Errorf("%s tells the secret %v, and keeps %s", path, secret, keeps)
+			}
+		}
+		if diff := cmp.Diff(told, decode[map[string]any](t, again)); diff != "" {
+			t.Errorf("%s: the repeat (-first +again):\n%s", path, diff)
+		}
+	}
+}

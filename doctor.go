@@ -1,0 +1,37 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/doctor"
+)
+
+// diagnose runs the doctor's checks on this node, for the current configuration and for
+// errors in the file.
+func (n *Node) diagnose(ctx context.Context) ([]dashboard.Finding, error) {
+	var report config.Report
+	var invalid []doctor.Finding
+	if path := n.opts.file.path; path != "" {
+		_, read, err := config.Load(path, config.LoadOptions{})
+		if broken, ok := errors.AsType[*config.InvalidError](err); ok {
+			invalid = doctor.Invalid(broken.Report)
+		} else if err != nil {
+			invalid = []doctor.Finding{{Check: "configuration", Status: doctor.Fail, Detail: err.Error()}}
+		}
+		report = read
+	}
+	found := doctor.Examine(doctor.Gather(ctx, n.current.Load(), report.Warnings()))
+	if len(invalid) > 0 {
+		found = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Check == invalid[0].Check })
+		found = append(invalid, found...)
+	}
+	findings := make([]dashboard.Finding, len(found))
+	for i, f := range found {
+		findings[i] = dashboard.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Remedy: f.Remedy}
+	}
+	return findings, ctx.Err()
+}

@@ -1,0 +1,134 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Outcomes of actions.
+const (
+	Begun   = "begun"
+	Done    = "done"
+	Refused = "refused"
+	Failed  = "failed"
+)
+
+// AuditOutcomes returns every outcome.
+func AuditOutcomes() []string { return []string{Begun, Done, Refused, Failed} }
+
+// maxText is the maximum length in bytes of stored text that a caller chose.
+const maxText = 500
+
+// AuditEntry is an action in the audit log.
+type AuditEntry struct {
+	ID      int64     `json:"id"`
+	At      time.Time `json:"at"`
+	Actor   string    `json:"actor"`
+	Source  string    `json:"source"`
+	Action  string    `json:"action"`
+	Object  string    `json:"object,omitempty"`
+	Outcome string    `json:"outcome"`
+	Detail  string    `json:"detail,omitempty"`
+}
+
+// AuditFilter selects entries; zero fields match all.
+type AuditFilter struct {
+	Actor, Action, Outcome string
+	// BeforeID selects entries with smaller ids.
+	BeforeID int64
+	// AfterID selects entries with greater ids.
+	AfterID int64
+	// Limit is the maximum number of entries.
+	Limit int
+}
+
+// AuditQueryer runs the statements of the audit log: a pool, a connection or a
+// transaction.
+type AuditQueryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+const beginSQL = `
+INSERT INTO forge_audit (actor, source, action, object, outcome, detail)
+VALUES ($1, $2, $3, $4, $5, $6)
+RETURNING id`
+
+const endSQL = `UPDATE forge_audit SET outcome = $2, detail = $3 WHERE id = $1`
+
+const listAuditSQL = `
+SELECT id, at, actor, source, action, object, outcome, detail
+FROM forge_audit
+WHERE ($1 = '' OR actor = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR outcome = $3) AND ($4::bigint = 0 OR id < $4) AND id > $6
+ORDER BY id DESC
+LIMIT $5`
+
+const pruneAuditSQL = `
+DELETE FROM forge_audit
+WHERE id = ANY (ARRAY (SELECT id FROM forge_audit WHERE at < $1 ORDER BY at LIMIT $2))`
+
+// BeginAudit writes an entry and returns its id. An entry without an outcome gets
+// Begun.
+func BeginAudit(ctx context.Context, db AuditQueryer, e AuditEntry) (id int64, err error) {
+	if e.Outcome == "" {
+		e.Outcome = Begun
+	}
+	err = db.QueryRow(ctx, beginSQL, clean(e.Actor), clean(e.Source), clean(e.Action), clean(e.Object), e.Outcome, clean(e.Detail)).Scan(&id)
+	if err != nil {
+		return 0, fmt.Errorf("write %s to the audit log: %w", e.Action, err)
+	}
+	return id, nil
+}
+
+// EndAudit records the outcome of an action.
+func EndAudit(ctx context.Context, db AuditQueryer, id int64, outcome, detail string) error {
+	if _, err := db.Exec(ctx, endSQL, id, outcome, clean(detail)); err != nil {
+		return fmt.Errorf("write an outcome to the audit log: %w", err)
+	}
+	return nil
+}
+
+// ListAudit returns the newest entries that match a filter, newest first.
+func ListAudit(ctx context.Context, db AuditQueryer, f AuditFilter) ([]AuditEntry, error) {
+	rows, err := db.Query(ctx, listAuditSQL, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit, f.AfterID)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	entries, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AuditEntry])
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	return entries, nil
+}
+
+// PruneAudit deletes at most limit entries that are older than before, the oldest
+// first.
+func PruneAudit(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+	tag, err := tx.Exec(ctx, pruneAuditSQL, before, limit)
+	return tag.RowsAffected(), err
+}
+
+// clean makes untrusted text safe to store and to print on a terminal.
+func clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r):
+			return ' '
+		case unicode.Is(unicode.Bidi_Control, r):
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,110 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// SessionLife is the lifetime of a session.
+const SessionLife = 12 * time.Hour
+
+// Holder is the token behind a secret.
+type Holder struct {
+	// ID is the token's id. A name may be reused once its token is revoked, an id
+	// may not.
+	ID    int64
+	Name  string
+	Scope Scope
+}
+
+// A use is recorded at most once a minute, so that most reads do not write.
+const verifySQL = `
+WITH good AS (
+    SELECT id, name, scope, last_used_at FROM forge_tokens
+    WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+), noted AS (
+    UPDATE forge_tokens SET last_used_at = date_trunc('minute', now())
+    WHERE id IN (SELECT id FROM good WHERE coalesce(last_used_at, '-infinity') < date_trunc('minute', now()))
+)
+SELECT id, name, scope FROM good`
+
+const sessionSQL = `
+SELECT t.id, t.name, t.scope
+FROM forge_sessions AS s JOIN forge_tokens AS t ON t.id = s.token_id
+WHERE s.hash = $1 AND s.expires_at > now()
+  AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())`
+
+const openSQL = `
+INSERT INTO forge_sessions (hash, token_id, expires_at)
+SELECT $2, id, least(clock_timestamp() + $3::interval, expires_at)
+FROM forge_tokens
+WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+RETURNING token_id, (SELECT name FROM forge_tokens WHERE id = token_id), (SELECT scope FROM forge_tokens WHERE id = token_id)`
+
+const closeSQL = `DELETE FROM forge_sessions WHERE hash = $1`
+
+const pruneSessionsSQL = `
+DELETE FROM forge_sessions
+WHERE hash IN (SELECT hash FROM forge_sessions WHERE expires_at < $1 LIMIT $2)`
+
+// Verify returns the holder of a token, or ErrInvalid.
+func Verify(ctx context.Context, db Queryer, token string) (Holder, error) {
+	return holder(ctx, db, verifySQL, tokenPrefix, token)
+}
+
+// Session returns the holder of a session, or ErrInvalid.
+func Session(ctx context.Context, db Queryer, session string) (Holder, error) {
+	return holder(ctx, db, sessionSQL, sessionPrefix, session)
+}
+
+// Login opens a session for a token, or returns ErrInvalid.
+func Login(ctx context.Context, db Queryer, token string) (session string, of Holder, err error) {
+	session = newSecret(sessionPrefix)
+	hash, _ := hashOf(sessionPrefix, session)
+	of, err = holder(ctx, db, openSQL, tokenPrefix, token, hash, SessionLife)
+	if err != nil {
+		return "", Holder{}, err
+	}
+	return session, of, nil
+}
+
+// Logout ends a session; it is no error if the session has ended.
+func Logout(ctx context.Context, db Queryer, session string) error {
+	hash, ok := hashOf(sessionPrefix, session)
+	if !ok {
+		return nil
+	}
+	if _, err := db.Exec(ctx, closeSQL, hash); err != nil {
+		return fmt.Errorf("end a session: %w", err)
+	}
+	return nil
+}
+
+// PruneSessions deletes at most limit sessions that ended before an instant.
+func PruneSessions(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+	tag, err := tx.Exec(ctx, pruneSessionsSQL, before, limit)
+	return tag.RowsAffected(), err
+}
+
+func holder(ctx context.Context, db Queryer, sql, prefix, secret string, more ...any) (Holder, error) {
+	hash, ok := hashOf(prefix, secret)
+	if !ok {
+		return Holder{}, ErrInvalid
+	}
+	rows, err := db.Query(ctx, sql, append([]any{hash}, more...)...)
+	if err != nil {
+		return Holder{}, fmt.Errorf("look up a token: %w", err)
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Holder])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Holder{}, ErrInvalid
+	}
+	if err != nil {
+		return Holder{}, fmt.Errorf("look up a token: %w", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,98 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// pollInterval is the interval of checks for a successor when no change is
+// announced.
+const pollInterval = 250 * time.Millisecond
+
+// Changes notifies of changes of leadership.
+type Changes interface {
+	// Wait returns when something changed, after at most atMost, or with the error
+	// of ctx when ctx ends.
+	Wait(ctx context.Context, atMost time.Duration) error
+}
+
+// NotTakenError means that no node took over a role in time.
+type NotTakenError struct{ Role string }
+
+func (e *NotTakenError) Error() string { return "nobody has taken " + e.Role + " over in time" }
+
+// Params describes a hand-over with a wait for its outcome.
+type Params struct {
+	Role string
+	// Target is the node that is to lead; empty: any other node.
+	Target string
+	// By is who requests the hand-over.
+	By string
+	// Within is how long to wait for the successor.
+	Within time.Duration
+}
+
+// RequestAndWait requests a hand-over from the leader of a role. It returns the
+// leader and its successor, which is the leader itself if it is the target. If no
+// node takes over in time, it withdraws the request and returns a [NotTakenError].
+func RequestAndWait(ctx context.Context, db DB, changes Changes, o Params) (leader, successor leaderstore.Leader, err error) {
+	leader, requested, err := Request(ctx, db, o.Role, o.Target, o.By)
+	if err != nil || !requested {
+		return leader, leader, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, o.Within)
+	defer cancel()
+	if successor, err = awaitSuccessor(waiting, db, changes, leader); err != nil {
+		err = waitError(ctx, err, o.Role)
+		withdrawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+		defer cancel()
+		err = errors.Join(err, leaderstore.Withdraw(withdrawing, db, o.Role, leader.Term))
+	}
+	return leader, successor, err
+}
+
+// withdrawTimeout bounds the withdrawal of a request.
+const withdrawTimeout = 5 * time.Second
+
+// AwaitAll waits for the successors of leaders that were asked to hand over. After
+// within it returns a [NotTakenError].
+func AwaitAll(ctx context.Context, db leaderstore.Queryer, changes Changes, requested []leaderstore.Leader, within time.Duration) error {
+	waiting, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for _, leader := range requested {
+		if _, err := awaitSuccessor(waiting, db, changes, leader); err != nil {
+			return waitError(ctx, err, leader.Role)
+		}
+	}
+	return nil
+}
+
+// waitError distinguishes a wait that timed out from one that was interrupted.
+func waitError(ctx context.Context, err error, role string) error {
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return &NotTakenError{role}
+	}
+	return err
+}
+
+// awaitSuccessor waits for a later term of another process.
+func awaitSuccessor(ctx context.Context, db leaderstore.Queryer, changes Changes, old leaderstore.Leader) (leaderstore.Leader, error) {
+	for {
+		leaders, err := leaderstore.Leaders(ctx, db)
+		if err != nil {
+			return leaderstore.Leader{}, err
+		}
+		for _, now := range leaders {
+			if now.Role == old.Role && now.Term > old.Term && now.Leads() && now.Incarnation != old.Incarnation {
+				return now, nil
+			}
+		}
+		if err := changes.Wait(ctx, pollInterval); err != nil {
+			return leaderstore.Leader{}, fmt.Errorf("wait for the next leader of %s: %w", old.Role, err)
+		}
+	}
+}

@@ -1,0 +1,22 @@
+// Package notifyqueue owns forge_notifications, the messages to receivers about runs
+// that finally failed and about alerts.
+//
+// The database itself writes the row of a failed run, in the transaction that makes the
+// failure final: triggers on river_job (the job is discarded) and on the ledger
+// (the verdict is failed) read the receivers from the cron's definition. So it does
+// not matter what finishes the job (its node, the rescue of orphans, an operator)
+// or dies right afterwards, and crons without receivers cost only
+// this look-up.
+//
+// The leader of the metrics aggregator delivers. It claims rows under
+// its term for a limited time, sends them, and records the
+// result:
+//
+//	pending --claim--> pending, next_at = now + claimTimeout --sent--> delivered
+//	                                                     --refused--> failed
+//	                                                     --else--> pending, next_at = now + backoff
+//
+// A leader that dies in between leaves a row that is due again after claimTimeout:
+// every message is sent at least once, and receivers recognize a repetition
+// by the key of the message.
+package notifyqueue

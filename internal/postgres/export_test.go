@@ -1,0 +1,8 @@
+package postgres
+
+import "time"
+
+// SetTimeouts makes a notifier detect a dead connection sooner.
+func SetTimeouts(h *Notifier, ping, answer time.Duration) {
+	h.pingInterval, h.answerTimeout = ping, answer
+}

@@ -1,0 +1,467 @@
+package riveradapter
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+// offerTimeout is how long an offer may wait for its claim before it is dropped. The
+// leader then offers the job again, to this node or another. Offers wait if their queue
+// is paused or if the node has fewer free slots than the leader assumed.
+const offerTimeout = 5 * time.Second
+
+// uncertainTimeout is how long after an unanswered claim the node searches for jobs that
+// it may hold. A server may execute a statement long after its sender has given up, for
+// example when it resumes after a freeze.
+const uncertainTimeout = 10 * time.Minute
+
+type bufferedOffer struct {
+	id      int64
+	at      time.Time
+	limited bool
+}
+
+// uncertainClaim is a job whose claim may or may not have been executed.
+type uncertainClaim struct {
+	id  int64
+	due time.Time // time of the next check
+}
+
+// claimBatch contains the ids of one claim in two groups: jobs with a cluster limit and
+// jobs without one. All were offered in the same term.
+type claimBatch struct {
+	free, limited []int64
+	term          int64
+}
+
+// ownJob is a job of this process.
+type ownJob struct {
+	row   *rivertype.JobRow // as claimed; nil during the claim
+	ended bool              // the slot is free, but the result is not acknowledged
+}
+
+// claimBuffer contains the unclaimed offers and the claimed jobs, and counts the slots.
+// It has two invariants. First, the free slots in Credit, plus buffered offers, uncertain
+// claims and active jobs, never exceed the number of slots. Second, a job in own is never
+// claimed or looked up: this process has at limit one attempt of a job, from the claim
+// until the database has acknowledged or rejected the result.
+type claimBuffer struct {
+	// changed receives a signal when the credit may have changed. It has room for one
+	// signal.
+	changed chan struct{}
+	// wanted receives a signal when there is an offer to claim. It has room for one
+	// signal.
+	wanted chan struct{}
+	// urgent receives a signal when many slots have become free since the last report, so
+	// the next report should not wait. It has room for one signal.
+	urgent chan struct{}
+	// room returns how many more jobs the node should take, besides the limit of its
+	// slots; nil means no limit.
+	room func() int
+
+	mu           sync.Mutex
+	slots        int
+	queues       map[string]int
+	lastActivity time.Time // time of the last arrival or end of a job or offer
+	term         int64
+	seen         int64
+	offers       map[string][]bufferedOffer
+	uncertain    map[string][]uncertainClaim
+	// own contains the jobs that are being claimed or looked up, that run, or that have
+	// ended with an unacknowledged result.
+	own             map[int64]ownJob
+	uncertainUntil  time.Time      // until then, an unanswered claim may still be executed
+	active          map[string]int // number of jobs that are being claimed or that run
+	reportRequested bool           // send a report even if nothing has changed
+	reported        int            // free slots in the last report
+	roomLimited     bool           // room limited the last report
+	draining        bool
+}
+
+func newClaimBuffer(slots int, queues map[string]int, room func() int) *claimBuffer {
+	return &claimBuffer{
+		room: room, slots: slots, queues: maps.Clone(queues), lastActivity: time.Now(),
+		changed: make(chan struct{}, 1), wanted: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		offers: map[string][]bufferedOffer{}, uncertain: map[string][]uncertainClaim{}, active: map[string]int{},
+		own: map[int64]ownJob{},
+	}
+}
+
+// add adds an offer. It returns the queues whose producers should fetch, and how many
+// jobs were dropped because their term is over or this node does not take them.
+func (b *claimBuffer) add(offer wire.Offer, now time.Time) (wake []string, dropped int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if offer.Term < b.term {
+		return nil, jobsIn(offer)
+	}
+	if offer.Term > b.term {
+		dropped = b.newTerm(offer.Term)
+	}
+	b.seen = max(b.seen, offer.Seq)
+	defer signal(b.changed)
+	if len(offer.Jobs) == 0 {
+		b.reportRequested = true
+		return nil, dropped
+	}
+	if b.draining {
+		b.reportRequested = true
+		return nil, dropped + jobsIn(offer)
+	}
+	for _, queue := range slices.Sorted(maps.Keys(offer.Jobs)) {
+		if b.queues[queue] == 0 {
+			dropped += len(offer.Jobs[queue])
+			continue
+		}
+		for _, id := range offer.Jobs[queue] {
+			if job, ours := b.own[id]; ours && !job.ended {
+				dropped++ // an ended job may be offered again; it is claimed once its result is acknowledged
+			} else if !b.contains(queue, id) {
+				b.offers[queue] = append(b.offers[queue], bufferedOffer{id: id, at: now, limited: offer.Limited})
+			}
+		}
+		wake = append(wake, queue)
+	}
+	if len(wake) > 0 {
+		b.lastActivity = now
+		signal(b.wanted)
+	}
+	return wake, dropped
+}
+
+// resize changes the number of slots. Jobs beyond it continue to run.
+func (b *claimBuffer) resize(slots int, queues map[string]int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.slots, b.queues = slots, maps.Clone(queues)
+	for queue := range b.offers {
+		if b.queues[queue] == 0 {
+			delete(b.offers, queue) // the leader offers these jobs elsewhere
+		}
+	}
+	signal(b.changed)
+}
+
+// newTerm drops the offers of the previous term, because their claims would be rejected.
+func (b *claimBuffer) newTerm(term int64) (dropped int) {
+	dropped = count(b.offers)
+	clear(b.offers)
+	b.term, b.seen = term, 0
+	return dropped
+}
+
+func (b *claimBuffer) contains(queue string, id int64) bool {
+	return slices.ContainsFunc(b.offers[queue], func(j bufferedOffer) bool { return j.id == id }) ||
+		slices.ContainsFunc(b.uncertain[queue], func(j uncertainClaim) bool { return j.id == id })
+}
+
+// take moves at limit limit offered jobs of the queue to active, as far as the queue and
+// the node have free slots. The caller must call claimed or markUncertain next.
+func (b *claimBuffer) take(queue string, limit int) claimBatch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := max(0, min(limit, b.slots-sum(b.active), b.queues[queue]-b.active[queue]))
+	if b.draining {
+		n = 0
+	}
+	batch := claimBatch{term: b.term}
+	b.offers[queue] = slices.DeleteFunc(b.offers[queue], func(job bufferedOffer) bool {
+		if _, ours := b.own[job.id]; ours || n == 0 {
+			return false
+		}
+		n--
+		b.own[job.id] = ownJob{}
+		b.active[queue]++
+		if job.limited {
+			batch.limited = append(batch.limited, job.id)
+		} else {
+			batch.free = append(batch.free, job.id)
+		}
+		return true
+	})
+	// Overlapping claims of two nodes then lock the rows in the same order.
+	slices.Sort(batch.free)
+	slices.Sort(batch.limited)
+	return batch
+}
+
+// claimed completes take or takeUncertain: the jobs now belong to this node, the other
+// ids do not.
+func (b *claimBuffer) claimed(queue string, ids []int64, jobs []*rivertype.JobRow) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.active[queue] -= len(ids) - len(jobs)
+	for _, id := range ids {
+		delete(b.own, id)
+	}
+	for _, job := range jobs {
+		b.own[job.ID] = ownJob{row: job}
+	}
+	signal(b.changed)
+}
+
+// markUncertain keeps ids whose claim may or may not have been executed. They are looked
+// up from due on.
+func (b *claimBuffer) markUncertain(queue string, ids []int64, due time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.active[queue] -= len(ids)
+	if len(ids) == 0 {
+		return
+	}
+	for _, id := range ids {
+		delete(b.own, id)
+		b.uncertain[queue] = append(b.uncertain[queue], uncertainClaim{id: id, due: due})
+	}
+	b.uncertainUntil = time.Now().Add(uncertainTimeout)
+	signal(b.changed)
+}
+
+// addUncertain adds a job that the database assigns to this node, to be looked up, unless
+// the job is in the buffer.
+func (b *claimBuffer) addUncertain(queue string, id int64) (added bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ours := b.own[id]; ours || b.contains(queue, id) || b.queues[queue] == 0 {
+		return false
+	}
+	b.uncertain[queue] = append(b.uncertain[queue], uncertainClaim{id: id})
+	signal(b.wanted)
+	return true
+}
+
+// mayBeUncertain reports whether an unanswered claim may still be executed.
+func (b *claimBuffer) mayBeUncertain() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Now().Before(b.uncertainUntil)
+}
+
+// takeUncertain moves at limit limit due uncertain jobs to active, to be looked up.
+func (b *claimBuffer) takeUncertain(queue string, limit int, now time.Time) (ids []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.uncertain[queue] = slices.DeleteFunc(b.uncertain[queue], func(j uncertainClaim) bool {
+		if _, ours := b.own[j.id]; ours {
+			return true
+		}
+		if len(ids) >= limit || j.due.After(now) {
+			return false
+		}
+		ids = append(ids, j.id)
+		b.own[j.id] = ownJob{}
+		return true
+	})
+	b.active[queue] += len(ids)
+	return ids
+}
+
+// rows returns the rows of jobs as claimed. The row of an unknown job is nil.
+func (b *claimBuffer) rows(ids []int64) []*rivertype.JobRow {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rows := make([]*rivertype.JobRow, len(ids))
+	for i, id := range ids {
+		rows[i] = b.own[id].row
+	}
+	return rows
+}
+
+// acknowledged removes jobs whose results the database has acknowledged or rejected. It
+// returns the queues that contain an offer of one of these jobs.
+func (b *claimBuffer) acknowledged(ids []int64) (wake []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		delete(b.own, id)
+	}
+	b.lastActivity = time.Now()
+	for queue := range b.offers {
+		if slices.ContainsFunc(ids, func(id int64) bool { return b.contains(queue, id) }) {
+			wake = append(wake, queue)
+		}
+	}
+	return wake
+}
+
+// ownIDs returns the ids in own. The result is never nil, because nil is NULL in a
+// statement.
+func (b *claimBuffer) ownIDs() []int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.AppendSeq([]int64{}, maps.Keys(b.own))
+}
+
+// finish frees the slot of a job and returns the queues that wait for a slot.
+func (b *claimBuffer) finish(queue string, id int64) (wake []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if job, ours := b.own[id]; ours { // otherwise the result is already acknowledged
+		job.ended = true
+		b.own[id] = job
+	}
+	b.active[queue]--
+	b.lastActivity = time.Now()
+	signal(b.changed)
+	if b.isUrgent() {
+		signal(b.urgent)
+	}
+	return b.waiting()
+}
+
+// isUrgent reports whether the next report is urgent: a quarter of the slots has become
+// free since the last report, or all slots are free.
+func (b *claimBuffer) isUrgent() bool {
+	free := b.free()
+	return free >= b.reported+max(1, b.slots/4) || free == b.slots
+}
+
+// free returns the number of slots without a job, an offer or an uncertain claim.
+func (b *claimBuffer) free() int {
+	return b.slots - sum(b.active) - count(b.offers) - count(b.uncertain)
+}
+
+// expire drops offers that have waited too long, and returns the queues that still wait.
+func (b *claimBuffer) expire(now time.Time) (wake []string, dropped int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for queue, jobs := range b.offers {
+		fresh := slices.DeleteFunc(jobs, func(j bufferedOffer) bool { return now.Sub(j.at) > offerTimeout })
+		dropped += len(jobs) - len(fresh)
+		b.offers[queue] = fresh
+	}
+	if dropped > 0 {
+		signal(b.changed)
+	}
+	return b.waiting(), dropped
+}
+
+// drain stops taking jobs: from now on, the credit is zero.
+func (b *claimBuffer) drain() (dropped int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.draining = true
+	dropped = count(b.offers)
+	clear(b.offers)
+	signal(b.changed)
+	return dropped
+}
+
+// requestReport causes a report even if nothing has changed.
+func (b *claimBuffer) requestReport() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reportRequested = true
+	signal(b.changed)
+}
+
+// credit returns what this node can still take, and whether a report was requested.
+func (b *claimBuffer) credit() (credit wire.Credit, requested bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	requested, b.reportRequested = b.reportRequested, false
+	credit = wire.Credit{Term: b.term, Seen: b.seen, Free: make(map[string]int, len(b.queues))}
+	b.reported = b.free()
+	select {
+	case <-b.urgent: // this report includes the change
+	default:
+	}
+	if !b.draining {
+		credit.Slots = max(0, b.reported)
+	}
+	b.roomLimited = false
+	if b.room != nil {
+		if room := max(0, b.room()-count(b.offers)); room < credit.Slots {
+			credit.Slots, b.roomLimited = room, true
+		}
+	}
+	for queue, limit := range b.queues {
+		used := b.active[queue] + len(b.offers[queue]) + len(b.uncertain[queue])
+		credit.Free[queue] = max(0, min(limit-used, credit.Slots))
+	}
+	return credit, requested
+}
+
+// moreRoom causes a report if room limited the last one.
+func (b *claimBuffer) moreRoom() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.roomLimited {
+		signal(b.changed)
+	}
+}
+
+func (b *claimBuffer) running() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return sum(b.active)
+}
+
+// waiting returns the queues with jobs to claim or to look up.
+func (b *claimBuffer) waiting() []string {
+	var queues []string
+	for queue, jobs := range b.offers {
+		if len(jobs) > 0 {
+			queues = append(queues, queue)
+		}
+	}
+	for queue, ids := range b.uncertain {
+		if len(ids) > 0 && len(b.offers[queue]) == 0 {
+			queues = append(queues, queue)
+		}
+	}
+	return queues
+}
+
+// hasOffers reports whether any offer or uncertain claim is waiting.
+func (b *claimBuffer) hasOffers() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting()) > 0
+}
+
+// idleSince returns when the last job or offer ended. It returns zero while there are
+// jobs, offers or unacknowledged results: River's client writes results only while it
+// runs.
+func (b *claimBuffer) idleSince() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if sum(b.active) > 0 || len(b.waiting()) > 0 || len(b.own) > 0 {
+		return time.Time{}
+	}
+	return b.lastActivity
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func jobsIn(offer wire.Offer) (n int) {
+	for _, ids := range offer.Jobs {
+		n += len(ids)
+	}
+	return n
+}
+
+func count[T any](lists map[string][]T) (n int) {
+	for _, list := range lists {
+		n += len(list)
+	}
+	return n
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, count := range counts {
+		n += count
+	}
+	return n
+}

@@ -1,0 +1,258 @@
+package riveradapter
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/riverqueue/river/rivertype"
+	"pgregory.net/rapid"
+
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func offerOf(term, seq int64, queue string, ids ...int64) wire.Offer {
+	return wire.Offer{Term: term, Seq: seq, Jobs: map[string][]int64{queue: ids}}
+}
+
+func wantCredit(t *testing.T, b *claimBuffer, want wire.Credit, wantRequested bool) {
+	t.Helper()
+	got, requested := b.credit()
+	if diff := cmp.Diff(want, got); diff != "" || requested != wantRequested {
+		t.Errorf("requested %t, want %t; credit (-want +got):\n%s", requested, wantRequested, diff)
+	}
+}
+
+func TestClaimBufferCountsSlots(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(3, map[string]int{"a": 2, "b": 3}, nil)
+	wake, dropped := b.add(offerOf(1, 1, "a", 30, 10, 20), noon)
+	if !slices.Equal(wake, []string{"a"}) || dropped != 0 {
+		t.Errorf("got %v, %d", wake, dropped)
+	}
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 0, Free: map[string]int{"a": 0, "b": 0}}, false)
+	if batch := b.take("a", 2); !slices.Equal(batch.free, []int64{10, 30}) || batch.term != 1 {
+		t.Errorf("batch %+v", batch)
+	}
+	b.claimed("a", []int64{10, 30}, rowsOf([]int64{10})) // another node has claimed one
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 1, Free: map[string]int{"a": 0, "b": 1}}, false)
+	if wake := b.finish("a", 10); !slices.Equal(wake, []string{"a"}) { // job 20 still waits
+		t.Errorf("finish wakes %v", wake)
+	}
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 2, Free: map[string]int{"a": 1, "b": 2}}, false)
+}
+
+func TestReportIsUrgentWhenManySlotsBecomeFree(t *testing.T) {
+	t.Parallel()
+	const slots = 8
+	b := newClaimBuffer(slots, map[string]int{"a": slots}, nil)
+	b.add(offerOf(1, 1, "a", 1, 2, 3, 4, 5, 6, 7, 8), noon)
+	batch := b.take("a", slots).free
+	b.claimed("a", batch, rowsOf(batch))
+	b.credit()
+	isUrgent := func() bool {
+		select {
+		case <-b.urgent:
+			return true
+		default:
+			return false
+		}
+	}
+	for n, want := range []bool{false, true, true} {
+		b.finish("a", 0)
+		if got := isUrgent(); got != want {
+			t.Errorf("%d slots free: urgent %t, want %t", n+1, got, want)
+		}
+	}
+	b.finish("a", 0)
+	b.credit()
+	if isUrgent() {
+		t.Error("urgent just after a report")
+	}
+	for range 3 {
+		b.finish("a", 0)
+	}
+	b.credit()
+	if b.finish("a", 0); !isUrgent() {
+		t.Error("not urgent after the last job")
+	}
+}
+
+func TestClaimBufferDropsOffersOfOlderTerms(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
+	b.add(offerOf(2, 7, "a", 1, 2), noon)
+	if _, dropped := b.add(offerOf(1, 8, "a", 3), noon); dropped != 1 {
+		t.Errorf("%d offers of the older term dropped, want 1", dropped)
+	}
+	if _, dropped := b.add(offerOf(3, 1, "a", 4), noon); dropped != 2 {
+		t.Errorf("%d buffered offers of the older term dropped, want 2", dropped)
+	}
+	if batch := b.take("a", 9); !slices.Equal(batch.free, []int64{4}) || batch.term != 3 {
+		t.Errorf("batch %+v", batch)
+	}
+}
+
+func TestClaimBufferIgnoresDuplicateOffers(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
+	b.add(offerOf(1, 1, "a", 1, 2), noon)
+	b.add(offerOf(1, 2, "a", 2, 3), noon)
+	if _, dropped := b.add(offerOf(1, 3, "elsewhere", 4), noon); dropped != 1 {
+		t.Errorf("%d of an unknown queue dropped, want 1", dropped)
+	}
+	limited := offerOf(1, 4, "a", 9, 7)
+	limited.Limited = true
+	b.add(limited, noon)
+	if batch := b.take("a", 9); !slices.Equal(batch.free, []int64{1, 2, 3}) || !slices.Equal(batch.limited, []int64{7, 9}) {
+		t.Errorf("batch %+v", batch)
+	}
+}
+
+func TestEmptyOfferRequestsReport(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(1, map[string]int{"a": 1}, nil)
+	b.add(wire.Offer{Term: 4, Seq: 2}, noon)
+	wantCredit(t, b, wire.Credit{Term: 4, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, true)
+	wantCredit(t, b, wire.Credit{Term: 4, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, false)
+}
+
+func TestUnclaimedOffersExpire(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(2, map[string]int{"a": 2}, nil)
+	b.add(offerOf(1, 1, "a", 1), noon)
+	b.add(offerOf(1, 2, "a", 2), noon.Add(offerTimeout))
+	wake, dropped := b.expire(noon.Add(offerTimeout + time.Millisecond))
+	if dropped != 1 || !slices.Equal(wake, []string{"a"}) {
+		t.Errorf("dropped %d, wakes %v", dropped, wake)
+	}
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, false)
+}
+
+func TestDrainingClaimBufferDropsOffers(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(2, map[string]int{"a": 2}, nil)
+	b.add(offerOf(1, 1, "a", 1), noon)
+	if dropped := b.drain(); dropped != 1 {
+		t.Errorf("dropped %d, want 1", dropped)
+	}
+	b.add(offerOf(1, 2, "a", 2), noon)
+	if batch := b.take("a", 2); len(batch.free) != 0 {
+		t.Errorf("batch %+v", batch)
+	}
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 2, Slots: 0, Free: map[string]int{"a": 0}}, true)
+}
+
+// The buffer never reports more credit than there are free slots.
+func TestCreditNeverExceedsFreeSlots(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		slots := rapid.IntRange(1, 6).Draw(t, "slots")
+		b := newClaimBuffer(slots, map[string]int{"a": rapid.IntRange(1, 6).Draw(t, "a"), "b": rapid.IntRange(1, 6).Draw(t, "b")}, nil)
+		running := map[string][]int64{}
+		next := int64(0)
+		for range 40 {
+			queue := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0:
+				next++
+				b.add(offerOf(1, next, queue, next), noon)
+			case 1:
+				ids := b.take(queue, rapid.IntRange(0, 4).Draw(t, "limit")).free
+				got := rapid.IntRange(0, len(ids)).Draw(t, "got")
+				b.claimed(queue, ids, rowsOf(ids[:got]))
+				running[queue] = append(running[queue], ids[:got]...)
+			case 2:
+				ids := b.take(queue, 1).free
+				b.markUncertain(queue, ids, noon)
+			case 3:
+				ids := b.takeUncertain(queue, 1, noon)
+				b.claimed(queue, ids, rowsOf(ids))
+				running[queue] = append(running[queue], ids...)
+			case 4:
+				if len(running[queue]) > 0 {
+					b.finish(queue, running[queue][0])
+					b.acknowledged(running[queue][:1])
+					running[queue] = running[queue][1:]
+				}
+			}
+			credit, _ := b.credit()
+			if total := count(running); b.running() != total || credit.Slots > max(0, slots-total) {
+				t.Fatalf("%d run (counted %d) of %d, credit %+v", total, b.running(), slots, credit)
+			}
+			for queue, free := range credit.Free {
+				if free > max(0, b.queues[queue]-len(running[queue])) || free > credit.Slots {
+					t.Fatalf("%v run, credit %+v", running, credit)
+				}
+			}
+		}
+	})
+}
+
+func TestRoomLimitsCredit(t *testing.T) {
+	t.Parallel()
+	room := 3
+	b := newClaimBuffer(9, map[string]int{"a": 9, "b": 2}, func() int { return room })
+	if credit, _ := b.credit(); credit.Slots != 3 || credit.Free["a"] != 3 || credit.Free["b"] != 2 {
+		t.Errorf("with room for 3: %+v", credit)
+	}
+	b.add(wire.Offer{Seq: 1, Jobs: map[string][]int64{"a": {1, 2}}}, time.Now())
+	if credit, _ := b.credit(); credit.Slots != 1 {
+		t.Errorf("with room for 3 and 2 offers: %+v", credit)
+	}
+	for len(b.changed) > 0 {
+		<-b.changed
+	}
+	b.moreRoom()
+	if len(b.changed) != 1 {
+		t.Error("more room requests no report")
+	}
+	<-b.changed
+	room = 100
+	if credit, _ := b.credit(); credit.Slots != 7 {
+		t.Errorf("with room enough: %+v", credit)
+	}
+	if b.moreRoom(); len(b.changed) != 0 {
+		t.Error("more room requests a report without a change")
+	}
+}
+
+func rowsOf(ids []int64) []*rivertype.JobRow {
+	rows := make([]*rivertype.JobRow, len(ids))
+	for i, id := range ids {
+		rows[i] = &rivertype.JobRow{ID: id}
+	}
+	return rows
+}
+
+// A running job is not claimed again. An ended job is claimed again only after its result
+// was acknowledged.
+func TestClaimBufferAllowsOneAttemptPerJob(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
+	b.add(offerOf(1, 1, "a", 1), noon)
+	b.claimed("a", b.take("a", 9).free, rowsOf([]int64{1}))
+	if _, dropped := b.add(offerOf(1, 2, "a", 1), noon); dropped != 1 {
+		t.Error("an offer of a job that runs here was kept")
+	}
+	if b.addUncertain("a", 1) {
+		t.Error("a job that runs here was added for a look-up")
+	}
+	b.finish("a", 1)
+	b.add(offerOf(1, 3, "a", 1), noon)
+	if batch := b.take("a", 9); len(batch.free) != 0 {
+		t.Errorf("batch %v before its result was acknowledged", batch.free)
+	}
+	if !b.idleSince().IsZero() {
+		t.Error("idle with a result that is not acknowledged")
+	}
+	if wake := b.acknowledged([]int64{1}); !slices.Equal(wake, []string{"a"}) {
+		t.Errorf("the acknowledgement wakes %v", wake)
+	}
+	if batch := b.take("a", 9); !slices.Equal(batch.free, []int64{1}) {
+		t.Errorf("batch %v afterwards", batch.free)
+	}
+}

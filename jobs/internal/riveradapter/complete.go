@@ -1,0 +1,119 @@
+package riveradapter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// completeSQL is setStateSQL for the most frequent result: success without other changes.
+// It returns nothing for rows that it does not change; setStateSQL handles those. For
+// CASE, see attemptFence.
+const completeSQL = `
+WITH fence AS MATERIALIZED (
+    SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL
+)
+UPDATE river_job
+SET state = 'completed', finalized_at = input.finalized_at
+FROM unnest(@ids::bigint[], @finalized_ats::timestamptz[], @claimed_ats::timestamptz[]) AS input (id, finalized_at, claimed_at)
+WHERE river_job.id = input.id
+  AND CASE WHEN river_job.state = 'running' THEN true ELSE false END
+  ` + attemptFence + `
+RETURNING river_job.id`
+
+// complete writes the plain successes among the results, in the order of their ids. It
+// returns their rows, and the results that remain to be written.
+func (p *Pilot) complete(ctx context.Context, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, *riverdriver.JobSetStateIfRunningManyParams, error) {
+	plain := plainSuccesses(params)
+	if len(plain) == 0 {
+		return nil, params, nil
+	}
+	ids, ends := make([]int64, len(plain)), make([]*time.Time, len(plain))
+	for n, i := range plain {
+		ids[n], ends[n] = params.ID[i], params.FinalizedAt[i]
+	}
+	rows, err := p.pool.Query(ctx, fenced(completeSQL), pgx.StrictNamedArgs{
+		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation, "ids": ids, "finalized_ats": ends,
+		"claimed_ats": claimedAts(p.buffer.rows(ids)),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	done, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, nil, fmt.Errorf("complete jobs: %w", err)
+	}
+	completed := map[int64]*rivertype.JobRow{}
+	for i, row := range p.buffer.rows(done) {
+		if row != nil {
+			completed[done[i]] = row
+		}
+	}
+	jobs := make([]*rivertype.JobRow, 0, len(completed))
+	for n, id := range ids {
+		if row, ok := completed[id]; ok {
+			jobs = append(jobs, asCompleted(row, *ends[n]))
+		}
+	}
+	return jobs, without(params, completed), nil
+}
+
+// claimedAts returns the time of each claim, or nil for an unknown row. This time
+// identifies an attempt. The attempt number does not, because a snooze decrements it.
+func claimedAts(rows []*rivertype.JobRow) []*time.Time {
+	instants := make([]*time.Time, len(rows))
+	for i, row := range rows {
+		if row != nil {
+			instants[i] = row.AttemptedAt
+		}
+	}
+	return instants
+}
+
+// plainSuccesses returns the indexes of the results that only report success, ordered by
+// job id.
+func plainSuccesses(params *riverdriver.JobSetStateIfRunningManyParams) []int {
+	var plain []int
+	for i, state := range params.State {
+		if state == rivertype.JobStateCompleted && params.FinalizedAt[i] != nil && !params.MetadataDoMerge[i] &&
+			params.Attempt[i] == nil && params.ErrData[i] == nil && params.ScheduledAt[i] == nil {
+			plain = append(plain, i)
+		}
+	}
+	slices.SortFunc(plain, func(a, b int) int { return cmp.Compare(params.ID[a], params.ID[b]) })
+	return plain
+}
+
+// asCompleted returns the row as the database has it now. It does not change the claimed
+// row, which the worker still uses.
+func asCompleted(row *rivertype.JobRow, end time.Time) *rivertype.JobRow {
+	job := *row
+	end = end.UTC()
+	job.State, job.FinalizedAt = rivertype.JobStateCompleted, &end
+	return &job
+}
+
+// without returns the results of all other jobs.
+func without(params *riverdriver.JobSetStateIfRunningManyParams, written map[int64]*rivertype.JobRow) *riverdriver.JobSetStateIfRunningManyParams {
+	left := &riverdriver.JobSetStateIfRunningManyParams{Now: params.Now, Schema: params.Schema}
+	for i, id := range params.ID {
+		if _, ok := written[id]; ok {
+			continue
+		}
+		left.ID = append(left.ID, id)
+		left.Attempt = append(left.Attempt, params.Attempt[i])
+		left.ErrData = append(left.ErrData, params.ErrData[i])
+		left.FinalizedAt = append(left.FinalizedAt, params.FinalizedAt[i])
+		left.MetadataDoMerge = append(left.MetadataDoMerge, params.MetadataDoMerge[i])
+		left.MetadataUpdates = append(left.MetadataUpdates, params.MetadataUpdates[i])
+		left.ScheduledAt = append(left.ScheduledAt, params.ScheduledAt[i])
+		left.State = append(left.State, params.State[i])
+	}
+	return left
+}

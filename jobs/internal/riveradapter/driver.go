@@ -1,0 +1,39 @@
+package riveradapter
+
+import (
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivershared/baseservice"
+	"github.com/riverqueue/river/rivershared/riverpilot"
+)
+
+// Driver is River's driver for pgx with the Pilot and the listener of this package.
+type Driver struct {
+	*riverpgxv5.Driver
+	pilot *Pilot
+}
+
+var _ riverdriver.Driver[pgx.Tx] = (*Driver)(nil)
+
+// River looks for the pilot with an interface that it does not export. This is a copy of
+// it.
+var _ interface {
+	PluginInit(archetype *baseservice.Archetype)
+	PluginPilot() riverpilot.Pilot
+} = (*Driver)(nil)
+
+func newDriver(p *Pilot) *Driver {
+	return &Driver{Driver: riverpgxv5.New(p.pool), pilot: p}
+}
+
+// PluginInit is part of River's plugin interface. It does nothing.
+func (d *Driver) PluginInit(*baseservice.Archetype) {}
+
+// PluginPilot returns the pilot.
+func (d *Driver) PluginPilot() riverpilot.Pilot { return d.pilot }
+
+// GetListener is called once for each client that runs jobs.
+func (d *Driver) GetListener(*riverdriver.GetListenenerParams) riverdriver.Listener {
+	return d.pilot.listener
+}

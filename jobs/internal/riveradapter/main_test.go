@@ -1,0 +1,9 @@
+package riveradapter
+
+import (
+	"testing"
+
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }

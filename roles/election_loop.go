@@ -1,0 +1,314 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// electionLoop runs Elections on one session. A single goroutine uses the session, so no
+// statement waits for another.
+type electionLoop struct {
+	*Elections
+	session          Session
+	nextCheck        time.Time
+	nextRenew        time.Time
+	idleTimeoutReset bool
+}
+
+// run alternates between step and wait. It returns nil once ctx has ended and every role is
+// resigned, and an error once the session is no longer trusted.
+func (l *electionLoop) run(ctx context.Context) error {
+	l.idleTimeoutReset = true
+	for {
+		err := l.step(ctx)
+		if err != nil || l.finished(ctx) {
+			return err
+		}
+		if err := l.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// finished reports whether ctx has ended and no term is left to hand over.
+func (l *electionLoop) finished(ctx context.Context) bool { return ctx.Err() != nil && l.idle() }
+
+// step does what is due: stop, resign, renew, elect.
+func (l *electionLoop) step(ctx context.Context) error {
+	for _, e := range l.electors {
+		if e.trustExpired(time.Now()) { // first, because the whole process may have been paused
+			e.lapse()
+			l.nextRenew = time.Time{} // a renewal shows whether the session is alive
+		}
+		if ctx.Err() != nil {
+			e.stop(reasonResigned, errStopping, e.stopTimeout())
+		}
+		if l.isDraining() {
+			e.stop(reasonSteppedDown, errStopping, e.stopTimeout())
+		}
+		if l.stepDownRequested(e.term) {
+			e.handOver("")
+		}
+		e.checkReturned()
+		e.checkProgress(time.Now())
+		e.reap(time.Now())
+	}
+	if err := l.renew(ctx); err != nil { // first, so that nothing delays it
+		return err
+	}
+	if err := l.resignStopped(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() == nil {
+		return l.elect(ctx)
+	}
+	return nil
+}
+
+// elect tries to acquire the roles that this node does not lead.
+func (l *electionLoop) elect(ctx context.Context) error {
+	if err := l.resumeLapsed(ctx); err != nil {
+		return err
+	}
+	return l.tryVacant(ctx)
+}
+
+// resumeLapsed begins the next term of each role that has lapsed on this session and whose
+// work has stopped. The session still holds the locks.
+func (l *electionLoop) resumeLapsed(ctx context.Context) error {
+	for _, e := range l.electors {
+		if !e.canResume() {
+			continue
+		}
+		if err := l.acquireTerm(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *electionLoop) wait(ctx context.Context) error {
+	if ctx.Err() != nil && l.anyLeading() {
+		return nil // ctx ended during a statement
+	}
+	parent := context.WithoutCancel(ctx)
+	if ctx.Err() == nil {
+		stop := context.AfterFunc(ctx, l.wake.wake)
+		defer stop()
+	}
+	waiting, cancel := l.wake.context(parent, l.nextDeadline(ctx))
+	defer cancel()
+	notified, err := l.session.Wait(waiting)
+	if notified {
+		l.nextCheck, l.nextRenew = time.Time{}, time.Time{} // a renewal also reads hand-over requests
+		l.opts.OnChange()
+	}
+	return err
+}
+
+func (l *electionLoop) nextDeadline(ctx context.Context) time.Time {
+	next := l.nextCheck
+	if ctx.Err() != nil || len(l.lockRequests()) == 0 && l.holdsTerm() {
+		next = time.Now().Add(l.opts.CheckInterval)
+	}
+	if l.holdsTerm() && l.nextRenew.Before(next) {
+		next = l.nextRenew
+	}
+	for _, e := range l.electors {
+		if check := e.nextCheck(); !check.IsZero() && check.Before(next) {
+			next = check
+		}
+	}
+	return next
+}
+
+// tryVacant tries the locks of all roles that this node may take.
+func (l *electionLoop) tryVacant(ctx context.Context) error {
+	now := time.Now()
+	inBurst := l.inBurst(now)
+	if now.Before(l.nextCheck) && !inBurst {
+		return nil
+	}
+	l.nextCheck = now.Add(jitter(l.opts.CheckInterval))
+	if inBurst {
+		l.nextCheck = now.Add(burstInterval)
+	}
+	locks := l.lockRequests()
+	if len(locks) == 0 && l.holdsTerm() {
+		return nil
+	}
+	// Even without locks to try, the statement keeps the session alive. Other nodes see by
+	// it that this node is alive.
+	won, err := l.tryLocks(ctx, locks)
+	if err != nil {
+		return err
+	}
+	for _, lock := range locks {
+		if err := l.handleAttempt(ctx, lock, won); err != nil {
+			return err
+		}
+	}
+	return l.evict(ctx)
+}
+
+func (l *electionLoop) tryLocks(ctx context.Context, locks []leaderstore.Lock) ([]string, error) {
+	sending, cancel := l.withLeaseTimeout(ctx)
+	defer cancel()
+	return l.session.TryLocks(sending, locks)
+}
+
+// handleAttempt acquires a term if the lock was won, and counts a lost election otherwise.
+func (l *electionLoop) handleAttempt(ctx context.Context, lock leaderstore.Lock, won []string) error {
+	i := slices.IndexFunc(l.electors, func(e *elector) bool { return string(e.Role) == lock.Role })
+	switch e := l.electors[i]; {
+	case slices.Contains(won, lock.Role):
+		return l.acquireTerm(ctx, e)
+	case !lock.OnlyOnRequest:
+		e.countElection("lost")
+	}
+	return nil
+}
+
+func (l *electionLoop) acquireTerm(ctx context.Context, e *elector) error {
+	sending, cancel := l.withLeaseTimeout(ctx)
+	defer cancel()
+	sent := time.Now()
+	acquired, err := l.session.AcquireTerm(sending, string(e.Role), l.lastSessionEnd())
+	if errors.Is(err, leaderstore.ErrBusy) {
+		e.countElection("lost")
+		if e.state == lapsed { // a last transaction of this node still holds the row
+			return nil
+		}
+		l.nextCheck = time.Time{}
+		return l.session.Unlock(sending, e.lock())
+	}
+	if err != nil {
+		e.countElection("error")
+		return err
+	}
+	if e.done != nil {
+		e.clearWork()
+	}
+	l.idleTimeoutReset = false
+	if !l.holdsTerm() {
+		l.nextRenew = sent.Add(l.opts.RefreshInterval)
+	}
+	e.startTerm(ctx, acquired, sent)
+	return nil
+}
+
+// renew extends the leases of all held terms in one statement. A term that the database
+// does not confirm has ended. If the database confirms at least one term, the session is
+// alive and still holds its locks; otherwise it is no longer trusted.
+func (l *electionLoop) renew(ctx context.Context) error {
+	sent := time.Now()
+	held := l.heldTerms(sent)
+	if len(held) == 0 || sent.Before(l.nextRenew) {
+		return nil
+	}
+	sending, cancel := l.withLeaseTimeout(ctx)
+	defer cancel()
+	still, err := l.session.Renew(sending, held)
+	l.countRenewals(held, still, err)
+	if err != nil {
+		return err
+	}
+	if len(still) == 0 {
+		return errReplaced
+	}
+	l.nextRenew = sent.Add(l.opts.RefreshInterval)
+	for _, e := range l.electors {
+		e.handleRenewal(still, sent)
+	}
+	return nil
+}
+
+// resignStopped hands over the roles whose work has returned or has exceeded its stop
+// timeout. The server may still be committing a last transaction of work that has returned.
+func (l *electionLoop) resignStopped(ctx context.Context) error {
+	for _, e := range l.electors {
+		if !e.workEnded() && !e.exceededStopTimeout(time.Now()) {
+			continue
+		}
+		err := l.resign(ctx, e)
+		if errors.Is(err, leaderstore.ErrBusy) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		e.endResigned(ctx)
+	}
+	if l.idle() && !l.idleTimeoutReset {
+		l.idleTimeoutReset = true
+		return l.session.ResetIdleTimeout(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+func (l *electionLoop) resign(ctx context.Context, e *elector) error {
+	sending, cancel := l.withLeaseTimeout(ctx)
+	defer cancel()
+	if e.serverMayCommit(time.Now()) {
+		return l.session.Resign(sending, e.lock(), e.fence.Term, e.reason)
+	}
+	return l.session.ForceResign(sending, e.lock(), e.fence.Term, e.reason)
+}
+
+// withLeaseTimeout limits a statement to one lease: after that the server may have ended
+// the session. The trust window ends earlier, by a timer of its own.
+func (l *electionLoop) withLeaseTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), l.opts.LeaseDuration)
+}
+
+// deposeAll ends every term without a statement to the database. Work that is still
+// stopping blocks this node from its own role only.
+func (l *electionLoop) deposeAll(cause error) {
+	for _, e := range l.electors {
+		e.depose(cause)
+	}
+}
+
+// anyLeading reports whether a role is led whose work has not been stopped.
+func (l *electionLoop) anyLeading() bool {
+	return slices.ContainsFunc(l.electors, func(e *elector) bool { return e.state == leading })
+}
+
+// lockRequests returns the lock requests of all eligible electors.
+func (l *electionLoop) lockRequests() []leaderstore.Lock {
+	var locks []leaderstore.Lock
+	if l.isDraining() {
+		return nil
+	}
+	now := time.Now()
+	for _, e := range l.electors {
+		if e.eligible() {
+			locks = append(locks, e.lockRequest(now))
+		}
+	}
+	return locks
+}
+
+func (l *electionLoop) heldTerms(now time.Time) []leaderstore.Held {
+	var held []leaderstore.Held
+	for _, e := range l.electors {
+		if e.state != standby {
+			held = append(held, leaderstore.Held{Role: string(e.Role), Term: e.fence.Term, Note: e.renewals.eventData(now)})
+		}
+	}
+	return held
+}
+
+func (l *electionLoop) holdsTerm() bool { return len(l.heldTerms(time.Time{})) > 0 }
+
+func (l *electionLoop) idle() bool { return !l.holdsTerm() }
+
+// jitter returns 0.9 to 1.1 times d, so that the standbys do not check at the same time.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}

@@ -1,0 +1,100 @@
+package assign
+
+import (
+	"time"
+)
+
+const (
+	// minPage and maxPage limit how many jobs of one queue are read at once. While there
+	// are jobs that no member can take, a page has at least widePage jobs, because later
+	// jobs may be placed.
+	minPage, widePage, maxPage = 20, 200, 2000
+	// topInterval is how often a queue with a backlog is read from the top.
+	topInterval = 200 * time.Millisecond
+	// topShare is the minimum of that interval, in multiples of the duration of a sweep.
+	topShare = 5
+	// offerShare extends the claim timeout by multiples of the duration of a sweep.
+	offerShare = 4
+)
+
+// queueScan is the sweep's position in one queue. During a backlog, the cursor is deep in
+// the queue, and the top is read again every topInterval.
+type queueScan struct {
+	queue     string
+	cursor    position // zero means that the next scan starts at the top
+	topReadAt time.Time
+	// heldUntil is when a queue that has reached its limit is read again.
+	heldUntil time.Time
+	// backlog reports that the last scan left jobs unread or without credit. hasUnplaced
+	// reports that it found jobs that no member could take.
+	backlog, hasUnplaced bool
+	// counting is the number of jobs in this pass that no member could take. waiting is
+	// that number for the last complete pass.
+	counting, waiting int
+	// countingUnworked and unworked are these numbers by kind, for kinds that no member
+	// works.
+	countingUnworked, unworked kindCounts
+}
+
+// scanPage is one page of a queue.
+type scanPage struct {
+	queueScan *queueScan
+	after     position
+	limit     int
+	// fromTop marks an additional read from the top, which does not move the cursor.
+	fromTop bool
+
+	read int
+	last position // last handled job
+	// stopped reports that credit ran out before the end of the page. held reports that
+	// the queue has reached its limit.
+	stopped  bool
+	held     bool
+	unplaced int
+	// unworked counts the unplaced jobs of kinds that no member works.
+	unworked kindCounts
+}
+
+// scans returns the pages to read from a queue. room is how many more jobs can be
+// offered. pending is the number of pending offers: their jobs stay at the top until they
+// are claimed. A page after the cursor contains only jobs that can be offered. A page
+// from the top is due every topEvery.
+func (q *queueScan) scans(now time.Time, room, pending int, topEvery time.Duration) []scanPage {
+	if room <= 0 || now.Before(q.heldUntil) {
+		return nil
+	}
+	page := max(minPage, room)
+	if q.hasUnplaced {
+		page = max(widePage, 2*room)
+	}
+	top := scanPage{queueScan: q, limit: min(maxPage, page+pending)}
+	if q.cursor == (position{}) {
+		q.topReadAt = now
+		return []scanPage{top}
+	}
+	plan := []scanPage{{queueScan: q, after: q.cursor, limit: min(maxPage, page), last: q.cursor}}
+	if now.Sub(q.topReadAt) >= topEvery {
+		q.topReadAt, top.fromTop = now, true
+		plan = append(plan, top)
+	}
+	return plan
+}
+
+// advance moves the cursor after a page was handled.
+func (q *queueScan) advance(s scanPage) {
+	if s.fromTop {
+		return
+	}
+	q.counting += s.unplaced
+	for kind, jobs := range s.unworked {
+		q.countingUnworked = q.countingUnworked.add(kind, jobs)
+	}
+	q.backlog, q.hasUnplaced = s.stopped || s.read == s.limit, s.unplaced > 0
+	if q.backlog {
+		q.cursor = s.last
+		return
+	}
+	q.cursor = position{}
+	q.waiting, q.counting = q.counting, 0
+	q.unworked, q.countingUnworked = q.countingUnworked, nil
+}

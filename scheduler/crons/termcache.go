@@ -1,0 +1,32 @@
+package crons
+
+import (
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/batchsize"
+)
+
+// termCache is what a Firer keeps from one term to its next, so that short terms do not
+// start from nothing. No verdict depends on it.
+type termCache struct {
+	// definitions contains the cached definitions. Each is compared with its row before
+	// use.
+	definitions map[string]*definition
+	// batchSize is the number of crons in a transaction. tickLimit is the number of due
+	// ticks that it examines.
+	batchSize, tickLimit *batchsize.Size
+	// pageSize is the number of crons in one page.
+	pageSize *batchsize.Size
+	leadTime leadTime
+	// overhead is the estimated duration of the round trips of a transaction. It
+	// decreases slowly because some round trips are fast even on a busy machine.
+	overhead time.Duration
+}
+
+func newTermCache() *termCache {
+	return &termCache{
+		definitions: map[string]*definition{},
+		batchSize:   batchsize.New(maxBatch, batchTarget), tickLimit: batchsize.New(maxTicks, batchTarget),
+		pageSize: batchsize.New(maxPage, batchTarget),
+	}
+}
