@@ -10,6 +10,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
@@ -42,25 +43,25 @@ func PreviewApply(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (Review,
 	return review, err
 }
 
-func apply(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool, confirm func(Review) error) (cronstore.Outcome, error) {
+func apply(ctx context.Context, db postgres.DB, cfg *Config, force bool, confirm func(Review) error) (cronstore.Outcome, error) {
 	wanted, err := appliedConfig(cfg)
 	if err != nil {
 		return cronstore.Outcome{}, err
 	}
 	wanted.Confirm = confirm
-	outcome, err := cronstore.Apply(ctx, db, wanted, force)
+	outcome, err := cronstore.New(db).Apply(ctx, wanted, force)
 	if err != nil {
 		return outcome, fmt.Errorf("apply the configuration: %w", err)
 	}
 	return outcome, nil
 }
 
-func preview(ctx context.Context, db cronstore.Beginner, cfg *Config, force bool) (Review, cronstore.State, error) {
+func preview(ctx context.Context, db postgres.DB, cfg *Config, force bool) (Review, cronstore.State, error) {
 	wanted, err := appliedConfig(cfg)
 	if err != nil {
 		return Review{}, "", err
 	}
-	return cronstore.Preview(ctx, db, wanted, force)
+	return cronstore.New(db).Preview(ctx, wanted, force)
 }
 
 // appliedConfig converts a configuration for cronstore.Apply.
@@ -74,7 +75,7 @@ func appliedConfig(cfg *Config) (cronstore.Applied, error) {
 		return cronstore.Applied{}, err
 	}
 	return cronstore.Applied{
-		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Schema: cfg.Database.Schema, Cluster: cfg.Cluster.Name,
+		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Cluster: cfg.Cluster.Name,
 		Also: func(ctx context.Context, tx pgx.Tx) error { return queuestore.SetLimits(ctx, tx, limitsOf(cfg)) },
 	}, nil
 }

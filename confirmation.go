@@ -69,7 +69,7 @@ func (n *Node) awaitConfirmation(ctx context.Context) error {
 }
 
 func (n *Node) checkConfirmed(ctx context.Context) (bool, error) {
-	inForce, err := cronstore.HashInForce(ctx, n.pool)
+	inForce, err := cronstore.New(n.pool).HashInForce(ctx)
 	if err != nil || inForce != n.unconfirmedHash {
 		return false, err
 	}
@@ -97,7 +97,7 @@ func (n *Node) reviewEdit(ctx context.Context, now, next *Config) error {
 	if err != nil {
 		return err
 	}
-	inForce, err := cronstore.HashInForce(ctx, n.pool)
+	inForce, err := cronstore.New(n.pool).HashInForce(ctx)
 	if err != nil || inForce == hash {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
+	"github.com/forge-scheduler/forge/scheduler/crons"
 )
 
 const (
@@ -120,8 +121,8 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 		Doctor:        n.diagnose,
 		TokenKeeper:   n.tokenKeeper(),
 		Source:        n.source(),
-		CronOps:       operator,
-		CronRunner:    operator,
+		CronOps:       cronstore.New(requestDB{n.pool}),
+		CronRunner:    crons.Manual{DB: requestDB{n.pool}, Inserter: n.runner, Schema: n.cfg.Database.Schema},
 		JobOps:        operator,
 		Enqueuer:      operator,
 		QueueOps:      operator,

@@ -33,7 +33,7 @@ func (n *Node) aggregatorLeaderFunc() (roles.LeaderFunc, error) {
 	watching := alerts.Options{
 		Pool: n.pool, Interval: n.cfg.Metrics.ScrapeInterval.Std(), Logger: n.logger,
 		InForce: func(ctx context.Context, unless string) (cronstore.Config, error) {
-			return cronstore.ConfigInForceUnless(ctx, n.pool, unless)
+			return cronstore.New(n.pool).ConfigInForceUnless(ctx, unless)
 		},
 		DeadmanURL: func() string { return n.current.Load().Metrics.DeadmanURL },
 		Deadman:    n.receiverGuard().Client(),

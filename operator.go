@@ -7,53 +7,23 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/argschema"
-	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/leaderstore"
-	"github.com/forge-scheduler/forge/scheduler/crons"
 )
 
 // operator implements the operations of the pages and the API, as the commands do.
 type operator struct {
-	manual      crons.Manual
+	schema      string
 	inserter    enqueue.Inserter
 	broadcaster *broadcaster
-	pool        interface {
-		enqueue.DB
-		handover.DB
-	}
+	pool        requestDB
 }
 
 func (n *Node) operator() operator {
-	db := requestDB{n.pool}
-	return operator{crons.Manual{DB: db, Inserter: n.runner, Schema: n.cfg.Database.Schema}, n.runner, n.broadcaster, db}
-}
-
-func (o operator) change(cron, by string) cronstore.Change {
-	return cronstore.Change{Name: cron, By: by, Schema: o.manual.Schema}
-}
-
-func (o operator) Pause(ctx context.Context, cron, by string) (cronstore.Cron, bool, error) {
-	return cronstore.Pause(ctx, o.pool, o.change(cron, by))
-}
-
-func (o operator) Resume(ctx context.Context, cron, by string) (cronstore.Cron, bool, error) {
-	return cronstore.Resume(ctx, o.pool, o.change(cron, by))
-}
-
-func (o operator) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
-	return o.manual.Trigger(ctx, t)
-}
-
-func (o operator) PlanBackfill(ctx context.Context, span cronstore.Span) (cronstore.Backfill, error) {
-	return cronstore.PlanBackfill(ctx, o.pool, span)
-}
-
-func (o operator) RunBackfill(ctx context.Context, plan cronstore.Backfill, by string) (int, error) {
-	return o.manual.RunBackfill(ctx, plan, by, func(int) {})
+	return operator{n.cfg.Database.Schema, n.runner, n.broadcaster, requestDB{n.pool}}
 }
 
 func (o operator) Act(ctx context.Context, order jobstore.Order, ids []int64) ([]jobstore.Change, error) {
@@ -81,11 +51,11 @@ func (o operator) Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bo
 }
 
 func (o operator) PauseQueue(ctx context.Context, queue, by string) (time.Time, bool, error) {
-	return queuestore.Pause(ctx, o.pool, queuestore.Change{Name: queue, By: by, Schema: o.manual.Schema})
+	return queuestore.Pause(ctx, o.pool, queuestore.Change{Name: queue, By: by, Schema: o.schema})
 }
 
 func (o operator) ResumeQueue(ctx context.Context, queue, by string) (time.Time, bool, error) {
-	return queuestore.Resume(ctx, o.pool, queuestore.Change{Name: queue, By: by, Schema: o.manual.Schema})
+	return queuestore.Resume(ctx, o.pool, queuestore.Change{Name: queue, By: by, Schema: o.schema})
 }
 
 func (o operator) CountDead(ctx context.Context, filter jobstore.DeadFilter) (jobstore.DeadMatching, error) {

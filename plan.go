@@ -30,7 +30,7 @@ func MakePlan(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.D
 	if err != nil {
 		return Plan{}, err
 	}
-	inForce, err := cronstore.ConfigInForce(ctx, pool)
+	inForce, err := cronstore.New(pool).ConfigInForce(ctx)
 	if err != nil && !errors.Is(err, cronstore.ErrNotFound) {
 		return Plan{}, err
 	}
@@ -60,7 +60,7 @@ func computeRuns(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead tim
 	if err != nil {
 		return err
 	}
-	planner, err := cronstore.NewPlanner(ctx, pool)
+	planner, err := cronstore.New(pool).Planner(ctx)
 	if err != nil {
 		return err
 	}

@@ -182,7 +182,7 @@ func (r *reloader) isUnconfirmed(ctx context.Context, next *Config) (bool, error
 	if _, r.nextHash, err = next.ClusterSections(); err != nil || r.nextHash != r.unconfirmedHash {
 		return false, err
 	}
-	inForce, err := cronstore.HashInForce(ctx, r.node.pool)
+	inForce, err := cronstore.New(r.node.pool).HashInForce(ctx)
 	return inForce != r.unconfirmedHash, err
 }
 

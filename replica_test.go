@@ -38,7 +38,7 @@ func TestRepeatedRequestWaitsForSynchronousReplica(t *testing.T) {
 			return err
 		}},
 		{"pause a cron", func(ctx context.Context) error {
-			_, _, err := cronstore.Pause(ctx, pool, cronstore.Change{Name: "hourly"})
+			_, _, err := cronstore.New(pool).Pause(ctx, "hourly", "")
 			return err
 		}},
 		{"enqueue a unique job", func(ctx context.Context) error {

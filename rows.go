@@ -40,7 +40,7 @@ func (n *Node) restoreRows(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	inForce, err := cronstore.HashInForce(ctx, n.pool)
+	inForce, err := cronstore.New(n.pool).HashInForce(ctx)
 	if err != nil || inForce != own {
 		return err // another configuration is in force
 	}
@@ -65,7 +65,7 @@ func (n *Node) hasRows(ctx context.Context, cfg *Config) (bool, error) {
 	for i, cron := range cfg.Crons {
 		names[i] = cron.Name
 	}
-	missing, err := cronstore.Missing(ctx, n.pool, names)
+	missing, err := cronstore.New(n.pool).Missing(ctx, names)
 	if err != nil || len(missing) > 0 {
 		return false, err
 	}

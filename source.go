@@ -33,7 +33,8 @@ func (n *Node) source() dashboard.Source {
 		Leadership: leadershipReader{n.pool, n.cfg},
 		Nodes:      nodeReader{n.pool},
 		Health:     healthReader{n},
-		Crons:      cronReader{n.pool},
+		Crons:      cronstore.New(n.pool),
+		Explain:    explain.New(n.pool),
 		Jobs:       jobs,
 		Counts:     jobs,
 		Queues:     queueReader{n.pool},
@@ -46,7 +47,7 @@ func (n *Node) source() dashboard.Source {
 }
 
 func (n *Node) appliedHash(ctx context.Context) (string, error) {
-	return cronstore.HashInForce(ctx, n.pool)
+	return cronstore.New(n.pool).HashInForce(ctx)
 }
 
 // differs returns what another configuration would change against the one in force. The
@@ -56,7 +57,7 @@ func (n *Node) differs(ctx context.Context, applied, other string) (string, erro
 	if known, ok := n.differences.Load(key); ok {
 		return known.(string), nil
 	}
-	inForce, drifts, err := cronstore.Drifts(ctx, n.pool, []string{other})
+	inForce, drifts, err := cronstore.New(n.pool).Drifts(ctx, []string{other})
 	if err != nil {
 		return "", err
 	}
@@ -111,44 +112,6 @@ func (r healthReader) Causes(ctx context.Context) ([]string, error) {
 func (r healthReader) Hazards(ctx context.Context) ([]hazards.Hazard, error) {
 	facts, err := hazards.Read(ctx, r.node.pool)
 	return facts.Find(), err
-}
-
-type cronReader struct{ pool *pgxpool.Pool }
-
-func (r cronReader) List(ctx context.Context) ([]cronstore.Cron, error) {
-	return cronstore.List(ctx, r.pool)
-}
-
-func (r cronReader) Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error) {
-	return cronstore.Outline(ctx, r.pool, before)
-}
-
-func (r cronReader) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {
-	return cronstore.Some(ctx, r.pool, names)
-}
-
-func (r cronReader) Page(ctx context.Context, n cronstore.Narrow) ([]cronstore.Cron, error) {
-	return cronstore.Page(ctx, r.pool, n)
-}
-
-func (r cronReader) Get(ctx context.Context, name string) (cronstore.Cron, error) {
-	return cronstore.Get(ctx, r.pool, name)
-}
-
-func (r cronReader) Why(ctx context.Context, cron string, tick time.Time) (explain.Explanation, error) {
-	return explain.Tick(ctx, r.pool, cron, tick)
-}
-
-func (r cronReader) Notifications(ctx context.Context, cron string, ticks []time.Time) ([]notifyqueue.Notification, error) {
-	return notifyqueue.OfTicks(ctx, r.pool, cron, ticks)
-}
-
-func (r cronReader) Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {
-	return cronstore.Ticks(ctx, r.pool, cron, before, limit)
-}
-
-func (r cronReader) NewestTicks(ctx context.Context, crons []string, limit int) (map[string][]cronstore.Tick, error) {
-	return cronstore.NewestTicks(ctx, r.pool, crons, limit)
 }
 
 type jobReader struct {

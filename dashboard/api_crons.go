@@ -148,7 +148,7 @@ func (s *server) apiTick(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusBadRequest, "The tick must be a time such as 2026-11-20T15:04:05Z.")
 		return
 	}
-	why, err := s.Source.Crons.Why(r.Context(), r.PathValue("name"), tick)
+	why, err := s.Source.Explain.Why(r.Context(), r.PathValue("name"), tick)
 	if err != nil {
 		s.answerError(w, r, refuse(err))
 		return
@@ -231,12 +231,12 @@ func (s *server) apiBackfill(w http.ResponseWriter, r *http.Request) {
 		s.answerError(w, r, err)
 		return
 	}
-	plan, ran, err := s.backfill(r.Context(), span, requestOrigin(r, viaAPI), asked.DryRun)
+	b, ran, err := s.backfill(r.Context(), span, requestOrigin(r, viaAPI), asked.DryRun)
 	if err != nil {
 		s.answerError(w, r, interrupted(err, ran))
 		return
 	}
-	writeJSON(w, http.StatusOK, backfillDocument{plan, asked.DryRun, ran})
+	writeJSON(w, http.StatusOK, backfillDocument{b, asked.DryRun, ran})
 }
 
 // interrupted returns an error that names how many ticks a backfill ran before it failed.

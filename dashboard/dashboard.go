@@ -69,6 +69,10 @@ type Crons interface {
 	// NewestTicks returns at most limit of the newest ticks of each of these crons, newest
 	// first.
 	NewestTicks(ctx context.Context, crons []string, limit int) (map[string][]cronstore.Tick, error)
+}
+
+// Explain explains the ticks of crons.
+type Explain interface {
 	// Why explains the verdict of a tick. It returns cronstore.ErrNotFound if there is no
 	// such cron.
 	Why(ctx context.Context, cron string, tick time.Time) (explain.Explanation, error)
@@ -117,6 +121,7 @@ type Source struct {
 	Nodes      Nodes
 	Health     Health
 	Crons      Crons
+	Explain    Explain
 	Jobs       Jobs
 	Counts     Counts
 	Queues     Queues

@@ -244,13 +244,13 @@ func (f fakeOperator) Trigger(_ context.Context, t cronstore.Trigger) (cronstore
 	return row, f.note(t.Cron, fmt.Sprintf("trigger %s %s by %s", t.At.Format(time.DateTime), t.Args, t.By))
 }
 
-func (f fakeOperator) PlanBackfill(_ context.Context, span cronstore.Span) (cronstore.Backfill, error) {
+func (f fakeOperator) BackfillTicks(_ context.Context, span cronstore.Span) (cronstore.Backfill, error) {
 	return cronstore.Backfill{Cron: span.Cron, Ticks: []time.Time{span.From}, Left: 2, More: true},
 		f.note(span.Cron, fmt.Sprintf("plan %s to %s at most %d", span.From.UTC().Format(time.DateTime), span.To.UTC().Format(time.DateTime), span.Limit))
 }
 
-func (f fakeOperator) RunBackfill(_ context.Context, plan cronstore.Backfill, by string) (int, error) {
-	return len(plan.Ticks), f.note(plan.Cron, "backfill by "+by)
+func (f fakeOperator) Backfill(_ context.Context, b cronstore.Backfill, by string, _ func(int)) (int, error) {
+	return len(b.Ticks), f.note(b.Cron, "backfill by "+by)
 }
 
 // Act finds the jobs of the cluster, and changes none.
@@ -426,7 +426,7 @@ func (c *fakeCluster) options() Options {
 		JobOps:     fakeOperator{c}, Enqueuer: fakeOperator{c},
 		QueueOps: fakeOperator{c}, DeadLetterOps: fakeDead{c}, RoleOps: fakeOperator{c}, Silencer: fakeAlerts{c},
 		Settings: func() map[string]any { return c.settings },
-		Source:   Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Health: fakeHealth{c}, Crons: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
+		Source:   Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Health: fakeHealth{c}, Crons: fakeCrons{c}, Explain: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
 		Self:     Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
 		Roles:    testRoles,
 		Ready:    func(context.Context) error { return nil },

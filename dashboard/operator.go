@@ -11,12 +11,13 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// CronOps pauses and resumes crons.
+// CronOps pauses and resumes crons, and finds the ticks that a backfill would run.
 type CronOps interface {
 	// Pause and Resume return the cron and whether its state changed. They return
 	// cronstore.ErrNotFound for a cron that is not configured.
 	Pause(ctx context.Context, cron, by string) (cronstore.Cron, bool, error)
 	Resume(ctx context.Context, cron, by string) (cronstore.Cron, bool, error)
+	BackfillTicks(ctx context.Context, span cronstore.Span) (cronstore.Backfill, error)
 }
 
 // CronRunner runs ticks on behalf of an operator.
@@ -24,10 +25,9 @@ type CronRunner interface {
 	// Trigger returns the row of the tick. It returns ErrNotFound, ErrTaken (with the row),
 	// ErrFuture or ErrNotDue of cronstore if it refuses.
 	Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error)
-	// PlanBackfill returns the ticks that a backfill would run. RunBackfill runs them and
-	// returns how many it ran.
-	PlanBackfill(ctx context.Context, span cronstore.Span) (cronstore.Backfill, error)
-	RunBackfill(ctx context.Context, plan cronstore.Backfill, by string) (int, error)
+	// Backfill runs the ticks that BackfillTicks returned, and returns how many it ran.
+	// progress may be nil.
+	Backfill(ctx context.Context, b cronstore.Backfill, by string, progress func(done int)) (int, error)
 }
 
 const (
@@ -113,20 +113,20 @@ func refuseTaken(row cronstore.Tick) error {
 
 // setCronPaused pauses or resumes a cron.
 func (s *server) setCronPaused(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
-	turn := s.CronOps.Resume
+	change := s.CronOps.Resume
 	if pause {
-		turn = s.CronOps.Pause
+		change = s.CronOps.Pause
 	}
-	changed, did, err := turn(ctx, cron, by)
-	return changed, did, refuse(err)
+	row, changed, err := change(ctx, cron, by)
+	return row, changed, refuse(err)
 }
 
-// backfill plans a backfill and, unless dryRun is set, runs it.
-func (s *server) backfill(ctx context.Context, span cronstore.Span, by string, dryRun bool) (plan cronstore.Backfill, ran int, err error) {
-	if plan, err = s.CronRunner.PlanBackfill(ctx, span); err == nil && !dryRun {
-		ran, err = s.CronRunner.RunBackfill(ctx, plan, by)
+// backfill finds the ticks of a backfill and, unless dryRun is set, runs them.
+func (s *server) backfill(ctx context.Context, span cronstore.Span, by string, dryRun bool) (b cronstore.Backfill, ran int, err error) {
+	if b, err = s.CronOps.BackfillTicks(ctx, span); err == nil && !dryRun {
+		ran, err = s.CronRunner.Backfill(ctx, b, by, nil)
 	}
-	return plan, ran, refuse(err)
+	return b, ran, refuse(err)
 }
 
 // requestOrigin describes the origin of a request, for the ledger and the event log.

@@ -79,7 +79,7 @@ func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts
 	if err != nil {
 		return err
 	}
-	notifications, err := s.Source.Crons.Notifications(ctx, cron.Name, ticks)
+	notifications, err := s.Source.Explain.Notifications(ctx, cron.Name, ticks)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ type backfillBody struct {
 	Cron, Path         string
 	From, To           string
 	Limit              string
-	Plan               *cronstore.Backfill
+	Backfill           *cronstore.Backfill
 	Ticks              []upcomingRow
 	Hidden             int
 	Zone               string
@@ -165,7 +165,7 @@ type backfillBody struct {
 // shownBackfill is how many ticks of a backfill the page lists.
 const shownBackfill = 200
 
-// loadBackfill loads the form and, once it is filled in, the plan.
+// loadBackfill loads the form and, once it is filled in, the ticks.
 func (s *server) loadBackfill(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
@@ -190,13 +190,13 @@ func (s *server) loadBackfill(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, &requestError{err}
 	}
-	plan, err := s.CronRunner.PlanBackfill(ctx, span)
+	found, err := s.CronOps.BackfillTicks(ctx, span)
 	if err != nil {
 		return nil, err
 	}
-	b.Plan = &plan
-	listed := plan.Ticks[:min(len(plan.Ticks), shownBackfill)]
-	b.Hidden = len(plan.Ticks) - len(listed)
+	b.Backfill = &found
+	listed := found.Ticks[:min(len(found.Ticks), shownBackfill)]
+	b.Hidden = len(found.Ticks) - len(listed)
 	for _, t := range listed {
 		b.Ticks = append(b.Ticks, upcomingRow{Clock: weekday(t, zone), UTC: weekday(t, time.UTC)})
 	}

@@ -27,7 +27,7 @@ func (a *app) cronListCommand() *cobra.Command {
 		Example: "  forge cron list -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				crons, err := cronstore.List(ctx, pool)
+				crons, err := cronstore.New(pool).List(ctx)
 				if err != nil {
 					return err
 				}
@@ -181,7 +181,7 @@ func (a *app) upcomingOfSpec(name string, spec cronstore.Spec, start time.Time, 
 }
 
 func findCron(ctx context.Context, pool *pgxpool.Pool, name string) (cronstore.Cron, error) {
-	cron, err := cronstore.Get(ctx, pool, name)
+	cron, err := cronstore.New(pool).Get(ctx, name)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return cron, unknownCron(ctx, pool, name)
 	}
@@ -189,7 +189,7 @@ func findCron(ctx context.Context, pool *pgxpool.Pool, name string) (cronstore.C
 }
 
 func unknownCron(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	known, err := cronstore.Names(ctx, pool)
+	known, err := cronstore.New(pool).Names(ctx)
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (a *app) cronHistoryCommand() *cobra.Command {
 				if _, err := findCron(ctx, pool, args[0]); err != nil {
 					return err
 				}
-				ticks, err := cronstore.Ticks(ctx, pool, args[0], time.Time{}, limit)
+				ticks, err := cronstore.New(pool).Ticks(ctx, args[0], time.Time{}, limit)
 				if err != nil {
 					return err
 				}

@@ -74,14 +74,14 @@ func fillSpan(span *cronstore.Span, from, to string) (err error) {
 }
 
 func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Manual, span cronstore.Span, dryRun bool) error {
-	plan, err := cronstore.PlanBackfill(ctx, pool, span)
+	found, err := cronstore.New(pool).BackfillTicks(ctx, span)
 	if err != nil {
 		return explainCron(ctx, pool, span.Cron, err)
 	}
-	answer := backfilled{Backfill: plan, DryRun: dryRun}
+	answer := backfilled{Backfill: found, DryRun: dryRun}
 	if !dryRun {
-		bar := newBar(a.err, len(plan.Ticks))
-		answer.Ran, err = manual.RunBackfill(ctx, plan, whoAmI(), bar.set)
+		bar := newBar(a.err, len(found.Ticks))
+		answer.Ran, err = manual.Backfill(ctx, found, whoAmI(), bar.set)
 		bar.end()
 		if err != nil {
 			return explainCron(ctx, pool, span.Cron, err)
@@ -90,8 +90,8 @@ func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Man
 	if !a.tabular() {
 		return a.document(answer)
 	}
-	if dryRun && len(plan.Ticks) > 0 {
-		if err := list(a, plan.Ticks, []column[time.Time]{{title: "tick", show: explain.Instant}}); err != nil {
+	if dryRun && len(found.Ticks) > 0 {
+		if err := list(a, found.Ticks, []column[time.Time]{{title: "tick", show: explain.Instant}}); err != nil {
 			return err
 		}
 	}

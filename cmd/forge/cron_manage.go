@@ -29,7 +29,7 @@ type pausedCron struct {
 }
 
 func (a *app) cronPauseCommand() *cobra.Command {
-	return a.pauseOrResumeCommand("pause NAME", "Pause a cron: its ticks are recorded as skipped_paused until it is resumed", cronstore.Pause,
+	return a.pauseOrResumeCommand("pause NAME", "Pause a cron: its ticks are recorded as skipped_paused until it is resumed", (*cronstore.Store).Pause,
 		func(name string, t pausedCron) string {
 			switch {
 			case t.Changed:
@@ -43,7 +43,7 @@ func (a *app) cronPauseCommand() *cobra.Command {
 }
 
 func (a *app) cronResumeCommand() *cobra.Command {
-	return a.pauseOrResumeCommand("resume NAME", "Resume a paused cron from now on", cronstore.Resume,
+	return a.pauseOrResumeCommand("resume NAME", "Resume a paused cron from now on", (*cronstore.Store).Resume,
 		func(name string, t pausedCron) string {
 			said := name + " is not paused"
 			if t.Changed {
@@ -60,18 +60,19 @@ func (a *app) cronResumeCommand() *cobra.Command {
 
 // pauseOrResumeCommand returns a command that pauses or resumes a cron. To repeat it is not an error.
 func (a *app) pauseOrResumeCommand(use, short string,
-	change func(context.Context, cronstore.Beginner, cronstore.Change) (cronstore.Cron, bool, error), say func(string, pausedCron) string,
+	change func(*cronstore.Store, context.Context, string, string) (cronstore.Cron, bool, error), say func(string, pausedCron) string,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  forge cron " + strings.Replace(use, "NAME", "nightly-report", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
-				cron, changed, err := change(ctx, pool, cronstore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				store := cronstore.New(pool)
+				cron, changed, err := change(store, ctx, args[0], whoAmI())
 				if err != nil {
 					return explainCron(ctx, pool, args[0], err)
 				}
-				now, err := cronstore.Now(ctx, pool)
+				now, err := store.Now(ctx)
 				if err != nil {
 					return err
 				}
@@ -174,7 +175,7 @@ func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger cronstore.T
 	case errors.Is(err, cronstore.ErrFuture):
 		return usageError(fmt.Errorf("--at %s lies in the future, where the cron fires by itself", at))
 	case errors.Is(err, cronstore.ErrNotDue):
-		answer, gathering := explain.Tick(ctx, pool, trigger.Cron, trigger.At)
+		answer, gathering := explain.New(pool).Why(ctx, trigger.Cron, trigger.At)
 		if gathering != nil {
 			return gathering
 		}

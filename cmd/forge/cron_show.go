@@ -49,7 +49,7 @@ func readCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron, 
 		return shownCron{}, err
 	}
 	shown := shownCron{Cron: cron}
-	if shown.Recent, err = cronstore.Ticks(ctx, pool, name, time.Time{}, shownTicks); err != nil {
+	if shown.Recent, err = cronstore.New(pool).Ticks(ctx, name, time.Time{}, shownTicks); err != nil {
 		return shown, err
 	}
 	schedule, err := cron.Spec.Timing().Parse(name)
@@ -60,7 +60,7 @@ func readCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron, 
 	if cron.Paused() || !cron.RemovedAt.IsZero() {
 		return shown, nil
 	}
-	now, err := cronstore.Now(ctx, pool)
+	now, err := cronstore.New(pool).Now(ctx)
 	if err != nil {
 		return shown, err
 	}

@@ -22,7 +22,7 @@ func (a *app) cronWhyCommand() *cobra.Command {
 				return err
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				answer, err := explain.Tick(ctx, pool, args[0], tick)
+				answer, err := explain.New(pool).Why(ctx, args[0], tick)
 				if err != nil {
 					return explainCron(ctx, pool, args[0], err)
 				}

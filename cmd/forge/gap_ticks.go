@@ -65,7 +65,7 @@ func withGapTicks(ctx context.Context, pool *pgxpool.Pool, tenures []leaderstore
 	if len(gaps) == 0 {
 		return rows, nil
 	}
-	counts, err := cronstore.DueIn(ctx, pool, gaps)
+	counts, err := cronstore.New(pool).DueIn(ctx, gaps)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func withDrift(ctx context.Context, pool *pgxpool.Pool, nodes []nodestore.Node) 
 			hashes = append(hashes, n.ConfigHash)
 		}
 	}
-	_, drifts, err := cronstore.Drifts(ctx, pool, hashes)
+	_, drifts, err := cronstore.New(pool).Drifts(ctx, hashes)
 	if err != nil {
 		return nil, err
 	}

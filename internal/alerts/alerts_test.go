@@ -102,7 +102,7 @@ func (c *cluster) newWatch(term int64) *alerts.Watch {
 	return alerts.New(alerts.Options{
 		Pool: c.pool, Interval: interval, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 		InForce: func(ctx context.Context, unless string) (cronstore.Config, error) {
-			return cronstore.ConfigInForceUnless(ctx, c.pool, unless)
+			return cronstore.New(c.pool).ConfigInForceUnless(ctx, unless)
 		},
 		DeadmanURL: func() string { return c.deadman }, Deadman: netguard.Guard{AllowPrivate: true}.Client(),
 	}, leaderstore.Fence{Role: "metrics_aggregator", Term: term, NodeID: "leader", Incarnation: "00000000000000ff"})

@@ -5,12 +5,13 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // InForce returns the alerts of the configuration in force with their open incidents,
 // firing ones first.
-func InForce(ctx context.Context, db cronstore.Queryer) ([]alertstore.Status, error) {
-	section, err := cronstore.SectionInForce(ctx, db, "alerts")
+func InForce(ctx context.Context, db postgres.DB) ([]alertstore.Status, error) {
+	section, err := cronstore.New(db).SectionInForce(ctx, "alerts")
 	if err != nil {
 		return nil, err
 	}

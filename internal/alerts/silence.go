@@ -66,7 +66,7 @@ func Try(ctx context.Context, db Beginner, alert, by string) (targets []string, 
 }
 
 func ruleInForce(ctx context.Context, tx pgx.Tx, alert string) (Rule, error) {
-	section, err := cronstore.SectionInForce(ctx, tx, "alerts")
+	section, err := cronstore.New(tx).SectionInForce(ctx, "alerts")
 	if err != nil {
 		return Rule{}, err
 	}

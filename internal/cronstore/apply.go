@@ -62,21 +62,28 @@ SET spec = excluded.spec, spec_hash = excluded.spec_hash, updated_at = excluded.
     removed_at = excluded.removed_at, paused_at = excluded.paused_at,
     watermark = excluded.watermark, next_tick = excluded.next_tick`
 
-const notifySQL = `SELECT pg_notify(coalesce(nullif($1, ''), current_schema()) || '.' || $2, '')`
+// The channel has the name of the schema of forge's tables, which need not be the first
+// of the connection's search_path.
+const notifySQL = `
+SELECT pg_notify(n.nspname || '.' || $1, '')
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = 'forge_crons'::regclass`
 
 // Apply puts a configuration in force, unless it is in force or was superseded;
 // force applies a superseded one again. Everything is one transaction; the leader
 // is notified when it commits. An error of a.Confirm is returned, wrapped, and
 // nothing is changed in that case.
-func Apply(ctx context.Context, db Beginner, a Applied, force bool) (Outcome, error) {
+func (s *Store) Apply(ctx context.Context, a Applied, force bool) (Outcome, error) {
 	if err := validate(a.Crons); err != nil {
 		return Outcome{}, fmt.Errorf("apply configuration: %w", err)
 	}
 	var outcome Outcome
-	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		var err error
-		outcome, err = apply(ctx, tx, a, force)
-		return err
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
+		outcome, err = New(tx).apply(ctx, a, force)
+		if err != nil || a.preview || a.Also == nil || outcome.State == StateSuperseded {
+			return err
+		}
+		return a.Also(ctx, tx)
 	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("apply configuration: %w", err)
@@ -93,9 +100,9 @@ func validate(crons map[string]Spec) error {
 	return nil
 }
 
-func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, error) {
+func (s *Store) apply(ctx context.Context, a Applied, force bool) (Outcome, error) {
 	if !a.preview {
-		if _, err := tx.Exec(ctx, lockDefinitionsSQL); err != nil {
+		if _, err := s.db.Exec(ctx, lockDefinitionsSQL); err != nil {
 			return Outcome{}, fmt.Errorf("lock the definitions: %w", err)
 		}
 	}
@@ -103,23 +110,23 @@ func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, erro
 		inForce, cluster string
 		known            bool
 	)
-	if err := tx.QueryRow(ctx, knownConfigSQL, a.Hash).Scan(&inForce, &cluster, &known); err != nil {
+	if err := s.db.QueryRow(ctx, knownConfigSQL, a.Hash).Scan(&inForce, &cluster, &known); err != nil {
 		return Outcome{}, fmt.Errorf("look up the hash: %w", err)
 	}
 	switch {
 	case inForce == a.Hash:
-		return restoreRows(ctx, tx, a)
+		return s.restoreRows(ctx, a)
 	case known && !force:
 		return Outcome{State: StateSuperseded, InForce: inForce}, nil
 	}
-	outcome, configured, err := compare(ctx, tx, a.Crons)
+	outcome, configured, err := s.compare(ctx, a.Crons)
 	if err != nil {
 		return Outcome{}, err
 	}
 	if err := a.confirm(Review{Removed: outcome.Removed, Configured: configured, Cluster: a.Cluster, InForce: cluster}); err != nil {
 		return Outcome{}, err
 	}
-	if err := applyCrons(ctx, tx, a.Crons, outcome); err != nil {
+	if err := s.applyCrons(ctx, a.Crons, outcome); err != nil {
 		return Outcome{}, err
 	}
 	outcome.State, outcome.InForce = StateApplied, a.Hash
@@ -127,75 +134,65 @@ func apply(ctx context.Context, tx pgx.Tx, a Applied, force bool) (Outcome, erro
 	if len(body) == 0 {
 		body = json.RawMessage("{}")
 	}
-	if _, err := tx.Exec(ctx, recordConfigSQL, a.Hash, a.NodeID, body, a.Cluster); err != nil {
+	if _, err := s.db.Exec(ctx, recordConfigSQL, a.Hash, a.NodeID, body, a.Cluster); err != nil {
 		return Outcome{}, fmt.Errorf("record the configuration: %w", err)
 	}
-	if a.Also != nil {
-		if err := a.Also(ctx, tx); err != nil {
-			return Outcome{}, err
-		}
-	}
-	return outcome, announce(ctx, tx, a, known, outcome)
+	return outcome, s.announce(ctx, a, known, outcome)
 }
 
 // restoreRows inserts the missing rows of a configuration in force.
-func restoreRows(ctx context.Context, tx pgx.Tx, a Applied) (Outcome, error) {
+func (s *Store) restoreRows(ctx context.Context, a Applied) (Outcome, error) {
 	outcome := Outcome{State: StateInForce, InForce: a.Hash}
 	if a.preview {
 		return outcome, nil
 	}
-	if err := postgres.Confirm(ctx, tx); err != nil { // the response to an earlier request may have been lost
+	if err := postgres.Confirm(ctx, s.db); err != nil { // the response to an earlier request may have been lost
 		return Outcome{}, err
 	}
-	if err := renameCluster(ctx, tx, a); err != nil {
+	if err := s.renameCluster(ctx, a); err != nil {
 		return Outcome{}, err
 	}
-	missing, err := Missing(ctx, tx, slices.Collect(maps.Keys(a.Crons)))
+	missing, err := s.Missing(ctx, slices.Collect(maps.Keys(a.Crons)))
 	if err != nil {
 		return Outcome{}, err
 	}
 	if len(missing) > 0 {
 		outcome.Added = missing
 	}
-	if err := applyCrons(ctx, tx, a.Crons, outcome); err != nil {
+	if err := s.applyCrons(ctx, a.Crons, outcome); err != nil {
 		return Outcome{}, err
-	}
-	if a.Also != nil {
-		if err := a.Also(ctx, tx); err != nil {
-			return Outcome{}, err
-		}
 	}
 	if len(outcome.Added) == 0 {
 		return outcome, nil
 	}
-	return outcome, announce(ctx, tx, a, true, outcome)
+	return outcome, s.announce(ctx, a, true, outcome)
 }
 
 // Missing returns the crons that have no row, in order: the row was deleted, or the
 // cron was never applied.
-func Missing(ctx context.Context, db Queryer, crons []string) ([]string, error) {
-	missing, err := collect(ctx, db, pgx.RowTo[string], missingSQL, crons)
+func (s *Store) Missing(ctx context.Context, crons []string) ([]string, error) {
+	missing, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], missingSQL, crons)
 	if err != nil {
 		return nil, fmt.Errorf("find crons without a row: %w", err)
 	}
 	return missing, nil
 }
 
-func renameCluster(ctx context.Context, tx pgx.Tx, a Applied) error {
+func (s *Store) renameCluster(ctx context.Context, a Applied) error {
 	if a.Cluster == "" {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, renameClusterSQL, a.Hash, a.Cluster); err != nil {
+	if _, err := s.db.Exec(ctx, renameClusterSQL, a.Hash, a.Cluster); err != nil {
 		return fmt.Errorf("rename the cluster: %w", err)
 	}
 	return nil
 }
 
-func announce(ctx context.Context, tx pgx.Tx, a Applied, again bool, outcome Outcome) error {
-	if _, err := tx.Exec(ctx, notifySQL, a.Schema, wire.CronChannel); err != nil {
+func (s *Store) announce(ctx context.Context, a Applied, again bool, outcome Outcome) error {
+	if _, err := s.db.Exec(ctx, notifySQL, wire.CronChannel); err != nil {
 		return fmt.Errorf("notify the leader: %w", err)
 	}
-	return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.ConfigApplied, NodeID: a.NodeID}, map[string]any{
+	return eventstore.Append(ctx, s.db, eventstore.Event{Type: eventstore.ConfigApplied, NodeID: a.NodeID}, map[string]any{
 		"hash": a.Hash, "again": again,
 		"added": len(outcome.Added), "changed": len(outcome.Changed), "removed": len(outcome.Removed),
 		"removed_crons": outcome.Removed[:min(len(outcome.Removed), namedInEvents)],
@@ -206,12 +203,12 @@ func announce(ctx context.Context, tx pgx.Tx, a Applied, again bool, outcome Out
 const namedInEvents = 100
 
 // applyCrons changes forge_crons to the definitions of the file.
-func applyCrons(ctx context.Context, tx pgx.Tx, wanted map[string]Spec, outcome Outcome) error {
+func (s *Store) applyCrons(ctx context.Context, wanted map[string]Spec, outcome Outcome) error {
 	touched := slices.Concat(outcome.Added, outcome.Changed, outcome.Removed)
 	if len(touched) == 0 {
 		return nil
 	}
-	found, now, err := lockCrons(ctx, tx, touched)
+	found, now, err := s.lockCrons(ctx, touched)
 	if err != nil {
 		return err
 	}
@@ -230,18 +227,18 @@ func applyCrons(ctx context.Context, tx pgx.Tx, wanted map[string]Spec, outcome 
 		}
 		rows = append(rows, row)
 	}
-	return upsert(ctx, tx, rows, now)
+	return s.upsert(ctx, rows, now)
 }
 
 // compare finds the crons that differ from the wanted definitions, and counts the
 // configured crons.
-func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (outcome Outcome, configured int, err error) {
+func (s *Store) compare(ctx context.Context, wanted map[string]Spec) (outcome Outcome, configured int, err error) {
 	type defined struct {
 		Name    string
 		Hash    string
 		Removed bool
 	}
-	rows, err := collect(ctx, tx, pgx.RowToStructByPos[defined], definedSQL)
+	rows, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[defined], definedSQL)
 	if err != nil {
 		return Outcome{}, 0, fmt.Errorf("read the defined crons: %w", err)
 	}
@@ -274,8 +271,8 @@ func compare(ctx context.Context, tx pgx.Tx, wanted map[string]Spec) (outcome Ou
 
 // lockCrons locks the existing rows and returns them with the database's clock,
 // read after no leader can record their ticks any more.
-func lockCrons(ctx context.Context, tx pgx.Tx, names []string) (map[string]Cron, time.Time, error) {
-	crons, err := collect(ctx, tx, scanCron, lockCronsSQL, names)
+func (s *Store) lockCrons(ctx context.Context, names []string) (map[string]Cron, time.Time, error) {
+	crons, err := postgres.Collect(ctx, s.db, scanCron, lockCronsSQL, names)
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("lock crons: %w", err)
 	}
@@ -284,13 +281,13 @@ func lockCrons(ctx context.Context, tx pgx.Tx, names []string) (map[string]Cron,
 		found[cron.Name] = cron
 	}
 	var now time.Time
-	if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
+	if err := s.db.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
 		return nil, time.Time{}, fmt.Errorf("read the clock: %w", err)
 	}
 	return found, now, nil
 }
 
-func upsert(ctx context.Context, tx pgx.Tx, crons []Cron, now time.Time) error {
+func (s *Store) upsert(ctx context.Context, crons []Cron, now time.Time) error {
 	n := len(crons)
 	names, specs, hashes := make([]string, n), make([][]byte, n), make([]string, n)
 	updated, watermarks := make([]time.Time, n), make([]time.Time, n)
@@ -303,7 +300,7 @@ func upsert(ctx context.Context, tx pgx.Tx, crons []Cron, now time.Time) error {
 		names[i], specs[i], hashes[i], updated[i] = c.Name, doc, c.SpecHash, now
 		removed[i], paused[i], watermarks[i], next[i] = nullable(c.RemovedAt), nullable(c.PausedAt), c.Watermark, nullable(c.NextTick)
 	}
-	if _, err := tx.Exec(ctx, upsertCronsSQL, names, specs, hashes, updated, removed, paused, watermarks, next); err != nil {
+	if _, err := s.db.Exec(ctx, upsertCronsSQL, names, specs, hashes, updated, removed, paused, watermarks, next); err != nil {
 		return fmt.Errorf("store crons: %w", err)
 	}
 	return nil

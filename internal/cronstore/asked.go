@@ -64,11 +64,11 @@ type Backfill struct {
 	More bool `json:"more"`
 }
 
-// PlanBackfill finds the ticks of a span that did not run. It ignores ticks that
+// BackfillTicks finds the ticks of a span that did not run. It ignores ticks that
 // the leader has not settled yet.
-func PlanBackfill(ctx context.Context, db Queryer, span Span) (Backfill, error) {
+func (s *Store) BackfillTicks(ctx context.Context, span Span) (Backfill, error) {
 	plan := Backfill{Cron: span.Cron, Ticks: []time.Time{}}
-	cron, err := Get(ctx, db, span.Cron)
+	cron, err := s.Get(ctx, span.Cron)
 	if err == nil && !cron.RemovedAt.IsZero() {
 		err = ErrNotFound
 	}
@@ -79,7 +79,7 @@ func PlanBackfill(ctx context.Context, db Queryer, span Span) (Backfill, error) 
 	if err != nil {
 		return plan, err
 	}
-	ran, err := taken(ctx, db, span.Cron, span.From, span.To)
+	ran, err := s.taken(ctx, span.Cron, span.From, span.To)
 	if err != nil {
 		return plan, err
 	}

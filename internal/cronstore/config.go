@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // The body may be large and rarely changes. A caller that has it reads only the
@@ -23,8 +25,8 @@ const hashInForceSQL = `SELECT hash FROM forge_config ORDER BY applied_at DESC L
 
 // HashInForce returns the hash of the configuration in force, empty if none was
 // ever applied. It does not read the configuration.
-func HashInForce(ctx context.Context, db Queryer) (string, error) {
-	hashes, err := collect(ctx, db, pgx.RowTo[string], hashInForceSQL)
+func (s *Store) HashInForce(ctx context.Context) (string, error) {
+	hashes, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], hashInForceSQL)
 	if err != nil {
 		return "", fmt.Errorf("get the hash of the configuration in force: %w", err)
 	}
@@ -36,8 +38,8 @@ func HashInForce(ctx context.Context, db Queryer) (string, error) {
 
 // ConfigInForce returns the configuration in force, or ErrNotFound if none was ever
 // applied.
-func ConfigInForce(ctx context.Context, db Queryer) (Config, error) {
-	inForce, err := ConfigInForceUnless(ctx, db, "")
+func (s *Store) ConfigInForce(ctx context.Context) (Config, error) {
+	inForce, err := s.ConfigInForceUnless(ctx, "")
 	if err == nil && inForce.Hash == "" {
 		err = fmt.Errorf("configuration in force: %w", ErrNotFound)
 	}
@@ -46,8 +48,8 @@ func ConfigInForce(ctx context.Context, db Queryer) (Config, error) {
 
 // ConfigInForceUnless returns the configuration in force, without its body if it
 // has the given hash. It returns the zero Config if none was ever applied.
-func ConfigInForceUnless(ctx context.Context, db Queryer, hash string) (Config, error) {
-	configs, err := collect(ctx, db, scanConfig, inForceUnlessSQL, hash)
+func (s *Store) ConfigInForceUnless(ctx context.Context, hash string) (Config, error) {
+	configs, err := postgres.Collect(ctx, s.db, scanConfig, inForceUnlessSQL, hash)
 	if err != nil {
 		return Config{}, fmt.Errorf("get the configuration in force: %w", err)
 	}
@@ -65,8 +67,8 @@ LIMIT 1`
 
 // SectionInForce returns one section of the configuration in force, as an object
 // with only that section; nil if none was ever applied.
-func SectionInForce(ctx context.Context, db Queryer, section string) (json.RawMessage, error) {
-	sections, err := collect(ctx, db, pgx.RowTo[json.RawMessage], sectionSQL, section)
+func (s *Store) SectionInForce(ctx context.Context, section string) (json.RawMessage, error) {
+	sections, err := postgres.Collect(ctx, s.db, pgx.RowTo[json.RawMessage], sectionSQL, section)
 	if err != nil {
 		return nil, fmt.Errorf("get %s of the configuration in force: %w", section, err)
 	}
@@ -78,8 +80,8 @@ func SectionInForce(ctx context.Context, db Queryer, section string) (json.RawMe
 
 // ConfigBodies returns the cluster's sections of the configurations with these
 // hashes that were ever applied, by hash.
-func ConfigBodies(ctx context.Context, db Queryer, hashes []string) (map[string]json.RawMessage, error) {
-	configs, err := collect(ctx, db, scanConfig, bodiesSQL, hashes)
+func (s *Store) ConfigBodies(ctx context.Context, hashes []string) (map[string]json.RawMessage, error) {
+	configs, err := postgres.Collect(ctx, s.db, scanConfig, bodiesSQL, hashes)
 	if err != nil {
 		return nil, fmt.Errorf("get configurations: %w", err)
 	}

@@ -25,7 +25,7 @@ func spec(schedule string) cronstore.Spec {
 
 func apply(t *testing.T, pool *pgxpool.Pool, hash string, crons map[string]cronstore.Spec, force bool) cronstore.Outcome {
 	t.Helper()
-	outcome, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+	outcome, err := cronstore.New(pool).Apply(t.Context(), cronstore.Applied{
 		Hash: hash, NodeID: "n1", Body: json.RawMessage(`{"hash": "` + hash + `"}`), Crons: crons,
 	}, force)
 	if err != nil {
@@ -36,7 +36,7 @@ func apply(t *testing.T, pool *pgxpool.Pool, hash string, crons map[string]crons
 
 func get(t *testing.T, pool *pgxpool.Pool, name string) cronstore.Cron {
 	t.Helper()
-	cron, err := cronstore.Get(t.Context(), pool, name)
+	cron, err := cronstore.New(pool).Get(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestApplyByHash(t *testing.T) {
 			t.Fatalf("%s: %s", step.name, diff)
 		}
 	}
-	inForce, err := cronstore.ConfigInForce(t.Context(), pool)
+	inForce, err := cronstore.New(pool).ConfigInForce(t.Context())
 	if err != nil || inForce.Hash != "h1" || inForce.AppliedBy != "n1" || string(inForce.Body) != `{"hash": "h1"}` {
 		t.Errorf("in force: %+v, %v", inForce, err)
 	}
@@ -110,11 +110,11 @@ func TestApplyByHash(t *testing.T) {
 	if err != nil || len(configs) != 2 || configs[1] != "h2" {
 		t.Errorf("configurations: %+v, %v", configs, err)
 	}
-	crons, err := cronstore.List(t.Context(), pool)
+	crons, err := cronstore.New(pool).List(t.Context())
 	if err != nil || len(crons) != 2 || crons[0].Name != "a" || crons[1].Spec.Schedule != "@hourly" {
 		t.Errorf("crons: %+v, %v", crons, err)
 	}
-	if section, err := cronstore.SectionInForce(t.Context(), pool, "hash"); err != nil || string(section) != `{"hash": "h1"}` {
+	if section, err := cronstore.New(pool).SectionInForce(t.Context(), "hash"); err != nil || string(section) != `{"hash": "h1"}` {
 		t.Errorf("section %s, %v", section, err)
 	}
 	checkOutline(t, pool, crons)
@@ -142,7 +142,7 @@ func checkOutline(t *testing.T, pool *pgxpool.Pool, crons []cronstore.Cron) {
 	} {
 		exec(t, pool, step.change)
 		var err error
-		if outlined, err = cronstore.Outline(t.Context(), pool, outlined); err != nil || len(outlined) != len(crons) {
+		if outlined, err = cronstore.New(pool).Outline(t.Context(), outlined); err != nil || len(outlined) != len(crons) {
 			t.Fatalf("%s: outlined %+v, %v", step.change, outlined, err)
 		}
 		a, b := outlined[0], outlined[1]
@@ -153,11 +153,11 @@ func checkOutline(t *testing.T, pool *pgxpool.Pool, crons []cronstore.Cron) {
 			t.Errorf("%s: outlined %+v of %+v", step.change, b, crons[1])
 		}
 	}
-	some, err := cronstore.Some(t.Context(), pool, []string{"b", "nobody"})
+	some, err := cronstore.New(pool).Some(t.Context(), []string{"b", "nobody"})
 	if err != nil || len(some) != 1 || some[0].Name != "b" || some[0].Spec.Schedule != "@hourly" {
 		t.Errorf("some: %+v, %v", some, err)
 	}
-	if none, err := cronstore.Some(t.Context(), pool, nil); err != nil || len(none) != 0 {
+	if none, err := cronstore.New(pool).Some(t.Context(), nil); err != nil || len(none) != 0 {
 		t.Errorf("none: %+v, %v", none, err)
 	}
 }
@@ -184,13 +184,13 @@ func TestApplyNotifiesLeader(t *testing.T) {
 func TestApplyRejectsInvalidSchedule(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	_, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+	_, err := cronstore.New(pool).Apply(t.Context(), cronstore.Applied{
 		Hash: "h1", NodeID: "n1", Crons: map[string]cronstore.Spec{"a": spec("@hourly"), "b": spec("every so often")},
 	}, false)
 	if err == nil {
 		t.Fatal("applied")
 	}
-	if _, err := cronstore.ConfigInForce(t.Context(), pool); !errors.Is(err, cronstore.ErrNotFound) {
+	if _, err := cronstore.New(pool).ConfigInForce(t.Context()); !errors.Is(err, cronstore.ErrNotFound) {
 		t.Errorf("in force: %v, want ErrNotFound", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestRemovedAndAddedAgain(t *testing.T) {
 	if due != removed || due < 5 || due > most {
 		t.Errorf("%d ticks are pending, %d of a removed cron", due, removed)
 	}
-	if listed, err := cronstore.List(t.Context(), pool); err != nil || len(listed) != 0 {
+	if listed, err := cronstore.New(pool).List(t.Context()); err != nil || len(listed) != 0 {
 		t.Errorf("listed %v, %v", listed, err)
 	}
 	apply(t, pool, "h1", crons, true)
@@ -324,20 +324,20 @@ func TestTicksAndLast(t *testing.T) {
 		SELECT 'a', $1::timestamptz + i * interval '1 hour', 'skipped_window', 'Why not.', 3, 'n1', 5, $1::timestamptz, 7
 		FROM generate_series(0, 4) AS i`, start)
 	for _, limit := range []int{2, 100} {
-		own, err := cronstore.Ticks(t.Context(), pool, "a", time.Time{}, limit)
+		own, err := cronstore.New(pool).Ticks(t.Context(), "a", time.Time{}, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		newest, err := cronstore.NewestTicks(t.Context(), pool, []string{"nobody", "a"}, limit)
+		newest, err := cronstore.New(pool).NewestTicks(t.Context(), []string{"nobody", "a"}, limit)
 		if diff := cmp.Diff(map[string][]cronstore.Tick{"a": own}, newest); diff != "" || err != nil {
 			t.Errorf("the newest %d ticks (-want +got), %v:\n%s", limit, err, diff)
 		}
 	}
-	page, err := cronstore.Ticks(t.Context(), pool, "a", start.Add(4*time.Hour), 2)
+	page, err := cronstore.New(pool).Ticks(t.Context(), "a", start.Add(4*time.Hour), 2)
 	if err != nil || len(page) != 2 || !page[0].Tick.Equal(start.Add(3*time.Hour)) || page[0].Count != 7 {
 		t.Errorf("page %+v, %v", page, err)
 	}
-	crons, err := cronstore.List(t.Context(), pool)
+	crons, err := cronstore.New(pool).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func TestTicksAndLast(t *testing.T) {
 	if crons[1].Last != nil {
 		t.Errorf("last tick of b: %+v", crons[1].Last)
 	}
-	if _, err := cronstore.Get(t.Context(), pool, "nobody"); !errors.Is(err, cronstore.ErrNotFound) {
+	if _, err := cronstore.New(pool).Get(t.Context(), "nobody"); !errors.Is(err, cronstore.ErrNotFound) {
 		t.Errorf("get nobody: %v", err)
 	}
 }
@@ -359,7 +359,7 @@ func TestConcurrentApply(t *testing.T) {
 	states := make(chan cronstore.State, 8)
 	for range cap(states) {
 		go func() {
-			outcome, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+			outcome, err := cronstore.New(pool).Apply(t.Context(), cronstore.Applied{
 				Hash: "h1", NodeID: "n1", Crons: map[string]cronstore.Spec{"a": spec("@hourly")},
 			}, false)
 			if err != nil {
@@ -394,7 +394,7 @@ func TestListUpcomingReadsAllPages(t *testing.T) {
 	for most := range 7 {
 		var got []string
 		for after, pages := "", 0; pages == 0 || after != ""; pages++ {
-			page, err := cronstore.ListUpcoming(t.Context(), pool, after, most+1)
+			page, err := cronstore.New(pool).ListUpcoming(t.Context(), after, most+1)
 			if err != nil || page.Read > most+1 || pages > 5 {
 				t.Fatalf("page %d of %d crons: %+v, %v", pages, most+1, page, err)
 			}

@@ -12,8 +12,8 @@ import (
 // Drifts returns the hash of the configuration in force and, for each of the other
 // hashes, what its configuration would change. Hashes that were never applied are
 // left out.
-func Drifts(ctx context.Context, db Queryer, hashes []string) (applied string, drifts map[string]config.Diff, err error) {
-	inForce, err := ConfigInForceUnless(ctx, db, "")
+func (s *Store) Drifts(ctx context.Context, hashes []string) (applied string, drifts map[string]config.Diff, err error) {
+	inForce, err := s.ConfigInForceUnless(ctx, "")
 	if err != nil {
 		return "", nil, err
 	}
@@ -21,7 +21,7 @@ func Drifts(ctx context.Context, db Queryer, hashes []string) (applied string, d
 	if len(hashes) == 0 {
 		return inForce.Hash, nil, nil
 	}
-	bodies, err := ConfigBodies(ctx, db, hashes)
+	bodies, err := s.ConfigBodies(ctx, hashes)
 	if err != nil {
 		return "", nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // A tick has its own row or is in a range; its own row comes first. Ranges of one
@@ -25,8 +27,8 @@ LIMIT 1`
 // FindTick returns the ledger row that contains a tick, alone or in a range, or
 // ErrNotFound. It does not check whether the cron was due at that instant of a
 // range.
-func FindTick(ctx context.Context, db Queryer, cron string, tick time.Time) (Tick, error) {
-	found, err := collect(ctx, db, scanTick, findTickSQL, cron, tick)
+func (s *Store) FindTick(ctx context.Context, cron string, tick time.Time) (Tick, error) {
+	found, err := postgres.Collect(ctx, s.db, scanTick, findTickSQL, cron, tick)
 	if err != nil {
 		return Tick{}, fmt.Errorf("find a tick of %s: %w", cron, err)
 	}
@@ -43,8 +45,8 @@ func QueueNow(batch *pgx.Batch, now *time.Time) {
 }
 
 // Now reads the database's clock, which determines what is due.
-func Now(ctx context.Context, db Queryer) (time.Time, error) {
-	times, err := collect(ctx, db, pgx.RowTo[time.Time], clockSQL)
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	times, err := postgres.Collect(ctx, s.db, pgx.RowTo[time.Time], clockSQL)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
 	}

@@ -23,7 +23,7 @@ func TestFindTick(t *testing.T) {
 		-1: "", 0: cronstore.SkippedWindow, 3: cronstore.Triggered, 4: cronstore.SkippedWindow, 10: cronstore.SkippedWindow,
 		11: "", 12: cronstore.Fired, 13: "",
 	} {
-		found, err := cronstore.FindTick(t.Context(), pool, "a", start.Add(time.Duration(hour)*time.Hour))
+		found, err := cronstore.New(pool).FindTick(t.Context(), "a", start.Add(time.Duration(hour)*time.Hour))
 		if found.Verdict != want || (want == "") != errors.Is(err, cronstore.ErrNotFound) {
 			t.Errorf("hour %d: %s, %v; want %q", hour, found.Verdict, err, want)
 		}

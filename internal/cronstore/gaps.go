@@ -21,13 +21,13 @@ type Stretch struct{ After, Until time.Time }
 
 // DueIn counts by verdict the recorded ticks that were due in each stretch. A row
 // for several ticks counts in the stretch of its first tick.
-func DueIn(ctx context.Context, db Queryer, stretches []Stretch) ([]map[Verdict]int64, error) {
+func (s *Store) DueIn(ctx context.Context, stretches []Stretch) ([]map[Verdict]int64, error) {
 	after, until := make([]time.Time, len(stretches)), make([]time.Time, len(stretches))
 	for i, s := range stretches {
 		after[i], until[i] = s.After, s.Until
 	}
 	counts := make([]map[Verdict]int64, len(stretches))
-	rows, err := db.Query(ctx, dueInSQL, after, until)
+	rows, err := s.db.Query(ctx, dueInSQL, after, until)
 	if err != nil {
 		return nil, fmt.Errorf("count the ticks of %d stretches: %w", len(stretches), err)
 	}

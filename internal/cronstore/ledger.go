@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/failpoint"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // A cron with queued ticks is due at once: the leader has to check whether the next
@@ -96,8 +98,8 @@ type UpcomingPage struct {
 
 // ListUpcoming returns the page of at most most crons after a name; with an empty
 // name, the first page.
-func ListUpcoming(ctx context.Context, db Queryer, after string, most int) (page UpcomingPage, err error) {
-	rows, err := db.Query(ctx, upcomingSQL, after, most)
+func (s *Store) ListUpcoming(ctx context.Context, after string, most int) (page UpcomingPage, err error) {
+	rows, err := s.db.Query(ctx, upcomingSQL, after, most)
 	if err != nil {
 		return page, fmt.Errorf("list upcoming ticks: %w", err)
 	}
@@ -218,6 +220,11 @@ func (w Written) queue(batch *pgx.Batch, what, sql string, args ...any) {
 // row. at is the time of the commit if the transaction commits at a later, known
 // time; otherwise it is zero.
 func QueueRecord(batch *pgx.Batch, term int64, nodeID string, at time.Time, rows []Tick, written Written) {
+	sql, args := recordStatement(term, nodeID, at, rows)
+	written.queue(batch, "record ticks", sql, args...)
+}
+
+func recordStatement(term int64, nodeID string, at time.Time, rows []Tick) (sql string, args []any) {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
 	lasts, counts, firesAt, fires := make([]*time.Time, n), make([]int64, n), make([]*time.Time, n), make([]bool, n)
@@ -225,16 +232,16 @@ func QueueRecord(batch *pgx.Batch, term int64, nodeID string, at time.Time, rows
 		crons[i], ticks[i], verdicts[i], reasons[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason
 		lasts[i], counts[i], firesAt[i], fires[i] = nullable(row.LastTick), row.Count, nullable(row.FiresAt), row.Verdict.Fires()
 	}
-	sql := recordSQL
+	sql = recordSQL
 	if failpoint.Off("cronstore/unique-key") {
 		sql = strings.Replace(sql, onConflict, "", 1)
 	}
-	written.queue(batch, "record ticks", sql, crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, firesAt, fires, nullable(at))
+	return sql, []any{crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, firesAt, fires, nullable(at)}
 }
 
 // Recorded returns the keys in the ledger after each cron's instant.
-func Recorded(ctx context.Context, tx pgx.Tx, crons []string, after []time.Time) (map[Key]bool, error) {
-	keys, err := collect(ctx, tx, scanKey, recordedSQL, crons, after)
+func (s *Store) Recorded(ctx context.Context, crons []string, after []time.Time) (map[Key]bool, error) {
+	keys, err := postgres.Collect(ctx, s.db, scanKey, recordedSQL, crons, after)
 	if err != nil {
 		return nil, fmt.Errorf("read recorded ticks: %w", err)
 	}
@@ -250,12 +257,12 @@ func set(keys []Key) map[Key]bool {
 }
 
 // LinkJobs sets the JobID of each tick in its row.
-func LinkJobs(ctx context.Context, tx pgx.Tx, rows []Tick) error {
+func (s *Store) LinkJobs(ctx context.Context, rows []Tick) error {
 	crons, ticks, ids := make([]string, len(rows)), make([]time.Time, len(rows)), make([]int64, len(rows))
 	for i, row := range rows {
 		crons[i], ticks[i], ids[i] = row.Cron, row.Tick, row.JobID
 	}
-	if _, err := tx.Exec(ctx, linkJobsSQL, crons, ticks, ids); err != nil {
+	if _, err := s.db.Exec(ctx, linkJobsSQL, crons, ticks, ids); err != nil {
 		return fmt.Errorf("link jobs to ticks: %w", err)
 	}
 	return nil
@@ -263,12 +270,12 @@ func LinkJobs(ctx context.Context, tx pgx.Tx, rows []Tick) error {
 
 // MarkFailed changes recorded ticks to failed ones, without a job and with their
 // Reason.
-func MarkFailed(ctx context.Context, tx pgx.Tx, rows []Tick) error {
+func (s *Store) MarkFailed(ctx context.Context, rows []Tick) error {
 	crons, ticks, reasons := make([]string, len(rows)), make([]time.Time, len(rows)), make([]string, len(rows))
 	for i, row := range rows {
 		crons[i], ticks[i], reasons[i] = row.Cron, row.Tick, row.Reason
 	}
-	if _, err := tx.Exec(ctx, markFailedSQL, crons, ticks, reasons); err != nil {
+	if _, err := s.db.Exec(ctx, markFailedSQL, crons, ticks, reasons); err != nil {
 		return fmt.Errorf("mark failed ticks: %w", err)
 	}
 	return nil

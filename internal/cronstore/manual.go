@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // ErrTaken means that a tick has a job, or will get one.
@@ -31,12 +31,12 @@ WHERE cron = $1 AND tick >= $2 AND tick < $3 AND (job_id IS NOT NULL OR verdict 
 // Triggered or Backfilled. The earlier verdict of the tick is kept in the reason.
 // It returns ErrTaken if the tick has a job, or waits for one. The caller holds the
 // lock on the cron's row.
-func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict Verdict, reason string) (Tick, error) {
+func (s *Store) Claim(ctx context.Context, cron *Cron, tick time.Time, verdict Verdict, reason string) (Tick, error) {
 	claimed := Tick{Cron: cron.Name, Tick: tick, Verdict: verdict, Reason: reason + ".", Count: 1}
-	row, err := FindTick(ctx, tx, cron.Name, tick)
+	row, err := s.FindTick(ctx, cron.Name, tick)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return claimed, recordClaim(ctx, tx, claimed)
+		return claimed, s.recordClaim(ctx, claimed)
 	case err != nil:
 		return Tick{}, err
 	case row.JobID != 0 || row.Verdict == Queued:
@@ -47,9 +47,9 @@ func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict V
 		claimed.Reason = fmt.Sprintf("%s; before that it was %s: %s", reason, row.Verdict, row.Reason)
 	}
 	if row.Count == 1 {
-		_, err = tx.Exec(ctx, takeOverSQL, cron.Name, tick, string(verdict), claimed.Reason)
-	} else if err = takeOut(ctx, tx, cron, row, tick); err == nil {
-		err = recordClaim(ctx, tx, claimed)
+		_, err = s.db.Exec(ctx, takeOverSQL, cron.Name, tick, string(verdict), claimed.Reason)
+	} else if err = s.takeOut(ctx, cron, row, tick); err == nil {
+		err = s.recordClaim(ctx, claimed)
 	}
 	if err != nil {
 		return Tick{}, fmt.Errorf("claim a tick of %s: %w", cron.Name, err)
@@ -57,17 +57,17 @@ func Claim(ctx context.Context, tx pgx.Tx, cron *Cron, tick time.Time, verdict V
 	return claimed, nil
 }
 
-func recordClaim(ctx context.Context, tx pgx.Tx, claimed Tick) error {
-	var batch pgx.Batch
-	QueueRecord(&batch, 0, "", time.Time{}, []Tick{claimed}, Written{})
-	return tx.SendBatch(ctx, &batch).Close()
+func (s *Store) recordClaim(ctx context.Context, claimed Tick) error {
+	sql, args := recordStatement(0, "", time.Time{}, []Tick{claimed})
+	_, err := s.db.Exec(ctx, sql, args...)
+	return err
 }
 
 // takeOut removes a tick from the range that counts it.
-func takeOut(ctx context.Context, tx pgx.Tx, cron *Cron, row Tick, tick time.Time) error {
+func (s *Store) takeOut(ctx context.Context, cron *Cron, row Tick, tick time.Time) error {
 	first, last := row.Tick, row.LastTick
 	if tick.Equal(first) || tick.Equal(last) || row.Count == 2 {
-		own, err := collect(ctx, tx, scanKey, insideSQL, cron.Name, row.Tick, row.LastTick)
+		own, err := postgres.Collect(ctx, s.db, scanKey, insideSQL, cron.Name, row.Tick, row.LastTick)
 		if err != nil {
 			return fmt.Errorf("look into a range: %w", err)
 		}
@@ -82,7 +82,7 @@ func takeOut(ctx context.Context, tx pgx.Tx, cron *Cron, row Tick, tick time.Tim
 	if count == 1 {
 		end = nil
 	}
-	if _, err := tx.Exec(ctx, shrinkSQL, cron.Name, row.Tick, first, end, count); err != nil {
+	if _, err := s.db.Exec(ctx, shrinkSQL, cron.Name, row.Tick, first, end, count); err != nil {
 		return fmt.Errorf("shrink a range: %w", err)
 	}
 	return nil
@@ -117,8 +117,8 @@ func (t *Timeline) ends(cron string, row Tick, without time.Time, own map[Key]bo
 }
 
 // taken returns the ticks of a cron in [from, to) that have a job or wait for one.
-func taken(ctx context.Context, db Queryer, cron string, from, to time.Time) (map[Key]bool, error) {
-	keys, err := collect(ctx, db, scanKey, takenSQL, cron, from, to)
+func (s *Store) taken(ctx context.Context, cron string, from, to time.Time) (map[Key]bool, error) {
+	keys, err := postgres.Collect(ctx, s.db, scanKey, takenSQL, cron, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("read the ticks of %s that ran: %w", cron, err)
 	}

@@ -39,14 +39,14 @@ type Outlined struct {
 
 // Outline returns the configured crons, ordered by the bytes of their names. before
 // is the previous result, if any: unchanged definitions are not read again.
-func Outline(ctx context.Context, db Queryer, before []Outlined) ([]Outlined, error) {
+func (s *Store) Outline(ctx context.Context, before []Outlined) ([]Outlined, error) {
 	known := make(map[string]*Outlined, len(before))
 	for i := range before {
 		known[before[i].Name] = &before[i]
 	}
-	crons, unknown, err := outline(ctx, db, known)
+	crons, unknown, err := s.outline(ctx, known)
 	if err == nil && len(unknown) > 0 {
-		err = define(ctx, db, crons, unknown)
+		err = s.define(ctx, crons, unknown)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("outline crons: %w", err)
@@ -57,8 +57,8 @@ func Outline(ctx context.Context, db Queryer, before []Outlined) ([]Outlined, er
 
 // outline also returns the indexes in crons of the crons whose definitions are
 // unknown.
-func outline(ctx context.Context, db Queryer, known map[string]*Outlined) (crons []Outlined, unknown map[string]int, err error) {
-	rows, err := db.Query(ctx, outlineSQL)
+func (s *Store) outline(ctx context.Context, known map[string]*Outlined) (crons []Outlined, unknown map[string]int, err error) {
+	rows, err := s.db.Query(ctx, outlineSQL)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,12 +85,12 @@ func outline(ctx context.Context, db Queryer, known map[string]*Outlined) (crons
 }
 
 // define sets the fields that are read from definitions.
-func define(ctx context.Context, db Queryer, crons []Outlined, unknown map[string]int) error {
+func (s *Store) define(ctx context.Context, crons []Outlined, unknown map[string]int) error {
 	names := make([]string, 0, len(unknown))
 	for name := range unknown {
 		names = append(names, name)
 	}
-	rows, err := db.Query(ctx, outlinedSQL, names)
+	rows, err := s.db.Query(ctx, outlinedSQL, names)
 	if err != nil {
 		return err
 	}

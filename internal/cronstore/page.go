@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // The names of the page are selected first: the ledger is read only for these. Case
@@ -49,8 +51,8 @@ type Narrow struct {
 
 // Page returns the first crons that match, ordered by the bytes of their names,
 // with the same fields as List.
-func Page(ctx context.Context, db Queryer, n Narrow) ([]Cron, error) {
-	crons, err := collect(ctx, db, scanListed, pageSQL, n.After, strings.ToLower(n.Text), n.Paused, nullable(n.DueBefore), n.Limit, n.Blocked)
+func (s *Store) Page(ctx context.Context, n Narrow) ([]Cron, error) {
+	crons, err := postgres.Collect(ctx, s.db, scanListed, pageSQL, n.After, strings.ToLower(n.Text), n.Paused, nullable(n.DueBefore), n.Limit, n.Blocked)
 	if err != nil {
 		return nil, fmt.Errorf("list a page of crons: %w", err)
 	}

@@ -50,15 +50,15 @@ func TestNamesAreOrderedByBytes(t *testing.T) {
 	apply(t, pool, "h1", specs, false)
 	inALanguage(t, pool)
 
-	all, err := cronstore.List(t.Context(), pool)
+	all, err := cronstore.New(pool).List(t.Context())
 	if diff := cmp.Diff(want, namesOf(all)); err != nil || diff != "" {
 		t.Errorf("the list (-want +got):\n%s%v", diff, err)
 	}
-	some, err := cronstore.Some(t.Context(), pool, want)
+	some, err := cronstore.New(pool).Some(t.Context(), want)
 	if diff := cmp.Diff(want, namesOf(some)); err != nil || diff != "" {
 		t.Errorf("some (-want +got):\n%s%v", diff, err)
 	}
-	outlined, err := cronstore.Outline(t.Context(), pool, nil)
+	outlined, err := cronstore.New(pool).Outline(t.Context(), nil)
 	for i := range outlined {
 		if err != nil || outlined[i].Name != want[i] {
 			t.Errorf("outlined %+v, want %s at %d (%v)", outlined, want[i], i, err)
@@ -66,7 +66,7 @@ func TestNamesAreOrderedByBytes(t *testing.T) {
 	}
 	var walked []string
 	for page := []cronstore.Cron{{}}; len(page) > 0; walked = append(walked, namesOf(page)...) {
-		page, err = cronstore.Page(t.Context(), pool, cronstore.Narrow{After: page[len(page)-1].Name, Limit: 2})
+		page, err = cronstore.New(pool).Page(t.Context(), cronstore.Narrow{After: page[len(page)-1].Name, Limit: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,13 +110,13 @@ func TestPageFiltersCrons(t *testing.T) {
 		"overdue by a moment":     {cronstore.Narrow{DueBefore: due.Add(time.Microsecond), Limit: 9}, []string{"Dump_50%", "late"}},
 		"paused, of a job, after": {cronstore.Narrow{Text: "mail", Paused: true, After: "held", Limit: 9}, []string{"off"}},
 	} {
-		page, err := cronstore.Page(t.Context(), pool, test.narrow)
+		page, err := cronstore.New(pool).Page(t.Context(), test.narrow)
 		if diff := cmp.Diff(test.want, namesOf(page)); err != nil || diff != "" {
 			t.Errorf("%s (-want +got):\n%s%v", name, diff, err)
 		}
 	}
-	page, err := cronstore.Page(t.Context(), pool, cronstore.Narrow{Text: "late", Limit: 1})
-	whole, wrong := cronstore.Some(t.Context(), pool, []string{"late"})
+	page, err := cronstore.New(pool).Page(t.Context(), cronstore.Narrow{Text: "late", Limit: 1})
+	whole, wrong := cronstore.New(pool).Some(t.Context(), []string{"late"})
 	if diff := cmp.Diff(whole, page); err != nil || wrong != nil || diff != "" || page[0].Last == nil || page[0].Last.Term != 2 {
 		t.Errorf("a cron of a page is not as it is alone (-alone +page):\n%s%v %v", diff, err, wrong)
 	}

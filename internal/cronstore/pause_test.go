@@ -17,24 +17,23 @@ func TestPauseAndResume(t *testing.T) {
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("* * * * * *")}, false)
 	exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp() - interval '5 seconds'`)
-	change := cronstore.Change{Name: "a", By: "ada"}
 	steps := []struct {
 		name    string
-		do      func(context.Context, cronstore.Beginner, cronstore.Change) (cronstore.Cron, bool, error)
+		do      func(*cronstore.Store, context.Context, string, string) (cronstore.Cron, bool, error)
 		changed bool
 		paused  bool
 	}{
-		{"resume what fires", cronstore.Resume, false, false},
-		{"pause", cronstore.Pause, true, true},
-		{"pause again", cronstore.Pause, false, true},
-		{"resume", cronstore.Resume, true, false},
+		{"resume what fires", (*cronstore.Store).Resume, false, false},
+		{"pause", (*cronstore.Store).Pause, true, true},
+		{"pause again", (*cronstore.Store).Pause, false, true},
+		{"resume", (*cronstore.Store).Resume, true, false},
 	}
 	began := time.Now()
 	for _, step := range steps {
 		if step.name == "resume" {
 			exec(t, pool, `SELECT pg_sleep(2.1)`) // two ticks fall due during the pause
 		}
-		cron, changed, err := step.do(t.Context(), pool, change)
+		cron, changed, err := step.do(cronstore.New(pool), t.Context(), "a", "ada")
 		if err != nil || changed != step.changed || cron.Paused() != step.paused {
 			t.Fatalf("%s: changed %t, paused %t, %v", step.name, changed, cron.Paused(), err)
 		}
@@ -52,10 +51,10 @@ func TestPauseAndResume(t *testing.T) {
 		FROM forge_events WHERE type <> 'config_applied'`).Scan(&events); err != nil || events != "cron_paused a ada, cron_resumed a ada" {
 		t.Errorf("events %q, %v", events, err)
 	}
-	for name, do := range map[string]func(context.Context, cronstore.Beginner, cronstore.Change) (cronstore.Cron, bool, error){
-		"pause": cronstore.Pause, "resume": cronstore.Resume,
+	for name, do := range map[string]func(*cronstore.Store, context.Context, string, string) (cronstore.Cron, bool, error){
+		"pause": (*cronstore.Store).Pause, "resume": (*cronstore.Store).Resume,
 	} {
-		if _, _, err := do(t.Context(), pool, cronstore.Change{Name: "nobody"}); !errors.Is(err, cronstore.ErrNotFound) {
+		if _, _, err := do(cronstore.New(pool), t.Context(), "nobody", "ada"); !errors.Is(err, cronstore.ErrNotFound) {
 			t.Errorf("%s nobody: %v", name, err)
 		}
 	}
@@ -69,7 +68,7 @@ func TestResumeEndsPauseByFile(t *testing.T) {
 	held := spec("* * * * * *")
 	held.Paused = true
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": held}, false)
-	if _, changed, err := cronstore.Resume(t.Context(), pool, cronstore.Change{Name: "a"}); err != nil || !changed {
+	if _, changed, err := cronstore.New(pool).Resume(t.Context(), "a", ""); err != nil || !changed {
 		t.Fatalf("resume: %t, %v", changed, err)
 	}
 	apply(t, pool, "h2", map[string]cronstore.Spec{"a": held, "b": spec("@hourly")}, false)
@@ -90,7 +89,7 @@ func TestPausePersistsAfterEdit(t *testing.T) {
 	pool := pgtest.Pool(t)
 	began := time.Now()
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("* * * * * *")}, false)
-	if _, _, err := cronstore.Pause(t.Context(), pool, cronstore.Change{Name: "a"}); err != nil {
+	if _, _, err := cronstore.New(pool).Pause(t.Context(), "a", ""); err != nil {
 		t.Fatal(err)
 	}
 	unpaused := seconds(began)
@@ -117,11 +116,11 @@ func TestClaimATick(t *testing.T) {
 	claim := func(hour int) (cronstore.Tick, error) {
 		var row cronstore.Tick
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			cron, _, err := cronstore.LockConfigured(t.Context(), tx, "a")
+			cron, _, err := cronstore.New(tx).LockConfigured(t.Context(), "a")
 			if err != nil {
 				return err
 			}
-			row, err = cronstore.Claim(t.Context(), tx, &cron, start.Add(time.Duration(hour)*time.Hour), cronstore.Triggered, "By ada")
+			row, err = cronstore.New(tx).Claim(t.Context(), &cron, start.Add(time.Duration(hour)*time.Hour), cronstore.Triggered, "By ada")
 			return err
 		})
 		return row, err

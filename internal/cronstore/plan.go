@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/forge-scheduler/forge/internal/config"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const definedCronsSQL = `
@@ -68,19 +68,14 @@ type Planner struct {
 	crons map[string]Cron
 }
 
-// RowQueryer runs queries of one row.
-type RowQueryer interface {
-	Queryer
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// NewPlanner reads the current crons and the database's clock.
-func NewPlanner(ctx context.Context, db RowQueryer) (*Planner, error) {
+// Planner reads the current crons and the database's clock.
+func (s *Store) Planner(ctx context.Context) (*Planner, error) {
 	p := &Planner{crons: map[string]Cron{}}
-	if err := db.QueryRow(ctx, clockSQL).Scan(&p.now); err != nil {
-		return nil, fmt.Errorf("read the clock: %w", err)
+	var err error
+	if p.now, err = s.Now(ctx); err != nil {
+		return nil, err
 	}
-	crons, err := collect(ctx, db, scanCron, definedCronsSQL)
+	crons, err := postgres.Collect(ctx, s.db, scanCron, definedCronsSQL)
 	if err != nil {
 		return nil, fmt.Errorf("read the defined crons: %w", err)
 	}

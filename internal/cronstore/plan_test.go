@@ -14,7 +14,7 @@ const aDay = 24 * time.Hour
 
 func foresee(t *testing.T, pool *pgxpool.Pool, crons map[string]cronstore.Spec, ahead time.Duration) map[string]cronstore.RunChange {
 	t.Helper()
-	planner, err := cronstore.NewPlanner(t.Context(), pool)
+	planner, err := cronstore.New(pool).Planner(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestPlannerComparesRuns(t *testing.T) {
 		"noted": spec("@hourly"), "paused": spec("@hourly"),
 	}
 	apply(t, pool, "one", before, false)
-	if _, _, err := cronstore.Pause(t.Context(), pool, cronstore.Change{Name: "held"}); err != nil {
+	if _, _, err := cronstore.New(pool).Pause(t.Context(), "held", ""); err != nil {
 		t.Fatal(err)
 	}
 	after := map[string]cronstore.Spec{

@@ -75,8 +75,8 @@ func QueueSettle(batch *pgx.Batch, term int64, nodeID string, rows []Tick, writt
 }
 
 // MarkReplaced records that the runs of jobs were cancelled, and why.
-func MarkReplaced(ctx context.Context, tx pgx.Tx, jobs []int64, reason string) error {
-	if _, err := tx.Exec(ctx, markReplacedSQL, jobs, reason); err != nil {
+func (s *Store) MarkReplaced(ctx context.Context, jobs []int64, reason string) error {
+	if _, err := s.db.Exec(ctx, markReplacedSQL, jobs, reason); err != nil {
 		return fmt.Errorf("mark replaced ticks: %w", err)
 	}
 	return nil

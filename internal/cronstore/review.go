@@ -80,11 +80,11 @@ func Unattended(r Review) error {
 var errReviewed = errors.New("reviewed")
 
 // Preview returns what Apply would do, and the review. It changes nothing.
-func Preview(ctx context.Context, db Beginner, a Applied, force bool) (Review, State, error) {
+func (s *Store) Preview(ctx context.Context, a Applied, force bool) (Review, State, error) {
 	var review Review
 	a.preview = true
 	a.Confirm = func(r Review) error { review = r; return errReviewed }
-	outcome, err := Apply(ctx, db, a, force)
+	outcome, err := s.Apply(ctx, a, force)
 	if errors.Is(err, errReviewed) {
 		return review, StateApplied, nil
 	}

@@ -100,7 +100,7 @@ func TestUnattendedApplyRemovesNoMoreThanHalf(t *testing.T) {
 			t.Parallel()
 			pool := pgtest.Pool(t)
 			unattended := func(hash, cluster string, crons map[string]cronstore.Spec) error {
-				_, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+				_, err := cronstore.New(pool).Apply(t.Context(), cronstore.Applied{
 					Hash: hash, NodeID: "n1", Crons: crons, Cluster: cluster, Confirm: cronstore.Unattended,
 				}, false)
 				return err
@@ -117,10 +117,10 @@ func TestUnattendedApplyRemovesNoMoreThanHalf(t *testing.T) {
 			if isHeld != (tt.held != "") || isHeld && held.Error() != tt.held || !isHeld && err != nil {
 				t.Errorf("got %v; want %q", err, tt.held)
 			}
-			if crons, err := cronstore.List(t.Context(), pool); isHeld && (err != nil || len(crons) != 4) {
+			if crons, err := cronstore.New(pool).List(t.Context()); isHeld && (err != nil || len(crons) != 4) {
 				t.Errorf("%d crons are left, %v", len(crons), err)
 			}
-			if inForce, err := cronstore.HashInForce(t.Context(), pool); err != nil || isHeld && inForce != "h1" {
+			if inForce, err := cronstore.New(pool).HashInForce(t.Context()); err != nil || isHeld && inForce != "h1" {
 				t.Errorf("in force is %s, %v", inForce, err)
 			}
 		})
@@ -132,16 +132,16 @@ func TestPreviewChangesNothing(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("@hourly"), "b": spec("@hourly")}, false)
-	review, state, err := cronstore.Preview(t.Context(), pool, cronstore.Applied{
+	review, state, err := cronstore.New(pool).Preview(t.Context(), cronstore.Applied{
 		Hash: "h2", NodeID: "n1", Crons: map[string]cronstore.Spec{"b": spec("@daily")}, Cluster: "one",
 	}, false)
 	if diff := cmp.Diff(cronstore.Review{Removed: []string{"a"}, Configured: 2, Cluster: "one"}, review); diff != "" || err != nil || state != cronstore.StateApplied {
 		t.Errorf("%s, %v (-want +got):\n%s", state, err, diff)
 	}
-	if _, state, err := cronstore.Preview(t.Context(), pool, cronstore.Applied{Hash: "h1", Cluster: "one"}, false); err != nil || state != cronstore.StateInForce {
+	if _, state, err := cronstore.New(pool).Preview(t.Context(), cronstore.Applied{Hash: "h1", Cluster: "one"}, false); err != nil || state != cronstore.StateInForce {
 		t.Errorf("of the one in force: %s, %v", state, err)
 	}
-	inForce, err := cronstore.ConfigInForce(t.Context(), pool)
+	inForce, err := cronstore.New(pool).ConfigInForce(t.Context())
 	if err != nil || inForce.Hash != "h1" || inForce.Cluster != "" {
 		t.Errorf("in force: %+v, %v", inForce, err)
 	}

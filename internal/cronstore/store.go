@@ -8,20 +8,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // ErrNotFound means that the cron or configuration does not exist.
 var ErrNotFound = errors.New("not found")
 
-// Queryer runs queries: a pool, a connection or a transaction.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
+// Store reads and changes the crons of one database.
+type Store struct{ db postgres.DB }
 
-// Beginner starts transactions: a pool or a connection.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
+// New returns the store of a database, or of a transaction.
+func New(db postgres.DB) *Store { return &Store{db} }
 
 const cronColumns = `
 c.name, c.spec, c.spec_hash, c.created_at, c.updated_at, c.removed_at, c.paused_at, c.watermark, c.next_tick,
@@ -67,13 +65,13 @@ ORDER BY t.cron, t.tick DESC`
 
 // List returns the configured crons, ordered by the bytes of their names, each with
 // the newest row of its ledger.
-func List(ctx context.Context, db Queryer) ([]Cron, error) {
-	return some(ctx, db, nil)
+func (s *Store) List(ctx context.Context) ([]Cron, error) {
+	return s.some(ctx, nil)
 }
 
 // Names returns the names of the configured crons, ordered by their bytes.
-func Names(ctx context.Context, db Queryer) ([]string, error) {
-	names, err := collect(ctx, db, pgx.RowTo[string], namesSQL)
+func (s *Store) Names(ctx context.Context) ([]string, error) {
+	names, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], namesSQL)
 	if err != nil {
 		return nil, fmt.Errorf("list the names of crons: %w", err)
 	}
@@ -81,16 +79,16 @@ func Names(ctx context.Context, db Queryer) ([]string, error) {
 }
 
 // Some returns the configured crons among these, with the same fields as List.
-func Some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
+func (s *Store) Some(ctx context.Context, names []string) ([]Cron, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	return some(ctx, db, names)
+	return s.some(ctx, names)
 }
 
 // some returns all configured crons if names is nil.
-func some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
-	crons, err := collect(ctx, db, scanListed, listSQL, "", names)
+func (s *Store) some(ctx context.Context, names []string) ([]Cron, error) {
+	crons, err := postgres.Collect(ctx, s.db, scanListed, listSQL, "", names)
 	if err != nil {
 		return nil, fmt.Errorf("list crons: %w", err)
 	}
@@ -98,11 +96,11 @@ func some(ctx context.Context, db Queryer, names []string) ([]Cron, error) {
 }
 
 // Get returns one cron, even if it was removed, or ErrNotFound.
-func Get(ctx context.Context, db Queryer, name string) (Cron, error) {
+func (s *Store) Get(ctx context.Context, name string) (Cron, error) {
 	if name == "" {
 		return Cron{}, fmt.Errorf("cron without a name: %w", ErrNotFound)
 	}
-	crons, err := collect(ctx, db, scanListed, listSQL, name, nil)
+	crons, err := postgres.Collect(ctx, s.db, scanListed, listSQL, name, nil)
 	if err != nil {
 		return Cron{}, fmt.Errorf("get cron %s: %w", name, err)
 	}
@@ -114,8 +112,8 @@ func Get(ctx context.Context, db Queryer, name string) (Cron, error) {
 
 // Ticks returns at most limit ledger rows of a cron with ticks before an instant
 // (zero: the newest), newest first.
-func Ticks(ctx context.Context, db Queryer, cron string, before time.Time, limit int) ([]Tick, error) {
-	ticks, err := collect(ctx, db, scanTick, ticksSQL, cron, nullable(before), limit)
+func (s *Store) Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]Tick, error) {
+	ticks, err := postgres.Collect(ctx, s.db, scanTick, ticksSQL, cron, nullable(before), limit)
 	if err != nil {
 		return nil, fmt.Errorf("list ticks of %s: %w", cron, err)
 	}
@@ -124,8 +122,8 @@ func Ticks(ctx context.Context, db Queryer, cron string, before time.Time, limit
 
 // NewestTicks returns at most limit of the newest ledger rows of each of these
 // crons, newest first.
-func NewestTicks(ctx context.Context, db Queryer, crons []string, limit int) (map[string][]Tick, error) {
-	ticks, err := collect(ctx, db, scanTick, newestTicksSQL, crons, limit)
+func (s *Store) NewestTicks(ctx context.Context, crons []string, limit int) (map[string][]Tick, error) {
+	ticks, err := postgres.Collect(ctx, s.db, scanTick, newestTicksSQL, crons, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list the newest ticks: %w", err)
 	}
@@ -134,15 +132,6 @@ func NewestTicks(ctx context.Context, db Queryer, crons []string, limit int) (ma
 		byCron[tick.Cron] = append(byCron[tick.Cron], tick)
 	}
 	return byCron, nil
-}
-
-// collect runs a query and scans its rows.
-func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scan)
 }
 
 // document is the content of the column spec: the definition, and beside its keys

@@ -212,9 +212,6 @@ type Applied struct {
 	preview bool
 	// Also writes the other parts of the file in the same transaction; may be nil.
 	Also func(ctx context.Context, tx pgx.Tx) error
-	// Schema prefixes the notification's channel; empty means the connection's
-	// current schema.
-	Schema string
 }
 
 // State is the state of a configuration, as Apply found it.

@@ -195,7 +195,7 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Conf
 	if c.Passes, err = compactstore.Passes(ctx, pool, 1); err != nil {
 		return err
 	}
-	inForce, err := cronstore.ConfigInForce(ctx, pool)
+	inForce, err := cronstore.New(pool).ConfigInForce(ctx)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return nil
 	}

@@ -18,13 +18,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
-
-// DB is the database through which a job is added.
-type DB interface {
-	cronstore.Queryer
-	cronstore.Beginner
-}
 
 // Inserter inserts a job within tx, or returns the existing duplicate.
 type Inserter interface {
@@ -43,7 +38,7 @@ type Request struct {
 
 // Add adds the job with the settings of the configuration in force and appends an
 // event, or returns the existing duplicate.
-func Add(ctx context.Context, db DB, inserter Inserter, request Request) (added jobstore.Enqueued, err error) {
+func Add(ctx context.Context, db postgres.DB, inserter Inserter, request Request) (added jobstore.Enqueued, err error) {
 	job := request.Job
 	if err := complete(ctx, db, &job, request.OwnUnique); err != nil {
 		return added, err
@@ -81,8 +76,8 @@ func Kinds(ctx context.Context, db nodestore.Queryer) (live, known []string, err
 
 // Fields returns the fields of the kind's schema in the configuration in force;
 // none if it has no schema.
-func Fields(ctx context.Context, db cronstore.Queryer, kind string) ([]argschema.Field, error) {
-	inForce, err := cronstore.ConfigInForce(ctx, db)
+func Fields(ctx context.Context, db postgres.DB, kind string) ([]argschema.Field, error) {
+	inForce, err := cronstore.New(db).ConfigInForce(ctx)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return nil, nil
 	}
@@ -115,8 +110,8 @@ type settings struct {
 // complete fills in the kind's settings from the applied configuration. The kinds
 // of a Go program are not in it and get River's defaults. With uniqueGiven the
 // caller has determined uniqueness.
-func complete(ctx context.Context, db cronstore.Queryer, job *jobstore.NewJob, uniqueGiven bool) error {
-	inForce, err := cronstore.ConfigInForce(ctx, db)
+func complete(ctx context.Context, db postgres.DB, job *jobstore.NewJob, uniqueGiven bool) error {
+	inForce, err := cronstore.New(db).ConfigInForce(ctx)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return nil
 	}

@@ -5,41 +5,46 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/notifyqueue"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Queryer runs queries: a pool or a connection.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
+// Reader explains the ticks that one database holds.
+type Reader struct{ db postgres.DB }
+
+// New returns the reader of a database.
+func New(db postgres.DB) *Reader { return &Reader{db} }
 
 // JobGone replaces the state of a job whose row was removed.
 const JobGone = "gone, past its retention"
 
-// Tick reads the data about a tick of a cron and explains it. It returns
+// Why reads the data about a tick of a cron and explains its verdict. It returns
 // cronstore.ErrNotFound if the cron never existed.
-func Tick(ctx context.Context, db Queryer, name string, tick time.Time) (Explanation, error) {
-	facts, err := gather(ctx, db, name, tick)
+func (r *Reader) Why(ctx context.Context, name string, tick time.Time) (Explanation, error) {
+	facts, err := r.gather(ctx, name, tick)
 	if err != nil {
 		return Explanation{}, err
 	}
 	return Explain(facts)
 }
 
-func gather(ctx context.Context, db Queryer, name string, tick time.Time) (Facts, error) {
-	facts := Facts{Tick: tick}
+// Notifications returns the sent and pending notifications about failed runs of ticks.
+func (r *Reader) Notifications(ctx context.Context, cron string, ticks []time.Time) ([]notifyqueue.Notification, error) {
+	return notifyqueue.OfTicks(ctx, r.db, cron, ticks)
+}
+
+func (r *Reader) gather(ctx context.Context, name string, tick time.Time) (Facts, error) {
+	facts, crons := Facts{Tick: tick}, cronstore.New(r.db)
 	var err error
-	if facts.Cron, err = cronstore.Get(ctx, db, name); err != nil {
+	if facts.Cron, err = crons.Get(ctx, name); err != nil {
 		return facts, err
 	}
-	if facts.Now, err = cronstore.Now(ctx, db); err != nil {
+	if facts.Now, err = crons.Now(ctx); err != nil {
 		return facts, err
 	}
-	row, err := cronstore.FindTick(ctx, db, name, tick)
+	row, err := crons.FindTick(ctx, name, tick)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return facts, nil
 	}
@@ -47,10 +52,10 @@ func gather(ctx context.Context, db Queryer, name string, tick time.Time) (Facts
 		return facts, err
 	}
 	facts.Row = &row
-	if facts.Told, err = notifyqueue.OfTicks(ctx, db, name, []time.Time{tick}); err != nil || row.JobID == 0 {
+	if facts.Told, err = r.Notifications(ctx, name, []time.Time{tick}); err != nil || row.JobID == 0 {
 		return facts, err
 	}
-	job, err := jobstore.Get(ctx, db, row.JobID)
+	job, err := jobstore.Get(ctx, r.db, row.JobID)
 	switch {
 	case errors.Is(err, jobstore.ErrNotFound):
 		facts.JobState = JobGone

@@ -7,6 +7,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // definitions are the job definitions of the configuration in force. Configuration files
@@ -32,8 +33,8 @@ func (d definitions) kindsOf(n nodestore.Node) map[string]bool {
 
 // refresh returns the definitions in force. It reads the configuration's body only if the
 // hash has changed.
-func (d definitions) refresh(ctx context.Context, db cronstore.Queryer) (definitions, error) {
-	inForce, err := cronstore.ConfigInForceUnless(ctx, db, d.hash)
+func (d definitions) refresh(ctx context.Context, db postgres.DB) (definitions, error) {
+	inForce, err := cronstore.New(db).ConfigInForceUnless(ctx, d.hash)
 	if err != nil {
 		return d, err
 	}

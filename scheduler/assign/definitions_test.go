@@ -14,7 +14,7 @@ import (
 func (c *cluster) apply(t *testing.T, command string) (digest string) {
 	t.Helper()
 	body := []byte(`{"jobs": {"k": {"kind": "shell", "command": ["` + command + `"]}}}`)
-	outcome, err := cronstore.Apply(t.Context(), c.pool, cronstore.Applied{Hash: command, NodeID: "a", Body: body, Schema: schema}, true)
+	outcome, err := cronstore.New(c.pool).Apply(t.Context(), cronstore.Applied{Hash: command, NodeID: "a", Body: body}, true)
 	if err != nil || outcome.State != cronstore.StateApplied {
 		t.Fatalf("apply: %+v, %v", outcome, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -23,11 +24,6 @@ const requirementsSQL = `
 SELECT coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags', q.paused_at, clock_timestamp()
 FROM river_job AS j LEFT JOIN river_queue AS q ON q.name = j.queue
 WHERE j.id = $1`
-
-// Queryer runs the queries of Explain: a pool or a connection.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
 
 // Rules are the leader's settings for placing jobs.
 type Rules struct {
@@ -53,7 +49,7 @@ type facts struct {
 // Explain returns where a job goes and why, why it waits, or which node ran it. It reads
 // only the database, so no node has to be up. It returns jobstore.ErrNotFound if the job
 // does not exist.
-func Explain(ctx context.Context, db Queryer, id int64, rules Rules) (explain.Placement, error) {
+func Explain(ctx context.Context, db postgres.DB, id int64, rules Rules) (explain.Placement, error) {
 	f, err := gather(ctx, db, id, rules.Policy)
 	if err != nil {
 		return explain.Placement{}, fmt.Errorf("explain job %d: %w", id, err)
@@ -192,7 +188,7 @@ func (m *member) missingTags(j job) string {
 	return strings.Join(missing, ", ")
 }
 
-func gather(ctx context.Context, db Queryer, id int64, policy nodestore.Policy) (f facts, err error) {
+func gather(ctx context.Context, db postgres.DB, id int64, policy nodestore.Policy) (f facts, err error) {
 	if f.job, err = jobstore.Get(ctx, db, id); err != nil {
 		return f, err
 	}
@@ -221,7 +217,7 @@ func gather(ctx context.Context, db Queryer, id int64, policy nodestore.Policy) 
 	return f, err
 }
 
-func (f *facts) readRequirements(ctx context.Context, db Queryer) error {
+func (f *facts) readRequirements(ctx context.Context, db postgres.DB) error {
 	rows, err := db.Query(ctx, requirementsSQL, f.job.ID)
 	if err != nil {
 		return err
@@ -238,7 +234,7 @@ func (f *facts) readRequirements(ctx context.Context, db Queryer) error {
 	return err
 }
 
-func (f *facts) readLimits(ctx context.Context, db Queryer) error {
+func (f *facts) readLimits(ctx context.Context, db postgres.DB) error {
 	inForce, err := queuestore.Limits(ctx, db)
 	if err != nil {
 		return err
@@ -253,7 +249,7 @@ func (f *facts) readLimits(ctx context.Context, db Queryer) error {
 
 // readNodes reads the nodes. It marks dead nodes that are not fenced yet, for example
 // because all nodes died at once.
-func (f *facts) readNodes(ctx context.Context, db Queryer, policy nodestore.Policy) (err error) {
+func (f *facts) readNodes(ctx context.Context, db postgres.DB, policy nodestore.Policy) (err error) {
 	if f.nodes, err = nodestore.List(ctx, db); err != nil {
 		return err
 	}

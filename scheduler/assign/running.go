@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // recountRunningInterval is the maximum age of the count of running kinds, for the
@@ -33,7 +35,7 @@ type jobCount struct {
 
 // readRunning counts running jobs by nodestore.ClientID. An offered job that is not
 // claimed yet counts for the node that it was offered to.
-func readRunning(ctx context.Context, db Queryer, offered map[int64]string) (map[string][]jobCount, error) {
+func readRunning(ctx context.Context, db postgres.DB, offered map[int64]string) (map[string][]jobCount, error) {
 	ids, to := make([]int64, 0, len(offered)), make([]string, 0, len(offered))
 	for id, node := range offered {
 		ids, to = append(ids, id), append(to, node)

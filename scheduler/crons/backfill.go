@@ -16,21 +16,23 @@ import (
 // leader waits for the cron's row during that transaction.
 const backfillBatch = 100
 
-// RunBackfill runs the ticks of a plan in transactions of bounded size. The transactions
-// that have committed survive an interruption, and the same backfill can be run again to
-// continue. RunBackfill returns the number of ticks that ran. It leaves out ticks that
-// were recorded in the meantime. It calls report after each transaction with the number
-// of ticks done.
-func (m Manual) RunBackfill(ctx context.Context, plan cronstore.Backfill, by string, report func(settled int)) (int, error) {
+// Backfill runs the ticks that BackfillTicks of cronstore returned, in transactions of
+// bounded size. The transactions that have committed survive an interruption, and the
+// same backfill can be run again to continue. Backfill returns the number of ticks that
+// ran. It leaves out ticks that were recorded in the meantime. It calls progress, unless
+// it is nil, after each transaction with the number of ticks done.
+func (m Manual) Backfill(ctx context.Context, b cronstore.Backfill, by string, progress func(done int)) (int, error) {
 	ran := 0
-	for start := 0; start < len(plan.Ticks); start += backfillBatch {
-		end := min(start+backfillBatch, len(plan.Ticks))
-		n, err := m.backfill(ctx, plan.Cron, plan.Ticks[start:end], by)
+	for start := 0; start < len(b.Ticks); start += backfillBatch {
+		end := min(start+backfillBatch, len(b.Ticks))
+		n, err := m.backfill(ctx, b.Cron, b.Ticks[start:end], by)
 		if err != nil {
-			return ran, fmt.Errorf("backfill cron %s: %w", plan.Cron, err)
+			return ran, fmt.Errorf("backfill cron %s: %w", b.Cron, err)
 		}
 		ran += n
-		report(end)
+		if progress != nil {
+			progress(end)
+		}
 	}
 	return ran, nil
 }
@@ -39,12 +41,12 @@ func (m Manual) RunBackfill(ctx context.Context, plan cronstore.Backfill, by str
 func (m Manual) backfill(ctx context.Context, name string, ticks []time.Time, by string) (int, error) {
 	var rows []cronstore.Tick
 	err := pgx.BeginFunc(ctx, m.DB, func(tx pgx.Tx) error {
-		cron, _, err := cronstore.LockConfigured(ctx, tx, name)
+		cron, _, err := cronstore.New(tx).LockConfigured(ctx, name)
 		if err != nil {
 			return err
 		}
 		for _, at := range ticks {
-			row, err := cronstore.Claim(ctx, tx, &cron, at, cronstore.Backfilled, "Backfilled by "+by)
+			row, err := cronstore.New(tx).Claim(ctx, &cron, at, cronstore.Backfilled, "Backfilled by "+by)
 			switch {
 			case errors.Is(err, cronstore.ErrTaken):
 			case err != nil:

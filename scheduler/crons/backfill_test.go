@@ -30,7 +30,7 @@ func TestBackfillRunsMissingTicksOnce(t *testing.T) {
 		ticks int
 		more  bool
 	}{{150, true}, {240 - 2 - 4 - 150, false}, {0, false}} {
-		plan, err := cronstore.PlanBackfill(t.Context(), pool, span)
+		plan, err := cronstore.New(pool).BackfillTicks(t.Context(), span)
 		if err != nil || len(plan.Ticks) != want.ticks || plan.More != want.more {
 			t.Fatalf("%d ticks, more %t, %v; want %+v", len(plan.Ticks), plan.More, err, want)
 		}
@@ -39,7 +39,7 @@ func TestBackfillRunsMissingTicksOnce(t *testing.T) {
 		for i := range ran { // two concurrent backfills share the ticks
 			backfills.Go(func() {
 				settled := 0
-				n, err := manual.RunBackfill(t.Context(), plan, "ada", func(n int) { settled = n })
+				n, err := manual.Backfill(t.Context(), plan, "ada", func(n int) { settled = n })
 				if err != nil || settled != len(plan.Ticks) {
 					t.Errorf("settled %d of %d, %v", settled, len(plan.Ticks), err)
 				}
@@ -71,16 +71,16 @@ func TestBackfillEndsAtWatermark(t *testing.T) {
 	pool := pgtest.Pool(t)
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip")})
 	rewind(t, pool, time.Minute)
-	cron, err := cronstore.Get(t.Context(), pool, "c")
+	cron, err := cronstore.New(pool).Get(t.Context(), "c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	settled := cron.Watermark
-	plan, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "c", From: settled.Add(-59 * time.Second), To: settled.Add(time.Hour), Limit: 1000})
+	plan, err := cronstore.New(pool).BackfillTicks(t.Context(), cronstore.Span{Cron: "c", From: settled.Add(-59 * time.Second), To: settled.Add(time.Hour), Limit: 1000})
 	if err != nil || len(plan.Ticks) != 60 {
 		t.Errorf("%d ticks, %v; want the ticks of the settled minute", len(plan.Ticks), err)
 	}
-	if _, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "unknown"}); !errors.Is(err, cronstore.ErrNotFound) {
+	if _, err := cronstore.New(pool).BackfillTicks(t.Context(), cronstore.Span{Cron: "unknown"}); !errors.Is(err, cronstore.ErrNotFound) {
 		t.Errorf("unknown cron: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // blockedOf returns the blocking run that the list of crons reports for cron c.
 func blockedOf(t *testing.T, pool *pgxpool.Pool) cronstore.Blocked {
 	t.Helper()
-	cron, err := cronstore.Get(t.Context(), pool, "c")
+	cron, err := cronstore.New(pool).Get(t.Context(), "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestWaitingRunIsReportedAsBlocking(t *testing.T) {
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip")})
 	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 2, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'skipped_overlap'`)
-	ticks, err := cronstore.Ticks(t.Context(), pool, "c", time.Time{}, 10)
+	ticks, err := cronstore.New(pool).Ticks(t.Context(), "c", time.Time{}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +41,12 @@ func TestWaitingRunIsReportedAsBlocking(t *testing.T) {
 	if got := blockedOf(t, pool); got.By != fired.JobID || !got.Since.Equal(skipped.Tick) {
 		t.Errorf("the cron is blocked by %+v, want job %d since %s", got, fired.JobID, skipped.Tick)
 	}
-	outlined, err := cronstore.Outline(t.Context(), pool, nil)
+	outlined, err := cronstore.New(pool).Outline(t.Context(), nil)
 	if err != nil || len(outlined) != 1 || outlined[0].BlockedBy != fired.JobID {
 		t.Errorf("the outline is %+v, %v", outlined, err)
 	}
 	for blocked, want := range map[bool]int{true: 1, false: 1} {
-		if page, err := cronstore.Page(t.Context(), pool, cronstore.Narrow{Blocked: blocked, Limit: 9}); err != nil || len(page) != want {
+		if page, err := cronstore.New(pool).Page(t.Context(), cronstore.Narrow{Blocked: blocked, Limit: 9}); err != nil || len(page) != want {
 			t.Errorf("blocked %v: %d crons, %v", blocked, len(page), err)
 		}
 	}
@@ -65,7 +65,7 @@ func TestWaitingRunIsReportedAsBlocking(t *testing.T) {
 	if got := blockedOf(t, pool); got != (cronstore.Blocked{}) {
 		t.Errorf("a cron that fires is blocked by %+v", got)
 	}
-	if page, err := cronstore.Page(t.Context(), pool, cronstore.Narrow{Blocked: true, Limit: 9}); err != nil || len(page) != 0 {
+	if page, err := cronstore.New(pool).Page(t.Context(), cronstore.Narrow{Blocked: true, Limit: 9}); err != nil || len(page) != 0 {
 		t.Errorf("%d crons are listed as blocked, %v", len(page), err)
 	}
 }

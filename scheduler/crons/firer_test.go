@@ -34,7 +34,7 @@ func TestLeadFiresEverySecondOnTime(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatalf("Lead: %v", err)
 	}
-	ticks, err := cronstore.Ticks(t.Context(), pool, "c", time.Time{}, 1000)
+	ticks, err := cronstore.New(pool).Ticks(t.Context(), "c", time.Time{}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func everySecond(overlap string) cronstore.Spec {
 
 func apply(t *testing.T, pool *pgxpool.Pool, hash string, crons map[string]cronstore.Spec) {
 	t.Helper()
-	if _, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{Hash: hash, NodeID: "n1", Crons: crons}, false); err != nil {
+	if _, err := cronstore.New(pool).Apply(t.Context(), cronstore.Applied{Hash: hash, NodeID: "n1", Crons: crons}, false); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -92,7 +92,7 @@ func (l *ledger) insert(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, j
 	if len(failed) == 0 {
 		return nil
 	}
-	return cronstore.MarkFailed(ctx, tx, failed)
+	return cronstore.New(tx).MarkFailed(ctx, failed)
 }
 
 // insertMany inserts jobs and checks that they got the ids from the ledger.

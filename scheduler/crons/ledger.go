@@ -89,7 +89,7 @@ func newLedger(options Options, schema string, fence leaderstore.Fence, m *meter
 
 // Now implements store.
 func (l *ledger) Now(ctx context.Context) (time.Time, error) {
-	now, err := cronstore.Now(ctx, l.options.Pool)
+	now, err := cronstore.New(l.options.Pool).Now(ctx)
 	return clockOf(now), err
 }
 
@@ -103,7 +103,7 @@ func clockOf(databaseTime time.Time) time.Time {
 
 // Upcoming implements store.
 func (l *ledger) Upcoming(ctx context.Context, after string, limit int) (cronstore.UpcomingPage, error) {
-	page, err := cronstore.ListUpcoming(ctx, l.options.Pool, after, limit)
+	page, err := cronstore.New(l.options.Pool).ListUpcoming(ctx, after, limit)
 	if err != nil {
 		return page, err
 	}
@@ -339,7 +339,7 @@ func dropRecorded(ctx context.Context, tx pgx.Tx, updates []*cronUpdate) error {
 	if len(crons) == 0 {
 		return nil
 	}
-	recorded, err := cronstore.Recorded(ctx, tx, crons, after)
+	recorded, err := cronstore.New(tx).Recorded(ctx, crons, after)
 	if err != nil || len(recorded) == 0 {
 		return err
 	}

@@ -54,7 +54,7 @@ func (l *listener) pollChanges(ctx context.Context) error {
 	tick := time.NewTicker(l.pollInterval)
 	defer tick.Stop()
 	for last := ""; ; {
-		edition, err := cronstore.Edition(ctx, l.pool)
+		edition, err := cronstore.New(l.pool).Edition(ctx)
 		if err != nil {
 			return fmt.Errorf("check for changed crons: %w", err)
 		}

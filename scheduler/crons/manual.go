@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -20,7 +21,7 @@ import (
 // excludes the leader, and the unique key of the ledger prevents a second run. The
 // overlap policy does not apply.
 type Manual struct {
-	DB       cronstore.Beginner
+	DB       postgres.DB
 	Inserter Inserter
 	// Schema is the schema of forge's tables. It is required.
 	Schema string
@@ -32,7 +33,7 @@ type Manual struct {
 func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
 	var row cronstore.Tick
 	err := pgx.BeginFunc(ctx, m.DB, func(tx pgx.Tx) error {
-		cron, now, err := cronstore.LockConfigured(ctx, tx, t.Cron)
+		cron, now, err := cronstore.New(tx).LockConfigured(ctx, t.Cron)
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 		if row, err = m.run(ctx, tx, &cron, at, cronstore.Triggered, "Triggered by "+t.By); err != nil {
 			return err
 		}
-		if row, err = cronstore.FindTick(ctx, tx, t.Cron, row.Tick); err != nil {
+		if row, err = cronstore.New(tx).FindTick(ctx, t.Cron, row.Tick); err != nil {
 			return err
 		}
 		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.CronTriggered},
@@ -63,7 +64,7 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 
 // checkArgs checks args against the job's schema in the current configuration.
 func checkArgs(ctx context.Context, tx pgx.Tx, job string, args json.RawMessage) error {
-	inForce, err := cronstore.ConfigInForce(ctx, tx)
+	inForce, err := cronstore.New(tx).ConfigInForce(ctx)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return nil
 	}
@@ -79,7 +80,7 @@ func checkArgs(ctx context.Context, tx pgx.Tx, job string, args json.RawMessage)
 
 // run claims a tick and inserts its job.
 func (m Manual) run(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, at time.Time, verdict cronstore.Verdict, reason string) (cronstore.Tick, error) {
-	row, err := cronstore.Claim(ctx, tx, cron, at, verdict, reason)
+	row, err := cronstore.New(tx).Claim(ctx, cron, at, verdict, reason)
 	if err != nil {
 		return row, err
 	}
@@ -101,7 +102,7 @@ func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, row
 	for i, id := range ids {
 		rows[i].JobID = id
 	}
-	if err := cronstore.LinkJobs(ctx, tx, rows); err != nil {
+	if err := cronstore.New(tx).LinkJobs(ctx, rows); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, announceSQL, wire.Channel(m.Schema, wire.RiverInsertChannel), []string{insertPayload(cron.Spec.Queue)}); err != nil {

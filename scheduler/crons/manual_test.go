@@ -30,7 +30,7 @@ func TestTriggerRunsCronNow(t *testing.T) {
 		if err != nil || row.Verdict != cronstore.Triggered || row.JobID == 0 {
 			t.Fatalf("%+v, %v", row, err)
 		}
-		if stored, err := cronstore.FindTick(t.Context(), pool, "c", row.Tick); err != nil || row != stored || row.RecordedAt.IsZero() {
+		if stored, err := cronstore.New(pool).FindTick(t.Context(), "c", row.Tick); err != nil || row != stored || row.RecordedAt.IsZero() {
 			t.Errorf("returned %+v\nstored   %+v, %v", row, stored, err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestTriggerRunsCronNow(t *testing.T) {
 func TestTriggerChecksArgsAgainstSchema(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	_, err := cronstore.Apply(t.Context(), pool, cronstore.Applied{
+	_, err := cronstore.New(pool).Apply(t.Context(), cronstore.Applied{
 		Hash: "h1", NodeID: "n1", Crons: map[string]cronstore.Spec{"c": everySecond("skip")},
 		Body: []byte(`{"jobs": {"tidy": {"schema": {"properties": {"days": {"type": "integer"}}}}}}`),
 	}, false)
@@ -144,13 +144,13 @@ func TestPausedTicksAreRecorded(t *testing.T) {
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
 	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 1, ledgerCountSQL)
-	if _, _, err := cronstore.Pause(t.Context(), pool, cronstore.Change{Name: "c"}); err != nil {
+	if _, _, err := cronstore.New(pool).Pause(t.Context(), "c", ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pool.Exec(t.Context(), `SELECT pg_sleep(2.1)`); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := cronstore.Resume(t.Context(), pool, cronstore.Change{Name: "c"}); err != nil {
+	if _, _, err := cronstore.New(pool).Resume(t.Context(), "c", ""); err != nil {
 		t.Fatal(err)
 	}
 	// The change is notified at once. Without the notification, the leader would check a

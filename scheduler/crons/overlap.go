@@ -248,7 +248,7 @@ func (l *ledger) replace(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, 
 			}
 		}
 		reason := fmt.Sprintf("Its run was cancelled: job %d of tick %s replaced it.", row.JobID, row.Tick.UTC().Format(time.RFC3339))
-		if err := cronstore.MarkReplaced(ctx, tx, u.active, reason); err != nil {
+		if err := cronstore.New(tx).MarkReplaced(ctx, u.active, reason); err != nil {
 			return err
 		}
 	}

@@ -61,7 +61,7 @@ func fireInBackground(t *testing.T, tickLedger *ledger, names []string, at time.
 // secondsAhead returns a whole second that is n seconds ahead of the database's clock.
 func secondsAhead(t *testing.T, pool *pgxpool.Pool, n int) time.Time {
 	t.Helper()
-	now, err := cronstore.Now(t.Context(), pool)
+	now, err := cronstore.New(pool).Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

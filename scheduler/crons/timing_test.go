@@ -33,7 +33,7 @@ func TestJitterDelaysTick(t *testing.T) {
 		}
 		time.Sleep(2 * time.Millisecond) // leaves processor time to other tests
 	}
-	ticks, err := cronstore.Ticks(t.Context(), pool, "c", time.Time{}, 100)
+	ticks, err := cronstore.New(pool).Ticks(t.Context(), "c", time.Time{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,11 +42,11 @@ func TestEveryVerdictIsRecorded(t *testing.T) {
 	if _, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "triggered", By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
-	plan, err := cronstore.PlanBackfill(t.Context(), pool, cronstore.Span{Cron: "missed", From: time.Now().Add(-30 * time.Minute), To: time.Now().Add(-20 * time.Minute), Limit: 100})
+	plan, err := cronstore.New(pool).BackfillTicks(t.Context(), cronstore.Span{Cron: "missed", From: time.Now().Add(-30 * time.Minute), To: time.Now().Add(-20 * time.Minute), Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := manual.RunBackfill(t.Context(), plan, "a test", func(int) {}); err != nil {
+	if _, err := manual.Backfill(t.Context(), plan, "a test", func(int) {}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -126,6 +126,6 @@ func DefineCrons(ctx context.Context, pool *pgxpool.Pool, database string, crons
 		spec.DSTMissing, spec.DSTRepeated = defaults.DSTMissing, defaults.DSTRepeated
 		crons[name] = spec
 	}
-	_, err = cronstore.Apply(ctx, pool, cronstore.Applied{Hash: hash, NodeID: "bench", Crons: crons}, false)
+	_, err = cronstore.New(pool).Apply(ctx, cronstore.Applied{Hash: hash, NodeID: "bench", Crons: crons}, false)
 	return err
 }
