@@ -163,7 +163,7 @@ BENCHFLAGS_failover   ?= -trials 10 -promotions 3 -peer-trials 3
 BENCHFLAGS_throughput ?= -trials 3
 BENCHFLAGS_losses     ?= -for 2m
 BENCHFLAGS_dashboard  ?= -n 5 -for 10s
-BENCHFLAGS_overload   ?= -for 1m
+BENCHFLAGS_overload   ?= -for 90s
 BENCHFLAGS_soak       ?= -for 12m
 
 .PHONY: bench

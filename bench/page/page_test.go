@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -180,6 +182,38 @@ func TestMakeRunsEveryBench(t *testing.T) {
 	slices.Sort(listed)
 	if !slices.Equal(listed, benches) {
 		t.Errorf("make bench runs %q; want %q", listed, benches)
+	}
+}
+
+// Each result names the command that make bench runs, so that everybody can repeat it.
+func TestResultsAreOfMakeBench(t *testing.T) {
+	t.Parallel()
+	results, err := readResults(filepath.Join(root, "bench", "results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shortened := map[string]string{}
+	for _, flags := range regexp.MustCompile(`(?m)^BENCHFLAGS_(\w+) +\?= (.*)$`).FindAllStringSubmatch(get(t, root, "Makefile"), -1) {
+		shortened[flags[1]] = flags[2]
+	}
+	for name, result := range results {
+		cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", "bench-"+name, "BENCHFLAGS="+shortened[name])
+		cmd.Dir = root
+		printed, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		command, _, _ := strings.Cut(result.text, "\n")
+		if !slices.ContainsFunc(strings.Split(string(printed), "\n"), func(line string) bool {
+			return strings.TrimSpace(line) == strings.TrimSpace(command)
+		}) {
+			t.Errorf("%s: the result is of %q; make bench runs\n%s", name, command, printed)
+		}
+		for _, setting := range []string{"date", "machine"} {
+			if result.Settings[setting] == nil || !strings.Contains(result.text, fmt.Sprintf("%s: %v\n", setting, result.Settings[setting])) {
+				t.Errorf("%s: the result does not print its setting %s", name, setting)
+			}
+		}
 	}
 }
 
