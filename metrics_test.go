@@ -17,10 +17,12 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/wire"
+	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -123,7 +125,7 @@ var metricChanges = []metricChange{
 		`forge_job_duration_seconds{kind="print"}`, `forge_job_wait_seconds{kind="print"}`, `forge_assignment_offers_total`, `forge_assignment_claims_total`,
 		`forge_job_output_lines_total{kind="print"}`, `forge_job_output_dropped_lines_total{kind="print"}`, `forge_command_start_seconds`,
 	}, nil},
-	{"a command enqueues", func(m *metricsTest) { m.recordCommandEnqueue("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},
+	{"a command enqueues", func(m *metricsTest) { m.enqueueByCommand("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},
 	{"no job runs", (*metricsTest).awaitIdle, nil, nil},
 	{"a job naps", func(m *metricsTest) { m.enqueue("nap", 1) }, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}, nil},
 	{"the job is cancelled", (*metricsTest).cancelNap, nil, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}},
@@ -295,10 +297,14 @@ func (m *metricsTest) enqueue(kind string, count int) {
 	}
 }
 
-// recordCommandEnqueue records the insertion of a job by a command.
-func (m *metricsTest) recordCommandEnqueue(kind string) {
+// enqueueByCommand enqueues a job as forge job enqueue does.
+func (m *metricsTest) enqueueByCommand(kind string) {
 	m.t.Helper()
-	if err := jobstore.NoteEnqueued(m.t.Context(), m.pool, []string{kind}); err != nil {
+	inserter, err := jobs.NewInserter(m.pool, "public")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if _, err := enqueue.Add(m.t.Context(), m.pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: kind}}); err != nil {
 		m.t.Fatal(err)
 	}
 }

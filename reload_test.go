@@ -1,46 +1,73 @@
 package forge
 
 import (
-	"errors"
-	"log/slog"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/forge-scheduler/forge/internal/access"
-	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-// Each refused file is recorded with its node and reason, within the limit. The next entry
-// contains the number of omitted ones.
+// A running node records each file that it refuses in the audit log, with its name and the
+// reason: twenty at once, then one in ten seconds. The next entry has the number of those
+// left out.
 func TestRefusedReloadsAreAudited(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	n := &Node{pool: pool, logger: slog.New(slog.DiscardHandler), self: nodestore.Node{NodeID: "a", Hostname: "one"}}
-	n.opts.file.path = "/etc/forge.toml"
-	r := &reloader{node: n, audits: rate.NewLimiter(rate.Every(time.Hour), 1)}
-	for _, reason := range []string{"first", "second", "third"} {
-		r.audit(t.Context(), reason)
+	url := pgtest.URL(t)
+	pool := pgtest.Connect(t, url)
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	var refused atomic.Int64
+	load := func() (*Config, error) {
+		if n := refused.Load(); n > 0 {
+			return nil, fmt.Errorf("mistake %d", n)
+		}
+		return ParseConfig("test", localSections(url))
 	}
-	r.audits = rate.NewLimiter(rate.Inf, 0)
-	r.audit(t.Context(), "fourth")
-	r.audit(t.Context(), summary(problemsOf(errors.New("fifth"))))
-	entries, err := access.ListAudit(t.Context(), pool, access.AuditFilter{Action: "config.reload", Outcome: access.Refused, Limit: 10})
+	cfg, err := load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var details []string
-	for _, e := range entries {
-		if e.Actor != "node:a" || e.Source != "one" || e.Object != "/etc/forge.toml" {
-			t.Errorf("entry %+v", e)
+	node, _ := startNode(t, cfg, &logBuffer{}, WithFile(path, load))
+	refuse := func() {
+		t.Helper()
+		mistake := fmt.Sprintf("mistake %d", refused.Add(1))
+		node.Reload()
+		eventually(t, "the node refuses its file for "+mistake, func() bool { return self(t, pool).ConfigError == mistake })
+	}
+	// leftOut checks the recorded refusals and returns how many they leave out.
+	leftOut := func() (missing int) {
+		t.Helper()
+		entries, err := access.ListAudit(t.Context(), pool, access.AuditFilter{Action: "config.reload", Outcome: access.Refused, Limit: 100})
+		if err != nil {
+			t.Fatal(err)
 		}
-		details = append(details, e.Detail)
+		slices.Reverse(entries) // the oldest first
+		last := 0
+		for _, e := range entries {
+			reason := e.Detail[strings.LastIndex(e.Detail, "mistake"):]
+			number, _ := strconv.Atoi(strings.TrimPrefix(reason, "mistake "))
+			want := reason
+			if number > last+1 {
+				want = fmt.Sprintf("%d refusals before this one were not recorded; %s", number-last-1, reason)
+			}
+			if e.Actor != "node:a" || e.Source == "" || e.Object != path || e.Detail != want || number <= last {
+				t.Fatalf("entry %+v, want the detail %q", e, want)
+			}
+			missing += number - last - 1
+			last = number
+		}
+		if missing > 0 && len(entries) <= refusalAuditsAtOnce {
+			t.Fatalf("%d refusals were left out after %d entries", missing, len(entries))
+		}
+		return missing
 	}
-	const want = "fifth|2 refusals before this one were not recorded; fourth|first"
-	if got := strings.Join(details, "|"); got != want {
-		t.Errorf("details %s, want %s", got, want)
-	}
+	eventually(t, "an entry has the number of refusals that were left out", func() bool {
+		refuse()
+		return leftOut() > 0
+	})
 }
