@@ -231,7 +231,12 @@ var tickColumns = []column[cronstore.Tick]{
 		}
 		return strconv.FormatInt(t.JobID, 10)
 	}},
-	{title: "term", show: func(t cronstore.Tick) string { return strconv.FormatInt(t.Term, 10) }},
-	{title: "by", show: func(t cronstore.Tick) string { return t.NodeID }},
+	{title: "term", show: func(t cronstore.Tick) string {
+		if t.Term == 0 { // by hand
+			return "-"
+		}
+		return strconv.FormatInt(t.Term, 10)
+	}},
+	{title: "by", show: func(t cronstore.Tick) string { return dash(t.NodeID) }},
 	{title: "reason", show: func(t cronstore.Tick) string { return dash(t.Reason) }},
 }

@@ -133,6 +133,9 @@ command = ["true"]
 		row.JobID, "hourly "+row.Tick.UTC().Format(time.RFC3339Nano)+"\n"); n != 1 {
 		t.Error("the triggered run does not know its tick")
 	}
+	if row := strings.Fields(c.must("cron", "history", "hourly", "--no-headers", "-n", "1")); row[1] != "triggered" || row[5] != "-" || row[6] != "-" {
+		t.Errorf("a tick that no leader recorded: %q", row)
+	}
 	bounded := decode[[]struct {
 		UTC      time.Time
 		FiresAt  time.Time `json:"fires_at"`
