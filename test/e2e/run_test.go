@@ -316,3 +316,47 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 		eventually(t, "process "+match[1]+" is gone", func() bool { return syscall.Kill(pid, 0) != nil })
 	}
 }
+
+// Any lock id but 0 elects one process: a stopped leader loses its role to another, a
+// killed one too, and operators see who holds the lock.
+func TestRunWithAnyLockID(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]string{"negative": "-4856221667890123456", "least": "-9223372036854775808", "huge": "9223372036854775807"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSingles(t, quick+"[cluster.leader_election.roles.nightly]\nlock_id = "+id+"\n")
+			s.stand("a")
+			first := s.begins(0)
+			s.stand("b")
+			s.standing("a", "b")
+			if n := s.number(`SELECT count(*) FROM pg_locks JOIN forge_leaders ON pid = backend_pid
+				WHERE role = 'nightly' AND locktype = 'advisory' AND objsubid = 1 AND granted
+				  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+				  AND classid::bigint << 32 | objid::bigint = $1::text::bigint`, id); n != 1 {
+				t.Errorf("the leader does not hold lock %s", id)
+			}
+			if out, errs, code := s.forge("leader", "step-down", "nightly"); code != 0 {
+				t.Fatalf("step-down: exit %d: %s%s", code, out, errs)
+			}
+			second := s.begins(first.term)
+			s.standing("a", "b")
+			s.send(s.procs[second.node], syscall.SIGSTOP)
+			third := s.begins(second.term)
+			if first.node != "a" || second.node != "b" || third.node != "a" {
+				t.Errorf("led by %s, %s and %s; want a, b and a", first.node, second.node, third.node)
+			}
+			s.send(s.procs["b"], syscall.SIGCONT)
+			s.standing("a", "b")
+			s.send(s.procs["a"], syscall.SIGKILL)
+			if last := s.begins(third.term); last.node != "b" {
+				t.Errorf("led by %s after a was killed", last.node)
+			}
+			if strings.Contains(s.eventLog(), "OVERLAP") {
+				t.Errorf("two commands at once:\n%s", s.eventLog())
+			}
+			if out, errs, _ := s.forge("doctor"); !strings.Contains(out, "no other application holds the lock of a role") {
+				t.Errorf("doctor:\n%s%s", out, errs)
+			}
+		})
+	}
+}
