@@ -32,35 +32,28 @@ func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
 	if q.reject(w) {
 		return
 	}
-	crons, err := s.Source.Crons.Page(r.Context(), q.crons(s.Now(), limit+1))
+	s.outlines.forget() // the API reads its own writes
+	all, err := s.outlines.get(r.Context())
+	if err != nil {
+		s.answerDatabaseError(w, r, err)
+		return
+	}
+	filter := newCronFilter(q.values)
+	page, after := filter.page(all.at(s.Now()), filter.named(all.crons), limit)
+	crons, err := s.readCrons(r.Context(), page)
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
 		return
 	}
 	next := ""
-	if len(crons) > limit {
-		crons = crons[:limit]
-		next = q.next("after", crons[limit-1].Name)
+	if after != "" {
+		next = q.next("after", after)
 	}
 	items := make([]cronItem, 0, len(crons))
 	for _, c := range crons {
 		items = append(items, cronItem{Cron: c, Description: s.describe(c)})
 	}
 	writeJSON(w, http.StatusOK, listOf(items, next))
-}
-
-// crons returns the filter of a list of crons.
-func (q *query) crons(now time.Time, limit int) cronstore.Narrow {
-	narrow := cronstore.Narrow{Text: q.values.Get("q"), After: q.values.Get("after"), Limit: limit}
-	switch q.values.Get("is") {
-	case cronsPaused:
-		narrow.Paused = true
-	case cronsOverdue:
-		narrow.DueBefore = now.Add(-overdueAfter)
-	case cronsBlocked:
-		narrow.Blocked = true
-	}
-	return narrow
 }
 
 func (s *server) describe(cron cronstore.Cron) string {

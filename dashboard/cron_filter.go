@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -44,19 +45,49 @@ func countCrons(now time.Time, crons []cronstore.Outlined) map[string]int {
 	return counts
 }
 
-// cronsNamed returns the crons whose name or job contains a text.
-func cronsNamed(crons []cronstore.Outlined, text string) []cronstore.Outlined {
-	if text == "" {
+// cronFilter selects crons in force by name, for the page and the API.
+type cronFilter struct {
+	// Text is a part of their names or of their jobs' names, in any case; empty: any.
+	Text string
+	// Is is one of cronFilters; empty: any.
+	Is string
+	// After selects crons after this name; empty: all.
+	After string
+}
+
+func newCronFilter(values url.Values) cronFilter {
+	return cronFilter{Text: values.Get("q"), Is: values.Get("is"), After: values.Get("after")}
+}
+
+// named returns the crons whose name or job contains the text.
+func (f cronFilter) named(crons []cronstore.Outlined) []cronstore.Outlined {
+	if f.Text == "" {
 		return crons
 	}
 	var found []cronstore.Outlined
-	wanted := strings.ToLower(text)
+	wanted := strings.ToLower(f.Text)
 	for _, c := range crons {
 		if strings.Contains(strings.ToLower(c.Name+" "+c.Job), wanted) {
 			found = append(found, c)
 		}
 	}
 	return found
+}
+
+// page returns the first crons, at most limit, of those that named returned. next is the
+// name after which the next page begins; empty: this is the last page.
+func (f cronFilter) page(now time.Time, named []cronstore.Outlined, limit int) (page []cronstore.Outlined, next string) {
+	page = []cronstore.Outlined{}
+	for i := range named {
+		if named[i].Name <= f.After || !matches(f.Is, now, &named[i]) {
+			continue
+		}
+		if len(page) == limit {
+			return page, page[limit-1].Name
+		}
+		page = append(page, named[i])
+	}
+	return page, ""
 }
 
 func cronsPath(filter string) string { return "/crons?" + values("is", filter) }
@@ -71,28 +102,19 @@ type tab struct {
 func (b *cronsBody) Narrowed() bool { return b.Query != "" || b.Is != "" }
 
 // choose filters the crons and returns one page of them.
-func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, after string) ([]cronstore.Outlined, error) {
+func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, filter cronFilter) ([]cronstore.Outlined, error) {
 	if b.Is != "" && !slices.Contains(cronFilters, b.Is) {
 		return nil, &requestError{fmt.Errorf("is must be one of %s", strings.Join(cronFilters, ", "))}
 	}
-	found := cronsNamed(crons, b.Query)
+	found := filter.named(crons)
 	counts := countCrons(now, found)
 	b.Tabs = []tab{{"all", "/crons?" + values("q", b.Query), number(int64(len(found))), b.Is == ""}}
-	for _, filter := range cronFilters {
-		b.Tabs = append(b.Tabs, tab{filter, "/crons?" + values("q", b.Query, "is", filter), number(int64(counts[filter])), b.Is == filter})
+	for _, is := range cronFilters {
+		b.Tabs = append(b.Tabs, tab{is, "/crons?" + values("q", b.Query, "is", is), number(int64(counts[is])), b.Is == is})
 	}
-	shown := []cronstore.Outlined{}
-	for i := range found {
-		if found[i].Name > after && matches(b.Is, now, &found[i]) {
-			shown = append(shown, found[i])
-		}
-		if len(shown) > cronsPerPage { // there is a next page
-			break
-		}
-	}
-	if len(shown) > cronsPerPage {
-		shown = shown[:cronsPerPage]
-		b.Next = "/crons?" + values("q", b.Query, "is", b.Is, "after", shown[len(shown)-1].Name)
+	shown, next := filter.page(now, found, cronsPerPage)
+	if next != "" {
+		b.Next = "/crons?" + values("q", b.Query, "is", b.Is, "after", next)
 	}
 	return shown, nil
 }

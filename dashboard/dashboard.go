@@ -54,13 +54,10 @@ type Health interface {
 
 // Crons reads the crons in force and their ledger.
 type Crons interface {
-	List(ctx context.Context) ([]cronstore.Cron, error)
-	// Outline returns the crons in force by name, without most of their fields. It takes
+	// Outline returns the crons in force, ordered by the bytes of their names, without most of their fields. It takes
 	// its previous result. Some returns the named crons with all fields.
 	Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error)
 	Some(ctx context.Context, names []string) ([]cronstore.Cron, error)
-	// Page returns the crons that match n, ordered by name.
-	Page(ctx context.Context, n cronstore.Narrow) ([]cronstore.Cron, error)
 	// Get returns one cron, even if it was removed, or cronstore.ErrNotFound.
 	Get(ctx context.Context, name string) (cronstore.Cron, error)
 	// Ticks returns at most limit ticks of a cron that were due before an instant (zero:

@@ -193,8 +193,9 @@ func (s *server) loadCrons(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Query: req.values.Get("q"), Is: req.values.Get("is")}
-	shown, err := b.choose(all.at(facts.now), all.crons, req.values.Get("after"))
+	filter := newCronFilter(req.values)
+	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Query: filter.Text, Is: filter.Is}
+	shown, err := b.choose(all.at(facts.now), all.crons, filter)
 	if err != nil {
 		return nil, err
 	}
