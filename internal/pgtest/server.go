@@ -97,12 +97,23 @@ const ReplicaWaits = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_eve
 // MissReplica lets every commit wait for a synchronous replica that does not exist.
 func (s *OwnServer) MissReplica() {
 	s.tb.Helper()
-	exec(s.tb, s.url, `ALTER SYSTEM SET synchronous_standby_names = 'missing'`)
+	s.awaitReplica("missing")
+}
+
+// RestoreReplica lets commits succeed again after MissReplica.
+func (s *OwnServer) RestoreReplica() {
+	s.tb.Helper()
+	s.awaitReplica("")
+}
+
+func (s *OwnServer) awaitReplica(name string) {
+	s.tb.Helper()
+	exec(s.tb, s.url, `ALTER SYSTEM SET synchronous_standby_names = '`+name+`'`)
 	exec(s.tb, s.url, `SELECT pg_reload_conf()`)
 	pool := Connect(s.tb, s.url)
-	for commit := ""; commit != "missing"; {
+	for commit := "unknown"; commit != name; {
 		if err := pool.QueryRow(context.Background(), `SHOW synchronous_standby_names`).Scan(&commit); err != nil {
-			s.tb.Fatalf("let commits wait for a replica: %v", err)
+			s.tb.Fatalf("let commits wait for replica %q: %v", name, err)
 		}
 	}
 }

@@ -51,6 +51,12 @@
 // other node can lead before it ends. Sizes and definitions are kept from one term of the
 // node to its next.
 //
+// Slow and failing transactions do not end the term, because the next leader would have the
+// same database. After each failure the leader reads the database's clock. The term ends if
+// the pool gets no answer at all for a minute while the session still renews the lease:
+// only this node is cut off then. A commit without an answer may exist on a primary that
+// has lost its replica; nothing more is recorded until the replica has confirmed it.
+//
 // A new term loads the crons in pages that take about one second each. Between the pages
 // it fires the loaded crons that are due. When crons change, all crons are loaded again,
 // and the previous set stays in use until the new one is complete.

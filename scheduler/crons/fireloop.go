@@ -28,9 +28,10 @@ const (
 	// maxFireTimeout.
 	fireTimeout    = 10 * time.Second
 	maxFireTimeout = time.Minute
-	// stallLimit is how long a leader continues while every step fails. It is far longer
-	// than a slow machine needs for one small transaction.
-	stallLimit = time.Minute
+	// silenceLimit is how long a leader continues while its pool gets no answer at all. Its
+	// session still renews the lease, so only this node is cut off. Slow or failing
+	// transactions do not end a term: every node has the same database.
+	silenceLimit = time.Minute
 	// probeEvery is how often an idle leader reads the database's clock.
 	probeEvery = 10 * time.Second
 
@@ -75,9 +76,9 @@ type fireLoop struct {
 	batch   int           // size of the next transaction, unless batchSize is smaller
 	timeout time.Duration // time limit of the next transaction
 	*termCache
-	probed  time.Time
-	backoff time.Duration
-	failing time.Time // when the first of the consecutive failures began; zero if the last step succeeded
+	probed   time.Time
+	backoff  time.Duration
+	answered time.Time // when a step or a probe last succeeded
 }
 
 // loading is a pass over all crons, page by page. Between the pages, the loop fires due
@@ -98,23 +99,22 @@ func newFireLoop(s store, m *meter, logger *slog.Logger) *fireLoop {
 // run loads the crons, reloads them after each change, and fires due ticks until ctx ends
 // or the term is over.
 func (l *fireLoop) run(ctx context.Context, changes <-chan struct{}) error {
-	l.loading = &loading{dueHeap: l.dueHeap}
+	l.loading, l.answered = &loading{dueHeap: l.dueHeap}, time.Now()
 	for {
 		watchdog.Report(ctx)
-		began := time.Now()
 		err := l.step(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, leaderstore.ErrDeposed), errors.Is(err, errUnconfirmed):
+		case errors.Is(err, leaderstore.ErrDeposed):
 			return err
 		case err != nil:
-			if stalled := l.failed(began); stalled > stallLimit {
-				return fmt.Errorf("nothing was committed for %s: %w", stalled.Round(time.Second), err)
+			if silence := l.failed(ctx); silence > silenceLimit {
+				return fmt.Errorf("the database answered nothing on this node's pool for %s: %w", silence.Round(time.Second), err)
 			}
 			l.logger.WarnContext(ctx, "firing crons failed; retrying", "error", err)
 		default:
-			l.backoff, l.failing = 0, time.Time{}
+			l.backoff, l.answered = 0, time.Now()
 		}
 		timer := time.NewTimer(l.pause(time.Now()))
 		watchdog.Pause(ctx)
@@ -128,13 +128,14 @@ func (l *fireLoop) run(ctx context.Context, changes <-chan struct{}) error {
 	}
 }
 
-// failed records that a step failed. It returns how long no step has succeeded.
-func (l *fireLoop) failed(began time.Time) time.Duration {
-	if l.failing.IsZero() {
-		l.failing = began
-	}
+// failed records that a step failed, and reads the database's clock to tell a slow database
+// from a pool that is cut off. It returns how long the database has answered nothing.
+func (l *fireLoop) failed(ctx context.Context) time.Duration {
 	l.backoff = min(max(2*l.backoff, minBackoff), maxBackoff)
-	return time.Since(l.failing)
+	if l.probe(ctx) == nil {
+		l.answered = time.Now()
+	}
+	return time.Since(l.answered)
 }
 
 // step does the work that is due now.
@@ -153,8 +154,10 @@ func (l *fireLoop) step(ctx context.Context) error {
 }
 
 func (l *fireLoop) probe(ctx context.Context) error {
+	probing, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
 	sent := time.Now()
-	now, err := l.store.Now(ctx)
+	now, err := l.store.Now(probing)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ type ledger struct {
 	queued map[string]bool
 	// loadedNames contains the crons of the pages that are loaded so far.
 	loadedNames map[string]bool
+	unconfirmed bool // the last commit failed, and may exist on the primary alone
 }
 
 // definition is the leader's cached definition of a cron. It is compared with the row

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
@@ -17,11 +18,6 @@ import (
 // passed the fence. No other node can lead before the transaction ends, and its work need
 // not be repeated.
 const commitGracePeriod = 2 * time.Second
-
-// errUnconfirmed is the error of a commit that was not answered in time. The commit may
-// have succeeded: a primary that has lost its replica keeps the transaction when its wait
-// is cancelled. So this term does not retry it.
-var errUnconfirmed = errors.New("the commit was not confirmed in time")
 
 // watchClientSQL makes the server end the sleep if the leader's connection is lost.
 const watchClientSQL = `SELECT set_config('client_connection_check_interval', '50', true)`
@@ -38,7 +34,7 @@ FROM pg_sleep(greatest(0, extract(epoch FROM $1::timestamptz - clock_timestamp()
 // and the duration of the first round trip. A transaction that has begun under the fence
 // may end shortly after ctx.
 func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx context.Context, tx pgx.Tx, now time.Time, trip time.Duration) error) error {
-	if err := ctx.Err(); err != nil {
+	if err := l.confirm(ctx); err != nil {
 		return err
 	}
 	extended, cancel := withGracePeriod(ctx, commitGracePeriod)
@@ -58,10 +54,23 @@ func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx conte
 			return err
 		})
 	})
-	if err != nil && committing && extended.Err() != nil {
-		return fmt.Errorf("%w: %w", errUnconfirmed, err)
-	}
+	l.unconfirmed = err != nil && committing
 	return err
+}
+
+// confirm waits until synchronous replicas, if there are any, have the last commit, if that
+// commit failed. It may have succeeded: a primary that has lost its replica keeps the
+// transaction when its wait is cancelled. Without confirm, each retry would leave another
+// transaction there that a promotion loses.
+func (l *ledger) confirm(ctx context.Context) error {
+	if err := ctx.Err(); err != nil || !l.unconfirmed {
+		return err
+	}
+	if err := postgres.Confirm(ctx, l.options.Pool); err != nil {
+		return fmt.Errorf("confirm the last commit: %w", err)
+	}
+	l.unconfirmed = false
+	return nil
 }
 
 // firstRoundTrip is the first round trip of a transaction. It begins the transaction and

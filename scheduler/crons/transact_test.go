@@ -3,11 +3,13 @@ package crons
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
@@ -48,4 +50,49 @@ func TestFencedTransactionCommitsAfterItsTermEnds(t *testing.T) {
 			t.Errorf("%s: %d rows are written", test.name, n)
 		}
 	}
+}
+
+// A commit that waits for a replica in vain may exist on the primary. The leader records
+// nothing more before the replica has confirmed it, and then continues in the same term.
+func TestUnconfirmedCommitKeepsTerm(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	pool := pgtest.Connect(t, server.URL())
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": everySecond("allow")})
+	rewind(t, pool, time.Minute)
+	firer := newFirer(t, pool, newInserter(t, pool))
+	fence := makeLeader(t, pool, "n1")
+	server.MissReplica()
+	tickLedger := newLedger(firer.options, "public", fence, firer.meter, firer.options.Logger)
+	loop := newFireLoop(impatient{tickLedger}, firer.meter, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- loop.run(ctx, nil) }()
+	await(t, pool, 1, `SELECT count(*) FROM forge_cron_ticks`)
+	recorded := count(t, pool, `SELECT count(*) FROM forge_cron_ticks`)
+	time.Sleep(10 * impatience)
+	if now := count(t, pool, `SELECT count(*) FROM forge_cron_ticks`); now != recorded {
+		t.Errorf("%d rows without the replica, %d after its first absence", now, recorded)
+	}
+	server.RestoreReplica()
+	await(t, pool, 1, `SELECT count(*) FROM forge_crons WHERE watermark > now() - interval '2 s'`)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the term ended: %v", err)
+	}
+	if wrong := count(t, pool, holesSQL, "a"); wrong != 0 {
+		t.Errorf("%d ticks are not recorded exactly once", wrong)
+	}
+}
+
+// impatience is how long an impatient store waits.
+const impatience = 300 * time.Millisecond
+
+// impatient is a ledger whose transactions time out soon.
+type impatient struct{ *ledger }
+
+func (l impatient) Fire(ctx context.Context, names []string, at time.Time) (fireResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, impatience)
+	defer cancel()
+	return l.ledger.Fire(ctx, names, at)
 }
