@@ -58,6 +58,7 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 	post(t, h, "/enqueue", formType, "kind=dump")
 	post(t, h, "/api/v1/crons/backup/pause", jsonType, `{"for": "1h"}`)
 	post(t, h, "/api/v1/bulk/jobs/cancel", jsonType, `{"kind": "dump"}`)
+	post(t, h, "/api/v1/bulk/dead/discard", jsonType, `{"error": "disk", "older_than": "2d"}`)
 	post(t, h, "/api/v1/leaders/scheduler/step-down", jsonType, "")
 	get(t, h, "/jobs")
 	const who = "anonymous from 127.0.0.1: "
@@ -65,6 +66,7 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 		who + "job.cancel 42: done 200", who + "job.cancel 42: done 303", who + "job.cancel 41: refused 409",
 		who + "job.enqueue : done 201 dump, job 42", who + "job.enqueue : done 303 dump, job 42",
 		who + "cron.pause backup: refused 422", who + "job.cancel : done 200 state= kind=dump queue= cron=, changed 2",
+		who + `dead.discard : done 200 ids=[] group= kind= error="disk" older_than=48h0m0s newer_than=0s, changed 2`,
 		who + "leader.step-down scheduler: done 202",
 	}
 	if diff := cmp.Diff(want, c.auditLines()); diff != "" {

@@ -45,7 +45,8 @@ func (s *server) actOnDead(ctx context.Context, order jobstore.Order, filter job
 	}
 	defer s.dead.forget()
 	done.Changed, err = s.DeadLetterOps.ActOnDead(ctx, order, filter, counted)
-	noteAction(ctx, fmt.Sprintf("ids=%v group=%s kind=%s, changed %d", filter.IDs, filter.Group, filter.Kind, done.Changed))
+	noteAction(ctx, fmt.Sprintf("ids=%v group=%s kind=%s error=%q older_than=%s newer_than=%s, changed %d",
+		filter.IDs, filter.Group, filter.Kind, filter.Error, filter.OlderThan, filter.NewerThan, done.Changed))
 	if err != nil && done.Changed > 0 {
 		err = &refusal{http.StatusServiceUnavailable, fmt.Sprintf("The action stopped after %d jobs. Repeat the request to continue.", done.Changed)}
 	}

@@ -37,10 +37,26 @@ func actionOf(cmd *cobra.Command, args []string) (action, object string) {
 	if !slices.Contains(auditedCommands, path) {
 		return "", ""
 	}
-	if dryRun := cmd.Flags().Lookup("dry-run"); dryRun != nil && dryRun.Changed {
+	if dryRun := cmd.Flags().Lookup("dry-run"); dryRun != nil && dryRun.Value.String() == "true" {
 		return "", ""
 	}
+	if path != "job enqueue" {
+		args = append(slices.Clone(args), filterOf(cmd)...)
+	}
 	return strings.ReplaceAll(path, " ", "."), strings.Join(args, " ")
+}
+
+// filterFlags are the flags that select the jobs of an action.
+var filterFlags = []string{"state", "kind", "queue", "cron", "older-than", "newer-than", "error", "all"}
+
+// filterOf returns the filter of a command on many jobs, as it was given.
+func filterOf(cmd *cobra.Command) (filter []string) {
+	for _, name := range filterFlags {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+			filter = append(filter, "--"+name+"="+flag.Value.String())
+		}
+	}
+	return filter
 }
 
 // auditTimeout bounds how long recording an outcome may take.

@@ -91,6 +91,9 @@ func TestCommandsAreAudited(t *testing.T) {
 	forge("job", "cancel", "42")
 	forge("queue", "pause", "nowhere")
 	forge("cron", "backfill", "nowhere", "--dry-run", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
+	forge("job", "retry", "--kind", "report", "--state", "cancelled", "--dry-run")
+	forge("job", "retry", "--kind", "report", "--state", "cancelled", "--dry-run=false", "--yes")
+	forge("dead", "discard", "--older-than", "2d", "--yes")
 	var entries []access.AuditEntry
 	if err := json.Unmarshal([]byte(forge("audit", "-o", "json")), &entries); err != nil {
 		t.Fatal(err)
@@ -103,6 +106,7 @@ func TestCommandsAreAudited(t *testing.T) {
 		got = append(got, e.Action+" "+e.Object+": "+e.Outcome+" "+e.Detail)
 	}
 	want := []string{
+		"dead.discard --older-than=2d: done ", "job.retry --state=cancelled --kind=report: done ",
 		`queue.pause nowhere: refused no queue "nowhere"; see forge queue list`, "job.cancel 42: refused no job 42; it may be past its retention",
 		"token.create ci: done ", "apply : done ",
 	}
