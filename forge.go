@@ -31,7 +31,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/notify"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/repeats"
 	"github.com/forge-scheduler/forge/jobs"
@@ -52,15 +51,16 @@ var ErrFenced = nodestore.ErrFenced
 var Example string
 
 // LoadConfig reads the file at path, $FORGE_CONFIG or ./forge.toml, and applies the FORGE_*
-// variables. The error lists every mistake with its position.
+// variables. The error lists every mistake with its position. New checks the conditions of
+// alerts.
 func LoadConfig(path string) (*Config, error) {
-	cfg, _, err := config.Load(path, config.LoadOptions{JudgeAlert: alerts.Judge})
+	cfg, _, err := config.Load(path, config.LoadOptions{})
 	return cfg, err
 }
 
 // ParseConfig parses the text of a forge.toml. Its errors use name as the file name.
 func ParseConfig(name, text string) (*Config, error) {
-	cfg, _, err := config.Parse(name, []byte(text), config.LoadOptions{JudgeAlert: alerts.Judge})
+	cfg, _, err := config.Parse(name, []byte(text), config.LoadOptions{})
 	return cfg, err
 }
 
@@ -77,6 +77,7 @@ type options struct {
 
 	roles     []customRole
 	callbacks Callbacks
+	alerts    AlertEngine // nil without WithAlerts
 }
 
 // WithWorkers adds the program's workers, registered as for River.
@@ -126,7 +127,7 @@ type Node struct {
 	admission       *admission
 	self            nodestore.Node
 	metadata        map[string]json.RawMessage // of custom roles, published with each term
-	receivers       atomic.Pointer[notify.Receivers]
+	receivers       atomic.Pointer[alerts.Sender]
 	differences     sync.Map // descriptions of the differences by pair of hashes
 }
 
@@ -149,6 +150,9 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 	n.current.Store(cfg)
 	for _, opt := range opts {
 		opt(&n.opts)
+	}
+	if err := n.checkAlerts(cfg); err != nil {
+		return nil, err
 	}
 	n.repeats = repeats.New(n.opts.logger.Handler())
 	n.logger = slog.New(n.repeats)

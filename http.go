@@ -14,6 +14,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard"
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -128,7 +129,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 		QueueOps:      operator,
 		DeadLetterOps: operator,
 		RoleOps:       operator,
-		Silencer:      operator,
+		Silencer:      alerts.New(requestDB{n.pool}),
 		Settings:      n.settings(),
 		Self: dashboard.Self{
 			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,

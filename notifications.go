@@ -9,10 +9,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/netguard"
-	"github.com/forge-scheduler/forge/internal/notify"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -21,26 +18,18 @@ import (
 // aggregatorLeaderFunc returns the work of the metrics aggregator: it aggregates the nodes'
 // metrics, evaluates alerts, and sends notifications to receivers.
 func (n *Node) aggregatorLeaderFunc() (roles.LeaderFunc, error) {
-	receivers, err := notify.New(n.cfg.Notify, n.receiverGuard(), n.logger)
+	receivers, err := n.newReceivers(n.cfg)
 	if err != nil {
 		return nil, err
 	}
-	n.receivers.Store(receivers)
-	dispatcher := notifyqueue.New(notifyqueue.Options{
+	n.receivers.Store(&receivers)
+	dispatcher := alerts.NewDispatcher(alerts.DispatcherOptions{
 		Pool: n.pool, Sender: sender{&n.receivers}, Schema: n.cfg.Database.Schema, PageURL: n.pageAbout, Logger: n.logger,
 		PollInterval: n.pollInterval(), Notifier: n.notifier,
 	})
-	watching := alerts.Options{
-		Pool: n.pool, Interval: n.cfg.Metrics.ScrapeInterval.Std(), Logger: n.logger,
-		InForce: func(ctx context.Context, unless string) (cronstore.Config, error) {
-			return cronstore.New(n.pool).ConfigInForceUnless(ctx, unless)
-		},
-		DeadmanURL: func() string { return n.current.Load().Metrics.DeadmanURL },
-		Deadman:    n.receiverGuard().Client(),
-	}
 	sums := aggregator.New(n.pool, aggregator.Options{
 		Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,
-		Watch: func(fence leaderstore.Fence) aggregator.Watch { return alerts.New(watching, fence) },
+		Watch: n.newWatch,
 	})
 	return func(ctx context.Context, fence leaderstore.Fence) error {
 		group, working := errgroup.WithContext(ctx)
@@ -61,15 +50,15 @@ func (n *Node) receiverGuard() netguard.Guard {
 
 // sender sends to the receivers of the current configuration.
 type sender struct {
-	receivers *atomic.Pointer[notify.Receivers]
+	receivers *atomic.Pointer[alerts.Sender]
 }
 
-func (s sender) Send(ctx context.Context, target string, m notify.Message) error {
-	return s.receivers.Load().Send(ctx, target, m)
+func (s sender) Send(ctx context.Context, target string, m alerts.Message) error {
+	return (*s.receivers.Load()).Send(ctx, target, m)
 }
 
 // pageAbout returns the URL of this node's page about a notification.
-func (n *Node) pageAbout(about notifyqueue.Notification) string {
+func (n *Node) pageAbout(about alerts.Notification) string {
 	switch {
 	case !n.cfg.Dashboard.Enabled:
 		return ""

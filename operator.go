@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/handover"
@@ -85,16 +83,4 @@ func (o operator) Drill(ctx context.Context, role, by string) (handover.DrillRes
 	changed, cancel := o.broadcaster.Subscribe()
 	defer cancel()
 	return handover.Drill(ctx, o.pool, changeWaiter(changed), handover.Params{Role: role, By: by, Within: drillTimeout})
-}
-
-func (o operator) Silence(ctx context.Context, s alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error) {
-	return alerts.Silence(ctx, o.pool, s, lasts)
-}
-
-func (o operator) Unsilence(ctx context.Context, alert, by string) (bool, error) {
-	return alerts.Unsilence(ctx, o.pool, alert, by)
-}
-
-func (o operator) Try(ctx context.Context, alert, by string) ([]string, error) {
-	return alerts.Try(ctx, o.pool, alert, by)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/filewatch"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/notify"
 )
 
 const (
@@ -233,7 +232,10 @@ func (r *reloader) countReload() {
 // replace changes the node and the cluster to next, whole or not at all: it restores the
 // node if the database rejects the change.
 func (n *Node) replace(ctx context.Context, now, next *Config, restart []string) error {
-	receivers, err := notify.New(next.Notify, n.receiverGuard(), n.logger)
+	if err := n.checkAlerts(next); err != nil {
+		return refusal{err}
+	}
+	receivers, err := n.newReceivers(next)
 	if err != nil {
 		return refusal{err}
 	}
@@ -248,7 +250,7 @@ func (n *Node) replace(ctx context.Context, now, next *Config, restart []string)
 		return errors.Join(err, n.runner.Replace(now.Jobs, queuesOf(now), now.Node.Slots))
 	}
 	n.current.Store(next)
-	n.receivers.Store(receivers)
+	n.receivers.Store(&receivers)
 	self, err := n.describe(next)
 	if err != nil {
 		return err

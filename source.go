@@ -9,7 +9,6 @@ import (
 	"github.com/forge-scheduler/forge/dashboard"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/doctor"
@@ -18,7 +17,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 
@@ -42,7 +40,7 @@ func (n *Node) source() dashboard.Source {
 		Events:     eventReader{n.pool},
 		Compaction: compactionReader{n.pool},
 		History:    historyReader{n.pool},
-		Alerts:     alertReader{n.pool},
+		Alerts:     alerts.New(n.pool),
 	}
 }
 
@@ -169,20 +167,6 @@ func (r compactionReader) Status(ctx context.Context, limit int) (compactstore.S
 	return compactstore.Read(ctx, r.pool, limit)
 }
 
-type alertReader struct{ pool *pgxpool.Pool }
-
-func (r alertReader) List(ctx context.Context) ([]alertstore.Status, error) {
-	return alerts.InForce(ctx, r.pool)
-}
-
-func (r alertReader) History(ctx context.Context, alert string, before int64, limit int) ([]alertstore.Incident, error) {
-	return alertstore.History(ctx, r.pool, alert, before, limit)
-}
-
-func (r alertReader) Notifications(ctx context.Context, alert string, before int64, limit int) ([]notifyqueue.Notification, error) {
-	return notifyqueue.OfAlert(ctx, r.pool, alert, before, limit)
-}
-
 type historyReader struct{ pool *pgxpool.Pool }
 
 func (r historyReader) Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
@@ -253,10 +237,18 @@ func (f ownFile) Apply(ctx context.Context, confirm func(cronstore.Review) error
 	return apply(ctx, requestDB{f.pool}, f.current.Load(), true, confirm)
 }
 
-func (f ownFile) CheckAlerts() []alertstore.Problem { return alerts.CheckFile(f.current.Load()) }
+func (f ownFile) CheckAlerts() ([]alerts.Problem, error) {
+	if f.opts.alerts == nil {
+		return nil, alerts.ErrNoEngine
+	}
+	return alerts.CheckFile(f.current.Load(), f.opts.alerts.Judge), nil
+}
 
 func (f ownFile) ExportAlerts() ([]byte, error) {
-	return alerts.Export(alertstore.Of(f.current.Load()))
+	if f.opts.alerts == nil {
+		return nil, alerts.ErrNoEngine
+	}
+	return f.opts.alerts.Export(alerts.RulesOf(f.current.Load()))
 }
 
 // auditor records requests in the audit log.

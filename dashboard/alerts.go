@@ -9,37 +9,36 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/forge-scheduler/forge/internal/alertstore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
+	"github.com/forge-scheduler/forge/internal/alerts"
 )
 
 // Alerts reads the alerts in force, their incidents and their notifications.
 type Alerts interface {
 	// List returns the alerts with their open incidents, firing alerts first.
-	List(ctx context.Context) ([]alertstore.Status, error)
+	List(ctx context.Context) ([]alerts.Status, error)
 	// History returns at most limit incidents that are over, newest first: those of one
 	// alert, or of all if alert is empty. before is the id of the last incident of the
 	// previous page, or 0.
-	History(ctx context.Context, alert string, before int64, limit int) ([]alertstore.Incident, error)
+	History(ctx context.Context, alert string, before int64, limit int) ([]alerts.Incident, error)
 	// Notifications returns the sent and pending notifications in the same way.
-	Notifications(ctx context.Context, alert string, before int64, limit int) ([]notifyqueue.Notification, error)
+	Notifications(ctx context.Context, alert string, before int64, limit int) ([]alerts.Notification, error)
 }
 
 func (s *server) apiAlerts(w http.ResponseWriter, r *http.Request) {
-	alerts, err := s.Source.Alerts.List(r.Context())
+	inForce, err := s.Source.Alerts.List(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, listOf(alerts, ""))
+	writeJSON(w, http.StatusOK, listOf(inForce, ""))
 }
 
 func (s *server) apiAlertsHistory(w http.ResponseWriter, r *http.Request) {
-	answerAlerts(s, w, r, s.Source.Alerts.History, func(i alertstore.Incident) int64 { return i.ID })
+	answerAlerts(s, w, r, s.Source.Alerts.History, func(i alerts.Incident) int64 { return i.ID })
 }
 
 func (s *server) apiAlertNotifications(w http.ResponseWriter, r *http.Request) {
-	answerAlerts(s, w, r, s.Source.Alerts.Notifications, func(n notifyqueue.Notification) int64 { return n.ID })
+	answerAlerts(s, w, r, s.Source.Alerts.Notifications, func(n alerts.Notification) int64 { return n.ID })
 }
 
 func answerAlerts[T any](s *server, w http.ResponseWriter, r *http.Request, read func(context.Context, string, int64, int) ([]T, error), id func(T) int64) {
@@ -65,7 +64,7 @@ type alertsBody struct {
 }
 
 type alertRow struct {
-	alertstore.Status
+	alerts.Status
 	Path  string
 	To    string
 	Open  []incidentRow
@@ -73,7 +72,7 @@ type alertRow struct {
 }
 
 type incidentRow struct {
-	alertstore.Incident
+	alerts.Incident
 	About  string
 	Level  string // the measured value
 	Active stamp
@@ -83,22 +82,22 @@ type incidentRow struct {
 }
 
 type notificationRow struct {
-	notifyqueue.Notification
+	alerts.Notification
 	At    stamp
 	About string
 	Badge badge
 }
 
 // notificationBadge describes the state of a notification.
-func notificationBadge(state notifyqueue.State) badge {
+func notificationBadge(state alerts.NotificationState) badge {
 	switch state {
-	case notifyqueue.Delivered:
+	case alerts.NotificationDelivered:
 		return badge{"delivered", "ok", "check"}
-	case notifyqueue.Failed:
+	case alerts.NotificationFailed:
 		return badge{"failed", "bad", "cross"}
-	case notifyqueue.Superseded:
+	case alerts.NotificationSuperseded:
 		return badge{"superseded", "idle", "stop"}
-	case notifyqueue.Pending:
+	case alerts.NotificationPending:
 	}
 	return badge{"on its way", "wait", "clock"}
 }
@@ -111,11 +110,11 @@ func (s *server) loadAlerts(ctx context.Context, req *request) (body, error) {
 	b := alertsBody{
 		base: base{name: "Alerts", beat: s.pulseOf(facts)}, Notice: alertNotice(req), Operates: s.Silencer != nil && req.may(operator),
 	}
-	alerts, err := s.Source.Alerts.List(ctx)
+	inForce, err := s.Source.Alerts.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
-	for _, alert := range alerts {
+	for _, alert := range inForce {
 		row := alertRow{
 			Status: alert, Path: alertPath(alert.Name), To: strings.Join(alert.Notify, ", "), Muted: newSilenceRow(facts.now, alert.Silence),
 		}
@@ -136,12 +135,12 @@ func (s *server) loadAlerts(ctx context.Context, req *request) (body, error) {
 		return nil, fmt.Errorf("read notifications of alerts: %w", err)
 	}
 	for _, n := range told {
-		b.Told = append(b.Told, notificationRow{Notification: n, At: newStamp(modeAgo, facts.now, n.CreatedAt), About: notifyqueue.StatusSentence([]notifyqueue.Notification{n}), Badge: notificationBadge(n.State)})
+		b.Told = append(b.Told, notificationRow{Notification: n, At: newStamp(modeAgo, facts.now, n.CreatedAt), About: alerts.StatusSentence([]alerts.Notification{n}), Badge: notificationBadge(n.State)})
 	}
 	return &b, nil
 }
 
-func (s *server) incidentRow(facts clusterFacts, incident alertstore.Incident) incidentRow {
+func (s *server) incidentRow(facts clusterFacts, incident alerts.Incident) incidentRow {
 	row := incidentRow{
 		Incident: incident, Level: strconv.FormatFloat(incident.Value, 'g', 6, 64), Active: newStamp(modeAgo, facts.now, incident.ActiveAt),
 	}

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/alertstore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
+	"github.com/forge-scheduler/forge/internal/alerts"
 )
 
 func TestAlertsPage(t *testing.T) {
@@ -27,54 +26,54 @@ func TestAlertsPage(t *testing.T) {
 func TestAlertsAPI(t *testing.T) {
 	t.Parallel()
 	h := newCluster().handler()
-	alerts := decode[list[alertstore.Status]](t, get(t, h, "/api/v1/alerts")).Items
-	if len(alerts) != 2 || alerts[0].State != alertstore.Firing || alerts[0].Incidents[0].Labels["role"] != "scheduler" || alerts[1].State != alertstore.Inactive {
-		t.Errorf("alerts: %+v", alerts)
+	found := decode[list[alerts.Status]](t, get(t, h, "/api/v1/alerts")).Items
+	if len(found) != 2 || found[0].State != alerts.Firing || found[0].Incidents[0].Labels["role"] != "scheduler" || found[1].State != alerts.Inactive {
+		t.Errorf("alerts: %+v", found)
 	}
-	if past := decode[list[alertstore.Incident]](t, get(t, h, "/api/v1/alerts/history?alert=a&limit=5")).Items; len(past) != 1 || past[0].ID != 7 {
+	if past := decode[list[alerts.Incident]](t, get(t, h, "/api/v1/alerts/history?alert=a&limit=5")).Items; len(past) != 1 || past[0].ID != 7 {
 		t.Errorf("history: %+v", past)
 	}
-	if told := decode[list[notifyqueue.Notification]](t, get(t, h, "/api/v1/alerts/notifications")).Items; len(told) != 1 || told[0].Target != "slack:#ops" {
+	if told := decode[list[alerts.Notification]](t, get(t, h, "/api/v1/alerts/notifications")).Items; len(told) != 1 || told[0].Target != "slack:#ops" {
 		t.Errorf("told: %+v", told)
 	}
 }
 
-var anIncident = alertstore.Incident{
+var anIncident = alerts.Incident{
 	ID: 6, Alert: "no_scheduler_leader", Labels: map[string]string{"alertname": "no_scheduler_leader", "role": "scheduler"},
 	Annotations: map[string]string{}, Notify: []string{},
-	State: alertstore.Firing, ActiveAt: epoch.Add(-time.Minute), FiredAt: epoch,
+	State: alerts.Firing, ActiveAt: epoch.Add(-time.Minute), FiredAt: epoch,
 }
 
-func (f fakeAlerts) ended() alertstore.Incident {
+func (f fakeAlerts) ended() alerts.Incident {
 	over := anIncident
-	over.ID, over.State, over.ResolvedAt = 7, alertstore.Resolved, epoch
+	over.ID, over.State, over.ResolvedAt = 7, alerts.Resolved, epoch
 	return over
 }
 
 type fakeAlerts struct{ *fakeCluster }
 
-func (f fakeAlerts) List(context.Context) ([]alertstore.Status, error) {
-	return read(f.fakeCluster, func() []alertstore.Status {
-		return alertstore.Statuses([]alertstore.Rule{
+func (f fakeAlerts) List(context.Context) ([]alerts.Status, error) {
+	return read(f.fakeCluster, func() []alerts.Status {
+		return alerts.Statuses([]alerts.Rule{
 			{Name: "quiet", Condition: "vector(0) > 1", Severity: "info"},
 			{
 				Name: "no_scheduler_leader", Condition: "sum(forge_leader_is_leader{role='scheduler'}) == 0",
 				Severity: "critical", Notify: []string{"pager", "slack:#ops"},
 			},
-		}, []alertstore.Incident{anIncident}, []alertstore.Silence{{
+		}, []alerts.Incident{anIncident}, []alerts.Silence{{
 			Alert: "quiet", CreatedBy: "ada", Reason: "<noon>", CreatedAt: epoch, Until: epoch.Add(90 * time.Minute),
 		}})
 	})
 }
 
-func (f fakeAlerts) History(context.Context, string, int64, int) ([]alertstore.Incident, error) {
-	return read(f.fakeCluster, func() []alertstore.Incident { return []alertstore.Incident{f.ended()} })
+func (f fakeAlerts) History(context.Context, string, int64, int) ([]alerts.Incident, error) {
+	return read(f.fakeCluster, func() []alerts.Incident { return []alerts.Incident{f.ended()} })
 }
 
-func (f fakeAlerts) Notifications(context.Context, string, int64, int) ([]notifyqueue.Notification, error) {
-	return read(f.fakeCluster, func() []notifyqueue.Notification {
-		return []notifyqueue.Notification{{
-			ID: 1, Alert: "no_scheduler_leader", Target: "slack:#ops", State: notifyqueue.Failed, Attempts: 2, Error: "gone", CreatedAt: epoch,
+func (f fakeAlerts) Notifications(context.Context, string, int64, int) ([]alerts.Notification, error) {
+	return read(f.fakeCluster, func() []alerts.Notification {
+		return []alerts.Notification{{
+			ID: 1, Alert: "no_scheduler_leader", Target: "slack:#ops", State: alerts.NotificationFailed, Attempts: 2, Error: "gone", CreatedAt: epoch,
 		}}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/access"
-	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
@@ -16,7 +16,7 @@ import (
 type File interface {
 	// CheckAlerts returns the problems in the file's alerts. ExportAlerts returns the
 	// alerts as rules for Prometheus.
-	CheckAlerts() []alertstore.Problem
+	CheckAlerts() ([]alerts.Problem, error)
 	ExportAlerts() ([]byte, error)
 	// Plan compares the file with the configuration in force. It includes the runs that
 	// would appear and vanish within ahead from now.
@@ -45,7 +45,7 @@ func (s *server) fileRoutes() (routes []route) {
 		routes = append(routes,
 			route{path: "/api/v1/plan", get: s.apiPlan, read: viewer, gets: answers[cronstore.Plan]("Compare the node's file with the configuration in force", bounded("days", "How many days of runs to compare", maxDays, defaultDays))},
 			route{path: "/api/v1/apply", post: s.apiApply, write: admin, posts: takes[applyAsk, cronstore.Outcome](http.StatusOK, "Apply the node's file, even if it is older than the one in force; yes confirms the removal of crons")},
-			route{path: "/api/v1/alerts/check", get: s.apiCheckAlerts, read: viewer, gets: lists[alertstore.Problem]("Check the alerts of the node's file")},
+			route{path: "/api/v1/alerts/check", get: s.apiCheckAlerts, read: viewer, gets: lists[alerts.Problem]("Check the alerts of the node's file")},
 			route{path: "/api/v1/alerts/export", get: s.apiExportAlerts, read: viewer, gets: texts(yamlMedia, "Export the alerts of the node's file as rules for Prometheus")})
 	}
 	if s.TokenKeeper != nil {
@@ -68,14 +68,19 @@ func withSecret(field string, o *operation) *operation {
 // yamlMedia is the media type of YAML (RFC 9512), in which Prometheus rules are written.
 const yamlMedia = "application/yaml"
 
-func (s *server) apiCheckAlerts(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, listOf(s.File.CheckAlerts(), ""))
+func (s *server) apiCheckAlerts(w http.ResponseWriter, r *http.Request) {
+	problems, err := s.File.CheckAlerts()
+	if err != nil {
+		s.answerError(w, r, refuseAlert(err))
+		return
+	}
+	writeJSON(w, http.StatusOK, listOf(problems, ""))
 }
 
 func (s *server) apiExportAlerts(w http.ResponseWriter, r *http.Request) {
 	rules, err := s.File.ExportAlerts()
 	if err != nil {
-		s.answerDatabaseError(w, r, err)
+		s.answerError(w, r, refuseAlert(err))
 		return
 	}
 	w.Header().Set("Content-Type", yamlMedia)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/internal/access"
-	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
@@ -29,8 +29,8 @@ func (f fakeFile) Apply(_ context.Context, confirm func(cronstore.Review) error)
 	return cronstore.Outcome{State: cronstore.StateApplied, InForce: "b", Added: []string{"x"}}, fakeOperator(f).note("backup", "apply")
 }
 
-func (fakeFile) CheckAlerts() []alertstore.Problem {
-	return []alertstore.Problem{{Alert: "quiet", Message: "the cluster has no metric x", Warning: true}}
+func (fakeFile) CheckAlerts() ([]alerts.Problem, error) {
+	return []alerts.Problem{{Alert: "quiet", Message: "the cluster has no metric x", Warning: true}}, nil
 }
 
 func (fakeFile) ExportAlerts() ([]byte, error) { return []byte("groups: []\n"), nil }

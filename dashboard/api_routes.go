@@ -5,14 +5,13 @@ import (
 	"slices"
 
 	"github.com/forge-scheduler/forge/internal/access"
-	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -52,9 +51,9 @@ func (s *server) apiRoutes() []route {
 		{path: "/api/v1/events", get: s.apiEvents, read: viewer, gets: follows[eventstore.Event](lists[eventstore.Event]("List the events of the cluster, newest first", with(followed, several("type", "Only events of this type; may be repeated, or list several separated by commas."), text("role", "Only of this role."))...))},
 		{path: "/api/v1/compaction", get: s.apiCompaction, read: viewer, gets: answers[compactstore.Status]("Show the passes of the log compactor and the sizes of the tables", limitParameter)},
 		{path: "/api/v1/metrics/range", get: s.apiMetricsRange, read: viewer, gets: answers[rangeAnswer]("Read the recorded values of a metric", metricsParameters...)},
-		{path: "/api/v1/alerts", get: s.apiAlerts, read: viewer, gets: lists[alertstore.Status]("List the alerts, firing ones first")},
-		{path: "/api/v1/alerts/history", get: s.apiAlertsHistory, read: viewer, gets: lists[alertstore.Incident]("List incidents that are over, newest first", with(paged, alertParameter)...)},
-		{path: "/api/v1/alerts/notifications", get: s.apiAlertNotifications, read: viewer, gets: lists[notifyqueue.Notification]("List the notifications, newest first", with(paged, alertParameter)...)},
+		{path: "/api/v1/alerts", get: s.apiAlerts, read: viewer, gets: lists[alerts.Status]("List the alerts, firing ones first")},
+		{path: "/api/v1/alerts/history", get: s.apiAlertsHistory, read: viewer, gets: lists[alerts.Incident]("List incidents that are over, newest first", with(paged, alertParameter)...)},
+		{path: "/api/v1/alerts/notifications", get: s.apiAlertNotifications, read: viewer, gets: lists[alerts.Notification]("List the notifications, newest first", with(paged, alertParameter)...)},
 	}
 	routes = append(routes, s.cronRoutes()...)
 	routes = append(routes, s.jobRoutes()...)

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -16,7 +16,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -75,7 +74,7 @@ type Explain interface {
 	Why(ctx context.Context, cron string, tick time.Time) (explain.Explanation, error)
 	// Notifications returns the sent and pending notifications of failed runs of these
 	// ticks.
-	Notifications(ctx context.Context, cron string, ticks []time.Time) ([]notifyqueue.Notification, error)
+	Notifications(ctx context.Context, cron string, ticks []time.Time) ([]alerts.Notification, error)
 }
 
 // Jobs reads jobs and their output.
@@ -249,7 +248,7 @@ type server struct {
 	ticks      *tickCache
 	lead       *cache[[]leaderstore.Leader]
 	rates      *cache[rollupstore.Rates]
-	firing     *cache[[]alertstore.Status]
+	firing     *cache[[]alerts.Status]
 	hazards    *cache[[]hazards.Hazard]
 	// findings caches the results of Doctor.
 	findings *cache[[]Finding]

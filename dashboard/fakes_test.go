@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
@@ -22,7 +23,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 
@@ -49,7 +49,7 @@ type fakeCluster struct {
 	counts  []jobstore.Count
 	events  []eventstore.Event
 	passes  []compactstore.Pass
-	told    []notifyqueue.Notification
+	told    []alerts.Notification
 	windows []rollupstore.Row
 	rates   rollupstore.Rates
 	// ratesRead is how often they were read.
@@ -202,8 +202,8 @@ func (f fakeCrons) Why(ctx context.Context, name string, tick time.Time) (explai
 	return explain.Explain(explain.Facts{Cron: cron, Tick: tick, Now: epoch})
 }
 
-func (f fakeCrons) Notifications(context.Context, string, []time.Time) ([]notifyqueue.Notification, error) {
-	return read(f.fakeCluster, func() []notifyqueue.Notification { return f.told })
+func (f fakeCrons) Notifications(context.Context, string, []time.Time) ([]alerts.Notification, error) {
+	return read(f.fakeCluster, func() []alerts.Notification { return f.told })
 }
 
 // fakeOperator records what it is requested to do.

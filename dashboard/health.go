@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -184,15 +184,15 @@ func (h *health) notAllWell() {
 }
 
 // judgeAlerts reports the firing alerts, and counts the firing and pending ones.
-func (h *health) judgeAlerts(alerts []alertstore.Status) (firing, pending int) {
+func (h *health) judgeAlerts(inForce []alerts.Status) (firing, pending int) {
 	var names []string
-	for _, alert := range alerts {
+	for _, alert := range inForce {
 		switch alert.State {
-		case alertstore.Firing:
+		case alerts.Firing:
 			names = append(names, alert.Name)
-		case alertstore.Pending:
+		case alerts.Pending:
 			pending++
-		case alertstore.Inactive, alertstore.Resolved:
+		case alerts.Inactive, alerts.Resolved:
 		}
 	}
 	if len(names) > 0 {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/explain"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 // post sends a body like a program or a form on the same machine.
@@ -194,7 +194,7 @@ func TestBackfillPreview(t *testing.T) {
 func TestCronPageShowsPauseAndNotifications(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	c.told = []notifyqueue.Notification{{Cron: "backup", Tick: c.ticks["backup"][0].Tick, Target: "slack:#ops", State: notifyqueue.Failed, Attempts: 2, Error: "gone"}}
+	c.told = []alerts.Notification{{Cron: "backup", Tick: c.ticks["backup"][0].Tick, Target: "slack:#ops", State: alerts.NotificationFailed, Attempts: 2, Error: "gone"}}
 	page := get(t, c.handler(), "/crons/backup").Body.String()
 	for _, want := range []string{
 		"Next runs", "Sat 2026-11-21 02:00:00 UTC", `data-local="`, `action="/crons/backup/pause"`, "slack:#ops could not be told in 2 tries (gone)",

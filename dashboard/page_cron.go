@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/explain"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 type cronBody struct {
@@ -83,7 +83,7 @@ func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts
 	if err != nil {
 		return err
 	}
-	told := map[int64][]notifyqueue.Notification{}
+	told := map[int64][]alerts.Notification{}
 	for _, n := range notifications {
 		told[n.Tick.UnixMicro()] = append(told[n.Tick.UnixMicro()], n)
 	}

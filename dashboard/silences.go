@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// Silencer silences and tests alerts. Its errors are those of alertstore.
+// Silencer silences and tests alerts. Its errors are those of package alerts.
 type Silencer interface {
-	Silence(ctx context.Context, s alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error)
+	Silence(ctx context.Context, s alerts.Silence, lasts alerts.Span) (alerts.Silence, error)
 	// Unsilence ends a silence. It reports whether the alert was silenced.
 	Unsilence(ctx context.Context, alert, by string) (changed bool, err error)
 	// Try returns the targets that will be notified.
@@ -37,11 +37,13 @@ const defaultSilence = "2h"
 // refuseAlert converts an error of the Silencer to an answer.
 func refuseAlert(err error) error {
 	switch {
-	case errors.Is(err, alertstore.ErrNotFound):
+	case errors.Is(err, alerts.ErrNotFound):
 		return &refusal{http.StatusNotFound, "There is no such alert."}
-	case errors.Is(err, alertstore.ErrTellsNobody):
+	case errors.Is(err, alerts.ErrTellsNobody):
 		return &refusal{http.StatusConflict, "The alert has no receivers: it has no notify."}
-	case errors.Is(err, alertstore.ErrInvalid):
+	case errors.Is(err, alerts.ErrNoEngine):
+		return &refusal{http.StatusConflict, "This node's program cannot evaluate alerts. Ask a node that runs forge serve."}
+	case errors.Is(err, alerts.ErrInvalid):
 		return wrongFields(wrongBody(err.Error()))
 	default:
 		return err
@@ -49,23 +51,23 @@ func refuseAlert(err error) error {
 }
 
 // spanOfSilence parses the duration of a silence.
-func spanOfSilence(lasts string, until time.Time) (alertstore.Span, error) {
+func spanOfSilence(lasts string, until time.Time) (alerts.Span, error) {
 	switch {
 	case lasts != "" && !until.IsZero():
-		return alertstore.Span{}, wrongFields(wrongField("until", "cannot be combined with for"))
+		return alerts.Span{}, wrongFields(wrongField("until", "cannot be combined with for"))
 	case !until.IsZero():
-		return alertstore.Span{Until: until}, nil
+		return alerts.Span{Until: until}, nil
 	case lasts == "":
-		return alertstore.Span{}, wrongFields(wrongField("for", "is missing; want a time such as 2h, or until"))
+		return alerts.Span{}, wrongFields(wrongField("for", "is missing; want a time such as 2h, or until"))
 	}
 	d, err := config.ParseDuration(lasts)
 	if err != nil {
-		return alertstore.Span{}, wrongFields(wrongField("for", fmt.Sprintf("is %v (got %q); want a time such as 90m, 2h or 3d", err, lasts)))
+		return alerts.Span{}, wrongFields(wrongField("for", fmt.Sprintf("is %v (got %q); want a time such as 90m, 2h or 3d", err, lasts)))
 	}
-	return alertstore.Span{For: d.Std()}, nil
+	return alerts.Span{For: d.Std()}, nil
 }
 
-func (s *server) silence(ctx context.Context, silence alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error) {
+func (s *server) silence(ctx context.Context, silence alerts.Silence, lasts alerts.Span) (alerts.Silence, error) {
 	made, err := s.Silencer.Silence(ctx, silence, lasts)
 	if err == nil {
 		noteAction(ctx, "until "+made.Until.UTC().Format(time.RFC3339))
@@ -95,13 +97,13 @@ type triedDocument struct {
 func (s *server) apiSilence(w http.ResponseWriter, r *http.Request) {
 	var asked silenceAsk
 	err := readJSON(w, r, &asked)
-	var lasts alertstore.Span
+	var lasts alerts.Span
 	if err == nil {
 		lasts, err = spanOfSilence(asked.For, asked.Until)
 	}
-	var made alertstore.Silence
+	var made alerts.Silence
 	if err == nil {
-		made, err = s.silence(r.Context(), alertstore.Silence{
+		made, err = s.silence(r.Context(), alerts.Silence{
 			Alert: r.PathValue("alert"), CreatedBy: requestOrigin(r, viaAPI), Reason: asked.Reason,
 		}, lasts)
 	}
@@ -156,7 +158,7 @@ func (s *server) formSilence(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		asked := alertstore.Silence{Alert: alert, CreatedBy: cmp.Or(callerOf(ctx).Name, requestOrigin(r, viaPage)), Reason: strings.TrimSpace(fields.Get("reason"))}
+		asked := alerts.Silence{Alert: alert, CreatedBy: cmp.Or(callerOf(ctx).Name, requestOrigin(r, viaPage)), Reason: strings.TrimSpace(fields.Get("reason"))}
 		_, err = s.silence(ctx, asked, span)
 		return err
 	})
@@ -212,7 +214,7 @@ type silenceRow struct {
 	Ends       stamp
 }
 
-func newSilenceRow(now time.Time, silence *alertstore.Silence) *silenceRow {
+func newSilenceRow(now time.Time, silence *alerts.Silence) *silenceRow {
 	if silence == nil {
 		return nil
 	}
@@ -229,7 +231,7 @@ type spanChoice struct{ Value, Words string }
 // alertActBody is the form to silence an alert, or the confirmation page of a test.
 type alertActBody struct {
 	base
-	Alert  alertstore.Status
+	Alert  alerts.Status
 	Path   string
 	Silent bool
 	To     string
@@ -244,18 +246,18 @@ func loadAlertAct(did string) func(*server, context.Context, *request) (body, er
 		if err != nil {
 			return nil, err
 		}
-		alerts, err := s.Source.Alerts.List(ctx)
+		inForce, err := s.Source.Alerts.List(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read alerts: %w", err)
 		}
 		name := req.values.Get("alert")
-		i := slices.IndexFunc(alerts, func(a alertstore.Status) bool { return a.Name == name })
+		i := slices.IndexFunc(inForce, func(a alerts.Status) bool { return a.Name == name })
 		if i < 0 {
-			return nil, refuseAlert(alertstore.ErrNotFound)
+			return nil, refuseAlert(alerts.ErrNotFound)
 		}
 		b := &alertActBody{
-			base: base{name: "Test " + name, beat: s.pulseOf(facts)}, Alert: alerts[i], Path: alertPath(name) + "/" + did,
-			To: strings.Join(alerts[i].Notify, ", "), Spans: silenceSpans, Chosen: defaultSilence, Most: alertstore.MaxReason,
+			base: base{name: "Test " + name, beat: s.pulseOf(facts)}, Alert: inForce[i], Path: alertPath(name) + "/" + did,
+			To: strings.Join(inForce[i].Notify, ", "), Spans: silenceSpans, Chosen: defaultSilence, Most: alerts.MaxReason,
 		}
 		if did == didSilence {
 			b.name, b.Silent = "Silence "+name, true
@@ -273,7 +275,7 @@ func (s *server) silenceRoutes() []route {
 	}
 	const alert = "/api/v1/alerts/{alert}/"
 	return []route{
-		{path: alert + didSilence, post: s.apiSilence, write: operator, posts: takes[silenceAsk, alertstore.Silence](http.StatusOK, "Silence an alert")},
+		{path: alert + didSilence, post: s.apiSilence, write: operator, posts: takes[silenceAsk, alerts.Silence](http.StatusOK, "Silence an alert")},
 		{path: alert + didUnsilence, post: s.apiUnsilence, write: operator, posts: does[unsilencedDocument](http.StatusOK, "End the silence of an alert")},
 		{path: alert + didTry, post: s.apiTry, write: operator, posts: does[triedDocument](http.StatusAccepted, "Send a test notification to the receivers of an alert")},
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/alerts"
 )
 
 func TestSilenceAPI(t *testing.T) {
@@ -153,19 +153,19 @@ func (f fakeAlerts) note(alert, what string) error {
 		return f.err
 	}
 	if alert == "nobody" {
-		return alertstore.ErrNotFound
+		return alerts.ErrNotFound
 	}
 	f.done = append(f.done, what)
 	return nil
 }
 
-func (f fakeAlerts) Silence(_ context.Context, s alertstore.Silence, lasts alertstore.Span) (alertstore.Silence, error) {
+func (f fakeAlerts) Silence(_ context.Context, s alerts.Silence, lasts alerts.Span) (alerts.Silence, error) {
 	until := "-"
 	if s.Until = epoch.Add(lasts.For); !lasts.Until.IsZero() {
 		s.Until, until = lasts.Until, utc(lasts.Until)
 	}
 	if !s.Until.After(epoch) {
-		return s, fmt.Errorf("%w: ahead", alertstore.ErrInvalid)
+		return s, fmt.Errorf("%w: ahead", alerts.ErrInvalid)
 	}
 	return s, f.note(s.Alert, fmt.Sprintf("silence %s for %v until %s by %s (%s)", s.Alert, lasts.For, until, s.CreatedBy, s.Reason))
 }
@@ -176,7 +176,7 @@ func (f fakeAlerts) Unsilence(_ context.Context, alert, by string) (bool, error)
 
 func (f fakeAlerts) Try(_ context.Context, alert, by string) ([]string, error) {
 	if alert == "quiet" {
-		return nil, alertstore.ErrTellsNobody
+		return nil, alerts.ErrTellsNobody
 	}
 	return []string{"pager"}, f.note(alert, "test "+alert+" by "+by)
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 type cronRow struct {
@@ -117,12 +117,12 @@ type tickRow struct {
 	State    badge
 }
 
-func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]notifyqueue.Notification, zone *time.Location, jobs map[int64]string, colors palette) []tickRow {
+func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]alerts.Notification, zone *time.Location, jobs map[int64]string, colors palette) []tickRow {
 	rows := make([]tickRow, 0, len(ticks))
 	for _, t := range ticks {
 		row := tickRow{
 			Tick: newStamp(modeAgo, now, t.Tick), Clock: clock(t.Tick, zone), Count: t.Count, Mark: markOf(t.Verdict),
-			Why: whyOf(t), Told: plainText(notifyqueue.StatusSentence(told[t.Tick.UnixMicro()])), Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
+			Why: whyOf(t), Told: plainText(alerts.StatusSentence(told[t.Tick.UnixMicro()])), Lateness: millis(t.LatenessMS), Node: nodeName{t.NodeID, colors.of(t.NodeID)},
 			Term: t.Term, JobID: t.JobID, Path: jobPath(t.JobID),
 		}
 		if by := t.BlockedBy; by != 0 {

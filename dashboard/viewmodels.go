@@ -107,7 +107,7 @@ func (s *server) loadTrouble(ctx context.Context, b *overviewBody, facts cluster
 	for _, g := range groups[:min(len(groups), overviewFailures)] {
 		b.Failures = append(b.Failures, newDeadGroupRow(facts.now, g))
 	}
-	alerts, err := s.firing.get(ctx)
+	inForce, err := s.firing.get(ctx)
 	if err != nil {
 		return fmt.Errorf("read alerts: %w", err)
 	}
@@ -117,8 +117,8 @@ func (s *server) loadTrouble(ctx context.Context, b *overviewBody, facts cluster
 		return fmt.Errorf("read hazards: %w", err)
 	}
 	b.Health.judgeHazards(found)
-	firing, pending := b.Health.judgeAlerts(alerts)
-	b.Tiles = append(b.Tiles, alertsTile(firing, pending, len(alerts)))
+	firing, pending := b.Health.judgeAlerts(inForce)
+	b.Tiles = append(b.Tiles, alertsTile(firing, pending, len(inForce)))
 	return nil
 }
 

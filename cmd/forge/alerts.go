@@ -12,12 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/alerting"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/netguard"
-	"github.com/forge-scheduler/forge/internal/notify"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 func (a *app) alertsCommand() *cobra.Command {
@@ -32,7 +30,7 @@ func (a *app) alertsListCommand() *cobra.Command {
 		Example: "  forge alerts list\n  forge alerts list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				found, err := alerts.InForce(ctx, pool)
+				found, err := alerts.New(pool).List(ctx)
 				if err != nil {
 					return err
 				}
@@ -42,12 +40,12 @@ func (a *app) alertsListCommand() *cobra.Command {
 	}
 }
 
-var alertColumns = []column[alertstore.Status]{
-	{title: "alert", show: func(s alertstore.Status) string { return s.Name }},
-	{title: "state", show: func(s alertstore.Status) string { return string(s.State) }},
-	{title: "severity", show: func(s alertstore.Status) string { return s.Severity }},
-	{title: "incidents", show: func(s alertstore.Status) string { return strconv.Itoa(len(s.Incidents)) }},
-	{title: "since", show: func(s alertstore.Status) string {
+var alertColumns = []column[alerts.Status]{
+	{title: "alert", show: func(s alerts.Status) string { return s.Name }},
+	{title: "state", show: func(s alerts.Status) string { return string(s.State) }},
+	{title: "severity", show: func(s alerts.Status) string { return s.Severity }},
+	{title: "incidents", show: func(s alerts.Status) string { return strconv.Itoa(len(s.Incidents)) }},
+	{title: "since", show: func(s alerts.Status) string {
 		since := time.Time{}
 		for _, incident := range s.Incidents {
 			if since.IsZero() || incident.ActiveAt.Before(since) {
@@ -56,22 +54,22 @@ var alertColumns = []column[alertstore.Status]{
 		}
 		return stamp(since)
 	}},
-	{title: "receivers", show: func(s alertstore.Status) string { return strings.Join(s.Notify, ", ") }},
-	{title: "silenced until", show: func(s alertstore.Status) string {
+	{title: "receivers", show: func(s alerts.Status) string { return strings.Join(s.Notify, ", ") }},
+	{title: "silenced until", show: func(s alerts.Status) string {
 		if s.Silence == nil {
 			return "-"
 		}
 		return stamp(s.Silence.Until)
 	}},
-	{title: "silenced by", wide: true, show: func(s alertstore.Status) string {
+	{title: "silenced by", wide: true, show: func(s alerts.Status) string {
 		if s.Silence == nil {
 			return "-"
 		}
 		return strings.TrimSuffix(s.Silence.CreatedBy+": "+s.Silence.Reason, ": ")
 	}},
-	{title: "for", wide: true, show: func(s alertstore.Status) string { return s.For.String() }},
-	{title: "keep firing for", wide: true, show: func(s alertstore.Status) string { return s.KeepFiringFor.String() }},
-	{title: "condition", wide: true, show: func(s alertstore.Status) string { return s.Condition }},
+	{title: "for", wide: true, show: func(s alerts.Status) string { return s.For.String() }},
+	{title: "keep firing for", wide: true, show: func(s alerts.Status) string { return s.KeepFiringFor.String() }},
+	{title: "condition", wide: true, show: func(s alerts.Status) string { return s.Condition }},
 }
 
 func (a *app) alertsHistoryCommand() *cobra.Command {
@@ -81,7 +79,7 @@ func (a *app) alertsHistoryCommand() *cobra.Command {
 		Example: "  forge alerts history NoLeader --limit 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				found, err := alertstore.History(ctx, pool, strings.Join(args, ""), 0, limit)
+				found, err := alerts.New(pool).History(ctx, strings.Join(args, ""), 0, limit)
 				if err != nil {
 					return err
 				}
@@ -93,13 +91,13 @@ func (a *app) alertsHistoryCommand() *cobra.Command {
 	return cmd
 }
 
-var incidentColumns = []column[alertstore.Incident]{
-	{title: "alert", show: func(i alertstore.Incident) string { return i.Alert }},
-	{title: "began", show: func(i alertstore.Incident) string { return stamp(i.ActiveAt) }},
-	{title: "fired", show: func(i alertstore.Incident) string { return stamp(i.FiredAt) }},
-	{title: "ended", show: func(i alertstore.Incident) string { return stamp(i.ResolvedAt) }},
-	{title: "summary", show: func(i alertstore.Incident) string { return i.Annotations["summary"] }},
-	{title: "receivers", wide: true, show: func(i alertstore.Incident) string { return strings.Join(i.Notify, ", ") }},
+var incidentColumns = []column[alerts.Incident]{
+	{title: "alert", show: func(i alerts.Incident) string { return i.Alert }},
+	{title: "began", show: func(i alerts.Incident) string { return stamp(i.ActiveAt) }},
+	{title: "fired", show: func(i alerts.Incident) string { return stamp(i.FiredAt) }},
+	{title: "ended", show: func(i alerts.Incident) string { return stamp(i.ResolvedAt) }},
+	{title: "summary", show: func(i alerts.Incident) string { return i.Annotations["summary"] }},
+	{title: "receivers", wide: true, show: func(i alerts.Incident) string { return strings.Join(i.Notify, ", ") }},
 }
 
 func (a *app) alertsCheckCommand() *cobra.Command {
@@ -111,7 +109,7 @@ func (a *app) alertsCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.reportAlerts(len(cfg.Alerts), alerts.CheckFile(cfg))
+			return a.reportAlerts(len(cfg.Alerts), alerts.CheckFile(cfg, alerting.New().Judge))
 		},
 	}
 }
@@ -142,7 +140,7 @@ func (a *app) alertsExportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rules, err := alerts.Export(alertstore.Of(cfg))
+			rules, err := alerting.New().Export(alerts.RulesOf(cfg))
 			if err != nil {
 				return err
 			}
@@ -163,24 +161,24 @@ func (a *app) alertsTestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rules := alertstore.Of(cfg)
+			rules := alerts.RulesOf(cfg)
 			for _, rule := range rules {
 				if rule.Name == args[0] {
 					return a.tryAlert(cmd.Context(), cfg, rule)
 				}
 			}
-			return unknown("alert", args[0], names(rules, func(r alertstore.Rule) string { return r.Name }), "[[alerts]] of the file")
+			return unknown("alert", args[0], names(rules, func(r alerts.Rule) string { return r.Name }), "[[alerts]] of the file")
 		},
 	}
 }
 
 // tryAlert sends a firing and a resolved test message to each target, even if an earlier target
 // has failed.
-func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alertstore.Rule) error {
+func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alerts.Rule) error {
 	if len(rule.Notify) == 0 {
 		return fmt.Errorf("alert %s has no receivers; give it notify = [...]", rule.Name)
 	}
-	receivers, err := notify.New(cfg.Notify, netguard.Receivers(cfg.HTTP.AllowedReceivers()), slog.New(slog.DiscardHandler))
+	receivers, err := alerting.New().NewReceivers(cfg.Notify, netguard.Receivers(cfg.HTTP.AllowedReceivers()), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -199,17 +197,17 @@ func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alertstore.
 	return nil
 }
 
-func tryTarget(ctx context.Context, receivers *notify.Receivers, rule alertstore.Rule, target string) error {
+func tryTarget(ctx context.Context, receivers alerts.Sender, rule alerts.Rule, target string) error {
 	now := time.Now()
 	incident := alerts.TestIncident(rule, now, "forge alerts test")
 	send := func() error {
-		return receivers.Send(ctx, target, notify.AlertMessage(notifyqueue.TestPrefix+rule.Name, now, []notify.Incident{incident}))
+		return receivers.Send(ctx, target, alerts.AlertMessage(alerts.TestPrefix+rule.Name, now, []alerts.IncidentFacts{incident}))
 	}
 	if err := send(); err != nil {
 		return err
 	}
 	incident.EndsAt = now
-	if err := send(); !errors.Is(err, notify.ErrUnwanted) {
+	if err := send(); !errors.Is(err, alerts.ErrUnwanted) {
 		return err
 	}
 	return nil

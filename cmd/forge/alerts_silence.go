@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/alertstore"
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
@@ -30,7 +29,7 @@ func (a *app) alertsSilenceCommand() *cobra.Command {
 				return err
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				made, err := alerts.Silence(ctx, pool, alertstore.Silence{Alert: args[0], CreatedBy: whoAmI(), Reason: flags.reason}, span)
+				made, err := alerts.New(pool).Silence(ctx, alerts.Silence{Alert: args[0], CreatedBy: whoAmI(), Reason: flags.reason}, span)
 				if err != nil {
 					return explainAlert(ctx, pool, args[0], err)
 				}
@@ -48,13 +47,13 @@ func (a *app) alertsSilenceCommand() *cobra.Command {
 	return cmd
 }
 
-func (f silenceFlags) span() (alertstore.Span, error) {
+func (f silenceFlags) span() (alerts.Span, error) {
 	switch {
 	case f.until != "" && f.lasts != "":
-		return alertstore.Span{}, usageError(errors.New("--for and --until: want one of them"))
+		return alerts.Span{}, usageError(errors.New("--for and --until: want one of them"))
 	case f.until != "":
 		until, err := parseInstant("--until", f.until)
-		return alertstore.Span{Until: until}, err
+		return alerts.Span{Until: until}, err
 	}
 	text := f.lasts
 	if text == "" {
@@ -62,9 +61,9 @@ func (f silenceFlags) span() (alertstore.Span, error) {
 	}
 	lasts, err := config.ParseDuration(text)
 	if err != nil {
-		return alertstore.Span{}, usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", text, err))
+		return alerts.Span{}, usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", text, err))
 	}
-	return alertstore.Span{For: lasts.Std()}, nil
+	return alerts.Span{For: lasts.Std()}, nil
 }
 
 // unsilenced is the JSON output of forge alerts unsilence.
@@ -79,7 +78,7 @@ func (a *app) alertsUnsilenceCommand() *cobra.Command {
 		Example: "  forge alerts unsilence NoLeader",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				changed, err := alerts.Unsilence(ctx, pool, args[0], whoAmI())
+				changed, err := alerts.New(pool).Unsilence(ctx, args[0], whoAmI())
 				if err != nil {
 					return explainAlert(ctx, pool, args[0], err)
 				}
@@ -99,13 +98,13 @@ func (a *app) alertsUnsilenceCommand() *cobra.Command {
 
 func explainAlert(ctx context.Context, pool *pgxpool.Pool, name string, err error) error {
 	switch {
-	case errors.Is(err, alertstore.ErrNotFound):
-		inForce, err := alerts.InForce(ctx, pool)
+	case errors.Is(err, alerts.ErrNotFound):
+		inForce, err := alerts.New(pool).List(ctx)
 		if err != nil {
 			return err
 		}
-		return unknown("alert", name, names(inForce, func(s alertstore.Status) string { return s.Name }), "forge alerts list")
-	case errors.Is(err, alertstore.ErrInvalid):
+		return unknown("alert", name, names(inForce, func(s alerts.Status) string { return s.Name }), "forge alerts list")
+	case errors.Is(err, alerts.ErrInvalid):
 		return usageError(err)
 	default:
 		return err

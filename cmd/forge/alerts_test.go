@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/alerting"
 )
 
 const someAlerts = `
@@ -96,8 +97,13 @@ func TestAlertsTexts(t *testing.T) {
 			t.Errorf("forge %v: exit %d: %s", command, code, errOut)
 		}
 	}
-	if _, err := forge.ParseConfig("forge.toml", file); err == nil || err.Error() != want {
-		t.Errorf("ParseConfig: %v, want %s", err, want)
+	cfg, err := forge.ParseConfig("forge.toml", file+"[database]\nurl = \"postgres://localhost/none\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = forge.New(cfg, forge.WithAlerts(alerting.New()))
+	if wanted := strings.TrimPrefix(want, "forge.toml:4:21: "); err == nil || err.Error() != wanted {
+		t.Errorf("New: %v, want %s", err, wanted)
 	}
 }
 

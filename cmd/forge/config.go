@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/alerting"
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
@@ -36,7 +36,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Use: "check", Short: "Check forge.toml and print every problem", Args: cobra.NoArgs,
 		Example: "  forge check --config /etc/forge/forge.toml --strict",
 		RunE: func(*cobra.Command, []string) error {
-			cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
+			cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerting.New().Judge})
 			if !a.tabular() {
 				if problem := a.document(report.Problems); problem != nil {
 					return problem

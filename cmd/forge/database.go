@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/alerting"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/doctor"
@@ -33,7 +33,7 @@ func (a *app) loadWith(opts config.LoadOptions) (*config.Config, error) {
 // loadFile reads the configuration for a command about the file itself. It returns an error if
 // there is no file or if the file is empty.
 func (a *app) loadFile(command string) (*config.Config, error) {
-	cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
+	cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerting.New().Judge})
 	switch {
 	case errors.Is(err, config.ErrNotFound):
 		return nil, configError(fmt.Errorf("forge %s needs a configuration file, and there is none: %s", command, a.searched()))
@@ -68,7 +68,7 @@ func absolute(path string) string {
 // loadReport reads the configuration and leaves printing the warnings to the caller. Without a file
 // it uses the defaults and the environment, unless --config or FORGE_CONFIG names a file.
 func (a *app) loadReport(opts config.LoadOptions) (*config.Config, config.Report, error) {
-	opts.JudgeAlert = alerts.Judge
+	opts.JudgeAlert = alerting.New().Judge
 	cfg, report, err := config.Load(a.configPath, opts)
 	if errors.Is(err, config.ErrNotFound) && !a.fileNamed() {
 		return config.Parse("environment", nil, opts)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge"
-	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/alerting"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/devcluster"
@@ -86,7 +86,7 @@ func checkListen(listen string) error {
 // devConfig returns the path of the configuration that all nodes read. Without a file it writes the
 // example into the data directory.
 func (a *app) devConfig(opts *devcluster.Options) (string, error) {
-	_, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerts.Judge})
+	_, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerting.New().Judge})
 	switch {
 	case err == nil:
 		a.warn(report)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/alerting"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -98,7 +99,7 @@ func (a *app) warnNothingShared(ctx context.Context, cfg *forge.Config, logger *
 
 // runNode runs a node that reads its file again after an edit or a SIGHUP.
 func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger, hangups <-chan os.Signal, opts ...forge.Option) error {
-	opts = append(opts, forge.WithLogger(logger), forge.WithVersion(version))
+	opts = append(opts, forge.WithLogger(logger), forge.WithVersion(version), forge.WithAlerts(alerting.New()))
 	if flags.apply {
 		opts = append(opts, forge.WithApply())
 	}

@@ -1,21 +1,23 @@
-// Package alerts evaluates [[alerts]] with Prometheus' own engine, over the
-// cluster's metrics, while this node leads the metrics aggregator.
+// Package alerts owns forge_alerts, the open and past incidents of [[alerts]];
+// forge_silences, the alerts that do not notify their receivers for now; and
+// forge_notifications, the messages to receivers about alerts and about runs that finally
+// failed. Package alerting evaluates the conditions and sends the messages.
 //
-// After each sum (metrics.scrape_interval) the aggregator passes its totals to a
-// Watch, which keeps in memory only what the conditions need: the
-// series that they name, for as long as their ranges reach back. A leader that
-// takes over first reads these from forge_metrics_cluster. The states of the
-// conditions are in forge_alerts:
+// The leader of the metrics aggregator writes the messages about alerts. The database
+// itself writes the row of a failed run, in the transaction that makes the failure final:
+// triggers on river_job (the job is discarded) and on the ledger (the verdict is failed)
+// read the receivers from the cron's definition. So it does not matter what finishes the
+// job (its node, the rescue of orphans, an operator) or dies right afterwards, and crons
+// without receivers cost only this look-up.
 //
-//	condition holds --> pending --for--> firing --condition ceases--> resolved
-//	                       └─ceases─> forgotten
+// The Dispatcher delivers on the leader of the metrics aggregator. It claims rows under
+// its term for a limited time, sends them, and records the result:
 //
-// Each step is one transaction under the fence, together with the messages to the
-// receivers (package notifyqueue). So after a failover a firing alert continues to
-// fire without another message, and one whose condition ceased meanwhile is
-// resolved with one. While nothing changes, nothing is written.
+//	pending --claim--> pending, next_at = now + claimTimeout --sent--> delivered
+//	                                                     --refused--> failed
+//	                                                     --else--> pending, next_at = now + backoff
 //
-// The alerts are those of the configuration in force, not those of the leader's
-// file. When no node reports, as after an outage of the database, there is
-// nothing to evaluate, and every alert keeps its state.
+// A leader that dies in between leaves a row that is due again after claimTimeout: every
+// message is sent at least once, and receivers recognize a repetition by the key of the
+// message.
 package alerts

@@ -2,62 +2,181 @@ package alerts
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/alertstore"
-	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
-	"github.com/forge-scheduler/forge/internal/notify"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Beginner starts transactions: a pool or a connection.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
+const (
+	// MaxSilence is the longest silence, so that a forgotten silence ends.
+	MaxSilence = 366 * 24 * time.Hour
+	// MaxReason is the most bytes of a reason.
+	MaxReason = 500
+)
+
+// Errors of silences.
+var (
+	errNotAhead = errors.New("a silence has to end in the future")
+	errTooLong  = errors.New("a silence lasts at most 366 days")
+	errReason   = fmt.Errorf("a reason is a text of at most %d bytes", MaxReason)
+)
+
+// ErrInvalid is wrapped by every error about an invalid silence, ErrNotFound reports that
+// the configuration in force has no such alert, ErrTellsNobody that the alert has no
+// receiver.
+var (
+	ErrInvalid     = errors.New("invalid silence")
+	ErrNotFound    = errors.New("no such alert")
+	ErrTellsNobody = errors.New("the alert tells nobody")
+)
+
+// Silence keeps an alert from notifying its receivers.
+type Silence struct {
+	Alert string `json:"alert"`
+	// CreatedAt is when the silence began, Until when it expires.
+	CreatedAt time.Time `json:"created_at"`
+	Until     time.Time `json:"until"`
+	CreatedBy string    `json:"created_by"`
+	Reason    string    `json:"reason,omitempty"`
 }
 
-// Silence silences an alert in force, as alertstore.Mute does. The leader of the metrics
-// aggregator applies it from its next evaluation on.
-func Silence(ctx context.Context, db Beginner, s alertstore.Silence, lasts alertstore.Span) (made alertstore.Silence, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, err := ruleInForce(ctx, tx, s.Alert); err != nil {
+const silenceColumns = `alert, created_at, until, created_by, reason`
+
+const silencesSQL = `SELECT ` + silenceColumns + ` FROM forge_silences WHERE until > clock_timestamp() ORDER BY alert`
+
+const clockSQL = `SELECT clock_timestamp()`
+
+const sweepSilencesSQL = `DELETE FROM forge_silences WHERE until <= clock_timestamp()`
+
+// A new silence replaces the current one of the same alert.
+const silenceSQL = `
+INSERT INTO forge_silences (alert, until, created_by, reason)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (alert) DO UPDATE
+SET created_at = excluded.created_at, until = excluded.until, created_by = excluded.created_by, reason = excluded.reason
+RETURNING ` + silenceColumns
+
+const unsilenceSQL = `DELETE FROM forge_silences WHERE alert = $1`
+
+// Silences returns the current silences, by alert.
+func (s *Store) Silences(ctx context.Context) ([]Silence, error) {
+	silences, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Silence], silencesSQL)
+	if err != nil {
+		return nil, fmt.Errorf("read silences: %w", err)
+	}
+	return silences, nil
+}
+
+// Span is the duration of a silence: until an instant or, when that is zero, for a time
+// from now on.
+type Span struct {
+	Until time.Time
+	For   time.Duration
+}
+
+// Silence silences an alert in force. Of silence it uses the alert, the author and the
+// reason. The leader of the metrics aggregator applies it from its next evaluation on. The
+// error wraps ErrInvalid for invalid values.
+func (s *Store) Silence(ctx context.Context, silence Silence, lasts Span) (made Silence, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if _, err := New(tx).ruleInForce(ctx, silence.Alert); err != nil {
 			return err
 		}
-		made, err = alertstore.Mute(ctx, tx, s, lasts)
+		made, err = mute(ctx, tx, silence, lasts)
 		return err
 	})
 	return made, err
 }
 
+func mute(ctx context.Context, tx pgx.Tx, s Silence, lasts Span) (Silence, error) {
+	var now time.Time
+	if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
+		return Silence{}, fmt.Errorf("read the clock: %w", err)
+	}
+	s.Until = lasts.Until
+	if s.Until.IsZero() {
+		s.Until = now.Add(lasts.For)
+	}
+	if err := s.check(now); err != nil {
+		return Silence{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if _, err := tx.Exec(ctx, sweepSilencesSQL); err != nil {
+		return Silence{}, fmt.Errorf("sweep silences: %w", err)
+	}
+	rows, err := tx.Query(ctx, silenceSQL, s.Alert, s.Until, s.CreatedBy, s.Reason)
+	if err != nil {
+		return Silence{}, fmt.Errorf("silence %s: %w", s.Alert, err)
+	}
+	silence, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Silence])
+	if err != nil {
+		return Silence{}, fmt.Errorf("silence %s: %w", s.Alert, err)
+	}
+	facts := map[string]any{"alert": s.Alert, "by": s.CreatedBy, "until": s.Until.UTC(), "reason": s.Reason}
+	return silence, eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertSilenced}, facts)
+}
+
+func (s Silence) check(now time.Time) error {
+	switch {
+	case !s.Until.After(now):
+		return errNotAhead
+	case s.Until.Sub(now) > MaxSilence:
+		return errTooLong
+	case len(s.Reason) > MaxReason || !utf8.ValidString(s.Reason) || strings.ContainsRune(s.Reason, 0):
+		return errReason
+	default:
+		return nil
+	}
+}
+
 // Unsilence ends the silence of an alert, and reports whether it was silenced. It also
 // accepts an alert that is no longer in the configuration.
-func Unsilence(ctx context.Context, db Beginner, alert, by string) (changed bool, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if changed, err = alertstore.Unmute(ctx, tx, alert, by); err != nil || changed {
+func (s *Store) Unsilence(ctx context.Context, alert, by string) (changed bool, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if changed, err = unmute(ctx, tx, alert, by); err != nil || changed {
 			return err
 		}
-		_, err = ruleInForce(ctx, tx, alert)
+		_, err = New(tx).ruleInForce(ctx, alert)
 		return err
 	})
 	return changed, err
 }
 
+func unmute(ctx context.Context, tx pgx.Tx, alert, by string) (bool, error) {
+	if _, err := tx.Exec(ctx, sweepSilencesSQL); err != nil {
+		return false, fmt.Errorf("sweep silences: %w", err)
+	}
+	tag, err := tx.Exec(ctx, unsilenceSQL, alert)
+	if err != nil {
+		return false, fmt.Errorf("unsilence %s: %w", alert, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return false, nil
+	}
+	return true, eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertUnsilenced}, map[string]any{"alert": alert, "by": by})
+}
+
 // Try notifies the receivers of an alert in force that it fires and that it is resolved,
 // whichever node leads the metrics aggregator. It returns the targets that will be
 // notified.
-func Try(ctx context.Context, db Beginner, alert, by string) (targets []string, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		rule, err := ruleInForce(ctx, tx, alert)
+func (s *Store) Try(ctx context.Context, alert, by string) (targets []string, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		store := New(tx)
+		rule, err := store.ruleInForce(ctx, alert)
 		if err != nil {
 			return err
 		}
 		if targets = rule.Notify; len(targets) == 0 {
-			return alertstore.ErrTellsNobody
+			return ErrTellsNobody
 		}
-		if err := notifyqueue.EnqueueTest(ctx, tx, alert, targets, TestIncident(rule, time.Now(), by)); err != nil {
+		if err := store.EnqueueTest(ctx, alert, targets, TestIncident(rule, time.Now(), by)); err != nil {
 			return err
 		}
 		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertTried}, map[string]any{"alert": alert, "by": by})
@@ -65,30 +184,14 @@ func Try(ctx context.Context, db Beginner, alert, by string) (targets []string, 
 	return targets, err
 }
 
-func ruleInForce(ctx context.Context, tx pgx.Tx, alert string) (Rule, error) {
-	section, err := cronstore.New(tx).SectionInForce(ctx, "alerts")
-	if err != nil {
-		return Rule{}, err
-	}
-	rules, err := alertstore.InSections(section)
+func (s *Store) ruleInForce(ctx context.Context, alert string) (Rule, error) {
+	rules, err := s.rulesInForce(ctx)
 	if err != nil {
 		return Rule{}, err
 	}
 	i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == alert })
 	if i < 0 {
-		return Rule{}, alertstore.ErrNotFound
+		return Rule{}, ErrNotFound
 	}
 	return rules[i], nil
-}
-
-// TestIncident returns the incident of a test notification.
-func TestIncident(rule Rule, at time.Time, by string) notify.Incident {
-	return notify.Incident{
-		Labels: map[string]string{"alertname": rule.Name, "severity": rule.Severity, "test": "true"},
-		Annotations: map[string]string{
-			"summary":     "Test of the alert " + rule.Name,
-			"description": "Nothing is wrong: " + by + " tries who is told. The condition is " + rule.Condition + ".",
-		},
-		StartsAt: at,
-	}
 }

@@ -14,13 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/access"
-	"github.com/forge-scheduler/forge/internal/alertstore"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 
 	"github.com/forge-scheduler/forge/internal/watchdog"
@@ -209,8 +208,12 @@ func sweeps(keep Retention) []sweep {
 		{"events", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 			return eventstore.Prune(ctx, tx, before, limit)
 		}},
-		{"notifications", keep.Events, notifyqueue.Prune},
-		{"alerts", keep.Events, alertstore.Prune},
+		{"notifications", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+			return alerts.New(tx).PruneNotifications(ctx, before, limit)
+		}},
+		{"alerts", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+			return alerts.New(tx).Prune(ctx, before, limit)
+		}},
 		{"compactions", keep.Events, compactstore.Prune},
 		{"audit", keep.Audit, access.PruneAudit},
 		{"idempotency_keys", access.MinKeyRetention, access.PruneKeys},

@@ -39,7 +39,7 @@
 // Elsewhere in forge, the SQL of a table is in the package that owns the table.
 // Retention is the exception: its statements are in this package because they have
 // the same form and the same guarantee. The owners have the statements for the event
-// log and the notifications (eventstore.Prune, notifyqueue.Prune), and for merging.
+// log and the notifications (eventstore.Prune, alerts.Store.Prune), and for merging.
 //
 // # What is never deleted
 //

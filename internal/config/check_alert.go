@@ -1,17 +1,12 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
-
-	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// checkAlerts checks the form of alerts. What they mean is judged by those who know
-// the metrics.
+// checkAlerts checks the form of alerts. LoadOptions.JudgeAlert checks their conditions
+// and texts.
 func (l *loader) checkAlerts() {
 	seen := map[string]bool{}
 	for i, alert := range l.cfg.Alerts {
@@ -21,10 +16,12 @@ func (l *loader) checkAlerts() {
 		case alert.Name == "":
 			l.wrongKey(path, "no name", `name = "..."`)
 		case seen[alert.Name]:
-			l.wrong(path+".name", "an alert of this name exists", strconv.Quote(clip(alert.Name)), "another name")
+			l.wrong(path+".name", "an alert of this name exists", Quote(alert.Name), "another name")
 		}
 		seen[alert.Name] = true
-		l.checkCondition(path, alert.Condition)
+		if l.ok(path+".condition") && strings.TrimSpace(alert.Condition) == "" {
+			l.wrongKey(path, "no condition", `condition = "..." in PromQL`)
+		}
 		for name := range alert.Labels {
 			if where := path + ".labels." + name; !labelName.MatchString(name) || name == "alertname" {
 				l.wrongKey(where, "not a label that an alert may set", "letters, digits and _, and not alertname")
@@ -41,31 +38,3 @@ func (l *loader) checkAlerts() {
 }
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
-
-func (l *loader) checkCondition(path, condition string) {
-	where := path + ".condition"
-	if !l.ok(where) {
-		return
-	}
-	if strings.TrimSpace(condition) == "" {
-		l.wrongKey(path, "no condition", `condition = "..." in PromQL`)
-		return
-	}
-	expr, err := parser.ParseExpr(condition)
-	if err != nil {
-		l.wrong(where, parseError(err), strconv.Quote(clip(condition)), "an expression of PromQL")
-		return
-	}
-	if kind := expr.Type(); kind != parser.ValueTypeVector && kind != parser.ValueTypeScalar {
-		l.wrong(where, "a "+parser.DocumentedType(kind), strconv.Quote(clip(condition)), "an instant vector: a comparison such as x > 5")
-	}
-}
-
-// parseError says where in an expression what is wrong.
-func parseError(err error) string {
-	var list parser.ParseErrors
-	if !errors.As(err, &list) || len(list) == 0 {
-		return err.Error()
-	}
-	return fmt.Sprintf("at its character %d: %v", int(list[0].PositionRange.Start)+1, list[0].Err)
-}

@@ -20,9 +20,9 @@ const DefaultPath = "forge.toml"
 type LoadOptions struct {
 	// Environ returns variables as os.Environ does.
 	Environ func() []string
-	// JudgeAlert says what is wrong with an alert, or deserves a look, to those who
-	// know the cluster's metrics, whose totals are kept for a time; the Key of a
-	// problem is that within the alert. May be nil.
+	// JudgeAlert returns errors and warnings about an alert; kept is the retention of the
+	// cluster's totals. The Key of a problem is the key in the alert. It may be nil: then
+	// conditions and templates are not checked.
 	JudgeAlert func(alert Alert, kept time.Duration) []Problem
 
 	dir string

@@ -90,6 +90,9 @@ func number(value any) string {
 	return fmt.Sprint(value)
 }
 
+// Quote returns a text in quotes, shortened, for a Problem.
+func Quote(text string) string { return strconv.Quote(clip(text)) }
+
 // clip shortens a text for a message.
 func clip(text string) string {
 	const most = 80

@@ -9,8 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 // Standings of a tick: its place relative to the ledger.
@@ -34,7 +34,7 @@ type Explanation struct {
 	Row      *cronstore.Tick `json:"row,omitempty"`
 	JobState string          `json:"job_state,omitempty"`
 	// Told are the notifications about the failed run, sent or pending.
-	Told []notifyqueue.Notification `json:"notifications,omitempty"`
+	Told []alerts.Notification `json:"notifications,omitempty"`
 	// Previous and Next are the nearest due ticks.
 	Previous time.Time `json:"previous,omitzero"`
 	Next     time.Time `json:"next,omitzero"`
@@ -48,7 +48,7 @@ type Facts struct {
 	// Row is nil if there is none.
 	Row      *cronstore.Tick
 	JobState string
-	Told     []notifyqueue.Notification
+	Told     []alerts.Notification
 }
 
 // Explain returns the explanation of a tick.
@@ -140,7 +140,7 @@ func Row(facts Facts, row cronstore.Tick) string {
 	if row.JobID != 0 {
 		parts = append(parts, fmt.Sprintf("job %d is %s", row.JobID, facts.JobState))
 	}
-	if told := notifyqueue.StatusSentence(facts.Told); told != "" {
+	if told := alerts.StatusSentence(facts.Told); told != "" {
 		parts = append(parts, told)
 	}
 	by := "by hand"

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 )
 
 func hourly(t *testing.T) cronstore.Cron {
@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 		row             *cronstore.Tick
 		jobState        string
 		removed         string
-		told            []notifyqueue.Notification
+		told            []alerts.Notification
 		standing, want  string
 	}{
 		{
@@ -55,7 +55,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			name: "failed for good", tick: "2026-11-20T12:00:00Z", row: fired, jobState: "discarded", standing: Recorded,
-			told: []notifyqueue.Notification{{Target: "slack:#ops", State: notifyqueue.Pending}},
+			told: []alerts.Notification{{Target: "slack:#ops", State: alerts.NotificationPending}},
 			want: "The tick 2026-11-20T12:00:00Z of report was recorded as fired: job 42 is discarded; slack:#ops is to be told; by node a in term 7, 3.3ms late.",
 		},
 		{

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/notifyqueue"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -31,8 +31,8 @@ func (r *Reader) Why(ctx context.Context, name string, tick time.Time) (Explanat
 }
 
 // Notifications returns the sent and pending notifications about failed runs of ticks.
-func (r *Reader) Notifications(ctx context.Context, cron string, ticks []time.Time) ([]notifyqueue.Notification, error) {
-	return notifyqueue.OfTicks(ctx, r.db, cron, ticks)
+func (r *Reader) Notifications(ctx context.Context, cron string, ticks []time.Time) ([]alerts.Notification, error) {
+	return alerts.New(r.db).OfTicks(ctx, cron, ticks)
 }
 
 func (r *Reader) gather(ctx context.Context, name string, tick time.Time) (Facts, error) {

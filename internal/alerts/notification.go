@@ -1,0 +1,250 @@
+package alerts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/wire"
+)
+
+// NotificationState is the state of a notification.
+type NotificationState string
+
+// The states of a notification.
+const (
+	NotificationPending   NotificationState = "pending"
+	NotificationDelivered NotificationState = "delivered"
+	NotificationFailed    NotificationState = "failed"
+	// NotificationSuperseded: a newer message about the same alert was enqueued before this one was
+	// sent.
+	NotificationSuperseded NotificationState = "superseded"
+)
+
+const notificationColumns = `
+n.id, coalesce(n.cron, ''), n.tick, coalesce(n.alert, ''), n.target, n.facts, n.state, n.attempts, n.created_at, n.next_at,
+n.done_at, n.error, n.node_id, n.term`
+
+const ofTicksSQL = `
+SELECT ` + notificationColumns + `
+FROM forge_notifications AS n
+WHERE n.cron = $1 AND n.tick = ANY($2)
+ORDER BY n.tick, n.id`
+
+const ofAlertsSQL = `
+SELECT ` + notificationColumns + `
+FROM forge_notifications AS n
+WHERE n.alert IS NOT NULL AND ($1 = '' OR n.alert = $1) AND ($3::bigint = 0 OR n.id < $3)
+ORDER BY n.id DESC
+LIMIT $2`
+
+// Messages about one alert are sent to a target in order.
+const oldestOfAlert = `NOT EXISTS (
+    SELECT FROM forge_notifications AS earlier
+    WHERE earlier.alert = n.alert AND earlier.target = n.target AND earlier.id < n.id AND earlier.state = 'pending')`
+
+const dueInSQL = `
+SELECT extract(epoch FROM min(next_at) - clock_timestamp())::float8
+FROM forge_notifications AS n
+WHERE state = 'pending' AND (alert IS NULL OR ` + oldestOfAlert + `)`
+
+// A message that is being sent is not superseded.
+const supersedeSQL = `
+WITH superseded AS (
+    UPDATE forge_notifications
+    SET state = 'superseded', done_at = clock_timestamp()
+    WHERE alert = $1 AND target = $2 AND state = 'pending' AND NOT sending
+    RETURNING coalesce((facts ->> 'ended')::boolean, false) AS ended)
+SELECT coalesce(bool_and(ended), true) FROM superseded`
+
+const addSQL = `INSERT INTO forge_notifications (alert, target, facts) VALUES ($1, $2, $3)`
+
+const newsSQL = `SELECT pg_notify(current_schema() || '.` + wire.FailureChannel + `', '')`
+
+const claimSQL = `
+UPDATE forge_notifications AS n
+SET attempts = n.attempts + 1, sending = true, next_at = clock_timestamp() + $2, node_id = $3, term = $4
+FROM (
+    SELECT id FROM forge_notifications AS n
+    WHERE state = 'pending' AND next_at <= clock_timestamp() AND (alert IS NULL OR ` + oldestOfAlert + `)
+    ORDER BY next_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+) AS due
+WHERE n.id = due.id
+RETURNING ` + notificationColumns
+
+// A later claim is not affected.
+const settleSQL = `
+UPDATE forge_notifications
+SET state = $3, error = $4, sending = false, next_at = clock_timestamp() + $5,
+    done_at = CASE WHEN $3 = 'pending' THEN NULL ELSE clock_timestamp() END
+WHERE id = $1 AND attempts = $2 AND state = 'pending'`
+
+const dropSQL = `DELETE FROM forge_notifications WHERE id = $1 AND attempts = $2 AND state = 'pending'`
+
+const pruneNotificationsSQL = `
+DELETE FROM forge_notifications
+WHERE id = ANY (ARRAY (
+    SELECT id FROM forge_notifications WHERE state <> 'pending' AND done_at < $1 ORDER BY done_at LIMIT $2))`
+
+// Facts are the data of a message about a failed run. A tick whose job could not be
+// inserted has only the error.
+type Facts struct {
+	JobID    int64  `json:"job_id,omitempty"`
+	Job      string `json:"job,omitempty"`
+	Attempts int    `json:"attempts,omitempty"`
+	Error    string `json:"error,omitempty"`
+	// Alerts are the incidents of an alert that a message is about.
+	Alerts []IncidentFacts `json:"alerts,omitempty"`
+	// Ended says that incidents have been resolved and none has begun to fire since the
+	// last message that was sent.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// Notification is a row of forge_notifications.
+type Notification struct {
+	ID int64 `json:"id"`
+	// Cron and Tick identify the failed run; they are zero for an alert.
+	Cron string    `json:"cron,omitempty"`
+	Tick time.Time `json:"tick,omitzero"`
+	// Alert is the name of the alert.
+	Alert  string            `json:"alert,omitempty"`
+	Target string            `json:"target"`
+	Facts  Facts             `json:"facts"`
+	State  NotificationState `json:"state"`
+	// Attempts is the number of attempts to deliver it.
+	Attempts  int       `json:"attempts"`
+	CreatedAt time.Time `json:"created_at"`
+	NextAt    time.Time `json:"next_at"`
+	DoneAt    time.Time `json:"done_at,omitzero"`
+	// Error is the error of the last failed attempt.
+	Error string `json:"error,omitempty"`
+	// NodeID and Term are those of the leader that made the last attempt.
+	NodeID string `json:"node_id,omitempty"`
+	Term   int64  `json:"term,omitempty"`
+}
+
+// OfTicks returns the notifications about ticks of a cron, by tick.
+func (s *Store) OfTicks(ctx context.Context, cron string, ticks []time.Time) ([]Notification, error) {
+	found, err := s.notifications(ctx, ofTicksSQL, cron, ticks)
+	if err != nil {
+		return nil, fmt.Errorf("read notifications of %s: %w", cron, err)
+	}
+	return found, nil
+}
+
+// Notifications returns at most limit messages about an alert or, when its name is empty,
+// about all, newest first.
+func (s *Store) Notifications(ctx context.Context, alert string, before int64, limit int) ([]Notification, error) {
+	found, err := s.notifications(ctx, ofAlertsSQL, alert, limit, before)
+	if err != nil {
+		return nil, fmt.Errorf("read notifications of alerts: %w", err)
+	}
+	return found, nil
+}
+
+// EnqueueAlert enqueues, in a transaction of the leader, messages to targets about an
+// alert's incidents. They supersede earlier messages that have not been sent.
+func (s *Store) EnqueueAlert(ctx context.Context, alert string, targets []string, incidents []IncidentFacts, ended bool) error {
+	for _, target := range targets {
+		var before bool
+		if err := s.db.QueryRow(ctx, supersedeSQL, alert, target).Scan(&before); err != nil {
+			return fmt.Errorf("supersede notifications of %s: %w", alert, err)
+		}
+		if _, err := s.db.Exec(ctx, addSQL, alert, target, Facts{Alerts: incidents, Ended: ended && before}); err != nil {
+			return fmt.Errorf("write a notification of %s: %w", alert, err)
+		}
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	if _, err := s.db.Exec(ctx, newsSQL); err != nil {
+		return fmt.Errorf("announce notifications of %s: %w", alert, err)
+	}
+	return nil
+}
+
+// TestPrefix begins the subject of a test message to an alert's receivers. Such messages
+// neither wait for messages about the alert itself nor supersede them, and receivers
+// treat them as a different alert.
+const TestPrefix = "test "
+
+// EnqueueTest enqueues, in a transaction, test messages to targets: that an incident
+// fires and that it is resolved.
+func (s *Store) EnqueueTest(ctx context.Context, alert string, targets []string, incident IncidentFacts) error {
+	if err := s.EnqueueAlert(ctx, TestPrefix+alert, targets, []IncidentFacts{incident}, false); err != nil {
+		return err
+	}
+	incident.EndsAt = incident.StartsAt
+	for _, target := range targets {
+		if _, err := s.db.Exec(ctx, addSQL, TestPrefix+alert, target, Facts{Alerts: []IncidentFacts{incident}}); err != nil {
+			return fmt.Errorf("write a notification of %s: %w", alert, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) notifications(ctx context.Context, sql string, args ...any) ([]Notification, error) {
+	return postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (Notification, error) {
+		var (
+			n    Notification
+			done *time.Time
+			tick *time.Time
+		)
+		err := row.Scan(&n.ID, &n.Cron, &tick, &n.Alert, &n.Target, &n.Facts, &n.State, &n.Attempts, &n.CreatedAt,
+			&n.NextAt, &done, &n.Error, &n.NodeID, &n.Term)
+		n.DoneAt, n.Tick = postgres.TimeOrZero(done), postgres.TimeOrZero(tick)
+		return n, err
+	}, sql, args...)
+}
+
+// dueIn returns the time until the next notification is due; false when none is pending.
+func (s *Store) dueIn(ctx context.Context) (time.Duration, bool, error) {
+	var seconds *float64
+	if err := s.db.QueryRow(ctx, dueInSQL).Scan(&seconds); err != nil {
+		return 0, false, fmt.Errorf("look for notifications: %w", err)
+	}
+	if seconds == nil {
+		return 0, false, nil
+	}
+	return time.Duration(*seconds * float64(time.Second)), true, nil
+}
+
+func (s *Store) claim(ctx context.Context, limit int, lasts time.Duration, nodeID string, term int64) ([]Notification, error) {
+	claimed, err := s.notifications(ctx, claimSQL, limit, lasts, nodeID, term)
+	if err != nil {
+		return nil, fmt.Errorf("claim notifications: %w", err)
+	}
+	return claimed, nil
+}
+
+// settle records the result of an attempt. It reports whether the caller still held the
+// claim.
+func (s *Store) settle(ctx context.Context, n Notification, state NotificationState, text string, wait time.Duration) (bool, error) {
+	tag, err := s.db.Exec(ctx, settleSQL, n.ID, n.Attempts, string(state), text, wait)
+	if err != nil {
+		return false, fmt.Errorf("settle notification %d: %w", n.ID, err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+// drop deletes a notification that the receiver does not want.
+func (s *Store) drop(ctx context.Context, n Notification) error {
+	if _, err := s.db.Exec(ctx, dropSQL, n.ID, n.Attempts); err != nil {
+		return fmt.Errorf("drop notification %d: %w", n.ID, err)
+	}
+	return nil
+}
+
+// PruneNotifications deletes at most limit notifications that were settled before an instant.
+func (s *Store) PruneNotifications(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Exec(ctx, pruneNotificationsSQL, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("prune notifications: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}

@@ -1,0 +1,189 @@
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
+)
+
+// Store reads and writes incidents, silences and notifications.
+type Store struct{ db postgres.DB }
+
+// New returns the store of a database.
+func New(db postgres.DB) *Store { return &Store{db} }
+
+// State is the state of an incident or alert.
+type State string
+
+// The states of an incident.
+const (
+	// Pending: the condition holds, but not yet for the alert's for.
+	Pending State = "pending"
+	Firing  State = "firing"
+	// Resolved: it was firing, and the condition no longer holds.
+	Resolved State = "resolved"
+)
+
+const incidentColumns = `id, alert, labels, annotations, severity, notify, state, value, active_at, fired_at, resolved_at, term, muted, kept_since`
+
+const openSQL = `
+SELECT ` + incidentColumns + ` FROM forge_alerts WHERE state <> 'resolved' ORDER BY alert, active_at, id`
+
+const historySQL = `
+SELECT ` + incidentColumns + `
+FROM forge_alerts
+WHERE state = 'resolved' AND ($1 = '' OR alert = $1)
+  AND ($3::bigint = 0 OR (resolved_at, id) < (SELECT resolved_at, id FROM forge_alerts WHERE id = $3))
+ORDER BY resolved_at DESC, id DESC
+LIMIT $2`
+
+const insertIncidentSQL = `
+INSERT INTO forge_alerts (alert, labels, annotations, severity, notify, state, value, active_at, fired_at, term, muted)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+RETURNING id`
+
+const updateIncidentSQL = `
+UPDATE forge_alerts
+SET annotations = $2, severity = $3, notify = $4, state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9, muted = $10,
+    kept_since = $11
+WHERE id = $1`
+
+const refreshIncidentSQL = `
+UPDATE forge_alerts
+SET annotations = $2, severity = $3, notify = $4, value = $5, term = $6, kept_since = $7
+WHERE id = $1`
+
+const deleteIncidentSQL = `DELETE FROM forge_alerts WHERE id = $1`
+
+const pruneIncidentsSQL = `
+DELETE FROM forge_alerts
+WHERE id = ANY (ARRAY (
+    SELECT id FROM forge_alerts WHERE state = 'resolved' AND resolved_at < $1 ORDER BY resolved_at LIMIT $2))`
+
+// Incident is a row of forge_alerts.
+type Incident struct {
+	ID    int64  `json:"id"`
+	Alert string `json:"alert"`
+	// Labels are the labels of the series for which the condition holds, and the alert's
+	// own.
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	Severity    string            `json:"severity"`
+	// Notify are the targets to notify.
+	Notify []string `json:"notify"`
+	State  State    `json:"state"`
+	// Value is the value of the condition when it last held.
+	Value float64 `json:"value"`
+	// ActiveAt is when the condition began to hold.
+	ActiveAt   time.Time `json:"active_at"`
+	FiredAt    time.Time `json:"fired_at,omitzero"`
+	ResolvedAt time.Time `json:"resolved_at,omitzero"`
+	// KeptSince is when the condition ceased to hold while keep_firing_for keeps the
+	// incident firing; zero while the condition holds.
+	KeptSince time.Time `json:"kept_since,omitzero"`
+	Term      int64     `json:"term"`
+	// Muted is true when it fired while its alert was silenced, and receivers have not
+	// been notified of it.
+	Muted bool `json:"muted,omitempty"`
+}
+
+// Key returns a key that the incidents of one alert and label set share.
+func (i Incident) Key() string {
+	labels, _ := json.Marshal(i.Labels) // sorted; strings cannot fail
+	return i.Alert + "\x00" + string(labels)
+}
+
+// Open returns the pending and firing incidents.
+func (s *Store) Open(ctx context.Context) ([]Incident, error) {
+	return s.incidents(ctx, openSQL)
+}
+
+// History returns at most limit past incidents, of one alert or, when its name is empty,
+// of all, newest first: those after the one with the id before, or from the newest when
+// it is 0.
+func (s *Store) History(ctx context.Context, alert string, before int64, limit int) ([]Incident, error) {
+	return s.incidents(ctx, historySQL, alert, limit, before)
+}
+
+func (s *Store) incidents(ctx context.Context, sql string, args ...any) ([]Incident, error) {
+	incidents, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (i Incident, err error) {
+		var fired, resolved, kept *time.Time
+		err = row.Scan(&i.ID, &i.Alert, &i.Labels, &i.Annotations, &i.Severity, &i.Notify, &i.State, &i.Value,
+			&i.ActiveAt, &fired, &resolved, &i.Term, &i.Muted, &kept)
+		i.FiredAt, i.ResolvedAt, i.KeptSince = postgres.TimeOrZero(fired), postgres.TimeOrZero(resolved), postgres.TimeOrZero(kept)
+		return i, err
+	}, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	return incidents, nil
+}
+
+// Save writes an incident, and sets the id of a new one.
+func (s *Store) Save(ctx context.Context, i *Incident) error {
+	var err error
+	if i.ID == 0 {
+		err = s.db.QueryRow(ctx, insertIncidentSQL, i.Alert, i.Labels, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
+			i.ActiveAt, null(i.FiredAt), i.Term, i.Muted).Scan(&i.ID)
+	} else {
+		_, err = s.db.Exec(ctx, updateIncidentSQL, i.ID, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
+			null(i.FiredAt), null(i.ResolvedAt), i.Term, i.Muted, null(i.KeptSince))
+	}
+	if err != nil {
+		return fmt.Errorf("save alert %s: %w", i.Alert, err)
+	}
+	return nil
+}
+
+// Refresh writes the values and texts of incidents whose state does not change.
+func (s *Store) Refresh(ctx context.Context, incidents []Incident) error {
+	if len(incidents) == 0 {
+		return nil
+	}
+	var batch pgx.Batch
+	for _, i := range incidents {
+		batch.Queue(refreshIncidentSQL, i.ID, i.Annotations, i.Severity, list(i.Notify), i.Value, i.Term, null(i.KeptSince))
+	}
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() })
+	if err != nil {
+		return fmt.Errorf("refresh alerts: %w", err)
+	}
+	return nil
+}
+
+// list returns texts, or an empty slice for nil: the column is not null.
+func list(texts []string) []string {
+	if texts == nil {
+		return []string{}
+	}
+	return texts
+}
+
+func null(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// Forget deletes an incident that never fired.
+func (s *Store) Forget(ctx context.Context, id int64) error {
+	if _, err := s.db.Exec(ctx, deleteIncidentSQL, id); err != nil {
+		return fmt.Errorf("forget alert %d: %w", id, err)
+	}
+	return nil
+}
+
+// Prune deletes at most limit incidents that ended before an instant.
+func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Exec(ctx, pruneIncidentsSQL, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("prune alerts: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
