@@ -200,7 +200,7 @@ func (n *Node) settings() func() map[string]any {
 
 // describe returns a cron's schedule in plain English.
 func describe(cron cronstore.Cron) string {
-	schedule, err := cron.Spec.Timing().Parse(cron.Name)
+	schedule, err := cron.Spec.Parse(cron.Name)
 	if err != nil {
 		return "" // written by another version of forge
 	}

@@ -37,7 +37,7 @@ func (s *server) apiNextOfSchedule(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	spec := cronstore.Spec{Schedule: q.values.Get("schedule"), Timezone: cmp.Or(q.values.Get("timezone"), "UTC")}
-	schedule, err := spec.Timing().Parse("")
+	schedule, err := spec.Parse("")
 	var ticks []explain.Coming
 	if err == nil {
 		ticks, err = explain.Next("", spec, from, count)

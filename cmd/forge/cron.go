@@ -133,7 +133,7 @@ func upcomingColumns(now time.Time) []column[explain.Coming] {
 func (a *app) upcomingOf(ctx context.Context, argument, zone string, zoneGiven bool, start time.Time, count int) ([]explain.Coming, error) {
 	if strings.ContainsAny(argument, " \t") || strings.HasPrefix(argument, "@") {
 		spec := cronstore.Spec{Schedule: argument, Timezone: zone}
-		if _, err := spec.Timing().Parse(""); err != nil {
+		if _, err := spec.Parse(""); err != nil {
 			return nil, usageError(err)
 		}
 		return a.upcomingOfSpec("", spec, start, count)
@@ -168,7 +168,7 @@ func heldBack(cron cronstore.Cron) string {
 }
 
 func (a *app) upcomingOfSpec(name string, spec cronstore.Spec, start time.Time, count int) ([]explain.Coming, error) {
-	schedule, err := spec.Timing().Parse(name)
+	schedule, err := spec.Parse(name)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func readCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron, 
 	if shown.Recent, err = cronstore.New(pool).Ticks(ctx, name, time.Time{}, shownTicks); err != nil {
 		return shown, err
 	}
-	schedule, err := cron.Spec.Timing().Parse(name)
+	schedule, err := cron.Spec.Parse(name)
 	if err != nil {
 		return shown, err
 	}

@@ -93,7 +93,7 @@ func (s *Store) Apply(ctx context.Context, a Applied, force bool) (Outcome, erro
 
 func validate(crons map[string]Spec) error {
 	for name, spec := range crons {
-		if _, err := spec.Timing().Parse(name); err != nil {
+		if _, err := spec.Parse(name); err != nil {
 			return fmt.Errorf("cron %s: %w", name, err)
 		}
 	}
@@ -233,30 +233,33 @@ func (s *Store) applyCrons(ctx context.Context, wanted map[string]Spec, outcome 
 // compare finds the crons that differ from the wanted definitions, and counts the
 // configured crons.
 func (s *Store) compare(ctx context.Context, wanted map[string]Spec) (outcome Outcome, configured int, err error) {
-	type defined struct {
-		Name    string
-		Hash    string
-		Removed bool
-	}
-	rows, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[defined], definedSQL)
+	rows, err := s.db.Query(ctx, definedSQL)
 	if err != nil {
 		return Outcome{}, 0, fmt.Errorf("read the defined crons: %w", err)
 	}
-	known := make(map[string]bool, len(rows))
-	for _, row := range rows {
-		known[row.Name] = true
-		if !row.Removed {
+	var (
+		name, hash string
+		removed    bool
+		known      = map[string]bool{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&name, &hash, &removed}, func() error {
+		known[name] = true
+		if !removed {
 			configured++
 		}
-		spec, stays := wanted[row.Name]
+		spec, stays := wanted[name]
 		switch {
-		case !stays && !row.Removed:
-			outcome.Removed = append(outcome.Removed, row.Name)
-		case stays && row.Removed:
-			outcome.Added = append(outcome.Added, row.Name)
-		case stays && row.Hash != specHash(spec):
-			outcome.Changed = append(outcome.Changed, row.Name)
+		case !stays && !removed:
+			outcome.Removed = append(outcome.Removed, name)
+		case stays && removed:
+			outcome.Added = append(outcome.Added, name)
+		case stays && hash != specHash(spec):
+			outcome.Changed = append(outcome.Changed, name)
 		}
+		return nil
+	})
+	if err != nil {
+		return Outcome{}, 0, fmt.Errorf("read the defined crons: %w", err)
 	}
 	for name := range maps.Keys(wanted) {
 		if !known[name] {
@@ -293,7 +296,7 @@ func (s *Store) upsert(ctx context.Context, crons []Cron, now time.Time) error {
 	updated, watermarks := make([]time.Time, n), make([]time.Time, n)
 	removed, paused, next := make([]*time.Time, n), make([]*time.Time, n), make([]*time.Time, n)
 	for i, c := range crons {
-		doc, err := json.Marshal(document{c.Spec, c.Earlier})
+		doc, err := c.encode()
 		if err != nil {
 			return fmt.Errorf("encode cron %s: %w", c.Name, err)
 		}

@@ -105,13 +105,12 @@ func (s *Store) ListUpcoming(ctx context.Context, after string, most int) (page 
 	}
 	var (
 		cron   Upcoming
-		next   *time.Time
 		wanted bool
 	)
-	_, err = pgx.ForEachRow(rows, []any{&cron.Name, &next, &cron.Queued, &wanted}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&cron.Name, (*timeOrZero)(&cron.Next), &cron.Queued, &wanted}, func() error {
 		page.Read++
 		page.Next = cron.Name
-		if cron.Next = instant(next); wanted {
+		if wanted {
 			page.Crons = append(page.Crons, cron)
 		}
 		return nil
@@ -125,31 +124,16 @@ func (s *Store) ListUpcoming(ctx context.Context, after string, most int) (page 
 	return page, nil
 }
 
-// Known is a cron with the UpdatedAt of the definition that the caller has, zero if
-// none.
-type Known struct {
-	Name      string
-	UpdatedAt time.Time
-}
-
-// Locked is a cron whose row the transaction has locked. Unless Stale, its Spec and
-// Earlier are empty, and the caller's definition is up to date.
-type Locked struct {
-	Cron
-
-	Stale bool
-	// Err is set if the definition cannot be decoded.
-	Err error
-}
-
-// QueueLock adds a statement to a batch that locks the rows of crons, in the order
-// of their names. Crons that do not exist are left out.
-func QueueLock(batch *pgx.Batch, crons []Known, locked *[]Locked) {
-	names, known := make([]string, len(crons)), make([]*time.Time, len(crons))
-	for i, k := range crons {
-		names[i], known[i] = k.Name, nullable(k.UpdatedAt)
+// QueueLock adds a statement to a batch that locks the rows of crons, in the order of
+// their names. known are the UpdatedAt of the definitions that the caller has, zero if
+// none: these definitions are not read, and are empty in locked. Crons that do not exist
+// are left out. A cron whose definition cannot be decoded has no Timeline.
+func QueueLock(batch *pgx.Batch, names []string, known []time.Time, locked *[]Cron) {
+	versions := make([]*time.Time, len(known))
+	for i, at := range known {
+		versions[i] = nullable(at)
 	}
-	batch.Queue(lockForFiringSQL, names, known).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(lockForFiringSQL, names, versions).Query(func(rows pgx.Rows) (err error) {
 		if *locked, err = pgx.CollectRows(rows, scanLocked); err != nil {
 			return fmt.Errorf("lock due crons: %w", err)
 		}
@@ -157,20 +141,15 @@ func QueueLock(batch *pgx.Batch, crons []Known, locked *[]Locked) {
 	})
 }
 
-func scanLocked(row pgx.CollectableRow) (Locked, error) {
-	var raw rawCron
-	if err := row.Scan(raw.targets()...); err != nil {
-		return Locked{}, err
+func scanLocked(row pgx.CollectableRow) (c Cron, err error) {
+	var spec []byte
+	if err := row.Scan(c.targets(&spec)...); err != nil {
+		return c, err
 	}
-	stale := raw.spec != nil
-	if !stale {
-		raw.spec = []byte("{}")
+	if spec != nil {
+		_ = c.decode(spec) // Timeline returns the error
 	}
-	cron, err := raw.decode()
-	if err != nil {
-		cron = raw.cron
-	}
-	return Locked{Cron: cron, Stale: stale, Err: err}, nil
+	return c, nil
 }
 
 // Key identifies a row of the ledger.
@@ -281,23 +260,15 @@ func (s *Store) MarkFailed(ctx context.Context, rows []Tick) error {
 	return nil
 }
 
-// Progress is the time up to which a cron's ledger is complete. Next is zero if no
-// tick follows.
-type Progress struct {
-	Name      string
-	Watermark time.Time
-	Next      time.Time
-	Blocked   Blocked
-}
-
-// QueueAdvance adds a statement to a batch that moves the watermarks of crons.
-func QueueAdvance(batch *pgx.Batch, progress []Progress) {
-	n := len(progress)
+// QueueAdvance adds a statement to a batch that stores the Watermark, NextTick and
+// Blocked of crons.
+func QueueAdvance(batch *pgx.Batch, crons []Cron) {
+	n := len(crons)
 	names, watermarks, next := make([]string, n), make([]time.Time, n), make([]*time.Time, n)
 	blockers, since := make([]int64, n), make([]*time.Time, n)
-	for i, p := range progress {
-		names[i], watermarks[i], next[i] = p.Name, p.Watermark, nullable(p.Next)
-		blockers[i], since[i] = p.Blocked.By, nullable(p.Blocked.Since)
+	for i, c := range crons {
+		names[i], watermarks[i], next[i] = c.Name, c.Watermark, nullable(c.NextTick)
+		blockers[i], since[i] = c.Blocked.By, nullable(c.Blocked.Since)
 	}
 	batch.Queue(advanceSQL, names, watermarks, next, blockers, since)
 }

@@ -64,18 +64,16 @@ func (s *Store) outline(ctx context.Context, known map[string]*Outlined) (crons 
 	}
 	crons, unknown = make([]Outlined, 0, len(known)), map[string]int{}
 	var (
-		name    string
+		cron    Outlined
 		updated time.Time
 		paused  bool
-		next    *time.Time
-		blocker int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &updated, &paused, &next, &blocker}, func() error {
-		cron := Outlined{Name: name, NextTick: instant(next), BlockedBy: blocker}
-		if was, ok := known[name]; ok && was.defined.Equal(updated) {
+	_, err = pgx.ForEachRow(rows, []any{&cron.Name, &updated, &paused, (*timeOrZero)(&cron.NextTick), &cron.BlockedBy}, func() error {
+		cron.Job, cron.held, cron.defined = "", false, time.Time{}
+		if was, ok := known[cron.Name]; ok && was.defined.Equal(updated) {
 			cron.Job, cron.held, cron.defined = was.Job, was.held, updated
 		} else {
-			unknown[name] = len(crons)
+			unknown[cron.Name] = len(crons)
 		}
 		cron.Paused = paused || cron.held
 		crons = append(crons, cron)

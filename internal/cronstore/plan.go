@@ -115,7 +115,7 @@ func (p *Planner) timelines(name string, wanted map[string]Spec) (now, then *Tim
 	old, exists := p.crons[name]
 	spec, stays := wanted[name]
 	configured := exists && old.RemovedAt.IsZero()
-	if configured && stays && (old.SpecHash == specHash(spec) || old.Spec.Timing().equal(spec.Timing())) {
+	if configured && stays && (old.SpecHash == specHash(spec) || old.Spec.sameTiming(spec)) {
 		return nil, nil, nil // Apply would not change the timing
 	}
 	if configured {

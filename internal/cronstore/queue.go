@@ -47,11 +47,11 @@ type Queue struct {
 func QueueWaiting(batch *pgx.Batch, crons []string, limit int, queues map[string]Queue) {
 	batch.Queue(waitingSQL, crons, limit).Query(func(rows pgx.Rows) error {
 		var (
-			raw    rawTick
+			tick   Tick
 			length int
 		)
-		_, err := pgx.ForEachRow(rows, append(raw.targets(), &length), func() error {
-			tick := raw.decode()
+		_, err := pgx.ForEachRow(rows, append(tick.targets(), &length), func() error {
+			tick.BlockedBy = blockerOf(tick.Reason)
 			queues[tick.Cron] = Queue{Oldest: append(queues[tick.Cron].Oldest, tick), Length: length}
 			return nil
 		})

@@ -2,8 +2,8 @@ package cronstore
 
 import "time"
 
-// manual has no ticks: the timing of a period in which a cron was not configured.
-var manual = Timing{Schedule: "@manual", Timezone: "UTC"}
+// manual has no ticks: the definition of a period in which a cron was not configured.
+var manual = Spec{Schedule: "@manual", Timezone: "UTC"}
 
 // begin returns a new cron: its timing starts now.
 func begin(name string, spec Spec, now time.Time) Cron {
@@ -15,7 +15,7 @@ func begin(name string, spec Spec, now time.Time) Cron {
 // revise gives a cron another definition. A changed timing starts now. A cron that
 // comes back with its earlier timing continues from its removal.
 func revise(old Cron, spec Spec, now time.Time) Cron {
-	same := old.Spec.Timing().equal(spec.Timing())
+	same := old.Spec.sameTiming(spec)
 	var c Cron
 	switch {
 	case same && old.RemovedAt.IsZero():
@@ -71,7 +71,7 @@ func restore(old Cron, window time.Duration, now time.Time) Cron {
 		}
 	}
 	if reach := now.Add(-window); reach.After(old.RemovedAt) {
-		c.Earlier = append(c.Earlier, Era{Timing: manual, Until: reach})
+		c.Earlier = append(c.Earlier, Era{Spec: manual, Until: reach})
 	}
 	for _, era := range old.present(now) {
 		era.Unconfigured = true
@@ -105,7 +105,7 @@ func conclude(old Cron, now time.Time) Cron {
 		}
 	}
 	if ended.Before(now) {
-		c.Earlier = append(c.Earlier, Era{Timing: manual, Until: now})
+		c.Earlier = append(c.Earlier, Era{Spec: manual, Until: now})
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -134,96 +135,79 @@ func (s *Store) NewestTicks(ctx context.Context, crons []string, limit int) (map
 	return byCron, nil
 }
 
-// document is the content of the column spec: the definition, and beside its keys
-// the eras that may have unsettled ticks.
-type document struct {
-	Spec
-	Earlier []Era `json:"earlier,omitempty"`
-}
-
-// rawCron scans a row of forge_crons.
-type rawCron struct {
-	cron                       Cron
-	spec                       []byte
-	removedAt, pausedAt, nextT *time.Time
-	blockedSince               *time.Time
-}
-
-func (r *rawCron) targets() []any {
+// targets are the variables for cronColumns; decode reads spec.
+func (c *Cron) targets(spec *[]byte) []any {
 	return []any{
-		&r.cron.Name, &r.spec, &r.cron.SpecHash, &r.cron.CreatedAt, &r.cron.UpdatedAt,
-		&r.removedAt, &r.pausedAt, &r.cron.Watermark, &r.nextT, &r.cron.Blocked.By, &r.blockedSince,
+		&c.Name, spec, &c.SpecHash, &c.CreatedAt, &c.UpdatedAt, (*timeOrZero)(&c.RemovedAt), (*timeOrZero)(&c.PausedAt),
+		&c.Watermark, (*timeOrZero)(&c.NextTick), &c.Blocked.By, (*timeOrZero)(&c.Blocked.Since),
 	}
 }
 
-func (r *rawCron) decode() (Cron, error) {
-	var doc document
-	if err := json.Unmarshal(r.spec, &doc); err != nil {
-		return Cron{}, fmt.Errorf("decode the definition of cron %s: %w", r.cron.Name, err)
-	}
-	r.cron.Spec, r.cron.Earlier = doc.Spec, doc.Earlier
-	r.cron.RemovedAt, r.cron.PausedAt, r.cron.NextTick = instant(r.removedAt), instant(r.pausedAt), instant(r.nextT)
-	r.cron.Blocked.Since = instant(r.blockedSince)
-	return r.cron, nil
+// encode returns the column spec: the definition, and beside its keys the earlier ones.
+func (c *Cron) encode() ([]byte, error) {
+	return json.Marshal(struct {
+		Spec
+		Earlier []Era `json:"earlier,omitempty"`
+	}{c.Spec, c.Earlier})
 }
 
-func scanCron(row pgx.CollectableRow) (Cron, error) {
-	var raw rawCron
-	if err := row.Scan(raw.targets()...); err != nil {
-		return Cron{}, err
+func (c *Cron) decode(spec []byte) error {
+	document := struct {
+		*Spec
+		Earlier *[]Era `json:"earlier"`
+	}{&c.Spec, &c.Earlier}
+	if err := json.Unmarshal(spec, &document); err != nil {
+		c.Spec, c.Earlier = Spec{}, nil
+		c.unreadable = fmt.Errorf("decode the definition of cron %s: %w", c.Name, err)
 	}
-	return raw.decode()
+	return c.unreadable
 }
 
-func scanListed(row pgx.CollectableRow) (Cron, error) {
+func scanCron(row pgx.CollectableRow) (c Cron, err error) {
+	var spec []byte
+	if err := row.Scan(c.targets(&spec)...); err != nil {
+		return c, err
+	}
+	return c, c.decode(spec)
+}
+
+func scanListed(row pgx.CollectableRow) (c Cron, err error) {
 	var (
-		raw                        rawCron
-		last                       Tick
-		tick, lastTick, recordedAt *time.Time
+		spec []byte
+		last Tick
 	)
-	if err := row.Scan(append(raw.targets(), &last.Verdict, &tick, &lastTick, &last.Reason, &last.JobID,
-		&last.Term, &last.NodeID, &recordedAt, &last.LatenessMS, &last.Count)...); err != nil {
-		return Cron{}, err
+	if err := row.Scan(append(c.targets(&spec), &last.Verdict, (*timeOrZero)(&last.Tick), (*timeOrZero)(&last.LastTick), &last.Reason,
+		&last.JobID, &last.Term, &last.NodeID, (*timeOrZero)(&last.RecordedAt), &last.LatenessMS, &last.Count)...); err != nil {
+		return c, err
 	}
-	cron, err := raw.decode()
-	if tick != nil {
-		last.Cron, last.Tick, last.LastTick, last.RecordedAt = cron.Name, *tick, instant(lastTick), instant(recordedAt)
-		last.BlockedBy = blockerOf(last.Reason)
-		cron.Last = &last
+	if !last.Tick.IsZero() {
+		last.Cron, last.BlockedBy = c.Name, blockerOf(last.Reason)
+		c.Last = &last
 	}
-	return cron, err
+	return c, c.decode(spec)
 }
 
-// rawTick scans a row of forge_cron_ticks.
-type rawTick struct {
-	tick     Tick
-	lastTick *time.Time
-}
-
-func (r *rawTick) targets() []any {
+// targets are the variables for tickColumns.
+func (t *Tick) targets() []any {
 	return []any{
-		&r.tick.Cron, &r.tick.Tick, &r.tick.Verdict, &r.tick.Reason, &r.tick.JobID, &r.tick.Term, &r.tick.NodeID,
-		&r.tick.RecordedAt, &r.tick.LatenessMS, &r.lastTick, &r.tick.Count,
+		&t.Cron, &t.Tick, &t.Verdict, &t.Reason, &t.JobID, &t.Term, &t.NodeID,
+		&t.RecordedAt, &t.LatenessMS, (*timeOrZero)(&t.LastTick), &t.Count,
 	}
 }
 
-func (r *rawTick) decode() Tick {
-	r.tick.LastTick, r.tick.BlockedBy = instant(r.lastTick), blockerOf(r.tick.Reason)
-	return r.tick
+func scanTick(row pgx.CollectableRow) (t Tick, err error) {
+	err = row.Scan(t.targets()...)
+	t.BlockedBy = blockerOf(t.Reason)
+	return t, err
 }
 
-func scanTick(row pgx.CollectableRow) (Tick, error) {
-	var raw rawTick
-	err := row.Scan(raw.targets()...)
-	return raw.decode(), err
-}
+// timeOrZero scans NULL as the zero time.
+type timeOrZero time.Time
 
-// instant converts SQL's null to the zero time.
-func instant(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return *t
+// ScanTimestamptz implements pgtype.TimestamptzScanner.
+func (t *timeOrZero) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*t = timeOrZero(v.Time)
+	return nil
 }
 
 // nullable converts the zero time to SQL's null.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronexpr"
@@ -29,56 +30,50 @@ type Due struct {
 	FiresAt time.Time
 }
 
-// Timeline is when a cron was and will be due: its eras, then its current timing.
+// Timeline is a parsed cron: its definition, and when it was and will be due. Without a
+// definition it has no ticks.
 type Timeline struct {
-	stretches []stretch
+	// UpdatedAt is that of the cron.
+	UpdatedAt time.Time
+
+	cron      string
+	stretches []stretch // at least one, if the definition can be parsed
 }
 
-// stretch is a period with one timing. It begins at the end of the previous one.
+// stretch is a parsed definition of the cron, in force until an instant; zero: no end.
 type stretch struct {
-	cron       string
+	Era
+
 	schedule   *cronexpr.Schedule
 	exclusions []*cronexpr.Exclusion
-	timing     Timing
-	removed    bool
-	// unconfigured has the meaning of Era.Unconfigured.
-	unconfigured bool
-	until        time.Time // zero: no end
 }
 
-// Timeline parses the cron's timings.
+// Timeline parses the cron's definitions.
 func (c *Cron) Timeline() (*Timeline, error) {
-	t := &Timeline{}
-	for _, era := range c.Earlier {
-		if err := t.add(c.Name, era); err != nil {
-			return nil, err
-		}
+	if c.unreadable != nil {
+		return nil, c.unreadable
 	}
-	for _, era := range c.present(c.RemovedAt) {
-		if err := t.add(c.Name, era); err != nil {
+	t := &Timeline{UpdatedAt: c.UpdatedAt, cron: c.Name}
+	for _, era := range slices.Concat(c.Earlier, c.present(c.RemovedAt)) {
+		era.Removed = era.Removed || !c.RemovedAt.IsZero()
+		if err := t.add(era); err != nil {
 			return nil, err
-		}
-	}
-	if !c.RemovedAt.IsZero() {
-		for i := range t.stretches {
-			t.stretches[i].removed = true
 		}
 	}
 	return t, nil
 }
 
-// Timeline parses the timing of a definition, as if it had always been in force.
+// Timeline parses a definition, as if it had always been in force.
 func (s Spec) Timeline(name string) (*Timeline, error) {
-	timing := s.Timing()
-	timing.Paused = false
-	t := &Timeline{}
-	return t, t.add(name, Era{Timing: timing})
+	s.Paused = false
+	t := &Timeline{cron: name}
+	return t, t.add(Era{Spec: s})
 }
 
-// present returns the timing in force as eras that end at until: two if the cron
+// present returns the definition in force as eras that end at until: two if the cron
 // was paused in between.
 func (c *Cron) present(until time.Time) []Era {
-	now := Era{Timing: c.Spec.Timing(), Until: until}
+	now := Era{Spec: c.Spec, Until: until}
 	if c.PausedAt.IsZero() {
 		return []Era{now}
 	}
@@ -88,16 +83,16 @@ func (c *Cron) present(until time.Time) []Era {
 	return []Era{before, now}
 }
 
-func (t *Timeline) add(name string, era Era) error {
-	s := stretch{cron: name, timing: era.Timing, removed: era.Removed, unconfigured: era.Unconfigured, until: era.Until}
+func (t *Timeline) add(era Era) error {
+	s := stretch{Era: era}
 	var err error
-	if s.schedule, err = era.Parse(name); err != nil {
-		return fmt.Errorf("cron %s: %w", name, err)
+	if s.schedule, err = era.Parse(t.cron); err != nil {
+		return fmt.Errorf("cron %s: %w", t.cron, err)
 	}
 	for _, text := range era.Exclude {
-		exclusion, err := cronexpr.ParseExclusion(text, cronexpr.Options{Name: name, Timezone: era.Timezone})
+		exclusion, err := cronexpr.ParseExclusion(text, cronexpr.Options{Name: t.cron, Timezone: era.Timezone})
 		if err != nil {
-			return fmt.Errorf("cron %s: exclude: %w", name, err)
+			return fmt.Errorf("cron %s: exclude: %w", t.cron, err)
 		}
 		s.exclusions = append(s.exclusions, exclusion)
 	}
@@ -105,27 +100,34 @@ func (t *Timeline) add(name string, era Era) error {
 	return nil
 }
 
+// Readable reports whether the timeline has a definition.
+func (t *Timeline) Readable() bool { return len(t.stretches) > 0 }
+
+func (t *Timeline) last() *stretch { return &t.stretches[len(t.stretches)-1] }
+
+// Spec returns the definition in force.
+func (t *Timeline) Spec() *Spec { return &t.last().Spec }
+
 // bound narrows (after, until] to the time between start_at and end_at. Ticks are
 // whole seconds, so a nanosecond lies between any two.
 func (s *stretch) bound(after, until time.Time) (time.Time, time.Time) {
-	if start := s.timing.StartAt; !start.IsZero() && !start.Before(after) {
+	if start := s.StartAt; !start.IsZero() && !start.Before(after) {
 		after = start.Add(-time.Nanosecond)
 	}
-	if end := s.timing.EndAt; !end.IsZero() && !end.After(until) {
+	if end := s.EndAt; !end.IsZero() && !end.After(until) {
 		until = end.Add(-time.Nanosecond)
 	}
-	if !s.until.IsZero() && s.until.Before(until) {
-		until = s.until
+	if !s.Until.IsZero() && s.Until.Before(until) {
+		until = s.Until
 	}
 	return after, until
 }
 
 // due returns the tick with the properties of the stretch.
-func (s *stretch) due(tick cronexpr.Tick) Due {
+func (s *stretch) due(cron string, tick cronexpr.Tick) Due {
 	due := Due{
-		At: tick.At, SkippedDST: tick.SkippedDST, Paused: s.timing.Paused, Removed: s.removed,
-		Unconfigured: s.unconfigured,
-		FiresAt:      tick.At.Add(jitter(s.cron, tick.At, s.timing.Jitter.Std())),
+		At: tick.At, SkippedDST: tick.SkippedDST, Paused: s.Paused, Removed: s.Removed, Unconfigured: s.Unconfigured,
+		FiresAt: tick.At.Add(jitter(cron, tick.At, s.Jitter.Std())),
 	}
 	for _, exclusion := range s.exclusions {
 		if exclusion.Covers(tick.At) {
@@ -147,18 +149,11 @@ func jitter(cron string, tick time.Time, bound time.Duration) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(bound/time.Millisecond)) * time.Millisecond //nolint:gosec // below the bound
 }
 
-// Parse parses the schedule of a cron.
-func (t Timing) Parse(cron string) (*cronexpr.Schedule, error) {
-	return cronexpr.Parse(t.Schedule, cronexpr.Options{
-		Name: cron, Timezone: t.Timezone, DSTMissing: t.DSTMissing, DSTRepeated: t.DSTRepeated,
-	})
-}
-
 // Paused reports whether future ticks are skipped because the cron is paused.
-func (t *Timeline) Paused() bool { return t.stretches[len(t.stretches)-1].timing.Paused }
+func (t *Timeline) Paused() bool { return t.last().Paused }
 
 // Manual reports whether the cron has no schedule.
-func (t *Timeline) Manual() bool { return t.stretches[len(t.stretches)-1].schedule.Manual() }
+func (t *Timeline) Manual() bool { return t.last().schedule.Manual() }
 
 // Next returns when the first due tick after an instant fires, with its jitter;
 // false if there is none. It ignores ticks that daylight saving omits: they are
@@ -181,17 +176,18 @@ func (t *Timeline) After(at time.Time) iter.Seq[Due] { return t.Ticks(at, farthe
 // Ticks yields the due ticks in (after, until], in order.
 func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] {
 	return func(yield func(Due) bool) {
-		for _, s := range t.stretches {
+		for i := range t.stretches {
+			s := &t.stretches[i]
 			from, end := s.bound(after, until)
 			if end.After(from) {
 				for tick := range s.schedule.Ticks(from, end) {
-					if !yield(s.due(tick)) {
+					if !yield(s.due(t.cron, tick)) {
 						return
 					}
 				}
 			}
-			if s.until.After(after) {
-				after = s.until
+			if s.Until.After(after) {
+				after = s.Until
 			}
 		}
 	}
@@ -203,7 +199,7 @@ var reaches = []time.Duration{time.Minute, time.Hour, 25 * time.Hour, 32 * 24 * 
 // Before returns the last due tick before an instant; false if there is none within
 // nine years.
 func (t *Timeline) Before(at time.Time) (last Due, ok bool) {
-	if end := t.stretches[len(t.stretches)-1].timing.EndAt; !end.IsZero() && end.Before(at) {
+	if end := t.last().EndAt; !end.IsZero() && end.Before(at) {
 		at = end
 	}
 	for _, reach := range reaches {

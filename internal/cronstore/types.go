@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
 // Verdict is the outcome of a due tick.
@@ -78,11 +79,14 @@ type Cron struct {
 	NextTick  time.Time `json:"next_tick,omitzero"`
 	// Blocked is zero unless the newest tick was skipped because of an earlier run.
 	Blocked Blocked `json:"blocked,omitzero"`
-	// Earlier holds earlier timings that may have ticks after the watermark, oldest
+	// Earlier holds earlier definitions that may have ticks after the watermark, oldest
 	// first.
 	Earlier []Era `json:"-"`
 	// Last is the newest row of the ledger; nil if there is none.
 	Last *Tick `json:"last,omitempty"`
+
+	// unreadable is why this binary cannot decode the definition.
+	unreadable error
 }
 
 // Blocked means that an earlier run keeps a cron from firing.
@@ -93,42 +97,24 @@ type Blocked struct {
 	Since time.Time `json:"since"`
 }
 
-// Timing determines when a cron is due.
-type Timing struct {
-	Schedule    string `json:"schedule"`
-	Timezone    string `json:"timezone"`
-	DSTMissing  string `json:"dst_missing"`
-	DSTRepeated string `json:"dst_repeated"`
-	Paused      bool   `json:"paused,omitempty"`
-	// StartAt is the first instant at which the cron may be due, EndAt the first at
-	// which it may no longer be due; zero: no bound.
-	StartAt time.Time `json:"start_at,omitzero"`
-	EndAt   time.Time `json:"end_at,omitzero"`
-	// Exclude holds dates and expressions of ticks that are skipped.
-	Exclude []string `json:"exclude,omitempty"`
-	// Jitter is the upper bound of the delay of each tick.
-	Jitter config.Duration `json:"jitter,omitempty"`
+// sameTiming reports whether two definitions are due at the same times.
+func (s Spec) sameTiming(o Spec) bool {
+	return s.Schedule == o.Schedule && s.Timezone == o.Timezone && s.DSTMissing == o.DSTMissing &&
+		s.DSTRepeated == o.DSTRepeated && s.Paused == o.Paused && s.Jitter == o.Jitter &&
+		s.StartAt.Equal(o.StartAt) && s.EndAt.Equal(o.EndAt) && slices.Equal(s.Exclude, o.Exclude)
 }
 
-// Timing returns the part of the definition that determines when the cron is due.
-func (s Spec) Timing() Timing {
-	return Timing{
-		Schedule: s.Schedule, Timezone: s.Timezone, DSTMissing: s.DSTMissing, DSTRepeated: s.DSTRepeated, Paused: s.Paused,
-		StartAt: s.StartAt, EndAt: s.EndAt, Exclude: s.Exclude, Jitter: s.Jitter,
-	}
+// Parse parses the schedule of a cron.
+func (s Spec) Parse(cron string) (*cronexpr.Schedule, error) {
+	return cronexpr.Parse(s.Schedule, cronexpr.Options{
+		Name: cron, Timezone: s.Timezone, DSTMissing: s.DSTMissing, DSTRepeated: s.DSTRepeated,
+	})
 }
 
-// equal reports whether two timings are equivalent.
-func (t Timing) equal(o Timing) bool {
-	return t.Schedule == o.Schedule && t.Timezone == o.Timezone && t.DSTMissing == o.DSTMissing &&
-		t.DSTRepeated == o.DSTRepeated && t.Paused == o.Paused && t.Jitter == o.Jitter &&
-		t.StartAt.Equal(o.StartAt) && t.EndAt.Equal(o.EndAt) && slices.Equal(t.Exclude, o.Exclude)
-}
-
-// Era is a past period with a timing that is no longer in force. It begins at the
-// end of the previous one.
+// Era is an earlier definition of a cron whose ticks may not be in the ledger yet. It
+// begins at the end of the previous one.
 type Era struct {
-	Timing
+	Spec
 	// Removed is whether the cron was removed from the configuration before the
 	// ticks of the era could be recorded: they are not fired.
 	Removed bool `json:"removed,omitempty"`

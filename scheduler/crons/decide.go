@@ -33,14 +33,6 @@ const (
 	overlapReplaceWaiting = "replace_waiting"
 )
 
-// decision is the verdict on one due tick.
-type decision struct {
-	at      time.Time
-	firesAt time.Time
-	verdict cronstore.Verdict
-	reason  string
-}
-
 // sliceLimit returns how many ticks of a cron one transaction examines if it may examine
 // at most maxTicks. The limit is more than twice the cron's catch-up quota, so each slice
 // settles some ticks.
@@ -60,20 +52,20 @@ func quota(spec *cronstore.Spec) int {
 	}
 }
 
-// decide returns the verdicts on the due ticks of one cron, which are given in order. If
+// decide returns the due ticks of one cron, which are given in order, with their verdicts. If
 // more is set, later ticks are due too. They may push the newest ticks of this slice out
-// of the quota, so decide leaves those undecided and returns fewer decisions than ticks.
+// of the quota, so decide leaves those undecided and returns fewer ticks.
 // state is the input of the overlap policy.
-func decide(spec *cronstore.Spec, now time.Time, due []cronstore.Due, more bool, state overlapState) []decision {
+func decide(spec *cronstore.Spec, now time.Time, due []cronstore.Due, more bool, state overlapState) []cronstore.Tick {
 	e := evaluator{spec: spec, now: now, quota: quota(spec)}
 	if more {
 		due = due[:e.undecidedFrom(due)]
 		e.missed = e.quota
 	}
-	decisions := make([]decision, len(due))
+	decisions := make([]cronstore.Tick, len(due))
 	for i := len(due) - 1; i >= 0; i-- { // newest first
 		verdict, reason := e.verdict(due[i])
-		decisions[i] = decision{due[i].At, due[i].FiresAt, verdict, reason}
+		decisions[i] = cronstore.Tick{Tick: due[i].At, Verdict: verdict, Reason: reason, Count: 1, FiresAt: due[i].FiresAt}
 	}
 	state.apply(spec.Overlap, decisions)
 	return decisions
@@ -141,33 +133,29 @@ func (e *evaluator) verdictOfMissed(tick cronstore.Due) (cronstore.Verdict, stri
 	return cronstore.CaughtUp, fmt.Sprintf("%s in time; it was caught up %s late.", missed, late.Round(time.Second))
 }
 
-// merge converts decisions to ledger rows. It combines a long sequence of ticks that were
-// skipped for the same reason into one row.
-func merge(cron string, decisions []decision) []cronstore.Tick {
+// merge returns the ledger rows of a cron's decided ticks. It combines a long sequence of
+// ticks that were skipped for the same reason into one row.
+func merge(cron string, decisions []cronstore.Tick) []cronstore.Tick {
 	var rows []cronstore.Tick
 	for start := 0; start < len(decisions); {
 		end := start + 1
 		for end < len(decisions) && sameSkip(decisions[start], decisions[end]) {
 			end++
 		}
+		own := decisions[start:end]
 		if end-start > maxSeparateRows {
-			row := newRow(cron, decisions[start])
-			row.LastTick, row.Count = decisions[end-1].at, int64(end-start)
-			rows = append(rows, row)
-		} else {
-			for _, d := range decisions[start:end] {
-				rows = append(rows, newRow(cron, d))
-			}
+			own[0].LastTick, own[0].Count = decisions[end-1].Tick, int64(end-start)
+			own = own[:1]
 		}
+		rows = append(rows, own...)
 		start = end
+	}
+	for i := range rows {
+		rows[i].Cron = cron
 	}
 	return rows
 }
 
-func sameSkip(a, b decision) bool {
-	return !a.verdict.Fires() && a.verdict != cronstore.Queued && a.verdict == b.verdict && a.reason == b.reason
-}
-
-func newRow(cron string, d decision) cronstore.Tick {
-	return cronstore.Tick{Cron: cron, Tick: d.at, Verdict: d.verdict, Reason: d.reason, Count: 1, FiresAt: d.firesAt}
+func sameSkip(a, b cronstore.Tick) bool {
+	return !a.Verdict.Fires() && a.Verdict != cronstore.Queued && a.Verdict == b.Verdict && a.Reason == b.Reason
 }

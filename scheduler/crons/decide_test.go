@@ -23,7 +23,7 @@ func minutely(n int, ago time.Duration) []cronstore.Due {
 	return due
 }
 
-func verdictsOf(decisions []decision) string {
+func verdictsOf(decisions []cronstore.Tick) string {
 	short := map[cronstore.Verdict]string{
 		cronstore.Fired: "F", cronstore.CaughtUp: "C", cronstore.SkippedOverlap: "o", cronstore.SkippedWindow: "w",
 		cronstore.SkippedLimit: "l", cronstore.SkippedDST: "d", cronstore.SkippedPaused: "p", cronstore.SkippedExcluded: "x",
@@ -31,7 +31,7 @@ func verdictsOf(decisions []decision) string {
 	}
 	var s string
 	for _, d := range decisions {
-		s += short[d.verdict]
+		s += short[d.Verdict]
 	}
 	return s
 }
@@ -154,11 +154,11 @@ func TestVerdictReasonsAreSentences(t *testing.T) {
 		for _, earlier := range []*run{nil, {ID: 42, State: "running"}} {
 			spec := &cronstore.Spec{CatchUp: catchUp, CatchUpMax: 10, CatchUpSpan: config.Duration(time.Hour), Overlap: "skip"}
 			for _, d := range decide(spec, noon, due, false, overlapState{earlier: earlier}) {
-				if d.verdict == cronstore.Fired {
+				if d.Verdict == cronstore.Fired {
 					continue
 				}
-				if len(d.reason) < 10 || d.reason[len(d.reason)-1] != '.' {
-					t.Errorf("%s: reason %q", d.verdict, d.reason)
+				if len(d.Reason) < 10 || d.Reason[len(d.Reason)-1] != '.' {
+					t.Errorf("%s: reason %q", d.Verdict, d.Reason)
 				}
 			}
 		}

@@ -6,18 +6,20 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
 func TestDueHeapPopsPunctualCronsFirst(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 	h := newDueHeap()
-	h.add(entry{name: "never"}, entry{"old", at(-3600)}, entry{"late", at(-60)}, entry{"now", at(0)},
-		entry{"soon", at(1)}, entry{"recent", at(-59)})
+	h.add(cronstore.Upcoming{Name: "never"}, cronstore.Upcoming{Name: "old", Next: at(-3600)}, cronstore.Upcoming{Name: "late", Next: at(-60)}, cronstore.Upcoming{Name: "now", Next: at(0)},
+		cronstore.Upcoming{Name: "soon", Next: at(1)}, cronstore.Upcoming{Name: "recent", Next: at(-59)})
 	var got []string
 	for range 4 {
 		for _, e := range h.pop(noon, 1) {
-			got = append(got, e.name)
+			got = append(got, e.Name)
 		}
 	}
 	if diff := cmp.Diff([]string{"recent", "now", "late", "old"}, got); diff != "" {
@@ -26,7 +28,7 @@ func TestDueHeapPopsPunctualCronsFirst(t *testing.T) {
 	if next, ok := h.next(); !ok || !next.Equal(at(1)) {
 		t.Errorf("next is %s, %t", next, ok)
 	}
-	h.add(entry{"again", at(0)}, entry{"gone", time.Time{}})
+	h.add(cronstore.Upcoming{Name: "again", Next: at(0)}, cronstore.Upcoming{Name: "gone", Next: time.Time{}})
 	if next, _ := h.next(); !next.Equal(at(0)) {
 		t.Errorf("next is %s after add", next)
 	}
@@ -37,13 +39,13 @@ func TestDueHeapPopsPunctualCronsFirst(t *testing.T) {
 func TestDueHeapServesEveryCronUnderOverload(t *testing.T) {
 	t.Parallel()
 	h := newDueHeap()
-	h.add(entry{"a", noon}, entry{"b", noon}, entry{"c", noon})
+	h.add(cronstore.Upcoming{Name: "a", Next: noon}, cronstore.Upcoming{Name: "b", Next: noon}, cronstore.Upcoming{Name: "c", Next: noon})
 	fires := map[string]int{}
 	for second := range 30 {
 		now := noon.Add(time.Duration(second) * time.Second)
 		for _, e := range h.pop(now, 1) {
-			fires[e.name]++
-			h.add(entry{e.name, now.Add(time.Second)})
+			fires[e.Name]++
+			h.add(cronstore.Upcoming{Name: e.Name, Next: now.Add(time.Second)})
 		}
 	}
 	if diff := cmp.Diff(map[string]int{"a": 10, "b": 10, "c": 10}, fires); diff != "" {
@@ -77,7 +79,7 @@ func TestDueHeapCountsCronsDueTogether(t *testing.T) {
 	t.Parallel()
 	h := newDueHeap()
 	for i := range 1000 {
-		h.add(entry{strconv.Itoa(i), noon.Add(time.Duration(i%3) * time.Second)})
+		h.add(cronstore.Upcoming{Name: strconv.Itoa(i), Next: noon.Add(time.Duration(i%3) * time.Second)})
 	}
 	if at, n := h.dueTogether(0, 2000); !at.Equal(noon) || n != 334 {
 		t.Errorf("batch of %d at %s; want 334 at noon", n, at)

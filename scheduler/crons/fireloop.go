@@ -184,9 +184,7 @@ func (l *fireLoop) load(ctx context.Context) error {
 		if err != nil {
 			return 0, err
 		}
-		for _, u := range page.Crons {
-			pass.dueHeap.add(entry{u.Name, u.Next})
-		}
+		pass.dueHeap.add(page.Crons...)
 		l.meter.initSeries(page.Crons)
 		pass.after = page.Next
 		return page.Read, nil
@@ -209,8 +207,8 @@ func (l *fireLoop) fire(ctx context.Context) error {
 		return nil
 	}
 	names := make([]string, len(batch))
-	for i, e := range batch {
-		names[i] = e.name
+	for i, c := range batch {
+		names[i] = c.Name
 	}
 	sent := time.Now()
 	result, err := l.fireNames(ctx, names, at)
@@ -227,7 +225,7 @@ func (l *fireLoop) fire(ctx context.Context) error {
 		l.leadTime.observe(len(names), result.Prepared)
 	}
 	for name, at := range result.Next {
-		l.dueHeap.add(entry{name, at})
+		l.dueHeap.add(cronstore.Upcoming{Name: name, Next: at})
 	}
 	return nil
 }
@@ -254,7 +252,7 @@ func (l *fireLoop) fireNames(ctx context.Context, names []string, at time.Time) 
 
 // popBatch removes the crons to fire next. If it is time to prepare a batch, popBatch
 // returns its crons and its instant. Otherwise it returns the crons that are due.
-func (l *fireLoop) popBatch(now time.Time) ([]entry, time.Time) {
+func (l *fireLoop) popBatch(now time.Time) ([]cronstore.Upcoming, time.Time) {
 	if c, ok := l.nextBatch(now); ok {
 		if c.begin.After(now) {
 			return nil, time.Time{}

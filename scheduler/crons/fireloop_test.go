@@ -257,7 +257,7 @@ func TestLateLeaderTakesWholeBatch(t *testing.T) {
 	t.Parallel()
 	loop := newFireLoop(&fakeStore{}, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
 	for i := range 500 {
-		loop.dueHeap.add(entry{fmt.Sprint(i), noon})
+		loop.dueHeap.add(cronstore.Upcoming{Name: fmt.Sprint(i), Next: noon})
 	}
 	begin := noon.Add(-loop.leadTime.forCrons(500))
 	if taken, _ := loop.popBatch(begin.Add(-time.Millisecond)); len(taken) != 0 {

@@ -201,7 +201,7 @@ func TestChangedCronsReachLeader(t *testing.T) {
 	}
 }
 
-// The leader keeps no definition of a cron that is not due soon, even if the cron has
+// The leader keeps no timeline of a cron that is not due soon, even if the cron has
 // fired.
 func TestDefinitionsOfRareCronsAreDropped(t *testing.T) {
 	t.Parallel()
@@ -218,12 +218,12 @@ func TestDefinitionsOfRareCronsAreDropped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(done.Next) != 2 || tickLedger.definitions["often"] == nil || tickLedger.definitions["rare"] != nil {
-			t.Errorf("round %d: %d crons checked, cached %v", round, len(done.Next), slices.Collect(maps.Keys(tickLedger.definitions)))
+		if len(done.Next) != 2 || tickLedger.timelines["often"] == nil || tickLedger.timelines["rare"] != nil {
+			t.Errorf("round %d: %d crons checked, cached %v", round, len(done.Next), slices.Collect(maps.Keys(tickLedger.timelines)))
 		}
 		rewind(t, pool, time.Hour)
 	}
 	if fired := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'rare'`); fired == 0 {
-		t.Error("a cron without a cached definition did not fire")
+		t.Error("a cron without a cached timeline did not fire")
 	}
 }

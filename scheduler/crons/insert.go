@@ -63,7 +63,7 @@ func (l *ledger) announce(batch *pgx.Batch, updates []*cronUpdate) {
 		if !u.fires() {
 			continue
 		}
-		if payload := insertPayload(u.definition.spec.Queue); !slices.Contains(payloads, payload) {
+		if payload := insertPayload(u.timeline.Spec().Queue); !slices.Contains(payloads, payload) {
 			payloads = append(payloads, payload)
 		}
 	}

@@ -25,9 +25,9 @@ const (
 	unreadableEvery = time.Minute
 	// queueEvery is how often a cron with queued ticks is checked.
 	queueEvery = 250 * time.Millisecond
-	// definitionCacheSpan is how soon a cron must be due again for its definition to stay
-	// in memory. Reading a definition again costs less than keeping a hundred thousand.
-	definitionCacheSpan = 10 * time.Minute
+	// timelineCacheSpan is how soon a cron must be due again for its timeline to stay in
+	// memory. Reading a definition again costs less than keeping a hundred thousand.
+	timelineCacheSpan = 10 * time.Minute
 	// roundTripFactor is the assumed duration of all round trips of a transaction, in
 	// multiples of the first one. There are four before the commit. An estimate that is
 	// too low makes transactions smaller, which reduces the throughput.
@@ -54,20 +54,11 @@ type ledger struct {
 	unconfirmed bool // the last commit failed, and may exist on the primary alone
 }
 
-// definition is the leader's cached definition of a cron. It is compared with the row
-// before each use.
-type definition struct {
-	updatedAt time.Time
-	spec      cronstore.Spec
-	timeline  *cronstore.Timeline // nil if unreadable
-	// floor is the lowest job id that can belong to an active run.
-	floor int64
-}
-
 // cronUpdate is the work of one transaction for one cron.
 type cronUpdate struct {
-	cron         *cronstore.Locked
-	definition   *definition
+	cron         *cronstore.Cron     // as it was locked
+	timeline     *cronstore.Timeline // its definition
+	floor        int64               // the lowest job id that can belong to an active run
 	due          []cronstore.Due
 	examined     int       // number of ticks
 	more         bool      // more ticks are due after these
@@ -118,9 +109,9 @@ func (l *ledger) Upcoming(ctx context.Context, after string, limit int) (cronsto
 		}
 	}
 	if page.Next == "" {
-		for name := range l.definitions {
+		for name := range l.timelines {
 			if !l.loadedNames[name] {
-				delete(l.definitions, name)
+				l.forget(name)
 			}
 		}
 		l.loadedNames = nil
@@ -184,7 +175,7 @@ func (l *ledger) fire(ctx context.Context, names []string, at time.Time, bisect 
 	for _, u := range busy {
 		result.Next[u.cron.Name] = u.newest()
 	}
-	l.dropDefinitions(result)
+	l.dropTimelines(result)
 	return result, nil
 }
 
@@ -225,11 +216,11 @@ func (u *cronUpdate) newest() time.Time {
 	return u.due[len(u.due)-1].FiresAt
 }
 
-// dropDefinitions removes the definitions of crons that are not due soon, or never again.
-func (l *ledger) dropDefinitions(done fireResult) {
+// dropTimelines removes the timelines of crons that are not due soon, or never again.
+func (l *ledger) dropTimelines(done fireResult) {
 	for name, at := range done.Next {
-		if at.IsZero() || at.Sub(done.Now) > definitionCacheSpan {
-			delete(l.definitions, name)
+		if at.IsZero() || at.Sub(done.Now) > timelineCacheSpan {
+			l.forget(name)
 		}
 	}
 }
@@ -237,19 +228,18 @@ func (l *ledger) dropDefinitions(done fireResult) {
 // lockAndDecide locks the crons and decides on the ticks that are due at a time, which
 // may be later than now.
 func (l *ledger) lockAndDecide(ctx context.Context, tx pgx.Tx, now, due time.Time, names []string) ([]*cronUpdate, error) {
-	known := make([]cronstore.Known, len(names))
+	known := make([]time.Time, len(names))
 	for i, name := range names {
-		known[i] = cronstore.Known{Name: name}
-		if d, ok := l.definitions[name]; ok {
-			known[i].UpdatedAt = d.updatedAt
+		if timeline, ok := l.timelines[name]; ok {
+			known[i] = timeline.UpdatedAt
 		}
 	}
 	var (
 		batch  pgx.Batch
-		locked []cronstore.Locked
+		locked []cronstore.Cron
 		inputs = newOverlapInputs()
 	)
-	cronstore.QueueLock(&batch, known, &locked)
+	cronstore.QueueLock(&batch, names, known, &locked)
 	inputs.queue(&batch, l.expectedQueries(names)) // after the locks: no other transaction changes the crons now
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, fmt.Errorf("read crons: %w", err)
@@ -277,20 +267,20 @@ func (l *ledger) lockAndDecide(ctx context.Context, tx pgx.Tx, now, due time.Tim
 
 // collectDue collects at most limit due ticks of a cron. If remaining is 0, other crons
 // have used up the transaction's limit, and the ticks wait for the next transaction.
-func (l *ledger) collectDue(ctx context.Context, cron *cronstore.Locked, now time.Time, remaining int) *cronUpdate {
+func (l *ledger) collectDue(ctx context.Context, cron *cronstore.Cron, now time.Time, remaining int) *cronUpdate {
 	since := cron.Watermark
-	if failpoint.Off("crons/catch-up") && l.definitions[cron.Name] == nil {
+	if failpoint.Off("crons/catch-up") && l.timelines[cron.Name] == nil {
 		since = now
 	}
-	u := &cronUpdate{cron: cron, definition: l.resolveDefinition(ctx, cron), watermark: cron.Watermark}
-	if u.definition.timeline == nil {
+	u := &cronUpdate{cron: cron, timeline: l.resolveTimeline(ctx, cron), floor: l.floors[cron.Name], watermark: cron.Watermark}
+	if !u.timeline.Readable() {
 		return u
 	}
-	limit := sliceLimit(&u.definition.spec, l.tickLimit.Next())
+	limit := sliceLimit(u.timeline.Spec(), l.tickLimit.Next())
 	if remaining <= 0 {
 		limit = 0
 	}
-	for tick := range u.definition.timeline.Ticks(since, now) {
+	for tick := range u.timeline.Ticks(since, now) {
 		if tick.FiresAt.After(now) {
 			u.firstDelayed = tick.At
 			break
@@ -304,24 +294,18 @@ func (l *ledger) collectDue(ctx context.Context, cron *cronstore.Locked, now tim
 	return u
 }
 
-// resolveDefinition returns the cron's definition, and reads it again if it has changed.
-func (l *ledger) resolveDefinition(ctx context.Context, cron *cronstore.Locked) *definition {
-	if !cron.Stale {
-		return l.definitions[cron.Name]
+// resolveTimeline returns the cron's timeline, and parses it again if the cron has changed.
+func (l *ledger) resolveTimeline(ctx context.Context, cron *cronstore.Cron) *cronstore.Timeline {
+	if known, ok := l.timelines[cron.Name]; ok && known.UpdatedAt.Equal(cron.UpdatedAt) {
+		return known
 	}
-	d := &definition{updatedAt: cron.UpdatedAt, spec: cron.Spec}
-	err := cron.Err
-	if err == nil {
-		d.timeline, err = cron.Timeline()
-	}
+	timeline, err := cron.Timeline()
 	if err != nil {
 		l.logger.ErrorContext(ctx, "a cron cannot be read and does not fire", "cron", cron.Name, "error", err)
+		timeline = &cronstore.Timeline{UpdatedAt: cron.UpdatedAt}
 	}
-	if old, ok := l.definitions[cron.Name]; ok {
-		d.floor = old.floor
-	}
-	l.definitions[cron.Name] = d
-	return d
+	l.timelines[cron.Name] = timeline
+	return timeline
 }
 
 // dropRecorded removes ticks that are already in the ledger, for example because they
@@ -354,10 +338,10 @@ func dropRecorded(ctx context.Context, tx pgx.Tx, updates []*cronUpdate) error {
 
 // decide sets the rows, the watermark and the next check.
 func (u *cronUpdate) decide(now time.Time) {
-	if u.definition.timeline == nil {
+	if !u.timeline.Readable() {
 		return
 	}
-	spec, timeline := &u.definition.spec, u.definition.timeline
+	spec, timeline := u.timeline.Spec(), u.timeline
 	u.dequeued = dequeue(spec, now, u.queue.Oldest, u.earlier, timeline.Paused(), !u.cron.RemovedAt.IsZero())
 	u.queue.Length -= len(u.dequeued)
 	decisions := decide(spec, now, u.due, u.more, overlapState{
@@ -376,9 +360,9 @@ func (u *cronUpdate) decide(now time.Time) {
 	case !u.more:
 		u.watermark = now
 	case len(decisions) > 0:
-		u.watermark = decisions[len(decisions)-1].at
+		u.watermark = decisions[len(decisions)-1].Tick
 	}
-	u.next, _ = u.definition.timeline.Next(u.watermark)
+	u.next, _ = timeline.Next(u.watermark)
 }
 
 // write writes the ticks, the jobs and the watermarks. If at is set, the rows become
@@ -403,13 +387,13 @@ func (l *ledger) record(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, a
 	var (
 		batch         pgx.Batch
 		all, dequeued []cronstore.Tick
-		advance       []cronstore.Progress
+		advance       []cronstore.Cron
 		written       = cronstore.Written{}
 	)
 	for _, u := range updates {
 		all, dequeued = append(all, u.rows...), append(dequeued, u.dequeued...)
 		if u.watermark.After(u.cron.Watermark) {
-			advance = append(advance, cronstore.Progress{Name: u.cron.Name, Watermark: u.watermark, Next: u.next, Blocked: u.blocked})
+			advance = append(advance, cronstore.Cron{Name: u.cron.Name, Watermark: u.watermark, NextTick: u.next, Blocked: u.blocked})
 		}
 	}
 	if len(dequeued) > 0 {
@@ -442,7 +426,7 @@ func (l *ledger) jobsOf(updates []*cronUpdate, written cronstore.Written) ([]cro
 			switch {
 			case !isWritten:
 			case row.Verdict.Fires():
-				job := newJob(&u.definition.spec, row, l.fence.Term)
+				job := newJob(u.timeline.Spec(), row, l.fence.Term)
 				job.ReadyAt = u.ready
 				firing, jobs = append(firing, row), append(jobs, job)
 			default:
@@ -462,8 +446,8 @@ func (u *cronUpdate) fires() bool {
 func (l *ledger) nextChecks(updates []*cronUpdate, now time.Time) map[string]time.Time {
 	next := make(map[string]time.Time, len(updates))
 	for _, u := range updates {
-		switch timeline := u.definition.timeline; {
-		case timeline == nil:
+		switch timeline := u.timeline; {
+		case !timeline.Readable():
 			next[u.cron.Name] = now.Add(unreadableEvery)
 		case timeline.Paused() && !u.next.IsZero() && !u.more:
 			next[u.cron.Name] = latest(u.next, now.Add(pausedEvery))

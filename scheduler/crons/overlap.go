@@ -111,8 +111,8 @@ func (s *overlapInputs) readRuns(rows pgx.Rows) error {
 func (l *ledger) expectedQueries(names []string) []overlapQuery {
 	var queries []overlapQuery
 	for _, name := range names {
-		if d, ok := l.definitions[name]; ok {
-			queries = append(queries, l.overlapQueries(name, d)...)
+		if timeline, ok := l.timelines[name]; ok && timeline.Readable() {
+			queries = append(queries, l.overlapQueries(name, timeline.Spec().Overlap)...)
 		} else {
 			queries = append(queries, overlapQuery{cron: name}) // most crons need it
 		}
@@ -122,13 +122,13 @@ func (l *ledger) expectedQueries(names []string) []overlapQuery {
 
 // overlapQueries returns the queries that the policies of a definition need. A cron may
 // have queued ticks because of its policy, or because of an earlier policy.
-func (l *ledger) overlapQueries(name string, d *definition) []overlapQuery {
+func (l *ledger) overlapQueries(name, overlap string) []overlapQuery {
 	var queries []overlapQuery
-	if d.spec.Overlap == overlapQueue || d.spec.Overlap == overlapQueueAll || l.queued[name] {
+	if overlap == overlapQueue || overlap == overlapQueueAll || l.queued[name] {
 		queries = append(queries, overlapQuery{cron: name, queue: true})
 	}
-	if d.spec.Overlap != overlapAllow {
-		queries = append(queries, overlapQuery{cron: name, floor: d.floor})
+	if overlap != overlapAllow {
+		queries = append(queries, overlapQuery{cron: name, floor: l.floors[name]})
 	}
 	return queries
 }
@@ -141,7 +141,7 @@ func (l *ledger) readOverlapInputs(ctx context.Context, tx pgx.Tx, updates []*cr
 		queries []overlapQuery
 	)
 	for _, u := range updates {
-		queries = append(queries, l.overlapQueries(u.cron.Name, u.definition)...)
+		queries = append(queries, l.overlapQueries(u.cron.Name, u.overlap())...)
 	}
 	inputs.queue(&batch, queries)
 	if batch.Len() > 0 {
@@ -151,19 +151,28 @@ func (l *ledger) readOverlapInputs(ctx context.Context, tx pgx.Tx, updates []*cr
 	}
 	for _, u := range updates {
 		u.queue = inputs.queues[u.cron.Name]
-		if len(u.due)+len(u.queue.Oldest) > 0 && u.definition.spec.Overlap != overlapAllow {
+		if len(u.due)+len(u.queue.Oldest) > 0 && u.overlap() != overlapAllow {
 			u.setActiveRuns(inputs.runs[u.cron.Name])
+			l.floors[u.cron.Name] = u.floor
 		}
 	}
 	return nil
 }
 
+// overlap returns the overlap policy.
+func (u *cronUpdate) overlap() string {
+	if !u.timeline.Readable() {
+		return ""
+	}
+	return u.timeline.Spec().Overlap
+}
+
 // setActiveRuns sets the runs that the cron must not overlap.
 func (u *cronUpdate) setActiveRuns(found runs) {
 	u.active = found.all
-	u.definition.floor = max(u.definition.floor, found.newest)
+	u.floor = max(u.floor, found.newest)
 	if found.active.ID != 0 {
-		u.earlier, u.definition.floor = &found.active, found.oldest
+		u.earlier, u.floor = &found.active, found.oldest
 	}
 }
 
@@ -201,22 +210,22 @@ func lockUnstarted(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, now ti
 }
 
 func (u *cronUpdate) mayReplaceWaiting(now time.Time) bool {
-	return len(u.active) > 0 && u.definition.spec.Overlap == overlapReplaceWaiting && !u.dependsOnRun(now)
+	return len(u.active) > 0 && u.overlap() == overlapReplaceWaiting && !u.dependsOnRun(now)
 }
 
 // replaces reports whether a tick that fires replaces the active runs.
 func (u *cronUpdate) replaces() bool {
-	return len(u.active) > 0 && (u.unstarted || u.definition.spec.Overlap == overlapReplace)
+	return len(u.active) > 0 && (u.unstarted || u.overlap() == overlapReplace)
 }
 
 // blockedBy returns the run that blocks the cron: the run that its newest tick was
 // skipped for. Without a new tick, the result does not change.
-func (u *cronUpdate) blockedBy(decisions []decision) cronstore.Blocked {
+func (u *cronUpdate) blockedBy(decisions []cronstore.Tick) cronstore.Blocked {
 	if len(decisions) == 0 && len(u.dequeued) == 0 {
 		return u.cron.Blocked
 	}
 	first := len(decisions) // index of the first tick in the final sequence of skipped ones
-	for first > 0 && decisions[first-1].verdict == cronstore.SkippedOverlap {
+	for first > 0 && decisions[first-1].Verdict == cronstore.SkippedOverlap {
 		first--
 	}
 	switch {
@@ -225,7 +234,7 @@ func (u *cronUpdate) blockedBy(decisions []decision) cronstore.Blocked {
 	case u.cron.Blocked.By != 0:
 		return cronstore.Blocked{By: u.earlier.ID, Since: u.cron.Blocked.Since}
 	default:
-		return cronstore.Blocked{By: u.earlier.ID, Since: decisions[first].at}
+		return cronstore.Blocked{By: u.earlier.ID, Since: decisions[first].Tick}
 	}
 }
 

@@ -51,7 +51,7 @@ type overlapState struct {
 }
 
 // apply applies an overlap policy to the decisions that fire.
-func (s overlapState) apply(overlap string, decisions []decision) {
+func (s overlapState) apply(overlap string, decisions []cronstore.Tick) {
 	switch overlap {
 	case overlapAllow:
 	case overlapQueue:
@@ -72,14 +72,14 @@ func (s overlapState) apply(overlap string, decisions []decision) {
 }
 
 // skip lets the newest tick fire if no run is active, and skips the others.
-func (s overlapState) skip(decisions []decision) {
+func (s overlapState) skip(decisions []cronstore.Tick) {
 	if s.earlier == nil && !s.queuedFires {
 		keepNewest(decisions, cronstore.SkippedOverlap)
 		return
 	}
 	for i := range decisions {
-		if d := &decisions[i]; d.verdict.Fires() {
-			d.verdict, d.reason = cronstore.SkippedOverlap, s.reason()
+		if d := &decisions[i]; d.Verdict.Fires() {
+			d.Verdict, d.Reason = cronstore.SkippedOverlap, s.reason()
 		}
 	}
 }
@@ -93,15 +93,15 @@ func (s overlapState) reason() string {
 }
 
 // keepNewest sets another verdict on all firing ticks but the newest.
-func keepNewest(decisions []decision, other cronstore.Verdict) {
+func keepNewest(decisions []cronstore.Tick, other cronstore.Verdict) {
 	found := false
 	for i := len(decisions) - 1; i >= 0; i-- {
 		d := &decisions[i]
-		if !d.verdict.Fires() {
+		if !d.Verdict.Fires() {
 			continue
 		}
 		if found {
-			d.verdict, d.reason = other, "A newer tick of this cron fired at the same moment."
+			d.Verdict, d.Reason = other, "A newer tick of this cron fired at the same moment."
 		}
 		found = true
 	}
@@ -109,19 +109,19 @@ func keepNewest(decisions []decision, other cronstore.Verdict) {
 
 // queue lets the oldest tick fire if no run is active and no tick is queued. It queues
 // the other ticks until the queue has limit ticks, and skips the rest.
-func (s overlapState) queue(decisions []decision, limit int, fullReason string) {
+func (s overlapState) queue(decisions []cronstore.Tick, limit int, fullReason string) {
 	busy := s.earlier != nil || s.queuedFires || s.waiting > 0
 	for i := range decisions {
 		d := &decisions[i]
 		switch {
-		case !d.verdict.Fires():
+		case !d.Verdict.Fires():
 		case !busy:
 			busy, s.queuedFires = true, true
 		case s.waiting < limit:
-			d.verdict, d.reason = cronstore.Queued, s.reason()
+			d.Verdict, d.Reason = cronstore.Queued, s.reason()
 			s.waiting++
 		default:
-			d.verdict, d.reason = cronstore.SkippedOverlap, fullReason
+			d.Verdict, d.Reason = cronstore.SkippedOverlap, fullReason
 		}
 	}
 }

@@ -4,14 +4,17 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/batchsize"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
 // termCache is what a Firer keeps from one term to its next, so that short terms do not
 // start from nothing. No verdict depends on it.
 type termCache struct {
-	// definitions contains the cached definitions. Each is compared with its row before
-	// use.
-	definitions map[string]*definition
+	// timelines contains the cached timelines by the cron's name. Each is compared with its
+	// row before use.
+	timelines map[string]*cronstore.Timeline
+	// floors contains the lowest job ids that can belong to an active run.
+	floors map[string]int64
 	// batchSize is the number of crons in a transaction. tickLimit is the number of due
 	// ticks that it examines.
 	batchSize, tickLimit *batchsize.Size
@@ -25,8 +28,14 @@ type termCache struct {
 
 func newTermCache() *termCache {
 	return &termCache{
-		definitions: map[string]*definition{},
-		batchSize:   batchsize.New(maxBatch, batchTarget), tickLimit: batchsize.New(maxTicks, batchTarget),
+		timelines: map[string]*cronstore.Timeline{}, floors: map[string]int64{},
+		batchSize: batchsize.New(maxBatch, batchTarget), tickLimit: batchsize.New(maxTicks, batchTarget),
 		pageSize: batchsize.New(maxPage, batchTarget),
 	}
+}
+
+// forget drops the cached data of a cron.
+func (c *termCache) forget(name string) {
+	delete(c.timelines, name)
+	delete(c.floors, name)
 }
