@@ -144,7 +144,7 @@ func (n *Node) roleConfigs() ([]roles.RoleConfig, error) {
 			return nil, err
 		}
 		delay := n.electionConfig().Roles[string(roleConfig.Role)].TakeoverDelay.Std()
-		roleConfigs[i].AwaitPredecessor = roles.AwaitPredecessor(delay, n.pool, n.logger)
+		roleConfigs[i].AwaitPredecessor = roles.AwaitPredecessor(delay, leaderstore.New(n.pool).TakeoverWait, n.logger)
 	}
 	return roleConfigs, nil
 }
@@ -263,7 +263,7 @@ func (n *Node) openWatch(ctx context.Context) (roles.Watch, error) {
 
 // readCluster reads the leaders and candidates for the deputy.
 func (n *Node) readCluster(ctx context.Context) (roles.Cluster, error) {
-	leaders, err := leaderstore.Leaders(ctx, n.pool)
+	leaders, err := leaderstore.New(n.pool).Leaders(ctx)
 	if err != nil {
 		return roles.Cluster{}, err
 	}

@@ -53,7 +53,7 @@ func (t Term) Publish(ctx context.Context, metadata any) error {
 	if err != nil {
 		return err
 	}
-	return t.fence.Publish(ctx, t.pool, body)
+	return leaderstore.New(t.pool).Publish(ctx, t.fence, body)
 }
 
 // Report reports progress of the work. Work that never calls it keeps its role as long as
@@ -160,7 +160,7 @@ func (n *Node) customRoleConfigs() ([]roles.RoleConfig, error) {
 		}
 		roleConfigs = append(roleConfigs, roles.RoleConfig{
 			Role: roles.Role(role.name), LockID: lock.ID, BySchema: lock.BySchema, Lead: n.customLeaderFunc(role),
-			AwaitPredecessor: roles.AwaitPredecessor(n.customDelay(role), n.pool, n.logger),
+			AwaitPredecessor: roles.AwaitPredecessor(n.customDelay(role), leaderstore.New(n.pool).TakeoverWait, n.logger),
 		})
 	}
 	return roleConfigs, nil

@@ -176,7 +176,7 @@ func TestCustomRoleIsElectedShownAndHandedOver(t *testing.T) {
 		return err == nil && slices.Contains(cluster.Candidates[a.node.incarnation], b.node.incarnation)
 	})
 
-	if err := leaderstore.Request(t.Context(), pool, "billing", 1, "b"); err != nil {
+	if err := leaderstore.New(pool).Request(t.Context(), "billing", 1, "b"); err != nil {
 		t.Fatal(err)
 	}
 	second := b.term(t)
@@ -200,7 +200,7 @@ func TestCustomRoleIsElectedShownAndHandedOver(t *testing.T) {
 	if third.Number != 3 {
 		t.Errorf("third term %+v", third)
 	}
-	tenures, err := leaderstore.History(t.Context(), pool, "billing", 10)
+	tenures, err := leaderstore.New(pool).History(t.Context(), "billing", 10)
 	if err != nil || len(tenures) != 3 || tenures[1].EndReason != "resigned" || tenures[2].EndReason != "transferred" {
 		t.Errorf("history %+v, %v", tenures, err)
 	}
@@ -288,7 +288,7 @@ func TestCustomRoleIsLostWhenWorkStopsReporting(t *testing.T) {
 	}))
 	// A slow machine may have lost the first term already.
 	eventually(t, "a term ended as stepped_down", func() bool {
-		tenures, err := leaderstore.History(t.Context(), pool, "stuck", 100)
+		tenures, err := leaderstore.New(pool).History(t.Context(), "stuck", 100)
 		return err == nil && slices.ContainsFunc(tenures, func(tenure leaderstore.Tenure) bool { return tenure.EndReason == "stepped_down" })
 	})
 }

@@ -181,7 +181,7 @@ func (n *Node) Close() {
 func (n *Node) Client() *river.Client[pgx.Tx] { return n.runner.Client() }
 
 func (n *Node) readLeaders(ctx context.Context) ([]leaderstore.Leader, error) {
-	return leaderstore.Leaders(ctx, n.pool)
+	return leaderstore.New(n.pool).Leaders(ctx)
 }
 
 // Ready returns a channel that is closed once the node works jobs and takes part in

@@ -60,7 +60,7 @@ func TestLeadsRunIfLeaderAndStepDown(t *testing.T) {
 	write(t, pool, term, ErrDeposed)
 	next, _ := b.node.Leads("billing")
 	write(t, pool, next, nil)
-	tenures, err := leaderstore.History(t.Context(), pool, "billing", 10)
+	tenures, err := leaderstore.New(pool).History(t.Context(), "billing", 10)
 	if err != nil || !slices.ContainsFunc(tenures, func(tenure leaderstore.Tenure) bool {
 		return tenure.Term == term.Number && tenure.EndReason == "stepped_down"
 	}) {

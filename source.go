@@ -28,7 +28,7 @@ import (
 func (n *Node) source() dashboard.Source {
 	jobs := jobReader{n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()}}
 	return dashboard.Source{
-		Leadership: leadershipReader{n.pool, n.cfg},
+		Leadership: leadershipReader{leaderstore.New(n.pool), n.pool, n.cfg},
 		Nodes:      nodeReader{n.pool},
 		Health:     healthReader{n},
 		Crons:      cronstore.New(n.pool),
@@ -67,20 +67,14 @@ func (n *Node) differs(ctx context.Context, applied, other string) (string, erro
 }
 
 type leadershipReader struct {
+	*leaderstore.Store
+
 	pool *pgxpool.Pool
 	cfg  *Config
 }
 
 func (r leadershipReader) Leaders(ctx context.Context) ([]leaderstore.Leader, error) {
 	return doctor.LeadersWithHolders(ctx, r.pool, r.cfg)
-}
-
-func (r leadershipReader) History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error) {
-	return leaderstore.History(ctx, r.pool, role, limit)
-}
-
-func (r leadershipReader) HistoryAfter(ctx context.Context, role string, after leaderstore.Cursor, limit int) ([]leaderstore.Tenure, error) {
-	return leaderstore.HistoryAfter(ctx, r.pool, role, after, limit)
 }
 
 func (r leadershipReader) Rates(ctx context.Context) (rollupstore.Rates, error) {

@@ -62,7 +62,7 @@ func TestClustersInOneDatabaseUseDifferentLocks(t *testing.T) {
 		if c.tryLock(b, bySchema(lock)) {
 			t.Errorf("two nodes of the cluster in schema %q have the lock", c.schema)
 		}
-		held, err := leaderstore.LockHolders(t.Context(), c.pool, []leaderstore.Lock{lock})
+		held, err := leaderstore.New(c.pool).LockHolders(t.Context(), []leaderstore.Lock{lock})
 		if err != nil || len(held) != 1 || held[0].Schema != "public" || held[0].Foreign != (c != first) {
 			t.Errorf("holders of the scheduler's lock in schema %q: %+v, %v", c.schema, held, err)
 		}
@@ -137,7 +137,7 @@ func TestNodesWithDifferentLockIDsDoNotLeadTogether(t *testing.T) {
 func TestUpgradedClusterKeepsItsLockIDs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t).otherSchema("older")
-	fresh, err := leaderstore.LockOffset(t.Context(), c.pool)
+	fresh, err := leaderstore.New(c.pool).LockOffset(t.Context())
 	if err != nil || fresh <= 0 {
 		t.Fatalf("a new cluster's offset: %d, %v", fresh, err)
 	}
@@ -149,7 +149,7 @@ func TestUpgradedClusterKeepsItsLockIDs(t *testing.T) {
 	up, down, _ := strings.Cut(string(text), "-- +goose Down")
 	c.exec(down)
 	c.exec(up)
-	if upgraded, err := leaderstore.LockOffset(t.Context(), c.pool); err != nil || upgraded != 0 {
+	if upgraded, err := leaderstore.New(c.pool).LockOffset(t.Context()); err != nil || upgraded != 0 {
 		t.Fatalf("an upgraded cluster's offset: %d, %v", upgraded, err)
 	}
 	older, s := c.open("older"), c.open("a")
@@ -166,7 +166,7 @@ func TestUpgradedClusterKeepsItsLockIDs(t *testing.T) {
 	if err != nil || len(won) != 1 {
 		t.Fatal(won, err)
 	}
-	held, err := leaderstore.LockHolders(context.WithoutCancel(t.Context()), c.pool, []leaderstore.Lock{lock})
+	held, err := leaderstore.New(c.pool).LockHolders(context.WithoutCancel(t.Context()), []leaderstore.Lock{lock})
 	if err != nil || len(held) != 1 || held[0].Schema != "older" || held[0].Foreign {
 		t.Errorf("holders of the lock: %+v, %v", held, err)
 	}

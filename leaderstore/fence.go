@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/failpoint"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // ErrDeposed means that the term of the writer is no longer the current one. The writer
@@ -84,14 +85,9 @@ func (f Fence) Queue(batch *pgx.Batch, now *time.Time) {
 	})
 }
 
-// Beginner starts transactions: a *pgxpool.Pool or a *pgx.Conn.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
-
 // Do runs work in one fenced transaction and commits it. now is the database's clock after
 // the fence check.
-func (f Fence) Do(ctx context.Context, db Beginner, work func(tx pgx.Tx, now time.Time) error) error {
+func (f Fence) Do(ctx context.Context, db postgres.DB, work func(tx pgx.Tx, now time.Time) error) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		now, err := f.Check(ctx, tx)
 		if err != nil {

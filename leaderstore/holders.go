@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // clusterLockClass is the first key of the advisory lock that all election sessions of a
@@ -68,23 +70,19 @@ type LockHolder struct {
 
 // LockHolders returns the sessions that hold the locks. BySchema is ignored: use Lock.At
 // first.
-func LockHolders(ctx context.Context, db Queryer, locks []Lock) ([]LockHolder, error) {
+func (s *Store) LockHolders(ctx context.Context, locks []Lock) ([]LockHolder, error) {
 	roles, ids := make([]string, len(locks)), make([]int64, len(locks))
 	for i, lock := range locks {
 		roles[i], ids[i] = lock.Role, lock.ID
 	}
-	rows, err := db.Query(ctx, holdersSQL, roles, ids)
-	if err != nil {
-		return nil, fmt.Errorf("read the lock holders: %w", err)
-	}
-	holders, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (LockHolder, error) {
+	holders, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (LockHolder, error) {
 		var h LockHolder
 		var since *time.Time
 		var own string
 		err := row.Scan(&h.Role, &h.LockID, &h.PID, &h.Application, &h.User, &h.Client, &since, &h.Schema, &own)
-		h.Since, h.Foreign = orZero(since), h.Schema != "" && h.Schema != own
+		h.Since, h.Foreign = postgres.TimeOrZero(since), h.Schema != "" && h.Schema != own
 		return h, err
-	})
+	}, holdersSQL, roles, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read the lock holders: %w", err)
 	}
@@ -117,9 +115,9 @@ func (h LockHolder) String() string {
 
 // LockOffset reads the offset of the lock ids that are BySchema. The database fixed it when
 // the schema was created or upgraded.
-func LockOffset(ctx context.Context, db RowQueryer) (int64, error) {
+func (s *Store) LockOffset(ctx context.Context) (int64, error) {
 	var offset int64
-	if err := db.QueryRow(ctx, lockOffsetSQL).Scan(&offset); err != nil {
+	if err := s.db.QueryRow(ctx, lockOffsetSQL).Scan(&offset); err != nil {
 		return 0, fmt.Errorf("read the lock offset: %w", err)
 	}
 	return offset, nil

@@ -224,7 +224,7 @@ func TestReservedRoleIsNotFree(t *testing.T) {
 	if _, ok := c.take(a); !ok {
 		t.Fatal("a did not acquire the role")
 	}
-	if err := leaderstore.Request(t.Context(), c.pool, role, 1, "b"); err != nil {
+	if err := leaderstore.New(c.pool).Request(t.Context(), role, 1, "b"); err != nil {
 		t.Fatal(err)
 	}
 	still, err := a.Renew(t.Context(), []leaderstore.Held{{Role: role, Term: 1}})

@@ -21,7 +21,7 @@ func TestAnyLockIDWorks(t *testing.T) {
 		if _, err := a.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); err != nil {
 			t.Fatal(err)
 		}
-		holders, err := leaderstore.LockHolders(t.Context(), c.pool, []leaderstore.Lock{own})
+		holders, err := leaderstore.New(c.pool).LockHolders(t.Context(), []leaderstore.Lock{own})
 		if err != nil || len(holders) != 1 || holders[0].LockID != id || holders[0].PID == 0 || !c.leader().IsHeldBy(holders[0]) {
 			t.Errorf("lock %d: held by %+v, %v", id, holders, err)
 		}
@@ -46,7 +46,7 @@ func TestAnyLockIDWorks(t *testing.T) {
 func TestRolesWithSameLockInSchemaAreRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t).otherSchema("second")
-	offset, err := leaderstore.LockOffset(t.Context(), c.pool)
+	offset, err := leaderstore.New(c.pool).LockOffset(t.Context())
 	if err != nil || offset == 0 {
 		t.Fatal(offset, err)
 	}

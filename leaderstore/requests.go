@@ -35,16 +35,11 @@ SELECT pg_notify(current_schema() || '.' || $4, role) FROM asked`
 	listenSQL = `SELECT current_schema()`
 )
 
-// Execer runs statements: a pool, a connection or a transaction.
-type Execer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
 // Request requests that the leader of a term stops its work and hands the role over: to the
 // node target, which gets the first try, or to any other node if target is empty.
 // ErrTermOver means that the term has already ended.
-func Request(ctx context.Context, db Execer, role string, term int64, target string) error {
-	tag, err := db.Exec(ctx, requestSQL, role, term, target, wire.LeaderChannel)
+func (s *Store) Request(ctx context.Context, role string, term int64, target string) error {
+	tag, err := s.db.Exec(ctx, requestSQL, role, term, target, wire.LeaderChannel)
 	if err != nil {
 		return fmt.Errorf("request a hand-over of %s: %w", role, err)
 	}
@@ -55,8 +50,8 @@ func Request(ctx context.Context, db Execer, role string, term int64, target str
 }
 
 // Withdraw deletes a request on which the leader has not acted.
-func Withdraw(ctx context.Context, db Execer, role string, term int64) error {
-	if _, err := db.Exec(ctx, withdrawSQL, role, term); err != nil {
+func (s *Store) Withdraw(ctx context.Context, role string, term int64) error {
+	if _, err := s.db.Exec(ctx, withdrawSQL, role, term); err != nil {
 		return fmt.Errorf("withdraw the hand-over of %s: %w", role, err)
 	}
 	return nil

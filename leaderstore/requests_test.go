@@ -15,10 +15,10 @@ func TestRequestReachesLeaderOfThatTermOnly(t *testing.T) {
 	a := c.open("a")
 	term := c.win(a).Fence.Term
 	drain(t, a)
-	if err := leaderstore.Request(t.Context(), c.pool, role, term+1, "b"); !errors.Is(err, leaderstore.ErrTermOver) {
+	if err := leaderstore.New(c.pool).Request(t.Context(), role, term+1, "b"); !errors.Is(err, leaderstore.ErrTermOver) {
 		t.Fatalf("a request for no term: %v", err)
 	}
-	if err := leaderstore.Request(t.Context(), c.pool, role, term, "b"); err != nil {
+	if err := leaderstore.New(c.pool).Request(t.Context(), role, term, "b"); err != nil {
 		t.Fatal(err)
 	}
 	if notified, err := a.Wait(t.Context()); err != nil || !notified {
@@ -29,7 +29,7 @@ func TestRequestReachesLeaderOfThatTermOnly(t *testing.T) {
 	if still, err := a.Renew(t.Context(), held); err != nil || len(still) != 1 || still[0] != want {
 		t.Fatalf("renewed %+v, %v; want %+v", still, err, want)
 	}
-	if err := leaderstore.Withdraw(t.Context(), c.pool, role, term); err != nil {
+	if err := leaderstore.New(c.pool).Withdraw(t.Context(), role, term); err != nil {
 		t.Fatal(err)
 	}
 	if still, err := a.Renew(t.Context(), held); err != nil || len(still) != 1 || still[0].HandOver {
@@ -48,7 +48,7 @@ func TestTransferredRoleIsReservedForTarget(t *testing.T) {
 		t.Fatalf("without a request b won %v, %v", won, err)
 	}
 	term := c.win(a).Fence.Term
-	if err := leaderstore.Request(t.Context(), c.pool, role, term, "b"); err != nil {
+	if err := leaderstore.New(c.pool).Request(t.Context(), role, term, "b"); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Resign(t.Context(), lock, term, "transferred"); err != nil {
@@ -103,7 +103,7 @@ func TestUntakenTransferIsOpenToOtherNodes(t *testing.T) {
 	short := func(cfg *leaderstore.SessionConfig) { cfg.CheckInterval = 100 * time.Millisecond }
 	a, other := c.open("a", short), c.open("c", short)
 	term := c.win(a).Fence.Term
-	if err := leaderstore.Request(t.Context(), c.pool, role, term, "b"); err != nil {
+	if err := leaderstore.New(c.pool).Request(t.Context(), role, term, "b"); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Resign(t.Context(), lock, term, "transferred"); err != nil {

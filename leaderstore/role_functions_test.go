@@ -47,7 +47,7 @@ func (c *cluster) stepDown(term int64) bool {
 
 func (c *cluster) leaderOf(role string) leaderstore.Leader {
 	c.t.Helper()
-	leaders, err := leaderstore.Leaders(c.t.Context(), c.pool)
+	leaders, err := leaderstore.New(c.pool).Leaders(c.t.Context())
 	i := slices.IndexFunc(leaders, func(l leaderstore.Leader) bool { return l.Role == role })
 	if err != nil || i < 0 {
 		c.t.Fatalf("leaders: %v, %v", leaders, err)
@@ -119,7 +119,7 @@ func TestSQLRoleLifecycle(t *testing.T) {
 	if won := c.campaign("a"); won != 3 {
 		t.Fatalf("a won term %d", won)
 	}
-	tenures, err := leaderstore.History(t.Context(), c.pool, "nightly", 10)
+	tenures, err := leaderstore.New(c.pool).History(t.Context(), "nightly", 10)
 	if err != nil || len(tenures) != 3 {
 		t.Fatal(tenures, err)
 	}
@@ -276,7 +276,7 @@ func TestSQLRoleIsHandedOverOnRequest(t *testing.T) {
 		{1, "c", "b", "c", "transferred"},
 		{2, "", "c", "a", "stepped_down"},
 	} {
-		if err := leaderstore.Request(t.Context(), c.pool, "nightly", step.term, step.target); err != nil {
+		if err := leaderstore.New(c.pool).Request(t.Context(), "nightly", step.term, step.target); err != nil {
 			t.Fatal(err)
 		}
 		if c.renew(step.term) || !c.stepDown(step.term) {

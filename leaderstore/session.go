@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -205,7 +206,7 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 		return fmt.Errorf("seed the roles: %w", err)
 	}
 	var err error
-	if s.offset, err = LockOffset(ctx, s.conn); err != nil {
+	if s.offset, err = New(s.conn).LockOffset(ctx); err != nil {
 		return err
 	}
 	if _, err := s.conn.Exec(ctx, clusterLockSQL, clusterLockClass); err != nil {
@@ -280,7 +281,7 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 			delete(s.staleHolders, found.lock.Role)
 			return nil
 		}
-		found.renewed = orZero(renewed)
+		found.renewed = postgres.TimeOrZero(renewed)
 		s.staleHolders.record(found, expired, now)
 		return nil
 	})

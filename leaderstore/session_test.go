@@ -93,7 +93,7 @@ func (c *cluster) win(s *leaderstore.Session) leaderstore.AcquiredTerm {
 
 func (c *cluster) leader() leaderstore.Leader {
 	c.t.Helper()
-	leaders, err := leaderstore.Leaders(c.t.Context(), c.pool)
+	leaders, err := leaderstore.New(c.pool).Leaders(c.t.Context())
 	if err != nil || len(leaders) == 0 {
 		c.t.Fatalf("leaders: %v, %v", leaders, err)
 	}
@@ -102,13 +102,13 @@ func (c *cluster) leader() leaderstore.Leader {
 
 func (c *cluster) history() []leaderstore.Tenure {
 	c.t.Helper()
-	tenures, err := leaderstore.History(c.t.Context(), c.pool, role, 100)
+	tenures, err := leaderstore.New(c.pool).History(c.t.Context(), role, 100)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	var separate []int64 // the history read page by page
 	for after := (leaderstore.Cursor{}); ; {
-		one, err := leaderstore.HistoryAfter(c.t.Context(), c.pool, role, after, 1)
+		one, err := leaderstore.New(c.pool).HistoryAfter(c.t.Context(), role, after, 1)
 		if err != nil {
 			c.t.Fatal(err)
 		}

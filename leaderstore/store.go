@@ -7,12 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// Queryer runs read queries: a pool, a connection or a transaction.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
+	"github.com/forge-scheduler/forge/internal/postgres"
+)
 
 const (
 	leadersSQL = `
@@ -34,13 +31,16 @@ ORDER BY acquired_at DESC, role
 LIMIT $2`
 )
 
+// Store reads the leaders and their history, and writes requests of operators. Terms are
+// written by a Session, a LeaseSession or their Fence.
+type Store struct{ db postgres.DB }
+
+// New returns the store in a database.
+func New(db postgres.DB) *Store { return &Store{db} }
+
 // Leaders returns the rows of all roles, beginning with the built-in ones.
-func Leaders(ctx context.Context, db Queryer) ([]Leader, error) {
-	rows, err := db.Query(ctx, leadersSQL)
-	if err != nil {
-		return nil, fmt.Errorf("read the leaders: %w", err)
-	}
-	leaders, err := pgx.CollectRows(rows, scanLeader)
+func (s *Store) Leaders(ctx context.Context) ([]Leader, error) {
+	leaders, err := postgres.Collect(ctx, s.db, scanLeader, leadersSQL)
 	if err != nil {
 		return nil, fmt.Errorf("read the leaders: %w", err)
 	}
@@ -48,8 +48,8 @@ func Leaders(ctx context.Context, db Queryer) ([]Leader, error) {
 }
 
 // History returns at most limit terms of a role ("" for all roles), newest first.
-func History(ctx context.Context, db Queryer, role string, limit int) ([]Tenure, error) {
-	return HistoryAfter(ctx, db, role, Cursor{}, limit)
+func (s *Store) History(ctx context.Context, role string, limit int) ([]Tenure, error) {
+	return s.HistoryAfter(ctx, role, Cursor{}, limit)
 }
 
 // Cursor is a position in the history: after the term of Role that began at AcquiredAt.
@@ -59,16 +59,8 @@ type Cursor struct {
 }
 
 // HistoryAfter returns the terms after a cursor, or from the newest on for the zero Cursor.
-func HistoryAfter(ctx context.Context, db Queryer, role string, after Cursor, limit int) ([]Tenure, error) {
-	var at *time.Time
-	if !after.AcquiredAt.IsZero() {
-		at = &after.AcquiredAt
-	}
-	rows, err := db.Query(ctx, historySQL, role, limit, at, after.Role)
-	if err != nil {
-		return nil, fmt.Errorf("read the leadership history: %w", err)
-	}
-	tenures, err := pgx.CollectRows(rows, scanTenure)
+func (s *Store) HistoryAfter(ctx context.Context, role string, after Cursor, limit int) ([]Tenure, error) {
+	tenures, err := postgres.Collect(ctx, s.db, scanTenure, historySQL, role, limit, orNull(after.AcquiredAt), after.Role)
 	if err != nil {
 		return nil, fmt.Errorf("read the leadership history: %w", err)
 	}
@@ -80,7 +72,7 @@ func scanLeader(row pgx.CollectableRow) (Leader, error) {
 	var acquired, renewed, until *time.Time
 	err := row.Scan(&l.Role, &l.NodeID, &l.Incarnation, &l.Term, &acquired, &renewed, &until,
 		&l.BackendPID, &l.APIURL, &l.Timeline, &l.Metadata, &l.Now)
-	l.AcquiredAt, l.RenewedAt, l.LeaseUntil = orZero(acquired), orZero(renewed), orZero(until)
+	l.AcquiredAt, l.RenewedAt, l.LeaseUntil = postgres.TimeOrZero(acquired), postgres.TimeOrZero(renewed), postgres.TimeOrZero(until)
 	return l, err
 }
 
@@ -90,16 +82,9 @@ func scanTenure(row pgx.CollectableRow) (Tenure, error) {
 	var gap float64
 	err := row.Scan(&t.Role, &t.Term, &t.NodeID, &t.Incarnation, &t.AcquiredAt, &ended, &t.EndReason,
 		&gap, &t.HasGap, &t.Timeline, &t.Drill)
-	t.EndedAt = orZero(ended)
+	t.EndedAt = postgres.TimeOrZero(ended)
 	t.Gap = microseconds(gap)
 	return t, err
-}
-
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return *t
 }
 
 func orNull(t time.Time) *time.Time {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -37,27 +35,23 @@ WITH published AS (
 SELECT pg_notify(current_schema() || '.' || $5, role) FROM published`
 )
 
-// RowQueryer runs one-row statements: a pool, a connection or a transaction.
-type RowQueryer interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // TakeoverWait returns how long work that no transaction fences must wait after it has won
-// the term. It is zero if every predecessor resigned in order, stepped down or handed over,
-// and otherwise the rest of delay since the leadership changed, by the database's clock.
-func (f Fence) TakeoverWait(ctx context.Context, db RowQueryer, delay time.Duration) (time.Duration, error) {
+// the term of f. It is zero if every predecessor resigned in order, stepped down or handed over,
+// and otherwise the rest of delay since the leadership changed, by the database's clock: more
+// than delay if that clock was set back.
+func (s *Store) TakeoverWait(ctx context.Context, f Fence, delay time.Duration) (time.Duration, error) {
 	var seconds float64
-	row := db.QueryRow(ctx, takeoverWaitSQL, f.Role, f.Term, f.Incarnation, delay)
+	row := s.db.QueryRow(ctx, takeoverWaitSQL, f.Role, f.Term, f.Incarnation, delay)
 	if err := row.Scan(&seconds); err != nil {
 		return 0, fmt.Errorf("read the predecessors of %s term %d: %w", f.Role, f.Term, err)
 	}
-	return min(delay, max(0, time.Duration(seconds*float64(time.Second)))), nil
+	return max(0, time.Duration(seconds*float64(time.Second))), nil
 }
 
-// Publish replaces the metadata in the leader's row for the rest of the term. It returns
+// Publish replaces the metadata in the leader's row for the rest of the term of f. It returns
 // ErrDeposed if the term is over.
-func (f Fence) Publish(ctx context.Context, db Execer, metadata json.RawMessage) error {
-	tag, err := db.Exec(ctx, publishSQL, f.Role, f.Term, f.Incarnation, metadata, wire.LeaderChannel)
+func (s *Store) Publish(ctx context.Context, f Fence, metadata json.RawMessage) error {
+	tag, err := s.db.Exec(ctx, publishSQL, f.Role, f.Term, f.Incarnation, metadata, wire.LeaderChannel)
 	if err != nil {
 		return fmt.Errorf("publish the metadata of %s: %w", f.Role, err)
 	}

@@ -39,7 +39,7 @@ func (c *cluster) winSoon(s *leaderstore.Session) leaderstore.AcquiredTerm {
 
 func (c *cluster) requireTakeoverWait(fence leaderstore.Fence, want bool) {
 	c.t.Helper()
-	wait, err := fence.TakeoverWait(c.t.Context(), c.pool, delay)
+	wait, err := leaderstore.New(c.pool).TakeoverWait(c.t.Context(), fence, delay)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestTakeoverWaitsUnlessPredecessorsResigned(t *testing.T) {
 	}
 	fourth := c.win(c.open("c"))
 	c.requireTakeoverWait(fourth.Fence, true)
-	if wait, err := fourth.Fence.TakeoverWait(t.Context(), c.pool, time.Microsecond); err != nil || wait != 0 {
+	if wait, err := leaderstore.New(c.pool).TakeoverWait(t.Context(), fourth.Fence, time.Microsecond); err != nil || wait != 0 {
 		t.Fatalf("a wait of %v, %v after the delay", wait, err)
 	}
 }
@@ -97,7 +97,7 @@ func TestMetadataIsClearedWithItsTerm(t *testing.T) {
 	first := c.win(a)
 	c.wantMetadata(`{"shard": 7}`)
 	drain(t, b)
-	if err := first.Fence.Publish(t.Context(), c.pool, json.RawMessage(`{"shard": 8}`)); err != nil {
+	if err := leaderstore.New(c.pool).Publish(t.Context(), first.Fence, json.RawMessage(`{"shard": 8}`)); err != nil {
 		t.Fatal(err)
 	}
 	c.wantMetadata(`{"shard": 8}`)
@@ -110,7 +110,7 @@ func TestMetadataIsClearedWithItsTerm(t *testing.T) {
 	c.wantMetadata(`{}`)
 	c.win(b)
 	c.wantMetadata(`{}`)
-	if err := first.Fence.Publish(t.Context(), c.pool, json.RawMessage(`{}`)); !errors.Is(err, leaderstore.ErrDeposed) {
+	if err := leaderstore.New(c.pool).Publish(t.Context(), first.Fence, json.RawMessage(`{}`)); !errors.Is(err, leaderstore.ErrDeposed) {
 		t.Fatalf("published after the end of the term: %v", err)
 	}
 }

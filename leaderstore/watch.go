@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // waitTimeout is how long one wait for the end of another session lasts. It is below
@@ -60,7 +62,7 @@ func (w *Watch) AwaitEnd(ctx context.Context, class, object int32) (time.Time, e
 		return time.Time{}, fmt.Errorf("wait for the leader's session to end: %w", err)
 	}
 	w.alive = ended == nil
-	return orZero(ended), nil
+	return postgres.TimeOrZero(ended), nil
 }
 
 // Close ends the connection.

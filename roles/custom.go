@@ -83,17 +83,18 @@ func CheckLocks(configs []RoleConfig) error {
 }
 
 // AwaitPredecessor returns the RoleConfig.AwaitPredecessor of work that no transaction
-// fences. The work begins at once if all predecessors stopped in order, and otherwise delay
+// fences; takeoverWait is that of leaderstore.Store. The work begins at once if all predecessors stopped in order, and otherwise delay
 // after the leadership changed: the lock of an ended session is free before the process of
 // that session notices its end.
-func AwaitPredecessor(delay time.Duration, db leaderstore.RowQueryer, logger *slog.Logger) func(context.Context, leaderstore.Fence) bool {
+func AwaitPredecessor(delay time.Duration, takeoverWait func(ctx context.Context, fence leaderstore.Fence, delay time.Duration) (time.Duration, error), logger *slog.Logger) func(context.Context, leaderstore.Fence) bool {
 	if delay <= 0 {
 		return nil
 	}
 	return func(ctx context.Context, fence leaderstore.Fence) bool {
 		reading, cancel := context.WithTimeout(ctx, watchdog.Interval(ctx))
-		wait, err := fence.TakeoverWait(reading, db, delay)
+		wait, err := takeoverWait(reading, fence, delay)
 		cancel()
+		wait = min(wait, delay)
 		logger := logger.With("role", fence.Role, "term", fence.Term)
 		if err != nil && ctx.Err() == nil {
 			wait = delay

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -189,15 +187,12 @@ func TestWatchdogStartsWithFirstReport(t *testing.T) {
 
 // history returns how long a takeover must wait.
 type history struct {
-	seconds float64
-	err     error
+	wait time.Duration
+	err  error
 }
 
-func (h history) QueryRow(context.Context, string, ...any) pgx.Row { return h }
-
-func (h history) Scan(into ...any) error {
-	*into[0].(*float64) = h.seconds //nolint:forcetypeassert // the one column
-	return h.err
+func (h history) takeoverWait(context.Context, leaderstore.Fence, time.Duration) (time.Duration, error) {
+	return h.wait, h.err
 }
 
 func TestUnfencedWorkWaitsForPredecessor(t *testing.T) {
@@ -206,18 +201,18 @@ func TestUnfencedWorkWaitsForPredecessor(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		delay time.Duration
-		db    history
+		past  history
 		want  time.Duration
 	}{
 		{"in order", delay, history{}, 0},
-		{"crashed", delay, history{seconds: 4}, 4 * time.Second},
+		{"crashed", delay, history{wait: 4 * time.Second}, 4 * time.Second},
 		{"unknown", delay, history{err: errors.New("connection broken")}, delay},
-		{"never beyond the delay", delay, history{seconds: 4000}, delay},
+		{"never beyond the delay", delay, history{wait: 4000 * time.Second}, delay},
 		{"no delay", 0, history{err: errors.New("not used")}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			takeover := roles.AwaitPredecessor(test.delay, test.db, slog.New(slog.DiscardHandler))
+			takeover := roles.AwaitPredecessor(test.delay, test.past.takeoverWait, slog.New(slog.DiscardHandler))
 			if takeover != nil && !takeover(t.Context(), leaderstore.Fence{Role: "billing", Term: 2}) {
 				t.Errorf("%s: the work does not begin", test.name)
 			}

@@ -81,7 +81,7 @@ func (p *prober) probe(ctx context.Context, pool *pgxpool.Pool) {
 	known := map[string]*state{}
 	for ctx.Err() == nil {
 		sent := time.Now()
-		leaders, err := leaderstore.Leaders(ctx, pool)
+		leaders, err := leaderstore.New(pool).Leaders(ctx)
 		received := time.Now()
 		if err != nil {
 			continue
@@ -150,7 +150,7 @@ func handOverAll(t *testing.T, pool *pgxpool.Pool) []roleTerm {
 	t.Helper()
 	var led []roleTerm
 	nodes.Eventually(t, nodes.WaitTimeout, "every role is led", func() bool {
-		leaders, err := leaderstore.Leaders(t.Context(), pool)
+		leaders, err := leaderstore.New(pool).Leaders(t.Context())
 		led = led[:0]
 		for _, l := range leaders {
 			if l.Leads() {
@@ -160,7 +160,7 @@ func handOverAll(t *testing.T, pool *pgxpool.Pool) []roleTerm {
 		return err == nil && len(led) == len(roles.All())
 	})
 	for _, one := range led {
-		if err := leaderstore.Request(t.Context(), pool, one.role, one.term, ""); err != nil {
+		if err := leaderstore.New(pool).Request(t.Context(), one.role, one.term, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,7 +170,7 @@ func handOverAll(t *testing.T, pool *pgxpool.Pool) []roleTerm {
 func compareGaps(t *testing.T, pool *pgxpool.Pool, prober *prober, least int) {
 	t.Helper()
 	const tolerance = 50 * time.Millisecond
-	tenures, err := leaderstore.History(t.Context(), pool, "", 1000)
+	tenures, err := leaderstore.New(pool).History(t.Context(), "", 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func (w watch) AwaitEnd(ctx context.Context, incarnation string) (time.Time, err
 
 // lookAround reads what a node reads; every other node could take over.
 func (n *node) lookAround(ctx context.Context) (roles.Cluster, error) {
-	leaders, err := leaderstore.Leaders(ctx, n.pool)
+	leaders, err := leaderstore.New(n.pool).Leaders(ctx)
 	if err != nil {
 		return roles.Cluster{}, err
 	}

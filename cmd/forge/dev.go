@@ -149,7 +149,7 @@ func currentLeaders(ctx context.Context, url string) ([]devcluster.Leader, error
 		return nil, err
 	}
 	defer pool.Close()
-	found, err := leaderstore.Leaders(ctx, pool)
+	found, err := leaderstore.New(pool).Leaders(ctx)
 	if err != nil {
 		return nil, err
 	}

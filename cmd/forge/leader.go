@@ -122,7 +122,7 @@ func (a *app) leaderHistoryCommand() *cobra.Command {
 		Example: "  forge leader history --role scheduler -n 5",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				tenures, err := leaderstore.History(ctx, pool, role, limit)
+				tenures, err := leaderstore.New(pool).History(ctx, role, limit)
 				if err != nil {
 					return err
 				}

@@ -89,7 +89,7 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 		if err := requireSchema(ctx, pool); err != nil {
 			return err
 		}
-		opts.History = pool
+		opts.TakeoverWait = leaderstore.New(pool).TakeoverWait
 		if flags.leaderFile != "" {
 			opts.KeepFile = keepLeaderFile(cfg, flags, pool, opts.Logger)
 		}
@@ -115,7 +115,7 @@ func keepLeaderFile(cfg *config.Config, flags runFlags, pool *pgxpool.Pool, logg
 	return func(ctx context.Context, changes <-chan struct{}) error {
 		return leaderfile.New(leaderfile.Options{
 			Path: flags.leaderFile, Role: flags.role,
-			Leaders:  func(ctx context.Context) ([]leaderstore.Leader, error) { return leaderstore.Leaders(ctx, pool) },
+			Leaders:  func(ctx context.Context) ([]leaderstore.Leader, error) { return leaderstore.New(pool).Leaders(ctx) },
 			Interval: election.CheckInterval.Std(), StaleAfter: election.LeaseDuration.Std(),
 			Changes: changes, Logger: logger,
 		}).Run(ctx)

@@ -57,7 +57,7 @@ func (a *app) watchLeaders(ctx context.Context, pool *pgxpool.Pool, role string)
 	defer changes.Close()
 	var seen *tenuresSeen
 	for {
-		tenures, err := leaderstore.History(ctx, pool, role, watchDepth)
+		tenures, err := leaderstore.New(pool).History(ctx, role, watchDepth)
 		if err != nil {
 			return err
 		}

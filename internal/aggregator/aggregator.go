@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -54,7 +55,7 @@ type Aggregator struct {
 
 // Database is the database of an Aggregator: a *pgxpool.Pool.
 type Database interface {
-	leaderstore.Beginner
+	postgres.DB
 	Queryer
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -106,7 +107,7 @@ type Compactor struct {
 
 // Database is the database of a Compactor: a *pgxpool.Pool.
 type Database interface {
-	leaderstore.Beginner
+	postgres.DB
 	compactstore.Database
 }
 

@@ -186,7 +186,7 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Conf
 	if c.Nodes, err = nodestore.Observe(ctx, pool); err != nil {
 		return err
 	}
-	if c.Leaders, err = leaderstore.Leaders(ctx, pool); err != nil {
+	if c.Leaders, err = leaderstore.New(pool).Leaders(ctx); err != nil {
 		return err
 	}
 	if c.Hazards, err = hazards.Read(ctx, pool); err != nil {

@@ -7,23 +7,17 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// LockHolderDB is a pool, a connection or a transaction.
-type LockHolderDB interface {
-	leaderstore.Queryer
-	leaderstore.RowQueryer
-}
-
 // LockHolderLocks returns the locks of the built-in roles, of the roles in the file and
 // of those that ever had a leader, with their ids on the server.
-func LockHolderLocks(ctx context.Context, db LockHolderDB, cfg *config.Config, leaders []leaderstore.Leader) ([]leaderstore.Lock, error) {
+func LockHolderLocks(ctx context.Context, db postgres.DB, cfg *config.Config, leaders []leaderstore.Leader) ([]leaderstore.Lock, error) {
 	names := map[string]bool{}
 	for _, role := range roles.All() {
 		names[string(role)] = true
@@ -51,8 +45,8 @@ func LockHolderLocks(ctx context.Context, db LockHolderDB, cfg *config.Config, l
 
 // offset returns the offset of the lock ids, 0 where the schema is older than this
 // binary, or empty.
-func offset(ctx context.Context, db LockHolderDB) (int64, error) {
-	moved, err := leaderstore.LockOffset(ctx, db)
+func offset(ctx context.Context, db postgres.DB) (int64, error) {
+	moved, err := leaderstore.New(db).LockOffset(ctx)
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "42883" { // undefined_function
 		return 0, nil
 	}
@@ -60,19 +54,19 @@ func offset(ctx context.Context, db LockHolderDB) (int64, error) {
 }
 
 // ReadLockHolders returns the sessions that hold the locks of a cluster's roles.
-func ReadLockHolders(ctx context.Context, db LockHolderDB, cfg *config.Config, leaders []leaderstore.Leader) ([]leaderstore.LockHolder, error) {
+func ReadLockHolders(ctx context.Context, db postgres.DB, cfg *config.Config, leaders []leaderstore.Leader) ([]leaderstore.LockHolder, error) {
 	locks, err := LockHolderLocks(ctx, db, cfg, leaders)
 	if err != nil {
 		return nil, err
 	}
-	return leaderstore.LockHolders(ctx, db, locks)
+	return leaderstore.New(db).LockHolders(ctx, locks)
 }
 
 // LeadersWithHolders returns the row of every role, and one for each built-in role
 // without a row. A role without a leader has the session that holds its lock, if there is
 // one.
-func LeadersWithHolders(ctx context.Context, db LockHolderDB, cfg *config.Config) ([]leaderstore.Leader, error) {
-	leaders, err := leaderstore.Leaders(ctx, db)
+func LeadersWithHolders(ctx context.Context, db postgres.DB, cfg *config.Config) ([]leaderstore.Leader, error) {
+	leaders, err := leaderstore.New(db).Leaders(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,5 +92,3 @@ func LeadersWithHolders(ctx context.Context, db LockHolderDB, cfg *config.Config
 	}
 	return leaders, nil
 }
-
-var _ LockHolderDB = pgx.Tx(nil)

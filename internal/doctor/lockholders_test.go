@@ -91,7 +91,7 @@ VALUES ('scheduler', 'a', '00000000000000aa', 4, now(), now(), now())`); err != 
 			t.Errorf("%s: held by %+v", l.Role, l.LockHolder)
 		}
 	}
-	if _, err := leaderstore.LockHolders(t.Context(), pool, nil); err != nil {
+	if _, err := leaderstore.New(pool).LockHolders(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -33,7 +34,7 @@ type DrillResult struct {
 
 // Drill requests a hand-over of a role to any other node, measures it and appends
 // the result to the event log. It returns the errors of [RequestAndWait].
-func Drill(ctx context.Context, db DB, changes Changes, o Params) (DrillResult, error) {
+func Drill(ctx context.Context, db postgres.DB, changes Changes, o Params) (DrillResult, error) {
 	leader, successor, err := RequestAndWait(ctx, db, changes, o)
 	if err != nil {
 		return DrillResult{}, err
@@ -52,13 +53,13 @@ func Drill(ctx context.Context, db DB, changes Changes, o Params) (DrillResult, 
 }
 
 // measure computes the result from the two tenures in the history.
-func measure(ctx context.Context, db leaderstore.Queryer, leader, successor leaderstore.Leader) (DrillResult, error) {
+func measure(ctx context.Context, db postgres.DB, leader, successor leaderstore.Leader) (DrillResult, error) {
 	done := DrillResult{
 		Role: leader.Role, From: leader.NodeID, FromTerm: leader.Term, To: successor.NodeID, ToTerm: successor.Term,
 		AskedAt: leader.Now, TookMS: milliseconds(successor.AcquiredAt.Sub(leader.Now)),
 	}
 	const recent = 100 // number of tenures read: others may follow meanwhile
-	tenures, err := leaderstore.History(ctx, db, leader.Role, recent)
+	tenures, err := leaderstore.New(db).History(ctx, leader.Role, recent)
 	if err != nil {
 		return DrillResult{}, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -41,18 +42,9 @@ func refusedErrorf(format string, args ...any) error {
 	return &RefusedError{Why: fmt.Sprintf(format, args...)}
 }
 
-// DB is the database for hand-overs: a pool or a connection.
-type DB interface {
-	leaderstore.Queryer
-	nodestore.Queryer
-	nodestore.RowQueryer
-	nodestore.Beginner
-	leaderstore.Execer
-}
-
 // Leader returns the leader of a role, or a [RefusedError] if there is none.
-func Leader(ctx context.Context, db leaderstore.Queryer, role string) (leaderstore.Leader, error) {
-	leaders, err := leaderstore.Leaders(ctx, db)
+func Leader(ctx context.Context, db postgres.DB, role string) (leaderstore.Leader, error) {
+	leaders, err := leaderstore.New(db).Leaders(ctx)
 	if err != nil {
 		return leaderstore.Leader{}, err
 	}
@@ -72,7 +64,7 @@ func Leader(ctx context.Context, db leaderstore.Queryer, role string) (leadersto
 // Check checks that the target, or any other node if there is none, can lead the
 // leader's role, according to the rows of the nodes. It returns a [RefusedError] if
 // not.
-func Check(ctx context.Context, db nodestore.Queryer, leader leaderstore.Leader, target string) error {
+func Check(ctx context.Context, db postgres.DB, leader leaderstore.Leader, target string) error {
 	nodes, err := nodestore.Observe(ctx, db)
 	if err != nil {
 		return err
@@ -126,7 +118,7 @@ func ineligibility(node nodestore.Node, role string) string {
 // Request requests that a role's leader hand over to the node target, or to any
 // other node if target is empty. It returns the leader, and false if target is the
 // leader, so that no request is needed. By is who requests it.
-func Request(ctx context.Context, db DB, role, target, by string) (old leaderstore.Leader, requested bool, err error) {
+func Request(ctx context.Context, db postgres.DB, role, target, by string) (old leaderstore.Leader, requested bool, err error) {
 	if old, err = Leader(ctx, db, role); err != nil || old.NodeID == target {
 		return old, false, err
 	}
@@ -140,7 +132,7 @@ func Request(ctx context.Context, db DB, role, target, by string) (old leadersto
 // insertRequest inserts a request for the leader's term. That term may just have
 // been handed over, which is fine.
 func insertRequest(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, target, by string) error {
-	err := leaderstore.Request(ctx, tx, leader.Role, leader.Term, target)
+	err := leaderstore.New(tx).Request(ctx, leader.Role, leader.Term, target)
 	if errors.Is(err, leaderstore.ErrTermOver) {
 		return nil
 	}
@@ -159,7 +151,7 @@ func insertRequest(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, ta
 // Drain requests hand-overs of the roles of a node and stops it from taking jobs,
 // in one transaction. It returns the leaders that have to hand over, or a
 // [RefusedError].
-func Drain(ctx context.Context, db DB, id, by string) ([]leaderstore.Leader, error) {
+func Drain(ctx context.Context, db postgres.DB, id, by string) ([]leaderstore.Leader, error) {
 	node, err := liveNode(ctx, db, id)
 	if err != nil {
 		return nil, err
@@ -186,7 +178,7 @@ func Drain(ctx context.Context, db DB, id, by string) ([]leaderstore.Leader, err
 
 // Undrain lets a drained node lead and take jobs again, or returns a
 // [RefusedError].
-func Undrain(ctx context.Context, db DB, id, by string) error {
+func Undrain(ctx context.Context, db postgres.DB, id, by string) error {
 	node, err := liveNode(ctx, db, id)
 	if err != nil {
 		return err
@@ -195,7 +187,7 @@ func Undrain(ctx context.Context, db DB, id, by string) error {
 }
 
 // setState appends an event only if the state changed.
-func setState(ctx context.Context, db nodestore.Beginner, node nodestore.Node, state, by string) error {
+func setState(ctx context.Context, db postgres.DB, node nodestore.Node, state, by string) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := nodestore.SetState(ctx, tx, node.NodeID, node.Incarnation, state); err != nil || node.State == state {
 			return err
@@ -209,7 +201,7 @@ func setState(ctx context.Context, db nodestore.Beginner, node nodestore.Node, s
 }
 
 // liveNode returns a node that can be drained and undrained.
-func liveNode(ctx context.Context, db nodestore.RowQueryer, id string) (nodestore.Node, error) {
+func liveNode(ctx context.Context, db postgres.DB, id string) (nodestore.Node, error) {
 	node, err := nodestore.Get(ctx, db, id)
 	switch {
 	case errors.Is(err, nodestore.ErrNotFound):
@@ -222,8 +214,8 @@ func liveNode(ctx context.Context, db nodestore.RowQueryer, id string) (nodestor
 	return node, nil
 }
 
-func ledBy(ctx context.Context, db leaderstore.Queryer, incarnation string) ([]leaderstore.Leader, error) {
-	leaders, err := leaderstore.Leaders(ctx, db)
+func ledBy(ctx context.Context, db postgres.DB, incarnation string) ([]leaderstore.Leader, error) {
+	leaders, err := leaderstore.New(db).Leaders(ctx)
 	if err != nil {
 		return nil, err
 	}

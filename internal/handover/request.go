@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -39,7 +40,7 @@ type Params struct {
 // RequestAndWait requests a hand-over from the leader of a role. It returns the
 // leader and its successor, which is the leader itself if it is the target. If no
 // node takes over in time, it withdraws the request and returns a [NotTakenError].
-func RequestAndWait(ctx context.Context, db DB, changes Changes, o Params) (leader, successor leaderstore.Leader, err error) {
+func RequestAndWait(ctx context.Context, db postgres.DB, changes Changes, o Params) (leader, successor leaderstore.Leader, err error) {
 	leader, requested, err := Request(ctx, db, o.Role, o.Target, o.By)
 	if err != nil || !requested {
 		return leader, leader, err
@@ -50,7 +51,7 @@ func RequestAndWait(ctx context.Context, db DB, changes Changes, o Params) (lead
 		err = waitError(ctx, err, o.Role)
 		withdrawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 		defer cancel()
-		err = errors.Join(err, leaderstore.Withdraw(withdrawing, db, o.Role, leader.Term))
+		err = errors.Join(err, leaderstore.New(db).Withdraw(withdrawing, o.Role, leader.Term))
 	}
 	return leader, successor, err
 }
@@ -60,7 +61,7 @@ const withdrawTimeout = 5 * time.Second
 
 // AwaitAll waits for the successors of leaders that were asked to hand over. After
 // within it returns a [NotTakenError].
-func AwaitAll(ctx context.Context, db leaderstore.Queryer, changes Changes, requested []leaderstore.Leader, within time.Duration) error {
+func AwaitAll(ctx context.Context, db postgres.DB, changes Changes, requested []leaderstore.Leader, within time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for _, leader := range requested {
@@ -80,9 +81,9 @@ func waitError(ctx context.Context, err error, role string) error {
 }
 
 // awaitSuccessor waits for a later term of another process.
-func awaitSuccessor(ctx context.Context, db leaderstore.Queryer, changes Changes, old leaderstore.Leader) (leaderstore.Leader, error) {
+func awaitSuccessor(ctx context.Context, db postgres.DB, changes Changes, old leaderstore.Leader) (leaderstore.Leader, error) {
 	for {
-		leaders, err := leaderstore.Leaders(ctx, db)
+		leaders, err := leaderstore.New(db).Leaders(ctx)
 		if err != nil {
 			return leaderstore.Leader{}, err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -23,7 +24,7 @@ type Facts struct {
 }
 
 // Read reads the facts.
-func Read(ctx context.Context, db leaderstore.Queryer) (f Facts, err error) {
+func Read(ctx context.Context, db postgres.DB) (f Facts, err error) {
 	if f.Clock, err = dbcheck.ReadClock(ctx, db); err != nil {
 		return f, err
 	}
@@ -33,7 +34,7 @@ func Read(ctx context.Context, db leaderstore.Queryer) (f Facts, err error) {
 	if f.Snapshots, err = dbcheck.Snapshots(ctx, db); err != nil {
 		return f, err
 	}
-	if f.Tenures, err = leaderstore.History(ctx, db, "", maxTenures); err != nil {
+	if f.Tenures, err = leaderstore.New(db).History(ctx, "", maxTenures); err != nil {
 		return f, err
 	}
 	f.Clocks, err = aggregator.Clocks(ctx, db)

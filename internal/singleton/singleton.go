@@ -49,8 +49,8 @@ type Options struct {
 	RefreshInterval time.Duration
 
 	OpenSession func(ctx context.Context) (roles.Session, error)
-	// History is where the ends of earlier terms are read.
-	History leaderstore.RowQueryer
+	// TakeoverWait is that of leaderstore.Store.
+	TakeoverWait func(ctx context.Context, fence leaderstore.Fence, delay time.Duration) (time.Duration, error)
 	// KeepFile, if set, keeps a file that names the leader until ctx ends. It
 	// receives from changes when the leadership of this process changed.
 	KeepFile func(ctx context.Context, changes <-chan struct{}) error
@@ -142,7 +142,7 @@ func (r *Runner) elections() *roles.Elections {
 	roleConfig := roles.RoleConfig{
 		Role: roles.Role(r.opts.Role), LockID: r.opts.Lock.ID, BySchema: r.opts.Lock.BySchema,
 		Lead:             roles.WithoutWatchdog(r.lead),
-		AwaitPredecessor: roles.AwaitPredecessor(r.opts.TakeoverDelay, r.opts.History, r.opts.Logger),
+		AwaitPredecessor: roles.AwaitPredecessor(r.opts.TakeoverDelay, r.opts.TakeoverWait, r.opts.Logger),
 		StopTimeout:      r.opts.Grace + r.opts.LeaseDuration,
 		OnRenewed:        r.noteRenewal,
 	}

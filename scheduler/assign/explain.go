@@ -208,7 +208,7 @@ func gather(ctx context.Context, db postgres.DB, id int64, policy nodestore.Poli
 	if err := f.readNodes(ctx, db, policy); err != nil {
 		return f, err
 	}
-	leaders, err := leaderstore.Leaders(ctx, db)
+	leaders, err := leaderstore.New(db).Leaders(ctx)
 	for _, l := range leaders {
 		if l.Role == "scheduler" && l.Leads() {
 			f.leader = l.NodeID
