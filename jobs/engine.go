@@ -19,6 +19,13 @@ import (
 // not answer.
 const restartPause = 200 * time.Millisecond
 
+// resultTimeout is how long a stopping node waits for the database to take another result
+// after the last job has ended.
+const resultTimeout = 10 * time.Second
+
+// drainCheckInterval is how often a stopping node checks whether results are taken.
+const drainCheckInterval = 100 * time.Millisecond
+
 // engine runs River's client while there is work for it.
 type engine struct {
 	client *river.Client[pgx.Tx]
@@ -99,7 +106,7 @@ func (e *engine) runClient(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			e.pilot.Drain()
-			<-stopped
+			e.awaitDrain(ctx, stopped)
 			return nil
 		case <-stopped:
 			if ctx.Err() != nil || e.isAbandoned() {
@@ -112,6 +119,26 @@ func (e *engine) runClient(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// awaitDrain waits until the client has stopped. It abandons the results that the database
+// does not take: River would retry each of them for a long time.
+func (e *engine) awaitDrain(ctx context.Context, stopped <-chan struct{}) {
+	began := time.Now()
+	for {
+		select {
+		case <-stopped:
+			return
+		case <-time.After(drainCheckInterval):
+		}
+		if since := e.pilot.LastProgress(); !since.IsZero() && time.Since(since) > resultTimeout && time.Since(began) > resultTimeout {
+			break
+		}
+	}
+	if n := e.pilot.AbandonResults(); n > 0 {
+		e.logger.WarnContext(ctx, "the database takes no results of finished jobs; other nodes will run these jobs again", "jobs", n)
+	}
+	<-stopped
 }
 
 // untilIdle returns how long the client must at least keep running.

@@ -22,3 +22,5 @@ func (r *Runner) HoldStarts() (release func()) {
 		}
 	}
 }
+
+const ResultTimeout = resultTimeout

@@ -397,6 +397,17 @@ func (b *claimBuffer) moreRoom() {
 	}
 }
 
+// lastProgress returns when the last job ended or the last result was acknowledged, and
+// how many results are not acknowledged. The time is zero while a job is claimed or runs.
+func (b *claimBuffer) lastProgress() (at time.Time, unacknowledged int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if sum(b.active) > 0 {
+		return time.Time{}, len(b.own)
+	}
+	return b.lastActivity, len(b.own)
+}
+
 func (b *claimBuffer) running() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -89,6 +89,7 @@ type Pilot struct {
 	driver          *Driver
 	traces          sync.Map // traces of panics whose errors are not written yet, by job id
 	kinds           []string
+	abandoned       chan struct{} // closed by AbandonResults
 }
 
 var (
@@ -110,7 +111,7 @@ func New(options Options) *Pilot {
 		poll:     options.Poll,
 		notifier: options.Notifier,
 		buffer:   newClaimBuffer(options.Slots, options.Queues, options.Room),
-		listener: newNotificationListener(options.Schema),
+		listener: newNotificationListener(options.Schema), abandoned: make(chan struct{}),
 
 		setStateSQL: inSchema(options.Schema, setStateSQL),
 	}
@@ -144,6 +145,21 @@ func (p *Pilot) IdleSince() time.Time { return p.buffer.idleSince() }
 
 // Running returns the number of jobs that this node is claiming or running.
 func (p *Pilot) Running() int { return p.buffer.running() }
+
+// LastProgress returns when the last job ended or the last result was acknowledged. It
+// returns zero while jobs run.
+func (p *Pilot) LastProgress() time.Time {
+	at, _ := p.buffer.lastProgress()
+	return at
+}
+
+// AbandonResults lets all pending and later writes of results fail, so that River's client
+// can stop. It returns the number of results that are not acknowledged. Call it once.
+func (p *Pilot) AbandonResults() int {
+	_, n := p.buffer.lastProgress()
+	close(p.abandoned)
+	return n
+}
 
 // Drain stops claiming. Running jobs continue.
 func (p *Pilot) Drain() { p.refused.Add(float64(p.buffer.drain())) }
@@ -256,6 +272,37 @@ func (p *Pilot) JobSetStateIfRunningMany(ctx context.Context, exec riverdriver.E
 	if tx, ok := exec.(riverdriver.ExecutorTx); ok { // called by river.JobCompleteTx
 		return p.setStateIn(ctx, p.driver.UnwrapTx(tx), params)
 	}
+	return p.untilAbandoned(ctx, func(ctx context.Context) ([]*rivertype.JobRow, error) {
+		return p.writeResults(ctx, params)
+	})
+}
+
+// untilAbandoned cancels write when AbandonResults is called. The error is then
+// context.Canceled, which River does not retry.
+func (p *Pilot) untilAbandoned(ctx context.Context, write func(context.Context) ([]*rivertype.JobRow, error)) ([]*rivertype.JobRow, error) {
+	writing, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	waiting.Go(func() {
+		select {
+		case <-p.abandoned:
+			cancel()
+		case <-writing.Done():
+		}
+	})
+	jobs, err := write(writing)
+	select {
+	case <-p.abandoned:
+		if err != nil {
+			err = fmt.Errorf("the node stops: %w: %w", context.Canceled, err)
+		}
+	default:
+	}
+	return jobs, err
+}
+
+func (p *Pilot) writeResults(ctx context.Context, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	failpoint.Hit("jobs/before-complete")
 	jobs, left, err := p.complete(ctx, params)
 	if err != nil {
