@@ -88,12 +88,12 @@ func checkReplication(f Facts) []Finding {
 }
 
 // checkConnections checks that there are enough connections for every node's pool, its
-// election session, its deputy's session and its heartbeats.
+// election session, its deputy's session, its heartbeats and its notifications.
 func checkConnections(f Facts) []Finding {
 	if f.Server == nil {
 		return nil
 	}
-	const own = 3
+	const own = 4
 	limit, nodes := f.Server.MaxConnections, max(1, f.livingNodes())
 	most := nodes * (f.Config.Database.PoolSize + own)
 	const remedy = "raise max_connections, or lower database.pool_size"

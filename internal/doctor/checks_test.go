@@ -333,7 +333,7 @@ func TestChecks(t *testing.T) {
 		"asynchronous":        {func(f *Facts) { f.Server.Replicas = 2 }, "replication", Warn, []string{"2 replicas", "synchronous_standby_names"}},
 		"synchronous":         {func(f *Facts) { f.Server.Replicas, f.Server.SynchronousWith = 2, "*" }, "replication", OK, []string{"synchronous with *"}},
 		"connections used up": {func(f *Facts) { f.Server.Connections = 95 }, "connections", Warn, []string{"95 of 100", "max_connections"}},
-		"connections too few": {func(f *Facts) { f.Config.Database.PoolSize = 60 }, "connections", Warn, []string{"want 126", "the server has 100"}},
+		"connections too few": {func(f *Facts) { f.Config.Database.PoolSize = 60 }, "connections", Warn, []string{"want 128", "the server has 100"}},
 		"encoding":            {func(f *Facts) { f.Server.Encoding = "SQL_ASCII" }, "encoding", Fail, []string{"SQL_ASCII", "UTF8"}},
 		"no fsync":            {func(f *Facts) { f.Server.Fsync = false }, "storage", Warn, []string{"power cut"}},
 		"no autovacuum":       {func(f *Facts) { f.Server.Autovacuum = false }, "storage", Warn, []string{"autovacuum = on"}},
