@@ -50,6 +50,41 @@ command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep %s; fi; exec 
 	})
 }
 
+// A job on a frozen node runs again on another. When the node wakes, its attempt ends and
+// changes nothing.
+func TestJobOfAFrozenNodeRunsAgain(t *testing.T) {
+	t.Parallel()
+	// The first attempt does not end by itself.
+	endless, short := "2718."+unique(), "0.2718"+unique()
+	c := newCluster(t, fmt.Sprintf(`
+[jobs.long]
+kind = "shell"
+command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep %s; fi; exec sleep %s"]
+`, endless, short))
+	c.startProgram(forgeBinary(t), "s", allRoles)
+	c.startProgram(forgeBinary(t), "w1", "FORGE_NODE_ROLES=worker")
+	c.leader(0)
+	c.must("job", "enqueue", "long")
+	eventually(t, "the job runs", func() bool { return len(processesWith(t, endless)) > 0 })
+	c.startProgram(forgeBinary(t), "w2", "FORGE_NODE_ROLES=worker")
+	frozen := time.Now()
+	c.signal("w1", syscall.SIGSTOP)
+	eventually(t, "a second attempt runs, or has run", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE state IN ('running', 'completed') AND attempt = 2`) == 1
+	})
+	keepsPromise(t, "jobs of a hung node", time.Since(frozen))
+	const completed = `SELECT count(*) FROM river_job WHERE state = 'completed' AND attempt = 2 AND attempted_by[2] LIKE 'w2-%'`
+	eventually(t, "it completes", func() bool { return c.number(completed) == 1 })
+	c.signal("w1", syscall.SIGCONT)
+	eventually(t, "the node has joined again", func() bool {
+		return c.number(`SELECT count(*) FROM forge_nodes WHERE node_id = 'w1' AND state = 'active' AND fenced_at IS NULL`) == 1
+	})
+	eventually(t, "no process of either attempt is left", func() bool { return len(processesWith(t, endless, short)) == 0 })
+	if c.number(completed) != 1 {
+		t.Error("the woken node changed the job")
+	}
+}
+
 // stuckCrons have a first run that does not end by itself. That of last has no
 // attempt left after it; the second attempt of more ends when it is told to.
 const stuckCrons = `
