@@ -24,7 +24,7 @@ type Alerts interface {
 	Notifications(ctx context.Context, alert string, before int64, limit int) ([]alerts.Notification, error)
 }
 
-func (s *server) apiAlerts(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiAlerts(w http.ResponseWriter, r *http.Request) {
 	inForce, err := s.Source.Alerts.List(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -33,15 +33,15 @@ func (s *server) apiAlerts(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(inForce, ""))
 }
 
-func (s *server) apiAlertsHistory(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiAlertsHistory(w http.ResponseWriter, r *http.Request) {
 	answerAlerts(s, w, r, s.Source.Alerts.History, func(i alerts.Incident) int64 { return i.ID })
 }
 
-func (s *server) apiAlertNotifications(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiAlertNotifications(w http.ResponseWriter, r *http.Request) {
 	answerAlerts(s, w, r, s.Source.Alerts.Notifications, func(n alerts.Notification) int64 { return n.ID })
 }
 
-func answerAlerts[T any](s *server, w http.ResponseWriter, r *http.Request, read func(context.Context, string, int64, int) ([]T, error), id func(T) int64) {
+func answerAlerts[T any](s *apiServer, w http.ResponseWriter, r *http.Request, read func(context.Context, string, int64, int) ([]T, error), id func(T) int64) {
 	q := newQuery(r)
 	before, limit := q.number("before"), q.limit()
 	if q.reject(w) {
@@ -102,7 +102,7 @@ func notificationBadge(state alerts.NotificationState) badge {
 	return badge{"on its way", "wait", "clock"}
 }
 
-func (s *server) loadAlerts(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadAlerts(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (s *server) loadAlerts(ctx context.Context, req *request) (body, error) {
 	return &b, nil
 }
 
-func (s *server) incidentRow(facts clusterFacts, incident alerts.Incident) incidentRow {
+func (s *pageServer) incidentRow(facts clusterFacts, incident alerts.Incident) incidentRow {
 	row := incidentRow{
 		Incident: incident, Level: strconv.FormatFloat(incident.Value, 'g', 6, 64), Active: newStamp(modeAgo, facts.now, incident.ActiveAt),
 	}

@@ -43,7 +43,7 @@ type leaderItem struct {
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
 }
 
-func (s *server) apiLeaders(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiLeaders(w http.ResponseWriter, r *http.Request) {
 	leaders, err := s.Source.Leadership.Leaders(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -65,7 +65,7 @@ func (s *server) apiLeaders(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(items, ""))
 }
 
-func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiHistory(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	limit, after := q.limit(), q.tenureCursor()
 	if q.reject(w) {
@@ -84,7 +84,7 @@ func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(tenures, next))
 }
 
-func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiNodes(w http.ResponseWriter, r *http.Request) {
 	nodes, err := s.Source.Nodes.List(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -93,7 +93,7 @@ func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(nodes, ""))
 }
 
-func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiJobs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter := q.jobFilter()
 	if q.flag("args") {
@@ -112,7 +112,7 @@ func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) {
 
 // answerPage answers with one page of at most limit rows. The next page starts below the id
 // of the last row.
-func answerPage[T any](s *server, w http.ResponseWriter, r *http.Request, q *query, rows []T, err error, limit int, id func(T) int64) {
+func answerPage[T any](s *apiServer, w http.ResponseWriter, r *http.Request, q *query, rows []T, err error, limit int, id func(T) int64) {
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
 		return
@@ -124,7 +124,7 @@ func answerPage[T any](s *server, w http.ResponseWriter, r *http.Request, q *que
 	writeJSON(w, http.StatusOK, listOf(rows, next))
 }
 
-func (s *server) apiJob(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiJob(w http.ResponseWriter, r *http.Request) {
 	job, ok := s.jobOf(w, r)
 	if ok {
 		writeJSON(w, http.StatusOK, job)
@@ -133,7 +133,7 @@ func (s *server) apiJob(w http.ResponseWriter, r *http.Request) {
 
 // jobOf reads the job that the path names. If it returns false, it has answered the
 // request.
-func (s *server) jobOf(w http.ResponseWriter, r *http.Request) (jobstore.Job, bool) {
+func (s *apiServer) jobOf(w http.ResponseWriter, r *http.Request) (jobstore.Job, bool) {
 	id, ok := jobID(r.PathValue("id"))
 	if !ok {
 		writeProblem(w, http.StatusNotFound, "There is no such job.")
@@ -150,7 +150,7 @@ func (s *server) jobOf(w http.ResponseWriter, r *http.Request) (jobstore.Job, bo
 }
 
 // apiCompaction returns the newest passes of the compactor and the sizes of the tables.
-func (s *server) apiCompaction(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiCompaction(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	limit := q.limit()
 	if q.reject(w) {
@@ -166,9 +166,9 @@ func (s *server) apiCompaction(w http.ResponseWriter, r *http.Request) {
 
 // answerDatabaseError logs the cause and answers without it: an error of the database may
 // name hosts and users.
-func (s *server) answerDatabaseError(w http.ResponseWriter, r *http.Request, err error) {
+func (s *responder) answerDatabaseError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		s.Logger.ErrorContext(r.Context(), "read for a request", "path", r.URL.Path, "error", err)
+		s.logger.ErrorContext(r.Context(), "read for a request", "path", r.URL.Path, "error", err)
 	}
 	s.fail(w, r, http.StatusServiceUnavailable, "The database cannot be read.")
 }

@@ -26,7 +26,7 @@ type cronDocument struct {
 // defaultUpcoming is how many upcoming ticks are shown by default.
 const defaultUpcoming = 5
 
-func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiCrons(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	limit := q.limit()
 	if q.reject(w) {
@@ -56,14 +56,14 @@ func (s *server) apiCrons(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(items, next))
 }
 
-func (s *server) describe(cron cronstore.Cron) string {
+func (s *clusterState) describe(cron cronstore.Cron) string {
 	if s.Describe == nil {
 		return ""
 	}
 	return s.Describe(cron)
 }
 
-func (s *server) apiCron(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiCron(w http.ResponseWriter, r *http.Request) {
 	cron, ok := s.cronOf(w, r)
 	if ok {
 		writeJSON(w, http.StatusOK, cronDocument{cronItem{cron, s.describe(cron)}, s.upcomingTicks(cron, s.Now())})
@@ -72,7 +72,7 @@ func (s *server) apiCron(w http.ResponseWriter, r *http.Request) {
 
 // upcomingTicks returns the next ticks of a cron. There are none if the cron is paused or
 // removed, or if its schedule cannot be parsed.
-func (s *server) upcomingTicks(cron cronstore.Cron, now time.Time) []explain.Coming {
+func (s *clusterState) upcomingTicks(cron cronstore.Cron, now time.Time) []explain.Coming {
 	none := []explain.Coming{}
 	if cron.Paused() || !cron.RemovedAt.IsZero() {
 		return none
@@ -86,7 +86,7 @@ func (s *server) upcomingTicks(cron cronstore.Cron, now time.Time) []explain.Com
 
 // cronOf reads the cron that the path names. If it returns false, it has answered the
 // request. It finds removed crons too, because their history is kept.
-func (s *server) cronOf(w http.ResponseWriter, r *http.Request) (cronstore.Cron, bool) {
+func (s *apiServer) cronOf(w http.ResponseWriter, r *http.Request) (cronstore.Cron, bool) {
 	cron, err := s.Source.Crons.Get(r.Context(), r.PathValue("name"))
 	if err != nil {
 		s.answerError(w, r, refuse(err))
@@ -95,7 +95,7 @@ func (s *server) cronOf(w http.ResponseWriter, r *http.Request) (cronstore.Cron,
 }
 
 // answerError writes the answer to a failed request.
-func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {
+func (s *responder) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if no, ok := errors.AsType[*refusal](err); ok {
 		s.fail(w, r, no.status, no.detail)
 		return
@@ -105,14 +105,14 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		return
 	}
 	if r.Method == http.MethodPost {
-		s.Logger.ErrorContext(r.Context(), "carry out a request", "path", r.URL.Path, "error", err)
+		s.logger.ErrorContext(r.Context(), "carry out a request", "path", r.URL.Path, "error", err)
 		s.fail(w, r, http.StatusServiceUnavailable, "The request failed: the database did not answer, or rejected it.")
 		return
 	}
 	s.answerDatabaseError(w, r, err)
 }
 
-func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiTicks(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	before, limit := q.time("before"), q.limit()
 	if q.reject(w) {
@@ -135,7 +135,7 @@ func (s *server) apiTicks(w http.ResponseWriter, r *http.Request) {
 }
 
 // apiTick explains the verdict of one tick, even if the tick is not in the ledger.
-func (s *server) apiTick(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiTick(w http.ResponseWriter, r *http.Request) {
 	tick, err := time.Parse(time.RFC3339Nano, r.PathValue("tick"))
 	if err != nil {
 		writeProblem(w, http.StatusBadRequest, "The tick must be a time such as 2026-11-20T15:04:05Z.")
@@ -157,7 +157,7 @@ type triggerAsk struct {
 	Args json.RawMessage `json:"args"`
 }
 
-func (s *server) apiTrigger(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiTrigger(w http.ResponseWriter, r *http.Request) {
 	var asked triggerAsk
 	err := readJSON(w, r, &asked)
 	if err == nil {
@@ -176,9 +176,11 @@ func (s *server) apiTrigger(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, row)
 }
 
-func (s *server) apiPause(w http.ResponseWriter, r *http.Request) { s.apiSetCronPaused(w, r, true) }
+func (s *apiServer) apiPause(w http.ResponseWriter, r *http.Request) { s.apiSetCronPaused(w, r, true) }
 
-func (s *server) apiResume(w http.ResponseWriter, r *http.Request) { s.apiSetCronPaused(w, r, false) }
+func (s *apiServer) apiResume(w http.ResponseWriter, r *http.Request) {
+	s.apiSetCronPaused(w, r, false)
+}
 
 // heldDocument is a cron and whether the request changed its state.
 type heldDocument struct {
@@ -186,7 +188,7 @@ type heldDocument struct {
 	Changed bool `json:"changed"`
 }
 
-func (s *server) apiSetCronPaused(w http.ResponseWriter, r *http.Request, pause bool) {
+func (s *apiServer) apiSetCronPaused(w http.ResponseWriter, r *http.Request, pause bool) {
 	if err := readJSON(w, r, &struct{}{}); err != nil {
 		s.answerError(w, r, err)
 		return
@@ -213,7 +215,7 @@ type backfillDocument struct {
 	Ran    int  `json:"ran"`
 }
 
-func (s *server) apiBackfill(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiBackfill(w http.ResponseWriter, r *http.Request) {
 	var asked backfillAsk
 	err := readJSON(w, r, &asked)
 	var span cronstore.Span

@@ -62,7 +62,7 @@ func (q *query) deadFilter() jobstore.DeadFilter {
 	return filter
 }
 
-func (s *server) apiDead(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiDead(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter := q.deadFilter()
 	if q.reject(w) {
@@ -77,7 +77,7 @@ func (s *server) apiDead(w http.ResponseWriter, r *http.Request) {
 }
 
 // apiDeadJobs lists the dead letters of a group, or of all groups.
-func (s *server) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter, before, limit := q.deadFilter(), q.number("before"), q.limit()
 	filter.Group = r.PathValue("group")
@@ -93,7 +93,7 @@ func (s *server) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
 }
 
 // apiActOnDead applies an action to all dead letters that a filter names.
-func (s *server) apiActOnDead(action jobstore.Action) http.HandlerFunc {
+func (s *apiServer) apiActOnDead(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var asked deadAsk
 		err := readJSON(w, r, &asked)

@@ -22,7 +22,7 @@ type Finding struct {
 
 // apiDoctor runs the checks. Requests at about the same time share one run, because a run
 // opens connections.
-func (s *server) apiDoctor(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiDoctor(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), doctorTimeout)
 	defer cancel()
 	findings, err := s.findings.get(ctx)

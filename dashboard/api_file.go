@@ -40,7 +40,7 @@ const (
 )
 
 // fileRoutes returns the routes of the node's file and of the cluster's tokens.
-func (s *server) fileRoutes() (routes []route) {
+func (s *apiServer) fileRoutes() (routes []route) {
 	if s.File != nil {
 		routes = append(routes,
 			route{path: "/api/v1/plan", get: s.apiPlan, read: viewer, gets: answers[cronstore.Plan]("Compare the node's file with the configuration in force", bounded("days", "How many days of runs to compare", maxDays, defaultDays))},
@@ -68,7 +68,7 @@ func withSecret(field string, o *operation) *operation {
 // yamlMedia is the media type of YAML (RFC 9512), in which Prometheus rules are written.
 const yamlMedia = "application/yaml"
 
-func (s *server) apiCheckAlerts(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiCheckAlerts(w http.ResponseWriter, r *http.Request) {
 	problems, err := s.File.CheckAlerts()
 	if err != nil {
 		s.answerError(w, r, refuseAlert(err))
@@ -77,7 +77,7 @@ func (s *server) apiCheckAlerts(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(problems, ""))
 }
 
-func (s *server) apiExportAlerts(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiExportAlerts(w http.ResponseWriter, r *http.Request) {
 	rules, err := s.File.ExportAlerts()
 	if err != nil {
 		s.answerError(w, r, refuseAlert(err))
@@ -87,7 +87,7 @@ func (s *server) apiExportAlerts(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(rules) // the client is gone
 }
 
-func (s *server) apiPlan(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiPlan(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	days := q.upTo("days", defaultDays, maxDays)
 	if q.reject(w) {
@@ -115,7 +115,7 @@ func (a applyAsk) confirm(review cronstore.Review) error {
 	return &refusal{http.StatusConflict, fmt.Sprintf(`The file is not applied: %s. Set "yes": true to apply it.`, review)}
 }
 
-func (s *server) apiApply(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiApply(w http.ResponseWriter, r *http.Request) {
 	var asked applyAsk
 	if err := readJSON(w, r, &asked); err != nil {
 		s.answerError(w, r, err)
@@ -166,7 +166,7 @@ func (a tokenAsk) wanted(by string) (wanted access.NewToken, err error) {
 	return wanted, wrongFields(wrong...)
 }
 
-func (s *server) apiTokens(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiTokens(w http.ResponseWriter, r *http.Request) {
 	tokens, err := s.TokenKeeper.List(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -175,7 +175,7 @@ func (s *server) apiTokens(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(tokens, ""))
 }
 
-func (s *server) apiCreateToken(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiCreateToken(w http.ResponseWriter, r *http.Request) {
 	var asked tokenAsk
 	err := readJSON(w, r, &asked)
 	var wanted access.NewToken
@@ -200,7 +200,7 @@ func (s *server) apiCreateToken(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *server) apiRevokeToken(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiRevokeToken(w http.ResponseWriter, r *http.Request) {
 	err := readJSON(w, r, &struct{}{})
 	var token access.Token
 	if err == nil {

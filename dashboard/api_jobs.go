@@ -10,7 +10,7 @@ import (
 )
 
 // apiExplain explains where a job will run, why it waits, or which nodes ran it.
-func (s *server) apiExplain(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiExplain(w http.ResponseWriter, r *http.Request) {
 	id, ok := jobID(r.PathValue("id"))
 	if !ok {
 		s.answerError(w, r, errNoSuchJob)
@@ -25,7 +25,7 @@ func (s *server) apiExplain(w http.ResponseWriter, r *http.Request) {
 }
 
 // apiAct applies an action to one job.
-func (s *server) apiAct(action jobstore.Action) http.HandlerFunc {
+func (s *apiServer) apiAct(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := readJSON(w, r, &struct{}{}); err != nil {
 			s.answerError(w, r, err)
@@ -56,7 +56,7 @@ type bulkAsk struct {
 }
 
 // apiActOnAll applies an action to all jobs that match a filter.
-func (s *server) apiActOnAll(action jobstore.Action) http.HandlerFunc {
+func (s *apiServer) apiActOnAll(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var asked bulkAsk
 		err := readJSON(w, r, &asked)

@@ -22,7 +22,7 @@ type kindDocument struct {
 }
 
 // apiKinds lists the kinds that can be enqueued.
-func (s *server) apiKinds(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiKinds(w http.ResponseWriter, r *http.Request) {
 	live, known, err := s.Enqueuer.Kinds(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -36,7 +36,7 @@ func (s *server) apiKinds(w http.ResponseWriter, r *http.Request) {
 }
 
 // apiKind describes the arguments of a kind.
-func (s *server) apiKind(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiKind(w http.ResponseWriter, r *http.Request) {
 	live, known, err := s.Enqueuer.Kinds(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -59,7 +59,7 @@ func (s *server) apiKind(w http.ResponseWriter, r *http.Request) {
 }
 
 // apiCounts returns how many jobs are in each queue and state.
-func (s *server) apiCounts(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiCounts(w http.ResponseWriter, r *http.Request) {
 	counts := s.counts.get(r.Context(), s.Now())
 	if counts.at.IsZero() {
 		w.Header().Set(retryHeader, "5")

@@ -10,7 +10,7 @@ import (
 
 // apiLogs returns the output of one attempt, by default the newest, after a chunk number.
 // With follow it streams the output.
-func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiLogs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	attempt, after, follow := q.atMost("attempt", maxAttempt), q.atMost("after", maxChunk), q.flag("follow")
 	if q.reject(w) {
@@ -41,8 +41,8 @@ func (s *server) apiLogs(w http.ResponseWriter, r *http.Request) {
 
 // followLogs streams chunks until the attempt has ended or, if no attempt is named, until
 // the job has ended.
-func (s *server) followLogs(w http.ResponseWriter, r *http.Request, id int64, attempt, after int) {
-	followLines(s, w, r, func(ctx context.Context, send func([]jobstore.LogChunk) error) error {
+func (s *apiServer) followLogs(w http.ResponseWriter, r *http.Request, id int64, attempt, after int) {
+	followLines(s.guard, w, r, func(ctx context.Context, send func([]jobstore.LogChunk) error) error {
 		return jobstore.Follow(ctx, s.Source.Jobs, id, attempt, after, send)
 	})
 }

@@ -86,7 +86,7 @@ func TestAPIFollowAbortsIfJobIsGone(t *testing.T) {
 func TestAPIFollowersAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := &server{Options: c.options(), limits: newLimits(0)}
+	s := makeServer(c.options()).api
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	for range maxFollowersOfOne {
 		s.limits.followers.acquire(t.Context(), addressOf(r), 1, 0)

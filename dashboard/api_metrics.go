@@ -53,7 +53,7 @@ type rangedPoint struct {
 }
 
 // clusterMetrics serves the newest metrics that the metrics aggregator has recorded.
-func (s *server) clusterMetrics(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) clusterMetrics(w http.ResponseWriter, r *http.Request) {
 	recorded, err := s.ClusterMetrics(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -62,7 +62,7 @@ func (s *server) clusterMetrics(w http.ResponseWriter, r *http.Request) {
 	recorded.ServeHTTP(w, r)
 }
 
-func (s *server) apiMetricsRange(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiMetricsRange(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	asked := q.history(s.Now())
 	if q.reject(w) {

@@ -27,7 +27,7 @@ type foreseen struct {
 }
 
 // apiNextOfSchedule computes the next ticks of a schedule that need not belong to a cron.
-func (s *server) apiNextOfSchedule(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiNextOfSchedule(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	from, count := s.nextRange(q)
 	if q.values.Get("schedule") == "" {
@@ -50,7 +50,7 @@ func (s *server) apiNextOfSchedule(w http.ResponseWriter, r *http.Request) {
 }
 
 // nextRange returns the instant after which ticks are computed, and how many.
-func (s *server) nextRange(q *query) (from time.Time, count int) {
+func (s *apiServer) nextRange(q *query) (from time.Time, count int) {
 	from, count = q.time("from"), q.upTo("limit", defaultUpcoming, maxNext)
 	if from.IsZero() {
 		from = s.Now()
@@ -59,7 +59,7 @@ func (s *server) nextRange(q *query) (from time.Time, count int) {
 }
 
 // apiNext computes the next ticks of a cron.
-func (s *server) apiNext(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiNext(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	from, count := s.nextRange(q)
 	if q.reject(w) {

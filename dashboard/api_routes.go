@@ -18,7 +18,7 @@ import (
 
 // probeRoutes returns the routes for load balancers and Prometheus, and the documents under
 // /cluster.
-func (s *server) probeRoutes() []route {
+func (s *apiServer) probeRoutes() []route {
 	role := text("role", "The role; by default scheduler.")
 	routes := []route{
 		{path: "/healthz", get: s.healthz, read: open, gets: answers[healthzDocument]("Check that the process answers")},
@@ -37,12 +37,25 @@ func (s *server) probeRoutes() []route {
 	return routes
 }
 
-// apiRoutes returns the routes of the API.
-func (s *server) apiRoutes() []route {
+// routes returns the routes of the probes and of the API.
+func (s *apiServer) routes() []route {
+	routes := append(s.probeRoutes(), s.apiRoutes()...)
+	for i, r := range routes {
+		if r.gets != nil && isRateLimited(r.path) {
+			routes[i].get = checkParameters(r.gets, r.get)
+		}
+		if r.posts != nil {
+			routes[i].post = s.idempotent(r, r.post)
+		}
+	}
+	return routes
+}
+
+func (s *apiServer) apiRoutes() []route {
 	document := answers[map[string]any]("This document")
 	routes := []route{
-		{path: "/api/openapi.json", get: s.withDescription(s.apiOpenAPI), read: viewer, gets: document},
-		{path: "/api/v1/openapi.json", get: s.withDescription(s.apiOpenAPI), read: viewer, gets: document},
+		{path: "/api/openapi.json", get: s.apiOpenAPI, read: viewer, gets: document},
+		{path: "/api/v1/openapi.json", get: s.apiOpenAPI, read: viewer, gets: document},
 		{path: "/api/v1/leaders", get: s.apiLeaders, read: viewer, gets: lists[leaderItem]("List the roles with their leaders")},
 		{path: "/api/v1/leaders/history", get: s.apiHistory, read: viewer, gets: lists[leaderstore.Tenure]("List tenures, newest first", with(paged, text("role", "Only of this role."))...)},
 		{path: "/api/v1/nodes", get: s.apiNodes, read: viewer, gets: lists[nodestore.Node]("List the nodes")},
@@ -81,7 +94,7 @@ var metricsParameters = []parameter{
 	{name: "label", kind: "string", about: "label.NAME: only series whose label NAME has this value.", family: true},
 }
 
-func (s *server) cronRoutes() []route {
+func (s *apiServer) cronRoutes() []route {
 	return []route{
 		{path: "/api/v1/crons", get: s.apiCrons, read: viewer, gets: lists[cronItem]("List the crons by name", with(paged,
 			text("q", "Only crons with this text in their name or job."), among("is", "Only crons in this state.", cronFilters...))...)},
@@ -113,7 +126,7 @@ var deadFilters = []parameter{
 // argsParameter is a parameter of lists of jobs.
 var argsParameter = flag("args", "Include the arguments of each job. A page ends early once it has 1 MiB of them.")
 
-func (s *server) jobRoutes() []route {
+func (s *apiServer) jobRoutes() []route {
 	jobs := route{path: "/api/v1/jobs", get: s.apiJobs, read: viewer, gets: lists[jobstore.Job]("List the jobs, newest first", with(pagedByID, append(slices.Clone(jobFilters), argsParameter)...)...)}
 	if s.Enqueuer != nil {
 		jobs.post, jobs.write, jobs.action = s.apiEnqueue, operator, enqueueAction
@@ -140,7 +153,7 @@ func (s *server) jobRoutes() []route {
 }
 
 // writeRoutes returns the API routes that change something and that the server supports.
-func (s *server) writeRoutes() (routes []route) {
+func (s *apiServer) writeRoutes() (routes []route) {
 	if s.operates() {
 		routes = append(routes,
 			route{path: "/api/v1/crons/{name}/trigger", post: s.apiTrigger, write: operator, posts: takes[triggerAsk, cronstore.Tick](http.StatusCreated, "Run a cron now, or a tick of it that did not run").sends(locationHeader)},

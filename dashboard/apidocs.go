@@ -41,11 +41,16 @@ type docsField struct {
 	Required       bool
 }
 
-func (s *server) apiDocs(w http.ResponseWriter, r *http.Request, d description) {
-	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Settings: s.Settings != nil, Body: d.page})
+func (s *pageServer) apiDocs(w http.ResponseWriter, r *http.Request) {
+	body, err := s.docs()
+	if err != nil {
+		s.answerUndescribed(w, r, err)
+		return
+	}
+	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Settings: s.Settings != nil, Body: body})
 }
 
-func (d apiDocument) page() docsBody {
+func newDocsBody(d apiDocument) docsBody {
 	groups := map[string]*docsGroup{}
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {

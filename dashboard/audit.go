@@ -77,7 +77,7 @@ func entryOf(of route, r *http.Request) access.AuditEntry {
 }
 
 // audited records the requests to a route, before and after it handles them.
-func (s *server) audited(of route, next http.HandlerFunc) http.HandlerFunc {
+func (s *guard) audited(of route, next http.HandlerFunc) http.HandlerFunc {
 	if s.Audit == nil {
 		return next
 	}
@@ -99,14 +99,14 @@ func (s *server) audited(of route, next http.HandlerFunc) http.HandlerFunc {
 		}()
 		next(recorder, r.WithContext(context.WithValue(r.Context(), noteKey{}, said)))
 		if outcome = outcomeOf(recorder.status); outcome == access.Refused {
-			s.refusals.changes.take(e.Actor, s.Now())
+			s.refusals.changes.take(e.Actor, s.now())
 		}
 	}
 }
 
 // recordDone records a completed action of a route that is open to everybody. If it returns
 // false, it has answered the request.
-func (s *server) recordDone(w http.ResponseWriter, r *http.Request, action, detail string) bool {
+func (s *guard) recordDone(w http.ResponseWriter, r *http.Request, action, detail string) bool {
 	if s.Audit == nil {
 		return true
 	}
@@ -120,11 +120,11 @@ func (s *server) recordDone(w http.ResponseWriter, r *http.Request, action, deta
 }
 
 // recordOutcome records an outcome, even if the caller is gone.
-func (s *server) recordOutcome(ctx context.Context, id int64, outcome, detail string) {
+func (s *guard) recordOutcome(ctx context.Context, id int64, outcome, detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	if err := s.Audit.End(ctx, id, outcome, detail); err != nil {
-		s.Logger.ErrorContext(ctx, "an outcome is missing in the audit log", "id", id, "outcome", outcome, "error", err)
+		s.logger.ErrorContext(ctx, "an outcome is missing in the audit log", "id", id, "outcome", outcome, "error", err)
 	}
 }
 

@@ -146,7 +146,7 @@ func TestRecordedRefusalsAreLimited(t *testing.T) {
 			t.Parallel()
 			c, options := clusterWithTokens()
 			now := epoch
-			options.Now = func() time.Time { return now }
+			options.Cluster.Now = func() time.Time { return now }
 			h := New(options)
 			const asked = 3 * refusalsAtOnce
 			for range asked {
@@ -159,8 +159,8 @@ func TestRecordedRefusalsAreLimited(t *testing.T) {
 			if got := c.audit[len(c.audit)-1]; got.Actor != "a operator" || got.Outcome != access.Done {
 				t.Errorf("what another does: %+v", got)
 			}
-			h.server.writeSums(t.Context())
-			h.server.writeSums(t.Context()) // nothing is left to write
+			h.server.guard.writeSums(t.Context())
+			h.server.guard.writeSums(t.Context()) // nothing is left to write
 			sum := c.audit[refusalsAtOnce+1:]
 			want := fmt.Sprintf("%d more refusals were not recorded from 2026-", asked-refusalsAtOnce)
 			if len(sum) != 1 || sum[0].Action != leftOutAction || sum[0].Outcome != access.Refused || !strings.HasPrefix(sum[0].Detail, want) {
@@ -180,7 +180,7 @@ func TestRecordedRefusalsAreLimited(t *testing.T) {
 func TestRefusedChangesAreLimited(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
-	options.Now = func() time.Time { return epoch }
+	options.Cluster.Now = func() time.Time { return epoch }
 	h := New(options)
 	for range 2 * refusedChangesAtOnce {
 		requestAs(t, h, "operator", "POST", "/api/v1/jobs/41/cancel") // the job has finished
@@ -188,7 +188,7 @@ func TestRefusedChangesAreLimited(t *testing.T) {
 	if len(c.audit) != refusedChangesAtOnce {
 		t.Fatalf("%d entries, want %d", len(c.audit), refusedChangesAtOnce)
 	}
-	h.server.writeSums(t.Context())
+	h.server.guard.writeSums(t.Context())
 	want := fmt.Sprintf("%d more refusals were not recorded", refusedChangesAtOnce)
 	if sum := c.audit[refusedChangesAtOnce:]; len(sum) != 1 || sum[0].Action != leftOutAction || !strings.HasPrefix(sum[0].Detail, want) {
 		t.Errorf("the sum: %+v, want one of %s", sum, want)
@@ -211,7 +211,7 @@ func TestLoginsAreRecorded(t *testing.T) {
 	if len(c.audit) > 0 {
 		t.Errorf("logging out: %v", c.auditLines())
 	}
-	options.Audit = brokenAudit{options.Audit}
+	options.Auth.Audit = brokenAudit{options.Auth.Audit}
 	if w := submit(t, New(options), "/login", "token=operator", "", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Set-Cookie") != "" {
 		t.Errorf("an unrecorded login: status %d, cookie %q", w.Code, w.Header().Get("Set-Cookie"))
 	}

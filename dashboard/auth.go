@@ -141,7 +141,7 @@ func callerOf(ctx context.Context) caller {
 
 // admit passes on requests whose token covers a scope. Its answers to others do not reveal
 // whether a resource exists.
-func (s *server) admit(of route, need access.Scope, next http.HandlerFunc) http.HandlerFunc {
+func (s *guard) admit(of route, need access.Scope, next http.HandlerFunc) http.HandlerFunc {
 	if isProbe(of.path) {
 		return s.probing(next)
 	}
@@ -183,12 +183,12 @@ const retryHeader = "Retry-After"
 func isRateLimited(path string) bool { return strings.HasPrefix(path, "/api/") }
 
 // rateLimited limits the rate at which one caller uses the API.
-func (s *server) rateLimited(path string, next http.HandlerFunc) http.HandlerFunc {
+func (s *guard) rateLimited(path string, next http.HandlerFunc) http.HandlerFunc {
 	if !isRateLimited(path) {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		if wait := s.auth.calls.take(callerName(r), s.Now()); wait > 0 {
+		if wait := s.auth.calls.take(callerName(r), s.now()); wait > 0 {
 			s.answerTooMany(w, r, wait, fmt.Sprintf("More than %d requests a second.", callsPerSecond))
 			return
 		}
@@ -198,12 +198,12 @@ func (s *server) rateLimited(path string, next http.HandlerFunc) http.HandlerFun
 
 // unauthorized redirects browsers to the login page, and tells programs how to
 // authenticate.
-func (s *server) unauthorized(w http.ResponseWriter, r *http.Request, of route) {
+func (s *guard) unauthorized(w http.ResponseWriter, r *http.Request, of route) {
 	if secret, _ := secretOf(r); secret != "" && s.throttled(w, r) {
 		s.recordRefused(r, of, http.StatusTooManyRequests)
 		return
 	}
-	if !s.NoPages && isRead(r.Method) && !forPrograms(r.URL.Path) {
+	if isRead(r.Method) && !s.forProgram(r) {
 		http.Redirect(w, r, "/login?"+values("next", r.URL.RequestURI()), http.StatusSeeOther)
 		return
 	}
@@ -214,8 +214,8 @@ func (s *server) unauthorized(w http.ResponseWriter, r *http.Request, of route) 
 
 // throttled reports whether the address has failed too often. If so, it answers the
 // request.
-func (s *server) throttled(w http.ResponseWriter, r *http.Request) bool {
-	wait := s.auth.failures.take(addressOf(r), s.Now())
+func (s *guard) throttled(w http.ResponseWriter, r *http.Request) bool {
+	wait := s.auth.failures.take(addressOf(r), s.now())
 	if wait == 0 {
 		return false
 	}
@@ -223,18 +223,18 @@ func (s *server) throttled(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func (s *server) answerTooMany(w http.ResponseWriter, r *http.Request, wait time.Duration, detail string) {
+func (s *guard) answerTooMany(w http.ResponseWriter, r *http.Request, wait time.Duration, detail string) {
 	w.Header().Set(retryHeader, strconv.Itoa(int(wait/time.Second)+1))
 	s.fail(w, r, http.StatusTooManyRequests, detail)
 }
 
 // whileAdmitted returns a long-lived request whose context ends when the node stops, or
 // soon after the token becomes invalid.
-func (s *server) whileAdmitted(r *http.Request) (lasting *http.Request, stop func()) {
+func (s *guard) whileAdmitted(r *http.Request) (lasting *http.Request, stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	lasting = r.WithContext(ctx)
-	if s.Lifetime != nil {
-		unwatch, end := context.AfterFunc(s.Lifetime, cancel), cancel //nolint:contextcheck // the node's end, in addition to the request's
+	if s.lifetime != nil {
+		unwatch, end := context.AfterFunc(s.lifetime, cancel), cancel //nolint:contextcheck // the node's end, in addition to the request's
 		cancel = func() { unwatch(); end() }
 	}
 	if s.Tokens == nil {

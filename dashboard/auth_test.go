@@ -57,7 +57,7 @@ func clusterWithTokens() (c *fakeCluster, options Options) {
 	c.scopes = map[string]access.Scope{"viewer": access.Viewer, "operator": access.Operator, "admin": access.Admin}
 	c.ids = map[string]int64{"viewer": 1, "operator": 2, "admin": 3}
 	options = c.options()
-	options.Tokens = fakeTokens{c}
+	options.Auth.Tokens = fakeTokens{c}
 	return c, options
 }
 
@@ -82,7 +82,7 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
 	h := New(options)
-	all := &server{Options: options, assets: loadAssets()}
+	all := makeServer(options)
 	for path, r := range addresses(all) {
 		for _, way := range []struct {
 			method string
@@ -251,7 +251,7 @@ func TestWrongTokensAreThrottled(t *testing.T) {
 	t.Parallel()
 	_, options := clusterWithTokens()
 	now := epoch
-	options.Now = func() time.Time { return now }
+	options.Cluster.Now = func() time.Time { return now }
 	h := New(options)
 	guess := func() *httptest.ResponseRecorder { return submit(t, h, "/login", "token=wrong", "", "") }
 	for i := range maxFailures {
@@ -296,7 +296,7 @@ func TestReadsWorkDuringDatabaseOutage(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
 	now := epoch
-	options.Now = func() time.Time { return now }
+	options.Cluster.Now = func() time.Time { return now }
 	h := New(options)
 	ask := func(token, method, path string) int { return requestAs(t, h, token, method, path).Code }
 	if got := ask("operator", "GET", "/metrics"); got != 200 {
@@ -327,7 +327,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, options := clusterWithTokens()
-		s := &server{Options: options, auth: newAuth(options.Tokens, options.Now)}
+		s := makeServer(options).guard
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil)
 		r.Header.Set("Authorization", "Bearer viewer")
 		lasting, stop := s.whileAdmitted(r)

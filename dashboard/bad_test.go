@@ -130,7 +130,7 @@ func TestCallersAreRateLimited(t *testing.T) {
 	t.Parallel()
 	_, options := clusterWithTokens()
 	now := epoch
-	options.Now = func() time.Time { return now }
+	options.Cluster.Now = func() time.Time { return now }
 	h := New(options)
 	ask := func(token, path string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080"+path, nil)
@@ -176,7 +176,7 @@ func TestAddressesAreRateLimited(t *testing.T) {
 	for range callsAtOnce {
 		from("192.0.2.7:1", http.MethodGet, "/api/v1/nodes")
 	}
-	for path, r := range addresses(&server{Options: options, assets: loadAssets()}) {
+	for path, r := range addresses(makeServer(options)) {
 		for method, there := range map[string]bool{http.MethodGet: r.gets != nil, http.MethodPost: r.posts != nil} {
 			if !there || !strings.HasPrefix(path, "/api/") {
 				continue
@@ -235,7 +235,7 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
 	h := New(options)
-	for path, route := range addresses(&server{Options: c.options(), assets: loadAssets()}) {
+	for path, route := range addresses(makeServer(c.options())) {
 		if route.post == nil {
 			continue
 		}

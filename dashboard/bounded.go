@@ -165,7 +165,7 @@ func callerName(r *http.Request) string {
 
 // withSlot handles a request once it has a slot. It reads the body first, so that a client
 // that sends slowly does not occupy a slot.
-func (s *server) withSlot(of route, next http.HandlerFunc) http.HandlerFunc {
+func (s *guard) withSlot(of route, next http.HandlerFunc) http.HandlerFunc {
 	most := int64(maxBody)
 	if of.write == open {
 		most = maxOpenBody
@@ -181,7 +181,7 @@ func (s *server) withSlot(of route, next http.HandlerFunc) http.HandlerFunc {
 }
 
 // takeSlot takes a slot for the request. If it returns false, it has answered the request.
-func (s *server) takeSlot(w http.ResponseWriter, r *http.Request) bool {
+func (s *guard) takeSlot(w http.ResponseWriter, r *http.Request) bool {
 	t := requestSlotOf(r.Context())
 	if t == nil {
 		return true
@@ -197,7 +197,7 @@ func (s *server) takeSlot(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // answerBusy answers that the node is busy and when to retry.
-func (s *server) answerBusy(w http.ResponseWriter, r *http.Request) {
+func (s *guard) answerBusy(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(retryHeader, "1")
 	s.fail(w, r, http.StatusServiceUnavailable, busyText)
 }
@@ -222,7 +222,7 @@ type failedReader struct{ err error }
 func (f failedReader) Read([]byte) (int, error) { return 0, f.err }
 
 // probing handles a probe with a quota of its own.
-func (s *server) probing(next http.HandlerFunc) http.HandlerFunc {
+func (s *guard) probing(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		release := s.limits.probes.acquire(r.Context(), "", 1, probeTimeout)
 		if release == nil {

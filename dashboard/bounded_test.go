@@ -71,8 +71,8 @@ func TestRequestsWaitForFreeSlot(t *testing.T) {
 		blocked := make(chan struct{})
 		var begun int
 		var mu sync.Mutex
-		options.Concurrent = 4
-		options.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		options.Auth.Concurrent = 4
+		options.API.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			mu.Lock()
 			begun++
 			mu.Unlock()
@@ -114,7 +114,7 @@ func TestRequestsWaitForFreeSlot(t *testing.T) {
 			t.Errorf("who waited: status %d, beside %d others", w.Code, begun)
 		}
 		wait.Wait()
-		if used := h.server.limits.requests.used; used != 0 {
+		if used := h.server.guard.limits.requests.used; used != 0 {
 			t.Errorf("%d places are not given back", used)
 		}
 	})
@@ -149,12 +149,12 @@ func TestRequestsTimeOut(t *testing.T) {
 func TestLargeAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	_, options := clusterWithTokens()
-	options.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	options.API.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = w.Write(make([]byte, maxUnsentOfOne))
 	})
 	h := New(options)
-	held := h.server.limits.unsent.acquire(t.Context(), "token:1", 1, 0)
+	held := h.server.guard.limits.unsent.acquire(t.Context(), "token:1", 1, 0)
 	if w := requestAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusServiceUnavailable || w.Header().Get(retryHeader) == "" || w.Body.Len() > 1000 {
 		t.Errorf("beyond what a caller may leave unread: status %d, %d bytes", w.Code, w.Body.Len())
 	}
@@ -162,7 +162,7 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 	if w := requestAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusOK || w.Body.Len() != maxUnsentOfOne {
 		t.Errorf("status %d, %d bytes", w.Code, w.Body.Len())
 	}
-	if used := h.server.limits.unsent.used; used != 0 {
+	if used := h.server.guard.limits.unsent.used; used != 0 {
 		t.Errorf("%d bytes are not given back", used)
 	}
 }
@@ -172,7 +172,7 @@ func TestConnectionsBeyondLimitServeOnlyProbes(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	options := c.options()
-	options.Beyond = func(context.Context) bool { return true }
+	options.Auth.Beyond = func(context.Context) bool { return true }
 	h := New(options)
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/leader/scheduler": 200, "/": 503, "/api/v1/jobs": 503, "/static/app.js": 503} {
 		before := c.readCount()

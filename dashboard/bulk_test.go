@@ -80,7 +80,7 @@ func TestBulkFormsRefuse(t *testing.T) {
 		t.Errorf("it did %v", c.done)
 	}
 	options := c.options()
-	options.JobOps = nil
+	options.Cluster.JobOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/jobs?kind=dump").Body.String(); strings.Contains(page, "/bulk/") {
 		t.Error("a page that cannot do anything has buttons")

@@ -161,9 +161,9 @@ func TestPagesDoNotWaitForJobCounts(t *testing.T) {
 	c := newCluster()
 	counts := slowCounts{fakeJobs{c}, make(chan struct{})}
 	options := c.options()
-	options.Source.Counts, options.timeout = counts, time.Nanosecond
-	s := makeServer(options)
-	h := s.guard(s.mux())
+	options.Cluster.Source.Counts, options.Cluster.CountTimeout = counts, time.Nanosecond
+	h := New(options)
+	s := h.server.cluster
 	for _, path := range []string{"/", "/jobs"} {
 		if page := get(t, h, path); page.Code != http.StatusOK || !strings.Contains(page.Body.String(), "Jobs are being counted.") || strings.Contains(page.Body.String(), "all <span") {
 			t.Errorf("%s: %d %s", path, page.Code, page.Body)

@@ -154,7 +154,7 @@ func (s *chartPage) get(now time.Time, draw func() (drawing, error)) (drawing, e
 	return drawn, err
 }
 
-func (s *server) loadCharts(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadCharts(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -167,16 +167,22 @@ func (s *server) loadCharts(ctx context.Context, req *request) (body, error) {
 		}
 		shown = stretches[i]
 	}
-	drawn, err := s.chartPages[shown.Name].get(facts.now, func() (drawing, error) { return s.drawCharts(ctx, newPoints(facts.now, shown), facts.now) })
+	drawn, err := s.chartPages[shown.Name].get(facts.now, func() (drawing, error) { return drawCharts(ctx, s.Source.History, shown, facts.now) })
 	if err != nil {
 		return nil, err
 	}
 	return &chartsBody{base: base{name: "Metrics", beat: s.pulseOf(facts)}, drawing: drawn, Span: shown, Spans: stretches}, nil
 }
 
+// sums reads windows of metrics that are aggregated into points of time.
+type sums interface {
+	Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error)
+}
+
 // drawCharts reads the metrics and draws the charts.
-func (s *server) drawCharts(ctx context.Context, p *points, now time.Time) (d drawing, err error) {
-	if err = s.readPoints(ctx, p); err != nil {
+func drawCharts(ctx context.Context, history sums, of stretch, now time.Time) (d drawing, err error) {
+	p := newPoints(now, of)
+	if err = p.read(ctx, history); err != nil {
 		return d, err
 	}
 	for _, spec := range chartSpecs {
@@ -186,8 +192,8 @@ func (s *server) drawCharts(ctx context.Context, p *points, now time.Time) (d dr
 	return d, nil
 }
 
-// readPoints reads each metric that a chart shows once, by the label of its lines.
-func (s *server) readPoints(ctx context.Context, p *points) error {
+// read reads each metric that a chart shows once, by the label of its lines.
+func (p *points) read(ctx context.Context, history sums) error {
 	wanted := map[string]string{presence: ""}
 	for _, spec := range chartSpecs {
 		for _, line := range spec.lines {
@@ -195,7 +201,7 @@ func (s *server) readPoints(ctx context.Context, p *points) error {
 		}
 	}
 	for _, metric := range slices.Sorted(maps.Keys(wanted)) {
-		sums, err := s.Source.History.Sums(ctx, rollupstore.SumQuery{
+		sums, err := history.Sums(ctx, rollupstore.SumQuery{
 			Metric: metric, Label: wanted[metric], Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point,
 		})
 		if err != nil {

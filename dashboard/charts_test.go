@@ -128,8 +128,7 @@ func TestChartSumsMatchWindows(t *testing.T) {
 	}
 	for _, of := range stretches[3:] {
 		p := newPoints(epoch.Add(20*time.Minute), of)
-		s := &server{Options: Options{Source: Source{History: storedHistory{pool}}}}
-		if err := s.readPoints(t.Context(), p); err != nil {
+		if err := p.read(t.Context(), storedHistory{pool}); err != nil {
 			t.Fatal(err)
 		}
 		for _, spec := range chartSpecs {

@@ -60,7 +60,7 @@ type statusDocument struct {
 }
 
 // clusterStatus answers 200 whenever the database can be read, with or without a leader.
-func (s *server) clusterStatus(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) clusterStatus(w http.ResponseWriter, r *http.Request) {
 	doc, err := s.clusterDocument(r.Context())
 	if err != nil {
 		writeProblem(w, http.StatusServiceUnavailable, "The database cannot be read.")
@@ -71,7 +71,7 @@ func (s *server) clusterStatus(w http.ResponseWriter, r *http.Request) {
 
 // clusterHealth answers 200 if the health is known, whether healthy or degraded, and 503
 // with the same document if the database cannot be read.
-func (s *server) clusterHealth(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) clusterHealth(w http.ResponseWriter, r *http.Request) {
 	doc, err := s.clusterDocument(r.Context())
 	status := http.StatusOK
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *server) clusterHealth(w http.ResponseWriter, r *http.Request) {
 }
 
 // clusterLeader answers 503 while the role has no leader.
-func (s *server) clusterLeader(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) clusterLeader(w http.ResponseWriter, r *http.Request) {
 	role := r.URL.Query().Get("role")
 	if role == "" {
 		role = SchedulerRole
@@ -103,7 +103,7 @@ func (s *server) clusterLeader(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *server) clusterDocument(ctx context.Context) (statusDocument, error) {
+func (s *apiServer) clusterDocument(ctx context.Context) (statusDocument, error) {
 	doc := statusDocument{healthDocument: healthDocument{
 		Status: "degraded", Clustering: "enabled", Cluster: s.Self.Cluster,
 		NodeID: s.Self.NodeID, State: "follower", Roles: []leaderDocument{},
@@ -182,7 +182,7 @@ func find(roles []leaderDocument, role string) *leaderDocument {
 
 // allRoles returns the configured roles first, including those that have no row because
 // they never had a leader, and then the others as they were read.
-func (s *server) allRoles(leaders []leaderstore.Leader) []leaderstore.Leader {
+func (s *clusterState) allRoles(leaders []leaderstore.Leader) []leaderstore.Leader {
 	byRole := map[string]leaderstore.Leader{}
 	for _, l := range leaders {
 		byRole[l.Role] = l

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/alerts"
@@ -144,11 +145,28 @@ type Self struct {
 	APIURL      string
 }
 
-// Options are the arguments of New. Source, Self, Roles, Ready and Leads are required;
-// everything else is optional.
+// Options are the arguments of New.
 type Options struct {
+	Cluster ClusterOptions
+	Auth    AuthOptions
+	API     APIOptions
+	Pages   PageOptions
+	// NoPages disables the pages and their streams. The JSON documents, the API and the
+	// probes remain.
+	NoPages bool
+}
+
+// ClusterOptions are what the pages and the API read and change. Source, Self, Roles and
+// Ready are required; everything else is optional.
+type ClusterOptions struct {
 	Source Source
 	Self   Self
+	// Roles are the roles that this cluster elects a leader for, in display order.
+	Roles []string
+	// Ready returns nil if the node can serve. Each error that it joins names one reason
+	// why it cannot. An [UnreadyError] holds details that only callers with a token may
+	// read.
+	Ready func(ctx context.Context) error
 	// CronOps and CronRunner change crons. Unless both are set, crons are read-only.
 	CronOps    CronOps
 	CronRunner CronRunner
@@ -160,10 +178,49 @@ type Options struct {
 	QueueOps QueueOps
 	// DeadLetterOps changes dead letters. Without it, dead letters are read-only.
 	DeadLetterOps DeadLetterOps
+	// RoleOps hands roles over and drains nodes. Without it, neither is possible.
+	RoleOps RoleOps
+	// Silencer silences and tests alerts. Without it, neither is possible.
+	Silencer Silencer
+	// Settings returns the node's effective configuration as a tree, with secrets redacted.
+	// Without it, there is no settings page.
+	Settings func() map[string]any
+	// Describe puts a cron's schedule into plain English. It returns an empty text if it
+	// cannot.
+	Describe func(cron cronstore.Cron) string
+	Logger   *slog.Logger
+	Now      func() time.Time
+	// Lifetime is the context of the node. It ends background reads that no request waits
+	// for. It is optional.
+	Lifetime context.Context //nolint:containedctx // passed to work that outlives a request
+	// CountTimeout is how long a page waits for the count of all jobs. 0 selects a default.
+	CountTimeout time.Duration
+}
+
+// AuthOptions say who may send requests, and how many.
+type AuthOptions struct {
 	// Tokens authenticates callers. Without it, everybody may do everything.
 	Tokens Tokens
 	// Audit records actions in the audit log. Without it, no action is recorded.
 	Audit Audit
+	// AllowedHosts are the host names that the listener answers to, without port. Empty
+	// allows every name. A listener on loopback needs LoopbackHosts, or any web site could
+	// read it by rebinding its own name.
+	AllowedHosts []string
+	// TrustedProxies are the address ranges of proxies whose X-Forwarded-For names the
+	// client.
+	TrustedProxies []netip.Prefix
+	// Concurrent is how many requests are handled at the same time. 0 selects a default.
+	Concurrent int
+	// Beyond reports, from a request's context, whether its connection exceeds the
+	// listener's limit. On such a connection only probes are answered. It is optional.
+	Beyond func(ctx context.Context) bool
+}
+
+// APIOptions are what only the API and the probes need. Leads is required.
+type APIOptions struct {
+	// Leads reports from memory whether this node leads a role.
+	Leads func(role string) (leaderstore.Fence, bool)
 	// File is the node's configuration file. Without it, there are no plan and apply
 	// routes.
 	File File
@@ -174,57 +231,21 @@ type Options struct {
 	// Once makes a repeated request with the same idempotency key take effect once. Without
 	// it, keys are ignored.
 	Once IdempotencyStore
-	// RoleOps hands roles over and drains nodes. Without it, neither is possible.
-	RoleOps RoleOps
-	// Silencer silences and tests alerts. Without it, neither is possible.
-	Silencer Silencer
-	// Settings returns the node's effective configuration as a tree, with secrets redacted.
-	// Without it, there is no settings page.
-	Settings func() map[string]any
-	// Roles are the roles that this cluster elects a leader for, in display order.
-	Roles []string
-	// Ready returns nil if the node can serve. Each error that it joins names one reason
-	// why it cannot. An [UnreadyError] holds details that only callers with a token may
-	// read.
-	Ready func(ctx context.Context) error
-	// Leads reports from memory whether this node leads a role.
-	Leads func(role string) (leaderstore.Fence, bool)
-	// Describe puts a cron's schedule into plain English. It returns an empty text if it
-	// cannot.
-	Describe func(cron cronstore.Cron) string
-	// Applied returns the hash of the configuration in force. Without it, the configuration
-	// that most nodes run counts.
-	Applied func(ctx context.Context) (string, error)
-	// Differs summarizes what another configuration changes compared with the one in force.
-	// Both arguments are hashes. It is optional.
-	Differs func(ctx context.Context, applied, other string) (string, error)
 	// Metrics serves /metrics.
 	Metrics http.Handler
 	// ClusterMetrics reads the cluster's metrics and returns a handler that serves them.
 	ClusterMetrics func(ctx context.Context) (http.Handler, error)
-	Changes        Changes
-	// AllowedHosts are the host names that the listener answers to, without port. Empty
-	// allows every name. A listener on loopback needs LoopbackHosts, or any web site could
-	// read it by rebinding its own name.
-	AllowedHosts []string
-	// TrustedProxies are the address ranges of proxies whose X-Forwarded-For names the
-	// client.
-	TrustedProxies []netip.Prefix
-	// NoPages disables the pages and their streams. The JSON documents, the API and the
-	// probes remain.
-	NoPages bool
-	// Concurrent is how many requests are handled at the same time. 0 selects a default.
-	Concurrent int
-	// Beyond reports, from a request's context, whether its connection exceeds the
-	// listener's limit. On such a connection only probes are answered. It is optional.
-	Beyond func(ctx context.Context) bool
-	Logger *slog.Logger
-	Now    func() time.Time
-	// Lifetime is the context of the node. It ends background reads that no request waits
-	// for. It is optional.
-	Lifetime context.Context //nolint:containedctx // passed to work that outlives a request
-	// timeout is how long a page waits for the count of all jobs.
-	timeout time.Duration
+}
+
+// PageOptions are what only the pages need. They are optional.
+type PageOptions struct {
+	// Applied returns the hash of the configuration in force. Without it, the configuration
+	// that most nodes run counts.
+	Applied func(ctx context.Context) (string, error)
+	// Differs summarizes what another configuration changes compared with the one in force.
+	// Both arguments are hashes.
+	Differs func(ctx context.Context, applied, other string) (string, error)
+	Changes Changes
 }
 
 // AnyAddress in AllowedHosts stands for every IP address. Allowing them is safe: a web site
@@ -235,30 +256,125 @@ const AnyAddress = "*address*"
 // LoopbackHosts are the host names of a listener on loopback.
 func LoopbackHosts() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
-type server struct {
-	Options
-	assets     *assets
-	renderer   *renderer
-	feeds      *feeds
-	counts     *staleCache[[]jobstore.Count]
-	outlines   *cache[outline]
-	dead       *cache[[]jobstore.DeadGroup]
-	stored     *cache[compactstore.Status]
-	chartPages map[string]*chartPage
-	ticks      *tickCache
-	lead       *cache[[]leaderstore.Leader]
-	rates      *cache[rollupstore.Rates]
-	firing     *cache[[]alerts.Status]
-	hazards    *cache[[]hazards.Hazard]
-	// findings caches the results of Doctor.
-	findings *cache[[]Finding]
+// clusterState is what the pages and the API read and change.
+type clusterState struct {
+	ClusterOptions
+
+	counts    *staleCache[[]jobstore.Count]
+	dead      *cache[[]jobstore.DeadGroup]
+	outlines  *cache[outline]
+	ticks     *tickCache
+	rates     *cache[rollupstore.Rates]
+	readiness *recent[error]
+}
+
+func newClusterState(opts ClusterOptions) *clusterState {
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	s := &clusterState{ClusterOptions: opts}
+	s.counts = s.newCounts()
+	s.dead = newCache(2*time.Second, s.allDead)
+	s.ticks = newTickCache(opts.Source.Crons, opts.Source.Jobs)
+	s.outlines = newCache(keepOutline, s.outline)
+	s.rates = newCache(keepRates, opts.Source.Leadership.Rates)
+	s.readiness = newRecent(opts.Ready)
+	return s
+}
+
+// guard checks and limits requests.
+type guard struct {
+	*responder
+	AuthOptions
+
+	now      func() time.Time
+	lifetime context.Context //nolint:containedctx // the context of the node, not of a call
 	auth     *auth
 	// refusals limits how many refusals are recorded.
 	refusals *refusals
-	// described returns the OpenAPI document.
-	described func() (description, error)
-	limits    limits
-	readiness *recent[error]
+	limits   limits
+}
+
+func newGuard(opts AuthOptions, answers *responder, now func() time.Time, lifetime context.Context) *guard { //nolint:revive // the context of the node, not of a call
+	return &guard{
+		responder: answers, AuthOptions: opts, now: now, lifetime: lifetime,
+		auth: newAuth(opts.Tokens, now), refusals: newRefusals(), limits: newLimits(opts.Concurrent),
+	}
+}
+
+// apiServer serves the API and the probes.
+type apiServer struct {
+	*guard
+	*clusterState
+	APIOptions
+
+	lead *cache[[]leaderstore.Leader]
+	// findings caches the results of Doctor.
+	findings *cache[[]Finding]
+	// document returns the OpenAPI document, documentText the document as JSON.
+	document     func() (apiDocument, error)
+	documentText func() ([]byte, error)
+}
+
+func newAPIServer(opts APIOptions, g *guard, c *clusterState) *apiServer {
+	s := &apiServer{
+		guard: g, clusterState: c, APIOptions: opts,
+		lead:     newCache(100*time.Millisecond, c.Source.Leadership.Leaders),
+		findings: newCache(time.Second, opts.Doctor),
+	}
+	s.document, s.documentText = s.describeOnce()
+	return s
+}
+
+// pageServer serves the pages and their streams.
+type pageServer struct {
+	*guard
+	*clusterState
+	PageOptions
+
+	assets     *assets
+	renderer   *renderer
+	feeds      *feeds
+	stored     *cache[compactstore.Status]
+	chartPages map[string]*chartPage
+	firing     *cache[[]alerts.Status]
+	hazards    *cache[[]hazards.Hazard]
+	// docs returns the body of the page that shows the OpenAPI document.
+	docs func() (docsBody, error)
+}
+
+func newPageServer(opts PageOptions, g *guard, c *clusterState, document func() (apiDocument, error)) *pageServer {
+	s := &pageServer{
+		guard: g, clusterState: c, PageOptions: opts,
+		assets: loadAssets(), chartPages: newChartPages(),
+		firing:  newCache(time.Second, c.Source.Alerts.List),
+		hazards: newCache(keepHazards, c.Source.Health.Hazards),
+		docs: sync.OnceValues(func() (docsBody, error) {
+			doc, err := document()
+			return newDocsBody(doc), err
+		}),
+	}
+	s.renderer = newRenderer(s.assets)
+	s.feeds = newFeeds(s.subscribe)
+	s.stored = newCache(keepSizes, s.storage)
+	return s
+}
+
+func (s *pageServer) subscribe() (<-chan struct{}, func()) {
+	if s.Changes == nil {
+		return nil, func() {}
+	}
+	return s.Changes.Subscribe()
+}
+
+// server holds the rooms of the dashboard.
+type server struct {
+	guard   *guard
+	cluster *clusterState
+	api     *apiServer
+	pages   *pageServer
+	noPages bool
 }
 
 // Handler answers the requests of a node's listener.
@@ -270,43 +386,24 @@ type Handler struct {
 // New returns the handler of a node's listener.
 func New(opts Options) *Handler {
 	s := makeServer(opts)
-	return &Handler{s.guard(s.mux()), s}
+	return &Handler{s.guard.guard(s.guard.mux(s.routes())), s}
 }
 
 // Run records how many refusals the audit log omits, until ctx ends. ctx must be the
 // Lifetime. After Run returns, no background read is in progress.
 func (h *Handler) Run(ctx context.Context) {
-	h.server.recordSums(ctx)
-	h.server.counts.wait()
+	h.server.guard.recordSums(ctx)
+	h.server.cluster.counts.wait()
 }
 
 func makeServer(opts Options) *server {
-	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	if opts.Now == nil {
-		opts.Now = time.Now
+	s := &server{cluster: newClusterState(opts.Cluster), noPages: opts.NoPages}
+	answers := &responder{logger: s.cluster.Logger}
+	s.guard = newGuard(opts.Auth, answers, s.cluster.Now, s.cluster.Lifetime)
+	s.api = newAPIServer(opts.API, s.guard, s.cluster)
+	s.pages = newPageServer(opts.Pages, s.guard, s.cluster, s.api.document)
+	if !opts.NoPages {
+		answers.errorPage = s.pages.writeErrorPage
 	}
-	s := &server{Options: opts, assets: loadAssets(), ticks: newTickCache(opts.Source.Crons, opts.Source.Jobs)}
-	s.renderer = newRenderer(s.assets)
-	s.feeds = newFeeds(s.subscribe)
-	s.counts = s.newCounts()
-	s.dead = newCache(2*time.Second, s.allDead)
-	s.stored, s.chartPages = newCache(keepSizes, s.storage), newChartPages()
-	s.outlines = newCache(keepOutline, s.outline)
-	s.firing = newCache(time.Second, opts.Source.Alerts.List)
-	s.hazards = newCache(keepHazards, opts.Source.Health.Hazards)
-	s.findings = newCache(time.Second, opts.Doctor)
-	s.lead = newCache(100*time.Millisecond, opts.Source.Leadership.Leaders)
-	s.rates = newCache(keepRates, opts.Source.Leadership.Rates)
-	s.auth, s.refusals = newAuth(opts.Tokens, opts.Now), newRefusals()
-	s.described = s.describeOnce()
-	s.limits = newLimits(opts.Concurrent)
-	s.readiness = newRecent(opts.Ready)
 	return s
-}
-
-func (s *server) subscribe() (<-chan struct{}, func()) {
-	if s.Changes == nil {
-		return nil, func() {}
-	}
-	return s.Changes.Subscribe()
 }

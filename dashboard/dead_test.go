@@ -120,7 +120,7 @@ func TestDeadAPIRefuses(t *testing.T) {
 		}
 	}
 	options := c.options()
-	options.DeadLetterOps = nil
+	options.Cluster.DeadLetterOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/dead/"+deadGroup).Body.String(); strings.Contains(page, "<form") || strings.Contains(page, "/discard") {
 		t.Error("a page that cannot do anything has forms")

@@ -10,11 +10,11 @@ import (
 )
 
 var theDocument = sync.OnceValues(func() (*openapi.Document, error) {
-	d, err := makeServer(newCluster().options()).described()
+	text, err := makeServer(newCluster().options()).api.documentText()
 	if err != nil {
 		return nil, err
 	}
-	return openapi.Parse(d.text)
+	return openapi.Parse(text)
 })
 
 // checkDocumented compares an answer with the OpenAPI document. All tests call it for the

@@ -245,7 +245,7 @@ func TestOverviewShowsHazards(t *testing.T) {
 		}
 	}
 	opts := c.options()
-	opts.Ready = func(context.Context) error { return UnreadyError{Public: "x", Err: errors.New("the disk is full")} }
+	opts.Cluster.Ready = func(context.Context) error { return UnreadyError{Public: "x", Err: errors.New("the disk is full")} }
 	page = get(t, New(opts), "/").Body.String()
 	for _, want := range []string{"Node node-1 is not ready: the disk is full"} {
 		if !strings.Contains(page, want) {

@@ -31,7 +31,7 @@ type Enqueuer interface {
 const maxUnique = 1000
 
 // enqueue checks the job and adds it.
-func (s *server) enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error) {
+func (s *clusterState) enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error) {
 	if err := checkNewJob(job); err != nil {
 		return jobstore.Enqueued{}, err
 	}
@@ -116,7 +116,7 @@ func (a enqueueAsk) unique() (by jobstore.UniqueBy, own bool, err error) {
 }
 
 // apiEnqueue answers 201 with the new job, or 200 with the existing duplicate.
-func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiEnqueue(w http.ResponseWriter, r *http.Request) {
 	var asked enqueueAsk
 	if err := readJSON(w, r, &asked); err != nil {
 		s.answerError(w, r, err)

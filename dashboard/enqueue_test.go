@@ -101,7 +101,7 @@ func TestEnqueueForm(t *testing.T) {
 		t.Errorf("it did %v", c.done)
 	}
 	options := c.options()
-	options.Enqueuer = nil
+	options.Cluster.Enqueuer = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/jobs").Body.String(); strings.Contains(page, "/enqueue") {
 		t.Error("a page that cannot do anything has a button")

@@ -421,37 +421,38 @@ var testRoles = []string{"scheduler", "metrics_aggregator", "log_compactor"}
 // options are the options with which node-1 serves the cluster.
 func (c *fakeCluster) options() Options {
 	return Options{
-		CronOps:    fakeOperator{c},
-		CronRunner: fakeOperator{c},
-		JobOps:     fakeOperator{c}, Enqueuer: fakeOperator{c},
-		QueueOps: fakeOperator{c}, DeadLetterOps: fakeDead{c}, RoleOps: fakeOperator{c}, Silencer: fakeAlerts{c},
-		Settings: func() map[string]any { return c.settings },
-		Source:   Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Health: fakeHealth{c}, Crons: fakeCrons{c}, Explain: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
-		Self:     Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
-		Roles:    testRoles,
-		Ready:    func(context.Context) error { return nil },
-		Changes:  c,
-		Metrics:  fakeMetrics,
-		ClusterMetrics: func(context.Context) (http.Handler, error) {
-			return read(c, func() http.Handler { return fakeMetrics })
+		Cluster: ClusterOptions{
+			Source:  Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Health: fakeHealth{c}, Crons: fakeCrons{c}, Explain: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
+			Self:    Self{Cluster: "test", NodeID: "node-1", Incarnation: incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
+			Roles:   testRoles,
+			Ready:   func(context.Context) error { return nil },
+			CronOps: fakeOperator{c}, CronRunner: fakeOperator{c}, JobOps: fakeOperator{c}, Enqueuer: fakeOperator{c},
+			QueueOps: fakeOperator{c}, DeadLetterOps: fakeDead{c}, RoleOps: fakeOperator{c}, Silencer: fakeAlerts{c},
+			Settings: func() map[string]any { return c.settings },
+			Describe: func(cron cronstore.Cron) string {
+				if cron.Spec.Schedule == "0 2 * * *" {
+					return "at 02:00 every day"
+				}
+				return ""
+			},
+			Now:          func() time.Time { return epoch },
+			CountTimeout: time.Minute, // the count takes no time here
 		},
-		Now: func() time.Time { return epoch },
-		Leads: func(role string) (leaderstore.Fence, bool) {
-			return leaderstore.Fence{Role: role, Term: 7, NodeID: "node-1", Incarnation: incarnation}, role == "scheduler"
+		Auth: AuthOptions{Audit: fakeAudit{c}, AllowedHosts: LoopbackHosts()},
+		API: APIOptions{
+			Leads: func(role string) (leaderstore.Fence, bool) {
+				return leaderstore.Fence{Role: role, Term: 7, NodeID: "node-1", Incarnation: incarnation}, role == "scheduler"
+			},
+			File: fakeFile{c}, TokenKeeper: fakeKeeper{c},
+			Doctor: func(context.Context) ([]Finding, error) {
+				return []Finding{{Check: "pooler", Status: "ok", Detail: "there is none"}}, c.err
+			},
+			Metrics: fakeMetrics,
+			ClusterMetrics: func(context.Context) (http.Handler, error) {
+				return read(c, func() http.Handler { return fakeMetrics })
+			},
 		},
-		Describe: func(cron cronstore.Cron) string {
-			if cron.Spec.Schedule == "0 2 * * *" {
-				return "at 02:00 every day"
-			}
-			return ""
-		},
-		AllowedHosts: LoopbackHosts(),
-		timeout:      time.Minute, // the count takes no time here
-		Audit:        fakeAudit{c},
-		File:         fakeFile{c}, TokenKeeper: fakeKeeper{c},
-		Doctor: func(context.Context) ([]Finding, error) {
-			return []Finding{{Check: "pooler", Status: "ok", Detail: "there is none"}}, c.err
-		},
+		Pages: PageOptions{Changes: c},
 	}
 }
 

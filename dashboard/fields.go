@@ -109,11 +109,11 @@ func shownValue(raw json.RawMessage) string {
 }
 
 // refuseFields answers with the list of errors.
-func (s *server) refuseFields(w http.ResponseWriter, r *http.Request, wrong invalidError) {
+func (s *responder) refuseFields(w http.ResponseWriter, r *http.Request, wrong invalidError) {
 	detail := wrong.Error() + "."
-	if s.NoPages || forPrograms(r.URL.Path) {
+	if s.forProgram(r) {
 		writeJSONProblem(w, problem{Status: http.StatusUnprocessableEntity, Detail: detail, Errors: wrong})
 		return
 	}
-	s.writeErrorPage(w, r, http.StatusUnprocessableEntity, detail)
+	s.errorPage(w, r, http.StatusUnprocessableEntity, detail)
 }

@@ -25,7 +25,7 @@ var followParameter = flag("follow", "Continue with new rows, oldest first, one 
 
 // followLines writes each item that run sends as one JSON object per line, until run
 // returns. If run fails, it aborts the connection, so that the client can detect the error.
-func followLines[T any](s *server, w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func([]T) error) error) {
+func followLines[T any](s *guard, w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func([]T) error) error) {
 	w.Header().Set("Content-Type", linesMedia)
 	w.Header().Set("X-Accel-Buffering", "no")
 	if r.Method == http.MethodHead {
@@ -44,7 +44,7 @@ func followLines[T any](s *server, w http.ResponseWriter, r *http.Request, run f
 	sendLines(s, w, lasting, run)
 }
 
-func sendLines[T any](s *server, w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func([]T) error) error) {
+func sendLines[T any](s *guard, w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func([]T) error) error) {
 	control, lines := http.NewResponseController(w), json.NewEncoder(w)
 	send := func(rows []T) error {
 		for _, row := range rows {
@@ -62,7 +62,7 @@ func sendLines[T any](s *server, w http.ResponseWriter, r *http.Request, run fun
 		return
 	}
 	if r.Context().Err() == nil && !errors.Is(err, jobstore.ErrNotFound) {
-		s.Logger.WarnContext(r.Context(), "no longer followed", "path", r.URL.Path, "error", err)
+		s.logger.WarnContext(r.Context(), "no longer followed", "path", r.URL.Path, "error", err)
 	}
 	panic(http.ErrAbortHandler)
 }
@@ -77,7 +77,7 @@ func initialRows(after int64, limit int) int {
 }
 
 // apiEvents lists the event log, newest first. With follow it streams new events.
-func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiEvents(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter := eventstore.Filter{Types: q.texts("type"), Role: q.values.Get("role"), Before: q.number("before"), After: q.number("after"), Limit: q.limit()}
 	following := q.flag("follow")
@@ -100,10 +100,10 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) {
 	answerPage(s, w, r, q, events, err, filter.Limit, func(e eventstore.Event) int64 { return e.ID })
 }
 
-func (s *server) followEvents(w http.ResponseWriter, r *http.Request, filter eventstore.Filter) {
+func (s *apiServer) followEvents(w http.ResponseWriter, r *http.Request, filter eventstore.Filter) {
 	after, first := filter.After, initialRows(filter.After, filter.Limit)
 	filter.Before = 0
-	followLines(s, w, r, func(ctx context.Context, send func([]eventstore.Event) error) error {
+	followLines(s.guard, w, r, func(ctx context.Context, send func([]eventstore.Event) error) error {
 		return tail.Rows[eventstore.Event]{
 			Find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
 				filter.After, filter.Limit = after, limit
@@ -115,7 +115,7 @@ func (s *server) followEvents(w http.ResponseWriter, r *http.Request, filter eve
 }
 
 // apiAudit lists the audit log, newest first. With follow it streams new entries.
-func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiAudit(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
 	filter := access.AuditFilter{
 		Actor: q.values.Get("actor"), Action: q.values.Get("action"), Outcome: q.values.Get("outcome"),
@@ -134,10 +134,10 @@ func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) {
 }
 
 // followAudit sends an entry a second time when its action has ended.
-func (s *server) followAudit(w http.ResponseWriter, r *http.Request, filter access.AuditFilter) {
+func (s *apiServer) followAudit(w http.ResponseWriter, r *http.Request, filter access.AuditFilter) {
 	after, first := filter.AfterID, initialRows(filter.AfterID, filter.Limit)
 	filter.BeforeID = 0
-	followLines(s, w, r, func(ctx context.Context, send func([]access.AuditEntry) error) error {
+	followLines(s.guard, w, r, func(ctx context.Context, send func([]access.AuditEntry) error) error {
 		return tail.Rows[access.AuditEntry]{
 			Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
 				filter.AfterID, filter.Limit = after, limit

@@ -12,7 +12,7 @@ import (
 const viaPage = "the dashboard"
 
 // form parses the fields of a form. If it returns false, it has answered the request.
-func (s *server) form(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
+func (s *responder) form(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
 	body, err := readBody(w, r, "application/x-www-form-urlencoded")
 	if err != nil {
 		s.answerError(w, r, err)
@@ -32,7 +32,7 @@ func redirectDone(w http.ResponseWriter, r *http.Request, did string, more ...st
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-func (s *server) formTrigger(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) formTrigger(w http.ResponseWriter, r *http.Request) {
 	if _, ok := s.form(w, r); !ok {
 		return
 	}
@@ -44,10 +44,10 @@ func (s *server) formTrigger(w http.ResponseWriter, r *http.Request) {
 	redirectDone(w, r, "trigger", "job", strconv.FormatInt(row.JobID, 10))
 }
 
-func (s *server) formPause(w http.ResponseWriter, r *http.Request)  { s.formHold(w, r, true) }
-func (s *server) formResume(w http.ResponseWriter, r *http.Request) { s.formHold(w, r, false) }
+func (s *pageServer) formPause(w http.ResponseWriter, r *http.Request)  { s.formHold(w, r, true) }
+func (s *pageServer) formResume(w http.ResponseWriter, r *http.Request) { s.formHold(w, r, false) }
 
-func (s *server) formHold(w http.ResponseWriter, r *http.Request, pause bool) {
+func (s *pageServer) formHold(w http.ResponseWriter, r *http.Request, pause bool) {
 	if _, ok := s.form(w, r); !ok {
 		return
 	}
@@ -62,13 +62,14 @@ func (s *server) formHold(w http.ResponseWriter, r *http.Request, pause bool) {
 	redirectDone(w, r, did)
 }
 
-func (s *server) formBackfill(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) formBackfill(w http.ResponseWriter, r *http.Request) {
 	fields, ok := s.form(w, r)
 	if !ok {
 		return
 	}
-	cron, ok := s.cronOf(w, r)
-	if !ok {
+	cron, err := s.Source.Crons.Get(r.Context(), r.PathValue("name"))
+	if err != nil {
+		s.answerError(w, r, refuse(err))
 		return
 	}
 	span, err := spanOf(cron, fields.Get("from"), fields.Get("to"), fields.Get("limit"))

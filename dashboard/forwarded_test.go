@@ -40,7 +40,7 @@ func TestClientAddress(t *testing.T) {
 func TestFailuresAreCountedByClientBehindAProxy(t *testing.T) {
 	t.Parallel()
 	_, options := clusterWithTokens()
-	options.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	options.Auth.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	h := New(options)
 	guess := func(client string) int {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080/api/v1/jobs", nil)

@@ -41,10 +41,10 @@ type fuzzed struct {
 func newFuzzed() *fuzzed {
 	c, options := clusterWithTokens()
 	f := &fuzzed{cluster: c, kept: fakeOnce{}, routes: map[string]route{}, now: epoch}
-	options.Once = f.kept
-	options.Now = func() time.Time { return f.now }
+	options.API.Once = f.kept
+	options.Cluster.Now = func() time.Time { return f.now }
 	f.handler = New(options)
-	for path, r := range addresses(&server{Options: options, assets: loadAssets()}) {
+	for path, r := range addresses(makeServer(options)) {
 		if path, _, _ := strings.Cut(path, "?"); r.post != nil {
 			f.routes[path] = r
 		}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,7 +17,7 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 	"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // guard wraps every route: it sets headers, then checks the Host, then the origin.
-func (s *server) guard(next http.Handler) http.Handler {
+func (s *guard) guard(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(s.crossOrigin))
 	next = protection.Handler(s.recovered(next))
@@ -40,7 +41,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 }
 
 // recovered answers for a handler that panics.
-func (s *server) recovered(next http.Handler) http.Handler {
+func (s *guard) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := &statusRecorder{ResponseWriter: w}
 		defer func() {
@@ -54,11 +55,11 @@ func (s *server) recovered(next http.Handler) http.Handler {
 
 // logPanic logs a panic with its stack. It repeats http.ErrAbortHandler, which aborts a
 // connection on purpose.
-func (s *server) logPanic(begun *statusRecorder, r *http.Request, problem any) {
+func (s *guard) logPanic(begun *statusRecorder, r *http.Request, problem any) {
 	if problem == http.ErrAbortHandler { //nolint:errorlint,err113 // the panic value is compared by identity
 		panic(problem)
 	}
-	s.Logger.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", problem, "stack", string(debug.Stack()))
+	s.logger.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", problem, "stack", string(debug.Stack()))
 	if begun.status != 0 {
 		panic(http.ErrAbortHandler) // aborts the connection, so that the client detects the incomplete answer
 	}
@@ -75,7 +76,7 @@ func secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-func (s *server) hostAllowed(hostport string) bool {
+func (s *guard) hostAllowed(hostport string) bool {
 	if len(s.AllowedHosts) == 0 {
 		return true
 	}
@@ -101,7 +102,7 @@ func hostname(hostport string) string {
 	return strings.TrimSuffix(strings.Trim(hostport, "[]"), ".")
 }
 
-func (s *server) crossOrigin(w http.ResponseWriter, r *http.Request) {
+func (s *guard) crossOrigin(w http.ResponseWriter, r *http.Request) {
 	s.recordRejected(r, "403 from another site")
 	s.fail(w, r, http.StatusForbidden, "The request came from another site.")
 }
@@ -126,25 +127,37 @@ func (r route) leastScope() access.Scope {
 	return r.read
 }
 
-func (s *server) methodNotAllowed(of route) http.HandlerFunc {
+func (s *guard) methodNotAllowed(of route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", of.allow())
 		s.fail(w, r, http.StatusMethodNotAllowed, "The methods of this address are "+of.allow()+".")
 	}
 }
 
-func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
+func (s *guard) notFound(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, http.StatusNotFound, "There is nothing at this address.")
+}
+
+// responder writes the answers to failed requests.
+type responder struct {
+	logger *slog.Logger
+	// errorPage writes an error page for people; nil if there are no pages.
+	errorPage func(w http.ResponseWriter, r *http.Request, status int, detail string)
+}
+
+// forProgram reports whether a request is answered with a problem document.
+func (s *responder) forProgram(r *http.Request) bool {
+	return s.errorPage == nil || forPrograms(r.URL.Path)
 }
 
 // fail answers in the form that fits the path: a problem document for programs, a page for
 // people.
-func (s *server) fail(w http.ResponseWriter, r *http.Request, status int, detail string) {
-	if s.NoPages || forPrograms(r.URL.Path) {
+func (s *responder) fail(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	if s.forProgram(r) {
 		writeProblem(w, status, detail)
 		return
 	}
-	s.writeErrorPage(w, r, status, detail)
+	s.errorPage(w, r, status, detail)
 }
 
 func forPrograms(path string) bool {

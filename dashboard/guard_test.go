@@ -12,7 +12,7 @@ import (
 
 // addresses fills in the paths of the routes with existing objects.
 func addresses(s *server) map[string]route {
-	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.assets.hashed["app.css"],
+	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.pages.assets.hashed["app.css"],
 		"{tick}", "2026-11-20T02:00:00Z")
 	all := map[string]route{}
 	for _, r := range s.routes() {
@@ -37,7 +37,7 @@ func addresses(s *server) map[string]route {
 	return all
 }
 
-func newServer(c *fakeCluster) *server { return &server{Options: c.options(), assets: loadAssets()} }
+func newServer(c *fakeCluster) *server { return makeServer(c.options()) }
 
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestHostAllowList(t *testing.T) {
 func TestAnyAddressAllowsOnlyAddresses(t *testing.T) {
 	t.Parallel()
 	opts := newCluster().options()
-	opts.AllowedHosts = []string{AnyAddress, "forge.example"}
+	opts.Auth.AllowedHosts = []string{AnyAddress, "forge.example"}
 	h := New(opts)
 	for host, status := range map[string]int{
 		"192.0.2.7:8080": 200, "[2001:db8::1]:8080": 200, "203.0.113.9": 200, "forge.example": 200,
@@ -177,7 +177,7 @@ func TestAnyAddressAllowsOnlyAddresses(t *testing.T) {
 func TestWithoutAllowListEveryHostIsAnswered(t *testing.T) {
 	t.Parallel()
 	opts := newCluster().options()
-	opts.AllowedHosts = nil
+	opts.Auth.AllowedHosts = nil
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://forge.example/healthz", nil)
 	w := httptest.NewRecorder()
 	New(opts).ServeHTTP(w, r)

@@ -26,7 +26,7 @@ var gzipWriters = sync.Pool{New: func() any {
 //
 // A large answer waits until there is memory for it beside the answers that slow clients
 // have not read yet. Meanwhile it gives its request slot back.
-func (s *server) compressed(next http.Handler) http.Handler {
+func (s *guard) compressed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := &compressWriter{ResponseWriter: w, accepted: acceptsGzip(r), reserve: func(size int) func() { return s.reserve(r, size) }}
 		next.ServeHTTP(p, r)
@@ -123,7 +123,7 @@ func (p *compressWriter) refuse() {
 
 // reserve reserves memory for an answer of a size until it is written. It gives back the
 // request slot first.
-func (s *server) reserve(r *http.Request, size int) (release func()) {
+func (s *guard) reserve(r *http.Request, size int) (release func()) {
 	t := requestSlotOf(r.Context())
 	if t == nil {
 		return func() {}

@@ -68,7 +68,7 @@ type transferAsk struct {
 }
 
 // apiHandOver requests that a leader steps down or, with a target, transfers its role.
-func (s *server) apiHandOver(transfer bool) http.HandlerFunc {
+func (s *apiServer) apiHandOver(transfer bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body transferAsk
 		var err error
@@ -96,7 +96,7 @@ func (s *server) apiHandOver(transfer bool) http.HandlerFunc {
 var errNoTarget = wrongFields(wrongField("to", "is missing; want the id of the node that shall lead"))
 
 // apiDrill answers when the role has a new leader.
-func (s *server) apiDrill(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiDrill(w http.ResponseWriter, r *http.Request) {
 	err := readJSON(w, r, &struct{}{})
 	var done handover.DrillResult
 	if err == nil {
@@ -117,7 +117,7 @@ type drainDocument struct {
 	Roles  []handOverDocument `json:"roles"`
 }
 
-func (s *server) apiDrain(drain bool) http.HandlerFunc {
+func (s *apiServer) apiDrain(drain bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := readJSON(w, r, &struct{}{}); err != nil {
 			s.answerError(w, r, err)
@@ -132,7 +132,7 @@ func (s *server) apiDrain(drain bool) http.HandlerFunc {
 	}
 }
 
-func (s *server) drain(ctx context.Context, node, by string, drain bool) (drainDocument, error) {
+func (s *clusterState) drain(ctx context.Context, node, by string, drain bool) (drainDocument, error) {
 	done := drainDocument{NodeID: node, State: "active", Roles: []handOverDocument{}}
 	if !drain {
 		return done, refuseHandOver(s.RoleOps.Undrain(ctx, node, by))
@@ -146,7 +146,7 @@ func (s *server) drain(ctx context.Context, node, by string, drain bool) (drainD
 }
 
 // formHandOver handles the confirmed form.
-func (s *server) formHandOver(transfer bool) http.HandlerFunc {
+func (s *pageServer) formHandOver(transfer bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		fields, ok := s.form(w, r)
 		if !ok {
@@ -167,7 +167,7 @@ func (s *server) formHandOver(transfer bool) http.HandlerFunc {
 	}
 }
 
-func (s *server) formDrain(drain bool) http.HandlerFunc {
+func (s *pageServer) formDrain(drain bool) http.HandlerFunc {
 	did := didUndrain
 	if drain {
 		did = didDrain
@@ -194,7 +194,7 @@ const (
 )
 
 // handOverRoutes returns the API routes.
-func (s *server) handOverRoutes() []route {
+func (s *apiServer) handOverRoutes() []route {
 	if s.RoleOps == nil {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (s *server) handOverRoutes() []route {
 }
 
 // handOverPages returns the confirmation pages with their forms.
-func (s *server) handOverPages() []route {
+func (s *pageServer) handOverPages() []route {
 	if s.RoleOps == nil {
 		return nil
 	}

@@ -133,7 +133,7 @@ func TestHandOverPages(t *testing.T) {
 func TestReadOnlyServerShowsNoButtons(t *testing.T) {
 	t.Parallel()
 	options := newCluster().options()
-	options.RoleOps, options.Settings = nil, nil
+	options.Cluster.RoleOps, options.Cluster.Settings = nil, nil
 	h := New(options)
 	for _, path := range []string{"/leaders", "/nodes"} {
 		if page := get(t, h, path).Body.String(); strings.Contains(page, "/transfer") || strings.Contains(page, "/drain\"") || strings.Contains(page, "/settings") {

@@ -201,7 +201,7 @@ func TestHostileTextForgesNoEvent(t *testing.T) {
 	asks := url.Values{"id": {"42"}, "role": {"scheduler"}, "group": {deadGroup}, "name": {attack}, "node": {attack}, "alert": {attack}, "kind": {attack}}
 	for name, kind := range pageKinds {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?"+asks.Encode(), nil)
-		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
+		parts := s.pages.fragments(t.Context(), kind, newRequest(r, kind))
 		f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
 		f.publish(parts)
 		stream, _ := f.since(0, nil)

@@ -35,8 +35,8 @@ const (
 )
 
 // idempotent executes an API POST with an idempotency key once.
-func (s *server) idempotent(of route, next http.HandlerFunc) http.HandlerFunc {
-	if s.Once == nil || of.posts == nil {
+func (s *apiServer) idempotent(of route, next http.HandlerFunc) http.HandlerFunc {
+	if s.Once == nil {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {

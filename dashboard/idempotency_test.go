@@ -57,7 +57,7 @@ func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ..
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
-	options.Once = fakeOnce{}
+	options.API.Once = fakeOnce{}
 	h := New(options)
 	const asks, key, used = `{"kind": "dump"}`, "8e03978e-40d5-43dd-bc93-6894a57f9324", "The Idempotency-Key was used for another request. Use a new one."
 	for _, step := range []struct {
@@ -102,7 +102,7 @@ func TestIdempotencyKeys(t *testing.T) {
 func TestBadIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
-	options.Once = fakeOnce{}
+	options.API.Once = fakeOnce{}
 	h := New(options)
 	for _, keys := range [][]string{{""}, {`""`}, {"a b"}, {`a"b`}, {"ä"}, {strings.Repeat("k", 256)}, {"a", "b"}, {"a\x00"}} {
 		w := postWithKey(t, h, "operator", "jobs/42/cancel", "", keys...)
@@ -118,9 +118,9 @@ func TestEveryWriteTakesAKey(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
 	kept := fakeOnce{}
-	options.Once = kept
+	options.API.Once = kept
 	h := New(options)
-	for path, r := range addresses(&server{Options: options, assets: loadAssets()}) {
+	for path, r := range addresses(makeServer(options)) {
 		if r.post == nil || !strings.HasPrefix(path, "/api/") {
 			continue
 		}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,13 +17,9 @@ const (
 	oldCount = 5 * time.Second
 )
 
-func (s *server) newCounts() *staleCache[[]jobstore.Count] {
-	timeout := s.timeout
-	if timeout == 0 {
-		timeout = countTimeout
-	}
+func (s *clusterState) newCounts() *staleCache[[]jobstore.Count] {
 	return &staleCache[[]jobstore.Count]{
-		keep: keepCounts, timeout: timeout, lifetime: s.Lifetime, read: s.Source.Counts.CountsByQueueAndState,
+		keep: keepCounts, timeout: cmp.Or(s.CountTimeout, countTimeout), lifetime: s.Lifetime, read: s.Source.Counts.CountsByQueueAndState,
 		failed: func(ctx context.Context, err error) { s.Logger.WarnContext(ctx, "count jobs", "error", err) },
 	}
 }

@@ -199,13 +199,13 @@ func TestPanicIsAProblem(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	options := newCluster().options()
-	options.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	options.Doctor = func(context.Context) ([]Finding, error) { panic("out of \x1b luck") }
+	options.Cluster.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	options.API.Doctor = func(context.Context) ([]Finding, error) { panic("out of \x1b luck") }
 	w := get(t, New(options), "/api/v1/doctor")
 	if got := decode[problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api_doctor.go") {
 		t.Errorf("%d %s\n%s", w.Code, w.Body, &log)
 	}
-	late := makeServer(options).recovered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	late := makeServer(options).guard.recovered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("{"))
 		panic("late")
 	}))

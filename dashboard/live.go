@@ -243,7 +243,7 @@ func writeEvent(out *bytes.Buffer, name string, html []byte) {
 }
 
 // events serves the stream of a page.
-func (s *server) events(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) events(w http.ResponseWriter, r *http.Request) {
 	kind, ok := pageKinds[r.URL.Query().Get("page")]
 	if !ok {
 		writeProblem(w, http.StatusNotFound, "There is no such page.")
@@ -274,7 +274,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 
 // drawWithSlot draws the parts of a page once it has a slot. Without one it returns nil, and
 // the parts stay as they are.
-func (s *server) drawWithSlot(ctx context.Context, kind pageKind, req *request) map[string][]byte {
+func (s *pageServer) drawWithSlot(ctx context.Context, kind pageKind, req *request) map[string][]byte {
 	release := s.limits.requests.acquire(ctx, drawsName, 1, drawTimeout)
 	if release == nil {
 		return nil

@@ -173,7 +173,7 @@ func TestStreamsHaveQuotas(t *testing.T) {
 	}
 	rest := maxStreams - maxStreamsOfOne - 1
 	for i := range rest {
-		h.server.limits.streams.acquire(t.Context(), strconv.Itoa(i), 1, 0)
+		h.server.guard.limits.streams.acquire(t.Context(), strconv.Itoa(i), 1, 0)
 	}
 	if got := open("admin"); got != http.StatusServiceUnavailable {
 		t.Errorf("beyond all: status %d", got)
@@ -284,7 +284,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 			continue // not specific to a page
 		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&alert=quiet&group="+deadGroup, nil)
-		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
+		parts := s.pages.fragments(t.Context(), kind, newRequest(r, kind))
 		for _, part := range append(kind.parts, "pulse") {
 			if len(parts[part]) == 0 {
 				t.Errorf("%s: part %s is empty", name, part)
@@ -326,7 +326,7 @@ func checkStream(t *testing.T, s *server, name, page string) {
 		return
 	}
 	kind = kind.stream()
-	parts := s.fragments(t.Context(), kind, newRequest(r, kind))
+	parts := s.pages.fragments(t.Context(), kind, newRequest(r, kind))
 	for part := range parts {
 		if !strings.Contains(page, `sse-swap="`+part+`"`) {
 			t.Errorf("%s: the stream carries %s, which has no place", name, part)

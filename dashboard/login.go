@@ -27,7 +27,7 @@ type loginBody struct {
 	Wrong bool
 }
 
-func (s *server) loginPage(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) loginPage(w http.ResponseWriter, r *http.Request) {
 	next := nextOf(r.URL.Query().Get("next"))
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
 		// The session cookie is strict, so a browser that comes from another site did not
@@ -37,11 +37,11 @@ func (s *server) loginPage(w http.ResponseWriter, r *http.Request) {
 	s.writeLogin(w, r, http.StatusOK, loginBody{Next: next})
 }
 
-func (s *server) writeLogin(w http.ResponseWriter, r *http.Request, status int, b loginBody) {
+func (s *pageServer) writeLogin(w http.ResponseWriter, r *http.Request, status int, b loginBody) {
 	s.writePage(w, r, status, view{Kind: "login", Title: "Log in", Self: s.Self, Body: b})
 }
 
-func (s *server) formLogin(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) formLogin(w http.ResponseWriter, r *http.Request) {
 	fields, ok := s.form(w, r)
 	if !ok {
 		return
@@ -66,7 +66,7 @@ func (s *server) formLogin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *server) formLogout(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) formLogout(w http.ResponseWriter, r *http.Request) {
 	if _, ok := s.form(w, r); !ok {
 		return
 	}

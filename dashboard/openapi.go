@@ -21,7 +21,7 @@ type (
 	apiDocument struct {
 		OpenAPI    string                             `json:"openapi"`
 		Info       apiInfo                            `json:"info"`
-		Servers    []apiServer                        `json:"servers"`
+		Servers    []apiServerInfo                    `json:"servers"`
 		Tags       []apiTag                           `json:"tags"`
 		Paths      map[string]map[string]apiOperation `json:"paths"`
 		Components apiComponents                      `json:"components"`
@@ -33,7 +33,7 @@ type (
 		Contact     map[string]string `json:"contact"`
 		License     map[string]string `json:"license"`
 	}
-	apiServer struct {
+	apiServerInfo struct {
 		URL         string `json:"url"`
 		Description string `json:"description"`
 	}
@@ -93,22 +93,29 @@ const (
 // projectURL is the address of the project.
 const projectURL = "https://github.com/forge-scheduler/forge"
 
-// describeAPI builds the OpenAPI document from the routes.
-func (s *server) describeAPI() (apiDocument, error) {
+// describer builds the OpenAPI document of a node.
+type describer struct {
+	version string
+	// tokens reports whether the node requires tokens.
+	tokens bool
+}
+
+// describe builds the document from the routes.
+func (s describer) describe(routes []route) (apiDocument, error) {
 	schemas := newSchemas()
 	doc := apiDocument{
 		OpenAPI: "3.1.1",
 		Info: apiInfo{
-			Title: "forge", Version: cmp.Or(s.Self.Version, "unknown"),
+			Title: "forge", Version: cmp.Or(s.version, "unknown"),
 			Description: "Every node serves every operation. Errors are problem documents (RFC 9457). A POST may carry an Idempotency-Key.",
 			Contact:     map[string]string{"name": "forge", "url": projectURL},
 			License:     map[string]string{"name": "Apache 2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
 		},
-		Servers: []apiServer{{"/", "The node that serves this document."}},
+		Servers: []apiServerInfo{{"/", "The node that serves this document."}},
 		Paths:   map[string]map[string]apiOperation{},
 	}
 	used := map[string]bool{}
-	for _, r := range s.routes() {
+	for _, r := range routes {
 		methods := map[string]apiOperation{}
 		for _, way := range []struct {
 			method string
@@ -133,7 +140,7 @@ func (s *server) describeAPI() (apiDocument, error) {
 	return doc, schemas.err
 }
 
-func (s *server) describeOne(schemas *schemas, r route, method string, of *operation, scope access.Scope) apiOperation {
+func (s describer) describeOne(schemas *schemas, r route, method string, of *operation, scope access.Scope) apiOperation {
 	text := operationTexts[strings.ToUpper(method)+" "+r.path]
 	op := apiOperation{
 		ID: text.id, Tags: []string{tagOf(r.path)}, Summary: of.summary, Description: text.about,
@@ -172,12 +179,12 @@ func (op *apiOperation) takes(schemas *schemas, of *operation) {
 
 // securityOf returns the alternative credentials of an operation: a token, or none if the
 // node requires none.
-func (s *server) securityOf(scope access.Scope) []map[string][]string {
+func (s describer) securityOf(scope access.Scope) []map[string][]string {
 	withToken := map[string][]string{bearer: {}}
 	switch {
 	case scope == open:
 		return []map[string][]string{}
-	case s.Tokens == nil:
+	case !s.tokens:
 		return []map[string][]string{{}, withToken}
 	default:
 		return []map[string][]string{withToken}
@@ -261,39 +268,34 @@ func (p parameter) schema() *jsonschema.Schema {
 	return schema
 }
 
-// description is the OpenAPI document as JSON and as the body of a page.
-type description struct {
-	text []byte
-	page docsBody
-}
-
 // describeOnce builds the document on the first request for it. The routes do not change
 // afterwards.
-func (s *server) describeOnce() func() (description, error) {
-	return sync.OnceValues(func() (description, error) {
-		doc, err := s.describeAPI()
-		if err != nil {
-			return description{}, err
-		}
-		text, err := json.Marshal(doc)
-		return description{text, doc.page()}, err
+func (s *apiServer) describeOnce() (document func() (apiDocument, error), text func() ([]byte, error)) {
+	document = sync.OnceValues(func() (apiDocument, error) {
+		return describer{version: s.Self.Version, tokens: s.Tokens != nil}.describe(s.routes())
 	})
-}
-
-// withDescription passes the document to a handler.
-func (s *server) withDescription(answer func(w http.ResponseWriter, r *http.Request, d description)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		d, err := s.described()
+	text = sync.OnceValues(func() ([]byte, error) {
+		doc, err := document()
 		if err != nil {
-			s.Logger.ErrorContext(r.Context(), "describe the API", "error", err)
-			s.fail(w, r, http.StatusInternalServerError, "The API cannot be described.")
-			return
+			return nil, err
 		}
-		answer(w, r, d)
-	}
+		return json.Marshal(doc)
+	})
+	return document, text
 }
 
-func (s *server) apiOpenAPI(w http.ResponseWriter, _ *http.Request, d description) {
+func (s *apiServer) apiOpenAPI(w http.ResponseWriter, r *http.Request) {
+	text, err := s.documentText()
+	if err != nil {
+		s.answerUndescribed(w, r, err)
+		return
+	}
 	w.Header().Set("Content-Type", jsonMedia)
-	_, _ = w.Write(d.text) // the client is gone
+	_, _ = w.Write(text) // the client is gone
+}
+
+// answerUndescribed answers that the OpenAPI document could not be built.
+func (s *responder) answerUndescribed(w http.ResponseWriter, r *http.Request, err error) {
+	s.logger.ErrorContext(r.Context(), "describe the API", "error", err)
+	s.fail(w, r, http.StatusInternalServerError, "The API cannot be described.")
 }

@@ -170,11 +170,11 @@ var operationID = regexp.MustCompile(`^[a-z][A-Za-z0-9]+$`)
 func TestDocumentStatesWhoNeedsToken(t *testing.T) {
 	t.Parallel()
 	_, options := clusterWithTokens()
-	guardedDoc, err := makeServer(options).describeAPI()
+	guardedDoc, err := makeServer(options).api.document()
 	if err != nil {
 		t.Fatal(err)
 	}
-	openDoc, err := makeServer(newCluster().options()).describeAPI()
+	openDoc, err := makeServer(newCluster().options()).api.document()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func TestTheDocumentAsAPage(t *testing.T) {
 		}
 	}
 	options := c.options()
-	options.Tokens = fakeTokens{c}
+	options.Auth.Tokens = fakeTokens{c}
 	if w := requestAs(t, New(options), "", "GET", docsPath); w.Code != http.StatusSeeOther {
 		t.Errorf("a stranger is not led to the login: %d", w.Code)
 	}

@@ -96,7 +96,7 @@ func refuse(err error) error {
 	}
 }
 
-func (s *server) trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
+func (s *clusterState) trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
 	row, err := s.CronRunner.Trigger(ctx, t)
 	if errors.Is(err, cronstore.ErrTaken) {
 		return row, refuseTaken(row)
@@ -112,7 +112,7 @@ func refuseTaken(row cronstore.Tick) error {
 }
 
 // setCronPaused pauses or resumes a cron.
-func (s *server) setCronPaused(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
+func (s *clusterState) setCronPaused(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
 	change := s.CronOps.Resume
 	if pause {
 		change = s.CronOps.Pause
@@ -122,7 +122,7 @@ func (s *server) setCronPaused(ctx context.Context, cron, by string, pause bool)
 }
 
 // backfill finds the ticks of a backfill and, unless dryRun is set, runs them.
-func (s *server) backfill(ctx context.Context, span cronstore.Span, by string, dryRun bool) (b cronstore.Backfill, ran int, err error) {
+func (s *clusterState) backfill(ctx context.Context, span cronstore.Span, by string, dryRun bool) (b cronstore.Backfill, ran int, err error) {
 	if b, err = s.CronOps.BackfillTicks(ctx, span); err == nil && !dryRun {
 		ran, err = s.CronRunner.Backfill(ctx, b, by, nil)
 	}

@@ -29,7 +29,7 @@ var deadActions = []jobstore.Action{jobstore.Retry, jobstore.Discard}
 
 var errNoSuchGroup = &refusal{http.StatusNotFound, "There are no dead letters of that group. They may have been retried, discarded or removed after their retention."}
 
-func (s *server) actOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, dryRun bool) (bulkDocument, error) {
+func (s *clusterState) actOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, dryRun bool) (bulkDocument, error) {
 	counted, err := s.DeadLetterOps.CountDead(ctx, filter)
 	done := bulkDocument{Action: order.Action, Jobs: counted.Jobs, DryRun: dryRun}
 	switch {
@@ -53,6 +53,6 @@ func (s *server) actOnDead(ctx context.Context, order jobstore.Order, filter job
 	return done, err
 }
 
-func (s *server) allDead(ctx context.Context) ([]jobstore.DeadGroup, error) {
+func (s *clusterState) allDead(ctx context.Context) ([]jobstore.DeadGroup, error) {
 	return s.Source.Dead.Groups(ctx, jobstore.DeadFilter{})
 }

@@ -24,7 +24,7 @@ var pastTense = map[jobstore.Action]string{jobstore.Cancel: "cancelled", jobstor
 var errNoSuchJob = &refusal{http.StatusNotFound, "There is no such job."}
 
 // act applies an action to one job.
-func (s *server) act(ctx context.Context, order jobstore.Order, text string) (jobstore.Change, error) {
+func (s *clusterState) act(ctx context.Context, order jobstore.Order, text string) (jobstore.Change, error) {
 	id, ok := jobID(text)
 	if !ok {
 		return jobstore.Change{}, errNoSuchJob
@@ -54,7 +54,7 @@ type bulkDocument struct {
 
 // actOnAll applies an action to the jobs that match a filter. It leaves jobs with ids above
 // upTo alone; if upTo is 0, jobs above the highest counted id.
-func (s *server) actOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, upTo int64, dryRun bool) (bulkDocument, error) {
+func (s *clusterState) actOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, upTo int64, dryRun bool) (bulkDocument, error) {
 	count := s.countBulk
 	if dryRun {
 		count = s.JobOps.CountMatching

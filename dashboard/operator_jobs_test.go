@@ -92,7 +92,7 @@ func TestJobForms(t *testing.T) {
 		t.Errorf("status %d", w.Code)
 	}
 	options := c.options()
-	options.JobOps = nil
+	options.Cluster.JobOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/jobs/42").Body.String(); strings.Contains(page, `href="/jobs/42/`) {
 		t.Error("a page that cannot do anything has buttons")

@@ -214,7 +214,7 @@ func TestCronPageShowsPauseAndNotifications(t *testing.T) {
 		}
 	}
 	options := c.options()
-	options.CronOps, options.CronRunner = nil, nil
+	options.Cluster.CronOps, options.Cluster.CronRunner = nil, nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/crons/backup").Body.String(); strings.Contains(page, "<form") {
 		t.Error("a page that cannot do anything has forms")

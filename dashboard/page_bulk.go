@@ -24,7 +24,7 @@ func filterValues(filter jobstore.Filter, more ...string) string {
 }
 
 // bulkActs returns the buttons for actions on all jobs that match the list's filter.
-func (s *server) bulkActs(req *request, filter jobstore.Filter) []act {
+func (s *pageServer) bulkActs(req *request, filter jobstore.Filter) []act {
 	filter = jobstore.Filter{State: filter.State, Kind: filter.Kind, Queue: filter.Queue, Cron: filter.Cron}
 	var buttons []act
 	for _, action := range jobstore.Actions {
@@ -61,8 +61,8 @@ type bulkBody struct {
 }
 
 // loadBulk loads the confirmation page of a bulk action.
-func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, req *request) (body, error) {
+func loadBulk(action jobstore.Action) func(*pageServer, context.Context, *request) (body, error) {
+	return func(s *pageServer, ctx context.Context, req *request) (body, error) {
 		filter := bulkFilter(req.values.Get)
 		err := checkBulk(action, filter)
 		if s.JobOps == nil {
@@ -95,7 +95,7 @@ func loadBulk(action jobstore.Action) func(*server, context.Context, *request) (
 }
 
 // countBulk counts at most one job more than one request may change.
-func (s *server) countBulk(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
+func (s *clusterState) countBulk(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
 	filter.Limit = maxBulk + 1
 	return s.JobOps.CountMatching(ctx, action, filter)
 }
@@ -131,7 +131,7 @@ func checkBulkCount(action jobstore.Action, counted jobstore.Matching) error {
 }
 
 // formActOnAll applies the confirmed action to the jobs that were counted.
-func (s *server) formActOnAll(action jobstore.Action) http.HandlerFunc {
+func (s *pageServer) formActOnAll(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		fields, ok := s.form(w, r)
 		if !ok {

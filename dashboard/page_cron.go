@@ -34,7 +34,7 @@ type upcomingRow struct {
 	Note string
 }
 
-func (s *server) loadCron(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadCron(ctx context.Context, req *request) (body, error) {
 	before := req.time("before")
 	said := noticeOf(req)
 	if err := req.err(); err != nil {
@@ -68,7 +68,7 @@ func (s *server) loadCron(ctx context.Context, req *request) (body, error) {
 }
 
 // loadLedger fills in the verdicts of the ticks and the ends of their jobs.
-func (s *server) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts, cron cronstore.Cron, newest, shown []cronstore.Tick) error {
+func (s *pageServer) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts, cron cronstore.Cron, newest, shown []cronstore.Tick) error {
 	ticks := make([]time.Time, len(shown))
 	ids := jobsOf(newest)
 	for i, t := range shown {
@@ -166,7 +166,7 @@ type backfillBody struct {
 const shownBackfill = 200
 
 // loadBackfill loads the form and, once it is filled in, the ticks.
-func (s *server) loadBackfill(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadBackfill(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err

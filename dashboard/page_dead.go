@@ -33,7 +33,7 @@ type deadGroupRow struct {
 
 func deadPath(group string) string { return "/dead/" + url.PathEscape(group) }
 
-func (s *server) loadDead(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadDead(ctx context.Context, req *request) (body, error) {
 	said := deadNotice(req)
 	if err := req.err(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ type deadLetterRow struct {
 	Lost     []string // how each node on which an attempt was lost failed
 }
 
-func (s *server) loadDeadGroup(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadDeadGroup(ctx context.Context, req *request) (body, error) {
 	before := req.number("before")
 	if err := req.err(); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func lostNodes(l jobstore.DeadLetter) []string {
 	return lines
 }
 
-func (s *server) deadGroup(ctx context.Context, name string) (facts clusterFacts, group jobstore.DeadGroup, err error) {
+func (s *pageServer) deadGroup(ctx context.Context, name string) (facts clusterFacts, group jobstore.DeadGroup, err error) {
 	if facts, err = s.cluster(ctx); err != nil {
 		return facts, group, err
 	}
@@ -160,8 +160,8 @@ type deadActBody struct {
 }
 
 // loadDeadAct loads the confirmation page of an action on a group.
-func loadDeadAct(action jobstore.Action) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, req *request) (body, error) {
+func loadDeadAct(action jobstore.Action) func(*pageServer, context.Context, *request) (body, error) {
+	return func(s *pageServer, ctx context.Context, req *request) (body, error) {
 		facts, group, err := s.deadGroup(ctx, req.values.Get("group"))
 		if err != nil {
 			return nil, err
@@ -179,7 +179,7 @@ func loadDeadAct(action jobstore.Action) func(*server, context.Context, *request
 
 // formDead applies an action to one job of a group, or to the group once that was
 // confirmed.
-func (s *server) formDead(action jobstore.Action) http.HandlerFunc {
+func (s *pageServer) formDead(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		fields, ok := s.form(w, r)
 		if !ok {

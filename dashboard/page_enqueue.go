@@ -151,7 +151,7 @@ func draftArgs(fields []argschema.Field) string {
 	return string(text)
 }
 
-func (s *server) loadEnqueue(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadEnqueue(ctx context.Context, req *request) (body, error) {
 	if s.Enqueuer == nil {
 		return nil, &requestError{errNothingToChange}
 	}
@@ -159,7 +159,7 @@ func (s *server) loadEnqueue(ctx context.Context, req *request) (body, error) {
 }
 
 // enqueueForm returns the form with the submitted values. With raw, the arguments are JSON.
-func (s *server) enqueueForm(ctx context.Context, sent url.Values, raw bool, problem string) (body, error) {
+func (s *pageServer) enqueueForm(ctx context.Context, sent url.Values, raw bool, problem string) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (b *enqueueBody) askFor(fields []argschema.Field, sent url.Values, raw bool
 
 // formEnqueue adds the job and redirects to its page. If the form is invalid, it answers
 // with the form, the error and the submitted values.
-func (s *server) formEnqueue(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) formEnqueue(w http.ResponseWriter, r *http.Request) {
 	sent, ok := s.form(w, r)
 	if !ok {
 		return
@@ -242,7 +242,7 @@ func userError(err error) (status int, problem string) {
 	return 0, ""
 }
 
-func (s *server) enqueueSent(r *http.Request, sent url.Values) (jobstore.Enqueued, error) {
+func (s *pageServer) enqueueSent(r *http.Request, sent url.Values) (jobstore.Enqueued, error) {
 	job, err := newJobOf(sent)
 	if err != nil {
 		return jobstore.Enqueued{}, err

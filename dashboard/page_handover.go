@@ -25,8 +25,8 @@ type handOverBody struct {
 }
 
 // loadHandOver loads the confirmation page of a hand-over.
-func loadHandOver(transfer bool) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, req *request) (body, error) {
+func loadHandOver(transfer bool) func(*pageServer, context.Context, *request) (body, error) {
+	return func(s *pageServer, ctx context.Context, req *request) (body, error) {
 		facts, err := s.cluster(ctx)
 		if err != nil {
 			return nil, err
@@ -66,8 +66,8 @@ func (b *handOverBody) judge(facts clusterFacts, leader leaderstore.Leader, tran
 }
 
 // loadDrain loads the confirmation page of a drain or an undrain.
-func loadDrain(drain bool) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, req *request) (body, error) {
+func loadDrain(drain bool) func(*pageServer, context.Context, *request) (body, error) {
+	return func(s *pageServer, ctx context.Context, req *request) (body, error) {
 		facts, err := s.cluster(ctx)
 		if err != nil {
 			return nil, err

@@ -25,7 +25,7 @@ type candidateRow struct {
 	Why     string
 }
 
-func (s *server) placementOf(ctx context.Context, job jobstore.Job, colors palette) (b placementBody, err error) {
+func (s *pageServer) placementOf(ctx context.Context, job jobstore.Job, colors palette) (b placementBody, err error) {
 	if jobstore.Finished(job.State) || job.State == "running" {
 		return b, nil
 	}
@@ -64,7 +64,7 @@ type act struct {
 }
 
 // acts returns the buttons for actions that the job's state permits.
-func (s *server) acts(req *request, job jobstore.Job) []act {
+func (s *pageServer) acts(req *request, job jobstore.Job) []act {
 	var buttons []act
 	for _, action := range jobstore.Actions {
 		if s.JobOps != nil && req.may(operator) && action.Refuses(job.State) == "" {
@@ -114,8 +114,8 @@ type jobActBody struct {
 }
 
 // loadJobAct loads the confirmation page of an action.
-func loadJobAct(action jobstore.Action) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, req *request) (body, error) {
+func loadJobAct(action jobstore.Action) func(*pageServer, context.Context, *request) (body, error) {
+	return func(s *pageServer, ctx context.Context, req *request) (body, error) {
 		id, ok := jobID(req.values.Get("id"))
 		if !ok {
 			return nil, jobstore.ErrNotFound
@@ -153,7 +153,7 @@ func effect(action jobstore.Action, state string) string {
 }
 
 // formAct applies the confirmed action.
-func (s *server) formAct(action jobstore.Action) http.HandlerFunc {
+func (s *pageServer) formAct(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := s.form(w, r); !ok {
 			return

@@ -38,7 +38,7 @@ func (b *jobsBody) Narrowed() bool {
 	return f.State != "" || f.Kind != "" || f.Queue != "" || f.Cron != ""
 }
 
-func (s *server) loadJobs(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadJobs(ctx context.Context, req *request) (body, error) {
 	filter := req.jobFilter()
 	filter.Args = jobstore.ShortArgs
 	if err := req.err(); err != nil {

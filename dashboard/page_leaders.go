@@ -47,7 +47,7 @@ type leadersBody struct {
 	Events []eventRow
 }
 
-func (s *server) loadLeaders(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadLeaders(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func roleLinks(leaders []leaderstore.Leader, role, span string) []spanLink {
 }
 
 // addActs adds the buttons to the cards of leaders.
-func (s *server) addActs(req *request, cards []leaderCard, facts clusterFacts) []leaderCard {
+func (s *pageServer) addActs(req *request, cards []leaderCard, facts clusterFacts) []leaderCard {
 	if s.RoleOps == nil || !req.may(admin) {
 		return cards
 	}

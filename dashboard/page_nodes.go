@@ -18,7 +18,7 @@ type nodesBody struct {
 	Gone []nodeRow
 }
 
-func (s *server) loadNodes(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadNodes(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ var collapsed = []string{"jobs", "crons"}
 // shownEntries is how many entries of a collapsed section are shown.
 const shownEntries = 50
 
-func (s *server) loadSettings(ctx context.Context, _ *request) (body, error) {
+func (s *pageServer) loadSettings(ctx context.Context, _ *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (s *server) loadSettings(ctx context.Context, _ *request) (body, error) {
 	return &b, nil
 }
 
-func (s *server) apiSettings(w http.ResponseWriter, _ *http.Request) {
+func (s *apiServer) apiSettings(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.Settings())
 }
 

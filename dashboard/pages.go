@@ -29,41 +29,41 @@ type pageKind struct {
 	// parts are the fragments that the stream replaces, drawn by the templates
 	// <name>/<part>. Confirmation and form pages have none.
 	parts []string
-	load  func(*server, context.Context, *request) (body, error)
+	load  func(*pageServer, context.Context, *request) (body, error)
 }
 
 var pageKinds = map[string]pageKind{
 	"beat":     beatKind,
-	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "coming", "failures", "crons", "jobs"}, (*server).loadOverview},
-	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*server).loadLeaders},
-	"nodes":    {"nodes", []string{"did", "node"}, []string{"tiles", "list"}, (*server).loadNodes},
-	"settings": {"settings", nil, []string{"about", "list"}, (*server).loadSettings},
+	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "coming", "failures", "crons", "jobs"}, (*pageServer).loadOverview},
+	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*pageServer).loadLeaders},
+	"nodes":    {"nodes", []string{"did", "node"}, []string{"tiles", "list"}, (*pageServer).loadNodes},
+	"settings": {"settings", nil, []string{"about", "list"}, (*pageServer).loadSettings},
 	"stepdown": {"move", []string{"role"}, nil, loadHandOver(false)},
 	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},
 	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
 	"undrain":  {"move", []string{"node"}, nil, loadDrain(false)},
-	"crons":    {"crons", []string{"q", "is", "after"}, []string{"tabs", "list"}, (*server).loadCrons},
-	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*server).loadCron},
-	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*server).loadBackfill},
-	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"tabs", "list"}, (*server).loadJobs},
-	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*server).loadJob},
-	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*server).loadQueues},
-	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*server).loadAlerts},
+	"crons":    {"crons", []string{"q", "is", "after"}, []string{"tabs", "list"}, (*pageServer).loadCrons},
+	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*pageServer).loadCron},
+	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*pageServer).loadBackfill},
+	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"tabs", "list"}, (*pageServer).loadJobs},
+	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*pageServer).loadJob},
+	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*pageServer).loadQueues},
+	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*pageServer).loadAlerts},
 	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
 	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},
-	"charts":   {"charts", []string{"span"}, []string{"list"}, (*server).loadCharts},
-	"storage":  {"storage", nil, []string{"passes", "tables"}, (*server).loadStorage},
+	"charts":   {"charts", []string{"span"}, []string{"list"}, (*pageServer).loadCharts},
+	"storage":  {"storage", nil, []string{"passes", "tables"}, (*pageServer).loadStorage},
 	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
 	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},
 
-	"enqueue":     {"enqueue", []string{"kind", "raw"}, nil, (*server).loadEnqueue},
+	"enqueue":     {"enqueue", []string{"kind", "raw"}, nil, (*pageServer).loadEnqueue},
 	"bulkcancel":  {"bulkact", bulkKeys, nil, loadBulk(jobstore.Cancel)},
 	"bulkretry":   {"bulkact", bulkKeys, nil, loadBulk(jobstore.Retry)},
 	"bulkdiscard": {"bulkact", bulkKeys, nil, loadBulk(jobstore.Discard)},
 
-	"dead":        {"dead", []string{"did", "n"}, []string{"list"}, (*server).loadDead},
-	"deadgroup":   {"deadgroup", []string{"group", "before"}, []string{"facts", "letters"}, (*server).loadDeadGroup},
+	"dead":        {"dead", []string{"did", "n"}, []string{"list"}, (*pageServer).loadDead},
+	"deadgroup":   {"deadgroup", []string{"group", "before"}, []string{"facts", "letters"}, (*pageServer).loadDeadGroup},
 	"deadretry":   {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Retry)},
 	"deaddiscard": {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Discard)},
 }
@@ -71,7 +71,7 @@ var pageKinds = map[string]pageKind{
 // beatKind is the stream of forms and confirmation pages. It does not change their content,
 // so that typed input remains. It only updates the connection state and the warnings that
 // every page shows.
-var beatKind = pageKind{"beat", nil, nil, (*server).loadBeat}
+var beatKind = pageKind{"beat", nil, nil, (*pageServer).loadBeat}
 
 func (k pageKind) stream() pageKind {
 	if len(k.parts) == 0 {
@@ -80,7 +80,7 @@ func (k pageKind) stream() pageKind {
 	return k
 }
 
-func (s *server) loadBeat(ctx context.Context, _ *request) (body, error) {
+func (s *pageServer) loadBeat(ctx context.Context, _ *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func draw(templates *template.Template, name string, data any) ([]byte, error) {
 }
 
 // page serves a whole page.
-func (s *server) page(name string) http.HandlerFunc {
+func (s *pageServer) page(name string) http.HandlerFunc {
 	kind := pageKinds[name]
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
@@ -202,7 +202,7 @@ func (s *server) page(name string) http.HandlerFunc {
 	}
 }
 
-func (s *server) viewOf(kind pageKind, req *request, b body) view {
+func (s *pageServer) viewOf(kind pageKind, req *request, b body) view {
 	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Settings: s.Settings != nil, Pulse: b.pulse(), Body: b}
 	stream := kind.stream()
 	v.Live = "/events?" + url.Values{"page": {stream.name}}.Encode()
@@ -214,7 +214,7 @@ func (s *server) viewOf(kind pageKind, req *request, b body) view {
 
 // fragments draws the live parts of a page. If reading fails, it returns only an alert, and
 // the page keeps its parts.
-func (s *server) fragments(ctx context.Context, kind pageKind, req *request) map[string][]byte {
+func (s *pageServer) fragments(ctx context.Context, kind pageKind, req *request) map[string][]byte {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	parts := map[string][]byte{}
@@ -233,22 +233,22 @@ func (s *server) fragments(ctx context.Context, kind pageKind, req *request) map
 // beatPart is the part that is sent after every read, to show that the stream is alive.
 const beatPart = "beat"
 
-func (s *server) addPulse(ctx context.Context, parts map[string][]byte, p pulse) {
+func (s *pageServer) addPulse(ctx context.Context, parts map[string][]byte, p pulse) {
 	s.add(ctx, parts, beatPart, "beat", p)
 	s.add(ctx, parts, "pulse", "pulse", p)
 }
 
-func (s *server) add(ctx context.Context, parts map[string][]byte, part, name string, data any) {
+func (s *pageServer) add(ctx context.Context, parts map[string][]byte, part, name string, data any) {
 	html, err := draw(s.renderer.parts, name, data)
 	if err != nil {
-		s.Logger.ErrorContext(ctx, "draw a part of a page", "part", name, "error", err)
+		s.logger.ErrorContext(ctx, "draw a part of a page", "part", name, "error", err)
 		return
 	}
 	parts[part] = html
 }
 
 // explain returns the message for the reader. Other errors go to the log.
-func (s *server) explain(ctx context.Context, err error) string {
+func (s *pageServer) explain(ctx context.Context, err error) string {
 	if wrong, ok := errors.AsType[*requestError](err); ok {
 		return wrong.Error()
 	}
@@ -259,12 +259,12 @@ func (s *server) explain(ctx context.Context, err error) string {
 		return "It is no longer there: retention removed it, or it left the configuration."
 	}
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.Logger.WarnContext(ctx, "read for a page", "error", err)
+		s.logger.WarnContext(ctx, "read for a page", "error", err)
 	}
 	return "The database cannot be read. What you see may be out of date."
 }
 
-func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
+func (s *pageServer) pageError(w http.ResponseWriter, r *http.Request, err error) {
 	no, refused := errors.AsType[*refusal](err)
 	switch wrong, ok := errors.AsType[*requestError](err); {
 	case ok:
@@ -281,11 +281,11 @@ func (s *server) pageError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-func (s *server) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {
+func (s *pageServer) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {
 	v.Who, v.Theme = callerOf(r.Context()).Name, themeOf(r)
 	html, err := draw(s.renderer.pages, v.Kind, v)
 	if err != nil {
-		s.Logger.ErrorContext(r.Context(), "draw a page", "page", v.Kind, "error", err)
+		s.logger.ErrorContext(r.Context(), "draw a page", "page", v.Kind, "error", err)
 		http.Error(w, "The page could not be drawn.", http.StatusInternalServerError)
 		return
 	}
@@ -312,7 +312,7 @@ type errorBody struct {
 	Detail string
 }
 
-func (s *server) writeErrorPage(w http.ResponseWriter, r *http.Request, status int, detail string) {
+func (s *pageServer) writeErrorPage(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	name := http.StatusText(status)
 	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Settings: s.Settings != nil, Body: errorBody{status, name, detail}})
 }

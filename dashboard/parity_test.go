@@ -50,10 +50,10 @@ func TestEveryFormHasItsRequest(t *testing.T) {
 	t.Parallel()
 	s := newServer(newCluster())
 	posts := map[string]bool{}
-	for _, r := range s.apiRoutes() {
+	for _, r := range s.api.apiRoutes() {
 		posts[r.path] = r.post != nil
 	}
-	for _, r := range s.pageRoutes() {
+	for _, r := range s.pages.routes() {
 		if r.post == nil {
 			continue
 		}
@@ -78,10 +78,10 @@ func TestEveryFormIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := newCluster().options()
-	options.Tokens = fakeTokens{}
-	s := &server{Options: options, assets: loadAssets()}
+	options.Auth.Tokens = fakeTokens{}
+	s := makeServer(options)
 	var forms []string
-	for _, r := range append(s.pageRoutes(), s.loginRoutes()...) {
+	for _, r := range s.pages.routes() {
 		if r.post != nil {
 			forms = append(forms, r.path)
 		}

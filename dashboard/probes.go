@@ -16,7 +16,7 @@ import (
 const probeTimeout = 2 * time.Second
 
 // healthz reports that the process answers, and nothing else.
-func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
+func (s *apiServer) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, healthzDocument{NodeID: s.Self.NodeID, Status: "ok", Version: s.Self.Version})
 }
 
@@ -44,7 +44,7 @@ func (u UnreadyError) Error() string { return u.Err.Error() }
 // Unwrap returns the details, which only callers with a token may read.
 func (u UnreadyError) Unwrap() error { return u.Err }
 
-func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) readyz(w http.ResponseWriter, r *http.Request) {
 	missing := causes(s.readiness.get(r.Context()), s.seesDetails(r))
 	status := http.StatusOK
 	if len(missing) > 0 {
@@ -84,7 +84,7 @@ func (c *recent[T]) get(ctx context.Context) T {
 
 // seesDetails reports whether the caller of an open route may see details: it has a token
 // of any scope, or none is required.
-func (s *server) seesDetails(r *http.Request) bool {
+func (s *guard) seesDetails(r *http.Request) bool {
 	if s.Tokens == nil {
 		return true
 	}
@@ -126,7 +126,7 @@ type leaderFacts struct {
 // leaderProbe answers load balancers: 200 on the leader and 503 on all other nodes. The
 // leader answers from memory, so it answers even if the database is down. Its memory is
 // cleared no later than it steps down.
-func (s *server) leaderProbe(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) leaderProbe(w http.ResponseWriter, r *http.Request) {
 	role := r.PathValue("role")
 	if fence, ok := s.Leads(role); ok {
 		writeLeaderFacts(w, http.StatusOK, leaderFacts{Role: role, NodeID: s.Self.NodeID, Term: fence.Term, APIURL: s.Self.APIURL, Leads: true})
@@ -174,12 +174,12 @@ func writeLeaderFacts(w http.ResponseWriter, status int, facts leaderFacts) {
 
 // leaders reads the roles for probes. It caches them, because many load balancers may probe
 // at the same time.
-func (s *server) leaders(ctx context.Context) ([]leaderstore.Leader, error) {
+func (s *apiServer) leaders(ctx context.Context) ([]leaderstore.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	leaders, err := s.lead.get(ctx)
 	if err != nil {
-		s.Logger.WarnContext(ctx, "read leaders for a probe", "error", err)
+		s.logger.WarnContext(ctx, "read leaders for a probe", "error", err)
 	}
 	return leaders, err
 }

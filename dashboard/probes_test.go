@@ -62,7 +62,7 @@ func TestLeaderProbe(t *testing.T) {
 func TestReadyzNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	opts := newCluster().options()
-	opts.Ready = func(context.Context) error {
+	opts.Cluster.Ready = func(context.Context) error {
 		return errors.Join(errors.New("database: no answer"), errors.New("workers: not started"))
 	}
 	w := get(t, New(opts), "/readyz")
@@ -77,7 +77,7 @@ func TestReadyzHidesDetailsFromAnonymousCallers(t *testing.T) {
 	t.Parallel()
 	_, opts := clusterWithTokens()
 	detail := errors.New("database: failed to connect to `user=forge database=prod`")
-	opts.Ready = func(context.Context) error {
+	opts.Cluster.Ready = func(context.Context) error {
 		return errors.Join(errors.New("workers: not started"), UnreadyError{Public: "database: it cannot be reached", Err: detail})
 	}
 	h := New(opts)
@@ -89,7 +89,7 @@ func TestReadyzHidesDetailsFromAnonymousCallers(t *testing.T) {
 			t.Errorf("%q reads %q, want %q", token, body.NotReady, want)
 		}
 	}
-	opts.Tokens = nil // everybody may read everything
+	opts.Auth.Tokens = nil // everybody may read everything
 	if body := decode[readiness](t, get(t, New(opts), "/readyz")); body.NotReady[1] != detail.Error() {
 		t.Errorf("without tokens: %q", body.NotReady)
 	}

@@ -28,7 +28,7 @@ type QueueOps interface {
 
 var errNoSuchQueue = &refusal{http.StatusNotFound, "There is no such queue."}
 
-func (s *server) apiQueues(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiQueues(w http.ResponseWriter, r *http.Request) {
 	queues, err := s.Source.Queues.List(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -37,7 +37,7 @@ func (s *server) apiQueues(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, listOf(queues, ""))
 }
 
-func (s *server) apiLimits(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiLimits(w http.ResponseWriter, r *http.Request) {
 	usages, err := s.Source.Queues.Usages(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
@@ -47,7 +47,7 @@ func (s *server) apiLimits(w http.ResponseWriter, r *http.Request) {
 }
 
 // setQueuePaused pauses or resumes a queue.
-func (s *server) setQueuePaused(ctx context.Context, queue, by string, pause bool) (since time.Time, changed bool, err error) {
+func (s *clusterState) setQueuePaused(ctx context.Context, queue, by string, pause bool) (since time.Time, changed bool, err error) {
 	turn := s.QueueOps.ResumeQueue
 	if pause {
 		turn = s.QueueOps.PauseQueue
@@ -66,7 +66,7 @@ type queueStateDocument struct {
 	Changed  bool      `json:"changed"`
 }
 
-func (s *server) apiSetQueuePaused(pause bool) http.HandlerFunc {
+func (s *apiServer) apiSetQueuePaused(pause bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		err := readJSON(w, r, &struct{}{})
@@ -84,7 +84,7 @@ func (s *server) apiSetQueuePaused(pause bool) http.HandlerFunc {
 }
 
 // formSetQueuePaused handles the form and redirects to the page, which reports the result.
-func (s *server) formSetQueuePaused(pause bool) http.HandlerFunc {
+func (s *pageServer) formSetQueuePaused(pause bool) http.HandlerFunc {
 	did := "resume"
 	if pause {
 		did = "pause"
@@ -129,7 +129,7 @@ type limitRow struct {
 	Used string
 }
 
-func (s *server) loadQueues(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadQueues(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func TestQueuesPage(t *testing.T) {
 		t.Errorf("an unknown queue: %d", w.Code)
 	}
 	options := c.options()
-	options.QueueOps = nil
+	options.Cluster.QueueOps = nil
 	if page := get(t, New(options), "/queues").Body.String(); strings.Contains(page, `method="post"`) {
 		t.Error("a page that cannot do anything has forms")
 	}

@@ -89,7 +89,7 @@ func (f *refusals) sums() (entries []access.AuditEntry) {
 }
 
 // recordRefused records that a caller lacks the permission for a request.
-func (s *server) recordRefused(r *http.Request, of route, status int) {
+func (s *guard) recordRefused(r *http.Request, of route, status int) {
 	e := entryOf(of, r)
 	if isRead(r.Method) {
 		e.Action, e.Object = "read", r.URL.Path
@@ -101,7 +101,7 @@ func (s *server) recordRefused(r *http.Request, of route, status int) {
 // recordRejected records a request that was rejected before its caller and its route were
 // determined. The caller counts as anonymous, because another site may have made a browser
 // send the request.
-func (s *server) recordRejected(r *http.Request, why string) {
+func (s *guard) recordRejected(r *http.Request, why string) {
 	e := access.AuditEntry{Actor: anonymous, Source: addressOf(r), Action: "read", Object: r.URL.Path, Detail: why}
 	if !isRead(r.Method) {
 		e.Action = "write"
@@ -111,31 +111,31 @@ func (s *server) recordRejected(r *http.Request, why string) {
 
 // writeRefusal records a refusal. If that fails, it only logs the error: a refused request
 // changes nothing.
-func (s *server) writeRefusal(ctx context.Context, e access.AuditEntry) {
-	if s.Audit == nil || !s.refusals.record(e, s.Now()) {
+func (s *guard) writeRefusal(ctx context.Context, e access.AuditEntry) {
+	if s.Audit == nil || !s.refusals.record(e, s.now()) {
 		return
 	}
 	e.Outcome = access.Refused
 	if _, err := s.Audit.Begin(ctx, e); err != nil {
-		s.Logger.ErrorContext(ctx, "a refusal is missing in the audit log", "actor", e.Actor, "action", e.Action, "error", err)
+		s.logger.ErrorContext(ctx, "a refusal is missing in the audit log", "actor", e.Actor, "action", e.Action, "error", err)
 	}
 }
 
 // tooManyRefused reports whether too many changes of a caller were refused. If so, it
 // answers the request without recording it.
-func (s *server) tooManyRefused(w http.ResponseWriter, r *http.Request, e access.AuditEntry) bool {
-	wait := s.refusals.changes.wait(e.Actor, s.Now())
+func (s *guard) tooManyRefused(w http.ResponseWriter, r *http.Request, e access.AuditEntry) bool {
+	wait := s.refusals.changes.wait(e.Actor, s.now())
 	if wait == 0 {
 		return false
 	}
-	s.refusals.leaveOut(e, s.Now())
+	s.refusals.leaveOut(e, s.now())
 	s.answerTooMany(w, r, wait, "Too many changes were refused.")
 	return true
 }
 
 // recordSums records how many refusals were omitted, periodically until ctx ends and once
 // more then.
-func (s *server) recordSums(ctx context.Context) {
+func (s *guard) recordSums(ctx context.Context) {
 	ticker := time.NewTicker(sumEvery)
 	defer ticker.Stop()
 	for {
@@ -149,7 +149,7 @@ func (s *server) recordSums(ctx context.Context) {
 	}
 }
 
-func (s *server) writeSums(ctx context.Context) {
+func (s *guard) writeSums(ctx context.Context) {
 	if s.Audit == nil {
 		return
 	}
@@ -157,7 +157,7 @@ func (s *server) writeSums(ctx context.Context) {
 	defer cancel()
 	for _, e := range s.refusals.sums() {
 		if _, err := s.Audit.Begin(ctx, e); err != nil {
-			s.Logger.ErrorContext(ctx, "refusals are missing in the audit log", "actor", e.Actor, "refusals", e.Detail, "error", err)
+			s.logger.ErrorContext(ctx, "refusals are missing in the audit log", "actor", e.Actor, "refusals", e.Detail, "error", err)
 		}
 	}
 }

@@ -30,10 +30,9 @@ const (
 
 // routes returns all routes of the node. The tests iterate over it.
 func (s *server) routes() []route {
-	routes := append(s.probeRoutes(), s.apiRoutes()...)
-	if !s.NoPages {
-		routes = append(routes, s.pageRoutes()...)
-		routes = append(routes, s.loginRoutes()...)
+	routes := s.api.routes()
+	if !s.noPages {
+		routes = append(routes, s.pages.routes()...)
 	}
 	return routes
 }
@@ -41,7 +40,7 @@ func (s *server) routes() []route {
 // docsPath is the page that shows the OpenAPI document.
 const docsPath = "/api/docs"
 
-func (s *server) pageRoutes() []route {
+func (s *pageServer) routes() []route {
 	routes := []route{
 		{path: "/{$}", get: s.page("overview"), read: viewer},
 		{path: "/leaders", get: s.page("leaders"), read: viewer},
@@ -57,11 +56,12 @@ func (s *server) pageRoutes() []route {
 		{path: "/dead", get: s.page("dead"), read: viewer},
 		{path: "/dead/{group}", get: s.page("deadgroup"), read: viewer},
 		{path: "/events", get: s.events, read: viewer},
-		{path: docsPath, get: s.withDescription(s.apiDocs), read: viewer},
+		{path: docsPath, get: s.apiDocs, read: viewer},
 		{path: "/static/{file}", get: s.assets.ServeHTTP, read: open},
 	}
 	routes = append(routes, s.handOverPages()...)
 	routes = append(routes, s.silencePages()...)
+	routes = append(routes, s.loginRoutes()...)
 	if s.Settings != nil {
 		routes = append(routes, route{path: "/settings", get: s.page("settings"), read: viewer})
 	}
@@ -96,7 +96,7 @@ func (s *server) pageRoutes() []route {
 }
 
 // loginRoutes returns the routes for login and logout.
-func (s *server) loginRoutes() []route {
+func (s *pageServer) loginRoutes() []route {
 	if s.Tokens == nil {
 		return nil
 	}
@@ -106,28 +106,25 @@ func (s *server) loginRoutes() []route {
 	}
 }
 
-func (s *server) operates() bool { return s.CronOps != nil && s.CronRunner != nil }
+func (s *clusterState) operates() bool { return s.CronOps != nil && s.CronRunner != nil }
 
 // recordedAction returns the POST handler of a route, with its entry in the audit log. An
 // open route has no callers to refuse beforehand, so it records no attempts: it records its
 // action itself once that succeeds.
-func (s *server) recordedAction(r route) http.HandlerFunc {
-	act := s.addressed(s.idempotent(r, r.post))
+func (s *guard) recordedAction(r route) http.HandlerFunc {
+	act := s.addressed(r.post)
 	if r.write == open {
 		return act
 	}
 	return s.audited(r, act)
 }
 
-func (s *server) mux() *http.ServeMux {
+// mux serves routes.
+func (s *guard) mux(routes []route) *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range s.routes() {
+	for _, r := range routes {
 		if r.get != nil {
-			get := r.get
-			if r.gets != nil && isRateLimited(r.path) {
-				get = checkParameters(r.gets, get)
-			}
-			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, s.addressed(get))) // also matches HEAD
+			mux.HandleFunc("GET "+r.path, s.admit(r, r.read, s.addressed(r.get))) // also matches HEAD
 		}
 		if r.post != nil {
 			mux.HandleFunc("POST "+r.path, s.admit(r, r.write, s.recordedAction(r)))

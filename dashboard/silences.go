@@ -67,7 +67,7 @@ func spanOfSilence(lasts string, until time.Time) (alerts.Span, error) {
 	return alerts.Span{For: d.Std()}, nil
 }
 
-func (s *server) silence(ctx context.Context, silence alerts.Silence, lasts alerts.Span) (alerts.Silence, error) {
+func (s *clusterState) silence(ctx context.Context, silence alerts.Silence, lasts alerts.Span) (alerts.Silence, error) {
 	made, err := s.Silencer.Silence(ctx, silence, lasts)
 	if err == nil {
 		noteAction(ctx, "until "+made.Until.UTC().Format(time.RFC3339))
@@ -94,7 +94,7 @@ type triedDocument struct {
 	Targets []string `json:"targets"`
 }
 
-func (s *server) apiSilence(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiSilence(w http.ResponseWriter, r *http.Request) {
 	var asked silenceAsk
 	err := readJSON(w, r, &asked)
 	var lasts alerts.Span
@@ -114,7 +114,7 @@ func (s *server) apiSilence(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, made)
 }
 
-func (s *server) apiUnsilence(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiUnsilence(w http.ResponseWriter, r *http.Request) {
 	s.apiAlert(w, r, http.StatusOK, func(ctx context.Context, alert, by string) (any, error) {
 		changed, err := s.Silencer.Unsilence(ctx, alert, by)
 		return unsilencedDocument{alert, changed}, err
@@ -123,7 +123,7 @@ func (s *server) apiUnsilence(w http.ResponseWriter, r *http.Request) {
 
 // apiTry answers before the receivers are notified. The leader of the metrics aggregator
 // notifies them, and the list of notifications shows the result.
-func (s *server) apiTry(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) apiTry(w http.ResponseWriter, r *http.Request) {
 	s.apiAlert(w, r, http.StatusAccepted, func(ctx context.Context, alert, by string) (any, error) {
 		targets, err := s.Silencer.Try(ctx, alert, by)
 		return triedDocument{alert, targets}, err
@@ -131,7 +131,7 @@ func (s *server) apiTry(w http.ResponseWriter, r *http.Request) {
 }
 
 // apiAlert handles actions that need only the alert's name.
-func (s *server) apiAlert(w http.ResponseWriter, r *http.Request, status int, do func(ctx context.Context, alert, by string) (document any, err error)) {
+func (s *apiServer) apiAlert(w http.ResponseWriter, r *http.Request, status int, do func(ctx context.Context, alert, by string) (document any, err error)) {
 	err := readJSON(w, r, &struct{}{})
 	var document any
 	if err == nil {
@@ -144,7 +144,7 @@ func (s *server) apiAlert(w http.ResponseWriter, r *http.Request, status int, do
 	writeJSON(w, status, document)
 }
 
-func (s *server) formSilence(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) formSilence(w http.ResponseWriter, r *http.Request) {
 	s.formAlert(w, r, didSilence, func(ctx context.Context, alert string, fields url.Values) error {
 		lasts, until := fields.Get("for"), time.Time{}
 		if text := fields.Get("until"); text != "" {
@@ -164,14 +164,14 @@ func (s *server) formSilence(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (s *server) formUnsilence(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) formUnsilence(w http.ResponseWriter, r *http.Request) {
 	s.formAlert(w, r, didUnsilence, func(ctx context.Context, alert string, _ url.Values) error {
 		_, err := s.Silencer.Unsilence(ctx, alert, requestOrigin(r, viaPage))
 		return err
 	})
 }
 
-func (s *server) formTry(w http.ResponseWriter, r *http.Request) {
+func (s *pageServer) formTry(w http.ResponseWriter, r *http.Request) {
 	s.formAlert(w, r, didTry, func(ctx context.Context, alert string, _ url.Values) error {
 		_, err := s.Silencer.Try(ctx, alert, requestOrigin(r, viaPage))
 		return err
@@ -180,7 +180,7 @@ func (s *server) formTry(w http.ResponseWriter, r *http.Request) {
 
 // formAlert handles a form and redirects to the page of the alerts, which reports the
 // result.
-func (s *server) formAlert(w http.ResponseWriter, r *http.Request, did string, do func(ctx context.Context, alert string, fields url.Values) error) {
+func (s *pageServer) formAlert(w http.ResponseWriter, r *http.Request, did string, do func(ctx context.Context, alert string, fields url.Values) error) {
 	fields, ok := s.form(w, r)
 	if !ok {
 		return
@@ -240,8 +240,8 @@ type alertActBody struct {
 	Most   int
 }
 
-func loadAlertAct(did string) func(*server, context.Context, *request) (body, error) {
-	return func(s *server, ctx context.Context, req *request) (body, error) {
+func loadAlertAct(did string) func(*pageServer, context.Context, *request) (body, error) {
+	return func(s *pageServer, ctx context.Context, req *request) (body, error) {
 		facts, err := s.cluster(ctx)
 		if err != nil {
 			return nil, err
@@ -269,19 +269,19 @@ func loadAlertAct(did string) func(*server, context.Context, *request) (body, er
 func alertPath(name string) string { return "/alerts/" + url.PathEscape(name) }
 
 // silenceRoutes returns the API routes.
-func (s *server) silenceRoutes() []route {
+func (s *apiServer) silenceRoutes() []route {
 	if s.Silencer == nil {
 		return nil
 	}
 	const alert = "/api/v1/alerts/{alert}/"
 	return []route{
-		{path: alert + didSilence, post: s.apiSilence, write: operator, posts: takes[silenceAsk, alerts.Silence](http.StatusOK, "Silence an alert")},
-		{path: alert + didUnsilence, post: s.apiUnsilence, write: operator, posts: does[unsilencedDocument](http.StatusOK, "End the silence of an alert")},
-		{path: alert + didTry, post: s.apiTry, write: operator, posts: does[triedDocument](http.StatusAccepted, "Send a test notification to the receivers of an alert")},
+		{path: alert + "silence", post: s.apiSilence, write: operator, posts: takes[silenceAsk, alerts.Silence](http.StatusOK, "Silence an alert")},
+		{path: alert + "unsilence", post: s.apiUnsilence, write: operator, posts: does[unsilencedDocument](http.StatusOK, "End the silence of an alert")},
+		{path: alert + "test", post: s.apiTry, write: operator, posts: does[triedDocument](http.StatusAccepted, "Send a test notification to the receivers of an alert")},
 	}
 }
 
-func (s *server) silencePages() []route {
+func (s *pageServer) silencePages() []route {
 	if s.Silencer == nil {
 		return nil
 	}

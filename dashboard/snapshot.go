@@ -36,7 +36,7 @@ type clusterFacts struct {
 
 // cluster reads the facts. Their now is the database's clock, to which all other times on
 // the page relate.
-func (s *server) cluster(ctx context.Context) (clusterFacts, error) {
+func (s *pageServer) cluster(ctx context.Context) (clusterFacts, error) {
 	facts := clusterFacts{now: s.Now()}
 	leaders, err := s.Source.Leadership.Leaders(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *server) cluster(ctx context.Context) (clusterFacts, error) {
 }
 
 // differences describes how the configurations of other nodes differ.
-func (s *server) differences(ctx context.Context, facts clusterFacts) (map[string]string, error) {
+func (s *pageServer) differences(ctx context.Context, facts clusterFacts) (map[string]string, error) {
 	if s.Differs == nil || facts.applied == "" {
 		return nil, nil
 	}
@@ -140,7 +140,7 @@ func (o outline) at(now time.Time) time.Time { return now.Add(-time.Since(o.read
 const keepOutline = time.Second
 
 // outline reads the crons. Only the cache calls it, and never concurrently.
-func (s *server) outline(ctx context.Context) (outline, error) {
+func (s *clusterState) outline(ctx context.Context) (outline, error) {
 	o := outline{read: time.Now()}
 	crons, err := s.Source.Crons.Outline(ctx, s.outlines.value.crons)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *server) outline(ctx context.Context) (outline, error) {
 }
 
 // readCrons reads all fields of the crons that a page shows.
-func (s *server) readCrons(ctx context.Context, outlined []cronstore.Outlined) ([]cronstore.Cron, error) {
+func (s *clusterState) readCrons(ctx context.Context, outlined []cronstore.Outlined) ([]cronstore.Cron, error) {
 	names := make([]string, len(outlined))
 	for i, c := range outlined {
 		names[i] = c.Name
@@ -166,7 +166,7 @@ func (s *server) readCrons(ctx context.Context, outlined []cronstore.Outlined) (
 
 // rowsOf returns the crons of a page with their newest ticks and the states of their last
 // runs.
-func (s *server) rowsOf(ctx context.Context, outlined []cronstore.Outlined, now time.Time) ([]cronRow, error) {
+func (s *pageServer) rowsOf(ctx context.Context, outlined []cronstore.Outlined, now time.Time) ([]cronRow, error) {
 	crons, err := s.readCrons(ctx, outlined)
 	if err != nil {
 		return nil, err

@@ -22,13 +22,13 @@ func TestQuietClusterSendsOnlyBeats(t *testing.T) {
 		req := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?name=backup&span=6h", nil), kind)
 		clear(f.fragments)
 		c.heartbeat(epoch)
-		f.publish(s.fragments(t.Context(), kind, req))
+		f.publish(s.pages.fragments(t.Context(), kind, req))
 		all, version := f.since(0, nil)
 		if !strings.Contains(string(all), "id: ") {
 			t.Fatalf("%s: what a reader gets first has no id: %s", page, all)
 		}
 		c.heartbeat(epoch.Add(time.Second))
-		f.publish(s.fragments(t.Context(), kind, req))
+		f.publish(s.pages.fragments(t.Context(), kind, req))
 		next, _ := f.since(version, nil)
 		if !strings.HasPrefix(string(next), "event: beat\ndata: ") || strings.Count(string(next), "event: ") != 1 || len(next) > 400 {
 			t.Errorf("%s: a second later the stream carries %s", page, next)
@@ -61,7 +61,7 @@ func TestBeatsContainAllMovingInstants(t *testing.T) {
 	s := makeServer(c.options())
 	for _, page := range []string{"overview", "leaders", "nodes"} {
 		kind := pageKinds[page]
-		parts := s.fragments(t.Context(), kind, newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil), kind))
+		parts := s.pages.fragments(t.Context(), kind, newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil), kind))
 		beat := string(parts[beatPart])
 		moves := map[string]bool{}
 		for _, html := range parts {

@@ -52,7 +52,7 @@ type tableRow struct {
 // take long.
 const latePass = 10 * time.Minute
 
-func (s *server) loadStorage(ctx context.Context, _ *request) (body, error) {
+func (s *pageServer) loadStorage(ctx context.Context, _ *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (s *server) loadStorage(ctx context.Context, _ *request) (body, error) {
 	return &b, nil
 }
 
-func (s *server) storage(ctx context.Context) (compactstore.Status, error) {
+func (s *pageServer) storage(ctx context.Context) (compactstore.Status, error) {
 	return s.Source.Compaction.Status(ctx, shownPasses)
 }
 

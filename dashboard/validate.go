@@ -42,7 +42,7 @@ func textValues(raw string) (url.Values, error) {
 
 // addressed rejects an address that is not valid text. The database would answer such a
 // value with an error.
-func (s *server) addressed(next http.HandlerFunc) http.HandlerFunc {
+func (s *guard) addressed(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !isText(r.URL.Path) {
 			s.notFound(w, r)

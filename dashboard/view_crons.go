@@ -51,7 +51,7 @@ type runCell struct {
 // before the page reports it as overdue.
 const overdueAfter = 2 * time.Second
 
-func (s *server) cronRows(now time.Time, crons []cronstore.Cron, ticks map[string][]cronstore.Tick, jobs map[int64]string) []cronRow {
+func (s *pageServer) cronRows(now time.Time, crons []cronstore.Cron, ticks map[string][]cronstore.Tick, jobs map[int64]string) []cronRow {
 	rows := make([]cronRow, 0, len(crons))
 	for _, c := range crons {
 		rows = append(rows, newCronRow(now, c, ticks[c.Name], jobs, s.describe(c)))

@@ -12,12 +12,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-func (s *server) pulseOf(facts clusterFacts) pulse {
+func (s *pageServer) pulseOf(facts clusterFacts) pulse {
 	return pulse{Now: facts.now.UnixMilli(), Peers: peersOf(facts.nodes, s.Self)}
 }
 
 // fullPulse returns the pulse of a page with leases and heartbeats.
-func (s *server) fullPulse(facts clusterFacts) pulse {
+func (s *pageServer) fullPulse(facts clusterFacts) pulse {
 	p := s.pulseOf(facts)
 	p.Ages = facts.ages()
 	return p
@@ -66,7 +66,7 @@ const (
 )
 
 // upcoming returns the crons that are due next.
-func (s *server) upcoming(ctx context.Context, now time.Time, crons []cronstore.Outlined) ([]upcomingCron, error) {
+func (s *pageServer) upcoming(ctx context.Context, now time.Time, crons []cronstore.Outlined) ([]upcomingCron, error) {
 	due, err := s.readCrons(ctx, dueFirst(crons))
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func dueFirst(crons []cronstore.Outlined) []cronstore.Outlined {
 }
 
 // loadTrouble fills in the failures, the firing alerts and the hazards.
-func (s *server) loadTrouble(ctx context.Context, b *overviewBody, facts clusterFacts) error {
+func (s *pageServer) loadTrouble(ctx context.Context, b *overviewBody, facts clusterFacts) error {
 	groups, err := s.dead.get(ctx)
 	if err != nil {
 		return fmt.Errorf("read dead letters: %w", err)
@@ -122,7 +122,7 @@ func (s *server) loadTrouble(ctx context.Context, b *overviewBody, facts cluster
 	return nil
 }
 
-func (s *server) loadOverview(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadOverview(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (s *server) loadOverview(ctx context.Context, req *request) (body, error) {
 }
 
 // loadWork fills in the crons, the jobs and the health.
-func (s *server) loadWork(ctx context.Context, b *overviewBody, facts clusterFacts) error {
+func (s *pageServer) loadWork(ctx context.Context, b *overviewBody, facts clusterFacts) error {
 	all, err := s.outlines.get(ctx)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ type cronsBody struct {
 	Next  string
 }
 
-func (s *server) loadCrons(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadCrons(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ type jobBody struct {
 	Running        bool
 }
 
-func (s *server) loadJob(ctx context.Context, req *request) (body, error) {
+func (s *pageServer) loadJob(ctx context.Context, req *request) (body, error) {
 	id, ok := jobID(req.values.Get("id"))
 	if !ok {
 		return nil, jobstore.ErrNotFound
