@@ -16,6 +16,7 @@ NODES ?= 3
 # What takes longest comes first: the others run beside it.
 PACKAGES ?= ./test/e2e ./test/chaos ./...
 TOOL := go tool -modfile=tools/go.mod
+BENCH_TOOL := go tool -modfile=../tools/go.mod
 PGRUN := go run ./internal/pgtest/pgrun
 
 # The oldest and the newest supported PostgreSQL, as an npm package carries them.
@@ -48,12 +49,14 @@ drill: build ## Hand a role over on a living cluster and measure it (ROLE=schedu
 test: ## Run the tests on a PostgreSQL of their own.
 	@scripts/need-postgres
 	$(PGRUN) -- go test -timeout 20m $(TESTFLAGS) $(PACKAGES)
+	$(if $(filter ./...,$(PACKAGES)),$(PGRUN) -- go -C bench test -timeout 20m $(TESTFLAGS) ./...)
 
 .PHONY: test-matrix
 test-matrix: ## Run the tests on the oldest and the newest supported PostgreSQL.
 	@for version in $(MATRIX); do \
 		programs=$$(scripts/postgres-programs $$version); \
 		$(PGRUN) -bindir "$$programs" -- go test -count=1 $(TESTFLAGS) $(PACKAGES); \
+		$(PGRUN) -bindir "$$programs" -- go -C bench test -count=1 $(TESTFLAGS) ./...; \
 	done
 
 .PHONY: check
@@ -66,10 +69,13 @@ lint: ## The checks that run no test: format, lint, vet, retired words, module f
 	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -l); \
 	if [[ -n $$unformatted ]]; then printf 'not formatted (run make format):\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
+	go -C bench vet ./...
 	$(TOOL) golangci-lint run
+	cd bench && $(BENCH_TOOL) golangci-lint run
 	go -C tools test ./retiredwords
 	go -C tools run ./retiredwords retiredwords/words.txt ..
 	go mod tidy -diff
+	go -C bench mod tidy -diff
 	go mod verify
 
 # Not among what check does: it compiles Kubernetes' types, and the files seldom change.
@@ -102,7 +108,7 @@ chaos-scenarios: ## Full disk, leaping clock, promotion, partitions, a second cl
 soak: FOR ?= 20m
 soak: build ## Run three nodes under an even load and look for what grows (FOR=20m).
 	@scripts/need-postgres
-	go run ./bench/soak -for $(FOR) -forge bin/forge -out bin/soak $(BENCHFLAGS)
+	go -C bench run ./soak -for $(FOR) -forge ../bin/forge -out ../bin/soak $(BENCHFLAGS)
 
 .PHONY: attack-http
 attack-http: FOR ?= 1m
@@ -114,43 +120,43 @@ attack-http: ## Attack a node's listener for a minute while it leads (FOR=5m).
 overload: FOR ?= 2m
 overload: build ## Overload a cluster in five ways, then check every tick and job (SCENARIOS=slow FOR=1m).
 	@scripts/need-postgres
-	go run ./bench/overload -forge bin/forge -for $(FOR) -out bin/overload $(if $(SCENARIOS),-only $(SCENARIOS)) $(BENCHFLAGS)
+	go -C bench run ./overload -forge ../bin/forge -for $(FOR) -out ../bin/overload $(if $(SCENARIOS),-only $(SCENARIOS)) $(BENCHFLAGS)
 
 .PHONY: bench-failover
 bench-failover: ## Measure the time to a new leader after each fault, beside River's.
 	@scripts/need-postgres
-	go run ./bench/failover $(BENCHFLAGS)
+	go -C bench run ./failover $(BENCHFLAGS)
 
 .PHONY: bench-standbys
 bench-standbys: ## Measure what 3, 50 and 200 nodes cost PostgreSQL while nothing happens.
 	@scripts/need-postgres
-	go run ./bench/standbys $(BENCHFLAGS)
+	go -C bench run ./standbys $(BENCHFLAGS)
 
 .PHONY: bench-crons
 bench-crons: ## Measure how late crons fire, what many cost and whether any is missed, beside River's.
 	@scripts/need-postgres
-	go run ./bench/crons $(BENCHFLAGS)
+	go -C bench run ./crons $(BENCHFLAGS)
 
 .PHONY: bench-losses
 bench-losses: ## Count leaders that are lost to overload, ten minutes for each lease.
 	@scripts/need-postgres
-	go run ./bench/losses $(BENCHFLAGS)
+	go -C bench run ./losses $(BENCHFLAGS)
 
 .PHONY: bench-throughput
 bench-throughput: ## Measure worked and inserted jobs a second, their start and their costs, beside River's.
 	@scripts/need-postgres
-	go run ./bench/throughput $(BENCHFLAGS)
+	go -C bench run ./throughput $(BENCHFLAGS)
 
 # LINES=n for fewer lines than ten million.
 .PHONY: bench-compaction
 bench-compaction: ## Measure what merging and compressing output saves, and what it costs (LINES=1000000).
 	@scripts/need-postgres
-	go run ./bench/compaction $(if $(LINES),-lines $(LINES)) $(BENCHFLAGS)
+	go -C bench run ./compaction $(if $(LINES),-lines $(LINES)) $(BENCHFLAGS)
 
 .PHONY: bench-dashboard
 bench-dashboard: ## Measure pages and open streams on a million jobs (needs Chromium).
 	@scripts/need-postgres
-	go run ./bench/dashboard $(BENCHFLAGS)
+	go -C bench run ./dashboard $(BENCHFLAGS)
 
 .PHONY: bench-overload bench-soak
 bench-overload: overload ## The same as make overload.
@@ -172,7 +178,7 @@ bench: ## Run every bench and write its figures into docs (BENCHES='crons failov
 	@$(foreach bench,$(BENCHES), \
 		$(MAKE) --no-print-directory bench-$(bench) BENCHFLAGS='$(BENCHFLAGS_$(bench))' >bin/bench/$(bench).txt; \
 		cp bin/bench/$(bench).txt bench/results/$(bench).txt; cat bin/bench/$(bench).txt;)
-	go run ./bench/page
+	go -C bench run ./page
 
 .PHONY: screenshots
 screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).

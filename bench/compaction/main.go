@@ -1,7 +1,7 @@
 // Command compaction measures what merging and compressing the output of jobs
 // saves, how long it takes, and what it costs those who work meanwhile.
 //
-//	go run ./bench/compaction [-lines 10000000] [-window 5s] [-pairs 24]
+//	go -C bench run ./compaction [-lines 10000000] [-window 5s] [-pairs 24]
 //
 // It writes lines as services log them (time, level, identifiers, durations), a
 // thousand an attempt, into the database as nodes do. A third of the attempts wrote

@@ -2,7 +2,7 @@
 // whether any tick is missed or doubled, with River's periodic jobs beside it in
 // the same run.
 //
-//	go run ./bench/crons [-duration 1m] [-scenarios 500,10000,...] [-peer=false]
+//	go -C bench run ./crons [-duration 1m] [-scenarios 500,10000,...] [-peer=false]
 //
 // Every scenario and system has a database of its own on one PostgreSQL, and
 // nodes that are processes of this program: forge nodes with default settings

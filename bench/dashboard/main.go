@@ -2,8 +2,8 @@
 // PostgreSQL of its own with a million jobs and ten thousand crons, or with -url of one
 // that runs already, with whatever its database holds.
 //
-//	go run ./bench/dashboard [-jobs 1000000] [-crons 10000] [-n 20] [-streams 32] [-for 20s] [-paths /,/jobs]
-//	go run ./bench/dashboard -url http://127.0.0.1:8080
+//	go -C bench run ./dashboard [-jobs 1000000] [-crons 10000] [-n 20] [-streams 32] [-for 20s] [-paths /,/jobs]
+//	go -C bench run ./dashboard -url http://127.0.0.1:8080
 //
 // For each page it takes the time to the first byte, the bytes on the wire (gzip), and
 // the time to the first contentful paint in a real Chromium, in a tab that is open on

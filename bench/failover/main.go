@@ -1,7 +1,7 @@
 // Command failover measures how long a cluster is without a leader after each
 // kind of fault, with River's own elector beside it in the same run.
 //
-//	go run ./bench/failover [-trials 30] [-promotions 5] [-peer-trials 5] [-faults term,kill,...]
+//	go -C bench run ./failover [-trials 30] [-promotions 5] [-peer-trials 5] [-faults term,kill,...]
 //
 // Three forge serve processes with default settings stand on a PostgreSQL of
 // their own. Each trial breaks the scheduler's leader, its network, or the

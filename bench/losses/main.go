@@ -1,7 +1,7 @@
 // Command losses counts how often a leader that nothing ails loses its role while
 // the machine is overloaded.
 //
-//	go run ./bench/losses [-for 10m] [-leases 3s,1s]
+//	go -C bench run ./losses [-for 10m] [-leases 3s,1s]
 //
 // For each lease three nodes, processes of their own with a cron each second, stand
 // on a PostgreSQL of their own. Beside them run, as further processes, two busy loops

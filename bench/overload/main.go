@@ -2,7 +2,7 @@
 // their load: ticks are late, and none is lost.
 //
 //	make overload [FOR=2m] [SCENARIOS=burners,slow]
-//	go run ./bench/overload -forge bin/forge [-for 2m] [-only burners,slow] [-out bin/overload]
+//	go -C bench run ./overload -forge ../bin/forge [-for 2m] [-only burners,slow] [-out ../bin/overload]
 //
 // Each scenario has a PostgreSQL and three nodes (forge serve) of its own, 100 crons
 // that are due every second and 50 inserted jobs a second. All jobs are the shell
@@ -73,7 +73,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	var o options
 	var only string
-	flags.StringVar(&o.forge, "forge", "bin/forge", "`path` of the program")
+	flags.StringVar(&o.forge, "forge", "../bin/forge", "`path` of the program")
 	flags.StringVar(&o.out, "out", "", "`folder` that keeps what the nodes log (default: nothing is kept)")
 	flags.StringVar(&only, "only", strings.Join(scenarioNames(), ","), "comma-separated `list` of scenarios")
 	flags.DurationVar(&o.length, "for", 2*time.Minute, "`length` of the load of each scenario")

@@ -1,8 +1,8 @@
 // Command page writes what the benches have printed into the documentation.
 //
-//	go run ./bench/page [ROOT]
+//	go -C bench run ./page [ROOT]
 //
-// Each file bench/results/NAME.txt below ROOT (default: .) is the output of one bench:
+// Each file bench/results/NAME.txt below ROOT (default: ..) is the output of one bench:
 // text, and as the last line the JSON object that names the bench, its values and its
 // settings. All of them together are docs/benchmarks.md. Every other document takes a
 // measured figure from there by a marker, which names the bench and the value:
@@ -31,7 +31,7 @@ import (
 func main() { rig.Main("page", run) }
 
 func run(_ context.Context, args []string, stdout, _ io.Writer) error {
-	root := "."
+	root := ".."
 	switch len(args) {
 	case 0:
 	case 1:

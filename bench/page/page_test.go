@@ -171,7 +171,7 @@ func TestMakeRunsEveryBench(t *testing.T) {
 		if !strings.Contains(makefile, "\nbench-"+name+":") {
 			t.Errorf("make has no target bench-%s", name)
 		}
-		if !strings.Contains(makefile, "go run ./bench/"+name) {
+		if !strings.Contains(makefile, "go -C bench run ./"+name) {
 			t.Errorf("make does not run bench/%s", name)
 		}
 		if _, err := os.Stat(filepath.Join(root, "bench", "results", name+".txt")); err != nil {

@@ -2,7 +2,7 @@
 // grows: memory, goroutines, descriptors, connections, tables.
 //
 //	make soak [FOR=20m]
-//	go run ./bench/soak -forge bin/forge [-for 20m] [-every 5s] [-out bin/soak]
+//	go -C bench run ./soak -forge ../bin/forge [-for 20m] [-every 5s] [-out ../bin/soak]
 //
 // Three nodes fire thirty crons and work jobs of each kind, with output, with
 // failures and with retention so short that rows go as fast as they come. Each
@@ -49,8 +49,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags.DurationVar(&o.length, "for", 20*time.Minute, "`length` of the run")
 	flags.DurationVar(&o.every, "every", 5*time.Second, "`pause` between two samples")
-	flags.StringVar(&o.forge, "forge", "bin/forge", "`path` of the program")
-	flags.StringVar(&o.out, "out", "bin/soak", "`folder` for the drawing")
+	flags.StringVar(&o.forge, "forge", "../bin/forge", "`path` of the program")
+	flags.StringVar(&o.out, "out", "../bin/soak", "`folder` for the drawing")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -2,7 +2,7 @@
 // statements of the election, the server processes and its processor time, for
 // clusters of some sizes and for some profiles of [cluster.leader_election].
 //
-//	go run ./bench/standbys [-for 10s] [-sizes 3,50,200] [-heartbeats=false]
+//	go -C bench run ./standbys [-for 10s] [-sizes 3,50,200] [-heartbeats=false]
 //
 // The nodes are the real electors and deputies, each on sessions of its own, in one
 // process; their leaders' work does nothing. Statements are counted by

@@ -1,7 +1,7 @@
 // Command throughput measures how fast jobs are worked and inserted, how soon
 // they start, and what they cost, with stock River beside it in the same run.
 //
-//	go run ./bench/throughput [-trials 3] [-parts worked_1_node,insert,...] [-peer=false]
+//	go -C bench run ./throughput [-trials 3] [-parts worked_1_node,insert,...] [-peer=false]
 //
 // Every part is measured in turns, forge, River, forge, River and so on, each on a
 // database of its own on one PostgreSQL and with nodes that are processes of this

@@ -18,8 +18,9 @@ import (
 // shownLines is how much of a process's output a failed test prints.
 const shownLines = 60
 
-// Build builds one of the module's programs into dir, as static as it is released,
-// with build tags if any are given, and returns its path. Another user may run it.
+// Build builds one of forge's programs into dir, as static as it is released, with build
+// tags if any are given, and returns its path. Another user may run it. It also works in a
+// module that requires forge's.
 func Build(dir, program string, tags ...string) (string, error) {
 	path := filepath.Join(dir, filepath.Base(program))
 	args := []string{"build", "-ldflags=-w", "-o", path}
@@ -31,7 +32,12 @@ func Build(dir, program string, tags ...string) (string, error) {
 		return "", fmt.Errorf("wait for other builds: %w", err)
 	}
 	defer unlock()
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", strings.TrimSuffix(module, "/")).Output() //nolint:noctx // it ends
+	if err != nil {
+		return "", fmt.Errorf("find forge's module: %w", err)
+	}
 	cmd := exec.Command("go", append(args, module+program)...) //nolint:gosec,noctx // our own; it ends
+	cmd.Dir = strings.TrimSpace(string(root))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
