@@ -22,6 +22,7 @@ const (
 	OtherTags  = "tags"
 	Unreadable = "unreadable_tags"
 	Full       = "slots"
+	SlowStarts = "slow_starts"
 )
 
 // Rejection is why a node is not offered a job.
@@ -163,7 +164,7 @@ func (p Placement) obstacle(job jobstore.Job) string {
 	if len(live) == 0 {
 		return "no node is alive"
 	}
-	for _, reason := range []string{Unreadable, NoWorker, Differs, NoQueue, NoAbility, OtherTags, Draining, Full} {
+	for _, reason := range []string{Unreadable, NoWorker, Differs, NoQueue, NoAbility, OtherTags, Draining, Full, SlowStarts} {
 		if !slices.ContainsFunc(live, func(c Candidate) bool { return !c.has(reason) }) {
 			return p.shared(reason, job, live)
 		}
@@ -192,6 +193,8 @@ func (p Placement) shared(reason string, job jobstore.Job, live []Candidate) str
 		return "no node has the tags " + tagList(p.Tags)
 	case Draining:
 		return "every node is draining"
+	case SlowStarts:
+		return "no node takes more jobs now: " + details(live)
 	default:
 		return "no node has a free slot: " + details(live)
 	}

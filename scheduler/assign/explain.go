@@ -42,6 +42,8 @@ type facts struct {
 	inForce      definitions
 	limits       *limits
 	nodes        []nodestore.Node
+	// slowStarts contains the nodes that take no jobs because they start commands slowly.
+	slowStarts map[string]nodestore.Starts
 	// running contains the running jobs by nodestore.ClientID.
 	running map[string][]jobCount
 }
@@ -97,7 +99,12 @@ func (f facts) candidates(strategy string) []explain.Candidate {
 		m := f.member(n)
 		all = append(all, m)
 		rejected := append(unavailabilities(n), m.rejections(f.requirements, n)...)
-		if unavailability(n) == "" {
+		starts, slow := f.slowStarts[n.NodeID]
+		if slow {
+			rejected = append(rejected, explain.Rejection{Reason: explain.SlowStarts, Detail: fmt.Sprintf(
+				"starts commands slowly (%d wait to be started, a start takes %s)", starts.Waiting, explain.Span(starts.Took))})
+		}
+		if unavailability(n) == "" && !slow {
 			available = append(available, m)
 		}
 		candidates = append(candidates, explain.Candidate{
@@ -251,6 +258,9 @@ func (f *facts) readLimits(ctx context.Context, db postgres.DB) error {
 // because all nodes died at once.
 func (f *facts) readNodes(ctx context.Context, db postgres.DB, policy nodestore.Policy) (err error) {
 	if f.nodes, err = nodestore.List(ctx, db); err != nil {
+		return err
+	}
+	if f.slowStarts, err = nodestore.SlowStarts(ctx, db); err != nil {
 		return err
 	}
 	alive, err := nodestore.Alive(ctx, db)

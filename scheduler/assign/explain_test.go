@@ -106,6 +106,13 @@ func TestExplainWaiting(t *testing.T) {
 			f.running[nodestore.ClientID("a", "inc-a")] = []jobCount{{"other", "l", 4}}
 			f.running[nodestore.ClientID("b", "inc-b")] = []jobCount{{"q", "k", 5}}
 		}), "", "no node has a free slot: a has 4 of 4 slots in use; b has 5 of 4 slots in use; c has 4 of 4 slots in use."},
+		{"slow starts", waitingFacts(func(f *facts) {
+			f.slowStarts = map[string]nodestore.Starts{"a": {Waiting: 12, Took: 3200 * time.Millisecond}}
+		}), "b", "it goes to b, the least loaded of 2 nodes that can take it: 2 of 10 slots in use."},
+		{"slow starts everywhere", waitingFacts(func(f *facts) {
+			slow := nodestore.Starts{Waiting: 12, Took: 3200 * time.Millisecond}
+			f.slowStarts = map[string]nodestore.Starts{"a": slow, "b": {Waiting: 1, Took: time.Second}, "c": slow}
+		}), "", "no node takes more jobs now: a starts commands slowly (12 wait to be started, a start takes 3.2s); b starts commands slowly (1 wait to be started, a start takes 1s); c starts commands slowly (12 wait to be started, a start takes 3.2s)."},
 		{"full queue", waitingFacts(onAll(func(n *nodestore.Node) { n.Queues = map[string]int{"q": 2} }), func(f *facts) {
 			f.running[nodestore.ClientID("a", "inc-a")] = []jobCount{{"q", "l", 2}}
 		}), "", "no node has a free slot: a has 2 of 2 places of queue q in use; b has 2 of 2 places of queue q in use; c has 3 of 2 places of queue q in use."},
@@ -309,6 +316,15 @@ func TestExplainReadsDatabase(t *testing.T) {
 	exec(`INSERT INTO river_job (args, kind, queue, state, max_attempts, attempted_by) SELECT '{}', 'k', 'q', 'running', 3, '{other-x,b-00000000000000bb}' FROM generate_series(1, 2)`)
 	says("a lacks capability gpu; b has 2 of 2 places of queue q in use")
 	exec(`DELETE FROM river_job WHERE id = 3`)
+	exec(`INSERT INTO forge_metrics_nodes (node_id, incarnation, at, every, samples) VALUES ('b', '00000000000000bb', now(), '15 s',
+		'{"samples": [{"n": "forge_command_starts_waiting", "v": 7}, {"n": "forge_command_start_seconds", "v": 2.5}, {"n": "other", "v": 9}]}')`)
+	says("a lacks capability gpu; b starts commands slowly (7 wait to be started, a start takes 2.5s)")
+	exec(`UPDATE forge_metrics_nodes SET incarnation = '00000000000000ff'`) // of an earlier process
+	says("it goes to b, the only node")
+	exec(`UPDATE forge_metrics_nodes SET incarnation = '00000000000000bb', at = now() - interval '1 minute'`) // too old
+	says("it goes to b, the only node")
+	exec(`UPDATE forge_metrics_nodes SET at = now(), samples = jsonb_set(samples, '{samples,1,v}', '0.2')`) // starts are fast
+	says("it goes to b, the only node")
 	exec(`INSERT INTO forge_limits (scope, name, most) VALUES ('queue', 'q', 2)`)
 	says("it goes to b, the only node")
 	exec(`UPDATE forge_limits SET most = 1`)
