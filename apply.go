@@ -10,8 +10,8 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
 // Review is what an operator should know before a configuration is applied: the crons that
@@ -76,21 +76,21 @@ func appliedConfig(cfg *Config) (cronstore.Applied, error) {
 	}
 	return cronstore.Applied{
 		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Cluster: cfg.Cluster.Name,
-		Also: func(ctx context.Context, tx pgx.Tx) error { return queuestore.SetLimits(ctx, tx, limitsOf(cfg)) },
+		Also: func(ctx context.Context, tx pgx.Tx) error { return jobstore.New(tx).SetLimits(ctx, limitsOf(cfg)) },
 	}, nil
 }
 
 // limitsOf returns the cluster-wide limits.
-func limitsOf(cfg *Config) []queuestore.Limit {
-	var limits []queuestore.Limit
+func limitsOf(cfg *Config) []jobstore.Limit {
+	var limits []jobstore.Limit
 	for name, queue := range cfg.Queues {
 		if queue.GlobalLimit > 0 {
-			limits = append(limits, queuestore.Limit{Scope: queuestore.ScopeQueue, Name: name, Most: queue.GlobalLimit})
+			limits = append(limits, jobstore.Limit{Scope: jobstore.ScopeQueue, Name: name, Most: queue.GlobalLimit})
 		}
 	}
 	for name, job := range cfg.Jobs {
 		if job.GlobalLimit > 0 {
-			limits = append(limits, queuestore.Limit{Scope: queuestore.ScopeJob, Name: name, Most: job.GlobalLimit})
+			limits = append(limits, jobstore.Limit{Scope: jobstore.ScopeJob, Name: name, Most: job.GlobalLimit})
 		}
 	}
 	return limits

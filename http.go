@@ -16,6 +16,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 	"github.com/forge-scheduler/forge/scheduler/crons"
@@ -112,7 +114,8 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 }
 
 func (n *Node) handler(ctx context.Context) *dashboard.Handler {
-	operator := n.operator()
+	db := requestDB{n.pool}
+	operator, jobOps := n.operator(db), jobstore.New(db)
 	return dashboard.New(dashboard.Options{
 		Cluster: dashboard.ClusterOptions{
 			Source: n.source(),
@@ -122,14 +125,14 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			},
 			Roles:         n.roleNames(),
 			Ready:         n.ready,
-			CronOps:       cronstore.New(requestDB{n.pool}),
-			CronRunner:    crons.Manual{DB: requestDB{n.pool}, Inserter: n.runner, Schema: n.cfg.Database.Schema},
-			JobOps:        operator,
-			Enqueuer:      operator,
-			QueueOps:      operator,
-			DeadLetterOps: operator,
+			CronOps:       cronstore.New(db),
+			CronRunner:    crons.Manual{DB: db, Inserter: n.runner, Schema: n.cfg.Database.Schema},
+			JobOps:        jobOps,
+			Enqueuer:      jobs.NewEnqueuer(db, n.runner),
+			QueueOps:      jobOps,
+			DeadLetterOps: jobOps,
 			RoleOps:       operator,
-			Silencer:      alerts.New(requestDB{n.pool}),
+			Silencer:      alerts.New(db),
 			Settings:      n.settings(),
 			Describe:      describe,
 			Logger:        n.logger,

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // idempotencyStore executes requests with an idempotency key once.
@@ -28,15 +29,7 @@ type requestTx struct{}
 // requestDB uses the transaction of the request if it has one, and the pool otherwise.
 type requestDB struct{ pool *pgxpool.Pool }
 
-// dbConn is the common interface of a pool and a transaction.
-type dbConn interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-func (d requestDB) conn(ctx context.Context) dbConn {
+func (d requestDB) conn(ctx context.Context) postgres.DB {
 	if tx, ok := ctx.Value(requestTx{}).(pgx.Tx); ok {
 		return tx
 	}

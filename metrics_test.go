@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
@@ -304,7 +303,7 @@ func (m *metricsTest) enqueueByCommand(kind string) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if _, err := enqueue.Add(m.t.Context(), m.pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: kind}}); err != nil {
+	if _, err := jobs.NewEnqueuer(m.pool, inserter).Enqueue(m.t.Context(), jobstore.NewJob{Kind: kind}, false, ""); err != nil {
 		m.t.Fatal(err)
 	}
 }

@@ -10,10 +10,8 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/jobs"
 )
 
@@ -43,11 +41,11 @@ func TestRepeatedRequestWaitsForSynchronousReplica(t *testing.T) {
 		}},
 		{"enqueue a unique job", func(ctx context.Context) error {
 			job := jobstore.NewJob{Kind: "hourly", Unique: "once"}
-			_, err := enqueue.Add(ctx, pool, inserter, enqueue.Request{Job: job, OwnUnique: true})
+			_, err := jobs.NewEnqueuer(pool, inserter).Enqueue(ctx, job, true, "")
 			return err
 		}},
 		{"resume a queue", func(ctx context.Context) error {
-			_, _, err := queuestore.Resume(ctx, pool, queuestore.Change{Name: "default"})
+			_, _, err := jobstore.New(pool).ResumeQueue(ctx, "default", "")
 			return err
 		}},
 		{"an idempotency key", func(ctx context.Context) error {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // rowsInterval is how often a node whose configuration is in force checks that all of its
@@ -56,7 +56,7 @@ func (n *Node) restoreRows(ctx context.Context) error {
 // keepQueues inserts the rows of the queues that this node works, so that they can be
 // paused before their first job.
 func (n *Node) keepQueues(ctx context.Context) error {
-	return queuestore.EnsureRows(ctx, n.pool, slices.Sorted(maps.Keys(n.runner.Queues())))
+	return jobstore.New(n.pool).EnsureQueues(ctx, slices.Sorted(maps.Keys(n.runner.Queues())))
 }
 
 // hasRows reports whether every cron and limit of the configuration has a row.
@@ -69,5 +69,5 @@ func (n *Node) hasRows(ctx context.Context, cfg *Config) (bool, error) {
 	if err != nil || len(missing) > 0 {
 		return false, err
 	}
-	return queuestore.InForce(ctx, n.pool, limitsOf(cfg))
+	return jobstore.New(n.pool).LimitsInForce(ctx, limitsOf(cfg))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -31,12 +31,12 @@ func TestDeletedRowsOfTheConfigurationAreRestored(t *testing.T) {
 			}
 		}
 	}
-	restored := func() (string, []queuestore.Limit) {
+	restored := func() (string, []jobstore.Limit) {
 		t.Helper()
 		if err := node.restoreRows(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		limits, err := queuestore.Limits(t.Context(), pool)
+		limits, err := jobstore.New(pool).Limits(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestDeletedRowsOfTheConfigurationAreRestored(t *testing.T) {
 	}
 	deleteRows()
 	crons, limits := restored()
-	if diff := cmp.Diff([]queuestore.Limit{{Scope: queuestore.ScopeQueue, Name: "default", Most: 3}}, limits); crons != "one two" || diff != "" {
+	if diff := cmp.Diff([]jobstore.Limit{{Scope: jobstore.ScopeQueue, Name: "default", Most: 3}}, limits); crons != "one two" || diff != "" {
 		t.Errorf("crons %q, limits %s", crons, diff)
 	}
 	applied(t, pool, parsed(t, localSections(pool.Config().ConnString())+cronsOf("one")))

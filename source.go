@@ -17,7 +17,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -26,17 +25,17 @@ import (
 
 // source connects the pages to the stores.
 func (n *Node) source() dashboard.Source {
-	jobs := jobReader{n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()}}
+	jobs := jobstore.New(n.pool)
 	return dashboard.Source{
 		Leadership: leadershipReader{leaderstore.New(n.pool), n.pool, n.cfg},
 		Nodes:      nodeReader{n.pool},
 		Health:     healthReader{n},
 		Crons:      cronstore.New(n.pool),
 		Explain:    explain.New(n.pool),
-		Jobs:       jobs,
+		Jobs:       jobReader{jobs, assign.NewExplainer(n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()})},
 		Counts:     jobs,
-		Queues:     queueReader{n.pool},
-		Dead:       deadReader{n.pool},
+		Queues:     jobs,
+		Dead:       jobs,
 		Events:     eventReader{n.pool},
 		Compaction: compactionReader{n.pool},
 		History:    historyReader{n.pool},
@@ -106,43 +105,10 @@ func (r healthReader) Hazards(ctx context.Context) ([]hazards.Hazard, error) {
 	return facts.Find(), err
 }
 
+// jobReader reads jobs and explains where they run.
 type jobReader struct {
-	pool  *pgxpool.Pool
-	rules assign.Rules
-}
-
-func (r jobReader) List(ctx context.Context, filter jobstore.Filter) ([]jobstore.Job, error) {
-	return jobstore.List(ctx, r.pool, filter)
-}
-
-func (r jobReader) Get(ctx context.Context, id int64) (jobstore.Job, error) {
-	return jobstore.Get(ctx, r.pool, id)
-}
-
-func (r jobReader) States(ctx context.Context, ids []int64) (map[int64]string, error) {
-	return jobstore.States(ctx, r.pool, ids)
-}
-
-func (r jobReader) Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error) {
-	return jobstore.Logs(ctx, r.pool, id, attempt, afterSeq)
-}
-
-func (r jobReader) Placement(ctx context.Context, id int64) (explain.Placement, error) {
-	return assign.Explain(ctx, r.pool, id, r.rules)
-}
-
-func (r jobReader) CountsByQueueAndState(ctx context.Context) ([]jobstore.Count, error) {
-	return jobstore.CountsByQueueAndState(ctx, r.pool)
-}
-
-type queueReader struct{ pool *pgxpool.Pool }
-
-func (r queueReader) List(ctx context.Context) ([]queuestore.Queue, error) {
-	return queuestore.List(ctx, r.pool)
-}
-
-func (r queueReader) Usages(ctx context.Context) ([]queuestore.Usage, error) {
-	return queuestore.Usages(ctx, r.pool)
+	*jobstore.Store
+	*assign.Explainer
 }
 
 type eventReader struct{ pool *pgxpool.Pool }
@@ -169,16 +135,6 @@ func (r historyReader) Range(ctx context.Context, q rollupstore.Query) ([]rollup
 
 func (r historyReader) Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
 	return rollupstore.Sums(ctx, r.pool, q)
-}
-
-type deadReader struct{ pool *pgxpool.Pool }
-
-func (r deadReader) Groups(ctx context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error) {
-	return jobstore.DeadGroups(ctx, r.pool, filter)
-}
-
-func (r deadReader) Letters(ctx context.Context, filter jobstore.DeadFilter, before int64, limit int) ([]jobstore.DeadLetter, error) {
-	return jobstore.DeadLetters(ctx, r.pool, filter, before, limit)
 }
 
 // tokenReader verifies and manages tokens.

@@ -68,7 +68,7 @@ func (s *apiServer) apiDead(w http.ResponseWriter, r *http.Request) {
 	if q.reject(w) {
 		return
 	}
-	groups, err := s.Source.Dead.Groups(r.Context(), filter)
+	groups, err := s.Source.Dead.DeadGroups(r.Context(), filter)
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
 		return
@@ -84,7 +84,7 @@ func (s *apiServer) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
 	if q.reject(w) {
 		return
 	}
-	letters, err := s.Source.Dead.Letters(r.Context(), filter, before, limit)
+	letters, err := s.Source.Dead.DeadLetters(r.Context(), filter, before, limit)
 	if err == nil && len(letters) == 0 && before == 0 && filter.Group != "" {
 		s.answerError(w, r, errNoSuchGroup)
 		return

@@ -12,7 +12,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -59,8 +58,8 @@ func (s *apiServer) apiRoutes() []route {
 		{path: "/api/v1/leaders", get: s.apiLeaders, read: viewer, gets: lists[leaderItem]("List the roles with their leaders")},
 		{path: "/api/v1/leaders/history", get: s.apiHistory, read: viewer, gets: lists[leaderstore.Tenure]("List tenures, newest first", with(paged, text("role", "Only of this role."))...)},
 		{path: "/api/v1/nodes", get: s.apiNodes, read: viewer, gets: lists[nodestore.Node]("List the nodes")},
-		{path: "/api/v1/queues", get: s.apiQueues, read: viewer, gets: lists[queuestore.Queue]("List the queues with their depth")},
-		{path: "/api/v1/limits", get: s.apiLimits, read: viewer, gets: lists[queuestore.Usage]("List the limits in use")},
+		{path: "/api/v1/queues", get: s.apiQueues, read: viewer, gets: lists[jobstore.Queue]("List the queues with their depth")},
+		{path: "/api/v1/limits", get: s.apiLimits, read: viewer, gets: lists[jobstore.Usage]("List the limits in use")},
 		{path: "/api/v1/events", get: s.apiEvents, read: viewer, gets: follows[eventstore.Event](lists[eventstore.Event]("List the events of the cluster, newest first", with(followed, several("type", "Only events of this type; may be repeated, or list several separated by commas."), text("role", "Only of this role."))...))},
 		{path: "/api/v1/compaction", get: s.apiCompaction, read: viewer, gets: answers[compactstore.Status]("Show the passes of the log compactor and the sizes of the tables", limitParameter)},
 		{path: "/api/v1/metrics/range", get: s.apiMetricsRange, read: viewer, gets: answers[rangeAnswer]("Read the recorded values of a metric", metricsParameters...)},

@@ -16,7 +16,7 @@ const deadGroup = "d28cfe5c16a"
 // fakeDead has one group of two letters, and records what it is requested to do.
 type fakeDead struct{ *fakeCluster }
 
-func (f fakeDead) Groups(_ context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error) {
+func (f fakeDead) DeadGroups(_ context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error) {
 	return read(f.fakeCluster, func() []jobstore.DeadGroup {
 		seenTo := filter.Group == "" && len(f.done) > 0 // no letters are left after an action on all
 		if filter.Group != "" && filter.Group != deadGroup || filter.Kind == "nobody" || seenTo {
@@ -29,7 +29,7 @@ func (f fakeDead) Groups(_ context.Context, filter jobstore.DeadFilter) ([]jobst
 	})
 }
 
-func (f fakeDead) Letters(_ context.Context, filter jobstore.DeadFilter, before int64, _ int) ([]jobstore.DeadLetter, error) {
+func (f fakeDead) DeadLetters(_ context.Context, filter jobstore.DeadFilter, before int64, _ int) ([]jobstore.DeadLetter, error) {
 	return read(f.fakeCluster, func() []jobstore.DeadLetter {
 		if filter.Group != deadGroup || before != 0 {
 			return nil

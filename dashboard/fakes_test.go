@@ -23,7 +23,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -329,18 +328,18 @@ func (f fakeCrons) Ticks(_ context.Context, cron string, before time.Time, limit
 	})
 }
 
-func (f fakeQueues) List(context.Context) ([]queuestore.Queue, error) {
-	return read(f.fakeCluster, func() []queuestore.Queue {
-		return []queuestore.Queue{
+func (f fakeQueues) Queues(context.Context) ([]jobstore.Queue, error) {
+	return read(f.fakeCluster, func() []jobstore.Queue {
+		return []jobstore.Queue{
 			{Name: "bulk", PausedAt: epoch.Add(-time.Hour), Available: 7, Scheduled: 4, OldestAt: epoch.Add(-90 * time.Second), WaitSeconds: 90},
 			{Name: "default", Running: 2, GlobalLimit: 3},
 		}
 	})
 }
 
-func (f fakeQueues) Usages(context.Context) ([]queuestore.Usage, error) {
-	return read(f.fakeCluster, func() []queuestore.Usage {
-		return []queuestore.Usage{{Limit: queuestore.Limit{Scope: "job", Name: "dump", Most: 9}, Running: 2, Available: 5}}
+func (f fakeQueues) Usages(context.Context) ([]jobstore.Usage, error) {
+	return read(f.fakeCluster, func() []jobstore.Usage {
+		return []jobstore.Usage{{Limit: jobstore.Limit{Scope: "job", Name: "dump", Most: 9}, Running: 2, Available: 5}}
 	})
 }
 
@@ -354,7 +353,7 @@ func (f fakeOperator) ResumeQueue(_ context.Context, queue, by string) (time.Tim
 
 func (f fakeOperator) noteQueue(queue, what string) error {
 	if queue == "nobody" {
-		return queuestore.ErrNotFound
+		return jobstore.ErrNoQueue
 	}
 	return f.note("backup", what)
 }

@@ -10,10 +10,10 @@ import (
 
 // DeadLetters reads dead letters.
 type DeadLetters interface {
-	// Groups returns the groups, newest death first. Letters returns at most limit letters
+	// DeadGroups returns the groups, newest death first. DeadLetters returns at most limit letters
 	// by descending id, only those with ids below before unless before is 0.
-	Groups(ctx context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error)
-	Letters(ctx context.Context, filter jobstore.DeadFilter, before int64, limit int) ([]jobstore.DeadLetter, error)
+	DeadGroups(ctx context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error)
+	DeadLetters(ctx context.Context, filter jobstore.DeadFilter, before int64, limit int) ([]jobstore.DeadLetter, error)
 }
 
 // DeadLetterOps retries and discards dead letters on behalf of an operator.
@@ -54,5 +54,5 @@ func (s *clusterState) actOnDead(ctx context.Context, order jobstore.Order, filt
 }
 
 func (s *clusterState) allDead(ctx context.Context) ([]jobstore.DeadGroup, error) {
-	return s.Source.Dead.Groups(ctx, jobstore.DeadFilter{})
+	return s.Source.Dead.DeadGroups(ctx, jobstore.DeadFilter{})
 }

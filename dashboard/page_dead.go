@@ -107,7 +107,7 @@ func (s *pageServer) loadDeadGroup(ctx context.Context, req *request) (body, err
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.Source.Dead.Letters(ctx, jobstore.DeadFilter{Group: group.Group}, before, defaultLimit)
+	letters, err := s.Source.Dead.DeadLetters(ctx, jobstore.DeadFilter{Group: group.Group}, before, defaultLimit)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters: %w", err)
 	}
@@ -141,7 +141,7 @@ func (s *pageServer) deadGroup(ctx context.Context, name string) (facts clusterF
 	if facts, err = s.cluster(ctx); err != nil {
 		return facts, group, err
 	}
-	groups, err := s.Source.Dead.Groups(ctx, jobstore.DeadFilter{Group: name})
+	groups, err := s.Source.Dead.DeadGroups(ctx, jobstore.DeadFilter{Group: name})
 	if err != nil {
 		return facts, group, fmt.Errorf("read dead letters: %w", err)
 	}

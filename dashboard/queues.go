@@ -8,20 +8,20 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // Queues reads the depth of the queues, and the limits of the cluster.
 type Queues interface {
-	// List returns the queues by name.
-	List(ctx context.Context) ([]queuestore.Queue, error)
-	Usages(ctx context.Context) ([]queuestore.Usage, error)
+	// Queues returns the queues by name.
+	Queues(ctx context.Context) ([]jobstore.Queue, error)
+	Usages(ctx context.Context) ([]jobstore.Usage, error)
 }
 
 // QueueOps pauses and resumes queues.
 type QueueOps interface {
 	// PauseQueue and ResumeQueue return since when the queue has been paused and whether
-	// its state changed. They return queuestore.ErrNotFound for an unknown queue.
+	// its state changed. They return jobstore.ErrNoQueue for an unknown queue.
 	PauseQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error)
 	ResumeQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error)
 }
@@ -29,7 +29,7 @@ type QueueOps interface {
 var errNoSuchQueue = &refusal{http.StatusNotFound, "There is no such queue."}
 
 func (s *apiServer) apiQueues(w http.ResponseWriter, r *http.Request) {
-	queues, err := s.Source.Queues.List(r.Context())
+	queues, err := s.Source.Queues.Queues(r.Context())
 	if err != nil {
 		s.answerDatabaseError(w, r, err)
 		return
@@ -53,7 +53,7 @@ func (s *clusterState) setQueuePaused(ctx context.Context, queue, by string, pau
 		turn = s.QueueOps.PauseQueue
 	}
 	since, changed, err = turn(ctx, queue, by)
-	if errors.Is(err, queuestore.ErrNotFound) {
+	if errors.Is(err, jobstore.ErrNoQueue) {
 		err = errNoSuchQueue
 	}
 	return since, changed, err
@@ -111,7 +111,7 @@ type queuesBody struct {
 }
 
 type queueRow struct {
-	queuestore.Queue
+	jobstore.Queue
 	Path, Jobs string
 	Waits      string
 	// Most is how many jobs may run at once: the lower one of the cluster's limit and the
@@ -124,7 +124,7 @@ type queueRow struct {
 
 // limitRow is a limit with the width of its bar.
 type limitRow struct {
-	queuestore.Usage
+	jobstore.Usage
 
 	Used string
 }
@@ -134,7 +134,7 @@ func (s *pageServer) loadQueues(ctx context.Context, req *request) (body, error)
 	if err != nil {
 		return nil, err
 	}
-	queues, err := s.Source.Queues.List(ctx)
+	queues, err := s.Source.Queues.Queues(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read queues: %w", err)
 	}
@@ -152,7 +152,7 @@ func (s *pageServer) loadQueues(ctx context.Context, req *request) (body, error)
 	return &b, nil
 }
 
-func newQueueRow(q queuestore.Queue, now time.Time) queueRow {
+func newQueueRow(q jobstore.Queue, now time.Time) queueRow {
 	row := queueRow{Queue: q, Path: "/queues/" + url.PathEscape(q.Name), Jobs: "/jobs?" + values("queue", q.Name), Waits: "–"}
 	if !q.OldestAt.IsZero() {
 		row.Waits = precise(q.Wait())

@@ -7,14 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 func TestQueueAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	h := c.handler()
-	queues := decode[list[queuestore.Queue]](t, get(t, h, "/api/v1/queues")).Items
+	queues := decode[list[jobstore.Queue]](t, get(t, h, "/api/v1/queues")).Items
 	if len(queues) != 2 || queues[0].Name != "bulk" || queues[0].PausedAt.IsZero() || queues[1].GlobalLimit != 3 {
 		t.Errorf("queues: %+v", queues)
 	}

@@ -125,7 +125,7 @@ func TestWorkerThatIgnoresCancellationKeepsOneSlot(t *testing.T) {
 	case <-time.After(waitTimeout):
 		t.Fatal("the worker never began")
 	}
-	changes, err := jobstore.Act(t.Context(), n.pool, jobstore.Order{Action: jobstore.Cancel, By: "test"}, []int64{id})
+	changes, err := jobstore.New(n.pool).Act(t.Context(), jobstore.Order{Action: jobstore.Cancel, By: "test"}, []int64{id})
 	if err != nil || len(changes) != 1 || !changes[0].Changed() {
 		t.Fatalf("cancel: %+v, %v", changes, err)
 	}
@@ -145,7 +145,7 @@ func TestWorkerThatIgnoresCancellationKeepsOneSlot(t *testing.T) {
 	}
 	reports(3)
 	eventually(t, func() bool { return log.contains("Job appears to be stuck") }, func() string { return "the log does not mention it" })
-	if job, err := jobstore.Get(t.Context(), n.pool, id); err != nil || job.State != "running" {
+	if job, err := jobstore.New(n.pool).Get(t.Context(), id); err != nil || job.State != "running" {
 		t.Errorf("while the worker goes on the job is %s: %v", job.State, err)
 	}
 	close(stuck.release)

@@ -148,7 +148,7 @@ func (n *node) finish(t *testing.T, id int64, states ...string) jobstore.Job {
 	offered := time.Now()
 	eventually(t, func() bool {
 		var err error
-		if job, err = jobstore.Get(t.Context(), n.pool, id); err != nil {
+		if job, err = jobstore.New(n.pool).Get(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		done := slices.Contains(states, job.State)
@@ -166,7 +166,7 @@ func (n *node) finish(t *testing.T, id int64, states ...string) jobstore.Job {
 
 func (n *node) logs(t *testing.T, id int64, attempt int, stream string) string {
 	t.Helper()
-	chunks, err := jobstore.Logs(t.Context(), n.pool, id, attempt, 0)
+	chunks, err := jobstore.New(n.pool).Logs(t.Context(), id, attempt, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (i *Inserter) recordInserts(ctx context.Context, tx pgx.Tx, results []*rive
 	if len(kinds) == 0 {
 		return nil
 	}
-	return jobstore.NoteEnqueued(ctx, tx, kinds)
+	return jobstore.New(tx).NoteEnqueued(ctx, kinds)
 }
 
 // Cancel cancels a job when tx commits. A running job is told to stop. Cancel does

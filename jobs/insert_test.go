@@ -105,7 +105,7 @@ func TestInsertsWithoutMetricsAreRecorded(t *testing.T) {
 	insertMany(pgx.ErrTxCommitRollback)
 	want := [][]jobstore.KindCount{{{Kind: "report", Jobs: 2}, {Kind: "tidy", Jobs: 2}}, {}}
 	for _, want := range want {
-		got, err := jobstore.TakeEnqueued(t.Context(), pool)
+		got, err := jobstore.New(pool).TakeEnqueued(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

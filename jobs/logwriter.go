@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
@@ -255,15 +254,4 @@ func (l *load) number(last map[jobstore.RunKey]int) {
 		l.rows = append(l.rows, row)
 	}
 	l.pieces = nil
-}
-
-// logTable is the logStore in the cluster's database.
-type logTable struct{ pool *pgxpool.Pool }
-
-func (t logTable) LastSeqs(ctx context.Context, runs []jobstore.RunKey) (map[jobstore.RunKey]int, error) {
-	return jobstore.LastSeqs(ctx, t.pool, runs)
-}
-
-func (t logTable) AppendLogs(ctx context.Context, rows []jobstore.LogRow) error {
-	return jobstore.AppendLogs(ctx, t.pool, rows)
 }

@@ -15,7 +15,7 @@ import (
 // them are stored. It reports the number of dropped lines.
 func BenchmarkOutput(b *testing.B) {
 	const attempts = 10
-	w := newLogWriter(logTable{pgtest.Pool(b)}, slog.New(slog.DiscardHandler))
+	w := newLogWriter(jobstore.New(pgtest.Pool(b)), slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(b.Context())
 	var running, writing sync.WaitGroup
 	running.Go(func() { w.run(ctx) })

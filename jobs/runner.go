@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -116,7 +117,7 @@ func New(options Options) (*Runner, error) {
 	}
 	p := newPilot(options, configured)
 	options.starter.load.left, options.starter.load.observe = p.MoreRoom, observeStarts(options.Metrics)
-	logs, finished := newLogWriter(logTable{options.Pool}, options.Logger), newSummary(options.Logger)
+	logs, finished := newLogWriter(jobstore.New(options.Pool), options.Logger), newSummary(options.Logger)
 	client, err := river.NewClient(p.Driver(), riverConfig(options, workers, newRecorder(options, configured, logs, p.KeepTrace, finished)))
 	if err != nil {
 		return nil, fmt.Errorf("prepare the job client: %w", err)

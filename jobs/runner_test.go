@@ -483,7 +483,7 @@ func TestInserterNeedsNoNode(t *testing.T) {
 	if b := n.finish(t, ids[1], "available"); b.Queue != "default" || b.MaxAttempts != 25 || string(b.Args) != "{}" {
 		t.Errorf("got %+v", b)
 	}
-	if _, err := jobstore.Get(t.Context(), n.pool, 1<<40); !errors.Is(err, jobstore.ErrNotFound) {
+	if _, err := jobstore.New(n.pool).Get(t.Context(), 1<<40); !errors.Is(err, jobstore.ErrNotFound) {
 		t.Errorf("got %v, want ErrNotFound", err)
 	}
 }

@@ -386,7 +386,7 @@ func (b *bench) read(ctx context.Context, into *[]time.Duration) error {
 	}
 	for i, text := range want {
 		began := time.Now()
-		chunks, err := jobstore.Logs(ctx, b.pool, int64(i+1), 1, 0)
+		chunks, err := jobstore.New(b.pool).Logs(ctx, int64(i+1), 1, 0)
 		if err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func (a *app) deadListCommand() *cobra.Command {
 				if jobs || len(args) > 0 {
 					return a.listDead(ctx, pool, filter, limit)
 				}
-				groups, err := jobstore.DeadGroups(ctx, pool, filter)
+				groups, err := jobstore.New(pool).DeadGroups(ctx, filter)
 				if err != nil {
 					return err
 				}
@@ -98,7 +98,7 @@ func (a *app) deadListCommand() *cobra.Command {
 }
 
 func (a *app) listDead(ctx context.Context, pool *pgxpool.Pool, filter jobstore.DeadFilter, limit int) error {
-	letters, err := jobstore.DeadLetters(ctx, pool, filter, 0, limit)
+	letters, err := jobstore.New(pool).DeadLetters(ctx, filter, 0, limit)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (a *app) deadActCommand(action jobstore.Action, short string) *cobra.Comman
 }
 
 func (a *app) actOnDead(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, filter jobstore.DeadFilter, dryRun, sure bool) error {
-	counted, err := jobstore.CountDead(ctx, pool, filter)
+	counted, err := jobstore.New(pool).CountDead(ctx, filter)
 	if err != nil {
 		return err
 	}
@@ -202,8 +202,9 @@ func (a *app) actOnDead(ctx context.Context, pool *pgxpool.Pool, action jobstore
 			}
 		}
 		progress := newBar(a.err, int(counted.Jobs))
-		answer.Changed, err = jobstore.ActOnDead(ctx, pool, jobstore.Order{Action: action, By: whoAmI()}, filter, counted,
-			func(done int) { progress.set(min(done, int(counted.Jobs))) })
+		answer.Changed, err = jobstore.New(pool).ActOnDead(ctx, jobstore.Order{
+			Action: action, By: whoAmI(), Progress: func(done int) { progress.set(min(done, int(counted.Jobs))) },
+		}, filter, counted)
 		progress.end()
 		if err != nil {
 			return fmt.Errorf("%w (after %s; repeat the command to continue)", err, countJobs(int64(answer.Changed)))
@@ -225,7 +226,7 @@ func (*app) namedDead(ctx context.Context, pool *pgxpool.Pool, filter jobstore.D
 	if len(filter.IDs) == 0 {
 		return nil, nil
 	}
-	return jobstore.DeadLetters(ctx, pool, filter, 0, len(filter.IDs))
+	return jobstore.New(pool).DeadLetters(ctx, filter, 0, len(filter.IDs))
 }
 
 // missingDead returns an error unless all jobs given by id were dead letters and were changed.

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/jobs"
 )
@@ -49,7 +48,7 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				added, err := enqueue.Add(ctx, pool, inserter, enqueue.Request{Job: job, OwnUnique: unique.given, By: whoAmI()})
+				added, err := jobs.NewEnqueuer(pool, inserter).Enqueue(ctx, job, unique.given, whoAmI())
 				if err != nil {
 					return explainArgs(err)
 				}
@@ -111,7 +110,7 @@ func fillJob(job *jobstore.NewJob, args, at string) error {
 // checkKind rejects a kind for which no node has ever had a worker, and warns if no live node has
 // one.
 func (a *app) checkKind(ctx context.Context, pool *pgxpool.Pool, kind string) error {
-	live, known, err := enqueue.Kinds(ctx, pool)
+	live, known, err := jobs.NewEnqueuer(pool, nil).Kinds(ctx)
 	if err != nil || slices.Contains(live, kind) {
 		return err
 	}

@@ -31,7 +31,7 @@ func (a *app) jobListCommand() *cobra.Command {
 				return usageError(fmt.Errorf("--state %q: want one of %s", filter.State, strings.Join(jobStates, ", ")))
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				found, err := jobstore.List(ctx, pool, filter)
+				found, err := jobstore.New(pool).List(ctx, filter)
 				if err != nil {
 					return err
 				}
@@ -161,7 +161,7 @@ func (a *app) withJob(ctx context.Context, argument string, work func(context.Co
 		return err
 	}
 	return a.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
-		job, err := jobstore.Get(ctx, pool, id)
+		job, err := jobstore.New(pool).Get(ctx, id)
 		if errors.Is(err, jobstore.ErrNotFound) {
 			return noJob(id)
 		}

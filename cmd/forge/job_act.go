@@ -122,7 +122,7 @@ func jobID(argument string) (int64, error) {
 
 // act applies the action to the jobs of these ids.
 func (a *app) act(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, ids []int64) error {
-	changes, err := jobstore.Act(ctx, pool, jobstore.Order{Action: action, By: whoAmI()}, ids)
+	changes, err := jobstore.New(pool).Act(ctx, jobstore.Order{Action: action, By: whoAmI()}, ids)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func refusals(action jobstore.Action, changes []jobstore.Change) error {
 
 // actOnAll applies the action to the jobs that match the filter now.
 func (a *app) actOnAll(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, many bulk) error {
-	counted, err := jobstore.CountMatching(ctx, pool, action, many.filter)
+	counted, err := jobstore.New(pool).CountMatching(ctx, action, many.filter)
 	if err != nil {
 		return err
 	}
@@ -191,8 +191,9 @@ func (a *app) actOnAll(ctx context.Context, pool *pgxpool.Pool, action jobstore.
 			}
 		}
 		progress := newBar(a.err, int(counted.Jobs))
-		answer.Changed, err = jobstore.ActOnAll(ctx, pool, jobstore.Order{Action: action, By: whoAmI()}, many.filter, counted,
-			func(done int) { progress.set(min(done, int(counted.Jobs))) })
+		answer.Changed, err = jobstore.New(pool).ActOnAll(ctx, jobstore.Order{
+			Action: action, By: whoAmI(), Progress: func(done int) { progress.set(min(done, int(counted.Jobs))) },
+		}, many.filter, counted)
 		progress.end()
 		if err != nil {
 			return fmt.Errorf("%w (after %s; repeat the command to continue)", err, countJobs(int64(answer.Changed)))

@@ -29,7 +29,7 @@ func (a *app) jobExplainCommand() *cobra.Command {
 				return err
 			}
 			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
-				placement, err := assign.Explain(ctx, pool, id, placementRules(cfg))
+				placement, err := assign.NewExplainer(pool, placementRules(cfg)).Placement(ctx, id)
 				if errors.Is(err, jobstore.ErrNotFound) {
 					return noJob(id)
 				}

@@ -106,7 +106,7 @@ func (a *app) printLogText(ctx context.Context, pool *pgxpool.Pool, id int64, at
 
 func eachChunk(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int, do func(jobstore.LogChunk) error) error {
 	for after := 0; ; {
-		chunks, err := jobstore.Logs(ctx, pool, id, attempt, after)
+		chunks, err := jobstore.New(pool).Logs(ctx, id, attempt, after)
 		if err != nil || len(chunks) == 0 {
 			return err
 		}
@@ -185,9 +185,9 @@ func (rawLog) Close() error { return nil }
 type logPool struct{ pool *pgxpool.Pool }
 
 func (r logPool) Get(ctx context.Context, id int64) (jobstore.Job, error) {
-	return jobstore.Get(ctx, r.pool, id)
+	return jobstore.New(r.pool).Get(ctx, id)
 }
 
 func (r logPool) Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error) {
-	return jobstore.Logs(ctx, r.pool, id, attempt, afterSeq)
+	return jobstore.New(r.pool).Logs(ctx, id, attempt, afterSeq)
 }

@@ -49,7 +49,7 @@ func (a *app) waitFor(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job,
 		if !watchdog.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
-		next, err := jobstore.Get(ctx, pool, job.ID)
+		next, err := jobstore.New(pool).Get(ctx, job.ID)
 		if errors.Is(err, jobstore.ErrNotFound) {
 			return notFound("job %d no longer exists; it was last seen %s", job.ID, job.State)
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 func (a *app) queueCommand() *cobra.Command {
@@ -26,7 +25,7 @@ func (a *app) queueListCommand() *cobra.Command {
 		Example: "  forge queue list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				queues, err := queuestore.List(ctx, pool)
+				queues, err := jobstore.New(pool).Queues(ctx)
 				if err != nil {
 					return err
 				}
@@ -36,28 +35,28 @@ func (a *app) queueListCommand() *cobra.Command {
 	}
 }
 
-var queueColumns = []column[queuestore.Queue]{
-	{title: "queue", show: func(q queuestore.Queue) string { return q.Name }},
-	{title: "available", show: func(q queuestore.Queue) string { return strconv.FormatInt(q.Available, 10) }},
-	{title: "oldest waits", show: func(q queuestore.Queue) string {
+var queueColumns = []column[jobstore.Queue]{
+	{title: "queue", show: func(q jobstore.Queue) string { return q.Name }},
+	{title: "available", show: func(q jobstore.Queue) string { return strconv.FormatInt(q.Available, 10) }},
+	{title: "oldest waits", show: func(q jobstore.Queue) string {
 		if q.OldestAt.IsZero() {
 			return "-"
 		}
 		return span(q.Wait())
 	}},
-	{title: "running", show: func(q queuestore.Queue) string { return strconv.FormatInt(q.Running, 10) }},
-	{title: "limit", show: func(q queuestore.Queue) string {
+	{title: "running", show: func(q jobstore.Queue) string { return strconv.FormatInt(q.Running, 10) }},
+	{title: "limit", show: func(q jobstore.Queue) string {
 		if q.GlobalLimit == 0 {
 			return "-"
 		}
 		return strconv.Itoa(q.GlobalLimit)
 	}},
-	{title: "paused", show: func(q queuestore.Queue) string { return ago(q.PausedAt, q.Now) }},
-	{title: "scheduled", wide: true, show: func(q queuestore.Queue) string { return strconv.FormatInt(q.Scheduled, 10) }},
-	{title: "retryable", wide: true, show: func(q queuestore.Queue) string { return strconv.FormatInt(q.Retryable, 10) }},
-	{title: "nodes", wide: true, show: func(q queuestore.Queue) string { return strconv.Itoa(q.Nodes) }},
-	{title: "workers", wide: true, show: func(q queuestore.Queue) string { return strconv.Itoa(q.Workers) }},
-	{title: "paused at", wide: true, show: func(q queuestore.Queue) string { return stamp(q.PausedAt) }},
+	{title: "paused", show: func(q jobstore.Queue) string { return ago(q.PausedAt, q.Now) }},
+	{title: "scheduled", wide: true, show: func(q jobstore.Queue) string { return strconv.FormatInt(q.Scheduled, 10) }},
+	{title: "retryable", wide: true, show: func(q jobstore.Queue) string { return strconv.FormatInt(q.Retryable, 10) }},
+	{title: "nodes", wide: true, show: func(q jobstore.Queue) string { return strconv.Itoa(q.Nodes) }},
+	{title: "workers", wide: true, show: func(q jobstore.Queue) string { return strconv.Itoa(q.Workers) }},
+	{title: "paused at", wide: true, show: func(q jobstore.Queue) string { return stamp(q.PausedAt) }},
 }
 
 func (a *app) queueLimitsCommand() *cobra.Command {
@@ -66,7 +65,7 @@ func (a *app) queueLimitsCommand() *cobra.Command {
 		Example: "  forge queue limits",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				usages, err := queuestore.Usages(ctx, pool)
+				usages, err := jobstore.New(pool).Usages(ctx)
 				if err != nil {
 					return err
 				}
@@ -76,12 +75,12 @@ func (a *app) queueLimitsCommand() *cobra.Command {
 	}
 }
 
-var limitColumns = []column[queuestore.Usage]{
-	{title: "on", show: func(u queuestore.Usage) string { return u.Scope }},
-	{title: "name", show: func(u queuestore.Usage) string { return u.Name }},
-	{title: "running", show: func(u queuestore.Usage) string { return strconv.FormatInt(u.Running, 10) }},
-	{title: "limit", show: func(u queuestore.Usage) string { return strconv.Itoa(u.Most) }},
-	{title: "available", show: func(u queuestore.Usage) string { return strconv.FormatInt(u.Available, 10) }},
+var limitColumns = []column[jobstore.Usage]{
+	{title: "on", show: func(u jobstore.Usage) string { return u.Scope }},
+	{title: "name", show: func(u jobstore.Usage) string { return u.Name }},
+	{title: "running", show: func(u jobstore.Usage) string { return strconv.FormatInt(u.Running, 10) }},
+	{title: "limit", show: func(u jobstore.Usage) string { return strconv.Itoa(u.Most) }},
+	{title: "available", show: func(u jobstore.Usage) string { return strconv.FormatInt(u.Available, 10) }},
 }
 
 // pausedQueue is the JSON output of forge queue pause and forge queue resume.
@@ -92,7 +91,7 @@ type pausedQueue struct {
 }
 
 func (a *app) queuePauseCommand() *cobra.Command {
-	return a.pauseQueueCommand("pause NAME", "Start no more jobs of a queue until it is resumed; running jobs continue", queuestore.Pause,
+	return a.pauseQueueCommand("pause NAME", "Start no more jobs of a queue until it is resumed; running jobs continue", (*jobstore.Store).PauseQueue,
 		func(h pausedQueue) string {
 			if h.Changed {
 				return fmt.Sprintf("%s is paused; resume it with forge queue resume %s", h.Name, h.Name)
@@ -102,7 +101,7 @@ func (a *app) queuePauseCommand() *cobra.Command {
 }
 
 func (a *app) queueResumeCommand() *cobra.Command {
-	return a.pauseQueueCommand("resume NAME", "Resume a paused queue", queuestore.Resume,
+	return a.pauseQueueCommand("resume NAME", "Resume a paused queue", (*jobstore.Store).ResumeQueue,
 		func(h pausedQueue) string {
 			if h.Changed {
 				return h.Name + " is resumed"
@@ -113,15 +112,15 @@ func (a *app) queueResumeCommand() *cobra.Command {
 
 // pauseQueueCommand returns a command that pauses or resumes a queue. To repeat it is not an error.
 func (a *app) pauseQueueCommand(use, short string,
-	change func(context.Context, queuestore.Beginner, queuestore.Change) (time.Time, bool, error), say func(pausedQueue) string,
+	change func(store *jobstore.Store, ctx context.Context, queue, by string) (time.Time, bool, error), say func(pausedQueue) string,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  forge queue " + strings.Replace(use, "NAME", "mail", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
-				since, changed, err := change(ctx, pool, queuestore.Change{Name: args[0], By: whoAmI(), Schema: cfg.Database.Schema})
-				if errors.Is(err, queuestore.ErrNotFound) {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				since, changed, err := change(jobstore.New(pool), ctx, args[0], whoAmI())
+				if errors.Is(err, jobstore.ErrNoQueue) {
 					return unknownQueue(ctx, pool, args[0])
 				}
 				if err != nil {
@@ -139,9 +138,9 @@ func (a *app) pauseQueueCommand(use, short string,
 }
 
 func unknownQueue(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	queues, err := queuestore.List(ctx, pool)
+	queues, err := jobstore.New(pool).Queues(ctx)
 	if err != nil {
 		return err
 	}
-	return unknown("queue", name, names(queues, func(q queuestore.Queue) string { return q.Name }), "forge queue list")
+	return unknown("queue", name, names(queues, func(q jobstore.Queue) string { return q.Name }), "forge queue list")
 }

@@ -49,18 +49,12 @@ type Options struct {
 
 // Aggregator does the work of the leader of the role metrics_aggregator.
 type Aggregator struct {
-	db   Database
+	db   postgres.DB
 	opts Options
 }
 
-// Database is the database of an Aggregator: a *pgxpool.Pool.
-type Database interface {
-	postgres.DB
-	Queryer
-}
-
 // New returns an Aggregator for a database.
-func New(db Database, opts Options) *Aggregator {
+func New(db postgres.DB, opts Options) *Aggregator {
 	return &Aggregator{db: db, opts: opts}
 }
 
@@ -146,7 +140,7 @@ func (t *tenure) see(ctx context.Context, at time.Time, total sums) error {
 	return t.watch.See(ctx, Totals{At: at, Samples: slices.Collect(maps.Values(total))})
 }
 
-func (t *tenure) read(ctx context.Context, db Queryer, now time.Time) (sums, error) {
+func (t *tenure) read(ctx context.Context, db postgres.DB, now time.Time) (sums, error) {
 	freshAfter := now.Add(-freshIntervals * t.opts.Interval)
 	nodes, err := readReports(ctx, db, freshAfter)
 	if err != nil {

@@ -90,7 +90,7 @@ func TestEnqueuedByCommandsIsCountedOnce(t *testing.T) {
 	defer c.start("b", "00000000000000bb").end()
 	defer c.lead(1)()
 	for total := 3.0; total <= 6; total += 3 {
-		if err := jobstore.NoteEnqueued(t.Context(), c.pool, []string{"k", "k", "k"}); err != nil {
+		if err := jobstore.New(c.pool).NoteEnqueued(t.Context(), []string{"k", "k", "k"}); err != nil {
 			t.Fatal(err)
 		}
 		c.await("forge_job_enqueued_total", total)

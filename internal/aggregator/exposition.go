@@ -11,12 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Exposition returns a function that reads the cluster's totals, which are the same
 // on every node, and returns a handler that serves them in Prometheus' text format.
 // series has the descriptions of the metrics.
-func Exposition(db Queryer, series []metrics.Series) func(ctx context.Context) (http.Handler, error) {
+func Exposition(db postgres.DB, series []metrics.Series) func(ctx context.Context) (http.Handler, error) {
 	help := map[string]string{}
 	for _, s := range series {
 		help[s.Name] = s.Help

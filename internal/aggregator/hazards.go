@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // countHazards reads conditions that stop a cluster even if its nodes and roles are
 // up.
-func countHazards(ctx context.Context, db Queryer) ([]metrics.Sample, error) {
-	queues, err := queuestore.Waiting(ctx, db)
+func countHazards(ctx context.Context, db postgres.DB) ([]metrics.Sample, error) {
+	queues, err := jobstore.New(db).WaitingQueues(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func countHazards(ctx context.Context, db Queryer) ([]metrics.Sample, error) {
 	return append(samples, metrics.Sample{Name: metrics.SetBackName, Value: clock.SetBack.Seconds()}), nil
 }
 
-func ofQueues(queues []queuestore.Queue) []metrics.Sample {
+func ofQueues(queues []jobstore.Queue) []metrics.Sample {
 	var samples []metrics.Sample
 	for _, q := range queues {
 		paused := time.Duration(0)

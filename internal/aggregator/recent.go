@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const instantsSQL = `SELECT DISTINCT at FROM forge_metrics_cluster WHERE at >= $1 ORDER BY at`
@@ -29,7 +30,7 @@ type Totals struct {
 // Recent returns the totals of the wanted metrics at each instant since one at
 // which the cluster was summed. A total is written when it changes; in between, the
 // last value is valid for as long as holds returns.
-func Recent(ctx context.Context, db Queryer, interval time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
+func Recent(ctx context.Context, db postgres.DB, interval time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
 	all, err := recent(ctx, db, holds(interval), since, want)
 	if err != nil {
 		return nil, fmt.Errorf("read the recent totals: %w", err)
@@ -37,7 +38,7 @@ func Recent(ctx context.Context, db Queryer, interval time.Duration, since time.
 	return all, nil
 }
 
-func recent(ctx context.Context, db Queryer, hold time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
+func recent(ctx context.Context, db postgres.DB, hold time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
 	from := since.Add(-hold)
 	instants, err := column[time.Time](ctx, db, instantsSQL, from)
 	if err != nil {
@@ -64,7 +65,7 @@ func recent(ctx context.Context, db Queryer, hold time.Duration, since time.Time
 	return fillIn(instants, points, since, hold), nil
 }
 
-func column[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {
+func column[T any](ctx context.Context, db postgres.DB, sql string, args ...any) ([]T, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err

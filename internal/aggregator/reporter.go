@@ -13,6 +13,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const previousSQL = `
@@ -46,22 +47,15 @@ type ReporterOptions struct {
 
 // Reporter writes a node's metrics into its row.
 type Reporter struct {
-	db   ReporterDB
+	db   postgres.DB
 	opts ReporterOptions
 	// base is known once the first report was written.
 	base    []metrics.Sample
 	carried bool
 }
 
-// ReporterDB is what a Reporter writes through: a pool.
-type ReporterDB interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // NewReporter returns the Reporter of one incarnation of a node.
-func NewReporter(db ReporterDB, opts ReporterOptions) *Reporter {
+func NewReporter(db postgres.DB, opts ReporterOptions) *Reporter {
 	return &Reporter{db: db, opts: opts}
 }
 
@@ -93,7 +87,7 @@ func (r *Reporter) try(ctx context.Context) {
 // countEnqueued counts the jobs that processes without metrics have inserted. Each
 // is counted by the node that reads it first.
 func (r *Reporter) countEnqueued(ctx context.Context) error {
-	counts, err := jobstore.TakeEnqueued(ctx, r.db)
+	counts, err := jobstore.New(r.db).TakeEnqueued(ctx)
 	for _, enqueued := range counts {
 		r.opts.Metrics.JobEnqueued.WithLabelValues(enqueued.Kind).Add(float64(enqueued.Jobs))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // The old gauges of a restarted or dead node are wrong at once, not only when they
@@ -116,15 +117,10 @@ type Point struct {
 
 const nowSQL = `SELECT clock_timestamp()`
 
-// Queryer runs queries.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // Latest returns the newest point of every series, ordered by metric and labels.
 // The times show how old the points are: nothing is written while there is no
 // aggregator.
-func Latest(ctx context.Context, db Queryer) ([]Point, error) {
+func Latest(ctx context.Context, db postgres.DB) ([]Point, error) {
 	rows, err := db.Query(ctx, latestSQL, fullInterval)
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's metrics: %w", err)
@@ -144,7 +140,7 @@ type Clock struct {
 }
 
 // Clocks returns the clock of every live node that has reported.
-func Clocks(ctx context.Context, db Queryer) ([]Clock, error) {
+func Clocks(ctx context.Context, db postgres.DB) ([]Clock, error) {
 	rows, err := db.Query(ctx, clocksSQL)
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes' clocks: %w", err)
@@ -163,7 +159,7 @@ func Clocks(ctx context.Context, db Queryer) ([]Clock, error) {
 }
 
 // databaseNow returns the time of the database's clock.
-func databaseNow(ctx context.Context, db Queryer) (time.Time, error) {
+func databaseNow(ctx context.Context, db postgres.DB) (time.Time, error) {
 	times, err := column[time.Time](ctx, db, nowSQL)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read the database's time: %w", err)
@@ -171,7 +167,7 @@ func databaseNow(ctx context.Context, db Queryer) (time.Time, error) {
 	return times[0], nil
 }
 
-func readReports(ctx context.Context, db Queryer, freshAfter time.Time) ([]nodeReport, error) {
+func readReports(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]nodeReport, error) {
 	rows, err := db.Query(ctx, reportsSQL, freshAfter)
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes' metrics: %w", err)
@@ -188,7 +184,7 @@ func readReports(ctx context.Context, db Queryer, freshAfter time.Time) ([]nodeR
 }
 
 // readVacant returns the roles without a leader.
-func readVacant(ctx context.Context, db Queryer, now time.Time) (map[string]bool, error) {
+func readVacant(ctx context.Context, db postgres.DB, now time.Time) (map[string]bool, error) {
 	roles, err := column[string](ctx, db, vacantSQL, now)
 	if err != nil {
 		return nil, fmt.Errorf("read the roles that nobody leads: %w", err)
@@ -202,7 +198,7 @@ func readVacant(ctx context.Context, db Queryer, now time.Time) (map[string]bool
 
 // countCluster counts the jobs and the nodes, which no node can count itself. A
 // node whose last report is not after freshAfter is not reporting.
-func countCluster(ctx context.Context, db Queryer, freshAfter time.Time) ([]metrics.Sample, error) {
+func countCluster(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]metrics.Sample, error) {
 	rows, err := db.Query(ctx, queueDepthSQL)
 	if err != nil {
 		return nil, fmt.Errorf("count the jobs: %w", err)

@@ -102,7 +102,7 @@ func (p *pass) mergeBatch(ctx context.Context, from jobstore.RunKey, most int) (
 		if err := tx.QueryRow(ctx, othersSQL).Scan(&others); err != nil {
 			return fmt.Errorf("look for others at work: %w", err)
 		}
-		next, merged, err = jobstore.Merge(ctx, tx, from, now.Add(-p.opts.Quiet), most)
+		next, merged, err = jobstore.New(tx).Merge(ctx, from, now.Add(-p.opts.Quiet), most)
 		if merged.Chunks > 0 {
 			failpoint.Hit("compactor/before-commit")
 		}

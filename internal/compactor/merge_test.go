@@ -45,7 +45,7 @@ CREATE TRIGGER depose AFTER INSERT ON forge_job_log_packs FOR EACH STATEMENT EXE
 func (c *cluster) output() (jobs []string) {
 	c.t.Helper()
 	for id := int64(1); id <= 40; id++ {
-		chunks, err := jobstore.Logs(c.t.Context(), c.pool, id, 1, 0)
+		chunks, err := jobstore.New(c.pool).Logs(c.t.Context(), id, 1, 0)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/dbcheck"
 
 	"github.com/forge-scheduler/forge/internal/hazards"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
 )
@@ -64,7 +64,7 @@ func healthy() Facts {
 			Hazards: hazards.Facts{
 				Clock:  dbcheck.Clock{Now: now},
 				Clocks: []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
-				Queues: []queuestore.Queue{{Name: "default", Now: now, OldestAt: now.Add(-time.Minute), WaitSeconds: 60}},
+				Queues: []jobstore.Queue{{Name: "default", Now: now, OldestAt: now.Add(-time.Minute), WaitSeconds: 60}},
 			},
 			Passes: []compactstore.Pass{{
 				NodeID: "web-2", EndedAt: now.Add(-2 * time.Minute), NextAt: now.Add(3 * time.Minute),

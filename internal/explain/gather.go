@@ -55,7 +55,7 @@ func (r *Reader) gather(ctx context.Context, name string, tick time.Time) (Facts
 	if facts.Told, err = r.Notifications(ctx, name, []time.Time{tick}); err != nil || row.JobID == 0 {
 		return facts, err
 	}
-	job, err := jobstore.Get(ctx, r.db, row.JobID)
+	job, err := jobstore.New(r.db).Get(ctx, row.JobID)
 	switch {
 	case errors.Is(err, jobstore.ErrNotFound):
 		facts.JobState = JobGone

@@ -12,7 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/explain"
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // Thresholds of hazards. The alerts of deploy/prometheus have the same thresholds.
@@ -81,8 +81,8 @@ func (f Facts) setBack() []Hazard {
 
 // longestWait returns the queues, ordered by how long their oldest jobs have
 // waited.
-func (f Facts) longestWait() []queuestore.Queue {
-	return slices.SortedStableFunc(slices.Values(f.Queues), func(a, b queuestore.Queue) int { return cmp.Compare(b.WaitSeconds, a.WaitSeconds) })
+func (f Facts) longestWait() []jobstore.Queue {
+	return slices.SortedStableFunc(slices.Values(f.Queues), func(a, b jobstore.Queue) int { return cmp.Compare(b.WaitSeconds, a.WaitSeconds) })
 }
 
 func (f Facts) pausedQueues() []Hazard {

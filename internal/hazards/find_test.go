@@ -8,14 +8,14 @@ import (
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/hazards"
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func queue(name string, paused, waits time.Duration) queuestore.Queue {
-	q := queuestore.Queue{Name: name, Now: now, WaitSeconds: waits.Seconds()}
+func queue(name string, paused, waits time.Duration) jobstore.Queue {
+	q := jobstore.Queue{Name: name, Now: now, WaitSeconds: waits.Seconds()}
 	if paused > 0 {
 		q.PausedAt = now.Add(-paused)
 	}
@@ -41,13 +41,13 @@ func TestFind(t *testing.T) {
 		facts hazards.Facts
 		want  []string
 	}{
-		"nothing": {hazards.Facts{Queues: []queuestore.Queue{queue("a", 0, time.Minute)}, Snapshots: []dbcheck.Snapshot{
+		"nothing": {hazards.Facts{Queues: []jobstore.Queue{queue("a", 0, time.Minute)}, Snapshots: []dbcheck.Snapshot{
 			{Holder: dbcheck.Session, Transactions: 999_999, Age: 59 * time.Minute},
 		}}, nil},
-		"paused without jobs": {hazards.Facts{Queues: []queuestore.Queue{queue("a", 9*day, 0)}}, nil},
-		"paused since today":  {hazards.Facts{Queues: []queuestore.Queue{queue("a", day/2, 9*day)}}, nil},
-		"paused for days":     {hazards.Facts{Queues: []queuestore.Queue{queue("a", 3*day, time.Minute)}}, []string{"queue a is paused for 72h0m0s"}},
-		"the longest first": {hazards.Facts{Queues: []queuestore.Queue{
+		"paused without jobs": {hazards.Facts{Queues: []jobstore.Queue{queue("a", 9*day, 0)}}, nil},
+		"paused since today":  {hazards.Facts{Queues: []jobstore.Queue{queue("a", day/2, 9*day)}}, nil},
+		"paused for days":     {hazards.Facts{Queues: []jobstore.Queue{queue("a", 3*day, time.Minute)}}, []string{"queue a is paused for 72h0m0s"}},
+		"the longest first": {hazards.Facts{Queues: []jobstore.Queue{
 			queue("a", 0, 2*time.Hour), queue("b", 0, 9*time.Hour), queue("c", 0, 8*time.Hour), queue("d", 0, 7*time.Hour), queue("e", 0, 6*time.Hour),
 		}}, []string{"queue b has waited for 9h", "queue c", "queue d has waited for 7h0m0s; 2 more are like it"}},
 		"holders": {hazards.Facts{Snapshots: []dbcheck.Snapshot{

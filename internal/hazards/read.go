@@ -5,8 +5,8 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -16,7 +16,7 @@ const maxTenures = 200
 // Facts holds the data in which Find looks for hazards.
 type Facts struct {
 	Clock     dbcheck.Clock
-	Queues    []queuestore.Queue // as queuestore.Waiting reads them
+	Queues    []jobstore.Queue   // as WaitingQueues reads them
 	Snapshots []dbcheck.Snapshot // oldest first
 	// Tenures are the newest tenures, newest first.
 	Tenures []leaderstore.Tenure
@@ -28,7 +28,7 @@ func Read(ctx context.Context, db postgres.DB) (f Facts, err error) {
 	if f.Clock, err = dbcheck.ReadClock(ctx, db); err != nil {
 		return f, err
 	}
-	if f.Queues, err = queuestore.Waiting(ctx, db); err != nil {
+	if f.Queues, err = jobstore.New(db).WaitingQueues(ctx); err != nil {
 		return f, err
 	}
 	if f.Snapshots, err = dbcheck.Snapshots(ctx, db); err != nil {

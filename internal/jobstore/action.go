@@ -42,6 +42,9 @@ type Order struct {
 	Action Action
 	// By is who requests the action, for the event log.
 	By string
+	// Progress, if not nil, is called by ActOnAll and ActOnDead after each transaction
+	// with the number of jobs processed.
+	Progress func(done int)
 }
 
 // Change is the result of an order for one job.

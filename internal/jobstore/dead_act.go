@@ -37,12 +37,12 @@ type DeadMatching struct {
 }
 
 // CountDead counts the dead letters that match a filter.
-func CountDead(ctx context.Context, db Queryer, filter DeadFilter) (m DeadMatching, err error) {
-	args, err := filter.resolve(ctx, db)
+func (s *Store) CountDead(ctx context.Context, filter DeadFilter) (m DeadMatching, err error) {
+	args, err := s.resolve(ctx, filter)
 	if err != nil {
 		return m, err
 	}
-	rows, err := db.Query(ctx, countDeadSQL, args...)
+	rows, err := s.db.Query(ctx, countDeadSQL, args...)
 	if err != nil {
 		return m, fmt.Errorf("count dead letters: %w", err)
 	}
@@ -57,18 +57,18 @@ func CountDead(ctx context.Context, db Queryer, filter DeadFilter) (m DeadMatchi
 
 // ActOnDead retries or discards the counted dead letters, which are no longer
 // listed then. It starts with the oldest and uses many transactions. It returns how
-// many it changed, and calls progress with the number processed. A dead letter
-// whose unique key is held by another job does not change.
-func ActOnDead(ctx context.Context, db Pool, order Order, filter DeadFilter, counted DeadMatching, progress func(done int)) (int, error) {
+// many it changed. A dead letter whose unique key is held by another job does not
+// change.
+func (s *Store) ActOnDead(ctx context.Context, order Order, filter DeadFilter, counted DeadMatching) (int, error) {
 	if order.Action != Retry && order.Action != Discard {
 		return 0, fmt.Errorf("%s dead letters: they can be retried or discarded", order.Action)
 	}
-	args, err := filter.resolve(ctx, db)
+	args, err := s.resolve(ctx, filter)
 	if err != nil {
 		return 0, err
 	}
-	changed, err := inBatches(progress, func(after int64) ([]Change, error) {
-		return actOnDeadBatch(ctx, db, order, append(slices.Clip(args), after, counted.upTo, batchSize))
+	changed, err := inBatches(order, func(after int64) ([]Change, error) {
+		return s.actOnDeadBatch(ctx, order, append(slices.Clip(args), after, counted.upTo, batchSize))
 	})
 	if err != nil {
 		return changed, fmt.Errorf("%s dead letters: %w", order.Action, err)
@@ -76,39 +76,33 @@ func ActOnDead(ctx context.Context, db Pool, order Order, filter DeadFilter, cou
 	return changed, nil
 }
 
-// Pool runs queries and starts transactions.
-type Pool interface {
-	Queryer
-	Beginner
-}
-
 // resolve returns the filter's arguments, including the dead letters of its group
 // that are not recorded yet.
-func (f DeadFilter) resolve(ctx context.Context, db Queryer) ([]any, error) {
+func (s *Store) resolve(ctx context.Context, f DeadFilter) ([]any, error) {
 	if f.Group == "" {
 		return f.args(nil), nil
 	}
-	fresh, err := unrecorded(ctx, db)
+	fresh, err := s.unrecorded(ctx)
 	return f.args(fresh), err
 }
 
-func actOnDeadBatch(ctx context.Context, db Beginner, order Order, args []any) (changes []Change, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		found, err := lockJobs(ctx, tx, lockDeadSQL, args...)
+func (s *Store) actOnDeadBatch(ctx context.Context, order Order, args []any) (changes []Change, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		found, err := New(tx).lockJobs(ctx, lockDeadSQL, args...)
 		if err != nil {
 			return err
 		}
 		if order.Action == Retry {
-			changes, err = carryOut(ctx, tx, order, nil, found)
+			changes, err = New(tx).carryOut(ctx, order, nil, found)
 			return err
 		}
-		changes, err = discardDead(ctx, tx, order, found)
+		changes, err = New(tx).discardDead(ctx, order, found)
 		return err
 	})
 	return changes, err
 }
 
-func discardDead(ctx context.Context, tx pgx.Tx, order Order, found []locked) ([]Change, error) {
+func (s *Store) discardDead(ctx context.Context, order Order, found []locked) ([]Change, error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
@@ -116,8 +110,8 @@ func discardDead(ctx context.Context, tx pgx.Tx, order Order, found []locked) ([
 	for i, l := range found {
 		changes[i], ids[i] = l.Change, l.ID
 	}
-	if _, err := tx.Exec(ctx, discardDeadSQL, ids, order.By); err != nil {
+	if _, err := s.db.Exec(ctx, discardDeadSQL, ids, order.By); err != nil {
 		return nil, err
 	}
-	return changes, eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.DeadLettersDiscarded}, entry(order, nil, ids))
+	return changes, eventstore.Append(ctx, s.db, eventstore.Event{Type: eventstore.DeadLettersDiscarded}, entry(order, nil, ids))
 }

@@ -149,12 +149,12 @@ LIMIT $1`
 
 // DeadGroups returns the groups of the dead letters that match a filter, the group
 // with the newest failure first.
-func DeadGroups(ctx context.Context, db Queryer, filter DeadFilter) ([]DeadGroup, error) {
-	fresh, err := unrecorded(ctx, db)
+func (s *Store) DeadGroups(ctx context.Context, filter DeadFilter) ([]DeadGroup, error) {
+	fresh, err := s.unrecorded(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, deadGroupsSQL, filter.args(fresh)...)
+	rows, err := s.db.Query(ctx, deadGroupsSQL, filter.args(fresh)...)
 	if err != nil {
 		return nil, fmt.Errorf("list groups of dead letters: %w", err)
 	}
@@ -168,7 +168,7 @@ func DeadGroups(ctx context.Context, db Queryer, filter DeadFilter) ([]DeadGroup
 	// PostgreSQL applies the filter, even to dead letters that have no group yet.
 	named := filter
 	named.IDs = filter.among(fresh)
-	letters, err := DeadLetters(ctx, db, named, 0, mostUnrecorded)
+	letters, err := s.DeadLetters(ctx, named, 0, mostUnrecorded)
 	if err != nil {
 		return nil, err
 	}
@@ -177,12 +177,12 @@ func DeadGroups(ctx context.Context, db Queryer, filter DeadFilter) ([]DeadGroup
 
 // DeadLetters returns at most limit dead letters that match a filter, with ids
 // below an id (0: all), by descending id.
-func DeadLetters(ctx context.Context, db Queryer, filter DeadFilter, before int64, limit int) ([]DeadLetter, error) {
-	args, err := filter.resolve(ctx, db)
+func (s *Store) DeadLetters(ctx context.Context, filter DeadFilter, before int64, limit int) ([]DeadLetter, error) {
+	args, err := s.resolve(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, deadLettersSQL, append(args, before, limit)...)
+	rows, err := s.db.Query(ctx, deadLettersSQL, append(args, before, limit)...)
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters: %w", err)
 	}
@@ -248,8 +248,8 @@ type unrecordedLetter struct {
 	failure string
 }
 
-func unrecorded(ctx context.Context, db Queryer) ([]unrecordedLetter, error) {
-	rows, err := db.Query(ctx, unrecordedSQL, mostUnrecorded)
+func (s *Store) unrecorded(ctx context.Context) ([]unrecordedLetter, error) {
+	rows, err := s.db.Query(ctx, unrecordedSQL, mostUnrecorded)
 	if err != nil {
 		return nil, fmt.Errorf("list new dead letters: %w", err)
 	}

@@ -46,7 +46,7 @@ func insertDead(t *testing.T, pool *pgxpool.Pool) {
 
 func deadIDs(t *testing.T, pool *pgxpool.Pool, filter jobstore.DeadFilter) (ids []int64) {
 	t.Helper()
-	letters, err := jobstore.DeadLetters(t.Context(), pool, filter, 0, 100)
+	letters, err := jobstore.New(pool).DeadLetters(t.Context(), filter, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 	}
-	page, err := jobstore.DeadLetters(t.Context(), pool, jobstore.DeadFilter{}, 4, 2)
+	page, err := jobstore.New(pool).DeadLetters(t.Context(), jobstore.DeadFilter{}, 4, 2)
 	if err != nil || len(page) != 2 || page[0].ID != 3 || page[1].ID != 2 {
 		t.Fatalf("the second page: %+v, %v", page, err)
 	}
@@ -107,7 +107,7 @@ func TestDeadLetterNamesLostNodes(t *testing.T) {
 		"forge:attempt:1": {"attempt": 1, "node_id": "n-1", "outcome": "lost", "error": "node lost: a", "started_at": "2026-11-20T16:00:01Z"},
 		"forge:attempt:3": {"attempt": 3, "node_id": "n-3", "outcome": "failed"},
 		"forge:attempt:4": {"attempt": "x", "outcome": "lost"}, "forge:attempt:5": 7}' WHERE id = 1`)
-	letters, err := jobstore.DeadLetters(t.Context(), pool, jobstore.DeadFilter{IDs: []int64{1, 2}}, 0, 10)
+	letters, err := jobstore.New(pool).DeadLetters(t.Context(), jobstore.DeadFilter{IDs: []int64{1, 2}}, 0, 10)
 	if err != nil || len(letters) != 2 {
 		t.Fatalf("letters %+v, %v", letters, err)
 	}
@@ -133,7 +133,7 @@ func TestDeadGroups(t *testing.T) {
 	pool := pgtest.Pool(t)
 	insertDead(t, pool)
 	show := func(filter jobstore.DeadFilter) (shown []string) {
-		groups, err := jobstore.DeadGroups(t.Context(), pool, filter)
+		groups, err := jobstore.New(pool).DeadGroups(t.Context(), filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,11 +165,11 @@ func TestDeadGroups(t *testing.T) {
 
 func actOnDead(t *testing.T, pool *pgxpool.Pool, action jobstore.Action, filter jobstore.DeadFilter) (int64, int) {
 	t.Helper()
-	counted, err := jobstore.CountDead(t.Context(), pool, filter)
+	counted, err := jobstore.New(pool).CountDead(t.Context(), filter)
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed, err := jobstore.ActOnDead(t.Context(), pool, jobstore.Order{Action: action, By: "ann"}, filter, counted, func(int) {})
+	changed, err := jobstore.New(pool).ActOnDead(t.Context(), jobstore.Order{Action: action, By: "ann"}, filter, counted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,23 +213,23 @@ func TestRetryDead(t *testing.T) {
 	insertDead(t, pool)
 	exec(t, pool, `UPDATE river_job SET unique_key = 'k', unique_states = B'11110101' WHERE id = 4`)
 	exec(t, pool, `INSERT INTO river_job (kind, args, state, max_attempts, unique_key, unique_states) VALUES ('rival', '{}', 'available', 3, 'k', B'11110101')`)
-	counted, err := jobstore.CountDead(t.Context(), pool, jobstore.DeadFilter{Kind: "mail"})
+	counted, err := jobstore.New(pool).CountDead(t.Context(), jobstore.DeadFilter{Kind: "mail"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	exec(t, pool, `UPDATE river_job SET id = 50 WHERE id = 3`) // failed after it was counted
-	changed, err := jobstore.ActOnDead(t.Context(), pool, jobstore.Order{Action: jobstore.Retry, By: "ann"}, jobstore.DeadFilter{Kind: "mail"}, counted, func(int) {})
+	changed, err := jobstore.New(pool).ActOnDead(t.Context(), jobstore.Order{Action: jobstore.Retry, By: "ann"}, jobstore.DeadFilter{Kind: "mail"}, counted)
 	if err != nil || counted.Jobs != 4 || changed != 2 {
 		t.Errorf("retried %d of %d, want 2 of 4: %v", changed, counted.Jobs, err)
 	}
 	if diff := cmp.Diff([]int64{50, 5, 4}, deadIDs(t, pool, jobstore.DeadFilter{})); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	job, err := jobstore.Get(t.Context(), pool, 1)
+	job, err := jobstore.New(pool).Get(t.Context(), 1)
 	if err != nil || job.State != "available" || job.MaxAttempts != 4 || !job.FinalizedAt.IsZero() {
 		t.Errorf("job 1: %+v, %v", job, err)
 	}
-	if _, err := jobstore.ActOnDead(t.Context(), pool, jobstore.Order{Action: jobstore.Cancel}, jobstore.DeadFilter{}, counted, nil); err == nil {
+	if _, err := jobstore.New(pool).ActOnDead(t.Context(), jobstore.Order{Action: jobstore.Cancel}, jobstore.DeadFilter{}, counted); err == nil {
 		t.Error("dead letters were cancelled")
 	}
 }

@@ -21,8 +21,8 @@ RETURNING kind, jobs`
 
 // NoteEnqueued records that a process without metrics has inserted jobs of these
 // kinds, for a node to count.
-func NoteEnqueued(ctx context.Context, tx Execer, kinds []string) error {
-	if _, err := tx.Exec(ctx, noteEnqueuedSQL, kinds); err != nil {
+func (s *Store) NoteEnqueued(ctx context.Context, kinds []string) error {
+	if _, err := s.db.Exec(ctx, noteEnqueuedSQL, kinds); err != nil {
 		return fmt.Errorf("note enqueued jobs: %w", err)
 	}
 	return nil
@@ -36,8 +36,8 @@ type KindCount struct {
 
 // TakeEnqueued returns and deletes the records of NoteEnqueued: the caller counts
 // the jobs.
-func TakeEnqueued(ctx context.Context, db Queryer) ([]KindCount, error) {
-	rows, err := db.Query(ctx, takeEnqueuedSQL)
+func (s *Store) TakeEnqueued(ctx context.Context) ([]KindCount, error) {
+	rows, err := s.db.Query(ctx, takeEnqueuedSQL)
 	if err != nil {
 		return nil, fmt.Errorf("take enqueued jobs: %w", err)
 	}

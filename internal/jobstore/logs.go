@@ -9,13 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// Execer executes the statements of AppendLogs.
-type Execer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
 
 const lastSeqsSQL = `
 SELECT job_id, attempt, seq
@@ -61,13 +55,13 @@ const (
 )
 
 // LastSeqs returns the number of the last chunk of each attempt that has output.
-func LastSeqs(ctx context.Context, db Queryer, runs []RunKey) (map[RunKey]int, error) {
+func (s *Store) LastSeqs(ctx context.Context, runs []RunKey) (map[RunKey]int, error) {
 	ids, attempts := make([]int64, len(runs)), make([]int16, len(runs))
 	for i, run := range runs {
 		ids[i], attempts[i] = run.JobID, int16(run.Attempt)
 	}
 	last := map[RunKey]int{}
-	rows, err := db.Query(ctx, lastSeqsSQL, ids, attempts)
+	rows, err := s.db.Query(ctx, lastSeqsSQL, ids, attempts)
 	if err != nil {
 		return nil, fmt.Errorf("read where output ends: %w", err)
 	}
@@ -85,7 +79,7 @@ func LastSeqs(ctx context.Context, db Queryer, runs []RunKey) (map[RunKey]int, e
 
 // AppendLogs adds numbered chunks of several attempts in one statement. Existing
 // chunks do not change. The text must be valid UTF-8 without NUL.
-func AppendLogs(ctx context.Context, db Execer, rows []LogRow) error {
+func (s *Store) AppendLogs(ctx context.Context, rows []LogRow) error {
 	var (
 		ids      = make([]int64, len(rows))
 		attempts = make([]int16, len(rows))
@@ -102,7 +96,7 @@ func AppendLogs(ctx context.Context, db Execer, rows []LogRow) error {
 			until[i] = &row.KeepUntil
 		}
 	}
-	if _, err := db.Exec(ctx, appendLogsSQL, ids, attempts, seqs, times, streams, texts, until); err != nil {
+	if _, err := s.db.Exec(ctx, appendLogsSQL, ids, attempts, seqs, times, streams, texts, until); err != nil {
 		return fmt.Errorf("append output of jobs: %w", err)
 	}
 	return nil
@@ -111,16 +105,16 @@ func AppendLogs(ctx context.Context, db Execer, rows []LogRow) error {
 // Logs returns the chunks of one attempt after afterSeq (0: from the start), at
 // most 2,000; call again with the last one's Seq for more. Packed chunks are
 // returned unchanged; a damaged pack is replaced by a remark.
-func Logs(ctx context.Context, db Queryer, jobID int64, attempt, afterSeq int) ([]LogChunk, error) {
-	chunks, err := readLogs(ctx, db, jobID, attempt, afterSeq)
+func (s *Store) Logs(ctx context.Context, jobID int64, attempt, afterSeq int) ([]LogChunk, error) {
+	chunks, err := s.readLogs(ctx, jobID, attempt, afterSeq)
 	if err != nil {
 		return nil, fmt.Errorf("read output of job %d: %w", jobID, err)
 	}
 	return chunks, nil
 }
 
-func readLogs(ctx context.Context, db Queryer, jobID int64, attempt, afterSeq int) ([]LogChunk, error) {
-	rows, err := db.Query(ctx, logsSQL, jobID, attempt, afterSeq, maxChunks, maxPacks)
+func (s *Store) readLogs(ctx context.Context, jobID int64, attempt, afterSeq int) ([]LogChunk, error) {
+	rows, err := s.db.Query(ctx, logsSQL, jobID, attempt, afterSeq, maxChunks, maxPacks)
 	if err != nil {
 		return nil, err
 	}

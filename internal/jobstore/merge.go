@@ -127,15 +127,15 @@ func (m *Merged) Add(more Merged) {
 //
 // The caller's transaction is fenced, so it is the only one that packs. It does not
 // block transactions that add chunks, and does not wait for them.
-func Merge(ctx context.Context, tx pgx.Tx, from RunKey, quiet time.Time, most int) (next RunKey, done Merged, err error) {
-	next, taken, err := findRuns(ctx, tx, from, quiet, most)
+func (s *Store) Merge(ctx context.Context, from RunKey, quiet time.Time, most int) (next RunKey, done Merged, err error) {
+	next, taken, err := s.findRuns(ctx, from, quiet, most)
 	if err != nil {
 		return RunKey{}, done, fmt.Errorf("find output to merge: %w", err)
 	}
 	var skipped []*DamagedError
 	for len(taken) > 0 {
-		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
-			done, err = mergeRuns(ctx, tx, taken)
+		err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
+			done, err = New(tx).mergeRuns(ctx, taken)
 			return err
 		})
 		damaged, ok := errors.AsType[*DamagedError](err)
@@ -161,8 +161,8 @@ type share struct {
 	chunks int
 }
 
-func findRuns(ctx context.Context, tx pgx.Tx, from RunKey, quiet time.Time, most int) (next RunKey, taken []share, err error) {
-	rows, err := tx.Query(ctx, runsSQL, from.JobID, from.Attempt, most, quiet, maxMergedChunks, maxMergedBytes)
+func (s *Store) findRuns(ctx context.Context, from RunKey, quiet time.Time, most int) (next RunKey, taken []share, err error) {
+	rows, err := s.db.Query(ctx, runsSQL, from.JobID, from.Attempt, most, quiet, maxMergedChunks, maxMergedBytes)
 	if err != nil {
 		return RunKey{}, nil, err
 	}
@@ -210,12 +210,12 @@ func ration(found []sized) (next RunKey, taken []share) {
 
 // mergeRuns packs chunks together with the packs of their attempts that overlap
 // them.
-func mergeRuns(ctx context.Context, tx pgx.Tx, shares []share) (done Merged, err error) {
+func (s *Store) mergeRuns(ctx context.Context, shares []share) (done Merged, err error) {
 	all := map[RunKey]*heap{}
-	if err := takeChunks(ctx, tx, shares, all); err != nil {
+	if err := s.takeChunks(ctx, shares, all); err != nil {
 		return done, err
 	}
-	if err := takePacks(ctx, tx, all); err != nil {
+	if err := s.takePacks(ctx, all); err != nil {
 		return done, err
 	}
 	packs := packRows{}
@@ -232,7 +232,7 @@ func mergeRuns(ctx context.Context, tx pgx.Tx, shares []share) (done Merged, err
 	for _, packed := range packs.packs {
 		done.PackBytes += int64(len(packed))
 	}
-	_, err = tx.Exec(ctx, addPacksSQL, packs.jobIDs, packs.attempts, packs.firsts, packs.lasts, packs.chunks, packs.bytes,
+	_, err = s.db.Exec(ctx, addPacksSQL, packs.jobIDs, packs.attempts, packs.firsts, packs.lasts, packs.chunks, packs.bytes,
 		packs.times, packs.untils, packs.packs)
 	return done, err
 }
@@ -246,12 +246,12 @@ type heap struct {
 	until map[int]time.Time
 }
 
-func takeChunks(ctx context.Context, tx pgx.Tx, shares []share, all map[RunKey]*heap) error {
+func (s *Store) takeChunks(ctx context.Context, shares []share, all map[RunKey]*heap) error {
 	jobIDs, attempts, most := make([]int64, len(shares)), make([]int16, len(shares)), make([]int32, len(shares))
 	for i, s := range shares {
 		jobIDs[i], attempts[i], most[i] = s.JobID, int16(s.Attempt), int32(s.chunks)
 	}
-	rows, err := tx.Query(ctx, takeChunksSQL, jobIDs, attempts, most)
+	rows, err := s.db.Query(ctx, takeChunksSQL, jobIDs, attempts, most)
 	if err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func takeChunks(ctx context.Context, tx pgx.Tx, shares []share, all map[RunKey]*
 	return err
 }
 
-func takePacks(ctx context.Context, tx pgx.Tx, all map[RunKey]*heap) error {
+func (s *Store) takePacks(ctx context.Context, all map[RunKey]*heap) error {
 	var jobIDs []int64
 	var attempts []int16
 	var firsts, lasts []int32
@@ -284,7 +284,7 @@ func takePacks(ctx context.Context, tx pgx.Tx, all map[RunKey]*heap) error {
 		jobIDs, attempts = append(jobIDs, key.JobID), append(attempts, int16(key.Attempt))
 		firsts, lasts = append(firsts, int32(h.first)), append(lasts, int32(h.last))
 	}
-	rows, err := tx.Query(ctx, takePacksSQL, jobIDs, attempts, firsts, lasts)
+	rows, err := s.db.Query(ctx, takePacksSQL, jobIDs, attempts, firsts, lasts)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (a *archive) write(job int64, rows ...jobstore.LogChunk) {
 	for i, chunk := range rows {
 		all[i] = jobstore.LogRow{JobID: job, LogChunk: chunk}
 	}
-	if err := jobstore.AppendLogs(a.t.Context(), a.pool, all); err != nil {
+	if err := jobstore.New(a.pool).AppendLogs(a.t.Context(), all); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -73,7 +73,7 @@ func (a *archive) merge(most int) (all jobstore.Merged) {
 	for from := (jobstore.RunKey{}); ; {
 		var done jobstore.Merged
 		err := pgx.BeginFunc(a.t.Context(), a.pool, func(tx pgx.Tx) (err error) {
-			from, done, err = jobstore.Merge(context.Background(), tx, from, a.at.Add(30*time.Minute), most)
+			from, done, err = jobstore.New(tx).Merge(context.Background(), from, a.at.Add(30*time.Minute), most)
 			return err
 		})
 		if err != nil {
@@ -100,7 +100,7 @@ func (a *archive) loose() int { return a.count(`SELECT count(*) FROM forge_job_l
 func (a *archive) read(job int64, attempt, after int) (all []jobstore.LogChunk) {
 	a.t.Helper()
 	for {
-		chunks, err := jobstore.Logs(a.t.Context(), a.pool, job, attempt, after)
+		chunks, err := jobstore.New(a.pool).Logs(a.t.Context(), job, attempt, after)
 		if err != nil {
 			a.t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestMergePreservesOutput(t *testing.T) {
 		t.Errorf("merged again: %+v", again)
 	}
 	check()
-	last, err := jobstore.LastSeqs(t.Context(), a.pool, []jobstore.RunKey{{4, 1}, {1, 2}, {2, 2}, {9, 1}})
+	last, err := jobstore.New(a.pool).LastSeqs(t.Context(), []jobstore.RunKey{{4, 1}, {1, 2}, {2, 2}, {9, 1}})
 	if diff := cmp.Diff(map[jobstore.RunKey]int{{4, 1}: 2, {1, 2}: 5000, {2, 2}: 4}, last); err != nil || diff != "" {
 		t.Errorf("where output ends: %v (-want +got):\n%s", err, diff)
 	}
@@ -207,7 +207,7 @@ func TestPacksAreBounded(t *testing.T) {
 	all = append(all, late)
 	a.write(1, all...)
 	own := a.chunk(1, 102, "has a retention of its own\n")
-	if err := jobstore.AppendLogs(t.Context(), a.pool, []jobstore.LogRow{{JobID: 1, LogChunk: own, KeepUntil: a.at.Add(time.Minute)}}); err != nil {
+	if err := jobstore.New(a.pool).AppendLogs(t.Context(), []jobstore.LogRow{{JobID: 1, LogChunk: own, KeepUntil: a.at.Add(time.Minute)}}); err != nil {
 		t.Fatal(err)
 	}
 	a.merge(10)

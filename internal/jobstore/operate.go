@@ -3,18 +3,12 @@ package jobstore
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
-
-// Beginner starts transactions: a pool, a connection or a transaction.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
 
 // batchSize is the number of jobs that ActOnAll changes in one transaction: claims
 // and results of the same jobs wait for it.
@@ -96,10 +90,6 @@ const notifyCancelledSQL = `
 SELECT pg_notify(current_schema() || '.' || $1, json_build_object('action', 'cancel', 'job_id', id, 'queue', queue)::text)
 FROM unnest($2::bigint[], $3::text[]) AS job (id, queue)`
 
-const notifyInsertedSQL = `
-SELECT pg_notify(current_schema() || '.' || $1, json_build_object('queue', queue)::text)
-FROM unnest($2::text[]) AS queue`
-
 // Matching identifies the jobs that ActOnAll changes.
 type Matching struct {
 	Jobs int64
@@ -110,8 +100,8 @@ type Matching struct {
 // CountMatching counts the jobs that match a filter and that an action can change.
 // It ignores the filter's BeforeID. With a Limit it stops counting at the limit,
 // and UpTo is not usable.
-func CountMatching(ctx context.Context, db Queryer, action Action, filter Filter) (Matching, error) {
-	rows, err := db.Query(ctx, fmt.Sprintf(countMatchesSQL, amongStates(action.statesOf(filter))),
+func (s *Store) CountMatching(ctx context.Context, action Action, filter Filter) (Matching, error) {
+	rows, err := s.db.Query(ctx, fmt.Sprintf(countMatchesSQL, amongStates(action.statesOf(filter))),
 		pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.Limit)
 	if err != nil {
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
@@ -127,14 +117,14 @@ func CountMatching(ctx context.Context, db Queryer, action Action, filter Filter
 
 // Act carries out an order on the jobs with these ids, and returns the change of
 // each, in order. Jobs that the action does not apply to do not change.
-func Act(ctx context.Context, db Beginner, order Order, ids []int64) ([]Change, error) {
+func (s *Store) Act(ctx context.Context, order Order, ids []int64) ([]Change, error) {
 	byID := map[int64]Change{}
-	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		found, err := lockJobs(ctx, tx, lockByIDSQL, ids)
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		found, err := New(tx).lockJobs(ctx, lockByIDSQL, ids)
 		if err != nil {
 			return err
 		}
-		changes, err := carryOut(ctx, tx, order, nil, found)
+		changes, err := New(tx).carryOut(ctx, order, nil, found)
 		for _, change := range changes {
 			byID[change.ID] = change
 		}
@@ -154,11 +144,10 @@ func Act(ctx context.Context, db Beginner, order Order, ids []int64) ([]Change, 
 }
 
 // ActOnAll carries out an order on the counted jobs, the oldest first, in many
-// transactions, and returns how many it changed. It calls progress with the number
-// processed.
-func ActOnAll(ctx context.Context, db Beginner, order Order, filter Filter, counted Matching, progress func(done int)) (int, error) {
-	changed, err := inBatches(progress, func(after int64) ([]Change, error) {
-		return actOnBatch(ctx, db, order, filter, after, counted.UpTo)
+// transactions, and returns how many it changed.
+func (s *Store) ActOnAll(ctx context.Context, order Order, filter Filter, counted Matching) (int, error) {
+	changed, err := inBatches(order, func(after int64) ([]Change, error) {
+		return s.actOnBatch(ctx, order, filter, after, counted.UpTo)
 	})
 	if err != nil {
 		return changed, fmt.Errorf("%s jobs: %w", order.Action, err)
@@ -168,7 +157,7 @@ func ActOnAll(ctx context.Context, db Beginner, order Order, filter Filter, coun
 
 // inBatches calls act for one batch after another, each after the last id of the
 // previous one, and counts the changed jobs.
-func inBatches(progress func(done int), act func(after int64) ([]Change, error)) (changed int, err error) {
+func inBatches(order Order, act func(after int64) ([]Change, error)) (changed int, err error) {
 	var after int64
 	for seen := 0; ; {
 		batch, err := act(after)
@@ -182,21 +171,23 @@ func inBatches(progress func(done int), act func(after int64) ([]Change, error))
 			after = change.ID
 		}
 		seen += len(batch)
-		progress(seen)
+		if order.Progress != nil {
+			order.Progress(seen)
+		}
 		if len(batch) < batchSize {
 			return changed, nil
 		}
 	}
 }
 
-func actOnBatch(ctx context.Context, db Beginner, order Order, filter Filter, after, upTo int64) (changes []Change, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		found, err := lockJobs(ctx, tx, fmt.Sprintf(lockMatchesSQL, amongStates(order.Action.statesOf(filter))),
+func (s *Store) actOnBatch(ctx context.Context, order Order, filter Filter, after, upTo int64) (changes []Change, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		found, err := New(tx).lockJobs(ctx, fmt.Sprintf(lockMatchesSQL, amongStates(order.Action.statesOf(filter))),
 			filter.Kind, filter.Queue, filter.Cron, after, upTo, batchSize)
 		if err != nil {
 			return err
 		}
-		changes, err = carryOut(ctx, tx, order, &filter, found)
+		changes, err = New(tx).carryOut(ctx, order, &filter, found)
 		return err
 	})
 	return changes, err
@@ -211,8 +202,8 @@ type locked struct {
 	rival bool
 }
 
-func lockJobs(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]locked, error) {
-	rows, err := tx.Query(ctx, sql, args...)
+func (s *Store) lockJobs(ctx context.Context, sql string, args ...any) ([]locked, error) {
+	rows, err := s.db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +215,7 @@ func lockJobs(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]locked
 }
 
 // carryOut changes the jobs that can be changed and writes the event log.
-func carryOut(ctx context.Context, tx pgx.Tx, order Order, filter *Filter, found []locked) ([]Change, error) {
+func (s *Store) carryOut(ctx context.Context, order Order, filter *Filter, found []locked) ([]Change, error) {
 	changes := decide(order.Action, found)
 	var ids []int64
 	for _, change := range changes {
@@ -235,7 +226,7 @@ func carryOut(ctx context.Context, tx pgx.Tx, order Order, filter *Filter, found
 	if len(ids) == 0 {
 		return changes, nil
 	}
-	states, err := update(ctx, tx, order.Action, ids)
+	states, err := s.update(ctx, order.Action, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -244,14 +235,14 @@ func carryOut(ctx context.Context, tx pgx.Tx, order Order, filter *Filter, found
 			changes[i].State = state
 		}
 	}
-	if err := notify(ctx, tx, order.Action, changes); err != nil {
+	if err := s.notify(ctx, order.Action, changes); err != nil {
 		return nil, err
 	}
-	return changes, eventstore.Append(ctx, tx, eventstore.Event{Type: order.Action.event()}, entry(order, filter, ids))
+	return changes, eventstore.Append(ctx, s.db, eventstore.Event{Type: order.Action.event()}, entry(order, filter, ids))
 }
 
-func update(ctx context.Context, tx pgx.Tx, action Action, ids []int64) (map[int64]string, error) {
-	rows, err := tx.Query(ctx, map[Action]string{Cancel: cancelSQL, Retry: retrySQL, Discard: discardSQL}[action], ids)
+func (s *Store) update(ctx context.Context, action Action, ids []int64) (map[int64]string, error) {
+	rows, err := s.db.Query(ctx, map[Action]string{Cancel: cancelSQL, Retry: retrySQL, Discard: discardSQL}[action], ids)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +251,7 @@ func update(ctx context.Context, tx pgx.Tx, action Action, ids []int64) (map[int
 
 // notify notifies, at commit, the nodes that run cancelled jobs, and the leader
 // that assigns jobs that are available again.
-func notify(ctx context.Context, tx pgx.Tx, action Action, changes []Change) error {
+func (s *Store) notify(ctx context.Context, action Action, changes []Change) error {
 	var ids []int64
 	var queues, available []string
 	for _, change := range changes {
@@ -268,19 +259,14 @@ func notify(ctx context.Context, tx pgx.Tx, action Action, changes []Change) err
 		case change.Refused != "":
 		case action == Cancel && change.State == stateRunning:
 			ids, queues = append(ids, change.ID), append(queues, change.Queue)
-		case action == Retry && !slices.Contains(available, change.Queue):
+		case action == Retry:
 			available = append(available, change.Queue)
 		}
 	}
 	if len(ids) > 0 {
-		if _, err := tx.Exec(ctx, notifyCancelledSQL, wire.RiverControlChannel, ids, queues); err != nil {
+		if _, err := s.db.Exec(ctx, notifyCancelledSQL, wire.RiverControlChannel, ids, queues); err != nil {
 			return fmt.Errorf("notify nodes: %w", err)
 		}
 	}
-	if len(available) > 0 {
-		if _, err := tx.Exec(ctx, notifyInsertedSQL, wire.RiverInsertChannel, available); err != nil {
-			return fmt.Errorf("notify the leader: %w", err)
-		}
-	}
-	return nil
+	return s.NotifyAvailable(ctx, available)
 }

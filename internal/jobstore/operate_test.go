@@ -86,7 +86,7 @@ func TestActByState(t *testing.T) {
 			t.Parallel()
 			pool := pgtest.Pool(t)
 			ids := append(insertStates(t, pool), 99)
-			changes, err := jobstore.Act(t.Context(), pool, jobstore.Order{Action: test.action, By: "ada"}, ids)
+			changes, err := jobstore.New(pool).Act(t.Context(), jobstore.Order{Action: test.action, By: "ada"}, ids)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func TestCancelNotifiesNodeAndRetryNotifiesLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, action := range []jobstore.Action{jobstore.Cancel, jobstore.Retry, jobstore.Discard} {
-		if _, err := jobstore.Act(t.Context(), pool, jobstore.Order{Action: action}, ids); err != nil {
+		if _, err := jobstore.New(pool).Act(t.Context(), jobstore.Order{Action: action}, ids); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestCancelNotifiesNodeAndRetryNotifiesLeader(t *testing.T) {
 		}
 		heard = append(heard, note.Payload)
 	}
-	want := []string{`{"action" : "cancel", "job_id" : 7, "queue" : "default"}`, `{"queue" : "default"}`, "last"}
+	want := []string{`{"action" : "cancel", "job_id" : 7, "queue" : "default"}`, `{"queue": "default"}`, "last"}
 	if diff := cmp.Diff(want, heard); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}
@@ -180,7 +180,7 @@ VALUES ('{}', 'k', $1::text::river_job_state, 3, CASE WHEN $1 <> 'available' THE
 	for _, job := range [][2]string{{"discarded", "a"}, {"available", "a"}, {"discarded", "b"}, {"cancelled", "b"}, {"completed", "c"}} {
 		exec(t, pool, insert, job[0], job[1])
 	}
-	changes, err := jobstore.Act(t.Context(), pool, jobstore.Order{Action: jobstore.Retry}, []int64{5, 4, 3, 1})
+	changes, err := jobstore.New(pool).Act(t.Context(), jobstore.Order{Action: jobstore.Retry}, []int64{5, 4, 3, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,20 +218,22 @@ func TestActOnAll(t *testing.T) {
 		{jobstore.Retry, jobstore.Filter{Queue: "second"}, 400, `state = 'available' AND id % 3 = 1`},
 		{jobstore.Retry, jobstore.Filter{State: "completed"}, 600, `state = 'available' AND id % 3 = 0`},
 	} {
-		counted, err := jobstore.CountMatching(t.Context(), pool, test.action, test.filter)
+		counted, err := jobstore.New(pool).CountMatching(t.Context(), test.action, test.filter)
 		if err != nil || counted.Jobs != test.want {
 			t.Fatalf("%s %+v: counted %d, want %d: %v", test.action, test.filter, counted.Jobs, test.want, err)
 		}
 		bounded := test.filter
 		bounded.Limit = 7
-		if some, err := jobstore.CountMatching(t.Context(), pool, test.action, bounded); err != nil || some.Jobs != min(test.want, 7) {
+		if some, err := jobstore.New(pool).CountMatching(t.Context(), test.action, bounded); err != nil || some.Jobs != min(test.want, 7) {
 			t.Errorf("%s %+v: counted %d: %v", test.action, bounded, some.Jobs, err)
 		}
 		// Jobs inserted after the count are not changed.
 		exec(t, pool, insertSQL, "even", "second", "available", `{"forge:cron": "nightly"}`)
 		exec(t, pool, insertSQL, "odd", "first", "completed", `{}`)
 		seen := 0
-		changed, err := jobstore.ActOnAll(t.Context(), pool, jobstore.Order{Action: test.action, By: "ada"}, test.filter, counted, func(done int) { seen = done })
+		changed, err := jobstore.New(pool).ActOnAll(t.Context(), jobstore.Order{
+			Action: test.action, By: "ada", Progress: func(done int) { seen = done },
+		}, test.filter, counted)
 		if err != nil || int64(changed) != test.want || seen != changed {
 			t.Errorf("%s %+v: changed %d of %d, want %d: %v", test.action, test.filter, changed, seen, test.want, err)
 		}
@@ -265,7 +267,7 @@ func TestActWaitsForAClaim(t *testing.T) {
 	discarded := make(chan []jobstore.Change, 1)
 	go func() {
 		defer close(discarded)
-		changes, err := jobstore.Act(t.Context(), pool, jobstore.Order{Action: jobstore.Discard}, []int64{1})
+		changes, err := jobstore.New(pool).Act(t.Context(), jobstore.Order{Action: jobstore.Discard}, []int64{1})
 		if err != nil {
 			t.Error(err)
 		}

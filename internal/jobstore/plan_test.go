@@ -30,7 +30,7 @@ func TestSelectiveListsReadFewRows(t *testing.T) {
 	}
 	defer conn.Release()
 	for range 8 { // more often than PostgreSQL creates custom plans for a prepared statement
-		if jobs, err := jobstore.List(t.Context(), conn, jobstore.Filter{Queue: "default", Limit: 3}); err != nil || len(jobs) != 3 {
+		if jobs, err := jobstore.New(conn).List(t.Context(), jobstore.Filter{Queue: "default", Limit: 3}); err != nil || len(jobs) != 3 {
 			t.Fatalf("%d jobs, %v", len(jobs), err)
 		}
 	}
@@ -76,7 +76,7 @@ func read(t *testing.T, tx pgx.Tx) (jobs int64, err error) {
 func list(t *testing.T, filter jobstore.Filter) func(pgx.Tx) (int, error) {
 	t.Helper()
 	return func(tx pgx.Tx) (int, error) {
-		jobs, err := jobstore.List(t.Context(), tx, filter)
+		jobs, err := jobstore.New(tx).List(t.Context(), filter)
 		return len(jobs), err
 	}
 }
@@ -84,7 +84,7 @@ func list(t *testing.T, filter jobstore.Filter) func(pgx.Tx) (int, error) {
 func count(t *testing.T, action jobstore.Action, filter jobstore.Filter) func(pgx.Tx) (int, error) {
 	t.Helper()
 	return func(tx pgx.Tx) (int, error) {
-		matching, err := jobstore.CountMatching(t.Context(), tx, action, filter)
+		matching, err := jobstore.New(tx).CountMatching(t.Context(), action, filter)
 		return int(matching.Jobs), err
 	}
 }
@@ -94,11 +94,11 @@ func TestStatesReturnsExistingJobs(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	exec(t, pool, `INSERT INTO river_job (id, args, kind, state, max_attempts, finalized_at) VALUES (7, '{}', 'k', 'completed', 1, now()), (8, '{}', 'k', 'running', 1, NULL)`)
-	got, err := jobstore.States(t.Context(), pool, []int64{7, 8, 9})
+	got, err := jobstore.New(pool).States(t.Context(), []int64{7, 8, 9})
 	if err != nil || len(got) != 2 || got[7] != "completed" || got[8] != "running" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if none, err := jobstore.States(t.Context(), pool, nil); err != nil || len(none) != 0 {
+	if none, err := jobstore.New(pool).States(t.Context(), nil); err != nil || len(none) != 0 {
 		t.Errorf("%v, %v", none, err)
 	}
 }

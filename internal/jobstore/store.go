@@ -11,15 +11,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // ErrNotFound means that no job has the id.
 var ErrNotFound = errors.New("no such job")
 
-// Queryer runs queries: a pool, a connection or a transaction.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
+// Store reads and writes jobs, their output, queues and limits.
+type Store struct{ db postgres.DB }
+
+// New returns a Store that uses the database db.
+func New(db postgres.DB) *Store { return &Store{db} }
 
 // Filter selects jobs for List. Zero values match all; Limit 0 means 50.
 type Filter struct {
@@ -99,14 +102,14 @@ ORDER BY queue, state`
 // List returns jobs, the newest first. The statement is planned anew for each
 // filter: a plan for a queue with most of the jobs would read all jobs for a queue
 // with none.
-func List(ctx context.Context, db Queryer, filter Filter) ([]Job, error) {
+func (s *Store) List(ctx context.Context, filter Filter) ([]Job, error) {
 	limit := min(cmp.Or(filter.Limit, defaultLimit), maxLimit)
 	states := "true"
 	if filter.State != "" {
 		states = amongStates([]string{filter.State})
 	}
 	sql := beforeArgsSQL + argsSQL[filter.Args] + fmt.Sprintf(afterArgsSQL+listSQL, maxListedError, states)
-	rows, err := db.Query(ctx, sql, pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.BeforeID, limit)
+	rows, err := s.db.Query(ctx, sql, pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.BeforeID, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
@@ -169,8 +172,8 @@ func amongStates(states []string) string {
 }
 
 // Get returns one job with its attempts, oldest first, or ErrNotFound.
-func Get(ctx context.Context, db Queryer, id int64) (Job, error) {
-	rows, err := db.Query(ctx, getSQL, id)
+func (s *Store) Get(ctx context.Context, id int64) (Job, error) {
+	rows, err := s.db.Query(ctx, getSQL, id)
 	if err != nil {
 		return Job{}, fmt.Errorf("read job %d: %w", id, err)
 	}
@@ -186,8 +189,8 @@ func Get(ctx context.Context, db Queryer, id int64) (Job, error) {
 }
 
 // States returns the states of the jobs among these that still exist, by id.
-func States(ctx context.Context, db Queryer, ids []int64) (map[int64]string, error) {
-	rows, err := db.Query(ctx, statesSQL, ids)
+func (s *Store) States(ctx context.Context, ids []int64) (map[int64]string, error) {
+	rows, err := s.db.Query(ctx, statesSQL, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read states of jobs: %w", err)
 	}
@@ -218,8 +221,8 @@ type Count struct {
 }
 
 // CountsByQueueAndState counts all jobs by queue and state.
-func CountsByQueueAndState(ctx context.Context, db Queryer) ([]Count, error) {
-	rows, err := db.Query(ctx, countsSQL)
+func (s *Store) CountsByQueueAndState(ctx context.Context) ([]Count, error) {
+	rows, err := s.db.Query(ctx, countsSQL)
 	if err != nil {
 		return nil, fmt.Errorf("count jobs: %w", err)
 	}
@@ -247,7 +250,7 @@ func scanJob(row pgx.CollectableRow) (Job, error) {
 	job.Tick = parseTick(tick)
 	job.NodeID = nodeOf(clientID)
 	job.CreatedAt, job.ScheduledAt = job.CreatedAt.UTC(), job.ScheduledAt.UTC()
-	job.AttemptedAt, job.FinalizedAt = orZero(attemptedAt), orZero(finalized)
+	job.AttemptedAt, job.FinalizedAt = postgres.TimeOrZero(attemptedAt), postgres.TimeOrZero(finalized)
 	job.Attempts = attempts(metadata, failures)
 	job.Snoozes, job.SecondRound = snoozes(metadata), secondRound(metadata)
 	return job, nil
@@ -278,13 +281,6 @@ func nodeOf(clientID string) string {
 		return clientID[:cut]
 	}
 	return clientID
-}
-
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // attempts combines the recorded attempts with River's errors, which also include

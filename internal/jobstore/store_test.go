@@ -50,7 +50,7 @@ func TestList(t *testing.T) {
 		"cron":        {jobstore.Filter{Cron: "nightly"}, []int64{5, 2}},
 		"several":     {jobstore.Filter{Cron: "nightly", Queue: "slow", State: "completed", Kind: "a"}, []int64{2}},
 	} {
-		jobs, err := jobstore.List(t.Context(), pool, test.filter)
+		jobs, err := jobstore.New(pool).List(t.Context(), test.filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	counts, err := jobstore.CountsByQueueAndState(t.Context(), pool)
+	counts, err := jobstore.New(pool).CountsByQueueAndState(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestListBoundsArgs(t *testing.T) {
 		"whole":      {jobstore.Filter{Args: jobstore.WholeArgs}, 20, 60_100, false},
 		"ends early": {jobstore.Filter{Args: jobstore.WholeArgs, MaxArgs: 200_000}, 4, 60_100, true},
 	} {
-		jobs, err := jobstore.List(t.Context(), pool, test.filter)
+		jobs, err := jobstore.New(pool).List(t.Context(), test.filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestGetJoinsFactsAndErrors(t *testing.T) {
 			'{"forge:cron": "nightly", "forge:tick": "2026-11-20T16:00:00Z", "forge:attempt:1":
 			  {"attempt": 1, "node_id": "node-a", "started_at": "2026-11-20T16:00:01Z", "duration_ms": 12.5,
 			   "outcome": "failed", "exit_code": 2, "output_bytes": 9}, "forge:attempt:x": "odd"}')`)
-	got, err := jobstore.Get(t.Context(), pool, 1)
+	got, err := jobstore.New(pool).Get(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestGetJoinsFactsAndErrors(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := jobstore.Get(t.Context(), pool, 2); !errors.Is(err, jobstore.ErrNotFound) {
+	if _, err := jobstore.New(pool).Get(t.Context(), 2); !errors.Is(err, jobstore.ErrNotFound) {
 		t.Errorf("got %v, want ErrNotFound", err)
 	}
 }
@@ -164,18 +164,18 @@ VALUES (1, 'k', '{}', 5, 'completed', 1, '2026-11-20 16:00Z', '{node-a-012345678
 	}}
 	for _, retry := range []bool{false, true} {
 		if retry {
-			if _, err := jobstore.Act(t.Context(), pool, jobstore.Order{Action: jobstore.Retry}, []int64{1, 2}); err != nil {
+			if _, err := jobstore.New(pool).Act(t.Context(), jobstore.Order{Action: jobstore.Retry}, []int64{1, 2}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		job, err := jobstore.Get(t.Context(), pool, 1)
+		job, err := jobstore.New(pool).Get(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, job.Attempts); diff != "" || job.Snoozes != 1 {
 			t.Errorf("tried again %v: snoozed %d times, (-want +got):\n%s", retry, job.Snoozes, diff)
 		}
-		if job, err := jobstore.Get(t.Context(), pool, 2); err != nil || len(job.Attempts) != 0 {
+		if job, err := jobstore.New(pool).Get(t.Context(), 2); err != nil || len(job.Attempts) != 0 {
 			t.Errorf("a job that never ran: %+v, %v", job.Attempts, err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestLogs(t *testing.T) {
 	pool := pgtest.Pool(t)
 	appendLogs := func(rows ...jobstore.LogRow) {
 		t.Helper()
-		if err := jobstore.AppendLogs(t.Context(), pool, rows); err != nil {
+		if err := jobstore.New(pool).AppendLogs(t.Context(), rows); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestLogs(t *testing.T) {
 	}
 	read := func(attempt, after int) (text string) {
 		t.Helper()
-		chunks, err := jobstore.Logs(t.Context(), pool, 1, attempt, after)
+		chunks, err := jobstore.New(pool).Logs(t.Context(), 1, attempt, after)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestLogs(t *testing.T) {
 			t.Errorf("attempt %d after chunk %d: got %q, want %q", test.attempt, test.after, got, test.want)
 		}
 	}
-	last, err := jobstore.LastSeqs(t.Context(), pool, []jobstore.RunKey{{1, 1}, {1, 2}, {1, 3}, {2, 1}})
+	last, err := jobstore.New(pool).LastSeqs(t.Context(), []jobstore.RunKey{{1, 1}, {1, 2}, {1, 3}, {2, 1}})
 	if diff := cmp.Diff(map[jobstore.RunKey]int{{1, 1}: 3, {1, 2}: 1, {2, 1}: 1}, last); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -232,7 +232,7 @@ func TestAppendLogsDoesNotWaitForDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := []jobstore.LogRow{{JobID: 1, LogChunk: jobstore.LogChunk{Attempt: 1, Seq: 1, At: time.Now(), Stream: "stdout", Chunk: "x"}}}
-	if err := jobstore.AppendLogs(t.Context(), tx, rows); err != nil {
+	if err := jobstore.New(tx).AppendLogs(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
 	var setting string

@@ -7,11 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // limitedLoop returns a loop with the given limits and one member with much room.
-func limitedLoop(inForce ...queuestore.Limit) *loop {
+func limitedLoop(inForce ...jobstore.Limit) *loop {
 	l := &loop{nodes: newNodeTable(1, LeastLoaded), limits: newLimits(), pendingOffers: map[int64]pendingOffer{}, lastStep: time.Now()}
 	m := &member{incarnation: "a", slots: 100, freeSlots: 100, kinds: map[string]bool{"k": true, "rare": true}, free: map[string]int{"q": 100, "r": 100}}
 	l.nodes.members = []*member{m}
@@ -38,7 +38,7 @@ func jobOf(id int64, kind, queue string) job {
 
 func TestLimitPlacesAreCountedAsTaken(t *testing.T) {
 	t.Parallel()
-	l := limitedLoop(queuestore.Limit{Scope: "queue", Name: "q", Most: 3}, queuestore.Limit{Scope: "job", Name: "rare", Most: 2})
+	l := limitedLoop(jobstore.Limit{Scope: "queue", Name: "q", Most: 3}, jobstore.Limit{Scope: "job", Name: "rare", Most: 2})
 	l.limits.used[group{"queue", "q"}] = 1
 	l.limits.used[group{"job", "rare"}] = 1
 	ids, s := l.placed(jobOf(1, "rare", "q"), jobOf(2, "rare", "q"), jobOf(3, "k", "q"), jobOf(4, "k", "q"), jobOf(5, "k", "q"))

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
@@ -53,7 +53,7 @@ func TestEveryStatementIsBounded(t *testing.T) {
 	}
 	t.Cleanup(traced.Close)
 	c := &cluster{pool: pgtest.Connect(t, url), metrics: metrics.New("test")}
-	c.limit(t, queuestore.Limit{Scope: "job", Name: "rare", Most: 2})
+	c.limit(t, jobstore.Limit{Scope: "job", Name: "rare", Most: 2})
 	c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Kinds: []string{"k", "rare"}})
 	c.insert(t, 5, "rare", "default", "")
 	c.insert(t, 5, "k", "default", "")

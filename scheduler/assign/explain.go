@@ -14,7 +14,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -32,6 +31,15 @@ type Rules struct {
 	Policy nodestore.Policy
 }
 
+// Explainer explains where jobs run. It reads only the database, so no node has to be up.
+type Explainer struct {
+	db    postgres.DB
+	rules Rules
+}
+
+// NewExplainer returns an Explainer.
+func NewExplainer(db postgres.DB, rules Rules) *Explainer { return &Explainer{db, rules} }
+
 // facts are the rows in the database that determine the placement of a job.
 type facts struct {
 	job          jobstore.Job
@@ -48,15 +56,14 @@ type facts struct {
 	running map[string][]jobCount
 }
 
-// Explain returns where a job goes and why, why it waits, or which node ran it. It reads
-// only the database, so no node has to be up. It returns jobstore.ErrNotFound if the job
-// does not exist.
-func Explain(ctx context.Context, db postgres.DB, id int64, rules Rules) (explain.Placement, error) {
-	f, err := gather(ctx, db, id, rules.Policy)
+// Placement returns where a job goes and why, why it waits, or which node ran it. It
+// returns jobstore.ErrNotFound if the job does not exist.
+func (e *Explainer) Placement(ctx context.Context, id int64) (explain.Placement, error) {
+	f, err := gather(ctx, e.db, id, e.rules.Policy)
 	if err != nil {
 		return explain.Placement{}, fmt.Errorf("explain job %d: %w", id, err)
 	}
-	return f.explain(rules.Strategy), nil
+	return f.explain(e.rules.Strategy), nil
 }
 
 // explain places the job as the leader would, and returns the reasons.
@@ -83,7 +90,7 @@ func (f facts) limit() string {
 		return ""
 	}
 	what := "queue " + g.name
-	if g.scope == queuestore.ScopeJob {
+	if g.scope == jobstore.ScopeJob {
 		what = "kind " + g.name
 	}
 	return fmt.Sprintf("%s is at its global_limit of %d running jobs in the cluster", what, f.limits.maxJobs[g])
@@ -196,7 +203,7 @@ func (m *member) missingTags(j job) string {
 }
 
 func gather(ctx context.Context, db postgres.DB, id int64, policy nodestore.Policy) (f facts, err error) {
-	if f.job, err = jobstore.Get(ctx, db, id); err != nil {
+	if f.job, err = jobstore.New(db).Get(ctx, id); err != nil {
 		return f, err
 	}
 	f.requirements = job{kind: f.job.Kind, queue: f.job.Queue}
@@ -242,7 +249,7 @@ func (f *facts) readRequirements(ctx context.Context, db postgres.DB) error {
 }
 
 func (f *facts) readLimits(ctx context.Context, db postgres.DB) error {
-	inForce, err := queuestore.Limits(ctx, db)
+	inForce, err := jobstore.New(db).Limits(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -80,8 +79,8 @@ func TestExplainWaiting(t *testing.T) {
 		{"no leader", waitingFacts(func(f *facts) { f.leader = "" }), "a", "nobody leads the scheduler, so it is offered to no node; it would go to a, the least loaded of 3 nodes that can take it: 0 of 10 slots in use."},
 		{"paused", waitingFacts(func(f *facts) { f.pausedAt = noon }), "a", "queue q is paused since 2026-11-20T12:00:00Z; forge queue resume q lets it go on."},
 		{"limit", waitingFacts(func(f *facts) {
-			f.limits.set([]queuestore.Limit{{Scope: queuestore.ScopeJob, Name: "k", Most: 2}})
-			f.limits.used[group{queuestore.ScopeJob, "k"}] = 2
+			f.limits.set([]jobstore.Limit{{Scope: jobstore.ScopeJob, Name: "k", Most: 2}})
+			f.limits.used[group{jobstore.ScopeJob, "k"}] = 2
 		}), "a", "kind k is at its global_limit of 2 running jobs in the cluster."},
 		{"capability", waitingFacts(gpu), "", "no node has capability gpu; nodes have general."},
 		{"capability of one", waitingFacts(gpu, on("c", hasGPU)), "c", "it goes to c, the only node that can take it."},
@@ -292,13 +291,13 @@ func TestExplainReadsDatabase(t *testing.T) {
 	}
 	says := func(want string) explain.Placement {
 		t.Helper()
-		p, err := Explain(t.Context(), pool, 1, Rules{Strategy: LeastLoaded})
+		p, err := NewExplainer(pool, Rules{Strategy: LeastLoaded}).Placement(t.Context(), 1)
 		if err != nil || !strings.Contains(p.Sentence, want) {
 			t.Fatalf("got %q, want %q in it: %v", p.Sentence, want, err)
 		}
 		return p
 	}
-	if _, err := Explain(t.Context(), pool, 1, Rules{}); !errors.Is(err, jobstore.ErrNotFound) {
+	if _, err := NewExplainer(pool, Rules{}).Placement(t.Context(), 1); !errors.Is(err, jobstore.ErrNotFound) {
 		t.Errorf("of no job: %v", err)
 	}
 	exec(`INSERT INTO river_job (args, kind, queue, state, max_attempts, metadata)

@@ -4,7 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const (
@@ -36,7 +37,7 @@ type limits struct {
 func newLimits() *limits { return &limits{offered: map[int64]time.Time{}, used: map[group]int{}} }
 
 // set replaces the limits.
-func (l *limits) set(inForce []queuestore.Limit) {
+func (l *limits) set(inForce []jobstore.Limit) {
 	l.maxJobs, l.countedAt = make(map[group]int, len(inForce)), time.Time{}
 	for _, limit := range inForce {
 		l.maxJobs[group{limit.Scope, limit.Name}] = limit.Most
@@ -49,7 +50,7 @@ func (l *limits) groupsOf(j job) []group {
 		return nil
 	}
 	var groups []group
-	for _, g := range [...]group{{queuestore.ScopeQueue, j.queue}, {queuestore.ScopeJob, j.kind}} {
+	for _, g := range [...]group{{jobstore.ScopeQueue, j.queue}, {jobstore.ScopeJob, j.kind}} {
 		if l.maxJobs[g] > 0 {
 			groups = append(groups, g)
 		}
@@ -111,7 +112,7 @@ func (l *limits) split(jobs jobsByQueue) (free, limited jobsByQueue) {
 
 // count reads the used places, unless the last count is recent. An offer older than
 // claimTimeout uses no place, because its job may be offered again.
-func (l *limits) count(ctx context.Context, db queuestore.Queryer, now time.Time, claimTimeout time.Duration) error {
+func (l *limits) count(ctx context.Context, db postgres.DB, now time.Time, claimTimeout time.Duration) error {
 	if now.Sub(l.countedAt) < recountInterval {
 		return nil
 	}
@@ -123,14 +124,14 @@ func (l *limits) count(ctx context.Context, db queuestore.Queryer, now time.Time
 		}
 		offered = append(offered, id)
 	}
-	places, err := queuestore.Held(ctx, db, l.names(queuestore.ScopeQueue), l.names(queuestore.ScopeJob), offered)
+	places, err := jobstore.New(db).PlacesTaken(ctx, l.names(jobstore.ScopeQueue), l.names(jobstore.ScopeJob), offered)
 	if err != nil {
 		return err
 	}
 	l.countedAt, l.used = now, map[group]int{}
 	for _, p := range places {
-		l.used[group{queuestore.ScopeQueue, p.Queue}] += p.Jobs
-		l.used[group{queuestore.ScopeJob, p.Kind}] += p.Jobs
+		l.used[group{jobstore.ScopeQueue, p.Queue}] += p.Jobs
+		l.used[group{jobstore.ScopeJob, p.Kind}] += p.Jobs
 	}
 	return nil
 }

@@ -6,15 +6,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
-func (c *cluster) limit(t *testing.T, limits ...queuestore.Limit) {
+func (c *cluster) limit(t *testing.T, limits ...jobstore.Limit) {
 	t.Helper()
-	err := pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error { return queuestore.SetLimits(t.Context(), tx, limits) })
+	err := pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error { return jobstore.New(tx).SetLimits(t.Context(), limits) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func (c *cluster) finish(t *testing.T, queue string) {
 func TestOffersRespectLimit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.limit(t, queuestore.Limit{Scope: "queue", Name: "narrow", Most: 3}, queuestore.Limit{Scope: "job", Name: "rare", Most: 2})
+	c.limit(t, jobstore.Limit{Scope: "queue", Name: "narrow", Most: 3}, jobstore.Limit{Scope: "job", Name: "rare", Most: 2})
 	c.exec(t, `INSERT INTO river_job (kind, queue, args, state, attempted_by) VALUES ('k', 'narrow', '{}', 'running', '{gone}')`)
 	both := map[string]int{"default": 50, "narrow": 50}
 	kinds := []string{"k", "rare"}
@@ -87,7 +87,7 @@ func (f *fakeNode) offeredAs(t *testing.T, limited map[int64]bool) {
 func TestUnclaimedOfferCountsTowardLimit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.limit(t, queuestore.Limit{Scope: "queue", Name: "default", Most: 1})
+	c.limit(t, jobstore.Limit{Scope: "queue", Name: "default", Most: 1})
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50, Queues: map[string]int{"default": 50, "free": 50}}, func(f *fakeNode) {
 		f.ignoreOffer = func(offer wire.Offer) bool { return len(offer.Jobs["default"]) > 0 }
 	})
@@ -109,7 +109,7 @@ func TestUnclaimedOfferCountsTowardLimit(t *testing.T) {
 func TestLostOfferFreesItsPlace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.limit(t, queuestore.Limit{Scope: "queue", Name: "default", Most: 1})
+	c.limit(t, jobstore.Limit{Scope: "queue", Name: "default", Most: 1})
 	lost := false
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50}, func(f *fakeNode) {
 		f.ignoreOffer = func(offer wire.Offer) bool {

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -109,12 +109,12 @@ func (l *loop) readNodes(ctx context.Context) error {
 		return nil
 	}
 	var nodes []nodestore.Node
-	var inForce []queuestore.Limit
+	var inForce []jobstore.Limit
 	err := l.within(ctx, func(ctx context.Context) (err error) {
 		if l.nodes.inForce, err = l.nodes.inForce.refresh(ctx, l.pool); err != nil {
 			return err
 		}
-		if inForce, err = queuestore.Limits(ctx, l.pool); err != nil {
+		if inForce, err = jobstore.New(l.pool).Limits(ctx); err != nil {
 			return err
 		}
 		nodes, err = nodestore.List(ctx, l.pool)
@@ -214,7 +214,7 @@ func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bo
 	}
 	groups := l.limits.groupsOf(j)
 	switch g, full := l.limits.full(groups); {
-	case full && g.scope == queuestore.ScopeQueue:
+	case full && g.scope == jobstore.ScopeQueue:
 		s.held = true
 		return false
 	case full: // later jobs may have places

@@ -187,7 +187,7 @@ func TestSecondRoundIsGivenOnce(t *testing.T) {
 	const states = `SELECT format('%s %s/%s %s', state, attempt, max_attempts, finalized_at IS NULL) FROM river_job ORDER BY id`
 	c.await(states, "available 3/8 t", "discarded 3/3 f")
 	c.awaitCounted(stop, c.metrics.JobSecondRounds, map[string]float64{"k": 1})
-	job, err := jobstore.Get(t.Context(), c.pool, 1)
+	job, err := jobstore.New(c.pool).Get(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

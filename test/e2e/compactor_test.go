@@ -102,7 +102,7 @@ func stopped(pid int) bool {
 func (c *cluster) demandEveryLineOnce() {
 	c.t.Helper()
 	for id := int64(1); id <= talkers; id++ {
-		chunks, err := jobstore.Logs(c.t.Context(), c.pool, id, 1, 0)
+		chunks, err := jobstore.New(c.pool).Logs(c.t.Context(), id, 1, 0)
 		if err != nil {
 			c.t.Fatal(err)
 		}

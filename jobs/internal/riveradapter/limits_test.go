@@ -13,13 +13,13 @@ import (
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/forge-scheduler/forge/internal/queuestore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-func limit(t *testing.T, pool *pgxpool.Pool, limits ...queuestore.Limit) {
+func limit(t *testing.T, pool *pgxpool.Pool, limits ...jobstore.Limit) {
 	t.Helper()
-	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return queuestore.SetLimits(t.Context(), tx, limits) })
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return jobstore.New(tx).SetLimits(t.Context(), limits) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func idsOf(jobs []*rivertype.JobRow) []int64 {
 func TestClaimRespectsLimits(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
-	limit(t, p.pool, queuestore.Limit{Scope: "queue", Name: "default", Most: 4}, queuestore.Limit{Scope: "job", Name: "slow", Most: 2},
-		queuestore.Limit{Scope: "queue", Name: "elsewhere", Most: 1})
+	limit(t, p.pool, jobstore.Limit{Scope: "queue", Name: "default", Most: 4}, jobstore.Limit{Scope: "job", Name: "slow", Most: 2},
+		jobstore.Limit{Scope: "queue", Name: "elsewhere", Most: 1})
 	running := insert(t, p.pool, "running", []string{"other"}, `{}`)
 	slow, fast := insertKind(t, p.pool, "slow", 3), insertKind(t, p.pool, "fast", 3)
 	claim := func(seq int64, ids ...int64) []int64 {
@@ -97,7 +97,7 @@ func TestClaimRespectsLimits(t *testing.T) {
 func TestClaimCombinesLimitedAndUnlimitedJobs(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
-	limit(t, p.pool, queuestore.Limit{Scope: "job", Name: "slow", Most: 1})
+	limit(t, p.pool, jobstore.Limit{Scope: "job", Name: "slow", Most: 1})
 	slow, fast := insertKind(t, p.pool, "slow", 2), insertKind(t, p.pool, "fast", 2)
 	p.buffer.add(wire.Offer{Term: 1, Seq: 1, Limited: true, Jobs: map[string][]int64{"default": slow}}, time.Now())
 	got, err := claimOffered(t.Context(), p, 2, false, fast...)
@@ -112,7 +112,7 @@ func TestConcurrentClaimsRespectLimit(t *testing.T) {
 	t.Parallel()
 	const nodes, rounds, maxJobs = 4, 15, 3
 	first := newPilot(t)
-	limit(t, first.pool, queuestore.Limit{Scope: "queue", Name: "default", Most: maxJobs}, queuestore.Limit{Scope: "job", Name: "k", Most: maxJobs})
+	limit(t, first.pool, jobstore.Limit{Scope: "queue", Name: "default", Most: maxJobs}, jobstore.Limit{Scope: "job", Name: "k", Most: maxJobs})
 	ids := insertKind(t, first.pool, "k", nodes*rounds*maxJobs)
 	var wg sync.WaitGroup
 	for n := range nodes {

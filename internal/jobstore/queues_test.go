@@ -1,4 +1,4 @@
-package queuestore_test
+package jobstore_test
 
 import (
 	"errors"
@@ -10,20 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/queuestore"
 )
 
-func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
+func set(t *testing.T, pool *pgxpool.Pool, limits ...jobstore.Limit) {
 	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func set(t *testing.T, pool *pgxpool.Pool, limits ...queuestore.Limit) {
-	t.Helper()
-	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return queuestore.SetLimits(t.Context(), tx, limits) })
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return jobstore.New(tx).SetLimits(t.Context(), limits) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,19 +32,19 @@ INSERT INTO river_job (kind, queue, args, state, scheduled_at, attempted_by, fin
 func TestSetLimitsReplacesAllLimits(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	set(t, pool, queuestore.Limit{Scope: "queue", Name: "a", Most: 3}, queuestore.Limit{Scope: "job", Name: "a", Most: 1})
-	set(t, pool, queuestore.Limit{Scope: "queue", Name: "a", Most: 5}, queuestore.Limit{Scope: "job", Name: "r", Most: 2})
-	want := []queuestore.Limit{{Scope: "job", Name: "r", Most: 2}, {Scope: "queue", Name: "a", Most: 5}}
-	got, err := queuestore.Limits(t.Context(), pool)
+	set(t, pool, jobstore.Limit{Scope: "queue", Name: "a", Most: 3}, jobstore.Limit{Scope: "job", Name: "a", Most: 1})
+	set(t, pool, jobstore.Limit{Scope: "queue", Name: "a", Most: 5}, jobstore.Limit{Scope: "job", Name: "r", Most: 2})
+	want := []jobstore.Limit{{Scope: "job", Name: "r", Most: 2}, {Scope: "queue", Name: "a", Most: 5}}
+	got, err := jobstore.New(pool).Limits(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("limits (-want +got), %v:\n%s", err, diff)
 	}
 	exec(t, pool, jobsSQL)
-	usages, err := queuestore.Usages(t.Context(), pool)
-	if diff := cmp.Diff([]queuestore.Usage{{Limit: want[1], Running: 1, Available: 2}, {Limit: want[0], Running: 1}}, usages); diff != "" || err != nil {
+	usages, err := jobstore.New(pool).Usages(t.Context())
+	if diff := cmp.Diff([]jobstore.Usage{{Limit: want[1], Running: 1, Available: 2}, {Limit: want[0], Running: 1}}, usages); diff != "" || err != nil {
 		t.Errorf("usages (-want +got), %v:\n%s", err, diff)
 	}
-	places, err := queuestore.Held(t.Context(), pool, []string{"a"}, []string{"r"}, []int64{2, 4, 7})
+	places, err := jobstore.New(pool).PlacesTaken(t.Context(), []string{"a"}, []string{"r"}, []int64{2, 4, 7})
 	held := map[string]int{}
 	for _, p := range places {
 		held[p.Queue+"/"+p.Kind] = p.Jobs
@@ -60,7 +53,7 @@ func TestSetLimitsReplacesAllLimits(t *testing.T) {
 		t.Errorf("places (-want +got), %v:\n%s", err, diff)
 	}
 	set(t, pool)
-	if got, err := queuestore.Limits(t.Context(), pool); len(got) != 0 || err != nil {
+	if got, err := jobstore.New(pool).Limits(t.Context()); len(got) != 0 || err != nil {
 		t.Errorf("limits %v, %v", got, err)
 	}
 }
@@ -72,8 +65,8 @@ func TestListReturnsEveryQueue(t *testing.T) {
 	exec(t, pool, `INSERT INTO forge_nodes (node_id, incarnation, queues, slots) VALUES
 		('n', '00000000000000aa', '{"a": 50, "idle": 2}', 10), ('m', '00000000000000bb', '{"a": 4}', 10)`)
 	exec(t, pool, `INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('past', now(), now())`)
-	set(t, pool, queuestore.Limit{Scope: "queue", Name: "a", Most: 3}, queuestore.Limit{Scope: "job", Name: "a", Most: 9})
-	queues, err := queuestore.List(t.Context(), pool)
+	set(t, pool, jobstore.Limit{Scope: "queue", Name: "a", Most: 3}, jobstore.Limit{Scope: "job", Name: "a", Most: 9})
+	queues, err := jobstore.New(pool).Queues(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +80,7 @@ func TestListReturnsEveryQueue(t *testing.T) {
 		}
 		q.PausedAt, q.OldestAt, q.Now, q.WaitSeconds = time.Time{}, time.Time{}, time.Time{}, 0
 	}
-	if diff := cmp.Diff([]queuestore.Queue{
+	if diff := cmp.Diff([]jobstore.Queue{
 		{Name: "a", Available: 2, Running: 1, Retryable: 1, GlobalLimit: 3, Nodes: 2, Workers: 14},
 		{Name: "b", Running: 1, Scheduled: 1},
 		{Name: "idle", Nodes: 1, Workers: 2},
@@ -109,22 +102,21 @@ func TestPauseAndResume(t *testing.T) {
 	if _, err := control.Exec(t.Context(), `LISTEN "public.river_control"`); err != nil {
 		t.Fatal(err)
 	}
-	change := queuestore.Change{Name: "new", By: "test"}
-	since, changed, err := queuestore.Pause(t.Context(), pool, change)
+	since, changed, err := jobstore.New(pool).PauseQueue(t.Context(), "new", "test")
 	if err != nil || !changed || since.IsZero() {
 		t.Fatalf("pause: %v, %v, %v", since, changed, err)
 	}
-	again, changed, err := queuestore.Pause(t.Context(), pool, change)
+	again, changed, err := jobstore.New(pool).PauseQueue(t.Context(), "new", "test")
 	if err != nil || changed || !again.Equal(since) {
 		t.Errorf("pause again: %v, %v, %v; want %v", again, changed, err, since)
 	}
-	if since, changed, err = queuestore.Resume(t.Context(), pool, change); err != nil || !changed || !since.IsZero() {
+	if since, changed, err = jobstore.New(pool).ResumeQueue(t.Context(), "new", "test"); err != nil || !changed || !since.IsZero() {
 		t.Errorf("resume: %v, %v, %v", since, changed, err)
 	}
-	if _, changed, err = queuestore.Resume(t.Context(), pool, change); err != nil || changed {
+	if _, changed, err = jobstore.New(pool).ResumeQueue(t.Context(), "new", "test"); err != nil || changed {
 		t.Errorf("resume again: %v, %v", changed, err)
 	}
-	if _, _, err = queuestore.Pause(t.Context(), pool, queuestore.Change{Name: "nobody"}); !errors.Is(err, queuestore.ErrNotFound) {
+	if _, _, err = jobstore.New(pool).PauseQueue(t.Context(), "nobody", ""); !errors.Is(err, jobstore.ErrNoQueue) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 	for _, action := range []string{"pause", "resume"} { // the event log has no further entries
@@ -169,14 +161,14 @@ func TestWaitingReadsOnlyOldestJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := queuestore.List(t.Context(), pool)
+	all, err := jobstore.New(pool).Queues(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]queuestore.Queue{}
+	want := map[string]jobstore.Queue{}
 	for _, q := range all {
 		if q.Name != "later" { // nothing waits in it
-			want[q.Name] = queuestore.Queue{Name: q.Name, PausedAt: q.PausedAt, OldestAt: q.OldestAt}
+			want[q.Name] = jobstore.Queue{Name: q.Name, PausedAt: q.PausedAt, OldestAt: q.OldestAt}
 		}
 	}
 	tx, err := pool.Begin(t.Context())
@@ -185,16 +177,16 @@ func TestWaitingReadsOnlyOldestJobs(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	before := rowsRead(t, tx)
-	waiting, err := queuestore.Waiting(t.Context(), tx)
+	waiting, err := jobstore.New(tx).WaitingQueues(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]queuestore.Queue{}
+	got := map[string]jobstore.Queue{}
 	for _, q := range waiting {
 		if q.OldestAt.IsZero() != (q.WaitSeconds == 0) {
 			t.Errorf("the wait of %+v", q)
 		}
-		got[q.Name] = queuestore.Queue{Name: q.Name, PausedAt: q.PausedAt, OldestAt: q.OldestAt}
+		got[q.Name] = jobstore.Queue{Name: q.Name, PausedAt: q.PausedAt, OldestAt: q.OldestAt}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("oldest jobs (-by List +by Waiting):\n%s", diff)

@@ -1,4 +1,4 @@
-package enqueue_test
+package jobs_test
 
 import (
 	"context"
@@ -14,13 +14,12 @@ import (
 	"github.com/forge-scheduler/forge"
 	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/enqueue"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-const file = `
+const enqueueFile = `
 [database]
 url = "postgres://localhost/unused"
 [queues.slow]
@@ -62,9 +61,9 @@ func apply(t *testing.T, text string) (*pgxpool.Pool, *jobs.Inserter) {
 	return pool, inserter
 }
 
-func add(t *testing.T, pool *pgxpool.Pool, inserter enqueue.Inserter, request enqueue.Request) jobstore.Enqueued {
+func enqueue(t *testing.T, pool *pgxpool.Pool, inserter *jobs.Inserter, job jobstore.NewJob, ownUnique bool, by string) jobstore.Enqueued {
 	t.Helper()
-	added, err := enqueue.Add(t.Context(), pool, inserter, request)
+	added, err := jobs.NewEnqueuer(pool, inserter).Enqueue(t.Context(), job, ownUnique, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +88,7 @@ func rows(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) []string {
 // that is not configured gets River's defaults.
 func TestAddAppliesConfiguredSettings(t *testing.T) {
 	t.Parallel()
-	pool, inserter := apply(t, file)
+	pool, inserter := apply(t, enqueueFile)
 	for name, test := range map[string]struct {
 		job  jobstore.NewJob
 		want string
@@ -100,7 +99,7 @@ func TestAddAppliesConfiguredSettings(t *testing.T) {
 		"unknown":     {jobstore.NewJob{Kind: "wave"}, `default 1 25 {}`},
 		"a program's": {jobstore.NewJob{Kind: "greet", Args: []byte(`{"name": "Ada"}`)}, `slow 3 25 {}`},
 	} {
-		added := add(t, pool, inserter, enqueue.Request{Job: test.job, By: "test"})
+		added := enqueue(t, pool, inserter, test.job, false, "test")
 		got := rows(t, pool, `SELECT concat_ws(' ', queue, priority, max_attempts, metadata - 'unique_key') FROM river_job WHERE id = $1`, added.ID)
 		if !slices.Equal(got, []string{test.want}) {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
@@ -111,7 +110,7 @@ func TestAddAppliesConfiguredSettings(t *testing.T) {
 func TestAddWithoutConfiguration(t *testing.T) {
 	t.Parallel()
 	pool, inserter := apply(t, "")
-	if added := add(t, pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: "greet"}, By: "test"}); added.State != "available" {
+	if added := enqueue(t, pool, inserter, jobstore.NewJob{Kind: "greet"}, false, "test"); added.State != "available" {
 		t.Errorf("got %+v", added)
 	}
 }
@@ -119,14 +118,14 @@ func TestAddWithoutConfiguration(t *testing.T) {
 // The kind's uniqueness applies unless the request sets its own.
 func TestAddReturnsDuplicate(t *testing.T) {
 	t.Parallel()
-	pool, inserter := apply(t, file)
+	pool, inserter := apply(t, enqueueFile)
 	due := time.Date(2099, 6, 1, 0, 0, 0, 0, time.UTC)
 	job := jobstore.NewJob{Kind: "report", ScheduledAt: due}
-	first := add(t, pool, inserter, enqueue.Request{Job: job, By: "test"})
-	if again := add(t, pool, inserter, enqueue.Request{Job: job, By: "test"}); !again.Existing || again.ID != first.ID {
+	first := enqueue(t, pool, inserter, job, false, "test")
+	if again := enqueue(t, pool, inserter, job, false, "test"); !again.Existing || again.ID != first.ID {
 		t.Errorf("the same again is %+v, want job %d", again, first.ID)
 	}
-	if own := add(t, pool, inserter, enqueue.Request{Job: job, OwnUnique: true, By: "test"}); own.Existing {
+	if own := enqueue(t, pool, inserter, job, true, "test"); own.Existing {
 		t.Errorf("unique against the request's own word: %+v", own)
 	}
 }
@@ -135,24 +134,24 @@ func TestAddReturnsDuplicate(t *testing.T) {
 // failures.
 func TestAddWritesOneEvent(t *testing.T) {
 	t.Parallel()
-	pool, inserter := apply(t, file)
+	pool, inserter := apply(t, enqueueFile)
 	const eventsSQL = `SELECT concat_ws(' ', data ->> 'by', data ->> 'kind', data ->> 'queue', data ->> 'id') FROM forge_events WHERE type = 'job_enqueued' ORDER BY id`
 	job := jobstore.NewJob{Kind: "report", Unique: "monday"}
-	first := add(t, pool, inserter, enqueue.Request{Job: job, OwnUnique: true, By: "ada"})
-	if again := add(t, pool, inserter, enqueue.Request{Job: job, OwnUnique: true, By: "bo"}); !again.Existing {
+	first := enqueue(t, pool, inserter, job, true, "ada")
+	if again := enqueue(t, pool, inserter, job, true, "bo"); !again.Existing {
 		t.Fatalf("added twice: %+v", again)
 	}
 	if diff := cmp.Diff([]string{"ada report slow 1"}, rows(t, pool, eventsSQL)); diff != "" || first.ID != 1 {
 		t.Errorf("job %d, the event log (-want +got):\n%s", first.ID, diff)
 	}
-	_, err := enqueue.Add(t.Context(), pool, failing{inserter}, enqueue.Request{Job: jobstore.NewJob{Kind: "plain"}, By: "cy"})
+	_, err := jobs.NewEnqueuer(pool, failing{inserter}).Enqueue(t.Context(), jobstore.NewJob{Kind: "plain"}, false, "cy")
 	if err == nil || err.Error() != "enqueue: after the insert" {
 		t.Errorf("error %v", err)
 	}
 	if _, err := pool.Exec(t.Context(), `ALTER TABLE forge_events RENAME TO forge_events_gone`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := enqueue.Add(t.Context(), pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: "plain"}, By: "di"}); err == nil {
+	if _, err := jobs.NewEnqueuer(pool, inserter).Enqueue(t.Context(), jobstore.NewJob{Kind: "plain"}, false, "di"); err == nil {
 		t.Error("a job was added without a word in the event log")
 	}
 	if got := rows(t, pool, `SELECT kind FROM river_job`); !slices.Equal(got, []string{"report"}) {
@@ -174,13 +173,13 @@ func (f failing) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob)
 // the place of each violation.
 func TestAddValidatesArguments(t *testing.T) {
 	t.Parallel()
-	pool, inserter := apply(t, file)
+	pool, inserter := apply(t, enqueueFile)
 	for args, want := range map[string]string{
 		`{"name": "Ada", "at": [1]}`:  "",
 		"":                            "args.name: missing",
 		`{"name": 7, "at": [1, "x"]}`: "args.at[1]: wrong type (got string); want integer; args.name: wrong type (got number); want string",
 	} {
-		_, err := enqueue.Add(t.Context(), pool, inserter, enqueue.Request{Job: jobstore.NewJob{Kind: "greet", Args: []byte(args)}, By: "test"})
+		_, err := jobs.NewEnqueuer(pool, inserter).Enqueue(t.Context(), jobstore.NewJob{Kind: "greet", Args: []byte(args)}, false, "test")
 		if wrong, _ := errors.AsType[config.SchemaError](err); (want == "") != (err == nil) || wrong.Error() != want {
 			t.Errorf("%s: got %v, want %s", args, err, want)
 		}
@@ -188,11 +187,11 @@ func TestAddValidatesArguments(t *testing.T) {
 	if got := rows(t, pool, `SELECT args::text FROM river_job`); !slices.Equal(got, []string{`{"at": [1], "name": "Ada"}`}) {
 		t.Errorf("jobs with %v", got)
 	}
-	fields, err := enqueue.Fields(t.Context(), pool, "greet")
+	fields, err := jobs.NewEnqueuer(pool, nil).Fields(t.Context(), "greet")
 	if diff := cmp.Diff([]argschema.Field{{Name: "name", Types: "string", Required: true}, {Name: "at", Types: "array"}}, fields); diff != "" || err != nil {
 		t.Errorf("fields: %v (-want +got):\n%s", err, diff)
 	}
-	if fields, err := enqueue.Fields(t.Context(), pool, "plain"); err != nil || fields != nil {
+	if fields, err := jobs.NewEnqueuer(pool, nil).Fields(t.Context(), "plain"); err != nil || fields != nil {
 		t.Errorf("fields of a kind without a schema: %v, %v", fields, err)
 	}
 }
@@ -206,7 +205,7 @@ func TestKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, known, err := enqueue.Kinds(t.Context(), pool)
+	live, known, err := jobs.NewEnqueuer(pool, nil).Kinds(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

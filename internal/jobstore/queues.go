@@ -1,4 +1,4 @@
-package queuestore
+package jobstore
 
 import (
 	"context"
@@ -7,30 +7,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// ErrNotFound means that no node works the queue and no job is in it.
-var ErrNotFound = errors.New("no such queue")
-
-// Queryer runs queries: a pool, a connection or a transaction.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-// Execer executes single statements.
-type Execer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-// Beginner starts transactions: a pool or a connection.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
+// ErrNoQueue means that no node works the queue and no job is in it.
+var ErrNoQueue = errors.New("no such queue")
 
 // Queue is a queue with its waiting and running jobs.
 type Queue struct {
@@ -59,18 +43,8 @@ type Queue struct {
 // Wait returns how long the oldest available job has waited.
 func (q *Queue) Wait() time.Duration { return time.Duration(q.WaitSeconds * float64(time.Second)) }
 
-// Change is a request to pause or resume a queue.
-type Change struct {
-	Name string
-	// By is who requests it, for the event log.
-	By string
-	// Schema prefixes the notification's channel; empty means the connection's
-	// current schema.
-	Schema string
-}
-
 // Finished jobs are not counted: there may be millions of them.
-const listSQL = `
+const queuesSQL = `
 WITH jobs AS (
     SELECT queue, count(*) FILTER (WHERE state = 'available') AS available,
            count(*) FILTER (WHERE state = 'running') AS running,
@@ -102,7 +76,7 @@ ORDER BY names.name`
 // The query reads only the ends of river_job_prioritized_fetching_index: one lookup
 // for each queue that has available jobs, and one for each of its four priorities,
 // even if there are many jobs.
-const waitingSQL = `
+const waitingQueuesSQL = `
 WITH RECURSIVE queues (name) AS (
     (SELECT queue FROM river_job WHERE state = 'available' ORDER BY queue LIMIT 1)
     UNION ALL
@@ -123,65 +97,64 @@ FROM oldest AS o
 FULL JOIN (SELECT name, paused_at FROM river_queue ORDER BY paused_at IS NULL, name LIMIT $1) AS r USING (name)
 ORDER BY name`
 
-const knownSQL = `
+const knownQueueSQL = `
 SELECT EXISTS (SELECT FROM river_queue WHERE name = $1)
     OR EXISTS (SELECT FROM forge_nodes WHERE queues ? $1)
     OR EXISTS (SELECT FROM forge_limits WHERE scope = 'queue' AND name = $1)
     OR EXISTS (SELECT FROM river_job WHERE queue = $1)`
 
-const pausedSQL = `SELECT paused_at FROM river_queue WHERE name = $1`
+const pausedQueueSQL = `SELECT paused_at FROM river_queue WHERE name = $1`
 
 // A queue that no node has worked yet has no row.
-const pauseSQL = `
+const pauseQueueSQL = `
 INSERT INTO river_queue (name, paused_at, updated_at)
 VALUES ($1, clock_timestamp(), clock_timestamp())
 ON CONFLICT (name) DO UPDATE
 SET paused_at = excluded.paused_at, updated_at = excluded.updated_at
 WHERE river_queue.paused_at IS NULL`
 
-// ensureSQL does not change existing rows.
-const ensureSQL = `
+// ensureQueuesSQL does not change existing rows.
+const ensureQueuesSQL = `
 INSERT INTO river_queue (name, updated_at)
 SELECT unnest($1::text[]), clock_timestamp()
 ON CONFLICT (name) DO NOTHING`
 
-const resumeSQL = `
+const resumeQueueSQL = `
 UPDATE river_queue
 SET paused_at = NULL, updated_at = clock_timestamp()
 WHERE name = $1 AND paused_at IS NOT NULL`
 
 // River's own notification: the leader and every node receive it.
-const notifySQL = `
-SELECT pg_notify(coalesce(nullif($1, ''), current_schema()) || '.' || $2,
-                 json_build_object('action', $3::text, 'queue', $4::text)::text)`
+const notifyQueueSQL = `
+SELECT pg_notify(current_schema() || '.' || $1, json_build_object('action', $2::text, 'queue', $3::text)::text)`
 
-// List returns every queue that has a job, a node, a limit or a row in river_queue,
+// Queues returns every queue that has a job, a node, a limit or a row in river_queue,
 // by name.
-func List(ctx context.Context, db Queryer) ([]Queue, error) {
-	queues, err := collect(ctx, db, scanQueue, listSQL)
+func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
+	queues, err := postgres.Collect(ctx, s.db, scanQueue, queuesSQL)
 	if err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
 	return queues, nil
 }
 
-// maxWaiting bounds the number of queues that Waiting returns.
+// maxWaiting bounds the number of queues that WaitingQueues returns.
 const maxWaiting = 1000
 
-// Waiting returns the queues that have available jobs or a row in river_queue, by
-// name, with only PausedAt, OldestAt, WaitSeconds and Now. Unlike List, which
+// WaitingQueues returns the queues that have available jobs or a row in river_queue, by
+// name, with only PausedAt, OldestAt, WaitSeconds and Now. Unlike Queues, which
 // counts all unfinished jobs, it reads only the oldest job. It returns at most a
 // thousand queues.
-func Waiting(ctx context.Context, db Queryer) ([]Queue, error) {
-	queues, err := collect(ctx, db, func(row pgx.CollectableRow) (Queue, error) {
+func (s *Store) WaitingQueues(ctx context.Context) ([]Queue, error) {
+	queues, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (Queue, error) {
 		var q Queue
 		var paused, oldest *time.Time
 		err := row.Scan(&q.Name, &paused, &oldest, &q.Now)
-		if q.PausedAt, q.OldestAt = orZero(paused), orZero(oldest); oldest != nil {
+		if q.PausedAt, q.OldestAt = postgres.TimeOrZero(paused), postgres.TimeOrZero(oldest); oldest != nil {
 			q.WaitSeconds = max(q.Now.Sub(q.OldestAt).Seconds(), 0)
 		}
 		return q, err
-	}, waitingSQL, maxWaiting)
+	}, waitingQueuesSQL, maxWaiting)
 	if err != nil {
 		return nil, fmt.Errorf("read the oldest waiting jobs: %w", err)
 	}
@@ -195,92 +168,77 @@ func scanQueue(row pgx.CollectableRow) (Queue, error) {
 	)
 	err := row.Scan(&q.Name, &paused, &q.Available, &q.Running, &q.Scheduled, &q.Retryable, &q.GlobalLimit,
 		&q.Nodes, &q.Workers, &oldest, &q.WaitSeconds, &q.Now)
-	q.PausedAt, q.OldestAt = orZero(paused), orZero(oldest)
+	q.PausedAt, q.OldestAt = postgres.TimeOrZero(paused), postgres.TimeOrZero(oldest)
 	return q, err
 }
 
-// Pause prevents jobs of the queue from starting until Resume; running jobs
+// PauseQueue prevents jobs of the queue from starting until ResumeQueue; running jobs
 // continue. It returns when the queue was paused and whether the call changed
-// anything, and ErrNotFound for an unknown queue.
-func Pause(ctx context.Context, db Beginner, change Change) (since time.Time, changed bool, err error) {
-	return setPaused(ctx, db, change, "pause", pauseSQL, eventstore.QueuePaused)
+// anything, and ErrNoQueue for an unknown queue.
+func (s *Store) PauseQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error) {
+	return s.setQueuePaused(ctx, queue, by, "pause", pauseQueueSQL, eventstore.QueuePaused)
 }
 
-// EnsureRows inserts the missing rows of the queues that a node works. River inserts them
+// EnsureQueues inserts the missing rows of the queues that a node works. River inserts them
 // when its client starts, which happens with the first job; until then its
 // QueuePause would not find the queue.
-func EnsureRows(ctx context.Context, db Execer, names []string) error {
-	if _, err := db.Exec(ctx, ensureSQL, names); err != nil {
+func (s *Store) EnsureQueues(ctx context.Context, names []string) error {
+	if _, err := s.db.Exec(ctx, ensureQueuesSQL, names); err != nil {
 		return fmt.Errorf("insert the rows of queues: %w", err)
 	}
 	return nil
 }
 
-// Resume lets the jobs of a paused queue start again. It returns the same values as
-// Pause; since is zero.
-func Resume(ctx context.Context, db Beginner, change Change) (since time.Time, changed bool, err error) {
-	return setPaused(ctx, db, change, "resume", resumeSQL, eventstore.QueueResumed)
+// ResumeQueue lets the jobs of a paused queue start again. It returns the same values as
+// PauseQueue; since is zero.
+func (s *Store) ResumeQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error) {
+	return s.setQueuePaused(ctx, queue, by, "resume", resumeQueueSQL, eventstore.QueueResumed)
 }
 
-// setPaused pauses or resumes one queue, in a transaction that notifies the leader and
+// setQueuePaused pauses or resumes one queue, in a transaction that notifies the leader and
 // the nodes.
-func setPaused(ctx context.Context, db Beginner, change Change, action, sql, event string) (since time.Time, changed bool, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+func (s *Store) setQueuePaused(ctx context.Context, queue, by, action, sql, event string) (since time.Time, changed bool, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var known bool
-		if err := tx.QueryRow(ctx, knownSQL, change.Name).Scan(&known); err != nil {
+		if err := tx.QueryRow(ctx, knownQueueSQL, queue).Scan(&known); err != nil {
 			return err
 		}
 		if !known {
-			return ErrNotFound
+			return ErrNoQueue
 		}
-		tag, err := tx.Exec(ctx, sql, change.Name)
+		tag, err := tx.Exec(ctx, sql, queue)
 		if err != nil {
 			return err
 		}
 		if changed = tag.RowsAffected() > 0; changed {
-			err = tell(ctx, tx, change, action, event)
+			err = New(tx).announcePause(ctx, queue, by, action, event)
 		} else {
 			err = postgres.Confirm(ctx, tx)
 		}
 		if err != nil {
 			return err
 		}
-		since, err = pausedSince(ctx, tx, change.Name)
+		since, err = New(tx).pausedSince(ctx, queue)
 		return err
 	})
 	if err != nil {
-		return time.Time{}, false, fmt.Errorf("%s queue %s: %w", action, change.Name, err)
+		return time.Time{}, false, fmt.Errorf("%s queue %s: %w", action, queue, err)
 	}
 	return since, changed, nil
 }
 
-func tell(ctx context.Context, tx pgx.Tx, change Change, action, event string) error {
-	if _, err := tx.Exec(ctx, notifySQL, change.Schema, wire.RiverControlChannel, action, change.Name); err != nil {
+func (s *Store) announcePause(ctx context.Context, queue, by, action, event string) error {
+	if _, err := s.db.Exec(ctx, notifyQueueSQL, wire.RiverControlChannel, action, queue); err != nil {
 		return fmt.Errorf("notify the nodes: %w", err)
 	}
-	return eventstore.Append(ctx, tx, eventstore.Event{Type: event}, map[string]any{"queue": change.Name, "by": change.By})
+	return eventstore.Append(ctx, s.db, eventstore.Event{Type: event}, map[string]any{"queue": queue, "by": by})
 }
 
-func pausedSince(ctx context.Context, tx pgx.Tx, name string) (time.Time, error) {
+func (s *Store) pausedSince(ctx context.Context, name string) (time.Time, error) {
 	var paused *time.Time
-	err := tx.QueryRow(ctx, pausedSQL, name).Scan(&paused)
+	err := s.db.QueryRow(ctx, pausedQueueSQL, name).Scan(&paused)
 	if errors.Is(err, pgx.ErrNoRows) { // resumed before any node worked it
 		return time.Time{}, nil
 	}
-	return orZero(paused), err
-}
-
-func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scan)
-}
-
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
+	return postgres.TimeOrZero(paused), err
 }

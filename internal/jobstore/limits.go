@@ -1,4 +1,4 @@
-package queuestore
+package jobstore
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Scopes of a limit.
@@ -86,45 +88,45 @@ ORDER BY l.scope DESC, l.name`
 
 // SetLimits replaces the limits in force by these when tx commits. It takes no lock
 // if they are already in force.
-func SetLimits(ctx context.Context, tx pgx.Tx, limits []Limit) error {
-	if same, err := InForce(ctx, tx, limits); same || err != nil {
+func (s *Store) SetLimits(ctx context.Context, limits []Limit) error {
+	if same, err := s.LimitsInForce(ctx, limits); same || err != nil {
 		return err
 	}
 	scopes, names, most := make([]string, len(limits)), make([]string, len(limits)), make([]int, len(limits))
 	for i, limit := range limits {
 		scopes[i], names[i], most[i] = limit.Scope, limit.Name, limit.Most
 	}
-	if _, err := tx.Exec(ctx, lockLimitsSQL); err != nil {
+	if _, err := s.db.Exec(ctx, lockLimitsSQL); err != nil {
 		return fmt.Errorf("lock the limits: %w", err)
 	}
-	if _, err := tx.Exec(ctx, setLimitsSQL, scopes, names, most); err != nil {
+	if _, err := s.db.Exec(ctx, setLimitsSQL, scopes, names, most); err != nil {
 		return fmt.Errorf("set the limits: %w", err)
 	}
 	return nil
 }
 
 // Limits returns the limits in force.
-func Limits(ctx context.Context, db Queryer) ([]Limit, error) {
-	limits, err := collect(ctx, db, pgx.RowToStructByPos[Limit], limitsSQL)
+func (s *Store) Limits(ctx context.Context) ([]Limit, error) {
+	limits, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Limit], limitsSQL)
 	if err != nil {
 		return nil, fmt.Errorf("read the limits: %w", err)
 	}
 	return limits, nil
 }
 
-// InForce reports whether exactly these limits are in force, in any order.
-func InForce(ctx context.Context, db Queryer, limits []Limit) (bool, error) {
-	inForce, err := Limits(ctx, db)
+// LimitsInForce reports whether exactly these limits are in force, in any order.
+func (s *Store) LimitsInForce(ctx context.Context, limits []Limit) (bool, error) {
+	inForce, err := s.Limits(ctx)
 	if err != nil {
 		return false, err
 	}
 	return len(inForce) == len(limits) && !slices.ContainsFunc(limits, func(l Limit) bool { return !slices.Contains(inForce, l) }), nil
 }
 
-// Held counts the running jobs of these queues and kinds, and those of the offered
+// PlacesTaken counts the running jobs of these queues and kinds, and those of the offered
 // ids that are still available.
-func Held(ctx context.Context, db Queryer, queues, kinds []string, offered []int64) ([]Places, error) {
-	places, err := collect(ctx, db, pgx.RowToStructByPos[Places], placesSQL, queues, kinds, offered)
+func (s *Store) PlacesTaken(ctx context.Context, queues, kinds []string, offered []int64) ([]Places, error) {
+	places, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Places], placesSQL, queues, kinds, offered)
 	if err != nil {
 		return nil, fmt.Errorf("count the places taken: %w", err)
 	}
@@ -132,8 +134,8 @@ func Held(ctx context.Context, db Queryer, queues, kinds []string, offered []int
 }
 
 // Usages returns the limits in force with their current use, queues first.
-func Usages(ctx context.Context, db Queryer) ([]Usage, error) {
-	usages, err := collect(ctx, db, func(row pgx.CollectableRow) (u Usage, err error) {
+func (s *Store) Usages(ctx context.Context) ([]Usage, error) {
+	usages, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (u Usage, err error) {
 		return u, row.Scan(&u.Scope, &u.Name, &u.Most, &u.Running, &u.Available)
 	}, usageSQL)
 	if err != nil {

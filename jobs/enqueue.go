@@ -1,6 +1,4 @@
-// Package enqueue completes a job that is added by hand with the settings of its
-// kind from the configuration in force, as the scheduler does for crons.
-package enqueue
+package jobs
 
 import (
 	"cmp"
@@ -21,34 +19,34 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Inserter inserts a job within tx, or returns the existing duplicate.
-type Inserter interface {
+// OnceInserter inserts a job within tx, or returns the existing duplicate.
+type OnceInserter interface {
 	InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJob) (jobstore.Enqueued, error)
 }
 
-// Request describes a job to add.
-type Request struct {
-	Job jobstore.NewJob
-	// OwnUnique is whether the request, and not the configuration, determines
-	// uniqueness.
-	OwnUnique bool
-	// By is who requests the job, for the event log.
-	By string
+// Enqueuer adds jobs by hand, with the settings of their kind in the configuration in
+// force, as the scheduler does for crons.
+type Enqueuer struct {
+	db       postgres.DB
+	inserter OnceInserter
 }
 
-// Add adds the job with the settings of the configuration in force and appends an
-// event, or returns the existing duplicate.
-func Add(ctx context.Context, db postgres.DB, inserter Inserter, request Request) (added jobstore.Enqueued, err error) {
-	job := request.Job
-	if err := complete(ctx, db, &job, request.OwnUnique); err != nil {
+// NewEnqueuer returns an Enqueuer that inserts jobs with inserter.
+func NewEnqueuer(db postgres.DB, inserter OnceInserter) *Enqueuer { return &Enqueuer{db, inserter} }
+
+// Enqueue adds the job and appends an event, or returns the existing duplicate. With
+// ownUnique, the job and not the configuration determines uniqueness. by is who requests
+// the job, for the event log.
+func (e *Enqueuer) Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bool, by string) (added jobstore.Enqueued, err error) {
+	if err := e.complete(ctx, &job, ownUnique); err != nil {
 		return added, err
 	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if added, err = inserter.InsertOnce(ctx, tx, job); err != nil || added.Existing {
+	err = pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
+		if added, err = e.inserter.InsertOnce(ctx, tx, job); err != nil || added.Existing {
 			return err
 		}
 		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.JobEnqueued},
-			map[string]any{"id": added.ID, "kind": added.Kind, "queue": added.Queue, "by": request.By})
+			map[string]any{"id": added.ID, "kind": added.Kind, "queue": added.Queue, "by": by})
 	})
 	if err != nil {
 		return jobstore.Enqueued{}, fmt.Errorf("enqueue: %w", err)
@@ -58,8 +56,8 @@ func Add(ctx context.Context, db postgres.DB, inserter Inserter, request Request
 
 // Kinds returns the kinds for which a live node has a worker, and the kinds that
 // any node ever had, sorted.
-func Kinds(ctx context.Context, db nodestore.Queryer) (live, known []string, err error) {
-	nodes, err := nodestore.Observe(ctx, db)
+func (e *Enqueuer) Kinds(ctx context.Context) (live, known []string, err error) {
+	nodes, err := nodestore.Observe(ctx, e.db)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,8 +74,8 @@ func Kinds(ctx context.Context, db nodestore.Queryer) (live, known []string, err
 
 // Fields returns the fields of the kind's schema in the configuration in force;
 // none if it has no schema.
-func Fields(ctx context.Context, db postgres.DB, kind string) ([]argschema.Field, error) {
-	inForce, err := cronstore.New(db).ConfigInForce(ctx)
+func (e *Enqueuer) Fields(ctx context.Context, kind string) ([]argschema.Field, error) {
+	inForce, err := cronstore.New(e.db).ConfigInForce(ctx)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return nil, nil
 	}
@@ -110,8 +108,8 @@ type settings struct {
 // complete fills in the kind's settings from the applied configuration. The kinds
 // of a Go program are not in it and get River's defaults. With uniqueGiven the
 // caller has determined uniqueness.
-func complete(ctx context.Context, db postgres.DB, job *jobstore.NewJob, uniqueGiven bool) error {
-	inForce, err := cronstore.New(db).ConfigInForce(ctx)
+func (e *Enqueuer) complete(ctx context.Context, job *jobstore.NewJob, uniqueGiven bool) error {
+	inForce, err := cronstore.New(e.db).ConfigInForce(ctx)
 	if errors.Is(err, cronstore.ErrNotFound) {
 		return nil
 	}

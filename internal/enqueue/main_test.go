@@ -1,9 +1,0 @@
-package enqueue_test
-
-import (
-	"testing"
-
-	"github.com/forge-scheduler/forge/internal/pgtest"
-)
-
-func TestMain(m *testing.M) { pgtest.Main(m) }
