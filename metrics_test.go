@@ -127,11 +127,11 @@ var metricChanges = []metricChange{
 	{"a command enqueues", func(m *metricsTest) { m.enqueueByCommand("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},
 	{"no job runs", (*metricsTest).awaitIdle, nil, nil},
 	{"a job naps", func(m *metricsTest) { m.enqueue("nap", 1) }, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}, nil},
-	{"the job is cancelled", (*metricsTest).cancelNap, nil, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}},
+	{"the job is cancelled", (*metricsTest).cancelNap, []string{`forge_job_finished_total{kind="nap",outcome="cancelled"}`}, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}},
 	{"many commands start", func(m *metricsTest) { m.enqueue("quick", 100) }, []string{`forge_command_starts_waiting`}, nil},
 	{"they have started", func(*metricsTest) {}, nil, []string{`forge_command_starts_waiting`}},
 	{"a job fails for good", func(m *metricsTest) { m.enqueue("fail", 1) }, []string{
-		`forge_job_dead_letters_total{kind="fail"}`, `forge_job_second_rounds_total{kind="fail"}`,
+		`forge_job_finished_total{kind="fail",outcome="failed"}`, `forge_job_dead_letters_total{kind="fail"}`, `forge_job_second_rounds_total{kind="fail"}`,
 	}, nil},
 	{"a job of an unknown kind is inserted", func(m *metricsTest) { m.enqueue("unknown", 1) }, []string{
 		`forge_assignment_waiting`, `forge_assignment_unworked{kind="unknown"}`,

@@ -35,6 +35,7 @@ type server struct {
 	requests     map[leaderstore.Held]string // target by term
 	onRenew      func()                      // called during each renewal
 	down         bool
+	refuseTerms  bool        // AcquireTerm fails
 	notes        []string    // of renewals
 	committing   atomic.Bool // the server is still committing the leader's work
 }
@@ -168,6 +169,9 @@ func (x *session) AcquireTerm(ctx context.Context, role string, _ leaderstore.Se
 	}
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
+	if x.server.refuseTerms {
+		return leaderstore.AcquiredTerm{}, errBroken
+	}
 	x.server.terms[role]++
 	x.server.rows[role] = x
 	return leaderstore.AcquiredTerm{Fence: leaderstore.Fence{Role: role, Term: x.server.terms[role], NodeID: x.node}}, nil

@@ -56,3 +56,41 @@ func TestRenewalsAreCountedAndSummarizedHourly(t *testing.T) {
 		_ = stop()
 	})
 }
+
+// Every attempt to acquire a role is counted by its result.
+func TestElectionsAreCountedByResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.refuseTerms = true
+		idle := roles.WithoutWatchdog(func(ctx context.Context, _ leaderstore.Fence) error {
+			<-ctx.Done()
+			return nil
+		})
+		a := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: idle})
+		b := s.options("b", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: idle})
+		want := func(opts roles.Options, won, lost, failed bool) {
+			t.Helper()
+			for result, want := range map[string]bool{"won": won, "lost": lost, "error": failed} {
+				if got := testutil.ToFloat64(opts.Metrics.LeaderElections.WithLabelValues("scheduler", opts.NodeID, result)); got > 0 != want {
+					t.Errorf("%s: %v elections with the result %s", opts.NodeID, got, result)
+				}
+			}
+		}
+		stopA := start(t, a)
+		time.Sleep(check)
+		synctest.Wait()
+		want(a, false, false, true)
+		s.mu.Lock()
+		s.refuseTerms = false
+		s.mu.Unlock()
+		time.Sleep(5 * check)
+		synctest.Wait()
+		want(a, true, false, true)
+		stopB := start(t, b)
+		time.Sleep(2 * check)
+		synctest.Wait()
+		want(b, false, true, false)
+		_, _ = stopA(), stopB()
+	})
+}
