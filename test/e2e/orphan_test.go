@@ -83,6 +83,11 @@ command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep %s; fi; exec 
 	if c.number(completed) != 1 {
 		t.Error("the woken node changed the job")
 	}
+	w2 := c.nodes["w2"]
+	c.stop("w2")
+	if log := w2.output.String(); !strings.Contains(log, "jobs finished") || !strings.Contains(log, "completed=1") || strings.Contains(log, "job ran") {
+		t.Errorf("the log does not have the job in a summary alone:\n%s", log)
+	}
 }
 
 // stuckCrons have a first run that does not end by itself. That of last has no
