@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,6 +51,39 @@ func keepsLease(t *testing.T, what string, took, lease time.Duration) {
 	t.Logf("%s: %v with a lease of %v; %v beyond it are promised", what, took.Round(time.Millisecond), lease, beyond)
 	if took > lease+slack*beyond {
 		t.Errorf("%s: %v with a lease of %v; %v beyond it are promised, and a test bears ten times that", what, took, lease, beyond)
+	}
+}
+
+// Every promise of the table has a test that fails if it is broken.
+func TestEveryPromiseIsMeasured(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/leadership.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(doc), "\n| | by locks | by lease |\n|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests.Write(source)
+	}
+	rows := strings.Split(table, "\n")
+	if len(rows) < 8 {
+		t.Fatalf("the table has the rows %q", rows)
+	}
+	for _, row := range rows {
+		name := strings.TrimSpace(strings.Split(row, "|")[1])
+		if !strings.Contains(tests.String(), `keepsPromise(t, "`+name+`"`) && !strings.Contains(tests.String(), `keepsLease(t, "`+name+`"`) {
+			t.Errorf("no test measures %q", name)
+		}
 	}
 }
 
