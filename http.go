@@ -134,7 +134,6 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			RoleOps:       operator,
 			Silencer:      alerts.New(db),
 			Settings:      n.settings(),
-			Describe:      describe,
 			Logger:        n.logger,
 			Lifetime:      ctx,
 		},
@@ -207,13 +206,4 @@ func (n *Node) settings() func() map[string]any {
 		}
 		return tree
 	}
-}
-
-// describe returns a cron's schedule in plain English.
-func describe(cron cronstore.Cron) string {
-	schedule, err := cron.Spec.Parse(cron.Name)
-	if err != nil {
-		return "" // written by another version of forge
-	}
-	return schedule.Describe()
 }

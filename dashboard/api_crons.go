@@ -51,22 +51,15 @@ func (s *apiServer) apiCrons(w http.ResponseWriter, r *http.Request) {
 	}
 	items := make([]cronItem, 0, len(crons))
 	for _, c := range crons {
-		items = append(items, cronItem{Cron: c, Description: s.describe(c)})
+		items = append(items, cronItem{Cron: c, Description: c.Describe()})
 	}
 	writeJSON(w, http.StatusOK, listOf(items, next))
-}
-
-func (s *clusterState) describe(cron cronstore.Cron) string {
-	if s.Describe == nil {
-		return ""
-	}
-	return s.Describe(cron)
 }
 
 func (s *apiServer) apiCron(w http.ResponseWriter, r *http.Request) {
 	cron, ok := s.cronOf(w, r)
 	if ok {
-		writeJSON(w, http.StatusOK, cronDocument{cronItem{cron, s.describe(cron)}, s.upcomingTicks(cron, s.Now())})
+		writeJSON(w, http.StatusOK, cronDocument{cronItem{cron, cron.Describe()}, s.upcomingTicks(cron, s.Now())})
 	}
 }
 

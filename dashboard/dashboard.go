@@ -185,9 +185,6 @@ type ClusterOptions struct {
 	// Settings returns the node's effective configuration as a tree, with secrets redacted.
 	// Without it, there is no settings page.
 	Settings func() map[string]any
-	// Describe puts a cron's schedule into plain English. It returns an empty text if it
-	// cannot.
-	Describe func(cron cronstore.Cron) string
 	Logger   *slog.Logger
 	Now      func() time.Time
 	// Lifetime is the context of the node. It ends background reads that no request waits

@@ -427,13 +427,7 @@ func (c *fakeCluster) options() Options {
 			Ready:   func(context.Context) error { return nil },
 			CronOps: fakeOperator{c}, CronRunner: fakeOperator{c}, JobOps: fakeOperator{c}, Enqueuer: fakeOperator{c},
 			QueueOps: fakeOperator{c}, DeadLetterOps: fakeDead{c}, RoleOps: fakeOperator{c}, Silencer: fakeAlerts{c},
-			Settings: func() map[string]any { return c.settings },
-			Describe: func(cron cronstore.Cron) string {
-				if cron.Spec.Schedule == "0 2 * * *" {
-					return "at 02:00 every day"
-				}
-				return ""
-			},
+			Settings:     func() map[string]any { return c.settings },
 			Now:          func() time.Time { return epoch },
 			CountTimeout: time.Minute, // the count takes no time here
 		},

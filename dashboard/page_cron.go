@@ -87,7 +87,7 @@ func (s *pageServer) loadLedger(ctx context.Context, b *cronBody, facts clusterF
 	for _, n := range notifications {
 		told[n.Tick.UnixMicro()] = append(told[n.Tick.UnixMicro()], n)
 	}
-	b.Cron = newCronRow(facts.now, cron, newest, ends, s.describe(cron))
+	b.Cron = newCronRow(facts.now, cron, newest, ends)
 	b.Cron.Strip = drawTickStrip(newest, ends, min(stripLong, len(newest)))
 	b.Ticks = tickRows(facts.now, shown, told, zoneOf(cron.Spec.Timezone), ends, facts.colors)
 	if len(shown) == defaultLimit {

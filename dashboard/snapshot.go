@@ -186,7 +186,7 @@ func (s *pageServer) rowsOf(ctx context.Context, outlined []cronstore.Outlined, 
 		return nil, err
 	}
 	maps.Copy(states, newest)
-	return s.cronRows(now, crons, ticks, states), nil
+	return cronRows(now, crons, ticks, states), nil
 }
 
 // maxOutput bounds the bytes of output that a page shows. It shows the end.

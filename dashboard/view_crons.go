@@ -12,6 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
+// cronRow is a cron as the pages show it.
 type cronRow struct {
 	Name     string
 	Path     string
@@ -51,17 +52,17 @@ type runCell struct {
 // before the page reports it as overdue.
 const overdueAfter = 2 * time.Second
 
-func (s *pageServer) cronRows(now time.Time, crons []cronstore.Cron, ticks map[string][]cronstore.Tick, jobs map[int64]string) []cronRow {
+func cronRows(now time.Time, crons []cronstore.Cron, ticks map[string][]cronstore.Tick, jobs map[int64]string) []cronRow {
 	rows := make([]cronRow, 0, len(crons))
 	for _, c := range crons {
-		rows = append(rows, newCronRow(now, c, ticks[c.Name], jobs, s.describe(c)))
+		rows = append(rows, newCronRow(now, c, ticks[c.Name], jobs))
 	}
 	return rows
 }
 
-func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs map[int64]string, english string) cronRow {
+func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs map[int64]string) cronRow {
 	row := cronRow{
-		Name: c.Name, Path: cronPath(c.Name), Job: c.Spec.Job, Schedule: c.Spec.Schedule, English: english,
+		Name: c.Name, Path: cronPath(c.Name), Job: c.Spec.Job, Schedule: c.Spec.Schedule, English: c.Describe(),
 		Timezone: c.Spec.Timezone, Paused: c.Paused(), Removed: !c.RemovedAt.IsZero(),
 		Strip: drawTickStrip(ticks, jobs, stripLength), Next: newStamp(modeUntil, now, c.NextTick), Lateness: "–",
 	}

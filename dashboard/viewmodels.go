@@ -45,18 +45,11 @@ type overviewBody struct {
 	Spans     []spanLink
 	History   []tenureRow
 	Nodes     []nodeRow
-	Coming    []upcomingCron
+	Coming    []cronRow
 	Failures  []deadGroupRow
 	Crons     []cronRow
 	MoreCrons int
 	Jobs      []jobRow
-}
-
-// upcomingCron is a cron that is due soon.
-type upcomingCron struct {
-	Name, Path string
-	English    string
-	Next       stamp
 }
 
 // The limits of the due crons and of the failures on the overview.
@@ -66,15 +59,15 @@ const (
 )
 
 // upcoming returns the crons that are due next.
-func (s *pageServer) upcoming(ctx context.Context, now time.Time, crons []cronstore.Outlined) ([]upcomingCron, error) {
+func (s *pageServer) upcoming(ctx context.Context, now time.Time, crons []cronstore.Outlined) ([]cronRow, error) {
 	due, err := s.readCrons(ctx, dueFirst(crons))
 	if err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(due, func(a, b cronstore.Cron) int { return a.NextTick.Compare(b.NextTick) })
-	var next []upcomingCron
+	var next []cronRow
 	for _, c := range due {
-		next = append(next, upcomingCron{Name: c.Name, Path: cronPath(c.Name), English: s.describe(c), Next: newStamp(modeUntil, now, c.NextTick)})
+		next = append(next, newCronRow(now, c, nil, nil))
 	}
 	return next, nil
 }

@@ -17,6 +17,51 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
+// Applied is a configuration to be put in force.
+type Applied struct {
+	Hash   string
+	NodeID string
+	// Body is the recorded text of the cluster's sections.
+	Body json.RawMessage
+	// Crons are all crons of the file, by name.
+	Crons map[string]Spec
+	// Cluster is the cluster name in the file; may be empty.
+	Cluster string
+	// Confirm is called before anything changes; an error rejects the
+	// configuration. nil: no configuration is rejected.
+	Confirm func(Review) error
+	// preview neither locks nor changes anything.
+	preview bool
+	// Also writes the other parts of the file in the same transaction; may be nil.
+	Also func(ctx context.Context, tx pgx.Tx) error
+}
+
+// State is the state of a configuration, as Apply found it.
+type State string
+
+// States of a configuration that is to be applied.
+const (
+	// StateApplied: it was put in force.
+	StateApplied State = "applied"
+	// StateInForce: it was already in force. Only deleted rows were inserted again;
+	// Added has the names of these crons.
+	StateInForce State = "in_force"
+	// StateSuperseded: another configuration was applied after it, and nothing was
+	// done.
+	StateSuperseded State = "superseded"
+)
+
+// Outcome is the result of Apply. Added, Changed and Removed are names of crons, in
+// order.
+type Outcome struct {
+	State State `json:"state"`
+	// InForce is the hash in force afterwards.
+	InForce string   `json:"in_force"`
+	Added   []string `json:"added,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	Removed []string `json:"removed,omitempty"`
+}
+
 // Definitions change one writer at a time. The leader only locks the rows for which
 // it records ticks.
 const lockDefinitionsSQL = `SELECT pg_advisory_xact_lock(hashtextextended('forge_crons:definitions', 0))`
@@ -50,8 +95,6 @@ FROM forge_crons AS c
 WHERE c.name = ANY($1)
 ORDER BY c.name
 FOR NO KEY UPDATE`
-
-const clockSQL = `SELECT clock_timestamp()`
 
 const upsertCronsSQL = `
 INSERT INTO forge_crons (name, spec, spec_hash, updated_at, removed_at, paused_at, watermark, next_tick)

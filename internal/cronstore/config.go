@@ -3,12 +3,25 @@ package cronstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
+
+// Config is a version of the cluster's sections of forge.toml.
+type Config struct {
+	Hash      string          `json:"hash"`
+	AppliedAt time.Time       `json:"applied_at"`
+	AppliedBy string          `json:"applied_by"`
+	Cluster   string          `json:"cluster,omitempty"`
+	Body      json.RawMessage `json:"body,omitempty"`
+}
 
 // The body may be large and rarely changes. A caller that has it reads only the
 // other columns.
@@ -96,4 +109,32 @@ func scanConfig(row pgx.CollectableRow) (Config, error) {
 	var c Config
 	err := row.Scan(&c.Hash, &c.AppliedAt, &c.AppliedBy, &c.Cluster, &c.Body)
 	return c, err
+}
+
+// Drifts returns the hash of the configuration in force and, for each of the other
+// hashes, what its configuration would change. Hashes that were never applied are
+// left out.
+func (s *Store) Drifts(ctx context.Context, hashes []string) (applied string, drifts map[string]config.Diff, err error) {
+	inForce, err := s.ConfigInForceUnless(ctx, "")
+	if err != nil {
+		return "", nil, err
+	}
+	hashes = slices.DeleteFunc(slices.Clone(hashes), func(hash string) bool { return hash == inForce.Hash || hash == "" })
+	if len(hashes) == 0 {
+		return inForce.Hash, nil, nil
+	}
+	bodies, err := s.ConfigBodies(ctx, hashes)
+	if err != nil {
+		return "", nil, err
+	}
+	drifts = make(map[string]config.Diff, len(bodies))
+	var errs []error
+	for hash, body := range bodies {
+		diff, err := config.Compare(inForce.Body, body)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("configuration %s: %w", hash, err))
+		}
+		drifts[hash] = diff
+	}
+	return inForce.Hash, drifts, errors.Join(errs...)
 }

@@ -2,12 +2,19 @@ package cronstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
+
+// ErrFuture means that a tick is not due yet.
+var ErrFuture = errors.New("the tick lies in the future, and fires by itself")
+
+// ErrNotDue means that a cron is not due at an instant.
+var ErrNotDue = errors.New("the cron is not due at that instant")
 
 // ErrTaken means that a tick has a job, or will get one.
 var ErrTaken = errors.New("the tick has its run")
@@ -26,6 +33,93 @@ const insideSQL = `SELECT cron, tick FROM forge_cron_ticks WHERE cron = $1 AND t
 const takenSQL = `
 SELECT cron, tick FROM forge_cron_ticks
 WHERE cron = $1 AND tick >= $2 AND tick < $3 AND (job_id IS NOT NULL OR verdict = 'queued')`
+
+// Trigger is a requested run.
+type Trigger struct {
+	Cron string
+	// At is the tick that runs; zero means now.
+	At time.Time
+	// Args replace the cron's args; empty means the cron's args.
+	Args json.RawMessage
+	// By is who requests the run, for the ledger and the event log.
+	By string
+}
+
+// TickToRun returns the tick of a Trigger at an instant, or ErrFuture or ErrNotDue.
+// A cron with the schedule @manual accepts any past instant.
+func (c *Cron) TickToRun(at, now time.Time) (time.Time, error) {
+	if at.IsZero() {
+		return now, nil
+	}
+	if at.After(now) {
+		return at, ErrFuture
+	}
+	timeline, err := c.Spec.Timeline(c.Name)
+	if err != nil {
+		return at, err
+	}
+	if _, due := timeline.At(at); !due && !timeline.Manual() {
+		return at, ErrNotDue
+	}
+	return at, nil
+}
+
+// Span is the time to be backfilled, [From, To).
+type Span struct {
+	Cron     string
+	From, To time.Time
+	// Limit is the maximum number of ticks that run, the oldest first.
+	Limit int
+}
+
+// Backfill lists what a backfill would run.
+type Backfill struct {
+	Cron string `json:"cron"`
+	// Ticks are the ticks without a job.
+	Ticks []time.Time `json:"ticks"`
+	// Left is the number of ticks in the span that do not change: they have a job,
+	// wait for one, or are excluded.
+	Left int `json:"left"`
+	// More is whether the limit truncated the list.
+	More bool `json:"more"`
+}
+
+// BackfillTicks finds the ticks of a span that did not run. It ignores ticks that
+// the leader has not settled yet.
+func (s *Store) BackfillTicks(ctx context.Context, span Span) (Backfill, error) {
+	b := Backfill{Cron: span.Cron, Ticks: []time.Time{}}
+	cron, err := s.Get(ctx, span.Cron)
+	if err == nil && !cron.RemovedAt.IsZero() {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return b, fmt.Errorf("find the ticks to backfill of cron %s: %w", span.Cron, err)
+	}
+	timeline, err := cron.Spec.Timeline(span.Cron)
+	if err != nil {
+		return b, err
+	}
+	ran, err := s.taken(ctx, span.Cron, span.From, span.To)
+	if err != nil {
+		return b, err
+	}
+	last := span.To.Add(-time.Nanosecond)
+	if cron.Watermark.Before(last) {
+		last = cron.Watermark
+	}
+	for due := range timeline.Ticks(span.From.Add(-time.Nanosecond), last) {
+		switch {
+		case due.SkippedDST || due.Excluded != "" || ran[KeyOf(span.Cron, due.At)]:
+			b.Left++
+		case len(b.Ticks) == span.Limit:
+			b.More = true
+			return b, nil
+		default:
+			b.Ticks = append(b.Ticks, due.At.UTC())
+		}
+	}
+	return b, nil
+}
 
 // Claim records that a tick runs by request and not by the schedule: verdict is
 // Triggered or Backfilled. The earlier verdict of the tick is kept in the reason.

@@ -22,7 +22,8 @@ SELECT name, updated_at, coalesce(spec ->> 'job', ''), coalesce((spec -> 'paused
 FROM forge_crons
 WHERE name = ANY ($1)`
 
-// Outlined is the part of a cron that lists of thousands of crons show.
+// Outlined is the part of a cron by which lists of many thousand crons are filtered: pages
+// read the rest only of the crons that they show.
 type Outlined struct {
 	Name, Job string
 	// Paused is whether the cron is paused, by its definition or by hand.

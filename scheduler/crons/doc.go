@@ -32,7 +32,7 @@
 // row is written twice.
 //
 // Crons that are still on time go first, in the order of their ticks, so an overloaded
-// leader serves all crons in turn. Crons with a long backlog follow. Their backlog is
+// leader serves every cron. Crons with a long backlog follow. Their backlog is
 // settled in slices of bounded size, one per transaction. Skipped ticks are counted, not
 // listed: more than ten consecutive ticks with the same verdict and reason become one row
 // with the first tick, the last tick and their number. Ticks and watermark commit

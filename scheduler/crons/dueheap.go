@@ -8,7 +8,7 @@ import (
 )
 
 // dueHeap orders crons by the time of their next check, their Next. Crons that are still on time come
-// first, the earliest of them first, so an overloaded leader serves all crons in turn.
+// first, the earliest of them first, so an overloaded leader serves every cron.
 // Crons with a backlog follow, the latest of them first.
 type dueHeap struct {
 	punctual cronHeap // ordered by next check, the earliest on top

@@ -22,7 +22,7 @@ const (
 	// maxOverhead is the limit of the round trips' duration for batches to be prepared
 	// ahead. Above the limit, ticks that are already due need all of the time.
 	maxOverhead = 500 * time.Millisecond
-	// leadMarginPercent is the planned time as a percentage of the measured time.
+	// leadMarginPercent is the lead time as a percentage of the measured time.
 	leadMarginPercent = 150
 	// initialCronCost is the assumed cost of a cron before the first measurement.
 	initialCronCost = 100 * time.Microsecond
