@@ -9,11 +9,12 @@ import (
 // that says how something went when somebody tried it: it took, was measured, is a median
 // or a worst case. Settings, limits and promises are none.
 var (
-	figureWithUnit = regexp.MustCompile(`\d[\d.,]*( and \d[\d.,]*| to \d[\d.,]*)? ?(ms|µs|s|seconds|minutes|kB|KB|KiB|MB|MiB|GB|GiB|bytes|%|rows|jobs/s|(jobs|lines|statements|ticks) a second)( |\W|$)`)
+	figureWithUnit = regexp.MustCompile(`(?:\d[\d.,]*|\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|fifty|a few|a hundred|a thousand))( and \d[\d.,]*| to \d[\d.,]*)? ?(ms|µs|s|seconds|minutes|kB|KB|KiB|MB|MiB|GB|GiB|bytes|%|rows|jobs/s|(jobs|lines|statements|ticks) a second)( |\W|$)`)
 
 	saysMeasured = regexp.MustCompile(`(?i)\b(measured|median|p50|p95|p99|worst|on average|in one run|on (two|2|four|4) (busy )?cores|` +
 		`took|lasted|had|was told|were told|held others up|fired, at most|worked|were recorded|was recorded|ran for)\b|` +
 		`\b(takes?|costs?|makes?|gains?)( the leader| it| some| PostgreSQL)? (some )?\d`)
+	saysShare     = regexp.MustCompile(`(?i)\bcosts? [^|]*\b(half|third|quarter|fifth|tenth|twentieth|a few (milli)?seconds)\b|\bhalves\b`)
 	promisedTimes = regexp.MustCompile(`(?i)\b(up to|at most|no longer than|within|longer than|at least|bound)\b`)
 
 	codeSpan   = regexp.MustCompile("`[^`]*`")
@@ -69,5 +70,5 @@ func measuredCells(heads, cells []string) []string {
 }
 
 func isMeasured(sentence string) bool {
-	return figureWithUnit.MatchString(sentence) && saysMeasured.MatchString(sentence) && !promisedTimes.MatchString(sentence)
+	return (figureWithUnit.MatchString(sentence) && saysMeasured.MatchString(sentence) || saysShare.MatchString(sentence)) && !promisedTimes.MatchString(sentence)
 }

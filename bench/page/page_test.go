@@ -132,6 +132,10 @@ func TestMeasuredFigures(t *testing.T) {
 		"On two\ncores that were overloaded SIGTERM took 118 ms at worst.",
 		"| fault | bound | p50 |\n|---|---|---|\n| SIGTERM | 100 ms | 22 ms |",
 		"| | fast |\n|---|---|\n| SIGKILL to the next term, measured, worst | 285 ms (8) |",
+		"A report took three seconds.",
+		"The indexes cost half of a job's WAL.",
+		"A check costs the server a few milliseconds.",
+		"Lines are split into columns, which halves the result.",
 		"- **Jobs.** On two cores one node worked 21,100 jobs a second.",
 	} {
 		if len(unsourced(text)) != 1 {
