@@ -126,7 +126,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Roles:         n.roleNames(),
 			Ready:         n.ready,
 			CronOps:       cronstore.New(db),
-			CronRunner:    crons.Manual{DB: db, Inserter: n.runner, Schema: n.cfg.Database.Schema},
+			CronRunner:    crons.Manual{DB: db, Inserter: n.runner},
 			JobOps:        jobOps,
 			Enqueuer:      jobs.NewEnqueuer(db, n.runner),
 			QueueOps:      jobOps,

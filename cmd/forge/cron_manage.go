@@ -103,7 +103,7 @@ func (a *app) withManual(ctx context.Context, work func(context.Context, *pgxpoo
 		if err != nil {
 			return err
 		}
-		return work(ctx, pool, crons.Manual{DB: pool, Inserter: inserter, Schema: cfg.Database.Schema})
+		return work(ctx, pool, crons.Manual{DB: pool, Inserter: inserter})
 	})
 }
 

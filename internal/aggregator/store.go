@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -19,20 +20,6 @@ SELECT m.samples, m.at > $1 AND n.node_id IS NOT NULL
 FROM forge_metrics_nodes m
 LEFT JOIN forge_nodes n
     ON n.node_id = m.node_id AND n.incarnation = m.incarnation AND n.state IN ('active', 'draining')`
-
-// Finished jobs are not counted: there may be millions, and no index counts
-// them cheaply.
-const queueDepthSQL = `
-WITH depth AS (
-    SELECT queue, state, count(*) AS jobs
-    FROM river_job
-    WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
-    GROUP BY queue, state
-)
-SELECT queues.name, states.state::text, coalesce(depth.jobs, 0)
-FROM (SELECT name FROM river_queue UNION SELECT queue FROM depth) AS queues (name)
-CROSS JOIN unnest('{available,pending,retryable,running,scheduled}'::river_job_state[]) AS states (state)
-LEFT JOIN depth ON depth.queue = queues.name AND depth.state = states.state`
 
 // Each row is a sample with at most one label. A node that has not left in order
 // and does not report is included; roles without a leader have series as well, so
@@ -199,26 +186,21 @@ func readVacant(ctx context.Context, db postgres.DB, now time.Time) (map[string]
 // countCluster counts the jobs and the nodes, which no node can count itself. A
 // node whose last report is not after freshAfter is not reporting.
 func countCluster(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]metrics.Sample, error) {
-	rows, err := db.Query(ctx, queueDepthSQL)
+	counts, err := jobstore.New(db).Depths(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("count the jobs: %w", err)
+		return nil, err
 	}
-	depths, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (metrics.Sample, error) {
-		var queue, state string
-		var jobs float64
-		err := row.Scan(&queue, &state, &jobs)
-		return metrics.Sample{
-			Name: metrics.QueueDepthName, Labels: map[string]string{"queue": queue, "state": state}, Value: jobs,
-		}, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count the jobs: %w", err)
+	depths := make([]metrics.Sample, len(counts))
+	for i, c := range counts {
+		depths[i] = metrics.Sample{
+			Name: metrics.QueueDepthName, Labels: map[string]string{"queue": c.Queue, "state": c.State}, Value: float64(c.Jobs),
+		}
 	}
-	rows, err = db.Query(ctx, clusterSQL, freshAfter)
+	rows, err := db.Query(ctx, clusterSQL, freshAfter)
 	if err != nil {
 		return nil, fmt.Errorf("count the nodes: %w", err)
 	}
-	counts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (metrics.Sample, error) {
+	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (metrics.Sample, error) {
 		var sample metrics.Sample
 		var label, value string
 		err := row.Scan(&sample.Name, &label, &value, &sample.Value)
@@ -230,7 +212,7 @@ func countCluster(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]
 	if err != nil {
 		return nil, fmt.Errorf("count the nodes: %w", err)
 	}
-	return append(depths, counts...), nil
+	return append(depths, nodes...), nil
 }
 
 // retire moves the counters of nodes whose last report was before an instant to the

@@ -19,6 +19,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 
@@ -199,13 +200,13 @@ func (c *Compactor) retention() Retention {
 // sweeps returns the sweeps of the tables without partitions.
 func sweeps(keep Retention) []sweep {
 	sweeps := []sweep{
-		{"completed_jobs", keep.Completed, statement(jobsSQL, "completed")},
-		{"cancelled_jobs", keep.Cancelled, statement(jobsSQL, "cancelled")},
-		{"discarded_jobs", keep.Discarded, statement(jobsSQL, "discarded")},
-		{"logs", keep.Logs, statement(logsSQL)},
-		{"packed_logs", keep.Logs, statement(packedLogsSQL)},
-		{"own_logs", overAlready, statement(ownLogsSQL)},
-		{"own_packed_logs", overAlready, statement(ownPackedLogsSQL)},
+		{"completed_jobs", keep.Completed, jobsIn("completed")},
+		{"cancelled_jobs", keep.Cancelled, jobsIn("cancelled")},
+		{"discarded_jobs", keep.Discarded, jobsIn("discarded")},
+		{"logs", keep.Logs, ofJobs((*jobstore.Store).PruneLogs)},
+		{"packed_logs", keep.Logs, ofJobs((*jobstore.Store).PrunePacks)},
+		{"own_logs", overAlready, ofJobs((*jobstore.Store).PruneOwnLogs)},
+		{"own_packed_logs", overAlready, ofJobs((*jobstore.Store).PruneOwnPacks)},
 		{"events", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 			return eventstore.Prune(ctx, tx, before, limit)
 		}},
@@ -221,7 +222,7 @@ func sweeps(keep Retention) []sweep {
 		{"sessions", overAlready, access.PruneSessions},
 		{"tokens", keep.Audit, access.PruneTokens},
 		{"leader_history", keep.History, statement(historySQL)},
-		{"queues", keep.Idle, statement(queuesSQL)},
+		{"queues", keep.Idle, ofJobs((*jobstore.Store).PruneQueues)},
 		{"nodes", keep.Idle, statement(nodesSQL)},
 	}
 	for _, step := range rollupstore.Steps {
@@ -237,6 +238,19 @@ func sweeps(keep Retention) []sweep {
 
 var defaultRollups = map[rollupstore.Step]time.Duration{
 	rollupstore.Minute: 24 * time.Hour, rollupstore.FiveMinutes: 7 * 24 * time.Hour, rollupstore.Hour: 90 * 24 * time.Hour,
+}
+
+// jobsIn deletes jobs that ended in a state.
+func jobsIn(state string) batch {
+	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+		return jobstore.New(tx).PruneJobs(ctx, state, before, limit)
+	}
+}
+
+func ofJobs(prune func(store *jobstore.Store, ctx context.Context, before time.Time, limit int) (int64, error)) batch {
+	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+		return prune(jobstore.New(tx), ctx, before, limit)
+	}
 }
 
 func statement(sql string, more ...any) batch {
@@ -366,11 +380,12 @@ func (p *pass) sweepBatch(ctx context.Context, s sweep, most int) (rows int64, e
 // retention of logs deletes it in any case.
 func (p *pass) sweepStray(ctx context.Context) (deleted int64, err error) {
 	var last *int64
-	err = p.do(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return tx.QueryRow(ctx, strayLogsSQL, p.strayAfter, p.opts.Batch).Scan(&last, &deleted)
+	err = p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
+		last, deleted, err = jobstore.New(tx).PruneStrayLogs(ctx, p.strayAfter, p.opts.Batch)
+		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("delete stray output: %w", err)
+		return 0, err
 	}
 	p.strayAfter = 0
 	if last != nil {

@@ -140,11 +140,7 @@ ORDER BY id DESC
 LIMIT $9`
 
 const unrecordedSQL = `
-SELECT id, kind, ` + lastErrorSQL + `
-FROM river_job
-WHERE state = 'discarded' AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
-  AND (metadata #>> '{forge:dead,attempt}') IS DISTINCT FROM attempt::text
-ORDER BY (metadata #>> '{forge:dead,attempt}'), id
+SELECT id, kind, ` + lastErrorSQL + newDeadSQL + `
 LIMIT $1`
 
 // DeadGroups returns the groups of the dead letters that match a filter, the group

@@ -242,3 +242,26 @@ func (s *Store) pausedSince(ctx context.Context, name string) (time.Time, error)
 	}
 	return postgres.TimeOrZero(paused), err
 }
+
+// Finished jobs are not counted: there may be millions, and no index counts them cheaply.
+const depthsSQL = `
+WITH depth AS (
+    SELECT queue, state, count(*) AS jobs
+    FROM river_job
+    WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
+    GROUP BY queue, state
+)
+SELECT queues.name, states.state::text, coalesce(depth.jobs, 0)
+FROM (SELECT name FROM river_queue UNION SELECT queue FROM depth) AS queues (name)
+CROSS JOIN unnest('{available,pending,retryable,running,scheduled}'::river_job_state[]) AS states (state)
+LEFT JOIN depth ON depth.queue = queues.name AND depth.state = states.state`
+
+// Depths returns the number of jobs of every queue in every unfinished state, even if it
+// is 0.
+func (s *Store) Depths(ctx context.Context) ([]Count, error) {
+	depths, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Count], depthsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("count the jobs: %w", err)
+	}
+	return depths, nil
+}

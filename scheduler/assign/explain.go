@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -17,12 +15,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
-
-// The requirements of a job, and whether its queue is paused.
-const requirementsSQL = `
-SELECT coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags', q.paused_at, clock_timestamp()
-FROM river_job AS j LEFT JOIN river_queue AS q ON q.name = j.queue
-WHERE j.id = $1`
 
 // Rules are the leader's settings for placing jobs.
 type Rules struct {
@@ -232,19 +224,9 @@ func gather(ctx context.Context, db postgres.DB, id int64, policy nodestore.Poli
 }
 
 func (f *facts) readRequirements(ctx context.Context, db postgres.DB) error {
-	rows, err := db.Query(ctx, requirementsSQL, f.job.ID)
-	if err != nil {
-		return err
-	}
-	var tags []byte
-	var paused *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&f.requirements.capability, &tags, &paused, &f.now}, func() error {
-		f.requirements.tags, f.requirements.unreadable = parseTags(tags)
-		if paused != nil {
-			f.pausedAt = *paused
-		}
-		return nil
-	})
+	r, pausedAt, now, err := jobstore.New(db).Requirements(ctx, f.job.ID)
+	f.pausedAt, f.now, f.requirements.capability = pausedAt, now, r.Capability
+	f.requirements.tags, f.requirements.unreadable = parseTags(r.Tags)
 	return err
 }
 

@@ -84,7 +84,7 @@ func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		stop()
 		waiting.Wait()
 	}()
-	tickLedger := newLedger(f.options, schema, fence, f.meter, logger)
+	tickLedger := newLedger(f.options, fence, f.meter, logger)
 	loop := newFireLoop(tickLedger, f.meter, logger)
 	tickLedger.termCache, loop.termCache = f.cache, f.cache
 	return ignoreEnd(ctx, loop.run(ctx, changes))

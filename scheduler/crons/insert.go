@@ -14,15 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
-	"github.com/forge-scheduler/forge/internal/wire"
 )
-
-// River notifies of inserts itself, but its limiter drops notifications that follow
-// another one too soon, even if that one did not commit. PostgreSQL delivers equal
-// payloads of one transaction once.
-const announceSQL = `SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload`
-
-const defaultQueue = "default"
 
 // rejectedError is the error of a job that cannot be inserted.
 type rejectedError struct{ err error }
@@ -56,20 +48,16 @@ func newJob(spec *cronstore.Spec, row cronstore.Tick, term int64) jobstore.NewJo
 }
 
 // announce adds the notification of the jobs' queues to a batch. PostgreSQL sends it when
-// the transaction commits.
+// the transaction commits. River notifies of inserts itself, but its limiter drops
+// notifications that follow another one too soon, even if that one did not commit.
 func (l *ledger) announce(batch *pgx.Batch, updates []*cronUpdate) {
-	var payloads []string
+	var queues []string
 	for _, u := range updates {
-		if !u.fires() {
-			continue
-		}
-		if payload := insertPayload(u.timeline.Spec().Queue); !slices.Contains(payloads, payload) {
-			payloads = append(payloads, payload)
+		if u.fires() {
+			queues = append(queues, u.timeline.Spec().Queue)
 		}
 	}
-	if len(payloads) > 0 {
-		batch.Queue(announceSQL, wire.Channel(l.schema, wire.RiverInsertChannel), payloads)
-	}
+	jobstore.BatchNotifyAvailable(batch, queues)
 }
 
 // insert inserts the jobs of the first rows. If bisect is set, insert changes the rows of
@@ -136,14 +124,6 @@ func (l *ledger) insertBisecting(ctx context.Context, tx pgx.Tx, rows []cronstor
 		return err
 	}
 	return l.insertBisecting(ctx, tx, rows[half:], jobs[half:])
-}
-
-// insertPayload returns the payload that River itself sends.
-func insertPayload(queue string) string {
-	if queue == "" {
-		queue = defaultQueue
-	}
-	return fmt.Sprintf("{\"queue\": %q}", queue)
 }
 
 // classify separates rejected jobs, which fail again on a retry, from temporary database

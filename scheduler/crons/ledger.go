@@ -42,7 +42,6 @@ const (
 // ledger implements store for one term on PostgreSQL.
 type ledger struct {
 	options Options
-	schema  string
 	fence   leaderstore.Fence
 	meter   *meter
 	logger  *slog.Logger
@@ -75,8 +74,8 @@ type cronUpdate struct {
 	ready        time.Time // when its jobs become available; zero means at once
 }
 
-func newLedger(options Options, schema string, fence leaderstore.Fence, m *meter, logger *slog.Logger) *ledger {
-	return &ledger{options: options, schema: schema, fence: fence, meter: m, logger: logger, termCache: newTermCache(), queued: map[string]bool{}}
+func newLedger(options Options, fence leaderstore.Fence, m *meter, logger *slog.Logger) *ledger {
+	return &ledger{options: options, fence: fence, meter: m, logger: logger, termCache: newTermCache(), queued: map[string]bool{}}
 }
 
 // Now implements store.

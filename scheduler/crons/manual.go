@@ -14,7 +14,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/wire"
 )
 
 // Manual runs ticks on request. It works on every node: the lock on the cron's row
@@ -23,8 +22,6 @@ import (
 type Manual struct {
 	DB       postgres.DB
 	Inserter Inserter
-	// Schema is the schema of forge's tables. It is required.
-	Schema string
 }
 
 // Trigger runs a cron now, or runs a due tick that has not run. It returns the ledger
@@ -105,8 +102,5 @@ func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, row
 	if err := cronstore.New(tx).LinkJobs(ctx, rows); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, announceSQL, wire.Channel(m.Schema, wire.RiverInsertChannel), []string{insertPayload(cron.Spec.Queue)}); err != nil {
-		return fmt.Errorf("notify of the jobs: %w", err)
-	}
-	return nil
+	return jobstore.New(tx).NotifyAvailable(ctx, []string{cron.Spec.Queue})
 }

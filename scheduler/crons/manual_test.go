@@ -16,7 +16,7 @@ import (
 
 func manualOn(t *testing.T, pool *pgxpool.Pool) Manual {
 	t.Helper()
-	return Manual{DB: pool, Inserter: newInserter(t, pool), Schema: "public"}
+	return Manual{DB: pool, Inserter: newInserter(t, pool)}
 }
 
 func TestTriggerRunsCronNow(t *testing.T) {

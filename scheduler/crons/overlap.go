@@ -9,35 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
-
-// The newest hundred runs of each cron from its floor on. The ORDER BY matches the index
-// forge_river_job_cron, so that the planner uses that index even with outdated
-// statistics.
-const earlierRunsSQL = `
-SELECT c.name, coalesce(max(j.id), 0), coalesce(min(j.id) FILTER (WHERE j.active), 0),
-       coalesce(max(j.id) FILTER (WHERE j.active), 0),
-       coalesce((array_agg(j.state ORDER BY j.id DESC) FILTER (WHERE j.active))[1], ''),
-       coalesce((array_agg(j.since ORDER BY j.id DESC) FILTER (WHERE j.active))[1], 'epoch'),
-       coalesce((array_agg(j.started ORDER BY j.id DESC) FILTER (WHERE j.active))[1], false),
-       coalesce(array_agg(j.id) FILTER (WHERE j.active), '{}')
-FROM unnest($1::text[], $2::bigint[]) AS c (name, floor)
-CROSS JOIN LATERAL (
-    SELECT id, state::text AS state, state IN ('available', 'running', 'retryable', 'scheduled', 'pending') AS active,
-           CASE WHEN state = 'running' THEN coalesce(attempted_at, scheduled_at) ELSE scheduled_at END AS since,
-           attempted_at IS NOT NULL AS started
-    FROM river_job
-    WHERE metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = c.name AND id >= c.floor
-    ORDER BY metadata ->> 'forge:cron' DESC, id DESC
-    LIMIT 100
-) AS j
-GROUP BY c.name`
-
-// A locked row is being claimed or changed, so it counts as started.
-const lockUnstartedSQL = `
-SELECT id FROM river_job
-WHERE id = ANY ($1) AND state IN ('available', 'scheduled', 'pending') AND attempted_at IS NULL
-FOR UPDATE SKIP LOCKED`
 
 // overlapInputs are the queued ticks and the runs that the overlap policies depend on.
 type overlapInputs struct {
@@ -84,26 +57,10 @@ func (s *overlapInputs) queue(batch *pgx.Batch, queries []overlapQuery) {
 		cronstore.QueueWaiting(batch, queues, queueBatch, s.queues)
 	}
 	if len(names) > 0 {
-		batch.Queue(earlierRunsSQL, names, floors).Query(s.readRuns)
+		jobstore.BatchCronRuns(batch, names, floors, func(r jobstore.CronRuns) {
+			s.runs[r.Cron] = runs{r.Newest, r.Oldest, run(r.Active), r.All}
+		})
 	}
-}
-
-func (s *overlapInputs) readRuns(rows pgx.Rows) error {
-	var (
-		name  string
-		found runs
-	)
-	active := &found.active
-	targets := []any{&name, &found.newest, &found.oldest, &active.ID, &active.State, &active.Since, &active.Started, &found.all}
-	_, err := pgx.ForEachRow(rows, targets, func() error {
-		s.runs[name] = found
-		found.all = nil // each cron gets its own slice
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("find earlier runs: %w", err)
-	}
-	return nil
 }
 
 // expectedQueries returns the queries that the policies will need, as far as the
@@ -189,13 +146,9 @@ func lockUnstarted(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, now ti
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, lockUnstartedSQL, ids)
+	locked, err := jobstore.New(tx).LockUnstarted(ctx, ids)
 	if err != nil {
-		return fmt.Errorf("lock runs that have not started: %w", err)
-	}
-	locked, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return fmt.Errorf("lock runs that have not started: %w", err)
+		return err
 	}
 	isLocked := make(map[int64]bool, len(locked))
 	for _, id := range locked {

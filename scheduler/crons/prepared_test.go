@@ -38,7 +38,7 @@ func cronsDueTogether(n int, overlap string) (names []string, specs map[string]c
 func newTestLedger(t *testing.T, pool, ledgerPool *pgxpool.Pool) *ledger {
 	t.Helper()
 	firer := newFirer(t, ledgerPool, newInserter(t, pool))
-	return newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	return newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
 }
 
 // fireOutcome is the result of fireInBackground.

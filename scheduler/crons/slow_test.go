@@ -227,7 +227,7 @@ func TestBacklogOfManyCronsIsSettledInSlices(t *testing.T) {
 	apply(t, pool, "h1", specs)
 	rewind(t, pool, 2*time.Hour)
 	firer := newFirer(t, pool, newInserter(t, pool))
-	l := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	l := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
 	l.tickLimit = batchsize.New(1500, batchTarget)
 	transactions := 0
 	for names := []string{"a", "b", "c", "d"}; len(names) > 0; transactions++ {

@@ -22,7 +22,7 @@ func TestFencedTransactionCommitsAfterItsTermEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	firer := newFirer(t, pool, newInserter(t, pool))
-	l := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	l := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
 	for _, test := range []struct {
 		name    string
 		at      time.Time
@@ -63,7 +63,7 @@ func TestUnconfirmedCommitKeepsTerm(t *testing.T) {
 	firer := newFirer(t, pool, newInserter(t, pool))
 	fence := makeLeader(t, pool, "n1")
 	server.MissReplica()
-	tickLedger := newLedger(firer.options, "public", fence, firer.meter, firer.options.Logger)
+	tickLedger := newLedger(firer.options, fence, firer.meter, firer.options.Logger)
 	loop := newFireLoop(impatient{tickLedger}, firer.meter, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

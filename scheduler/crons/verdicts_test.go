@@ -20,7 +20,7 @@ func TestEveryVerdictIsRecorded(t *testing.T) {
 	apply(t, pool, "h1", cronsForEveryVerdict())
 	inserter := newInserter(t, pool)
 	firer := newFirer(t, pool, inserter)
-	ledger := newLedger(firer.options, "public", makeLeader(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
+	ledger := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
 	fire := func(ago time.Duration, names ...string) {
 		t.Helper()
 		_, err := pool.Exec(t.Context(), `UPDATE forge_crons SET watermark = clock_timestamp() - $2::interval WHERE name = ANY($1)`, names, ago)
@@ -38,7 +38,7 @@ func TestEveryVerdictIsRecorded(t *testing.T) {
 	await(t, pool, 1, `SELECT count(*) FROM (SELECT WHERE clock_timestamp() > (SELECT max(tick) FROM forge_cron_ticks WHERE cron = 'busy') + interval '1 second') AS later`)
 	fire(time.Second, all...) // no run has ended
 
-	manual := Manual{DB: pool, Inserter: inserter, Schema: "public"}
+	manual := Manual{DB: pool, Inserter: inserter}
 	if _, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "triggered", By: "a test"}); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ type Options struct {
 type Processor struct {
 	options Options
 	logger  *slog.Logger
-	found   chan pendingWork // results of piggybacked checks
+	found   chan jobstore.PendingDead // results of piggybacked checks
 	leads   atomic.Bool
 }
 
@@ -60,7 +60,7 @@ type Processor struct {
 func New(options Options) *Processor {
 	return &Processor{
 		options: options, logger: options.Logger.With("part", "deadletters"),
-		found: make(chan pendingWork, 1),
+		found: make(chan jobstore.PendingDead, 1),
 	}
 }
 
@@ -73,7 +73,7 @@ func (p *Processor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	processor := &termProcessor{Processor: p, fence: fence, size: batchsize.New(batch, batchTarget)}
 	p.leads.Store(true)
 	defer p.leads.Store(false)
-	var pending *pendingWork
+	var pending *jobstore.PendingDead
 	for failing := false; ; {
 		watchdog.Report(ctx)
 		wait, err := processor.step(ctx, pending)
@@ -101,21 +101,16 @@ func (p *Processor) Piggyback(batch *pgx.Batch) {
 	if !p.leads.Load() {
 		return
 	}
-	batch.Queue(checkSQL).QueryRow(func(row pgx.Row) error {
-		pending, err := scanPendingWork(row)
-		if err != nil {
-			return err
-		}
+	jobstore.BatchPendingDead(batch, func(pending jobstore.PendingDead) {
 		select {
 		case p.found <- pending:
 		default: // the previous result was not read yet
 		}
-		return nil
 	})
 }
 
 // awaitFound waits for the result of a piggybacked check. It returns nil after wait.
-func (p *Processor) awaitFound(ctx context.Context, wait time.Duration) (*pendingWork, error) {
+func (p *Processor) awaitFound(ctx context.Context, wait time.Duration) (*jobstore.PendingDead, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	watchdog.Pause(ctx)
@@ -143,7 +138,7 @@ type termProcessor struct {
 
 // step processes the given work, or runs a check of its own if given is nil. It returns
 // the time until the next step.
-func (t *termProcessor) step(ctx context.Context, given *pendingWork) (time.Duration, error) {
+func (t *termProcessor) step(ctx context.Context, given *jobstore.PendingDead) (time.Duration, error) {
 	pending, err := t.findWork(ctx, given)
 	if err != nil {
 		return 0, err
@@ -152,7 +147,7 @@ func (t *termProcessor) step(ctx context.Context, given *pendingWork) (time.Dura
 	for _, work := range []struct {
 		wanted bool
 		do     func(ctx context.Context, limit int) (int, error)
-	}{{pending.unrecorded, t.record}, {pending.isDue(), t.grantRounds}} {
+	}{{pending.Unrecorded, t.record}, {pending.RoundIsDue(), t.grantRounds}} {
 		if !work.wanted {
 			continue
 		}
@@ -166,29 +161,29 @@ func (t *termProcessor) step(ctx context.Context, given *pendingWork) (time.Dura
 	switch {
 	case more:
 		return 0, nil
-	case pending.next.After(pending.now):
-		return min(checkInterval, pending.next.Sub(pending.now)), nil
+	case pending.Next.After(pending.Now):
+		return min(checkInterval, pending.Next.Sub(pending.Now)), nil
 	default:
 		return checkInterval, nil
 	}
 }
 
 // findWork checks for work, and reads the configuration if there is any.
-func (t *termProcessor) findWork(ctx context.Context, given *pendingWork) (pendingWork, error) {
+func (t *termProcessor) findWork(ctx context.Context, given *jobstore.PendingDead) (jobstore.PendingDead, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	pending, err := t.check(ctx, given)
-	if err == nil && (pending.unrecorded || pending.isDue()) {
+	if err == nil && (pending.Unrecorded || pending.RoundIsDue()) {
 		err = t.refresh(ctx)
 	}
 	return pending, err
 }
 
-func (t *termProcessor) check(ctx context.Context, given *pendingWork) (pendingWork, error) {
+func (t *termProcessor) check(ctx context.Context, given *jobstore.PendingDead) (jobstore.PendingDead, error) {
 	if given != nil {
 		return *given, nil
 	}
-	return scanPendingWork(t.options.Pool.QueryRow(ctx, checkSQL))
+	return jobstore.New(t.options.Pool).PendingDead(ctx)
 }
 
 // refresh reads the configuration in force if it has changed.
@@ -206,44 +201,42 @@ func (t *termProcessor) refresh(ctx context.Context) error {
 
 // record records one batch of new dead letters.
 func (t *termProcessor) record(ctx context.Context, limit int) (found int, err error) {
-	var deadLetters []deadLetter
+	var deadLetters []jobstore.NewDead
 	err = t.fence.Do(ctx, t.options.Pool, func(tx pgx.Tx, _ time.Time) error {
-		if deadLetters, err = unrecorded(ctx, tx, limit); err != nil || len(deadLetters) == 0 {
+		if deadLetters, err = jobstore.New(tx).LockNewDead(ctx, limit); err != nil || len(deadLetters) == 0 {
 			return err
 		}
-		marks := make([]jobstore.DeadMark, len(deadLetters))
-		for i, l := range deadLetters {
-			marks[i] = t.rounds.mark(l)
+		marks := make(map[int64]jobstore.DeadMark, len(deadLetters))
+		for _, l := range deadLetters {
+			marks[l.ID] = t.rounds.mark(l)
 		}
-		return record(ctx, tx, deadLetters, marks)
+		return jobstore.New(tx).MarkDead(ctx, marks)
 	})
 	if err != nil {
 		return 0, err
 	}
 	for _, l := range deadLetters {
-		t.options.Metrics.JobDeadLetters.WithLabelValues(l.kind).Inc()
+		t.options.Metrics.JobDeadLetters.WithLabelValues(l.Kind).Inc()
 	}
 	return len(deadLetters), nil
 }
 
 // grantRounds gives one batch of second rounds.
 func (t *termProcessor) grantRounds(ctx context.Context, limit int) (found int, err error) {
-	var granted []grant
+	var granted []jobstore.GrantedRound
 	err = t.fence.Do(ctx, t.options.Pool, func(tx pgx.Tx, now time.Time) error {
-		candidates, err := dueCandidates(ctx, tx, now, limit)
+		store := jobstore.New(tx)
+		candidates, err := store.LockDueRounds(ctx, now, limit)
 		if err != nil {
 			return err
 		}
 		found = len(candidates)
 		var forgone []int64
 		granted, forgone = t.rounds.decide(candidates, t.fence, now)
-		if err := forgoRounds(ctx, tx, forgone); err != nil || len(granted) == 0 {
+		if err := store.ForgoRounds(ctx, forgone); err != nil || len(granted) == 0 {
 			return err
 		}
-		if err := grantRounds(ctx, tx, now, granted); err != nil {
-			return err
-		}
-		if err := notifyQueues(ctx, tx, queuesOf(granted)); err != nil {
+		if err := store.GrantRounds(ctx, now, granted); err != nil {
 			return err
 		}
 		if err := t.appendEvent(ctx, tx, granted); err != nil {
@@ -257,7 +250,7 @@ func (t *termProcessor) grantRounds(ctx context.Context, limit int) (found int, 
 	}
 	failpoint.Hit("deadletters/after-commit")
 	for _, g := range granted {
-		t.options.Metrics.JobSecondRounds.WithLabelValues(g.kind).Inc()
+		t.options.Metrics.JobSecondRounds.WithLabelValues(g.Kind).Inc()
 	}
 	if len(granted) > 0 {
 		t.logger.InfoContext(ctx, "second rounds given", "term", t.fence.Term, "jobs", len(granted))
@@ -266,12 +259,12 @@ func (t *termProcessor) grantRounds(ctx context.Context, limit int) (found int, 
 }
 
 // appendEvent adds an entry to the event log.
-func (t *termProcessor) appendEvent(ctx context.Context, tx pgx.Tx, granted []grant) error {
+func (t *termProcessor) appendEvent(ctx context.Context, tx pgx.Tx, granted []jobstore.GrantedRound) error {
 	kinds, ids := map[string]int{}, []int64{}
 	for _, g := range granted {
-		kinds[g.kind]++
+		kinds[g.Kind]++
 		if len(ids) < maxEventIDs {
-			ids = append(ids, g.id)
+			ids = append(ids, g.ID)
 		}
 	}
 	return eventstore.Append(ctx, tx, eventstore.Event{

@@ -1,7 +1,6 @@
 package deadletters
 
 import (
-	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
@@ -13,48 +12,30 @@ import (
 type rounds map[string]config.SecondRound
 
 // mark returns the mark that is recorded on a dead letter.
-func (r rounds) mark(l deadLetter) jobstore.DeadMark {
-	mark := jobstore.DeadMark{Attempt: l.attempt, Group: jobstore.Fingerprint(l.kind, l.failure)}
-	if round, ok := r[l.kind]; ok && !l.hadSecondRound {
-		mark.SecondRound = jobstore.MarkInstant(l.diedAt.Add(round.After))
+func (r rounds) mark(l jobstore.NewDead) jobstore.DeadMark {
+	mark := jobstore.DeadMark{Attempt: l.Attempt, Group: jobstore.Fingerprint(l.Kind, l.Failure)}
+	if round, ok := r[l.Kind]; ok && !l.HadSecondRound {
+		mark.SecondRound = jobstore.MarkInstant(l.DiedAt.Add(round.After))
 	}
 	return mark
 }
 
-// grant is the second round of one job.
-type grant struct {
-	candidate
-
-	attempts int
-	mark     jobstore.SecondRound
-}
-
 // decide returns which due candidates get their second round and which do not. Among
 // candidates with the same unique key, the first gets it.
-func (r rounds) decide(found []candidate, fence leaderstore.Fence, now time.Time) (granted []grant, forgone []int64) {
+func (r rounds) decide(found []jobstore.DueRound, fence leaderstore.Fence, now time.Time) (granted []jobstore.GrantedRound, forgone []int64) {
 	taken := map[string]bool{}
 	for _, c := range found {
-		round, configured := r[c.kind]
-		if !configured || !c.valid || c.uniqueKeyTaken || taken[string(c.uniqueKey)] {
-			forgone = append(forgone, c.id)
+		round, configured := r[c.Kind]
+		if !configured || !c.Valid || c.UniqueKeyTaken || taken[string(c.UniqueKey)] {
+			forgone = append(forgone, c.ID)
 			continue
 		}
-		if len(c.uniqueKey) > 0 {
-			taken[string(c.uniqueKey)] = true
+		if len(c.UniqueKey) > 0 {
+			taken[string(c.UniqueKey)] = true
 		}
-		granted = append(granted, grant{candidate: c, attempts: round.Attempts, mark: jobstore.SecondRound{
-			At: now.UTC(), Attempt: c.attempt, Term: fence.Term, NodeID: fence.NodeID,
+		granted = append(granted, jobstore.GrantedRound{DueRound: c, Attempts: round.Attempts, Mark: jobstore.SecondRound{
+			At: now.UTC(), Attempt: c.Attempt, Term: fence.Term, NodeID: fence.NodeID,
 		}})
 	}
 	return granted, forgone
-}
-
-// queuesOf returns the queues with new available jobs.
-func queuesOf(granted []grant) []string {
-	var queues []string
-	for _, g := range granted {
-		queues = append(queues, g.queue)
-	}
-	slices.Sort(queues)
-	return slices.Compact(queues)
 }

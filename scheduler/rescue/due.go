@@ -2,16 +2,13 @@ package rescue
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river/riverdriver"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/forge-scheduler/forge/internal/batchsize"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -33,7 +30,7 @@ type dueReleaser struct {
 
 func (r *dueReleaser) step(ctx context.Context) (time.Duration, error) {
 	checkCtx, cancel := context.WithTimeout(ctx, stepTimeout)
-	next, err := nextDue(checkCtx, r.pool)
+	next, err := jobstore.New(r.pool).NextDue(checkCtx)
 	cancel()
 	if err != nil || next > 0 {
 		return min(next, dueCheckInterval), err
@@ -44,16 +41,11 @@ func (r *dueReleaser) step(ctx context.Context) (time.Duration, error) {
 
 // piggyback adds the query for the next due job to a check of the node monitor.
 func (r *dueReleaser) piggyback(batch *pgx.Batch) {
-	batch.Queue(nextDueSQL).QueryRow(func(row pgx.Row) error {
-		next, err := scanDue(row)
-		if err != nil {
-			return err
-		}
+	jobstore.BatchNextDue(batch, func(next time.Duration) {
 		select {
 		case r.nextDue <- next:
 		default: // the previous result was not read yet: a check is running
 		}
-		return nil
 	})
 }
 
@@ -84,26 +76,8 @@ func (r *dueReleaser) rest(ctx context.Context, pause time.Duration) bool {
 // release makes one batch of jobs available that are due by the database's clock.
 func (r *dueReleaser) release(ctx context.Context, limit int) (released int, err error) {
 	err = r.fence.Do(ctx, r.pool, func(tx pgx.Tx, now time.Time) error {
-		executor := riverpgxv5.New(r.pool).UnwrapExecutor(tx)
-		results, err := executor.JobSchedule(ctx, &riverdriver.JobScheduleParams{Max: limit, Now: &now})
-		if err != nil {
-			return fmt.Errorf("make due jobs available: %w", err)
-		}
-		released = len(results)
-		return notifyQueues(ctx, tx, queuesOf(results))
+		released, err = jobstore.New(tx).ReleaseDue(ctx, now, limit)
+		return err
 	})
 	return released, err
-}
-
-// queuesOf returns the queues with new available jobs. It ignores a job that River
-// discarded because of another job with the same unique key.
-func queuesOf(results []*riverdriver.JobScheduleResult) []string {
-	var queues []string
-	for _, result := range results {
-		if !result.ConflictDiscarded {
-			queues = append(queues, result.Job.Queue)
-		}
-	}
-	slices.Sort(queues)
-	return slices.Compact(queues)
 }

@@ -169,7 +169,7 @@ func (m *nodeMonitor) rescueLost(ctx context.Context, now time.Time) error {
 func (m *nodeMonitor) lostProcesses(ctx context.Context) ([]lostProcess, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	owners, err := runningOwners(ctx, m.pool)
+	owners, err := jobstore.New(m.pool).RunningOwners(ctx)
 	if err != nil || len(owners) == 0 {
 		return nil, err
 	}
@@ -199,29 +199,29 @@ func (m *nodeMonitor) rescueProcess(ctx context.Context, s lostProcess) error {
 }
 
 func (m *nodeMonitor) rescueBatch(ctx context.Context, s lostProcess, limit int) (found int, err error) {
-	var orphans []orphan
+	var orphans []jobstore.Orphan
 	available := 0
 	err = m.fence.Do(ctx, m.pool, func(tx pgx.Tx, now time.Time) (err error) {
-		orphans, err = orphansOf(ctx, tx, nodestore.ClientID(s.nodeID, s.incarnation), limit)
+		store := jobstore.New(tx)
+		orphans, err = store.LockOrphans(ctx, nodestore.ClientID(s.nodeID, s.incarnation), limit)
 		if err != nil || len(orphans) == 0 {
 			return err
 		}
-		verdicts := make([]verdict, len(orphans))
+		verdicts := make([]jobstore.Verdict, len(orphans))
 		var queues []string
 		for i, o := range orphans {
-			if verdicts[i], err = o.verdict(s, now); err != nil {
+			if verdicts[i], err = verdictOn(o, s, now); err != nil {
 				return err
 			}
-			if o.next() == rivertype.JobStateAvailable {
+			if nextState(o) == rivertype.JobStateAvailable {
 				available++
-				queues = append(queues, o.queue)
+				queues = append(queues, o.Queue)
 			}
 		}
-		if err := release(ctx, tx, now, verdicts); err != nil {
+		if err := store.ReleaseOrphans(ctx, now, verdicts); err != nil {
 			return err
 		}
-		slices.Sort(queues)
-		return notifyQueues(ctx, tx, slices.Compact(queues))
+		return store.NotifyAvailable(ctx, queues)
 	})
 	if err != nil || len(orphans) == 0 {
 		return 0, err
@@ -234,9 +234,9 @@ func (m *nodeMonitor) rescueBatch(ctx context.Context, s lostProcess, limit int)
 
 // count counts released orphans and their lost attempts, because the lost node no longer
 // can.
-func (m *nodeMonitor) count(orphans []orphan, available int) {
+func (m *nodeMonitor) count(orphans []jobstore.Orphan, available int) {
 	for _, o := range orphans {
-		m.metrics.JobFinished.WithLabelValues(o.kind, jobstore.OutcomeLost).Inc()
+		m.metrics.JobFinished.WithLabelValues(o.Kind, jobstore.OutcomeLost).Inc()
 	}
 	m.metrics.JobOrphaned.Add(float64(len(orphans)))
 	m.metrics.JobRescued.Add(float64(available))

@@ -197,28 +197,28 @@ func TestOrphanVerdict(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	tests := []struct {
 		name   string
-		orphan orphan
+		orphan jobstore.Orphan
 		want   rivertype.JobState
 	}{
-		{"attempts left", orphan{attempt: 2, maxAttempts: 3}, rivertype.JobStateAvailable},
-		{"no attempts left", orphan{attempt: 3, maxAttempts: 3}, rivertype.JobStateDiscarded},
-		{"cancellation requested", orphan{attempt: 1, maxAttempts: 3, cancelRequested: true}, rivertype.JobStateCancelled},
-		{"both", orphan{attempt: 3, maxAttempts: 3, cancelRequested: true}, rivertype.JobStateCancelled},
+		{"attempts left", jobstore.Orphan{Attempt: 2, MaxAttempts: 3}, rivertype.JobStateAvailable},
+		{"no attempts left", jobstore.Orphan{Attempt: 3, MaxAttempts: 3}, rivertype.JobStateDiscarded},
+		{"cancellation requested", jobstore.Orphan{Attempt: 1, MaxAttempts: 3, CancelRequested: true}, rivertype.JobStateCancelled},
+		{"both", jobstore.Orphan{Attempt: 3, MaxAttempts: 3, CancelRequested: true}, rivertype.JobStateCancelled},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.orphan.attemptedAt = now.Add(-1500 * time.Millisecond)
-			v, err := test.orphan.verdict(lostProcess{ownerID{"a", incA}, "it left"}, now)
-			if err != nil || v.state != string(test.want) {
+			test.orphan.AttemptedAt = now.Add(-1500 * time.Millisecond)
+			v, err := verdictOn(test.orphan, lostProcess{ownerID{"a", incA}, "it left"}, now)
+			if err != nil || v.State != string(test.want) {
 				t.Fatalf("judge() = %+v, %v; want %s", v, err, test.want)
 			}
 			var attempts map[string]jobstore.Attempt
-			if err := json.Unmarshal(v.metadata, &attempts); err != nil || len(attempts) != 1 {
-				t.Fatalf("metadata %s: %v", v.metadata, err)
+			if err := json.Unmarshal(v.Metadata, &attempts); err != nil || len(attempts) != 1 {
+				t.Fatalf("metadata %s: %v", v.Metadata, err)
 			}
 			for _, a := range attempts {
-				if a.Outcome != "lost" || a.Error != "node lost: it left" || a.NodeID != "a" || a.DurationMS != 1500 || a.Attempt != test.orphan.attempt {
+				if a.Outcome != "lost" || a.Error != "node lost: it left" || a.NodeID != "a" || a.DurationMS != 1500 || a.Attempt != test.orphan.Attempt {
 					t.Errorf("attempt: %+v", a)
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 func TestDueReleaserRestsUntilNextJobIsDue(t *testing.T) {
@@ -15,11 +17,11 @@ func TestDueReleaserRestsUntilNextJobIsDue(t *testing.T) {
 		want  time.Duration
 	}{
 		"no check":                   {pause: dueCheckInterval, want: dueCheckInterval},
-		"regular checks":             {pause: dueCheckInterval, hints: []hint{{time.Second, noDueJob}, {time.Second, noDueJob}, {time.Second, noDueJob}}, want: 3*time.Second + dueCheckInterval},
+		"regular checks":             {pause: dueCheckInterval, hints: []hint{{time.Second, jobstore.NoDueJob}, {time.Second, jobstore.NoDueJob}, {time.Second, jobstore.NoDueJob}}, want: 3*time.Second + dueCheckInterval},
 		"a newcomer":                 {pause: dueCheckInterval, hints: []hint{{time.Second, 200 * time.Millisecond}}, want: 1200 * time.Millisecond},
 		"a newcomer that is due":     {pause: dueCheckInterval, hints: []hint{{time.Second, -time.Second}}, want: time.Second},
 		"a newcomer before the next": {pause: 500 * time.Millisecond, hints: []hint{{100 * time.Millisecond, 100 * time.Millisecond}}, want: 200 * time.Millisecond},
-		"a check older than our own": {pause: 500 * time.Millisecond, hints: []hint{{0, noDueJob}}, want: 500 * time.Millisecond},
+		"a check older than our own": {pause: 500 * time.Millisecond, hints: []hint{{0, jobstore.NoDueJob}}, want: 500 * time.Millisecond},
 		"the same job again":         {pause: dueCheckInterval, hints: []hint{{time.Second, 600 * time.Millisecond}, {300 * time.Millisecond, 300 * time.Millisecond}}, want: 1600 * time.Millisecond},
 	}
 	for name, test := range tests {

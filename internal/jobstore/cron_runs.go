@@ -1,0 +1,87 @@
+package jobstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
+)
+
+// The newest hundred runs of each cron from its floor on. The ORDER BY matches the index
+// forge_river_job_cron, so that the planner uses that index even with outdated
+// statistics.
+const cronRunsSQL = `
+SELECT c.name, coalesce(max(j.id), 0), coalesce(min(j.id) FILTER (WHERE j.active), 0),
+       coalesce(max(j.id) FILTER (WHERE j.active), 0),
+       coalesce((array_agg(j.state ORDER BY j.id DESC) FILTER (WHERE j.active))[1], ''),
+       coalesce((array_agg(j.since ORDER BY j.id DESC) FILTER (WHERE j.active))[1], 'epoch'),
+       coalesce((array_agg(j.started ORDER BY j.id DESC) FILTER (WHERE j.active))[1], false),
+       coalesce(array_agg(j.id) FILTER (WHERE j.active), '{}')
+FROM unnest($1::text[], $2::bigint[]) AS c (name, floor)
+CROSS JOIN LATERAL (
+    SELECT id, state::text AS state, state IN ('available', 'running', 'retryable', 'scheduled', 'pending') AS active,
+           CASE WHEN state = 'running' THEN coalesce(attempted_at, scheduled_at) ELSE scheduled_at END AS since,
+           attempted_at IS NOT NULL AS started
+    FROM river_job
+    WHERE metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = c.name AND id >= c.floor
+    ORDER BY metadata ->> 'forge:cron' DESC, id DESC
+    LIMIT 100
+) AS j
+GROUP BY c.name`
+
+// A locked row is being claimed or changed, so it counts as started.
+const lockUnstartedSQL = `
+SELECT id FROM river_job
+WHERE id = ANY ($1) AND state IN ('available', 'scheduled', 'pending') AND attempted_at IS NULL
+FOR UPDATE SKIP LOCKED`
+
+// CronRuns summarizes the newest runs of a cron from a floor on.
+type CronRuns struct {
+	Cron string
+	// Newest is the newest run, Oldest the oldest active one.
+	Newest, Oldest int64
+	// Active is the newest active run; its ID is 0 if there is none.
+	Active CronRun
+	// All are the active runs.
+	All []int64
+}
+
+// CronRun is an active run of a cron.
+type CronRun struct {
+	ID    int64
+	State string
+	// Since is when the current attempt began, or when the next one is or was due.
+	Since time.Time
+	// Started reports whether the job has had an attempt.
+	Started bool
+}
+
+// BatchCronRuns adds a query for the newest runs of crons from their floors on, lowest
+// ids, to a batch. It calls found for each cron that has any.
+func BatchCronRuns(batch *pgx.Batch, crons []string, floors []int64, found func(CronRuns)) {
+	batch.Queue(cronRunsSQL, crons, floors).Query(func(rows pgx.Rows) error {
+		all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r CronRuns, err error) {
+			return r, row.Scan(&r.Cron, &r.Newest, &r.Oldest, &r.Active.ID, &r.Active.State, &r.Active.Since, &r.Active.Started, &r.All)
+		})
+		if err != nil {
+			return fmt.Errorf("find earlier runs: %w", err)
+		}
+		for _, runs := range all {
+			found(runs)
+		}
+		return nil
+	})
+}
+
+// LockUnstarted locks the waiting jobs among these that have had no attempt, and returns
+// their ids.
+func (s *Store) LockUnstarted(ctx context.Context, ids []int64) ([]int64, error) {
+	locked, err := postgres.Collect(ctx, s.db, pgx.RowTo[int64], lockUnstartedSQL, ids)
+	if err != nil {
+		return nil, fmt.Errorf("lock runs that have not started: %w", err)
+	}
+	return locked, nil
+}

@@ -1,0 +1,110 @@
+package jobstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
+)
+
+// Time until the next due job, from the partial index forge_river_job_due.
+const nextDueSQL = `
+SELECT extract(epoch FROM min(scheduled_at) - clock_timestamp())::float8
+FROM river_job
+WHERE state IN ('scheduled', 'retryable')`
+
+// River's statement, without reading the whole rows again. A job whose unique key another
+// job holds is discarded.
+const releaseDueSQL = `
+WITH jobs_to_schedule AS (
+    SELECT id, unique_key, unique_states, priority, scheduled_at
+    FROM river_job
+    WHERE state IN ('retryable', 'scheduled')
+      AND priority >= 0
+      AND queue IS NOT NULL
+      AND scheduled_at <= coalesce($1::timestamptz, now())
+    ORDER BY priority, scheduled_at, id
+    LIMIT $2::bigint
+    FOR UPDATE
+), jobs_with_rownum AS (
+    SELECT *, CASE WHEN unique_key IS NOT NULL AND unique_states IS NOT NULL
+                   THEN row_number() OVER (PARTITION BY unique_key ORDER BY priority, scheduled_at, id)
+              END AS row_num
+    FROM jobs_to_schedule
+), unique_conflicts AS (
+    SELECT river_job.unique_key
+    FROM river_job
+    JOIN jobs_with_rownum
+      ON river_job.unique_key = jobs_with_rownum.unique_key AND river_job.id != jobs_with_rownum.id
+    WHERE river_job.unique_key IS NOT NULL
+      AND river_job.unique_states IS NOT NULL
+      AND river_job_state_in_bitmask(river_job.unique_states, river_job.state)
+), job_updates AS (
+    SELECT job.id, job.row_num IS NOT NULL AND (uc.unique_key IS NOT NULL OR job.row_num > 1) AS conflict
+    FROM jobs_with_rownum AS job
+    LEFT JOIN unique_conflicts AS uc ON job.unique_key = uc.unique_key
+)
+UPDATE river_job
+SET state = CASE WHEN job_updates.conflict THEN 'discarded' ELSE 'available' END::river_job_state,
+    finalized_at = CASE WHEN job_updates.conflict THEN coalesce($1::timestamptz, now()) ELSE river_job.finalized_at END,
+    metadata = CASE WHEN job_updates.conflict
+        THEN river_job.metadata || '{"unique_key_conflict": "scheduler_discarded"}' ELSE river_job.metadata END
+FROM job_updates
+WHERE river_job.id = job_updates.id
+RETURNING river_job.queue, job_updates.conflict`
+
+// NoDueJob is longer than any wait.
+const NoDueJob = 24 * time.Hour
+
+// NextDue returns the time until the next scheduled or retryable job is due. It is
+// negative for an overdue job, and NoDueJob if there is none.
+func (s *Store) NextDue(ctx context.Context) (time.Duration, error) {
+	return scanDue(s.db.QueryRow(ctx, nextDueSQL))
+}
+
+// BatchNextDue adds the statement of NextDue to a batch.
+func BatchNextDue(batch *pgx.Batch, found func(next time.Duration)) {
+	batch.Queue(nextDueSQL).QueryRow(func(row pgx.Row) error {
+		next, err := scanDue(row)
+		if err == nil {
+			found(next)
+		}
+		return err
+	})
+}
+
+func scanDue(row pgx.Row) (time.Duration, error) {
+	var seconds *float64
+	if err := row.Scan(&seconds); err != nil {
+		return 0, fmt.Errorf("find due jobs: %w", err)
+	}
+	if seconds == nil || *seconds > NoDueJob.Seconds() {
+		return NoDueJob, nil
+	}
+	return time.Duration(*seconds * float64(time.Second)), nil
+}
+
+// ReleaseDue makes at most limit scheduled and retryable jobs available that are due at
+// now, and notifies the leader of them. It returns how many it changed.
+func (s *Store) ReleaseDue(ctx context.Context, now time.Time, limit int) (int, error) {
+	type released struct {
+		queue     string
+		discarded bool
+	}
+	all, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (r released, err error) {
+		return r, row.Scan(&r.queue, &r.discarded)
+	}, releaseDueSQL, now, limit)
+	if err != nil {
+		return 0, fmt.Errorf("make due jobs available: %w", err)
+	}
+	var queues []string
+	for _, r := range all {
+		if !r.discarded {
+			queues = append(queues, r.queue)
+		}
+	}
+	return len(all), s.NotifyAvailable(ctx, queues)
+}
