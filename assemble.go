@@ -140,11 +140,12 @@ func (n *Node) roleConfigs() ([]roles.RoleConfig, error) {
 		if roleConfig.Lead != nil {
 			continue
 		}
-		if roleConfigs[i].Lead, err = n.builtInLeaderFunc(roleConfig.Role); err != nil {
+		work, err := n.builtInWork(roleConfig.Role)
+		if err != nil {
 			return nil, err
 		}
-		delay := n.electionConfig().Roles[string(roleConfig.Role)].TakeoverDelay.Std()
-		roleConfigs[i].AwaitPredecessor = roles.AwaitPredecessor(delay, leaderstore.New(n.pool).TakeoverWait, n.logger)
+		roleConfigs[i].Lead = roles.Watched(work)
+		roleConfigs[i].TakeoverDelay = n.electionConfig().Roles[string(roleConfig.Role)].TakeoverDelay.Std()
 	}
 	return roleConfigs, nil
 }
@@ -159,22 +160,23 @@ func (n *Node) newElections(roleConfigs []roles.RoleConfig) *roles.Elections {
 		LeaseDuration:   election.LeaseDuration.Std(),
 		RefreshInterval: election.RefreshInterval.Std(),
 		// Longer than the node takes to notice that it is being drained.
-		BackOff:  3 * max(election.CheckInterval.Std(), n.cfg.Cluster.HeartbeatInterval.Std()),
-		OnChange: n.leadershipChanged,
-		OnTerm:   n.callbackLoop.addChange,
-		Metrics:  n.metrics,
-		Logger:   n.logger,
+		BackOff:      3 * max(election.CheckInterval.Std(), n.cfg.Cluster.HeartbeatInterval.Std()),
+		TakeoverWait: leaderstore.New(n.pool).TakeoverWait,
+		OnChange:     n.leadershipChanged,
+		OnTerm:       n.callbackLoop.addChange,
+		Metrics:      n.metrics,
+		Logger:       n.logger,
 	})
 }
 
-// builtInLeaderFunc returns the work of a built-in role. It begins without a takeover delay
+// builtInWork returns the work of a built-in role. It begins without a takeover delay
 // unless one is configured, because a fence guards all of its writes.
-func (n *Node) builtInLeaderFunc(role roles.Role) (roles.LeaderFunc, error) {
+func (n *Node) builtInWork(role roles.Role) (roles.WorkFunc, error) {
 	switch role {
 	case roles.Scheduler:
-		return n.schedulerLeaderFunc()
+		return n.schedulerWork()
 	case roles.MetricsAggregator:
-		return n.aggregatorLeaderFunc()
+		return n.aggregatorWork()
 	case roles.LogCompactor:
 		return compactor.New(n.pool, compactor.Options{
 			Retention: n.retention, Metrics: n.metrics, Logger: n.logger,
@@ -184,7 +186,7 @@ func (n *Node) builtInLeaderFunc(role roles.Role) (roles.LeaderFunc, error) {
 	}
 }
 
-func (n *Node) schedulerLeaderFunc() (roles.LeaderFunc, error) {
+func (n *Node) schedulerWork() (roles.WorkFunc, error) {
 	schema := n.cfg.Database.Schema
 	assigner, err := assign.New(assign.Options{
 		Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Schema: schema,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -160,19 +159,20 @@ func (n *Node) customRoleConfigs() ([]roles.RoleConfig, error) {
 		}
 		roleConfigs = append(roleConfigs, roles.RoleConfig{
 			Role: roles.Role(role.name), LockID: lock.ID, BySchema: lock.BySchema, Lead: n.customLeaderFunc(role),
-			AwaitPredecessor: roles.AwaitPredecessor(n.customDelay(role), leaderstore.New(n.pool).TakeoverWait, n.logger),
+			TakeoverDelay: n.customDelay(role),
 		})
 	}
 	return roleConfigs, nil
 }
 
-// customLeaderFunc runs the work of a custom role with its Term.
+// customLeaderFunc runs the work of a custom role with its Term. The watchdog starts with the
+// first report.
 func (n *Node) customLeaderFunc(role customRole) roles.LeaderFunc {
-	return roles.WithoutWatchdog(func(ctx context.Context, fence leaderstore.Fence) error {
-		report, end := watchFromFirstReport(ctx, role.name)
-		defer end()
+	return func(ctx context.Context, fence leaderstore.Fence, watch *watchdog.Watchdog) error {
+		watched := sync.OnceValue(func() context.Context { return watch.Context(ctx, role.name) })
+		report := func() { watchdog.Report(watched()) } //nolint:contextcheck // the context of the work
 		return role.work(ctx, n.term(fence, report))
-	})
+	}
 }
 
 func (n *Node) customDelay(role customRole) time.Duration {
@@ -183,27 +183,6 @@ func (n *Node) customDelay(role customRole) time.Duration {
 		return *role.takeoverDelay
 	}
 	return n.electionConfig().LeaseDuration.Std()
-}
-
-// watchFromFirstReport returns a report function that starts the watchdog at its first
-// call, and a function that ends it.
-func watchFromFirstReport(ctx context.Context, name string) (report, end func()) {
-	var begun atomic.Bool
-	begin := sync.OnceValues(func() (context.Context, func()) {
-		begun.Store(true)
-		return watchdog.Begin(ctx, name)
-	})
-	report = func() { //nolint:contextcheck // the context of the work
-		watched, _ := begin()
-		watchdog.Report(watched)
-	}
-	end = func() {
-		if begun.Load() {
-			_, stop := begin()
-			stop()
-		}
-	}
-	return report, end
 }
 
 // maxMetadata limits the metadata in bytes, because every read of the leaders returns it.

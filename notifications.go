@@ -15,9 +15,9 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// aggregatorLeaderFunc returns the work of the metrics aggregator: it aggregates the nodes'
+// aggregatorWork returns the work of the metrics aggregator: it aggregates the nodes'
 // metrics, evaluates alerts, and sends notifications to receivers.
-func (n *Node) aggregatorLeaderFunc() (roles.LeaderFunc, error) {
+func (n *Node) aggregatorWork() (roles.WorkFunc, error) {
 	receivers, err := n.newReceivers(n.cfg)
 	if err != nil {
 		return nil, err

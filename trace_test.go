@@ -22,7 +22,7 @@ func TestWatchdogAllowsForDatabaseWaits(t *testing.T) {
 	t.Cleanup(pool.Close)
 	watch := watchdog.New(300 * time.Millisecond)
 	t.Cleanup(watch.Stop)
-	ctx := watch.Context(t.Context())
+	ctx := watch.Context(t.Context(), "work")
 	executed := make(chan error, 1)
 	go func() {
 		_, err := pool.Exec(ctx, "SELECT pg_sleep(1)")

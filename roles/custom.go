@@ -1,16 +1,12 @@
 package roles
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"slices"
-	"time"
 
-	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -80,38 +76,4 @@ func CheckLocks(configs []RoleConfig) error {
 		}
 	}
 	return nil
-}
-
-// AwaitPredecessor returns the RoleConfig.AwaitPredecessor of work that no transaction
-// fences; takeoverWait is that of leaderstore.Store. The work begins at once if all predecessors stopped in order, and otherwise delay
-// after the leadership changed: the lock of an ended session is free before the process of
-// that session notices its end.
-func AwaitPredecessor(delay time.Duration, takeoverWait func(ctx context.Context, fence leaderstore.Fence, delay time.Duration) (time.Duration, error), logger *slog.Logger) func(context.Context, leaderstore.Fence) bool {
-	if delay <= 0 {
-		return nil
-	}
-	return func(ctx context.Context, fence leaderstore.Fence) bool {
-		reading, cancel := context.WithTimeout(ctx, watchdog.Interval(ctx))
-		wait, err := takeoverWait(reading, fence, delay)
-		cancel()
-		wait = min(wait, delay)
-		logger := logger.With("role", fence.Role, "term", fence.Term)
-		if err != nil && ctx.Err() == nil {
-			wait = delay
-			logger.WarnContext(ctx, "cannot read how the previous term ended, waiting for the whole takeover delay", "error", err)
-		}
-		if wait > 0 {
-			logger.InfoContext(ctx, "waiting for work that the previous leader may have left running", "wait", wait)
-		}
-		return watchdog.Sleep(ctx, wait)
-	}
-}
-
-// WithoutWatchdog returns a LeaderFunc that need not report progress itself. Parts that it
-// begins with watchdog.Begin are still checked.
-func WithoutWatchdog(lead LeaderFunc) LeaderFunc {
-	return func(ctx context.Context, fence leaderstore.Fence) error {
-		watchdog.Pause(ctx)
-		return lead(ctx, fence)
-	}
 }

@@ -3,7 +3,6 @@ package roles_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -94,7 +93,7 @@ func TestOnTermAndOnRenewedAreCalled(t *testing.T) {
 			return nil
 		}
 		opts := s.options("b", roles.RoleConfig{
-			Role: "billing", LockID: 1, Lead: idle,
+			Role: "billing", LockID: 1, Lead: roles.Watched(idle),
 			OnRenewed: func(sent time.Time) { trusted = append(trusted, sent) },
 		})
 		opts.OnTerm = func(change roles.TermChange) { events = append(events, change) }
@@ -140,7 +139,7 @@ func TestStopTimeoutOfRoleIsHonored(t *testing.T) {
 				time.Sleep(2 * lease)
 				return nil
 			}
-			stop := start(t, s.options("b", roles.RoleConfig{Role: "billing", LockID: 1, Lead: slow, StopTimeout: test.timeout}))
+			stop := start(t, s.options("b", roles.RoleConfig{Role: "billing", LockID: 1, Lead: roles.Watched(slow), StopTimeout: test.timeout}))
 			synctest.Wait()
 			err := stop()
 			time.Sleep(2 * lease)
@@ -156,17 +155,16 @@ func TestWatchdogStartsWithFirstReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		begin := make(chan struct{})
-		lead := roles.WithoutWatchdog(func(ctx context.Context, _ leaderstore.Fence) error {
+		lead := func(ctx context.Context, _ leaderstore.Fence, watch *watchdog.Watchdog) error {
 			select {
 			case <-begin:
 			case <-ctx.Done():
 				return nil
 			}
-			_, end := watchdog.Begin(ctx, "billing")
-			defer end()
+			watch.Context(ctx, "billing")
 			<-ctx.Done()
 			return nil
-		})
+		}
 		stop := start(t, s.options("b", roles.RoleConfig{Role: "billing", LockID: 1, Lead: lead}))
 		time.Sleep(10 * lease)
 		synctest.Wait()
@@ -211,13 +209,24 @@ func TestUnfencedWorkWaitsForPredecessor(t *testing.T) {
 		{"no delay", 0, history{err: errors.New("not used")}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			takeover := roles.AwaitPredecessor(test.delay, test.past.takeoverWait, slog.New(slog.DiscardHandler))
-			if takeover != nil && !takeover(t.Context(), leaderstore.Fence{Role: "billing", Term: 2}) {
-				t.Errorf("%s: the work does not begin", test.name)
-			}
-			if after := time.Since(began); after != test.want {
+			s := newServer()
+			won := time.Now()
+			began := make(chan time.Duration, 1)
+			opts := s.options("b", roles.RoleConfig{
+				Role: "billing", LockID: 1, TakeoverDelay: test.delay,
+				Lead: roles.Unwatched(func(ctx context.Context, _ leaderstore.Fence) error {
+					began <- time.Since(won)
+					<-ctx.Done()
+					return nil
+				}),
+			})
+			opts.TakeoverWait = test.past.takeoverWait
+			stop := start(t, opts)
+			if after := <-began; after != test.want {
 				t.Errorf("%s: begins after %v; want %v", test.name, after, test.want)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
 			}
 		})
 	}

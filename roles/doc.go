@@ -8,16 +8,38 @@
 // its own transaction, that its term is still the current one (leaderstore.Fence).
 //
 // An electionLoop runs all elections of a node on one session, so an idle node costs one
-// statement each check_interval. Each role has an elector, which is in one of four states:
+// statement each check_interval. Each role has an elector, a state machine. The loop calls
+// it when something has happened or its deadline is over, and then sends the statements that
+// the states of all electors need.
 //
-//	          lock won, term committed
-//	standby ───────────────────────────▶ leading ──┐ renew each
-//	   ▲ ▲                                  │  ▲───┘ refresh_interval
-//	   │ │ work has stopped, resigned       │
-//	   │ └──────────── stopping ◀───────────┤ shutdown, hand-over, stalled work,
-//	   │                                    │ or the work returned
-//	   └────────────────────────────────────┘ renewal failed or refused, session
-//	         session closed, work cancelled    broken: deposed
+//	standby ── term acquired ──▶ leading ── shutdown, drain, hand-over, ──▶ stopping
+//	   ▲                          │  ▲      row gone, work returned          ▲  │
+//	   │               trust over │  │      or stalled                       │  │ work returned or
+//	   │                          ▼  └───── next term acquired ──┐           │  │ stop timeout over
+//	   │                        lapsed ── work returned ──▶ resuming         │  │
+//	   │                          └── shutdown, drain, hand-over ┴───────────┘  ▼
+//	   ├◀──────────────────────────── resigned ──────────────────────────── resigning
+//	   │                                                                        │
+//	   ├◀── work returned ── hung ◀── resigned, but the work still runs ────────┘
+//	   │                      ▲
+//	   │                      │ stop timeout over
+//	   └◀── work returned ── deposed ◀── session broken, in each state that holds a term
+//
+// A state has at most one deadline:
+//
+//	state      holds a term, work             deadline
+//	standby    no                             none: the loop tries the locks
+//	leading    yes, the work runs             the watchdog's next deadline
+//	stopping   yes, the work must stop        stop timeout
+//	resigning  yes, the work has stopped      5 ms, until the server has finished the work's
+//	           or exceeded its stop timeout   last transaction, at most one refresh_interval
+//	lapsed     yes, the work must stop        stop timeout; then resigning
+//	resuming   yes, the work has stopped      50 ms, until the role's row is free
+//	deposed    no, the work must stop         stop timeout
+//	hung       no, the work does not stop     none
+//
+// The lease is renewed in every state that holds a term. Only a standby is a candidate, so
+// work never runs twice on a node.
 //
 // # Trust window
 //
@@ -28,20 +50,18 @@
 // even while a renewal is in flight.
 //
 // On a slow machine or database, the session and its locks can outlast the trust window. A
-// later renewal that succeeds proves it. The role has then lapsed: once its work has
+// later renewal that succeeds proves it. The role has lapsed meanwhile: once its work has
 // stopped, this node acquires the next term on the same session. A lapsed role is not
-// handed over, because another node would be as slow.
-//
-//	leading ── trust over ──▶ lapsed ── renewal confirmed, work stopped ──▶ leading
-//	                            │                                     (next term)
-//	                            └─ renewal failed or refused, session broken: deposed
+// handed over, because another node would be as slow. The timer of the trust window belongs
+// to the term, not to the elector, because it must fire while the loop waits for a statement.
 //
 // # Slow and stalled work
 //
-// The watchdog of the work (package watchdog) measures the time for which the process ran,
-// not the time that passed, and ignores a loop that waits for the database. The stall limit
-// is one lease of that time. On a machine that is not overloaded, this equals a lease. The
-// stop timeout is measured in the same way.
+// Each term has a watchdog (package watchdog). Work that reports its progress is wrapped in
+// Watched where the role is configured. The watchdog measures the time for which the process
+// ran, not the time that passed, and ignores a loop that waits for the database. The stall
+// limit is one lease of that time. On a machine that is not overloaded, this equals a lease.
+// The stop timeout is measured in the same way.
 //
 // # Failures
 //

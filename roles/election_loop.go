@@ -23,44 +23,34 @@ type electionLoop struct {
 // run alternates between step and wait. It returns nil once ctx has ended and every role is
 // resigned, and an error once the session is no longer trusted.
 func (l *electionLoop) run(ctx context.Context) error {
-	l.idleTimeoutReset = true
 	for {
-		err := l.step(ctx)
-		if err != nil || l.finished(ctx) {
+		shutdown := ctx.Err() != nil
+		if err := l.step(ctx, shutdown); err != nil {
 			return err
 		}
-		if err := l.wait(ctx); err != nil {
+		if shutdown && !l.holdsTerm() {
+			return nil
+		}
+		if err := l.wait(ctx, shutdown); err != nil {
 			return err
 		}
 	}
 }
 
-// finished reports whether ctx has ended and no term is left to hand over.
-func (l *electionLoop) finished(ctx context.Context) bool { return ctx.Err() != nil && l.idle() }
-
-// step does what is due: stop, resign, renew, elect.
-func (l *electionLoop) step(ctx context.Context) error {
-	for _, e := range l.electors {
-		if e.trustExpired(time.Now()) { // first, because the whole process may have been paused
-			e.lapse()
-			l.nextRenew = time.Time{} // a renewal shows whether the session is alive
-		}
-		if ctx.Err() != nil {
-			e.stop(reasonResigned, errStopping, e.stopTimeout())
-		}
-		if l.isDraining() {
-			e.stop(reasonSteppedDown, errStopping, e.stopTimeout())
-		}
-		if l.stepDownRequested(e.term) {
-			e.handOver("")
-		}
-		e.checkReturned()
-		e.checkProgress(time.Now())
-		e.reap(time.Now())
+// step does what is due: stop, renew, resign, elect.
+func (l *electionLoop) step(ctx context.Context, shutdown bool) error {
+	leave := ""
+	switch {
+	case shutdown:
+		leave = reasonResigned
+	case l.draining.Load():
+		leave = reasonSteppedDown
 	}
+	l.stepElectors(leave)
 	if err := l.renew(ctx); err != nil { // first, so that nothing delays it
 		return err
 	}
+	l.stepElectors(leave) // the renewal may have ended a term
 	if err := l.resignStopped(ctx); err != nil {
 		return err
 	}
@@ -68,6 +58,14 @@ func (l *electionLoop) step(ctx context.Context) error {
 		return l.elect(ctx)
 	}
 	return nil
+}
+
+func (l *electionLoop) stepElectors(leave string) {
+	for _, e := range l.electors {
+		if trustEnded := e.step(leave); trustEnded {
+			l.nextRenew = time.Time{}
+		}
+	}
 }
 
 // elect tries to acquire the roles that this node does not lead.
@@ -78,30 +76,26 @@ func (l *electionLoop) elect(ctx context.Context) error {
 	return l.tryVacant(ctx)
 }
 
-// resumeLapsed begins the next term of each role that has lapsed on this session and whose
-// work has stopped. The session still holds the locks.
+// resumeLapsed begins the next term of each role that has lapsed on this session. The
+// session still holds the locks.
 func (l *electionLoop) resumeLapsed(ctx context.Context) error {
 	for _, e := range l.electors {
-		if !e.canResume() {
-			continue
-		}
-		if err := l.acquireTerm(ctx, e); err != nil {
-			return err
+		if e.state == resuming {
+			if err := l.acquireTerm(ctx, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (l *electionLoop) wait(ctx context.Context) error {
-	if ctx.Err() != nil && l.anyLeading() {
-		return nil // ctx ended during a statement
-	}
-	parent := context.WithoutCancel(ctx)
-	if ctx.Err() == nil {
+// wait returns when a step is due. It returns at once if ctx has ended since the last step.
+func (l *electionLoop) wait(ctx context.Context, shutdown bool) error {
+	if !shutdown {
 		stop := context.AfterFunc(ctx, l.wake.wake)
 		defer stop()
 	}
-	waiting, cancel := l.wake.context(parent, l.nextDeadline(ctx))
+	waiting, cancel := l.wake.context(context.WithoutCancel(ctx), l.nextDeadline(shutdown))
 	defer cancel()
 	notified, err := l.session.Wait(waiting)
 	if notified {
@@ -111,17 +105,18 @@ func (l *electionLoop) wait(ctx context.Context) error {
 	return err
 }
 
-func (l *electionLoop) nextDeadline(ctx context.Context) time.Time {
+func (l *electionLoop) nextDeadline(shutdown bool) time.Time {
+	now := time.Now()
 	next := l.nextCheck
-	if ctx.Err() != nil || len(l.lockRequests()) == 0 && l.holdsTerm() {
-		next = time.Now().Add(l.opts.CheckInterval)
+	if shutdown || len(l.lockRequests()) == 0 && l.holdsTerm() {
+		next = now.Add(l.opts.CheckInterval)
 	}
 	if l.holdsTerm() && l.nextRenew.Before(next) {
 		next = l.nextRenew
 	}
 	for _, e := range l.electors {
-		if check := e.nextCheck(); !check.IsZero() && check.Before(next) {
-			next = check
+		if deadline := e.deadline(now); !deadline.IsZero() && deadline.Before(next) {
+			next = deadline
 		}
 	}
 	return next
@@ -130,7 +125,7 @@ func (l *electionLoop) nextDeadline(ctx context.Context) time.Time {
 // tryVacant tries the locks of all roles that this node may take.
 func (l *electionLoop) tryVacant(ctx context.Context) error {
 	now := time.Now()
-	inBurst := l.inBurst(now)
+	inBurst := now.Before(l.burst.Load().until)
 	if now.Before(l.nextCheck) && !inBurst {
 		return nil
 	}
@@ -178,10 +173,10 @@ func (l *electionLoop) acquireTerm(ctx context.Context, e *elector) error {
 	sending, cancel := l.withLeaseTimeout(ctx)
 	defer cancel()
 	sent := time.Now()
-	acquired, err := l.session.AcquireTerm(sending, string(e.Role), l.lastSessionEnd())
+	acquired, err := l.session.AcquireTerm(sending, string(e.Role), l.burst.Load().seen)
 	if errors.Is(err, leaderstore.ErrBusy) {
 		e.countElection("lost")
-		if e.state == lapsed { // a last transaction of this node still holds the row
+		if e.state == resuming { // a last transaction of this node still holds the row
 			return nil
 		}
 		l.nextCheck = time.Time{}
@@ -191,14 +186,11 @@ func (l *electionLoop) acquireTerm(ctx context.Context, e *elector) error {
 		e.countElection("error")
 		return err
 	}
-	if e.done != nil {
-		e.clearWork()
-	}
 	l.idleTimeoutReset = false
 	if !l.holdsTerm() {
 		l.nextRenew = sent.Add(l.opts.RefreshInterval)
 	}
-	e.startTerm(ctx, acquired, sent)
+	e.lead(ctx, acquired, sent)
 	return nil
 }
 
@@ -223,7 +215,14 @@ func (l *electionLoop) renew(ctx context.Context) error {
 	}
 	l.nextRenew = sent.Add(l.opts.RefreshInterval)
 	for _, e := range l.electors {
-		e.handleRenewal(still, sent)
+		i := slices.IndexFunc(still, func(r leaderstore.Renewed) bool { return r.Role == string(e.Role) })
+		switch {
+		case !e.holdsTerm():
+		case i < 0:
+			e.replaced()
+		default:
+			e.renewed(still[i], sent)
+		}
 	}
 	return nil
 }
@@ -232,7 +231,7 @@ func (l *electionLoop) renew(ctx context.Context) error {
 // timeout. The server may still be committing a last transaction of work that has returned.
 func (l *electionLoop) resignStopped(ctx context.Context) error {
 	for _, e := range l.electors {
-		if !e.workEnded() && !e.exceededStopTimeout(time.Now()) {
+		if e.state != resigning {
 			continue
 		}
 		err := l.resign(ctx, e)
@@ -242,9 +241,9 @@ func (l *electionLoop) resignStopped(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		e.endResigned(ctx)
+		e.resigned(ctx)
 	}
-	if l.idle() && !l.idleTimeoutReset {
+	if !l.holdsTerm() && !l.idleTimeoutReset {
 		l.idleTimeoutReset = true
 		return l.session.ResetIdleTimeout(context.WithoutCancel(ctx))
 	}
@@ -254,10 +253,10 @@ func (l *electionLoop) resignStopped(ctx context.Context) error {
 func (l *electionLoop) resign(ctx context.Context, e *elector) error {
 	sending, cancel := l.withLeaseTimeout(ctx)
 	defer cancel()
-	if e.serverMayCommit(time.Now()) {
-		return l.session.Resign(sending, e.lock(), e.fence.Term, e.reason)
+	if time.Now().Before(e.resignBy) {
+		return l.session.Resign(sending, e.lock(), e.term.fence.Term, e.reason)
 	}
-	return l.session.ForceResign(sending, e.lock(), e.fence.Term, e.reason)
+	return l.session.ForceResign(sending, e.lock(), e.term.fence.Term, e.reason)
 }
 
 // withLeaseTimeout limits a statement to one lease: after that the server may have ended
@@ -274,20 +273,15 @@ func (l *electionLoop) deposeAll(cause error) {
 	}
 }
 
-// anyLeading reports whether a role is led whose work has not been stopped.
-func (l *electionLoop) anyLeading() bool {
-	return slices.ContainsFunc(l.electors, func(e *elector) bool { return e.state == leading })
-}
-
-// lockRequests returns the lock requests of all eligible electors.
+// lockRequests returns the lock requests of all candidates.
 func (l *electionLoop) lockRequests() []leaderstore.Lock {
 	var locks []leaderstore.Lock
-	if l.isDraining() {
+	if l.draining.Load() {
 		return nil
 	}
 	now := time.Now()
 	for _, e := range l.electors {
-		if e.eligible() {
+		if e.state == standby {
 			locks = append(locks, e.lockRequest(now))
 		}
 	}
@@ -297,16 +291,16 @@ func (l *electionLoop) lockRequests() []leaderstore.Lock {
 func (l *electionLoop) heldTerms(now time.Time) []leaderstore.Held {
 	var held []leaderstore.Held
 	for _, e := range l.electors {
-		if e.state != standby {
-			held = append(held, leaderstore.Held{Role: string(e.Role), Term: e.fence.Term, Note: e.renewals.eventData(now)})
+		if e.holdsTerm() {
+			held = append(held, leaderstore.Held{Role: string(e.Role), Term: e.term.fence.Term, Note: e.term.renewals.eventData(now)})
 		}
 	}
 	return held
 }
 
-func (l *electionLoop) holdsTerm() bool { return len(l.heldTerms(time.Time{})) > 0 }
-
-func (l *electionLoop) idle() bool { return !l.holdsTerm() }
+func (l *electionLoop) holdsTerm() bool {
+	return slices.ContainsFunc(l.electors, (*elector).holdsTerm)
+}
 
 // jitter returns 0.9 to 1.1 times d, so that the standbys do not check at the same time.
 func jitter(d time.Duration) time.Duration {

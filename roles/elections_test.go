@@ -120,7 +120,7 @@ func TestDeletedRowEndsOnlyThatRole(t *testing.T) {
 			return nil
 		}
 		stop := start(t, s.options("a",
-			roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: work}, roles.RoleConfig{Role: roles.LogCompactor, LockID: 2, Lead: work}))
+			roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(work)}, roles.RoleConfig{Role: roles.LogCompactor, LockID: 2, Lead: roles.Watched(work)}))
 		synctest.Wait()
 		s.mu.Lock()
 		s.rows["log_compactor"] = nil

@@ -1,10 +1,10 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -38,57 +38,226 @@ var (
 	errStalled      = errors.New("the leader's work has stalled")
 )
 
-// serverCheckInterval is how often a role whose work has returned checks whether the server
-// has finished the work's last transaction.
-const serverCheckInterval = 5 * time.Millisecond
+const (
+	// resignInterval is how often a role whose work has returned checks whether the server
+	// has finished the work's last transaction.
+	resignInterval = 5 * time.Millisecond
+	// resumeInterval is how long a lapsed node waits before it tries again to acquire the
+	// next term, when a last transaction of its own still held the role's row.
+	resumeInterval = 50 * time.Millisecond
+)
 
-// starvedCheckInterval is how often work is checked that has exceeded its stop timeout by
-// the clock, but not by the time for which the process ran.
-const starvedCheckInterval = 100 * time.Millisecond
-
-// resumeInterval is how long a lapsed node waits before it tries again to acquire the next
-// term, when a last transaction of its own still held the role's row.
-const resumeInterval = 50 * time.Millisecond
-
+// state is the state of one role on this node. The package documentation has the picture.
+// The session holds the lock, and renews the lease, from leading to resuming.
 type state int
 
 const (
-	standby state = iota
-	leading
-	stopping // the work must stop; the lease is renewed until it has returned or its stop timeout is over
-	lapsed   // the trust window ended before a renewal was confirmed, but the session may be alive
+	standby   state = iota // no term and no work; a candidate
+	leading                // the work runs
+	stopping               // the work must stop, and the role is then resigned
+	resigning              // the work has stopped, or must be given up: the loop resigns the role
+	lapsed                 // the trust window ended, so the work must stop; the session may be alive
+	resuming               // the work of the lapsed term has stopped: the loop acquires the next one
+	deposed                // the term ended with its session; its work must stop
+	hung                   // the term ended, and its work exceeded the stop timeout
 )
 
-// elector is the state of one role in Elections. Only the goroutine of the election loop
-// uses it, except for the trust timer.
+// elector is the state machine of one role. The election loop calls step when something may
+// have happened, and the other transitions when a statement has returned. It reads what to
+// do from the state.
 type elector struct {
 	RoleConfig
-	elections *Elections
-	logger    *slog.Logger
+	opts   *Options
+	terms  *activeTerms
+	wake   func() // makes the loop call step; safe for concurrent use
+	logger *slog.Logger
 
-	state          state
+	state    state
+	term     *term     // the last term; nil before the first
+	reason   string    // of the end of the term, from stopping on
+	resignBy time.Time // in resigning: until when to wait for the server
+
 	backOffUntil   time.Time // until then the node takes the role only on request or from a later leader
 	handedOverTerm int64     // the term that this node handed over on request; 0 if its work failed
-	fence          leaderstore.Fence
-	since          time.Time
-	trustUntil     time.Time
-	trustTimer     *time.Timer
-	reason         string
-	stopDeadline   time.Time     // when the stop timeout of the work is over
-	stopRuntime    time.Duration // the same, as time for which the process ran
-	overdue        bool          // the exceeded stop timeout was logged
-	serverDeadline time.Time     // until when resigning waits for the server to finish the work's transaction; zero: no wait yet
-	cause          func() error  // why the context of the work has ended; nil: it has not
-	cancel         context.CancelCauseFunc
-	watchdog       *watchdog.Watchdog
-	done           chan error  // nil once the work of the last term has returned
-	term           *activeTerm // the last term
-	renewals       renewalSum  // of the last term
 }
 
-func newElector(es *Elections, config RoleConfig) *elector {
-	logger := es.opts.Logger.With("role", string(config.Role), "node", es.opts.NodeID)
-	return &elector{RoleConfig: config, elections: es, logger: logger}
+func newElector(config RoleConfig, opts *Options, terms *activeTerms, wake func()) *elector {
+	config.StopTimeout = cmp.Or(config.StopTimeout, opts.LeaseDuration)
+	logger := opts.Logger.With("role", string(config.Role), "node", opts.NodeID)
+	return &elector{RoleConfig: config, opts: opts, terms: terms, wake: wake, logger: logger}
+}
+
+// holdsTerm reports whether the session holds the role's lock and a term to renew.
+func (e *elector) holdsTerm() bool { return leading <= e.state && e.state <= resuming }
+
+// deadline returns when step must be called if nothing happens before; zero: it need not.
+// The end of the trust window is an event: its timer runs even while the loop waits for a
+// statement.
+func (e *elector) deadline(now time.Time) time.Time {
+	switch e.state {
+	case leading:
+		return e.term.stallDeadline()
+	case stopping, lapsed, deposed:
+		return e.term.stopDeadline(now)
+	case resigning:
+		return now.Add(resignInterval)
+	case resuming:
+		return now.Add(resumeInterval)
+	case standby, hung:
+	}
+	return time.Time{}
+}
+
+// step changes the state until nothing more has happened. leave, if not empty, is the
+// reason for which the node gives all of its roles up. step returns true if a trust window
+// has ended: the next renewal shows whether the session is alive.
+func (e *elector) step(leave string) (trustEnded bool) {
+	now := time.Now()
+	trustEnded = e.state == leading && e.term.trustExpired(now)
+	for from := state(-1); from != e.state; {
+		switch from = e.state; from {
+		case leading:
+			e.stepLeading(now, leave)
+		case stopping:
+			e.stepStopping(now)
+		case lapsed:
+			e.stepLapsed(now, leave)
+		case resuming:
+			e.stopIfRequested(leave)
+		case deposed:
+			e.stepDeposed(now)
+		case hung:
+			e.stepHung()
+		case standby, resigning: // only statements change these
+		}
+	}
+	return trustEnded
+}
+
+// stepLeading ends a term whose trust window has ended, that must be handed over, or whose
+// work has returned or stalled.
+func (e *elector) stepLeading(now time.Time, leave string) {
+	part, stalled := e.term.watchdog.Stalled(now)
+	switch returned, err := e.term.result(); {
+	case e.term.trustExpired(now): // first, because the whole process may have been paused
+		e.lapse()
+	case e.stopIfRequested(leave):
+	case returned:
+		e.logger.Error("the leader's work ended, giving up the role", "term", e.term.fence.Term, "error", err)
+		e.backOff(0)
+		e.stop(reasonSteppedDown, errStopping, e.StopTimeout)
+	case stalled:
+		e.logger.Error("the leader's work has stalled, giving up the role", "term", e.term.fence.Term, "part", part)
+		e.backOff(0)
+		e.stop(reasonSteppedDown, errStalled, e.opts.RefreshInterval)
+	}
+}
+
+// stepStopping resigns once the work has returned or has exceeded its stop timeout.
+func (e *elector) stepStopping(now time.Time) {
+	switch {
+	case e.term.finished():
+		e.state, e.resignBy = resigning, now.Add(e.opts.RefreshInterval)
+	case e.term.overdue(now):
+		e.giveWorkUp(now)
+	}
+}
+
+// stepLapsed resumes on the same session once the work has returned: where every node is
+// slow, a hand-over does not help.
+func (e *elector) stepLapsed(now time.Time, leave string) {
+	switch {
+	case e.stopIfRequested(leave):
+	case e.term.finished():
+		e.state = resuming
+	case e.term.overdue(now):
+		e.giveWorkUp(now)
+	}
+}
+
+// stepDeposed makes the node a candidate once the work has returned.
+func (e *elector) stepDeposed(now time.Time) {
+	switch {
+	case e.term.finished():
+		e.state = standby
+	case e.term.overdue(now):
+		e.hang()
+	}
+}
+
+func (e *elector) stepHung() {
+	if e.term.finished() {
+		_, err := e.term.result()
+		e.logger.Warn("the work of an ended term has returned at last", "term", e.term.fence.Term, "error", err)
+		e.state = standby
+	}
+}
+
+// stopIfRequested stops the work if the node gives all of its roles up or if StepDown was
+// called.
+func (e *elector) stopIfRequested(leave string) bool {
+	switch {
+	case leave != "":
+		e.stop(leave, errStopping, e.StopTimeout)
+	case e.term.stepDown.Load():
+		e.handOver("")
+	default:
+		return false
+	}
+	return true
+}
+
+// handOver gives the role up because an operator requested it.
+func (e *elector) handOver(target string) {
+	if !e.continues() {
+		return
+	}
+	e.logger.Info("handing over on request", "term", e.term.fence.Term, "target", target)
+	e.backOff(e.term.fence.Term)
+	reason := reasonSteppedDown
+	if target != "" {
+		reason = reasonTransferred
+	}
+	e.stop(reason, errStopping, e.StopTimeout)
+}
+
+// continues reports whether the node will go on to lead, in this term or the next.
+func (e *elector) continues() bool {
+	return e.state == leading || e.state == lapsed || e.state == resuming
+}
+
+// stop ends the context of the work. The role is resigned once the work has returned or the
+// timeout is over.
+func (e *elector) stop(reason string, cause error, timeout time.Duration) {
+	e.state, e.reason = stopping, reason
+	e.term.stop(cause, timeout)
+}
+
+// lapse ends the term because its trust window has ended.
+func (e *elector) lapse() {
+	e.state = lapsed
+	e.term.trustTimer.Stop()
+	e.term.stop(errTrustExpired, e.StopTimeout)
+	e.lost(e.term, errTrustExpired)
+	e.setGauge(false)
+}
+
+// giveWorkUp resigns although the work has not returned: the fence rejects what it still
+// writes.
+func (e *elector) giveWorkUp(now time.Time) {
+	e.state, e.reason, e.resignBy = resigning, reasonLeaseExpired, now
+}
+
+// hang makes the node no candidate until the work returns, because it must not run twice.
+func (e *elector) hang() {
+	e.state = hung
+	e.logger.Error("the work of an ended term does not stop; this node is no candidate for the role until it returns",
+		"term", e.term.fence.Term)
+}
+
+// backOff starts the back-off: for a while the node leaves the role to others.
+func (e *elector) backOff(handedOverTerm int64) {
+	e.backOffUntil, e.handedOverTerm = time.Now().Add(e.opts.BackOff), handedOverTerm
 }
 
 func (e *elector) lock() leaderstore.Lock {
@@ -105,373 +274,158 @@ func (e *elector) lockRequest(now time.Time) leaderstore.Lock {
 	return lock
 }
 
-// startTerm starts the work of a committed term. The work inherits the values of ctx, but
-// not its end: the work is stopped in order.
-func (e *elector) startTerm(ctx context.Context, acquired leaderstore.AcquiredTerm, sent time.Time) {
-	e.renewals = renewalSum{since: sent, last: sent}
-	e.state, e.fence, e.reason, e.since = leading, acquired.Fence, reasonResigned, sent
-	e.fence.Refused = e.elections.opts.Metrics.LeaderFencedWrites.WithLabelValues(string(e.Role), e.elections.opts.NodeID)
-	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	e.watchdog = watchdog.New(e.elections.opts.LeaseDuration)
-	working = e.watchdog.Context(working)
-	done := make(chan error, 1)
-	e.cancel, e.done = cancel, done
-	e.term = &activeTerm{fence: e.fence, ended: working.Done(), cancel: cancel, takeoverDone: e.AwaitPredecessor == nil}
-	e.cause = func() error { return context.Cause(working) }
-	e.trustTimer, e.overdue, e.serverDeadline = nil, false, time.Time{}
-	e.extendTrust(sent)
+// lead begins the work of a committed term.
+func (e *elector) lead(ctx context.Context, acquired leaderstore.AcquiredTerm, sent time.Time) {
+	acquired.Fence.Refused = e.opts.Metrics.LeaderFencedWrites.WithLabelValues(e.labels()...)
+	t := newTerm(ctx, acquired.Fence, sent, e.opts.LeaseDuration)
+	t.takeoverDone.Store(e.TakeoverDelay == 0)
+	e.state, e.term = leading, t
+	e.trust(sent)
 	e.countElection("won")
 	e.observeGap(acquired)
-	e.logElected(ctx, acquired)
-	go e.runTerm(working, e.term, done)
-	e.elections.termBegan(e.Role, e.term)
-}
-
-// runTerm runs the LeaderFunc of a term, and waits for the work that joined the term.
-func (e *elector) runTerm(ctx context.Context, t *activeTerm, done chan<- error) {
-	defer e.elections.wake.wake()
-	var err error
-	if e.AwaitPredecessor == nil || e.AwaitPredecessor(ctx, t.fence) {
-		e.elections.markTakeoverDone(t)
-		err = e.Lead(ctx, t.fence)
-	}
-	e.elections.workReturned(t, err)
-	t.joined.Wait()
-	done <- err
-}
-
-func (e *elector) logElected(ctx context.Context, acquired leaderstore.AcquiredTerm) {
-	logger := e.logger.With("term", e.fence.Term)
+	logger := e.logger.With("term", t.fence.Term)
 	if acquired.Gap >= 0 {
 		logger = logger.With("gap", acquired.Gap)
 	}
 	logger.InfoContext(ctx, "became leader")
+	go t.run(func(ctx context.Context, fence leaderstore.Fence, watch *watchdog.Watchdog) error {
+		if !e.awaitPredecessor(ctx, fence) {
+			return nil
+		}
+		t.takeoverDone.Store(true)
+		return e.Lead(ctx, fence, watch)
+	}, e.wake)
+	e.terms.begin(t)
 }
 
-// extendTrust opens a trust window that begins at sent. It returns false if the previous
-// window had already ended: the work is stopping then.
-func (e *elector) extendTrust(sent time.Time) bool {
-	inTime := e.trustTimer == nil || e.trustTimer.Stop()
-	e.trustUntil = sent.Add(TrustWindow(e.elections.opts.LeaseDuration))
-	e.elections.setTrustUntil(e.term, e.trustUntil)
+// awaitPredecessor waits for work that a predecessor may have left running. It returns
+// false when the term has ended during the wait.
+func (e *elector) awaitPredecessor(ctx context.Context, fence leaderstore.Fence) bool {
+	if e.TakeoverDelay == 0 {
+		return true
+	}
+	reading, cancel := context.WithTimeout(ctx, e.opts.LeaseDuration/3)
+	wait, err := e.opts.TakeoverWait(reading, fence, e.TakeoverDelay)
+	cancel()
+	wait = min(wait, e.TakeoverDelay)
+	logger := e.logger.With("term", fence.Term)
+	if err != nil && ctx.Err() == nil {
+		wait = e.TakeoverDelay
+		logger.WarnContext(ctx, "cannot read how the previous term ended, waiting for the whole takeover delay", "error", err)
+	}
+	if wait > 0 {
+		logger.InfoContext(ctx, "waiting for work that the previous leader may have left running", "wait", wait)
+	}
+	return watchdog.Sleep(ctx, wait)
+}
+
+// renewed applies a confirmed renewal.
+func (e *elector) renewed(r leaderstore.Renewed, sent time.Time) {
+	e.term.renewals.add(sent)
+	if inTime := e.trust(sent); !inTime && e.state == leading {
+		e.lapse()
+	}
+	if r.HandOver {
+		e.handOver(r.Target)
+	}
+}
+
+// trust begins a trust window at sent. It returns false if the previous one had ended.
+func (e *elector) trust(sent time.Time) (inTime bool) {
+	t := e.term
+	inTime = t.trust(sent.Add(TrustWindow(e.opts.LeaseDuration)), func() {
+		e.lost(t, errTrustExpired)
+		e.wake()
+	})
 	if e.OnRenewed != nil {
 		e.OnRenewed(sent)
 	}
-	if e.state == lapsed || !inTime {
-		return inTime
+	if inTime {
+		e.setGauge(true)
 	}
-	cancel, fence := e.cancel, e.fence
-	e.trustTimer = time.AfterFunc(time.Until(e.trustUntil), func() {
-		cancel(errTrustExpired)
-		e.markLost(fence, errTrustExpired)
-		e.elections.wake.wake()
-	})
-	e.setGauge(true)
-	return true
+	return inTime
 }
 
-// handleRenewal applies the result of a renewal.
-func (e *elector) handleRenewal(still []leaderstore.Renewed, sent time.Time) {
-	if e.state == standby {
+// replaced ends a term that the database no longer has, for instance because its row was
+// deleted. Once the work has stopped, the role is resigned, which frees its lock.
+func (e *elector) replaced() {
+	if !e.continues() {
 		return
 	}
-	i := slices.IndexFunc(still, func(r leaderstore.Renewed) bool { return r.Role == string(e.Role) })
-	if i < 0 {
-		e.handleReplaced()
-		return
-	}
-	e.renewals.add(sent)
-	if !e.extendTrust(sent) {
-		e.lapse()
-	}
-	if still[i].HandOver {
-		e.handOver(still[i].Target)
-	}
-}
-
-// handleReplaced ends a term that the database no longer has, for instance because its row
-// was deleted. Once the work has stopped, the role is resigned, which frees its lock.
-func (e *elector) handleReplaced() {
-	if e.state == stopping {
-		return
-	}
-	e.markLost(e.fence, errReplaced)
+	e.lost(e.term, errReplaced)
 	e.setGauge(false)
-	e.stop(reasonUnknown, errReplaced, e.stopTimeout())
+	e.stop(reasonUnknown, errReplaced, e.StopTimeout)
 }
 
-// lapse ends the term because its trust window has ended. The session and its lock may
-// still exist, if only the process or the database was slow. This node then acquires the
-// next term once its work has stopped: where every node is slow, a hand-over does not help.
-func (e *elector) lapse() {
-	if e.state != leading {
-		return
-	}
-	e.state = lapsed
-	e.trustTimer.Stop()
-	e.stopWork(errTrustExpired, e.stopTimeout())
-	e.markLost(e.fence, errTrustExpired)
-	e.setGauge(false)
-}
-
-// markLost records that a term has ended without an update of the database. The trust timer
-// also calls it.
-func (e *elector) markLost(fence leaderstore.Fence, cause error) {
-	if e.elections.termEnded(e.Role, fence, Lost) {
-		e.logger.Warn("lost leadership", "term", fence.Term, "error", cause)
+// lost records that a term has ended without an update of the database. It is safe for
+// concurrent use.
+func (e *elector) lost(t *term, cause error) {
+	if e.terms.end(t, Lost) {
+		e.logger.Warn("lost leadership", "term", t.fence.Term, "error", cause)
 	}
 }
 
-// canResume reports whether a lapsed role is ready for its next term.
-func (e *elector) canResume() bool { return e.state == lapsed && e.workDone() }
-
-// workDone reports whether no work of the last term is running.
-func (e *elector) workDone() bool { return e.done == nil || len(e.done) > 0 }
-
-// handOver gives the role up because an operator requested it.
-func (e *elector) handOver(target string) {
-	if e.state != leading && e.state != lapsed {
-		return
-	}
-	e.logger.Info("handing over on request", "term", e.fence.Term, "target", target)
-	e.backOff(e.fence.Term)
-	reason := reasonSteppedDown
-	if target != "" {
-		reason = reasonTransferred
-	}
-	e.stop(reason, errStopping, e.stopTimeout())
-}
-
-// stopTimeout returns how long work may take to stop.
-func (e *elector) stopTimeout() time.Duration {
-	if e.StopTimeout > 0 {
-		return e.StopTimeout
-	}
-	return e.elections.opts.LeaseDuration
-}
-
-// trustExpired reports whether the trust window has ended.
-func (e *elector) trustExpired(now time.Time) bool {
-	return e.state == leading && !now.Before(e.trustUntil)
-}
-
-// stop ends the context of the work. The role is resigned once the work has returned or the
-// timeout is over.
-func (e *elector) stop(reason string, cause error, timeout time.Duration) {
-	if e.state != leading && e.state != lapsed {
-		return
-	}
-	e.state, e.reason = stopping, reason
-	e.stopWork(cause, timeout)
-}
-
-// stopWork ends the context of the work, which must then return within timeout.
-func (e *elector) stopWork(cause error, timeout time.Duration) {
-	e.stopDeadline, e.stopRuntime = time.Now().Add(timeout), e.watchdog.Runtime()+timeout
-	e.cancel(cause)
-}
-
-// stopOverdue reports whether the work has exceeded its stop timeout. Time for which the
-// process did not run does not count.
-func (e *elector) stopOverdue(now time.Time) bool {
-	return !e.workDone() && !now.Before(e.stopDeadline) && e.watchdog.Runtime() >= e.stopRuntime
-}
-
-// checkProgress gives the role up when the work has stalled for one lease of the process's
-// running time.
-func (e *elector) checkProgress(now time.Time) {
-	if e.state != leading {
-		return
-	}
-	part, stalled := e.watchdog.Stalled(now)
-	if !stalled || len(e.done) > 0 {
-		return
-	}
-	e.logger.Error("the leader's work has stalled, giving up the role", "term", e.fence.Term, "part", part)
-	e.backOff(0)
-	e.stop(reasonSteppedDown, errStalled, e.elections.opts.RefreshInterval)
-}
-
-// exceededStopTimeout reports whether stopping work has exceeded its stop timeout. The role
-// is resigned even then: the fence rejects what the work still writes.
-func (e *elector) exceededStopTimeout(now time.Time) bool {
-	if e.state != stopping && e.state != lapsed || !e.stopOverdue(now) {
-		return false
-	}
-	e.state, e.reason = stopping, reasonLeaseExpired
-	return true
-}
-
-// serverMayCommit reports whether to wait until the server has finished what the work sent
-// to it before the role is resigned. The wait is at most one refresh interval. There is
-// none for work that exceeded its stop timeout.
-func (e *elector) serverMayCommit(now time.Time) bool {
-	if len(e.done) == 0 {
-		return false
-	}
-	if e.serverDeadline.IsZero() {
-		e.serverDeadline = now.Add(e.elections.opts.RefreshInterval)
-	}
-	return now.Before(e.serverDeadline)
-}
-
-// backOff starts the back-off: for a while the node leaves the role to others.
-func (e *elector) backOff(handedOverTerm int64) {
-	e.backOffUntil, e.handedOverTerm = time.Now().Add(e.elections.opts.BackOff), handedOverTerm
-}
-
-// eligible reports whether this node is a candidate for the role. It is not while the work
-// of an earlier term runs, because the work must not run twice.
-func (e *elector) eligible() bool { return e.state == standby && e.done == nil }
-
-// nextCheck returns when the elector must be checked if nothing else happens before.
-func (e *elector) nextCheck() time.Time {
-	switch {
-	case e.state == leading:
-		if due := e.watchdog.Due(); !due.IsZero() {
-			return due.Add(1)
-		}
-		return time.Time{} // all of the work waits for the database
-	case e.state == stopping && !e.serverDeadline.IsZero():
-		return time.Now().Add(serverCheckInterval)
-	case e.canResume():
-		return time.Now().Add(resumeInterval)
-	case e.done != nil && !e.overdue:
-		return e.nextOverdueCheck()
-	default:
-		return time.Time{}
-	}
-}
-
-// nextOverdueCheck returns when stopOverdue may become true. While the process is starved,
-// that time is unknown.
-func (e *elector) nextOverdueCheck() time.Time {
-	if now := time.Now(); !now.Before(e.stopDeadline) {
-		return now.Add(starvedCheckInterval)
-	}
-	return e.stopDeadline
-}
-
-// workEnded reports whether stopping work has returned.
-func (e *elector) workEnded() bool { return e.state == stopping && len(e.done) > 0 }
-
-// checkReturned gives the role up when its LeaderFunc returned before the end of its context.
-// The node then backs off.
-func (e *elector) checkReturned() {
-	if e.state != leading {
-		return
-	}
-	switch over, err := e.elections.leaderFuncReturned(e.term); {
-	case !over:
-	case errors.Is(e.cause(), errTrustExpired):
-		e.lapse()
-	default:
-		e.logger.Error("the leader's work ended, giving up the role", "term", e.fence.Term, "error", err)
-		e.backOff(0)
-		e.stop(reasonSteppedDown, errStopping, e.stopTimeout())
-	}
-}
-
-func (e *elector) endResigned(ctx context.Context) {
-	e.logger.InfoContext(ctx, "resigned", "term", e.fence.Term, "reason", e.reason)
+// resigned ends a term whose row is vacated.
+func (e *elector) resigned(ctx context.Context) {
+	e.logger.InfoContext(ctx, "resigned", "term", e.term.fence.Term, "reason", e.reason)
 	e.endTerm(e.reason)
-	e.reap(time.Now())
+	if e.state = standby; !e.term.finished() {
+		e.hang()
+	}
 }
 
 // depose ends the term at once because the session is gone or no longer trusted.
 func (e *elector) depose(cause error) {
-	if e.state == standby {
+	if !e.holdsTerm() {
 		return
 	}
-	e.markLost(e.fence, cause)
-	e.stopWork(cause, e.elections.opts.LeaseDuration)
+	e.lost(e.term, cause)
+	e.term.stop(cause, e.opts.LeaseDuration)
 	e.endTerm(Lost)
+	e.state = deposed
 }
 
-// endTerm returns to standby. The work may still be stopping.
 func (e *elector) endTerm(reason string) {
-	e.trustTimer.Stop()
-	e.cancel(errStopping)
-	e.state = standby
+	e.term.trustTimer.Stop()
+	e.term.cancel(errStopping)
 	e.setGauge(false)
-	e.elections.termEnded(e.Role, e.fence, reason)
+	e.terms.end(e.term, reason)
 }
 
-// reap clears the work of an ended term once it has returned, and logs once that it
-// exceeded its stop timeout.
-func (e *elector) reap(now time.Time) {
-	if e.state != standby || e.done == nil {
-		return
-	}
-	select {
-	case err := <-e.done:
-		if e.overdue {
-			e.logger.Warn("the work of an ended term has returned at last", "term", e.fence.Term, "error", err)
-		}
-		e.clearWork()
-	default:
-		if !e.overdue && e.stopOverdue(now) {
-			e.overdue = true
-			e.logger.Error("the work of an ended term does not stop; this node is no candidate for the role until it returns",
-				"term", e.fence.Term)
-		}
-	}
-}
-
-// clearWork forgets work that has returned.
-func (e *elector) clearWork() {
-	e.done = nil
-	e.watchdog.Stop()
-}
-
-// awaitWork waits for the work of the last term until its stop timeout. It reports whether
+// awaitWork waits for the work of an ended term until its stop timeout. It reports whether
 // the work has returned.
 func (e *elector) awaitWork() bool {
-	if e.done == nil {
+	if e.term == nil {
 		return true
 	}
-	overdue := time.NewTimer(time.Until(e.stopDeadline))
+	overdue := time.NewTimer(time.Until(e.term.stopBy))
 	defer overdue.Stop()
 	select {
-	case err := <-e.done:
-		e.logReturned(err)
-		return true
+	case <-e.term.done:
 	case <-overdue.C:
 	}
-	select {
-	case err := <-e.done: // the work returned while there was no session
-		e.logReturned(err)
-		return true
-	default:
-		return false
-	}
+	return e.term.finished()
 }
 
-func (e *elector) logReturned(err error) {
-	if err != nil {
-		e.logger.Debug("the leader's work ended", "term", e.fence.Term, "error", err)
-	}
-	e.clearWork()
-}
+func (e *elector) labels() []string { return []string{string(e.Role), e.opts.NodeID} }
 
 func (e *elector) countElection(result string) {
-	e.elections.opts.Metrics.LeaderElections.WithLabelValues(string(e.Role), e.elections.opts.NodeID, result).Inc()
+	e.opts.Metrics.LeaderElections.WithLabelValues(append(e.labels(), result)...).Inc()
 }
 
 func (e *elector) observeGap(acquired leaderstore.AcquiredTerm) {
-	labels := []string{string(e.Role), e.elections.opts.NodeID}
 	if acquired.Gap >= 0 {
-		e.elections.opts.Metrics.LeaderGapSeconds.WithLabelValues(labels...).Observe(acquired.Gap.Seconds())
+		e.opts.Metrics.LeaderGapSeconds.WithLabelValues(e.labels()...).Observe(acquired.Gap.Seconds())
 	}
 	if acquired.Failover {
-		e.elections.opts.Metrics.LeaderFailovers.WithLabelValues(labels...).Inc()
+		e.opts.Metrics.LeaderFailovers.WithLabelValues(e.labels()...).Inc()
 	}
 }
 
 func (e *elector) setGauge(leads bool) {
 	var lead metrics.Lead
 	if leads {
-		lead = metrics.Lead{Since: e.since, TrustedUntil: e.trustUntil}
+		lead = metrics.Lead{Since: e.term.acquired, TrustedUntil: e.term.trustUntil}
 	}
-	e.elections.opts.Metrics.SetLead(string(e.Role), e.elections.opts.NodeID, lead)
+	e.opts.Metrics.SetLead(string(e.Role), e.opts.NodeID, lead)
 }

@@ -51,7 +51,7 @@ func startElections(t *testing.T, url string) (log *nodes.Output, led <-chan lea
 		OpenSession: func(ctx context.Context) (roles.Session, error) {
 			return leaderstore.OpenSession(ctx, cfg, []string{string(roles.Scheduler)})
 		},
-		Roles: []roles.RoleConfig{{Role: roles.Scheduler, LockID: evictedLock, Lead: roles.WithoutWatchdog(
+		Roles: []roles.RoleConfig{{Role: roles.Scheduler, LockID: evictedLock, Lead: roles.Unwatched(
 			func(ctx context.Context, fence leaderstore.Fence) error {
 				began <- fence
 				<-ctx.Done()

@@ -275,7 +275,7 @@ type node struct {
 func startNode(t *testing.T, s *server, id string) *node {
 	t.Helper()
 	n := &node{done: make(chan struct{}), fail: make(chan error, 1), hang: make(chan struct{})}
-	n.Elections = roles.NewElections(s.options(id, roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: n.lead}))
+	n.Elections = roles.NewElections(s.options(id, roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(n.lead)}))
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop = stop
 	go func() {

@@ -37,7 +37,7 @@ func startElection(t *testing.T, url, name string, number int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opts.Roles = append(opts.Roles, roles.RoleConfig{Role: role, LockID: id, Lead: roles.WithoutWatchdog(
+		opts.Roles = append(opts.Roles, roles.RoleConfig{Role: role, LockID: id, Lead: roles.Unwatched(
 			func(ctx context.Context, _ leaderstore.Fence) error {
 				<-ctx.Done()
 				return nil

@@ -27,7 +27,7 @@ func TestSlowStatementKeepsRole(t *testing.T) {
 			}
 			return nil
 		}
-		stop := start(t, s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: slow, StopTimeout: time.Minute}))
+		stop := start(t, s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(slow), StopTimeout: time.Minute}))
 		time.Sleep(100 * lease)
 		synctest.Wait()
 		if resigned := s.endings(); len(resigned) != 0 || s.terms["scheduler"] != 1 {
@@ -56,7 +56,7 @@ func TestLateRenewalBeginsNextTermOnSameSession(t *testing.T) {
 			return nil
 		}
 		var changes []roles.TermChange
-		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: work})
+		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(work)})
 		opts.OnTerm = func(change roles.TermChange) { changes = append(changes, change) }
 		var slow atomic.Int64 // duration of each renewal in nanoseconds
 		s.onRenew = func() { time.Sleep(time.Duration(slow.Load())) }
@@ -97,7 +97,7 @@ func TestShortFreezeBeginsNextTermOnSameSession(t *testing.T) {
 			watchdog.Sleep(ctx, time.Hour)
 			return nil
 		}
-		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: work})
+		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(work)})
 		freeze := &freezeOnce{}
 		opts.OpenSession = func(ctx context.Context) (roles.Session, error) {
 			opened, err := s.open("a")(ctx)

@@ -26,7 +26,7 @@ func TestRenewalsAreCountedAndSummarizedHourly(t *testing.T) {
 			}
 			return nil
 		}
-		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: idle})
+		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(idle)})
 		count := func(result string) float64 {
 			return testutil.ToFloat64(opts.Metrics.LeaderRenewals.WithLabelValues("scheduler", "a", result))
 		}
@@ -63,7 +63,7 @@ func TestElectionsAreCountedByResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.refuseTerms = true
-		idle := roles.WithoutWatchdog(func(ctx context.Context, _ leaderstore.Fence) error {
+		idle := roles.Unwatched(func(ctx context.Context, _ leaderstore.Fence) error {
 			<-ctx.Done()
 			return nil
 		})

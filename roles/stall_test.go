@@ -65,7 +65,7 @@ func TestStalledWorkThatStopsLateSteppedDown(t *testing.T) {
 			time.Sleep(refresh / 2)
 			return nil
 		}
-		stop := start(t, s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: slow}))
+		stop := start(t, s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(slow)}))
 		time.Sleep(lease + refresh/2 + time.Millisecond)
 		synctest.Wait()
 		if !slices.Equal(s.resigned, []string{"scheduler stepped_down"}) {
@@ -89,7 +89,7 @@ func TestFrozenProcessDoesNotCountAsStalledWork(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}
-		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: hangs})
+		opts := s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(hangs)})
 		opts.OpenSession = func(ctx context.Context) (roles.Session, error) {
 			opened, err := s.open("a")(ctx)
 			return frozenSession{opened}, err
@@ -136,8 +136,8 @@ func TestHungWorkBlocksNoOtherRoleOrSession(t *testing.T) {
 			return nil
 		}
 		stop := start(t, s.options("a",
-			roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: hangs},
-			roles.RoleConfig{Role: roles.LogCompactor, LockID: 2, Lead: works}))
+			roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(hangs)},
+			roles.RoleConfig{Role: roles.LogCompactor, LockID: 2, Lead: roles.Watched(works)}))
 		synctest.Wait()
 		s.sever("a")
 		time.Sleep(2 * time.Second)

@@ -13,7 +13,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 
-	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -87,7 +86,7 @@ func (n *node) campaign(changed func()) (*roles.Elections, error) {
 		if err != nil {
 			return nil, err
 		}
-		roleConfigs = append(roleConfigs, roles.RoleConfig{Role: role, LockID: id, Lead: nothing})
+		roleConfigs = append(roleConfigs, roles.RoleConfig{Role: role, LockID: id, Lead: roles.Unwatched(nothing)})
 	}
 	return roles.NewElections(roles.Options{
 		NodeID: n.self.NodeID, Roles: roleConfigs, OnChange: changed,
@@ -101,8 +100,7 @@ func (n *node) campaign(changed func()) (*roles.Elections, error) {
 
 // nothing is the work of these leaders.
 func nothing(ctx context.Context, _ leaderstore.Fence) error {
-	for watchdog.Sleep(ctx, time.Hour) {
-	}
+	<-ctx.Done()
 	return nil
 }
 

@@ -141,16 +141,16 @@ func (r *Runner) findCommand() int {
 func (r *Runner) elections() *roles.Elections {
 	roleConfig := roles.RoleConfig{
 		Role: roles.Role(r.opts.Role), LockID: r.opts.Lock.ID, BySchema: r.opts.Lock.BySchema,
-		Lead:             roles.WithoutWatchdog(r.lead),
-		AwaitPredecessor: roles.AwaitPredecessor(r.opts.TakeoverDelay, r.opts.TakeoverWait, r.opts.Logger),
-		StopTimeout:      r.opts.Grace + r.opts.LeaseDuration,
-		OnRenewed:        r.noteRenewal,
+		Lead:          roles.Unwatched(r.lead),
+		TakeoverDelay: r.opts.TakeoverDelay,
+		StopTimeout:   r.opts.Grace + r.opts.LeaseDuration,
+		OnRenewed:     r.noteRenewal,
 	}
 	return roles.NewElections(roles.Options{
 		NodeID: r.opts.NodeID, Roles: []roles.RoleConfig{roleConfig}, OpenSession: r.opts.OpenSession,
 		CheckInterval: r.opts.CheckInterval, LeaseDuration: r.opts.LeaseDuration, RefreshInterval: r.opts.RefreshInterval,
-		OnChange: r.leadershipChanged,
-		Metrics:  metrics.New(""), Logger: r.opts.Logger,
+		TakeoverWait: r.opts.TakeoverWait, OnChange: r.leadershipChanged,
+		Metrics: metrics.New(""), Logger: r.opts.Logger,
 	})
 }
 

@@ -33,7 +33,7 @@ func TestStarvedProcessIsNotStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := New(3 * time.Second)
 		defer w.Stop()
-		w.Context(t.Context())
+		w.Context(t.Context(), "work")
 		time.Sleep(time.Second)
 		unread := time.Now().Add(time.Minute) // the clock's readings are delayed like everything else
 		if part, stalled := w.Stalled(unread); stalled {

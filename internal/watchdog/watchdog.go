@@ -3,7 +3,7 @@
 //
 //	watch := watchdog.New(lease)
 //	defer watch.Stop()
-//	go work(watch.Context(ctx))      // calls Report regularly, and waits with Await or Sleep
+//	go work(watch.Context(ctx, "loop")) // calls Report regularly, and waits with Await or Sleep
 //	...
 //	part, stalled := watch.Stalled(time.Now())
 //
@@ -57,20 +57,21 @@ type part struct {
 	statements int
 }
 
-// New returns a Watchdog for work that must report within limit.
+// New returns a Watchdog, whose clock runs until Stop, for work that must report within
+// limit.
 func New(limit time.Duration) *Watchdog {
-	return &Watchdog{limit: limit, clock: runtimeClock{readAt: time.Now()}, parts: map[*part]struct{}{}}
+	w := &Watchdog{limit: limit, clock: runtimeClock{readAt: time.Now()}, parts: map[*part]struct{}{}}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(clockInterval, w.read)
+	return w
 }
 
 type key struct{}
 
-// Context starts the watchdog and returns the context for the work.
-func (w *Watchdog) Context(ctx context.Context) context.Context {
-	w.mu.Lock()
-	w.clock.readAt = time.Now()
-	w.timer = time.AfterFunc(clockInterval, w.read)
-	w.mu.Unlock()
-	return context.WithValue(ctx, key{}, w.begin("work", nil))
+// Context begins a part and returns its context. From now on the part must report.
+func (w *Watchdog) Context(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, key{}, w.begin(name, nil))
 }
 
 // read reads the clock and schedules the next reading. It runs in a goroutine like
@@ -89,9 +90,7 @@ func (w *Watchdog) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
-	if w.timer != nil {
-		w.timer.Stop()
-	}
+	w.timer.Stop()
 }
 
 func (w *Watchdog) begin(name string, parent *part) *part {

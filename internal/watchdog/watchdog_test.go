@@ -23,7 +23,7 @@ func TestWatchdogReportsSilentWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watchdog.New(limit)
-		ctx := w.Context(t.Context())
+		ctx := w.Context(t.Context(), "work")
 		time.Sleep(limit)
 		requireStalled(t, w, "")
 		watchdog.Report(ctx)
@@ -46,7 +46,7 @@ func TestWatchdogReportsStalledPart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watchdog.New(limit)
-		root := w.Context(t.Context())
+		root := w.Context(t.Context(), "work")
 		turning, endTurning := watchdog.Begin(root, "turning")
 		_, endHanging := watchdog.Begin(root, "hanging")
 		for range 4 {
@@ -69,7 +69,7 @@ func TestPausedWorkIsNotStalled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watchdog.New(limit)
-		ctx, stop := context.WithCancel(w.Context(t.Context()))
+		ctx, stop := context.WithCancel(w.Context(t.Context(), "work"))
 		done := make(chan bool)
 		go func() { done <- watchdog.Sleep(ctx, time.Hour) }()
 		for range 100 {
@@ -85,7 +85,7 @@ func TestPausedWorkIsNotStalled(t *testing.T) {
 		}
 		time.Sleep(limit + time.Millisecond)
 		requireStalled(t, w, "work") // the wait is over
-		if !watchdog.Sleep(w.Context(t.Context()), time.Minute) {
+		if !watchdog.Sleep(w.Context(t.Context(), "work"), time.Minute) {
 			t.Fatal("did not sleep to the end")
 		}
 	})
@@ -111,7 +111,7 @@ func TestRunningStatementIsNotStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watchdog.New(limit)
 		defer w.Stop()
-		ctx := w.Context(t.Context())
+		ctx := w.Context(t.Context(), "work")
 		end := watchdog.Statement(ctx)
 		time.Sleep(10 * limit)
 		requireStalled(t, w, "")
@@ -135,7 +135,7 @@ func TestDetachedStatementsAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watchdog.New(limit)
 		defer w.Stop()
-		beside := watchdog.Detach(w.Context(t.Context()))
+		beside := watchdog.Detach(w.Context(t.Context(), "work"))
 		for range 4 {
 			time.Sleep(time.Second)
 			watchdog.Report(beside)

@@ -162,13 +162,13 @@ func TestLeadsIsFalseDuringTakeoverDelay(t *testing.T) {
 		s := newServer()
 		predecessor := make(chan struct{})
 		opts := s.options("a", roles.RoleConfig{
-			Role: roles.Scheduler, LockID: 1,
-			Lead: func(ctx context.Context, _ leaderstore.Fence) error { <-ctx.Done(); return nil },
-			AwaitPredecessor: func(context.Context, leaderstore.Fence) bool {
-				<-predecessor
-				return true
-			},
+			Role: roles.Scheduler, LockID: 1, TakeoverDelay: time.Minute,
+			Lead: roles.Unwatched(func(ctx context.Context, _ leaderstore.Fence) error { <-ctx.Done(); return nil }),
 		})
+		opts.TakeoverWait = func(context.Context, leaderstore.Fence, time.Duration) (time.Duration, error) {
+			<-predecessor
+			return 0, nil
+		}
 		elections := roles.NewElections(opts)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -10,7 +10,8 @@ import (
 func TestTermEndsByClockBeforeTimerFires(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	l := &activeTerm{ended: make(chan struct{}), takeoverDone: true, trustUntil: now}
+	l := &term{ctx: t.Context(), trustUntil: now}
+	l.takeoverDone.Store(true)
 	if !l.leads(now.Add(-1)) || l.leads(now) {
 		t.Error("want leads() to be true until the trust window ends, and false from then on")
 	}
