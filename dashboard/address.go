@@ -13,7 +13,7 @@ func checkParameters(of *operation, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := &query{}
 		for name, values := range r.URL.Query() {
-			q.checkParameter(of, name, values)
+			checkParameter(q, of, name, values)
 		}
 		if q.reject(w) {
 			return
@@ -23,7 +23,7 @@ func checkParameters(of *operation, next http.HandlerFunc) http.HandlerFunc {
 }
 
 // checkParameter checks one parameter against those of the operation.
-func (q *query) checkParameter(of *operation, name string, values []string) {
+func checkParameter(q *query, of *operation, name string, values []string) {
 	i := slices.IndexFunc(of.query, func(p parameter) bool { return p.means(name) })
 	if i < 0 {
 		q.errs = append(q.errs, unknownParameter(of, name))

@@ -11,7 +11,7 @@ import (
 
 func TestAlertsPage(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	page := get(t, h, "/alerts").Body.String()
 	for _, want := range []string{
 		`id="alert-no_scheduler_leader"`, "firing</span>", "inactive</span>", "<code>sum(forge_leader_is_leader{role=&#39;scheduler&#39;}) == 0</code>",
@@ -25,7 +25,7 @@ func TestAlertsPage(t *testing.T) {
 
 func TestAlertsAPI(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	found := decode[list[alerts.Status]](t, get(t, h, "/api/v1/alerts")).Items
 	if len(found) != 2 || found[0].State != alerts.Firing || found[0].Incidents[0].Labels["role"] != "scheduler" || found[1].State != alerts.Inactive {
 		t.Errorf("alerts: %+v", found)

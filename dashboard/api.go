@@ -67,7 +67,7 @@ func (s *apiServer) apiLeaders(w http.ResponseWriter, r *http.Request) {
 
 func (s *apiServer) apiHistory(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	limit, after := q.limit(), q.tenureCursor()
+	limit, after := q.limit(), tenureCursor(q)
 	if q.reject(w) {
 		return
 	}
@@ -95,7 +95,7 @@ func (s *apiServer) apiNodes(w http.ResponseWriter, r *http.Request) {
 
 func (s *apiServer) apiJobs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	filter := q.jobFilter()
+	filter := jobFilter(q)
 	if q.flag("args") {
 		filter.Args, filter.MaxArgs = jobstore.WholeArgs, maxListedArgs
 	}
@@ -273,7 +273,7 @@ func (q *query) time(key string) time.Time {
 
 // tenureCursor returns the position in a list of tenures, which the cursor parameter has
 // put into "after".
-func (q *query) tenureCursor() (after leaderstore.Cursor) {
+func tenureCursor(q *query) (after leaderstore.Cursor) {
 	at, role, _ := strings.Cut(q.values.Get("after"), " ")
 	if at == "" {
 		return after
@@ -285,7 +285,8 @@ func (q *query) tenureCursor() (after leaderstore.Cursor) {
 	return leaderstore.Cursor{AcquiredAt: acquired, Role: role}
 }
 
-func (q *query) jobFilter() jobstore.Filter {
+// jobFilter returns the filter of a list of jobs.
+func jobFilter(q *query) jobstore.Filter {
 	return jobstore.Filter{
 		State: q.values.Get("state"), Kind: q.values.Get("kind"), Queue: q.values.Get("queue"), Cron: q.values.Get("cron"),
 		BeforeID: q.number("before"), Limit: q.limit(),

@@ -52,7 +52,7 @@ func (a deadAsk) parts() (filter jobstore.DeadFilter, wrong []fieldError) {
 }
 
 // deadFilter returns the filter of a list of dead letters.
-func (q *query) deadFilter() jobstore.DeadFilter {
+func deadFilter(q *query) jobstore.DeadFilter {
 	filter, wrong := deadAsk{
 		Kind: q.values.Get("kind"), Error: q.values.Get("error"), OlderThan: q.values.Get("older_than"), NewerThan: q.values.Get("newer_than"),
 	}.parts()
@@ -64,7 +64,7 @@ func (q *query) deadFilter() jobstore.DeadFilter {
 
 func (s *apiServer) apiDead(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	filter := q.deadFilter()
+	filter := deadFilter(q)
 	if q.reject(w) {
 		return
 	}
@@ -79,7 +79,7 @@ func (s *apiServer) apiDead(w http.ResponseWriter, r *http.Request) {
 // apiDeadJobs lists the dead letters of a group, or of all groups.
 func (s *apiServer) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	filter, before, limit := q.deadFilter(), q.number("before"), q.limit()
+	filter, before, limit := deadFilter(q), q.number("before"), q.limit()
 	filter.Group = r.PathValue("group")
 	if q.reject(w) {
 		return

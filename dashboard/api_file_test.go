@@ -62,7 +62,7 @@ func (f fakeKeeper) Revoke(_ context.Context, name, by string) (access.Token, er
 func TestFileAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, want := range map[string]string{
 		"plan":                         `"until":"2026-11-27T12:00:00Z"`,
 		"plan?days=1":                  `"changes":{"crons":{"added":["x"]`,
@@ -89,7 +89,7 @@ func TestFileAPI(t *testing.T) {
 func TestTokensOverTheAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for _, step := range []struct {
 		path, body string
 		status     int

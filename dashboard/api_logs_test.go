@@ -16,7 +16,7 @@ func TestAPIFollowsOutputUntilTheJobHasFinished(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.jobs[0].State = "running"
-	server := httptest.NewServer(c.handler())
+	server := httptest.NewServer(handlerOf(c))
 	t.Cleanup(server.Close)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/jobs/42/logs?follow=true", nil)
 	if err != nil {
@@ -60,7 +60,7 @@ func TestAPIFollowsOutputUntilTheJobHasFinished(t *testing.T) {
 func TestAPIFollowAbortsIfJobIsGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	server := httptest.NewServer(c.handler())
+	server := httptest.NewServer(handlerOf(c))
 	t.Cleanup(server.Close)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/jobs/42/logs?follow=true", nil)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestAPIFollowAbortsIfJobIsGone(t *testing.T) {
 func TestAPIFollowersAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := makeServer(c.options()).api
+	s := makeServer(optionsOf(c)).api
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	for range maxFollowersOfOne {
 		s.limits.followers.acquire(t.Context(), addressOf(r), 1, 0)
@@ -96,10 +96,10 @@ func TestAPIFollowersAreBounded(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || s.limits.followers.used != maxFollowersOfOne {
 		t.Errorf("status %d, %d followers", w.Code, s.limits.followers.used)
 	}
-	if w := ask(t, c.handler(), http.MethodHead, "/api/v1/jobs/42/logs?follow=true"); w.Code != http.StatusOK || w.Body.Len() != 0 {
+	if w := ask(t, handlerOf(c), http.MethodHead, "/api/v1/jobs/42/logs?follow=true"); w.Code != http.StatusOK || w.Body.Len() != 0 {
 		t.Errorf("HEAD: status %d, body %q", w.Code, w.Body)
 	}
-	if w := get(t, c.handler(), "/api/v1/jobs/42/logs?follow=yes"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "follow must be true or false") {
+	if w := get(t, handlerOf(c), "/api/v1/jobs/42/logs?follow=yes"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "follow must be true or false") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }

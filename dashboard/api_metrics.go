@@ -64,7 +64,7 @@ func (s *apiServer) clusterMetrics(w http.ResponseWriter, r *http.Request) {
 
 func (s *apiServer) apiMetricsRange(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r)
-	asked := q.history(s.Now())
+	asked := historyQuery(q, s.Now())
 	if q.reject(w) {
 		return
 	}
@@ -100,8 +100,8 @@ func pointOf(row rollupstore.Row) rangedPoint {
 	return p
 }
 
-// history returns the query for the recorded metrics.
-func (q *query) history(now time.Time) rollupstore.Query {
+// historyQuery returns the query for the recorded metrics.
+func historyQuery(q *query, now time.Time) rollupstore.Query {
 	asked := rollupstore.Query{
 		Metric: q.values.Get("metric"), Labels: map[string]string{},
 		From: q.time("from"), To: q.time("to"), Limit: maxPoints + 1,
@@ -125,11 +125,11 @@ func (q *query) history(now time.Time) rollupstore.Query {
 	} else {
 		asked.Step = rollupstore.StepFor(stretch)
 	}
-	q.step(&asked)
+	setStep(q, &asked)
 	return asked
 }
 
-func (q *query) step(asked *rollupstore.Query) {
+func setStep(q *query, asked *rollupstore.Query) {
 	text := q.values.Get("step")
 	if text == "" {
 		return

@@ -15,7 +15,7 @@ import (
 
 func TestTicksOfAnExpression(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	for query, want := range map[string]string{
 		"schedule=0+2+*+*+*&limit=1": `{"schedule":"0 2 * * *","timezone":"UTC","description":"at 02:00 every day","items":[{"tick":"2026-11-21T02:00:00Z","utc":"2026-11-21T02:00:00Z"}]}`,
 		"schedule=30+2+*+*+*&timezone=Europe/Berlin&from=2026-07-01T00:00:00Z&limit=1": `[{"tick":"2026-07-01T02:30:00+02:00","utc":"2026-07-01T00:30:00Z"}]`,
@@ -55,7 +55,7 @@ func (f fakeEvents) CheckTypes(_ context.Context, types []string) error {
 
 func TestEventsByType(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	for query, want := range map[string]string{
 		"":                                `"id":2`,
 		"type=node_joined":                `{"items":[{"id":1,"at":"2026-11-20T12:00:00Z","type":"node_joined"}]}`,
@@ -77,7 +77,7 @@ func TestEventsByType(t *testing.T) {
 func TestFollowEventsAndAudit(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	server := httptest.NewServer(c.handler())
+	server := httptest.NewServer(handlerOf(c))
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -111,7 +111,7 @@ func TestFollowEventsAndAudit(t *testing.T) {
 	resumed := lines("/api/v1/events?follow=true&after=3")
 	demand(resumed, `"id":4`)
 	log := lines("/api/v1/audit?follow=true")
-	if w := post(t, c.handler(), "/api/v1/jobs/42/cancel", jsonType, ""); w.Code != http.StatusOK {
+	if w := post(t, handlerOf(c), "/api/v1/jobs/42/cancel", jsonType, ""); w.Code != http.StatusOK {
 		t.Fatal(w.Code)
 	}
 	demand(log, `"action":"job.cancel"`)
@@ -120,7 +120,7 @@ func TestFollowEventsAndAudit(t *testing.T) {
 func TestDoctorAndAlertsOfTheFile(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, want := range map[string]string{
 		"doctor":        `{"items":[{"check":"pooler","status":"ok","detail":"there is none"}]}`,
 		"alerts/check":  `{"items":[{"alert":"quiet","message":"the cluster has no metric x","warning":true}]}`,
@@ -138,7 +138,7 @@ func TestDoctorAndAlertsOfTheFile(t *testing.T) {
 // A schedule without another tick has an empty list, not null.
 func TestNextIsEmptyListWithoutTicks(t *testing.T) {
 	t.Parallel()
-	body := get(t, newCluster().handler(), "/api/v1/next?schedule=%40yearly&from=9999-06-01T00%3A00%3A00Z").Body.String()
+	body := get(t, handlerOf(newCluster()), "/api/v1/next?schedule=%40yearly&from=9999-06-01T00%3A00%3A00Z").Body.String()
 	if !strings.Contains(body, `"items":[]`) {
 		t.Error(body)
 	}

@@ -50,7 +50,7 @@ func (c *fakeCluster) auditLines() (lines []string) {
 func TestAuditSaysWhoDidWhat(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	post(t, h, "/api/v1/jobs/42/cancel", jsonType, "")
 	post(t, h, "/jobs/42/cancel", formType, "")
 	post(t, h, "/api/v1/jobs/41/cancel", jsonType, "")
@@ -78,7 +78,7 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 func TestEveryActionIsAudited(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
 		if r.post == nil {
 			continue

@@ -56,7 +56,7 @@ func clusterWithTokens() (c *fakeCluster, options Options) {
 	c = newCluster()
 	c.scopes = map[string]access.Scope{"viewer": access.Viewer, "operator": access.Operator, "admin": access.Admin}
 	c.ids = map[string]int64{"viewer": 1, "operator": 2, "admin": 3}
-	options = c.options()
+	options = optionsOf(c)
 	options.Auth.Tokens = fakeTokens{c}
 	return c, options
 }

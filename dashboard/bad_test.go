@@ -17,7 +17,7 @@ import (
 // Errors in an address have the same form as all other errors.
 func TestBadAddresses(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	const (
 		limit      = "limit must be from 1 to 1000"
 		unreadable = "The address is invalid: its query must have names and values in UTF-8 without NUL."
@@ -69,7 +69,7 @@ func TestBadAddresses(t *testing.T) {
 func TestInvalidTextInAddressIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
 		path, _, _ := strings.Cut(path, "?")
 		for _, query := range []string{"?kind=%00", "?%00", "?kind=a&kind=%ff", "?kind=%zz", "?a=1;kind=b", "?kind=%ed%a0%80"} {
@@ -99,7 +99,7 @@ func TestInvalidTextInAddressIsRejected(t *testing.T) {
 // A cursor is valid for its list and filter, with any limit.
 func TestCursors(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	first := decode[list[json.RawMessage]](t, get(t, h, "/api/v1/jobs?kind=dump&limit=1"))
 	next, err := url.Parse(first.Next)
 	if err != nil || strings.Contains(first.Next, "before=") {
@@ -163,7 +163,7 @@ func TestCallersAreRateLimited(t *testing.T) {
 // Without tokens, each address is counted separately, on every route.
 func TestAddressesAreRateLimited(t *testing.T) {
 	t.Parallel()
-	options := newCluster().options()
+	options := optionsOf(newCluster())
 	h := New(options)
 	from := func(address, method, path string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8080"+path, nil)
@@ -195,7 +195,7 @@ func TestAddressesAreRateLimited(t *testing.T) {
 func TestShortBodyIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	server := httptest.NewServer(c.handler())
+	server := httptest.NewServer(handlerOf(c))
 	defer server.Close()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 	if err != nil {
@@ -235,7 +235,7 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
 	h := New(options)
-	for path, route := range addresses(makeServer(c.options())) {
+	for path, route := range addresses(makeServer(optionsOf(c))) {
 		if route.post == nil {
 			continue
 		}
@@ -259,7 +259,7 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 func TestEveryWriteRejectsInvalidBodies(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
 		if r.posts == nil {
 			continue

@@ -171,7 +171,7 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 func TestConnectionsBeyondLimitServeOnlyProbes(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	options := c.options()
+	options := optionsOf(c)
 	options.Auth.Beyond = func(context.Context) bool { return true }
 	h := New(options)
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/leader/scheduler": 200, "/": 503, "/api/v1/jobs": 503, "/static/app.js": 503} {

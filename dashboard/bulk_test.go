@@ -13,7 +13,7 @@ import (
 func TestBulkForms(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	page := get(t, h, "/jobs?kind=dump&state=retryable").Body.String()
 	for _, action := range []string{"cancel", "retry", "discard"} {
 		if !strings.Contains(page, `href="/bulk/jobs/`+action+`?kind=dump&amp;state=retryable"`) {
@@ -55,7 +55,7 @@ func TestBulkForms(t *testing.T) {
 func TestBulkFormsRefuse(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, want := range map[string]string{
 		"/bulk/jobs/cancel":                 "A filter is required",
 		"/bulk/jobs/cancel?state=lost":      "state must be one of",
@@ -79,7 +79,7 @@ func TestBulkFormsRefuse(t *testing.T) {
 	if len(c.done) != 0 {
 		t.Errorf("it did %v", c.done)
 	}
-	options := c.options()
+	options := optionsOf(c)
 	options.Cluster.JobOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/jobs?kind=dump").Body.String(); strings.Contains(page, "/bulk/") {

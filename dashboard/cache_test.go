@@ -160,7 +160,7 @@ func TestPagesDoNotWaitForJobCounts(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	counts := slowCounts{fakeJobs{c}, make(chan struct{})}
-	options := c.options()
+	options := optionsOf(c)
 	options.Cluster.Source.Counts, options.Cluster.CountTimeout = counts, time.Nanosecond
 	h := New(options)
 	s := h.server.cluster
@@ -175,11 +175,8 @@ func TestPagesDoNotWaitForJobCounts(t *testing.T) {
 	if page := get(t, h, "/jobs?kind=dump").Body.String(); strings.Contains(page, "counted") {
 		t.Error("what has no numbers is being counted")
 	}
-	s.counts.mu.Lock()
-	over := s.counts.underWay
-	s.counts.mu.Unlock()
 	close(counts.let)
-	<-over
+	s.counts.wait()
 	for _, path := range []string{"/", "/jobs"} {
 		if page := get(t, h, path).Body.String(); !strings.Contains(page, "Jobs were counted <time") || strings.Contains(page, "are being counted") {
 			t.Errorf("%s: %s", path, page)

@@ -156,7 +156,7 @@ func (h storedHistory) Sums(ctx context.Context, q rollupstore.SumQuery) ([]roll
 func valuesOneByOne(t *testing.T, pool *pgxpool.Pool, p *points, line lineSpec) []float64 {
 	t.Helper()
 	rows := func(metric string) []rollupstore.Row {
-		rows, err := rollupstore.Range(t.Context(), pool, rollupstore.Query{Metric: metric, Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Limit: maxPoints})
+		rows, err := rollupstore.Range(t.Context(), pool, rollupstore.Query{Metric: metric, Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Limit: 50_000})
 		if err != nil || len(rows) == 0 {
 			t.Fatalf("%d windows of %s, %v", len(rows), metric, err)
 		}
@@ -192,9 +192,9 @@ func TestChartsPage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.windows = []rollupstore.Row{
-		window(presence, 60*5, 1), window("forge_job_started_total", 60*5, 30, "kind", "a"),
+		window(metrics.NodesName, 60*5, 1), window("forge_job_started_total", 60*5, 30, "kind", "a"),
 	}
-	h := c.handler()
+	h := handlerOf(c)
 	page := get(t, h, "/charts?span=6h").Body.String()
 	for _, want := range []string{
 		`href="/charts?span=6h" aria-current="true"`, `aria-label="Jobs a minute: started 6 now, at most 6;`, `<path class="chart-line live" d="M`,
@@ -240,8 +240,8 @@ func TestNextCheck(t *testing.T) {
 func TestChartsAreCachedUntilNextPoint(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	c.windows = []rollupstore.Row{window(presence, 1, 1), window("forge_job_started_total", 1, 30, "kind", "a")}
-	h := c.handler()
+	c.windows = []rollupstore.Row{window(metrics.NodesName, 1, 1), window("forge_job_started_total", 1, 30, "kind", "a")}
+	h := handlerOf(c)
 	reads := func(at time.Duration, span string) int {
 		c.heartbeat(epoch.Add(at))
 		before := c.readCount()
@@ -262,7 +262,7 @@ func TestChartsAreCachedUntilNextPoint(t *testing.T) {
 func TestStoragePage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	if page := get(t, c.handler(), "/storage").Body.String(); !strings.Contains(page, "9 chunks") || !strings.Contains(page, "overdue") {
+	if page := get(t, handlerOf(c), "/storage").Body.String(); !strings.Contains(page, "9 chunks") || !strings.Contains(page, "overdue") {
 		t.Errorf("passes that end in the year 1 are late:\n%s", page)
 	}
 	c.passes = []compactstore.Pass{{
@@ -270,7 +270,7 @@ func TestStoragePage(t *testing.T) {
 		Removed: map[string]int64{"cron_ticks": 1200}, Failed: map[string]string{"merge": "a pack cannot be read"},
 		Chunks: 4000, TextBytes: 4 << 20, PackBytes: 1 << 19,
 	}}
-	page := get(t, c.handler(), "/storage").Body.String()
+	page := get(t, handlerOf(c), "/storage").Body.String()
 	for _, want := range []string{
 		"1,200 cron ticks", "4,000 chunks, 4.0 MiB to 512 KiB", "2.00 s", "merge: a pack cannot be read", "in 4m 00s",
 		`id="table-river_job"`, "8.0 KiB", `<a href="/storage" aria-current="page" data-key="t">Storage</a>`,
@@ -283,7 +283,7 @@ func TestStoragePage(t *testing.T) {
 		t.Errorf("a pass that is to come is overdue:\n%s", page)
 	}
 	c.passes = nil
-	if page := get(t, c.handler(), "/storage").Body.String(); !strings.Contains(page, "No pass yet") {
+	if page := get(t, handlerOf(c), "/storage").Body.String(); !strings.Contains(page, "No pass yet") {
 		t.Errorf("no pass:\n%s", page)
 	}
 }

@@ -47,7 +47,7 @@ func (f fakeDead) DeadLetters(_ context.Context, filter jobstore.DeadFilter, bef
 func (f fakeDead) CountDead(_ context.Context, filter jobstore.DeadFilter) (m jobstore.DeadMatching, err error) {
 	switch {
 	case filter.Kind == "vast":
-		m.Jobs = maxBulk + 1
+		m.Jobs = 20_001
 	case filter.Group == "" || filter.Group == deadGroup:
 		m.Jobs = 2
 	}
@@ -64,7 +64,7 @@ func (f fakeDead) ActOnDead(_ context.Context, order jobstore.Order, filter jobs
 func TestDeadAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	groups := decode[list[jobstore.DeadGroup]](t, get(t, h, "/api/v1/dead"))
 	if len(groups.Items) != 1 || groups.Items[0].Jobs != 2 || groups.Items[0].NewestJob != 42 {
 		t.Errorf("groups: %+v", groups)
@@ -108,18 +108,18 @@ func TestDeadAPIRefuses(t *testing.T) {
 		{`{"kind": "vast"}`, 422, "The filter matches 20001 dead letters, but one request changes at most 20000. Narrow the filter, or use forge dead discard."},
 	} {
 		c := newCluster()
-		w := post(t, c.handler(), "/api/v1/bulk/dead/discard", jsonType, test.body)
+		w := post(t, handlerOf(c), "/api/v1/bulk/dead/discard", jsonType, test.body)
 		if got := decode[problem](t, w); w.Code != test.status || got.Detail != test.detail || len(c.done) != 0 {
 			t.Errorf("%s: status %d, %q, did %q", test.body, w.Code, got.Detail, c.done)
 		}
 	}
 	c := newCluster()
 	for path, want := range map[string]int{"/api/v1/dead/d0123456789": 404, "/api/v1/dead/" + deadGroup + "?limit=x": 400, "/dead/d0123456789": 404, "/dead/d0123456789/retry": 404} {
-		if w := get(t, c.handler(), path); w.Code != want {
+		if w := get(t, handlerOf(c), path); w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
 	}
-	options := c.options()
+	options := optionsOf(c)
 	options.Cluster.DeadLetterOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/dead/"+deadGroup).Body.String(); strings.Contains(page, "<form") || strings.Contains(page, "/discard") {
@@ -133,7 +133,7 @@ func TestDeadAPIRefuses(t *testing.T) {
 func TestDeadPages(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, wants := range map[string][]string{
 		"/dead": {`href="/dead/d28cfe5c16a">dump</a>`, "disk &lt;b&gt;full&lt;/b&gt;<", "1h 00m ago", "in 1h 00m", `href="/dead/d28cfe5c16a/discard"`, `<a href="/dead" aria-current="page"`},
 		"/dead/" + deadGroup: {

@@ -19,7 +19,7 @@ func allocated(f func()) uint64 {
 // A body of 70 kB costs little, whatever its shape: it is rejected before anything is built
 // from it, and the error message is bounded.
 func TestHostileBodiesCostLittle(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	post(t, h, "/api/v1/jobs", jsonType, "{}") // builds what the process builds once
 	nested := func(opening, closing string, levels int) string {
 		return strings.Repeat(opening, levels) + "1" + strings.Repeat(closing, levels)

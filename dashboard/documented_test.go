@@ -10,7 +10,7 @@ import (
 )
 
 var theDocument = sync.OnceValues(func() (*openapi.Document, error) {
-	text, err := makeServer(newCluster().options()).api.documentText()
+	text, err := makeServer(optionsOf(newCluster())).api.documentText()
 	if err != nil {
 		return nil, err
 	}

@@ -238,13 +238,13 @@ func TestOverviewShowsHazards(t *testing.T) {
 		{Kind: hazards.PausedQueue, Text: "queue mail is paused for 72h0m0s", Remedy: "forge queue resume mail"},
 		{Kind: hazards.OldSnapshot, Text: "process 42 is open", Remedy: "end it"},
 	}
-	page := get(t, c.handler(), "/").Body.String()
+	page := get(t, handlerOf(c), "/").Body.String()
 	for _, want := range []string{`<a href="/queues">Queue mail is paused for 72h0m0s</a>`, "Remedy: forge queue resume mail.", "Process 42 is open."} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the overview does not say %q", want)
 		}
 	}
-	opts := c.options()
+	opts := optionsOf(c)
 	opts.Cluster.Ready = func(context.Context) error { return UnreadyError{Public: "x", Err: errors.New("the disk is full")} }
 	page = get(t, New(opts), "/").Body.String()
 	for _, want := range []string{"Node node-1 is not ready: the disk is full"} {
@@ -292,7 +292,7 @@ func TestPagesNameWhatBlocksCrons(t *testing.T) {
 		"/api/v1/crons?is=blocked":                       {`"blocked":{"job_id":42`},
 		"/api/v1" + cronPath(c.crons[0].Name) + "/ticks": {`"blocked_by":42`},
 	} {
-		page := get(t, c.handler(), path).Body.String()
+		page := get(t, handlerOf(c), path).Body.String()
 		for _, text := range want {
 			if !strings.Contains(page, text) {
 				t.Errorf("%s does not say %q", path, text)
@@ -300,7 +300,7 @@ func TestPagesNameWhatBlocksCrons(t *testing.T) {
 		}
 	}
 	c.crons[0].Blocked = cronstore.Blocked{}
-	if page := get(t, c.handler(), "/crons?is=blocked").Body.String(); strings.Contains(page, `href="`+cronPath(c.crons[0].Name)) {
+	if page := get(t, handlerOf(c), "/crons?is=blocked").Body.String(); strings.Contains(page, `href="`+cronPath(c.crons[0].Name)) {
 		t.Error("a cron that is not blocked is listed as blocked")
 	}
 }
@@ -310,16 +310,16 @@ func TestSilentNodesShow(t *testing.T) {
 	c := newCluster()
 	c.nodes[0].Reporting, c.nodes[0].ReportedAt = false, epoch.Add(-2*time.Minute)
 	c.nodes[1].Reporting, c.nodes[1].ReportedAt, c.nodes[1].StartedAt = false, time.Time{}, epoch.Add(-10*time.Second)
-	page := get(t, c.handler(), "/").Body.String()
+	page := get(t, handlerOf(c), "/").Body.String()
 	if n := strings.Count(page, "Hands over no metrics"); n != 1 || !strings.Contains(page, "the last ones came") {
 		t.Errorf("%d nodes are silent, want the first alone:\n%s", n, page)
 	}
 	c.nodes[1].StartedAt = epoch.Add(-2 * time.Minute)
 	c.nodes[0].State = nodestore.Left
-	if page := get(t, c.handler(), "/").Body.String(); !strings.Contains(page, "none came yet") || strings.Contains(page, "the last ones came") {
+	if page := get(t, handlerOf(c), "/").Body.String(); !strings.Contains(page, "none came yet") || strings.Contains(page, "the last ones came") {
 		t.Errorf("want that the second node never reported and nothing of the first:\n%s", page)
 	}
-	nodes := decode[list[nodestore.Node]](t, get(t, c.handler(), "/api/v1/nodes")).Items
+	nodes := decode[list[nodestore.Node]](t, get(t, handlerOf(c), "/api/v1/nodes")).Items
 	if nodes[0].Reporting || nodes[0].ReportedAt.IsZero() {
 		t.Errorf("the API says %+v", nodes[0])
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -136,7 +137,7 @@ func (s *apiServer) apiEnqueue(w http.ResponseWriter, r *http.Request) {
 	case added.Existing:
 		writeJSON(w, http.StatusOK, added)
 	default:
-		w.Header().Set(locationHeader, "/api/v1"+jobPath(added.ID))
+		w.Header().Set(locationHeader, "/api/v1/jobs/"+strconv.FormatInt(added.ID, 10))
 		writeJSON(w, http.StatusCreated, added)
 	}
 }

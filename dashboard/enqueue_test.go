@@ -37,7 +37,7 @@ func TestEnqueueAPI(t *testing.T) {
 		{`{"kind": "dump", "command": ["id"]}`, 422, `the field \"command\" is unknown`, nil},
 	} {
 		c := newCluster()
-		w := post(t, c.handler(), "/api/v1/jobs", jsonType, step.body)
+		w := post(t, handlerOf(c), "/api/v1/jobs", jsonType, step.body)
 		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
 			t.Errorf("%.80s: status %d, body %s", step.body, w.Code, w.Body)
 		}
@@ -53,7 +53,7 @@ func TestEnqueueAPI(t *testing.T) {
 func TestEnqueueForm(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	if page := get(t, h, "/jobs?kind=dump").Body.String(); !strings.Contains(page, `href="/enqueue?kind=dump"`) {
 		t.Error("the page does not lead to the form")
 	}
@@ -100,7 +100,7 @@ func TestEnqueueForm(t *testing.T) {
 	if len(c.done) != 0 {
 		t.Errorf("it did %v", c.done)
 	}
-	options := c.options()
+	options := optionsOf(c)
 	options.Cluster.Enqueuer = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/jobs").Body.String(); strings.Contains(page, "/enqueue") {

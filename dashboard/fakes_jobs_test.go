@@ -24,7 +24,7 @@ func (f fakeJobs) List(_ context.Context, filter jobstore.Filter) ([]jobstore.Jo
 }
 
 func (f fakeJobs) Get(ctx context.Context, id int64) (jobstore.Job, error) {
-	jobs, err := f.List(ctx, jobstore.Filter{Limit: maxLimit})
+	jobs, err := f.List(ctx, jobstore.Filter{Limit: 1000})
 	if err != nil {
 		return jobstore.Job{}, err
 	}

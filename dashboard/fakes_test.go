@@ -76,7 +76,10 @@ func (c *fakeCluster) change(alter func(*fakeCluster)) {
 	c.mu.Lock()
 	alter(c)
 	c.mu.Unlock()
-	notify(c.changed)
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
 }
 
 func (c *fakeCluster) readCount() int {
@@ -274,7 +277,7 @@ func (f fakeOperator) Act(ctx context.Context, order jobstore.Order, ids []int64
 
 func (f fakeOperator) CountMatching(_ context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
 	if filter.Queue == "vast" {
-		return jobstore.Matching{Jobs: maxBulk + 1}, nil
+		return jobstore.Matching{Jobs: 20_001}, nil
 	}
 	return jobstore.Matching{Jobs: 3, UpTo: 42}, f.note("backup", fmt.Sprintf("plan to %s %s", action, filter.Kind))
 }
@@ -418,7 +421,7 @@ func newCluster() *fakeCluster {
 var testRoles = []string{"scheduler", "metrics_aggregator", "log_compactor"}
 
 // options are the options with which node-1 serves the cluster.
-func (c *fakeCluster) options() Options {
+func optionsOf(c *fakeCluster) Options {
 	return Options{
 		Cluster: ClusterOptions{
 			Source:  Source{Leadership: fakeLeadership{c}, Nodes: fakeNodes{c}, Health: fakeHealth{c}, Crons: fakeCrons{c}, Explain: fakeCrons{c}, Jobs: fakeJobs{c}, Counts: fakeJobs{c}, Queues: fakeQueues{c}, Dead: fakeDead{c}, Events: fakeEvents{c}, History: fakeHistory{c}, Alerts: fakeAlerts{c}, Compaction: fakeCompaction{c}},
@@ -453,9 +456,22 @@ var fakeMetrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) 
 	_, _ = w.Write([]byte("forge_build_info 1\n"))
 })
 
-func (c *fakeCluster) handler() http.Handler { return New(c.options()) }
+func handlerOf(c *fakeCluster) http.Handler { return New(optionsOf(c)) }
 
-// get sends a GET like a browser on the same machine.
+func pagesOf(c *fakeCluster) *pageServer { return makeServer(optionsOf(c)).pages }
+
+func pageHandlerOf(c *fakeCluster) http.Handler { return handlerOf(c) }
+
+// plainGet sends a GET like a browser on the same machine.
+func plainGet(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080"+path, nil))
+	return w
+}
+
+// get sends a GET like a browser on the same machine and compares the answer with the
+// OpenAPI document.
 func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	return ask(t, h, http.MethodGet, path)

@@ -16,7 +16,7 @@ type fieldError struct {
 	Pointer string `json:"pointer"`
 	Detail  string `json:"detail"`
 	// whole is the message as a complete phrase.
-	whole string
+	whole string `json:"-"`
 }
 
 // invalidError is returned for a body that is valid JSON but not a valid request. It names

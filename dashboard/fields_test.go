@@ -44,7 +44,7 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 		{"bulk/jobs/cancel", `{"kind": ["` + strings.Repeat("x", 100) + `"]}`, []string{"#/kind: must be a text (got something of 104 bytes)"}},
 	} {
 		cluster := newCluster()
-		w := post(t, cluster.handler(), "/api/v1/"+c.path, jsonType, c.body)
+		w := post(t, handlerOf(cluster), "/api/v1/"+c.path, jsonType, c.body)
 		answer := decode[problem](t, w)
 		var got []string
 		for _, wrong := range answer.Errors {

@@ -13,9 +13,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/tail"
 )
 
-// maxFollowers bounds the followed lists of a node, maxFollowersOfOne those of one caller.
-// Each of them reads separately.
 const (
+	// maxStreams bounds the open streams of a node, maxStreamsOfOne those of one caller.
+	maxStreams      = 256
+	maxStreamsOfOne = 32
+	// maxFollowers bounds the followed lists of a node, maxFollowersOfOne those of one
+	// caller. Each of them reads separately.
 	maxFollowers      = 64
 	maxFollowersOfOne = 16
 )

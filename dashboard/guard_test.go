@@ -37,12 +37,12 @@ func addresses(s *server) map[string]route {
 	return all
 }
 
-func newServer(c *fakeCluster) *server { return makeServer(c.options()) }
+func newServer(c *fakeCluster) *server { return makeServer(optionsOf(c)) }
 
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +75,7 @@ func TestEveryRoute(t *testing.T) {
 func TestOnlyPostsChange(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
 		if r.get != nil && !strings.HasPrefix(path, "/events") {
 			get(t, h, path+"?from=2026-11-19T00:00&to=2026-11-20T00:00&at=2026-11-19T02:00:00Z")
@@ -134,7 +134,7 @@ func TestContentSecurityPolicyAllowsOnlyOwnOrigin(t *testing.T) {
 
 func TestHostAllowList(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	for host, status := range map[string]int{
 		"127.0.0.1:8080": 200, "localhost:8080": 200, "LOCALHOST": 200, "[::1]:8080": 200, "[::1]": 200, "localhost.:8080": 200,
 		"evil.example:8080": 421, "127.0.0.1.evil.example": 421, "evil.example": 421, "": 421, "localhost.evil.example:80": 421,
@@ -156,7 +156,7 @@ func TestHostAllowList(t *testing.T) {
 // site can attack only with a name.
 func TestAnyAddressAllowsOnlyAddresses(t *testing.T) {
 	t.Parallel()
-	opts := newCluster().options()
+	opts := optionsOf(newCluster())
 	opts.Auth.AllowedHosts = []string{AnyAddress, "forge.example"}
 	h := New(opts)
 	for host, status := range map[string]int{
@@ -176,7 +176,7 @@ func TestAnyAddressAllowsOnlyAddresses(t *testing.T) {
 
 func TestWithoutAllowListEveryHostIsAnswered(t *testing.T) {
 	t.Parallel()
-	opts := newCluster().options()
+	opts := optionsOf(newCluster())
 	opts.Auth.AllowedHosts = nil
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://forge.example/healthz", nil)
 	w := httptest.NewRecorder()
@@ -189,7 +189,7 @@ func TestWithoutAllowListEveryHostIsAnswered(t *testing.T) {
 func TestCrossOriginWritesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
 		if r.post == nil {
 			continue
@@ -259,7 +259,7 @@ var (
 
 func TestPagesHoldNothingInline(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	for _, path := range pages {
 		checkNothingInline(t, path, get(t, h, path).Body.String())
 	}

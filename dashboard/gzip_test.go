@@ -37,7 +37,7 @@ func TestPagesAndDocumentsAreCompressed(t *testing.T) {
 	for range 5 {
 		c.crons = append(c.crons, c.crons...)
 	}
-	h := c.handler()
+	h := handlerOf(c)
 	tests := []struct {
 		path, encoding string
 		status         int
@@ -69,7 +69,7 @@ func TestPagesAndDocumentsAreCompressed(t *testing.T) {
 
 func TestGzipWritersAreReused(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	for range 20 {
 		if _, body := getWithEncoding(t, h, http.MethodGet, "/", "gzip"); strings.Count(body, "</html>") != 1 {
 			t.Fatalf("not one whole page:\n%s", body)
@@ -79,7 +79,7 @@ func TestGzipWritersAreReused(t *testing.T) {
 
 func TestStreamsAreNotCompressed(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(newCluster().handler())
+	server := httptest.NewServer(handlerOf(newCluster()))
 	defer server.Close()
 	// The client requests gzip itself, and the parts of the stream still arrive one by one.
 	events, stop := follow(t, server.URL+"/events?page=overview")

@@ -94,7 +94,7 @@ func TestHandOverAPI(t *testing.T) {
 		{"nodes/node-9/drain", "", 404, "No node node-9.", ""},
 	} {
 		c := newCluster()
-		w := post(t, c.handler(), "/api/v1/"+test.path, jsonType, test.body)
+		w := post(t, handlerOf(c), "/api/v1/"+test.path, jsonType, test.body)
 		if w.Code != test.status || !strings.Contains(w.Body.String(), test.says) {
 			t.Errorf("%s %s: %d %s", test.path, test.body, w.Code, w.Body)
 		}
@@ -107,7 +107,7 @@ func TestHandOverAPI(t *testing.T) {
 func TestHandOverPages(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for _, step := range []struct{ path, body, location, says string }{
 		{"/leaders/scheduler/step-down", "", "/leaders?did=step-down&of=scheduler", "The leader of scheduler was asked to step down. node-1 leads it now, in term 7."},
 		{"/leaders/scheduler/transfer", "to=node-2", "/leaders?did=transfer&of=scheduler&to=node-2", "asked to hand over to node-2."},
@@ -132,7 +132,7 @@ func TestHandOverPages(t *testing.T) {
 
 func TestReadOnlyServerShowsNoButtons(t *testing.T) {
 	t.Parallel()
-	options := newCluster().options()
+	options := optionsOf(newCluster())
 	options.Cluster.RoleOps, options.Cluster.Settings = nil, nil
 	h := New(options)
 	for _, path := range []string{"/leaders", "/nodes"} {
@@ -154,7 +154,7 @@ func TestNodesThatAreGoneOrDrained(t *testing.T) {
 	c := newCluster()
 	c.nodes[1].State = nodestore.Draining
 	c.nodes = append(c.nodes, nodestore.Node{NodeID: "node-3", State: nodestore.Dead, LastHeartbeatAt: epoch.Add(-time.Hour), Now: epoch})
-	h := c.handler()
+	h := handlerOf(c)
 	page := get(t, h, "/nodes").Body.String()
 	for want, there := range map[string]bool{
 		`id="gone-node-3"`: true, `href="/nodes/node-3/drain"`: false, `href="/nodes/node-2/undrain"`: true, "1 draining": true,

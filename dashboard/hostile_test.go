@@ -126,7 +126,7 @@ func hostilePaths(c *fakeCluster) (pages, answers []string) {
 func TestHostileTextStaysText(t *testing.T) {
 	t.Parallel()
 	c := hostile()
-	h := c.handler()
+	h := handlerOf(c)
 	pages, _ := hostilePaths(c)
 	query := url.QueryEscape(attack)
 	for _, path := range append(pages, "/jobs?kind="+query+"&queue="+query+"&cron="+query, "/crons?q="+query, "/enqueue?kind="+query, "/bulk/jobs/cancel?kind="+query,
@@ -144,7 +144,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	if !strings.Contains(output, "alert(1)") || strings.Contains(output, "[31m") || strings.Contains(output, "]0;") {
 		t.Errorf("the output is %q", output)
 	}
-	h = hostile().handler() // a cluster without counts
+	h = handlerOf(hostile()) // a cluster without counts
 	for _, path := range []string{"/", "/leaders", "/nodes", "/crons", "/crons/" + attackName, "/jobs", "/jobs/42", "/queues", "/alerts", "/storage", "/dead", "/dead/" + deadGroup, "/settings", "/enqueue?kind=" + query} {
 		if w := get(t, h, path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "&lt;script&gt;alert(1)") {
 			t.Errorf("%s: status %d, and the attack is not among what it shows", path, w.Code)
@@ -197,12 +197,12 @@ func checkRunes(t *testing.T, where, text string) {
 func TestHostileTextForgesNoEvent(t *testing.T) {
 	t.Parallel()
 	c := hostile()
-	s := makeServer(c.options())
+	s := pagesOf(c)
 	asks := url.Values{"id": {"42"}, "role": {"scheduler"}, "group": {deadGroup}, "name": {attack}, "node": {attack}, "alert": {attack}, "kind": {attack}}
 	for name, kind := range pageKinds {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?"+asks.Encode(), nil)
-		parts := s.pages.fragments(t.Context(), kind, newRequest(r, kind))
-		f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
+		f := newFeed()
 		f.publish(parts)
 		stream, _ := f.since(0, nil)
 		got := eventsOf(string(stream))
@@ -248,7 +248,7 @@ func TestHostileTextInAnswers(t *testing.T) {
 	t.Parallel()
 	c := hostile()
 	c.logs[0].Chunk = strings.Repeat("<x>", 1<<18)
-	h := c.handler()
+	h := handlerOf(c)
 	_, paths := hostilePaths(c)
 	found := 0
 	for _, path := range paths {

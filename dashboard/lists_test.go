@@ -48,7 +48,7 @@ func TestCronsPageByPage(t *testing.T) {
 	}
 	c.crons = named("ab", "a-c", "ad", "a-e", "b", "c") // in the order of a natural language
 	names := func(path string, between func(int)) (names []string) {
-		for _, cron := range walk[cronItem](t, c.handler(), path, between) {
+		for _, cron := range walk[cronItem](t, handlerOf(c), path, between) {
 			names = append(names, cron.Name)
 		}
 		return names
@@ -76,7 +76,7 @@ func TestCronsPageByPage(t *testing.T) {
 func TestTenuresPageByPage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	show := func(tenures []leaderstore.Tenure) (shown []string) {
 		for _, tenure := range tenures {
 			shown = append(shown, fmt.Sprint(tenure.Role, " ", tenure.Term))
@@ -110,7 +110,7 @@ func TestTenuresPageByPage(t *testing.T) {
 // A list rejects the cursors of other lists, and made-up cursors.
 func TestEveryListRejectsForeignCursors(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	foreign := decode[list[json.RawMessage]](t, get(t, h, "/api/v1/jobs?limit=1")).Next
 	_, cursor, _ := strings.Cut(foreign, "cursor=")
 	cursor, _, _ = strings.Cut(cursor, "&")
@@ -150,7 +150,7 @@ func TestEnqueueUnique(t *testing.T) {
 		`"unique_period": "soon", "unique_states": ["running"]`: "#/unique_period #/unique_states",
 	} {
 		c := newCluster()
-		w := post(t, c.handler(), "/api/v1/jobs", jsonType, `{"kind": "dump", `+body+`}`)
+		w := post(t, handlerOf(c), "/api/v1/jobs", jsonType, `{"kind": "dump", `+body+`}`)
 		var pointers []string
 		if w.Code == http.StatusUnprocessableEntity {
 			for _, wrong := range decode[problem](t, w).Errors {
@@ -167,7 +167,7 @@ func TestEnqueueUnique(t *testing.T) {
 // A list of dead letters has the same filters as the command.
 func TestDeadLettersNarrowed(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	for path, status := range map[string]int{
 		"/api/v1/dead?older_than=6h&newer_than=2d": 200, "/api/v1/dead?older_than=soon": 400, "/api/v1/dead-letters?newer_than=-1h": 400,
 		"/api/v1/dead-letters?kind=dump": 200, "/api/v1/dead/" + deadGroup + "?error=full&limit=1": 200, "/api/v1/dead/d0000000000": 404,
@@ -181,7 +181,7 @@ func TestDeadLettersNarrowed(t *testing.T) {
 // The API returns the kinds and arguments that the form shows.
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	kinds := decode[list[kindItem]](t, get(t, h, "/api/v1/kinds"))
 	if !slices.Contains(kinds.Items, kindItem{"dump", true}) {
 		t.Errorf("kinds: %+v", kinds)
@@ -198,7 +198,7 @@ func TestKinds(t *testing.T) {
 func TestPanicIsAProblem(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	options := newCluster().options()
+	options := optionsOf(newCluster())
 	options.Cluster.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	options.API.Doctor = func(context.Context) ([]Finding, error) { panic("out of \x1b luck") }
 	w := get(t, New(options), "/api/v1/doctor")

@@ -20,15 +20,15 @@ const (
 	// maxGap is the maximum time between two reads: heartbeats and job states change
 	// without a notification.
 	maxGap = time.Second
-	// maxStreams bounds the open streams of a node, maxStreamsOfOne those of one caller.
-	maxStreams      = 256
-	maxStreamsOfOne = 32
+	// writeTimeout ends a stream whose client has stopped reading.
+	writeTimeout = 10 * time.Second
+)
+
+const (
 	// drawsName identifies the reads of streams in the request quota. drawTimeout is how
 	// long one read waits for a slot.
 	drawsName   = "streams"
 	drawTimeout = 10 * time.Second
-	// writeTimeout ends a stream whose client has stopped reading.
-	writeTimeout = 10 * time.Second
 )
 
 // fragment is a part of a page. version is the feed's version in which its HTML last
@@ -56,6 +56,10 @@ type feed struct {
 	version   int64
 	fragments map[string]fragment
 	listeners map[chan struct{}]struct{}
+}
+
+func newFeed() *feed {
+	return &feed{stopped: make(chan struct{}), fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
 }
 
 // feeds are the pages that are open.
@@ -92,7 +96,8 @@ func (fs *feeds) join(ctx context.Context, key string, draw render) (f *feed, li
 // start runs a feed. The feed outlives the request that started it.
 func (fs *feeds) start(ctx context.Context, draw render) *feed {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	f := &feed{stop: stop, stopped: make(chan struct{}), fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+	f := newFeed()
+	f.stop = stop
 	go func() {
 		defer close(f.stopped)
 		changes, cancel := fs.subscribe()

@@ -90,7 +90,7 @@ func TestChangesAreSeenAtOnceAndCoalesced(t *testing.T) {
 
 func TestOnlyWhatChangedIsSent(t *testing.T) {
 	t.Parallel()
-	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+	f := newFeed()
 	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("1")})
 	first, version := f.since(0, nil)
 	if string(first) != "event: a\ndata: 1\n\nid: a:a4ayc_80.b:a4ayc_80\nevent: b\ndata: 1\n\n" {
@@ -111,7 +111,7 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 // feed or node it received them, and then every change.
 func TestStreamsResume(t *testing.T) {
 	t.Parallel()
-	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+	f := newFeed()
 	f.publish(map[string][]byte{"a": []byte("1"), "b": []byte("2"), "c": []byte("3")})
 	header := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page=jobs", nil)
 	header.Header.Set("Last-Event-ID", "a:a4ayc_80.b:older.gone:x")
@@ -253,7 +253,7 @@ func until(t *testing.T, events <-chan [2]string, text string) iter.Seq[string] 
 func TestStreamShowsAKilledLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	web := httptest.NewServer(c.handler())
+	web := httptest.NewServer(handlerOf(c))
 	defer web.Close()
 	events, stop := follow(t, web.URL+"/events?page=overview")
 	await(t, events, "leaders", "node-1")
@@ -268,8 +268,8 @@ func TestStreamShowsAKilledLeader(t *testing.T) {
 	stop()
 	nodes.Eventually(t, nodes.WaitTimeout, "the feed ends with its last stream", func() bool { return c.openSubscriptions() == 0 })
 	before := c.readCount()
-	notify(c.changed)
-	get(t, c.handler(), "/healthz")
+	c.change(func(*fakeCluster) {})
+	get(t, handlerOf(c), "/healthz")
 	if after := c.readCount(); after != before {
 		t.Errorf("%d readings after the last stream ended", after-before)
 	}
@@ -278,19 +278,19 @@ func TestStreamShowsAKilledLeader(t *testing.T) {
 func TestEveryPageStreamsItsParts(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := makeServer(c.options())
+	s := pagesOf(c)
 	for name, kind := range pageKinds {
 		if name == beatKind.name {
 			continue // not specific to a page
 		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&alert=quiet&group="+deadGroup, nil)
-		parts := s.pages.fragments(t.Context(), kind, newRequest(r, kind))
+		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
 		for _, part := range append(kind.parts, "pulse") {
 			if len(parts[part]) == 0 {
 				t.Errorf("%s: part %s is empty", name, part)
 			}
 		}
-		page := get(t, c.handler(), map[string]string{
+		page := plainGet(t, pageHandlerOf(c), map[string]string{
 			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill",
 			"silence": "/alerts/quiet/silence", "tryalert": "/alerts/no_scheduler_leader/test",
 			"nodes": "/nodes", "settings": "/settings", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
@@ -312,7 +312,7 @@ var connects = regexp.MustCompile(`sse-connect="([^"]+)"`)
 
 // checkStream expects that a page has one stream, and that the stream carries exactly the
 // parts that the page has places for.
-func checkStream(t *testing.T, s *server, name, page string) {
+func checkStream(t *testing.T, s *pageServer, name, page string) {
 	t.Helper()
 	found := connects.FindAllStringSubmatch(page, -1)
 	if len(found) != 1 || !strings.Contains(page, `id="conn"`) {
@@ -326,7 +326,7 @@ func checkStream(t *testing.T, s *server, name, page string) {
 		return
 	}
 	kind = kind.stream()
-	parts := s.pages.fragments(t.Context(), kind, newRequest(r, kind))
+	parts := s.fragments(t.Context(), kind, newRequest(r, kind))
 	for part := range parts {
 		if !strings.Contains(page, `sse-swap="`+part+`"`) {
 			t.Errorf("%s: the stream carries %s, which has no place", name, part)
@@ -342,7 +342,7 @@ func checkStream(t *testing.T, s *server, name, page string) {
 func TestFormStreamsReplaceOnlyAlerts(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	web := httptest.NewServer(c.handler())
+	web := httptest.NewServer(handlerOf(c))
 	defer web.Close()
 	for _, page := range []string{"beat", "enqueue", "drain", "bulkcancel&kind=dump"} {
 		events, stop := follow(t, web.URL+"/events?page="+page)

@@ -16,7 +16,7 @@ import (
 func TestMetricsRange(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	role := func(name string) map[string]string { return map[string]string{"role": name} }
 	c.windows = []rollupstore.Row{
 		{Metric: "forge_leader_is_leader", Labels: role("a"), At: epoch, Value: .5, Greatest: 1, Last: 1},
@@ -48,7 +48,7 @@ func TestMetricsRange(t *testing.T) {
 func TestClusterMetricsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	if w := get(t, h, "/metrics/cluster"); w.Code != http.StatusOK || w.Body.String() != "forge_build_info 1\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -61,7 +61,7 @@ func TestClusterMetricsWithoutDatabase(t *testing.T) {
 
 func TestMetricsRangeRefuses(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	for asked, want := range map[string]string{
 		"":                                   "metric must name one",
 		"metric=a&step=2m":                   "step must be one of [1m 5m 1h]",

@@ -98,11 +98,13 @@ type describer struct {
 	version string
 	// tokens reports whether the node requires tokens.
 	tokens bool
+	// fields are the schemas of fields that the Go types do not fully describe.
+	fields map[reflect.Type]map[string]*jsonschema.Schema
 }
 
 // describe builds the document from the routes.
 func (s describer) describe(routes []route) (apiDocument, error) {
-	schemas := newSchemas()
+	schemas := newSchemas(s.fields)
 	doc := apiDocument{
 		OpenAPI: "3.1.1",
 		Info: apiInfo{
@@ -153,7 +155,7 @@ func (s describer) describeOne(schemas *schemas, r route, method string, of *ope
 		"default": {Description: "The node cannot answer now.", Content: wrong},
 	}
 	for _, answer := range of.all() {
-		answer.describe(schemas, op.Responses, method)
+		describeReply(answer, schemas, op.Responses, method)
 	}
 	if isRateLimited(r.path) {
 		op.Responses[strconv.Itoa(http.StatusTooManyRequests)] = apiResponse{
@@ -191,8 +193,8 @@ func (s describer) securityOf(scope access.Scope) []map[string][]string {
 	}
 }
 
-// describe adds a reply to the responses of its status.
-func (a reply) describe(schemas *schemas, responses map[string]apiResponse, method string) {
+// describeReply adds a reply to the responses of its status.
+func describeReply(a reply, schemas *schemas, responses map[string]apiResponse, method string) {
 	status := strconv.Itoa(a.status)
 	response, known := responses[status]
 	if !known {
@@ -272,7 +274,7 @@ func (p parameter) schema() *jsonschema.Schema {
 // afterwards.
 func (s *apiServer) describeOnce() (document func() (apiDocument, error), text func() ([]byte, error)) {
 	document = sync.OnceValues(func() (apiDocument, error) {
-		return describer{version: s.Self.Version, tokens: s.Tokens != nil}.describe(s.routes())
+		return describer{version: s.Self.Version, tokens: s.Tokens != nil, fields: ownFields}.describe(s.routes())
 	})
 	text = sync.OnceValues(func() ([]byte, error) {
 		doc, err := document()

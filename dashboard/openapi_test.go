@@ -92,7 +92,7 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 func TestTheDocumentHasEveryRoute(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	doc, compiler := servedDocument(t, c.handler())
+	doc, compiler := servedDocument(t, handlerOf(c))
 	want, got := map[string]string{}, map[string]string{}
 	for _, r := range newServer(c).routes() {
 		if !forPrograms(r.path) || r.path == "/events" || strings.HasPrefix(r.path, "/static/") {
@@ -132,7 +132,7 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 // description has an operation.
 func TestDocumentDescribesEveryOperation(t *testing.T) {
 	t.Parallel()
-	doc, _ := servedDocument(t, newCluster().handler())
+	doc, _ := servedDocument(t, handlerOf(newCluster()))
 	tags, unused := map[string]bool{}, maps.Clone(operationTexts)
 	for _, tag := range doc.Tags {
 		tags[tag.Name] = false
@@ -174,7 +174,7 @@ func TestDocumentStatesWhoNeedsToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	openDoc, err := makeServer(newCluster().options()).api.document()
+	openDoc, err := makeServer(optionsOf(newCluster())).api.document()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestDocumentStatesWhoNeedsToken(t *testing.T) {
 func TestBoundsOfParametersAreKept(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	doc, _ := servedDocument(t, h)
 	bounded := 0
 	for path, r := range addresses(newServer(c)) {
@@ -240,7 +240,7 @@ func TestBoundsOfParametersAreKept(t *testing.T) {
 // that.
 func TestDocumentDeclaresNoNullLists(t *testing.T) {
 	t.Parallel()
-	doc, _ := servedDocument(t, newCluster().handler())
+	doc, _ := servedDocument(t, handlerOf(newCluster()))
 	for name, schema := range doc.Components.Schemas {
 		for field, property := range schema.Properties {
 			list := slices.Contains(property.Types, "array") || slices.Contains(property.Types, "object")
@@ -259,7 +259,7 @@ func TestDocumentDeclaresNoNullLists(t *testing.T) {
 // The document explains when a key is rejected, and which session lock_holder is.
 func TestTheDocumentExplainsKeysAndLockHolders(t *testing.T) {
 	t.Parallel()
-	doc, _ := servedDocument(t, newCluster().handler())
+	doc, _ := servedDocument(t, handlerOf(newCluster()))
 	for path, methods := range doc.Paths {
 		if op, posts := methods["post"]; posts && !strings.Contains(op.Parameters[len(op.Parameters)-1].Description, "409") {
 			t.Errorf("%s does not say what a key refuses", path)
@@ -299,7 +299,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.audit = []access.AuditEntry{{ID: 1, At: epoch, Actor: "a", Source: "b", Action: "c", Outcome: "done"}}
-	h := c.handler()
+	h := handlerOf(c)
 	doc, compiler := servedDocument(t, h)
 	for path, r := range addresses(newServer(c)) {
 		for method, op := range doc.Paths[r.path] {
@@ -351,7 +351,7 @@ func fieldCount(detail string) string {
 // The check detects extra, missing and wrongly typed fields in an answer.
 func TestAnswersThatAreNotAsDocumented(t *testing.T) {
 	t.Parallel()
-	_, compiler := servedDocument(t, newCluster().handler())
+	_, compiler := servedDocument(t, handlerOf(newCluster()))
 	for _, c := range []struct{ name, text string }{
 		{"JobEnqueued", `{"id": 1, "kind": "a", "state": "b", "queue": "c", "more": 1}`},
 		{"JobEnqueued", `{"id": "1", "kind": "a", "state": "b", "queue": "c"}`},
@@ -368,7 +368,7 @@ func TestAnswersThatAreNotAsDocumented(t *testing.T) {
 func TestTheDocumentAsAPage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	doc, _ := servedDocument(t, h)
 	page := get(t, h, docsPath)
 	if page.Code != http.StatusOK {
@@ -385,7 +385,7 @@ func TestTheDocumentAsAPage(t *testing.T) {
 		}
 	}
 	for range 5 {
-		if again := get(t, c.handler(), docsPath); again.Body.String() != page.Body.String() {
+		if again := get(t, handlerOf(c), docsPath); again.Body.String() != page.Body.String() {
 			t.Fatal("the page is another one when it is made again")
 		}
 	}
@@ -397,7 +397,7 @@ func TestTheDocumentAsAPage(t *testing.T) {
 			t.Errorf("the page lacks the schema %s", name)
 		}
 	}
-	options := c.options()
+	options := optionsOf(c)
 	options.Auth.Tokens = fakeTokens{c}
 	if w := requestAs(t, New(options), "", "GET", docsPath); w.Code != http.StatusSeeOther {
 		t.Errorf("a stranger is not led to the login: %d", w.Code)

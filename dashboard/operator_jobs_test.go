@@ -36,7 +36,7 @@ func TestJobAPI(t *testing.T) {
 		{"bulk/jobs/cancel", `{"state": "completed"}`, 422, "it is completed already", nil},
 	} {
 		c := newCluster()
-		w := post(t, c.handler(), "/api/v1/"+step.path, jsonType, step.body)
+		w := post(t, handlerOf(c), "/api/v1/"+step.path, jsonType, step.body)
 		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
 			t.Errorf("%s %s: status %d, body %s", step.path, step.body, w.Code, w.Body)
 		}
@@ -44,7 +44,7 @@ func TestJobAPI(t *testing.T) {
 			t.Errorf("%s %s did (-want +got):\n%s", step.path, step.body, diff)
 		}
 	}
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	if w := get(t, h, "/api/v1/jobs/42/explain"); w.Code != 200 || !strings.Contains(w.Body.String(), `"reason":"capability","detail":"lacks capability gpu"`) {
 		t.Errorf("explain: %d %s", w.Code, w.Body)
 	}
@@ -57,7 +57,7 @@ func TestJobAPI(t *testing.T) {
 func TestJobForms(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	page := get(t, h, "/jobs/42").Body.String()
 	for want, there := range map[string]bool{
 		`href="/jobs/42/cancel"`: true, `href="/jobs/42/retry"`: true, `href="/jobs/42/discard"`: true, "<form": false,
@@ -91,7 +91,7 @@ func TestJobForms(t *testing.T) {
 	if w := get(t, h, "/jobs/99/retry"); w.Code != http.StatusNotFound {
 		t.Errorf("status %d", w.Code)
 	}
-	options := c.options()
+	options := optionsOf(c)
 	options.Cluster.JobOps = nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/jobs/42").Body.String(); strings.Contains(page, `href="/jobs/42/`) {
@@ -105,7 +105,7 @@ func TestJobForms(t *testing.T) {
 func TestJobPageExplainsThePlacement(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	page := get(t, c.handler(), "/jobs/42").Body.String()
+	page := get(t, handlerOf(c), "/jobs/42").Body.String()
 	for _, want := range []string{"no node has capability gpu; nodes have &lt;none&gt;.", "is draining; lacks capability gpu", "3 of 50", "chosen"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
@@ -113,7 +113,7 @@ func TestJobPageExplainsThePlacement(t *testing.T) {
 	}
 	for _, state := range []string{"running", "completed"} {
 		c.jobs[0].State = state
-		if page := get(t, c.handler(), "/jobs/42").Body.String(); strings.Contains(page, "h-placement") {
+		if page := get(t, handlerOf(c), "/jobs/42").Body.String(); strings.Contains(page, "h-placement") {
 			t.Errorf("the page of a job that is %s says where it goes", state)
 		}
 	}

@@ -34,7 +34,7 @@ const (
 func TestCronAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	shown := decode[cronDocument](t, get(t, h, "/api/v1/crons/backup"))
 	if shown.Name != "backup" || shown.Description != "at 02:00 every day" || len(shown.Coming) != 5 || !shown.Coming[0].UTC.Equal(epoch.Add(14*time.Hour)) {
 		t.Errorf("show: %+v", shown)
@@ -113,7 +113,7 @@ func TestCronAPIRefuses(t *testing.T) {
 		{"backup/backfill", jsonType, "{" + from + ", " + to + `, "limit": "7"}`, 422, `limit must be a whole number (got "7").`},
 	} {
 		cluster := newCluster()
-		w := post(t, cluster.handler(), "/api/v1/crons/"+c.path, c.contentType, c.body)
+		w := post(t, handlerOf(cluster), "/api/v1/crons/"+c.path, c.contentType, c.body)
 		got := decode[problem](t, w)
 		if w.Code != c.status || got.Status != c.status || got.Detail != c.detail || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %.60s: status %d, %q", c.path, c.body, w.Code, got.Detail)
@@ -124,13 +124,13 @@ func TestCronAPIRefuses(t *testing.T) {
 	}
 	down := newCluster()
 	down.err = errors.New("dial db.internal: refused")
-	if w := post(t, down.handler(), "/api/v1/crons/backup/pause", jsonType, ""); w.Code != 503 || strings.Contains(w.Body.String(), "db.internal") {
+	if w := post(t, handlerOf(down), "/api/v1/crons/backup/pause", jsonType, ""); w.Code != 503 || strings.Contains(w.Body.String(), "db.internal") {
 		t.Errorf("without a database: %d %s", w.Code, w.Body)
 	}
 	for path, status := range map[string]int{
 		"/api/v1/crons/nobody": 404, "/api/v1/crons/nobody/ticks/2026-11-20T02:00:00Z": 404, "/api/v1/crons/backup/ticks/noon": 400,
 	} {
-		if w := get(t, newCluster().handler(), path); w.Code != status {
+		if w := get(t, handlerOf(newCluster()), path); w.Code != status {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
@@ -139,7 +139,7 @@ func TestCronAPIRefuses(t *testing.T) {
 func TestCronForms(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for _, step := range []struct{ path, body, location, done, says string }{
 		{"trigger", "", "/crons/backup?did=trigger&job=43", "trigger 0001-01-01 00:00:00  by the dashboard from 127.0.0.1", `It runs now, as <a href="/jobs/43">job 43</a>`},
 		{"pause", "", "/crons/backup?did=pause", "pause by the dashboard from 127.0.0.1", "It is paused."},
@@ -171,7 +171,7 @@ func TestBackfillPreview(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.crons[0].Spec.Timezone = "Europe/Berlin"
-	page := get(t, c.handler(), "/crons/backup/backfill?from=2026-11-01T00:00&to=2026-11-02T00:00&limit=5").Body.String()
+	page := get(t, handlerOf(c), "/crons/backup/backfill?from=2026-11-01T00:00&to=2026-11-02T00:00&limit=5").Body.String()
 	for _, want := range []string{
 		"1 tick would run", "Sun 2026-11-01 00:00:00 CET", "Sat 2026-10-31 23:00:00 UTC", "2 between them stay as they are", "More are due than the limit",
 		`name="limit" value="5"`, `method="post" action="/crons/backup/backfill"`,
@@ -183,10 +183,10 @@ func TestBackfillPreview(t *testing.T) {
 	if diff := cmp.Diff([]string{"plan 2026-10-31 23:00:00 to 2026-11-01 23:00:00 at most 5"}, c.done); diff != "" {
 		t.Errorf("did (-want +got):\n%s", diff)
 	}
-	if page := get(t, c.handler(), "/crons/backup/backfill").Body.String(); strings.Contains(page, "would run") || !strings.Contains(page, `value="2026-11-20T13:00"`) {
+	if page := get(t, handlerOf(c), "/crons/backup/backfill").Body.String(); strings.Contains(page, "would run") || !strings.Contains(page, `value="2026-11-20T13:00"`) {
 		t.Error("the empty form previews, or does not offer the last day")
 	}
-	if w := get(t, c.handler(), "/crons/backup/backfill?from=x&to=y"); w.Code != http.StatusBadRequest {
+	if w := get(t, handlerOf(c), "/crons/backup/backfill?from=x&to=y"); w.Code != http.StatusBadRequest {
 		t.Errorf("status %d", w.Code)
 	}
 }
@@ -195,7 +195,7 @@ func TestCronPageShowsPauseAndNotifications(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.told = []alerts.Notification{{Cron: "backup", Tick: c.ticks["backup"][0].Tick, Target: "slack:#ops", State: alerts.NotificationFailed, Attempts: 2, Error: "gone"}}
-	page := get(t, c.handler(), "/crons/backup").Body.String()
+	page := get(t, handlerOf(c), "/crons/backup").Body.String()
 	for _, want := range []string{
 		"Next runs", "Sat 2026-11-21 02:00:00 UTC", `data-local="`, `action="/crons/backup/pause"`, "slack:#ops could not be told in 2 tries (gone)",
 		"Fired on time.", "job 41 is still running", `href="/crons/backup/backfill"`,
@@ -205,7 +205,7 @@ func TestCronPageShowsPauseAndNotifications(t *testing.T) {
 		}
 	}
 	c.crons[0].PausedAt = epoch.Add(-time.Hour)
-	page = get(t, c.handler(), "/crons/backup").Body.String()
+	page = get(t, handlerOf(c), "/crons/backup").Body.String()
 	for want, there := range map[string]bool{
 		"Paused by hand since 2026-11-20 11:00:00.000 UTC": true, `action="/crons/backup/resume"`: true, "/pause": false, "Next runs": false,
 	} {
@@ -213,7 +213,7 @@ func TestCronPageShowsPauseAndNotifications(t *testing.T) {
 			t.Errorf("on a paused cron: %q is %v", want, !there)
 		}
 	}
-	options := c.options()
+	options := optionsOf(c)
 	options.Cluster.CronOps, options.Cluster.CronRunner = nil, nil
 	readOnly := New(options)
 	if page := get(t, readOnly, "/crons/backup").Body.String(); strings.Contains(page, "<form") {

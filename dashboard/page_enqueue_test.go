@@ -79,7 +79,7 @@ func TestFormFieldsMatchSchema(t *testing.T) {
 func TestEnqueueByFields(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	w := post(t, h, "/enqueue", formType, "kind=dump&arg.table=users&arg.speed=%22slow%22&queue=bulk")
 	if w.Code != http.StatusSeeOther || len(c.done) != 1 || !strings.HasPrefix(c.done[0], `enqueue dump {"speed":"slow","table":"users"} bulk`) {
 		t.Errorf("status %d; it did %v", w.Code, c.done)

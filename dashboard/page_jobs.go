@@ -39,7 +39,7 @@ func (b *jobsBody) Narrowed() bool {
 }
 
 func (s *pageServer) loadJobs(ctx context.Context, req *request) (body, error) {
-	filter := req.jobFilter()
+	filter := jobFilter(&req.query)
 	filter.Args = jobstore.ShortArgs
 	if err := req.err(); err != nil {
 		return nil, err

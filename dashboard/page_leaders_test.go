@@ -32,7 +32,7 @@ func TestEventsInWords(t *testing.T) {
 func TestLeadersShowTheirRates(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for range 3 {
 		page := get(t, h, "/leaders").Body.String()
 		for _, want := range []string{">renewals 99.9 % of 2,400 in the last hour<", ">heartbeats 100 % of 10,800 since it started <", ">3h 00m ago<"} {
@@ -63,13 +63,13 @@ func TestVacantRoleShowsWhetherANodeMayLead(t *testing.T) {
 	c := newCluster()
 	c.leaders = append(c.leaders, leaderstore.Leader{Role: "metrics_aggregator", Now: epoch})
 	const promise, nobody = "A running node becomes its leader", "No running node can lead it"
-	if page := get(t, c.handler(), "/leaders").Body.String(); !strings.Contains(page, promise) || strings.Contains(page, nobody) {
+	if page := get(t, handlerOf(c), "/leaders").Body.String(); !strings.Contains(page, promise) || strings.Contains(page, nobody) {
 		t.Error("no leader is promised though every node stands for the role")
 	}
 	for i := range c.nodes {
 		c.nodes[i].Roles = []string{"worker", SchedulerRole}
 	}
-	if page := get(t, c.handler(), "/leaders").Body.String(); strings.Contains(page, promise) || !strings.Contains(page, nobody) {
+	if page := get(t, handlerOf(c), "/leaders").Body.String(); strings.Contains(page, promise) || !strings.Contains(page, nobody) {
 		t.Error("a leader is promised though no node stands for the role")
 	}
 }

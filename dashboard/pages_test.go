@@ -15,7 +15,7 @@ import (
 
 func TestPagesShowClusterState(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	tests := map[string][]string{
 		"/": {
 			"No node leads as metrics aggregator", "The totals of the cluster are not updated", // health
@@ -61,7 +61,7 @@ func TestPagesShowClusterState(t *testing.T) {
 func TestEmptyClusterShowsInstructions(t *testing.T) {
 	t.Parallel()
 	c := &fakeCluster{}
-	html := get(t, c.handler(), "/").Body.String()
+	html := get(t, handlerOf(c), "/").Body.String()
 	for _, want := range []string{"No node is active", "forge serve", "forge dev --nodes 3", "[[crons]]", "forge job enqueue", "Nobody has led yet"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
@@ -74,7 +74,7 @@ func TestDriftIsMarked(t *testing.T) {
 	c := newCluster()
 	c.nodes[1].ConfigHash = "bbbbbbbbbb"
 	c.nodes[0].StartedAt = epoch
-	html := get(t, c.handler(), "/").Body.String()
+	html := get(t, handlerOf(c), "/").Body.String()
 	if !strings.Contains(html, "1 node runs another configuration") || strings.Count(html, "drifts") != 1 {
 		t.Error("drift is not marked once")
 	}
@@ -86,7 +86,7 @@ func TestRefusedFilesAreShown(t *testing.T) {
 	c := newCluster()
 	c.nodes[0].ConfigError = "2 errors, the first: <forge.toml:3:1>"
 	c.nodes[1].ConfigRestart = []string{"http.listen", "node.id"}
-	html := get(t, c.handler(), "/").Body.String()
+	html := get(t, handlerOf(c), "/").Body.String()
 	for _, want := range []string{
 		c.nodes[0].NodeID + " has refused its edited file", "the first: &lt;forge.toml:3:1&gt;",
 		c.nodes[1].NodeID + " needs a restart for http.listen, node.id", "Waits for a restart: http.listen, node.id",
@@ -128,7 +128,7 @@ func TestPageErrors(t *testing.T) {
 		if test.alter != nil {
 			test.alter(c)
 		}
-		w := get(t, c.handler(), test.path)
+		w := get(t, handlerOf(c), test.path)
 		if w.Code != test.status {
 			t.Errorf("%s: status %d, want %d", test.path, w.Code, test.status)
 		}
@@ -149,7 +149,7 @@ func TestPageErrors(t *testing.T) {
 // start.
 func TestThemeFollowsCookie(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	for cookie, want := range map[string]string{
 		"forge-theme=dark": `<html lang="en" data-theme="dark">`, "forge-theme=light": `<html lang="en" data-theme="light">`,
 		"": `<html lang="en">`, "forge-theme=blue": `<html lang="en">`,
@@ -169,7 +169,7 @@ func TestJobsArePaged(t *testing.T) {
 	for id := int64(defaultLimit + 10); id > 0; id-- {
 		c.jobs = append(c.jobs, jobstore.Job{ID: id, Kind: "dump", State: "completed"})
 	}
-	h := c.handler()
+	h := handlerOf(c)
 	first := decode[list[jobstore.Job]](t, get(t, h, "/api/v1/jobs?kind=dump"))
 	if len(first.Items) != defaultLimit || !strings.HasPrefix(first.Next, "/api/v1/jobs?cursor=") {
 		t.Fatalf("%d jobs, next %q", len(first.Items), first.Next)
@@ -188,7 +188,7 @@ func TestJobsArePaged(t *testing.T) {
 
 func TestAPIListings(t *testing.T) {
 	t.Parallel()
-	h := newCluster().handler()
+	h := handlerOf(newCluster())
 	leaders := decode[list[leaderItem]](t, get(t, h, "/api/v1/leaders"))
 	if len(leaders.Items) != 3 || leaders.Items[0].Role != "scheduler" || !leaders.Items[0].Leads || leaders.Items[0].LeaseRemaining != 3 || leaders.Items[1].Leads {
 		t.Errorf("leaders %+v", leaders)
@@ -221,10 +221,10 @@ func TestAPIListings(t *testing.T) {
 func TestAssetsStayWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	const budget = 100_000 // bytes on the wire for everything that a first visit loads
-	h := newCluster().handler()
+	h := pageHandlerOf(newCluster())
 	total := 0
 	for _, file := range loadAssets().byName {
-		r := ask(t, h, http.MethodGet, "/static/"+file.name)
+		r := plainGet(t, h, "/static/"+file.name)
 		if r.Header().Get("Content-Encoding") != "" || r.Body.Len() != len(file.plain) {
 			t.Errorf("%s: not plain for a client that did not ask for gzip", file.name)
 		}
@@ -235,7 +235,7 @@ func TestAssetsStayWithinTheBudget(t *testing.T) {
 	}
 	var page countingWriter
 	zip := gzip.NewWriter(&page)
-	_, _ = zip.Write(get(t, h, "/").Body.Bytes())
+	_, _ = zip.Write(plainGet(t, h, "/").Body.Bytes())
 	_ = zip.Close()
 	if total += int(page); total > budget {
 		t.Errorf("%d bytes, want at most %d", total, budget)
@@ -263,7 +263,7 @@ func TestAssetsAreCompressed(t *testing.T) {
 
 func TestWithoutPages(t *testing.T) {
 	t.Parallel()
-	opts := newCluster().options()
+	opts := optionsOf(newCluster())
 	opts.NoPages = true
 	h := New(opts)
 	for path, status := range map[string]int{"/": 404, "/jobs": 404, "/events?page=overview": 404, "/healthz": 200, "/api/v1/jobs": 200, "/leader/scheduler": 200, "/metrics": 200} {
@@ -285,7 +285,7 @@ func TestOneCronMoreThanTheOverviewShows(t *testing.T) {
 		one.Name = fmt.Sprintf("backup-%d", i)
 		c.crons = append(c.crons, one)
 	}
-	if page := get(t, c.handler(), "/").Body.String(); !strings.Contains(page, "1 more than here") {
+	if page := get(t, handlerOf(c), "/").Body.String(); !strings.Contains(page, "1 more than here") {
 		t.Error("the overview does not count the cron that it leaves out")
 	}
 }

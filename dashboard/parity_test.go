@@ -77,7 +77,7 @@ func TestEveryFormIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := newCluster().options()
+	options := optionsOf(newCluster())
 	options.Auth.Tokens = fakeTokens{}
 	s := makeServer(options)
 	var forms []string

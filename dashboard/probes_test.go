@@ -39,7 +39,7 @@ func TestLeaderProbe(t *testing.T) {
 			if test.alter != nil {
 				test.alter(c)
 			}
-			w := get(t, c.handler(), test.path)
+			w := get(t, handlerOf(c), test.path)
 			if w.Code != test.status {
 				t.Fatalf("status %d, want %d", w.Code, test.status)
 			}
@@ -61,7 +61,7 @@ func TestLeaderProbe(t *testing.T) {
 
 func TestReadyzNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	opts := newCluster().options()
+	opts := optionsOf(newCluster())
 	opts.Cluster.Ready = func(context.Context) error {
 		return errors.Join(errors.New("database: no answer"), errors.New("workers: not started"))
 	}
@@ -99,7 +99,7 @@ func TestReadyzIgnoresLeadership(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.leaders = nil
-	if w := get(t, c.handler(), "/readyz"); w.Code != http.StatusOK {
+	if w := get(t, handlerOf(c), "/readyz"); w.Code != http.StatusOK {
 		t.Errorf("status %d without a leader, want 200", w.Code)
 	}
 }
@@ -126,7 +126,7 @@ func TestClusterHealth(t *testing.T) {
 			if test.alter != nil {
 				test.alter(c)
 			}
-			w := get(t, c.handler(), "/cluster/health")
+			w := get(t, handlerOf(c), "/cluster/health")
 			doc := decode[healthDocument](t, w)
 			if w.Code != test.status || doc.Status != test.health || doc.ClusterReady != test.ready || doc.LeaderID != test.leader {
 				t.Errorf("status %d, document %+v", w.Code, doc)
@@ -141,7 +141,7 @@ func TestClusterHealth(t *testing.T) {
 func TestClusterLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	doc := decode[leaderDocument](t, get(t, h, "/cluster/leader"))
 	if doc.Role != "scheduler" || doc.LeaderID != "node-1" || doc.Term != 7 || doc.Hostname != "alpha" || doc.LeaseRemaining != 3 || doc.ExpiresAt != epoch.Add(3*time.Second) {
 		t.Errorf("leader %+v", doc)
@@ -165,7 +165,7 @@ func TestClusterStatusCountsThePresent(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.nodes[1].State = "dead"
-	doc := decode[statusDocument](t, get(t, c.handler(), "/cluster/status"))
+	doc := decode[statusDocument](t, get(t, handlerOf(c), "/cluster/status"))
 	if doc.ClusterSize != 1 || len(doc.Nodes) != 2 || doc.Nodes[1].IsHealthy || doc.Lease == nil || doc.Lease.Term != 7 {
 		t.Errorf("document %+v", doc)
 	}

@@ -13,7 +13,7 @@ import (
 func TestQueueAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	queues := decode[list[jobstore.Queue]](t, get(t, h, "/api/v1/queues")).Items
 	if len(queues) != 2 || queues[0].Name != "bulk" || queues[0].PausedAt.IsZero() || queues[1].GlobalLimit != 3 {
 		t.Errorf("queues: %+v", queues)
@@ -43,7 +43,7 @@ func TestQueueAPI(t *testing.T) {
 func TestQueuesPage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	page := get(t, h, "/queues").Body.String()
 	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/jobs?queue=bulk"`, "paused</span>", "Limits of the whole cluster", ">dump<"} {
 		if !strings.Contains(page, want) {
@@ -60,7 +60,7 @@ func TestQueuesPage(t *testing.T) {
 	if w := post(t, h, "/queues/nobody/pause", formType, ""); w.Code != http.StatusNotFound {
 		t.Errorf("an unknown queue: %d", w.Code)
 	}
-	options := c.options()
+	options := optionsOf(c)
 	options.Cluster.QueueOps = nil
 	if page := get(t, New(options), "/queues").Body.String(); strings.Contains(page, `method="post"`) {
 		t.Error("a page that cannot do anything has forms")

@@ -25,12 +25,15 @@ type schemas struct {
 	types map[string]reflect.Type
 	// refs are the references to named types.
 	refs map[reflect.Type]*jsonschema.Schema
-	err  error
+	// fields are the schemas of fields that the Go types do not fully describe.
+	fields map[reflect.Type]map[string]*jsonschema.Schema
+	err    error
 }
 
-func newSchemas() *schemas {
+func newSchemas(fields map[reflect.Type]map[string]*jsonschema.Schema) *schemas {
 	return &schemas{
-		named: map[string]*jsonschema.Schema{}, types: map[string]reflect.Type{},
+		fields: fields,
+		named:  map[string]*jsonschema.Schema{}, types: map[string]reflect.Type{},
 		refs: map[reflect.Type]*jsonschema.Schema{
 			reflect.TypeFor[json.RawMessage](): {Description: "Any JSON."},
 			reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
@@ -130,11 +133,11 @@ func (s *schemas) make(t reflect.Type) *jsonschema.Schema {
 		}
 		return &jsonschema.Schema{}
 	}
-	for name, own := range ownFields[t] {
+	for name, own := range s.fields[t] {
 		if schema.Properties[name] == nil {
 			schema.PropertyOrder = append(schema.PropertyOrder, name)
 		}
-		schema.Properties[name] = own.CloneSchemas() // a copy, because it is changed below and all servers share ownFields
+		schema.Properties[name] = own.CloneSchemas() // a copy, because it is changed below and all documents share fields
 	}
 	for name, property := range schema.Properties {
 		fixNullability(property, slices.Contains(schema.Required, name))
@@ -171,12 +174,12 @@ func embeds(t, other reflect.Type) bool {
 // schemaName returns the name of a type in the document: jobstore.Job is Job, and
 // jobstore.Attempt is JobAttempt. The name of a list derives from its items.
 func schemaName(t reflect.Type) string {
-	if items, ok := t.FieldByName("Items"); ok && strings.HasPrefix(t.Name(), "list[") {
+	if items, ok := t.FieldByName("Items"); ok && strings.HasPrefix(strings.ToLower(t.Name()), "list[") {
 		return schemaName(items.Type.Elem()) + "List"
 	}
 	name := capital(t.Name())
 	prefix := capital(strings.TrimSuffix(path.Base(t.PkgPath()), "store"))
-	if prefix == "Dashboard" || strings.HasPrefix(name, prefix) {
+	if strings.Contains(t.PkgPath(), "/dashboard") || strings.HasPrefix(name, prefix) {
 		return name
 	}
 	return prefix + name

@@ -15,7 +15,7 @@ import (
 func TestSilenceAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	for _, step := range []struct {
 		path, body string
 		status     int
@@ -53,7 +53,7 @@ func TestSilenceAPI(t *testing.T) {
 func TestSilenceByThePage(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	h := c.handler()
+	h := handlerOf(c)
 	list := get(t, h, "/alerts").Body.String()
 	for _, want := range []string{
 		`href="/alerts/no_scheduler_leader/silence"`, `href="/alerts/no_scheduler_leader/test"`, `action="/alerts/quiet/unsilence"`,
@@ -140,6 +140,10 @@ func TestPagesOfferOnlyPermittedActions(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestReadersOfDifferentScopesShareNoStream(t *testing.T) {
+	t.Parallel()
 	kind := pageKinds["jobs"]
 	if one, other := (&request{scope: viewer}), (&request{scope: operator}); one.feed(kind) == other.feed(kind) {
 		t.Error("readers of different scopes share a stream")

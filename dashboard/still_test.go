@@ -15,20 +15,19 @@ import (
 func TestQuietClusterSendsOnlyBeats(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := makeServer(c.options())
-	f := &feed{fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
+	s := pagesOf(c)
 	for _, page := range []string{"overview", "leaders", "nodes", "crons", "cron", "jobs", "queues", "alerts", "dead", "charts", "storage", "settings", "beat"} {
 		kind := pageKinds[page]
 		req := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?name=backup&span=6h", nil), kind)
-		clear(f.fragments)
+		f := newFeed()
 		c.heartbeat(epoch)
-		f.publish(s.pages.fragments(t.Context(), kind, req))
+		f.publish(s.fragments(t.Context(), kind, req))
 		all, version := f.since(0, nil)
 		if !strings.Contains(string(all), "id: ") {
 			t.Fatalf("%s: what a reader gets first has no id: %s", page, all)
 		}
 		c.heartbeat(epoch.Add(time.Second))
-		f.publish(s.pages.fragments(t.Context(), kind, req))
+		f.publish(s.fragments(t.Context(), kind, req))
 		next, _ := f.since(version, nil)
 		if !strings.HasPrefix(string(next), "event: beat\ndata: ") || strings.Count(string(next), "event: ") != 1 || len(next) > 400 {
 			t.Errorf("%s: a second later the stream carries %s", page, next)
@@ -58,10 +57,10 @@ func (c *fakeCluster) heartbeat(at time.Time) {
 func TestBeatsContainAllMovingInstants(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := makeServer(c.options())
+	s := pagesOf(c)
 	for _, page := range []string{"overview", "leaders", "nodes"} {
 		kind := pageKinds[page]
-		parts := s.pages.fragments(t.Context(), kind, newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil), kind))
+		parts := s.fragments(t.Context(), kind, newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil), kind))
 		beat := string(parts[beatPart])
 		moves := map[string]bool{}
 		for _, html := range parts {
