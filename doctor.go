@@ -5,14 +5,14 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/dashboard/api"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/doctor"
 )
 
 // diagnose runs the doctor's checks on this node, for the current configuration and for
 // errors in the file.
-func (n *Node) diagnose(ctx context.Context) ([]dashboard.Finding, error) {
+func (n *Node) diagnose(ctx context.Context) ([]api.Finding, error) {
 	var report config.Report
 	var invalid []doctor.Finding
 	if path := n.opts.file.path; path != "" {
@@ -29,9 +29,9 @@ func (n *Node) diagnose(ctx context.Context) ([]dashboard.Finding, error) {
 		found = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Check == invalid[0].Check })
 		found = append(invalid, found...)
 	}
-	findings := make([]dashboard.Finding, len(found))
+	findings := make([]api.Finding, len(found))
 	for i, f := range found {
-		findings[i] = dashboard.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Remedy: f.Remedy}
+		findings[i] = api.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Remedy: f.Remedy}
 	}
 	return findings, ctx.Err()
 }

@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/pages"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -117,9 +121,9 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 	db := requestDB{n.pool}
 	operator, jobOps := n.operator(db), jobstore.New(db)
 	return dashboard.New(dashboard.Options{
-		Cluster: dashboard.ClusterOptions{
+		Cluster: cluster.Options{
 			Source: n.source(),
-			Self: dashboard.Self{
+			Self: cluster.Self{
 				Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
 				Version: n.opts.version, APIURL: n.self.APIURL,
 			},
@@ -137,7 +141,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Logger:        n.logger,
 			Lifetime:      ctx,
 		},
-		Auth: dashboard.AuthOptions{
+		Auth: auth.Options{
 			Tokens:         n.tokens(),
 			Audit:          auditor{n.pool},
 			AllowedHosts:   n.allowedHosts(),
@@ -145,7 +149,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Concurrent:     n.cfg.Database.PoolSize / 2, // the other half is for roles and jobs
 			Beyond:         isOverLimit,
 		},
-		API: dashboard.APIOptions{
+		API: api.Options{
 			Leads:          func(role string) (leaderstore.Fence, bool) { return n.elections.Leads(roles.Role(role)) },
 			File:           ownFile{n},
 			Doctor:         n.diagnose,
@@ -154,7 +158,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Metrics:        n.metrics.Handler(),
 			ClusterMetrics: aggregator.Exposition(n.pool, n.metrics.Series()),
 		},
-		Pages: dashboard.PageOptions{
+		Pages: pages.Options{
 			Applied: n.appliedHash,
 			Differs: n.differs,
 			Changes: n.broadcaster,
@@ -164,7 +168,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 }
 
 // tokens returns a nil interface if no token is required.
-func (n *Node) tokens() dashboard.Tokens {
+func (n *Node) tokens() auth.Tokens {
 	if !n.cfg.Dashboard.ByToken() {
 		return nil
 	}
@@ -172,7 +176,7 @@ func (n *Node) tokens() dashboard.Tokens {
 }
 
 // tokenKeeper returns the token store of the listener.
-func (n *Node) tokenKeeper() dashboard.TokenKeeper {
+func (n *Node) tokenKeeper() api.TokenKeeper {
 	if !n.cfg.Dashboard.ByToken() {
 		return noAuthTokens{tokenReader{n.pool}}
 	}
@@ -183,9 +187,9 @@ func (n *Node) tokenKeeper() dashboard.TokenKeeper {
 // http.allowed_hosts and of the node's URL. A listener that is not local also accepts the
 // host name and every IP address.
 func (n *Node) allowedHosts() []string {
-	hosts := append(dashboard.LoopbackHosts(), n.cfg.HTTP.AllowedHosts...)
+	hosts := append(auth.LoopbackHosts(), n.cfg.HTTP.AllowedHosts...)
 	if !n.cfg.HTTP.Local() {
-		hosts = append(hosts, dashboard.AnyAddress, n.self.Hostname)
+		hosts = append(hosts, auth.AnyAddress, n.self.Hostname)
 	}
 	if u, err := url.Parse(n.self.APIURL); err == nil {
 		hosts = append(hosts, u.Hostname())

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -246,7 +246,7 @@ func (n *Node) electionConfig() config.LeaderElection { return n.cfg.Cluster.Lea
 // ready returns for /readyz what keeps this node from working.
 func (n *Node) ready(ctx context.Context) error {
 	if err := n.pool.Ping(ctx); err != nil {
-		return errors.Join(n.readiness.err(), dashboard.UnreadyError{Public: "database: it cannot be reached", Err: fmt.Errorf("database: %w", err)})
+		return errors.Join(n.readiness.err(), cluster.UnreadyError{Public: "database: it cannot be reached", Err: fmt.Errorf("database: %w", err)})
 	}
 	return errors.Join(n.readiness.err(), n.writes.err())
 }

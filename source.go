@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/compactstore"
@@ -24,9 +24,9 @@ import (
 )
 
 // source connects the pages to the stores.
-func (n *Node) source() dashboard.Source {
+func (n *Node) source() cluster.Source {
 	jobs := jobstore.New(n.pool)
-	return dashboard.Source{
+	return cluster.Source{
 		Leadership: leadershipReader{leaderstore.New(n.pool), n.pool, n.cfg},
 		Nodes:      nodeReader{n.pool},
 		Health:     healthReader{n},

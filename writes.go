@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forge-scheduler/forge/dashboard"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 )
@@ -89,5 +89,5 @@ func (w *writeCheck) err() error {
 	if err == nil {
 		return nil
 	}
-	return dashboard.UnreadyError{Public: "database: it rejects this node's writes", Err: *err}
+	return cluster.UnreadyError{Public: "database: it rejects this node's writes", Err: *err}
 }

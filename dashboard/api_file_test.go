@@ -1,67 +1,18 @@
 package dashboard
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/access"
-	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 )
-
-type fakeFile struct{ *fakeCluster }
-
-func (f fakeFile) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, error) {
-	return cronstore.Plan{
-		Hash: "b", InForce: "a", State: cronstore.StateApplied, From: epoch, Until: epoch.Add(ahead),
-		Changes: config.Diff{"crons": {Added: []string{"x"}, Changed: []config.ItemChange{{Name: "y", Fields: []config.FieldChange{{Key: "schedule", From: "a", To: 7}}}}}},
-		Runs:    []cronstore.RunChange{{Cron: "x", Appear: 1, Until: epoch}},
-	}, nil
-}
-
-func (f fakeFile) Apply(_ context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
-	return cronstore.Outcome{State: cronstore.StateApplied, InForce: "b", Added: []string{"x"}}, fakeOperator(f).note("backup", "apply")
-}
-
-func (fakeFile) CheckAlerts() ([]alerts.Problem, error) {
-	return []alerts.Problem{{Alert: "quiet", Message: "the cluster has no metric x", Warning: true}}, nil
-}
-
-func (fakeFile) ExportAlerts() ([]byte, error) { return []byte("groups: []\n"), nil }
-
-// fakeKeeper has one token, ci.
-type fakeKeeper struct{ *fakeCluster }
-
-func (f fakeKeeper) List(context.Context) ([]access.Token, error) {
-	return read(f.fakeCluster, func() []access.Token {
-		return []access.Token{{ID: 1, Name: "ci", Scope: access.Viewer, State: "active", CreatedAt: epoch}}
-	})
-}
-
-func (f fakeKeeper) Create(_ context.Context, wanted access.NewToken) (string, access.Token, error) {
-	if wanted.Name == "ci" {
-		return "", access.Token{}, access.ErrTaken
-	}
-	return "forge_secret", access.Token{Name: wanted.Name, Scope: wanted.Scope, State: "active", CreatedAt: epoch},
-		fakeOperator(f).note("backup", "token "+wanted.Name+" "+string(wanted.Scope)+" "+wanted.Life.String()+" by "+wanted.By)
-}
-
-func (f fakeKeeper) Revoke(_ context.Context, name, by string) (access.Token, error) {
-	if name == "nobody" {
-		return access.Token{}, access.ErrNotFound
-	}
-	return access.Token{Name: name, State: "revoked", CreatedAt: epoch, RevokedBy: by}, fakeOperator(f).note("backup", "revoke "+name)
-}
 
 func TestFileAPI(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, want := range map[string]string{
 		"plan":                         `"until":"2026-11-27T12:00:00Z"`,
@@ -81,14 +32,14 @@ func TestFileAPI(t *testing.T) {
 	if w := post(t, h, "/api/v1/apply", jsonType, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"in_force":"b"`) {
 		t.Errorf("apply: %d %s", w.Code, w.Body)
 	}
-	if diff := cmp.Diff([]string{"apply"}, c.done); diff != "" {
+	if diff := cmp.Diff([]string{"apply"}, c.Done); diff != "" {
 		t.Errorf("did (-want +got):\n%s", diff)
 	}
 }
 
 func TestTokensOverTheAPI(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for _, step := range []struct {
 		path, body string
@@ -102,13 +53,13 @@ func TestTokensOverTheAPI(t *testing.T) {
 		{"tokens/ci/revoke", "", 200, `"state":"revoked"`, "revoke ci"},
 		{"tokens/nobody/revoke", "", 404, "There is no such token.", ""},
 	} {
-		c.done = nil
+		c.Done = nil
 		w := post(t, h, "/api/v1/"+step.path, jsonType, step.body)
-		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) || strings.Join(c.done, ";") != step.did {
-			t.Errorf("%s %s: %d %s, did %v", step.path, step.body, w.Code, w.Body, c.done)
+		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) || strings.Join(c.Done, ";") != step.did {
+			t.Errorf("%s %s: %d %s, did %v", step.path, step.body, w.Code, w.Body, c.Done)
 		}
 	}
-	for _, line := range c.auditLines() {
+	for _, line := range c.AuditLines() {
 		if strings.Contains(line, "forge_secret") {
 			t.Errorf("the audit log has the secret: %s", line)
 		}

@@ -9,13 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 func TestAPIFollowsOutputUntilTheJobHasFinished(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.jobs[0].State = "running"
+	c := dashboardtest.New()
+	c.Jobs[0].State = "running"
 	server := httptest.NewServer(handlerOf(c))
 	t.Cleanup(server.Close)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/jobs/42/logs?follow=true", nil)
@@ -44,14 +47,14 @@ func TestAPIFollowsOutputUntilTheJobHasFinished(t *testing.T) {
 	if got := next(); got.Chunk != "dumping\n" {
 		t.Errorf("got %+v", got)
 	}
-	c.change(func(c *fakeCluster) {
-		c.logs = append(c.logs, jobstore.LogChunk{Attempt: 2, Seq: 1, Stream: "stderr", Chunk: "\x1b[1m\u2028again"})
-		c.jobs[0].Attempt = 2
+	c.Change(func(c *dashboardtest.Cluster) {
+		c.Logs = append(c.Logs, jobstore.LogChunk{Attempt: 2, Seq: 1, Stream: "stderr", Chunk: "\x1b[1m\u2028again"})
+		c.Jobs[0].Attempt = 2
 	})
 	if got := next(); got.Attempt != 2 || got.Chunk != "\x1b[1m\u2028again" {
 		t.Errorf("got %+v", got)
 	}
-	c.change(func(c *fakeCluster) { c.jobs[0].FinalizedAt = time.Now() })
+	c.Change(func(c *dashboardtest.Cluster) { c.Jobs[0].FinalizedAt = time.Now() })
 	if lines.Scan() || lines.Err() != nil {
 		t.Errorf("the stream has not ended well: %q, %v", lines.Text(), lines.Err())
 	}
@@ -59,7 +62,7 @@ func TestAPIFollowsOutputUntilTheJobHasFinished(t *testing.T) {
 
 func TestAPIFollowAbortsIfJobIsGone(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	server := httptest.NewServer(handlerOf(c))
 	t.Cleanup(server.Close)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/jobs/42/logs?follow=true", nil)
@@ -71,7 +74,7 @@ func TestAPIFollowAbortsIfJobIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	c.change(func(c *fakeCluster) { c.jobs = nil }) // as retention does
+	c.Change(func(c *dashboardtest.Cluster) { c.Jobs = nil }) // as retention does
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		if !strings.Contains(lines.Text(), "dumping") {
@@ -85,16 +88,16 @@ func TestAPIFollowAbortsIfJobIsGone(t *testing.T) {
 
 func TestAPIFollowersAreBounded(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	s := makeServer(optionsOf(c)).api
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-	for range maxFollowersOfOne {
-		s.limits.followers.acquire(t.Context(), addressOf(r), 1, 0)
+	for range auth.MaxFollowersOfOne {
+		s.Limits.Followers.Acquire(t.Context(), web.AddressOf(r), 1, 0)
 	}
 	w := httptest.NewRecorder()
-	s.followLogs(w, r, 42, 0, 0)
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || s.limits.followers.used != maxFollowersOfOne {
-		t.Errorf("status %d, %d followers", w.Code, s.limits.followers.used)
+	s.FollowLogs(w, r, 42, 0, 0)
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || s.Limits.Followers.Used != auth.MaxFollowersOfOne {
+		t.Errorf("status %d, %d followers", w.Code, s.Limits.Followers.Used)
 	}
 	if w := ask(t, handlerOf(c), http.MethodHead, "/api/v1/jobs/42/logs?follow=true"); w.Code != http.StatusOK || w.Body.Len() != 0 {
 		t.Errorf("HEAD: status %d, body %q", w.Code, w.Body)

@@ -5,17 +5,18 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 )
 
 func TestTicksOfAnExpression(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	for query, want := range map[string]string{
 		"schedule=0+2+*+*+*&limit=1": `{"schedule":"0 2 * * *","timezone":"UTC","description":"at 02:00 every day","items":[{"tick":"2026-11-21T02:00:00Z","utc":"2026-11-21T02:00:00Z"}]}`,
 		"schedule=30+2+*+*+*&timezone=Europe/Berlin&from=2026-07-01T00:00:00Z&limit=1": `[{"tick":"2026-07-01T02:30:00+02:00","utc":"2026-07-01T00:30:00Z"}]`,
@@ -33,29 +34,9 @@ func TestTicksOfAnExpression(t *testing.T) {
 	}
 }
 
-func (f fakeEvents) Find(_ context.Context, filter eventstore.Filter) ([]eventstore.Event, error) {
-	return read(f.fakeCluster, func() []eventstore.Event {
-		var own []eventstore.Event
-		for _, e := range f.events {
-			fits := (filter.Before == 0 || e.ID < filter.Before) && e.ID > filter.After && (len(filter.Types) == 0 || slices.Contains(filter.Types, e.Type))
-			if fits && len(own) < filter.Limit {
-				own = append(own, e)
-			}
-		}
-		return own
-	})
-}
-
-func (f fakeEvents) CheckTypes(_ context.Context, types []string) error {
-	if slices.Contains(types, "nothing") {
-		return &eventstore.UnknownTypeError{Type: "nothing", Known: []string{"this", "that"}}
-	}
-	return nil
-}
-
 func TestEventsByType(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	for query, want := range map[string]string{
 		"":                                `"id":2`,
 		"type=node_joined":                `{"items":[{"id":1,"at":"2026-11-20T12:00:00Z","type":"node_joined"}]}`,
@@ -76,7 +57,7 @@ func TestEventsByType(t *testing.T) {
 // ones.
 func TestFollowEventsAndAudit(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	server := httptest.NewServer(handlerOf(c))
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -104,8 +85,8 @@ func TestFollowEventsAndAudit(t *testing.T) {
 	}
 	eventLog := lines("/api/v1/events?follow=true&type=leader_elected,queue_paused")
 	demand(eventLog, `"id":2`)
-	c.change(func(c *fakeCluster) {
-		c.events = append([]eventstore.Event{{ID: 4, At: epoch, Type: eventstore.QueuePaused}, {ID: 3, At: epoch, Type: eventstore.NodeLeft}}, c.events...)
+	c.Change(func(c *dashboardtest.Cluster) {
+		c.Events = append([]eventstore.Event{{ID: 4, At: dashboardtest.Epoch, Type: eventstore.QueuePaused}, {ID: 3, At: dashboardtest.Epoch, Type: eventstore.NodeLeft}}, c.Events...)
 	})
 	demand(eventLog, `"id":4`)
 	resumed := lines("/api/v1/events?follow=true&after=3")
@@ -119,7 +100,7 @@ func TestFollowEventsAndAudit(t *testing.T) {
 
 func TestDoctorAndAlertsOfTheFile(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, want := range map[string]string{
 		"doctor":        `{"items":[{"check":"pooler","status":"ok","detail":"there is none"}]}`,
@@ -130,7 +111,7 @@ func TestDoctorAndAlertsOfTheFile(t *testing.T) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
-	if got := get(t, h, "/api/v1/alerts/export").Header().Get("Content-Type"); got != yamlMedia {
+	if got := get(t, h, "/api/v1/alerts/export").Header().Get("Content-Type"); got != api.YamlMedia {
 		t.Errorf("the rules are %s", got)
 	}
 }
@@ -138,7 +119,7 @@ func TestDoctorAndAlertsOfTheFile(t *testing.T) {
 // A schedule without another tick has an empty list, not null.
 func TestNextIsEmptyListWithoutTicks(t *testing.T) {
 	t.Parallel()
-	body := get(t, handlerOf(newCluster()), "/api/v1/next?schedule=%40yearly&from=9999-06-01T00%3A00%3A00Z").Body.String()
+	body := get(t, handlerOf(dashboardtest.New()), "/api/v1/next?schedule=%40yearly&from=9999-06-01T00%3A00%3A00Z").Body.String()
 	if !strings.Contains(body, `"items":[]`) {
 		t.Error(body)
 	}

@@ -12,44 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 )
 
-type fakeAudit struct{ *fakeCluster }
-
-func (f fakeAudit) Begin(_ context.Context, e access.AuditEntry) (int64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err != nil {
-		return 0, f.err
-	}
-	e.ID = int64(len(f.audit) + 1)
-	f.audit = append(f.audit, e)
-	return e.ID, nil
-}
-
-func (f fakeAudit) End(_ context.Context, id int64, outcome, detail string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.audit[id-1].Outcome, f.audit[id-1].Detail = outcome, detail
-	return f.err
-}
-
-func (f fakeAudit) List(_ context.Context, filter access.AuditFilter) ([]access.AuditEntry, error) {
-	return read(f.fakeCluster, func() []access.AuditEntry { return f.audit[:min(len(f.audit), filter.Limit)] })
-}
-
-// auditLines returns the audit log, one line for each entry.
-func (c *fakeCluster) auditLines() (lines []string) {
-	for _, e := range c.audit {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s from %s: %s %s: %s %s", e.Actor, e.Source, e.Action, e.Object, e.Outcome, e.Detail)))
-	}
-	return lines
-}
-
 func TestAuditSaysWhoDidWhat(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	post(t, h, "/api/v1/jobs/42/cancel", jsonType, "")
 	post(t, h, "/jobs/42/cancel", formType, "")
@@ -69,7 +40,7 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 		who + `dead.discard : done 200 ids=[] group= kind= error="disk" older_than=48h0m0s newer_than=0s, changed 2`,
 		who + "leader.step-down scheduler: done 202",
 	}
-	if diff := cmp.Diff(want, c.auditLines()); diff != "" {
+	if diff := cmp.Diff(want, c.AuditLines()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -77,25 +48,25 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 // Every route that changes something records the action before it carries it out.
 func TestEveryActionIsAudited(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
-		if r.post == nil {
+		if r.Post == nil {
 			continue
 		}
-		c.audit, c.done = nil, nil
+		c.Audit, c.Done = nil, nil
 		contentType := formType
 		if strings.HasPrefix(path, "/api/") {
 			contentType = jsonType
 		}
 		post(t, h, path, contentType, "")
-		if len(c.audit) != 1 || c.audit[0].Action == "" || c.audit[0].Outcome == "" {
-			t.Errorf("%s wrote %v", path, c.auditLines())
+		if len(c.Audit) != 1 || c.Audit[0].Action == "" || c.Audit[0].Outcome == "" {
+			t.Errorf("%s wrote %v", path, c.AuditLines())
 		}
 	}
-	c.err, c.done = errors.New("gone"), nil
-	if w := post(t, h, "/api/v1/jobs/42/cancel", jsonType, ""); w.Code != http.StatusServiceUnavailable || len(c.done) > 0 {
-		t.Errorf("what cannot be written down: status %d, did %v", w.Code, c.done)
+	c.Err, c.Done = errors.New("gone"), nil
+	if w := post(t, h, "/api/v1/jobs/42/cancel", jsonType, ""); w.Code != http.StatusServiceUnavailable || len(c.Done) > 0 {
+		t.Errorf("what cannot be written down: status %d, did %v", w.Code, c.Done)
 	}
 }
 
@@ -112,7 +83,7 @@ func TestAuditSaysWhoWasRefused(t *testing.T) {
 	submit(t, h, "/login", "token=wrong", "", "")
 	submit(t, h, "/logout", "", "forge=session-of-operator", "")
 	var got []string
-	for _, e := range c.audit {
+	for _, e := range c.Audit {
 		got = append(got, strings.TrimSpace(e.Actor+": "+e.Action+" "+e.Object+": "+e.Outcome+" "+e.Detail))
 	}
 	want := []string{
@@ -145,30 +116,30 @@ func TestRecordedRefusalsAreLimited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, options := clusterWithTokens()
-			now := epoch
+			now := dashboardtest.Epoch
 			options.Cluster.Now = func() time.Time { return now }
 			h := New(options)
-			const asked = 3 * refusalsAtOnce
+			const asked = 3 * auth.RefusalsAtOnce
 			for range asked {
 				refuse(h)
 			}
-			if len(c.audit) != refusalsAtOnce {
-				t.Errorf("%d entries, want %d", len(c.audit), refusalsAtOnce)
+			if len(c.Audit) != auth.RefusalsAtOnce {
+				t.Errorf("%d entries, want %d", len(c.Audit), auth.RefusalsAtOnce)
 			}
 			requestAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel")
-			if got := c.audit[len(c.audit)-1]; got.Actor != "a operator" || got.Outcome != access.Done {
+			if got := c.Audit[len(c.Audit)-1]; got.Actor != "a operator" || got.Outcome != access.Done {
 				t.Errorf("what another does: %+v", got)
 			}
-			h.server.guard.writeSums(t.Context())
-			h.server.guard.writeSums(t.Context()) // nothing is left to write
-			sum := c.audit[refusalsAtOnce+1:]
-			want := fmt.Sprintf("%d more refusals were not recorded from 2026-", asked-refusalsAtOnce)
-			if len(sum) != 1 || sum[0].Action != leftOutAction || sum[0].Outcome != access.Refused || !strings.HasPrefix(sum[0].Detail, want) {
+			h.server.guard.WriteSums(t.Context())
+			h.server.guard.WriteSums(t.Context()) // nothing is left to write
+			sum := c.Audit[auth.RefusalsAtOnce+1:]
+			want := fmt.Sprintf("%d more refusals were not recorded from 2026-", asked-auth.RefusalsAtOnce)
+			if len(sum) != 1 || sum[0].Action != auth.LeftOutAction || sum[0].Outcome != access.Refused || !strings.HasPrefix(sum[0].Detail, want) {
 				t.Errorf("the sum: %+v, want one of %s", sum, want)
 			}
-			now = now.Add(refusalEvery)
+			now = now.Add(auth.RefusalEvery)
 			refuse(h)
-			if got := c.audit[len(c.audit)-1]; got.Action == leftOutAction {
+			if got := c.Audit[len(c.Audit)-1]; got.Action == auth.LeftOutAction {
 				t.Error("later refusals are not recorded")
 			}
 		})
@@ -180,20 +151,20 @@ func TestRecordedRefusalsAreLimited(t *testing.T) {
 func TestRefusedChangesAreLimited(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
-	options.Cluster.Now = func() time.Time { return epoch }
+	options.Cluster.Now = func() time.Time { return dashboardtest.Epoch }
 	h := New(options)
-	for range 2 * refusedChangesAtOnce {
+	for range 2 * auth.RefusedChangesAtOnce {
 		requestAs(t, h, "operator", "POST", "/api/v1/jobs/41/cancel") // the job has finished
 	}
-	if len(c.audit) != refusedChangesAtOnce {
-		t.Fatalf("%d entries, want %d", len(c.audit), refusedChangesAtOnce)
+	if len(c.Audit) != auth.RefusedChangesAtOnce {
+		t.Fatalf("%d entries, want %d", len(c.Audit), auth.RefusedChangesAtOnce)
 	}
-	h.server.guard.writeSums(t.Context())
-	want := fmt.Sprintf("%d more refusals were not recorded", refusedChangesAtOnce)
-	if sum := c.audit[refusedChangesAtOnce:]; len(sum) != 1 || sum[0].Action != leftOutAction || !strings.HasPrefix(sum[0].Detail, want) {
+	h.server.guard.WriteSums(t.Context())
+	want := fmt.Sprintf("%d more refusals were not recorded", auth.RefusedChangesAtOnce)
+	if sum := c.Audit[auth.RefusedChangesAtOnce:]; len(sum) != 1 || sum[0].Action != auth.LeftOutAction || !strings.HasPrefix(sum[0].Detail, want) {
 		t.Errorf("the sum: %+v, want one of %s", sum, want)
 	}
-	if w := requestAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusTooManyRequests || w.Header().Get(retryHeader) == "" {
+	if w := requestAs(t, h, "operator", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusTooManyRequests || w.Header().Get(web.RetryHeader) == "" {
 		t.Errorf("status %d", w.Code)
 	}
 	if w := requestAs(t, h, "admin", "POST", "/api/v1/jobs/42/cancel"); w.Code != http.StatusOK {
@@ -208,8 +179,8 @@ func TestLoginsAreRecorded(t *testing.T) {
 	h := New(options)
 	submit(t, h, "/logout", "", "", "")
 	submit(t, h, "/logout", "", "forge=nobody", "")
-	if len(c.audit) > 0 {
-		t.Errorf("logging out: %v", c.auditLines())
+	if len(c.Audit) > 0 {
+		t.Errorf("logging out: %v", c.AuditLines())
 	}
 	options.Auth.Audit = brokenAudit{options.Auth.Audit}
 	if w := submit(t, New(options), "/login", "token=operator", "", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Set-Cookie") != "" {
@@ -218,7 +189,7 @@ func TestLoginsAreRecorded(t *testing.T) {
 }
 
 // brokenAudit fails to record anything.
-type brokenAudit struct{ Audit }
+type brokenAudit struct{ auth.Audit }
 
 func (brokenAudit) Begin(context.Context, access.AuditEntry) (int64, error) {
 	return 0, errors.New("gone")

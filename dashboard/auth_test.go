@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -11,53 +10,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 )
 
-// fakeTokens has a token for each scope. The session of a token is "session-of-" and its
-// name.
-type fakeTokens struct{ *fakeCluster }
-
-func (f fakeTokens) Verify(_ context.Context, token string) (access.Holder, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err != nil {
-		return access.Holder{}, f.err
-	}
-	if scope := f.scopes[token]; scope != "" {
-		return access.Holder{ID: f.ids[token], Name: "a " + token, Scope: scope}, nil
-	}
-	return access.Holder{}, access.ErrInvalid
-}
-
-func (f fakeTokens) Session(ctx context.Context, session string) (access.Holder, error) {
-	token, ok := strings.CutPrefix(session, "session-of-")
-	if !ok {
-		return access.Holder{}, access.ErrInvalid
-	}
-	return f.Verify(ctx, token)
-}
-
-func (f fakeTokens) Login(ctx context.Context, token string) (session string, of access.Holder, err error) {
-	of, err = f.Verify(ctx, token)
-	return "session-of-" + token, of, err
-}
-
-func (f fakeTokens) Logout(_ context.Context, session string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.done = append(f.done, "log out "+session)
-	return f.err
-}
-
 // clusterWithTokens returns a cluster that requires tokens. Three tokens are valid; others
 // have expired or were revoked.
-func clusterWithTokens() (c *fakeCluster, options Options) {
-	c = newCluster()
-	c.scopes = map[string]access.Scope{"viewer": access.Viewer, "operator": access.Operator, "admin": access.Admin}
-	c.ids = map[string]int64{"viewer": 1, "operator": 2, "admin": 3}
+func clusterWithTokens() (c *dashboardtest.Cluster, options Options) {
+	c = dashboardtest.New()
+	c.Scopes = map[string]access.Scope{"viewer": access.Viewer, "operator": access.Operator, "admin": access.Admin}
+	c.Ids = map[string]int64{"viewer": 1, "operator": 2, "admin": 3}
 	options = optionsOf(c)
-	options.Auth.Tokens = fakeTokens{c}
+	options.Auth.Tokens = dashboardtest.Tokens{Cluster: c}
 	return c, options
 }
 
@@ -88,24 +55,24 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 			method string
 			needs  access.Scope
 			there  bool
-		}{{http.MethodHead, r.read, r.get != nil}, {http.MethodPost, r.write, r.post != nil}} {
+		}{{http.MethodHead, r.Read, r.Get != nil}, {http.MethodPost, r.Write, r.Post != nil}} {
 			if !way.there {
 				continue
 			}
-			if way.needs != open && !access.Admin.Covers(way.needs) {
-				t.Errorf("%s %s declares the scope %q", way.method, r.path, way.needs)
+			if way.needs != route.Open && !access.Admin.Covers(way.needs) {
+				t.Errorf("%s %s declares the scope %q", way.method, r.Path, way.needs)
 			}
 			for _, token := range []string{"", "viewer", "operator", "admin", "expired", "revoked"} {
-				c.done = nil
+				c.Done = nil
 				w := requestAs(t, h, token, way.method, path)
-				if want := refusalOf(r.path, way.method, way.needs, c.scopes[token]); want == 0 {
+				if want := refusalOf(r.Path, way.method, way.needs, c.Scopes[token]); want == 0 {
 					if w.Code == http.StatusUnauthorized || w.Code == http.StatusForbidden || strings.HasPrefix(w.Header().Get("Location"), "/login?") {
 						if path != "/login" { // the login form has its token in the body
 							t.Errorf("%s %s as %q: status %d", way.method, path, token, w.Code)
 						}
 					}
-				} else if w.Code != want || len(c.done) > 0 || strings.Contains(w.Body.String(), "detail") {
-					t.Errorf("%s %s as %q: status %d, want %d; did %v; %.200s", way.method, path, token, w.Code, want, c.done, w.Body)
+				} else if w.Code != want || len(c.Done) > 0 || strings.Contains(w.Body.String(), "detail") {
+					t.Errorf("%s %s as %q: status %d, want %d; did %v; %.200s", way.method, path, token, w.Code, want, c.Done, w.Body)
 				}
 			}
 		}
@@ -116,11 +83,11 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 // with it.
 func refusalOf(path, method string, needs, has access.Scope) int {
 	switch {
-	case needs == open || has.Covers(needs):
+	case needs == route.Open || has.Covers(needs):
 		return 0
 	case has != "":
 		return http.StatusForbidden
-	case method == http.MethodHead && !forPrograms(path):
+	case method == http.MethodHead && !web.ForPrograms(path):
 		return http.StatusSeeOther
 	default:
 		return http.StatusUnauthorized
@@ -193,10 +160,10 @@ func TestLogin(t *testing.T) {
 		t.Errorf("in: %d", page.Code)
 	}
 	w = submit(t, h, "/logout", "", cookie, "https")
-	if w.Code != 303 || w.Header().Get("Set-Cookie") != "__Host-forge=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict" || c.done[0] != "log out session-of-viewer" {
-		t.Errorf("out: %d with %s, did %v", w.Code, w.Header().Get("Set-Cookie"), c.done)
+	if w.Code != 303 || w.Header().Get("Set-Cookie") != "__Host-forge=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict" || c.Done[0] != "log out session-of-viewer" {
+		t.Errorf("out: %d with %s, did %v", w.Code, w.Header().Get("Set-Cookie"), c.Done)
 	}
-	delete(c.scopes, "viewer")
+	delete(c.Scopes, "viewer")
 	if page := withCookie(t, h, cookie, "/jobs"); page.Code != 303 {
 		t.Errorf("with the session of a token that is no longer good: %d", page.Code)
 	}
@@ -231,30 +198,14 @@ func TestSessionsAndTokensAreNotInterchangeable(t *testing.T) {
 	}
 }
 
-func TestLoginRedirectsOnlyToOwnPages(t *testing.T) {
-	t.Parallel()
-	for next, want := range map[string]string{
-		"": "/", "/jobs": "/jobs", "https://evil.example": "/", "//evil.example": "/", `/\evil.example`: "/", "/a\r\nb": "/", "javascript:alert(1)": "/",
-		"/\t/evil.example": "/", "/\n/evil.example": "/", "\t//evil.example": "/", "/\x00/evil.example": "/", "/\x7f/evil.example": "/", "\\\\evil.example": "/",
-		`/\/evil.example`: "/", `/jobs\..\..\evil.example`: "/", "/%zz": "/", "/\xff": "/", "///evil.example": "/", "/%2F/evil.example": "/",
-		"//?evil.example": "/", "//user@/evil.example": "/",
-		// Browsers do not decode these sequences before they look for the host.
-		"/%09/evil.example": "/%09/evil.example", "/jobs?q=%2F%2Fevil.example#a": "/jobs?q=%2F%2Fevil.example#a",
-	} {
-		if got := nextOf(next); got != want {
-			t.Errorf("%q leads to %q", next, got)
-		}
-	}
-}
-
 func TestWrongTokensAreThrottled(t *testing.T) {
 	t.Parallel()
 	_, options := clusterWithTokens()
-	now := epoch
+	now := dashboardtest.Epoch
 	options.Cluster.Now = func() time.Time { return now }
 	h := New(options)
 	guess := func() *httptest.ResponseRecorder { return submit(t, h, "/login", "token=wrong", "", "") }
-	for i := range maxFailures {
+	for i := range auth.MaxFailures {
 		if w := guess(); w.Code != 401 {
 			t.Fatalf("attempt %d: %d", i, w.Code)
 		}
@@ -262,7 +213,7 @@ func TestWrongTokensAreThrottled(t *testing.T) {
 	if w := guess(); w.Code != 429 || w.Header().Get("Retry-After") != "7" {
 		t.Errorf("status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
 	}
-	for range 2 * maxFailures {
+	for range 2 * auth.MaxFailures {
 		if w := submit(t, h, "/login", "token=viewer", "", ""); w.Code != 303 {
 			t.Fatalf("who has a token is kept out by the failures of others at the same address: %d", w.Code)
 		}
@@ -280,7 +231,7 @@ func TestWrongTokensAreThrottled(t *testing.T) {
 		checkDocumented(t, r, w)
 		return w.Code
 	}
-	for range maxFailures {
+	for range auth.MaxFailures {
 		bearer("wrong")
 	}
 	if got := bearer("wrong"); got != 429 {
@@ -295,15 +246,15 @@ func TestWrongTokensAreThrottled(t *testing.T) {
 func TestReadsWorkDuringDatabaseOutage(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
-	now := epoch
+	now := dashboardtest.Epoch
 	options.Cluster.Now = func() time.Time { return now }
 	h := New(options)
 	ask := func(token, method, path string) int { return requestAs(t, h, token, method, path).Code }
 	if got := ask("operator", "GET", "/metrics"); got != 200 {
 		t.Fatal(got)
 	}
-	c.err = errors.New("gone")
-	now = now.Add(graceWithoutDatabase - time.Second)
+	c.Err = errors.New("gone")
+	now = now.Add(auth.GraceWithoutDatabase - time.Second)
 	for _, step := range []struct {
 		token, method, path string
 		want                int
@@ -330,29 +281,18 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 		s := makeServer(options).guard
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil)
 		r.Header.Set("Authorization", "Bearer viewer")
-		lasting, stop := s.whileAdmitted(r)
+		lasting, stop := s.WhileAdmitted(r)
 		defer stop()
 		time.Sleep(time.Hour)
 		if err := lasting.Context().Err(); err != nil {
 			t.Fatalf("ended while the token is good: %v", err)
 		}
-		c.mu.Lock()
-		delete(c.scopes, "viewer")
-		c.mu.Unlock()
-		time.Sleep(recheck + time.Second)
+		c.Mu.Lock()
+		delete(c.Scopes, "viewer")
+		c.Mu.Unlock()
+		time.Sleep(auth.Recheck + time.Second)
 		if lasting.Context().Err() == nil {
 			t.Error("the stream outlives its token")
 		}
 	})
-}
-
-func TestThrottleForgets(t *testing.T) {
-	t.Parallel()
-	limits := newThrottle(1, 1)
-	for i := range 3 * maxThrottled {
-		limits.take(time.Duration(i).String(), epoch)
-	}
-	if len(limits.each) > maxThrottled {
-		t.Errorf("it remembers %d", len(limits.each))
-	}
 }

@@ -12,12 +12,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 )
 
 // Errors in an address have the same form as all other errors.
 func TestBadAddresses(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	const (
 		limit      = "limit must be from 1 to 1000"
 		unreadable = "The address is invalid: its query must have names and values in UTF-8 without NUL."
@@ -52,14 +57,14 @@ func TestBadAddresses(t *testing.T) {
 		{"/api/v1/jobs?limit=1000000000", 400, limit},
 		{"/api/v1/jobs?limit=ten", 400, limit},
 		{"/api/v1/jobs?before=9223372036854775808", 400, "before must be a number that is not negative"},
-		{"/api/v1/jobs?cursor=", 400, errForgedCursor.Error()},
-		{"/api/v1/jobs?cursor=abc", 400, errForgedCursor.Error()},
-		{"/api/v1/jobs?cursor=%01", 400, errForgedCursor.Error()},
-		{"/api/v1/jobs?cursor=AAAAAAAAAAAAYmVmb3JlPTQy", 400, errForgedCursor.Error()},
+		{"/api/v1/jobs?cursor=", 400, web.ErrForgedCursor.Error()},
+		{"/api/v1/jobs?cursor=abc", 400, web.ErrForgedCursor.Error()},
+		{"/api/v1/jobs?cursor=%01", 400, web.ErrForgedCursor.Error()},
+		{"/api/v1/jobs?cursor=AAAAAAAAAAAAYmVmb3JlPTQy", 400, web.ErrForgedCursor.Error()},
 		{"/api/v1/crons/backup/ticks?before=2026-11-19T02:00:00", 400, "before must be a time such as 2026-11-20T15:04:05Z"},
 	} {
 		w := get(t, h, c.path)
-		if got := decode[problem](t, w); w.Code != c.status || got.Detail != c.detail || (w.Header().Get("Content-Type") == problemMedia) != (c.status >= 400) {
+		if got := decode[web.Problem](t, w); w.Code != c.status || got.Detail != c.detail || (w.Header().Get("Content-Type") == web.ProblemMedia) != (c.status >= 400) {
 			t.Errorf("%s: status %d, %q", c.path, w.Code, got.Detail)
 		}
 	}
@@ -68,25 +73,25 @@ func TestBadAddresses(t *testing.T) {
 // No route passes invalid text to the database.
 func TestInvalidTextInAddressIsRejected(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
 		path, _, _ := strings.Cut(path, "?")
 		for _, query := range []string{"?kind=%00", "?%00", "?kind=a&kind=%ff", "?kind=%zz", "?a=1;kind=b", "?kind=%ed%a0%80"} {
-			before := c.readCount()
-			if r.get != nil && r.read != open {
-				if w := get(t, h, path+query); w.Code != 400 || c.readCount() != before {
-					t.Errorf("%s: status %d after %d readings", path+query, w.Code, c.readCount()-before)
+			before := c.ReadCount()
+			if r.Get != nil && r.Read != route.Open {
+				if w := get(t, h, path+query); w.Code != 400 || c.ReadCount() != before {
+					t.Errorf("%s: status %d after %d readings", path+query, w.Code, c.ReadCount()-before)
 				}
 			}
-			if r.posts != nil {
-				if w := post(t, h, path+query, jsonType, bodyFor(path)); w.Code != 400 || len(c.done) > 0 {
-					t.Errorf("%s: status %d, did %v", path+query, w.Code, c.done)
+			if r.Posts != nil {
+				if w := post(t, h, path+query, jsonType, bodyFor(path)); w.Code != 400 || len(c.Done) > 0 {
+					t.Errorf("%s: status %d, did %v", path+query, w.Code, c.Done)
 				}
 			}
-			if r.post != nil && r.posts == nil {
-				if w := post(t, h, path, formType, query[1:]); w.Code != 400 || len(c.done) > 0 {
-					t.Errorf("%s with %s: status %d, did %v", path, query, w.Code, c.done)
+			if r.Post != nil && r.Posts == nil {
+				if w := post(t, h, path, formType, query[1:]); w.Code != 400 || len(c.Done) > 0 {
+					t.Errorf("%s with %s: status %d, did %v", path, query, w.Code, c.Done)
 				}
 			}
 		}
@@ -99,13 +104,13 @@ func TestInvalidTextInAddressIsRejected(t *testing.T) {
 // A cursor is valid for its list and filter, with any limit.
 func TestCursors(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
-	first := decode[list[json.RawMessage]](t, get(t, h, "/api/v1/jobs?kind=dump&limit=1"))
+	h := handlerOf(dashboardtest.New())
+	first := decode[web.List[json.RawMessage]](t, get(t, h, "/api/v1/jobs?kind=dump&limit=1"))
 	next, err := url.Parse(first.Next)
 	if err != nil || strings.Contains(first.Next, "before=") {
 		t.Fatalf("next is %q, %v", first.Next, err)
 	}
-	second := decode[list[struct {
+	second := decode[web.List[struct {
 		ID int64 `json:"id"`
 	}]](t, get(t, h, first.Next))
 	if len(second.Items) != 1 || second.Items[0].ID != 41 {
@@ -129,7 +134,7 @@ func TestCursors(t *testing.T) {
 func TestCallersAreRateLimited(t *testing.T) {
 	t.Parallel()
 	_, options := clusterWithTokens()
-	now := epoch
+	now := dashboardtest.Epoch
 	options.Cluster.Now = func() time.Time { return now }
 	h := New(options)
 	ask := func(token, path string) *httptest.ResponseRecorder {
@@ -140,11 +145,11 @@ func TestCallersAreRateLimited(t *testing.T) {
 		checkDocumented(t, r, w)
 		return w
 	}
-	for range callsAtOnce {
+	for range auth.CallsAtOnce {
 		ask("viewer", "/api/v1/nodes")
 	}
 	w := ask("viewer", "/api/v1/nodes")
-	if got := decode[problem](t, w); w.Code != 429 || w.Header().Get("Retry-After") != "1" || got.Detail != "More than 200 requests a second." {
+	if got := decode[web.Problem](t, w); w.Code != 429 || w.Header().Get("Retry-After") != "1" || got.Detail != "More than 200 requests a second." {
 		t.Errorf("%d, Retry-After %q: %s", w.Code, w.Header().Get("Retry-After"), got.Detail)
 	}
 	for what, status := range map[[2]string]int{
@@ -163,7 +168,7 @@ func TestCallersAreRateLimited(t *testing.T) {
 // Without tokens, each address is counted separately, on every route.
 func TestAddressesAreRateLimited(t *testing.T) {
 	t.Parallel()
-	options := optionsOf(newCluster())
+	options := optionsOf(dashboardtest.New())
 	h := New(options)
 	from := func(address, method, path string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8080"+path, nil)
@@ -173,16 +178,16 @@ func TestAddressesAreRateLimited(t *testing.T) {
 		checkDocumented(t, r, w)
 		return w
 	}
-	for range callsAtOnce {
+	for range auth.CallsAtOnce {
 		from("192.0.2.7:1", http.MethodGet, "/api/v1/nodes")
 	}
 	for path, r := range addresses(makeServer(options)) {
-		for method, there := range map[string]bool{http.MethodGet: r.gets != nil, http.MethodPost: r.posts != nil} {
+		for method, there := range map[string]bool{http.MethodGet: r.Gets != nil, http.MethodPost: r.Posts != nil} {
 			if !there || !strings.HasPrefix(path, "/api/") {
 				continue
 			}
-			if w := from("192.0.2.7:2", method, path); w.Code != 429 || w.Header().Get(retryHeader) != "1" {
-				t.Errorf("%s %s: %d, Retry-After %q", method, path, w.Code, w.Header().Get(retryHeader))
+			if w := from("192.0.2.7:2", method, path); w.Code != 429 || w.Header().Get(web.RetryHeader) != "1" {
+				t.Errorf("%s %s: %d, Retry-After %q", method, path, w.Code, w.Header().Get(web.RetryHeader))
 			}
 		}
 	}
@@ -194,7 +199,7 @@ func TestAddressesAreRateLimited(t *testing.T) {
 // A body that is shorter than its Content-Length is an error, and changes nothing.
 func TestShortBodyIsRejected(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	server := httptest.NewServer(handlerOf(c))
 	defer server.Close()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
@@ -213,8 +218,8 @@ func TestShortBodyIsRejected(t *testing.T) {
 	}
 	body, _ := io.ReadAll(answer.Body)
 	_ = answer.Body.Close()
-	if answer.StatusCode != 400 || !strings.Contains(string(body), "The body cannot be read.") || len(c.done) > 0 {
-		t.Errorf("%d %s, did %v", answer.StatusCode, body, c.done)
+	if answer.StatusCode != 400 || !strings.Contains(string(body), "The body cannot be read.") || len(c.Done) > 0 {
+		t.Errorf("%d %s, did %v", answer.StatusCode, body, c.Done)
 	}
 }
 
@@ -236,20 +241,20 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 	c, options := clusterWithTokens()
 	h := New(options)
 	for path, route := range addresses(makeServer(optionsOf(c))) {
-		if route.post == nil {
+		if route.Post == nil {
 			continue
 		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("{"))
 		r.Host = "localhost"
 		r.Header.Set("Authorization", "Bearer admin")
 		r.Header.Set("Content-Type", formType)
-		if route.posts != nil {
+		if route.Posts != nil {
 			r.Header.Set("Content-Type", jsonType)
 		}
 		w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 		before := time.Now()
 		h.ServeHTTP(w, r)
-		if len(w.until) == 0 || w.until[0].Before(before) || w.until[0].After(time.Now().Add(bodyTimeout)) {
+		if len(w.until) == 0 || w.until[0].Before(before) || w.until[0].After(time.Now().Add(auth.BodyTimeout)) {
 			t.Errorf("%s: read until %v, answered %d", path, w.until, w.Code)
 		}
 	}
@@ -258,10 +263,10 @@ func TestSlowBodyHasADeadline(t *testing.T) {
 // Every POST of the API rejects invalid requests in the same way, and changes nothing.
 func TestEveryWriteRejectsInvalidBodies(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
-		if r.posts == nil {
+		if r.Posts == nil {
 			continue
 		}
 		for _, step := range []struct {
@@ -281,8 +286,8 @@ func TestEveryWriteRejectsInvalidBodies(t *testing.T) {
 			{jsonType, `{"no such": 1}`, 422, `the field "no such" is unknown`},
 		} {
 			w := post(t, h, path, step.contentType, step.body)
-			if got := decode[problem](t, w); w.Code != step.status || !strings.Contains(got.Detail, step.says) || len(c.done) > 0 {
-				t.Errorf("%s %.40s: %d %s, did %v", path, step.body, w.Code, got.Detail, c.done)
+			if got := decode[web.Problem](t, w); w.Code != step.status || !strings.Contains(got.Detail, step.says) || len(c.Done) > 0 {
+				t.Errorf("%s %.40s: %d %s, did %v", path, step.body, w.Code, got.Detail, c.Done)
 			}
 		}
 	}

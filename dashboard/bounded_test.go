@@ -13,6 +13,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 )
 
 // A client whose request was refused cannot keep the connection, neither with a slow body
@@ -54,7 +59,7 @@ func TestRefusedRequestsCloseTheirConnections(t *testing.T) {
 				if _, err := reader.ReadByte(); err != io.EOF {
 					t.Errorf("the connection stays open: %v", err)
 				}
-				if took := time.Since(start); took >= bodyTimeout {
+				if took := time.Since(start); took >= auth.BodyTimeout {
 					t.Errorf("the rest of the body was waited for: %v", took)
 				}
 			})
@@ -92,7 +97,7 @@ func TestRequestsWaitForFreeSlot(t *testing.T) {
 			wait.Go(func() { request("viewer", "/metrics") })
 		}
 		synctest.Wait()
-		if w := request("viewer", "/api/v1/jobs"); w.Code != http.StatusServiceUnavailable || w.Header().Get(retryHeader) == "" {
+		if w := request("viewer", "/api/v1/jobs"); w.Code != http.StatusServiceUnavailable || w.Header().Get(web.RetryHeader) == "" {
 			t.Errorf("the third of a caller: status %d", w.Code)
 		}
 		if w := request("operator", "/api/v1/jobs"); w.Code != http.StatusOK {
@@ -114,33 +119,8 @@ func TestRequestsWaitForFreeSlot(t *testing.T) {
 			t.Errorf("who waited: status %d, beside %d others", w.Code, begun)
 		}
 		wait.Wait()
-		if used := h.server.guard.limits.requests.used; used != 0 {
+		if used := h.server.guard.Limits.Requests.Used; used != 0 {
 			t.Errorf("%d places are not given back", used)
-		}
-	})
-}
-
-// A request that takes too long is cancelled. A stream is not.
-func TestRequestsTimeOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var took [2]time.Duration
-		for i := range took {
-			h := deadlines(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if i == 1 {
-					requestSlotOf(r.Context()).lasting(w)
-				}
-				start := time.Now()
-				select {
-				case <-r.Context().Done():
-				case <-time.After(time.Hour):
-				}
-				took[i] = time.Since(start)
-			}))
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-		}
-		if took != [2]time.Duration{requestTimeout, time.Hour} {
-			t.Errorf("took %v", took)
 		}
 	})
 }
@@ -151,18 +131,18 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 	_, options := clusterWithTokens()
 	options.API.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
-		_, _ = w.Write(make([]byte, maxUnsentOfOne))
+		_, _ = w.Write(make([]byte, auth.MaxUnsentOfOne))
 	})
 	h := New(options)
-	held := h.server.guard.limits.unsent.acquire(t.Context(), "token:1", 1, 0)
-	if w := requestAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusServiceUnavailable || w.Header().Get(retryHeader) == "" || w.Body.Len() > 1000 {
+	held := h.server.guard.Limits.Unsent.Acquire(t.Context(), "token:1", 1, 0)
+	if w := requestAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusServiceUnavailable || w.Header().Get(web.RetryHeader) == "" || w.Body.Len() > 1000 {
 		t.Errorf("beyond what a caller may leave unread: status %d, %d bytes", w.Code, w.Body.Len())
 	}
 	held()
-	if w := requestAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusOK || w.Body.Len() != maxUnsentOfOne {
+	if w := requestAs(t, h, "viewer", "GET", "/metrics"); w.Code != http.StatusOK || w.Body.Len() != auth.MaxUnsentOfOne {
 		t.Errorf("status %d, %d bytes", w.Code, w.Body.Len())
 	}
-	if used := h.server.guard.limits.unsent.used; used != 0 {
+	if used := h.server.guard.Limits.Unsent.Used; used != 0 {
 		t.Errorf("%d bytes are not given back", used)
 	}
 }
@@ -170,14 +150,14 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 // On connections beyond the limit, only probes are answered.
 func TestConnectionsBeyondLimitServeOnlyProbes(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	options := optionsOf(c)
 	options.Auth.Beyond = func(context.Context) bool { return true }
 	h := New(options)
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/leader/scheduler": 200, "/": 503, "/api/v1/jobs": 503, "/static/app.js": 503} {
-		before := c.readCount()
+		before := c.ReadCount()
 		w := get(t, h, path)
-		if w.Code != want || w.Header().Get("Connection") != "close" || !isProbe(path) && (w.Header().Get(retryHeader) == "" || c.readCount() != before) {
+		if w.Code != want || w.Header().Get("Connection") != "close" || !route.IsProbe(path) && (w.Header().Get(web.RetryHeader) == "" || c.ReadCount() != before) {
 			t.Errorf("%s: status %d, headers %v", path, w.Code, w.Header())
 		}
 	}

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 )
 
 // The confirmation page counts the jobs that match the filter. The form changes those jobs
 // and no later ones.
 func TestBulkForms(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	page := get(t, h, "/jobs?kind=dump&state=retryable").Body.String()
 	for _, action := range []string{"cancel", "retry", "discard"} {
@@ -41,11 +43,11 @@ func TestBulkForms(t *testing.T) {
 	if asks := get(t, h, "/bulk/jobs/retry?queue=vast").Body.String(); strings.Contains(asks, "<form") || !strings.Contains(asks, "The filter matches more than 20000 jobs") {
 		t.Error("it offers more than one request can do")
 	}
-	c.done = nil
+	c.Done = nil
 	w := post(t, h, "/bulk/jobs/cancel", formType, "kind=dump&state=&queue=&cron=&up_to=41")
 	want := []string{"plan to cancel dump", "cancel all dump to 41 by the dashboard from 127.0.0.1"}
-	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/jobs?did=cancel&kind=dump&n=2" || !cmp.Equal(c.done, want) {
-		t.Fatalf("%d to %s, did %v", w.Code, w.Header().Get("Location"), c.done)
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/jobs?did=cancel&kind=dump&n=2" || !cmp.Equal(c.Done, want) {
+		t.Fatalf("%d to %s, did %v", w.Code, w.Header().Get("Location"), c.Done)
 	}
 	if page := get(t, h, "/jobs?did=cancel&kind=dump&n=2").Body.String(); !strings.Contains(page, "2 jobs were cancelled.") {
 		t.Error("the page does not say what was done")
@@ -54,7 +56,7 @@ func TestBulkForms(t *testing.T) {
 
 func TestBulkFormsRefuse(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, want := range map[string]string{
 		"/bulk/jobs/cancel":                 "A filter is required",
@@ -76,8 +78,8 @@ func TestBulkFormsRefuse(t *testing.T) {
 			t.Errorf("%s: %d %s", body, w.Code, w.Header().Get("Content-Type"))
 		}
 	}
-	if len(c.done) != 0 {
-		t.Errorf("it did %v", c.done)
+	if len(c.Done) != 0 {
+		t.Errorf("it did %v", c.Done)
 	}
 	options := optionsOf(c)
 	options.Cluster.JobOps = nil

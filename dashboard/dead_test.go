@@ -1,79 +1,29 @@
 package dashboard
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-const deadGroup = "d28cfe5c16a"
-
-// fakeDead has one group of two letters, and records what it is requested to do.
-type fakeDead struct{ *fakeCluster }
-
-func (f fakeDead) DeadGroups(_ context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error) {
-	return read(f.fakeCluster, func() []jobstore.DeadGroup {
-		seenTo := filter.Group == "" && len(f.done) > 0 // no letters are left after an action on all
-		if filter.Group != "" && filter.Group != deadGroup || filter.Kind == "nobody" || seenTo {
-			return nil
-		}
-		return []jobstore.DeadGroup{{
-			Group: deadGroup, Kind: "dump", Jobs: 2, First: epoch.Add(-2 * time.Hour), Last: epoch.Add(-time.Hour),
-			Error: "disk <b>full</b>\x1b[0m", NewestJob: 42, SecondRound: epoch.Add(time.Hour),
-		}}
-	})
-}
-
-func (f fakeDead) DeadLetters(_ context.Context, filter jobstore.DeadFilter, before int64, _ int) ([]jobstore.DeadLetter, error) {
-	return read(f.fakeCluster, func() []jobstore.DeadLetter {
-		if filter.Group != deadGroup || before != 0 {
-			return nil
-		}
-		return []jobstore.DeadLetter{
-			{
-				ID: 42, Group: deadGroup, Kind: "dump", Cron: "backup", NodeID: "node-2", Attempt: 3, DiedAt: epoch.Add(-time.Hour), Error: "disk full",
-				Lost: []jobstore.LostAttempt{{Attempt: 2, NodeID: "node-7", Error: "node lost: no heartbeat\x1b"}},
-			},
-			{ID: 41, Group: deadGroup, Kind: "dump", Attempt: 3, DiedAt: epoch.Add(-2 * time.Hour), Error: "disk full"},
-		}
-	})
-}
-
-func (f fakeDead) CountDead(_ context.Context, filter jobstore.DeadFilter) (m jobstore.DeadMatching, err error) {
-	switch {
-	case filter.Kind == "vast":
-		m.Jobs = 20_001
-	case filter.Group == "" || filter.Group == deadGroup:
-		m.Jobs = 2
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return m, f.err
-}
-
-func (f fakeDead) ActOnDead(_ context.Context, order jobstore.Order, filter jobstore.DeadFilter, counted jobstore.DeadMatching) (int, error) {
-	return int(counted.Jobs), fakeOperator(f).note("backup", fmt.Sprintf("%s %v%s%s%s older %v newer %v by %s",
-		order.Action, filter.IDs, filter.Group, filter.Kind, filter.Error, filter.OlderThan, filter.NewerThan, order.By))
-}
-
 func TestDeadAPI(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
-	groups := decode[list[jobstore.DeadGroup]](t, get(t, h, "/api/v1/dead"))
+	groups := decode[web.List[jobstore.DeadGroup]](t, get(t, h, "/api/v1/dead"))
 	if len(groups.Items) != 1 || groups.Items[0].Jobs != 2 || groups.Items[0].NewestJob != 42 {
 		t.Errorf("groups: %+v", groups)
 	}
-	if none := decode[list[jobstore.DeadGroup]](t, get(t, h, "/api/v1/dead?kind=nobody")); none.Items == nil || len(none.Items) != 0 {
+	if none := decode[web.List[jobstore.DeadGroup]](t, get(t, h, "/api/v1/dead?kind=nobody")); none.Items == nil || len(none.Items) != 0 {
 		t.Errorf("groups of a kind without any: %+v", none)
 	}
-	letters := decode[list[jobstore.DeadLetter]](t, get(t, h, "/api/v1/dead/"+deadGroup+"?limit=2"))
-	if len(letters.Items) != 2 || letters.Items[0].ID != 42 || !strings.HasPrefix(letters.Next, "/api/v1/dead/"+deadGroup+"?cursor=") {
+	letters := decode[web.List[jobstore.DeadLetter]](t, get(t, h, "/api/v1/dead/"+dashboardtest.DeadGroup+"?limit=2"))
+	if len(letters.Items) != 2 || letters.Items[0].ID != 42 || !strings.HasPrefix(letters.Next, "/api/v1/dead/"+dashboardtest.DeadGroup+"?cursor=") {
 		t.Errorf("letters: %+v", letters)
 	}
 	for _, step := range []struct{ action, body, want, done string }{
@@ -84,12 +34,12 @@ func TestDeadAPI(t *testing.T) {
 		{"retry", `{"all": true, "dry_run": true}`, `"jobs":2,"changed":0,"dry_run":true`, "retry [] older 0s newer 0s by the API from 127.0.0.1"},
 	} {
 		w := post(t, h, "/api/v1/bulk/dead/"+step.action, jsonType, step.body)
-		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), step.want) || c.done[len(c.done)-1] != step.done {
-			t.Errorf("%s %s: status %d, body %s, did %q", step.action, step.body, w.Code, w.Body, c.done)
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), step.want) || c.Done[len(c.Done)-1] != step.done {
+			t.Errorf("%s %s: status %d, body %s, did %q", step.action, step.body, w.Code, w.Body, c.Done)
 		}
 	}
-	if len(c.done) != 4 {
-		t.Errorf("did %q", c.done)
+	if len(c.Done) != 4 {
+		t.Errorf("did %q", c.Done)
 	}
 }
 
@@ -104,17 +54,17 @@ func TestDeadAPIRefuses(t *testing.T) {
 		{`{"all": true, "kind": "dump"}`, 422, "One or more of ids, group, kind, error, older_than and newer_than are required, or all alone."},
 		{`{"older_than": "soon"}`, 422, "older_than must be a duration such as 90s, 6h or 2d."},
 		{`{"newer_than": "-1h"}`, 422, "newer_than must be a duration such as 90s, 6h or 2d."},
-		{`{"group": "d0123456789"}`, 404, errNoSuchGroup.detail},
+		{`{"group": "d0123456789"}`, 404, cluster.ErrNoSuchGroup.Detail},
 		{`{"kind": "vast"}`, 422, "The filter matches 20001 dead letters, but one request changes at most 20000. Narrow the filter, or use forge dead discard."},
 	} {
-		c := newCluster()
+		c := dashboardtest.New()
 		w := post(t, handlerOf(c), "/api/v1/bulk/dead/discard", jsonType, test.body)
-		if got := decode[problem](t, w); w.Code != test.status || got.Detail != test.detail || len(c.done) != 0 {
-			t.Errorf("%s: status %d, %q, did %q", test.body, w.Code, got.Detail, c.done)
+		if got := decode[web.Problem](t, w); w.Code != test.status || got.Detail != test.detail || len(c.Done) != 0 {
+			t.Errorf("%s: status %d, %q, did %q", test.body, w.Code, got.Detail, c.Done)
 		}
 	}
-	c := newCluster()
-	for path, want := range map[string]int{"/api/v1/dead/d0123456789": 404, "/api/v1/dead/" + deadGroup + "?limit=x": 400, "/dead/d0123456789": 404, "/dead/d0123456789/retry": 404} {
+	c := dashboardtest.New()
+	for path, want := range map[string]int{"/api/v1/dead/d0123456789": 404, "/api/v1/dead/" + dashboardtest.DeadGroup + "?limit=x": 400, "/dead/d0123456789": 404, "/dead/d0123456789/retry": 404} {
 		if w := get(t, handlerOf(c), path); w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
@@ -122,7 +72,7 @@ func TestDeadAPIRefuses(t *testing.T) {
 	options := optionsOf(c)
 	options.Cluster.DeadLetterOps = nil
 	readOnly := New(options)
-	if page := get(t, readOnly, "/dead/"+deadGroup).Body.String(); strings.Contains(page, "<form") || strings.Contains(page, "/discard") {
+	if page := get(t, readOnly, "/dead/"+dashboardtest.DeadGroup).Body.String(); strings.Contains(page, "<form") || strings.Contains(page, "/discard") {
 		t.Error("a page that cannot do anything has forms")
 	}
 	if w := post(t, readOnly, "/api/v1/bulk/dead/retry", jsonType, `{"all": true}`); w.Code != http.StatusNotFound {
@@ -132,16 +82,16 @@ func TestDeadAPIRefuses(t *testing.T) {
 
 func TestDeadPages(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, wants := range map[string][]string{
 		"/dead": {`href="/dead/d28cfe5c16a">dump</a>`, "disk &lt;b&gt;full&lt;/b&gt;<", "1h 00m ago", "in 1h 00m", `href="/dead/d28cfe5c16a/discard"`, `<a href="/dead" aria-current="page"`},
-		"/dead/" + deadGroup: {
+		"/dead/" + dashboardtest.DeadGroup: {
 			`href="/jobs/42">#42</a>`, `href="/crons/backup">backup</a>`, "node-2", "attempt 2 on node-7: node lost: no heartbeat<", `action="/dead/d28cfe5c16a/retry"`, `name="id" value="41"`,
 			"2 dead letters in the group", "Retry all…",
 		},
-		"/dead/" + deadGroup + "/retry":   {"Retry 2 dead letters of dump?", "They run once more", `method="post" action="/dead/d28cfe5c16a/retry"`},
-		"/dead/" + deadGroup + "/discard": {"Discard 2 dead letters of dump?", "removed from the list"},
+		"/dead/" + dashboardtest.DeadGroup + "/retry":   {"Retry 2 dead letters of dump?", "They run once more", `method="post" action="/dead/d28cfe5c16a/retry"`},
+		"/dead/" + dashboardtest.DeadGroup + "/discard": {"Discard 2 dead letters of dump?", "removed from the list"},
 	} {
 		page := get(t, h, path).Body.String()
 		for _, want := range wants {
@@ -150,22 +100,22 @@ func TestDeadPages(t *testing.T) {
 			}
 		}
 	}
-	if len(c.done) != 0 {
-		t.Fatalf("reading did %q", c.done)
+	if len(c.Done) != 0 {
+		t.Fatalf("reading did %q", c.Done)
 	}
 	for _, step := range []struct{ action, fields, location, done, says string }{
 		{"discard", "", "/dead?did=discard&n=2", "discard []d28cfe5c16a older 0s newer 0s by the dashboard from 127.0.0.1", "2 dead letters discarded."},
 		{"retry", "id=42", "/dead?did=retry&n=2", "retry [42]d28cfe5c16a older 0s newer 0s by the dashboard from 127.0.0.1", "2 jobs are available again."},
 	} {
-		w := post(t, h, "/dead/"+deadGroup+"/"+step.action, formType, step.fields)
-		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || c.done[len(c.done)-1] != step.done {
-			t.Errorf("%s: %d to %s, did %q", step.action, w.Code, w.Header().Get("Location"), c.done)
+		w := post(t, h, "/dead/"+dashboardtest.DeadGroup+"/"+step.action, formType, step.fields)
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || c.Done[len(c.Done)-1] != step.done {
+			t.Errorf("%s: %d to %s, did %q", step.action, w.Code, w.Header().Get("Location"), c.Done)
 		}
 		if page := get(t, h, step.location).Body.String(); !strings.Contains(page, step.says) || !strings.Contains(page, "No dead letters.") {
 			t.Errorf("%s: the page does not say %q, or shows what was", step.action, step.says)
 		}
 	}
-	for path, want := range map[string]int{"/dead/d0123456789/retry": 404, "/dead/" + deadGroup + "/retry": 404} {
+	for path, want := range map[string]int{"/dead/d0123456789/retry": 404, "/dead/" + dashboardtest.DeadGroup + "/retry": 404} {
 		if w := post(t, h, path, formType, "id=none"); w.Code != want {
 			t.Errorf("%s: %d", path, w.Code)
 		}

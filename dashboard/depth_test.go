@@ -5,6 +5,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 )
 
 // allocated returns how many bytes f allocates.
@@ -19,7 +22,7 @@ func allocated(f func()) uint64 {
 // A body of 70 kB costs little, whatever its shape: it is rejected before anything is built
 // from it, and the error message is bounded.
 func TestHostileBodiesCostLittle(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	post(t, h, "/api/v1/jobs", jsonType, "{}") // builds what the process builds once
 	nested := func(opening, closing string, levels int) string {
 		return strings.Repeat(opening, levels) + "1" + strings.Repeat(closing, levels)
@@ -57,7 +60,7 @@ func TestHostileBodiesCostLittle(t *testing.T) { //nolint:paralleltest // it cou
 func TestDeepArgsAreNotIndented(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	raw := []byte(strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000))
 	var shown string
-	if cost := allocated(func() { shown = prettyJSON(raw) }); cost > 1<<20 || shown != string(raw) {
+	if cost := allocated(func() { shown = format.PrettyJSON(raw) }); cost > 1<<20 || shown != string(raw) {
 		t.Errorf("%d MiB allocated for %d bytes", cost>>20, len(shown))
 	}
 }

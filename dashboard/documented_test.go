@@ -6,11 +6,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/test/openapi"
 )
 
 var theDocument = sync.OnceValues(func() (*openapi.Document, error) {
-	text, err := makeServer(optionsOf(newCluster())).api.documentText()
+	text, err := makeServer(optionsOf(dashboardtest.New())).api.DocumentText()
 	if err != nil {
 		return nil, err
 	}
@@ -49,21 +52,21 @@ func TestUndocumentedAnswersAreDetected(t *testing.T) {
 		media, body  string
 		fits         bool
 	}{
-		{"POST", "/api/v1/jobs", 201, jsonMedia, added, true},
-		{"POST", "/api/v1/jobs", 200, jsonMedia, added, true},
-		{"POST", "/api/v1/jobs", 202, jsonMedia, added, false},
-		{"POST", "/api/v1/jobs", 201, jsonMedia, `{"id":1}`, false},
+		{"POST", "/api/v1/jobs", 201, web.JSONMedia, added, true},
+		{"POST", "/api/v1/jobs", 200, web.JSONMedia, added, true},
+		{"POST", "/api/v1/jobs", 202, web.JSONMedia, added, false},
+		{"POST", "/api/v1/jobs", 201, web.JSONMedia, `{"id":1}`, false},
 		{"POST", "/api/v1/jobs", 201, "text/html", added, false},
-		{"POST", "/api/v1/jobs", 409, problemMedia, wrong, true},
-		{"POST", "/api/v1/jobs", 409, jsonMedia, wrong, false},
-		{"POST", "/api/v1/jobs", 429, problemMedia, wrong, true},
-		{"POST", "/api/v1/jobs", 409, problemMedia, `{"status":409}`, false},
-		{"GET", "/api/v1/jobs/7/logs", 200, linesMedia, "", true},
-		{"GET", "/api/v1/jobs/7/logs", 200, linesMedia, `{"seq":1}` + "\n", false},
-		{"GET", "/api/v1/nothing", 404, problemMedia, wrong, true},
+		{"POST", "/api/v1/jobs", 409, web.ProblemMedia, wrong, true},
+		{"POST", "/api/v1/jobs", 409, web.JSONMedia, wrong, false},
+		{"POST", "/api/v1/jobs", 429, web.ProblemMedia, wrong, true},
+		{"POST", "/api/v1/jobs", 409, web.ProblemMedia, `{"status":409}`, false},
+		{"GET", "/api/v1/jobs/7/logs", 200, route.LinesMedia, "", true},
+		{"GET", "/api/v1/jobs/7/logs", 200, route.LinesMedia, `{"seq":1}` + "\n", false},
+		{"GET", "/api/v1/nothing", 404, web.ProblemMedia, wrong, true},
 		{"GET", "/api/v1/nothing", 404, "text/html", "", false},
 		{"PUT", "/api/v1/jobs", 405, "text/html", "", false},
-		{"GET", "/readyz", 503, jsonMedia, `{"ready":false,"node_id":"a"}`, true},
+		{"GET", "/readyz", 503, web.JSONMedia, `{"ready":false,"node_id":"a"}`, true},
 		{"GET", "/nodes", 200, "text/html", "", true},
 	} {
 		w := httptest.NewRecorder()

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 )
 
 func TestEnqueueAPI(t *testing.T) {
@@ -28,7 +31,7 @@ func TestEnqueueAPI(t *testing.T) {
 		{`{"kind": "dump", "args": [1]}`, 422, "args: not an object", nil},
 		{`{"kind": "dump", "args": {"a": {"b": "\u0000"}}}`, 422, "args.a.b: a NUL character", nil},
 		{`{"kind": "dump", "args": {"a": "` + strings.Repeat("x", 64<<10) + `"}}`, 422, "args: too large", nil},
-		{`{"kind": "dump", "args": {"a": "` + strings.Repeat("x", maxBody) + `"}}`, 413, "The body is larger", nil},
+		{`{"kind": "dump", "args": {"a": "` + strings.Repeat("x", web.MaxBody) + `"}}`, 413, "The body is larger", nil},
 		{`{"kind": "dump", "args": {"a": 1, "a": 2}}`, 422, `the field \"a\" stands twice`, nil},
 		{`{"kind": "dump", "priority": 5}`, 422, "priority must be from 1 to 4 (got 5).", nil},
 		{`{"kind": "dump", "queue": "A b"}`, 422, "queue must be", nil},
@@ -36,12 +39,12 @@ func TestEnqueueAPI(t *testing.T) {
 		{`{"kind": "dump", "unique": "` + strings.Repeat("k", 1001) + `"}`, 422, "unique may have at most 1000 bytes.", nil},
 		{`{"kind": "dump", "command": ["id"]}`, 422, `the field \"command\" is unknown`, nil},
 	} {
-		c := newCluster()
+		c := dashboardtest.New()
 		w := post(t, handlerOf(c), "/api/v1/jobs", jsonType, step.body)
 		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
 			t.Errorf("%.80s: status %d, body %s", step.body, w.Code, w.Body)
 		}
-		if diff := cmp.Diff(step.done, c.done); diff != "" {
+		if diff := cmp.Diff(step.done, c.Done); diff != "" {
 			t.Errorf("%.80s did (-want +got):\n%s", step.body, diff)
 		}
 		if got := w.Header().Get("Location"); (got == "/api/v1/jobs/42") != (step.status == 201) {
@@ -52,7 +55,7 @@ func TestEnqueueAPI(t *testing.T) {
 
 func TestEnqueueForm(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	if page := get(t, h, "/jobs?kind=dump").Body.String(); !strings.Contains(page, `href="/enqueue?kind=dump"`) {
 		t.Error("the page does not lead to the form")
@@ -81,15 +84,15 @@ func TestEnqueueForm(t *testing.T) {
 			t.Errorf("%s: %d to %s %s", body, w.Code, w.Header().Get("Location"), w.Body)
 		}
 	}
-	if len(c.done) == 0 || !strings.HasSuffix(c.done[0], " by the dashboard from 127.0.0.1") {
-		t.Errorf("it did %v", c.done)
+	if len(c.Done) == 0 || !strings.HasSuffix(c.Done[0], " by the dashboard from 127.0.0.1") {
+		t.Errorf("it did %v", c.Done)
 	}
 	for path, want := range map[string]string{"/jobs/42?did=enqueue": "It was enqueued.", "/jobs/42?did=same": "Nothing was added."} {
 		if !strings.Contains(get(t, h, path).Body.String(), want) {
 			t.Errorf("%s does not say %q", path, want)
 		}
 	}
-	c.done = nil
+	c.Done = nil
 	for body, want := range map[string]int{
 		"kind=dump&args=%5B%5D": 422, "kind=dump&priority=first": 400, "kind=dump&at=tomorrow": 400, "kind=nope": 422, "": 422,
 	} {
@@ -97,8 +100,8 @@ func TestEnqueueForm(t *testing.T) {
 			t.Errorf("%s: %d %s", body, w.Code, w.Header().Get("Content-Type"))
 		}
 	}
-	if len(c.done) != 0 {
-		t.Errorf("it did %v", c.done)
+	if len(c.Done) != 0 {
+		t.Errorf("it did %v", c.Done)
 	}
 	options := optionsOf(c)
 	options.Cluster.Enqueuer = nil

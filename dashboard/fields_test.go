@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 )
 
 // An answer names all wrong fields at once.
@@ -43,26 +46,15 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 		}},
 		{"bulk/jobs/cancel", `{"kind": ["` + strings.Repeat("x", 100) + `"]}`, []string{"#/kind: must be a text (got something of 104 bytes)"}},
 	} {
-		cluster := newCluster()
+		cluster := dashboardtest.New()
 		w := post(t, handlerOf(cluster), "/api/v1/"+c.path, jsonType, c.body)
-		answer := decode[problem](t, w)
+		answer := decode[web.Problem](t, w)
 		var got []string
 		for _, wrong := range answer.Errors {
 			got = append(got, wrong.Pointer+": "+wrong.Detail)
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" || w.Code != http.StatusUnprocessableEntity || answer.Detail == "" || len(cluster.done) > 0 {
-			t.Errorf("%s %.80s: %d %q, did %v (-want +got):\n%s", c.path, c.body, w.Code, answer.Detail, cluster.done, diff)
-		}
-	}
-}
-
-func TestPointerOf(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]string{
-		"args": "/args", "args.a[0].b": "/args/a/0/b", `args."a b"[12]`: "/args/a b/12", `args."a.b\"~/"`: `/args/a.b"~0~1`, "": "",
-	} {
-		if got := pointerOf(path); got != want {
-			t.Errorf("%s is %s, want %s", path, got, want)
+		if diff := cmp.Diff(c.want, got); diff != "" || w.Code != http.StatusUnprocessableEntity || answer.Detail == "" || len(cluster.Done) > 0 {
+			t.Errorf("%s %.80s: %d %q, did %v (-want +got):\n%s", c.path, c.body, w.Code, answer.Detail, cluster.Done, diff)
 		}
 	}
 }

@@ -13,6 +13,11 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 )
 
 // seeds are bodies that some route accepts, and bodies with every kind of error.
@@ -30,22 +35,22 @@ var seeds = []string{
 
 // fuzzed is a server with all routes that take a body, in a fixed order.
 type fuzzed struct {
-	cluster *fakeCluster
-	kept    fakeOnce
+	cluster *dashboardtest.Cluster
+	kept    dashboardtest.Once
 	handler http.Handler
-	routes  map[string]route
+	routes  map[string]route.Route
 	paths   []string
 	now     time.Time
 }
 
 func newFuzzed() *fuzzed {
 	c, options := clusterWithTokens()
-	f := &fuzzed{cluster: c, kept: fakeOnce{}, routes: map[string]route{}, now: epoch}
+	f := &fuzzed{cluster: c, kept: dashboardtest.Once{}, routes: map[string]route.Route{}, now: dashboardtest.Epoch}
 	options.API.Once = f.kept
 	options.Cluster.Now = func() time.Time { return f.now }
 	f.handler = New(options)
 	for path, r := range addresses(makeServer(options)) {
-		if path, _, _ := strings.Cut(path, "?"); r.post != nil {
+		if path, _, _ := strings.Cut(path, "?"); r.Post != nil {
 			f.routes[path] = r
 		}
 	}
@@ -56,13 +61,13 @@ func newFuzzed() *fuzzed {
 // send sends a request to a server without earlier requests and without rate limits.
 func (f *fuzzed) send(t *testing.T, path, contentType, key string, body []byte) *httptest.ResponseRecorder {
 	t.Helper()
-	f.cluster.done, f.cluster.audit, f.now = nil, nil, f.now.Add(time.Hour)
+	f.cluster.Done, f.cluster.Audit, f.now = nil, nil, f.now.Add(time.Hour)
 	clear(f.kept)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:8080"+path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", contentType)
 	r.Header.Set("Authorization", "Bearer admin")
 	if key != "" {
-		r.Header.Set(keyHeader, key)
+		r.Header.Set(route.KeyHeader, key)
 	}
 	w := httptest.NewRecorder()
 	f.handler.ServeHTTP(w, r)
@@ -90,19 +95,19 @@ func FuzzBodies(f *testing.F) {
 		path := server.paths[int(which)%len(server.paths)]
 		w := server.send(t, path, contentType, key, body)
 		least := 1
-		if server.routes[path].write == open {
+		if server.routes[path].Write == route.Open {
 			least = 0 // requests that change nothing are not recorded
 		}
-		if n := len(server.cluster.audit); n > 1 || n < least || n > 0 && server.cluster.audit[0].Outcome != outcomeOf(w.Code) {
-			t.Errorf("%s %q: %d, and written down is %v", path, body, w.Code, server.cluster.auditLines())
+		if n := len(server.cluster.Audit); n > 1 || n < least || n > 0 && server.cluster.Audit[0].Outcome != auth.OutcomeOf(w.Code) {
+			t.Errorf("%s %q: %d, and written down is %v", path, body, w.Code, server.cluster.AuditLines())
 		}
 		switch {
 		case w.Code >= http.StatusInternalServerError:
 			t.Errorf("%s %q: %d %s", path, body, w.Code, w.Body)
 		case w.Code >= http.StatusBadRequest:
 			server.checkRefused(t, path, body, w)
-		case server.routes[path].posts != nil:
-			checkAccepted(t, path, server.routes[path].posts.body, contentType, body)
+		case server.routes[path].Posts != nil:
+			checkAccepted(t, path, server.routes[path].Posts.Body, contentType, body)
 		default:
 			checkRedirect(t, path, body, w)
 		}
@@ -112,16 +117,16 @@ func FuzzBodies(f *testing.F) {
 // checkRefused expects a problem document, or a page without anything that runs.
 func (f *fuzzed) checkRefused(t *testing.T, path string, body []byte, w *httptest.ResponseRecorder) {
 	t.Helper()
-	for _, what := range f.cluster.done {
+	for _, what := range f.cluster.Done {
 		if !strings.HasPrefix(what, "plan ") {
 			t.Errorf("%s %q: %d, and did %s", path, body, w.Code, what)
 		}
 	}
-	if f.routes[path].posts == nil {
+	if f.routes[path].Posts == nil {
 		checkNothingInline(t, path, w.Body.String())
 		return
 	}
-	if w.Header().Get("Content-Type") != problemMedia || decode[problem](t, w).Status != w.Code || strings.ContainsAny(w.Body.String(), "<>\x1b\u202e") {
+	if w.Header().Get("Content-Type") != web.ProblemMedia || decode[web.Problem](t, w).Status != w.Code || strings.ContainsAny(w.Body.String(), "<>\x1b\u202e") {
 		t.Errorf("%s %q: no problem document: %s", path, body, w.Body)
 	}
 }
@@ -133,7 +138,7 @@ func checkAccepted(t *testing.T, path string, takes reflect.Type, contentType st
 	if len(body) == 0 {
 		return
 	}
-	if media, _, err := mime.ParseMediaType(contentType); err != nil || media != jsonMedia {
+	if media, _, err := mime.ParseMediaType(contentType); err != nil || media != web.JSONMedia {
 		t.Errorf("%s took a body of the type %q", path, contentType)
 	}
 	if takes == nil {
@@ -145,7 +150,7 @@ func checkAccepted(t *testing.T, path string, takes reflect.Type, contentType st
 	if err := decoder.Decode(standard); err != nil || !utf8.Valid(body) {
 		t.Errorf("%s took %q: %v", path, body, err)
 	}
-	if err := strictJSON(body, strict); err != nil || !reflect.DeepEqual(strict, standard) {
+	if err := web.StrictJSON(body, strict); err != nil || !reflect.DeepEqual(strict, standard) {
 		t.Errorf("%s read %q as %+v, want %+v; %v", path, body, strict, standard, err)
 	}
 	var tree map[string]any

@@ -8,15 +8,19 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/route"
 )
 
 // addresses fills in the paths of the routes with existing objects.
-func addresses(s *server) map[string]route {
-	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", deadGroup, "{role}", "scheduler", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.pages.assets.hashed["app.css"],
+func addresses(s *server) map[string]route.Route {
+	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", dashboardtest.DeadGroup, "{role}", "scheduler", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.pages.Assets.Hashed["app.css"],
 		"{tick}", "2026-11-20T02:00:00Z")
-	all := map[string]route{}
+	all := map[string]route.Route{}
 	for _, r := range s.routes() {
-		path := fill.Replace(r.path)
+		path := fill.Replace(r.Path)
 		if path == "/events" {
 			path += "?page=overview"
 		}
@@ -37,11 +41,11 @@ func addresses(s *server) map[string]route {
 	return all
 }
 
-func newServer(c *fakeCluster) *server { return makeServer(optionsOf(c)) }
+func newServer(c *dashboardtest.Cluster) *server { return makeServer(optionsOf(c)) }
 
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
 		t.Run(path, func(t *testing.T) {
@@ -50,15 +54,15 @@ func TestEveryRoute(t *testing.T) {
 				w := ask(t, h, method, path)
 				checkHeaders(t, w.Header(), strings.HasPrefix(path, "/static/") && method == http.MethodHead)
 				switch {
-				case method == http.MethodHead && r.get != nil:
+				case method == http.MethodHead && r.Get != nil:
 					if w.Code != http.StatusOK {
 						t.Errorf("HEAD: status %d", w.Code)
 					}
-				case method == http.MethodPost && r.post != nil:
+				case method == http.MethodPost && r.Post != nil:
 					if w.Code == http.StatusMethodNotAllowed || w.Code == http.StatusNotFound || w.Code >= 500 {
 						t.Errorf("POST: status %d", w.Code)
 					}
-				case w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != r.allow():
+				case w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != r.Allow():
 					t.Errorf("%s: status %d, Allow %q", method, w.Code, w.Header().Get("Allow"))
 				}
 			}
@@ -74,14 +78,14 @@ func TestEveryRoute(t *testing.T) {
 // No GET changes anything, whatever its address.
 func TestOnlyPostsChange(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
-		if r.get != nil && !strings.HasPrefix(path, "/events") {
+		if r.Get != nil && !strings.HasPrefix(path, "/events") {
 			get(t, h, path+"?from=2026-11-19T00:00&to=2026-11-20T00:00&at=2026-11-19T02:00:00Z")
 		}
 	}
-	for _, what := range c.done {
+	for _, what := range c.Done {
 		if !strings.HasPrefix(what, "plan ") {
 			t.Errorf("a GET did: %s", what)
 		}
@@ -91,7 +95,7 @@ func TestOnlyPostsChange(t *testing.T) {
 func checkHeaders(t *testing.T, h http.Header, cached bool) {
 	t.Helper()
 	want := map[string]string{
-		"Content-Security-Policy": contentSecurityPolicy,
+		"Content-Security-Policy": auth.ContentSecurityPolicy,
 		"X-Content-Type-Options":  "nosniff",
 		"Referrer-Policy":         "no-referrer",
 		"X-Frame-Options":         "DENY",
@@ -112,7 +116,7 @@ func checkHeaders(t *testing.T, h http.Header, cached bool) {
 func TestContentSecurityPolicyAllowsOnlyOwnOrigin(t *testing.T) {
 	t.Parallel()
 	policy := map[string]string{}
-	for directive := range strings.SplitSeq(contentSecurityPolicy, "; ") {
+	for directive := range strings.SplitSeq(auth.ContentSecurityPolicy, "; ") {
 		name, sources, _ := strings.Cut(directive, " ")
 		policy[name] = sources
 	}
@@ -134,7 +138,7 @@ func TestContentSecurityPolicyAllowsOnlyOwnOrigin(t *testing.T) {
 
 func TestHostAllowList(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	for host, status := range map[string]int{
 		"127.0.0.1:8080": 200, "localhost:8080": 200, "LOCALHOST": 200, "[::1]:8080": 200, "[::1]": 200, "localhost.:8080": 200,
 		"evil.example:8080": 421, "127.0.0.1.evil.example": 421, "evil.example": 421, "": 421, "localhost.evil.example:80": 421,
@@ -156,12 +160,12 @@ func TestHostAllowList(t *testing.T) {
 // site can attack only with a name.
 func TestAnyAddressAllowsOnlyAddresses(t *testing.T) {
 	t.Parallel()
-	opts := optionsOf(newCluster())
-	opts.Auth.AllowedHosts = []string{AnyAddress, "forge.example"}
+	opts := optionsOf(dashboardtest.New())
+	opts.Auth.AllowedHosts = []string{auth.AnyAddress, "forge.example"}
 	h := New(opts)
 	for host, status := range map[string]int{
 		"192.0.2.7:8080": 200, "[2001:db8::1]:8080": 200, "203.0.113.9": 200, "forge.example": 200,
-		"evil.example": 421, "192.0.2.7.evil.example": 421, "192.0.2": 421, AnyAddress: 421, "": 421,
+		"evil.example": 421, "192.0.2.7.evil.example": 421, "192.0.2": 421, auth.AnyAddress: 421, "": 421,
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil)
 		r.Host = host
@@ -176,7 +180,7 @@ func TestAnyAddressAllowsOnlyAddresses(t *testing.T) {
 
 func TestWithoutAllowListEveryHostIsAnswered(t *testing.T) {
 	t.Parallel()
-	opts := optionsOf(newCluster())
+	opts := optionsOf(dashboardtest.New())
 	opts.Auth.AllowedHosts = nil
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://forge.example/healthz", nil)
 	w := httptest.NewRecorder()
@@ -188,10 +192,10 @@ func TestWithoutAllowListEveryHostIsAnswered(t *testing.T) {
 
 func TestCrossOriginWritesAreRefused(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
-		if r.post == nil {
+		if r.Post == nil {
 			continue
 		}
 		for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://evil.example"}, {"Origin", "null"}} {
@@ -210,8 +214,8 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 			t.Errorf("%s under another name: status %d", path, w.Code)
 		}
 	}
-	if len(c.done) != 0 {
-		t.Errorf("done all the same: %v", c.done)
+	if len(c.Done) != 0 {
+		t.Errorf("done all the same: %v", c.Done)
 	}
 }
 
@@ -227,12 +231,12 @@ func TestRejectedRequestsAreRecorded(t *testing.T) {
 		r.Header.Set("Sec-Fetch-Site", ask.site)
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	for range maxFailures + 1 {
+	for range auth.MaxFailures + 1 {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/metrics", nil)
 		r.Header.Set("Authorization", "Bearer wrong")
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	got := c.auditLines()
+	got := c.AuditLines()
 	const who, where = "anonymous from 192.0.2.1: ", " /api/v1/jobs/42/cancel: refused "
 	want := []string{who + "write" + where + "403 from another site", who + "write" + where + "421 under another name", who + "read" + where + "421 under another name"}
 	if diff := cmp.Diff(want, got[:min(3, len(got))]); diff != "" || got[len(got)-1] != who+"read /metrics: refused 429" {
@@ -240,7 +244,7 @@ func TestRejectedRequestsAreRecorded(t *testing.T) {
 	}
 }
 
-var pages = []string{
+var pagePaths = []string{
 	"/", "/leaders", "/leaders?role=scheduler", "/crons", "/crons?q=back", "/crons/backup", "/crons/backup/backfill",
 	"/crons/backup/backfill?from=2026-11-19T00:00&to=2026-11-20T00:00", "/queues", "/queues?did=pause&queue=bulk", "/alerts", "/alerts?did=silence&alert=quiet", "/alerts/quiet/silence", "/alerts/no_scheduler_leader/test", "/charts", "/charts?span=30d", "/storage", "/jobs", "/jobs?state=running", "/jobs?kind=dump&did=cancel&n=3", "/bulk/jobs/cancel?kind=dump", "/enqueue?kind=dump", "/jobs/42?did=same", "/jobs/42", "/nowhere",
 }
@@ -259,8 +263,8 @@ var (
 
 func TestPagesHoldNothingInline(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
-	for _, path := range pages {
+	h := handlerOf(dashboardtest.New())
+	for _, path := range pagePaths {
 		checkNothingInline(t, path, get(t, h, path).Body.String())
 	}
 }

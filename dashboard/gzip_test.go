@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 )
 
 // getWithEncoding sends a request with an Accept-Encoding, and returns the answer and its
@@ -33,9 +35,9 @@ func getWithEncoding(t *testing.T, h http.Handler, method, path, encoding string
 
 func TestPagesAndDocumentsAreCompressed(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	for range 5 {
-		c.crons = append(c.crons, c.crons...)
+		c.Crons = append(c.Crons, c.Crons...)
 	}
 	h := handlerOf(c)
 	tests := []struct {
@@ -69,7 +71,7 @@ func TestPagesAndDocumentsAreCompressed(t *testing.T) {
 
 func TestGzipWritersAreReused(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	for range 20 {
 		if _, body := getWithEncoding(t, h, http.MethodGet, "/", "gzip"); strings.Count(body, "</html>") != 1 {
 			t.Fatalf("not one whole page:\n%s", body)
@@ -79,7 +81,7 @@ func TestGzipWritersAreReused(t *testing.T) {
 
 func TestStreamsAreNotCompressed(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(handlerOf(newCluster()))
+	server := httptest.NewServer(handlerOf(dashboardtest.New()))
 	defer server.Close()
 	// The client requests gzip itself, and the parts of the stream still arrive one by one.
 	events, stop := follow(t, server.URL+"/events?page=overview")

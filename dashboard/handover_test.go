@@ -1,74 +1,14 @@
 package dashboard
 
 import (
-	"context"
-	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/leaderstore"
 )
-
-func (f fakeOperator) HandOver(_ context.Context, role, target, by string) (leaderstore.Leader, bool, error) {
-	leader := leaderstore.Leader{Role: role, NodeID: "node-1", Term: 7}
-	switch {
-	case role != "scheduler":
-		return leader, false, &handover.RefusedError{Missing: true, Why: "no role " + role}
-	case target == "mute":
-		return leader, false, &handover.RefusedError{Why: "mute cannot lead"}
-	}
-	return leader, target != leader.NodeID, f.note("backup", fmt.Sprintf("hand %s over to %q by %s", role, target, by))
-}
-
-func (f fakeOperator) Drain(_ context.Context, node, by string) ([]leaderstore.Leader, error) {
-	if node != "node-1" {
-		return nil, &handover.RefusedError{Missing: true, Why: "no node " + node}
-	}
-	return []leaderstore.Leader{{Role: "scheduler", NodeID: node, Term: 7}}, f.note("backup", "drain by "+by)
-}
-
-func (f fakeOperator) Undrain(_ context.Context, _, by string) error {
-	return f.note("backup", "undrain by "+by)
-}
-
-// Drill finds the leader of the scheduler. The compactor has no other candidate.
-func (f fakeOperator) Drill(_ context.Context, role, by string) (handover.DrillResult, error) {
-	switch role {
-	case "scheduler":
-		return handover.DrillResult{Role: role, From: "node-1", FromTerm: 7, To: "node-2", ToTerm: 8, AskedAt: epoch, TookMS: 12.5, EndReason: "stepped_down"}, f.note("backup", "drill by "+by)
-	case "log_compactor":
-		return handover.DrillResult{}, &handover.NotTakenError{Role: role}
-	default:
-		return handover.DrillResult{}, &handover.RefusedError{Missing: true, Why: "no role " + role}
-	}
-}
-
-func (f fakeCrons) Outline(ctx context.Context, _ []cronstore.Outlined) ([]cronstore.Outlined, error) {
-	crons, err := f.List(ctx)
-	slices.SortFunc(crons, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
-	return outlinesOf(crons), err
-}
-
-func outlinesOf(crons []cronstore.Cron) []cronstore.Outlined {
-	var outlined []cronstore.Outlined
-	for _, c := range crons {
-		outlined = append(outlined, cronstore.Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick, BlockedBy: c.Blocked.By})
-	}
-	return outlined
-}
-
-func (f fakeCrons) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {
-	all, err := f.List(ctx)
-	all = slices.DeleteFunc(all, func(c cronstore.Cron) bool { return !slices.Contains(names, c.Name) })
-	slices.SortFunc(all, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
-	return all, err
-}
 
 func TestHandOverAPI(t *testing.T) {
 	t.Parallel()
@@ -93,12 +33,12 @@ func TestHandOverAPI(t *testing.T) {
 		{"nodes/node-1/undrain", "", 202, `"state":"active","roles":[]`, "undrain by the API from 127.0.0.1"},
 		{"nodes/node-9/drain", "", 404, "No node node-9.", ""},
 	} {
-		c := newCluster()
+		c := dashboardtest.New()
 		w := post(t, handlerOf(c), "/api/v1/"+test.path, jsonType, test.body)
 		if w.Code != test.status || !strings.Contains(w.Body.String(), test.says) {
 			t.Errorf("%s %s: %d %s", test.path, test.body, w.Code, w.Body)
 		}
-		if done := strings.Join(c.done, "; "); done != test.done {
+		if done := strings.Join(c.Done, "; "); done != test.done {
 			t.Errorf("%s %s did %q, want %q", test.path, test.body, done, test.done)
 		}
 	}
@@ -106,7 +46,7 @@ func TestHandOverAPI(t *testing.T) {
 
 func TestHandOverPages(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for _, step := range []struct{ path, body, location, says string }{
 		{"/leaders/scheduler/step-down", "", "/leaders?did=step-down&of=scheduler", "The leader of scheduler was asked to step down. node-1 leads it now, in term 7."},
@@ -114,12 +54,12 @@ func TestHandOverPages(t *testing.T) {
 		{"/nodes/node-1/drain", "", "/nodes?did=drain&node=node-1", "node-1 is drained"},
 		{"/nodes/node-1/undrain", "", "/nodes?did=undrain&node=node-1", "node-1 works again."},
 	} {
-		before := len(c.done)
+		before := len(c.Done)
 		w := post(t, h, step.path, formType, step.body)
-		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || len(c.done) != before+1 {
-			t.Fatalf("%s: %d to %s, did %v", step.path, w.Code, w.Header().Get("Location"), c.done)
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || len(c.Done) != before+1 {
+			t.Fatalf("%s: %d to %s, did %v", step.path, w.Code, w.Header().Get("Location"), c.Done)
 		}
-		if page := get(t, h, step.location).Body.String(); !strings.Contains(page, step.says) || len(c.done) != before+1 {
+		if page := get(t, h, step.location).Body.String(); !strings.Contains(page, step.says) || len(c.Done) != before+1 {
 			t.Errorf("%s: the page does not say %q, or did it again", step.path, step.says)
 		}
 	}
@@ -132,7 +72,7 @@ func TestHandOverPages(t *testing.T) {
 
 func TestReadOnlyServerShowsNoButtons(t *testing.T) {
 	t.Parallel()
-	options := optionsOf(newCluster())
+	options := optionsOf(dashboardtest.New())
 	options.Cluster.RoleOps, options.Cluster.Settings = nil, nil
 	h := New(options)
 	for _, path := range []string{"/leaders", "/nodes"} {
@@ -151,9 +91,9 @@ func TestReadOnlyServerShowsNoButtons(t *testing.T) {
 // without another candidate has no buttons.
 func TestNodesThatAreGoneOrDrained(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.nodes[1].State = nodestore.Draining
-	c.nodes = append(c.nodes, nodestore.Node{NodeID: "node-3", State: nodestore.Dead, LastHeartbeatAt: epoch.Add(-time.Hour), Now: epoch})
+	c := dashboardtest.New()
+	c.Nodes[1].State = nodestore.Draining
+	c.Nodes = append(c.Nodes, nodestore.Node{NodeID: "node-3", State: nodestore.Dead, LastHeartbeatAt: dashboardtest.Epoch.Add(-time.Hour), Now: dashboardtest.Epoch})
 	h := handlerOf(c)
 	page := get(t, h, "/nodes").Body.String()
 	for want, there := range map[string]bool{
@@ -168,16 +108,5 @@ func TestNodesThatAreGoneOrDrained(t *testing.T) {
 	}
 	if page := get(t, h, "/nodes/node-3/drain").Body.String(); !strings.Contains(page, "It is dead.") || strings.Contains(page, "<form") {
 		t.Error("the page offers to drain a node that is dead")
-	}
-}
-
-func TestFailoverHeights(t *testing.T) {
-	t.Parallel()
-	for gap, want := range map[time.Duration]string{
-		0: "100.000%", time.Millisecond: "83.333%", time.Second: "33.333%", time.Hour: "0.000%",
-	} {
-		if got := height(gap); got != want {
-			t.Errorf("%v stands at %s, want %s", gap, got, want)
-		}
 	}
 }

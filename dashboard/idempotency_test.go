@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,36 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 )
-
-// fakeOnce stores answers in memory. The key "busy" is always in use.
-type fakeOnce map[string]struct {
-	access.KeyedRequest
-	access.KeyedResponse
-}
-
-func (f fakeOnce) Once(ctx context.Context, r access.KeyedRequest, work func(context.Context) access.KeyedResponse) (access.KeyedResponse, bool, error) {
-	known, ok := f[r.Caller+" "+r.Key]
-	switch {
-	case r.Key == "busy":
-		return access.KeyedResponse{}, false, access.ErrKeyBusy
-	case ok && known.KeyedRequest != r:
-		return access.KeyedResponse{}, false, access.ErrKeyReused
-	case ok:
-		return known.KeyedResponse, true, nil
-	}
-	answer := work(ctx)
-	if answer.Status < 300 {
-		known.KeyedRequest, known.KeyedResponse = r, answer
-		f[r.Caller+" "+r.Key] = known
-	}
-	return answer, false, nil
-}
-
-func (f fakeOnce) OnceNonTx(ctx context.Context, r access.KeyedRequest, work func(context.Context) access.KeyedResponse) (access.KeyedResponse, bool, error) {
-	return f.Once(ctx, r, work)
-}
 
 func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ...string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -46,7 +19,7 @@ func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ..
 	r.Header.Set("Content-Type", jsonType)
 	r.Header.Set("Authorization", "Bearer "+token)
 	for _, key := range keys {
-		r.Header.Add(keyHeader, key)
+		r.Header.Add(route.KeyHeader, key)
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -57,7 +30,7 @@ func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ..
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
-	options.API.Once = fakeOnce{}
+	options.API.Once = dashboardtest.Once{}
 	h := New(options)
 	const asks, key, used = `{"kind": "dump"}`, "8e03978e-40d5-43dd-bc93-6894a57f9324", "The Idempotency-Key was used for another request. Use a new one."
 	for _, step := range []struct {
@@ -76,23 +49,23 @@ func TestIdempotencyKeys(t *testing.T) {
 		{"comes too early", "operator", "jobs", asks, "busy", 409, false, "A request with this Idempotency-Key is still running. Try again in a moment."},
 		{"is of one who may not", "viewer", "jobs", asks, key, 403, false, ""},
 	} {
-		before := len(c.done)
+		before := len(c.Done)
 		w := postWithKey(t, h, step.token, step.path, step.body, step.key)
-		if w.Code != step.status || (w.Header().Get(repeatHeader) == "true") != step.repeated || decode[problem](t, w).Detail != step.detail {
-			t.Errorf("%s: %d, repeated %q: %s", step.name, w.Code, w.Header().Get(repeatHeader), w.Body)
+		if w.Code != step.status || (w.Header().Get(route.RepeatHeader) == "true") != step.repeated || decode[web.Problem](t, w).Detail != step.detail {
+			t.Errorf("%s: %d, repeated %q: %s", step.name, w.Code, w.Header().Get(route.RepeatHeader), w.Body)
 		}
-		if did := len(c.done) > before; did != (step.status == 201 && !step.repeated) {
-			t.Errorf("%s: did %v", step.name, c.done[before:])
+		if did := len(c.Done) > before; did != (step.status == 201 && !step.repeated) {
+			t.Errorf("%s: did %v", step.name, c.Done[before:])
 		}
 	}
 	first, again := postWithKey(t, h, "operator", "jobs", asks, "k"), postWithKey(t, h, "operator", "jobs", asks, "k")
 	if diff := cmp.Diff(first.Body.String(), again.Body.String()); diff != "" || again.Header().Get("Location") != "/api/v1/jobs/42" || again.Header().Get("Content-Type") != jsonType {
 		t.Errorf("the repeat, with %v (-want +got):\n%s", again.Header(), diff)
 	}
-	last := c.audit[len(c.audit)-1]
-	c.ids["operator"] = 9 // a new token of the same name is a different caller
-	if w := postWithKey(t, h, "operator", "jobs", asks, "k"); w.Code != 201 || w.Header().Get(repeatHeader) != "" {
-		t.Errorf("a new token of the same name: %d, repeated %q", w.Code, w.Header().Get(repeatHeader))
+	last := c.Audit[len(c.Audit)-1]
+	c.Ids["operator"] = 9 // a new token of the same name is a different caller
+	if w := postWithKey(t, h, "operator", "jobs", asks, "k"); w.Code != 201 || w.Header().Get(route.RepeatHeader) != "" {
+		t.Errorf("a new token of the same name: %d, repeated %q", w.Code, w.Header().Get(route.RepeatHeader))
 	}
 	if last.Outcome != "done" || last.Detail != "201 a repeat" {
 		t.Errorf("the audit log has %+v", last)
@@ -102,11 +75,11 @@ func TestIdempotencyKeys(t *testing.T) {
 func TestBadIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
-	options.API.Once = fakeOnce{}
+	options.API.Once = dashboardtest.Once{}
 	h := New(options)
 	for _, keys := range [][]string{{""}, {`""`}, {"a b"}, {`a"b`}, {"ä"}, {strings.Repeat("k", 256)}, {"a", "b"}, {"a\x00"}} {
 		w := postWithKey(t, h, "operator", "jobs/42/cancel", "", keys...)
-		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Idempotency-Key must be one text") || len(c.done) > 0 {
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Idempotency-Key must be one text") || len(c.Done) > 0 {
 			t.Errorf("%q: %d %s", keys, w.Code, w.Body)
 		}
 	}
@@ -117,29 +90,29 @@ func TestBadIdempotencyKeys(t *testing.T) {
 func TestEveryWriteTakesAKey(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
-	kept := fakeOnce{}
+	kept := dashboardtest.Once{}
 	options.API.Once = kept
 	h := New(options)
 	for path, r := range addresses(makeServer(options)) {
-		if r.post == nil || !strings.HasPrefix(path, "/api/") {
+		if r.Post == nil || !strings.HasPrefix(path, "/api/") {
 			continue
 		}
 		path, body := strings.TrimPrefix(path, "/api/v1/"), bodyFor(path)
-		before := len(c.done)
+		before := len(c.Done)
 		first := postWithKey(t, h, "admin", path, body, path)
-		if first.Code >= 300 || len(c.done) == before {
+		if first.Code >= 300 || len(c.Done) == before {
 			t.Errorf("%s %s: %d %s", path, body, first.Code, first.Body)
 			continue
 		}
-		did := len(c.done)
+		did := len(c.Done)
 		again, other := postWithKey(t, h, "admin", path, body, path), postWithKey(t, h, "admin", path, body+" ", path)
-		if again.Code != first.Code || again.Header().Get(repeatHeader) != "true" || other.Code != http.StatusConflict || len(c.done) != did {
-			t.Errorf("%s: the repeat %d, another body %d; did %v", path, again.Code, other.Code, c.done)
+		if again.Code != first.Code || again.Header().Get(route.RepeatHeader) != "true" || other.Code != http.StatusConflict || len(c.Done) != did {
+			t.Errorf("%s: the repeat %d, another body %d; did %v", path, again.Code, other.Code, c.Done)
 		}
 		told := decode[map[string]any](t, first)
-		if secret := told[r.posts.secret]; r.posts.secret != "" {
+		if secret := told[r.Posts.Secret]; r.Posts.Secret != "" {
 			keeps := string(kept["token:3 "+path].Body)
-			if delete(told, r.posts.secret); secret != "forge_secret" || keeps == "" || strings.Contains(keeps, "forge_secret") {
+			if delete(told, r.Posts.Secret); secret != "forge_secret" || keeps == "" || strings.Contains(keeps, "forge_secret") {
 				t.Errorf("%s tells the secret %v, and keeps %s", path, secret, keeps)
 			}
 		}

@@ -13,6 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -28,7 +32,7 @@ func walk[T any](t *testing.T, h http.Handler, path string, between func(page in
 		if w.Code != http.StatusOK {
 			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
 		}
-		part := decode[list[T]](t, w)
+		part := decode[web.List[T]](t, w)
 		items, path = append(items, part.Items...), part.Next
 		between(page)
 	}
@@ -39,29 +43,31 @@ func walk[T any](t *testing.T, h http.Handler, path string, between func(page in
 // whatever the collation of the database.
 func TestCronsPageByPage(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	named := func(names ...string) (crons []cronstore.Cron) {
 		for _, name := range names {
-			crons = append(crons, cronstore.Cron{Name: name, Spec: cronstore.Spec{Schedule: "0 2 * * *", Timezone: "UTC", Job: "dump"}, NextTick: epoch.Add(time.Hour)})
+			crons = append(crons, cronstore.Cron{Name: name, Spec: cronstore.Spec{Schedule: "0 2 * * *", Timezone: "UTC", Job: "dump"}, NextTick: dashboardtest.Epoch.Add(time.Hour)})
 		}
 		return crons
 	}
-	c.crons = named("ab", "a-c", "ad", "a-e", "b", "c") // in the order of a natural language
+	c.Crons = named("ab", "a-c", "ad", "a-e", "b", "c") // in the order of a natural language
 	names := func(path string, between func(int)) (names []string) {
-		for _, cron := range walk[cronItem](t, handlerOf(c), path, between) {
+		for _, cron := range walk[api.CronItem](t, handlerOf(c), path, between) {
 			names = append(names, cron.Name)
 		}
 		return names
 	}
 	got := names("/api/v1/crons?limit=2", func(page int) {
 		if page == 1 { // removes a listed cron and adds others before and after the position
-			c.change(func(c *fakeCluster) { c.crons = named("a-a", "ab", "ad", "a-e", "b", "bb", "c") })
+			c.Change(func(c *dashboardtest.Cluster) { c.Crons = named("a-a", "ab", "ad", "a-e", "b", "bb", "c") })
 		}
 	})
 	if diff := cmp.Diff([]string{"a-c", "a-e", "ab", "ad", "b", "bb", "c"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	c.change(func(c *fakeCluster) { c.crons[1].PausedAt, c.crons[2].PausedAt = epoch, epoch })
+	c.Change(func(c *dashboardtest.Cluster) {
+		c.Crons[1].PausedAt, c.Crons[2].PausedAt = dashboardtest.Epoch, dashboardtest.Epoch
+	})
 	for path, want := range map[string][]string{
 		"/api/v1/crons?is=paused&limit=1": {"ab", "ad"}, "/api/v1/crons?q=A-": {"a-a", "a-e"}, "/api/v1/crons?q=DUMP&is=paused": {"ab", "ad"},
 		"/api/v1/crons?is=overdue": nil,
@@ -75,7 +81,7 @@ func TestCronsPageByPage(t *testing.T) {
 // Tenures that begin while the list is read do not change the rest of the list.
 func TestTenuresPageByPage(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	show := func(tenures []leaderstore.Tenure) (shown []string) {
 		for _, tenure := range tenures {
@@ -83,11 +89,11 @@ func TestTenuresPageByPage(t *testing.T) {
 		}
 		return shown
 	}
-	before := show(c.tenures)
+	before := show(c.Tenures)
 	got := walk[json.RawMessage](t, h, "/api/v1/leaders/history?limit=1", func(page int) {
 		if page == 1 {
-			c.change(func(c *fakeCluster) {
-				c.tenures = slices.Insert(c.tenures, 0, leaderstore.Tenure{Role: "scheduler", Term: 8, NodeID: "node-2", AcquiredAt: epoch})
+			c.Change(func(c *dashboardtest.Cluster) {
+				c.Tenures = slices.Insert(c.Tenures, 0, leaderstore.Tenure{Role: "scheduler", Term: 8, NodeID: "node-2", AcquiredAt: dashboardtest.Epoch})
 			})
 		}
 	})
@@ -110,14 +116,14 @@ func TestTenuresPageByPage(t *testing.T) {
 // A list rejects the cursors of other lists, and made-up cursors.
 func TestEveryListRejectsForeignCursors(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
-	foreign := decode[list[json.RawMessage]](t, get(t, h, "/api/v1/jobs?limit=1")).Next
+	h := handlerOf(dashboardtest.New())
+	foreign := decode[web.List[json.RawMessage]](t, get(t, h, "/api/v1/jobs?limit=1")).Next
 	_, cursor, _ := strings.Cut(foreign, "cursor=")
 	cursor, _, _ = strings.Cut(cursor, "&")
 	lists := 0
-	noText := cursorOf("/api/v1/crons", nil, "after", "a\x00b")
-	for path, r := range addresses(newServer(newCluster())) {
-		if r.gets == nil || path == "/api/v1/jobs" || !slices.ContainsFunc(r.gets.query, func(p parameter) bool { return p.name == "cursor" }) {
+	noText := web.CursorOf("/api/v1/crons", nil, "after", "a\x00b")
+	for path, r := range addresses(newServer(dashboardtest.New())) {
+		if r.Gets == nil || path == "/api/v1/jobs" || !slices.ContainsFunc(r.Gets.Query, func(p route.Parameter) bool { return p.Name == "cursor" }) {
 			continue
 		}
 		lists++
@@ -149,16 +155,16 @@ func TestEnqueueUnique(t *testing.T) {
 		`"unique_states": "completed"`:                          "#/unique_states",
 		`"unique_period": "soon", "unique_states": ["running"]`: "#/unique_period #/unique_states",
 	} {
-		c := newCluster()
+		c := dashboardtest.New()
 		w := post(t, handlerOf(c), "/api/v1/jobs", jsonType, `{"kind": "dump", `+body+`}`)
 		var pointers []string
 		if w.Code == http.StatusUnprocessableEntity {
-			for _, wrong := range decode[problem](t, w).Errors {
+			for _, wrong := range decode[web.Problem](t, w).Errors {
 				pointers = append(pointers, wrong.Pointer)
 			}
 		}
-		got := strings.Join(append(pointers, c.done...), " ")
-		if !strings.HasSuffix(got, want) || w.Code != http.StatusCreated && len(c.done) > 0 {
+		got := strings.Join(append(pointers, c.Done...), " ")
+		if !strings.HasSuffix(got, want) || w.Code != http.StatusCreated && len(c.Done) > 0 {
 			t.Errorf("%s: %d, %s", body, w.Code, got)
 		}
 	}
@@ -167,10 +173,10 @@ func TestEnqueueUnique(t *testing.T) {
 // A list of dead letters has the same filters as the command.
 func TestDeadLettersNarrowed(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	for path, status := range map[string]int{
 		"/api/v1/dead?older_than=6h&newer_than=2d": 200, "/api/v1/dead?older_than=soon": 400, "/api/v1/dead-letters?newer_than=-1h": 400,
-		"/api/v1/dead-letters?kind=dump": 200, "/api/v1/dead/" + deadGroup + "?error=full&limit=1": 200, "/api/v1/dead/d0000000000": 404,
+		"/api/v1/dead-letters?kind=dump": 200, "/api/v1/dead/" + dashboardtest.DeadGroup + "?error=full&limit=1": 200, "/api/v1/dead/d0000000000": 404,
 	} {
 		if w := get(t, h, path); w.Code != status {
 			t.Errorf("%s: %d, want %d\n%s", path, w.Code, status, w.Body)
@@ -181,12 +187,12 @@ func TestDeadLettersNarrowed(t *testing.T) {
 // The API returns the kinds and arguments that the form shows.
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
-	kinds := decode[list[kindItem]](t, get(t, h, "/api/v1/kinds"))
-	if !slices.Contains(kinds.Items, kindItem{"dump", true}) {
+	h := handlerOf(dashboardtest.New())
+	kinds := decode[web.List[api.KindItem]](t, get(t, h, "/api/v1/kinds"))
+	if !slices.Contains(kinds.Items, api.KindItem{Kind: "dump", Live: true}) {
 		t.Errorf("kinds: %+v", kinds)
 	}
-	if one := decode[kindDocument](t, get(t, h, "/api/v1/kinds/dump")); len(one.Args) != 2 || one.Args[0].Name != "table" {
+	if one := decode[api.KindDocument](t, get(t, h, "/api/v1/kinds/dump")); len(one.Args) != 2 || one.Args[0].Name != "table" {
 		t.Errorf("dump: %+v", one)
 	}
 	if w := get(t, h, "/api/v1/kinds/nothing"); w.Code != http.StatusNotFound {
@@ -198,14 +204,14 @@ func TestKinds(t *testing.T) {
 func TestPanicIsAProblem(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	options := optionsOf(newCluster())
+	options := optionsOf(dashboardtest.New())
 	options.Cluster.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	options.API.Doctor = func(context.Context) ([]Finding, error) { panic("out of \x1b luck") }
+	options.API.Doctor = func(context.Context) ([]api.Finding, error) { panic("out of \x1b luck") }
 	w := get(t, New(options), "/api/v1/doctor")
-	if got := decode[problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api_doctor.go") {
+	if got := decode[web.Problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api/doctor.go") {
 		t.Errorf("%d %s\n%s", w.Code, w.Body, &log)
 	}
-	late := makeServer(options).guard.recovered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	late := makeServer(options).guard.Recovered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("{"))
 		panic("late")
 	}))

@@ -9,19 +9,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
 func TestMetricsRange(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	role := func(name string) map[string]string { return map[string]string{"role": name} }
-	c.windows = []rollupstore.Row{
-		{Metric: "forge_leader_is_leader", Labels: role("a"), At: epoch, Value: .5, Greatest: 1, Last: 1},
-		{Metric: "forge_leader_is_leader", Labels: role("a"), At: epoch.Add(time.Minute), Value: 1, Least: 1, Greatest: 1, Last: 1},
-		{Metric: "forge_leader_is_leader", Labels: role("b"), At: epoch},
+	c.Windows = []rollupstore.Row{
+		{Metric: "forge_leader_is_leader", Labels: role("a"), At: dashboardtest.Epoch, Value: .5, Greatest: 1, Last: 1},
+		{Metric: "forge_leader_is_leader", Labels: role("a"), At: dashboardtest.Epoch.Add(time.Minute), Value: 1, Least: 1, Greatest: 1, Last: 1},
+		{Metric: "forge_leader_is_leader", Labels: role("b"), At: dashboardtest.Epoch},
 	}
 	body := get(t, h, "/api/v1/metrics/range?metric=forge_leader_is_leader&label.role=a&from=2026-11-20T11:00:00Z").Body.String()
 	want := `{"metric":"forge_leader_is_leader","step":"1m","from":"2026-11-20T11:00:00Z","to":"2026-11-20T12:00:00Z","series":[` +
@@ -30,12 +32,12 @@ func TestMetricsRange(t *testing.T) {
 	if diff := cmp.Diff(want, body); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if q := c.asked; q.Labels["role"] != "a" || q.Step != rollupstore.Minute || !q.From.Equal(epoch.Add(-time.Hour)) || !q.To.Equal(epoch) {
+	if q := c.Asked; q.Labels["role"] != "a" || q.Step != rollupstore.Minute || !q.From.Equal(dashboardtest.Epoch.Add(-time.Hour)) || !q.To.Equal(dashboardtest.Epoch) {
 		t.Errorf("it asked for %+v", q)
 	}
 
-	c.windows = []rollupstore.Row{{
-		Metric: "h_seconds", Labels: map[string]string{}, At: epoch, Value: 2, Last: 9,
+	c.Windows = []rollupstore.Row{{
+		Metric: "h_seconds", Labels: map[string]string{}, At: dashboardtest.Epoch, Value: 2, Last: 9,
 		Histogram: &metrics.Histogram{Sum: 1.5, Buckets: map[string]float64{"1": 2}},
 	}}
 	body = get(t, h, "/api/v1/metrics/range?metric=h_seconds&step=1h").Body.String()
@@ -47,21 +49,21 @@ func TestMetricsRange(t *testing.T) {
 // During an outage of the database, the cluster metrics are refused like other requests.
 func TestClusterMetricsWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	if w := get(t, h, "/metrics/cluster"); w.Code != http.StatusOK || w.Body.String() != "forge_build_info 1\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	c.change(func(c *fakeCluster) { c.err = errors.New("no database") })
+	c.Change(func(c *dashboardtest.Cluster) { c.Err = errors.New("no database") })
 	w := get(t, h, "/metrics/cluster")
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Content-Type") != problemMedia {
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Content-Type") != web.ProblemMedia {
 		t.Errorf("%d %s %s", w.Code, w.Header().Get("Content-Type"), w.Body)
 	}
 }
 
 func TestMetricsRangeRefuses(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	for asked, want := range map[string]string{
 		"":                                   "metric must name one",
 		"metric=a&step=2m":                   "step must be one of [1m 5m 1h]",

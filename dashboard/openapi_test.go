@@ -15,6 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/openapi"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 )
 
@@ -22,7 +26,7 @@ const documentURL = "https://forge.test/openapi.json"
 
 // servedDocument returns the document as a program reads it, and a compiler with its
 // schemas.
-func servedDocument(t *testing.T, h http.Handler) (apiDocument, *validator.Compiler) {
+func servedDocument(t *testing.T, h http.Handler) (openapi.Document, *validator.Compiler) {
 	t.Helper()
 	w := get(t, h, "/api/v1/openapi.json")
 	if w.Code != http.StatusOK || w.Body.String() != get(t, h, "/api/openapi.json").Body.String() {
@@ -38,7 +42,7 @@ func servedDocument(t *testing.T, h http.Handler) (apiDocument, *validator.Compi
 	if err := compiler.AddResource(documentURL, tree); err != nil {
 		t.Fatal(err)
 	}
-	return decode[apiDocument](t, w), compiler
+	return decode[openapi.Document](t, w), compiler
 }
 
 // check validates JSON against a schema of the document.
@@ -91,25 +95,25 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 // The document contains exactly the routes for programs, with their scopes.
 func TestTheDocumentHasEveryRoute(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	doc, compiler := servedDocument(t, handlerOf(c))
 	want, got := map[string]string{}, map[string]string{}
 	for _, r := range newServer(c).routes() {
-		if !forPrograms(r.path) || r.path == "/events" || strings.HasPrefix(r.path, "/static/") {
+		if !web.ForPrograms(r.Path) || r.Path == "/events" || strings.HasPrefix(r.Path, "/static/") {
 			continue // pages
 		}
-		if r.get != nil {
-			want["get "+r.path] = string(r.read)
+		if r.Get != nil {
+			want["get "+r.Path] = string(r.Read)
 		}
-		if r.post != nil {
-			want["post "+r.path] = string(r.write)
+		if r.Post != nil {
+			want["post "+r.Path] = string(r.Write)
 		}
 	}
 	ids := map[string]bool{}
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
 			got[method+" "+path] = string(op.Scope)
-			if got, paced := op.Responses["429"]; paced != strings.HasPrefix(path, "/api/") || paced && got.Headers[retryHeader].Schema == nil {
+			if got, paced := op.Responses["429"]; paced != strings.HasPrefix(path, "/api/") || paced && got.Headers[web.RetryHeader].Schema == nil {
 				t.Errorf("%s %s: too many requests are answered %+v", method, path, got)
 			}
 			if ids[op.ID] || op.Summary == "" {
@@ -132,8 +136,8 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 // description has an operation.
 func TestDocumentDescribesEveryOperation(t *testing.T) {
 	t.Parallel()
-	doc, _ := servedDocument(t, handlerOf(newCluster()))
-	tags, unused := map[string]bool{}, maps.Clone(operationTexts)
+	doc, _ := servedDocument(t, handlerOf(dashboardtest.New()))
+	tags, unused := map[string]bool{}, maps.Clone(openapi.OperationTexts)
 	for _, tag := range doc.Tags {
 		tags[tag.Name] = false
 	}
@@ -170,19 +174,19 @@ var operationID = regexp.MustCompile(`^[a-z][A-Za-z0-9]+$`)
 func TestDocumentStatesWhoNeedsToken(t *testing.T) {
 	t.Parallel()
 	_, options := clusterWithTokens()
-	guardedDoc, err := makeServer(options).api.document()
+	guardedDoc, err := makeServer(options).api.Document()
 	if err != nil {
 		t.Fatal(err)
 	}
-	openDoc, err := makeServer(optionsOf(newCluster())).api.document()
+	openDoc, err := makeServer(optionsOf(dashboardtest.New())).api.Document()
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := map[string][]string{bearer: {}}
+	token := map[string][]string{web.Bearer: {}}
 	for path, methods := range guardedDoc.Paths {
 		for method, op := range methods {
 			wantGuarded, wantOpen := []map[string][]string{token}, []map[string][]string{{}, token}
-			if op.Scope == open {
+			if op.Scope == route.Open {
 				wantGuarded, wantOpen = []map[string][]string{}, []map[string][]string{}
 			}
 			if diff := cmp.Diff(wantGuarded, op.Security); diff != "" {
@@ -198,12 +202,12 @@ func TestDocumentStatesWhoNeedsToken(t *testing.T) {
 // Handlers enforce the bounds of parameters in the document.
 func TestBoundsOfParametersAreKept(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	doc, _ := servedDocument(t, h)
 	bounded := 0
 	for path, r := range addresses(newServer(c)) {
-		for _, p := range doc.Paths[r.path]["get"].Parameters {
+		for _, p := range doc.Paths[r.Path]["get"].Parameters {
 			if p.In != "query" || p.Schema.Type != "integer" {
 				continue
 			}
@@ -240,7 +244,7 @@ func TestBoundsOfParametersAreKept(t *testing.T) {
 // that.
 func TestDocumentDeclaresNoNullLists(t *testing.T) {
 	t.Parallel()
-	doc, _ := servedDocument(t, handlerOf(newCluster()))
+	doc, _ := servedDocument(t, handlerOf(dashboardtest.New()))
 	for name, schema := range doc.Components.Schemas {
 		for field, property := range schema.Properties {
 			list := slices.Contains(property.Types, "array") || slices.Contains(property.Types, "object")
@@ -259,7 +263,7 @@ func TestDocumentDeclaresNoNullLists(t *testing.T) {
 // The document explains when a key is rejected, and which session lock_holder is.
 func TestTheDocumentExplainsKeysAndLockHolders(t *testing.T) {
 	t.Parallel()
-	doc, _ := servedDocument(t, handlerOf(newCluster()))
+	doc, _ := servedDocument(t, handlerOf(dashboardtest.New()))
 	for path, methods := range doc.Paths {
 		if op, posts := methods["post"]; posts && !strings.Contains(op.Parameters[len(op.Parameters)-1].Description, "409") {
 			t.Errorf("%s does not say what a key refuses", path)
@@ -297,13 +301,13 @@ func bodyFor(path string) string {
 // including errors.
 func TestAnswersAreAsDocumented(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.audit = []access.AuditEntry{{ID: 1, At: epoch, Actor: "a", Source: "b", Action: "c", Outcome: "done"}}
+	c := dashboardtest.New()
+	c.Audit = []access.AuditEntry{{ID: 1, At: dashboardtest.Epoch, Actor: "a", Source: "b", Action: "c", Outcome: "done"}}
 	h := handlerOf(c)
 	doc, compiler := servedDocument(t, h)
 	for path, r := range addresses(newServer(c)) {
-		for method, op := range doc.Paths[r.path] {
-			where := "/paths/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(r.path) + "/" + method
+		for method, op := range doc.Paths[r.Path] {
+			where := "/paths/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(r.Path) + "/" + method
 			body := bodyFor(path)
 			w := ask(t, h, strings.ToUpper(method), path)
 			if method == "post" {
@@ -318,7 +322,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			if method != "post" {
 				continue
 			}
-			for _, field := range op.Body.Content[jsonMedia].Schema.Required {
+			for _, field := range op.Body.Content[web.JSONMedia].Schema.Required {
 				var fields map[string]any
 				_ = json.Unmarshal([]byte(body), &fields)
 				delete(fields, field)
@@ -329,10 +333,10 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			}
 			wrong := post(t, h, path, jsonType, `{"no such": 1}`)
 			documented := "there are none"
-			if fields := op.Body.Content[jsonMedia].Schema.Properties; len(fields) > 0 {
+			if fields := op.Body.Content[web.JSONMedia].Schema.Properties; len(fields) > 0 {
 				documented = fmt.Sprintf("%d fields", len(fields))
 			}
-			if detail := decode[problem](t, wrong).Errors[0].Detail; fieldCount(detail) != documented {
+			if detail := decode[web.Problem](t, wrong).Errors[0].Detail; fieldCount(detail) != documented {
 				t.Errorf("%s is documented to take %s, and says: %s", path, documented, detail)
 			}
 		}
@@ -351,7 +355,7 @@ func fieldCount(detail string) string {
 // The check detects extra, missing and wrongly typed fields in an answer.
 func TestAnswersThatAreNotAsDocumented(t *testing.T) {
 	t.Parallel()
-	_, compiler := servedDocument(t, handlerOf(newCluster()))
+	_, compiler := servedDocument(t, handlerOf(dashboardtest.New()))
 	for _, c := range []struct{ name, text string }{
 		{"JobEnqueued", `{"id": 1, "kind": "a", "state": "b", "queue": "c", "more": 1}`},
 		{"JobEnqueued", `{"id": "1", "kind": "a", "state": "b", "queue": "c"}`},
@@ -367,14 +371,14 @@ func TestAnswersThatAreNotAsDocumented(t *testing.T) {
 
 func TestTheDocumentAsAPage(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	doc, _ := servedDocument(t, h)
-	page := get(t, h, docsPath)
+	page := get(t, h, web.DocsPath)
 	if page.Code != http.StatusOK {
 		t.Fatal(page.Code)
 	}
-	checkNothingInline(t, docsPath, page.Body.String())
+	checkNothingInline(t, web.DocsPath, page.Body.String())
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
 			for _, want := range []string{`id="` + op.ID + `"`, strings.ToUpper(method) + " " + path, op.Summary} {
@@ -385,7 +389,7 @@ func TestTheDocumentAsAPage(t *testing.T) {
 		}
 	}
 	for range 5 {
-		if again := get(t, handlerOf(c), docsPath); again.Body.String() != page.Body.String() {
+		if again := get(t, handlerOf(c), web.DocsPath); again.Body.String() != page.Body.String() {
 			t.Fatal("the page is another one when it is made again")
 		}
 	}
@@ -398,8 +402,8 @@ func TestTheDocumentAsAPage(t *testing.T) {
 		}
 	}
 	options := optionsOf(c)
-	options.Auth.Tokens = fakeTokens{c}
-	if w := requestAs(t, New(options), "", "GET", docsPath); w.Code != http.StatusSeeOther {
+	options.Auth.Tokens = dashboardtest.Tokens{Cluster: c}
+	if w := requestAs(t, New(options), "", "GET", web.DocsPath); w.Code != http.StatusSeeOther {
 		t.Errorf("a stranger is not led to the login: %d", w.Code)
 	}
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/pages"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -35,16 +38,16 @@ func TestJobAPI(t *testing.T) {
 		{"bulk/jobs/retry", `{"state": "lost"}`, 422, "state must be one of", nil},
 		{"bulk/jobs/cancel", `{"state": "completed"}`, 422, "it is completed already", nil},
 	} {
-		c := newCluster()
+		c := dashboardtest.New()
 		w := post(t, handlerOf(c), "/api/v1/"+step.path, jsonType, step.body)
 		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
 			t.Errorf("%s %s: status %d, body %s", step.path, step.body, w.Code, w.Body)
 		}
-		if diff := cmp.Diff(step.done, c.done); diff != "" {
+		if diff := cmp.Diff(step.done, c.Done); diff != "" {
 			t.Errorf("%s %s did (-want +got):\n%s", step.path, step.body, diff)
 		}
 	}
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	if w := get(t, h, "/api/v1/jobs/42/explain"); w.Code != 200 || !strings.Contains(w.Body.String(), `"reason":"capability","detail":"lacks capability gpu"`) {
 		t.Errorf("explain: %d %s", w.Code, w.Body)
 	}
@@ -56,7 +59,7 @@ func TestJobAPI(t *testing.T) {
 // A button leads to a confirmation page, and only its form changes anything.
 func TestJobForms(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	page := get(t, h, "/jobs/42").Body.String()
 	for want, there := range map[string]bool{
@@ -67,14 +70,14 @@ func TestJobForms(t *testing.T) {
 		}
 	}
 	asks := get(t, h, "/jobs/42/cancel").Body.String()
-	if !strings.Contains(asks, `method="post" action="/jobs/42/cancel"`) || !strings.Contains(asks, "It will not run.") || len(c.done) != 0 {
-		t.Errorf("the question is not asked, or was answered: %v", c.done)
+	if !strings.Contains(asks, `method="post" action="/jobs/42/cancel"`) || !strings.Contains(asks, "It will not run.") || len(c.Done) != 0 {
+		t.Errorf("the question is not asked, or was answered: %v", c.Done)
 	}
 	w := post(t, h, "/jobs/42/cancel", formType, "")
-	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/jobs/42?did=cancel" || !cmp.Equal(c.done, []string{"cancel job 42 by the dashboard from 127.0.0.1"}) {
-		t.Fatalf("%d to %s, did %v", w.Code, w.Header().Get("Location"), c.done)
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/jobs/42?did=cancel" || !cmp.Equal(c.Done, []string{"cancel job 42 by the dashboard from 127.0.0.1"}) {
+		t.Fatalf("%d to %s, did %v", w.Code, w.Header().Get("Location"), c.Done)
 	}
-	if page := get(t, h, "/jobs/42?did=cancel").Body.String(); !strings.Contains(page, "It was cancelled.") || len(c.done) != 1 {
+	if page := get(t, h, "/jobs/42?did=cancel").Body.String(); !strings.Contains(page, "It was cancelled.") || len(c.Done) != 1 {
 		t.Error("the page does not say so, or did it again")
 	}
 	if asks := get(t, h, "/jobs/41/cancel").Body.String(); strings.Contains(asks, "<form") || !strings.Contains(asks, "That cannot be done: it is completed already.") {
@@ -104,7 +107,7 @@ func TestJobForms(t *testing.T) {
 
 func TestJobPageExplainsThePlacement(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	page := get(t, handlerOf(c), "/jobs/42").Body.String()
 	for _, want := range []string{"no node has capability gpu; nodes have &lt;none&gt;.", "is draining; lacks capability gpu", "3 of 50", "chosen"} {
 		if !strings.Contains(page, want) {
@@ -112,13 +115,13 @@ func TestJobPageExplainsThePlacement(t *testing.T) {
 		}
 	}
 	for _, state := range []string{"running", "completed"} {
-		c.jobs[0].State = state
+		c.Jobs[0].State = state
 		if page := get(t, handlerOf(c), "/jobs/42").Body.String(); strings.Contains(page, "h-placement") {
 			t.Errorf("the page of a job that is %s says where it goes", state)
 		}
 	}
 	for _, action := range jobstore.Actions {
-		if pastTense[action] == "" || icons[action] == "" {
+		if cluster.PastTense[action] == "" || pages.Icons[action] == "" {
 			t.Errorf("%s has no words or no icon", action)
 		}
 	}

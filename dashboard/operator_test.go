@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/explain"
 )
@@ -33,10 +36,10 @@ const (
 
 func TestCronAPI(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
-	shown := decode[cronDocument](t, get(t, h, "/api/v1/crons/backup"))
-	if shown.Name != "backup" || shown.Description != "at 02:00 every day" || len(shown.Coming) != 5 || !shown.Coming[0].UTC.Equal(epoch.Add(14*time.Hour)) {
+	shown := decode[api.CronDocument](t, get(t, h, "/api/v1/crons/backup"))
+	if shown.Name != "backup" || shown.Description != "at 02:00 every day" || len(shown.Coming) != 5 || !shown.Coming[0].UTC.Equal(dashboardtest.Epoch.Add(14*time.Hour)) {
 		t.Errorf("show: %+v", shown)
 	}
 	why := decode[explain.Explanation](t, get(t, h, "/api/v1/crons/backup/ticks/2026-11-21T03:00:00+01:00"))
@@ -59,8 +62,8 @@ func TestCronAPI(t *testing.T) {
 		{"backfill", `{"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z", "limit": 7}`, 200, `"dry_run":false,"ran":1`, "backfill by the API from 127.0.0.1"},
 	} {
 		w := post(t, h, "/api/v1/crons/backup/"+step.path, jsonType, step.body)
-		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) || c.done[len(c.done)-1] != step.done {
-			t.Errorf("%s %s: status %d, body %s, did %q", step.path, step.body, w.Code, w.Body, c.done[len(c.done)-1])
+		if w.Code != step.status || !strings.Contains(w.Body.String(), step.want) || c.Done[len(c.Done)-1] != step.done {
+			t.Errorf("%s %s: status %d, body %s, did %q", step.path, step.body, w.Code, w.Body, c.Done[len(c.Done)-1])
 		}
 		if location := w.Header().Get("Location"); step.path == "trigger" && location != "/api/v1/jobs/43" {
 			t.Errorf("Location %q", location)
@@ -79,7 +82,7 @@ func TestCronAPIRefuses(t *testing.T) {
 		{"backup/trigger", "text/plain", "{}", 415, "Content-Type must be application/json."},
 		{"backup/trigger", formType, "at=1", 415, "Content-Type must be application/json."},
 		{"backup/trigger", "", "{}", 415, "Content-Type must be application/json."},
-		{"backup/trigger", jsonType, strings.Repeat(" ", maxBody+1), 413, "The body is larger than 73728 bytes."},
+		{"backup/trigger", jsonType, strings.Repeat(" ", web.MaxBody+1), 413, "The body is larger than 73728 bytes."},
 		{"backup/trigger", jsonType, "{\"args\": {\"a\": \"\xff\"}}", 400, "The body is invalid: it is not UTF-8."},
 		{"backup/trigger", jsonType, "[]", 400, "The body is invalid: an object is required."},
 		{"backup/trigger", jsonType, "null", 400, "The body is invalid: an object is required."},
@@ -112,25 +115,25 @@ func TestCronAPIRefuses(t *testing.T) {
 		{"backup/backfill", jsonType, "{" + from + ", " + to + `, "limit": -1}`, 422, "limit must be from 1 to 10000 (got -1)."},
 		{"backup/backfill", jsonType, "{" + from + ", " + to + `, "limit": "7"}`, 422, `limit must be a whole number (got "7").`},
 	} {
-		cluster := newCluster()
+		cluster := dashboardtest.New()
 		w := post(t, handlerOf(cluster), "/api/v1/crons/"+c.path, c.contentType, c.body)
-		got := decode[problem](t, w)
+		got := decode[web.Problem](t, w)
 		if w.Code != c.status || got.Status != c.status || got.Detail != c.detail || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %.60s: status %d, %q", c.path, c.body, w.Code, got.Detail)
 		}
-		if len(cluster.done) != 0 {
-			t.Errorf("%s %.60s did %v", c.path, c.body, cluster.done)
+		if len(cluster.Done) != 0 {
+			t.Errorf("%s %.60s did %v", c.path, c.body, cluster.Done)
 		}
 	}
-	down := newCluster()
-	down.err = errors.New("dial db.internal: refused")
+	down := dashboardtest.New()
+	down.Err = errors.New("dial db.internal: refused")
 	if w := post(t, handlerOf(down), "/api/v1/crons/backup/pause", jsonType, ""); w.Code != 503 || strings.Contains(w.Body.String(), "db.internal") {
 		t.Errorf("without a database: %d %s", w.Code, w.Body)
 	}
 	for path, status := range map[string]int{
 		"/api/v1/crons/nobody": 404, "/api/v1/crons/nobody/ticks/2026-11-20T02:00:00Z": 404, "/api/v1/crons/backup/ticks/noon": 400,
 	} {
-		if w := get(t, handlerOf(newCluster()), path); w.Code != status {
+		if w := get(t, handlerOf(dashboardtest.New()), path); w.Code != status {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
@@ -138,7 +141,7 @@ func TestCronAPIRefuses(t *testing.T) {
 
 func TestCronForms(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for _, step := range []struct{ path, body, location, done, says string }{
 		{"trigger", "", "/crons/backup?did=trigger&job=43", "trigger 0001-01-01 00:00:00  by the dashboard from 127.0.0.1", `It runs now, as <a href="/jobs/43">job 43</a>`},
@@ -147,12 +150,12 @@ func TestCronForms(t *testing.T) {
 		{"backfill", "from=2026-11-01T00:00&to=2026-11-02T00:00&limit=", "/crons/backup?did=backfill&n=1", "backfill by the dashboard from 127.0.0.1", "Backfilled: 1 tick runs."},
 	} {
 		w := post(t, h, "/crons/backup/"+step.path, formType, step.body)
-		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || c.done[len(c.done)-1] != step.done {
-			t.Fatalf("%s: %d to %s, did %v", step.path, w.Code, w.Header().Get("Location"), c.done)
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || c.Done[len(c.Done)-1] != step.done {
+			t.Fatalf("%s: %d to %s, did %v", step.path, w.Code, w.Header().Get("Location"), c.Done)
 		}
-		before := len(c.done)
+		before := len(c.Done)
 		page := get(t, h, step.location).Body.String()
-		if flat := strings.ReplaceAll(page, "<span>", ""); !strings.Contains(flat, step.says) || len(c.done) != before {
+		if flat := strings.ReplaceAll(page, "<span>", ""); !strings.Contains(flat, step.says) || len(c.Done) != before {
 			t.Errorf("%s: the page does not say %q, or did it again", step.path, step.says)
 		}
 	}
@@ -169,8 +172,8 @@ func TestCronForms(t *testing.T) {
 
 func TestBackfillPreview(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.crons[0].Spec.Timezone = "Europe/Berlin"
+	c := dashboardtest.New()
+	c.Crons[0].Spec.Timezone = "Europe/Berlin"
 	page := get(t, handlerOf(c), "/crons/backup/backfill?from=2026-11-01T00:00&to=2026-11-02T00:00&limit=5").Body.String()
 	for _, want := range []string{
 		"1 tick would run", "Sun 2026-11-01 00:00:00 CET", "Sat 2026-10-31 23:00:00 UTC", "2 between them stay as they are", "More are due than the limit",
@@ -180,7 +183,7 @@ func TestBackfillPreview(t *testing.T) {
 			t.Errorf("the preview does not say %q", want)
 		}
 	}
-	if diff := cmp.Diff([]string{"plan 2026-10-31 23:00:00 to 2026-11-01 23:00:00 at most 5"}, c.done); diff != "" {
+	if diff := cmp.Diff([]string{"plan 2026-10-31 23:00:00 to 2026-11-01 23:00:00 at most 5"}, c.Done); diff != "" {
 		t.Errorf("did (-want +got):\n%s", diff)
 	}
 	if page := get(t, handlerOf(c), "/crons/backup/backfill").Body.String(); strings.Contains(page, "would run") || !strings.Contains(page, `value="2026-11-20T13:00"`) {
@@ -193,8 +196,8 @@ func TestBackfillPreview(t *testing.T) {
 
 func TestCronPageShowsPauseAndNotifications(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.told = []alerts.Notification{{Cron: "backup", Tick: c.ticks["backup"][0].Tick, Target: "slack:#ops", State: alerts.NotificationFailed, Attempts: 2, Error: "gone"}}
+	c := dashboardtest.New()
+	c.Told = []alerts.Notification{{Cron: "backup", Tick: c.Ticks["backup"][0].Tick, Target: "slack:#ops", State: alerts.NotificationFailed, Attempts: 2, Error: "gone"}}
 	page := get(t, handlerOf(c), "/crons/backup").Body.String()
 	for _, want := range []string{
 		"Next runs", "Sat 2026-11-21 02:00:00 UTC", `data-local="`, `action="/crons/backup/pause"`, "slack:#ops could not be told in 2 tries (gone)",
@@ -204,7 +207,7 @@ func TestCronPageShowsPauseAndNotifications(t *testing.T) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	c.crons[0].PausedAt = epoch.Add(-time.Hour)
+	c.Crons[0].PausedAt = dashboardtest.Epoch.Add(-time.Hour)
 	page = get(t, handlerOf(c), "/crons/backup").Body.String()
 	for want, there := range map[string]bool{
 		"Paused by hand since 2026-11-20 11:00:00.000 UTC": true, `action="/crons/backup/resume"`: true, "/pause": false, "Next runs": false,

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"testing"
 
+	"github.com/forge-scheduler/forge/dashboard/charts"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -13,11 +14,11 @@ func TestEndedAttemptIsNotShownAsRunning(t *testing.T) {
 		jobstore.OutcomeCompleted, jobstore.OutcomeFailed, jobstore.OutcomeCancelled, jobstore.OutcomeTimedOut,
 		jobstore.OutcomeInterrupted, jobstore.OutcomeSnoozed, jobstore.OutcomeLost,
 	} {
-		if b := outcomeBadge(outcome); b.Tone == "live" || b.Words == "" {
+		if b := charts.OutcomeBadge(outcome); b.Tone == "live" || b.Words == "" {
 			t.Errorf("%s shows as %+v", outcome, b)
 		}
 	}
-	if b := outcomeBadge(""); b.Tone != "live" {
+	if b := charts.OutcomeBadge(""); b.Tone != "live" {
 		t.Errorf("a running attempt shows as %+v", b)
 	}
 }

@@ -1,37 +1,22 @@
 package dashboard
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
-
-func TestEventsInWords(t *testing.T) {
-	t.Parallel()
-	for data, want := range map[string]string{
-		`{}`:                    "",
-		`{"reason": "crashed"}`: "crashed",
-		`{"gap_ms": 12.4}`:      "after 12 ms without a leader",
-		`{"after_ms": 92}`:      "after 92 ms",
-		`{"causes": ["node a is dead", "nobody leads scheduler"]}`:           "node a is dead, nobody leads scheduler",
-		`{"reason": "stepped_down", "to": "b", "by": "eve", "gap_ms": 1500}`: "stepped down, to b, by eve, after 1.50 s without a leader",
-		`{"reason": {"of": "another version"}}`:                              "",
-	} {
-		if got := eventWords(json.RawMessage(data)); got != want {
-			t.Errorf("%s: %q, want %q", data, got, want)
-		}
-	}
-}
 
 // TestLeadersShowTheirRates checks the page and the API: a role or node without a rate shows
 // none, and the database is read once for many requests.
 func TestLeadersShowTheirRates(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for range 3 {
 		page := get(t, h, "/leaders").Body.String()
@@ -40,7 +25,7 @@ func TestLeadersShowTheirRates(t *testing.T) {
 				t.Errorf("the page has %q %d times, want it once", want, strings.Count(page, want))
 			}
 		}
-		items := decode[list[map[string]any]](t, get(t, h, "/api/v1/leaders")).Items
+		items := decode[web.List[map[string]any]](t, get(t, h, "/api/v1/leaders")).Items
 		scheduler := items[0]
 		for _, other := range items[1:] {
 			if other["renewals"] != nil || other["heartbeats"] != nil {
@@ -52,22 +37,22 @@ func TestLeadersShowTheirRates(t *testing.T) {
 			t.Errorf("renewals (-want +got):\n%s", diff)
 		}
 	}
-	if c.ratesRead != 1 {
-		t.Errorf("the rates were read %d times, want once", c.ratesRead)
+	if c.RatesRead != 1 {
+		t.Errorf("the rates were read %d times, want once", c.RatesRead)
 	}
 }
 
 // The page of a vacant role announces a leader only if a node may lead it.
 func TestVacantRoleShowsWhetherANodeMayLead(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.leaders = append(c.leaders, leaderstore.Leader{Role: "metrics_aggregator", Now: epoch})
+	c := dashboardtest.New()
+	c.Leaders = append(c.Leaders, leaderstore.Leader{Role: "metrics_aggregator", Now: dashboardtest.Epoch})
 	const promise, nobody = "A running node becomes its leader", "No running node can lead it"
 	if page := get(t, handlerOf(c), "/leaders").Body.String(); !strings.Contains(page, promise) || strings.Contains(page, nobody) {
 		t.Error("no leader is promised though every node stands for the role")
 	}
-	for i := range c.nodes {
-		c.nodes[i].Roles = []string{"worker", SchedulerRole}
+	for i := range c.Nodes {
+		c.Nodes[i].Roles = []string{"worker", cluster.SchedulerRole}
 	}
 	if page := get(t, handlerOf(c), "/leaders").Body.String(); strings.Contains(page, promise) || !strings.Contains(page, nobody) {
 		t.Error("a leader is promised though no node stands for the role")

@@ -1,21 +1,23 @@
 package dashboard
 
 import (
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/pages"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 func TestPagesShowClusterState(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	tests := map[string][]string{
 		"/": {
 			"No node leads as metrics aggregator", "The totals of the cluster are not updated", // health
@@ -60,7 +62,7 @@ func TestPagesShowClusterState(t *testing.T) {
 
 func TestEmptyClusterShowsInstructions(t *testing.T) {
 	t.Parallel()
-	c := &fakeCluster{}
+	c := &dashboardtest.Cluster{}
 	html := get(t, handlerOf(c), "/").Body.String()
 	for _, want := range []string{"No node is active", "forge serve", "forge dev --nodes 3", "[[crons]]", "forge job enqueue", "Nobody has led yet"} {
 		if !strings.Contains(html, want) {
@@ -71,9 +73,9 @@ func TestEmptyClusterShowsInstructions(t *testing.T) {
 
 func TestDriftIsMarked(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.nodes[1].ConfigHash = "bbbbbbbbbb"
-	c.nodes[0].StartedAt = epoch
+	c := dashboardtest.New()
+	c.Nodes[1].ConfigHash = "bbbbbbbbbb"
+	c.Nodes[0].StartedAt = dashboardtest.Epoch
 	html := get(t, handlerOf(c), "/").Body.String()
 	if !strings.Contains(html, "1 node runs another configuration") || strings.Count(html, "drifts") != 1 {
 		t.Error("drift is not marked once")
@@ -83,13 +85,13 @@ func TestDriftIsMarked(t *testing.T) {
 // Every node's page shows why a node does not run its file.
 func TestRefusedFilesAreShown(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.nodes[0].ConfigError = "2 errors, the first: <forge.toml:3:1>"
-	c.nodes[1].ConfigRestart = []string{"http.listen", "node.id"}
+	c := dashboardtest.New()
+	c.Nodes[0].ConfigError = "2 errors, the first: <forge.toml:3:1>"
+	c.Nodes[1].ConfigRestart = []string{"http.listen", "node.id"}
 	html := get(t, handlerOf(c), "/").Body.String()
 	for _, want := range []string{
-		c.nodes[0].NodeID + " has refused its edited file", "the first: &lt;forge.toml:3:1&gt;",
-		c.nodes[1].NodeID + " needs a restart for http.listen, node.id", "Waits for a restart: http.listen, node.id",
+		c.Nodes[0].NodeID + " has refused its edited file", "the first: &lt;forge.toml:3:1&gt;",
+		c.Nodes[1].NodeID + " needs a restart for http.listen, node.id", "Waits for a restart: http.listen, node.id",
 	} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
@@ -101,7 +103,7 @@ func TestPageErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		path   string
-		alter  func(*fakeCluster)
+		alter  func(*dashboardtest.Cluster)
 		status int
 	}{
 		{path: "/jobs/999", status: 404},
@@ -113,9 +115,9 @@ func TestPageErrors(t *testing.T) {
 		{path: "/jobs?state=sleeping", status: 400},
 		{path: "/jobs?before=x", status: 400},
 		{path: "/crons/backup?before=yesterday", status: 400},
-		{path: "/", alter: func(c *fakeCluster) { c.err = errors.New("dial db.internal: refused") }, status: 503},
-		{path: "/jobs/42", alter: func(c *fakeCluster) { c.err = errors.New("dial db.internal: refused") }, status: 503},
-		{path: "/api/v1/jobs", alter: func(c *fakeCluster) { c.err = errors.New("dial db.internal: refused") }, status: 503},
+		{path: "/", alter: func(c *dashboardtest.Cluster) { c.Err = errors.New("dial db.internal: refused") }, status: 503},
+		{path: "/jobs/42", alter: func(c *dashboardtest.Cluster) { c.Err = errors.New("dial db.internal: refused") }, status: 503},
+		{path: "/api/v1/jobs", alter: func(c *dashboardtest.Cluster) { c.Err = errors.New("dial db.internal: refused") }, status: 503},
 		{path: "/api/v1/jobs?limit=9999", status: 400},
 		{path: "/api/v1/jobs/999", status: 404},
 		{path: "/api/v1/jobs/x/logs", status: 404},
@@ -124,7 +126,7 @@ func TestPageErrors(t *testing.T) {
 		{path: "/events?page=none", status: 404},
 	}
 	for _, test := range tests {
-		c := newCluster()
+		c := dashboardtest.New()
 		if test.alter != nil {
 			test.alter(c)
 		}
@@ -136,7 +138,7 @@ func TestPageErrors(t *testing.T) {
 			t.Errorf("%s tells the inside of an error", test.path)
 		}
 		want := "text/html; charset=utf-8"
-		if forPrograms(test.path) {
+		if web.ForPrograms(test.path) {
 			want = "application/problem+json"
 		}
 		if got := w.Header().Get("Content-Type"); got != want {
@@ -149,7 +151,7 @@ func TestPageErrors(t *testing.T) {
 // start.
 func TestThemeFollowsCookie(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
+	h := handlerOf(dashboardtest.New())
 	for cookie, want := range map[string]string{
 		"forge-theme=dark": `<html lang="en" data-theme="dark">`, "forge-theme=light": `<html lang="en" data-theme="light">`,
 		"": `<html lang="en">`, "forge-theme=blue": `<html lang="en">`,
@@ -164,17 +166,17 @@ func TestThemeFollowsCookie(t *testing.T) {
 
 func TestJobsArePaged(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.jobs = nil
-	for id := int64(defaultLimit + 10); id > 0; id-- {
-		c.jobs = append(c.jobs, jobstore.Job{ID: id, Kind: "dump", State: "completed"})
+	c := dashboardtest.New()
+	c.Jobs = nil
+	for id := int64(web.DefaultLimit + 10); id > 0; id-- {
+		c.Jobs = append(c.Jobs, jobstore.Job{ID: id, Kind: "dump", State: "completed"})
 	}
 	h := handlerOf(c)
-	first := decode[list[jobstore.Job]](t, get(t, h, "/api/v1/jobs?kind=dump"))
-	if len(first.Items) != defaultLimit || !strings.HasPrefix(first.Next, "/api/v1/jobs?cursor=") {
+	first := decode[web.List[jobstore.Job]](t, get(t, h, "/api/v1/jobs?kind=dump"))
+	if len(first.Items) != web.DefaultLimit || !strings.HasPrefix(first.Next, "/api/v1/jobs?cursor=") {
 		t.Fatalf("%d jobs, next %q", len(first.Items), first.Next)
 	}
-	second := decode[list[jobstore.Job]](t, get(t, h, first.Next))
+	second := decode[web.List[jobstore.Job]](t, get(t, h, first.Next))
 	if len(second.Items) != 10 || second.Next != "" {
 		t.Errorf("%d jobs, next %q", len(second.Items), second.Next)
 	}
@@ -188,16 +190,16 @@ func TestJobsArePaged(t *testing.T) {
 
 func TestAPIListings(t *testing.T) {
 	t.Parallel()
-	h := handlerOf(newCluster())
-	leaders := decode[list[leaderItem]](t, get(t, h, "/api/v1/leaders"))
+	h := handlerOf(dashboardtest.New())
+	leaders := decode[web.List[api.LeaderItem]](t, get(t, h, "/api/v1/leaders"))
 	if len(leaders.Items) != 3 || leaders.Items[0].Role != "scheduler" || !leaders.Items[0].Leads || leaders.Items[0].LeaseRemaining != 3 || leaders.Items[1].Leads {
 		t.Errorf("leaders %+v", leaders)
 	}
-	history := decode[list[map[string]any]](t, get(t, h, "/api/v1/leaders/history?role=scheduler"))
+	history := decode[web.List[map[string]any]](t, get(t, h, "/api/v1/leaders/history?role=scheduler"))
 	if len(history.Items) != 2 || history.Items[0]["gap_ms"] != 8.0 || history.Items[1]["gap_ms"] != nil {
 		t.Errorf("history %+v", history)
 	}
-	crons := decode[list[cronItem]](t, get(t, h, "/api/v1/crons"))
+	crons := decode[web.List[api.CronItem]](t, get(t, h, "/api/v1/crons"))
 	if len(crons.Items) != 1 || crons.Items[0].Description != "at 02:00 every day" {
 		t.Errorf("crons %+v", crons)
 	}
@@ -205,65 +207,22 @@ func TestAPIListings(t *testing.T) {
 	if len(compaction.Passes) != 1 || compaction.Passes[0].Chunks != 9 || len(compaction.Tables) != 1 {
 		t.Errorf("compaction %+v", compaction)
 	}
-	logs := decode[list[jobstore.LogChunk]](t, get(t, h, "/api/v1/jobs/42/logs"))
+	logs := decode[web.List[jobstore.LogChunk]](t, get(t, h, "/api/v1/jobs/42/logs"))
 	if len(logs.Items) != 1 || !strings.HasPrefix(logs.Next, "/api/v1/jobs/42/logs?cursor=") {
 		t.Errorf("logs %+v", logs)
 	}
 	if end := get(t, h, logs.Next); !strings.Contains(end.Body.String(), `"items":[]`) {
 		t.Errorf("the end of the logs: %s", end.Body)
 	}
-	events := decode[list[map[string]any]](t, get(t, h, "/api/v1/events?limit=1"))
+	events := decode[web.List[map[string]any]](t, get(t, h, "/api/v1/events?limit=1"))
 	if len(events.Items) != 1 || !strings.HasPrefix(events.Next, "/api/v1/events?cursor=") {
 		t.Errorf("events %+v", events)
 	}
 }
 
-func TestAssetsStayWithinTheBudget(t *testing.T) {
-	t.Parallel()
-	const budget = 100_000 // bytes on the wire for everything that a first visit loads
-	h := pageHandlerOf(newCluster())
-	total := 0
-	for _, file := range loadAssets().byName {
-		r := plainGet(t, h, "/static/"+file.name)
-		if r.Header().Get("Content-Encoding") != "" || r.Body.Len() != len(file.plain) {
-			t.Errorf("%s: not plain for a client that did not ask for gzip", file.name)
-		}
-		if file.mimeType == "" {
-			t.Errorf("%s has no content type", file.name)
-		}
-		total += len(file.gzipped)
-	}
-	var page countingWriter
-	zip := gzip.NewWriter(&page)
-	_, _ = zip.Write(plainGet(t, h, "/").Body.Bytes())
-	_ = zip.Close()
-	if total += int(page); total > budget {
-		t.Errorf("%d bytes, want at most %d", total, budget)
-	}
-}
-
-type countingWriter int
-
-func (w *countingWriter) Write(p []byte) (int, error) {
-	*w += countingWriter(len(p))
-	return len(p), nil
-}
-
-func TestAssetsAreCompressed(t *testing.T) {
-	t.Parallel()
-	file := loadAssets().byName[loadAssets().hashed["app.css"]]
-	zip, err := gzip.NewReader(strings.NewReader(string(file.gzipped)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if plain, err := io.ReadAll(zip); err != nil || string(plain) != string(file.plain) {
-		t.Errorf("does not unpack to itself: %v", err)
-	}
-}
-
 func TestWithoutPages(t *testing.T) {
 	t.Parallel()
-	opts := optionsOf(newCluster())
+	opts := optionsOf(dashboardtest.New())
 	opts.NoPages = true
 	h := New(opts)
 	for path, status := range map[string]int{"/": 404, "/jobs": 404, "/events?page=overview": 404, "/healthz": 200, "/api/v1/jobs": 200, "/leader/scheduler": 200, "/metrics": 200} {
@@ -279,11 +238,11 @@ func TestWithoutPages(t *testing.T) {
 
 func TestOneCronMoreThanTheOverviewShows(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	for i := range overviewCrons {
-		one := c.crons[0]
+	c := dashboardtest.New()
+	for i := range pages.OverviewCrons {
+		one := c.Crons[0]
 		one.Name = fmt.Sprintf("backup-%d", i)
-		c.crons = append(c.crons, one)
+		c.Crons = append(c.Crons, one)
 	}
 	if page := get(t, handlerOf(c), "/").Body.String(); !strings.Contains(page, "1 more than here") {
 		t.Error("the overview does not count the cron that it leaves out")

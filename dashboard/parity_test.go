@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 )
 
 var (
@@ -31,13 +33,13 @@ func TestEveryRequestIsDocumented(t *testing.T) {
 			documented[request[1]+" "+request[2]] = true
 		}
 	}
-	s := newServer(newCluster())
+	s := newServer(dashboardtest.New())
 	for _, r := range s.routes() {
-		if r.gets != nil {
-			there["GET "+r.path] = true
+		if r.Gets != nil {
+			there["GET "+r.Path] = true
 		}
-		if r.posts != nil {
-			there["POST "+r.path] = true
+		if r.Posts != nil {
+			there["POST "+r.Path] = true
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(documented))); diff != "" {
@@ -48,24 +50,24 @@ func TestEveryRequestIsDocumented(t *testing.T) {
 // For each form of a page there is an API request with the same effect.
 func TestEveryFormHasItsRequest(t *testing.T) {
 	t.Parallel()
-	s := newServer(newCluster())
+	s := newServer(dashboardtest.New())
 	posts := map[string]bool{}
-	for _, r := range s.api.apiRoutes() {
-		posts[r.path] = r.post != nil
+	for _, r := range s.api.ApiRoutes() {
+		posts[r.Path] = r.Post != nil
 	}
-	for _, r := range s.pages.routes() {
-		if r.post == nil {
+	for _, r := range s.pages.Routes() {
+		if r.Post == nil {
 			continue
 		}
-		twin := "/api/v1" + r.path
+		twin := "/api/v1" + r.Path
 		switch {
-		case r.path == "/enqueue":
+		case r.Path == "/enqueue":
 			twin = "/api/v1/jobs"
-		case strings.HasPrefix(r.path, "/dead/{group}/"):
-			twin = "/api/v1/bulk/dead/" + strings.TrimPrefix(r.path, "/dead/{group}/")
+		case strings.HasPrefix(r.Path, "/dead/{group}/"):
+			twin = "/api/v1/bulk/dead/" + strings.TrimPrefix(r.Path, "/dead/{group}/")
 		}
 		if !posts[twin] {
-			t.Errorf("the form at %s does what no POST to %s does", r.path, twin)
+			t.Errorf("the form at %s does what no POST to %s does", r.Path, twin)
 		}
 	}
 }
@@ -77,13 +79,13 @@ func TestEveryFormIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := optionsOf(newCluster())
-	options.Auth.Tokens = fakeTokens{}
+	options := optionsOf(dashboardtest.New())
+	options.Auth.Tokens = dashboardtest.Tokens{}
 	s := makeServer(options)
 	var forms []string
-	for _, r := range s.pages.routes() {
-		if r.post != nil {
-			forms = append(forms, r.path)
+	for _, r := range s.pages.Routes() {
+		if r.Post != nil {
+			forms = append(forms, r.Path)
 		}
 	}
 	slices.Sort(forms)

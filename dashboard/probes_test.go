@@ -8,6 +8,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 )
 
 func TestLeaderProbe(t *testing.T) {
@@ -15,7 +19,7 @@ func TestLeaderProbe(t *testing.T) {
 	tests := []struct {
 		name   string
 		path   string
-		alter  func(*fakeCluster)
+		alter  func(*dashboardtest.Cluster)
 		status int
 		node   string
 		term   string
@@ -25,17 +29,17 @@ func TestLeaderProbe(t *testing.T) {
 		{name: "another leads", path: "/leader/log_compactor", status: 503, node: "node-2", term: "3", url: "http://127.0.0.1:8081"},
 		{name: "vacant", path: "/leader/metrics_aggregator", status: 503, term: "0"},
 		{name: "unknown role", path: "/leader/emperor", status: 404},
-		{name: "leader while the database is away", path: "/leader/scheduler", alter: func(c *fakeCluster) { c.err = errors.New("gone") }, status: 200, node: "node-1", term: "7", url: "http://127.0.0.1:8080"},
-		{name: "follower while the database is away", path: "/leader/log_compactor", alter: func(c *fakeCluster) { c.err = errors.New("gone") }, status: 503, term: "0"},
-		{name: "lease ran out", path: "/leader/log_compactor", alter: func(c *fakeCluster) { c.leaders[0].LeaseUntil = epoch }, status: 503, term: "3"},
-		{name: "a row that still names this node after its step-down", path: "/leader/log_compactor", alter: func(c *fakeCluster) {
-			c.leaders[0].NodeID, c.leaders[0].Incarnation = "node-1", incarnation
+		{name: "leader while the database is away", path: "/leader/scheduler", alter: func(c *dashboardtest.Cluster) { c.Err = errors.New("gone") }, status: 200, node: "node-1", term: "7", url: "http://127.0.0.1:8080"},
+		{name: "follower while the database is away", path: "/leader/log_compactor", alter: func(c *dashboardtest.Cluster) { c.Err = errors.New("gone") }, status: 503, term: "0"},
+		{name: "lease ran out", path: "/leader/log_compactor", alter: func(c *dashboardtest.Cluster) { c.Leaders[0].LeaseUntil = dashboardtest.Epoch }, status: 503, term: "3"},
+		{name: "a row that still names this node after its step-down", path: "/leader/log_compactor", alter: func(c *dashboardtest.Cluster) {
+			c.Leaders[0].NodeID, c.Leaders[0].Incarnation = "node-1", dashboardtest.Incarnation
 		}, status: 503, term: "3"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster()
+			c := dashboardtest.New()
 			if test.alter != nil {
 				test.alter(c)
 			}
@@ -51,7 +55,7 @@ func TestLeaderProbe(t *testing.T) {
 			if test.status == http.StatusNotFound {
 				return
 			}
-			body := decode[leaderFacts](t, w)
+			body := decode[api.LeaderFacts](t, w)
 			if body.NodeID != test.node || fmt.Sprint(body.Term) != test.term || body.APIURL != test.url || body.Leads != (test.status == 200) {
 				t.Errorf("body %+v differs from the headers", body)
 			}
@@ -61,12 +65,12 @@ func TestLeaderProbe(t *testing.T) {
 
 func TestReadyzNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	opts := optionsOf(newCluster())
+	opts := optionsOf(dashboardtest.New())
 	opts.Cluster.Ready = func(context.Context) error {
 		return errors.Join(errors.New("database: no answer"), errors.New("workers: not started"))
 	}
 	w := get(t, New(opts), "/readyz")
-	body := decode[readiness](t, w)
+	body := decode[api.Readiness](t, w)
 	if w.Code != http.StatusServiceUnavailable || body.Ready || !slices.Equal(body.NotReady, []string{"database: no answer", "workers: not started"}) {
 		t.Errorf("status %d, body %+v", w.Code, body)
 	}
@@ -78,27 +82,27 @@ func TestReadyzHidesDetailsFromAnonymousCallers(t *testing.T) {
 	_, opts := clusterWithTokens()
 	detail := errors.New("database: failed to connect to `user=forge database=prod`")
 	opts.Cluster.Ready = func(context.Context) error {
-		return errors.Join(errors.New("workers: not started"), UnreadyError{Public: "database: it cannot be reached", Err: detail})
+		return errors.Join(errors.New("workers: not started"), cluster.UnreadyError{Public: "database: it cannot be reached", Err: detail})
 	}
 	h := New(opts)
 	for token, want := range map[string]string{
 		"": "database: it cannot be reached", "expired": "database: it cannot be reached", "viewer": detail.Error(),
 	} {
-		body := decode[readiness](t, requestAs(t, h, token, "GET", "/readyz"))
+		body := decode[api.Readiness](t, requestAs(t, h, token, "GET", "/readyz"))
 		if !slices.Equal(body.NotReady, []string{"workers: not started", want}) {
 			t.Errorf("%q reads %q, want %q", token, body.NotReady, want)
 		}
 	}
 	opts.Auth.Tokens = nil // everybody may read everything
-	if body := decode[readiness](t, get(t, New(opts), "/readyz")); body.NotReady[1] != detail.Error() {
+	if body := decode[api.Readiness](t, get(t, New(opts), "/readyz")); body.NotReady[1] != detail.Error() {
 		t.Errorf("without tokens: %q", body.NotReady)
 	}
 }
 
 func TestReadyzIgnoresLeadership(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.leaders = nil
+	c := dashboardtest.New()
+	c.Leaders = nil
 	if w := get(t, handlerOf(c), "/readyz"); w.Code != http.StatusOK {
 		t.Errorf("status %d without a leader, want 200", w.Code)
 	}
@@ -108,30 +112,30 @@ func TestClusterHealth(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		alter  func(*fakeCluster)
+		alter  func(*dashboardtest.Cluster)
 		status int
 		health string
 		ready  bool
 		leader string
 	}{
-		{name: "the events tell of a cause", alter: func(c *fakeCluster) { c.causes = []string{"node node-2 is dead"} }, status: 200, health: "degraded", ready: true, leader: "node-1"},
+		{name: "the events tell of a cause", alter: func(c *dashboardtest.Cluster) { c.Causes = []string{"node node-2 is dead"} }, status: 200, health: "degraded", ready: true, leader: "node-1"},
 		{name: "no cause", status: 200, health: "healthy", ready: true, leader: "node-1"},
-		{name: "no scheduler for a moment", alter: func(c *fakeCluster) { c.leaders[1].LeaseUntil = epoch.Add(-time.Second) }, status: 200, health: "healthy"},
-		{name: "database away", alter: func(c *fakeCluster) { c.err = errors.New("gone") }, status: 503, health: "degraded", leader: "node-1"},
+		{name: "no scheduler for a moment", alter: func(c *dashboardtest.Cluster) { c.Leaders[1].LeaseUntil = dashboardtest.Epoch.Add(-time.Second) }, status: 200, health: "healthy"},
+		{name: "database away", alter: func(c *dashboardtest.Cluster) { c.Err = errors.New("gone") }, status: 503, health: "degraded", leader: "node-1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster()
+			c := dashboardtest.New()
 			if test.alter != nil {
 				test.alter(c)
 			}
 			w := get(t, handlerOf(c), "/cluster/health")
-			doc := decode[healthDocument](t, w)
+			doc := decode[api.HealthDocument](t, w)
 			if w.Code != test.status || doc.Status != test.health || doc.ClusterReady != test.ready || doc.LeaderID != test.leader {
 				t.Errorf("status %d, document %+v", w.Code, doc)
 			}
-			if doc.NodeID != "node-1" || doc.State != "leader" || !doc.IsLeader || doc.Clustering != "enabled" || !doc.Timestamp.Equal(epoch) {
+			if doc.NodeID != "node-1" || doc.State != "leader" || !doc.IsLeader || doc.Clustering != "enabled" || !doc.Timestamp.Equal(dashboardtest.Epoch) {
 				t.Errorf("facts of this node: %+v", doc)
 			}
 		})
@@ -140,10 +144,10 @@ func TestClusterHealth(t *testing.T) {
 
 func TestClusterLeader(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
-	doc := decode[leaderDocument](t, get(t, h, "/cluster/leader"))
-	if doc.Role != "scheduler" || doc.LeaderID != "node-1" || doc.Term != 7 || doc.Hostname != "alpha" || doc.LeaseRemaining != 3 || doc.ExpiresAt != epoch.Add(3*time.Second) {
+	doc := decode[api.LeaderDocument](t, get(t, h, "/cluster/leader"))
+	if doc.Role != "scheduler" || doc.LeaderID != "node-1" || doc.Term != 7 || doc.Hostname != "alpha" || doc.LeaseRemaining != 3 || doc.ExpiresAt != dashboardtest.Epoch.Add(3*time.Second) {
 		t.Errorf("leader %+v", doc)
 	}
 	for path, status := range map[string]int{
@@ -163,9 +167,9 @@ func TestClusterLeader(t *testing.T) {
 
 func TestClusterStatusCountsThePresent(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	c.nodes[1].State = "dead"
-	doc := decode[statusDocument](t, get(t, handlerOf(c), "/cluster/status"))
+	c := dashboardtest.New()
+	c.Nodes[1].State = "dead"
+	doc := decode[api.StatusDocument](t, get(t, handlerOf(c), "/cluster/status"))
 	if doc.ClusterSize != 1 || len(doc.Nodes) != 2 || doc.Nodes[1].IsHealthy || doc.Lease == nil || doc.Lease.Term != 7 {
 		t.Errorf("document %+v", doc)
 	}

@@ -7,14 +7,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 func TestQueueAPI(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
-	queues := decode[list[jobstore.Queue]](t, get(t, h, "/api/v1/queues")).Items
+	queues := decode[web.List[jobstore.Queue]](t, get(t, h, "/api/v1/queues")).Items
 	if len(queues) != 2 || queues[0].Name != "bulk" || queues[0].PausedAt.IsZero() || queues[1].GlobalLimit != 3 {
 		t.Errorf("queues: %+v", queues)
 	}
@@ -35,14 +37,14 @@ func TestQueueAPI(t *testing.T) {
 			t.Errorf("%s: %d %s", step.path, w.Code, w.Body)
 		}
 	}
-	if diff := cmp.Diff([]string{"pause queue by the API from 127.0.0.1", "resume queue by the API from 127.0.0.1"}, c.done); diff != "" {
+	if diff := cmp.Diff([]string{"pause queue by the API from 127.0.0.1", "resume queue by the API from 127.0.0.1"}, c.Done); diff != "" {
 		t.Errorf("did (-want +got):\n%s", diff)
 	}
 }
 
 func TestQueuesPage(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	page := get(t, h, "/queues").Body.String()
 	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/jobs?queue=bulk"`, "paused</span>", "Limits of the whole cluster", ">dump<"} {

@@ -1,20 +1,18 @@
 package dashboard
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 )
 
 func TestSilenceAPI(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	for _, step := range []struct {
 		path, body string
@@ -45,14 +43,14 @@ func TestSilenceAPI(t *testing.T) {
 		"silence quiet for 0s until 2026-11-20 22:00:00.000 UTC by the API from 127.0.0.1 ()",
 		"unsilence quiet by the API from 127.0.0.1", "test no_scheduler_leader by the API from 127.0.0.1",
 	}
-	if diff := cmp.Diff(want, c.done); diff != "" {
+	if diff := cmp.Diff(want, c.Done); diff != "" {
 		t.Errorf("did (-want +got):\n%s", diff)
 	}
 }
 
 func TestSilenceByThePage(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
+	c := dashboardtest.New()
 	h := handlerOf(c)
 	list := get(t, h, "/alerts").Body.String()
 	for _, want := range []string{
@@ -95,7 +93,7 @@ func TestSilenceByThePage(t *testing.T) {
 		"silence quiet for 0s until 2026-11-20 15:00:00.000 UTC by the dashboard from 127.0.0.1 ()",
 		"unsilence quiet by the dashboard from 127.0.0.1", "test no_scheduler_leader by the dashboard from 127.0.0.1",
 	}
-	if diff := cmp.Diff(want, c.done); diff != "" {
+	if diff := cmp.Diff(want, c.Done); diff != "" {
 		t.Errorf("did (-want +got):\n%s", diff)
 	}
 	for path, want := range map[string]string{
@@ -140,47 +138,4 @@ func TestPagesOfferOnlyPermittedActions(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestReadersOfDifferentScopesShareNoStream(t *testing.T) {
-	t.Parallel()
-	kind := pageKinds["jobs"]
-	if one, other := (&request{scope: viewer}), (&request{scope: operator}); one.feed(kind) == other.feed(kind) {
-		t.Error("readers of different scopes share a stream")
-	}
-}
-
-func (f fakeAlerts) note(alert, what string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err != nil {
-		return f.err
-	}
-	if alert == "nobody" {
-		return alerts.ErrNotFound
-	}
-	f.done = append(f.done, what)
-	return nil
-}
-
-func (f fakeAlerts) Silence(_ context.Context, s alerts.Silence, lasts alerts.Span) (alerts.Silence, error) {
-	until := "-"
-	if s.Until = epoch.Add(lasts.For); !lasts.Until.IsZero() {
-		s.Until, until = lasts.Until, utc(lasts.Until)
-	}
-	if !s.Until.After(epoch) {
-		return s, fmt.Errorf("%w: ahead", alerts.ErrInvalid)
-	}
-	return s, f.note(s.Alert, fmt.Sprintf("silence %s for %v until %s by %s (%s)", s.Alert, lasts.For, until, s.CreatedBy, s.Reason))
-}
-
-func (f fakeAlerts) Unsilence(_ context.Context, alert, by string) (bool, error) {
-	return true, f.note(alert, "unsilence "+alert+" by "+by)
-}
-
-func (f fakeAlerts) Try(_ context.Context, alert, by string) ([]string, error) {
-	if alert == "quiet" {
-		return nil, alerts.ErrTellsNobody
-	}
-	return []string{"pager"}, f.note(alert, "test "+alert+" by "+by)
 }

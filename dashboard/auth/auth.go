@@ -1,0 +1,265 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/access"
+)
+
+// Tokens authenticates secrets.
+type Tokens interface {
+	// Verify returns the holder of a token, Session the holder of a login session. Both
+	// return tokenstore.ErrInvalid for an unknown secret.
+	Verify(ctx context.Context, token string) (access.Holder, error)
+	Session(ctx context.Context, session string) (access.Holder, error)
+	// Login creates a session for a token, Logout ends it.
+	Login(ctx context.Context, token string) (session string, of access.Holder, err error)
+	Logout(ctx context.Context, session string) error
+}
+
+const (
+	// GraceWithoutDatabase is how long a previously valid secret may still read while the
+	// database cannot verify it. Metrics and pages are needed most during an outage.
+	GraceWithoutDatabase = 5 * time.Minute
+	// maxRemembered bounds the secrets that are remembered for that purpose.
+	maxRemembered = 1024
+	// Recheck is how often the secret of a long-lived request is verified again.
+	Recheck = 5 * time.Second
+	// An address may fail to authenticate ten times at once, then once every six seconds.
+	MaxFailures  = 10
+	failureEvery = 6 * time.Second
+	// The rate and burst of API requests of one caller, identified by token or else by
+	// address. They protect the database from a runaway loop. Programs that add more jobs
+	// than this should insert them directly in the database.
+	CallsPerSecond = 200
+	CallsAtOnce    = 1000
+)
+
+// auth authenticates requests.
+type auth struct {
+	tokens   Tokens
+	now      func() time.Time
+	failures *throttle
+	calls    *throttle
+
+	mu   sync.Mutex
+	good map[[sha256.Size]byte]remembered
+}
+
+// remembered is the holder of a valid secret and when it was last verified.
+type remembered struct {
+	access.Holder
+	at time.Time
+}
+
+func newAuth(tokens Tokens, now func() time.Time) *auth {
+	return &auth{
+		tokens: tokens, now: now, good: map[[sha256.Size]byte]remembered{},
+		failures: newThrottle(rate.Every(failureEvery), MaxFailures),
+		calls:    newThrottle(CallsPerSecond, CallsAtOnce),
+	}
+}
+
+// SecretOf returns the secret of a request and whether it is a session. A header takes
+// precedence over a cookie.
+func SecretOf(r *http.Request) (secret string, session bool) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, token, _ := strings.Cut(header, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			token = ""
+		}
+		return strings.TrimSpace(token), false
+	}
+	for _, name := range []string{secureCookie, plainCookie} {
+		if cookie, err := r.Cookie(name); err == nil {
+			return cookie.Value, true
+		}
+	}
+	return "", false
+}
+
+// Identify returns the holder of the request's secret, or tokenstore.ErrInvalid.
+func (d *auth) Identify(r *http.Request) (access.Holder, error) {
+	secret, session := SecretOf(r)
+	if secret == "" {
+		return access.Holder{}, access.ErrInvalid
+	}
+	look := d.tokens.Verify
+	if session {
+		look = d.tokens.Session
+	}
+	who, err := look(r.Context(), secret)
+	key := sha256.Sum256([]byte(secret))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch known := d.good[key]; {
+	case err == nil:
+		if len(d.good) >= maxRemembered {
+			clear(d.good)
+		}
+		d.good[key] = remembered{who, d.now()}
+	case errors.Is(err, access.ErrInvalid):
+		delete(d.good, key)
+	case web.IsRead(r.Method) && !known.at.IsZero() && d.now().Sub(known.at) < GraceWithoutDatabase:
+		return known.Holder, nil
+	}
+	return who, err
+}
+
+// caller is the authenticated holder of a request; the zero value is anonymous.
+type caller struct{ access.Holder }
+
+// Identity returns a text that identifies this caller for good. No address and no anonymous
+// caller has the same.
+func (c caller) Identity() string {
+	if c.Name == "" {
+		return ""
+	}
+	return "token:" + strconv.FormatInt(c.ID, 10)
+}
+
+type callerKey struct{}
+
+// CallerOf returns the caller of a request, or the zero caller if none is authenticated.
+func CallerOf(ctx context.Context) caller {
+	who, _ := ctx.Value(callerKey{}).(caller)
+	return who
+}
+
+// admit passes on requests whose token covers a scope. Its answers to others do not reveal
+// whether a resource exists.
+func (s *Guard) admit(of route.Route, need access.Scope, next http.HandlerFunc) http.HandlerFunc {
+	if route.IsProbe(of.Path) {
+		return s.probing(next)
+	}
+	next = s.withSlot(of, next)
+	if need == route.Open {
+		return next
+	}
+	next = s.rateLimited(of.Path, next)
+	if s.Tokens == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.takeSlot(w, r) { // identify queries the database
+			return
+		}
+		turn := RequestSlotOf(r.Context())
+		who, err := s.Auth.Identify(r)
+		switch {
+		case errors.Is(err, access.ErrInvalid):
+			s.unauthorized(w, r, of)
+		case err != nil:
+			s.AnswerDatabaseError(w, r, err)
+		default:
+			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{who}))
+			if !who.Scope.Covers(need) {
+				s.RecordRefused(r, of, http.StatusForbidden)
+				s.Fail(w, r, http.StatusForbidden, "")
+				return
+			}
+			turn.leave()
+			next(w, r)
+		}
+	}
+}
+
+// rateLimited limits the rate at which one caller uses the API.
+func (s *Guard) rateLimited(path string, next http.HandlerFunc) http.HandlerFunc {
+	if !route.IsRateLimited(path) {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if wait := s.Auth.calls.take(CallerName(r), s.now()); wait > 0 {
+			s.answerTooMany(w, r, wait, fmt.Sprintf("More than %d requests a second.", CallsPerSecond))
+			return
+		}
+		next(w, r)
+	}
+}
+
+// unauthorized redirects browsers to the login page, and tells programs how to
+// authenticate.
+func (s *Guard) unauthorized(w http.ResponseWriter, r *http.Request, of route.Route) {
+	if secret, _ := SecretOf(r); secret != "" && s.Throttled(w, r) {
+		s.RecordRefused(r, of, http.StatusTooManyRequests)
+		return
+	}
+	if web.IsRead(r.Method) && !s.ForProgram(r) {
+		http.Redirect(w, r, "/login?"+web.Encode("next", r.URL.RequestURI()), http.StatusSeeOther)
+		return
+	}
+	s.RecordRefused(r, of, http.StatusUnauthorized)
+	w.Header().Set("WWW-Authenticate", `Bearer realm="forge"`)
+	s.Fail(w, r, http.StatusUnauthorized, "")
+}
+
+// Throttled reports whether the address has failed too often. If so, it answers the
+// request.
+func (s *Guard) Throttled(w http.ResponseWriter, r *http.Request) bool {
+	wait := s.Auth.failures.take(web.AddressOf(r), s.now())
+	if wait == 0 {
+		return false
+	}
+	s.answerTooMany(w, r, wait, "Too many attempts with a wrong token.")
+	return true
+}
+
+func (s *Guard) answerTooMany(w http.ResponseWriter, r *http.Request, wait time.Duration, detail string) {
+	w.Header().Set(web.RetryHeader, strconv.Itoa(int(wait/time.Second)+1))
+	s.Fail(w, r, http.StatusTooManyRequests, detail)
+}
+
+// WhileAdmitted returns a long-lived request whose context ends when the node stops, or
+// soon after the token becomes invalid.
+func (s *Guard) WhileAdmitted(r *http.Request) (lasting *http.Request, stop func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	lasting = r.WithContext(ctx)
+	if s.lifetime != nil {
+		unwatch, end := context.AfterFunc(s.lifetime, cancel), cancel //nolint:contextcheck // the node's end, in addition to the request's
+		cancel = func() { unwatch(); end() }
+	}
+	if s.Tokens == nil {
+		return lasting, cancel
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		ticker := time.NewTicker(Recheck)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				if _, err := s.Auth.Identify(r); errors.Is(err, access.ErrInvalid) {
+					return
+				}
+			}
+		}
+	}()
+	return lasting, func() { cancel(); <-ended }
+}
+
+// SeesDetails reports whether the caller of an open route may see details: it has a token
+// of any scope, or none is required.
+func (s *Guard) SeesDetails(r *http.Request) bool {
+	if s.Tokens == nil {
+		return true
+	}
+	_, err := s.Auth.Identify(r)
+	return err == nil
+}

@@ -1,0 +1,66 @@
+package charts
+
+import (
+	"testing"
+
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+func TestStrip(t *testing.T) {
+	t.Parallel()
+	var ticks []cronstore.Tick
+	for range 40 {
+		ticks = append(ticks, cronstore.Tick{Verdict: cronstore.Fired})
+	}
+	ticks[0].Verdict = cronstore.Failed
+	s := DrawTickStrip(ticks, nil, cluster.StripLength)
+	if len(s.Cells) != cluster.StripLength || s.Label != "Last 30 ticks: 29 fired, 1 failed to fire" {
+		t.Errorf("%d cells, %q", len(s.Cells), s.Label)
+	}
+	if newest := s.Cells[0]; newest.Rects[0].X != s.Width-cellWidth || len(newest.Rects) != 2 {
+		t.Errorf("the newest tick: %+v", newest)
+	}
+	if got := DrawTickStrip(nil, nil, cluster.StripLength).Label; got != "No ticks yet" {
+		t.Errorf("label %q", got)
+	}
+}
+
+// A tick that fired is shown as good only if its run succeeded.
+func TestStripShowsFailedRuns(t *testing.T) {
+	t.Parallel()
+	ticks := []cronstore.Tick{{Verdict: cronstore.Fired, JobID: 1}, {Verdict: cronstore.CaughtUp, JobID: 2}, {Verdict: cronstore.Fired, JobID: 3}}
+	for state, want := range map[string]string{
+		"completed": "ok full", "": "ok full", "discarded": "bad notched", "retryable": "warn notched", "cancelled": "idle notched", "running": "live full",
+	} {
+		if got := DrawTickStrip(ticks, map[int64]string{1: state}, cluster.StripLength).Cells[0].Tone; got != want {
+			t.Errorf("a run that is %q: %s, want %s", state, got, want)
+		}
+	}
+	s := DrawTickStrip(ticks, map[int64]string{1: "discarded", 2: "discarded", 3: "completed"}, cluster.StripLength)
+	if want := "Last 3 ticks: 1 caught up (run failed), 1 fired, 1 fired (run failed)"; s.Label != want {
+		t.Errorf("%q, want %q", s.Label, want)
+	}
+}
+
+// Each verdict has a tone, its own description, and a shape that distinguishes bad from
+// good without colour.
+func TestEveryVerdictHasAMark(t *testing.T) {
+	t.Parallel()
+	words := map[string]cronstore.Verdict{}
+	shapes := map[string]string{}
+	for _, v := range []cronstore.Verdict{
+		cronstore.Fired, cronstore.CaughtUp, cronstore.Queued, cronstore.SkippedOverlap, cronstore.SkippedWindow, cronstore.SkippedLimit,
+		cronstore.SkippedDST, cronstore.SkippedPaused, cronstore.SkippedExcluded, cronstore.Replaced, cronstore.Failed, cronstore.Triggered, cronstore.Backfilled,
+	} {
+		m := MarkOf(v)
+		if other, taken := words[m.Words]; taken {
+			t.Errorf("%s and %s read alike", v, other)
+		}
+		words[m.Words] = v
+		if tone, taken := shapes[m.Shape]; taken && tone != m.Tone {
+			t.Errorf("%s: shape %s stands for %s and %s", v, m.Shape, tone, m.Tone)
+		}
+		shapes[m.Shape] = m.Tone
+	}
+}

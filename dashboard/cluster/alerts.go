@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/config"
+)
+
+// Silencer silences and tests alerts. Its errors are those of package alerts.
+type Silencer interface {
+	Silence(ctx context.Context, s alerts.Silence, lasts alerts.Span) (alerts.Silence, error)
+	// Unsilence ends a silence. It reports whether the alert was silenced.
+	Unsilence(ctx context.Context, alert, by string) (changed bool, err error)
+	// Try returns the targets that will be notified.
+	Try(ctx context.Context, alert, by string) (targets []string, err error)
+}
+
+// RefuseAlert converts an error of the Silencer to an answer.
+func RefuseAlert(err error) error {
+	switch {
+	case errors.Is(err, alerts.ErrNotFound):
+		return &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such alert."}
+	case errors.Is(err, alerts.ErrTellsNobody):
+		return &web.Refusal{Status: http.StatusConflict, Detail: "The alert has no receivers: it has no notify."}
+	case errors.Is(err, alerts.ErrNoEngine):
+		return &web.Refusal{Status: http.StatusConflict, Detail: "This node's program cannot evaluate alerts. Ask a node that runs forge serve."}
+	case errors.Is(err, alerts.ErrInvalid):
+		return web.WrongFields(web.WrongBody(err.Error()))
+	default:
+		return err
+	}
+}
+
+// SpanOfSilence parses the duration of a silence.
+func SpanOfSilence(lasts string, until time.Time) (alerts.Span, error) {
+	switch {
+	case lasts != "" && !until.IsZero():
+		return alerts.Span{}, web.WrongFields(web.WrongField("until", "cannot be combined with for"))
+	case !until.IsZero():
+		return alerts.Span{Until: until}, nil
+	case lasts == "":
+		return alerts.Span{}, web.WrongFields(web.WrongField("for", "is missing; want a time such as 2h, or until"))
+	}
+	d, err := config.ParseDuration(lasts)
+	if err != nil {
+		return alerts.Span{}, web.WrongFields(web.WrongField("for", fmt.Sprintf("is %v (got %q); want a time such as 90m, 2h or 3d", err, lasts)))
+	}
+	return alerts.Span{For: d.Std()}, nil
+}
+
+func (s *Cluster) Silence(ctx context.Context, silence alerts.Silence, lasts alerts.Span) (alerts.Silence, error) {
+	made, err := s.Silencer.Silence(ctx, silence, lasts)
+	if err == nil {
+		auth.NoteAction(ctx, "until "+made.Until.UTC().Format(time.RFC3339))
+	}
+	return made, RefuseAlert(err)
+}

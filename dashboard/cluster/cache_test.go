@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// counter is a read that takes a while and returns 1, 2, 3.
+type counter struct {
+	takes time.Duration
+	value int
+	err   error
+	told  []error
+}
+
+func (c *counter) read(ctx context.Context) (int, error) {
+	select {
+	case <-time.After(c.takes):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	c.value++
+	return c.value, nil
+}
+
+func (c *counter) latest(lifetime context.Context) *staleCache[int] {
+	return &staleCache[int]{
+		keep: 2 * time.Second, timeout: 50 * time.Millisecond, lifetime: lifetime, read: c.read,
+		failed: func(_ context.Context, err error) { c.told = append(c.told, err) },
+	}
+}
+
+func TestStaleCacheWaitsForFastReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &counter{takes: 10 * time.Millisecond}
+		l := c.latest(t.Context())
+		for want := 1; want < 4; want++ {
+			now := time.Now()
+			for range 2 { // the second call returns the value of the first
+				if got := l.Get(t.Context(), now); got.Value != want || !got.At.Equal(now) || got.Slow {
+					t.Errorf("got %+v at %s, want %d", got, now, want)
+				}
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// A read in the background ends with the node, and the node waits for it.
+func TestStaleCacheReadsEndWithLifetime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lifetime, end := context.WithCancel(t.Context())
+		c := &counter{takes: time.Hour}
+		l := c.latest(lifetime)
+		l.Get(t.Context(), time.Now())
+		end()
+		l.Wait()
+		if l.underWay != nil {
+			t.Error("the reading goes on")
+		}
+		time.Sleep(time.Hour)
+		if l.Get(t.Context(), time.Now()); l.underWay != nil {
+			t.Error("another reading began")
+		}
+	})
+}
+
+func TestStaleCacheDoesNotWaitForSlowReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &counter{takes: 3 * time.Second}
+		l := c.latest(t.Context())
+		begun := time.Now()
+		ask := func(want int, at time.Time, waits time.Duration) {
+			t.Helper()
+			before := time.Now()
+			if got := l.Get(t.Context(), before); got.Value != want || !got.At.Equal(at) || time.Since(before) != waits {
+				t.Errorf("got %+v in %v, want %d of %s in %v", got, time.Since(before), want, at, waits)
+			}
+		}
+		ask(0, time.Time{}, 50*time.Millisecond)
+		ask(0, time.Time{}, 50*time.Millisecond) // waits for the same read
+		time.Sleep(4 * time.Second)
+		ask(1, begun, 0)
+		time.Sleep(time.Hour)
+		again := time.Now()
+		ask(1, begun, 0) // the value has expired, so another read starts
+		time.Sleep(4 * time.Second)
+		ask(2, again, 0)
+		time.Sleep(55 * time.Second) // less than twenty times the duration of the read
+		ask(2, again, 0)
+		time.Sleep(4 * time.Second)
+		ask(2, again, 0)
+		if c.value != 2 {
+			t.Errorf("read %d times, want 2", c.value)
+		}
+	})
+}
+
+func TestStaleCacheKeepsValueOnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lifetime, end := context.WithCancel(t.Context())
+		c := &counter{takes: time.Millisecond}
+		l := c.latest(lifetime)
+		first := l.Get(t.Context(), time.Now())
+		time.Sleep(time.Minute)
+		c.err = errors.New("refused")
+		if got := l.Get(t.Context(), time.Now()); got != first || len(c.told) != 1 {
+			t.Errorf("got %+v, want %+v; told of %v", got, first, c.told)
+		}
+		time.Sleep(time.Minute)
+		c.takes = time.Hour // the read is bounded
+		l.Get(t.Context(), time.Now())
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if len(c.told) != 2 || !errors.Is(c.told[1], context.DeadlineExceeded) {
+			t.Errorf("told of %v", c.told)
+		}
+		time.Sleep(time.Hour)
+		l.Get(t.Context(), time.Now())
+		end() // the node stops: the running read ends and is not reported as failed
+		synctest.Wait()
+		if l.underWay != nil || len(c.told) != 2 {
+			t.Errorf("a reading is under way: %v, told of %v", l.underWay != nil, c.told)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// AllRoles returns the configured roles first, including those that have no row because
+// they never had a leader, and then the others as they were read.
+func (s *Cluster) AllRoles(leaders []leaderstore.Leader) []leaderstore.Leader {
+	byRole := map[string]leaderstore.Leader{}
+	for _, l := range leaders {
+		byRole[l.Role] = l
+	}
+	all := make([]leaderstore.Leader, 0, len(leaders))
+	for _, role := range s.Roles {
+		l := byRole[role]
+		l.Role = role
+		all = append(all, l)
+		delete(byRole, role)
+	}
+	for _, l := range leaders {
+		if _, left := byRole[l.Role]; left {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// SchedulerRole is the role whose leader counts as the cluster's leader in the documents
+// under /cluster.
+const SchedulerRole = "scheduler"
+
+// Self describes the node that serves the pages.
+type Self struct {
+	Cluster     string
+	NodeID      string
+	Incarnation string
+	Version     string
+	APIURL      string
+}
+
+// Options are what the pages and the API read and change. Source, Self, Roles and
+// Ready are required; everything else is optional.
+type Options struct {
+	Source Source
+	Self   Self
+	// Roles are the roles that this cluster elects a leader for, in display order.
+	Roles []string
+	// Ready returns nil if the node can serve. Each error that it joins names one reason
+	// why it cannot. An [UnreadyError] holds details that only callers with a token may
+	// read.
+	Ready func(ctx context.Context) error
+	// CronOps and CronRunner change crons. Unless both are set, crons are read-only.
+	CronOps    CronOps
+	CronRunner CronRunner
+	// JobOps changes jobs. Without it, jobs are read-only.
+	JobOps JobOps
+	// Enqueuer adds jobs. Without it, no jobs can be added.
+	Enqueuer Enqueuer
+	// QueueOps pauses queues. Without it, queues are read-only.
+	QueueOps QueueOps
+	// DeadLetterOps changes dead letters. Without it, dead letters are read-only.
+	DeadLetterOps DeadLetterOps
+	// RoleOps hands roles over and drains nodes. Without it, neither is possible.
+	RoleOps RoleOps
+	// Silencer silences and tests alerts. Without it, neither is possible.
+	Silencer Silencer
+	// Settings returns the node's effective configuration as a tree, with secrets redacted.
+	// Without it, there is no settings page.
+	Settings func() map[string]any
+	Logger   *slog.Logger
+	Now      func() time.Time
+	// Lifetime is the context of the node. It ends background reads that no request waits
+	// for. It is optional.
+	Lifetime context.Context //nolint:containedctx // passed to work that outlives a request
+	// CountTimeout is how long a page waits for the count of all jobs. 0 selects a default.
+	CountTimeout time.Duration
+}
+
+// Cluster is what the pages and the API read and change.
+type Cluster struct {
+	Options
+
+	Counts    *staleCache[[]jobstore.Count]
+	Dead      *Cache[[]jobstore.DeadGroup]
+	Outlines  *Cache[outline]
+	Ticks     *tickCache
+	Rates     *Cache[rollupstore.Rates]
+	Readiness *recent[error]
+}
+
+func New(opts Options) *Cluster {
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	s := &Cluster{Options: opts}
+	s.Counts = s.newCounts()
+	s.Dead = NewCache(2*time.Second, s.allDead)
+	s.Ticks = newTickCache(opts.Source.Crons, opts.Source.Jobs)
+	s.Outlines = NewCache(keepOutline, s.outline)
+	s.Rates = NewCache(keepRates, opts.Source.Leadership.Rates)
+	s.Readiness = newRecent(opts.Ready)
+	return s
+}
+
+// keepRates is how long pages and the API share the rates of renewals and heartbeats. Nodes
+// report new ones at each metrics.scrape_interval.
+const keepRates = 10 * time.Second

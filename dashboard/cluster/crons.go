@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// DefaultUpcoming is how many upcoming ticks are shown by default.
+const DefaultUpcoming = 5
+
+// UpcomingTicks returns the next ticks of a cron. There are none if the cron is paused or
+// removed, or if its schedule cannot be parsed.
+func (s *Cluster) UpcomingTicks(cron cronstore.Cron, now time.Time) []explain.Coming {
+	none := []explain.Coming{}
+	if cron.Paused() || !cron.RemovedAt.IsZero() {
+		return none
+	}
+	ticks, err := explain.Next(cron.Name, cron.Spec, now, DefaultUpcoming)
+	if err != nil {
+		return none
+	}
+	return ticks
+}
+
+// Interrupted returns an error that names how many ticks a backfill ran before it failed.
+func Interrupted(err error, ran int) error {
+	if ran == 0 {
+		return err
+	}
+	return &web.Refusal{Status: http.StatusServiceUnavailable, Detail: "The backfill stopped after " + format.Plural(ran, "tick", "ticks") + ". Repeat the request to continue."}
+}
+
+// CronOps pauses and resumes crons, and finds the ticks that a backfill would run.
+type CronOps interface {
+	// Pause and Resume return the cron and whether its state changed. They return
+	// cronstore.ErrNotFound for a cron that is not configured.
+	Pause(ctx context.Context, cron, by string) (cronstore.Cron, bool, error)
+	Resume(ctx context.Context, cron, by string) (cronstore.Cron, bool, error)
+	BackfillTicks(ctx context.Context, span cronstore.Span) (cronstore.Backfill, error)
+}
+
+// CronRunner runs ticks on behalf of an operator.
+type CronRunner interface {
+	// Trigger returns the row of the tick. It returns ErrNotFound, ErrTaken (with the row),
+	// ErrFuture or ErrNotDue of cronstore if it refuses.
+	Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error)
+	// Backfill runs the ticks that BackfillTicks returned, and returns how many it ran.
+	// progress may be nil.
+	Backfill(ctx context.Context, b cronstore.Backfill, by string, progress func(done int)) (int, error)
+}
+
+const (
+	DefaultBackfill = 1000
+	// MaxBackfill is the maximum number of ticks that one request runs. It bounds the
+	// duration of the request.
+	MaxBackfill = 10_000
+	maxSpan     = 366 * 24 * time.Hour
+)
+
+// NewSpan checks the arguments of a backfill.
+func NewSpan(cron string, from, to time.Time, limit int) (cronstore.Span, error) {
+	span := cronstore.Span{Cron: cron, From: from, To: to, Limit: limit}
+	if limit == 0 {
+		span.Limit = DefaultBackfill
+	}
+	var wrong []web.FieldError
+	if from.IsZero() {
+		wrong = append(wrong, web.WrongField("from", "is missing"))
+	}
+	switch {
+	case to.IsZero():
+		wrong = append(wrong, web.WrongField("to", "is missing"))
+	case from.IsZero():
+	case !to.After(from):
+		wrong = append(wrong, web.WrongField("to", "must be after from"))
+	case to.Sub(from) > maxSpan:
+		wrong = append(wrong, web.WrongField("to", "must be at most 366 days after from"))
+	}
+	if span.Limit < 1 || span.Limit > MaxBackfill {
+		wrong = append(wrong, web.WrongField("limit", fmt.Sprintf("must be from 1 to %d (got %d)", MaxBackfill, limit)))
+	}
+	return span, web.WrongFields(wrong...)
+}
+
+var (
+	errNoSuchCron = &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such cron."}
+	errWaiting    = &web.Refusal{Status: http.StatusConflict, Detail: "The tick is queued already."}
+)
+
+// Refuse converts an error of an operation to an answer. It returns unexpected errors
+// unchanged.
+func Refuse(err error) error {
+	if wrong, _ := web.WrongArgs(err); wrong != nil {
+		return web.InvalidError(wrong)
+	}
+	switch {
+	case errors.Is(err, cronstore.ErrNotFound):
+		return errNoSuchCron
+	case errors.Is(err, jobstore.ErrNotFound):
+		return ErrNoSuchJob
+	case errors.Is(err, cronstore.ErrFuture):
+		return web.WrongFields(web.WrongField("at", "lies in the future, where the cron fires by itself"))
+	case errors.Is(err, cronstore.ErrNotDue):
+		return web.WrongFields(web.WrongField("at", "must be a due time of the cron"))
+	default:
+		return err
+	}
+}
+
+func (s *Cluster) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
+	row, err := s.CronRunner.Trigger(ctx, t)
+	if errors.Is(err, cronstore.ErrTaken) {
+		return row, refuseTaken(row)
+	}
+	return row, Refuse(err)
+}
+
+func refuseTaken(row cronstore.Tick) error {
+	if row.JobID == 0 {
+		return errWaiting
+	}
+	return &web.Refusal{Status: http.StatusConflict, Detail: fmt.Sprintf("The tick already has job %d (%s), and a tick runs once.", row.JobID, row.Verdict)}
+}
+
+// SetCronPaused pauses or resumes a cron.
+func (s *Cluster) SetCronPaused(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
+	change := s.CronOps.Resume
+	if pause {
+		change = s.CronOps.Pause
+	}
+	row, changed, err := change(ctx, cron, by)
+	return row, changed, Refuse(err)
+}
+
+// Backfill finds the ticks of a backfill and, unless dryRun is set, runs them.
+func (s *Cluster) Backfill(ctx context.Context, span cronstore.Span, by string, dryRun bool) (b cronstore.Backfill, ran int, err error) {
+	if b, err = s.CronOps.BackfillTicks(ctx, span); err == nil && !dryRun {
+		ran, err = s.CronRunner.Backfill(ctx, b, by, nil)
+	}
+	return b, ran, Refuse(err)
+}
+
+func (s *Cluster) Operates() bool { return s.CronOps != nil && s.CronRunner != nil }
+
+// outline is a summary of all crons in force, by name.
+type outline struct {
+	Crons []cronstore.Outlined
+	read  time.Time
+}
+
+// At returns when the outline was read, by the clock of now. With a later time, crons would
+// wrongly appear overdue.
+func (o outline) At(now time.Time) time.Time { return now.Add(-time.Since(o.read)) }
+
+// keepOutline is how long pages share an outline.
+const keepOutline = time.Second
+
+// outline reads the crons. Only the cache calls it, and never concurrently.
+func (s *Cluster) outline(ctx context.Context) (outline, error) {
+	o := outline{read: time.Now()}
+	crons, err := s.Source.Crons.Outline(ctx, s.Outlines.value.Crons)
+	if err != nil {
+		return o, fmt.Errorf("read crons: %w", err)
+	}
+	s.Ticks.keep(crons)
+	o.Crons = crons
+	return o, nil
+}
+
+// ReadCrons reads all fields of the crons that a page shows.
+func (s *Cluster) ReadCrons(ctx context.Context, outlined []cronstore.Outlined) ([]cronstore.Cron, error) {
+	names := make([]string, len(outlined))
+	for i, c := range outlined {
+		names[i] = c.Name
+	}
+	crons, err := s.Source.Crons.Some(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("read crons: %w", err)
+	}
+	return crons, nil
+}
+
+// overdueAfter is how long after its time a tick may wait for the commit that records it
+// before the page reports it as overdue.
+const overdueAfter = 2 * time.Second
+
+// IsOverdue reports whether the next tick of an active cron is overdue.
+func IsOverdue(now, next time.Time) bool {
+	return !next.IsZero() && now.Sub(next) > overdueAfter
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+func JobID(text string) (int64, bool) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	return id, err == nil && id > 0
+}
+
+// The greatest numbers of attempts and chunks that the columns of the database can hold.
+const (
+	MaxAttempt = math.MaxInt16
+	MaxChunk   = math.MaxInt32
+)
+
+// JobFilter returns the filter of a list of jobs.
+func JobFilter(q *web.Query) jobstore.Filter {
+	return jobstore.Filter{
+		State: q.Values.Get("state"), Kind: q.Values.Get("kind"), Queue: q.Values.Get("queue"), Cron: q.Values.Get("cron"),
+		BeforeID: q.Number("before"), Limit: q.Limit(),
+	}
+}
+
+// MaxBulk is the maximum number of jobs that one request changes. It bounds the duration of
+// the request.
+const MaxBulk = 20_000
+
+func CheckBulk(action jobstore.Action, filter jobstore.Filter) error {
+	switch {
+	case filter == jobstore.Filter{}:
+		return web.WrongFields(web.WrongBody("a filter is required: one or more of state, kind, queue and cron"))
+	case filter.State == "":
+		return nil
+	case !slices.Contains(JobStates, filter.State):
+		return web.WrongFields(web.WrongField("state", "must be one of "+strings.Join(JobStates, ", ")))
+	case action.Refuses(filter.State) != "":
+		return web.WrongFields(web.WrongField("state", fmt.Sprintf("is of jobs that cannot be %s: %s", PastTense[action], action.Refuses(filter.State))))
+	}
+	return nil
+}
+
+const (
+	// keepCounts is how long pages share a count of all jobs. countTimeout is how long a
+	// page waits for the count: counting a million jobs takes a good part of a second.
+	keepCounts   = 2 * time.Second
+	countTimeout = 50 * time.Millisecond
+	// OldCount is the age from which pages show how old a count is.
+	OldCount = 5 * time.Second
+)
+
+func (s *Cluster) newCounts() *staleCache[[]jobstore.Count] {
+	return &staleCache[[]jobstore.Count]{
+		keep: keepCounts, timeout: cmp.Or(s.CountTimeout, countTimeout), lifetime: s.Lifetime, read: s.Source.Counts.CountsByQueueAndState,
+		failed: func(ctx context.Context, err error) { s.Logger.WarnContext(ctx, "count jobs", "error", err) },
+	}
+}
+
+// JobOps changes jobs on behalf of an operator.
+type JobOps interface {
+	// Act returns the result for each job, in the order of the ids.
+	Act(ctx context.Context, order jobstore.Order, ids []int64) ([]jobstore.Change, error)
+	// CountMatching counts the jobs that match a filter and that the action can change.
+	// ActOnAll changes them and returns how many it changed.
+	CountMatching(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error)
+	ActOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, counted jobstore.Matching) (int, error)
+}
+
+// PastTense is the past tense of each action.
+var PastTense = map[jobstore.Action]string{jobstore.Cancel: "cancelled", jobstore.Retry: "retried", jobstore.Discard: "discarded"}
+
+var ErrNoSuchJob = &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such job."}
+
+// Act applies an action to one job.
+func (s *Cluster) Act(ctx context.Context, order jobstore.Order, text string) (jobstore.Change, error) {
+	id, ok := JobID(text)
+	if !ok {
+		return jobstore.Change{}, ErrNoSuchJob
+	}
+	changes, err := s.JobOps.Act(ctx, order, []int64{id})
+	switch {
+	case err != nil:
+		return jobstore.Change{}, err
+	case changes[0].Missing:
+		return changes[0], ErrNoSuchJob
+	case changes[0].Refused != "":
+		return changes[0], &web.Refusal{Status: http.StatusConflict, Detail: fmt.Sprintf("The job cannot be %s: %s.", PastTense[order.Action], changes[0].Refused)}
+	}
+	return changes[0], nil
+}
+
+// BulkDocument is the result of an action on many jobs.
+type BulkDocument struct {
+	Action  jobstore.Action `json:"action"`
+	Jobs    int64           `json:"jobs"`
+	Changed int             `json:"changed"`
+	// UpTo is the highest id that was counted. A request with this value changes no later
+	// jobs.
+	UpTo   int64 `json:"up_to,omitempty"`
+	DryRun bool  `json:"dry_run"`
+}
+
+// ActOnAll applies an action to the jobs that match a filter. It leaves jobs with ids above
+// UpTo alone; if UpTo is 0, jobs above the highest counted id.
+func (s *Cluster) ActOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, upTo int64, dryRun bool) (BulkDocument, error) {
+	count := s.CountBulk
+	if dryRun {
+		count = s.JobOps.CountMatching
+	}
+	counted, err := count(ctx, order.Action, filter)
+	done := BulkDocument{Action: order.Action, Jobs: counted.Jobs, UpTo: counted.UpTo, DryRun: dryRun}
+	if err != nil || dryRun || counted.Jobs == 0 {
+		return done, err
+	}
+	if err := CheckBulkCount(order.Action, counted); err != nil {
+		return done, err
+	}
+	if upTo != 0 {
+		counted.UpTo = min(counted.UpTo, upTo)
+		done.UpTo = counted.UpTo
+	}
+	done.Changed, err = s.JobOps.ActOnAll(ctx, order, filter, counted)
+	auth.NoteAction(ctx, fmt.Sprintf("state=%s kind=%s queue=%s cron=%s, changed %d", filter.State, filter.Kind, filter.Queue, filter.Cron, done.Changed))
+	if err != nil && done.Changed > 0 {
+		err = &web.Refusal{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("The action stopped after %d jobs. Repeat the request to continue.", done.Changed)}
+	}
+	return done, err
+}
+
+// CountBulk counts at most one job more than one request may change.
+func (s *Cluster) CountBulk(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
+	filter.Limit = MaxBulk + 1
+	return s.JobOps.CountMatching(ctx, action, filter)
+}
+
+// CheckBulkCount rejects filters that match no job, or more than one request may change.
+func CheckBulkCount(action jobstore.Action, counted jobstore.Matching) error {
+	switch {
+	case counted.Jobs == 0:
+		return &web.Refusal{Status: http.StatusConflict, Detail: "The filter matches no job that can be " + PastTense[action] + "."}
+	case counted.Jobs > MaxBulk:
+		return &web.Refusal{Status: http.StatusUnprocessableEntity, Detail: fmt.Sprintf(
+			"The filter matches more than %d jobs, the maximum of one request. Narrow the filter, or use forge job %s.", MaxBulk, action)}
+	default:
+		return nil
+	}
+}
+
+// JobStates are the job states of River, in the order of a job's life.
+var JobStates = []string{"available", "pending", "scheduled", "running", "retryable", "completed", "cancelled", "discarded"}

@@ -1,0 +1,28 @@
+package format
+
+import (
+	"testing"
+)
+
+func TestPlainText(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"plain\ttext\n":                   "plain\ttext\n",
+		"\x1b[1;32mgreen\x1b[0m":          "green",
+		"\x1b]0;title\x07after":           "after",
+		"\x1b]8;;http://x\x1b\\link":      "link",
+		"\x1b]0;never ended":              "",
+		"10%\r20%\r\ndone":                "10%\n20%\ndone",
+		"\x00\x08\x7f\u0085nul":           "nul",
+		"user\u202egpj.exe":               "user\ufffdgpj.exe",
+		"\x1b(Bcharset\x1bM":              "charset",
+		"\xff\xfebad":                     "\ufffdbad",
+		"\x1bP1;2qpicture\x1b\\after":     "after",
+		"\x1b[?25lhidden cursor\x1b[?25h": "hidden cursor",
+	}
+	for in, want := range tests {
+		if got := PlainText(in); got != want {
+			t.Errorf("plainText(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package dashboardtest
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+type File struct{ *Cluster }
+
+func (f File) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, error) {
+	return cronstore.Plan{
+		Hash: "b", InForce: "a", State: cronstore.StateApplied, From: Epoch, Until: Epoch.Add(ahead),
+		Changes: config.Diff{"crons": {Added: []string{"x"}, Changed: []config.ItemChange{{Name: "y", Fields: []config.FieldChange{{Key: "schedule", From: "a", To: 7}}}}}},
+		Runs:    []cronstore.RunChange{{Cron: "x", Appear: 1, Until: Epoch}},
+	}, nil
+}
+
+func (f File) Apply(_ context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
+	return cronstore.Outcome{State: cronstore.StateApplied, InForce: "b", Added: []string{"x"}}, Operator(f).note("backup", "apply")
+}
+
+func (File) CheckAlerts() ([]alerts.Problem, error) {
+	return []alerts.Problem{{Alert: "quiet", Message: "the cluster has no metric x", Warning: true}}, nil
+}
+
+func (File) ExportAlerts() ([]byte, error) { return []byte("groups: []\n"), nil }
+
+// Keeper has one token, ci.
+type Keeper struct{ *Cluster }
+
+func (f Keeper) List(context.Context) ([]access.Token, error) {
+	return Read(f.Cluster, func() []access.Token {
+		return []access.Token{{ID: 1, Name: "ci", Scope: access.Viewer, State: "active", CreatedAt: Epoch}}
+	})
+}
+
+func (f Keeper) Create(_ context.Context, wanted access.NewToken) (string, access.Token, error) {
+	if wanted.Name == "ci" {
+		return "", access.Token{}, access.ErrTaken
+	}
+	return "forge_secret", access.Token{Name: wanted.Name, Scope: wanted.Scope, State: "active", CreatedAt: Epoch},
+		Operator(f).note("backup", "token "+wanted.Name+" "+string(wanted.Scope)+" "+wanted.Life.String()+" by "+wanted.By)
+}
+
+func (f Keeper) Revoke(_ context.Context, name, by string) (access.Token, error) {
+	if name == "nobody" {
+		return access.Token{}, access.ErrNotFound
+	}
+	return access.Token{Name: name, State: "revoked", CreatedAt: Epoch, RevokedBy: by}, Operator(f).note("backup", "revoke "+name)
+}
+
+type Audit struct{ *Cluster }
+
+func (f Audit) Begin(_ context.Context, e access.AuditEntry) (int64, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if f.Err != nil {
+		return 0, f.Err
+	}
+	e.ID = int64(len(f.Audit) + 1)
+	f.Audit = append(f.Audit, e)
+	return e.ID, nil
+}
+
+func (f Audit) End(_ context.Context, id int64, outcome, detail string) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	f.Audit[id-1].Outcome, f.Audit[id-1].Detail = outcome, detail
+	return f.Err
+}
+
+func (f Audit) List(_ context.Context, filter access.AuditFilter) ([]access.AuditEntry, error) {
+	return Read(f.Cluster, func() []access.AuditEntry { return f.Audit[:min(len(f.Audit), filter.Limit)] })
+}
+
+// Tokens has a token for each scope. The session of a token is "session-of-" and its
+// name.
+type Tokens struct{ *Cluster }
+
+func (f Tokens) Verify(_ context.Context, token string) (access.Holder, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if f.Err != nil {
+		return access.Holder{}, f.Err
+	}
+	if scope := f.Scopes[token]; scope != "" {
+		return access.Holder{ID: f.Ids[token], Name: "a " + token, Scope: scope}, nil
+	}
+	return access.Holder{}, access.ErrInvalid
+}
+
+func (f Tokens) Session(ctx context.Context, session string) (access.Holder, error) {
+	token, ok := strings.CutPrefix(session, "session-of-")
+	if !ok {
+		return access.Holder{}, access.ErrInvalid
+	}
+	return f.Verify(ctx, token)
+}
+
+func (f Tokens) Login(ctx context.Context, token string) (session string, of access.Holder, err error) {
+	of, err = f.Verify(ctx, token)
+	return "session-of-" + token, of, err
+}
+
+func (f Tokens) Logout(_ context.Context, session string) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	f.Done = append(f.Done, "log out "+session)
+	return f.Err
+}
+
+// Once stores answers in memory. The key "busy" is always in use.
+type Once map[string]struct {
+	access.KeyedRequest
+	access.KeyedResponse
+}
+
+func (f Once) Once(ctx context.Context, r access.KeyedRequest, work func(context.Context) access.KeyedResponse) (access.KeyedResponse, bool, error) {
+	known, ok := f[r.Caller+" "+r.Key]
+	switch {
+	case r.Key == "busy":
+		return access.KeyedResponse{}, false, access.ErrKeyBusy
+	case ok && known.KeyedRequest != r:
+		return access.KeyedResponse{}, false, access.ErrKeyReused
+	case ok:
+		return known.KeyedResponse, true, nil
+	}
+	answer := work(ctx)
+	if answer.Status < 300 {
+		known.KeyedRequest, known.KeyedResponse = r, answer
+		f[r.Caller+" "+r.Key] = known
+	}
+	return answer, false, nil
+}
+
+func (f Once) OnceNonTx(ctx context.Context, r access.KeyedRequest, work func(context.Context) access.KeyedResponse) (access.KeyedResponse, bool, error) {
+	return f.Once(ctx, r, work)
+}

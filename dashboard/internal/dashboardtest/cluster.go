@@ -1,0 +1,584 @@
+package dashboardtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/argschema"
+	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/hazards"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+func (f Events) Find(_ context.Context, filter eventstore.Filter) ([]eventstore.Event, error) {
+	return Read(f.Cluster, func() []eventstore.Event {
+		var own []eventstore.Event
+		for _, e := range f.Events {
+			fits := (filter.Before == 0 || e.ID < filter.Before) && e.ID > filter.After && (len(filter.Types) == 0 || slices.Contains(filter.Types, e.Type))
+			if fits && len(own) < filter.Limit {
+				own = append(own, e)
+			}
+		}
+		return own
+	})
+}
+
+func (f Events) CheckTypes(_ context.Context, types []string) error {
+	if slices.Contains(types, "nothing") {
+		return &eventstore.UnknownTypeError{Type: "nothing", Known: []string{"this", "that"}}
+	}
+	return nil
+}
+
+// AuditLines returns the audit log, one line for each entry.
+func (c *Cluster) AuditLines() (lines []string) {
+	for _, e := range c.Audit {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s from %s: %s %s: %s %s", e.Actor, e.Source, e.Action, e.Object, e.Outcome, e.Detail)))
+	}
+	return lines
+}
+
+// Now is the right edge of a drawing that was made a moment earlier.
+var Now = Epoch.Truncate(time.Second).Add(-time.Second)
+
+// Epoch is the database's clock in these tests.
+var Epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// Cluster is an in-memory Source that counts the reads.
+type Cluster struct {
+	Mu      sync.Mutex
+	reads   int
+	Err     error
+	Leaders []leaderstore.Leader
+	Tenures []leaderstore.Tenure
+	Nodes   []nodestore.Node
+	Causes  []string
+	Hazards []hazards.Hazard
+	Crons   []cronstore.Cron
+	Ticks   map[string][]cronstore.Tick
+	Jobs    []jobstore.Job
+	Logs    []jobstore.LogChunk
+	counts  []jobstore.Count
+	Events  []eventstore.Event
+	Passes  []compactstore.Pass
+	Told    []alerts.Notification
+	Windows []rollupstore.Row
+	rates   rollupstore.Rates
+	// RatesRead is how often they were read.
+	RatesRead int
+	Asked     rollupstore.Query
+	Added     rollupstore.SumQuery
+	// Scopes are the scopes of the valid tokens.
+	Scopes map[string]access.Scope
+	// Ids are the ids of these tokens.
+	Ids map[string]int64
+	// Audit is the audit log.
+	Audit []access.AuditEntry
+	// Done is what operators have requested.
+	Done    []string
+	changed chan struct{}
+	// subscribed is the number of open subscriptions.
+	subscribed int
+	Settings   map[string]any
+	// Hostile puts an attack into every text.
+	Hostile bool
+}
+
+// Change modifies the cluster and notifies the pages.
+func (c *Cluster) Change(alter func(*Cluster)) {
+	c.Mu.Lock()
+	alter(c)
+	c.Mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Cluster) ReadCount() int {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return c.reads
+}
+
+func (c *Cluster) OpenSubscriptions() int {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return c.subscribed
+}
+
+func (c *Cluster) Subscribe() (<-chan struct{}, func()) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.subscribed++
+	return c.changed, func() {
+		c.Mu.Lock()
+		defer c.Mu.Unlock()
+		c.subscribed--
+	}
+}
+
+func Read[T any](c *Cluster, value func() T) (T, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.reads++
+	if c.Err != nil {
+		var none T
+		return none, c.Err
+	}
+	if c.Hostile {
+		return poisoned(value()), nil
+	}
+	return value(), nil
+}
+
+type (
+	Leadership struct{ *Cluster }
+	Nodes      struct{ *Cluster }
+	Health     struct{ *Cluster }
+	Crons      struct{ *Cluster }
+	Jobs       struct{ *Cluster }
+	Events     struct{ *Cluster }
+	Compaction struct{ *Cluster }
+	Queues     struct{ *Cluster }
+)
+
+func (f Leadership) Leaders(context.Context) ([]leaderstore.Leader, error) {
+	return Read(f.Cluster, func() []leaderstore.Leader { return append([]leaderstore.Leader(nil), f.Cluster.Leaders...) })
+}
+
+func (f Leadership) History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error) {
+	return f.HistoryAfter(ctx, role, leaderstore.Cursor{}, limit)
+}
+
+// HistoryAfter returns the tenures in the order of the slice.
+func (f Leadership) HistoryAfter(_ context.Context, role string, after leaderstore.Cursor, limit int) ([]leaderstore.Tenure, error) {
+	begun := after.AcquiredAt.IsZero()
+	return Read(f.Cluster, func() []leaderstore.Tenure {
+		var own []leaderstore.Tenure
+		for _, t := range f.Tenures {
+			if begun && (role == "" || t.Role == role) && len(own) < limit {
+				own = append(own, t)
+			}
+			begun = begun || t.AcquiredAt.Equal(after.AcquiredAt) && t.Role == after.Role
+		}
+		return own
+	})
+}
+
+func (f Leadership) Rates(context.Context) (rollupstore.Rates, error) {
+	return Read(f.Cluster, func() rollupstore.Rates {
+		f.RatesRead++
+		return f.rates
+	})
+}
+
+func (f Nodes) List(context.Context) ([]nodestore.Node, error) {
+	return Read(f.Cluster, func() []nodestore.Node {
+		nodes := append([]nodestore.Node(nil), f.Nodes...)
+		for i := range nodes { // no column is null
+			n := &nodes[i]
+			n.Capabilities, n.Tags, n.Kinds, n.Queues = []string{}, map[string]string{}, []string{}, map[string]int{}
+		}
+		return nodes
+	})
+}
+
+func (f Health) Causes(context.Context) ([]string, error) {
+	return Read(f.Cluster, func() []string { return f.Cluster.Causes })
+}
+
+func (f Health) Hazards(context.Context) ([]hazards.Hazard, error) {
+	return Read(f.Cluster, func() []hazards.Hazard { return f.Cluster.Hazards })
+}
+
+func (f Crons) List(context.Context) ([]cronstore.Cron, error) {
+	return Read(f.Cluster, func() []cronstore.Cron { return append([]cronstore.Cron(nil), f.Crons...) })
+}
+
+func (f Crons) Get(ctx context.Context, name string) (cronstore.Cron, error) {
+	crons, err := f.List(ctx)
+	for _, c := range crons {
+		if c.Name == name {
+			return c, nil
+		}
+	}
+	if err == nil {
+		err = cronstore.ErrNotFound
+	}
+	return cronstore.Cron{}, err
+}
+
+func (f Crons) Why(ctx context.Context, name string, tick time.Time) (explain.Explanation, error) {
+	cron, err := f.Get(ctx, name)
+	if err != nil {
+		return explain.Explanation{}, err
+	}
+	return explain.Explain(explain.Facts{Cron: cron, Tick: tick, Now: Epoch})
+}
+
+func (f Crons) Notifications(context.Context, string, []time.Time) ([]alerts.Notification, error) {
+	return Read(f.Cluster, func() []alerts.Notification { return f.Told })
+}
+
+// Operator records what it is requested to do.
+type Operator struct{ *Cluster }
+
+func (f Operator) note(cron, what string) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if f.Err != nil {
+		return f.Err
+	}
+	if cron != "backup" {
+		return cronstore.ErrNotFound
+	}
+	f.Done = append(f.Done, what)
+	return nil
+}
+
+func (f Operator) Pause(_ context.Context, cron, by string) (cronstore.Cron, bool, error) {
+	return cronstore.Cron{Name: cron, PausedAt: Epoch}, true, f.note(cron, "pause by "+by)
+}
+
+func (f Operator) Resume(_ context.Context, cron, by string) (cronstore.Cron, bool, error) {
+	return cronstore.Cron{Name: cron}, false, f.note(cron, "resume by "+by)
+}
+
+func (f Operator) Trigger(_ context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
+	row := cronstore.Tick{Cron: t.Cron, Tick: t.At, JobID: 43, Verdict: cronstore.Triggered}
+	switch {
+	case t.At.After(Epoch):
+		return row, cronstore.ErrFuture
+	case t.At.Equal(Epoch.Add(-10 * time.Hour)):
+		row.JobID, row.Verdict = 42, cronstore.Fired
+		return row, cronstore.ErrTaken
+	case !t.At.IsZero() && t.At.Minute() != 0:
+		return row, cronstore.ErrNotDue
+	}
+	return row, f.note(t.Cron, fmt.Sprintf("trigger %s %s by %s", t.At.Format(time.DateTime), t.Args, t.By))
+}
+
+func (f Operator) BackfillTicks(_ context.Context, span cronstore.Span) (cronstore.Backfill, error) {
+	return cronstore.Backfill{Cron: span.Cron, Ticks: []time.Time{span.From}, Left: 2, More: true},
+		f.note(span.Cron, fmt.Sprintf("plan %s to %s at most %d", span.From.UTC().Format(time.DateTime), span.To.UTC().Format(time.DateTime), span.Limit))
+}
+
+func (f Operator) Backfill(_ context.Context, b cronstore.Backfill, by string, _ func(int)) (int, error) {
+	return len(b.Ticks), f.note(b.Cron, "backfill by "+by)
+}
+
+// Act finds the jobs of the cluster, and changes none.
+func (f Operator) Act(ctx context.Context, order jobstore.Order, ids []int64) ([]jobstore.Change, error) {
+	var changes []jobstore.Change
+	for _, id := range ids {
+		job, err := Jobs(f).Get(ctx, id)
+		switch change := (jobstore.Change{ID: id, Kind: job.Kind, Was: job.State, State: "changed", Refused: order.Action.Refuses(job.State)}); {
+		case errors.Is(err, jobstore.ErrNotFound):
+			changes = append(changes, jobstore.Change{ID: id, Missing: true})
+		case err != nil:
+			return nil, err
+		default:
+			changes = append(changes, change)
+			if change.Refused == "" {
+				_ = f.note("backup", fmt.Sprintf("%s job %d by %s", order.Action, id, order.By))
+			}
+		}
+	}
+	return changes, nil
+}
+
+func (f Operator) CountMatching(_ context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
+	if filter.Queue == "vast" {
+		return jobstore.Matching{Jobs: 20_001}, nil
+	}
+	return jobstore.Matching{Jobs: 3, UpTo: 42}, f.note("backup", fmt.Sprintf("plan to %s %s", action, filter.Kind))
+}
+
+func (f Operator) ActOnAll(_ context.Context, order jobstore.Order, filter jobstore.Filter, counted jobstore.Matching) (int, error) {
+	return int(counted.Jobs) - 1, f.note("backup", fmt.Sprintf("%s all %s to %d by %s", order.Action, filter.Kind, counted.UpTo, order.By))
+}
+
+func (f Operator) Kinds(context.Context) (live, known []string, err error) {
+	if f.Hostile {
+		return []string{Attack}, []string{Attack}, nil
+	}
+	return []string{"backup", "dump"}, []string{"backup", "dump", "old"}, nil
+}
+
+// Fields returns the arguments of the kind dump.
+func (f Operator) Fields(_ context.Context, kind string) ([]argschema.Field, error) {
+	if f.Hostile {
+		return poisoned([]argschema.Field{{Name: "table", Title: "t", Types: "string", Default: `"x"`, Description: "d"}, {Name: "speed", Values: []string{`"slow"`}}}), nil
+	}
+	if kind != "dump" {
+		return nil, nil
+	}
+	return []argschema.Field{{Name: "table", Types: "string", Required: true}, {Name: "speed", Values: []string{`"slow"`}, Default: `"slow"`, Description: "How <fast>."}}, nil
+}
+
+// Enqueue returns a duplicate for the unique key "taken".
+func (f Operator) Enqueue(_ context.Context, job jobstore.NewJob, ownUnique bool, by string) (jobstore.Enqueued, error) {
+	switch job.Unique {
+	case "misfit":
+		return jobstore.Enqueued{}, config.SchemaError{{Path: "args.table", Message: "missing"}}
+	case "taken":
+		return jobstore.Enqueued{ID: 42, Kind: job.Kind, Existing: true, State: "retryable", Queue: "default"}, nil
+	}
+	said := fmt.Sprintf("enqueue %s %s %s %d %s by %s", job.Kind, job.Args, job.Queue, job.Priority, format.UTC(job.ScheduledAt), by)
+	if ownUnique {
+		said += fmt.Sprintf(", unique %q %+v", job.Unique, job.UniqueBy)
+	}
+	return jobstore.Enqueued{ID: 42, Kind: job.Kind, State: "available", Queue: "default"}, f.note("backup", said)
+}
+
+func (f Crons) Ticks(_ context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {
+	return Read(f.Cluster, func() []cronstore.Tick {
+		var own []cronstore.Tick
+		for _, t := range f.Cluster.Ticks[cron] {
+			if (before.IsZero() || t.Tick.Before(before)) && len(own) < limit {
+				own = append(own, t)
+			}
+		}
+		return own
+	})
+}
+
+func (f Queues) Queues(context.Context) ([]jobstore.Queue, error) {
+	return Read(f.Cluster, func() []jobstore.Queue {
+		return []jobstore.Queue{
+			{Name: "bulk", PausedAt: Epoch.Add(-time.Hour), Available: 7, Scheduled: 4, OldestAt: Epoch.Add(-90 * time.Second), WaitSeconds: 90},
+			{Name: "default", Running: 2, GlobalLimit: 3},
+		}
+	})
+}
+
+func (f Queues) Usages(context.Context) ([]jobstore.Usage, error) {
+	return Read(f.Cluster, func() []jobstore.Usage {
+		return []jobstore.Usage{{Limit: jobstore.Limit{Scope: "job", Name: "dump", Most: 9}, Running: 2, Available: 5}}
+	})
+}
+
+func (f Operator) PauseQueue(_ context.Context, queue, by string) (time.Time, bool, error) {
+	return Epoch, true, f.noteQueue(queue, "pause queue by "+by)
+}
+
+func (f Operator) ResumeQueue(_ context.Context, queue, by string) (time.Time, bool, error) {
+	return time.Time{}, false, f.noteQueue(queue, "resume queue by "+by)
+}
+
+func (f Operator) noteQueue(queue, what string) error {
+	if queue == "nobody" {
+		return jobstore.ErrNoQueue
+	}
+	return f.note("backup", what)
+}
+
+func (f Compaction) Status(_ context.Context, limit int) (compactstore.Status, error) {
+	return Read(f.Cluster, func() compactstore.Status {
+		return compactstore.Status{Passes: f.Passes[:min(limit, len(f.Passes))], Tables: []compactstore.Table{{Name: "river_job", Bytes: 8192}}}
+	})
+}
+
+const Incarnation = "00000000000000a1"
+
+// New has two nodes. node-1 leads the scheduler role and node-2 the compactor role.
+// The aggregator role has never had a leader.
+func New() *Cluster {
+	exit := 1
+	return &Cluster{
+		changed: make(chan struct{}, 1),
+		Leaders: []leaderstore.Leader{
+			{Role: "log_compactor", NodeID: "node-2", Incarnation: "00000000000000b2", Term: 3, AcquiredAt: Epoch.Add(-time.Hour), RenewedAt: Epoch, LeaseUntil: Epoch.Add(3 * time.Second), APIURL: "http://127.0.0.1:8081", Now: Epoch},
+			{Role: "scheduler", NodeID: "node-1", Incarnation: Incarnation, Term: 7, AcquiredAt: Epoch.Add(-time.Minute), RenewedAt: Epoch, LeaseUntil: Epoch.Add(3 * time.Second), APIURL: "http://127.0.0.1:8080", Now: Epoch},
+		},
+		Tenures: []leaderstore.Tenure{
+			{Role: "scheduler", Term: 7, NodeID: "node-1", Incarnation: Incarnation, AcquiredAt: Epoch.Add(-time.Minute), Gap: 8 * time.Millisecond, HasGap: true},
+			{Role: "scheduler", Term: 6, NodeID: "node-2", AcquiredAt: Epoch.Add(-5 * time.Minute), EndedAt: Epoch.Add(-time.Minute - 8*time.Millisecond), EndReason: "crashed"},
+			{Role: "log_compactor", Term: 3, NodeID: "node-2", AcquiredAt: Epoch.Add(-time.Hour)},
+		},
+		Nodes: []nodestore.Node{
+			{NodeID: "node-1", Incarnation: Incarnation, Hostname: "alpha", Roles: TestRoles, State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8080", Slots: 50, Running: 3, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: Epoch, ReportedAt: Epoch, Reporting: true, Now: Epoch},
+			{NodeID: "node-2", Incarnation: "00000000000000b2", Hostname: "beta", Roles: TestRoles, State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8081", Slots: 50, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: Epoch, ReportedAt: Epoch, Reporting: true, Now: Epoch},
+		},
+		Crons: []cronstore.Cron{{
+			Name: "backup", Spec: cronstore.Spec{Schedule: "0 2 * * *", Timezone: "UTC", Job: "dump"}, Watermark: Epoch, NextTick: Epoch.Add(14 * time.Hour),
+		}},
+		Ticks: map[string][]cronstore.Tick{"backup": {
+			{Cron: "backup", Tick: Epoch.Add(-10 * time.Hour), Verdict: cronstore.Fired, JobID: 42, Term: 7, NodeID: "node-1", RecordedAt: Epoch.Add(-10 * time.Hour), LatenessMS: 4.2, Count: 1},
+			{Cron: "backup", Tick: Epoch.Add(-34 * time.Hour), Verdict: cronstore.SkippedOverlap, Reason: "job 41 is still running", Term: 6, NodeID: "node-2", RecordedAt: Epoch.Add(-34 * time.Hour), Count: 1},
+		}},
+		Jobs: []jobstore.Job{
+			{
+				ID: 42, Kind: "dump", State: "retryable", Queue: "default", Attempt: 1, MaxAttempts: 5, Args: json.RawMessage(`{"keep":14}`), Cron: "backup", NodeID: "node-2", CreatedAt: Epoch, ScheduledAt: Epoch, AttemptedAt: Epoch,
+				LastError: "disk full", Attempts: []jobstore.Attempt{{Attempt: 1, NodeID: "node-2", StartedAt: Epoch, DurationMS: 812, Outcome: "failed", ExitCode: &exit, Error: "disk full"}},
+			},
+			{ID: 41, Kind: "dump", State: "completed", Queue: "default", Attempt: 1, MaxAttempts: 5, CreatedAt: Epoch, ScheduledAt: Epoch, AttemptedAt: Epoch, FinalizedAt: Epoch.Add(time.Second)},
+		},
+		Logs:   []jobstore.LogChunk{{Attempt: 1, Seq: 1, Stream: "stdout", Chunk: "dumping\n"}},
+		counts: []jobstore.Count{{Queue: "default", State: "completed", Jobs: 12345}, {Queue: "default", State: "running", Jobs: 3}, {Queue: "bulk", State: "running", Jobs: 1}},
+		Settings: map[string]any{
+			"cluster": map[string]any{"leader_election": map[string]any{"lease_duration": "3s"}},
+			"node":    map[string]any{"roles": []any{"worker", "scheduler"}},
+			"crons":   []any{map[string]any{"name": "pulse", "schedule": "@every 1s"}, map[string]any{"name": "other"}},
+		},
+		rates: rollupstore.Rates{
+			Renewals:   map[string]rollupstore.Rate{"scheduler": {Succeeded: 2398, Attempts: 2400, Since: Epoch.Add(-time.Hour)}},
+			Heartbeats: map[string]rollupstore.Rate{"node-1": {Succeeded: 10800, Attempts: 10800, Since: Epoch.Add(-3 * time.Hour)}},
+		},
+		Passes: []compactstore.Pass{{NodeID: "node-2", Chunks: 9, Removed: map[string]int64{}, Failed: map[string]string{}}},
+		Events: []eventstore.Event{{ID: 2, At: Epoch, Type: eventstore.LeaderElected}, {ID: 1, At: Epoch, Type: eventstore.NodeJoined}},
+	}
+}
+
+var TestRoles = []string{"scheduler", "metrics_aggregator", "log_compactor"}
+
+// PlainGet sends a GET like a browser on the same machine.
+func PlainGet(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080"+path, nil))
+	return w
+}
+
+type History struct{ *Cluster }
+
+func (c History) Range(_ context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
+	return Read(c.Cluster, func() []rollupstore.Row {
+		c.Asked = q
+		var own []rollupstore.Row
+		for _, row := range c.Windows {
+			if row.Metric == q.Metric {
+				own = append(own, row)
+			}
+		}
+		return own
+	})
+}
+
+func (c History) Sums(_ context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
+	return Read(c.Cluster, func() []rollupstore.Sum {
+		c.Added = q
+		return SumWindows(c.Windows, q)
+	})
+}
+
+// SumWindows adds windows one by one.
+func SumWindows(rows []rollupstore.Row, q rollupstore.SumQuery) (sums []rollupstore.Sum) {
+	windows := map[[2]any]map[time.Time]bool{}
+	for _, row := range rows {
+		if row.Metric != q.Metric || row.At.Before(q.From) || !row.At.Before(q.To) {
+			continue
+		}
+		at := q.From.Add(row.At.Sub(q.From) / q.Point * q.Point)
+		i := slices.IndexFunc(sums, func(s rollupstore.Sum) bool { return s.At.Equal(at) && s.Label == row.Labels[q.Label] })
+		if i < 0 {
+			i = len(sums)
+			sums = append(sums, rollupstore.Sum{At: at, Label: row.Labels[q.Label]})
+		}
+		of, sum := [2]any{at, row.Labels[q.Label]}, &sums[i]
+		if windows[of] == nil {
+			windows[of] = map[time.Time]bool{}
+		}
+		windows[of][row.At] = true
+		sum.Value, sum.Windows = sum.Value+row.Value, len(windows[of])
+		if row.At.After(sum.Newest) {
+			sum.Newest = row.At
+		}
+		sum.Histogram = sum.Histogram.Plus(row.Histogram)
+	}
+	return sums
+}
+
+func (f Operator) HandOver(_ context.Context, role, target, by string) (leaderstore.Leader, bool, error) {
+	leader := leaderstore.Leader{Role: role, NodeID: "node-1", Term: 7}
+	switch {
+	case role != "scheduler":
+		return leader, false, &handover.RefusedError{Missing: true, Why: "no role " + role}
+	case target == "mute":
+		return leader, false, &handover.RefusedError{Why: "mute cannot lead"}
+	}
+	return leader, target != leader.NodeID, f.note("backup", fmt.Sprintf("hand %s over to %q by %s", role, target, by))
+}
+
+func (f Operator) Drain(_ context.Context, node, by string) ([]leaderstore.Leader, error) {
+	if node != "node-1" {
+		return nil, &handover.RefusedError{Missing: true, Why: "no node " + node}
+	}
+	return []leaderstore.Leader{{Role: "scheduler", NodeID: node, Term: 7}}, f.note("backup", "drain by "+by)
+}
+
+func (f Operator) Undrain(_ context.Context, _, by string) error {
+	return f.note("backup", "undrain by "+by)
+}
+
+// Drill finds the leader of the scheduler. The compactor has no other candidate.
+func (f Operator) Drill(_ context.Context, role, by string) (handover.DrillResult, error) {
+	switch role {
+	case "scheduler":
+		return handover.DrillResult{Role: role, From: "node-1", FromTerm: 7, To: "node-2", ToTerm: 8, AskedAt: Epoch, TookMS: 12.5, EndReason: "stepped_down"}, f.note("backup", "drill by "+by)
+	case "log_compactor":
+		return handover.DrillResult{}, &handover.NotTakenError{Role: role}
+	default:
+		return handover.DrillResult{}, &handover.RefusedError{Missing: true, Why: "no role " + role}
+	}
+}
+
+func (f Crons) Outline(ctx context.Context, _ []cronstore.Outlined) ([]cronstore.Outlined, error) {
+	crons, err := f.List(ctx)
+	slices.SortFunc(crons, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
+	return OutlinesOf(crons), err
+}
+
+func OutlinesOf(crons []cronstore.Cron) []cronstore.Outlined {
+	var outlined []cronstore.Outlined
+	for _, c := range crons {
+		outlined = append(outlined, cronstore.Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick, BlockedBy: c.Blocked.By})
+	}
+	return outlined
+}
+
+func (f Crons) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {
+	all, err := f.List(ctx)
+	all = slices.DeleteFunc(all, func(c cronstore.Cron) bool { return !slices.Contains(names, c.Name) })
+	slices.SortFunc(all, func(a, b cronstore.Cron) int { return strings.Compare(a.Name, b.Name) })
+	return all, err
+}
+
+// Heartbeat updates the heartbeats and renewals of everything that is alive.
+func (c *Cluster) Heartbeat(at time.Time) {
+	c.Change(func(c *Cluster) {
+		for i := range c.Nodes {
+			c.Nodes[i].Now = at
+			if c.Nodes[i].Present() {
+				c.Nodes[i].LastHeartbeatAt = at
+			}
+		}
+		for i, l := range c.Leaders {
+			c.Leaders[i].Now = at
+			if l.Leads() {
+				c.Leaders[i].RenewedAt, c.Leaders[i].LeaseUntil = at, at.Add(3*time.Second)
+			}
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/internal/alerts"
+)
+
+// shownAlerts is how many past incidents and notifications the page shows.
+const shownAlerts = 50
+
+type alertsBody struct {
+	base
+	Notice   string
+	Operates bool
+	Alerts   []alertRow
+	History  []incidentRow
+	Told     []notificationRow
+}
+
+type alertRow struct {
+	alerts.Status
+	Path  string
+	To    string
+	Open  []incidentRow
+	Muted *silenceRow
+}
+
+type incidentRow struct {
+	alerts.Incident
+	About  string
+	Level  string // the measured value
+	Active format.Stamp
+	Kept   *format.Stamp // since when the alert keeps firing although its condition no longer holds
+	Ended  *format.Stamp
+	Lasted string
+}
+
+type notificationRow struct {
+	alerts.Notification
+	At    format.Stamp
+	About string
+	Badge charts.Badge
+}
+
+// notificationBadge describes the state of a notification.
+func notificationBadge(state alerts.NotificationState) charts.Badge {
+	switch state {
+	case alerts.NotificationDelivered:
+		return charts.Badge{Words: "delivered", Tone: "ok", Icon: "check"}
+	case alerts.NotificationFailed:
+		return charts.Badge{Words: "failed", Tone: "bad", Icon: "cross"}
+	case alerts.NotificationSuperseded:
+		return charts.Badge{Words: "superseded", Tone: "idle", Icon: "stop"}
+	case alerts.NotificationPending:
+	}
+	return charts.Badge{Words: "on its way", Tone: "wait", Icon: "clock"}
+}
+
+func (s *Pages) loadAlerts(ctx context.Context, req *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := alertsBody{
+		base: base{name: "Alerts", beat: s.pulseOf(facts)}, Notice: alertNotice(req), Operates: s.Silencer != nil && req.may(route.Operator),
+	}
+	inForce, err := s.Source.Alerts.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	for _, alert := range inForce {
+		row := alertRow{
+			Status: alert, Path: alertPath(alert.Name), To: strings.Join(alert.Notify, ", "), Muted: newSilenceRow(facts.now, alert.Silence),
+		}
+		for _, incident := range alert.Incidents {
+			row.Open = append(row.Open, s.incidentRow(facts, incident))
+		}
+		b.Alerts = append(b.Alerts, row)
+	}
+	history, err := s.Source.Alerts.History(ctx, "", 0, shownAlerts)
+	if err != nil {
+		return nil, fmt.Errorf("read the history of alerts: %w", err)
+	}
+	for _, incident := range history {
+		b.History = append(b.History, s.incidentRow(facts, incident))
+	}
+	told, err := s.Source.Alerts.Notifications(ctx, "", 0, shownAlerts)
+	if err != nil {
+		return nil, fmt.Errorf("read notifications of alerts: %w", err)
+	}
+	for _, n := range told {
+		b.Told = append(b.Told, notificationRow{Notification: n, At: format.NewStamp(format.ModeAgo, facts.now, n.CreatedAt), About: alerts.StatusSentence([]alerts.Notification{n}), Badge: notificationBadge(n.State)})
+	}
+	return &b, nil
+}
+
+func (s *Pages) incidentRow(facts clusterFacts, incident alerts.Incident) incidentRow {
+	row := incidentRow{
+		Incident: incident, Level: strconv.FormatFloat(incident.Value, 'g', 6, 64), Active: format.NewStamp(format.ModeAgo, facts.now, incident.ActiveAt),
+	}
+	for _, name := range slices.Sorted(maps.Keys(incident.Labels)) {
+		if name != "alertname" && name != "severity" {
+			row.About += name + "=" + incident.Labels[name] + " "
+		}
+	}
+	if !incident.KeptSince.IsZero() {
+		kept := format.NewStamp(format.ModeAgo, facts.now, incident.KeptSince)
+		row.Kept = &kept
+	}
+	if !incident.ResolvedAt.IsZero() {
+		ended := format.NewStamp(format.ModeAgo, facts.now, incident.ResolvedAt)
+		row.Ended, row.Lasted = &ended, format.Precise(incident.ResolvedAt.Sub(incident.ActiveAt))
+	}
+	return row
+}

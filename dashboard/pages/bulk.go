@@ -1,0 +1,142 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// errNothingToChange is returned for pages of a read-only server.
+var errNothingToChange = errors.New("nothing can be changed from here")
+
+// bulkFilter reads the filter of a bulk action. The page and the limit belong to the list
+// alone.
+func bulkFilter(get func(key string) string) jobstore.Filter {
+	return jobstore.Filter{State: get("state"), Kind: get("kind"), Queue: get("queue"), Cron: get("cron")}
+}
+
+func filterValues(filter jobstore.Filter, more ...string) string {
+	return web.Encode(append([]string{"state", filter.State, "kind", filter.Kind, "queue", filter.Queue, "cron", filter.Cron}, more...)...)
+}
+
+// bulkActs returns the buttons for actions on all jobs that match the list's filter.
+func (s *Pages) bulkActs(req *request, filter jobstore.Filter) []act {
+	filter = jobstore.Filter{State: filter.State, Kind: filter.Kind, Queue: filter.Queue, Cron: filter.Cron}
+	var buttons []act
+	for _, action := range jobstore.Actions {
+		if s.JobOps != nil && req.may(route.Operator) && cluster.CheckBulk(action, filter) == nil {
+			buttons = append(buttons, act{"/bulk/jobs/" + string(action) + "?" + filterValues(filter), title(action) + " all", Icons[action]})
+		}
+	}
+	return buttons
+}
+
+// bulkNotice reports the result of the form that redirected to the page.
+func bulkNotice(req *request) string {
+	n, err := strconv.Atoi(req.Values.Get("n"))
+	did := cluster.PastTense[jobstore.Action(req.Values.Get("did"))]
+	if err != nil || did == "" {
+		return ""
+	}
+	return format.Plural(n, "job was ", "jobs were ") + did + "."
+}
+
+// bulkBody is the confirmation page of a bulk action.
+type bulkBody struct {
+	base
+	Action, Title, Icon string
+	Filter              jobstore.Filter
+	Named               []fact
+	// Jobs is the number of matching jobs. If Over is not 0, there are more than Over jobs.
+	Jobs, Over int64
+	// UpTo is the highest id of these jobs. Later jobs are not changed.
+	UpTo int64
+	// What describes the effect. Refused is the reason why the action is not possible.
+	What, Refused string
+	Back          string
+}
+
+// loadBulk loads the confirmation page of a bulk action.
+func loadBulk(action jobstore.Action) func(*Pages, context.Context, *request) (body, error) {
+	return func(s *Pages, ctx context.Context, req *request) (body, error) {
+		filter := bulkFilter(req.Values.Get)
+		err := cluster.CheckBulk(action, filter)
+		if s.JobOps == nil {
+			err = errNothingToChange
+		}
+		if err != nil {
+			return nil, &requestError{err}
+		}
+		facts, err := s.cluster(ctx)
+		if err != nil {
+			return nil, err
+		}
+		counted, err := s.CountBulk(ctx, action, filter)
+		if err != nil {
+			return nil, err
+		}
+		b := &bulkBody{
+			base:   base{name: title(action) + " jobs", beat: s.pulseOf(facts)},
+			Action: string(action), Title: title(action), Icon: Icons[action], Filter: filter, Named: filterFacts(action, filter),
+			Jobs: counted.Jobs, UpTo: counted.UpTo, What: bulkEffects[action], Back: "/jobs?" + filterValues(filter),
+		}
+		if err := cluster.CheckBulkCount(action, counted); err != nil {
+			b.Refused = err.Error()
+		}
+		if counted.Jobs > cluster.MaxBulk {
+			b.Over = cluster.MaxBulk
+		}
+		return b, nil
+	}
+}
+
+// filterFacts describes a filter. A retry without a state matches the discarded jobs, like
+// the command.
+func filterFacts(action jobstore.Action, filter jobstore.Filter) []fact {
+	state := filter.State
+	if state == "" && action == jobstore.Retry {
+		state = "discarded"
+	}
+	return withoutEmpty([]fact{{"State", state}, {"Kind", filter.Kind}, {"Queue", filter.Queue}, {"Cron", filter.Cron}})
+}
+
+// bulkEffects describe the effect of an action on many jobs.
+var bulkEffects = map[jobstore.Action]string{
+	jobstore.Cancel:  "Waiting jobs will not run. Running jobs are stopped; what they have done so far remains.",
+	jobstore.Retry:   "They run again now, from the beginning. What their earlier attempts have done remains.",
+	jobstore.Discard: "They end as if their last attempt had failed, and notifications of failed runs are sent.",
+}
+
+// formActOnAll applies the confirmed action to the jobs that were counted.
+func (s *Pages) formActOnAll(action jobstore.Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		fields, ok := s.Form(w, r)
+		if !ok {
+			return
+		}
+		filter := bulkFilter(fields.Get)
+		upTo, err := strconv.ParseInt(fields.Get("up_to"), 10, 64)
+		if err != nil || upTo < 1 {
+			s.AnswerError(w, r, &web.Refusal{Status: http.StatusBadRequest, Detail: "The form lacks up_to, the highest id that was counted."})
+			return
+		}
+		if err := cluster.CheckBulk(action, filter); err != nil {
+			s.AnswerError(w, r, err)
+			return
+		}
+		done, err := s.ActOnAll(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaPage)}, filter, upTo, false)
+		if err != nil {
+			s.AnswerError(w, r, err)
+			return
+		}
+		http.Redirect(w, r, "/jobs?"+filterValues(filter, "did", string(action), "n", strconv.Itoa(done.Changed)), http.StatusSeeOther)
+	}
+}

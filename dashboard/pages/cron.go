@@ -1,0 +1,288 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/explain"
+)
+
+// viaPage names the dashboard in whoAsks.
+const viaPage = "the dashboard"
+
+// redirectDone redirects from a form to the cron's page, which shows what was done. The
+// redirect makes a reload harmless.
+func redirectDone(w http.ResponseWriter, r *http.Request, did string, more ...string) {
+	to := CronPath(r.PathValue("name")) + "?" + web.Encode(append([]string{"did", did}, more...)...)
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+func (s *Pages) formTrigger(w http.ResponseWriter, r *http.Request) {
+	if _, ok := s.Form(w, r); !ok {
+		return
+	}
+	row, err := s.Trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), By: auth.RequestOrigin(r, viaPage)})
+	if err != nil {
+		s.AnswerError(w, r, err)
+		return
+	}
+	redirectDone(w, r, "trigger", "job", strconv.FormatInt(row.JobID, 10))
+}
+
+func (s *Pages) formPause(w http.ResponseWriter, r *http.Request) { s.formHold(w, r, true) }
+
+func (s *Pages) formResume(w http.ResponseWriter, r *http.Request) { s.formHold(w, r, false) }
+
+func (s *Pages) formHold(w http.ResponseWriter, r *http.Request, pause bool) {
+	if _, ok := s.Form(w, r); !ok {
+		return
+	}
+	if _, _, err := s.SetCronPaused(r.Context(), r.PathValue("name"), auth.RequestOrigin(r, viaPage), pause); err != nil {
+		s.AnswerError(w, r, err)
+		return
+	}
+	did := "resume"
+	if pause {
+		did = "pause"
+	}
+	redirectDone(w, r, did)
+}
+
+type cronBody struct {
+	base
+	Cron     cronRow
+	Held     string
+	Operates bool
+	Notice   *notice
+	Coming   []upcomingRow
+	Policies []fact
+	Args     string
+	Ticks    []tickRow
+	Zone     string
+	Older    string
+}
+
+// upcomingRow is one of the next runs.
+type upcomingRow struct {
+	Clock, UTC string
+	In         format.Stamp
+	// Note adds what the tick's time does not show.
+	Note string
+}
+
+func (s *Pages) loadCron(ctx context.Context, req *request) (body, error) {
+	before := req.Time("before")
+	said := noticeOf(req)
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cron, err := s.Source.Crons.Get(ctx, req.Values.Get("name"))
+	if err != nil {
+		return nil, err
+	}
+	newest, err := s.Source.Crons.Ticks(ctx, cron.Name, time.Time{}, cluster.StripLong)
+	if err != nil {
+		return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
+	}
+	b := cronBody{base: base{name: cron.Name, beat: s.pulseOf(facts), past: !before.IsZero()}}
+	b.Notice, b.Operates = said, s.Operates() && req.may(route.Operator) && cron.RemovedAt.IsZero()
+	b.Policies, b.Args, b.Held = policies(cron.Spec), format.PrettyJSON(cron.Spec.Args), pauseReason(cron)
+	zone := zoneOf(cron.Spec.Timezone)
+	b.Zone = zone.String()
+	b.Coming = upcomingRows(facts.now, s.UpcomingTicks(cron, facts.now), zone)
+	shown := newest[:min(len(newest), web.DefaultLimit)]
+	if b.past {
+		if shown, err = s.Source.Crons.Ticks(ctx, cron.Name, before, web.DefaultLimit); err != nil {
+			return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
+		}
+	}
+	return &b, s.loadLedger(ctx, &b, facts, cron, newest, shown)
+}
+
+// loadLedger fills in the verdicts of the ticks and the ends of their jobs.
+func (s *Pages) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts, cron cronstore.Cron, newest, shown []cronstore.Tick) error {
+	ticks := make([]time.Time, len(shown))
+	ids := cluster.JobsOf(newest)
+	for i, t := range shown {
+		ticks[i] = t.Tick
+		ids = append(ids, t.JobID)
+	}
+	ends, err := s.Source.Jobs.States(ctx, ids)
+	if err != nil {
+		return err
+	}
+	notifications, err := s.Source.Explain.Notifications(ctx, cron.Name, ticks)
+	if err != nil {
+		return err
+	}
+	told := map[int64][]alerts.Notification{}
+	for _, n := range notifications {
+		told[n.Tick.UnixMicro()] = append(told[n.Tick.UnixMicro()], n)
+	}
+	b.Cron = newCronRow(facts.now, cron, newest, ends)
+	b.Cron.Strip = charts.DrawTickStrip(newest, ends, min(cluster.StripLong, len(newest)))
+	b.Ticks = tickRows(facts.now, shown, told, zoneOf(cron.Spec.Timezone), ends, facts.colors)
+	if len(shown) == web.DefaultLimit {
+		b.Older = b.Cron.Path + "?" + web.Encode("before", shown[len(shown)-1].Tick.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// pauseReason describes why a cron is paused; empty if it is not.
+func pauseReason(c cronstore.Cron) string {
+	switch {
+	case !c.PausedAt.IsZero():
+		return "Paused by hand since " + format.UTC(c.PausedAt) + ". Ticks that are due meanwhile are recorded and not caught up."
+	case c.Spec.Paused:
+		return "Paused by the configuration. Ticks that are due meanwhile are recorded and not caught up."
+	default:
+		return ""
+	}
+}
+
+func upcomingRows(now time.Time, ticks []explain.Coming, zone *time.Location) []upcomingRow {
+	rows := make([]upcomingRow, 0, len(ticks))
+	for _, t := range ticks {
+		row := upcomingRow{Clock: weekday(t.Tick, zone), UTC: weekday(t.Tick, time.UTC), In: format.NewStamp(format.ModeUntil, now, t.Tick)}
+		switch {
+		case t.Excluded != "":
+			row.Note = "excluded by " + t.Excluded
+		case !t.FiresAt.IsZero():
+			row.Note = "fires " + format.Precise(t.FiresAt.Sub(t.Tick)) + " later"
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func weekday(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST")
+}
+
+// notice reports the result of the form that redirected to the page.
+type notice struct {
+	Text string
+	Path string // of the job, if there is one
+	Job  int64
+}
+
+func noticeOf(req *request) *notice {
+	n, job := req.Number("n"), req.Number("job")
+	switch req.Values.Get("did") {
+	case "trigger":
+		return &notice{Text: "It runs now, as", Path: jobPath(job), Job: job}
+	case "pause":
+		return &notice{Text: "It is paused."}
+	case "resume":
+		return &notice{Text: "It is resumed."}
+	case "backfill":
+		return &notice{Text: "Backfilled: " + format.Plural(int(n), "tick runs", "ticks run") + "."}
+	default:
+		return nil
+	}
+}
+
+type tickRow struct {
+	Tick  format.Stamp
+	Clock string
+	Count int64
+	Last  string
+	Mark  charts.TickMark
+	// Why explains the verdict, Told names the receivers of notifications about the
+	// failure.
+	Why  string
+	Told string
+	// Blocker is the job at the beginning of Why; nil if there is none.
+	Blocker *remark
+	// Usual reports that the tick fired normally, so that Why is not shown.
+	Usual    bool
+	Lateness string
+	Node     charts.Node
+	Term     int64
+	JobID    int64
+	Path     string
+	State    charts.Badge
+}
+
+func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]alerts.Notification, zone *time.Location, jobs map[int64]string, colors charts.Palette) []tickRow {
+	rows := make([]tickRow, 0, len(ticks))
+	for _, t := range ticks {
+		row := tickRow{
+			Tick: format.NewStamp(format.ModeAgo, now, t.Tick), Clock: format.Clock(t.Tick, zone), Count: t.Count, Mark: charts.MarkOf(t.Verdict),
+			Why: whyOf(t), Told: format.PlainText(alerts.StatusSentence(told[t.Tick.UnixMicro()])), Lateness: format.Millis(t.LatenessMS), Node: charts.Node{ID: t.NodeID, Color: colors.Of(t.NodeID)},
+			Term: t.Term, JobID: t.JobID, Path: jobPath(t.JobID),
+		}
+		if by := t.BlockedBy; by != 0 {
+			row.Blocker = &remark{Text: fmt.Sprintf("job %d", by), Path: jobPath(by)}
+			_, row.Why, _ = strings.Cut(row.Why, row.Blocker.Text)
+		}
+		row.Usual = t.Reason == "" && row.Told == ""
+		if t.JobID != 0 {
+			row.State = charts.BadgeOf(jobs[t.JobID])
+		}
+		if !t.LastTick.IsZero() && t.Count > 1 {
+			row.Last = format.Clock(t.LastTick, zone)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// whyOf returns the reason in the ledger, or what a missing reason means.
+func whyOf(t cronstore.Tick) string {
+	switch {
+	case t.Reason != "":
+		return t.Reason
+	case t.Verdict == cronstore.Fired:
+		return "Fired on time."
+	case t.Verdict == cronstore.CaughtUp:
+		return "It did not fire at its time, and was caught up later."
+	default:
+		return ""
+	}
+}
+
+// zoneOf returns UTC for a zone that this machine does not know.
+func zoneOf(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return time.UTC
+	}
+	return zone
+}
+
+func policies(spec cronstore.Spec) []fact {
+	facts := []fact{
+		{"Time zone", spec.Timezone},
+		{"Overlap", spec.Overlap},
+		{"Catch-up", spec.CatchUp},
+		{"Queue", spec.Queue},
+		{"Missing hour", spec.DSTMissing},
+		{"Repeated hour", spec.DSTRepeated},
+		{"Capability", spec.Capability},
+		{"On failure", strings.Join(spec.OnFailure, ", ")},
+	}
+	if spec.CatchUp != "none" && spec.CatchUpSpan > 0 {
+		facts = append(facts, fact{"Catch-up window", format.Coarse(spec.CatchUpSpan.Std())})
+	}
+	if spec.MaxAttempts > 0 {
+		facts = append(facts, fact{"Attempts", strconv.Itoa(spec.MaxAttempts)})
+	}
+	return withoutEmpty(facts)
+}

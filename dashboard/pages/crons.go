@@ -1,0 +1,162 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// Narrowed reports whether the list is filtered.
+func (b *cronsBody) Narrowed() bool { return b.Query != "" || b.Is != "" }
+
+// choose filters the crons and returns one page of them.
+func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, filter cluster.CronFilter) ([]cronstore.Outlined, error) {
+	if b.Is != "" && !slices.Contains(cluster.CronFilters, b.Is) {
+		return nil, &requestError{fmt.Errorf("is must be one of %s", strings.Join(cluster.CronFilters, ", "))}
+	}
+	found := filter.Named(crons)
+	counts := cluster.CountCrons(now, found)
+	b.Tabs = []tab{{"all", "/crons?" + web.Encode("q", b.Query), format.Number(int64(len(found))), b.Is == ""}}
+	for _, is := range cluster.CronFilters {
+		b.Tabs = append(b.Tabs, tab{is, "/crons?" + web.Encode("q", b.Query, "is", is), format.Number(int64(counts[is])), b.Is == is})
+	}
+	shown, next := filter.Page(now, found, cronsPerPage)
+	if next != "" {
+		b.Next = "/crons?" + web.Encode("q", b.Query, "is", b.Is, "after", next)
+	}
+	return shown, nil
+}
+
+// rowsOf returns the crons of a page with their newest ticks and the states of their last
+// runs.
+func (s *Pages) rowsOf(ctx context.Context, outlined []cronstore.Outlined, now time.Time) ([]cronRow, error) {
+	crons, err := s.ReadCrons(ctx, outlined)
+	if err != nil {
+		return nil, err
+	}
+	ticks, states, err := s.Ticks.Get(ctx, crons, now)
+	if err != nil {
+		return nil, fmt.Errorf("read ticks: %w", err)
+	}
+	var ids []int64
+	for _, own := range ticks {
+		if run, ok := lastRun(own); ok {
+			ids = append(ids, run.JobID)
+		}
+	}
+	newest, err := s.Source.Jobs.States(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(states, newest)
+	return cronRows(now, crons, ticks, states), nil
+}
+
+// cronRow is a cron as the pages show it.
+type cronRow struct {
+	Name     string
+	Path     string
+	Job      string
+	Schedule string
+	English  string
+	Timezone string
+	Paused   bool
+	Removed  bool
+	Strip    charts.TickStrip
+	Last     *runCell
+	Lateness string
+	Next     format.Stamp
+	// Overdue reports that the next tick is past and not recorded.
+	Overdue bool
+	// Blocked describes the job because of which the newest tick was skipped; nil if there
+	// is none.
+	Blocked *blockedCell
+}
+
+type blockedCell struct {
+	JobID int64
+	Path  string
+	Since format.Stamp
+	State charts.Badge
+}
+
+// runCell is the newest tick with a job.
+type runCell struct {
+	At    format.Stamp
+	JobID int64
+	Path  string
+	State charts.Badge
+}
+
+func cronRows(now time.Time, crons []cronstore.Cron, ticks map[string][]cronstore.Tick, jobs map[int64]string) []cronRow {
+	rows := make([]cronRow, 0, len(crons))
+	for _, c := range crons {
+		rows = append(rows, newCronRow(now, c, ticks[c.Name], jobs))
+	}
+	return rows
+}
+
+func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs map[int64]string) cronRow {
+	row := cronRow{
+		Name: c.Name, Path: CronPath(c.Name), Job: c.Spec.Job, Schedule: c.Spec.Schedule, English: c.Describe(),
+		Timezone: c.Spec.Timezone, Paused: c.Paused(), Removed: !c.RemovedAt.IsZero(),
+		Strip: charts.DrawTickStrip(ticks, jobs, cluster.StripLength), Next: format.NewStamp(format.ModeUntil, now, c.NextTick), Lateness: "–",
+	}
+	row.Overdue = !row.Paused && !row.Removed && cluster.IsOverdue(now, c.NextTick)
+	if by := c.Blocked.By; by != 0 && !row.Paused && !row.Removed {
+		row.Blocked = &blockedCell{JobID: by, Path: jobPath(by), Since: format.NewStamp(format.ModeAgo, now, c.Blocked.Since), State: charts.BadgeOf(jobs[by])}
+	}
+	if t, ok := lastRun(ticks); ok {
+		row.Last = &runCell{At: format.NewStamp(format.ModeAgo, now, t.RecordedAt), JobID: t.JobID, Path: jobPath(t.JobID), State: charts.BadgeOf(jobs[t.JobID])}
+		if t.Verdict == cronstore.Fired || t.Verdict == cronstore.CaughtUp {
+			row.Lateness = format.Millis(t.LatenessMS)
+		}
+	}
+	return row
+}
+
+// lastRun returns the newest tick with a job.
+func lastRun(ticks []cronstore.Tick) (run cronstore.Tick, ok bool) {
+	i := slices.IndexFunc(ticks, func(t cronstore.Tick) bool { return t.JobID != 0 })
+	if i < 0 {
+		return run, false
+	}
+	return ticks[i], true
+}
+
+type cronsBody struct {
+	base
+	Query string
+	Is    string
+	Tabs  []tab
+	Crons []cronRow
+	Next  string
+}
+
+func (s *Pages) loadCrons(ctx context.Context, req *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Outlines.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	filter := cluster.NewCronFilter(req.Values)
+	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Query: filter.Text, Is: filter.Is}
+	shown, err := b.choose(all.At(facts.now), all.Crons, filter)
+	if err != nil {
+		return nil, err
+	}
+	b.Crons, err = s.rowsOf(ctx, shown, facts.now)
+	return &b, err
+}

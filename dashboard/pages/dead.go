@@ -1,0 +1,207 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// deadGroups is how many groups the page lists.
+const deadGroups = 200
+
+type deadBody struct {
+	base
+	Notice   string
+	Operates bool
+	Groups   []deadGroupRow
+	Hidden   int
+}
+
+type deadGroupRow struct {
+	Group, Path string
+	Kind        string
+	Jobs        int64
+	First, Last format.Stamp
+	Again       format.Stamp
+	Error       string
+}
+
+func (s *Pages) loadDead(ctx context.Context, req *request) (body, error) {
+	said := deadNotice(req)
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := s.Dead.Get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read dead letters: %w", err)
+	}
+	b := deadBody{base: base{name: "Dead letters", beat: s.pulseOf(facts)}, Notice: said, Operates: s.DeadLetterOps != nil && req.may(route.Operator)}
+	shown := groups[:min(len(groups), deadGroups)]
+	for _, g := range shown {
+		b.Groups = append(b.Groups, newDeadGroupRow(facts.now, g))
+	}
+	b.Hidden = len(groups) - len(shown)
+	return &b, nil
+}
+
+func newDeadGroupRow(now time.Time, g jobstore.DeadGroup) deadGroupRow {
+	return deadGroupRow{
+		Group: g.Group, Path: deadPath(g.Group), Kind: g.Kind, Jobs: g.Jobs,
+		First: format.NewStamp(format.ModeAgo, now, g.First), Last: format.NewStamp(format.ModeAgo, now, g.Last), Again: format.NewStamp(format.ModeUntil, now, g.SecondRound),
+		Error: format.PlainText(g.Error),
+	}
+}
+
+// deadNotice reports the result of the form that redirected to the page.
+func deadNotice(req *request) string {
+	n := int(req.Number("n"))
+	switch req.Values.Get("did") {
+	case string(jobstore.Retry):
+		return format.Plural(n, "job is", "jobs are") + " available again."
+	case string(jobstore.Discard):
+		return format.Plural(n, "dead letter", "dead letters") + " discarded."
+	default:
+		return ""
+	}
+}
+
+// deadGroupBody is one group with its jobs.
+type deadGroupBody struct {
+	base
+	Group    deadGroupRow
+	Operates bool
+	Letters  []deadLetterRow
+	Older    string
+}
+
+type deadLetterRow struct {
+	ID       int64
+	Path     string
+	Cron     string
+	CronPath string
+	Node     charts.Node
+	Attempts int
+	Died     format.Stamp
+	Again    format.Stamp
+	Error    string
+	Lost     []string // how each node on which an attempt was lost failed
+}
+
+func (s *Pages) loadDeadGroup(ctx context.Context, req *request) (body, error) {
+	before := req.Number("before")
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	facts, group, err := s.deadGroup(ctx, req.Values.Get("group"))
+	if err != nil {
+		return nil, err
+	}
+	letters, err := s.Source.Dead.DeadLetters(ctx, jobstore.DeadFilter{Group: group.Group}, before, web.DefaultLimit)
+	if err != nil {
+		return nil, fmt.Errorf("read dead letters: %w", err)
+	}
+	b := deadGroupBody{
+		base:  base{name: "Dead letters of " + group.Kind, beat: s.pulseOf(facts), past: before != 0},
+		Group: newDeadGroupRow(facts.now, group), Operates: s.DeadLetterOps != nil && req.may(route.Operator),
+	}
+	for _, l := range letters {
+		b.Letters = append(b.Letters, deadLetterRow{
+			ID: l.ID, Path: jobPath(l.ID), Cron: l.Cron, CronPath: CronPath(l.Cron), Node: charts.Node{ID: l.NodeID, Color: facts.colors.Of(l.NodeID)},
+			Attempts: l.Attempt, Died: format.NewStamp(format.ModeAgo, facts.now, l.DiedAt), Again: format.NewStamp(format.ModeUntil, facts.now, l.SecondRound), Error: format.PlainText(l.Error),
+			Lost: lostNodes(l),
+		})
+	}
+	if len(letters) == web.DefaultLimit {
+		b.Older = b.Group.Path + "?" + web.Encode("before", strconv.FormatInt(letters[len(letters)-1].ID, 10))
+	}
+	return &b, nil
+}
+
+// lostNodes returns where each lost attempt ran, and how its node failed.
+func lostNodes(l jobstore.DeadLetter) []string {
+	lines := make([]string, len(l.Lost))
+	for i, lost := range l.Lost {
+		lines[i] = format.PlainText(fmt.Sprintf("attempt %d on %s: %s", lost.Attempt, lost.NodeID, lost.Error))
+	}
+	return lines
+}
+
+func (s *Pages) deadGroup(ctx context.Context, name string) (facts clusterFacts, group jobstore.DeadGroup, err error) {
+	if facts, err = s.cluster(ctx); err != nil {
+		return facts, group, err
+	}
+	groups, err := s.Source.Dead.DeadGroups(ctx, jobstore.DeadFilter{Group: name})
+	if err != nil {
+		return facts, group, fmt.Errorf("read dead letters: %w", err)
+	}
+	if len(groups) == 0 {
+		return facts, group, cluster.ErrNoSuchGroup
+	}
+	return facts, groups[0], nil
+}
+
+// deadActBody is the confirmation page of an action.
+type deadActBody struct {
+	base
+	Group               deadGroupRow
+	Action, Title, Icon string
+	What                string
+}
+
+// loadDeadAct loads the confirmation page of an action on a group.
+func loadDeadAct(action jobstore.Action) func(*Pages, context.Context, *request) (body, error) {
+	return func(s *Pages, ctx context.Context, req *request) (body, error) {
+		facts, group, err := s.deadGroup(ctx, req.Values.Get("group"))
+		if err != nil {
+			return nil, err
+		}
+		what := "They run once more, from the beginning. What their earlier attempts have done remains."
+		if action == jobstore.Discard {
+			what = "They are removed from the list and not retried. The jobs remain until their retention is over."
+		}
+		return &deadActBody{
+			base:  base{name: title(action) + " dead letters of " + group.Kind, beat: s.pulseOf(facts)},
+			Group: newDeadGroupRow(facts.now, group), Action: string(action), Title: title(action), Icon: Icons[action], What: what,
+		}, nil
+	}
+}
+
+// formDead applies an action to one job of a group, or to the group once that was
+// confirmed.
+func (s *Pages) formDead(action jobstore.Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		fields, ok := s.Form(w, r)
+		if !ok {
+			return
+		}
+		filter := jobstore.DeadFilter{Group: r.PathValue("group")}
+		if text := fields.Get("id"); text != "" {
+			id, ok := cluster.JobID(text)
+			if !ok {
+				s.AnswerError(w, r, cluster.ErrNoSuchJob)
+				return
+			}
+			filter.IDs = []int64{id}
+		}
+		done, err := s.ActOnDead(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaPage)}, filter, false)
+		if err != nil {
+			s.AnswerError(w, r, err)
+			return
+		}
+		http.Redirect(w, r, "/dead?"+web.Encode("did", string(action), "n", strconv.Itoa(done.Changed)), http.StatusSeeOther)
+	}
+}

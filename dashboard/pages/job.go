@@ -1,0 +1,356 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// placementBody describes where a waiting job will run. It is empty for a job that runs or
+// has ended, whose attempts name the node.
+type placementBody struct {
+	Sentence   string
+	Candidates []candidateRow
+}
+
+type candidateRow struct {
+	Node    charts.Node
+	Running string
+	Verdict charts.Badge
+	Why     string
+}
+
+func (s *Pages) placementOf(ctx context.Context, job jobstore.Job, colors charts.Palette) (b placementBody, err error) {
+	if jobstore.Finished(job.State) || job.State == "running" {
+		return b, nil
+	}
+	placement, err := s.Source.Jobs.Placement(ctx, job.ID)
+	if err != nil {
+		return b, err
+	}
+	b.Sentence = placement.Sentence
+	for _, c := range placement.Candidates {
+		b.Candidates = append(b.Candidates, newCandidateRow(c, colors))
+	}
+	return b, nil
+}
+
+func newCandidateRow(c explain.Candidate, colors charts.Palette) candidateRow {
+	reasons := make([]string, len(c.Rejected))
+	for i, r := range c.Rejected {
+		reasons[i] = r.Detail
+	}
+	row := candidateRow{
+		Node: charts.Node{ID: c.NodeID, Color: colors.Of(c.NodeID)}, Running: fmt.Sprintf("%d of %d", c.Running, c.Slots),
+		Verdict: charts.Badge{Words: "rejected", Tone: "idle", Icon: "cross"}, Why: strings.Join(reasons, "; "),
+	}
+	switch {
+	case c.Chosen:
+		row.Verdict = charts.Badge{Words: "chosen", Tone: "ok", Icon: "check"}
+	case len(c.Rejected) == 0:
+		row.Verdict = charts.Badge{Words: "could take it", Tone: "wait", Icon: "dot"}
+	}
+	return row
+}
+
+// acts returns the buttons for actions that the job's state permits.
+func (s *Pages) acts(req *request, job jobstore.Job) []act {
+	var buttons []act
+	for _, action := range jobstore.Actions {
+		if s.JobOps != nil && req.may(route.Operator) && action.Refuses(job.State) == "" {
+			buttons = append(buttons, act{jobPath(job.ID) + "/" + string(action), title(action), Icons[action]})
+		}
+	}
+	return buttons
+}
+
+// jobNotice reports the result of the form that redirected to the page.
+func jobNotice(req *request, job jobstore.Job) string {
+	switch jobstore.Action(req.Values.Get("did")) {
+	case jobstore.Cancel:
+		if job.State == "running" {
+			return "It is being stopped."
+		}
+		return "It was cancelled."
+	case jobstore.Retry:
+		return "It was made available."
+	case jobstore.Discard:
+		return "It was discarded."
+	case didEnqueue:
+		return "It was enqueued."
+	case didNothing:
+		return "An equal job exists already. Nothing was added."
+	default:
+		return ""
+	}
+}
+
+// jobActBody is the confirmation page of an action.
+type jobActBody struct {
+	base
+	Job    jobRow
+	Action string
+	Title  string
+	Icon   string
+	// What describes the effect. Refused is the reason why it is not possible.
+	What    string
+	Refused string
+}
+
+// loadJobAct loads the confirmation page of an action.
+func loadJobAct(action jobstore.Action) func(*Pages, context.Context, *request) (body, error) {
+	return func(s *Pages, ctx context.Context, req *request) (body, error) {
+		id, ok := cluster.JobID(req.Values.Get("id"))
+		if !ok {
+			return nil, jobstore.ErrNotFound
+		}
+		facts, err := s.cluster(ctx)
+		if err != nil {
+			return nil, err
+		}
+		job, err := s.Source.Jobs.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return &jobActBody{
+			base: base{name: fmt.Sprintf("%s job %d", title(action), id), beat: s.pulseOf(facts)},
+			Job:  newJobRow(facts.now, job, facts.colors), Action: string(action), Title: title(action), Icon: Icons[action],
+			What: effect(action, job.State), Refused: action.Refuses(job.State),
+		}, nil
+	}
+}
+
+// effect describes the effect of an action on a job in a state.
+func effect(action jobstore.Action, state string) string {
+	switch {
+	case action == jobstore.Cancel && state == "running":
+		return "Its node stops it. What it has done so far remains, and it does not run again."
+	case action == jobstore.Cancel:
+		return "It will not run."
+	case action == jobstore.Discard:
+		return "It ends as if its last attempt had failed, and notifications of failed runs are sent."
+	case slices.Contains([]string{"scheduled", "retryable", "pending"}, state):
+		return "It runs now instead of later."
+	default:
+		return "It runs once more, from the beginning. What its earlier attempts have done remains."
+	}
+}
+
+// formAct applies the confirmed action.
+func (s *Pages) formAct(action jobstore.Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := s.Form(w, r); !ok {
+			return
+		}
+		change, err := s.Act(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaPage)}, r.PathValue("id"))
+		if err != nil {
+			s.AnswerError(w, r, err)
+			return
+		}
+		http.Redirect(w, r, jobPath(change.ID)+"?did="+string(action), http.StatusSeeOther)
+	}
+}
+
+// maxOutput bounds the bytes of output that a page shows. It shows the end.
+const maxOutput = 256 << 10
+
+// output collects the output of an attempt. It reads only new chunks.
+type output struct {
+	attempt int
+	seq     int
+	chunks  []jobstore.LogChunk
+	size    int
+	Cut     bool
+}
+
+func (o *output) update(ctx context.Context, jobs cluster.Jobs, id int64, attempt int) error {
+	if o.attempt != attempt {
+		*o = output{attempt: attempt}
+	}
+	for {
+		chunks, err := jobs.Logs(ctx, id, attempt, o.seq)
+		if err != nil {
+			return fmt.Errorf("read output of job %d: %w", id, err)
+		}
+		if len(chunks) == 0 {
+			return nil
+		}
+		for _, c := range chunks {
+			o.chunks = append(o.chunks, c)
+			o.size += len(c.Chunk)
+			o.seq = max(o.seq, c.Seq)
+		}
+		for o.size > maxOutput && len(o.chunks) > 1 {
+			o.size -= len(o.chunks[0].Chunk)
+			o.chunks, o.Cut = o.chunks[1:], true
+		}
+	}
+}
+
+// piece is consecutive output of one stream.
+type piece struct {
+	Stream string
+	Text   string
+}
+
+// pieces joins chunks of the same stream before it removes escape sequences, because a
+// sequence may span two chunks.
+func (o *output) pieces() []piece {
+	var joined []piece
+	var text strings.Builder
+	for i, c := range o.chunks {
+		text.WriteString(c.Chunk)
+		if i+1 == len(o.chunks) || o.chunks[i+1].Stream != c.Stream {
+			joined = append(joined, piece{Stream: c.Stream, Text: format.PlainText(text.String())})
+			text.Reset()
+		}
+	}
+	return joined
+}
+
+type attemptRow struct {
+	Attempt  int
+	Path     string
+	Shown    bool
+	Outcome  charts.Badge
+	Node     charts.Node
+	Started  format.Stamp
+	Duration string
+	Code     string
+	Output   string
+	Error    string
+}
+
+func attemptRows(now time.Time, job jobstore.Job, shown int, colors charts.Palette) []attemptRow {
+	attempts := job.Runs()
+	rows := make([]attemptRow, 0, len(attempts))
+	for _, a := range attempts {
+		row := attemptRow{
+			Attempt: a.Attempt, Path: fmt.Sprintf("%s?attempt=%d", jobPath(job.ID), a.Attempt), Shown: a.Attempt == shown,
+			Outcome: charts.OutcomeBadge(a.Outcome), Node: charts.Node{ID: a.NodeID, Color: colors.Of(a.NodeID)},
+			Started: format.NewStamp(format.ModeAgo, now, a.StartedAt), Duration: format.Millis(a.DurationMS), Code: code(a),
+			Output: sizeOf(a), Error: format.PlainText(a.Error),
+		}
+		if a.Outcome == "" {
+			row.Duration, row.Output = format.Coarse(now.Sub(a.StartedAt)), "–" // known when it ends
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func code(a jobstore.Attempt) string {
+	switch {
+	case a.ExitCode != nil:
+		return "exit " + strconv.Itoa(*a.ExitCode)
+	case a.StatusCode != nil:
+		return "HTTP " + strconv.Itoa(*a.StatusCode)
+	default:
+		return "–"
+	}
+}
+
+func sizeOf(a jobstore.Attempt) string {
+	text := format.BytesText(a.OutputBytes)
+	if a.DroppedBytes > 0 {
+		text += " (" + format.BytesText(a.DroppedBytes) + " dropped)"
+	}
+	return text
+}
+
+type jobBody struct {
+	base
+	Job    jobRow
+	Notice string
+	Acts   []act
+	Facts  []fact
+	// Placement is set for a waiting job.
+	Placement placementBody
+	Tick      string
+	Args      string
+	Attempts  []attemptRow
+	// Timeline shows the attempts from the job's creation to its end.
+	Timeline       []charts.AttemptBar
+	TimelineLabel  string
+	TimelineAxis   []charts.AxisMark
+	TimelineHeight int
+	Shown          int
+	Output         []piece
+	Cut            bool
+	Running        bool
+}
+
+func (s *Pages) loadJob(ctx context.Context, req *request) (body, error) {
+	id, ok := cluster.JobID(req.Values.Get("id"))
+	if !ok {
+		return nil, jobstore.ErrNotFound
+	}
+	shown := req.AtMost("attempt", cluster.MaxAttempt)
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.Source.Jobs.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if shown == 0 {
+		shown = job.LastAttempt()
+	}
+	if err := req.out.update(ctx, s.Source.Jobs, id, shown); err != nil {
+		return nil, err
+	}
+	b := jobBody{base: base{name: fmt.Sprintf("Job %d", id), beat: s.pulseOf(facts)}, Shown: shown}
+	b.Job, b.Args = newJobRow(facts.now, job, facts.colors), format.PrettyJSON(job.Args)
+	b.Job.Error = format.PlainText(job.LastError)
+	b.Facts = jobFacts(job)
+	b.Attempts = attemptRows(facts.now, job, shown, facts.colors)
+	b.Timeline, b.TimelineAxis, b.TimelineLabel = charts.DrawAttempts(facts.now, job)
+	b.TimelineHeight = charts.AttemptHeight * len(b.Timeline)
+	b.Output, b.Cut = req.out.pieces(), req.out.Cut
+	b.Running = job.State == "running" && shown == job.Attempt
+	b.Acts, b.Notice = s.acts(req, job), jobNotice(req, job)
+	b.Placement, err = s.placementOf(ctx, job, facts.colors)
+	return &b, err
+}
+
+func jobFacts(job jobstore.Job) []fact {
+	due := format.UTC(job.ScheduledAt)
+	if due == format.UTC(job.CreatedAt) {
+		due = "at once"
+	}
+	facts := []fact{
+		{"Queue", job.Queue},
+		{"Priority", strconv.Itoa(job.Priority)},
+		{"Attempt", fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts)},
+		{"Created", format.UTC(job.CreatedAt)},
+		{"Due", due},
+		{"Started", format.UTC(job.AttemptedAt)},
+		{"Finished", format.UTC(job.FinalizedAt)},
+	}
+	if !job.Tick.IsZero() {
+		facts = append(facts, fact{"Tick", format.UTC(job.Tick)})
+	}
+	if job.Snoozes > 0 {
+		facts = append(facts, fact{"Snoozed", format.Plural(job.Snoozes, "time", "times")})
+	}
+	if round := job.SecondRound; round != nil {
+		facts = append(facts, fact{"Second round", fmt.Sprintf("after attempt %d, %s", round.Attempt, format.UTC(round.At))})
+	}
+	return withoutEmpty(facts)
+}

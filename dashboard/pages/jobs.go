@@ -1,0 +1,239 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+)
+
+// jobCountAge describes the age of the job counts on a page. It is zero for recent counts.
+type jobCountAge struct {
+	// Unknown reports that there is no count yet.
+	Unknown bool
+	At      format.Stamp
+}
+
+func newJobCountAge(now time.Time, counts cluster.CachedValue[[]jobstore.Count]) jobCountAge {
+	switch {
+	case counts.At.IsZero():
+		return jobCountAge{Unknown: true}
+	case counts.Slow || now.Sub(counts.At) > cluster.OldCount:
+		return jobCountAge{At: format.NewStamp(format.ModeAgo, now, counts.At)}
+	default:
+		return jobCountAge{}
+	}
+}
+
+type jobsBody struct {
+	base
+	Filter jobstore.Filter
+	// Tabs filter the list by state.
+	Tabs []tab
+	// CountAge is the age of the numbers in the tabs.
+	CountAge jobCountAge
+	Jobs     []jobRow
+	Older    string
+	// Kinds and Queues are the choices of the filter.
+	Kinds, Queues []string
+	// Acts are the buttons for actions on all jobs that match the filter.
+	Acts     []act
+	Notice   string
+	Enqueues bool
+}
+
+// Narrowed reports whether the list is filtered.
+func (b *jobsBody) Narrowed() bool {
+	f := b.Filter
+	return f.State != "" || f.Kind != "" || f.Queue != "" || f.Cron != ""
+}
+
+func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
+	filter := cluster.JobFilter(&req.Query)
+	filter.Args = jobstore.ShortArgs
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	if filter.State != "" && !slices.Contains(cluster.JobStates, filter.State) {
+		return nil, &requestError{fmt.Errorf("state must be one of %s", strings.Join(cluster.JobStates, ", "))}
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.Source.Jobs.List(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	counts := s.Counts.Get(ctx, facts.now)
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Enqueues: s.Enqueuer != nil && req.may(route.Operator)}
+	b.Tabs, b.Kinds, b.Queues = stateTabs(filter, counts), kindsOf(facts.nodes), queuesOf(facts.nodes, counts.Value)
+	if showsCounts(filter) {
+		b.CountAge = newJobCountAge(facts.now, counts)
+	}
+	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(req, filter), bulkNotice(req)
+	if len(jobs) == filter.Limit {
+		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
+	}
+	return &b, nil
+}
+
+// stateTabs returns tabs that filter the list by state and keep the other filters. The
+// counts are known only by state and queue.
+func stateTabs(filter jobstore.Filter, counts cluster.CachedValue[[]jobstore.Count]) []tab {
+	by, all := map[string]int64{}, int64(0)
+	for _, c := range counts.Value {
+		if filter.Queue == "" || c.Queue == filter.Queue {
+			by[c.State] += c.Jobs
+			all += c.Jobs
+		}
+	}
+	counted := func(jobs int64) string {
+		if !showsCounts(filter) || counts.At.IsZero() {
+			return ""
+		}
+		return format.Number(jobs)
+	}
+	in := func(state string) string {
+		narrowed := filter
+		narrowed.State = state
+		return "/jobs?" + filterValues(narrowed)
+	}
+	tabs := []tab{{"all", in(""), counted(all), filter.State == ""}}
+	for _, state := range cluster.JobStates {
+		if state != "pending" || by[state] > 0 || filter.State == state { // few clusters have such jobs
+			tabs = append(tabs, tab{state, in(state), counted(by[state]), filter.State == state})
+		}
+	}
+	return tabs
+}
+
+// showsCounts reports whether the tabs have numbers.
+func showsCounts(filter jobstore.Filter) bool { return filter.Kind == "" && filter.Cron == "" }
+
+// kindsOf returns the kinds that a present node has a worker for.
+func kindsOf(nodes []nodestore.Node) []string {
+	kinds := map[string]bool{}
+	for _, n := range nodes {
+		if n.Present() {
+			for _, kind := range n.Kinds {
+				kinds[kind] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(kinds))
+}
+
+// queuesOf returns the queues that have jobs or that a node works.
+func queuesOf(nodes []nodestore.Node, counts []jobstore.Count) []string {
+	queues := map[string]bool{}
+	for _, n := range nodes {
+		for queue := range n.Queues {
+			queues[queue] = n.Present() || queues[queue]
+		}
+	}
+	maps.DeleteFunc(queues, func(_ string, worked bool) bool { return !worked })
+	for _, c := range counts {
+		queues[c.Queue] = true
+	}
+	return slices.Sorted(maps.Keys(queues))
+}
+
+type jobRow struct {
+	ID       int64
+	Path     string
+	State    charts.Badge
+	Kind     string
+	Cron     string
+	CronPath string
+	Node     charts.Node
+	Attempt  string
+	Duration string
+	// Since counts up while the job runs. Duration is then empty.
+	Since format.Stamp
+	When  format.Stamp
+	Error string
+	Queue string
+	// Note distinguishes this job from others of its kind: its last error, or its
+	// arguments.
+	Note  string
+	Wrong bool
+}
+
+func jobRows(now time.Time, jobs []jobstore.Job, colors charts.Palette) []jobRow {
+	rows := make([]jobRow, 0, len(jobs))
+	for _, j := range jobs {
+		rows = append(rows, newJobRow(now, j, colors))
+	}
+	return rows
+}
+
+func newJobRow(now time.Time, j jobstore.Job, colors charts.Palette) jobRow {
+	row := jobRow{
+		ID: j.ID, Path: jobPath(j.ID), State: charts.BadgeOf(j.State), Kind: j.Kind, Cron: j.Cron, CronPath: CronPath(j.Cron),
+		Node: charts.Node{ID: j.NodeID, Color: colors.Of(j.NodeID)}, Attempt: fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts),
+		Duration: "–", Error: j.LastError, When: jobWhen(now, j), Queue: j.Queue,
+	}
+	row.Note, row.Wrong = jobNote(j)
+	switch {
+	case j.State == "running":
+		row.Duration, row.Since = "", format.NewStamp(format.ModeSince, now, j.AttemptedAt)
+	case !j.FinalizedAt.IsZero() && !j.AttemptedAt.IsZero():
+		row.Duration = format.Precise(j.FinalizedAt.Sub(j.AttemptedAt))
+	}
+	return row
+}
+
+// longestNote bounds a note, in characters.
+const longestNote = 100
+
+func jobNote(j jobstore.Job) (text string, wrong bool) {
+	text = compactJSON(j.Args)
+	if wrong = j.LastError != "" && j.State != "completed"; wrong {
+		text, _, _ = strings.Cut(j.LastError, "\n")
+	}
+	short := []rune(format.PlainText(text[:min(len(text), 8*longestNote)]))
+	if len(short) > longestNote {
+		short = append(short[:longestNote-1], '…')
+	}
+	return string(short), wrong
+}
+
+// compactJSON returns an empty text for no arguments. It returns truncated JSON unchanged.
+func compactJSON(raw json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		return string(raw)
+	}
+	if out.String() == "{}" {
+		return ""
+	}
+	return out.String()
+}
+
+// jobWhen returns the most relevant instant of the job's state: its end, its start, or when
+// it is due.
+func jobWhen(now time.Time, j jobstore.Job) format.Stamp {
+	switch {
+	case !j.FinalizedAt.IsZero():
+		return format.NewStamp(format.ModeAgo, now, j.FinalizedAt)
+	case j.State == "running":
+		return format.NewStamp(format.ModeAgo, now, j.AttemptedAt)
+	case j.ScheduledAt.After(now):
+		return format.NewStamp(format.ModeUntil, now, j.ScheduledAt)
+	default:
+		return format.NewStamp(format.ModeAgo, now, j.ScheduledAt)
+	}
+}

@@ -1,0 +1,353 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// The limits of the leaders page.
+const (
+	longHistory   = 2000
+	listedTenures = 50
+	listedEvents  = 20
+)
+
+// longSpans are the spans of this page. The overview has shorter ones too.
+var longSpans = charts.Spans[2:]
+
+// electionEvents are the event types about leadership.
+var electionEvents = []string{
+	eventstore.LeaderElected, eventstore.LeaderLost, eventstore.ElectionStarted, eventstore.HandOverAsked,
+	eventstore.LeaderDrilled, eventstore.ClusterDegraded, eventstore.ClusterRecovered,
+}
+
+type leadersBody struct {
+	base
+	Notice    string
+	Roles     []charts.SpanLink
+	Spans     []charts.SpanLink
+	Cards     []leaderCard
+	Lanes     charts.Swimlane
+	Failovers charts.Failovers
+	History   []tenureRow
+	// Hidden is how many tenures of the span are not listed.
+	Hidden int
+	Events []eventRow
+}
+
+func (s *Pages) loadLeaders(ctx context.Context, req *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	role := req.Values.Get("role")
+	tenures, err := s.Source.Leadership.History(ctx, role, longHistory)
+	if err != nil {
+		return nil, fmt.Errorf("read the history of leaders: %w", err)
+	}
+	events, err := s.Source.Events.Find(ctx, eventstore.Filter{Types: electionEvents, Limit: listedEvents})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	b := leadersBody{base: base{name: "Leadership", beat: s.fullPulse(facts)}, Notice: handOverNotice(req, facts)}
+	b.Roles = roleLinks(facts.leaders, role, req.Values.Get("span"))
+	if role != "" {
+		facts.leaders = slices.DeleteFunc(slices.Clone(facts.leaders), func(l leaderstore.Leader) bool { return l.Role != role })
+	}
+	b.draw(facts, newestFirst(tenures), req.Values.Get("span"), role)
+	rates, err := s.Rates.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.Cards = s.addActs(req, leaderCards(facts, s.Self), facts)
+	for i, card := range b.Cards {
+		b.Cards[i].rate(facts.now, rates.Of(card.Role, card.Node.ID))
+	}
+	b.Events = eventRows(facts, events, role)
+	return &b, nil
+}
+
+// draw fills in the history of the requested span.
+func (b *leadersBody) draw(facts clusterFacts, tenures []leaderstore.Tenure, name, role string) {
+	sp := longSpans[max(slices.IndexFunc(longSpans, func(s charts.Span) bool { return s.Name == name }), 0)]
+	b.Spans = charts.SpanLinks(longSpans, sp, func(other string) string { return "/leaders?" + web.Encode("role", role, "span", other) })
+	colors := charts.NewPalette(nodeIDs(facts.nodes, tenures))
+	b.Lanes = charts.DrawSwimlane(facts.now, sp, facts.leaders, tenures, colors)
+	b.Failovers = charts.DrawFailovers(facts.now, sp, tenures, colors)
+	shown := slices.DeleteFunc(slices.Clone(tenures), func(t leaderstore.Tenure) bool {
+		return !t.EndedAt.IsZero() && facts.now.Sub(t.EndedAt) > sp.Width
+	})
+	b.Hidden = max(len(shown)-listedTenures, 0)
+	b.History = tenureRows(facts.now, shown[:len(shown)-b.Hidden], facts.leaders, colors)
+}
+
+func roleLinks(leaders []leaderstore.Leader, role, span string) []charts.SpanLink {
+	links := []charts.SpanLink{{Name: "All roles", Path: "/leaders?" + web.Encode("span", span), Current: role == ""}}
+	for _, l := range leaders {
+		links = append(links, charts.SpanLink{Name: roleTitle(l.Role), Path: "/leaders?" + web.Encode("role", l.Role, "span", span), Current: l.Role == role})
+	}
+	return links
+}
+
+// addActs adds the buttons to the cards of leaders.
+func (s *Pages) addActs(req *request, cards []leaderCard, facts clusterFacts) []leaderCard {
+	if s.RoleOps == nil || !req.may(route.Admin) {
+		return cards
+	}
+	for i, card := range cards {
+		if !card.Vacant && len(handover.Candidates(facts.nodes, facts.leaders[i])) > 0 {
+			cards[i].Acts = []act{
+				{rolePath(card.Role) + "/" + didStepDown, "Step down", "stop"},
+				{rolePath(card.Role) + "/" + didTransfer, "Transfer", "retry"},
+			}
+		}
+	}
+	return cards
+}
+
+// eventRow is an entry of the event log.
+type eventRow struct {
+	ID   int64
+	At   format.Stamp
+	What string
+	Role string
+	Node charts.Node
+	Term int64
+	More string
+}
+
+func eventRows(facts clusterFacts, events []eventstore.Event, role string) []eventRow {
+	rows := make([]eventRow, 0, len(events))
+	for _, e := range events {
+		if role != "" && e.Role != role {
+			continue
+		}
+		rows = append(rows, eventRow{
+			ID: e.ID, At: format.NewStamp(format.ModeAgo, facts.now, e.At), What: strings.ReplaceAll(e.Type, "_", " "), Role: e.Role,
+			Node: charts.Node{ID: e.NodeID, Color: facts.colors.Of(e.NodeID)}, Term: e.Term, More: eventWords(e.Data),
+		})
+	}
+	return rows
+}
+
+// eventWords describes the facts of an event that matter to readers.
+func eventWords(data json.RawMessage) string {
+	var told struct {
+		Reason, By, To string
+		Causes         []string
+		GapMS          *float64 `json:"gap_ms"`
+		AfterMS        *float64 `json:"after_ms"`
+	}
+	if json.Unmarshal(data, &told) != nil {
+		return "" // written by another version
+	}
+	words := told.Causes
+	if told.Reason != "" {
+		words = append(words, strings.ReplaceAll(told.Reason, "_", " "))
+	}
+	if told.To != "" {
+		words = append(words, "to "+told.To)
+	}
+	if told.By != "" {
+		words = append(words, "by "+told.By)
+	}
+	if told.GapMS != nil {
+		words = append(words, "after "+format.Millis(*told.GapMS)+" without a leader")
+	}
+	if told.AfterMS != nil {
+		words = append(words, "after "+format.Millis(*told.AfterMS))
+	}
+	return format.PlainText(strings.Join(words, ", "))
+}
+
+// handOverNotice reports the request of the form that redirected to the page, and the
+// current leader.
+func handOverNotice(req *request, facts clusterFacts) string {
+	role, to := req.Values.Get("of"), req.Values.Get("to")
+	i := slices.IndexFunc(facts.leaders, func(l leaderstore.Leader) bool { return l.Role == role })
+	if i < 0 {
+		return ""
+	}
+	now := "It has no leader at the moment."
+	if l := facts.leaders[i]; l.Leads() {
+		now = fmt.Sprintf("%s leads it now, in term %d.", l.NodeID, l.Term)
+	}
+	switch req.Values.Get("did") {
+	case didStepDown:
+		return "The leader of " + roleWords(role) + " was asked to step down. " + now
+	case didTransfer:
+		return "The leader of " + roleWords(role) + " was asked to hand over to " + to + ". " + now
+	default:
+		return ""
+	}
+}
+
+type leaderCard struct {
+	Role   string
+	Title  string
+	Duty   string
+	Vacant bool
+	// Idle reports that the role has no leader and no present node may lead it.
+	Idle bool
+	// Holder is the session that holds the role's lock without leading.
+	Holder string
+	Node   charts.Node
+	URL    string
+	Mine   bool
+	Term   int64
+	Since  format.Stamp
+	// The lease bar: LeaseMS is the duration of a full bar, Until the expiry, and Left the
+	// current width.
+	LeaseMS int64
+	Until   format.Stamp
+	Left    string
+	// Renewals of the last hour, and Heartbeats of the node since Started, that succeeded;
+	// empty if none are recorded.
+	Renewals, Heartbeats string
+	Started              format.Stamp
+	// Acts are the buttons for the leader.
+	Acts []act
+}
+
+type tenureRow struct {
+	Role     string
+	Node     charts.Node
+	Term     int64
+	Acquired format.Stamp
+	Lasted   string
+	// Since counts up while the tenure lasts. Lasted is then empty.
+	Since  format.Stamp
+	Reason string
+	Tone   string
+	Gap    string
+}
+
+// roleDescriptions describe the built-in roles.
+var roleDescriptions = map[string]string{
+	cluster.SchedulerRole: "Fires crons and assigns jobs",
+	"metrics_aggregator":  "Writes the cluster's totals",
+	"log_compactor":       "Applies retention",
+}
+
+// needsLeader reports whether a role must have a leader: the built-in roles always, others
+// while a present node may lead them. Rows of roles that a program no longer has remain.
+func needsLeader(role string, nodes []nodestore.Node) bool {
+	_, builtIn := roleDescriptions[role]
+	return builtIn || hasCandidate(role, nodes)
+}
+
+// hasCandidate reports whether a present node may lead a role.
+func hasCandidate(role string, nodes []nodestore.Node) bool {
+	return slices.ContainsFunc(nodes, func(n nodestore.Node) bool {
+		return n.Present() && slices.Contains(n.Roles, role)
+	})
+}
+
+func roleWords(role string) string { return strings.ReplaceAll(role, "_", " ") }
+
+func roleTitle(role string) string { return format.Capital(roleWords(role)) }
+
+func leaderCards(facts clusterFacts, self cluster.Self) []leaderCard {
+	cards := make([]leaderCard, 0, len(facts.leaders))
+	for _, l := range facts.leaders {
+		card := leaderCard{
+			Role: l.Role, Title: roleTitle(l.Role), Duty: cmp.Or(roleDescriptions[l.Role], "A role of your program"), Term: l.Term,
+			Vacant: !l.Leads(), Idle: !l.Leads() && !hasCandidate(l.Role, facts.nodes),
+		}
+		switch {
+		case !card.Vacant:
+			lease := l.LeaseUntil.Sub(l.RenewedAt)
+			card.Node = charts.Node{ID: l.NodeID, Color: facts.colors.Of(l.NodeID)}
+			card.Mine = l.NodeID == self.NodeID
+			card.URL = safeURL(l.APIURL)
+			card.Since = format.NewStamp(format.ModeSince, facts.now, l.AcquiredAt)
+			card.LeaseMS = lease.Milliseconds()
+			card.Until = format.NewStamp(format.ModeLeft, facts.now, l.LeaseUntil).Moving(leaseOf(l.Role))
+			card.Left = charts.Scale{Start: l.RenewedAt, Width: max(lease, 1)}.Between(facts.now, l.LeaseUntil)
+		case l.LockHolder != nil:
+			card.Holder = format.PlainText(l.LockHolder.String())
+		case !l.LeaseUntil.IsZero() && l.NodeID != "":
+			card.Since = format.NewStamp(format.ModeSince, facts.now, l.LeaseUntil)
+		}
+		cards = append(cards, card)
+	}
+	return cards
+}
+
+// rate adds how many renewals and heartbeats succeeded.
+func (c *leaderCard) rate(now time.Time, rates rollupstore.LeaderRates) {
+	if rates.Renewals != nil {
+		c.Renewals = rates.Renewals.String()
+	}
+	if rates.Heartbeats != nil {
+		c.Heartbeats, c.Started = rates.Heartbeats.String(), format.NewStamp(format.ModeAgo, now, rates.Heartbeats.Since)
+	}
+}
+
+// tenureRows returns the rows of the tenures, newest first. now is the end of tenures that
+// continue.
+func tenureRows(now time.Time, tenures []leaderstore.Tenure, leaders []leaderstore.Leader, colors charts.Palette) []tenureRow {
+	rows := make([]tenureRow, 0, len(tenures))
+	for _, t := range tenures {
+		row := tenureRow{
+			Role: t.Role, Node: charts.Node{ID: t.NodeID, Color: colors.Of(t.NodeID)}, Term: t.Term,
+			Acquired: format.NewStamp(format.ModeAgo, now, t.AcquiredAt), Gap: "–",
+		}
+		if t.HasGap {
+			row.Gap = format.Precise(t.Gap)
+		}
+		row.end(now, t, leaders)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (r *tenureRow) end(now time.Time, t leaderstore.Tenure, leaders []leaderstore.Leader) {
+	switch {
+	case !t.EndedAt.IsZero():
+		r.Lasted = format.Precise(t.EndedAt.Sub(t.AcquiredAt))
+	case lasts(t, leaders):
+		r.Since = format.NewStamp(format.ModeSince, now, t.AcquiredAt)
+		r.Reason, r.Tone = "leading", "ok"
+		return
+	default:
+		r.Lasted = "–"
+	}
+	r.Reason, r.Tone = "not recorded yet", "idle"
+	if reason, ok := charts.Reasons[t.EndReason]; ok {
+		r.Reason, r.Tone = reason.Words, reason.Tone
+	} else if t.EndReason != "" {
+		r.Reason = t.EndReason
+	}
+	if t.Drill {
+		r.Reason += " (drill)"
+	}
+}
+
+func lasts(t leaderstore.Tenure, leaders []leaderstore.Leader) bool {
+	return slices.ContainsFunc(leaders, func(l leaderstore.Leader) bool {
+		return l.Role == t.Role && l.Term == t.Term && l.Leads()
+	})
+}
+
+func newestFirst(tenures []leaderstore.Tenure) []leaderstore.Tenure {
+	sorted := slices.Clone(tenures)
+	slices.SortStableFunc(sorted, func(a, b leaderstore.Tenure) int { return b.AcquiredAt.Compare(a.AcquiredAt) })
+	return sorted
+}

@@ -1,0 +1,34 @@
+package pages
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/forge-scheduler/forge/dashboard/web"
+)
+
+func cronsPath(filter string) string { return "/crons?" + web.Encode("is", filter) }
+
+func nodePath(id string) string { return "/nodes/" + url.PathEscape(id) }
+
+func rolePath(role string) string { return "/leaders/" + url.PathEscape(role) }
+
+func jobsIn(state string) string { return "/jobs?" + web.Encode("state", state) }
+
+func deadPath(group string) string { return "/dead/" + url.PathEscape(group) }
+
+func alertPath(name string) string { return "/alerts/" + url.PathEscape(name) }
+
+func CronPath(name string) string { return "/crons/" + url.PathEscape(name) }
+
+func jobPath(id int64) string { return "/jobs/" + strconv.FormatInt(id, 10) }
+
+// safeURL returns only web addresses, because other nodes write the row and the page links
+// to it.
+func safeURL(address string) string {
+	if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+		return address
+	}
+	return ""
+}

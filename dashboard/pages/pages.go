@@ -1,0 +1,396 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/live"
+	"github.com/forge-scheduler/forge/dashboard/openapi"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/hazards"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// Options are what only the pages need. They are optional.
+type Options struct {
+	// Applied returns the hash of the configuration in force. Without it, the configuration
+	// that most nodes run counts.
+	Applied func(ctx context.Context) (string, error)
+	// Differs summarizes what another configuration changes compared with the one in force.
+	// Both arguments are hashes.
+	Differs func(ctx context.Context, applied, other string) (string, error)
+	Changes cluster.Changes
+}
+
+// Pages serves the pages and their streams.
+type Pages struct {
+	*auth.Guard
+	*cluster.Cluster
+	Options
+
+	Assets     *assets
+	renderer   *renderer
+	feeds      *live.Feeds
+	stored     *cluster.Cache[compactstore.Status]
+	chartPages map[string]*charts.ChartPage
+	firing     *cluster.Cache[[]alerts.Status]
+	hazards    *cluster.Cache[[]hazards.Hazard]
+	// docs returns the body of the page that shows the OpenAPI document.
+	docs func() (docsBody, error)
+}
+
+func New(opts Options, g *auth.Guard, c *cluster.Cluster, document func() (openapi.Document, error)) *Pages {
+	s := &Pages{
+		Guard: g, Cluster: c, Options: opts,
+		Assets: loadAssets(), chartPages: charts.NewChartPages(),
+		firing:  cluster.NewCache(time.Second, c.Source.Alerts.List),
+		hazards: cluster.NewCache(keepHazards, c.Source.Health.Hazards),
+		docs: sync.OnceValues(func() (docsBody, error) {
+			doc, err := document()
+			return newDocsBody(doc), err
+		}),
+	}
+	s.renderer = newRenderer(s.Assets)
+	s.feeds = live.NewFeeds(s.subscribe)
+	s.stored = cluster.NewCache(keepSizes, s.storage)
+	return s
+}
+
+//go:embed *.html stream/*.html
+var templateFS embed.FS
+
+// readTimeout bounds the reads for one page, so that a page reports a database that hangs.
+const readTimeout = 3 * time.Second
+
+// pageKind describes a page and its stream.
+type pageKind struct {
+	name string
+	// keys are the parameters that distinguish pages of this kind.
+	keys []string
+	// parts are the fragments that the stream replaces, drawn by the templates
+	// <name>/<part>. Confirmation and form pages have none.
+	parts []string
+	load  func(*Pages, context.Context, *request) (body, error)
+}
+
+var pageKinds = map[string]pageKind{
+	"beat":     beatKind,
+	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "coming", "failures", "crons", "jobs"}, (*Pages).loadOverview},
+	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*Pages).loadLeaders},
+	"nodes":    {"nodes", []string{"did", "node"}, []string{"tiles", "list"}, (*Pages).loadNodes},
+	"settings": {"settings", nil, []string{"about", "list"}, (*Pages).loadSettings},
+	"stepdown": {"move", []string{"role"}, nil, loadHandOver(false)},
+	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},
+	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
+	"undrain":  {"move", []string{"node"}, nil, loadDrain(false)},
+	"crons":    {"crons", []string{"q", "is", "after"}, []string{"tabs", "list"}, (*Pages).loadCrons},
+	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*Pages).loadCron},
+	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
+	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"tabs", "list"}, (*Pages).loadJobs},
+	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
+	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*Pages).loadQueues},
+	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*Pages).loadAlerts},
+	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
+	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},
+	"charts":   {"charts", []string{"span"}, []string{"list"}, (*Pages).loadCharts},
+	"storage":  {"storage", nil, []string{"passes", "tables"}, (*Pages).loadStorage},
+	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
+	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
+	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},
+
+	"enqueue":     {"enqueue", []string{"kind", "raw"}, nil, (*Pages).loadEnqueue},
+	"bulkcancel":  {"bulkact", bulkKeys, nil, loadBulk(jobstore.Cancel)},
+	"bulkretry":   {"bulkact", bulkKeys, nil, loadBulk(jobstore.Retry)},
+	"bulkdiscard": {"bulkact", bulkKeys, nil, loadBulk(jobstore.Discard)},
+
+	"dead":        {"dead", []string{"did", "n"}, []string{"list"}, (*Pages).loadDead},
+	"deadgroup":   {"deadgroup", []string{"group", "before"}, []string{"facts", "letters"}, (*Pages).loadDeadGroup},
+	"deadretry":   {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Retry)},
+	"deaddiscard": {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Discard)},
+}
+
+// beatKind is the stream of forms and confirmation pages. It does not change their content,
+// so that typed input remains. It only updates the connection state and the warnings that
+// every page shows.
+var beatKind = pageKind{"beat", nil, nil, (*Pages).loadBeat}
+
+func (k pageKind) stream() pageKind {
+	if len(k.parts) == 0 {
+		return beatKind
+	}
+	return k
+}
+
+func (s *Pages) loadBeat(ctx context.Context, _ *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &base{beat: s.pulseOf(facts)}, nil
+}
+
+var bulkKeys = []string{"state", "kind", "queue", "cron"}
+
+// request holds the parameters of a page. A stream uses one request for all its reads, so
+// the request also caches the output that was read so far.
+type request struct {
+	web.Query
+	out output
+	// scope is the reader's scope; empty if everybody may do everything.
+	scope access.Scope
+}
+
+// may reports whether the reader has a scope. Pages do not offer what would be refused.
+func (r *request) may(need access.Scope) bool { return r.scope == "" || r.scope.Covers(need) }
+
+func newRequest(r *http.Request, kind pageKind) *request {
+	asked, values := r.URL.Query(), url.Values{}
+	for _, key := range kind.keys {
+		value := r.PathValue(key)
+		if value == "" {
+			value = asked.Get(key)
+		}
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	return &request{Query: web.Query{Path: r.URL.EscapedPath(), Values: values}, scope: auth.CallerOf(r.Context()).Scope}
+}
+
+func (r *request) key() string { return r.Values.Encode() }
+
+// feed returns the key of the feed that readers of the same page share.
+func (r *request) feed(kind pageKind) string {
+	return kind.name + "?" + r.key() + " " + string(r.scope)
+}
+
+// err returns the errors found in the parameters since the last call.
+func (r *request) err() error {
+	err := errors.Join(r.Errs...)
+	r.Errs = nil
+	if err != nil {
+		return &requestError{err}
+	}
+	return nil
+}
+
+// requestError is an error that the reader caused. Pages show it.
+type requestError struct{ error }
+
+// view is the data of the layout, with the Body of one page.
+type view struct {
+	Kind  string
+	Title string
+	// Live is the address of the page's stream; empty if the page has none.
+	Live string
+	Self cluster.Self
+	// Who is the name of the caller; empty if none is authenticated.
+	Who string
+	// Settings reports whether there is a settings page.
+	Settings bool
+	// Theme is light or dark if the reader chose one; empty means the system's theme.
+	Theme string
+	Pulse pulse
+	Body  any
+}
+
+// pulse is sent after every read: the clock of the page, the addresses of the other nodes,
+// and what went wrong.
+type pulse struct {
+	Now   int64
+	Alert string
+	Peers []peer
+	// Ages are the ages of the instants that move every second; empty if the page shows
+	// none.
+	Ages string
+}
+
+// body is implemented by the bodies of all pages.
+type body interface {
+	title() string
+	pulse() pulse
+}
+
+// renderer draws whole pages, and the parts of pages that streams send.
+type renderer struct{ pages, parts *template.Template }
+
+func newRenderer(assets *assets) *renderer {
+	functions := template.FuncMap{"asset": assets.url, "role": roleTitle, "capital": format.Capital}
+	pages := template.Must(template.New("").Funcs(functions).ParseFS(templateFS, "*.html"))
+	parts := template.Must(template.Must(pages.Clone()).ParseFS(templateFS, "stream/*.html"))
+	return &renderer{pages, parts}
+}
+
+func draw(templates *template.Template, name string, data any) ([]byte, error) {
+	var out bytes.Buffer
+	err := templates.ExecuteTemplate(&out, name, data)
+	return format.RemoveControls(out.Bytes()), err
+}
+
+// page serves a whole page.
+func (s *Pages) page(name string) http.HandlerFunc {
+	kind := pageKinds[name]
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+		defer cancel()
+		req := newRequest(r, kind)
+		loaded, err := kind.load(s, ctx, req)
+		if err != nil {
+			s.pageError(w, r, err)
+			return
+		}
+		s.writePage(w, r, http.StatusOK, s.viewOf(kind, req, loaded))
+	}
+}
+
+func (s *Pages) viewOf(kind pageKind, req *request, b body) view {
+	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Settings: s.Settings != nil, Pulse: b.pulse(), Body: b}
+	stream := kind.stream()
+	v.Live = "/events?" + url.Values{"page": {stream.name}}.Encode()
+	if key := req.key(); key != "" && len(stream.keys) > 0 {
+		v.Live += "&" + key
+	}
+	return v
+}
+
+// fragments draws the live parts of a page. If reading fails, it returns only an alert, and
+// the page keeps its parts.
+func (s *Pages) fragments(ctx context.Context, kind pageKind, req *request) map[string][]byte {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	parts := map[string][]byte{}
+	loaded, err := kind.load(s, ctx, req)
+	if err != nil {
+		s.addPulse(ctx, parts, pulse{Now: s.Now().UnixMilli(), Alert: s.explain(ctx, err)})
+		return parts
+	}
+	s.addPulse(ctx, parts, loaded.pulse())
+	for _, part := range kind.parts {
+		s.add(ctx, parts, part, kind.name+"/"+part, loaded)
+	}
+	return parts
+}
+
+func (s *Pages) addPulse(ctx context.Context, parts map[string][]byte, p pulse) {
+	s.add(ctx, parts, live.BeatPart, "beat", p)
+	s.add(ctx, parts, "pulse", "pulse", p)
+}
+
+func (s *Pages) add(ctx context.Context, parts map[string][]byte, part, name string, data any) {
+	html, err := draw(s.renderer.parts, name, data)
+	if err != nil {
+		s.Guard.Logger.ErrorContext(ctx, "draw a part of a page", "part", name, "error", err)
+		return
+	}
+	parts[part] = html
+}
+
+// explain returns the message for the reader. Other errors go to the log.
+func (s *Pages) explain(ctx context.Context, err error) string {
+	if wrong, ok := errors.AsType[*requestError](err); ok {
+		return wrong.Error()
+	}
+	if no, ok := errors.AsType[*web.Refusal](err); ok {
+		return no.Detail
+	}
+	if errors.Is(err, jobstore.ErrNotFound) || errors.Is(err, cronstore.ErrNotFound) {
+		return "It is no longer there: retention removed it, or it left the configuration."
+	}
+	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.Guard.Logger.WarnContext(ctx, "read for a page", "error", err)
+	}
+	return "The database cannot be read. What you see may be out of date."
+}
+
+func (s *Pages) pageError(w http.ResponseWriter, r *http.Request, err error) {
+	no, refused := errors.AsType[*web.Refusal](err)
+	switch wrong, ok := errors.AsType[*requestError](err); {
+	case ok:
+		s.Fail(w, r, http.StatusBadRequest, wrong.Error())
+	case refused:
+		s.Fail(w, r, no.Status, no.Detail)
+	case errors.Is(err, jobstore.ErrNotFound):
+		s.Fail(w, r, http.StatusNotFound, "There is no such job. Finished jobs are removed after their retention.")
+	case errors.Is(err, cronstore.ErrNotFound):
+		s.Fail(w, r, http.StatusNotFound, "There is no such cron.")
+	default:
+		w.Header().Set("Refresh", "5")
+		s.AnswerDatabaseError(w, r, err)
+	}
+}
+
+func (s *Pages) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {
+	v.Who, v.Theme = auth.CallerOf(r.Context()).Name, themeOf(r)
+	html, err := draw(s.renderer.pages, v.Kind, v)
+	if err != nil {
+		s.Guard.Logger.ErrorContext(r.Context(), "draw a page", "page", v.Kind, "error", err)
+		http.Error(w, "The page could not be drawn.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(html) // the client is gone
+}
+
+// themeCookie is the cookie in which app.js stores the chosen theme.
+const themeCookie = "forge-theme"
+
+func themeOf(r *http.Request) string {
+	cookie, err := r.Cookie(themeCookie)
+	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
+		return ""
+	}
+	return cookie.Value
+}
+
+// errorBody is the body of an error page.
+type errorBody struct {
+	Status int
+	Name   string
+	Detail string
+}
+
+func (s *Pages) WriteErrorPage(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	name := http.StatusText(status)
+	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Settings: s.Settings != nil, Body: errorBody{status, name, detail}})
+}
+
+func (s *Pages) pulseOf(facts clusterFacts) pulse {
+	return pulse{Now: facts.now.UnixMilli(), Peers: peersOf(facts.nodes, s.Self)}
+}
+
+// fullPulse returns the pulse of a page with leases and heartbeats.
+func (s *Pages) fullPulse(facts clusterFacts) pulse {
+	p := s.pulseOf(facts)
+	p.Ages = facts.ages()
+	return p
+}
+
+// base holds what the bodies of all pages share.
+type base struct {
+	name string
+	beat pulse
+	// past reports that the page is not the newest one of a list.
+	past bool
+}
+
+func (b base) title() string { return b.name }
+
+func (b base) pulse() pulse { return b.beat }
+
+func (b base) Past() bool { return b.past }

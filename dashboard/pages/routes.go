@@ -1,0 +1,74 @@
+package pages
+
+import (
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+func (s *Pages) Routes() []route.Route {
+	routes := []route.Route{
+		{Path: "/{$}", Get: s.page("overview"), Read: route.Viewer},
+		{Path: "/leaders", Get: s.page("leaders"), Read: route.Viewer},
+		{Path: "/nodes", Get: s.page("nodes"), Read: route.Viewer},
+		{Path: "/crons", Get: s.page("crons"), Read: route.Viewer},
+		{Path: "/crons/{name}", Get: s.page("cron"), Read: route.Viewer},
+		{Path: "/jobs", Get: s.page("jobs"), Read: route.Viewer},
+		{Path: "/jobs/{id}", Get: s.page("job"), Read: route.Viewer},
+		{Path: "/queues", Get: s.page("queues"), Read: route.Viewer},
+		{Path: "/alerts", Get: s.page("alerts"), Read: route.Viewer},
+		{Path: "/charts", Get: s.page("charts"), Read: route.Viewer},
+		{Path: "/storage", Get: s.page("storage"), Read: route.Viewer},
+		{Path: "/dead", Get: s.page("dead"), Read: route.Viewer},
+		{Path: "/dead/{group}", Get: s.page("deadgroup"), Read: route.Viewer},
+		{Path: "/events", Get: s.events, Read: route.Viewer},
+		{Path: web.DocsPath, Get: s.apiDocs, Read: route.Viewer},
+		{Path: "/static/{file}", Get: s.Assets.ServeHTTP, Read: route.Open},
+	}
+	routes = append(routes, s.handOverPages()...)
+	routes = append(routes, s.silencePages()...)
+	routes = append(routes, s.loginRoutes()...)
+	if s.Settings != nil {
+		routes = append(routes, route.Route{Path: "/settings", Get: s.page("settings"), Read: route.Viewer})
+	}
+	if s.Operates() {
+		routes = append(routes,
+			route.Route{Path: "/crons/{name}/trigger", Post: s.formTrigger, Write: route.Operator},
+			route.Route{Path: "/crons/{name}/pause", Post: s.formPause, Write: route.Operator},
+			route.Route{Path: "/crons/{name}/resume", Post: s.formResume, Write: route.Operator},
+			route.Route{Path: "/crons/{name}/backfill", Get: s.page("backfill"), Post: s.formBackfill, Read: route.Operator, Write: route.Operator})
+	}
+	if s.JobOps != nil {
+		for _, action := range jobstore.Actions {
+			routes = append(routes,
+				route.Route{Path: "/jobs/{id}/" + string(action), Get: s.page(string(action)), Post: s.formAct(action), Read: route.Operator, Write: route.Operator},
+				route.Route{Path: "/bulk/jobs/" + string(action), Get: s.page("bulk" + string(action)), Post: s.formActOnAll(action), Read: route.Operator, Write: route.Operator})
+		}
+	}
+	if s.Enqueuer != nil {
+		routes = append(routes, route.Route{Path: "/enqueue", Get: s.page("enqueue"), Post: s.formEnqueue, Read: route.Operator, Write: route.Operator, Action: cluster.EnqueueAction})
+	}
+	if s.QueueOps != nil {
+		routes = append(routes,
+			route.Route{Path: "/queues/{name}/pause", Post: s.formSetQueuePaused(true), Write: route.Operator},
+			route.Route{Path: "/queues/{name}/resume", Post: s.formSetQueuePaused(false), Write: route.Operator})
+	}
+	if s.DeadLetterOps != nil {
+		for _, action := range cluster.DeadActions {
+			routes = append(routes, route.Route{Path: "/dead/{group}/" + string(action), Get: s.page("dead" + string(action)), Post: s.formDead(action), Read: route.Operator, Write: route.Operator})
+		}
+	}
+	return routes
+}
+
+// loginRoutes returns the routes for login and logout.
+func (s *Pages) loginRoutes() []route.Route {
+	if s.Tokens == nil {
+		return nil
+	}
+	return []route.Route{
+		{Path: "/login", Get: s.loginPage, Read: route.Open, Post: s.formLogin, Write: route.Open},
+		{Path: "/logout", Post: s.formLogout, Write: route.Open},
+	}
+}
