@@ -19,10 +19,10 @@ var (
 	beats    = []string{"success", "failure"}
 	reloads  = []string{"success", "failure"}
 	outcomes = []string{"completed", "failed", "cancelled", "timed_out", "lost"}
-	// verdicts are the values of forge_cron_ticks.verdict.
+	// verdicts are those that a leader records; an operator's ticks are not counted.
 	verdicts = []string{
 		"fired", "caught_up", "queued", "skipped_overlap", "skipped_window", "skipped_limit", "skipped_dst",
-		"skipped_paused", "skipped_excluded", "replaced", "failed", "triggered", "backfilled",
+		"skipped_paused", "skipped_excluded", "replaced", "failed",
 	}
 )
 

@@ -115,7 +115,7 @@ func New(version string) *Metrics {
 		LeaderFencedWrites: f.counterVec("forge_leader_fenced_writes_total", "Writes of this node that the database refused because the node's term had ended.", leader...),
 
 		CronRuns:     f.counterVec("forge_cron_runs_total", "Ticks for which a job was inserted: fired on time or caught up.", "cron"),
-		CronTicks:    f.counterVec("forge_cron_ticks_total", "Due ticks recorded in the ledger, by verdict.", "cron", "verdict"),
+		CronTicks:    f.counterVec("forge_cron_ticks_total", "Due ticks that this node recorded in the ledger as the scheduler's leader, by verdict; not those that were triggered or backfilled by hand.", "cron", "verdict"),
 		CronDelay:    f.histogramVec("forge_cron_delay_seconds", "Seconds from a tick to the commit of its job.", "cron"),
 		CronFailures: f.counterVec("forge_cron_failures_total", "Ticks whose job could not be inserted.", "cron"),
 		CronMissed:   f.counterVec("forge_cron_missed_total", "Ticks that were missed because no leader could fire them when they were due.", "cron"),

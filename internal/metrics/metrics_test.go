@@ -118,7 +118,7 @@ func TestCronsBeyondMaximumShareLabel(t *testing.T) {
 }
 
 // The schema has a check constraint on the verdicts of the ledger; each verdict
-// must have a counter.
+// must have a counter, except those of operators' ticks, which no node counts.
 func TestEveryLedgerVerdictHasCounter(t *testing.T) {
 	t.Parallel()
 	schema, err := os.ReadFile("../../migrations/001_forge.sql")
@@ -131,7 +131,9 @@ func TestEveryLedgerVerdictHasCounter(t *testing.T) {
 	}
 	var want []string
 	for _, quoted := range regexp.MustCompile(`'(\w+)'`).FindAllSubmatch(constraint[1], -1) {
-		want = append(want, string(quoted[1]))
+		if verdict := string(quoted[1]); verdict != "triggered" && verdict != "backfilled" {
+			want = append(want, verdict)
+		}
 	}
 	m := metrics.New("v0")
 	m.InitCrons([]string{"nightly"})
