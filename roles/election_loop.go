@@ -68,22 +68,56 @@ func (l *electionLoop) stepElectors(leave string) {
 	}
 }
 
-// elect tries to acquire the roles that this node does not lead.
+// elect begins the next term of each lapsed role, whose lock the session still holds, and
+// tries the locks of the other roles of which this node is a candidate.
 func (l *electionLoop) elect(ctx context.Context) error {
-	if err := l.resumeLapsed(ctx); err != nil {
-		return err
-	}
-	return l.tryVacant(ctx)
-}
-
-// resumeLapsed begins the next term of each role that has lapsed on this session. The
-// session still holds the locks.
-func (l *electionLoop) resumeLapsed(ctx context.Context) error {
 	for _, e := range l.electors {
 		if e.state == resuming {
 			if err := l.acquireTerm(ctx, e); err != nil {
 				return err
 			}
+		}
+	}
+	now := time.Now()
+	inBurst := now.Before(l.burst.Load().until)
+	if now.Before(l.nextCheck) && !inBurst {
+		return nil
+	}
+	l.nextCheck = now.Add(jitter(l.opts.CheckInterval))
+	if inBurst {
+		l.nextCheck = now.Add(burstInterval)
+	}
+	locks := l.lockRequests()
+	if len(locks) == 0 && l.holdsTerm() {
+		return nil
+	}
+	// Even without locks to try, the statement keeps the session alive. Other nodes see by
+	// it that this node is alive.
+	if err := l.tryLocks(ctx, locks); err != nil {
+		return err
+	}
+	return l.evict(ctx)
+}
+
+// tryLocks acquires a term for each lock that it wins, and counts the others as lost.
+func (l *electionLoop) tryLocks(ctx context.Context, locks []leaderstore.Lock) error {
+	sending, cancel := l.withLeaseTimeout(ctx)
+	defer cancel()
+	won, err := l.session.TryLocks(sending, locks)
+	if err != nil {
+		return err
+	}
+	for _, e := range l.electors {
+		i := slices.IndexFunc(locks, func(lock leaderstore.Lock) bool { return lock.Role == string(e.Role) })
+		switch {
+		case i < 0:
+		case slices.Contains(won, locks[i].Role):
+			err = l.acquireTerm(ctx, e)
+		case !locks[i].OnlyOnRequest:
+			e.countElection("lost")
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -120,53 +154,6 @@ func (l *electionLoop) nextDeadline(shutdown bool) time.Time {
 		}
 	}
 	return next
-}
-
-// tryVacant tries the locks of all roles that this node may take.
-func (l *electionLoop) tryVacant(ctx context.Context) error {
-	now := time.Now()
-	inBurst := now.Before(l.burst.Load().until)
-	if now.Before(l.nextCheck) && !inBurst {
-		return nil
-	}
-	l.nextCheck = now.Add(jitter(l.opts.CheckInterval))
-	if inBurst {
-		l.nextCheck = now.Add(burstInterval)
-	}
-	locks := l.lockRequests()
-	if len(locks) == 0 && l.holdsTerm() {
-		return nil
-	}
-	// Even without locks to try, the statement keeps the session alive. Other nodes see by
-	// it that this node is alive.
-	won, err := l.tryLocks(ctx, locks)
-	if err != nil {
-		return err
-	}
-	for _, lock := range locks {
-		if err := l.handleAttempt(ctx, lock, won); err != nil {
-			return err
-		}
-	}
-	return l.evict(ctx)
-}
-
-func (l *electionLoop) tryLocks(ctx context.Context, locks []leaderstore.Lock) ([]string, error) {
-	sending, cancel := l.withLeaseTimeout(ctx)
-	defer cancel()
-	return l.session.TryLocks(sending, locks)
-}
-
-// handleAttempt acquires a term if the lock was won, and counts a lost election otherwise.
-func (l *electionLoop) handleAttempt(ctx context.Context, lock leaderstore.Lock, won []string) error {
-	i := slices.IndexFunc(l.electors, func(e *elector) bool { return string(e.Role) == lock.Role })
-	switch e := l.electors[i]; {
-	case slices.Contains(won, lock.Role):
-		return l.acquireTerm(ctx, e)
-	case !lock.OnlyOnRequest:
-		e.countElection("lost")
-	}
-	return nil
 }
 
 func (l *electionLoop) acquireTerm(ctx context.Context, e *elector) error {
@@ -263,14 +250,6 @@ func (l *electionLoop) resign(ctx context.Context, e *elector) error {
 // the session. The trust window ends earlier, by a timer of its own.
 func (l *electionLoop) withLeaseTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), l.opts.LeaseDuration)
-}
-
-// deposeAll ends every term without a statement to the database. Work that is still
-// stopping blocks this node from its own role only.
-func (l *electionLoop) deposeAll(cause error) {
-	for _, e := range l.electors {
-		e.depose(cause)
-	}
 }
 
 // lockRequests returns the lock requests of all candidates.

@@ -178,7 +178,9 @@ func (es *Elections) runSession(ctx context.Context) error {
 	l := &electionLoop{Elections: es, session: session, idleTimeoutReset: true}
 	if err := l.run(ctx); err != nil {
 		session.Close() // free the locks first
-		l.deposeAll(err)
+		for _, e := range es.electors {
+			e.depose(err)
+		}
 		return err
 	}
 	return nil

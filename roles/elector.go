@@ -63,8 +63,8 @@ const (
 )
 
 // elector is the state machine of one role. The election loop calls step when something may
-// have happened, and the other transitions when a statement has returned. It reads what to
-// do from the state.
+// have happened, and the other transitions when a statement has returned. The state tells
+// the loop which statements to send.
 type elector struct {
 	RoleConfig
 	opts   *Options

@@ -131,3 +131,34 @@ func (f *freezeOnce) Wait(ctx context.Context) (bool, error) {
 	time.Sleep(time.Duration(f.next.Swap(0)))
 	return notified, err
 }
+
+// A shutdown while the role has lapsed waits for the work, and then resigns the role.
+func TestShutdownResignsLapsedRole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		stopped := make(chan time.Time, 2)
+		work := func(ctx context.Context, _ leaderstore.Fence) error {
+			watchdog.Sleep(ctx, time.Hour)
+			time.Sleep(lease - refresh)
+			stopped <- time.Now()
+			return nil
+		}
+		var slow atomic.Int64 // duration of the next renewal in nanoseconds
+		s.onRenew = func() { time.Sleep(time.Duration(slow.Swap(0))) }
+		stop := start(t, s.options("a", roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(work)}))
+		time.Sleep(refresh * 3 / 2)
+		slow.Store(int64(lease - lease/10))
+		time.Sleep(refresh/2 + lease - lease/10 + time.Millisecond) // the late renewal is confirmed
+		synctest.Wait()
+		if len(stopped) > 0 {
+			t.Fatal("the work has stopped before the shutdown")
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if ended := <-stopped; !time.Now().Equal(ended) || !slices.Equal(s.endings(), []string{"scheduler resigned"}) || s.terms["scheduler"] != 1 {
+			t.Errorf("resigned %v in term %d, %v after the work stopped", s.endings(), s.terms["scheduler"], time.Since(ended))
+		}
+	})
+}
