@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/pgtest"
@@ -127,4 +130,28 @@ func TestAuditedCommandsExist(t *testing.T) {
 			t.Errorf("no command %s: %v", path, cmd)
 		}
 	}
+}
+
+// TestOtherCommandsChangeNothing checks that every command is audited, or one of those that change
+// nothing in the cluster or are documented as not recorded.
+func TestOtherCommandsChangeNothing(t *testing.T) {
+	t.Parallel()
+	others := []string{
+		"alerts check", "alerts export", "alerts history", "alerts list", "alerts test", "audit", "check", "compact status", "config show",
+		"cron history", "cron list", "cron next", "cron show", "cron why", "dead list", "doctor", "events", "help", "init",
+		"job explain", "job list", "job logs", "job show", "job wait", "leader history", "leader status", "leader watch", "man",
+		"node list", "plan", "queue limits", "queue list", "token list", "version",
+		"dev", "migrate down", "migrate print", "migrate status", "migrate up", "run", "serve", // docs/security.md names them
+	}
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		path := strings.TrimPrefix(cmd.CommandPath(), "forge ")
+		if cmd.Runnable() && !cmd.HasSubCommands() && !slices.Contains(auditedCommands, path) && !slices.Contains(others, path) {
+			t.Errorf("forge %s is not audited", path)
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check((&app{}).rootCommand())
 }
