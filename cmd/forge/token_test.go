@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/access"
