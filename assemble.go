@@ -41,7 +41,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.notifier = postgres.NewNotifier(n.pool, n.logger)
+	n.notifier = n.newNotifier()
 	if n.runner, err = n.newRunner(); err != nil {
 		return err
 	}
@@ -79,7 +79,6 @@ func (n *Node) newRunner() (*jobs.Runner, error) {
 		NodeID:              n.cfg.Node.ID,
 		Incarnation:         n.incarnation,
 		Schema:              n.cfg.Database.Schema,
-		Poll:                n.pollInterval(),
 		Notifier:            n.notifier,
 		Jobs:                n.cfg.Jobs,
 		Queues:              queuesOf(n.cfg),
@@ -190,7 +189,7 @@ func (n *Node) schedulerWork() (roles.WorkFunc, error) {
 	schema := n.cfg.Database.Schema
 	assigner, err := assign.New(assign.Options{
 		Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Schema: schema,
-		Strategy: n.cfg.Scheduler.Assignment, PollInterval: n.pollInterval(), Notifier: n.notifier,
+		Strategy: n.cfg.Scheduler.Assignment, Notifier: n.notifier,
 	})
 	if err != nil {
 		return nil, err
@@ -203,7 +202,7 @@ func (n *Node) schedulerWork() (roles.WorkFunc, error) {
 	return scheduler.New(
 		crons.New(crons.Options{
 			Pool: n.pool, Inserter: inserter, Metrics: n.metrics, Logger: n.logger, Schema: schema,
-			PollInterval: n.pollInterval(), Notifier: n.notifier,
+			Notifier: n.notifier,
 		}),
 		assigner,
 		rescue.New(rescue.Options{

@@ -25,7 +25,7 @@ func (n *Node) aggregatorWork() (roles.WorkFunc, error) {
 	n.receivers.Store(&receivers)
 	dispatcher := alerts.NewDispatcher(alerts.DispatcherOptions{
 		Pool: n.pool, Sender: sender{&n.receivers}, Schema: n.cfg.Database.Schema, PageURL: n.pageAbout, Logger: n.logger,
-		PollInterval: n.pollInterval(), Notifier: n.notifier,
+		Notifier: n.notifier,
 	})
 	sums := aggregator.New(n.pool, aggregator.Options{
 		Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,

@@ -2,7 +2,6 @@ package forge
 
 import (
 	"context"
-	"time"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/roles"
@@ -13,12 +12,11 @@ import (
 // heartbeats show that a node is alive, and polling replaces notifications.
 func (n *Node) byLease() bool { return n.electionConfig().ByLease() }
 
-// pollInterval is how often to poll in place of notifications; 0 if notifications work.
-func (n *Node) pollInterval() time.Duration {
-	if !n.byLease() {
-		return 0
+func (n *Node) newNotifier() *postgres.Notifier {
+	if n.byLease() {
+		return postgres.NewPollingNotifier(n.pool, n.electionConfig().CheckInterval.Std(), n.logger)
 	}
-	return postgres.PollInterval(n.electionConfig().CheckInterval.Std())
+	return postgres.NewNotifier(n.pool, n.logger)
 }
 
 // openSession opens the node's election session with the configured strategy.

@@ -72,9 +72,6 @@ type Options struct {
 	AllowPrivateTargets bool
 	// AllowTargets are otherwise blocked ranges that http jobs may connect to.
 	AllowTargets []netip.Prefix
-	// Poll is the time between checks for offers and control messages where LISTEN does
-	// not work: behind a pooler in transaction mode. 0 means that notifications work.
-	Poll time.Duration
 	// Notifier receives notifications. The default is a notifier for this Runner alone.
 	Notifier *postgres.Notifier
 	Logger   *slog.Logger
@@ -146,10 +143,10 @@ func newPilot(options Options, configured *definitions) *riveradapter.Pilot {
 		ClientID: nodestore.ClientID(options.NodeID, options.Incarnation),
 		Schema:   options.Schema, Slots: options.Slots, Queues: options.Queues, Logger: options.Logger,
 		Claims: options.Metrics.AssignmentClaims, Refused: options.Metrics.AssignmentRefused,
-		Poll: options.Poll, Notifier: options.Notifier,
-		Room:    func() int { return options.starter.load.room(time.Now()) },
-		Fenced:  func(kind string) { options.Metrics.JobFinished.WithLabelValues(kind, outcomeFenced).Inc() },
-		Claimed: configured.claimed, Finished: configured.finished,
+		Notifier: options.Notifier,
+		Room:     func() int { return options.starter.load.room(time.Now()) },
+		Fenced:   func(kind string) { options.Metrics.JobFinished.WithLabelValues(kind, outcomeFenced).Inc() },
+		Claimed:  configured.claimed, Finished: configured.finished,
 	})
 }
 

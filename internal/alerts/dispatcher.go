@@ -34,8 +34,8 @@ const (
 	maxError = 1000
 )
 
-// DispatcherOptions are the settings of a Dispatcher. PageURL, PollInterval and Notifier are
-// optional, all others required.
+// DispatcherOptions are the settings of a Dispatcher. PageURL and Notifier are optional, all
+// others required.
 type DispatcherOptions struct {
 	Pool   *pgxpool.Pool
 	Sender Sender
@@ -44,9 +44,6 @@ type DispatcherOptions struct {
 	// PageURL returns the address of the page about a notification.
 	PageURL func(n Notification) string
 	Logger  *slog.Logger
-	// PollInterval is the interval of polls where the database's notifications do not
-	// arrive: behind a pooler in transaction mode. 0 means that they arrive.
-	PollInterval time.Duration
 	// Notifier receives the database's notifications. The default is the dispatcher's
 	// own.
 	Notifier *postgres.Notifier

@@ -17,8 +17,11 @@
 // each connection, which has to end before the locks of a dead node are free; one shared
 // connection keeps that short.
 //
-// Behind a pooler in transaction mode a session cannot listen. There SendMessage and
-// TakeMessages carry the same channels and payloads through the table forge_mail, which
-// this package owns. A message is deleted when it is read. Like a notification, a message
-// may be lost: the table is unlogged, and it is empty after a crash of the server.
+// Behind a pooler in transaction mode a session cannot listen. There a Notifier carries the
+// same channels and payloads through the table forge_mail, which this package owns, and
+// polls it. A message is deleted when it is read. Like a notification, a message may be
+// lost: the table is unlogged, and it is empty after a crash of the server. PostgreSQL,
+// triggers and River do not write to the table. For their notifications, every channel
+// gets a notification without payload at each interval, and the subscriber reads the
+// current state.
 package postgres

@@ -6,3 +6,6 @@ import "time"
 func SetTimeouts(h *Notifier, ping, answer time.Duration) {
 	h.pingInterval, h.answerTimeout = ping, answer
 }
+
+// SetPollInterval sets an interval beyond the maximum.
+func SetPollInterval(h *Notifier, interval time.Duration) { h.pollInterval = interval }

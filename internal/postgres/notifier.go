@@ -25,10 +25,16 @@ const (
 	pingInterval = 5 * time.Second
 )
 
-// Notifier receives notifications on one connection. It is safe for concurrent use.
+// Notifier sends notifications, and receives them on one connection or, where LISTEN does
+// not work, by polling. It is safe for concurrent use.
 type Notifier struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
+	// receive delivers notifications until the connection breaks or ctx ends. It reports
+	// whether it had connected.
+	receive      func(ctx context.Context) (connected bool, err error)
+	statements   statements
+	pollInterval time.Duration // 0 if LISTEN works
 	// pingInterval and answerTimeout are the constants of the same names except in
 	// tests.
 	pingInterval, answerTimeout time.Duration
@@ -51,13 +57,28 @@ type subscriber struct {
 // NewNotifier returns a Notifier that takes its connection from the pool and does
 // not return it.
 func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
-	return &Notifier{pool: pool, logger: logger, pingInterval: pingInterval, answerTimeout: answerTimeout}
+	n := &Notifier{
+		pool: pool, logger: logger, statements: notifyStatements,
+		pingInterval: pingInterval, answerTimeout: answerTimeout,
+	}
+	n.receive = n.listen
+	return n
+}
+
+// NewPollingNotifier returns a Notifier for a database behind a pooler in transaction
+// mode. It polls at the interval, but at least every maxInterval.
+func NewPollingNotifier(pool *pgxpool.Pool, interval time.Duration, logger *slog.Logger) *Notifier {
+	n := NewNotifier(pool, logger)
+	n.receive, n.statements, n.pollInterval = n.poll, messageStatements, min(interval, maxInterval)
+	return n
 }
 
 // Subscribe calls onNotification for each notification of the channels. It calls it
 // with nil when notifications may have been missed: soon after Subscribe, and after
-// each break of the connection. The calls are sequential and must not block. There
-// are no calls after stop has returned.
+// each break of the connection. A notification without payload means that something
+// may have happened; where LISTEN does not work, every channel gets one at each
+// interval. The calls are sequential and must not block. There are no calls after stop
+// has returned.
 func (h *Notifier) Subscribe(channels []string, onNotification func(*pgconn.Notification)) (stop func()) {
 	s := &subscriber{channels: channels, onNotification: onNotification}
 	h.mu.Lock()
@@ -114,7 +135,7 @@ func (h *Notifier) interruptWait() {
 // run keeps a connection open until ctx ends.
 func (h *Notifier) run(ctx context.Context) {
 	for lost := false; ctx.Err() == nil; {
-		connected, err := h.listen(ctx)
+		connected, err := h.receive(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -136,7 +157,7 @@ func (h *Notifier) listen(ctx context.Context) (connected bool, err error) {
 	h.resetListening()
 	var listening []string
 	for ctx.Err() == nil {
-		waiting, done := h.waiting(ctx)
+		waiting, done := h.interruptible(ctx)
 		listening, err = h.updateChannels(ctx, conn, listening)
 		if err == nil {
 			err = h.waitOnce(ctx, waiting, conn)
@@ -165,10 +186,9 @@ func closeNow(ctx context.Context, conn *pgx.Conn) {
 	_ = conn.Close(ctx) // the connection may be dead
 }
 
-// waiting returns a context that ends with ctx, on interruptWait, or when the
-// connection is due for a ping.
-func (h *Notifier) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
-	waiting, cancel := context.WithTimeout(ctx, h.pingInterval)
+// interruptible returns a context that ends with ctx or on interruptWait.
+func (h *Notifier) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	waiting, cancel := context.WithCancel(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cancelWait = cancel
@@ -241,6 +261,8 @@ func (h *Notifier) resetListening() {
 // waitOnce delivers one notification. It returns without one when it is
 // interrupted, and after a long silence if the connection still answers.
 func (h *Notifier) waitOnce(ctx, waiting context.Context, conn *pgx.Conn) error {
+	waiting, cancel := context.WithTimeout(waiting, h.pingInterval)
+	defer cancel()
 	note, err := conn.WaitForNotification(waiting)
 	switch {
 	case err == nil:
@@ -251,8 +273,8 @@ func (h *Notifier) waitOnce(ctx, waiting context.Context, conn *pgx.Conn) error 
 	case !errors.Is(waiting.Err(), context.DeadlineExceeded):
 		return nil
 	}
-	pinging, cancel := context.WithTimeout(ctx, h.answerTimeout)
-	defer cancel()
+	pinging, stop := context.WithTimeout(ctx, h.answerTimeout)
+	defer stop()
 	return conn.Ping(pinging)
 }
 

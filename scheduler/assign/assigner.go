@@ -45,8 +45,8 @@ const (
 	reconnectDelay = 250 * time.Millisecond
 )
 
-// Options are the dependencies of an Assigner. All are required except Strategy,
-// PollInterval and Notifier.
+// Options are the dependencies of an Assigner. All are required except Strategy and
+// Notifier.
 type Options struct {
 	Pool    *pgxpool.Pool
 	Metrics *metrics.Metrics
@@ -55,9 +55,6 @@ type Options struct {
 	Schema string
 	// Strategy is LeastLoaded (the default), RoundRobin or Spread.
 	Strategy string
-	// PollInterval is the time between checks where LISTEN does not work: behind a pooler
-	// in transaction mode. 0 means that notifications work.
-	PollInterval time.Duration
 	// Notifier receives notifications. The default is a notifier for this Assigner alone.
 	Notifier *postgres.Notifier
 }
@@ -116,7 +113,7 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 func (a *Assigner) listenAndLead(ctx context.Context, fence leaderstore.Fence, nodes *nodeTable, logger *slog.Logger) (worked bool, err error) {
 	nodes.resetCredit()
 	l := &loop{
-		pool: a.options.Pool, notifier: a.options.Notifier, pollInterval: a.options.PollInterval, fence: fence, schema: a.options.Schema,
+		pool: a.options.Pool, notifier: a.options.Notifier, delay: a.options.Notifier.Delay(), fence: fence, schema: a.options.Schema,
 		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout,
 		nodes: nodes, limits: newLimits(), queueScans: map[string]*queueScan{}, pendingOffers: map[int64]pendingOffer{},
 	}

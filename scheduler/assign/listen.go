@@ -5,35 +5,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// notificationSource is the source of credit and other notifications: the node's
-// notifier, or the message table behind a pooler that does not support LISTEN.
-type notificationSource interface {
-	WaitForNotification(ctx context.Context) (*pgconn.Notification, error)
-}
-
-// listen starts to listen or to poll. Polling returns only credit. Each poll counts as a
-// notification of anything else that may have happened.
+// listen starts to listen for notifications.
 func (l *loop) listen(ctx context.Context) (stop func(), err error) {
-	if l.pollInterval == 0 {
-		subscription := l.notifier.Listen(l.channels()...)
-		l.notifications = subscription
-		if err := l.within(ctx, subscription.AwaitListening); err != nil {
-			subscription.Close()
-			return nil, fmt.Errorf("listen for jobs and credit: %w", err)
-		}
-		return subscription.Close, nil
+	l.subscription = l.notifier.Listen(l.channels()...)
+	if err := l.within(ctx, l.subscription.AwaitListening); err != nil {
+		l.subscription.Close()
+		return nil, fmt.Errorf("listen for jobs and credit: %w", err)
 	}
-	l.notifications = &postgres.PollListener{
-		DB: l.pool, Channel: wire.Channel(l.schema, wire.CreditChannel), PollInterval: l.pollInterval,
-		TickChannel: wire.Channel(l.schema, wire.NodeChannel),
-	}
-	return func() {}, nil
+	return l.subscription.Close, nil
 }
 
 func (l *loop) channels() []string {
@@ -44,16 +26,15 @@ func (l *loop) channels() []string {
 	return channels
 }
 
-// send sends the offers to the nodes, as notifications or as messages.
+// send notifies every node of its offers in one round trip. If the term is over, it sends
+// nothing and returns leaderstore.ErrDeposed. The condition is that of the fence, without
+// its lock: an offer writes nothing, and the claim checks the term again.
 func (l *loop) send(ctx context.Context, offers []addressedOffer) error {
-	if l.pollInterval == 0 {
-		return send(ctx, l.pool, l.fence, l.schema, offers)
-	}
 	channels, payloads := make([]string, len(offers)), make([]string, len(offers))
-	for i, addressed := range offers {
-		channels[i], payloads[i] = wire.OfferChannel(l.schema, addressed.to.incarnation), wire.Marshal(addressed.offer)
+	for i, o := range offers {
+		channels[i], payloads[i] = wire.OfferChannel(l.schema, o.to.incarnation), wire.Marshal(o.offer)
 	}
-	current, err := postgres.SendMessageInTerm(ctx, l.pool, l.fence.Role, l.fence.Term, l.fence.Incarnation, channels, payloads)
+	current, err := l.notifier.NotifyInTerm(ctx, l.fence.Role, l.fence.Term, l.fence.Incarnation, channels, payloads)
 	if err == nil && !current {
 		err = l.fence.Deposed()
 	}
@@ -67,5 +48,5 @@ func (l *loop) send(ctx context.Context, offers []addressedOffer) error {
 // for offers or if the database is slow: a second offer would make a slow database
 // slower.
 func (l *loop) claimTimeout() time.Duration {
-	return l.offerTimeout + 3*l.pollInterval + offerShare*l.sweepTook
+	return l.offerTimeout + 3*l.delay + offerShare*l.sweepTook
 }

@@ -37,14 +37,14 @@ type pendingOffer struct {
 // loop assigns jobs until the notifications are interrupted. Only the goroutine of run
 // uses it.
 type loop struct {
-	pool          *pgxpool.Pool
-	notifier      *postgres.Notifier
-	notifications notificationSource
-	pollInterval  time.Duration // 0 means that notifications work
-	fence         leaderstore.Fence
-	schema        string
-	metrics       *metrics.Metrics
-	logger        *slog.Logger
+	pool         *pgxpool.Pool
+	notifier     *postgres.Notifier
+	subscription *postgres.Subscription
+	fence        leaderstore.Fence
+	schema       string
+	metrics      *metrics.Metrics
+	logger       *slog.Logger
+	delay        time.Duration // how long a notification may wait to be polled
 	// offerTimeout equals the constant, except in tests.
 	offerTimeout time.Duration
 
@@ -335,7 +335,7 @@ func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notificati
 	watchdog.Extend(ctx, time.Until(until))
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	note, err := l.notifications.WaitForNotification(waiting)
+	note, err := l.subscription.WaitForNotification(waiting)
 	switch {
 	case note != nil:
 		return note, nil
@@ -350,7 +350,8 @@ func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notificati
 // nextStep returns when the next step is due without a notification.
 func (l *loop) nextStep() time.Time {
 	next := l.lastStep.Add(sweepInterval)
-	for l.followUp < len(followUps) && !l.lastNews.Add(followUps[l.followUp]).After(l.lastStep) {
+	done := max(l.lastStep.Sub(l.lastNews), l.delay) // a poll comes before a shorter follow-up
+	for l.followUp < len(followUps) && followUps[l.followUp] <= done {
 		l.followUp++
 	}
 	if l.followUp < len(followUps) {
@@ -367,7 +368,7 @@ func (l *loop) drainNotifications(ctx context.Context) error {
 	past, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
 	defer cancel()
 	for {
-		note, err := l.notifications.WaitForNotification(past)
+		note, err := l.subscription.WaitForNotification(past)
 		if errors.Is(err, postgres.ErrInterrupted) {
 			return err
 		}
@@ -397,9 +398,6 @@ func (l *loop) handleNotification(note *pgconn.Notification) bool {
 		l.nodesAt = time.Time{}
 	}
 	l.lastNews, l.followUp = time.Now(), 0
-	if l.pollInterval > 0 { // the next poll follows anyway
-		l.followUp = len(followUps)
-	}
 	return true
 }
 

@@ -21,8 +21,9 @@ func TestAssignsWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	fence := c.makeLeader(t, 7)
+	notifier := postgres.NewPollingNotifier(c.pool, 20*time.Millisecond, slog.New(slog.DiscardHandler))
 	assigner, err := assign.New(assign.Options{
-		Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema, PollInterval: 20 * time.Millisecond,
+		Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema, Notifier: notifier,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -38,11 +39,7 @@ func TestAssignsWithoutNotifications(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.exec(t, `INSERT INTO river_job (kind, queue, args) SELECT 'k', 'default', '{}' FROM generate_series(1, 5)`)
-	var offered []int64
-	c.waitFor(t, "an offer of as many jobs as the node can take", func() bool {
-		offered = append(offered, answerMessages(t, c, node)...)
-		return len(offered) >= 3
-	})
+	offered := answerOffers(t, notifier, node, 3)
 	slices.Sort(offered)
 	if len(slices.Compact(offered)) != 3 {
 		t.Errorf("offered %v; want three jobs", offered)
@@ -56,16 +53,26 @@ func TestAssignsWithoutNotifications(t *testing.T) {
 	}
 }
 
-// answerMessages takes the node's messages, reports its credit and returns the offered
-// jobs.
-func answerMessages(t *testing.T, c *cluster, node nodestore.Node) (ids []int64) {
+// answerOffers answers each offer to the node with its credit, until want jobs are offered.
+// It returns the offered jobs.
+func answerOffers(t *testing.T, notifier *postgres.Notifier, node nodestore.Node, want int) (ids []int64) {
 	t.Helper()
-	messages, err := postgres.TakeMessages(t.Context(), c.pool, wire.OfferChannel(schema, node.Incarnation))
-	if err != nil {
+	offers := notifier.Listen(wire.OfferChannel(schema, node.Incarnation))
+	defer offers.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := offers.AwaitListening(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for _, message := range messages {
-		offer, err := wire.Unmarshal[wire.Offer](message)
+	for len(ids) < want {
+		note, err := offers.WaitForNotification(ctx)
+		if err != nil {
+			t.Fatalf("offered only %v: %v", ids, err)
+		}
+		if note.Payload == "" {
+			continue
+		}
+		offer, err := wire.Unmarshal[wire.Offer](note.Payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +85,7 @@ func answerMessages(t *testing.T, c *cluster, node nodestore.Node) (ids []int64)
 			NodeID: node.NodeID, Incarnation: node.Incarnation, Term: offer.Term, Seen: offer.Seq,
 			Slots: free, Free: map[string]int{"default": free},
 		}
-		if err := postgres.SendMessage(t.Context(), c.pool, wire.Channel(schema, wire.CreditChannel), wire.Marshal(credit)); err != nil {
+		if err := notifier.Notify(ctx, wire.Channel(schema, wire.CreditChannel), wire.Marshal(credit)); err != nil {
 			t.Fatal(err)
 		}
 	}

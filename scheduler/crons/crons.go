@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,8 +24,7 @@ type Inserter interface {
 	Cancel(ctx context.Context, tx pgx.Tx, id int64) error
 }
 
-// Options are the dependencies of a Firer. All are required except Schema, PollInterval
-// and Notifier.
+// Options are the dependencies of a Firer. All are required except Schema and Notifier.
 type Options struct {
 	Pool     *pgxpool.Pool
 	Inserter Inserter
@@ -35,10 +33,6 @@ type Options struct {
 	// Schema is the schema of forge's tables. It is the prefix of the notification
 	// channels. Empty means the current schema of the connections.
 	Schema string
-	// PollInterval is the time between checks for changed crons. It is needed where
-	// LISTEN does not work: behind a pooler in transaction mode. 0 means that
-	// notifications work.
-	PollInterval time.Duration
 	// Notifier receives notifications. The default is a notifier for this Firer alone.
 	Notifier *postgres.Notifier
 }
@@ -75,8 +69,7 @@ func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	changes := make(chan struct{}, 1)
 	listening, stop := context.WithCancel(ctx)
 	changeListener := &listener{
-		notifier: f.options.Notifier, pool: f.options.Pool, channel: wire.Channel(schema, wire.CronChannel), pollInterval: f.options.PollInterval,
-		changes: changes, logger: logger,
+		notifier: f.options.Notifier, pool: f.options.Pool, channel: wire.Channel(schema, wire.CronChannel), changes: changes,
 	}
 	var waiting sync.WaitGroup
 	waiting.Go(func() { changeListener.run(watchdog.Detach(listening)) })

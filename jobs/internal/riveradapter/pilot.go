@@ -30,7 +30,7 @@ const (
 )
 
 // Options are the settings and dependencies of a Pilot. All fields are required except
-// Room, Poll and Notifier.
+// Room and Notifier.
 type Options struct {
 	Pool        *pgxpool.Pool
 	NodeID      string
@@ -45,9 +45,6 @@ type Options struct {
 	// Room returns how many more jobs the node should take now, besides the limit of its
 	// slots.
 	Room func() int
-	// Poll is the time between checks for offers where LISTEN does not work; 0 means that
-	// it works.
-	Poll time.Duration
 	// Notifier receives notifications. The default is a notifier for this Pilot alone.
 	Notifier *postgres.Notifier
 
@@ -82,7 +79,6 @@ type Pilot struct {
 	searchInterval  time.Duration
 	unsureInterval  time.Duration
 	offers, control string // channels
-	poll            time.Duration
 	notifier        *postgres.Notifier
 	buffer          *claimBuffer
 	listener        *notificationListener
@@ -108,7 +104,6 @@ func New(options Options) *Pilot {
 		searchInterval: searchInterval, unsureInterval: unsureInterval,
 		offers:   wire.OfferChannel(options.Schema, options.Incarnation),
 		control:  wire.Channel(options.Schema, wire.RiverControlChannel),
-		poll:     options.Poll,
 		notifier: options.Notifier,
 		buffer:   newClaimBuffer(options.Slots, options.Queues, options.Room),
 		listener: newNotificationListener(options.Schema), abandoned: make(chan struct{}),

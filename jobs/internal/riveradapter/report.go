@@ -20,8 +20,6 @@ const (
 	reportTimeout = 5 * time.Second
 )
 
-const notifySQL = `SELECT pg_notify($1, $2)`
-
 // Report sends this node's credit to the scheduler's leader: once at the start, and then
 // after each change, until ctx ends. An idle node sends nothing and does not wake up.
 func (p *Pilot) Report(ctx context.Context) {
@@ -79,7 +77,7 @@ func (p *Pilot) report(ctx context.Context, last string) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	if err := p.send(ctx, payload); err != nil {
+	if err := p.notifier.Notify(ctx, wire.Channel(p.schema, wire.CreditChannel), payload); err != nil {
 		if ctx.Err() == nil {
 			p.logger.WarnContext(ctx, "reporting credit failed; retrying", "error", err)
 		}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -28,31 +26,7 @@ type control struct {
 	Queue  string `json:"queue"`
 }
 
-// pollOnce reads offers from the message table until ctx ends or the database does not
-// answer. It sends the control state to River repeatedly; repeated messages have no
-// effect.
-func (p *Pilot) pollOnce(ctx context.Context) (connected bool, err error) {
-	listener := &postgres.PollListener{DB: p.pool, Channel: p.offers, PollInterval: p.poll, TickChannel: p.control}
-	p.buffer.requestReport() // offers may have been lost
-	var controlReadAt time.Time
-	for {
-		note, err := listener.WaitForNotification(ctx)
-		if err != nil {
-			return connected, err
-		}
-		connected = true
-		if note.Channel == p.offers {
-			p.handleNotification(note)
-		}
-		if time.Since(controlReadAt) >= p.poll && p.listener.isOpen() {
-			controlReadAt = time.Now()
-			if err := p.readControl(ctx); err != nil {
-				return connected, err
-			}
-		}
-	}
-}
-
+// readControl sends the control state to River.
 func (p *Pilot) readControl(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -69,14 +43,4 @@ func (p *Pilot) readControl(ctx context.Context) error {
 		p.listener.push(wire.RiverControlChannel, string(payload))
 	}
 	return nil
-}
-
-// send sends a payload to the scheduler's leader, as a notification or as a message.
-func (p *Pilot) send(ctx context.Context, payload string) error {
-	channel := wire.Channel(p.schema, wire.CreditChannel)
-	if p.poll > 0 {
-		return postgres.SendMessage(ctx, p.pool, channel, payload)
-	}
-	_, err := p.pool.Exec(ctx, notifySQL, channel, payload)
-	return err
 }
