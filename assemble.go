@@ -268,7 +268,7 @@ func (n *Node) readCluster(ctx context.Context) (roles.Cluster, error) {
 	if err != nil {
 		return roles.Cluster{}, err
 	}
-	nodes, err := nodestore.List(ctx, n.pool)
+	nodes, err := nodestore.New(n.pool).Recorded(ctx)
 	if err != nil {
 		return roles.Cluster{}, err
 	}

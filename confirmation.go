@@ -38,7 +38,7 @@ func (n *Node) applyOwn(ctx context.Context) error {
 func (n *Node) reportUnconfirmed(ctx context.Context, held *HeldError) error {
 	n.logger.WarnContext(ctx, "this configuration is not applied and waits for forge apply --yes",
 		"reason", held.Error(), "path", n.opts.file.path)
-	if err := nodestore.HoldConfig(ctx, n.pool, n.self, held.Error()); err != nil {
+	if err := nodestore.New(n.pool).HoldConfig(ctx, n.self, held.Error()); err != nil {
 		return err
 	}
 	n.broadcaster.broadcast()
@@ -73,7 +73,7 @@ func (n *Node) checkConfirmed(ctx context.Context) (bool, error) {
 	if err != nil || inForce != n.unconfirmedHash {
 		return false, err
 	}
-	if err := nodestore.ReleaseConfig(ctx, n.pool, n.self); err != nil {
+	if err := nodestore.New(n.pool).ReleaseConfig(ctx, n.self); err != nil {
 		return false, err
 	}
 	n.logger.InfoContext(ctx, "this configuration was applied", "hash", inForce)

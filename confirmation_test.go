@@ -115,7 +115,7 @@ func startNode(t *testing.T, cfg *Config, l *logBuffer, opts ...Option) (node *N
 
 func self(t *testing.T, pool *pgxpool.Pool) nodestore.Node {
 	t.Helper()
-	node, err := nodestore.Get(t.Context(), pool, "a")
+	node, err := nodestore.New(pool).Get(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestEditThatRemovesMostCronsWaitsForConfirmation(t *testing.T) {
 		t.Error("the log does not report the unconfirmed configuration")
 	}
 	eventually(t, "the audit log says what waits", func() bool {
-		entries, err := access.ListAudit(t.Context(), pool, access.AuditFilter{Action: "config.reload", Outcome: access.Refused, Limit: 1})
+		entries, err := access.NewAudit(pool).List(t.Context(), access.AuditFilter{Action: "config.reload", Outcome: access.Refused, Limit: 1})
 		return err == nil && len(entries) == 1 && entries[0].Actor == "node:a" && entries[0].Object == path &&
 			entries[0].Detail == "it would remove 2 of 3 crons (c2, c3); it waits for forge apply --yes"
 	})

@@ -37,7 +37,7 @@ type healthWatcher struct {
 
 func (n *Node) newHealthWatcher() *healthWatcher {
 	return &healthWatcher{
-		evaluate: func(ctx context.Context) (bool, error) { return eventstore.EvaluateHealth(ctx, n.pool) },
+		evaluate: func(ctx context.Context) (bool, error) { return eventstore.New(n.pool).EvaluateHealth(ctx) },
 		recheck:  n.recheckCluster,
 
 		pending: make(chan struct{}, 1),

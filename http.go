@@ -17,10 +17,12 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/pages"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -118,7 +120,7 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 }
 
 func (n *Node) handler(ctx context.Context) *dashboard.Handler {
-	db := requestDB{n.pool}
+	db := postgres.RequestDB{Pool: n.pool}
 	operator, jobOps := n.operator(db), jobstore.New(db)
 	return dashboard.New(dashboard.Options{
 		Cluster: cluster.Options{
@@ -143,7 +145,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 		},
 		Auth: auth.Options{
 			Tokens:         n.tokens(),
-			Audit:          auditor{n.pool},
+			Audit:          access.NewAudit(n.pool),
 			AllowedHosts:   n.allowedHosts(),
 			TrustedProxies: n.cfg.HTTP.ProxyRanges(),
 			Concurrent:     n.cfg.Database.PoolSize / 2, // the other half is for roles and jobs
@@ -154,7 +156,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			File:           ownFile{n},
 			Doctor:         n.diagnose,
 			TokenKeeper:    n.tokenKeeper(),
-			Once:           idempotencyStore{n.pool},
+			Once:           access.NewKeys(n.pool),
 			Metrics:        n.metrics.Handler(),
 			ClusterMetrics: aggregator.Exposition(n.pool, n.metrics.Series()),
 		},
@@ -172,15 +174,19 @@ func (n *Node) tokens() auth.Tokens {
 	if !n.cfg.Dashboard.ByToken() {
 		return nil
 	}
-	return tokenReader{n.pool}
+	return n.accessTokens()
+}
+
+func (n *Node) accessTokens() *access.Tokens {
+	return access.NewTokens(postgres.RequestDB{Pool: n.pool})
 }
 
 // tokenKeeper returns the token store of the listener.
 func (n *Node) tokenKeeper() api.TokenKeeper {
 	if !n.cfg.Dashboard.ByToken() {
-		return noAuthTokens{tokenReader{n.pool}}
+		return noAuthTokens{n.accessTokens()}
 	}
-	return tokenReader{n.pool}
+	return n.accessTokens()
 }
 
 // allowedHosts returns the host names that requests may use: those of loopback, of

@@ -51,7 +51,7 @@ func (a *admission) check(incarnation string) func(context.Context, *pgx.Conn) e
 		if !a.joined.Load() || failpoint.Off("jobs/attempt-fence") {
 			return nil
 		}
-		if err := nodestore.Admit(ctx, conn, incarnation); err != nil {
+		if err := nodestore.New(conn).Admit(ctx, incarnation); err != nil {
 			return fmt.Errorf("check that the node is not fenced: %w", err)
 		}
 		return nil

@@ -259,7 +259,7 @@ func (n *Node) replace(ctx context.Context, now, next *Config, restart []string)
 		return err
 	}
 	self.ConfigRestart = restart
-	if err := nodestore.Reconfigure(ctx, n.pool, self); err != nil {
+	if err := nodestore.New(n.pool).Reconfigure(ctx, self); err != nil {
 		return err
 	}
 	n.initConfigured(next)
@@ -289,7 +289,7 @@ func (r *reloader) refuse(ctx context.Context, err error, requested bool) error 
 		n.logger.ErrorContext(ctx, "configuration refused, the node keeps its current one",
 			"path", n.opts.file.path, "problems", len(problems), "error", strings.Join(problems, "; "))
 	}
-	if err := nodestore.RejectConfig(ctx, n.pool, n.self, summary(problems), problems); err != nil {
+	if err := nodestore.New(n.pool).RejectConfig(ctx, n.self, summary(problems), problems); err != nil {
 		return err
 	}
 	r.lastRefusal, r.unconfirmedHash = err.Error(), ""
@@ -309,7 +309,7 @@ func (r *reloader) audit(ctx context.Context, reason string) {
 		reason = fmt.Sprintf("%d refusals before this one were not recorded; %s", r.unaudited, reason)
 	}
 	n := r.node
-	_, err := access.BeginAudit(ctx, n.pool, access.AuditEntry{
+	_, err := access.NewAudit(n.pool).Begin(ctx, access.AuditEntry{
 		Actor: "node:" + n.self.NodeID, Source: n.self.Hostname, Action: "config.reload",
 		Object: n.opts.file.path, Outcome: access.Refused, Detail: reason,
 	})

@@ -42,7 +42,7 @@ func TestRefusedReloadsAreAudited(t *testing.T) {
 	// leftOut checks the recorded refusals and returns how many they leave out.
 	leftOut := func() (missing int) {
 		t.Helper()
-		entries, err := access.ListAudit(t.Context(), pool, access.AuditFilter{Action: "config.reload", Outcome: access.Refused, Limit: 100})
+		entries, err := access.NewAudit(pool).List(t.Context(), access.AuditFilter{Action: "config.reload", Outcome: access.Refused, Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

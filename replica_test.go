@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/access"
@@ -49,11 +48,11 @@ func TestRepeatedRequestWaitsForSynchronousReplica(t *testing.T) {
 			return err
 		}},
 		{"an idempotency key", func(ctx context.Context) error {
-			_, _, err := access.Once(ctx, pool, access.KeyedRequest{Key: "once"}, func(pgx.Tx) access.KeyedResponse { return created })
+			_, _, err := access.NewKeys(pool).Once(ctx, access.KeyedRequest{Key: "once"}, func(context.Context) access.KeyedResponse { return created })
 			return err
 		}},
 		{"an idempotency key with work beside it", func(ctx context.Context) error {
-			_, _, err := access.OnceNonTx(ctx, pool, access.KeyedRequest{Key: "apart"}, func() access.KeyedResponse { return created })
+			_, _, err := access.NewKeys(pool).OnceNonTx(ctx, access.KeyedRequest{Key: "apart"}, func(context.Context) access.KeyedResponse { return created })
 			return err
 		}},
 	}

@@ -105,7 +105,7 @@ func TestSendResolved(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"all delivered": 4, "firing delivered": 2}, delivered); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	events, err := eventstore.Find(t.Context(), c.pool, eventstore.Filter{Types: []string{eventstore.NotificationDelivered}, Limit: 100})
+	events, err := eventstore.New(c.pool).Find(t.Context(), eventstore.Filter{Types: []string{eventstore.NotificationDelivered}, Limit: 100})
 	if err != nil || len(events) != 6 {
 		t.Errorf("events %+v, %v; want 6", events, err)
 	}

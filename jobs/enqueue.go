@@ -57,7 +57,7 @@ func (e *Enqueuer) Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique b
 // Kinds returns the kinds for which a live node has a worker, and the kinds that
 // any node ever had, sorted.
 func (e *Enqueuer) Kinds(ctx context.Context) (live, known []string, err error) {
-	nodes, err := nodestore.Observe(ctx, e.db)
+	nodes, err := nodestore.New(e.db).List(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

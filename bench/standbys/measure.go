@@ -116,7 +116,7 @@ func (b *bench) measure(ctx context.Context, size int, p profile) (r row, err er
 	nodes := make([]*node, size)
 	for i := range nodes {
 		nodes[i] = newNode(i, p, url, pool)
-		if err := nodestore.Register(ctx, pool, nodes[i].self, nodestore.Policy{}); err != nil {
+		if err := nodestore.New(pool).Register(ctx, nodes[i].self, nodestore.Policy{}); err != nil {
 			return row{}, err
 		}
 	}

@@ -135,7 +135,7 @@ func (n *node) lookAround(ctx context.Context) (roles.Cluster, error) {
 	if err != nil {
 		return roles.Cluster{}, err
 	}
-	all, err := nodestore.List(ctx, n.pool)
+	all, err := nodestore.New(n.pool).Recorded(ctx)
 	if err != nil {
 		return roles.Cluster{}, err
 	}

@@ -114,7 +114,7 @@ func (a *app) warnUndefined(ctx context.Context, pool *pgxpool.Pool, cfg *config
 	if err != nil {
 		return err
 	}
-	nodes, err := nodestore.Observe(ctx, pool)
+	nodes, err := nodestore.New(pool).List(ctx)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (a *app) audited(work func(context.Context, *pgxpool.Pool) error) func(cont
 		return work
 	}
 	return func(ctx context.Context, pool *pgxpool.Pool) error {
-		id, err := access.BeginAudit(ctx, pool, access.AuditEntry{Actor: cliActor(), Source: cliSource(), Action: a.action, Object: a.object})
+		id, err := access.NewAudit(pool).Begin(ctx, access.AuditEntry{Actor: cliActor(), Source: cliSource(), Action: a.action, Object: a.object})
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (a *app) audited(work func(context.Context, *pgxpool.Pool) error) func(cont
 		outcome, detail := outcomeOf(done)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 		defer cancel()
-		return errors.Join(done, access.EndAudit(ending, pool, id, outcome, detail))
+		return errors.Join(done, access.NewAudit(pool).End(ending, id, outcome, detail))
 	}
 }
 
@@ -122,7 +122,7 @@ func (a *app) auditCommand() *cobra.Command {
 				if follow {
 					return a.followAudit(ctx, pool, filter)
 				}
-				entries, err := access.ListAudit(ctx, pool, filter)
+				entries, err := access.NewAudit(pool).List(ctx, filter)
 				if err != nil {
 					return err
 				}
@@ -144,7 +144,7 @@ func (a *app) followAudit(ctx context.Context, pool *pgxpool.Pool, filter access
 	return tail.Rows[access.AuditEntry]{
 		Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
 			filter.AfterID, filter.Limit = after, limit
-			return access.ListAudit(ctx, pool, filter)
+			return access.NewAudit(pool).List(ctx, filter)
 		},
 		ID: func(e access.AuditEntry) int64 { return e.ID }, Mark: func(e access.AuditEntry) string { return e.Outcome },
 		Emit: eachLine(func(e access.AuditEntry) error { return printLine(a, e, auditColumns) }),

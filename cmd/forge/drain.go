@@ -64,7 +64,7 @@ func (a *app) drain(ctx context.Context, pool *pgxpool.Pool, id string, timeout 
 }
 
 func (a *app) showNode(ctx context.Context, pool *pgxpool.Pool, id string) error {
-	node, err := nodestore.Get(ctx, pool, id)
+	node, err := nodestore.New(pool).Get(ctx, id)
 	if err != nil {
 		return err
 	}

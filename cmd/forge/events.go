@@ -34,7 +34,7 @@ func (a *app) eventsCommand() *cobra.Command {
 				if follow {
 					return a.followEvents(ctx, pool, filter)
 				}
-				events, err := eventstore.Find(ctx, pool, filter)
+				events, err := eventstore.New(pool).Find(ctx, filter)
 				if err != nil {
 					return err
 				}
@@ -50,7 +50,7 @@ func (a *app) eventsCommand() *cobra.Command {
 
 // requireTypes rejects an unknown event type.
 func requireTypes(ctx context.Context, pool *pgxpool.Pool, types []string) error {
-	err := eventstore.CheckTypes(ctx, pool, types)
+	err := eventstore.New(pool).CheckTypes(ctx, types)
 	if _, unknown := errors.AsType[*eventstore.UnknownTypeError](err); unknown {
 		return usageError(fmt.Errorf("--type %w", err))
 	}
@@ -62,7 +62,7 @@ func (a *app) followEvents(ctx context.Context, pool *pgxpool.Pool, filter event
 	return tail.Rows[eventstore.Event]{
 		Find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
 			filter.After, filter.Limit = after, limit
-			return eventstore.Find(ctx, pool, filter)
+			return eventstore.New(pool).Find(ctx, filter)
 		},
 		ID: func(e eventstore.Event) int64 { return e.ID }, Emit: eachLine(a.printEvent),
 	}.Run(ctx, 0, filter.Limit)

@@ -50,7 +50,7 @@ func (a *app) migrateDown(ctx context.Context, pool *pgxpool.Pool, policy nodest
 		_, err := fmt.Fprintln(a.out, "no migration of forge is applied")
 		return err
 	}
-	running, err := nodestore.Running(ctx, pool, policy)
+	running, err := nodestore.New(pool).Running(ctx, policy)
 	if err != nil {
 		return err
 	}

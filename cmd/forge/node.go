@@ -25,7 +25,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 		Example: "  forge node list -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				nodes, err := nodestore.Observe(ctx, pool)
+				nodes, err := nodestore.New(pool).List(ctx)
 				if err != nil {
 					return err
 				}

@@ -64,7 +64,7 @@ type madeToken struct {
 }
 
 func (a *app) createToken(ctx context.Context, pool *pgxpool.Pool, wanted access.NewToken) error {
-	secret, token, err := access.CreateToken(ctx, pool, wanted)
+	secret, token, err := access.NewTokens(pool).Create(ctx, wanted)
 	if errors.Is(err, access.ErrTaken) {
 		return conflictError(fmt.Errorf("a token %q exists; choose another name, or revoke it first", wanted.Name))
 	}
@@ -85,7 +85,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 		Example: "  forge token list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				tokens, err := access.ListTokens(ctx, pool)
+				tokens, err := access.NewTokens(pool).List(ctx)
 				if err != nil {
 					return err
 				}
@@ -121,7 +121,7 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 		Example: "  forge token revoke deploy",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				token, err := access.RevokeToken(ctx, pool, args[0], whoAmI())
+				token, err := access.NewTokens(pool).Revoke(ctx, args[0], whoAmI())
 				if errors.Is(err, access.ErrNotFound) {
 					return unknownToken(ctx, pool, args[0])
 				}
@@ -139,7 +139,7 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 }
 
 func unknownToken(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	tokens, err := access.ListTokens(ctx, pool)
+	tokens, err := access.NewTokens(pool).List(ctx)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func TestTokens(t *testing.T) {
 	if code != exitOK || !strings.Contains(errOut, "The token ci (operator, expires ") {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
-	of, err := access.Verify(t.Context(), pool, strings.TrimSpace(out))
+	of, err := access.NewTokens(pool).Verify(t.Context(), strings.TrimSpace(out))
 	if err != nil || of.Name != "ci" || of.Scope != access.Operator {
 		t.Errorf("what was printed is the token of %+v, %v", of, err)
 	}
@@ -41,7 +41,7 @@ func TestTokens(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Scope != access.Viewer || !made.ExpiresAt.IsZero() {
 		t.Errorf("made %+v, %v", made, err)
 	}
-	if _, err := access.Verify(t.Context(), pool, made.Secret); err != nil {
+	if _, err := access.NewTokens(pool).Verify(t.Context(), made.Secret); err != nil {
 		t.Error(err)
 	}
 	if code, out, _ = forge("list"); code != exitOK || strings.Contains(out, "forge_") || !strings.Contains(out, "prometheus   viewer     active   never") {

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Outcomes of actions.
@@ -49,14 +50,6 @@ type AuditFilter struct {
 	Limit int
 }
 
-// AuditQueryer runs the statements of the audit log: a pool, a connection or a
-// transaction.
-type AuditQueryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
 const beginSQL = `
 INSERT INTO forge_audit (actor, source, action, object, outcome, detail)
 VALUES ($1, $2, $3, $4, $5, $6)
@@ -75,34 +68,36 @@ const pruneAuditSQL = `
 DELETE FROM forge_audit
 WHERE id = ANY (ARRAY (SELECT id FROM forge_audit WHERE at < $1 ORDER BY at LIMIT $2))`
 
-// BeginAudit writes an entry and returns its id. An entry without an outcome gets
+// Audit is the audit log.
+type Audit struct{ db postgres.DB }
+
+// NewAudit returns the audit log of a database.
+func NewAudit(db postgres.DB) *Audit { return &Audit{db} }
+
+// Begin writes an entry and returns its id. An entry without an outcome gets
 // Begun.
-func BeginAudit(ctx context.Context, db AuditQueryer, e AuditEntry) (id int64, err error) {
+func (a *Audit) Begin(ctx context.Context, e AuditEntry) (id int64, err error) {
 	if e.Outcome == "" {
 		e.Outcome = Begun
 	}
-	err = db.QueryRow(ctx, beginSQL, clean(e.Actor), clean(e.Source), clean(e.Action), clean(e.Object), e.Outcome, clean(e.Detail)).Scan(&id)
+	err = a.db.QueryRow(ctx, beginSQL, clean(e.Actor), clean(e.Source), clean(e.Action), clean(e.Object), e.Outcome, clean(e.Detail)).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("write %s to the audit log: %w", e.Action, err)
 	}
 	return id, nil
 }
 
-// EndAudit records the outcome of an action.
-func EndAudit(ctx context.Context, db AuditQueryer, id int64, outcome, detail string) error {
-	if _, err := db.Exec(ctx, endSQL, id, outcome, clean(detail)); err != nil {
+// End records the outcome of an action.
+func (a *Audit) End(ctx context.Context, id int64, outcome, detail string) error {
+	if _, err := a.db.Exec(ctx, endSQL, id, outcome, clean(detail)); err != nil {
 		return fmt.Errorf("write an outcome to the audit log: %w", err)
 	}
 	return nil
 }
 
-// ListAudit returns the newest entries that match a filter, newest first.
-func ListAudit(ctx context.Context, db AuditQueryer, f AuditFilter) ([]AuditEntry, error) {
-	rows, err := db.Query(ctx, listAuditSQL, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit, f.AfterID)
-	if err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
-	}
-	entries, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AuditEntry])
+// List returns the newest entries that match a filter, newest first.
+func (a *Audit) List(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
+	entries, err := postgres.Collect(ctx, a.db, pgx.RowToStructByPos[AuditEntry], listAuditSQL, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit, f.AfterID)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}

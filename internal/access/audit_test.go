@@ -18,14 +18,14 @@ func TestAudit(t *testing.T) {
 	pool := pgtest.Pool(t)
 	begin := func(e access.AuditEntry) int64 {
 		t.Helper()
-		id, err := access.BeginAudit(t.Context(), pool, e)
+		id, err := access.NewAudit(pool).Begin(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return id
 	}
 	done := begin(access.AuditEntry{Actor: "ci", Source: "192.0.2.1", Action: "jobs.cancel", Object: "42"})
-	if err := access.EndAudit(t.Context(), pool, done, access.Done, "200"); err != nil {
+	if err := access.NewAudit(pool).End(t.Context(), done, access.Done, "200"); err != nil {
 		t.Fatal(err)
 	}
 	begin(access.AuditEntry{Actor: "cli:ann", Source: "host", Action: "queue.pause", Object: "mail"})
@@ -33,7 +33,7 @@ func TestAudit(t *testing.T) {
 	list := func(f access.AuditFilter) []access.AuditEntry {
 		t.Helper()
 		f.Limit = max(f.Limit, 1)
-		entries, err := access.ListAudit(t.Context(), pool, f)
+		entries, err := access.NewAudit(pool).List(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
 		}

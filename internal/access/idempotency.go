@@ -43,11 +43,6 @@ type KeyedResponse struct {
 // succeeded reports whether the request succeeded.
 func (a KeyedResponse) succeeded() bool { return a.Status >= 200 && a.Status < 300 }
 
-// Beginner starts transactions: a pool or a connection.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
-
 // A repeated request waits for the first one for this long; then it gets
 // ErrKeyBusy.
 const lockTimeoutSQL = `SELECT set_config('lock_timeout', '1s', true)`
@@ -68,13 +63,19 @@ const pruneKeysSQL = `
 DELETE FROM forge_idempotency_keys
 WHERE (caller, key) IN (SELECT caller, key FROM forge_idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)`
 
+// Keys are the idempotency keys of a database.
+type Keys struct{ db postgres.DB }
+
+// NewKeys returns the idempotency keys of a database.
+func NewKeys(db postgres.DB) *Keys { return &Keys{db} }
+
 // Once returns the stored response to the request, or runs work and returns its
-// response. Work must do everything in the given transaction. A response that is
-// not a success rolls the transaction back and is not stored, so that a repeated
+// response. Work must do everything in the transaction of its context; see
+// [postgres.RequestDB]. A response that is not a success rolls the transaction back and is not stored, so that a repeated
 // request runs work again. Once returns ErrKeyReused or ErrKeyBusy without running
 // work.
-func Once(ctx context.Context, db Beginner, r KeyedRequest, work func(tx pgx.Tx) KeyedResponse) (answer KeyedResponse, repeated bool, err error) {
-	tx, err := db.Begin(ctx)
+func (k *Keys) Once(ctx context.Context, r KeyedRequest, work func(ctx context.Context) KeyedResponse) (answer KeyedResponse, repeated bool, err error) {
+	tx, err := k.db.Begin(ctx)
 	if err != nil {
 		return KeyedResponse{}, false, fmt.Errorf("begin a transaction for an idempotency key: %w", err)
 	}
@@ -86,7 +87,7 @@ func Once(ctx context.Context, db Beginner, r KeyedRequest, work func(tx pgx.Tx)
 	case !taken:
 		answer, err = savedResponse(ctx, tx, r)
 	default:
-		if answer = work(tx); !answer.succeeded() {
+		if answer = work(postgres.WithTx(ctx, tx)); !answer.succeeded() {
 			return answer, false, nil
 		}
 		err = save(ctx, tx, r, answer)
@@ -105,9 +106,9 @@ func Once(ctx context.Context, db Beginner, r KeyedRequest, work func(tx pgx.Tx)
 // runs at most once. If work is rejected with a status below 500, the key is
 // released. If its outcome is unknown, because it failed or its node died, the key
 // stays taken and repeated requests get ErrKeyBusy.
-func OnceNonTx(ctx context.Context, db Beginner, r KeyedRequest, work func() KeyedResponse) (answer KeyedResponse, repeated bool, err error) {
+func (k *Keys) OnceNonTx(ctx context.Context, r KeyedRequest, work func(ctx context.Context) KeyedResponse) (answer KeyedResponse, repeated bool, err error) {
 	taken := false
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginFunc(ctx, k.db, func(tx pgx.Tx) (err error) {
 		if taken, err = claim(ctx, tx, r); err == nil && !taken {
 			answer, err = savedResponse(ctx, tx, r)
 		}
@@ -116,11 +117,11 @@ func OnceNonTx(ctx context.Context, db Beginner, r KeyedRequest, work func() Key
 	if err != nil || !taken {
 		return answer, err == nil, err
 	}
-	answer = work()
+	answer = work(ctx)
 	// The outcome is stored even if the caller has disconnected.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, k.db, func(tx pgx.Tx) error {
 		switch {
 		case answer.succeeded():
 			return save(ctx, tx, r, answer)
@@ -178,7 +179,7 @@ func savedResponse(ctx context.Context, tx pgx.Tx, r KeyedRequest) (KeyedRespons
 		return KeyedResponse{}, fmt.Errorf("look up an idempotency key: %w", err)
 	case !bytes.Equal(digest, r.Digest[:]):
 		return KeyedResponse{}, ErrKeyReused
-	case a.Status == 0: // claimed by [OnceNonTx]
+	case a.Status == 0: // claimed by OnceNonTx
 		return KeyedResponse{}, ErrKeyBusy
 	}
 	return a, postgres.Confirm(ctx, tx)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 func request(caller, key, body string) access.KeyedRequest {
@@ -30,10 +31,10 @@ func counter(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-func adds(t *testing.T, answer access.KeyedResponse) func(pgx.Tx) access.KeyedResponse {
+func adds(t *testing.T, pool *pgxpool.Pool, answer access.KeyedResponse) func(context.Context) access.KeyedResponse {
 	t.Helper()
-	return func(tx pgx.Tx) access.KeyedResponse {
-		if _, err := tx.Exec(t.Context(), `INSERT INTO done VALUES ('it')`); err != nil {
+	return func(ctx context.Context) access.KeyedResponse {
+		if _, err := (postgres.RequestDB{Pool: pool}).Exec(ctx, `INSERT INTO done VALUES ('it')`); err != nil {
 			t.Error(err)
 		}
 		return answer
@@ -70,7 +71,7 @@ func TestOnceRunsWorkOnce(t *testing.T) {
 		{"another's key", request("ann", "k", "b"), second, second, false, nil, 2},
 		{"another key", request("ci", "l", "a"), second, second, false, nil, 3},
 	} {
-		got, repeated, err := access.Once(t.Context(), pool, step.request, adds(t, step.answer))
+		got, repeated, err := access.NewKeys(pool).Once(t.Context(), step.request, adds(t, pool, step.answer))
 		if diff := cmp.Diff(step.want, got); diff != "" || repeated != step.repeated || !errors.Is(err, step.err) {
 			t.Errorf("%s: repeated %v, %v (-want +got):\n%s", step.name, repeated, err, diff)
 		}
@@ -103,7 +104,7 @@ func TestConcurrentRepeatsRunWorkOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for {
-				got, _, err := access.Once(t.Context(), pool, request("ci", "k", "a"), adds(t, answer))
+				got, _, err := access.NewKeys(pool).Once(t.Context(), request("ci", "k", "a"), adds(t, pool, answer))
 				if errors.Is(err, access.ErrKeyBusy) {
 					continue // as its caller would
 				}
@@ -127,18 +128,18 @@ func TestRepeatWaitsForFirstAndRunsAfterItDies(t *testing.T) {
 	pool := counter(t)
 	answer := access.KeyedResponse{Status: 201, Body: []byte("{}")}
 	dying, die := context.WithCancel(t.Context())
-	got, _, err := access.Once(dying, pool, request("ci", "k", "a"), func(tx pgx.Tx) access.KeyedResponse {
-		if _, _, err := access.Once(t.Context(), pool, request("ci", "k", "a"), adds(t, answer)); !errors.Is(err, access.ErrKeyBusy) {
+	got, _, err := access.NewKeys(pool).Once(dying, request("ci", "k", "a"), func(ctx context.Context) access.KeyedResponse {
+		if _, _, err := access.NewKeys(pool).Once(t.Context(), request("ci", "k", "a"), adds(t, pool, answer)); !errors.Is(err, access.ErrKeyBusy) {
 			t.Errorf("meanwhile: %v", err)
 		}
-		adds(t, answer)(tx)
+		adds(t, pool, answer)(ctx)
 		die()
 		return answer
 	})
 	if err == nil || got.Status != 0 || count(t, pool) != 0 {
 		t.Fatalf("%+v, %v, done %d times", got, err, count(t, pool))
 	}
-	if _, repeated, err := access.Once(t.Context(), pool, request("ci", "k", "a"), adds(t, answer)); err != nil || repeated || count(t, pool) != 1 {
+	if _, repeated, err := access.NewKeys(pool).Once(t.Context(), request("ci", "k", "a"), adds(t, pool, answer)); err != nil || repeated || count(t, pool) != 1 {
 		t.Errorf("afterwards: repeated %v, %v, done %d times", repeated, err, count(t, pool))
 	}
 }
@@ -150,14 +151,14 @@ func TestOnceNonTxRunsWorkAtMostOnce(t *testing.T) {
 	pool := counter(t)
 	good := access.KeyedResponse{Status: 200, Body: []byte(`{"took_ms":7}`)}
 	again := func() (access.KeyedResponse, bool, error) {
-		return access.OnceNonTx(t.Context(), pool, request("ci", "k", "a"), func() access.KeyedResponse { t.Error("it is done again"); return good })
+		return access.NewKeys(pool).OnceNonTx(t.Context(), request("ci", "k", "a"), func(context.Context) access.KeyedResponse { t.Error("it is done again"); return good })
 	}
 	does := func(r access.KeyedRequest, answer access.KeyedResponse) (access.KeyedResponse, bool, error) {
-		return access.OnceNonTx(t.Context(), pool, r, func() access.KeyedResponse {
+		return access.NewKeys(pool).OnceNonTx(t.Context(), r, func(context.Context) access.KeyedResponse {
 			if _, err := pool.Exec(t.Context(), `INSERT INTO done VALUES ('it')`); err != nil {
 				t.Error(err)
 			}
-			if _, _, err := access.OnceNonTx(t.Context(), pool, r, func() access.KeyedResponse { t.Error("it is done twice"); return good }); !errors.Is(err, access.ErrKeyBusy) {
+			if _, _, err := access.NewKeys(pool).OnceNonTx(t.Context(), r, func(context.Context) access.KeyedResponse { t.Error("it is done twice"); return good }); !errors.Is(err, access.ErrKeyBusy) {
 				t.Errorf("meanwhile: %v", err)
 			}
 			return answer
@@ -175,13 +176,13 @@ func TestOnceNonTxRunsWorkAtMostOnce(t *testing.T) {
 	if got, repeated, err := again(); !cmp.Equal(good, got) || !repeated || err != nil {
 		t.Errorf("the repeat: %+v, repeated %v, %v", got, repeated, err)
 	}
-	if _, _, err := access.OnceNonTx(t.Context(), pool, request("ci", "k", "b"), nil); !errors.Is(err, access.ErrKeyReused) {
+	if _, _, err := access.NewKeys(pool).OnceNonTx(t.Context(), request("ci", "k", "b"), nil); !errors.Is(err, access.ErrKeyReused) {
 		t.Errorf("another request: %v", err)
 	}
 	if got, _, err := does(request("ci", "fails", "a"), access.KeyedResponse{Status: 503}); got.Status != 503 || err != nil {
 		t.Errorf("that fails: %+v, %v", got, err)
 	}
-	if _, _, err := access.Once(t.Context(), pool, request("ci", "fails", "a"), nil); !errors.Is(err, access.ErrKeyBusy) {
+	if _, _, err := access.NewKeys(pool).Once(t.Context(), request("ci", "fails", "a"), nil); !errors.Is(err, access.ErrKeyBusy) {
 		t.Errorf("after a failure of which nobody knows what it did: %v", err)
 	}
 	if got := count(t, pool); got != 3 {

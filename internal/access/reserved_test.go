@@ -15,7 +15,7 @@ func TestReservedNames(t *testing.T) {
 		if access.CheckName(name) == nil {
 			t.Errorf("%s may be a name", name)
 		}
-		if _, _, err := access.CreateToken(t.Context(), pool, access.NewToken{Name: name, Scope: access.Viewer, By: "ann"}); err == nil {
+		if _, _, err := access.NewTokens(pool).Create(t.Context(), access.NewToken{Name: name, Scope: access.Viewer, By: "ann"}); err == nil {
 			t.Errorf("%s was created", name)
 		}
 	}
@@ -31,20 +31,20 @@ func TestEachTokenHasItsID(t *testing.T) {
 	var ids []int64
 	for range 2 {
 		secret := create(t, pool, access.NewToken{Name: "ci", Scope: access.Viewer, By: "ann"})
-		session, opened, err := access.Login(t.Context(), pool, secret)
+		session, opened, err := access.NewTokens(pool).Login(t.Context(), secret)
 		if err != nil {
 			t.Fatal(err)
 		}
-		verified, err := access.Verify(t.Context(), pool, secret)
+		verified, err := access.NewTokens(pool).Verify(t.Context(), secret)
 		if err != nil {
 			t.Fatal(err)
 		}
-		inSession, err := access.Session(t.Context(), pool, session)
+		inSession, err := access.NewTokens(pool).Session(t.Context(), session)
 		if err != nil || inSession != verified || opened != verified || verified.ID == 0 {
 			t.Errorf("log in %+v, verify %+v, session %+v, %v", opened, verified, inSession, err)
 		}
 		ids = append(ids, verified.ID)
-		if _, err := access.RevokeToken(t.Context(), pool, "ci", "ann"); err != nil {
+		if _, err := access.NewTokens(pool).Revoke(t.Context(), "ci", "ann"); err != nil {
 			t.Fatal(err)
 		}
 	}

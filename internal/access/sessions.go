@@ -52,20 +52,20 @@ DELETE FROM forge_sessions
 WHERE hash IN (SELECT hash FROM forge_sessions WHERE expires_at < $1 LIMIT $2)`
 
 // Verify returns the holder of a token, or ErrInvalid.
-func Verify(ctx context.Context, db Queryer, token string) (Holder, error) {
-	return holder(ctx, db, verifySQL, tokenPrefix, token)
+func (t *Tokens) Verify(ctx context.Context, token string) (Holder, error) {
+	return t.holder(ctx, verifySQL, tokenPrefix, token)
 }
 
 // Session returns the holder of a session, or ErrInvalid.
-func Session(ctx context.Context, db Queryer, session string) (Holder, error) {
-	return holder(ctx, db, sessionSQL, sessionPrefix, session)
+func (t *Tokens) Session(ctx context.Context, session string) (Holder, error) {
+	return t.holder(ctx, sessionSQL, sessionPrefix, session)
 }
 
 // Login opens a session for a token, or returns ErrInvalid.
-func Login(ctx context.Context, db Queryer, token string) (session string, of Holder, err error) {
+func (t *Tokens) Login(ctx context.Context, token string) (session string, of Holder, err error) {
 	session = newSecret(sessionPrefix)
 	hash, _ := hashOf(sessionPrefix, session)
-	of, err = holder(ctx, db, openSQL, tokenPrefix, token, hash, SessionLife)
+	of, err = t.holder(ctx, openSQL, tokenPrefix, token, hash, SessionLife)
 	if err != nil {
 		return "", Holder{}, err
 	}
@@ -73,12 +73,12 @@ func Login(ctx context.Context, db Queryer, token string) (session string, of Ho
 }
 
 // Logout ends a session; it is no error if the session has ended.
-func Logout(ctx context.Context, db Queryer, session string) error {
+func (t *Tokens) Logout(ctx context.Context, session string) error {
 	hash, ok := hashOf(sessionPrefix, session)
 	if !ok {
 		return nil
 	}
-	if _, err := db.Exec(ctx, closeSQL, hash); err != nil {
+	if _, err := t.db.Exec(ctx, closeSQL, hash); err != nil {
 		return fmt.Errorf("end a session: %w", err)
 	}
 	return nil
@@ -90,12 +90,12 @@ func PruneSessions(ctx context.Context, tx pgx.Tx, before time.Time, limit int) 
 	return tag.RowsAffected(), err
 }
 
-func holder(ctx context.Context, db Queryer, sql, prefix, secret string, more ...any) (Holder, error) {
+func (t *Tokens) holder(ctx context.Context, sql, prefix, secret string, more ...any) (Holder, error) {
 	hash, ok := hashOf(prefix, secret)
 	if !ok {
 		return Holder{}, ErrInvalid
 	}
-	rows, err := db.Query(ctx, sql, append([]any{hash}, more...)...)
+	rows, err := t.db.Query(ctx, sql, append([]any{hash}, more...)...)
 	if err != nil {
 		return Holder{}, fmt.Errorf("look up a token: %w", err)
 	}

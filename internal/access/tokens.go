@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 var (
@@ -28,12 +28,6 @@ var (
 	// expired or was revoked.
 	ErrInvalid = errors.New("not a valid token")
 )
-
-// Queryer runs the statements of the store: a pool, a connection or a transaction.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
 
 // NewToken describes a token to create.
 type NewToken struct {
@@ -128,38 +122,40 @@ WHERE id IN (
     WHERE least(revoked_at, expires_at) < $1
     LIMIT $2)`
 
-// CreateToken creates a token and returns its secret, which cannot be read later.
+// Tokens are the tokens and login sessions of a database.
+type Tokens struct{ db postgres.DB }
+
+// NewTokens returns the tokens of a database.
+func NewTokens(db postgres.DB) *Tokens { return &Tokens{db} }
+
+// Create creates a token and returns its secret, which cannot be read later.
 // It returns ErrTaken if the name is in use.
-func CreateToken(ctx context.Context, db Queryer, wanted NewToken) (secret string, token Token, err error) {
+func (t *Tokens) Create(ctx context.Context, wanted NewToken) (secret string, token Token, err error) {
 	if err := CheckName(wanted.Name); err != nil {
 		return "", Token{}, err
 	}
 	secret = newSecret(tokenPrefix)
 	hash, _ := hashOf(tokenPrefix, secret)
-	token, err = one(ctx, db, ErrTaken, createSQL, wanted.Name, hash, wanted.Scope, wanted.By, wanted.Life)
+	token, err = t.one(ctx, ErrTaken, createSQL, wanted.Name, hash, wanted.Scope, wanted.By, wanted.Life)
 	if err != nil {
 		return "", Token{}, fmt.Errorf("create token %s: %w", wanted.Name, err)
 	}
 	return secret, token, nil
 }
 
-// ListTokens returns all tokens, revoked tokens last.
-func ListTokens(ctx context.Context, db Queryer) ([]Token, error) {
-	rows, err := db.Query(ctx, listTokensSQL)
-	if err != nil {
-		return nil, fmt.Errorf("list tokens: %w", err)
-	}
-	tokens, err := pgx.CollectRows(rows, scanToken)
+// List returns all tokens, revoked tokens last.
+func (t *Tokens) List(ctx context.Context) ([]Token, error) {
+	tokens, err := postgres.Collect(ctx, t.db, scanToken, listTokensSQL)
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
 	return tokens, nil
 }
 
-// RevokeToken revokes a token and ends all its sessions. It returns ErrNotFound if
+// Revoke revokes a token and ends all its sessions. It returns ErrNotFound if
 // there is no such token.
-func RevokeToken(ctx context.Context, db Queryer, name, by string) (Token, error) {
-	token, err := one(ctx, db, ErrNotFound, revokeSQL, name, by)
+func (t *Tokens) Revoke(ctx context.Context, name, by string) (Token, error) {
+	token, err := t.one(ctx, ErrNotFound, revokeSQL, name, by)
 	if err != nil {
 		return Token{}, fmt.Errorf("revoke token %s: %w", name, err)
 	}
@@ -173,8 +169,8 @@ func PruneTokens(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (i
 }
 
 // one returns missing if the statement returns no row.
-func one(ctx context.Context, db Queryer, missing error, sql string, args ...any) (Token, error) {
-	rows, err := db.Query(ctx, sql, args...)
+func (t *Tokens) one(ctx context.Context, missing error, sql string, args ...any) (Token, error) {
+	rows, err := t.db.Query(ctx, sql, args...)
 	if err != nil {
 		return Token{}, err
 	}
@@ -191,13 +187,6 @@ func scanToken(row pgx.CollectableRow) (Token, error) {
 		expires, used, revoked *time.Time
 	)
 	err := row.Scan(&t.ID, &t.Name, &t.Scope, &t.State, &t.CreatedBy, &t.CreatedAt, &expires, &used, &revoked, &t.RevokedBy, &t.Now)
-	t.ExpiresAt, t.LastUsedAt, t.RevokedAt = orZero(expires), orZero(used), orZero(revoked)
+	t.ExpiresAt, t.LastUsedAt, t.RevokedAt = postgres.TimeOrZero(expires), postgres.TimeOrZero(used), postgres.TimeOrZero(revoked)
 	return t, err
-}
-
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return *t
 }

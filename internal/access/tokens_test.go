@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func create(t *testing.T, pool *pgxpool.Pool, wanted access.NewToken) string {
 	t.Helper()
-	secret, token, err := access.CreateToken(t.Context(), pool, wanted)
+	secret, token, err := access.NewTokens(pool).Create(t.Context(), wanted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,27 +42,27 @@ func TestTokenLives(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	secret := create(t, pool, access.NewToken{Name: "ci", Scope: access.Operator, Life: time.Hour, By: "ann"})
-	got, err := access.Verify(t.Context(), pool, secret)
+	got, err := access.NewTokens(pool).Verify(t.Context(), secret)
 	if diff := cmp.Diff(access.Holder{ID: 1, Name: "ci", Scope: access.Operator}, got); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
-	session, _, err := access.Login(t.Context(), pool, secret)
+	session, _, err := access.NewTokens(pool).Login(t.Context(), secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if of, err := access.Session(t.Context(), pool, session); err != nil || of.Name != "ci" {
+	if of, err := access.NewTokens(pool).Session(t.Context(), session); err != nil || of.Name != "ci" {
 		t.Errorf("session of %+v, %v", of, err)
 	}
-	all, err := access.ListTokens(t.Context(), pool)
+	all, err := access.NewTokens(pool).List(t.Context())
 	if err != nil || len(all) != 1 || all[0].LastUsedAt.IsZero() || all[0].ExpiresAt.Sub(all[0].CreatedAt).Round(time.Second) != time.Hour {
 		t.Errorf("list: %+v, %v", all, err)
 	}
 	for _, wrong := range []string{"", "forge_", secret + "x", secret[1:], strings.ToUpper(secret), session, "forge_" + strings.Repeat("A", 43)} {
-		if _, err := access.Verify(t.Context(), pool, wrong); !errors.Is(err, access.ErrInvalid) {
+		if _, err := access.NewTokens(pool).Verify(t.Context(), wrong); !errors.Is(err, access.ErrInvalid) {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
-	if _, err := access.Session(t.Context(), pool, secret); !errors.Is(err, access.ErrInvalid) {
+	if _, err := access.NewTokens(pool).Session(t.Context(), secret); !errors.Is(err, access.ErrInvalid) {
 		t.Errorf("a token as a session: %v", err)
 	}
 }
@@ -82,19 +82,19 @@ func TestTokensAndSessionsEnd(t *testing.T) {
 		"narrowed": {"UPDATE forge_tokens SET scope = 'viewer' WHERE name = 'narrowed'", false},
 	} {
 		secret := create(t, pool, access.NewToken{Name: name, Scope: access.Admin, By: "ann"})
-		session, _, err := access.Login(t.Context(), pool, secret)
+		session, _, err := access.NewTokens(pool).Login(t.Context(), secret)
 		if err != nil {
 			t.Fatal(err)
 		}
 		execute(t, pool, end.how)
-		_, err = access.Verify(t.Context(), pool, secret)
+		_, err = access.NewTokens(pool).Verify(t.Context(), secret)
 		if errors.Is(err, access.ErrInvalid) != end.token {
 			t.Errorf("%s token: %v", name, err)
 		}
-		if _, _, err := access.Login(t.Context(), pool, secret); errors.Is(err, access.ErrInvalid) != end.token {
+		if _, _, err := access.NewTokens(pool).Login(t.Context(), secret); errors.Is(err, access.ErrInvalid) != end.token {
 			t.Errorf("log in with the %s token: %v", name, err)
 		}
-		of, err := access.Session(t.Context(), pool, session)
+		of, err := access.NewTokens(pool).Session(t.Context(), session)
 		if name == "narrowed" {
 			if err != nil || of.Scope != access.Viewer {
 				t.Errorf("the session of a narrowed token may %s, %v", of.Scope, err)
@@ -111,19 +111,19 @@ func TestLogout(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	secret := create(t, pool, access.NewToken{Name: "me", Scope: access.Viewer, By: "ann"})
-	session, _, err := access.Login(t.Context(), pool, secret)
+	session, _, err := access.NewTokens(pool).Login(t.Context(), secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second call is no error
-		if err := access.Logout(t.Context(), pool, session); err != nil {
+		if err := access.NewTokens(pool).Logout(t.Context(), session); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := access.Session(t.Context(), pool, session); !errors.Is(err, access.ErrInvalid) {
+	if _, err := access.NewTokens(pool).Session(t.Context(), session); !errors.Is(err, access.ErrInvalid) {
 		t.Errorf("after the logout: %v", err)
 	}
-	if _, err := access.Verify(t.Context(), pool, secret); err != nil {
+	if _, err := access.NewTokens(pool).Verify(t.Context(), secret); err != nil {
 		t.Errorf("the token went with the session: %v", err)
 	}
 }
@@ -133,17 +133,17 @@ func TestTokenNames(t *testing.T) {
 	pool := pgtest.Pool(t)
 	wanted := access.NewToken{Name: "ci", Scope: access.Viewer, By: "ann"}
 	old := create(t, pool, wanted)
-	if _, _, err := access.CreateToken(t.Context(), pool, wanted); !errors.Is(err, access.ErrTaken) {
+	if _, _, err := access.NewTokens(pool).Create(t.Context(), wanted); !errors.Is(err, access.ErrTaken) {
 		t.Errorf("a second one: %v", err)
 	}
-	if token, err := access.RevokeToken(t.Context(), pool, "ci", "bob"); err != nil || token.State != "revoked" || token.RevokedBy != "bob" {
+	if token, err := access.NewTokens(pool).Revoke(t.Context(), "ci", "bob"); err != nil || token.State != "revoked" || token.RevokedBy != "bob" {
 		t.Errorf("revoked %+v, %v", token, err)
 	}
-	if _, err := access.RevokeToken(t.Context(), pool, "ci", "bob"); !errors.Is(err, access.ErrNotFound) {
+	if _, err := access.NewTokens(pool).Revoke(t.Context(), "ci", "bob"); !errors.Is(err, access.ErrNotFound) {
 		t.Errorf("revoked twice: %v", err)
 	}
 	create(t, pool, wanted) // the name is free
-	if _, err := access.Verify(t.Context(), pool, old); !errors.Is(err, access.ErrInvalid) {
+	if _, err := access.NewTokens(pool).Verify(t.Context(), old); !errors.Is(err, access.ErrInvalid) {
 		t.Errorf("the old one came back: %v", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestOnlyHashesAreStored(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	secret := create(t, pool, access.NewToken{Name: "ci", Scope: access.Viewer, By: "ann"})
-	session, _, err := access.Login(t.Context(), pool, secret)
+	session, _, err := access.NewTokens(pool).Login(t.Context(), secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestPrune(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	for _, name := range []string{"old", "new"} {
-		if _, _, err := access.Login(t.Context(), pool, create(t, pool, access.NewToken{Name: name, Scope: access.Viewer, By: "ann"})); err != nil {
+		if _, _, err := access.NewTokens(pool).Login(t.Context(), create(t, pool, access.NewToken{Name: name, Scope: access.Viewer, By: "ann"})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,7 +203,7 @@ func TestPrune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all, err := access.ListTokens(t.Context(), pool); err != nil || len(all) != 1 || all[0].Name != "new" {
+	if all, err := access.NewTokens(pool).List(t.Context()); err != nil || len(all) != 1 || all[0].Name != "new" {
 		t.Errorf("left: %+v, %v", all, err)
 	}
 }

@@ -197,7 +197,7 @@ func (db *database) lead(fence leaderstore.Fence, s Sender) (stop func() error) 
 
 func (db *database) events(kind string) (found []map[string]any) {
 	db.t.Helper()
-	events, err := eventstore.Find(db.t.Context(), db, eventstore.Filter{Limit: 100})
+	events, err := eventstore.New(db).Find(db.t.Context(), eventstore.Filter{Limit: 100})
 	if err != nil {
 		db.t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func readCluster(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, sc
 }
 
 func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config) (err error) {
-	if c.Nodes, err = nodestore.Observe(ctx, pool); err != nil {
+	if c.Nodes, err = nodestore.New(pool).List(ctx); err != nil {
 		return err
 	}
 	if c.Leaders, err = leaderstore.New(pool).Leaders(ctx); err != nil {

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Types of events.
@@ -70,16 +69,6 @@ type Event struct {
 	Data   json.RawMessage `json:"data,omitempty"`
 }
 
-// Execer executes statements: a pool, a connection or a transaction.
-type Execer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-// Queryer runs queries.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 const appendSQL = `
 INSERT INTO forge_events (type, node_id, role, term, data)
 VALUES ($1, nullif($2, ''), nullif($3, ''), nullif($4::bigint, 0), coalesce($5::jsonb, '{}'))`
@@ -92,9 +81,15 @@ const pruneSQL = `
 DELETE FROM forge_events
 WHERE id = ANY (ARRAY (SELECT id FROM forge_events WHERE at < $1 ORDER BY at LIMIT $2))`
 
+// Store reads the event log and the cluster's health.
+type Store struct{ db postgres.DB }
+
+// New returns the store of a database.
+func New(db postgres.DB) *Store { return &Store{db} }
+
 // Append writes an event with the time of the database's clock. data is marshalled
 // to JSON; nil means none.
-func Append(ctx context.Context, db Execer, event Event, data any) error {
+func Append(ctx context.Context, db postgres.DB, event Event, data any) error {
 	var body []byte
 	if data != nil {
 		var err error
@@ -108,17 +103,9 @@ func Append(ctx context.Context, db Execer, event Event, data any) error {
 	return nil
 }
 
-func collect[T any](ctx context.Context, db Queryer, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scan)
-}
-
 // Prune deletes at most limit events that are older than before, the oldest first,
 // and returns their number.
-func Prune(ctx context.Context, db Execer, before time.Time, limit int) (int64, error) {
+func Prune(ctx context.Context, db postgres.DB, before time.Time, limit int) (int64, error) {
 	tag, err := db.Exec(ctx, pruneSQL, before, limit)
 	if err != nil {
 		return 0, fmt.Errorf("prune events: %w", err)

@@ -103,7 +103,7 @@ func TestAppendErrors(t *testing.T) {
 		!strings.Contains(err.Error(), "append x event") {
 		t.Errorf("no database: %v", err)
 	}
-	if _, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Limit: 1}); err == nil || !strings.Contains(err.Error(), "find events") {
+	if _, err := eventstore.New(pool).Find(t.Context(), eventstore.Filter{Limit: 1}); err == nil || !strings.Contains(err.Error(), "find events") {
 		t.Errorf("no database: %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func appendEvent(t *testing.T, pool *pgxpool.Pool, event eventstore.Event, data 
 
 func list(t *testing.T, pool *pgxpool.Pool, before int64, limit int) []eventstore.Event {
 	t.Helper()
-	events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Before: before, Limit: limit})
+	events, err := eventstore.New(pool).Find(t.Context(), eventstore.Filter{Before: before, Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestFindByRole(t *testing.T) {
 		appendEvent(t, pool, eventstore.Event{Type: eventstore.LeaderElected, Role: role}, nil)
 	}
 	for role, want := range map[string]int{"": 4, "scheduler": 2, "nobody": 0} {
-		events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Role: role, Limit: 10})
+		events, err := eventstore.New(pool).Find(t.Context(), eventstore.Filter{Role: role, Limit: 10})
 		if err != nil || len(events) != want {
 			t.Errorf("of %q: %d events, %v", role, len(events), err)
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Filter selects events.
@@ -30,12 +32,12 @@ LIMIT $4`
 const knownTypesSQL = `SELECT DISTINCT type FROM forge_events ORDER BY type`
 
 // Find returns the events that match the filter, newest first.
-func Find(ctx context.Context, db Queryer, filter Filter) ([]Event, error) {
+func (s *Store) Find(ctx context.Context, filter Filter) ([]Event, error) {
 	types := filter.Types
 	if types == nil {
 		types = []string{}
 	}
-	events, err := collect(ctx, db, pgx.RowToStructByPos[Event], findSQL, filter.After, filter.Before, types, filter.Limit, filter.Role)
+	events, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Event], findSQL, filter.After, filter.Before, types, filter.Limit, filter.Role)
 	if err != nil {
 		return nil, fmt.Errorf("find events: %w", err)
 	}
@@ -56,13 +58,13 @@ func (e *UnknownTypeError) Error() string {
 // CheckTypes returns an [UnknownTypeError] for a type that does not exist. Types in
 // the event log that this version does not define exist as well: other versions may
 // have written them.
-func CheckTypes(ctx context.Context, db Queryer, types []string) error {
+func (s *Store) CheckTypes(ctx context.Context, types []string) error {
 	known := Types()
 	unknown := func(name string) bool { return !slices.Contains(known, name) }
 	if !slices.ContainsFunc(types, unknown) {
 		return nil
 	}
-	written, err := recorded(ctx, db)
+	written, err := s.recorded(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,8 +88,8 @@ func Types() []string {
 }
 
 // recorded returns the types that the event log contains.
-func recorded(ctx context.Context, db Queryer) ([]string, error) {
-	types, err := collect(ctx, db, pgx.RowTo[string], knownTypesSQL)
+func (s *Store) recorded(ctx context.Context) ([]string, error) {
+	types, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], knownTypesSQL)
 	if err != nil {
 		return nil, fmt.Errorf("list types of events: %w", err)
 	}

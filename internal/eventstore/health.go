@@ -3,14 +3,7 @@ package eventstore
 import (
 	"context"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
 )
-
-// RowQueryer runs queries of one row.
-type RowQueryer interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
 
 const healthSQL = `
 SELECT ARRAY (SELECT jsonb_array_elements_text(forge_health_causes())),
@@ -22,8 +15,8 @@ const judgeSQL = `SELECT forge_judge_health() IS NOT NULL`
 // and appends the event unless it is already recorded. evaluated is false if another
 // transaction is evaluating at the same time; that transaction may not see the
 // caller's changes.
-func EvaluateHealth(ctx context.Context, db RowQueryer) (evaluated bool, err error) {
-	if err := db.QueryRow(ctx, judgeSQL).Scan(&evaluated); err != nil {
+func (s *Store) EvaluateHealth(ctx context.Context) (evaluated bool, err error) {
+	if err := s.db.QueryRow(ctx, judgeSQL).Scan(&evaluated); err != nil {
 		return false, fmt.Errorf("evaluate the cluster's health: %w", err)
 	}
 	return evaluated, nil
@@ -32,9 +25,9 @@ func EvaluateHealth(ctx context.Context, db RowQueryer) (evaluated bool, err err
 // Causes returns why the cluster is degraded; it is healthy if there are none.
 // recorded is false while the newest health event differs, because the health was
 // not evaluated since.
-func Causes(ctx context.Context, db RowQueryer) (causes []string, recorded bool, err error) {
+func (s *Store) Causes(ctx context.Context) (causes []string, recorded bool, err error) {
 	var degraded bool
-	if err := db.QueryRow(ctx, healthSQL).Scan(&causes, &degraded); err != nil {
+	if err := s.db.QueryRow(ctx, healthSQL).Scan(&causes, &degraded); err != nil {
 		return nil, false, fmt.Errorf("read the cluster's health: %w", err)
 	}
 	return causes, degraded == (len(causes) > 0), nil

@@ -59,7 +59,7 @@ func healthEventsMatch(t *testing.T) (inTime bool) {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 		for range 2 { // a second evaluation appends nothing
-			if evaluated, err := eventstore.EvaluateHealth(t.Context(), pool); err != nil || !evaluated {
+			if evaluated, err := eventstore.New(pool).EvaluateHealth(t.Context()); err != nil || !evaluated {
 				t.Fatalf("%s: evaluated %v, %v", step.name, evaluated, err)
 			}
 		}
@@ -80,7 +80,7 @@ func healthEventsMatch(t *testing.T) (inTime bool) {
 // readersAgree reports whether readers see the health of the newest event.
 func readersAgree(t *testing.T, pool *pgxpool.Pool, told []string) bool {
 	t.Helper()
-	causes, recorded, err := eventstore.Causes(t.Context(), pool)
+	causes, recorded, err := eventstore.New(pool).Causes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +114,10 @@ func TestEvaluateHealthNeverBlocks(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `INSERT INTO forge_nodes (node_id, incarnation, state) VALUES ('b', '00000000000000bb', 'dead')`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := eventstore.EvaluateHealth(t.Context(), tx); err != nil {
+	if _, err := eventstore.New(tx).EvaluateHealth(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if evaluated, err := eventstore.EvaluateHealth(t.Context(), pool); err != nil || evaluated {
+	if evaluated, err := eventstore.New(pool).EvaluateHealth(t.Context()); err != nil || evaluated {
 		t.Fatalf("evaluated %v, %v beside another transaction", evaluated, err)
 	}
 }
@@ -131,7 +131,7 @@ func TestEvaluateHealthRecreatesDeletedRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if evaluated, err := eventstore.EvaluateHealth(t.Context(), pool); err != nil || !evaluated {
+	if evaluated, err := eventstore.New(pool).EvaluateHealth(t.Context()); err != nil || !evaluated {
 		t.Fatalf("evaluated %v, %v without the row", evaluated, err)
 	}
 	if got := health(t, pool); !slices.Equal(got, []string{`cluster_degraded ["node b is dead"]`}) {
@@ -159,7 +159,7 @@ func TestFindFiltersEvents(t *testing.T) {
 		{eventstore.Filter{Limit: 10, Types: []string{eventstore.NodeJoined, eventstore.CronPaused}}, []int64{4, 2, 1}},
 		{eventstore.Filter{Limit: 10, Types: []string{"nothing"}}, nil},
 	} {
-		events, err := eventstore.Find(t.Context(), pool, test.filter)
+		events, err := eventstore.New(pool).Find(t.Context(), test.filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,10 +174,10 @@ func TestFindFiltersEvents(t *testing.T) {
 	if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: "of_another_version"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := eventstore.CheckTypes(t.Context(), pool, []string{eventstore.QueuePaused, "of_another_version"}); err != nil {
+	if err := eventstore.New(pool).CheckTypes(t.Context(), []string{eventstore.QueuePaused, "of_another_version"}); err != nil {
 		t.Error(err)
 	}
-	err := eventstore.CheckTypes(t.Context(), pool, []string{eventstore.QueuePaused, "nothing"})
+	err := eventstore.New(pool).CheckTypes(t.Context(), []string{eventstore.QueuePaused, "nothing"})
 	if unknown, ok := errors.AsType[*eventstore.UnknownTypeError](err); !ok || unknown.Type != "nothing" || !slices.Contains(unknown.Known, "of_another_version") {
 		t.Errorf("of a type that there is not: %v", err)
 	}

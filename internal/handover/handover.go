@@ -65,7 +65,7 @@ func Leader(ctx context.Context, db postgres.DB, role string) (leaderstore.Leade
 // leader's role, according to the rows of the nodes. It returns a [RefusedError] if
 // not.
 func Check(ctx context.Context, db postgres.DB, leader leaderstore.Leader, target string) error {
-	nodes, err := nodestore.Observe(ctx, db)
+	nodes, err := nodestore.New(db).List(ctx)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func Undrain(ctx context.Context, db postgres.DB, id, by string) error {
 // setState appends an event only if the state changed.
 func setState(ctx context.Context, db postgres.DB, node nodestore.Node, state, by string) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if err := nodestore.SetState(ctx, tx, node.NodeID, node.Incarnation, state); err != nil || node.State == state {
+		if err := nodestore.New(tx).SetState(ctx, node.NodeID, node.Incarnation, state); err != nil || node.State == state {
 			return err
 		}
 		event := eventstore.Event{Type: eventstore.NodeUndrained, NodeID: node.NodeID}
@@ -202,7 +202,7 @@ func setState(ctx context.Context, db postgres.DB, node nodestore.Node, state, b
 
 // liveNode returns a node that can be drained and undrained.
 func liveNode(ctx context.Context, db postgres.DB, id string) (nodestore.Node, error) {
-	node, err := nodestore.Get(ctx, db, id)
+	node, err := nodestore.New(db).Get(ctx, id)
 	switch {
 	case errors.Is(err, nodestore.ErrNotFound):
 		return node, missingErrorf("no node %q; see forge node list", id)

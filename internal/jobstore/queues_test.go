@@ -125,7 +125,7 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("told %v, %v; want %s", note, err, want)
 		}
 	}
-	events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Limit: 10})
+	events, err := eventstore.New(pool).Find(t.Context(), eventstore.Filter{Limit: 10})
 	if err != nil || len(events) != 2 || events[0].Type != eventstore.QueueResumed || string(events[1].Data) != `{"by": "test", "queue": "new"}` {
 		t.Errorf("events %+v, %v", events, err)
 	}

@@ -28,8 +28,8 @@ WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL`
 // Reconfigure records the configuration that a running node has applied from its
 // edited file, and appends config_reloaded. It notifies the scheduler's leader. It
 // returns ErrFenced when the incarnation no longer holds the id.
-func Reconfigure(ctx context.Context, db Beginner, n Node) error {
-	return configure(ctx, db, n, eventstore.ConfigReloaded,
+func (s *Store) Reconfigure(ctx context.Context, n Node) error {
+	return s.configure(ctx, n, eventstore.ConfigReloaded,
 		map[string]any{"hash": n.ConfigHash, "needs_restart": orEmptyList(n.ConfigRestart)},
 		reconfigureSQL, n.NodeID, n.Incarnation, orEmptyList(n.Capabilities), orEmpty(n.Tags), orEmptyList(n.Kinds), orEmpty(n.Queues),
 		n.Slots, n.ConfigHash, orEmpty(n.Definitions), orEmptyList(n.ConfigRestart))
@@ -37,16 +37,16 @@ func Reconfigure(ctx context.Context, db Beginner, n Node) error {
 
 // RejectConfig records why a node did not apply its edited file, and appends
 // config_rejected with all problems. It returns ErrFenced as Reconfigure does.
-func RejectConfig(ctx context.Context, db Beginner, n Node, reason string, problems []string) error {
-	return configure(ctx, db, n, eventstore.ConfigRejected,
+func (s *Store) RejectConfig(ctx context.Context, n Node, reason string, problems []string) error {
+	return s.configure(ctx, n, eventstore.ConfigRejected,
 		map[string]any{"reason": reason, "problems": orEmptyList(problems)},
 		rejectConfigSQL, n.NodeID, n.Incarnation, reason)
 }
 
 // HoldConfig records why a node's file waits for confirmation by an operator, and
 // appends config_rejected. It returns ErrFenced as Reconfigure does.
-func HoldConfig(ctx context.Context, db Beginner, n Node, reason string) error {
-	return configure(ctx, db, n, eventstore.ConfigRejected,
+func (s *Store) HoldConfig(ctx context.Context, n Node, reason string) error {
+	return s.configure(ctx, n, eventstore.ConfigRejected,
 		map[string]any{"reason": reason, "waits_for": "forge apply --yes", "problems": []string{}},
 		holdConfigSQL, n.NodeID, n.Incarnation, reason)
 }
@@ -57,15 +57,15 @@ SET config_waiting = ''
 WHERE node_id = $1 AND incarnation = $2 AND config_waiting <> ''`
 
 // ReleaseConfig records that a node's file no longer waits.
-func ReleaseConfig(ctx context.Context, db Executor, n Node) error {
-	if _, err := db.Exec(ctx, releaseConfigSQL, n.NodeID, n.Incarnation); err != nil {
+func (s *Store) ReleaseConfig(ctx context.Context, n Node) error {
+	if _, err := s.db.Exec(ctx, releaseConfigSQL, n.NodeID, n.Incarnation); err != nil {
 		return fmt.Errorf("record the configuration of node %q: %w", n.NodeID, err)
 	}
 	return nil
 }
 
-func configure(ctx context.Context, db Beginner, n Node, event string, data map[string]any, sql string, args ...any) error {
-	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+func (s *Store) configure(ctx context.Context, n Node, event string, data map[string]any, sql string, args ...any) error {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, sql, args...)
 		if err != nil {
 			return err

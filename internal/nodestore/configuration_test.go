@@ -22,13 +22,13 @@ func TestReconfigure(t *testing.T) {
 		Definitions: map[string]string{"k": "d"}, Capabilities: []string{"gpu"}, Tags: map[string]string{"zone": "eu"},
 		ConfigRestart: []string{"http.listen"},
 	}
-	if err := nodestore.RejectConfig(t.Context(), pool, edited, "2 errors", []string{"x", "y"}); err != nil {
+	if err := nodestore.New(pool).RejectConfig(t.Context(), edited, "2 errors", []string{"x", "y"}); err != nil {
 		t.Fatal(err)
 	}
 	if n := get(t, pool); n.ConfigError != "2 errors" || n.ConfigHash != "one" || n.Slots != 5 {
 		t.Errorf("a refused file changed the node: %+v", n)
 	}
-	if err := nodestore.Reconfigure(t.Context(), pool, edited); err != nil {
+	if err := nodestore.New(pool).Reconfigure(t.Context(), edited); err != nil {
 		t.Fatal(err)
 	}
 	want := edited
@@ -39,24 +39,24 @@ func TestReconfigure(t *testing.T) {
 		t.Errorf("row (-want +got):\n%s", diff)
 	}
 	wantEvents(t, pool, eventstore.NodeJoined, eventstore.ConfigRejected, eventstore.ConfigReloaded)
-	events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Limit: 2})
+	events, err := eventstore.New(pool).Find(t.Context(), eventstore.Filter{Limit: 2})
 	if err != nil || !strings.Contains(string(events[0].Data), "http.listen") || !strings.Contains(string(events[1].Data), `["x", "y"]`) {
 		t.Errorf("events %+v, %v", events, err)
 	}
 	if !fence(t, pool) {
 		t.Fatal("not fenced")
 	}
-	if err := nodestore.Reconfigure(t.Context(), pool, edited); !errors.Is(err, nodestore.ErrFenced) {
+	if err := nodestore.New(pool).Reconfigure(t.Context(), edited); !errors.Is(err, nodestore.ErrFenced) {
 		t.Errorf("a fenced node reconfigures: %v", err)
 	}
-	if err := nodestore.RejectConfig(t.Context(), pool, edited, "x", nil); !errors.Is(err, nodestore.ErrFenced) {
+	if err := nodestore.New(pool).RejectConfig(t.Context(), edited, "x", nil); !errors.Is(err, nodestore.ErrFenced) {
 		t.Errorf("a fenced node reports: %v", err)
 	}
 }
 
 func get(t *testing.T, pool *pgxpool.Pool) nodestore.Node {
 	t.Helper()
-	node, err := nodestore.Get(t.Context(), pool, "a")
+	node, err := nodestore.New(pool).Get(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func NewMember(options MemberOptions) *Member {
 	}
 	return &Member{
 		options:     options,
-		registry:    nodeTable{options.Pool, options.HeartbeatPool, options.Node, options.Policy},
+		registry:    nodeTable{New(options.Pool), New(options.HeartbeatPool), options.Node, options.Policy},
 		logger:      options.Logger.With("node", options.Node.NodeID),
 		beatTimeout: options.Policy.DeadThreshold / 2,
 	}
@@ -217,20 +217,20 @@ func (m *Member) countSlots() {
 
 // nodeTable implements registry with forge_nodes.
 type nodeTable struct {
-	pool          *pgxpool.Pool
-	heartbeatPool *pgxpool.Pool
-	node          Node
-	policy        Policy
+	store      *Store
+	heartbeats *Store
+	node       Node
+	policy     Policy
 }
 
 func (t nodeTable) register(ctx context.Context) error {
-	return Register(ctx, t.pool, t.node, t.policy)
+	return t.store.Register(ctx, t.node, t.policy)
 }
 
 func (t nodeTable) heartbeat(ctx context.Context, running int) (string, error) {
-	return Heartbeat(ctx, t.heartbeatPool, t.node.NodeID, t.node.Incarnation, running)
+	return t.heartbeats.Heartbeat(ctx, t.node.NodeID, t.node.Incarnation, running)
 }
 
 func (t nodeTable) setState(ctx context.Context, state string) error {
-	return SetState(ctx, t.pool, t.node.NodeID, t.node.Incarnation, state)
+	return t.store.SetState(ctx, t.node.NodeID, t.node.Incarnation, state)
 }

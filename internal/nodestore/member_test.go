@@ -229,7 +229,7 @@ func TestMemberJoinsHeartbeatsAndLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		_, err := Fence(t.Context(), tx, "00000000000000aa")
+		_, err := New(tx).Fence(t.Context(), "00000000000000aa")
 		return err
 	})
 	if err != nil {
@@ -251,7 +251,7 @@ func TestMemberJoinsHeartbeatsAndLeaves(t *testing.T) {
 func waitForRunning(t *testing.T, pool *pgxpool.Pool, want int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		node, err := Get(t.Context(), pool, "a")
+		node, err := New(pool).Get(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // rowOf returns the arguments of insertSQL and replaceSQL. The columns are NOT
@@ -37,7 +39,7 @@ func scan(row pgx.Row) (Node, error) {
 	if err := row.Scan(append(targets(&n, &fenced), &reported, &n.Reporting)...); err != nil {
 		return Node{}, err
 	}
-	n.FencedAt, n.ReportedAt = orZero(fenced), orZero(reported)
+	n.FencedAt, n.ReportedAt = postgres.TimeOrZero(fenced), postgres.TimeOrZero(reported)
 	return n, nil
 }
 
@@ -49,7 +51,7 @@ func scanLiveness(row pgx.Row) (Liveness, error) {
 	if err := row.Scan(append(targets(&l.Node, &fenced), &age, &held)...); err != nil {
 		return Liveness{}, err
 	}
-	l.FencedAt = orZero(fenced)
+	l.FencedAt = postgres.TimeOrZero(fenced)
 	l.HeartbeatAge = time.Duration(age * float64(time.Second))
 	l.SessionLock = slices.Contains(held, lockObject(l.Incarnation))
 	return l, nil
@@ -62,13 +64,6 @@ func targets(n *Node, fenced **time.Time) []any {
 		&n.Tags, &n.Kinds, &n.Queues, &n.Definitions, &n.Slots, &n.Running, &n.ConfigHash, &n.ConfigError, &n.ConfigWaiting, &n.ConfigRestart,
 		&n.StartedAt, &n.LastHeartbeatAt, fenced, &n.TZData, &n.Observed, &n.Now,
 	}
-}
-
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return *t
 }
 
 // lockClass and lockObject are the keys of SessionLock as pg_locks shows them: oids

@@ -36,8 +36,8 @@ const codeUndefinedTable = "42P01"
 // Running describes what uses the database: each node whose process holds its
 // session lock or is not dead by policy, and each other program that leads a role.
 // It works on every schema version, and without a schema.
-func Running(ctx context.Context, db Queryer, policy Policy) (found []string, err error) {
-	rows, err := db.Query(ctx, runningSQL, lockClass())
+func (s *Store) Running(ctx context.Context, policy Policy) (found []string, err error) {
+	rows, err := s.db.Query(ctx, runningSQL, lockClass())
 	if err == nil {
 		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) { return scanRunning(row, policy) })
 	}
@@ -48,7 +48,7 @@ func Running(ctx context.Context, db Queryer, policy Policy) (found []string, er
 		return nil, fmt.Errorf("read which nodes run: %w", err)
 	}
 	found = slices.DeleteFunc(found, func(one string) bool { return one == "" })
-	programs, err := db.Query(ctx, programsSQL)
+	programs, err := s.db.Query(ctx, programsSQL)
 	if err != nil {
 		return nil, fmt.Errorf("read the leaders: %w", err)
 	}

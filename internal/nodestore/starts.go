@@ -36,9 +36,9 @@ type Starts struct {
 
 // SlowStarts returns the nodes that take no jobs because commands wait to be started
 // there and starts are slow, by node id. It uses the nodes' last reports.
-func SlowStarts(ctx context.Context, db postgres.DB) (map[string]Starts, error) {
+func (s *Store) SlowStarts(ctx context.Context) (map[string]Starts, error) {
 	nodes := map[string]Starts{}
-	_, err := postgres.Collect(ctx, db, func(row pgx.CollectableRow) (id string, err error) {
+	_, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (id string, err error) {
 		var waiting, took float64
 		if err := row.Scan(&id, &waiting, &took); err != nil {
 			return "", err

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -111,44 +111,27 @@ func (e *DuplicateIDError) Error() string {
 		e.NodeID, e.PID, e.Hostname, e.LastHeartbeat.UTC().Format(time.RFC3339))
 }
 
-// Queryer runs queries: a pool, a connection or a transaction.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
+// Store reads and writes forge_nodes.
+type Store struct{ db postgres.DB }
 
-// RowQueryer runs queries of one row.
-type RowQueryer interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
+// New returns the store of a database. Of a transaction, it is the store in the
+// transaction.
+func New(db postgres.DB) *Store { return &Store{db} }
 
-// Executor runs statements: a pool, a connection or a transaction.
-type Executor interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-// Beginner starts transactions: a pool, a connection or a transaction.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
-
-// List returns every node that ever joined, ordered by node id, including dead
+// Recorded returns every node that ever joined, ordered by node id, including dead
 // nodes and nodes that left, with the recorded state.
-func List(ctx context.Context, db Queryer) ([]Node, error) {
-	rows, err := db.Query(ctx, listSQL)
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
-	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Node, error) { return scan(row) })
+func (s *Store) Recorded(ctx context.Context) ([]Node, error) {
+	nodes, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (Node, error) { return scan(row) }, listSQL)
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	return nodes, nil
 }
 
-// Observe returns the same nodes as List with the state that readers see: a node
+// List returns the same nodes as Recorded with the state that readers see: a node
 // that is silent for too long is dead, even if this is not recorded.
-func Observe(ctx context.Context, db Queryer) ([]Node, error) {
-	nodes, err := List(ctx, db)
+func (s *Store) List(ctx context.Context) ([]Node, error) {
+	nodes, err := s.Recorded(ctx)
 	for i := range nodes {
 		nodes[i].State = nodes[i].Observed
 	}
@@ -156,8 +139,8 @@ func Observe(ctx context.Context, db Queryer) ([]Node, error) {
 }
 
 // Get returns a node by id with the state that readers see, or ErrNotFound.
-func Get(ctx context.Context, db RowQueryer, nodeID string) (Node, error) {
-	node, err := scan(db.QueryRow(ctx, getSQL, nodeID))
+func (s *Store) Get(ctx context.Context, nodeID string) (Node, error) {
+	node, err := scan(s.db.QueryRow(ctx, getSQL, nodeID))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Node{}, fmt.Errorf("get node %q: %w", nodeID, ErrNotFound)
 	}
@@ -170,8 +153,8 @@ func Get(ctx context.Context, db RowQueryer, nodeID string) (Node, error) {
 
 // Alive returns the nodes that are not fenced and have not left, with the signals
 // that Liveness.Dead evaluates.
-func Alive(ctx context.Context, db Queryer) ([]Liveness, error) {
-	rows, err := db.Query(ctx, aliveSQL, lockClass())
+func (s *Store) Alive(ctx context.Context) ([]Liveness, error) {
+	rows, err := s.db.Query(ctx, aliveSQL, lockClass())
 	if err != nil {
 		return nil, fmt.Errorf("read which nodes are alive: %w", err)
 	}
@@ -200,8 +183,8 @@ func collectAlive(rows pgx.Rows) ([]Liveness, error) {
 // Register makes node the holder of its node id and appends node_joined. It fails
 // with a *DuplicateIDError while a process of another incarnation holds the id and
 // is not dead by policy, and with ErrFenced if this incarnation was fenced before.
-func Register(ctx context.Context, db Beginner, node Node, policy Policy) error {
-	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+func (s *Store) Register(ctx context.Context, node Node, policy Policy) error {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if err := claimRow(ctx, tx, node, policy); err != nil {
 			return err
 		}
@@ -234,8 +217,8 @@ func claimRow(ctx context.Context, tx pgx.Tx, node Node, policy Policy) error {
 // Heartbeat records that the node is alive and how many jobs it runs, and returns
 // the state of its row: an operator may have set it to draining. ErrFenced means
 // that the process must stop.
-func Heartbeat(ctx context.Context, db RowQueryer, nodeID, incarnation string, running int) (state string, err error) {
-	err = db.QueryRow(ctx, heartbeatSQL, nodeID, incarnation, running).Scan(&state)
+func (s *Store) Heartbeat(ctx context.Context, nodeID, incarnation string, running int) (state string, err error) {
+	err = s.db.QueryRow(ctx, heartbeatSQL, nodeID, incarnation, running).Scan(&state)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", fmt.Errorf("heartbeat of node %q: %w", nodeID, ErrFenced)
 	}
@@ -247,8 +230,8 @@ func Heartbeat(ctx context.Context, db RowQueryer, nodeID, incarnation string, r
 
 // SetState sets the node to Active, Draining or Left, and appends node_left for
 // Left. It returns ErrFenced when the incarnation no longer holds the id.
-func SetState(ctx context.Context, db Beginner, nodeID, incarnation, state string) error {
-	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+func (s *Store) SetState(ctx context.Context, nodeID, incarnation, state string) error {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, setStateSQL, nodeID, incarnation, state)
 		if err != nil {
 			return err
@@ -267,17 +250,17 @@ func SetState(ctx context.Context, db Beginner, nodeID, incarnation, state strin
 	return nil
 }
 
-// Fence marks an incarnation as dead and appends node_dead. Once tx has committed,
+// Fence marks an incarnation as dead and appends node_dead. Once that has committed,
 // the incarnation can neither send heartbeats nor claim jobs. It returns false if
-// there was nothing to fence.
-func Fence(ctx context.Context, tx pgx.Tx, incarnation string) (bool, error) {
+// there was nothing to fence. The store must be that of a transaction.
+func (s *Store) Fence(ctx context.Context, incarnation string) (bool, error) {
 	var nodeID string
-	err := tx.QueryRow(ctx, fenceSQL, incarnation).Scan(&nodeID)
+	err := s.db.QueryRow(ctx, fenceSQL, incarnation).Scan(&nodeID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
 	if err == nil {
-		err = announceGone(ctx, tx, nodeID, eventstore.NodeDead, incarnation)
+		err = announceGone(ctx, s.db, nodeID, eventstore.NodeDead, incarnation)
 	}
 	if err != nil {
 		return false, fmt.Errorf("fence incarnation %s: %w", incarnation, err)
@@ -286,9 +269,9 @@ func Fence(ctx context.Context, tx pgx.Tx, incarnation string) (bool, error) {
 }
 
 // Admit returns ErrFenced if the incarnation is not, or no longer, a node.
-func Admit(ctx context.Context, db RowQueryer, incarnation string) error {
+func (s *Store) Admit(ctx context.Context, incarnation string) error {
 	var admitted bool
-	err := db.QueryRow(ctx, admittedSQL, incarnation).Scan(&admitted)
+	err := s.db.QueryRow(ctx, admittedSQL, incarnation).Scan(&admitted)
 	if err == nil && !admitted {
 		return ErrFenced
 	}
@@ -297,7 +280,7 @@ func Admit(ctx context.Context, db RowQueryer, incarnation string) error {
 
 // announceGone also makes the other nodes check whether one of them has to become a
 // deputy.
-func announceGone(ctx context.Context, tx pgx.Tx, nodeID, event, incarnation string) error {
+func announceGone(ctx context.Context, tx postgres.DB, nodeID, event, incarnation string) error {
 	if err := announce(ctx, tx, nodeID, event, map[string]any{"incarnation": incarnation}); err != nil {
 		return err
 	}
@@ -307,17 +290,17 @@ func announceGone(ctx context.Context, tx pgx.Tx, nodeID, event, incarnation str
 
 // announce appends an event, evaluates the cluster's health and notifies the
 // subscribers of NodeChannel.
-func announce(ctx context.Context, tx pgx.Tx, nodeID, event string, data map[string]any) error {
+func announce(ctx context.Context, tx postgres.DB, nodeID, event string, data map[string]any) error {
 	if err := eventstore.Append(ctx, tx, eventstore.Event{Type: event, NodeID: nodeID}, data); err != nil {
 		return err
 	}
-	if _, err := eventstore.EvaluateHealth(ctx, tx); err != nil {
+	if _, err := eventstore.New(tx).EvaluateHealth(ctx); err != nil {
 		return err
 	}
 	return wake(ctx, tx, nodeID)
 }
 
-func wake(ctx context.Context, tx pgx.Tx, nodeID string) error {
+func wake(ctx context.Context, tx postgres.DB, nodeID string) error {
 	_, err := tx.Exec(ctx, notifySQL, wire.NodeChannel, nodeID)
 	return err
 }

@@ -35,7 +35,7 @@ func TestRegisterRoundTrip(t *testing.T) {
 		Definitions: map[string]string{"k": "d"}, ConfigRestart: []string{},
 	}
 	register(t, pool, want)
-	nodes, err := nodestore.List(t.Context(), pool)
+	nodes, err := nodestore.New(pool).Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestRegisterRoundTrip(t *testing.T) {
 	if nodes[0].StartedAt.IsZero() || nodes[0].LastHeartbeatAt.After(nodes[0].Now) {
 		t.Errorf("times: %+v", nodes[0])
 	}
-	if _, err := nodestore.Get(t.Context(), pool, "b"); !errors.Is(err, nodestore.ErrNotFound) {
+	if _, err := nodestore.New(pool).Get(t.Context(), "b"); !errors.Is(err, nodestore.ErrNotFound) {
 		t.Errorf("Get() of an unknown node: %v", err)
 	}
 	wantEvents(t, pool, eventstore.NodeJoined)
@@ -68,10 +68,10 @@ func TestDuplicateIDIsRejectedWhileHolderLives(t *testing.T) {
 	if err := tryRegister(t.Context(), pool, second); err != nil {
 		t.Fatalf("Register() after the twin has gone: %v", err)
 	}
-	if _, err := nodestore.Heartbeat(t.Context(), pool, "a", first, 0); !errors.Is(err, nodestore.ErrFenced) {
+	if _, err := nodestore.New(pool).Heartbeat(t.Context(), "a", first, 0); !errors.Is(err, nodestore.ErrFenced) {
 		t.Errorf("Heartbeat() of the replaced incarnation: %v", err)
 	}
-	if state, err := nodestore.Heartbeat(t.Context(), pool, "a", second, 3); err != nil || state != nodestore.Active {
+	if state, err := nodestore.New(pool).Heartbeat(t.Context(), "a", second, 3); err != nil || state != nodestore.Active {
 		t.Errorf("Heartbeat() of the new incarnation: %q, %v", state, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestOneOfConcurrentRegistrationsWins(t *testing.T) {
 			pool := pgtest.Pool(t)
 			if before != "" {
 				register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
-				if err := nodestore.SetState(t.Context(), pool, "a", first, before); err != nil {
+				if err := nodestore.New(pool).SetState(t.Context(), "a", first, before); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -108,7 +108,7 @@ func registerConcurrently(t *testing.T, pool *pgxpool.Pool) (won int) {
 	for i := range errs {
 		wg.Go(func() {
 			node := nodestore.Node{NodeID: "a", Incarnation: fmt.Sprintf("%016x", i)}
-			errs[i] = nodestore.Register(t.Context(), pool, node, patient)
+			errs[i] = nodestore.New(pool).Register(t.Context(), node, patient)
 		})
 	}
 	wg.Wait()
@@ -126,7 +126,7 @@ func TestFencedNodeCannotHeartbeatOrReturn(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
-	if _, err := nodestore.Heartbeat(t.Context(), pool, "a", first, 7); err != nil {
+	if _, err := nodestore.New(pool).Heartbeat(t.Context(), "a", first, 7); err != nil {
 		t.Fatal(err)
 	}
 	if !fence(t, pool) {
@@ -135,14 +135,14 @@ func TestFencedNodeCannotHeartbeatOrReturn(t *testing.T) {
 	if fence(t, pool) {
 		t.Error("Fence() fenced twice")
 	}
-	node, err := nodestore.Get(t.Context(), pool, "a")
+	node, err := nodestore.New(pool).Get(t.Context(), "a")
 	if err != nil || node.State != nodestore.Dead || node.FencedAt.IsZero() || node.Running != 0 {
 		t.Errorf("row of a fenced node: %+v, %v", node, err)
 	}
-	if _, err := nodestore.Heartbeat(t.Context(), pool, "a", first, 0); !errors.Is(err, nodestore.ErrFenced) {
+	if _, err := nodestore.New(pool).Heartbeat(t.Context(), "a", first, 0); !errors.Is(err, nodestore.ErrFenced) {
 		t.Errorf("Heartbeat() after the fence: %v", err)
 	}
-	if err := nodestore.SetState(t.Context(), pool, "a", first, nodestore.Active); !errors.Is(err, nodestore.ErrFenced) {
+	if err := nodestore.New(pool).SetState(t.Context(), "a", first, nodestore.Active); !errors.Is(err, nodestore.ErrFenced) {
 		t.Errorf("SetState() after the fence: %v", err)
 	}
 	if err := tryRegister(t.Context(), pool, first); !errors.Is(err, nodestore.ErrFenced) {
@@ -161,14 +161,14 @@ func TestNodeThatLeftStaysLeft(t *testing.T) {
 	listener := listen(t, pool)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first})
 	for _, state := range []string{nodestore.Draining, nodestore.Left, nodestore.Left} {
-		if err := nodestore.SetState(t.Context(), pool, "a", first, state); err != nil {
+		if err := nodestore.New(pool).SetState(t.Context(), "a", first, state); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := nodestore.SetState(t.Context(), pool, "a", first, nodestore.Active); !errors.Is(err, nodestore.ErrFenced) {
+	if err := nodestore.New(pool).SetState(t.Context(), "a", first, nodestore.Active); !errors.Is(err, nodestore.ErrFenced) {
 		t.Errorf("a node that left came back: %v", err)
 	}
-	alive, err := nodestore.Alive(t.Context(), pool)
+	alive, err := nodestore.New(pool).Alive(t.Context())
 	if err != nil || len(alive) != 0 {
 		t.Errorf("Alive() = %v, %v", alive, err)
 	}
@@ -191,7 +191,7 @@ func TestAliveReadsClockAndLock(t *testing.T) {
 	lockSession(t, pool)
 	holdSharedLock(t, pool)
 	ageHeartbeat(t, pool, "b", 90*time.Second)
-	alive, err := nodestore.Alive(t.Context(), pool)
+	alive, err := nodestore.New(pool).Alive(t.Context())
 	if err != nil || len(alive) != 2 {
 		t.Fatalf("Alive() = %v, %v", alive, err)
 	}
@@ -206,19 +206,19 @@ func TestAliveReadsClockAndLock(t *testing.T) {
 
 func register(t *testing.T, pool *pgxpool.Pool, node nodestore.Node) {
 	t.Helper()
-	if err := nodestore.Register(t.Context(), pool, node, nodestore.Policy{}); err != nil {
+	if err := nodestore.New(pool).Register(t.Context(), node, nodestore.Policy{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func tryRegister(ctx context.Context, pool *pgxpool.Pool, incarnation string) error {
-	return nodestore.Register(ctx, pool, nodestore.Node{NodeID: "a", Incarnation: incarnation}, nodestore.Policy{})
+	return nodestore.New(pool).Register(ctx, nodestore.Node{NodeID: "a", Incarnation: incarnation}, nodestore.Policy{})
 }
 
 func fence(t *testing.T, pool *pgxpool.Pool) (fenced bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
-		fenced, err = nodestore.Fence(t.Context(), tx, first)
+		fenced, err = nodestore.New(tx).Fence(t.Context(), first)
 		return err
 	})
 	if err != nil {
@@ -287,7 +287,7 @@ func ageHeartbeat(t *testing.T, pool *pgxpool.Pool, nodeID string, by time.Durat
 
 func wantEvents(t *testing.T, pool *pgxpool.Pool, want ...string) {
 	t.Helper()
-	events, err := eventstore.Find(t.Context(), pool, eventstore.Filter{Limit: 100})
+	events, err := eventstore.New(pool).Find(t.Context(), eventstore.Filter{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,15 +339,15 @@ func TestReadersSeeSilentNodesAsDead(t *testing.T) {
 	pool := pgtest.Pool(t)
 	for id, threshold := range map[string]time.Duration{"brief": time.Minute, "patient": time.Hour, "gone": time.Minute} {
 		node := nodestore.Node{NodeID: id, Incarnation: fmt.Sprintf("%016x", len(id))}
-		if err := nodestore.Register(t.Context(), pool, node, nodestore.Policy{DeadThreshold: threshold}); err != nil {
+		if err := nodestore.New(pool).Register(t.Context(), node, nodestore.Policy{DeadThreshold: threshold}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := nodestore.SetState(t.Context(), pool, "gone", fmt.Sprintf("%016x", len("gone")), nodestore.Left); err != nil {
+	if err := nodestore.New(pool).SetState(t.Context(), "gone", fmt.Sprintf("%016x", len("gone")), nodestore.Left); err != nil {
 		t.Fatal(err)
 	}
-	states := func(list func(context.Context, nodestore.Queryer) ([]nodestore.Node, error)) map[string]string {
-		nodes, err := list(t.Context(), pool)
+	states := func(list func(context.Context) ([]nodestore.Node, error)) map[string]string {
+		nodes, err := list(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -358,20 +358,20 @@ func TestReadersSeeSilentNodesAsDead(t *testing.T) {
 		return states
 	}
 	recorded := map[string]string{"brief": nodestore.Active, "patient": nodestore.Active, "gone": nodestore.Left}
-	if diff := cmp.Diff(recorded, states(nodestore.Observe)); diff != "" {
+	if diff := cmp.Diff(recorded, states(nodestore.New(pool).List)); diff != "" {
 		t.Errorf("after the heartbeat (-want +got):\n%s", diff)
 	}
 	for id := range recorded {
 		ageHeartbeat(t, pool, id, 17*time.Minute)
 	}
-	if diff := cmp.Diff(recorded, states(nodestore.List)); diff != "" {
+	if diff := cmp.Diff(recorded, states(nodestore.New(pool).Recorded)); diff != "" {
 		t.Errorf("as recorded (-want +got):\n%s", diff)
 	}
 	observed := map[string]string{"brief": nodestore.Dead, "patient": nodestore.Active, "gone": nodestore.Left}
-	if diff := cmp.Diff(observed, states(nodestore.Observe)); diff != "" {
+	if diff := cmp.Diff(observed, states(nodestore.New(pool).List)); diff != "" {
 		t.Errorf("as readers see it (-want +got):\n%s", diff)
 	}
-	if node, err := nodestore.Get(t.Context(), pool, "brief"); err != nil || node.State != nodestore.Dead {
+	if node, err := nodestore.New(pool).Get(t.Context(), "brief"); err != nil || node.State != nodestore.Dead {
 		t.Errorf("Get() of a silent node: %s, %v", node.State, err)
 	}
 }

@@ -334,7 +334,7 @@ func TestNewNodeIsOfferedJobs(t *testing.T) {
 	c.insert(t, 5, "k", "default", "")
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
 	c.waitFor(t, "the jobs", func() bool { return n.claimed() == 5 })
-	if err := nodestore.SetState(t.Context(), c.pool, "a", n.node.Incarnation, nodestore.Draining); err != nil {
+	if err := nodestore.New(c.pool).SetState(t.Context(), "a", n.node.Incarnation, nodestore.Draining); err != nil {
 		t.Fatal(err)
 	}
 	late := c.join(t, nodestore.Node{NodeID: "b", Slots: 50})

@@ -82,7 +82,7 @@ func TestJobsWaitForTheirDefinition(t *testing.T) {
 		t.Fatalf("%d jobs wait, want 3", n)
 	}
 	node.Incarnation, node.Definitions = fake.node.Incarnation, map[string]string{"k": edited}
-	if err := nodestore.Reconfigure(t.Context(), c.pool, node); err != nil {
+	if err := nodestore.New(c.pool).Reconfigure(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 	c.waitFor(t, "the waiting jobs", func() bool { return c.count(t, "state = 'available'") == 0 })

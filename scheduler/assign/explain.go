@@ -246,13 +246,13 @@ func (f *facts) readLimits(ctx context.Context, db postgres.DB) error {
 // readNodes reads the nodes. It marks dead nodes that are not fenced yet, for example
 // because all nodes died at once.
 func (f *facts) readNodes(ctx context.Context, db postgres.DB, policy nodestore.Policy) (err error) {
-	if f.nodes, err = nodestore.List(ctx, db); err != nil {
+	if f.nodes, err = nodestore.New(db).Recorded(ctx); err != nil {
 		return err
 	}
-	if f.slowStarts, err = nodestore.SlowStarts(ctx, db); err != nil {
+	if f.slowStarts, err = nodestore.New(db).SlowStarts(ctx); err != nil {
 		return err
 	}
-	alive, err := nodestore.Alive(ctx, db)
+	alive, err := nodestore.New(db).Alive(ctx)
 	if err != nil {
 		return err
 	}

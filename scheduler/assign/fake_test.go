@@ -167,7 +167,7 @@ func (c *cluster) join(t *testing.T, n nodestore.Node, change ...func(*fakeNode)
 	}
 	f.conn = conn
 	f.exec(t.Context(), t, "LISTEN "+pgx.Identifier{wire.OfferChannel(schema, n.Incarnation)}.Sanitize())
-	if err := nodestore.Register(t.Context(), c.pool, n, nodestore.Policy{}); err != nil {
+	if err := nodestore.New(c.pool).Register(t.Context(), n, nodestore.Policy{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

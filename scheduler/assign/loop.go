@@ -117,7 +117,7 @@ func (l *loop) readNodes(ctx context.Context) error {
 		if inForce, err = jobstore.New(l.pool).Limits(ctx); err != nil {
 			return err
 		}
-		nodes, err = nodestore.List(ctx, l.pool)
+		nodes, err = nodestore.New(l.pool).Recorded(ctx)
 		return err
 	})
 	if err != nil {

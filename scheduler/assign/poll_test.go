@@ -35,7 +35,7 @@ func TestAssignsWithoutNotifications(t *testing.T) {
 	node := nodestore.Node{
 		NodeID: "a", Incarnation: "00000000000000aa", Kinds: []string{"k"}, Queues: map[string]int{"default": 3}, Slots: 3,
 	}
-	if err := nodestore.Register(t.Context(), c.pool, node, nodestore.Policy{}); err != nil {
+	if err := nodestore.New(c.pool).Register(t.Context(), node, nodestore.Policy{}); err != nil {
 		t.Fatal(err)
 	}
 	c.exec(t, `INSERT INTO river_job (kind, queue, args) SELECT 'k', 'default', '{}' FROM generate_series(1, 5)`)

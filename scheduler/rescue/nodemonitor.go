@@ -139,7 +139,7 @@ func (m *nodeMonitor) fenceNode(ctx context.Context, node nodestore.Liveness) er
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err := m.fence.Do(ctx, m.pool, func(tx pgx.Tx, _ time.Time) error {
-		_, err := nodestore.Fence(ctx, tx, node.Incarnation)
+		_, err := nodestore.New(tx).Fence(ctx, node.Incarnation)
 		return err
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (m *nodeMonitor) lostProcesses(ctx context.Context) ([]lostProcess, error) 
 	if err != nil || len(owners) == 0 {
 		return nil, err
 	}
-	nodes, err := nodestore.List(ctx, m.pool) // after the owners: see lostOwners
+	nodes, err := nodestore.New(m.pool).Recorded(ctx) // after the owners: see lostOwners
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (c *cluster) join(t *testing.T, nodeID, incarnation string) (crash func()) 
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock($1, $2)", class, object); err != nil {
 		t.Fatal(err)
 	}
-	if err := nodestore.Register(t.Context(), c.pool, nodestore.Node{NodeID: nodeID, Incarnation: incarnation}, nodestore.Policy{}); err != nil {
+	if err := nodestore.New(c.pool).Register(t.Context(), nodestore.Node{NodeID: nodeID, Incarnation: incarnation}, nodestore.Policy{}); err != nil {
 		t.Fatal(err)
 	}
 	const heartbeatSQL = `UPDATE forge_nodes SET last_heartbeat_at = now() + $2 WHERE incarnation = $1`
@@ -216,7 +216,7 @@ func TestJobsOfCrashedNodeAreRescued(t *testing.T) {
 			t.Errorf("job %d is %s, want %s", id, got, state)
 		}
 	}
-	if node, err := nodestore.Get(t.Context(), c.pool, "a"); err != nil || node.State != nodestore.Dead || node.FencedAt.IsZero() {
+	if node, err := nodestore.New(c.pool).Get(t.Context(), "a"); err != nil || node.State != nodestore.Dead || node.FencedAt.IsZero() {
 		t.Errorf("the dead node's row: %+v, %v", node, err)
 	}
 	c.waitFor(t, "the session of the dead node to end", func() bool { return leftover.Ping(t.Context()) != nil })
@@ -370,7 +370,7 @@ func TestJobsOfRestartedOrDepartedNodeAreRescued(t *testing.T) {
 	if got := c.state(t, current); got != "running" {
 		t.Errorf("the new incarnation's job is %s", got)
 	}
-	if err := nodestore.SetState(t.Context(), c.pool, "a", incB, nodestore.Left); err != nil {
+	if err := nodestore.New(c.pool).SetState(t.Context(), "a", incB, nodestore.Left); err != nil {
 		t.Fatal(err)
 	}
 	c.waitFor(t, "the departed node's job", func() bool { return c.state(t, current) == "available" })

@@ -32,7 +32,7 @@ func rewrite(t *testing.T, path, text string) {
 
 func (c *cluster) node(id string) nodestore.Node {
 	c.t.Helper()
-	node, err := nodestore.Get(c.t.Context(), c.pool, id)
+	node, err := nodestore.New(c.pool).Get(c.t.Context(), id)
 	if err != nil {
 		c.t.Fatal(err)
 	}
