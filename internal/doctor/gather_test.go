@@ -314,7 +314,7 @@ func TestEncodingAndRoomOfTheServer(t *testing.T) {
 	cfg.Database.PoolSize = 10_000
 	findings := examine(t, cfg)
 	demand(t, findings, "encoding", Fail, "SQL_ASCII")
-	demand(t, findings, "connections", Warn, "10003 connections")
+	demand(t, findings, "connections", Warn, "10004 connections")
 }
 
 // The election's session overrides the server's own settings.
