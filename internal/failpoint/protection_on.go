@@ -36,6 +36,7 @@ var ahead = sync.OnceValue(func() time.Duration {
 //	crons/database-clock  LocalClock says what is due
 //	cronstore/unique-key  a tick may be recorded twice (the key has to go, too)
 //	jobs/attempt-fence    whoever ran an attempt may finish the job, given up or not
+//	jobs/unacknowledged   a node forgets a job that has ended before its result is acknowledged
 func Off(protection string) bool { return slices.Contains(missing(), protection) }
 
 // LocalClock is this machine's clock, as far ahead as the environment says.

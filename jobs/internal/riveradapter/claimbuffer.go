@@ -8,6 +8,7 @@ import (
 
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/forge-scheduler/forge/internal/failpoint"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -305,6 +306,9 @@ func (b *claimBuffer) finish(queue string, id int64) (wake []string) {
 	if job, ours := b.own[id]; ours { // otherwise the result is already acknowledged
 		job.ended = true
 		b.own[id] = job
+		if failpoint.Off("jobs/unacknowledged") {
+			delete(b.own, id)
+		}
 	}
 	b.active[queue]--
 	b.lastActivity = time.Now()
