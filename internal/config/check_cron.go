@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -170,7 +171,9 @@ func (l *loader) checkSchedule(path string, cron Cron) {
 	if !l.ok(path+".timezone") || !l.ok("cron_defaults.timezone") || !l.ok("scheduler.timezone") {
 		cron.Timezone = "UTC" // its own mistake is reported
 	}
-	parsed, err := parseSchedule(cron)
+	parsed, err := cronexpr.Parse(cron.Schedule, cronexpr.Options{
+		Name: cron.Name, Timezone: cron.Timezone, DSTMissing: cron.DSTMissing, DSTRepeated: cron.DSTRepeated,
+	})
 	if err != nil {
 		l.badExpression(where, err)
 		return
@@ -260,4 +263,37 @@ func (l *loader) checkInterval(path string, cron Cron, interval time.Duration) {
 		l.warn(l.firstGiven(path+".overlap", timeout), fmt.Sprintf("runs may pile up: the job's timeout %s is longer than the cron's interval %s",
 			job.Timeout, Duration(interval)), `overlap = "skip" or a shorter timeout`)
 	}
+}
+
+// badExpression reports an error of cronexpr at its column inside the value.
+func (l *loader) badExpression(path string, err error) {
+	parse, ok := errors.AsType[*cronexpr.ParseError](err)
+	if !ok {
+		l.wrong(path, err.Error(), "", "")
+		return
+	}
+	p := Problem{Message: parse.Problem, Want: parse.Want}
+	if parse.Field != "" && parse.Field != "timezone" {
+		p.Message = parse.Field + ": " + parse.Problem
+	}
+	if parse.Found != "" {
+		p.Got = strconv.Quote(clip(parse.Found))
+	}
+	l.add(path, false, p)
+	if last := &l.report.Problems[len(l.report.Problems)-1]; last.Line > 0 && parse.Position > 0 && l.plainString(path) {
+		last.Col += parse.Position
+	}
+}
+
+// plainString says whether the value at a path is a string on one line without
+// escapes, so that columns in it are columns in the file.
+func (l *loader) plainString(path string) bool {
+	at, ok := l.ix.places[path]
+	if !ok || at.value >= len(l.ix.text) {
+		return false
+	}
+	rest := l.ix.text[at.value:]
+	quote := rest[:1]
+	end := strings.IndexAny(rest[1:], quote+"\\\n")
+	return (quote == `"` || quote == "'") && end > 0 && rest[1+end:2+end] == quote
 }

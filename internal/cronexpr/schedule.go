@@ -48,19 +48,8 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Between yields the ticks in (after, until], in the cron's zone.
-func (s *Schedule) Between(after, until time.Time) iter.Seq[time.Time] {
-	return func(yield func(time.Time) bool) {
-		for at := range s.from(after) {
-			if at.After(until) || !yield(at) {
-				return
-			}
-		}
-	}
-}
-
-// Ticks yields the ticks that the ledger records in (after, until]: the ticks of Between
-// and those that dst_missing skips. No two have the same instant.
+// Ticks yields the ticks that the ledger records in (after, until], in the cron's zone: those
+// that fire and those that dst_missing skips. No two have the same instant.
 func (s *Schedule) Ticks(after, until time.Time) iter.Seq[Tick] {
 	return func(yield func(Tick) bool) {
 		for tick := range s.ticks(after) {
@@ -71,28 +60,11 @@ func (s *Schedule) Ticks(after, until time.Time) iter.Seq[Tick] {
 	}
 }
 
-// Count returns the number of ticks in (after, until], at most limit.
-func (s *Schedule) Count(after, until time.Time, limit int) int {
-	if limit <= 0 {
-		return 0
-	}
-	n := 0
-	for range s.Between(after, until) {
-		if n++; n == limit {
-			break
-		}
-	}
-	return n
-}
-
 // Manual reports whether the cron fires only when it is triggered.
 func (s *Schedule) Manual() bool { return s.kind == manualKind }
 
 // String returns the expression as given.
 func (s *Schedule) String() string { return s.expression }
-
-// Zone returns the zone of the times that the schedule returns.
-func (s *Schedule) Zone() *time.Location { return s.zone }
 
 // from yields the ticks that fire after an instant.
 func (s *Schedule) from(after time.Time) iter.Seq[time.Time] {

@@ -6,7 +6,6 @@ import (
 	_ "embed" // for the time zone database
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -170,20 +169,4 @@ func editDistance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// ZoneNames returns the names that LoadZone accepts, sorted.
-func ZoneNames() []string {
-	files, err := zones()
-	if err != nil {
-		return []string{"UTC"}
-	}
-	names := []string{"UTC"}
-	for name := range files {
-		if strings.Contains(name, "/") {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
