@@ -13,13 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivershared/uniquestates"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/jobs/internal/riveradapter"
 )
 
 // Inserter adds jobs of any kind, including kinds that this process cannot run.
@@ -43,7 +42,7 @@ func NewInserter(pool *pgxpool.Pool, schema string) (*Inserter, error) {
 // newInsertClient returns a client that runs no jobs. notifyEvery is the minimum time
 // between two notifications that River sends for a queue.
 func newInsertClient(pool *pgxpool.Pool, schema string, notifyEvery time.Duration, middleware ...rivertype.Middleware) (*river.Client[pgx.Tx], error) {
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+	client, err := river.NewClient(riveradapter.NewInsertDriver(pool), &river.Config{
 		Schema:            cmp.Or(schema, defaultSchema),
 		FetchCooldown:     notifyEvery,
 		FetchPollInterval: max(notifyEvery, river.FetchPollIntervalDefault),
@@ -207,7 +206,7 @@ var reserved = river.JobInsertMiddlewareFunc(func(ctx context.Context, params []
 			params[n].ScheduledAt = &jobs[n].ReadyAt
 		}
 		if jobs[n].Unique != "" {
-			params[n].UniqueKey, params[n].UniqueStates = uniqueKey(jobs[n]), uniqueStates
+			params[n].UniqueKey, params[n].UniqueStates = uniqueKey(jobs[n]), riveradapter.UniqueStates
 		}
 	}
 	return insert(context.WithValue(ctx, reservedKey{}, nil)) // jobs that a hook inserts are not affected
@@ -242,9 +241,6 @@ func uniqueOpts(job jobstore.NewJob) river.UniqueOpts {
 	}
 	return opts
 }
-
-// uniqueStates are River's default: all states except cancelled and discarded.
-var uniqueStates = uniquestates.UniqueStatesToBitmask(rivertype.UniqueOptsByStateDefault())
 
 // uniqueKey returns a key that differs from the keys that River computes and from those
 // of other kinds.

@@ -7,25 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivertype"
 )
-
-// completeSQL is setStateSQL for the most frequent result: success without other changes.
-// It returns nothing for rows that it does not change; setStateSQL handles those. For
-// CASE, see attemptFence.
-const completeSQL = `
-WITH fence AS MATERIALIZED (
-    SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL
-)
-UPDATE river_job
-SET state = 'completed', finalized_at = input.finalized_at
-FROM unnest(@ids::bigint[], @finalized_ats::timestamptz[], @claimed_ats::timestamptz[]) AS input (id, finalized_at, claimed_at)
-WHERE river_job.id = input.id
-  AND CASE WHEN river_job.state = 'running' THEN true ELSE false END
-  ` + attemptFence + `
-RETURNING river_job.id`
 
 // complete writes the plain successes among the results, in the order of their ids. It
 // returns their rows, and the results that remain to be written.
@@ -38,14 +22,7 @@ func (p *Pilot) complete(ctx context.Context, params *riverdriver.JobSetStateIfR
 	for n, i := range plain {
 		ids[n], ends[n] = params.ID[i], params.FinalizedAt[i]
 	}
-	rows, err := p.pool.Query(ctx, fenced(completeSQL), pgx.StrictNamedArgs{
-		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation, "ids": ids, "finalized_ats": ends,
-		"claimed_ats": claimedAts(p.buffer.rows(ids)),
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	done, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	done, err := p.store.Complete(ctx, ids, ends, claimedAts(p.buffer.rows(ids)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("complete jobs: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -283,7 +284,7 @@ func TestClaimWithLostReplyIsRecovered(t *testing.T) {
 
 	batch := p.buffer.take("default", 10)
 	ids := batch.free
-	if _, err := p.claim(t.Context(), "default", ids, batch.term, 100); err != nil {
+	if _, err := p.store.Claim(t.Context(), jobstore.Offer{Queue: "default", IDs: ids, Term: batch.term, MaxAttemptedBy: 100}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.settle("default", ids)(nil, context.DeadlineExceeded); err == nil {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river/riverdriver"
@@ -18,6 +17,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/failpoint"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -74,7 +74,7 @@ type Pilot struct {
 	claimed     func(job *rivertype.JobRow)
 	finished    func(job *rivertype.JobRow)
 
-	setStateSQL     string // with the schema
+	store           *jobstore.Client
 	claimTimeout    time.Duration
 	searchInterval  time.Duration
 	unsureInterval  time.Duration
@@ -108,7 +108,9 @@ func New(options Options) *Pilot {
 		buffer:   newClaimBuffer(options.Slots, options.Queues, options.Room),
 		listener: newNotificationListener(options.Schema), abandoned: make(chan struct{}),
 
-		setStateSQL: inSchema(options.Schema, setStateSQL),
+		store: jobstore.NewClient(options.Pool, jobstore.Identity{
+			ClientID: options.ClientID, NodeID: options.NodeID, Incarnation: options.Incarnation, Schema: options.Schema,
+		}),
 	}
 	if p.notifier == nil {
 		p.notifier = postgres.NewNotifier(p.pool, p.logger)
@@ -198,12 +200,14 @@ func (p *Pilot) JobGetAvailable(ctx context.Context, _ riverdriver.Executor, _ r
 	batch := p.buffer.take(params.Queue, params.MaxToLock-len(result.Jobs))
 	for _, part := range []struct {
 		ids   []int64
-		claim func(context.Context, string, []int64, int64, int) (*riverdriver.JobGetAvailableResult, error)
-	}{{batch.free, p.claim}, {batch.limited, p.claimLimited}} {
+		claim func(context.Context, jobstore.Offer) ([]jobstore.Row, error)
+	}{{batch.free, p.store.Claim}, {batch.limited, p.store.ClaimLimited}} {
 		if len(part.ids) == 0 {
 			continue
 		}
-		got, failed := p.settle(params.Queue, part.ids)(part.claim(ctx, params.Queue, part.ids, batch.term, params.MaxAttemptedBy))
+		got, failed := p.settle(params.Queue, part.ids)(claimResult(part.claim(ctx, jobstore.Offer{
+			Queue: params.Queue, IDs: part.ids, Term: batch.term, MaxAttemptedBy: params.MaxAttemptedBy,
+		})))
 		if failed != nil {
 			err = failed
 		} else {
@@ -304,7 +308,7 @@ func (p *Pilot) writeResults(ctx context.Context, params *riverdriver.JobSetStat
 		return nil, fmt.Errorf("set the state of finished jobs: %w", err)
 	}
 	if len(left.ID) > 0 {
-		others, err := p.setStateIn(ctx, p.pool, left)
+		others, err := p.setStateIn(ctx, nil, left)
 		if err != nil {
 			return nil, err // River writes all of them again, so none is acknowledged
 		}
@@ -314,7 +318,7 @@ func (p *Pilot) writeResults(ctx context.Context, params *riverdriver.JobSetStat
 	return jobs, nil
 }
 
-func (p *Pilot) setStateIn(ctx context.Context, db queryer, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
+func (p *Pilot) setStateIn(ctx context.Context, db postgres.DB, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	jobs, refused, err := p.setState(ctx, db, params)
 	if err != nil {
 		return nil, fmt.Errorf("set the state of finished jobs: %w", err)
@@ -333,5 +337,3 @@ func (p *Pilot) wake(queues []string) {
 		p.listener.wake(queue)
 	}
 }
-
-var _ queryer = pgx.Tx(nil)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
@@ -18,14 +16,6 @@ const (
 	// maxFound is the maximum number of jobs that one search finds.
 	maxFound = 1000
 )
-
-// heldSQL lists jobs that the database assigns to this client and that the buffer does
-// not contain.
-const heldSQL = `
-SELECT id, queue
-FROM river_job
-WHERE state = 'running' AND ` + lastClient + ` = @client::text AND id <> ALL (@known::bigint[])
-LIMIT @most::int`
 
 // Search searches for jobs that the database assigns to this node and that the node has
 // no record of, until ctx ends, and runs them. Such jobs exist if the server executed a
@@ -44,17 +34,12 @@ func (p *Pilot) Search(ctx context.Context) {
 func (p *Pilot) search(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	var id int64
-	var queue string
-	rows, err := p.pool.Query(ctx, heldSQL, pgx.StrictNamedArgs{"client": p.clientID, "known": p.buffer.ownIDs(), "most": maxFound})
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&id, &queue}, func() error {
-			if p.buffer.addUncertain(queue, id) {
-				p.logger.WarnContext(ctx, "found a running job that this node had no record of", "job_id", id)
-				p.listener.wake(queue)
-			}
-			return nil
-		})
+	held, err := p.store.Held(ctx, p.buffer.ownIDs(), maxFound)
+	for _, job := range held {
+		if p.buffer.addUncertain(job.Queue, job.ID) {
+			p.logger.WarnContext(ctx, "found a running job that this node had no record of", "job_id", job.ID)
+			p.listener.wake(job.Queue)
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		p.logger.WarnContext(ctx, "searching for unrecorded jobs failed; retrying", "error", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -33,9 +34,17 @@ func offer(p *Pilot, seq int64, ids ...int64) {
 func throughLink(t *testing.T, p *Pilot, target string) *pgtest.Link {
 	t.Helper()
 	link := pgtest.Proxy(t, target)
-	p.pool = pgtest.Connect(t, link.URL())
+	usePool(p, pgtest.Connect(t, link.URL()))
 	p.claimTimeout = 2 * time.Second
 	return link
+}
+
+// usePool replaces the pool of a pilot.
+func usePool(p *Pilot, pool *pgxpool.Pool) {
+	p.pool = pool
+	p.store = jobstore.NewClient(pool, jobstore.Identity{
+		ClientID: p.clientID, NodeID: p.nodeID, Incarnation: p.incarnation, Schema: p.schema,
+	})
 }
 
 // fetchUntil fetches until a job is returned.
@@ -79,7 +88,7 @@ func TestClaimWaitingForReplicaIsRecovered(t *testing.T) {
 	if err := <-failed; err == nil {
 		t.Fatal("the claim got an answer")
 	}
-	p.pool = direct // the link stays cut, so no cancel request ends the wait
+	usePool(p, direct) // the link stays cut, so no cancel request ends the wait
 	for range 2 {
 		p.buffer.dueNow()
 		if got, err := fetch(t, p); err != nil || len(got) != 0 {
@@ -184,7 +193,7 @@ func TestLateClaimIsFound(t *testing.T) {
 	if got, err := fetch(t, p); err != nil || len(got) != 0 {
 		t.Fatalf("got %v, %v before the claim", got, err)
 	}
-	if _, err := p.claim(t.Context(), "default", batch.free, batch.term, 100); err != nil {
+	if _, err := p.store.Claim(t.Context(), jobstore.Offer{Queue: "default", IDs: batch.free, Term: batch.term, MaxAttemptedBy: 100}); err != nil {
 		t.Fatal(err)
 	}
 	if !p.buffer.mayBeUncertain() {

@@ -1,4 +1,4 @@
-package riveradapter
+package jobstore
 
 import (
 	"regexp"
@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
 // removed matches the number of rejected join rows in the output of EXPLAIN ANALYZE.
@@ -18,12 +21,20 @@ var removed = regexp.MustCompile(`Rows Removed by Join Filter: (\d+)`)
 func TestResultsAreNotComparedWithEveryRunningJob(t *testing.T) {
 	t.Parallel()
 	const running = 400
-	p := newPilot(t)
-	exec(t, p.pool, `INSERT INTO river_job (args, kind) SELECT '{}', 'k' FROM generate_series(1, 12000)`)
-	exec(t, p.pool, `
+	pool := pgtest.Pool(t)
+	run := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(`INSERT INTO forge_nodes (node_id, incarnation) VALUES ('node-a', '00000000000000aa')`)
+	const client = "node-a-00000000000000aa"
+	run(`INSERT INTO river_job (args, kind) SELECT '{}', 'k' FROM generate_series(1, 12000)`)
+	run(`
 		UPDATE river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = ARRAY[$2::text]
-		WHERE id IN (SELECT id FROM river_job ORDER BY id LIMIT $1)`, running, p.clientID)
-	rows, err := p.pool.Query(t.Context(), `SELECT id FROM river_job WHERE state = 'running'`)
+		WHERE id IN (SELECT id FROM river_job ORDER BY id LIMIT $1)`, running, client)
+	rows, err := pool.Query(t.Context(), `SELECT id FROM river_job WHERE state = 'running'`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,13 +47,13 @@ func TestResultsAreNotComparedWithEveryRunningJob(t *testing.T) {
 		ends[i], states[i] = time.Now(), "completed"
 	}
 	args := pgx.NamedArgs{
-		"client": p.clientID, "node": p.nodeID, "incarnation": p.incarnation, "ids": ids, "finalized_ats": ends,
+		"client": client, "node": "node-a", "incarnation": "00000000000000aa", "ids": ids, "finalized_ats": ends,
 		"attempts": make([]*int, running), "errors": none, "metadata": none, "scheduled_ats": make([]*time.Time, running), "states": states,
 		"claimed_ats": make([]*time.Time, running),
 	}
-	exec(t, p.pool, `ANALYZE river_job`)
+	run(`ANALYZE river_job`)
 	for name, sql := range map[string]string{"plain successes": completeSQL, "other results": setStateSQL} {
-		plan := explain(t, p, sql, args)
+		plan := explain(t, pool, sql, args)
 		if !strings.Contains(plan, "rows=400") {
 			t.Errorf("%s: the results were not written:\n%s", name, plan)
 		}
@@ -55,9 +66,9 @@ func TestResultsAreNotComparedWithEveryRunningJob(t *testing.T) {
 }
 
 // explain executes a statement with EXPLAIN ANALYZE and rolls it back.
-func explain(t *testing.T, p *Pilot, sql string, args pgx.NamedArgs) string {
+func explain(t *testing.T, pool *pgxpool.Pool, sql string, args pgx.NamedArgs) string {
 	t.Helper()
-	tx, err := p.pool.Begin(t.Context())
+	tx, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
