@@ -21,6 +21,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/rollupstore"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -221,9 +222,13 @@ func sweeps(keep Retention) []sweep {
 		{"idempotency_keys", access.MinKeyRetention, access.PruneKeys},
 		{"sessions", overAlready, access.PruneSessions},
 		{"tokens", keep.Audit, access.PruneTokens},
-		{"leader_history", keep.History, statement(historySQL)},
+		{"leader_history", keep.History, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+			return leaderstore.New(tx).PruneHistory(ctx, before, limit)
+		}},
 		{"queues", keep.Idle, ofJobs((*jobstore.Store).PruneQueues)},
-		{"nodes", keep.Idle, statement(nodesSQL)},
+		{"nodes", keep.Idle, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+			return nodestore.New(tx).Prune(ctx, before, limit)
+		}},
 	}
 	for _, step := range rollupstore.Steps {
 		sweeps = append(sweeps, sweep{

@@ -101,12 +101,7 @@ func (m *nodeMonitor) ownHeartbeatAge(nodes []nodestore.Liveness) time.Duration 
 func (m *nodeMonitor) readNodes(ctx context.Context) (nodes []nodestore.Liveness, sessionAge time.Duration, err error) {
 	batch, answered := &pgx.Batch{}, false
 	if !m.silence.observing() {
-		batch.Queue(sessionAgeSQL, m.fence.Role, m.fence.Term).QueryRow(func(row pgx.Row) error {
-			var seconds float64
-			err := row.Scan(&seconds)
-			sessionAge = time.Duration(seconds * float64(time.Second))
-			return err
-		})
+		leaderstore.BatchSessionAge(batch, m.fence.Role, m.fence.Term, func(age time.Duration) { sessionAge = age })
 	}
 	nodestore.QueueAlive(batch, func(alive []nodestore.Liveness) { nodes, answered = alive, true })
 	for _, add := range m.piggybacked {

@@ -17,12 +17,6 @@ FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
   AND starts_with(application_name, 'forge:' || $1 || ':')`
 
-// Age of the leader's election session; 0 if it is not visible.
-const sessionAgeSQL = `
-SELECT coalesce(max(extract(epoch FROM clock_timestamp() - backend_start)), 0)::float8
-FROM forge_leaders JOIN pg_stat_activity ON pid = backend_pid
-WHERE role = $1 AND term = $2 AND starts_with(application_name, 'forge:' || incarnation || ':')`
-
 // insufficientPrivilege is PostgreSQL's SQLSTATE for a missing privilege.
 const insufficientPrivilege = "42501"
 
