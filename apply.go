@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -131,4 +133,50 @@ func specOf(cfg *Config, cron config.Cron) (cronstore.Spec, error) {
 		spec.Args = args
 	}
 	return spec, nil
+}
+
+// reportApply logs the outcome of applying a configuration with the hash own.
+func (n *Node) reportApply(ctx context.Context, outcome cronstore.Outcome, own string) {
+	switch outcome.State {
+	case cronstore.StateApplied:
+		n.logger.InfoContext(ctx, "configuration applied", "hash", outcome.InForce,
+			"added", len(outcome.Added), "changed", len(outcome.Changed), "removed", len(outcome.Removed))
+		if len(outcome.Removed) > 0 {
+			n.logger.WarnContext(ctx, "crons were removed; they keep their history and continue if a file adds them again",
+				"crons", cronstore.NameSome(outcome.Removed), "count", len(outcome.Removed))
+		}
+	case cronstore.StateSuperseded:
+		n.logger.WarnContext(ctx, "this file's crons were superseded by a newer configuration, which stays in force; run forge apply to go back",
+			"own_hash", own, "in_force", outcome.InForce)
+	case cronstore.StateInForce:
+		if len(outcome.Added) > 0 {
+			n.logger.WarnContext(ctx, "crons whose rows were deleted start again",
+				"crons", cronstore.NameSome(outcome.Added), "count", len(outcome.Added))
+		}
+	}
+}
+
+// ownFile gives the dashboard access to the node's current configuration.
+type ownFile struct{ *Node }
+
+func (f ownFile) Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan, error) {
+	return MakePlan(ctx, f.pool, f.current.Load(), ahead)
+}
+
+func (f ownFile) Apply(ctx context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
+	return apply(ctx, postgres.RequestDB{Pool: f.pool}, f.current.Load(), true, confirm)
+}
+
+func (f ownFile) CheckAlerts() ([]alerts.Problem, error) {
+	if f.opts.alerts == nil {
+		return nil, alerts.ErrNoEngine
+	}
+	return alerts.CheckFile(f.current.Load(), f.opts.alerts.Judge), nil
+}
+
+func (f ownFile) ExportAlerts() ([]byte, error) {
+	if f.opts.alerts == nil {
+		return nil, alerts.ErrNoEngine
+	}
+	return f.opts.alerts.Export(alerts.RulesOf(f.current.Load()))
 }

@@ -12,9 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-
 	"github.com/forge-scheduler/forge/internal/rollupstore"
-	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 	"github.com/forge-scheduler/forge/scheduler"
@@ -23,44 +21,6 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/deadletters"
 	"github.com/forge-scheduler/forge/scheduler/rescue"
 )
-
-// workerRole is the only entry of node.roles without an election.
-const workerRole = "worker"
-
-// assemble builds every part of the node, bottom up. It starts none of them.
-func (n *Node) assemble(ctx context.Context) error {
-	var err error
-	n.pool, err = postgres.NewPool(ctx, postgres.PoolOptions{
-		URL: n.cfg.Database.URL, Schema: n.cfg.Database.Schema, MaxConns: n.cfg.Database.PoolSize,
-		ApplicationName:   leaderstore.ApplicationName(n.cfg.Node.ID, n.incarnation),
-		IdleInTransaction: n.electionConfig().LeaseDuration.Std(),
-		Pooled:            n.byLease(),
-		Admit:             n.admission.check(n.incarnation),
-		Tracer:            tracer{},
-	})
-	if err != nil {
-		return err
-	}
-	n.notifier = n.newNotifier()
-	if n.runner, err = n.newRunner(); err != nil {
-		return err
-	}
-	if n.self, err = n.describe(n.cfg); err != nil {
-		return err
-	}
-	roleConfigs, err := n.roleConfigs()
-	if err != nil {
-		return err
-	}
-	n.elections = n.newElections(roleConfigs)
-	if len(roleConfigs) > 0 && !n.byLease() { // otherwise there are no sessions to watch
-		n.deputy = roles.NewDeputy(roles.DeputyOptions{
-			Incarnation: n.incarnation, OpenWatch: n.openWatch, ReadCluster: n.readCluster,
-			OnSessionEnd: n.elections.ElectNow, Logger: n.logger,
-		})
-	}
-	return nil
-}
 
 // queuesOf returns the queues that a node with this configuration works.
 func queuesOf(cfg *Config) map[string]int {
@@ -71,27 +31,6 @@ func queuesOf(cfg *Config) map[string]int {
 		}
 	}
 	return queues
-}
-
-func (n *Node) newRunner() (*jobs.Runner, error) {
-	return jobs.New(jobs.Options{
-		Pool:                n.pool,
-		NodeID:              n.cfg.Node.ID,
-		Incarnation:         n.incarnation,
-		Schema:              n.cfg.Database.Schema,
-		Notifier:            n.notifier,
-		Jobs:                n.cfg.Jobs,
-		Queues:              queuesOf(n.cfg),
-		Slots:               n.cfg.Node.Slots,
-		Workers:             n.opts.workers,
-		DrainTimeout:        n.cfg.Node.DrainTimeout.Std(),
-		ClusterURL:          n.cfg.Database.URL,
-		AllowedCommands:     n.cfg.Node.AllowedCommands,
-		AllowPrivateTargets: n.cfg.HTTP.AllowPrivateTargets,
-		AllowTargets:        n.cfg.HTTP.AllowedTargets(),
-		Metrics:             n.metrics,
-		Logger:              n.logger,
-	})
 }
 
 // describe returns the node's row in forge_nodes, without its address, which is known once
@@ -147,25 +86,6 @@ func (n *Node) roleConfigs() ([]roles.RoleConfig, error) {
 		roleConfigs[i].TakeoverDelay = n.electionConfig().Roles[string(roleConfig.Role)].TakeoverDelay.Std()
 	}
 	return roleConfigs, nil
-}
-
-func (n *Node) newElections(roleConfigs []roles.RoleConfig) *roles.Elections {
-	election := n.electionConfig()
-	return roles.NewElections(roles.Options{
-		NodeID:          n.cfg.Node.ID,
-		Roles:           roleConfigs,
-		OpenSession:     n.openSession,
-		CheckInterval:   election.CheckInterval.Std(),
-		LeaseDuration:   election.LeaseDuration.Std(),
-		RefreshInterval: election.RefreshInterval.Std(),
-		// Longer than the node takes to notice that it is being drained.
-		BackOff:      3 * max(election.CheckInterval.Std(), n.cfg.Cluster.HeartbeatInterval.Std()),
-		TakeoverWait: leaderstore.New(n.pool).TakeoverWait,
-		OnChange:     n.leadershipChanged,
-		OnTerm:       n.callbackLoop.addChange,
-		Metrics:      n.metrics,
-		Logger:       n.logger,
-	})
 }
 
 // builtInWork returns the work of a built-in role. It begins without a takeover delay
@@ -301,4 +221,31 @@ func candidatesByLeader(leaders []leaderstore.Leader, nodes []nodestore.Node, se
 		cluster.Candidates[leader.Incarnation] = candidates
 	}
 	return cluster
+}
+
+// byLease reports whether the lease strategy is configured, for a database behind a pooler
+// in transaction mode. There, no session state lasts: leaders are elected by their rows,
+// heartbeats show that a node is alive, and polling replaces notifications.
+func (n *Node) byLease() bool { return n.electionConfig().ByLease() }
+
+func (n *Node) newNotifier() *postgres.Notifier {
+	if n.byLease() {
+		return postgres.NewPollingNotifier(n.pool, n.electionConfig().CheckInterval.Std(), n.logger)
+	}
+	return postgres.NewNotifier(n.pool, n.logger)
+}
+
+// openSession opens the node's election session with the configured strategy.
+func (n *Node) openSession(ctx context.Context) (roles.Session, error) {
+	return roles.OpenSession(ctx, n.sessionConfig(), n.roleNames(), n.byLease())
+}
+
+func (n *Node) electionConfig() config.LeaderElection { return n.cfg.Cluster.LeaderElection }
+
+func (n *Node) newMember() *nodestore.Member {
+	return nodestore.NewMember(nodestore.MemberOptions{
+		Pool: n.pool, HeartbeatPool: n.heartbeatPool, Node: n.self, Policy: n.policy(), Metrics: n.metrics, Logger: n.logger,
+		Running: n.runner.Running,
+		OnState: func(state string) { n.elections.SetDraining(state != nodestore.Active) },
+	})
 }

@@ -1,9 +1,7 @@
 package forge
 
 import (
-	"context"
 	"sync"
-	"time"
 )
 
 // broadcaster notifies open pages of changes. Pages poll for changes without a
@@ -39,19 +37,4 @@ func (b *broadcaster) Subscribe() (<-chan struct{}, func()) {
 		defer b.mu.Unlock()
 		delete(b.subscribers, subscriber)
 	}
-}
-
-// changeWaiter adapts a subscription to handover.Drill.
-type changeWaiter <-chan struct{}
-
-func (w changeWaiter) Wait(ctx context.Context, timeout time.Duration) error {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-w:
-	case <-timer.C:
-	}
-	return nil
 }

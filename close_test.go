@@ -3,29 +3,78 @@ package forge
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/netguard"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// New with an error, and Close without Run, leave no goroutine behind. The test is not
-// parallel because it counts goroutines.
+const noDatabase = "[database]\nurl = \"postgres://127.0.0.1:1/none\"\n"
+
+// failures are configurations and options with which New fails, by the construction that
+// fails.
+func failures(t *testing.T) map[string]func() (*Node, error) {
+	t.Helper()
+	edited := func(edit func(*Config), opts ...Option) func() (*Node, error) {
+		cfg := parsed(t, noDatabase)
+		edit(cfg)
+		return func() (*Node, error) { return New(cfg, opts...) }
+	}
+	unedited := func(*Config) {}
+	return map[string]func() (*Node, error){
+		"no database":   edited(func(cfg *Config) { cfg.Database.URL = "" }),
+		"alerts":        edited(func(cfg *Config) { cfg.Alerts = []config.Alert{{}} }),
+		"database URL":  edited(func(cfg *Config) { cfg.Database.URL = "postgres://127.0.0.1:port/none" }),
+		"jobs":          edited(func(cfg *Config) { cfg.Jobs = map[string]config.Job{"a": {Kind: "nobody"}} }),
+		"role name":     edited(unedited, WithRole("Not A Name", nil)),
+		"role metadata": edited(unedited, WithRole("own", nil, RoleMetadata(make(chan int)))),
+		"lock ids":      edited(unedited, WithRole("one", nil, RoleLockID(7)), WithRole("two", nil, RoleLockID(7))),
+		"assignment":    edited(func(cfg *Config) { cfg.Scheduler.Assignment = "nobody" }),
+		"receivers":     edited(unedited, WithAlerts(brokenEngine{})),
+	}
+}
+
+// brokenEngine is an AlertEngine whose receivers cannot be created.
+type brokenEngine struct{}
+
+func (brokenEngine) Judge(config.Alert, time.Duration) []config.Problem { return nil }
+func (brokenEngine) Export([]alerts.Rule) ([]byte, error)               { return nil, nil }
+func (brokenEngine) NewWatch(alerts.WatchOptions, leaderstore.Fence) aggregator.Watch {
+	return nil
+}
+
+func (brokenEngine) NewReceivers(map[string]config.Notify, netguard.Guard, *slog.Logger) (alerts.Sender, error) {
+	return nil, errors.New("no receivers")
+}
+
+// New with an error, whichever construction fails, and Close without Run leave no goroutine
+// behind. The test is not parallel because it counts goroutines.
 func TestNewAndCloseLeakNoGoroutine(t *testing.T) { //nolint:paralleltest // see above
-	broken := parsed(t, "[database]\nurl = \"postgres://127.0.0.1:1/none\"\n")
-	broken.Scheduler.Assignment = "nobody"
-	sound := parsed(t, "[database]\nurl = \"postgres://127.0.0.1:1/none\"\n")
+	broken := failures(t)
+	sound := parsed(t, noDatabase)
 	before := runtime.NumGoroutine()
 	for range 20 {
-		if _, err := New(broken); err == nil {
-			t.Fatal("New accepted an invalid configuration")
+		for name, create := range broken {
+			if node, err := create(); err == nil || node != nil {
+				t.Fatalf("%s: New returned %v, %v", name, node, err)
+			}
 		}
 		node, err := New(sound)
 		if err != nil {
@@ -35,6 +84,66 @@ func TestNewAndCloseLeakNoGoroutine(t *testing.T) { //nolint:paralleltest // see
 		node.Close()
 	}
 	eventually(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// Run with an error leaves neither a goroutine nor a listener behind. The test is not
+// parallel because it counts goroutines.
+func TestFailedRunLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // see above
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	free := taken.Addr().String()
+	before := runtime.NumGoroutine()
+	run := func(edit func(*Config)) error {
+		cfg := parsed(t, noDatabase)
+		cfg.HTTP.Listen = "127.0.0.1:0"
+		edit(cfg)
+		node, err := New(cfg, WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return node.Run(t.Context())
+	}
+	for name, edit := range map[string]func(*Config){
+		"listener":    func(cfg *Config) { cfg.HTTP.Listen = free },
+		"certificate": func(cfg *Config) { cfg.HTTP.TLSCertFile, cfg.HTTP.TLSKeyFile = "none.pem", "none.key" },
+		"database":    func(*Config) {},
+	} {
+		if err := run(edit); err == nil {
+			t.Errorf("%s: Run succeeded", name)
+		}
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = run(func(cfg *Config) { cfg.HTTP.Listen = free }) // the database fails
+	again, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", free)
+	if err != nil {
+		t.Errorf("the listener is still open: %v", err)
+	} else {
+		_ = again.Close()
+	}
+	eventually(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// The functions of a cleanup stack run once, the last one first, and all errors are
+// returned.
+func TestCleanupRunsInReverseOrder(t *testing.T) {
+	t.Parallel()
+	var c cleanup
+	var order []string
+	for _, name := range []string{"first", "second"} {
+		c.add(name, func() error { order = append(order, name); return errors.New("broken") })
+	}
+	err := c.run()
+	if want := "close second: broken\nclose first: broken"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if err := c.run(); err != nil || !slices.Equal(order, []string{"second", "first"}) {
+		t.Errorf("ran %v; again: %v", order, err)
+	}
 }
 
 // A request that is pending when the node stops is answered; a stream ends.
@@ -140,7 +249,7 @@ func TestAppliedHashIsReadWithoutConfigurationBody(t *testing.T) {
 		return pool.QueryRow(t.Context(), `SELECT length(body::text) > 500000 FROM forge_config ORDER BY applied_at DESC LIMIT 1`).Scan(&long) == nil && long
 	})
 	read := func() {
-		if _, err := node.appliedHash(t.Context()); err != nil {
+		if _, err := cronstore.New(node.pool).HashInForce(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}

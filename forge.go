@@ -16,26 +16,13 @@
 package forge
 
 import (
-	"context"
 	_ "embed"
-	"encoding/json"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
-	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/repeats"
-	"github.com/forge-scheduler/forge/jobs"
-	"github.com/forge-scheduler/forge/leaderstore"
-	"github.com/forge-scheduler/forge/roles"
 )
 
 // Config is the content of forge.toml. docs/configuration.md documents its fields.
@@ -100,90 +87,3 @@ func WithApply() Option { return func(o *options) { o.apply = true } }
 // WithReady sets a function that is called when the node is ready: it has joined the
 // cluster and listens. The call blocks the node, so it must be short.
 func WithReady(ready func()) Option { return func(o *options) { o.ready = ready } }
-
-// Node is one process of the cluster.
-type Node struct {
-	// cfg is the configuration of New; current is the one in use.
-	cfg             *Config
-	current         atomic.Pointer[Config]
-	reloadRequested chan struct{} // set by Reload
-	unconfirmedHash string        // hash of the configuration that waits for confirmation, or empty
-	opts            options
-	incarnation     string
-	logger          *slog.Logger
-	repeats         *repeats.Handler // the handler of logger
-	pool            *pgxpool.Pool
-	heartbeatPool   *pgxpool.Pool      // a single connection for heartbeats
-	notifier        *postgres.Notifier // receives the notifications for all parts
-	metrics         *metrics.Metrics
-	runner          *jobs.Runner
-	elections       *roles.Elections
-	deputy          *roles.Deputy // nil without candidacies, and with the lease strategy
-	broadcaster     *broadcaster
-	callbackLoop    *callbackLoop
-	healthWatcher   *healthWatcher
-	writes          *writeCheck
-	readiness       *readiness
-	admission       *admission
-	self            nodestore.Node
-	metadata        map[string]json.RawMessage // of custom roles, published with each term
-	receivers       atomic.Pointer[alerts.Sender]
-	differences     sync.Map // descriptions of the differences by pair of hashes
-}
-
-// New returns a node that is not running and not connected. cfg comes from LoadConfig or
-// ParseConfig. The error names missing or wrong settings. A node whose Run is not called
-// must be closed.
-func New(cfg *Config, opts ...Option) (*Node, error) {
-	if err := cfg.RequireDatabase(); err != nil {
-		return nil, err
-	}
-	n := &Node{
-		cfg:             cfg,
-		opts:            options{logger: slog.Default(), version: "dev", ready: func() {}},
-		incarnation:     nodestore.NewIncarnation(),
-		broadcaster:     newBroadcaster(),
-		readiness:       &readiness{},
-		admission:       &admission{},
-		reloadRequested: make(chan struct{}, 1),
-	}
-	n.current.Store(cfg)
-	for _, opt := range opts {
-		opt(&n.opts)
-	}
-	if err := n.checkAlerts(cfg); err != nil {
-		return nil, err
-	}
-	n.repeats = repeats.New(n.opts.logger.Handler())
-	n.logger = slog.New(n.repeats)
-	n.metrics = metrics.New(n.opts.version)
-	n.healthWatcher = n.newHealthWatcher()
-	n.writes = n.newWriteCheck()
-	n.callbackLoop = newCallbackLoop(n.opts.callbacks, n.incarnation, n.electionConfig().CheckInterval.Std(), n.readLeaders)
-	if err := n.assemble(context.Background()); err != nil {
-		n.Close()
-		return nil, err
-	}
-	return n, nil
-}
-
-// Close releases the resources of a node whose Run is not called. Run calls it itself.
-// Further calls do nothing.
-func (n *Node) Close() {
-	n.repeats.Flush()
-	if n.pool != nil {
-		n.pool.Close()
-	}
-}
-
-// Client returns the node's River client, which also inserts jobs in the program's own
-// transactions. It works once Run has migrated the database.
-func (n *Node) Client() *river.Client[pgx.Tx] { return n.runner.Client() }
-
-func (n *Node) readLeaders(ctx context.Context) ([]leaderstore.Leader, error) {
-	return leaderstore.New(n.pool).Leaders(ctx)
-}
-
-// Ready returns a channel that is closed once the node works jobs and takes part in
-// elections.
-func (n *Node) Ready() <-chan struct{} { return n.readiness.readyChan() }

@@ -3,12 +3,16 @@ package forge
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -28,6 +32,8 @@ const (
 type healthWatcher struct {
 	evaluate func(ctx context.Context) (evaluated bool, err error)
 	recheck  func() // checks the cluster again
+	pool     *pgxpool.Pool
+	logger   *slog.Logger
 	// pending receives when the health may change by the passage of time alone.
 	pending chan struct{}
 
@@ -39,7 +45,7 @@ func (n *Node) newHealthWatcher() *healthWatcher {
 	return &healthWatcher{
 		evaluate: func(ctx context.Context) (bool, error) { return eventstore.New(n.pool).EvaluateHealth(ctx) },
 		recheck:  n.recheckCluster,
-
+		pool:     n.pool, logger: n.logger,
 		pending: make(chan struct{}, 1),
 	}
 }
@@ -102,6 +108,25 @@ func clusterState(leaders []leaderstore.Leader, nodes []nodestore.Node) (found s
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n"), pending
+}
+
+// Causes returns why the cluster is degraded. It evaluates the health first if the causes
+// are not in the events yet: the process that changed the cluster may have died before it
+// evaluated the health.
+func (w *healthWatcher) Causes(ctx context.Context) ([]string, error) {
+	causes, recorded, err := eventstore.New(w.pool).Causes(ctx)
+	if err == nil && !recorded {
+		if _, err := w.evaluate(ctx); err != nil {
+			w.logger.DebugContext(ctx, "could not evaluate the cluster's health, will retry at the next read", "error", err)
+		}
+	}
+	return causes, err
+}
+
+// Hazards returns conditions that stop work although nodes and roles are up.
+func (w *healthWatcher) Hazards(ctx context.Context) ([]hazards.Hazard, error) {
+	facts, err := hazards.Read(ctx, w.pool)
+	return facts.Find(), err
 }
 
 // recheckCluster triggers a check of the cluster.

@@ -132,7 +132,7 @@ func TestReadersAndEventsAgreeOnHealth(t *testing.T) {
 		if _, err := n.pool.Exec(t.Context(), step.sql); err != nil {
 			t.Fatal(err)
 		}
-		causes, err := healthReader{n}.Causes(t.Context())
+		causes, err := n.healthWatcher.Causes(t.Context())
 		if err != nil || strings.Join(causes, ", ") != step.cause {
 			t.Errorf("causes %q, %v; want %q", causes, err, step.cause)
 		}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/forge-scheduler/forge/dashboard"
 	"github.com/forge-scheduler/forge/dashboard/api"
 	"github.com/forge-scheduler/forge/dashboard/auth"
@@ -20,12 +22,20 @@ import (
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/doctor"
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
+	"github.com/forge-scheduler/forge/scheduler/assign"
 	"github.com/forge-scheduler/forge/scheduler/crons"
 )
 
@@ -121,10 +131,24 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 
 func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 	db := postgres.RequestDB{Pool: n.pool}
-	operator, jobOps := n.operator(db), jobstore.New(db)
+	jobOps, jobStore := jobstore.New(db), jobstore.New(n.pool)
 	return dashboard.New(dashboard.Options{
 		Cluster: cluster.Options{
-			Source: n.source(),
+			Source: cluster.Source{
+				Leadership: leadership{leaderstore.New(n.pool), n.pool, n.cfg},
+				Nodes:      nodestore.New(n.pool),
+				Health:     n.healthWatcher,
+				Crons:      cronstore.New(n.pool),
+				Explain:    explain.New(n.pool),
+				Jobs:       explainedJobs{jobStore, assign.NewExplainer(n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()})},
+				Counts:     jobStore,
+				Queues:     jobStore,
+				Dead:       jobStore,
+				Events:     eventstore.New(n.pool),
+				Compaction: compactionReader{n.pool},
+				History:    historyReader{n.pool},
+				Alerts:     alerts.New(n.pool),
+			},
 			Self: cluster.Self{
 				Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
 				Version: n.opts.version, APIURL: n.self.APIURL,
@@ -137,7 +161,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Enqueuer:      jobs.NewEnqueuer(db, n.runner),
 			QueueOps:      jobOps,
 			DeadLetterOps: jobOps,
-			RoleOps:       operator,
+			RoleOps:       handover.New(db, n.broadcaster.Subscribe),
 			Silencer:      alerts.New(db),
 			Settings:      n.settings(),
 			Logger:        n.logger,
@@ -161,12 +185,76 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			ClusterMetrics: aggregator.Exposition(n.pool, n.metrics.Series()),
 		},
 		Pages: pages.Options{
-			Applied: n.appliedHash,
-			Differs: n.differs,
+			Applied: cronstore.New(n.pool).HashInForce,
+			Differs: newComparer(n.pool).differs,
 			Changes: n.broadcaster,
 		},
 		NoPages: !n.cfg.Dashboard.Enabled,
 	})
+}
+
+// leadership reads the roles' leaders, with the holders of their locks, and their history.
+type leadership struct {
+	*leaderstore.Store
+
+	pool *pgxpool.Pool
+	cfg  *Config
+}
+
+func (r leadership) Leaders(ctx context.Context) ([]leaderstore.Leader, error) {
+	return doctor.LeadersWithHolders(ctx, r.pool, r.cfg)
+}
+
+func (r leadership) Rates(ctx context.Context) (rollupstore.Rates, error) {
+	return rollupstore.ReadRates(ctx, r.pool)
+}
+
+// explainedJobs reads jobs and explains where they run.
+type explainedJobs struct {
+	*jobstore.Store
+	*assign.Explainer
+}
+
+type compactionReader struct{ pool *pgxpool.Pool }
+
+func (r compactionReader) Status(ctx context.Context, limit int) (compactstore.Status, error) {
+	return compactstore.Read(ctx, r.pool, limit)
+}
+
+type historyReader struct{ pool *pgxpool.Pool }
+
+func (r historyReader) Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
+	return rollupstore.Range(ctx, r.pool, q)
+}
+
+func (r historyReader) Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
+	return rollupstore.Sums(ctx, r.pool, q)
+}
+
+// comparer compares configurations with the one in force.
+type comparer struct {
+	store *cronstore.Store
+	known sync.Map // descriptions of the differences by pair of hashes
+}
+
+func newComparer(pool *pgxpool.Pool) *comparer { return &comparer{store: cronstore.New(pool)} }
+
+// differs returns what another configuration would change against the one in force. The
+// result for two hashes never changes and is cached.
+func (c *comparer) differs(ctx context.Context, applied, other string) (string, error) {
+	key := [2]string{applied, other}
+	if known, ok := c.known.Load(key); ok {
+		return known.(string), nil
+	}
+	inForce, drifts, err := c.store.Drifts(ctx, []string{other})
+	if err != nil {
+		return "", err
+	}
+	text := drifts[other].String()
+	if inForce == applied { // no newer one was applied
+		c.known.Store(key, text)
+	}
+	return text, nil
 }
 
 // tokens returns a nil interface if no token is required.
@@ -216,4 +304,12 @@ func (n *Node) settings() func() map[string]any {
 		}
 		return tree
 	}
+}
+
+// noAuthTokens is the token store of a listener without authentication.
+type noAuthTokens struct{ *access.Tokens }
+
+// Create returns access.ErrOpen.
+func (noAuthTokens) Create(context.Context, access.NewToken) (secret string, token access.Token, err error) {
+	return "", access.Token{}, access.ErrOpen
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
@@ -93,7 +94,7 @@ func TestClientsCannotStarveLeadership(t *testing.T) { //nolint:paralleltest // 
 	// tests share the processors with the node.
 	p := startProgram(t, url, "a", "", 10*time.Second)
 	leaders := func() (terms string) {
-		found, err := p.node.source().Leadership.Leaders(t.Context())
+		found, err := doctor.LeadersWithHolders(t.Context(), p.node.pool, p.node.cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 // broken connection is left to the ping.
 func TestNodeIsNotReadyWhileItCannotWrite(t *testing.T) {
 	t.Parallel()
-	n := &Node{readiness: &readiness{}, metrics: metrics.New(""), pool: pgtest.Pool(t), logger: slog.New(slog.DiscardHandler)}
+	n := &Node{metrics: metrics.New(""), pool: pgtest.Pool(t), logger: slog.New(slog.DiscardHandler)}
 	n.readiness.setReady()
 	var result error
 	n.writes = n.newWriteCheck()

@@ -37,7 +37,7 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 		Example: "  forge node undrain node-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				if err := handover.Undrain(ctx, pool, args[0], whoAmI()); err != nil {
+				if err := handover.New(pool, nil).Undrain(ctx, args[0], whoAmI()); err != nil {
 					return refused(err)
 				}
 				return a.showNode(ctx, pool, args[0])
@@ -53,7 +53,7 @@ func (a *app) drain(ctx context.Context, pool *pgxpool.Pool, id string, timeout 
 		return err
 	}
 	defer changes.Close()
-	led, err := handover.Drain(ctx, pool, id, whoAmI())
+	led, err := handover.New(pool, nil).Drain(ctx, id, whoAmI())
 	if err != nil {
 		return refused(err)
 	}

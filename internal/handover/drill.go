@@ -32,6 +32,31 @@ type DrillResult struct {
 	EndReason string `json:"end_reason"`
 }
 
+// drillTimeout is how long a drill waits for the successor.
+const drillTimeout = 30 * time.Second
+
+// Drill requests a hand-over of a role to any other node and measures it; see [Drill].
+func (o *Ops) Drill(ctx context.Context, role, by string) (DrillResult, error) {
+	changes, cancel := o.subscribe()
+	defer cancel()
+	return Drill(ctx, o.db, changeWaiter(changes), Params{Role: role, By: by, Within: drillTimeout})
+}
+
+// changeWaiter implements Changes with a subscription.
+type changeWaiter <-chan struct{}
+
+func (w changeWaiter) Wait(ctx context.Context, atMost time.Duration) error {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w:
+	case <-timer.C:
+	}
+	return nil
+}
+
 // Drill requests a hand-over of a role to any other node, measures it and appends
 // the result to the event log. It returns the errors of [RequestAndWait].
 func Drill(ctx context.Context, db postgres.DB, changes Changes, o Params) (DrillResult, error) {

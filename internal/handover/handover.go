@@ -42,6 +42,18 @@ func refusedErrorf(format string, args ...any) error {
 	return &RefusedError{Why: fmt.Sprintf(format, args...)}
 }
 
+// Ops are the hand-overs that operators request.
+type Ops struct {
+	db        postgres.DB
+	subscribe func() (changes <-chan struct{}, cancel func())
+}
+
+// New returns the operations on a database. subscribe notifies of changes of leadership;
+// only Drill needs it.
+func New(db postgres.DB, subscribe func() (changes <-chan struct{}, cancel func())) *Ops {
+	return &Ops{db, subscribe}
+}
+
 // Leader returns the leader of a role, or a [RefusedError] if there is none.
 func Leader(ctx context.Context, db postgres.DB, role string) (leaderstore.Leader, error) {
 	leaders, err := leaderstore.New(db).Leaders(ctx)
@@ -115,17 +127,17 @@ func ineligibility(node nodestore.Node, role string) string {
 	return ""
 }
 
-// Request requests that a role's leader hand over to the node target, or to any
+// HandOver requests that a role's leader hand over to the node target, or to any
 // other node if target is empty. It returns the leader, and false if target is the
 // leader, so that no request is needed. By is who requests it.
-func Request(ctx context.Context, db postgres.DB, role, target, by string) (old leaderstore.Leader, requested bool, err error) {
-	if old, err = Leader(ctx, db, role); err != nil || old.NodeID == target {
+func (o *Ops) HandOver(ctx context.Context, role, target, by string) (old leaderstore.Leader, requested bool, err error) {
+	if old, err = Leader(ctx, o.db, role); err != nil || old.NodeID == target {
 		return old, false, err
 	}
-	if err := Check(ctx, db, old, target); err != nil {
+	if err := Check(ctx, o.db, old, target); err != nil {
 		return old, false, err
 	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return insertRequest(ctx, tx, old, target, by) })
+	err = pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error { return insertRequest(ctx, tx, old, target, by) })
 	return old, err == nil, err
 }
 
@@ -151,21 +163,21 @@ func insertRequest(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, ta
 // Drain requests hand-overs of the roles of a node and stops it from taking jobs,
 // in one transaction. It returns the leaders that have to hand over, or a
 // [RefusedError].
-func Drain(ctx context.Context, db postgres.DB, id, by string) ([]leaderstore.Leader, error) {
-	node, err := liveNode(ctx, db, id)
+func (o *Ops) Drain(ctx context.Context, id, by string) ([]leaderstore.Leader, error) {
+	node, err := liveNode(ctx, o.db, id)
 	if err != nil {
 		return nil, err
 	}
-	led, err := ledBy(ctx, db, node.Incarnation)
+	led, err := ledBy(ctx, o.db, node.Incarnation)
 	if err != nil {
 		return nil, err
 	}
 	for _, leader := range led {
-		if err := Check(ctx, db, leader, ""); err != nil {
+		if err := Check(ctx, o.db, leader, ""); err != nil {
 			return nil, err
 		}
 	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
 		for _, leader := range led {
 			if err := insertRequest(ctx, tx, leader, "", by); err != nil {
 				return err
@@ -178,12 +190,12 @@ func Drain(ctx context.Context, db postgres.DB, id, by string) ([]leaderstore.Le
 
 // Undrain lets a drained node lead and take jobs again, or returns a
 // [RefusedError].
-func Undrain(ctx context.Context, db postgres.DB, id, by string) error {
-	node, err := liveNode(ctx, db, id)
+func (o *Ops) Undrain(ctx context.Context, id, by string) error {
+	node, err := liveNode(ctx, o.db, id)
 	if err != nil {
 		return err
 	}
-	return setState(ctx, db, node, nodestore.Active, by)
+	return setState(ctx, o.db, node, nodestore.Active, by)
 }
 
 // setState appends an event only if the state changed.

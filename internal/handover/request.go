@@ -41,7 +41,7 @@ type Params struct {
 // leader and its successor, which is the leader itself if it is the target. If no
 // node takes over in time, it withdraws the request and returns a [NotTakenError].
 func RequestAndWait(ctx context.Context, db postgres.DB, changes Changes, o Params) (leader, successor leaderstore.Leader, err error) {
-	leader, requested, err := Request(ctx, db, o.Role, o.Target, o.By)
+	leader, requested, err := New(db, nil).HandOver(ctx, o.Role, o.Target, o.By)
 	if err != nil || !requested {
 		return leader, leader, err
 	}
