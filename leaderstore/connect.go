@@ -43,7 +43,7 @@ func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), s
 		return nil, explainConnect(err, config)
 	}
 	if err := settle(conn); err != nil {
-		closeNow(conn)
+		postgres.CloseNow(conn)
 		return nil, err
 	}
 	return conn, nil

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const (
@@ -199,7 +201,7 @@ func (s *LeaseSession) Wait(ctx context.Context) (notified bool, err error) {
 
 // Close ends the connection. The roles that the session led stay taken until their leases
 // expire.
-func (s *LeaseSession) Close() { closeNow(s.conn) }
+func (s *LeaseSession) Close() { postgres.CloseNow(s.conn) }
 
 // clockJumpDetector detects that the database's clock was set forward. A lease that expired
 // by such a jump may belong to a live leader. For one lease after a jump only vacant roles

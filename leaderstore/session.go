@@ -405,16 +405,7 @@ func (s *Session) Wait(ctx context.Context) (notified bool, err error) {
 }
 
 // Close ends the session at once. The server then frees all of its locks.
-func (s *Session) Close() { closeNow(s.conn) }
-
-// closeNow takes no context, because it must work even if the caller's has ended.
-//
-//nolint:contextcheck,nolintlint // contextcheck heeds this itself, unseen by nolintlint
-func closeNow(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // the socket is closed even on error
-}
+func (s *Session) Close() { postgres.CloseNow(s.conn) }
 
 // channel is the notification channel of leadership changes.
 func (cfg SessionConfig) channel() string { return wire.Channel(cfg.Schema, wire.LeaderChannel) }

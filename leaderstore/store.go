@@ -2,6 +2,8 @@ package leaderstore
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/wire"
 )
 
 const (
@@ -29,10 +32,51 @@ WHERE ($1 = '' OR role = $1)
   AND ($3::timestamptz IS NULL OR acquired_at < $3 OR acquired_at = $3 AND role > $4)
 ORDER BY acquired_at DESC, role
 LIMIT $2`
+
+	requestSQL = `
+WITH led AS (
+    SELECT role, term FROM forge_leaders WHERE role = $1 AND term = $2 AND node_id IS NOT NULL
+), asked AS (
+    INSERT INTO forge_leader_requests (role, term, target)
+    SELECT role, term, nullif($3, '') FROM led
+    ON CONFLICT (role) DO UPDATE
+    SET term = excluded.term, target = excluded.target, requested_at = clock_timestamp(), reserved_until = NULL
+    RETURNING role
+)
+SELECT pg_notify(current_schema() || '.' || $4, role) FROM asked`
+
+	withdrawSQL = `DELETE FROM forge_leader_requests WHERE role = $1 AND term = $2 AND reserved_until IS NULL`
+
+	// A term that did not end in order may have left work behind that has not noticed the
+	// end, even if the terms after it never began their work. Terms of the same process do
+	// not count: a process waits for its own work before it becomes a candidate again.
+	takeoverWaitSQL = `
+SELECT coalesce(extract(epoch FROM max(next.acquired_at) + $4::interval - clock_timestamp()), 0)::float8
+FROM forge_leader_history next
+JOIN LATERAL (
+    SELECT incarnation, end_reason
+    FROM forge_leader_history before
+    WHERE before.role = next.role AND before.term < next.term
+    ORDER BY term DESC
+    LIMIT 1
+) lost ON lost.incarnation <> $3
+      AND coalesce(lost.end_reason, '') NOT IN ('resigned', 'stepped_down', 'transferred')
+WHERE next.role = $1 AND next.term <= $2 AND next.acquired_at > clock_timestamp() - $4::interval`
+
+	publishSQL = `
+WITH published AS (
+    UPDATE forge_leaders SET metadata = $4
+    WHERE role = $1 AND term = $2 AND incarnation = $3
+    RETURNING role
+)
+SELECT pg_notify(current_schema() || '.' || $5, role) FROM published`
 )
 
-// Store reads the leaders and their history, and writes requests of operators. Terms are
-// written by a Session, a LeaseSession or their Fence.
+// ErrTermOver means that the term to hand over has already ended.
+var ErrTermOver = errors.New("the term is over")
+
+// Store reads the leaders and their history, and writes requests of operators and the
+// metadata of a term. A Session or a LeaseSession writes the terms themselves.
 type Store struct{ db postgres.DB }
 
 // New returns the store in a database.
@@ -67,6 +111,54 @@ func (s *Store) HistoryAfter(ctx context.Context, role string, after Cursor, lim
 	return tenures, nil
 }
 
+// Request requests that the leader of a term stops its work and hands the role over: to the
+// node target, which gets the first try, or to any other node if target is empty.
+// ErrTermOver means that the term has already ended.
+func (s *Store) Request(ctx context.Context, role string, term int64, target string) error {
+	tag, err := s.db.Exec(ctx, requestSQL, role, term, target, wire.LeaderChannel)
+	if err != nil {
+		return fmt.Errorf("request a hand-over of %s: %w", role, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("request a hand-over of %s: term %d: %w", role, term, ErrTermOver)
+	}
+	return nil
+}
+
+// Withdraw deletes a request on which the leader has not acted.
+func (s *Store) Withdraw(ctx context.Context, role string, term int64) error {
+	if _, err := s.db.Exec(ctx, withdrawSQL, role, term); err != nil {
+		return fmt.Errorf("withdraw the hand-over of %s: %w", role, err)
+	}
+	return nil
+}
+
+// TakeoverWait returns how long work that no transaction fences must wait after it has won
+// the term of f. It is zero if every predecessor resigned in order, stepped down or handed
+// over, and otherwise the rest of delay since the leadership changed, by the database's
+// clock: more than delay if that clock was set back.
+func (s *Store) TakeoverWait(ctx context.Context, f Fence, delay time.Duration) (time.Duration, error) {
+	var seconds float64
+	row := s.db.QueryRow(ctx, takeoverWaitSQL, f.Role, f.Term, f.Incarnation, delay)
+	if err := row.Scan(&seconds); err != nil {
+		return 0, fmt.Errorf("read the predecessors of %s term %d: %w", f.Role, f.Term, err)
+	}
+	return max(0, time.Duration(seconds*float64(time.Second))), nil
+}
+
+// Publish replaces the metadata in the leader's row for the rest of the term of f. It
+// returns ErrDeposed if the term is over.
+func (s *Store) Publish(ctx context.Context, f Fence, metadata json.RawMessage) error {
+	tag, err := s.db.Exec(ctx, publishSQL, f.Role, f.Term, f.Incarnation, metadata, wire.LeaderChannel)
+	if err != nil {
+		return fmt.Errorf("publish the metadata of %s: %w", f.Role, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("publish the metadata of %w", f.Deposed())
+	}
+	return nil
+}
+
 func scanLeader(row pgx.CollectableRow) (Leader, error) {
 	var l Leader
 	var acquired, renewed, until *time.Time
@@ -82,8 +174,7 @@ func scanTenure(row pgx.CollectableRow) (Tenure, error) {
 	var gap float64
 	err := row.Scan(&t.Role, &t.Term, &t.NodeID, &t.Incarnation, &t.AcquiredAt, &ended, &t.EndReason,
 		&gap, &t.HasGap, &t.Timeline, &t.Drill)
-	t.EndedAt = postgres.TimeOrZero(ended)
-	t.Gap = microseconds(gap)
+	t.AcquiredAt, t.EndedAt, t.Gap = t.AcquiredAt.UTC(), postgres.TimeOrZero(ended), microseconds(gap)
 	return t, err
 }
 

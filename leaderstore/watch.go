@@ -66,4 +66,4 @@ func (w *Watch) AwaitEnd(ctx context.Context, class, object int32) (time.Time, e
 }
 
 // Close ends the connection.
-func (w *Watch) Close() { closeNow(w.conn) }
+func (w *Watch) Close() { postgres.CloseNow(w.conn) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/roles"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
@@ -336,7 +337,7 @@ func TestLinkReadsServerTimeouts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer closeNow(conn)
+		defer postgres.CloseNow(conn)
 		if _, err := conn.Exec(t.Context(), settings); err != nil {
 			t.Fatal(err)
 		}
@@ -418,7 +419,7 @@ func TestSessionsKeptAliveByTheLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeNow(conn)
+	defer postgres.CloseNow(conn)
 	link.StallReplies()
 	defer link.Resume()
 	waiting, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

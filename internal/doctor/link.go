@@ -79,7 +79,7 @@ func probe(ctx context.Context, key, url string) Link {
 		conn, err = dial(ctx, url, true)
 	}
 	if err == nil {
-		defer closeNow(conn)
+		defer postgres.CloseNow(conn)
 		err = link.examine(ctx, conn)
 	}
 	if err != nil {
@@ -158,7 +158,7 @@ func probeIdle(ctx context.Context, url string) bool {
 	if err != nil {
 		return false
 	}
-	defer closeNow(conn)
+	defer postgres.CloseNow(conn)
 	settings := map[string]string{"idle_session_timeout": strconv.FormatInt(brief.Milliseconds(), 10)}
 	if _, err := postgres.Settle(ctx, conn, settings); err != nil {
 		return false
@@ -182,15 +182,6 @@ func peer(conn *pgx.Conn) (remote string, encrypted bool) {
 		remote = address.IP.String()
 	}
 	return remote, encrypted
-}
-
-// closeNow takes no context: it must also work when the caller's has ended.
-//
-//nolint:contextcheck,nolintlint // contextcheck heeds this itself, unseen by nolintlint
-func closeNow(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // only used to read
 }
 
 // direct returns the address to read tables from; readOnly is true if it leads to a

@@ -26,6 +26,16 @@ func Collect[T any](ctx context.Context, db DB, scan pgx.RowToFunc[T], sql strin
 	return pgx.CollectRows(rows, scan)
 }
 
+// CloseNow closes a connection, within a second if the server does not answer. It takes no
+// context, because it must work even if the caller's has ended.
+//
+//nolint:contextcheck,nolintlint // contextcheck heeds this itself, unseen by nolintlint
+func CloseNow(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // the socket is closed even on error
+}
+
 // TimeOrZero returns the time of a nullable column in UTC; the zero time for NULL.
 func TimeOrZero(t *time.Time) time.Time {
 	if t == nil {

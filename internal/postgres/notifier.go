@@ -153,7 +153,7 @@ func (h *Notifier) listen(ctx context.Context) (connected bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer closeNow(ctx, conn)
+	defer CloseNow(conn)
 	h.resetListening()
 	var listening []string
 	for ctx.Err() == nil {
@@ -178,12 +178,6 @@ func (h *Notifier) connect(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("connect for notifications: %w", err)
 	}
 	return lent.Hijack(), nil
-}
-
-func closeNow(ctx context.Context, conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // the connection may be dead
 }
 
 // interruptible returns a context that ends with ctx or on interruptWait.

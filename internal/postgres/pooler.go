@@ -145,11 +145,7 @@ func transactionMode(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = other.Close(closing)
-	}()
+	defer CloseNow(other)
 	for range probes {
 		if shared, err := sharesBackend(ctx, conn, other); shared || err != nil {
 			return shared, err

@@ -14,48 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// ErrTermOver means that the term to hand over has already ended.
-var ErrTermOver = errors.New("the term is over")
-
-const (
-	requestSQL = `
-WITH led AS (
-    SELECT role, term FROM forge_leaders WHERE role = $1 AND term = $2 AND node_id IS NOT NULL
-), asked AS (
-    INSERT INTO forge_leader_requests (role, term, target)
-    SELECT role, term, nullif($3, '') FROM led
-    ON CONFLICT (role) DO UPDATE
-    SET term = excluded.term, target = excluded.target, requested_at = clock_timestamp(), reserved_until = NULL
-    RETURNING role
-)
-SELECT pg_notify(current_schema() || '.' || $4, role) FROM asked`
-
-	withdrawSQL = `DELETE FROM forge_leader_requests WHERE role = $1 AND term = $2 AND reserved_until IS NULL`
-
-	listenSQL = `SELECT current_schema()`
-)
-
-// Request requests that the leader of a term stops its work and hands the role over: to the
-// node target, which gets the first try, or to any other node if target is empty.
-// ErrTermOver means that the term has already ended.
-func (s *Store) Request(ctx context.Context, role string, term int64, target string) error {
-	tag, err := s.db.Exec(ctx, requestSQL, role, term, target, wire.LeaderChannel)
-	if err != nil {
-		return fmt.Errorf("request a hand-over of %s: %w", role, err)
-	}
-	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("request a hand-over of %s: term %d: %w", role, term, ErrTermOver)
-	}
-	return nil
-}
-
-// Withdraw deletes a request on which the leader has not acted.
-func (s *Store) Withdraw(ctx context.Context, role string, term int64) error {
-	if _, err := s.db.Exec(ctx, withdrawSQL, role, term); err != nil {
-		return fmt.Errorf("withdraw the hand-over of %s: %w", role, err)
-	}
-	return nil
-}
+const listenSQL = `SELECT current_schema()`
 
 // pooledPollInterval is how often Changes polls behind a pooler, where it receives no
 // notifications.
@@ -120,6 +79,6 @@ func (c *Changes) Wait(ctx context.Context, timeout time.Duration) error {
 // Close ends the connection.
 func (c *Changes) Close() {
 	if c.conn != nil {
-		closeNow(c.conn)
+		postgres.CloseNow(c.conn)
 	}
 }
