@@ -54,7 +54,7 @@ func TestDeadAPIRefuses(t *testing.T) {
 		{`{"all": true, "kind": "dump"}`, 422, "One or more of ids, group, kind, error, older_than and newer_than are required, or all alone."},
 		{`{"older_than": "soon"}`, 422, "older_than must be a duration such as 90s, 6h or 2d."},
 		{`{"newer_than": "-1h"}`, 422, "newer_than must be a duration such as 90s, 6h or 2d."},
-		{`{"group": "d0123456789"}`, 404, cluster.ErrNoSuchGroup.Detail},
+		{`{"group": "d0123456789"}`, 404, cluster.ErrNoSuchGroup.Error()},
 		{`{"kind": "vast"}`, 422, "The filter matches 20001 dead letters, but one request changes at most 20000. Narrow the filter, or use forge dead discard."},
 	} {
 		c := dashboardtest.New()

@@ -1,10 +1,14 @@
 // Package dashboard serves the HTML pages, the JSON API and the probes of a node.
 //
-// The package reads through the small interfaces of [Source], so it depends neither on SQL
-// nor on the processes of the node. It changes state through interfaces such as [CronOps]
-// and [CronRunner], only in answer to a POST; a GET changes nothing.
+// It is cut into rooms, and this package assembles them:
 //
-// Every route names the scope that it needs. With [Options].Tokens, a request needs a token
+//	dashboard ──> api, pages ──> live, charts, cluster, openapi ──> auth ──> route ──> web ──> format
+//
+// The rooms read through the small interfaces of [cluster.Source], so they depend neither on
+// SQL nor on the processes of the node. They change state through interfaces such as
+// [cluster.CronOps] and [cluster.CronRunner], only in answer to a POST; a GET changes nothing.
+//
+// Every route names the scope that it needs. With [auth.Options].Tokens, a request needs a token
 // that covers this scope; without it, everybody who reaches the listener may do everything.
 // A POST from another site is rejected (http.CrossOriginProtection). So is a host name that
 // is not allowed, because a site could have rebound it. Every change is written to the

@@ -52,7 +52,7 @@ func TestEveryFormHasItsRequest(t *testing.T) {
 	t.Parallel()
 	s := newServer(dashboardtest.New())
 	posts := map[string]bool{}
-	for _, r := range s.api.ApiRoutes() {
+	for _, r := range s.api.Routes() {
 		posts[r.Path] = r.Post != nil
 	}
 	for _, r := range s.pages.Routes() {

@@ -14,11 +14,7 @@ import (
 
 func (s *API) apiAlerts(w http.ResponseWriter, r *http.Request) {
 	inForce, err := s.Source.Alerts.List(r.Context())
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(inForce, ""))
+	answerList(s, w, r, inForce, err)
 }
 
 func (s *API) apiAlertsHistory(w http.ResponseWriter, r *http.Request) {
@@ -71,11 +67,7 @@ func (s *API) apiSilence(w http.ResponseWriter, r *http.Request) {
 			Alert: r.PathValue("alert"), CreatedBy: auth.RequestOrigin(r, viaAPI), Reason: asked.Reason,
 		}, lasts)
 	}
-	if err != nil {
-		s.AnswerError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, made)
+	s.answer(w, r, http.StatusOK, made, err)
 }
 
 func (s *API) apiUnsilence(w http.ResponseWriter, r *http.Request) {
@@ -101,11 +93,7 @@ func (s *API) apiAlert(w http.ResponseWriter, r *http.Request, status int, do fu
 	if err == nil {
 		document, err = do(r.Context(), r.PathValue("alert"), auth.RequestOrigin(r, viaAPI))
 	}
-	if err != nil {
-		s.AnswerError(w, r, cluster.RefuseAlert(err))
-		return
-	}
-	web.WriteJSON(w, status, document)
+	s.answer(w, r, status, document, cluster.RefuseAlert(err))
 }
 
 // silenceRoutes returns the API routes.

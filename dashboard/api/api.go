@@ -13,6 +13,20 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
+// answer writes a document, or the answer to the error.
+func (s *API) answer(w http.ResponseWriter, r *http.Request, status int, document any, err error) {
+	if err != nil {
+		s.AnswerError(w, r, err)
+		return
+	}
+	web.WriteJSON(w, status, document)
+}
+
+// answerList writes a list that has only one page, or the answer to the error.
+func answerList[T any](s *API, w http.ResponseWriter, r *http.Request, rows []T, err error) {
+	s.answer(w, r, http.StatusOK, web.ListOf(rows, ""), err)
+}
+
 // answerPage answers with one page of at most limit rows. The next page starts below the id
 // of the last row.
 func answerPage[T any](s *API, w http.ResponseWriter, r *http.Request, q *web.Query, rows []T, err error, limit int, id func(T) int64) {
@@ -61,6 +75,7 @@ type API struct {
 	DocumentText func() ([]byte, error)
 }
 
+// New returns the API and the probes of a node.
 func New(opts Options, g *auth.Guard, c *cluster.Cluster) *API {
 	s := &API{
 		Guard: g, Cluster: c, Options: opts,

@@ -55,6 +55,7 @@ type HealthDocument struct {
 	Error        string           `json:"error,omitempty"`
 }
 
+// StatusDocument is the body of /cluster/status.
 type StatusDocument struct {
 	HealthDocument
 	Lease *LeaderDocument `json:"lease"`

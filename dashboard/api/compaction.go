@@ -14,9 +14,5 @@ func (s *API) apiCompaction(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status, err := s.Source.Compaction.Status(r.Context(), limit)
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, status)
+	s.answer(w, r, http.StatusOK, status, err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/explain"
 )
 
+// CronItem is a cron in a list.
 type CronItem struct {
 	cronstore.Cron
 	Description string `json:"description,omitempty"`
@@ -103,11 +104,7 @@ func (s *API) apiTick(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	why, err := s.Source.Explain.Why(r.Context(), r.PathValue("name"), tick)
-	if err != nil {
-		s.AnswerError(w, r, cluster.Refuse(err))
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, why)
+	s.answer(w, r, http.StatusOK, why, cluster.Refuse(err))
 }
 
 // viaAPI names the API in whoAsks.
@@ -155,11 +152,7 @@ func (s *API) apiSetCronPaused(w http.ResponseWriter, r *http.Request, pause boo
 		return
 	}
 	cron, changed, err := s.SetCronPaused(r.Context(), r.PathValue("name"), auth.RequestOrigin(r, viaAPI), pause)
-	if err != nil {
-		s.AnswerError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, heldDocument{cron, changed})
+	s.answer(w, r, http.StatusOK, heldDocument{cron, changed}, err)
 }
 
 type backfillAsk struct {

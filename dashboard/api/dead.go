@@ -72,11 +72,7 @@ func (s *API) apiDead(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	groups, err := s.Source.Dead.DeadGroups(r.Context(), filter)
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(groups, ""))
+	answerList(s, w, r, groups, err)
 }
 
 // apiDeadJobs lists the dead letters of a group, or of all groups.
@@ -109,10 +105,6 @@ func (s *API) apiActOnDead(action jobstore.Action) http.HandlerFunc {
 			return
 		}
 		done, err := s.ActOnDead(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaAPI)}, filter, asked.DryRun)
-		if err != nil {
-			s.AnswerError(w, r, err)
-			return
-		}
-		web.WriteJSON(w, http.StatusOK, done)
+		s.answer(w, r, http.StatusOK, done, err)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 	"time"
-
-	"github.com/forge-scheduler/forge/dashboard/web"
 )
 
 // doctorTimeout bounds the checks, some of which wait for servers that do not answer.
@@ -28,9 +26,5 @@ func (s *API) apiDoctor(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), doctorTimeout)
 	defer cancel()
 	findings, err := s.findings.Get(ctx)
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(findings, ""))
+	answerList(s, w, r, findings, err)
 }

@@ -21,7 +21,7 @@ func (s *API) apiEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	err := s.Source.Events.CheckTypes(r.Context(), filter.Types)
 	if unknown, ok := errors.AsType[*eventstore.UnknownTypeError](err); ok {
-		err = &web.Refusal{Status: http.StatusBadRequest, Detail: "type " + unknown.Error()}
+		err = web.Refuse(http.StatusBadRequest, "type "+unknown.Error())
 	}
 	if err != nil {
 		s.AnswerError(w, r, err)

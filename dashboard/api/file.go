@@ -59,11 +59,7 @@ const YamlMedia = "application/yaml"
 
 func (s *API) apiCheckAlerts(w http.ResponseWriter, r *http.Request) {
 	problems, err := s.File.CheckAlerts()
-	if err != nil {
-		s.AnswerError(w, r, cluster.RefuseAlert(err))
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(problems, ""))
+	s.answer(w, r, http.StatusOK, web.ListOf(problems, ""), cluster.RefuseAlert(err))
 }
 
 func (s *API) apiExportAlerts(w http.ResponseWriter, r *http.Request) {
@@ -83,11 +79,7 @@ func (s *API) apiPlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	plan, err := s.File.Plan(r.Context(), time.Duration(days)*24*time.Hour)
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, plan)
+	s.answer(w, r, http.StatusOK, plan, err)
 }
 
 // applyAsk says whether the file may remove crons.
@@ -101,7 +93,7 @@ func (a applyAsk) confirm(review cronstore.Review) error {
 	if a.Yes || review.Harmless() {
 		return nil
 	}
-	return &web.Refusal{Status: http.StatusConflict, Detail: fmt.Sprintf(`The file is not applied: %s. Set "yes": true to apply it.`, review)}
+	return web.Refuse(http.StatusConflict, fmt.Sprintf(`The file is not applied: %s. Set "yes": true to apply it.`, review))
 }
 
 func (s *API) apiApply(w http.ResponseWriter, r *http.Request) {

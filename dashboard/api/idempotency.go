@@ -96,7 +96,7 @@ func keyOf(headers []string) (string, error) {
 	}
 	strange := func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }
 	if len(headers) > 1 || key == "" || len(key) > route.MaxKey || strings.ContainsFunc(key, strange) {
-		return "", &web.Refusal{Status: http.StatusBadRequest, Detail: fmt.Sprintf("%s must be one text of 1 to %d visible ASCII characters without blanks, \" and \\.", route.KeyHeader, route.MaxKey)}
+		return "", web.Refuse(http.StatusBadRequest, fmt.Sprintf("%s must be one text of 1 to %d visible ASCII characters without blanks, \" and \\.", route.KeyHeader, route.MaxKey))
 	}
 	return key, nil
 }
@@ -106,11 +106,11 @@ func keyOf(headers []string) (string, error) {
 func refuseKey(err error) error {
 	switch {
 	case errors.Is(err, access.ErrKeyReused):
-		return &web.Refusal{Status: http.StatusConflict, Detail: "The " + route.KeyHeader + " was used for another request. Use a new one."}
+		return web.Refuse(http.StatusConflict, "The "+route.KeyHeader+" was used for another request. Use a new one.")
 	case errors.Is(err, access.ErrKeyBusy):
-		return &web.Refusal{Status: http.StatusConflict, Detail: "A request with this " + route.KeyHeader + " is still running. Try again in a moment."}
+		return web.Refuse(http.StatusConflict, "A request with this "+route.KeyHeader+" is still running. Try again in a moment.")
 	case err == nil:
-		return &web.Refusal{Status: http.StatusServiceUnavailable, Detail: "The request failed and changed nothing: the database did not answer, or rejected it."}
+		return web.Refuse(http.StatusServiceUnavailable, "The request failed and changed nothing: the database did not answer, or rejected it.")
 	default:
 		return err
 	}

@@ -60,11 +60,7 @@ func (s *API) apiExplain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	placement, err := s.Source.Jobs.Placement(r.Context(), id)
-	if err != nil {
-		s.AnswerError(w, r, cluster.Refuse(err))
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, placement)
+	s.answer(w, r, http.StatusOK, placement, cluster.Refuse(err))
 }
 
 // apiAct applies an action to one job.
@@ -75,11 +71,7 @@ func (s *API) apiAct(action jobstore.Action) http.HandlerFunc {
 			return
 		}
 		change, err := s.Act(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaAPI)}, r.PathValue("id"))
-		if err != nil {
-			s.AnswerError(w, r, err)
-			return
-		}
-		web.WriteJSON(w, http.StatusOK, change)
+		s.answer(w, r, http.StatusOK, change, err)
 	}
 }
 
@@ -111,10 +103,6 @@ func (s *API) apiActOnAll(action jobstore.Action) http.HandlerFunc {
 			return
 		}
 		done, err := s.ActOnAll(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaAPI)}, filter, asked.UpTo, asked.DryRun)
-		if err != nil {
-			s.AnswerError(w, r, err)
-			return
-		}
-		web.WriteJSON(w, http.StatusOK, done)
+		s.answer(w, r, http.StatusOK, done, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
+// LeaderItem is a role with its leader in a list.
 type LeaderItem struct {
 	leaderstore.Leader
 	rollupstore.LeaderRates
@@ -99,11 +100,7 @@ func (s *API) apiHandOver(transfer bool) http.HandlerFunc {
 			return
 		}
 		leader, asked, err := s.RoleOps.HandOver(r.Context(), r.PathValue("role"), body.To, auth.RequestOrigin(r, viaAPI))
-		if err != nil {
-			s.AnswerError(w, r, cluster.RefuseHandOver(err))
-			return
-		}
-		web.WriteJSON(w, http.StatusAccepted, cluster.HandOverDocument{Role: leader.Role, Term: leader.Term, LeaderID: leader.NodeID, To: body.To, Asked: asked})
+		s.answer(w, r, http.StatusAccepted, cluster.HandOverDocument{Role: leader.Role, Term: leader.Term, LeaderID: leader.NodeID, To: body.To, Asked: asked}, cluster.RefuseHandOver(err))
 	}
 }
 

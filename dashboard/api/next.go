@@ -74,7 +74,7 @@ func (s *API) apiNext(w http.ResponseWriter, r *http.Request) {
 	}
 	ticks, err := explain.Next(cron.Name, cron.Spec, from, count)
 	if err != nil {
-		s.AnswerError(w, r, &web.Refusal{Status: http.StatusConflict, Detail: "The schedule was written by another version of forge: " + err.Error() + "."})
+		s.AnswerError(w, r, web.Refuse(http.StatusConflict, "The schedule was written by another version of forge: "+err.Error()+"."))
 		return
 	}
 	web.WriteJSON(w, http.StatusOK, web.ListOf(ticks, ""))

@@ -9,11 +9,7 @@ import (
 
 func (s *API) apiNodes(w http.ResponseWriter, r *http.Request) {
 	nodes, err := s.Source.Nodes.List(r.Context())
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(nodes, ""))
+	answerList(s, w, r, nodes, err)
 }
 
 func (s *API) apiDrain(drain bool) http.HandlerFunc {
@@ -23,10 +19,6 @@ func (s *API) apiDrain(drain bool) http.HandlerFunc {
 			return
 		}
 		done, err := s.Drain(r.Context(), r.PathValue("node"), auth.RequestOrigin(r, viaAPI), drain)
-		if err != nil {
-			s.AnswerError(w, r, err)
-			return
-		}
-		web.WriteJSON(w, http.StatusAccepted, done)
+		s.answer(w, r, http.StatusAccepted, done, err)
 	}
 }

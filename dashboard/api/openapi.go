@@ -12,7 +12,9 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/openapi"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -20,7 +22,7 @@ import (
 // afterwards.
 func (s *API) describeOnce() (document func() (openapi.Document, error), text func() ([]byte, error)) {
 	document = sync.OnceValues(func() (openapi.Document, error) {
-		return openapi.Describer{Version: s.Self.Version, Tokens: s.Tokens != nil, Fields: ownFields}.Describe(s.Routes())
+		return openapi.Describer{Version: s.Self.Version, Tokens: s.Tokens != nil, Fields: ownFields, Names: ownNames}.Describe(s.Routes())
 	})
 	text = sync.OnceValues(func() ([]byte, error) {
 		doc, err := document()
@@ -40,6 +42,19 @@ func (s *API) apiOpenAPI(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", web.JSONMedia)
 	_, _ = w.Write(text) // the client is gone
+}
+
+// ownNames are the names of types that clients know by their earlier packages.
+var ownNames = map[reflect.Type]string{
+	reflect.TypeFor[alerts.Facts]():         "NotifyqueueFacts",
+	reflect.TypeFor[alerts.Incident]():      "AlertIncident",
+	reflect.TypeFor[alerts.IncidentFacts](): "NotifyIncident",
+	reflect.TypeFor[alerts.Notification]():  "NotifyqueueNotification",
+	reflect.TypeFor[alerts.Problem]():       "AlertProblem",
+	reflect.TypeFor[alerts.Silence]():       "AlertSilence",
+	reflect.TypeFor[alerts.Status]():        "AlertStatus",
+	reflect.TypeFor[jobstore.Queue]():       "Queue",
+	reflect.TypeFor[jobstore.Usage]():       "QueueUsage",
 }
 
 // ownFields are the schemas of fields that the Go types do not fully describe.

@@ -24,6 +24,7 @@ type healthzDocument struct {
 	Version string `json:"version"`
 }
 
+// Readiness is the body of /readyz.
 type Readiness struct {
 	Ready    bool     `json:"ready"`
 	NodeID   string   `json:"node_id"`

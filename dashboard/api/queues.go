@@ -10,20 +10,12 @@ import (
 
 func (s *API) apiQueues(w http.ResponseWriter, r *http.Request) {
 	queues, err := s.Source.Queues.Queues(r.Context())
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(queues, ""))
+	answerList(s, w, r, queues, err)
 }
 
 func (s *API) apiLimits(w http.ResponseWriter, r *http.Request) {
 	usages, err := s.Source.Queues.Usages(r.Context())
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(usages, ""))
+	answerList(s, w, r, usages, err)
 }
 
 // queueStateDocument is the state of a queue and whether the request changed it.
@@ -42,10 +34,6 @@ func (s *API) apiSetQueuePaused(pause bool) http.HandlerFunc {
 		if err == nil {
 			since, changed, err = s.SetQueuePaused(r.Context(), name, auth.RequestOrigin(r, viaAPI), pause)
 		}
-		if err != nil {
-			s.AnswerError(w, r, err)
-			return
-		}
-		web.WriteJSON(w, http.StatusOK, queueStateDocument{name, since, changed})
+		s.answer(w, r, http.StatusOK, queueStateDocument{name, since, changed}, err)
 	}
 }

@@ -41,7 +41,7 @@ func (s *API) probeRoutes() []route.Route {
 
 // Routes returns the routes of the probes and of the API.
 func (s *API) Routes() []route.Route {
-	routes := append(s.probeRoutes(), s.ApiRoutes()...)
+	routes := append(s.probeRoutes(), s.apiRoutes()...)
 	for i, r := range routes {
 		if r.Gets != nil && route.IsRateLimited(r.Path) {
 			routes[i].Get = route.CheckParameters(r.Gets, r.Get)
@@ -53,7 +53,7 @@ func (s *API) Routes() []route.Route {
 	return routes
 }
 
-func (s *API) ApiRoutes() []route.Route {
+func (s *API) apiRoutes() []route.Route {
 	document := route.Answers[map[string]any]("This document")
 	routes := []route.Route{
 		{Path: "/api/openapi.json", Get: s.apiOpenAPI, Read: route.Viewer, Gets: document},

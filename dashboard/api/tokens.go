@@ -57,11 +57,7 @@ func (a tokenAsk) wanted(by string) (wanted access.NewToken, err error) {
 
 func (s *API) apiTokens(w http.ResponseWriter, r *http.Request) {
 	tokens, err := s.TokenKeeper.List(r.Context())
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(tokens, ""))
+	answerList(s, w, r, tokens, err)
 }
 
 func (s *API) apiCreateToken(w http.ResponseWriter, r *http.Request) {
@@ -78,9 +74,9 @@ func (s *API) apiCreateToken(w http.ResponseWriter, r *http.Request) {
 	secret, token, err := s.TokenKeeper.Create(r.Context(), wanted)
 	switch {
 	case errors.Is(err, access.ErrTaken):
-		s.AnswerError(w, r, &web.Refusal{Status: http.StatusConflict, Detail: fmt.Sprintf("A token %q exists. Choose another name, or revoke it first.", wanted.Name)})
+		s.AnswerError(w, r, web.Refuse(http.StatusConflict, fmt.Sprintf("A token %q exists. Choose another name, or revoke it first.", wanted.Name)))
 	case errors.Is(err, access.ErrOpen):
-		s.AnswerError(w, r, &web.Refusal{Status: http.StatusConflict, Detail: `Tokens can be created over HTTP only with auth = "token". Use forge token create on a machine that reaches the database.`})
+		s.AnswerError(w, r, web.Refuse(http.StatusConflict, `Tokens can be created over HTTP only with auth = "token". Use forge token create on a machine that reaches the database.`))
 	case err != nil:
 		s.AnswerError(w, r, err)
 	default:
@@ -97,7 +93,7 @@ func (s *API) apiRevokeToken(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case errors.Is(err, access.ErrNotFound):
-		s.AnswerError(w, r, &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such token."})
+		s.AnswerError(w, r, web.Refuse(http.StatusNotFound, "There is no such token."))
 	case err != nil:
 		s.AnswerError(w, r, err)
 	default:

@@ -104,6 +104,7 @@ func (s *Guard) recordOutcome(ctx context.Context, id int64, outcome, detail str
 	}
 }
 
+// OutcomeOf returns the outcome that the audit log has for a status.
 func OutcomeOf(status int) string {
 	switch {
 	case status >= http.StatusInternalServerError:

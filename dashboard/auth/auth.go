@@ -37,14 +37,16 @@ const (
 	maxRemembered = 1024
 	// Recheck is how often the secret of a long-lived request is verified again.
 	Recheck = 5 * time.Second
-	// An address may fail to authenticate ten times at once, then once every six seconds.
+	// MaxFailures is how often an address may fail to authenticate at once. Later it may
+	// once per failureEvery.
 	MaxFailures  = 10
 	failureEvery = 6 * time.Second
-	// The rate and burst of API requests of one caller, identified by token or else by
-	// address. They protect the database from a runaway loop. Programs that add more jobs
+	// CallsPerSecond is the rate of API requests of one caller, identified by token or else
+	// by address. It protects the database from a runaway loop. Programs that add more jobs
 	// than this should insert them directly in the database.
 	CallsPerSecond = 200
-	CallsAtOnce    = 1000
+	// CallsAtOnce is the burst of these requests.
+	CallsAtOnce = 1000
 )
 
 // auth authenticates requests.

@@ -61,8 +61,8 @@ func New(opts Options, answers *web.Responder, now func() time.Time, lifetime co
 	}
 }
 
-// The pages load everything from their own origin and nothing inline, so that text that
-// escapes the templates cannot run as a script.
+// ContentSecurityPolicy allows pages to load everything from their own origin and nothing
+// inline, so that text that escapes the templates cannot run as a script.
 const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 

@@ -17,19 +17,21 @@ import (
 )
 
 const (
-	// The burst and the interval of refusals that are recorded, for each identity and for
+	// RefusalsAtOnce is the burst of refusals that are recorded, for each identity and for
 	// all anonymous callers together. Without a limit, a caller could fill the audit log
 	// with refusals.
 	RefusalsAtOnce = 60
-	RefusalEvery   = 10 * time.Second
+	// RefusalEvery is the interval of refusals that are recorded after the burst.
+	RefusalEvery = 10 * time.Second
 	// sumEvery is how often the number of omitted refusals is recorded.
 	sumEvery = 10 * time.Second
 	// LeftOutAction is the action in the audit log under which that number is recorded.
 	LeftOutAction = "refusals.left-out"
-	// The rate and burst of refused changes of one identity. They are limited because a
-	// change is recorded before it is checked.
+	// refusedChangesPerSecond is the rate of refused changes of one identity. It is limited
+	// because a change is recorded before it is checked.
 	refusedChangesPerSecond = 5
-	RefusedChangesAtOnce    = 300
+	// RefusedChangesAtOnce is the burst of refused changes.
+	RefusedChangesAtOnce = 300
 )
 
 // refusals limits the refusals that are recorded, and counts the others.
@@ -152,6 +154,7 @@ func (s *Guard) RecordSums(ctx context.Context) {
 	}
 }
 
+// WriteSums records how many refusals were omitted since the last call.
 func (s *Guard) WriteSums(ctx context.Context) {
 	if s.Audit == nil {
 		return

@@ -33,12 +33,13 @@ const (
 	// probesAtOnce is how many probes are handled at the same time, in addition to other
 	// requests.
 	probesAtOnce = 4
-	// The bytes of answers that wait in memory for clients to read them, in total and for
-	// one caller. An answer of at most smallAnswer bytes is not counted: the socket buffers
-	// hold it.
-	maxUnsent, MaxUnsentOfOne = 64 << 20, 16 << 20
-	smallAnswer               = 16 << 10
-	busyText                  = "This node answers as many requests as it can. Try again."
+	// maxUnsent bounds the bytes of answers that wait in memory for clients to read them. An
+	// answer of at most smallAnswer bytes is not counted: the socket buffers hold it.
+	maxUnsent = 64 << 20
+	// MaxUnsentOfOne bounds those of one caller.
+	MaxUnsentOfOne = 16 << 20
+	smallAnswer    = 16 << 10
+	busyText       = "This node answers as many requests as it can. Try again."
 )
 
 var errRequestTimeout = errors.New("the request took too long")
@@ -70,6 +71,7 @@ type requestSlot struct {
 
 type requestSlotKey struct{}
 
+// RequestSlotOf returns the slot of a request; nil outside of requests to the listener.
 func RequestSlotOf(ctx context.Context) *requestSlot {
 	t, _ := ctx.Value(requestSlotKey{}).(*requestSlot)
 	return t
@@ -238,12 +240,13 @@ func (s *Guard) probing(next http.HandlerFunc) http.HandlerFunc {
 }
 
 const (
-	// MaxStreams bounds the open streams of a node, MaxStreamsOfOne those of one caller.
-	MaxStreams      = 256
+	// MaxStreams bounds the open streams of a node.
+	MaxStreams = 256
+	// MaxStreamsOfOne bounds those of one caller.
 	MaxStreamsOfOne = 32
-	// maxFollowers bounds the followed lists of a node, MaxFollowersOfOne those of one
-	// caller. Each of them reads separately.
-	maxFollowers      = 64
+	// maxFollowers bounds the followed lists of a node. Each of them reads separately.
+	maxFollowers = 64
+	// MaxFollowersOfOne bounds those of one caller.
 	MaxFollowersOfOne = 16
 )
 

@@ -11,6 +11,7 @@ type Badge struct {
 	Icon  string
 }
 
+// BadgeOf describes the state of a job.
 func BadgeOf(state string) Badge {
 	switch state {
 	case "completed":
@@ -32,6 +33,7 @@ func BadgeOf(state string) Badge {
 	}
 }
 
+// OutcomeBadge describes the outcome of an attempt.
 func OutcomeBadge(outcome string) Badge {
 	switch outcome {
 	case "":

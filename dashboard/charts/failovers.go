@@ -98,7 +98,7 @@ func before(older []leaderstore.Tenure, role string) leaderstore.Tenure {
 func newFailoverRow(now time.Time, t, old leaderstore.Tenure, colors Palette) failoverRow {
 	row := failoverRow{
 		ID: fmt.Sprintf("f-%s-%d", t.Role, t.Term), At: format.NewStamp(format.ModeAgo, now, t.AcquiredAt), Role: t.Role, Term: t.Term,
-		From: Node{old.NodeID, colors.Of(old.NodeID)}, To: Node{t.NodeID, colors.Of(t.NodeID)},
+		From: colors.Node(old.NodeID), To: colors.Node(t.NodeID),
 		Gap: format.Precise(t.Gap), Reason: "not recorded", Tone: "idle",
 	}
 	if reason, ok := Reasons[old.EndReason]; ok {

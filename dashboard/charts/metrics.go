@@ -24,6 +24,7 @@ type Stretch struct {
 	Point time.Duration
 }
 
+// Stretches are the time ranges of the charts.
 var Stretches = []Stretch{
 	{Span{"1h", time.Hour, 4}, rollupstore.Minute, time.Minute},
 	{Span{"6h", 6 * time.Hour, 3}, rollupstore.FiveMinutes, 5 * time.Minute},

@@ -21,15 +21,16 @@ func NewPalette(nodeIDs []string) Palette {
 	return colors
 }
 
-func (p Palette) Of(nodeID string) string {
-	if color, ok := p[nodeID]; ok {
-		return color
-	}
-	return "n-none"
-}
-
 // Node is a node on a page: its id and its colour.
 type Node struct {
 	ID    string
 	Color string
+}
+
+// Node returns a node with its colour.
+func (p Palette) Node(id string) Node {
+	if color, ok := p[id]; ok {
+		return Node{id, color}
+	}
+	return Node{id, "n-none"}
 }

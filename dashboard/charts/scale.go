@@ -14,6 +14,7 @@ type Span struct {
 	steps int
 }
 
+// Spans are the time ranges of swimlanes, shortest first.
 var Spans = []Span{
 	{"5m", 5 * time.Minute, 5},
 	{"15m", 15 * time.Minute, 3},
@@ -30,6 +31,7 @@ type SpanLink struct {
 	Current    bool
 }
 
+// SpanLinks returns links to a page with other spans.
 func SpanLinks(spans []Span, current Span, path func(name string) string) []SpanLink {
 	links := make([]SpanLink, len(spans))
 	for i, sp := range spans {
@@ -38,6 +40,7 @@ func SpanLinks(spans []Span, current Span, path func(name string) string) []Span
 	return links
 }
 
+// AxisMark is a text at a position of an axis.
 type AxisMark struct {
 	X      string
 	Text   string
@@ -74,6 +77,7 @@ func (s Scale) fraction(t time.Time) float64 {
 
 func (s Scale) at(t time.Time) string { return format.Percent(s.fraction(t)) }
 
+// Between returns the width between two instants.
 func (s Scale) Between(a, b time.Time) string {
 	return format.Percent(max(s.fraction(b)-s.fraction(a), 0))
 }

@@ -38,6 +38,7 @@ type gapMark struct {
 	Brief bool
 }
 
+// Swimlane shows the leaders of all roles over time.
 type Swimlane struct {
 	Lanes []roleLane
 	Axis  []AxisMark
@@ -83,7 +84,7 @@ func drawLane(leader leaderstore.Leader, tenures []leaderstore.Tenure, sc Scale,
 		if !until.After(sc.Start) {
 			continue
 		}
-		l.Bars = append(l.Bars, sc.bar(t, until, open, colors.Of(t.NodeID)))
+		l.Bars = append(l.Bars, sc.bar(t, until, open, colors.Node(t.NodeID).Color))
 		if t.HasGap && t.AcquiredAt.After(sc.Start) {
 			changes++
 			l.Gaps = append(l.Gaps, sc.gap(t.AcquiredAt.Add(-t.Gap), t.AcquiredAt, "No leader for "+format.Precise(t.Gap)))

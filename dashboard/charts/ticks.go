@@ -36,6 +36,7 @@ func markOfRun(t cronstore.Tick, state string) TickMark {
 	return m
 }
 
+// MarkOf returns the mark of a verdict.
 func MarkOf(v cronstore.Verdict) TickMark {
 	switch v {
 	case cronstore.Fired:

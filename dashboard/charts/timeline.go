@@ -16,6 +16,7 @@ type AttemptBar struct {
 	Title     string
 }
 
+// AttemptHeight is the height of one attempt, in CSS pixels.
 const AttemptHeight = 20
 
 // DrawAttempts draws the time from when the job was added or due to its end or now.

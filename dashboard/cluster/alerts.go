@@ -26,11 +26,11 @@ type Silencer interface {
 func RefuseAlert(err error) error {
 	switch {
 	case errors.Is(err, alerts.ErrNotFound):
-		return &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such alert."}
+		return web.Refuse(http.StatusNotFound, "There is no such alert.")
 	case errors.Is(err, alerts.ErrTellsNobody):
-		return &web.Refusal{Status: http.StatusConflict, Detail: "The alert has no receivers: it has no notify."}
+		return web.Refuse(http.StatusConflict, "The alert has no receivers: it has no notify.")
 	case errors.Is(err, alerts.ErrNoEngine):
-		return &web.Refusal{Status: http.StatusConflict, Detail: "This node's program cannot evaluate alerts. Ask a node that runs forge serve."}
+		return web.Refuse(http.StatusConflict, "This node's program cannot evaluate alerts. Ask a node that runs forge serve.")
 	case errors.Is(err, alerts.ErrInvalid):
 		return web.WrongFields(web.WrongBody(err.Error()))
 	default:
@@ -55,6 +55,7 @@ func SpanOfSilence(lasts string, until time.Time) (alerts.Span, error) {
 	return alerts.Span{For: d.Std()}, nil
 }
 
+// Silence silences an alert and adds the end of the silence to the audit log.
 func (s *Cluster) Silence(ctx context.Context, silence alerts.Silence, lasts alerts.Span) (alerts.Silence, error) {
 	made, err := s.Silencer.Silence(ctx, silence, lasts)
 	if err == nil {

@@ -18,6 +18,7 @@ type Cache[T any] struct {
 	value T
 }
 
+// NewCache returns a cache that keeps a value for a while.
 func NewCache[T any](keep time.Duration, read func(context.Context) (T, error)) *Cache[T] {
 	return &Cache[T]{keep: keep, read: read}
 }

@@ -96,6 +96,7 @@ type Cluster struct {
 	Readiness *recent[error]
 }
 
+// New returns the cluster of a node.
 func New(opts Options) *Cluster {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {

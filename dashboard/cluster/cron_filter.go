@@ -15,6 +15,7 @@ const (
 	CronsBlocked = "blocked"
 )
 
+// CronFilters are the filters by state.
 var CronFilters = []string{CronsPaused, CronsOverdue, CronsBlocked}
 
 // Matches reports whether a cron matches one of the filters.
@@ -31,6 +32,7 @@ func Matches(filter string, now time.Time, c *cronstore.Outlined) bool {
 	}
 }
 
+// CountCrons counts the crons that match each of the filters.
 func CountCrons(now time.Time, crons []cronstore.Outlined) map[string]int {
 	counts := map[string]int{}
 	for i := range crons {
@@ -53,6 +55,7 @@ type CronFilter struct {
 	After string
 }
 
+// NewCronFilter returns the filter in the parameters of an address.
 func NewCronFilter(values url.Values) CronFilter {
 	return CronFilter{Text: values.Get("q"), Is: values.Get("is"), After: values.Get("after")}
 }

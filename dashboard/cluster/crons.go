@@ -36,7 +36,7 @@ func Interrupted(err error, ran int) error {
 	if ran == 0 {
 		return err
 	}
-	return &web.Refusal{Status: http.StatusServiceUnavailable, Detail: "The backfill stopped after " + format.Plural(ran, "tick", "ticks") + ". Repeat the request to continue."}
+	return web.Refuse(http.StatusServiceUnavailable, "The backfill stopped after "+format.Plural(ran, "tick", "ticks")+". Repeat the request to continue.")
 }
 
 // CronOps pauses and resumes crons, and finds the ticks that a backfill would run.
@@ -59,6 +59,7 @@ type CronRunner interface {
 }
 
 const (
+	// DefaultBackfill is how many ticks a backfill runs by default.
 	DefaultBackfill = 1000
 	// MaxBackfill is the maximum number of ticks that one request runs. It bounds the
 	// duration of the request.
@@ -92,8 +93,8 @@ func NewSpan(cron string, from, to time.Time, limit int) (cronstore.Span, error)
 }
 
 var (
-	errNoSuchCron = &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such cron."}
-	errWaiting    = &web.Refusal{Status: http.StatusConflict, Detail: "The tick is queued already."}
+	errNoSuchCron = web.Refuse(http.StatusNotFound, "There is no such cron.")
+	errWaiting    = web.Refuse(http.StatusConflict, "The tick is queued already.")
 )
 
 // Refuse converts an error of an operation to an answer. It returns unexpected errors
@@ -116,6 +117,7 @@ func Refuse(err error) error {
 	}
 }
 
+// Trigger runs a cron now, or one of its ticks.
 func (s *Cluster) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
 	row, err := s.CronRunner.Trigger(ctx, t)
 	if errors.Is(err, cronstore.ErrTaken) {
@@ -128,7 +130,7 @@ func refuseTaken(row cronstore.Tick) error {
 	if row.JobID == 0 {
 		return errWaiting
 	}
-	return &web.Refusal{Status: http.StatusConflict, Detail: fmt.Sprintf("The tick already has job %d (%s), and a tick runs once.", row.JobID, row.Verdict)}
+	return web.Refuse(http.StatusConflict, fmt.Sprintf("The tick already has job %d (%s), and a tick runs once.", row.JobID, row.Verdict))
 }
 
 // SetCronPaused pauses or resumes a cron.
@@ -149,6 +151,7 @@ func (s *Cluster) Backfill(ctx context.Context, span cronstore.Span, by string, 
 	return b, ran, Refuse(err)
 }
 
+// Operates reports whether crons can be changed.
 func (s *Cluster) Operates() bool { return s.CronOps != nil && s.CronRunner != nil }
 
 // outline is a summary of all crons in force, by name.

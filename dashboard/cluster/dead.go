@@ -21,8 +21,10 @@ type DeadLetterOps interface {
 // DeadActions are the actions on dead letters.
 var DeadActions = []jobstore.Action{jobstore.Retry, jobstore.Discard}
 
-var ErrNoSuchGroup = &web.Refusal{Status: http.StatusNotFound, Detail: "There are no dead letters of that group. They may have been retried, discarded or removed after their retention."}
+// ErrNoSuchGroup answers a request for a group without dead letters.
+var ErrNoSuchGroup = web.Refuse(http.StatusNotFound, "There are no dead letters of that group. They may have been retried, discarded or removed after their retention.")
 
+// ActOnDead applies an action to the dead letters that match a filter.
 func (s *Cluster) ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, dryRun bool) (BulkDocument, error) {
 	counted, err := s.DeadLetterOps.CountDead(ctx, filter)
 	done := BulkDocument{Action: order.Action, Jobs: counted.Jobs, DryRun: dryRun}
@@ -34,15 +36,16 @@ func (s *Cluster) ActOnDead(ctx context.Context, order jobstore.Order, filter jo
 	case dryRun:
 		return done, nil
 	case counted.Jobs > MaxBulk:
-		return done, &web.Refusal{Status: http.StatusUnprocessableEntity, Detail: fmt.Sprintf(
-			"The filter matches %d dead letters, but one request changes at most %d. Narrow the filter, or use forge dead %s.", counted.Jobs, MaxBulk, order.Action)}
+		return done, web.Refuse(http.StatusUnprocessableEntity, fmt.Sprintf(
+			"The filter matches %d dead letters, but one request changes at most %d. Narrow the filter, or use forge dead %s.", counted.Jobs, MaxBulk, order.Action))
+
 	}
 	defer s.Dead.Forget()
 	done.Changed, err = s.DeadLetterOps.ActOnDead(ctx, order, filter, counted)
 	auth.NoteAction(ctx, fmt.Sprintf("ids=%v group=%s kind=%s error=%q older_than=%s newer_than=%s, changed %d",
 		filter.IDs, filter.Group, filter.Kind, filter.Error, filter.OlderThan, filter.NewerThan, done.Changed))
 	if err != nil && done.Changed > 0 {
-		err = &web.Refusal{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("The action stopped after %d jobs. Repeat the request to continue.", done.Changed)}
+		err = web.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("The action stopped after %d jobs. Repeat the request to continue.", done.Changed))
 	}
 	return done, err
 }

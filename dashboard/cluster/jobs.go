@@ -16,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
+// JobID parses the id of a job.
 func JobID(text string) (int64, bool) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	return id, err == nil && id > 0
@@ -39,6 +40,7 @@ func JobFilter(q *web.Query) jobstore.Filter {
 // the request.
 const MaxBulk = 20_000
 
+// CheckBulk rejects filters that no bulk action may have.
 func CheckBulk(action jobstore.Action, filter jobstore.Filter) error {
 	switch {
 	case filter == jobstore.Filter{}:
@@ -82,7 +84,8 @@ type JobOps interface {
 // PastTense is the past tense of each action.
 var PastTense = map[jobstore.Action]string{jobstore.Cancel: "cancelled", jobstore.Retry: "retried", jobstore.Discard: "discarded"}
 
-var ErrNoSuchJob = &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such job."}
+// ErrNoSuchJob answers a request for an unknown job.
+var ErrNoSuchJob = web.Refuse(http.StatusNotFound, "There is no such job.")
 
 // Act applies an action to one job.
 func (s *Cluster) Act(ctx context.Context, order jobstore.Order, text string) (jobstore.Change, error) {
@@ -97,7 +100,7 @@ func (s *Cluster) Act(ctx context.Context, order jobstore.Order, text string) (j
 	case changes[0].Missing:
 		return changes[0], ErrNoSuchJob
 	case changes[0].Refused != "":
-		return changes[0], &web.Refusal{Status: http.StatusConflict, Detail: fmt.Sprintf("The job cannot be %s: %s.", PastTense[order.Action], changes[0].Refused)}
+		return changes[0], web.Refuse(http.StatusConflict, fmt.Sprintf("The job cannot be %s: %s.", PastTense[order.Action], changes[0].Refused))
 	}
 	return changes[0], nil
 }
@@ -135,7 +138,7 @@ func (s *Cluster) ActOnAll(ctx context.Context, order jobstore.Order, filter job
 	done.Changed, err = s.JobOps.ActOnAll(ctx, order, filter, counted)
 	auth.NoteAction(ctx, fmt.Sprintf("state=%s kind=%s queue=%s cron=%s, changed %d", filter.State, filter.Kind, filter.Queue, filter.Cron, done.Changed))
 	if err != nil && done.Changed > 0 {
-		err = &web.Refusal{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("The action stopped after %d jobs. Repeat the request to continue.", done.Changed)}
+		err = web.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("The action stopped after %d jobs. Repeat the request to continue.", done.Changed))
 	}
 	return done, err
 }
@@ -150,10 +153,11 @@ func (s *Cluster) CountBulk(ctx context.Context, action jobstore.Action, filter 
 func CheckBulkCount(action jobstore.Action, counted jobstore.Matching) error {
 	switch {
 	case counted.Jobs == 0:
-		return &web.Refusal{Status: http.StatusConflict, Detail: "The filter matches no job that can be " + PastTense[action] + "."}
+		return web.Refuse(http.StatusConflict, "The filter matches no job that can be "+PastTense[action]+".")
 	case counted.Jobs > MaxBulk:
-		return &web.Refusal{Status: http.StatusUnprocessableEntity, Detail: fmt.Sprintf(
-			"The filter matches more than %d jobs, the maximum of one request. Narrow the filter, or use forge job %s.", MaxBulk, action)}
+		return web.Refuse(http.StatusUnprocessableEntity, fmt.Sprintf(
+			"The filter matches more than %d jobs, the maximum of one request. Narrow the filter, or use forge job %s.", MaxBulk, action))
+
 	default:
 		return nil
 	}

@@ -18,7 +18,7 @@ type QueueOps interface {
 	ResumeQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error)
 }
 
-var errNoSuchQueue = &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such queue."}
+var errNoSuchQueue = web.Refuse(http.StatusNotFound, "There is no such queue.")
 
 // SetQueuePaused pauses or resumes a queue.
 func (s *Cluster) SetQueuePaused(ctx context.Context, queue, by string, pause bool) (since time.Time, changed bool, err error) {

@@ -37,13 +37,13 @@ func RefuseHandOver(err error) error {
 	late, tooLate := errors.AsType[*handover.NotTakenError](err)
 	switch {
 	case tooLate:
-		return &web.Refusal{Status: http.StatusConflict, Detail: sentence(late.Error() + "; it stays where it is")}
+		return web.Refuse(http.StatusConflict, sentence(late.Error()+"; it stays where it is"))
 	case !ok:
 		return err
 	case no.Missing:
-		return &web.Refusal{Status: http.StatusNotFound, Detail: sentence(no.Why)}
+		return web.Refuse(http.StatusNotFound, sentence(no.Why))
 	default:
-		return &web.Refusal{Status: http.StatusConflict, Detail: sentence(no.Why)}
+		return web.Refuse(http.StatusConflict, sentence(no.Why))
 	}
 }
 
@@ -57,6 +57,7 @@ type HandOverDocument struct {
 	Asked    bool   `json:"asked"`
 }
 
+// ErrNoTarget answers a transfer without a target.
 var ErrNoTarget = web.WrongFields(web.WrongField("to", "is missing; want the id of the node that shall lead"))
 
 // DrainDocument names the roles that a drained node was requested to hand over.
@@ -66,6 +67,7 @@ type DrainDocument struct {
 	Roles  []HandOverDocument `json:"roles"`
 }
 
+// Drain drains or undrains a node.
 func (s *Cluster) Drain(ctx context.Context, node, by string, drain bool) (DrainDocument, error) {
 	done := DrainDocument{NodeID: node, State: "active", Roles: []HandOverDocument{}}
 	if !drain {

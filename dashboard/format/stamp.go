@@ -29,6 +29,7 @@ func (s Stamp) Moving(name string) Stamp {
 	return s
 }
 
+// NewStamp returns a stamp of an instant in one of the formats.
 func NewStamp(mode string, now, at time.Time) Stamp {
 	if at.IsZero() {
 		return Stamp{Text: "–"}

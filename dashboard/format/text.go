@@ -23,6 +23,7 @@ func Number(n int64) string {
 	return text
 }
 
+// Capital capitalizes the first letter.
 func Capital(name string) string {
 	first, size := utf8.DecodeRuneInString(name)
 	if size == 0 {
@@ -31,6 +32,7 @@ func Capital(name string) string {
 	return string(unicode.ToUpper(first)) + name[size:]
 }
 
+// Percent formats a fraction for CSS and SVG.
 func Percent(fraction float64) string { return fmt.Sprintf("%.3f%%", 100*fraction) }
 
 // Coarse formats a duration that counts up or down on the page, in at most two units.
@@ -65,6 +67,7 @@ func Precise(d time.Duration) string {
 	}
 }
 
+// Millis formats a measured duration in milliseconds.
 func Millis(ms float64) string { return Precise(time.Duration(ms * float64(time.Millisecond))) }
 
 // Escape sequences: CSI, then the string kinds (OSC, DCS, SOS, PM, APC) up to their
@@ -113,6 +116,7 @@ func PrettyJSON(raw json.RawMessage) string {
 	return out.String()
 }
 
+// Plural returns a number with the word for one or for many.
 func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -125,6 +129,7 @@ func Clock(t time.Time, zone *time.Location) string {
 	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
+// BytesText formats a number of bytes.
 func BytesText(n int64) string {
 	switch {
 	case n < 1<<10:
@@ -136,6 +141,7 @@ func BytesText(n int64) string {
 	}
 }
 
+// UTC formats an instant; empty for none.
 func UTC(t time.Time) string {
 	if t.IsZero() {
 		return ""

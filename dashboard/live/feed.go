@@ -49,6 +49,7 @@ type feed struct {
 	listeners map[chan struct{}]struct{}
 }
 
+// NewFeed returns a feed that is not running.
 func NewFeed() *feed {
 	return &feed{stopped: make(chan struct{}), fragments: map[string]fragment{}, listeners: map[chan struct{}]struct{}{}}
 }
@@ -61,6 +62,7 @@ type Feeds struct {
 	open map[string]*feed
 }
 
+// NewFeeds returns no open pages. Their feeds read when subscribe's channel receives.
 func NewFeeds(subscribe func() (<-chan struct{}, func())) *Feeds {
 	return &Feeds{subscribe: subscribe, open: map[string]*feed{}}
 }

@@ -43,6 +43,7 @@ func writeEvent(out *bytes.Buffer, name string, html []byte) {
 	out.WriteByte('\n')
 }
 
+// Stream sends the parts of a page as they change, until the request ends.
 func Stream(w http.ResponseWriter, r *http.Request, f *feed, listener <-chan struct{}) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")

@@ -19,6 +19,7 @@ import (
 
 // The parts of an OpenAPI 3.1 document that forge uses.
 type (
+	// Document is the whole document.
 	Document struct {
 		OpenAPI    string                          `json:"openapi"`
 		Info       apiInfo                         `json:"info"`
@@ -42,6 +43,7 @@ type (
 		Name        string `json:"name"`
 		Description string `json:"description"`
 	}
+	// Operation is a method of a path.
 	Operation struct {
 		ID          string                 `json:"operationId"`
 		Tags        []string               `json:"tags"`
@@ -95,11 +97,13 @@ type Describer struct {
 	Tokens bool
 	// Fields are the schemas of fields that the Go types do not fully describe.
 	Fields map[reflect.Type]map[string]*jsonschema.Schema
+	// Names are the names of types whose names do not follow from their packages.
+	Names map[reflect.Type]string
 }
 
 // Describe builds the document from the routes.
 func (s Describer) Describe(routes []route.Route) (Document, error) {
-	schemas := newSchemas(s.Fields)
+	schemas := newSchemas(s.Fields, s.Names)
 	doc := Document{
 		OpenAPI: "3.1.1",
 		Info: apiInfo{

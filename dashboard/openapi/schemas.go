@@ -19,6 +19,7 @@ import (
 
 const refPrefix = "#/components/schemas/"
 
+// RefOf returns the name of the schema that a schema refers to; empty if to none.
 func RefOf(s *jsonschema.Schema) string { return strings.TrimPrefix(s.Ref, refPrefix) }
 
 // schemas collects the JSON schemas of the Go types in the API. Each struct has a unique
@@ -30,13 +31,15 @@ type schemas struct {
 	refs map[reflect.Type]*jsonschema.Schema
 	// fields are the schemas of fields that the Go types do not fully describe.
 	fields map[reflect.Type]map[string]*jsonschema.Schema
-	err    error
+	// names are the names of types whose names do not follow from their packages.
+	names map[reflect.Type]string
+	err   error
 }
 
-func newSchemas(fields map[reflect.Type]map[string]*jsonschema.Schema) *schemas {
+func newSchemas(fields map[reflect.Type]map[string]*jsonschema.Schema, names map[reflect.Type]string) *schemas {
 	return &schemas{
-		fields: fields,
-		named:  map[string]*jsonschema.Schema{}, types: map[string]reflect.Type{},
+		fields: fields, names: names,
+		named: map[string]*jsonschema.Schema{}, types: map[string]reflect.Type{},
 		refs: map[reflect.Type]*jsonschema.Schema{
 			reflect.TypeFor[json.RawMessage](): {Description: "Any JSON."},
 			reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
@@ -92,7 +95,7 @@ func (s *schemas) name(t reflect.Type) {
 	if s.refs[t] != nil || t.Name() == "" {
 		return
 	}
-	name := schemaName(t)
+	name := s.nameOf(t)
 	if other := s.types[name]; other != nil && s.err == nil {
 		s.err = fmt.Errorf("the types %s and %s are both called %s", other, t, name)
 	}
@@ -160,11 +163,14 @@ func embeds(t, other reflect.Type) bool {
 	return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous && f.Type == other })
 }
 
-// schemaName returns the name of a type in the document: jobstore.Job is Job, and
+// nameOf returns the name of a type in the document: jobstore.Job is Job, and
 // jobstore.Attempt is JobAttempt. The name of a list derives from its items.
-func schemaName(t reflect.Type) string {
-	if items, ok := t.FieldByName("Items"); ok && strings.HasPrefix(strings.ToLower(t.Name()), "list[") {
-		return schemaName(items.Type.Elem()) + "List"
+func (s *schemas) nameOf(t reflect.Type) string {
+	if name, ok := s.names[t]; ok {
+		return name
+	}
+	if items, ok := t.FieldByName("Items"); ok && strings.HasPrefix(t.Name(), "List[") {
+		return s.nameOf(items.Type.Elem()) + "List"
 	}
 	name := format.Capital(t.Name())
 	prefix := format.Capital(strings.TrimSuffix(path.Base(t.PkgPath()), "store"))

@@ -125,7 +125,7 @@ func (s *Pages) formActOnAll(action jobstore.Action) http.HandlerFunc {
 		filter := bulkFilter(fields.Get)
 		upTo, err := strconv.ParseInt(fields.Get("up_to"), 10, 64)
 		if err != nil || upTo < 1 {
-			s.AnswerError(w, r, &web.Refusal{Status: http.StatusBadRequest, Detail: "The form lacks up_to, the highest id that was counted."})
+			s.AnswerError(w, r, web.Refuse(http.StatusBadRequest, "The form lacks up_to, the highest id that was counted."))
 			return
 		}
 		if err := cluster.CheckBulk(action, filter); err != nil {

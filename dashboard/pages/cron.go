@@ -225,7 +225,7 @@ func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]alerts.Not
 	for _, t := range ticks {
 		row := tickRow{
 			Tick: format.NewStamp(format.ModeAgo, now, t.Tick), Clock: format.Clock(t.Tick, zone), Count: t.Count, Mark: charts.MarkOf(t.Verdict),
-			Why: whyOf(t), Told: format.PlainText(alerts.StatusSentence(told[t.Tick.UnixMicro()])), Lateness: format.Millis(t.LatenessMS), Node: charts.Node{ID: t.NodeID, Color: colors.Of(t.NodeID)},
+			Why: whyOf(t), Told: format.PlainText(alerts.StatusSentence(told[t.Tick.UnixMicro()])), Lateness: format.Millis(t.LatenessMS), Node: colors.Node(t.NodeID),
 			Term: t.Term, JobID: t.JobID, Path: jobPath(t.JobID),
 		}
 		if by := t.BlockedBy; by != 0 {

@@ -120,7 +120,7 @@ func (s *Pages) loadDeadGroup(ctx context.Context, req *request) (body, error) {
 	}
 	for _, l := range letters {
 		b.Letters = append(b.Letters, deadLetterRow{
-			ID: l.ID, Path: jobPath(l.ID), Cron: l.Cron, CronPath: CronPath(l.Cron), Node: charts.Node{ID: l.NodeID, Color: facts.colors.Of(l.NodeID)},
+			ID: l.ID, Path: jobPath(l.ID), Cron: l.Cron, CronPath: CronPath(l.Cron), Node: facts.colors.Node(l.NodeID),
 			Attempts: l.Attempt, Died: format.NewStamp(format.ModeAgo, facts.now, l.DiedAt), Again: format.NewStamp(format.ModeUntil, facts.now, l.SecondRound), Error: format.PlainText(l.Error),
 			Lost: lostNodes(l),
 		})

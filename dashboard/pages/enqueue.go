@@ -106,7 +106,7 @@ func argOf(f argschema.Field, text string) (json.RawMessage, error) {
 	if f.Types == "" || slices.Contains(strings.Split(f.Types, " or "), "string") {
 		return json.Marshal(text)
 	}
-	return nil, &web.Refusal{Status: http.StatusUnprocessableEntity, Detail: fmt.Sprintf("%s must be %s as JSON (got %.60q).", f.Name, f.Types, text)}
+	return nil, web.Refuse(http.StatusUnprocessableEntity, fmt.Sprintf("%s must be %s as JSON (got %.60q).", f.Name, f.Types, text))
 }
 
 // argsOf returns the arguments as JSON, from the fields or from the submitted JSON.
@@ -121,7 +121,7 @@ func argsOf(fields []argschema.Field, sent url.Values) (json.RawMessage, error) 
 		named = true
 		i := slices.IndexFunc(fields, func(f argschema.Field) bool { return f.Name == name })
 		if i < 0 {
-			return nil, &web.Refusal{Status: http.StatusConflict, Detail: fmt.Sprintf("%s is no argument of the kind any more.", name)}
+			return nil, web.Refuse(http.StatusConflict, fmt.Sprintf("%s is no argument of the kind any more.", name))
 		}
 		value, err := argOf(fields[i], sent.Get(key))
 		if err != nil {
@@ -238,7 +238,7 @@ func userError(err error) (status int, problem string) {
 	if wrong, ok := errors.AsType[web.InvalidError](err); ok {
 		return http.StatusUnprocessableEntity, wrong.Error() + "."
 	}
-	if no, ok := errors.AsType[*web.Refusal](err); ok {
+	if no, ok := errors.AsType[*web.RefusedError](err); ok {
 		return no.Status, no.Detail
 	}
 	return 0, ""
@@ -265,12 +265,12 @@ func newJobOf(sent url.Values) (job jobstore.NewJob, err error) {
 	job = jobstore.NewJob{Kind: sent.Get("kind"), Queue: strings.TrimSpace(sent.Get("queue")), Unique: sent.Get("unique")}
 	if text := sent.Get("priority"); text != "" {
 		if job.Priority, err = strconv.Atoi(text); err != nil {
-			return job, &web.Refusal{Status: http.StatusBadRequest, Detail: "priority must be a number."}
+			return job, web.Refuse(http.StatusBadRequest, "priority must be a number.")
 		}
 	}
 	if text := sent.Get("at"); text != "" {
 		if job.ScheduledAt, err = wallTime("at", text, "UTC"); err != nil {
-			return job, &web.Refusal{Status: http.StatusBadRequest, Detail: "at must be a time such as 2026-11-20T15:04, in UTC."}
+			return job, web.Refuse(http.StatusBadRequest, "at must be a time such as 2026-11-20T15:04, in UTC.")
 		}
 	}
 	return job, nil

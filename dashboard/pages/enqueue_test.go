@@ -41,7 +41,7 @@ func TestArgumentsOfFields(t *testing.T) {
 		}
 		args, err := argsOf(someFields, fields)
 		got := string(args)
-		if no, ok := errors.AsType[*web.Refusal](err); ok {
+		if no, ok := errors.AsType[*web.RefusedError](err); ok {
 			got = fmt.Sprintf("refused %d: %s", no.Status, no.Detail)
 		}
 		if got != want {

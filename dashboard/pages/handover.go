@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	errNoSuchRole = &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such role."}
-	errNoSuchNode = &web.Refusal{Status: http.StatusNotFound, Detail: "There is no such node."}
+	errNoSuchRole = web.Refuse(http.StatusNotFound, "There is no such role.")
+	errNoSuchNode = web.Refuse(http.StatusNotFound, "There is no such node.")
 )
 
 // formHandOver handles the confirmed form.

@@ -53,7 +53,7 @@ func newCandidateRow(c explain.Candidate, colors charts.Palette) candidateRow {
 		reasons[i] = r.Detail
 	}
 	row := candidateRow{
-		Node: charts.Node{ID: c.NodeID, Color: colors.Of(c.NodeID)}, Running: fmt.Sprintf("%d of %d", c.Running, c.Slots),
+		Node: colors.Node(c.NodeID), Running: fmt.Sprintf("%d of %d", c.Running, c.Slots),
 		Verdict: charts.Badge{Words: "rejected", Tone: "idle", Icon: "cross"}, Why: strings.Join(reasons, "; "),
 	}
 	switch {
@@ -239,7 +239,7 @@ func attemptRows(now time.Time, job jobstore.Job, shown int, colors charts.Palet
 	for _, a := range attempts {
 		row := attemptRow{
 			Attempt: a.Attempt, Path: fmt.Sprintf("%s?attempt=%d", jobPath(job.ID), a.Attempt), Shown: a.Attempt == shown,
-			Outcome: charts.OutcomeBadge(a.Outcome), Node: charts.Node{ID: a.NodeID, Color: colors.Of(a.NodeID)},
+			Outcome: charts.OutcomeBadge(a.Outcome), Node: colors.Node(a.NodeID),
 			Started: format.NewStamp(format.ModeAgo, now, a.StartedAt), Duration: format.Millis(a.DurationMS), Code: code(a),
 			Output: sizeOf(a), Error: format.PlainText(a.Error),
 		}

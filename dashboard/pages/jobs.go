@@ -183,7 +183,7 @@ func jobRows(now time.Time, jobs []jobstore.Job, colors charts.Palette) []jobRow
 func newJobRow(now time.Time, j jobstore.Job, colors charts.Palette) jobRow {
 	row := jobRow{
 		ID: j.ID, Path: jobPath(j.ID), State: charts.BadgeOf(j.State), Kind: j.Kind, Cron: j.Cron, CronPath: CronPath(j.Cron),
-		Node: charts.Node{ID: j.NodeID, Color: colors.Of(j.NodeID)}, Attempt: fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts),
+		Node: colors.Node(j.NodeID), Attempt: fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts),
 		Duration: "–", Error: j.LastError, When: jobWhen(now, j), Queue: j.Queue,
 	}
 	row.Note, row.Wrong = jobNote(j)

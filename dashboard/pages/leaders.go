@@ -140,7 +140,7 @@ func eventRows(facts clusterFacts, events []eventstore.Event, role string) []eve
 		}
 		rows = append(rows, eventRow{
 			ID: e.ID, At: format.NewStamp(format.ModeAgo, facts.now, e.At), What: strings.ReplaceAll(e.Type, "_", " "), Role: e.Role,
-			Node: charts.Node{ID: e.NodeID, Color: facts.colors.Of(e.NodeID)}, Term: e.Term, More: eventWords(e.Data),
+			Node: facts.colors.Node(e.NodeID), Term: e.Term, More: eventWords(e.Data),
 		})
 	}
 	return rows
@@ -273,7 +273,7 @@ func leaderCards(facts clusterFacts, self cluster.Self) []leaderCard {
 		switch {
 		case !card.Vacant:
 			lease := l.LeaseUntil.Sub(l.RenewedAt)
-			card.Node = charts.Node{ID: l.NodeID, Color: facts.colors.Of(l.NodeID)}
+			card.Node = facts.colors.Node(l.NodeID)
 			card.Mine = l.NodeID == self.NodeID
 			card.URL = safeURL(l.APIURL)
 			card.Since = format.NewStamp(format.ModeSince, facts.now, l.AcquiredAt)
@@ -306,7 +306,7 @@ func tenureRows(now time.Time, tenures []leaderstore.Tenure, leaders []leadersto
 	rows := make([]tenureRow, 0, len(tenures))
 	for _, t := range tenures {
 		row := tenureRow{
-			Role: t.Role, Node: charts.Node{ID: t.NodeID, Color: colors.Of(t.NodeID)}, Term: t.Term,
+			Role: t.Role, Node: colors.Node(t.NodeID), Term: t.Term,
 			Acquired: format.NewStamp(format.ModeAgo, now, t.AcquiredAt), Gap: "–",
 		}
 		if t.HasGap {

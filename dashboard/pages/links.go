@@ -20,6 +20,7 @@ func deadPath(group string) string { return "/dead/" + url.PathEscape(group) }
 
 func alertPath(name string) string { return "/alerts/" + url.PathEscape(name) }
 
+// CronPath returns the address of a cron's page.
 func CronPath(name string) string { return "/crons/" + url.PathEscape(name) }
 
 func jobPath(id int64) string { return "/jobs/" + strconv.FormatInt(id, 10) }

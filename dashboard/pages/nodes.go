@@ -184,7 +184,7 @@ func nodeRows(facts clusterFacts, self cluster.Self) []nodeRow {
 		}
 		rows = append(rows, nodeRow{
 			Silent: silent, Reported: reported,
-			Node: charts.Node{ID: n.NodeID, Color: facts.colors.Of(n.NodeID)}, State: n.State, Tone: nodeTone(n.State),
+			Node: facts.colors.Node(n.NodeID), State: n.State, Tone: nodeTone(n.State),
 			Mine: n.NodeID == self.NodeID && n.Incarnation == self.Incarnation, URL: safeURL(n.APIURL),
 			Leads: rolesOf(n, facts.leaders), Slots: n.Slots, Running: n.Running, Used: used(n),
 			Heartbeat: heartbeat,

@@ -54,6 +54,7 @@ type Pages struct {
 	docs func() (docsBody, error)
 }
 
+// New returns the pages of a node. document returns the OpenAPI document.
 func New(opts Options, g *auth.Guard, c *cluster.Cluster, document func() (openapi.Document, error)) *Pages {
 	s := &Pages{
 		Guard: g, Cluster: c, Options: opts,
@@ -305,7 +306,7 @@ func (s *Pages) explain(ctx context.Context, err error) string {
 	if wrong, ok := errors.AsType[*requestError](err); ok {
 		return wrong.Error()
 	}
-	if no, ok := errors.AsType[*web.Refusal](err); ok {
+	if no, ok := errors.AsType[*web.RefusedError](err); ok {
 		return no.Detail
 	}
 	if errors.Is(err, jobstore.ErrNotFound) || errors.Is(err, cronstore.ErrNotFound) {
@@ -318,7 +319,7 @@ func (s *Pages) explain(ctx context.Context, err error) string {
 }
 
 func (s *Pages) pageError(w http.ResponseWriter, r *http.Request, err error) {
-	no, refused := errors.AsType[*web.Refusal](err)
+	no, refused := errors.AsType[*web.RefusedError](err)
 	switch wrong, ok := errors.AsType[*requestError](err); {
 	case ok:
 		s.Fail(w, r, http.StatusBadRequest, wrong.Error())
@@ -365,6 +366,7 @@ type errorBody struct {
 	Detail string
 }
 
+// WriteErrorPage answers a failed request of a person.
 func (s *Pages) WriteErrorPage(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	name := http.StatusText(status)
 	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Settings: s.Settings != nil, Body: errorBody{status, name, detail}})

@@ -30,6 +30,7 @@ type act struct {
 	Path, Words, Icon string
 }
 
+// Icons are the icons of the actions on jobs.
 var Icons = map[jobstore.Action]string{jobstore.Retry: "retry", jobstore.Cancel: "stop", jobstore.Discard: "cross"}
 
 func title(action jobstore.Action) string {

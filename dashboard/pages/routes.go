@@ -7,6 +7,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
+// Routes returns the routes of the pages, their forms and their streams.
 func (s *Pages) Routes() []route.Route {
 	routes := []route.Route{
 		{Path: "/{$}", Get: s.page("overview"), Read: route.Viewer},

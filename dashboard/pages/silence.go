@@ -34,7 +34,7 @@ func (s *Pages) formSilence(w http.ResponseWriter, r *http.Request) {
 		if text := fields.Get("until"); text != "" {
 			var err error
 			if until, err = wallTime("until", text, "UTC"); err != nil {
-				return &web.Refusal{Status: http.StatusBadRequest, Detail: "until must be a time such as 2026-11-20T15:04, in UTC."}
+				return web.Refuse(http.StatusBadRequest, "until must be a time such as 2026-11-20T15:04, in UTC.")
 			}
 			lasts = "" // the form always submits for
 		}

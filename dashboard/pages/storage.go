@@ -96,7 +96,7 @@ func (s *Pages) storage(ctx context.Context) (compactstore.Status, error) {
 func newPassRow(facts clusterFacts, pass compactstore.Pass) passRow {
 	row := passRow{
 		Ended: format.NewStamp(format.ModeAgo, facts.now, pass.EndedAt), Took: format.Precise(pass.EndedAt.Sub(pass.StartedAt)),
-		Node: charts.Node{ID: pass.NodeID, Color: facts.colors.Of(pass.NodeID)},
+		Node: facts.colors.Node(pass.NodeID),
 	}
 	var removed []string
 	for _, what := range slices.Sorted(maps.Keys(pass.Removed)) {

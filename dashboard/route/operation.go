@@ -19,10 +19,12 @@ func WithSecret(field string, o *Operation) *Operation {
 }
 
 const (
+	// KeyHeader holds the idempotency key of a POST.
 	KeyHeader = "Idempotency-Key"
 	// RepeatHeader marks an answer that was stored by an earlier request.
 	RepeatHeader = "Idempotent-Replayed"
-	MaxKey       = 255
+	// MaxKey bounds the length of a key.
+	MaxKey = 255
 )
 
 // Kept returns the answer that is stored for repeats, without its secret.
@@ -176,6 +178,7 @@ func Texts(media, summary string) *Operation {
 	return &Operation{Summary: summary, status: http.StatusOK, Media: media}
 }
 
+// Text describes a parameter with any text.
 func Text(name, about string) Parameter {
 	return Parameter{Name: name, Kind: "string", About: about}
 }
@@ -208,10 +211,12 @@ func Bounded(name, about string, most, usual int) Parameter {
 	return Parameter{Name: name, Kind: "integer", About: about, least: 1, most: most, usual: usual}
 }
 
+// Instant describes a parameter with a time.
 func Instant(name, about string) Parameter {
 	return Parameter{Name: name, Kind: "date-time", About: about}
 }
 
+// Flag describes a parameter that is true or false.
 func Flag(name, about string) Parameter {
 	return Parameter{Name: name, Kind: "boolean", About: about}
 }

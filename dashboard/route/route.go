@@ -8,6 +8,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/access"
 )
 
+// Placeholder matches a parameter in the path of a route.
 var Placeholder = regexp.MustCompile(`\{(\w+)\}`)
 
 // commands maps parts of paths to the words of the commands, so that an action has the same
@@ -33,6 +34,7 @@ func (r Route) ActionName() string {
 	return strings.Join(words, ".")
 }
 
+// IsRateLimited reports whether the rate of requests to a path is limited.
 func IsRateLimited(path string) bool { return strings.HasPrefix(path, "/api/") }
 
 // IsProbe reports whether path is that of a probe. Probes are answered even if the

@@ -19,7 +19,7 @@ func (s *Responder) AnswerDatabaseError(w http.ResponseWriter, r *http.Request, 
 
 // AnswerError writes the answer to a failed request.
 func (s *Responder) AnswerError(w http.ResponseWriter, r *http.Request, err error) {
-	if no, ok := errors.AsType[*Refusal](err); ok {
+	if no, ok := errors.AsType[*RefusedError](err); ok {
 		s.Fail(w, r, no.Status, no.Detail)
 		return
 	}
@@ -67,6 +67,7 @@ func (s *Responder) Fail(w http.ResponseWriter, r *http.Request, status int, det
 	s.ErrorPage(w, r, status, detail)
 }
 
+// ForPrograms reports whether programs, not people, request a path.
 func ForPrograms(path string) bool {
 	if path == DocsPath {
 		return false
@@ -83,7 +84,9 @@ func ForPrograms(path string) bool {
 }
 
 const (
-	JSONMedia    = "application/json"
+	// JSONMedia is the media type of JSON.
+	JSONMedia = "application/json"
+	// ProblemMedia is the media type of problem documents.
 	ProblemMedia = "application/problem+json"
 	Bearer       = "token"
 )
@@ -104,6 +107,7 @@ type Problem struct {
 	Errors []FieldError `json:"errors,omitempty"`
 }
 
+// WriteProblem answers with a problem document.
 func WriteProblem(w http.ResponseWriter, status int, detail string) {
 	writeJSONProblem(w, Problem{Status: status, Detail: detail})
 }
@@ -113,6 +117,7 @@ func writeJSONProblem(w http.ResponseWriter, p Problem) {
 	write(w, "application/problem+json", p.Status, p)
 }
 
+// WriteJSON answers with a JSON document.
 func WriteJSON(w http.ResponseWriter, status int, body any) {
 	write(w, "application/json", status, body)
 }

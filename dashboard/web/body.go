@@ -58,14 +58,14 @@ func TextValues(raw string) (url.Values, error) {
 func ReadBody(w http.ResponseWriter, r *http.Request, contentType string) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d bytes.", MaxBody)}
+		return nil, Refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d bytes.", MaxBody))
 	}
 	if err != nil {
-		return nil, &Refusal{http.StatusBadRequest, "The body cannot be read."}
+		return nil, Refuse(http.StatusBadRequest, "The body cannot be read.")
 	}
 	given, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if len(body) > 0 && (err != nil || given != contentType) {
-		return nil, &Refusal{http.StatusUnsupportedMediaType, "Content-Type must be " + contentType + "."}
+		return nil, Refuse(http.StatusUnsupportedMediaType, "Content-Type must be "+contentType+".")
 	}
 	return body, nil
 }
@@ -81,10 +81,11 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return StrictJSON(body, into)
 }
 
+// StrictJSON parses a body like ReadJSON.
 func StrictJSON(body []byte, into any) error {
 	members, wrong, err := membersOf(body)
 	if err != nil {
-		return &Refusal{http.StatusBadRequest, "The body is invalid: " + err.Error() + "."}
+		return Refuse(http.StatusBadRequest, "The body is invalid: "+err.Error()+".")
 	}
 	known := jsonFields(into)
 	for _, m := range members {

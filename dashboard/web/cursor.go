@@ -13,6 +13,7 @@ import (
 // Everybody who may read a list may start anywhere in it.
 const cursorSum = 9
 
+// ErrForgedCursor is returned for a cursor that its list did not give.
 var ErrForgedCursor = errors.New("cursor must be one that this list gave, for the same filter")
 
 // CursorOf returns the cursor of the page that starts after a value of the parameter key.

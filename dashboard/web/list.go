@@ -7,6 +7,7 @@ type List[T any] struct {
 	Next  string `json:"next,omitempty"`
 }
 
+// ListOf returns a list, which is empty rather than null.
 func ListOf[T any](items []T, next string) List[T] {
 	if items == nil {
 		items = []T{}

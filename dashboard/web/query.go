@@ -11,8 +11,10 @@ import (
 )
 
 const (
+	// DefaultLimit is how many items a page of a list has by default.
 	DefaultLimit = 50
-	MaxLimit     = 1000
+	// MaxLimit is how many items a page of a list may have.
+	MaxLimit = 1000
 	// MaxListedArgs bounds the bytes of all arguments in one page of jobs.
 	MaxListedArgs = 1 << 20
 )
@@ -24,6 +26,7 @@ type Query struct {
 	Errs   []error
 }
 
+// NewQuery parses the address of a request.
 func NewQuery(r *http.Request) *Query {
 	q := &Query{Path: r.URL.EscapedPath(), Values: r.URL.Query()}
 	if err := openCursor(q.Path, q.Values); err != nil {
@@ -76,6 +79,7 @@ func (q *Query) Flag(key string) bool {
 	}
 }
 
+// Limit parses the length of a page.
 func (q *Query) Limit() int { return q.UpTo("limit", DefaultLimit, MaxLimit) }
 
 // UpTo parses a number from 1 to most. It is usual if the parameter is missing.
@@ -111,6 +115,7 @@ func (q *Query) Next(key, value string) string {
 	return q.Path + "?" + q.Values.Encode()
 }
 
+// Reject answers the request if the address has errors.
 func (q *Query) Reject(w http.ResponseWriter) bool {
 	if len(q.Errs) == 0 {
 		return false

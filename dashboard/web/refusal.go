@@ -1,9 +1,12 @@
 package web
 
-// Refusal is an error whose detail is shown to the caller.
-type Refusal struct {
+// RefusedError is an error whose detail is shown to the caller.
+type RefusedError struct {
 	Status int
 	Detail string
 }
 
-func (r *Refusal) Error() string { return r.Detail }
+func (r *RefusedError) Error() string { return r.Detail }
+
+// Refuse returns a RefusedError.
+func Refuse(status int, detail string) error { return &RefusedError{status, detail} }

@@ -6,6 +6,7 @@ import (
 	"strings"
 )
 
+// IsRead reports whether a method changes nothing.
 func IsRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
 // RetryHeader holds the number of seconds to wait before the next request.
@@ -20,6 +21,7 @@ func AddressOf(r *http.Request) string {
 	return host
 }
 
+// AcceptsGzip reports whether the client accepts gzip.
 func AcceptsGzip(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }

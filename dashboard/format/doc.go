@@ -1,0 +1,2 @@
+// Package format formats durations, instants, numbers and the output of jobs for the pages.
+package format

@@ -1,0 +1,2 @@
+// Package dashboardtest has an in-memory cluster for tests of the dashboard.
+package dashboardtest
