@@ -128,3 +128,27 @@ func TestChangedTimingStartsNow(t *testing.T) {
 	s.Jitter = config.Duration(500 * time.Millisecond)
 	change("jitter", true)
 }
+
+// A row of an earlier release keeps of an earlier definition only what sets its ticks.
+func TestEarlierDefinitionHasItsTimingAlone(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("@hourly")}, false)
+	exec(t, pool, `UPDATE forge_crons SET watermark = '2026-01-01T00:00:00Z', spec = spec || '{"earlier": [
+		{"schedule": "*/20 * * * *", "timezone": "UTC", "dst_missing": "run-after", "dst_repeated": "first", "until": "2026-01-01T01:30:00Z"}]}'`)
+	cron := get(t, pool, "a")
+	line, err := cron.Timeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for due := range line.Ticks(cron.Watermark, at(t, "2026-01-01T03:00:00Z")) {
+		got = append(got, due.At.UTC().Format("15:04"))
+	}
+	if diff := cmp.Diff([]string{"00:20", "00:40", "01:00", "01:20", "02:00", "03:00"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if line.Spec().Schedule != "@hourly" {
+		t.Errorf("the definition in force is %+v", line.Spec())
+	}
+}
