@@ -70,7 +70,7 @@ func TestUnconfirmedCommitKeepsTerm(t *testing.T) {
 	go func() { ended <- loop.run(ctx, nil) }()
 	await(t, pool, 1, `SELECT count(*) FROM forge_cron_ticks`)
 	recorded := count(t, pool, `SELECT count(*) FROM forge_cron_ticks`)
-	time.Sleep(10 * impatience)
+	time.Sleep(4 * impatience)
 	if now := count(t, pool, `SELECT count(*) FROM forge_cron_ticks`); now != recorded {
 		t.Errorf("%d rows without the replica, %d after its first absence", now, recorded)
 	}
@@ -86,7 +86,7 @@ func TestUnconfirmedCommitKeepsTerm(t *testing.T) {
 }
 
 // impatience is how long an impatient store waits.
-const impatience = 300 * time.Millisecond
+const impatience = time.Second
 
 // impatient is a ledger whose transactions time out soon.
 type impatient struct{ *ledger }
