@@ -195,7 +195,25 @@ func (p *planting) everythingShown() map[string]string {
 			seen[path] = firstEvents(p.t, p.token, p.node.listen()+path)
 		}
 	}
-	for _, args := range [][]string{{"config", "show"}, {"token", "list", "-o", "json"}, {"job", "list", "-o", "json"}, {"job", "show", "1"}, {"audit", "-o", "json"}, {"doctor"}, {"alerts", "list"}, {"plan"}} {
+	for _, args := range [][]string{
+		{"config", "show"},
+		{"token", "list", "-o", "json"},
+		{"job", "list", "-o", "json"},
+		{"job", "show", "1"},
+		{"audit", "-o", "json"},
+		{"doctor"},
+		{"alerts", "list"},
+		{"plan"},
+		{"check"},
+		{"events", "-o", "json"},
+		{"job", "logs", "1"},
+		{"dead", "list", "--jobs", "-o", "json"},
+		{"node", "list", "-o", "json"},
+		{"leader", "status", "-o", "json"},
+		{"alerts", "check"},
+		{"alerts", "export"},
+		{"alerts", "test", "always"},
+	} {
 		stdout, stderr, _ := forgeWith(p.t, append(p.env, "FORGE_DATABASE_URL="+p.url, "FORGE_NODE_ID="+planted), append(args, "--config", p.config)...)
 		seen["forge "+strings.Join(args, " ")] = stdout + stderr
 	}
