@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/access"
-	"github.com/forge-scheduler/forge/internal/tail"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // auditedCommands are the commands that change the cluster.
@@ -141,7 +141,7 @@ func (a *app) auditCommand() *cobra.Command {
 // followAudit prints entries as they are added. An entry whose action was still running is printed
 // again once the action has ended.
 func (a *app) followAudit(ctx context.Context, pool *pgxpool.Pool, filter access.AuditFilter) error {
-	return tail.Rows[access.AuditEntry]{
+	return postgres.Tail[access.AuditEntry]{
 		Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
 			filter.AfterID, filter.Limit = after, limit
 			return access.NewAudit(pool).List(ctx, filter)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
-	"github.com/forge-scheduler/forge/internal/tail"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -59,7 +59,7 @@ func requireTypes(ctx context.Context, pool *pgxpool.Pool, types []string) error
 
 // followEvents prints events as they are committed.
 func (a *app) followEvents(ctx context.Context, pool *pgxpool.Pool, filter eventstore.Filter) error {
-	return tail.Rows[eventstore.Event]{
+	return postgres.Tail[eventstore.Event]{
 		Find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
 			filter.After, filter.Limit = after, limit
 			return eventstore.New(pool).Find(ctx, filter)

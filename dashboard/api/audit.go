@@ -7,7 +7,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/live"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
-	"github.com/forge-scheduler/forge/internal/tail"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // apiAudit lists the audit log, newest first. With follow it streams new entries.
@@ -34,7 +34,7 @@ func (s *API) followAudit(w http.ResponseWriter, r *http.Request, filter access.
 	after, first := filter.AfterID, live.InitialRows(filter.AfterID, filter.Limit)
 	filter.BeforeID = 0
 	live.Follow(s.Guard, w, r, func(ctx context.Context, send func([]access.AuditEntry) error) error {
-		return tail.Rows[access.AuditEntry]{
+		return postgres.Tail[access.AuditEntry]{
 			Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
 				filter.AfterID, filter.Limit = after, limit
 				return s.Audit.List(ctx, filter)

@@ -8,7 +8,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/live"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/eventstore"
-	"github.com/forge-scheduler/forge/internal/tail"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // apiEvents lists the event log, newest first. With follow it streams new events.
@@ -39,7 +39,7 @@ func (s *API) followEvents(w http.ResponseWriter, r *http.Request, filter events
 	after, first := filter.After, live.InitialRows(filter.After, filter.Limit)
 	filter.Before = 0
 	live.Follow(s.Guard, w, r, func(ctx context.Context, send func([]eventstore.Event) error) error {
-		return tail.Rows[eventstore.Event]{
+		return postgres.Tail[eventstore.Event]{
 			Find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
 				filter.After, filter.Limit = after, limit
 				return s.Source.Events.Find(ctx, filter)

@@ -11,7 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/tail"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Follow writes each item that run sends as one JSON object per line, until run
@@ -62,7 +62,7 @@ func sendLines[T any](s *auth.Guard, w http.ResponseWriter, r *http.Request, run
 // get all rows since then.
 func InitialRows(after int64, limit int) int {
 	if after > 0 {
-		return tail.All
+		return postgres.TailAll
 	}
 	return limit
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 
@@ -150,7 +149,7 @@ func (c *Compactor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 
 func (c *Compactor) newPass(fence leaderstore.Fence) *pass {
 	return &pass{
-		Compactor: c, fence: fence, size: batchsize.New(c.opts.Batch, batchTarget), merging: batchsize.New(c.opts.Batch, batchTarget),
+		Compactor: c, fence: fence, size: postgres.NewBatchSize(c.opts.Batch, batchTarget), merging: postgres.NewBatchSize(c.opts.Batch, batchTarget),
 		rebuilt: map[string]time.Time{}, analyzed: map[string]time.Time{}, proved: map[string]time.Time{},
 	}
 }
@@ -161,7 +160,7 @@ type pass struct {
 	fence leaderstore.Fence
 	// size is the number of rows that the next batch deletes, merging the number of
 	// chunks that it packs.
-	size, merging *batchsize.Size
+	size, merging *postgres.BatchSize
 	// strayAfter is the job after which the search for stray output continues.
 	strayAfter int64
 	// rebuilt is when each index was rebuilt.

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 func TestCatchUpAfterGap(t *testing.T) {
@@ -62,7 +62,7 @@ func TestLongOutageIsRecordedInFewRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	firer := newFirer(t, pool, newInserter(t, pool))
-	firer.cache.tickLimit = batchsize.New(maxTicks, time.Hour) // the limit of a fast machine
+	firer.cache.tickLimit = postgres.NewBatchSize(maxTicks, time.Hour) // the limit of a fast machine
 	stop := lead(t, firer, makeLeader(t, pool, "n1"))
 	await(t, pool, 60, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'c' AND verdict = 'fired'`)
 	if err := stop(); err != nil {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -212,7 +212,7 @@ func TestDefinitionsOfRareCronsAreDropped(t *testing.T) {
 	rewind(t, pool, time.Hour)
 	firer := newFirer(t, pool, newInserter(t, pool))
 	tickLedger := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
-	tickLedger.tickLimit = batchsize.New(maxTicks, time.Hour) // the limit of a fast machine
+	tickLedger.tickLimit = postgres.NewBatchSize(maxTicks, time.Hour) // the limit of a fast machine
 	for round := range 2 {
 		done, err := tickLedger.Fire(t.Context(), []string{"often", "rare"}, time.Time{})
 		if err != nil {

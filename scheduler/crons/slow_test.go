@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // slowStore is a database whose transactions take some time per cron and for the round
@@ -228,7 +228,7 @@ func TestBacklogOfManyCronsIsSettledInSlices(t *testing.T) {
 	rewind(t, pool, 2*time.Hour)
 	firer := newFirer(t, pool, newInserter(t, pool))
 	l := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
-	l.tickLimit = batchsize.New(1500, batchTarget)
+	l.tickLimit = postgres.NewBatchSize(1500, batchTarget)
 	transactions := 0
 	for names := []string{"a", "b", "c", "d"}; len(names) > 0; transactions++ {
 		done, err := l.Fire(t.Context(), names, time.Time{})

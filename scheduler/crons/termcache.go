@@ -3,8 +3,8 @@ package crons
 import (
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // termCache is what a Firer keeps from one term to its next, so that short terms do not
@@ -17,9 +17,9 @@ type termCache struct {
 	floors map[string]int64
 	// batchSize is the number of crons in a transaction. tickLimit is the number of due
 	// ticks that it examines.
-	batchSize, tickLimit *batchsize.Size
+	batchSize, tickLimit *postgres.BatchSize
 	// pageSize is the number of crons in one page.
-	pageSize *batchsize.Size
+	pageSize *postgres.BatchSize
 	leadTime leadTime
 	// overhead is the estimated duration of the round trips of a transaction. It
 	// decreases slowly because some round trips are fast even on a busy machine.
@@ -29,8 +29,8 @@ type termCache struct {
 func newTermCache() *termCache {
 	return &termCache{
 		timelines: map[string]*cronstore.Timeline{}, floors: map[string]int64{},
-		batchSize: batchsize.New(maxBatch, batchTarget), tickLimit: batchsize.New(maxTicks, batchTarget),
-		pageSize: batchsize.New(maxPage, batchTarget),
+		batchSize: postgres.NewBatchSize(maxBatch, batchTarget), tickLimit: postgres.NewBatchSize(maxTicks, batchTarget),
+		pageSize: postgres.NewBatchSize(maxPage, batchTarget),
 	}
 }
 

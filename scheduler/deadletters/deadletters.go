@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/failpoint"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -70,7 +70,7 @@ func New(options Options) *Processor {
 func (p *Processor) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	ctx, end := watchdog.Begin(ctx, "dead letters")
 	defer end()
-	processor := &termProcessor{Processor: p, fence: fence, size: batchsize.New(batch, batchTarget)}
+	processor := &termProcessor{Processor: p, fence: fence, size: postgres.NewBatchSize(batch, batchTarget)}
 	p.leads.Store(true)
 	defer p.leads.Store(false)
 	var pending *jobstore.PendingDead
@@ -130,7 +130,7 @@ type termProcessor struct {
 	*Processor
 
 	fence  leaderstore.Fence
-	size   *batchsize.Size
+	size   *postgres.BatchSize
 	rounds rounds
 	// hash is the hash of the configuration that rounds comes from.
 	hash string

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -23,7 +23,7 @@ const dueCheckInterval = 1500 * time.Millisecond
 type dueReleaser struct {
 	pool  *pgxpool.Pool
 	fence leaderstore.Fence
-	size  *batchsize.Size
+	size  *postgres.BatchSize
 	// nextDue receives the time until the next due job from the node monitor's checks.
 	nextDue chan time.Duration
 }

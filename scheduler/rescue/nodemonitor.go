@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -36,7 +36,7 @@ type nodeMonitor struct {
 	logger      *slog.Logger
 	silence     silenceDetector
 	piggybacked []func(*pgx.Batch) // queries of other parts; nil entries are skipped
-	size        *batchsize.Size
+	size        *postgres.BatchSize
 
 	// alive contains the incarnations of the last check.
 	alive []string

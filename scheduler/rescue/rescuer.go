@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/forge-scheduler/forge/internal/batchsize"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -102,4 +102,4 @@ func (r *Rescuer) repeat(ctx context.Context, part string, step func(context.Con
 	}
 }
 
-func newSize() *batchsize.Size { return batchsize.New(batch, batchTarget) }
+func newSize() *postgres.BatchSize { return postgres.NewBatchSize(batch, batchTarget) }

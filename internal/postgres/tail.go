@@ -1,6 +1,4 @@
-// Package tail follows a table and returns its rows as they are committed, for
-// commands and HTTP clients.
-package tail
+package postgres
 
 import (
 	"context"
@@ -10,20 +8,20 @@ import (
 )
 
 const (
-	// pollInterval is how often a followed table is read.
-	pollInterval = 500 * time.Millisecond
-	// depth is the number of ids before the newest that each read includes again: a
+	// tailInterval is how often a followed table is read.
+	tailInterval = 500 * time.Millisecond
+	// tailDepth is the number of ids before the newest that each read includes again: a
 	// row with a lower id may be committed later, or change.
-	depth = 500
-	// most is more than the number of rows that appear between two reads.
-	most = 100 * depth
+	tailDepth = 500
+	// mostTailed is more than the number of rows that appear between two reads.
+	mostTailed = 100 * tailDepth
 )
 
-// All is the value of first for all rows.
-const All = most
+// TailAll is the value of first for all rows.
+const TailAll = mostTailed
 
-// Rows describes a table to follow.
-type Rows[T any] struct {
+// Tail describes a table to follow: its rows are returned as they are committed.
+type Tail[T any] struct {
 	// Find returns at most limit rows with ids above after, newest first.
 	Find func(ctx context.Context, after int64, limit int) ([]T, error)
 	ID   func(T) int64
@@ -37,10 +35,10 @@ type Rows[T any] struct {
 
 // Run starts with the newest rows with ids above after, at most first, and follows
 // the table until ctx ends.
-func (r Rows[T]) Run(ctx context.Context, after int64, first int) error {
+func (r Tail[T]) Run(ctx context.Context, after int64, first int) error {
 	seen := map[int64]string{}
 	limit := first
-	ticker := time.NewTicker(pollInterval)
+	ticker := time.NewTicker(tailInterval)
 	defer ticker.Stop()
 	for begun := false; ; begun = true {
 		rows, err := r.Find(ctx, after, limit)
@@ -54,10 +52,10 @@ func (r Rows[T]) Run(ctx context.Context, after int64, first int) error {
 			if oldest := r.ID(rows[len(rows)-1]); !begun && len(rows) == limit {
 				after = oldest - 1 // older rows were not requested
 			}
-			after = max(after, r.ID(rows[0])-depth)
+			after = max(after, r.ID(rows[0])-tailDepth)
 			maps.DeleteFunc(seen, func(id int64, _ string) bool { return id <= after })
 		}
-		limit = most
+		limit = mostTailed
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -68,7 +66,7 @@ func (r Rows[T]) Run(ctx context.Context, after int64, first int) error {
 
 // news returns the rows that were not emitted yet or have changed since, oldest
 // first.
-func (r Rows[T]) news(newestFirst []T, seen map[int64]string) []T {
+func (r Tail[T]) news(newestFirst []T, seen map[int64]string) []T {
 	var news []T
 	for _, row := range slices.Backward(newestFirst) {
 		mark := ""

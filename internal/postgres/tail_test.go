@@ -1,4 +1,4 @@
-package tail
+package postgres
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestRows(t *testing.T) {
 			defer mu.Unlock()
 			how()
 		}
-		f := Rows[followed]{
+		f := Tail[followed]{
 			Find: func(_ context.Context, after int64, limit int) (found []followed, _ error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -53,14 +53,14 @@ func TestRows(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- f.Run(ctx, 1, 2) }()
-		time.Sleep(9*pollInterval + pollInterval/2)
+		time.Sleep(9*tailInterval + tailInterval/2)
 		change(func() { rows = append(rows, followed{5, "done"}) })
-		time.Sleep(pollInterval)
+		time.Sleep(tailInterval)
 		change(func() {
 			rows[2].mark = "failed"
 			rows = slices.Insert(rows, 3, followed{4, "done"})
 		})
-		time.Sleep(9 * pollInterval)
+		time.Sleep(9 * tailInterval)
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
