@@ -129,7 +129,7 @@ func TestRepeatWaitsForFirstAndRunsAfterItDies(t *testing.T) {
 	answer := access.KeyedResponse{Status: 201, Body: []byte("{}")}
 	dying, die := context.WithCancel(t.Context())
 	got, _, err := access.NewKeys(pool).Once(dying, request("ci", "k", "a"), func(ctx context.Context) access.KeyedResponse {
-		if _, _, err := access.NewKeys(pool).Once(t.Context(), request("ci", "k", "a"), adds(t, pool, answer)); !errors.Is(err, access.ErrKeyBusy) {
+		if _, _, err := access.NewKeys(pool).Once(ctx, request("ci", "k", "a"), adds(t, pool, answer)); !errors.Is(err, access.ErrKeyBusy) {
 			t.Errorf("meanwhile: %v", err)
 		}
 		adds(t, pool, answer)(ctx)
@@ -154,11 +154,11 @@ func TestOnceNonTxRunsWorkAtMostOnce(t *testing.T) {
 		return access.NewKeys(pool).OnceNonTx(t.Context(), request("ci", "k", "a"), func(context.Context) access.KeyedResponse { t.Error("it is done again"); return good })
 	}
 	does := func(r access.KeyedRequest, answer access.KeyedResponse) (access.KeyedResponse, bool, error) {
-		return access.NewKeys(pool).OnceNonTx(t.Context(), r, func(context.Context) access.KeyedResponse {
-			if _, err := pool.Exec(t.Context(), `INSERT INTO done VALUES ('it')`); err != nil {
+		return access.NewKeys(pool).OnceNonTx(t.Context(), r, func(ctx context.Context) access.KeyedResponse {
+			if _, err := pool.Exec(ctx, `INSERT INTO done VALUES ('it')`); err != nil {
 				t.Error(err)
 			}
-			if _, _, err := access.NewKeys(pool).OnceNonTx(t.Context(), r, func(context.Context) access.KeyedResponse { t.Error("it is done twice"); return good }); !errors.Is(err, access.ErrKeyBusy) {
+			if _, _, err := access.NewKeys(pool).OnceNonTx(ctx, r, func(context.Context) access.KeyedResponse { t.Error("it is done twice"); return good }); !errors.Is(err, access.ErrKeyBusy) {
 				t.Errorf("meanwhile: %v", err)
 			}
 			return answer
