@@ -108,6 +108,9 @@ func newCluster(ctx context.Context, o options, s scenario) (c *cluster, err err
 // are inserted.
 func (c *cluster) define(ctx context.Context) error {
 	text := &strings.Builder{}
+	if c.lease > 0 {
+		fmt.Fprintf(text, "[cluster.leader_election]\nlease_duration = %q\n", c.lease)
+	}
 	fmt.Fprintf(text, "[jobs.%s]\nkind = \"shell\"\ncommand = [\"true\"]\n[jobs.%s]\nkind = \"shell\"\ncommand = [\"true\"]\n", insertedKind, waitingKind)
 	for n := range c.crons {
 		fmt.Fprintf(text, "[[crons]]\nname = \"cron-%03d\"\nschedule = \"@every 1s\"\ncommand = [\"true\"]\n", n)

@@ -62,8 +62,9 @@ type options struct {
 	inserts    int // a second
 	burners    int // for each processor
 	completed  int
-	backlog    int     // ticks, and jobs
-	share      float64 // of the machine's processors
+	backlog    int           // ticks, and jobs
+	share      float64       // of the machine's processors
+	lease      time.Duration // of leaders; 0: the default
 }
 
 func main() { rig.Main("overload", run) }
@@ -86,6 +87,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.completed, "completed", 150_000, "`number` of completed jobs in the table (snapshot)")
 	flags.IntVar(&o.backlog, "backlog", 1_000_000, "`number` of ticks, and of jobs, that wait (backlog)")
 	flags.Float64Var(&o.share, "share", 0.75, "`share` of the machine's processor time for the whole cluster and its load")
+	flags.DurationVar(&o.lease, "lease", 0, "`lease_duration` of the cluster (default: forge's)")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -82,11 +82,15 @@ func report(out io.Writer, o options, outcomes []outcome) error {
 		return err
 	}
 	broken := printBroken(out, outcomes)
-	err := rig.Result{Bench: "overload", Ratios: map[string]float64{}, Values: values, Settings: map[string]any{
+	settings := map[string]any{
 		"nodes": nodeCount, "seconds": o.length.Seconds(), "machine": rig.Machine(), "go": runtime.Version(),
 		"crons": o.crons, "inserts_per_second": o.inserts, "burners_per_cpu": o.burners, "completed": o.completed, "backlog": o.backlog,
 		"cgroup": group, "cpu_share": o.share, "window_seconds": o.window.Seconds(),
-	}}.Print(out)
+	}
+	if o.lease > 0 {
+		settings["lease_seconds"] = o.lease.Seconds()
+	}
+	err := rig.Result{Bench: "overload", Ratios: map[string]float64{}, Values: values, Settings: settings}.Print(out)
 	if err == nil && broken {
 		return errBroken
 	}
