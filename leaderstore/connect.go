@@ -49,10 +49,15 @@ func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), s
 	return conn, nil
 }
 
+// openIdleTimeout is how long the server keeps a silent session that is being opened. Such a
+// session holds no role's lock, and a starved process may need longer than a lease between
+// two of its statements.
+const openIdleTimeout = 30 * time.Second
+
 // settings returns the settings of the whole session.
 func (cfg SessionConfig) settings() map[string]string {
 	return map[string]string{
-		"idle_session_timeout":                cfg.standbyIdleTimeout(),
+		"idle_session_timeout":                milliseconds(openIdleTimeout), // until the session is open
 		"idle_in_transaction_session_timeout": milliseconds(cfg.Lease),
 		"statement_timeout":                   "0",
 		"lock_timeout":                        "0",

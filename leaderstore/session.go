@@ -215,7 +215,10 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	if err := s.warmUp(ctx); err != nil {
 		return err
 	}
-	return s.lockNode(ctx)
+	if err := s.lockNode(ctx); err != nil {
+		return err
+	}
+	return s.ResetIdleTimeout(ctx)
 }
 
 // connectionCheckInterval is how often the server checks, during a statement, that the
@@ -383,10 +386,15 @@ func vacate(ctx context.Context, conn *pgx.Conn, sql string, cfg SessionConfig, 
 	return nil
 }
 
-// ResetIdleTimeout restores the idle timeout of a standby after the last role was resigned.
+// ResetIdleTimeout sets the idle timeout of a standby, after the last role was resigned.
 func (s *Session) ResetIdleTimeout(ctx context.Context) error {
-	if _, err := s.conn.Exec(ctx, idleTimeoutSQL, s.cfg.standbyIdleTimeout()); err != nil {
-		return fmt.Errorf("reset the idle timeout: %w", err)
+	return setIdleTimeout(ctx, s.conn, s.cfg)
+}
+
+// setIdleTimeout sets the idle timeout of a standby.
+func setIdleTimeout(ctx context.Context, conn *pgx.Conn, cfg SessionConfig) error {
+	if _, err := conn.Exec(ctx, idleTimeoutSQL, cfg.standbyIdleTimeout()); err != nil {
+		return fmt.Errorf("set the idle timeout: %w", err)
 	}
 	return nil
 }

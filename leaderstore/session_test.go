@@ -533,3 +533,23 @@ func TestWatchReportsSessionEnd(t *testing.T) {
 		t.Fatalf("the watch holds a lock: %v, %v", won, err)
 	}
 }
+
+// A process that is too slow to send a statement within a lease opens its session anyway.
+func TestStarvedProcessOpensSession(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	link := pgtest.Proxy(t, c.url)
+	link.Delay(150 * time.Millisecond)
+	c.open("a", func(cfg *leaderstore.SessionConfig) {
+		cfg.URL, cfg.Lease, cfg.CheckInterval = link.URL(), 250*time.Millisecond, 50*time.Millisecond
+	})
+}
+
+func TestOpenSessionHasStandbyTimeout(t *testing.T) {
+	t.Parallel()
+	s := newCluster(t).open("a")
+	want := strconv.FormatInt(longLease.Milliseconds(), 10)
+	if got, err := s.Setting(t.Context(), "idle_session_timeout"); err != nil || got != want {
+		t.Errorf("idle_session_timeout is %q (%v); want the lease, %s ms", got, err, want)
+	}
+}

@@ -41,7 +41,11 @@ func OpenWatch(ctx context.Context, cfg SessionConfig) (*Watch, error) {
 		return nil, fmt.Errorf("open the deputy's session: %w", err)
 	}
 	w := &Watch{conn: conn}
-	if err := watchConnection(ctx, conn, deputyCheckInterval); err != nil {
+	err = watchConnection(ctx, conn, deputyCheckInterval)
+	if err == nil {
+		err = setIdleTimeout(ctx, conn, cfg)
+	}
+	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("open the deputy's session: %w", err)
 	}
