@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/cluster"
-	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
@@ -35,7 +35,7 @@ type writeCheck struct {
 
 func (n *Node) newWriteCheck() *writeCheck {
 	return &writeCheck{
-		probe:  func(ctx context.Context) error { return dbcheck.Writes(ctx, n.pool, n.cfg.Database.Schema) },
+		probe:  func(ctx context.Context) error { return postgres.CheckWrites(ctx, n.pool, n.cfg.Database.Schema) },
 		logger: n.logger,
 		report: n.reportReady,
 	}
@@ -78,9 +78,9 @@ func (w *writeCheck) check(ctx context.Context) {
 
 // isWriteRefusal reports whether the server answered and rejected the write.
 func isWriteRefusal(err error) bool {
-	_, disk := errors.AsType[*dbcheck.DiskError](err)
-	_, rights := errors.AsType[*dbcheck.RightsError](err)
-	return disk || rights || errors.Is(err, dbcheck.ErrReadOnly)
+	_, disk := errors.AsType[*postgres.DiskError](err)
+	_, rights := errors.AsType[*postgres.RightsError](err)
+	return disk || rights || errors.Is(err, postgres.ErrWritesRejected)
 }
 
 // err returns why the node cannot work, by the last check.

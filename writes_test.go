@@ -9,9 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // A node is not ready while the server rejects its writes, and ready again afterwards. A
@@ -30,12 +30,12 @@ func TestNodeIsNotReadyWhileItCannotWrite(t *testing.T) {
 		shown  float64
 	}{
 		{"no error", nil, true, 1},
-		{"the disk is full", &dbcheck.DiskError{}, false, 0},
+		{"the disk is full", &postgres.DiskError{}, false, 0},
 		{"the connection breaks meanwhile", errors.New("broken"), false, 0},
 		{"the disk has space again", nil, true, 1},
 		{"the connection breaks", errors.New("broken"), true, 0},
-		{"rights are revoked", &dbcheck.RightsError{}, false, 0},
-		{"it is read-only", dbcheck.ErrReadOnly, false, 0},
+		{"rights are revoked", &postgres.RightsError{}, false, 0},
+		{"it is read-only", postgres.ErrWritesRejected, false, 0},
 	} {
 		result = step.result
 		n.writes.check(t.Context())
@@ -78,7 +78,7 @@ func TestRevokedPrivilegesMakeNodeUnready(t *testing.T) {
 	}
 	exec(`REVOKE UPDATE ON river_job FROM ` + user)
 	node.writes.check(t.Context())
-	if lacks, ok := errors.AsType[*dbcheck.RightsError](node.ready(t.Context())); !ok || len(lacks.Missing) != 1 {
+	if lacks, ok := errors.AsType[*postgres.RightsError](node.ready(t.Context())); !ok || len(lacks.Missing) != 1 {
 		t.Errorf("after the rights were revoked: %v", node.ready(t.Context()))
 	}
 	exec(`GRANT UPDATE ON river_job TO ` + user)

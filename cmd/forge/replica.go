@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -33,7 +32,7 @@ func (a *app) connectedToRead(ctx context.Context, cfg *config.Config, work func
 }
 
 func (a *app) warnOfReplica(ctx context.Context, pool *pgxpool.Pool) error {
-	replay, err := dbcheck.ReadReplay(ctx, pool)
+	replay, err := postgres.ReadReplay(ctx, pool)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -18,11 +17,11 @@ func countHazards(ctx context.Context, db postgres.DB) ([]metrics.Sample, error)
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := dbcheck.Snapshots(ctx, db)
+	snapshots, err := postgres.Snapshots(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	clock, err := dbcheck.ReadClock(ctx, db)
+	clock, err := postgres.ReadClock(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -52,17 +51,17 @@ func ofQueues(queues []jobstore.Queue) []metrics.Sample {
 	return samples
 }
 
-func ofSnapshots(snapshots []dbcheck.Snapshot) []metrics.Sample {
+func ofSnapshots(snapshots []postgres.Snapshot) []metrics.Sample {
 	transactions, age := map[string]int64{}, map[string]time.Duration{}
 	for _, s := range snapshots {
 		transactions[s.Holder] = max(transactions[s.Holder], s.Transactions)
 		age[s.Holder] = max(age[s.Holder], s.Age)
 	}
 	var samples []metrics.Sample
-	for _, holder := range dbcheck.Holders {
+	for _, holder := range postgres.Holders {
 		samples = append(samples, labelled(metrics.SnapshotName, "holder", holder, float64(transactions[holder])))
 	}
-	for _, holder := range []string{dbcheck.Session, dbcheck.Prepared} { // the other holders have no time
+	for _, holder := range []string{postgres.Session, postgres.Prepared} { // the other holders have no time
 		samples = append(samples, labelled(metrics.TransactionName, "holder", holder, age[holder].Seconds()))
 	}
 	return samples

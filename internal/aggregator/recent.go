@@ -40,11 +40,11 @@ func Recent(ctx context.Context, db postgres.DB, interval time.Duration, since t
 
 func recent(ctx context.Context, db postgres.DB, hold time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
 	from := since.Add(-hold)
-	instants, err := column[time.Time](ctx, db, instantsSQL, from)
+	instants, err := postgres.Collect(ctx, db, pgx.RowTo[time.Time], instantsSQL, from)
 	if err != nil {
 		return nil, err
 	}
-	names, err := column[string](ctx, db, namesSQL, from)
+	names, err := postgres.Collect(ctx, db, pgx.RowTo[string], namesSQL, from)
 	if err != nil {
 		return nil, err
 	}
@@ -54,23 +54,11 @@ func recent(ctx context.Context, db postgres.DB, hold time.Duration, since time.
 			wanted = append(wanted, name)
 		}
 	}
-	rows, err := db.Query(ctx, recentSQL, from, wanted)
-	if err != nil {
-		return nil, err
-	}
-	points, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Point])
+	points, err := postgres.Collect(ctx, db, pgx.RowToStructByPos[Point], recentSQL, from, wanted)
 	if err != nil {
 		return nil, err
 	}
 	return fillIn(instants, points, since, hold), nil
-}
-
-func column[T any](ctx context.Context, db postgres.DB, sql string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
 // fillIn returns the value of each series at each instant from since on. Points and

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -125,12 +124,7 @@ func (r *Reporter) reportFirst(ctx context.Context, samples []metrics.Sample) er
 	return err
 }
 
-// execer executes statements: a pool or a transaction.
-type execer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-func (r *Reporter) write(ctx context.Context, db execer, samples []metrics.Sample) (written bool, err error) {
+func (r *Reporter) write(ctx context.Context, db postgres.DB, samples []metrics.Sample) (written bool, err error) {
 	body, err := json.Marshal(report{
 		Instance: r.opts.Metrics.Instance, Base: r.base, Samples: samples, Clock: time.Now(), Began: r.opts.Metrics.Began,
 	})

@@ -108,11 +108,7 @@ const nowSQL = `SELECT clock_timestamp()`
 // The times show how old the points are: nothing is written while there is no
 // aggregator.
 func Latest(ctx context.Context, db postgres.DB) ([]Point, error) {
-	rows, err := db.Query(ctx, latestSQL, fullInterval)
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's metrics: %w", err)
-	}
-	points, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Point])
+	points, err := postgres.Collect(ctx, db, pgx.RowToStructByPos[Point], latestSQL, fullInterval)
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's metrics: %w", err)
 	}
@@ -128,17 +124,13 @@ type Clock struct {
 
 // Clocks returns the clock of every live node that has reported.
 func Clocks(ctx context.Context, db postgres.DB) ([]Clock, error) {
-	rows, err := db.Query(ctx, clocksSQL)
-	if err != nil {
-		return nil, fmt.Errorf("read the nodes' clocks: %w", err)
-	}
-	clocks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Clock, error) {
+	clocks, err := postgres.Collect(ctx, db, func(row pgx.CollectableRow) (Clock, error) {
 		var clock Clock
 		var ahead float64
 		err := row.Scan(&clock.NodeID, &ahead)
 		clock.Ahead = time.Duration(ahead * float64(time.Second))
 		return clock, err
-	})
+	}, clocksSQL)
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes' clocks: %w", err)
 	}
@@ -147,23 +139,19 @@ func Clocks(ctx context.Context, db postgres.DB) ([]Clock, error) {
 
 // databaseNow returns the time of the database's clock.
 func databaseNow(ctx context.Context, db postgres.DB) (time.Time, error) {
-	times, err := column[time.Time](ctx, db, nowSQL)
-	if err != nil {
+	var now time.Time
+	if err := db.QueryRow(ctx, nowSQL).Scan(&now); err != nil {
 		return time.Time{}, fmt.Errorf("read the database's time: %w", err)
 	}
-	return times[0], nil
+	return now, nil
 }
 
 func readReports(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]nodeReport, error) {
-	rows, err := db.Query(ctx, reportsSQL, freshAfter)
-	if err != nil {
-		return nil, fmt.Errorf("read the nodes' metrics: %w", err)
-	}
-	reports, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (nodeReport, error) {
+	reports, err := postgres.Collect(ctx, db, func(row pgx.CollectableRow) (nodeReport, error) {
 		var node nodeReport
 		err := row.Scan(&node.report, &node.fresh)
 		return node, err
-	})
+	}, reportsSQL, freshAfter)
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes' metrics: %w", err)
 	}
@@ -172,7 +160,7 @@ func readReports(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]n
 
 // readVacant returns the roles without a leader.
 func readVacant(ctx context.Context, db postgres.DB, now time.Time) (map[string]bool, error) {
-	roles, err := column[string](ctx, db, vacantSQL, now)
+	roles, err := postgres.Collect(ctx, db, pgx.RowTo[string], vacantSQL, now)
 	if err != nil {
 		return nil, fmt.Errorf("read the roles that nobody leads: %w", err)
 	}
@@ -196,11 +184,7 @@ func countCluster(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]
 			Name: metrics.QueueDepthName, Labels: map[string]string{"queue": c.Queue, "state": c.State}, Value: float64(c.Jobs),
 		}
 	}
-	rows, err := db.Query(ctx, clusterSQL, freshAfter)
-	if err != nil {
-		return nil, fmt.Errorf("count the nodes: %w", err)
-	}
-	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (metrics.Sample, error) {
+	nodes, err := postgres.Collect(ctx, db, func(row pgx.CollectableRow) (metrics.Sample, error) {
 		var sample metrics.Sample
 		var label, value string
 		err := row.Scan(&sample.Name, &label, &value, &sample.Value)
@@ -208,7 +192,7 @@ func countCluster(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]
 			sample.Labels = map[string]string{label: value}
 		}
 		return sample, err
-	})
+	}, clusterSQL, freshAfter)
 	if err != nil {
 		return nil, fmt.Errorf("count the nodes: %w", err)
 	}
@@ -218,22 +202,14 @@ func countCluster(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]
 // retire moves the counters of nodes whose last report was before an instant to the
 // row of nodes that are gone.
 func retire(ctx context.Context, tx pgx.Tx, before time.Time) error {
-	rows, err := tx.Query(ctx, retireSQL, before)
-	if err != nil {
-		return fmt.Errorf("retire metrics: %w", err)
-	}
-	gone, err := pgx.CollectRows(rows, pgx.RowTo[report])
+	gone, err := postgres.Collect(ctx, tx, pgx.RowTo[report], retireSQL, before)
 	if err != nil {
 		return fmt.Errorf("retire metrics: %w", err)
 	}
 	if len(gone) == 0 {
 		return nil
 	}
-	rows, err = tx.Query(ctx, previousSQL, retiredNode)
-	if err != nil {
-		return fmt.Errorf("read retired metrics: %w", err)
-	}
-	retired, err := pgx.CollectRows(rows, pgx.RowTo[report])
+	retired, err := postgres.Collect(ctx, tx, pgx.RowTo[report], previousSQL, retiredNode)
 	if err != nil {
 		return fmt.Errorf("read retired metrics: %w", err)
 	}

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/hazards"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // seen reports whether the cluster's tables were read.
@@ -49,14 +49,14 @@ func checkQueues(f Facts) []Finding {
 // checkWrites does not report missing privileges: the line with the GRANT statements
 // does.
 func checkWrites(f Facts) []Finding {
-	_, rights := errors.AsType[*dbcheck.RightsError](f.Writes)
-	_, disk := errors.AsType[*dbcheck.DiskError](f.Writes)
+	_, rights := errors.AsType[*postgres.RightsError](f.Writes)
+	_, disk := errors.AsType[*postgres.DiskError](f.Writes)
 	switch {
 	case !f.seen() || rights || f.Election.Replay.Replica || f.Pool.Replay.Replica:
 		return nil
 	case disk:
 		return []Finding{fail("make room on the server's disk: no job can start or finish until then", "%v", f.Writes)}
-	case errors.Is(f.Writes, dbcheck.ErrReadOnly):
+	case errors.Is(f.Writes, postgres.ErrWritesRejected):
 		return []Finding{fail("find out who set default_transaction_read_only (ALTER SYSTEM, ALTER DATABASE or ALTER ROLE), and reset it", "%v", f.Writes)}
 	case f.Writes != nil:
 		return []Finding{fail("run forge doctor again", "%v", f.Writes)}

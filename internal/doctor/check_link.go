@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/hazards"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/roles"
 )
 
@@ -96,7 +96,7 @@ func checkPrimary(f Facts) []Finding {
 }
 
 // ageOf describes how old the data of a replica may be.
-func ageOf(r dbcheck.Replay) string {
+func ageOf(r postgres.Replay) string {
 	if r.Until.IsZero() {
 		return "it has replayed nothing since it started, and its data may be of any age"
 	}

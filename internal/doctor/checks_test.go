@@ -12,7 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/dbcheck"
+	"github.com/forge-scheduler/forge/internal/postgres"
 
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -62,7 +62,7 @@ func healthy() Facts {
 			}},
 			Holders: []leaderstore.LockHolder{{Role: "scheduler", LockID: 42, PID: 9, Application: "forge:" + incarnation + ":web-1"}},
 			Hazards: hazards.Facts{
-				Clock:  dbcheck.Clock{Now: now},
+				Clock:  postgres.Clock{Now: now},
 				Clocks: []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
 				Queues: []jobstore.Queue{{Name: "default", Now: now, OldestAt: now.Add(-time.Minute), WaitSeconds: 60}},
 			},
@@ -120,13 +120,13 @@ func TestChecks(t *testing.T) {
 			f.Pool.Key, f.Pool.Shared = poolURL, true
 		}, "pooler", Fail, []string{"database.url"}},
 		"replica": {
-			func(f *Facts) { f.Election.Replay, f.Election.ReadOnly = dbcheck.Replay{Replica: true}, "promote it" },
+			func(f *Facts) { f.Election.Replay, f.Election.ReadOnly = postgres.Replay{Replica: true}, "promote it" },
 			"primary", Fail,
 			[]string{"replica", "has replayed nothing since it started", "promote it"},
 		},
 		"replica that lags": {
 			func(f *Facts) {
-				f.Election.Replay, f.Election.ReadOnly = dbcheck.Replay{Replica: true, Until: now, Age: 90 * time.Second}, "promote it"
+				f.Election.Replay, f.Election.ReadOnly = postgres.Replay{Replica: true, Until: now, Age: 90 * time.Second}, "promote it"
 			},
 			"primary", Fail,
 			[]string{"its data may be 1m30s old", "it has replayed the changes until " + now.Local().Format("2006-01-02 15:04:05")},
@@ -375,7 +375,7 @@ func TestChecks(t *testing.T) {
 		},
 		"the oldest job": {func(*Facts) {}, "queues", OK, []string{"the oldest available job has waited for 1m0s"}},
 		"an old snapshot": {func(f *Facts) {
-			f.Cluster.Hazards.Snapshots = []dbcheck.Snapshot{{Holder: dbcheck.Session, Name: "bob, psql", PID: 42, Transactions: 10, Age: 2 * time.Hour}}
+			f.Cluster.Hazards.Snapshots = []postgres.Snapshot{{Holder: postgres.Session, Name: "bob, psql", PID: 42, Transactions: 10, Age: 2 * time.Hour}}
 		}, "snapshots", Warn, []string{"process 42 (bob, psql) is open for 2h0m0s", "pg_terminate_backend(42)"}},
 		"step-downs": {func(f *Facts) {
 			for i := range 5 {
@@ -390,12 +390,12 @@ func TestChecks(t *testing.T) {
 		},
 		"a full disk": {
 			func(f *Facts) {
-				f.Writes = &dbcheck.DiskError{Err: &pgconn.PgError{Message: "No space left on device"}}
+				f.Writes = &postgres.DiskError{Err: &pgconn.PgError{Message: "No space left on device"}}
 			},
 			"writes", Fail,
 			[]string{"No space left on device", "make room"},
 		},
-		"a read-only database": {func(f *Facts) { f.Writes = dbcheck.ErrReadOnly }, "writes", Fail, []string{"read-only", "default_transaction_read_only"}},
+		"a read-only database": {func(f *Facts) { f.Writes = postgres.ErrWritesRejected }, "writes", Fail, []string{"read-only", "default_transaction_read_only"}},
 		"dead rows": {
 			func(f *Facts) { f.Schema.Tables = []Table{{Name: "river_job", Live: 10, Dead: 1_000_000}} },
 			"storage", Warn,

@@ -6,9 +6,9 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -44,7 +44,7 @@ type Link struct {
 	// pooler is in transaction mode.
 	Shared bool
 	// Replay is whether the server is a replica, and how far it has replayed.
-	Replay dbcheck.Replay
+	Replay postgres.Replay
 	// ReadOnly is the remedy for a server that accepts no writes; empty when it accepts
 	// them.
 	ReadOnly string

@@ -13,7 +13,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/postgres"
 
 	"github.com/forge-scheduler/forge/internal/hazards"
@@ -98,7 +97,7 @@ func (f *Facts) read(ctx context.Context, url string, readOnly bool) error {
 	}
 	f.Schema = &schema
 	if schema.readable() {
-		f.Writes = dbcheck.Writes(ctx, pool, schema.Name)
+		f.Writes = postgres.CheckWrites(ctx, pool, schema.Name)
 	}
 	cluster, err := readCluster(ctx, pool, f.Config, schema)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -99,7 +98,7 @@ func readOnlyRemedy(err error, key, url string) string {
 func (l *Link) examine(ctx context.Context, conn *pgx.Conn) error {
 	l.Remote, l.TLS = peer(conn)
 	var err error
-	if l.Replay, err = dbcheck.ReadReplay(ctx, conn); err != nil {
+	if l.Replay, err = postgres.ReadReplay(ctx, conn); err != nil {
 		return err
 	}
 	if err := l.time(ctx, conn); err != nil {

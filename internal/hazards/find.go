@@ -10,9 +10,9 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Thresholds of hazards. The alerts of deploy/prometheus have the same thresholds.
@@ -125,12 +125,12 @@ func (f Facts) oldSnapshots() []Hazard {
 	return found
 }
 
-func describe(s dbcheck.Snapshot) string {
+func describe(s postgres.Snapshot) string {
 	text := map[string]string{
-		dbcheck.Session:  fmt.Sprintf("the transaction of process %d (%s)", s.PID, s.Name),
-		dbcheck.Standby:  "the standby " + s.Name,
-		dbcheck.Slot:     "the replication slot " + s.Name,
-		dbcheck.Prepared: "the prepared transaction " + s.Name,
+		postgres.Session:  fmt.Sprintf("the transaction of process %d (%s)", s.PID, s.Name),
+		postgres.Standby:  "the standby " + s.Name,
+		postgres.Slot:     "the replication slot " + s.Name,
+		postgres.Prepared: "the prepared transaction " + s.Name,
 	}[s.Holder]
 	if s.Age > 0 {
 		return fmt.Sprintf("%s is open for %s: it", text, explain.Span(s.Age))
@@ -139,17 +139,17 @@ func describe(s dbcheck.Snapshot) string {
 }
 
 // remedies holds the remedy by holder.
-var remedies = map[string]func(dbcheck.Snapshot) string{
-	dbcheck.Session: func(s dbcheck.Snapshot) string {
+var remedies = map[string]func(postgres.Snapshot) string{
+	postgres.Session: func(s postgres.Snapshot) string {
 		return fmt.Sprintf("end it: SELECT pg_terminate_backend(%d); idle_in_transaction_session_timeout ends those that were forgotten", s.PID)
 	},
-	dbcheck.Standby: func(dbcheck.Snapshot) string {
+	postgres.Standby: func(postgres.Snapshot) string {
 		return "end the long query on the standby, or turn hot_standby_feedback off there"
 	},
-	dbcheck.Slot: func(s dbcheck.Snapshot) string {
+	postgres.Slot: func(s postgres.Snapshot) string {
 		return fmt.Sprintf("let its consumer catch up, or SELECT pg_drop_replication_slot('%s')", strings.ReplaceAll(s.Name, "'", "''"))
 	},
-	dbcheck.Prepared: func(s dbcheck.Snapshot) string {
+	postgres.Prepared: func(s postgres.Snapshot) string {
 		return fmt.Sprintf("COMMIT PREPARED or ROLLBACK PREPARED '%s'", strings.ReplaceAll(s.Name, "'", "''"))
 	},
 }

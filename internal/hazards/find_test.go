@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -41,8 +41,8 @@ func TestFind(t *testing.T) {
 		facts hazards.Facts
 		want  []string
 	}{
-		"nothing": {hazards.Facts{Queues: []jobstore.Queue{queue("a", 0, time.Minute)}, Snapshots: []dbcheck.Snapshot{
-			{Holder: dbcheck.Session, Transactions: 999_999, Age: 59 * time.Minute},
+		"nothing": {hazards.Facts{Queues: []jobstore.Queue{queue("a", 0, time.Minute)}, Snapshots: []postgres.Snapshot{
+			{Holder: postgres.Session, Transactions: 999_999, Age: 59 * time.Minute},
 		}}, nil},
 		"paused without jobs": {hazards.Facts{Queues: []jobstore.Queue{queue("a", 9*day, 0)}}, nil},
 		"paused since today":  {hazards.Facts{Queues: []jobstore.Queue{queue("a", day/2, 9*day)}}, nil},
@@ -50,23 +50,23 @@ func TestFind(t *testing.T) {
 		"the longest first": {hazards.Facts{Queues: []jobstore.Queue{
 			queue("a", 0, 2*time.Hour), queue("b", 0, 9*time.Hour), queue("c", 0, 8*time.Hour), queue("d", 0, 7*time.Hour), queue("e", 0, 6*time.Hour),
 		}}, []string{"queue b has waited for 9h", "queue c", "queue d has waited for 7h0m0s; 2 more are like it"}},
-		"holders": {hazards.Facts{Snapshots: []dbcheck.Snapshot{
-			{Holder: dbcheck.Standby, Name: "repl", Transactions: 2_000_000},
-			{Holder: dbcheck.Slot, Name: "cdc", Transactions: 1_500_000},
-			{Holder: dbcheck.Prepared, Name: "it's", Transactions: 5, Age: 2 * time.Hour},
+		"holders": {hazards.Facts{Snapshots: []postgres.Snapshot{
+			{Holder: postgres.Standby, Name: "repl", Transactions: 2_000_000},
+			{Holder: postgres.Slot, Name: "cdc", Transactions: 1_500_000},
+			{Holder: postgres.Prepared, Name: "it's", Transactions: 5, Age: 2 * time.Hour},
 		}}, []string{
 			"standby repl holds a snapshot from 2,000,000 transactions ago; hot_standby_feedback",
 			"slot cdc holds a snapshot from 1,500,000 transactions ago; pg_drop_replication_slot('cdc')",
 			"prepared transaction it's is open for 2h0m0s; ROLLBACK PREPARED 'it''s'",
 		}},
-		"planned ends": {hazards.Facts{Clock: dbcheck.Clock{Now: now}, Tenures: append(terms(9, "resigned", 0), terms(9, "transferred", 0)...)}, nil},
-		"old ends":     {hazards.Facts{Clock: dbcheck.Clock{Now: now}, Tenures: terms(9, "crashed", 2*time.Hour)}, nil},
+		"planned ends": {hazards.Facts{Clock: postgres.Clock{Now: now}, Tenures: append(terms(9, "resigned", 0), terms(9, "transferred", 0)...)}, nil},
+		"old ends":     {hazards.Facts{Clock: postgres.Clock{Now: now}, Tenures: terms(9, "crashed", 2*time.Hour)}, nil},
 		"step-downs": {
-			hazards.Facts{Clock: dbcheck.Clock{Now: now}, Tenures: append(terms(4, "stepped_down", 0), terms(1, "lease_expired", 0)...)},
+			hazards.Facts{Clock: postgres.Clock{Now: now}, Tenures: append(terms(4, "stepped_down", 0), terms(1, "lease_expired", 0)...)},
 			[]string{"scheduler lost its leader 5 times within an hour (1 lease expired, 4 stepped down)"},
 		},
 		"clocks": {
-			hazards.Facts{Clock: dbcheck.Clock{SetBack: time.Hour}, Clocks: []aggregator.Clock{{NodeID: "a", Ahead: -time.Hour}, {NodeID: "b", Ahead: time.Second}}},
+			hazards.Facts{Clock: postgres.Clock{SetBack: time.Hour}, Clocks: []aggregator.Clock{{NodeID: "a", Ahead: -time.Hour}, {NodeID: "b", Ahead: time.Second}}},
 			[]string{"set back by 1h0m0s or more", "node a is 1h0m0s behind the database's"},
 		},
 	} {

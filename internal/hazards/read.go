@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -15,9 +14,9 @@ const maxTenures = 200
 
 // Facts holds the data in which Find looks for hazards.
 type Facts struct {
-	Clock     dbcheck.Clock
-	Queues    []jobstore.Queue   // as WaitingQueues reads them
-	Snapshots []dbcheck.Snapshot // oldest first
+	Clock     postgres.Clock
+	Queues    []jobstore.Queue    // as WaitingQueues reads them
+	Snapshots []postgres.Snapshot // oldest first
 	// Tenures are the newest tenures, newest first.
 	Tenures []leaderstore.Tenure
 	Clocks  []aggregator.Clock
@@ -25,13 +24,13 @@ type Facts struct {
 
 // Read reads the facts.
 func Read(ctx context.Context, db postgres.DB) (f Facts, err error) {
-	if f.Clock, err = dbcheck.ReadClock(ctx, db); err != nil {
+	if f.Clock, err = postgres.ReadClock(ctx, db); err != nil {
 		return f, err
 	}
 	if f.Queues, err = jobstore.New(db).WaitingQueues(ctx); err != nil {
 		return f, err
 	}
-	if f.Snapshots, err = dbcheck.Snapshots(ctx, db); err != nil {
+	if f.Snapshots, err = postgres.Snapshots(ctx, db); err != nil {
 		return f, err
 	}
 	if f.Tenures, err = leaderstore.New(db).History(ctx, "", maxTenures); err != nil {

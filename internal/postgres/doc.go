@@ -24,4 +24,8 @@
 // triggers and River do not write to the table. For their notifications, every channel
 // gets a notification without payload at each interval, and the subscriber reads the
 // current state.
+//
+// ReadClock, ReadReplay, Snapshots and CheckWrites find what clients of a server notice
+// late: a clock that was set back, the delay of a replica, old snapshots and rejected
+// writes. The amount of data that they read does not grow with the tables.
 package postgres

@@ -1,4 +1,4 @@
-package dbcheck
+package postgres
 
 import (
 	"context"
@@ -16,8 +16,8 @@ const (
 	codeIOError  = "58030"
 )
 
-// ErrReadOnly means that the server rejects writes.
-var ErrReadOnly = errors.New("the database is read-only")
+// ErrWritesRejected means that the server rejects writes.
+var ErrWritesRejected = errors.New("the database is read-only")
 
 // DiskError means that the server cannot write to its disk.
 type DiskError struct{ Err *pgconn.PgError }
@@ -58,15 +58,10 @@ WHERE CASE WHEN name LIKE '%\_seq' THEN privilege = 'USAGE' AND NOT has_sequence
 	schemaRightSQL = `SELECT has_schema_privilege($1, 'USAGE')`
 )
 
-// Beginner starts transactions: a pool or a connection.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
-
-// Writes returns why a node cannot work: ErrReadOnly, a *DiskError or a
+// CheckWrites returns why a node cannot work: ErrWritesRejected, a *DiskError or a
 // *RightsError. Other errors concern the connection. It costs the server some
 // milliseconds.
-func Writes(ctx context.Context, db Beginner, schema string) error {
+func CheckWrites(ctx context.Context, db DB, schema string) error {
 	tx, err := db.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("check that the database accepts writes: %w", err)
@@ -86,7 +81,7 @@ func checkReadOnly(ctx context.Context, tx pgx.Tx, _ string) error {
 		return err
 	}
 	if readOnly {
-		return ErrReadOnly
+		return ErrWritesRejected
 	}
 	return nil
 }

@@ -1,11 +1,9 @@
-package dbcheck
+package postgres
 
 import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // The timestamp is null before the first transaction that a replica replays after its start.
@@ -25,23 +23,14 @@ type Replay struct {
 }
 
 // ReadReplay reads how far the server has replayed.
-func ReadReplay(ctx context.Context, db Queryer) (Replay, error) {
-	rows, err := db.Query(ctx, replaySQL)
-	if err != nil {
+func ReadReplay(ctx context.Context, db DB) (r Replay, err error) {
+	var until *time.Time
+	var age *float64
+	if err := db.QueryRow(ctx, replaySQL).Scan(&r.Replica, &until, &age); err != nil {
 		return Replay{}, fmt.Errorf("read how far the replica has replayed: %w", err)
 	}
-	replay, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Replay, error) {
-		var r Replay
-		var until *time.Time
-		var age *float64
-		err := row.Scan(&r.Replica, &until, &age)
-		if r.Replica && until != nil && age != nil {
-			r.Until, r.Age = *until, time.Duration(*age*float64(time.Second))
-		}
-		return r, err
-	})
-	if err != nil {
-		return Replay{}, fmt.Errorf("read how far the replica has replayed: %w", err)
+	if r.Replica && until != nil && age != nil {
+		r.Until, r.Age = *until, time.Duration(*age*float64(time.Second))
 	}
-	return replay, nil
+	return r, nil
 }

@@ -1,11 +1,9 @@
-package dbcheck
+package postgres
 
 import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // The timestamps that the cluster writes regularly by the database's clock: totals
@@ -29,22 +27,13 @@ type Clock struct {
 }
 
 // ReadClock reads the database's clock.
-func ReadClock(ctx context.Context, db Queryer) (Clock, error) {
-	rows, err := db.Query(ctx, clockSQL)
-	if err != nil {
+func ReadClock(ctx context.Context, db DB) (c Clock, err error) {
+	var back *float64
+	if err := db.QueryRow(ctx, clockSQL).Scan(&c.Now, &back); err != nil {
 		return Clock{}, fmt.Errorf("read the database's clock: %w", err)
 	}
-	clock, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Clock, error) {
-		var c Clock
-		var back *float64
-		err := row.Scan(&c.Now, &back)
-		if back != nil {
-			c.SetBack = time.Duration(*back * float64(time.Second))
-		}
-		return c, err
-	})
-	if err != nil {
-		return Clock{}, fmt.Errorf("read the database's clock: %w", err)
+	if back != nil {
+		c.SetBack = time.Duration(*back * float64(time.Second))
 	}
-	return clock, nil
+	return c, nil
 }

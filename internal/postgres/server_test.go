@@ -1,4 +1,4 @@
-package dbcheck_test
+package postgres_test
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/dbcheck"
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -26,13 +26,13 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
 	}
 }
 
-func held(t *testing.T, pool *pgxpool.Pool, holder, name string) (found dbcheck.Snapshot, ok bool) {
+func held(t *testing.T, pool *pgxpool.Pool, holder, name string) (found postgres.Snapshot, ok bool) {
 	t.Helper()
-	snapshots, err := dbcheck.Snapshots(t.Context(), pool)
+	snapshots, err := postgres.Snapshots(t.Context(), pool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(snapshots, func(s dbcheck.Snapshot) bool { return s.Holder == holder && strings.Contains(s.Name, name) })
+	i := slices.IndexFunc(snapshots, func(s postgres.Snapshot) bool { return s.Holder == holder && strings.Contains(s.Name, name) })
 	if i < 0 {
 		return found, false
 	}
@@ -54,14 +54,14 @@ func TestSnapshotsOfSessions(t *testing.T) {
 		}
 		exec(t, pool, `CREATE TABLE later AS SELECT 1`)
 		exec(t, pool, `DROP TABLE later`)
-		s, ok := held(t, pool, dbcheck.Session, "forgotten")
+		s, ok := held(t, pool, postgres.Session, "forgotten")
 		if !ok || s.PID != int(conn.Conn().PgConn().PID()) || s.Transactions < 2 || s.Age <= 0 {
 			t.Errorf("%s: %+v, found %v", begin, s, ok)
 		}
 		if _, err := conn.Exec(t.Context(), `ROLLBACK`); err != nil {
 			t.Fatal(err)
 		}
-		if s, ok := held(t, pool, dbcheck.Session, "forgotten"); ok {
+		if s, ok := held(t, pool, postgres.Session, "forgotten"); ok {
 			t.Errorf("after the end: %+v", s)
 		}
 		conn.Release()
@@ -80,7 +80,7 @@ func TestClockSetBack(t *testing.T) {
 		{`INSERT INTO forge_metrics_cluster (metric, at, value, term) VALUES ('m', now() + interval '2 h', 1, 1)`, time.Hour, 2 * time.Hour},
 	} {
 		exec(t, pool, test.sql)
-		clock, err := dbcheck.ReadClock(t.Context(), pool)
+		clock, err := postgres.ReadClock(t.Context(), pool)
 		if err != nil || clock.SetBack < test.least || clock.SetBack > test.most || clock.Now.IsZero() {
 			t.Errorf("%s: %+v, %v; want %s to %s", test.sql, clock, err, test.least, test.most)
 		}
@@ -102,7 +102,7 @@ func TestServerClockSetBack(t *testing.T) {
 		if err := clock.Set(step.ahead); err != nil {
 			t.Fatal(err)
 		}
-		read, err := dbcheck.ReadClock(t.Context(), pool)
+		read, err := postgres.ReadClock(t.Context(), pool)
 		if err != nil || read.SetBack < step.least || read.SetBack > step.most {
 			t.Errorf("%s ahead: %+v, %v; want %s to %s", step.ahead, read, err, step.least, step.most)
 		}
@@ -142,12 +142,12 @@ func TestRevokedRightsAreNamed(t *testing.T) {
 		{`REVOKE INSERT ON forge_cron_ticks FROM ` + user, "INSERT on forge_cron_ticks", `GRANT INSERT ON forge_cron_ticks TO ` + user},
 		{`REVOKE USAGE ON SCHEMA public FROM PUBLIC`, "USAGE on schema public", `GRANT USAGE ON SCHEMA public TO PUBLIC`},
 	} {
-		if err := dbcheck.Writes(t.Context(), pool, "public"); err != nil {
+		if err := postgres.CheckWrites(t.Context(), pool, "public"); err != nil {
 			t.Fatalf("before %s: %v", test.revoke, err)
 		}
 		exec(t, owner, test.revoke)
-		err := dbcheck.Writes(t.Context(), pool, "public")
-		if lacks, ok := errors.AsType[*dbcheck.RightsError](err); !ok || strings.Join(lacks.Missing, ", ") != test.missing || lacks.User != user {
+		err := postgres.CheckWrites(t.Context(), pool, "public")
+		if lacks, ok := errors.AsType[*postgres.RightsError](err); !ok || strings.Join(lacks.Missing, ", ") != test.missing || lacks.User != user {
 			t.Errorf("after %s: %v", test.revoke, err)
 		}
 		exec(t, owner, test.grant)
@@ -157,11 +157,11 @@ func TestRevokedRightsAreNamed(t *testing.T) {
 func TestReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
-	if err := dbcheck.Writes(t.Context(), pgtest.Connect(t, address), "public"); err != nil {
+	if err := postgres.CheckWrites(t.Context(), pgtest.Connect(t, address), "public"); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, pgtest.Connect(t, address), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
-	if err := dbcheck.Writes(t.Context(), pgtest.Connect(t, address), "public"); !errors.Is(err, dbcheck.ErrReadOnly) {
+	if err := postgres.CheckWrites(t.Context(), pgtest.Connect(t, address), "public"); !errors.Is(err, postgres.ErrWritesRejected) {
 		t.Errorf("of a read-only database: %v", err)
 	}
 }
@@ -181,20 +181,20 @@ func TestFullDiskAndHoldersWithoutSession(t *testing.T) {
 	exec(t, pool, `SELECT pg_create_logical_replication_slot('forgotten_slot', 'pgoutput')`)
 	exec(t, pool, `BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten_one'`)
 	exec(t, pool, `CREATE TABLE later AS SELECT 1`)
-	if s, ok := held(t, pool, dbcheck.Prepared, "forgotten_one"); !ok || s.Transactions < 1 || s.Age <= 0 {
+	if s, ok := held(t, pool, postgres.Prepared, "forgotten_one"); !ok || s.Transactions < 1 || s.Age <= 0 {
 		t.Errorf("the prepared transaction: %+v, found %v", s, ok)
 	}
-	if s, ok := held(t, pool, dbcheck.Slot, "forgotten_slot"); !ok || s.Transactions < 1 || s.Age != 0 {
+	if s, ok := held(t, pool, postgres.Slot, "forgotten_slot"); !ok || s.Transactions < 1 || s.Age != 0 {
 		t.Errorf("the slot: %+v, found %v", s, ok)
 	}
 
-	if err := dbcheck.Writes(t.Context(), pool, "public"); err != nil {
+	if err := postgres.CheckWrites(t.Context(), pool, "public"); err != nil {
 		t.Fatal(err)
 	}
 	if err := disk.Fill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := dbcheck.Writes(t.Context(), pool, "public"); !isDisk(err) {
+	if err := postgres.CheckWrites(t.Context(), pool, "public"); !isDisk(err) {
 		t.Errorf("on a full disk: %v", err)
 	}
 	if err := disk.Free(); err != nil {
@@ -202,11 +202,11 @@ func TestFullDiskAndHoldersWithoutSession(t *testing.T) {
 	}
 	nodes.Eventually(t, nodes.WaitTimeout, "the disk takes writes again", func() bool {
 		server.Revive()
-		return dbcheck.Writes(t.Context(), pool, "public") == nil
+		return postgres.CheckWrites(t.Context(), pool, "public") == nil
 	})
 }
 
 func isDisk(err error) bool {
-	_, ok := errors.AsType[*dbcheck.DiskError](err)
+	_, ok := errors.AsType[*postgres.DiskError](err)
 	return ok
 }

@@ -1,4 +1,4 @@
-package dbcheck
+package postgres
 
 import (
 	"context"
@@ -63,24 +63,15 @@ FROM (
 ORDER BY transactions DESC, seconds DESC NULLS LAST
 LIMIT $1`
 
-// Queryer runs queries: a pool, a connection or a transaction.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // Snapshots returns the oldest snapshots, oldest first.
-func Snapshots(ctx context.Context, db Queryer) ([]Snapshot, error) {
-	rows, err := db.Query(ctx, snapshotsSQL, maxSnapshots)
-	if err != nil {
-		return nil, fmt.Errorf("read the oldest snapshots: %w", err)
-	}
-	snapshots, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Snapshot, error) {
+func Snapshots(ctx context.Context, db DB) ([]Snapshot, error) {
+	snapshots, err := Collect(ctx, db, func(row pgx.CollectableRow) (Snapshot, error) {
 		var s Snapshot
 		var seconds float64
 		err := row.Scan(&s.Holder, &s.Name, &s.PID, &s.Transactions, &seconds)
 		s.Age = time.Duration(seconds * float64(time.Second))
 		return s, err
-	})
+	}, snapshotsSQL, maxSnapshots)
 	if err != nil {
 		return nil, fmt.Errorf("read the oldest snapshots: %w", err)
 	}
