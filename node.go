@@ -18,7 +18,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/repeats"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -84,7 +83,7 @@ func New(cfg *Config, opts ...Option) (node *Node, err error) {
 	}()
 
 	// The log and the metrics.
-	repeated := repeats.New(n.opts.logger.Handler())
+	repeated := newRepeatHandler(n.opts.logger.Handler())
 	n.cleanup.add("log", func() error { repeated.Flush(); return nil })
 	n.logger = slog.New(repeated)
 	n.metrics = metrics.New(n.opts.version)

@@ -15,7 +15,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/filewatch"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
@@ -65,7 +64,7 @@ func (n *Node) keepConfiguration(ctx context.Context) error {
 	if n.opts.file.load == nil {
 		return n.awaitConfirmation(ctx)
 	}
-	watcher := filewatch.New(n.opts.file.path, n.logger)
+	watcher := newFileWatcher(n.opts.file.path, n.logger)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { _ = watcher.Run(ctx) }) // returns no errors
@@ -104,7 +103,7 @@ func (n *Node) keepConfiguration(ctx context.Context) error {
 // reloader applies edits of the file and remembers what it has reported.
 type reloader struct {
 	node    *Node
-	watcher *filewatch.Watcher
+	watcher *fileWatcher
 	// lastRefusal is the last error of the file; empty if it was applied.
 	lastRefusal string
 	// restartKeys are the keys whose changes need a restart.

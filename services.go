@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/cluster"
-	"github.com/forge-scheduler/forge/internal/leaderfile"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/singleton"
 	"github.com/forge-scheduler/forge/roles"
 )
 
@@ -83,7 +83,7 @@ func (n *Node) keepLeaderFile(ctx context.Context) error {
 	}
 	changed, unsubscribe := n.broadcaster.Subscribe()
 	defer unsubscribe()
-	return leaderfile.New(leaderfile.Options{
+	return singleton.NewLeaderFile(singleton.LeaderFileOptions{
 		Path: n.electionConfig().LeaderFile, Role: string(roles.Scheduler),
 		Leaders:  n.readLeaders,
 		Interval: n.electionConfig().CheckInterval.Std(), StaleAfter: n.electionConfig().LeaseDuration.Std(),

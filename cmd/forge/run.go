@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/leaderfile"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/redact"
 	"github.com/forge-scheduler/forge/internal/singleton"
@@ -113,7 +112,7 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 func keepLeaderFile(cfg *config.Config, flags runFlags, pool *pgxpool.Pool, logger *slog.Logger) func(context.Context, <-chan struct{}) error {
 	election := cfg.Cluster.LeaderElection
 	return func(ctx context.Context, changes <-chan struct{}) error {
-		return leaderfile.New(leaderfile.Options{
+		return singleton.NewLeaderFile(singleton.LeaderFileOptions{
 			Path: flags.leaderFile, Role: flags.role,
 			Leaders:  func(ctx context.Context) ([]leaderstore.Leader, error) { return leaderstore.New(pool).Leaders(ctx) },
 			Interval: election.CheckInterval.Std(), StaleAfter: election.LeaseDuration.Std(),

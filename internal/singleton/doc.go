@@ -22,4 +22,6 @@
 // released no sooner than S + L. The lock of a terminated session is released at
 // once, but a successor waits for D after its election, which was after S. If D is
 // at least a lease, the old command has ended before the new one starts.
+//
+// LeaderFile keeps the file that names the leader, for forge run and for nodes.
 package singleton

@@ -1,4 +1,4 @@
-package repeats_test
+package forge
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/forge-scheduler/forge/internal/repeats"
 )
 
 // written is a buffer that timers may write to while a test reads it.
@@ -38,7 +36,7 @@ func (w *written) take() string {
 // their times, and the flush function.
 func newLogger() (logger *slog.Logger, lines func() []string, flush func()) {
 	var text written
-	handler := repeats.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
+	handler := newRepeatHandler(slog.NewTextHandler(&text, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, attr slog.Attr) slog.Attr {
 			if attr.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -75,7 +73,7 @@ func TestRepeatsAreCountedOnceAMinute(t *testing.T) {
 		}
 		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:40000: refused" attempt=0 sleep_duration=0s`)
 
-		time.Sleep(repeats.Every)
+		time.Sleep(repeatsEvery)
 		synctest.Wait()
 		expect(t, lines(), `level=WARN msg="heartbeat failed" error="dial 127.0.0.1:40002: refused" attempt=2 sleep_duration=2ns repeated=2`)
 
@@ -96,7 +94,7 @@ func TestRecordIsLoggedAgainAfterQuietMinute(t *testing.T) {
 		for range 2 {
 			logger.Error("renewal failed")
 			expect(t, lines(), `level=ERROR msg="renewal failed"`)
-			time.Sleep(repeats.Every)
+			time.Sleep(repeatsEvery)
 			synctest.Wait()
 			expect(t, lines(), "")
 		}

@@ -1,4 +1,4 @@
-package filewatch
+package forge
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 
 const waitTimeout = time.Minute
 
-// watching runs a Watcher for a file with the content "one".
-func watching(t *testing.T, path string) *Watcher {
+// watchFile runs a fileWatcher for a file with the content "one".
+func watchFile(t *testing.T, path string) *fileWatcher {
 	t.Helper()
-	w := New(path, slog.New(slog.DiscardHandler))
+	w := newFileWatcher(path, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
 	wait.Go(func() {
@@ -33,14 +33,14 @@ func watching(t *testing.T, path string) *Watcher {
 	return w
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func rename(t *testing.T, from, to string) {
+func renameFile(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.Rename(from, to); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func rename(t *testing.T, from, to string) {
 
 // awaitChange repeats an edit until it is reported: the watcher may not have
 // started.
-func awaitChange(t *testing.T, w *Watcher, what string, edit func(n int)) {
+func awaitFileChange(t *testing.T, w *fileWatcher, what string, edit func(n int)) {
 	t.Helper()
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
@@ -67,21 +67,21 @@ func awaitChange(t *testing.T, w *Watcher, what string, edit func(n int)) {
 	}
 }
 
-func text(n int) string { return string(make([]byte, n+10)) }
+func fileText(n int) string { return string(make([]byte, n+10)) }
 
 func TestEditsAreReported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "forge.toml")
-	write(t, path, "one")
-	w := watching(t, path)
-	awaitChange(t, w, "a write", func(n int) { write(t, path, text(n)) })
-	awaitChange(t, w, "a rename over it", func(n int) {
-		write(t, path+".new", text(n))
-		rename(t, path+".new", path)
+	writeFile(t, path, "one")
+	w := watchFile(t, path)
+	awaitFileChange(t, w, "a write", func(n int) { writeFile(t, path, fileText(n)) })
+	awaitFileChange(t, w, "a rename over it", func(n int) {
+		writeFile(t, path+".new", fileText(n))
+		renameFile(t, path+".new", path)
 	})
-	awaitChange(t, w, "its removal", func(int) { _ = os.Remove(path) })
-	awaitChange(t, w, "its return", func(n int) { write(t, path, text(n)) })
+	awaitFileChange(t, w, "its removal", func(int) { _ = os.Remove(path) })
+	awaitFileChange(t, w, "its return", func(n int) { writeFile(t, path, fileText(n)) })
 }
 
 // A deployment that replaces a link to a directory changes no file of that name.
@@ -92,22 +92,22 @@ func TestReplacedDirectoryLinkIsReported(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, version, "forge.toml"), version)
+		writeFile(t, filepath.Join(dir, version, "forge.toml"), version)
 	}
 	link := func(version string) {
 		if err := os.Symlink(version, filepath.Join(dir, "next")); err != nil {
 			t.Fatal(err)
 		}
-		rename(t, filepath.Join(dir, "next"), filepath.Join(dir, "data"))
+		renameFile(t, filepath.Join(dir, "next"), filepath.Join(dir, "data"))
 	}
 	link("v0")
 	path := filepath.Join(dir, "forge.toml")
 	if err := os.Symlink(filepath.Join("data", "forge.toml"), path); err != nil {
 		t.Fatal(err)
 	}
-	w := watching(t, path)
+	w := watchFile(t, path)
 	versions := [...]string{"v1", "v0"}
-	awaitChange(t, w, "another version behind the link", func(n int) { link(versions[n%2]) })
+	awaitFileChange(t, w, "another version behind the link", func(n int) { link(versions[n%2]) })
 }
 
 // A file that is being written is reported once, when it is stable. Changes of
@@ -115,9 +115,9 @@ func TestReplacedDirectoryLinkIsReported(t *testing.T) {
 func TestFileIsReportedOnceStable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "forge.toml")
-	write(t, path, "one")
+	writeFile(t, path, "one")
 	synctest.Test(t, func(t *testing.T) {
-		w := New(path, slog.New(slog.DiscardHandler))
+		w := newFileWatcher(path, slog.New(slog.DiscardHandler))
 		events := make(chan fsnotify.Event)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
@@ -134,7 +134,7 @@ func TestFileIsReportedOnceStable(t *testing.T) {
 			}
 		}
 		for n := range 5 {
-			write(t, path, text(n))
+			writeFile(t, path, fileText(n))
 			events <- fsnotify.Event{}
 			time.Sleep(settleTime - time.Millisecond)
 			if told() {
@@ -157,12 +157,12 @@ func TestFileIsReportedOnceStable(t *testing.T) {
 func TestAtRestReadsNoPartialFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "forge.toml")
-	write(t, path, "")
-	w := New(path, slog.New(slog.DiscardHandler))
+	writeFile(t, path, "")
+	w := newFileWatcher(path, slog.New(slog.DiscardHandler))
 	var found []string
 	w.AtRest(t.Context(), func() {
 		if len(found) == 0 {
-			write(t, path, "whole")
+			writeFile(t, path, "whole")
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -170,11 +170,11 @@ func TestAtRestReadsNoPartialFile(t *testing.T) {
 		}
 		found = append(found, string(text))
 	})
-	if age := stat(path).age(); len(found) != 2 || found[1] != "whole" || age < settleTime {
+	if age := statFile(path).age(); len(found) != 2 || found[1] != "whole" || age < settleTime {
 		t.Errorf("read %q, the last %s after it was written", found, age)
 	}
 	gone := 0
-	New(path+".gone", w.logger).AtRest(t.Context(), func() { gone++ })
+	newFileWatcher(path+".gone", w.logger).AtRest(t.Context(), func() { gone++ })
 	if gone != 1 {
 		t.Errorf("a file that is not there was read %d times", gone)
 	}
@@ -185,14 +185,14 @@ func TestPollingDetectsEdits(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "forge.toml")
 	synctest.Test(t, func(t *testing.T) {
-		w := New(path, slog.New(slog.DiscardHandler))
-		poll := time.NewTicker(pollAlone)
+		w := newFileWatcher(path, slog.New(slog.DiscardHandler))
+		poll := time.NewTicker(watchAloneInterval)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
 		wait.Go(func() { w.follow(ctx, nil, nil, poll.C) })
 		synctest.Wait()
-		write(t, path, "one")
-		time.Sleep(pollAlone + 2*settleTime)
+		writeFile(t, path, "one")
+		time.Sleep(watchAloneInterval + 2*settleTime)
 		synctest.Wait()
 		if len(w.changed) != 1 {
 			t.Error("not told of a new file")

@@ -1,9 +1,4 @@
-// Package filewatch reports edits of a file. It watches the file's directory,
-// because editors and deployments replace a file rather than write to it, and waits
-// until the file is stable, so that a partial file is not read. An idle watcher
-// only reads the file's metadata every few seconds, for file systems that do not
-// report changes.
-package filewatch
+package forge
 
 import (
 	"context"
@@ -20,41 +15,45 @@ import (
 const (
 	// settleTime is how long a file must be unchanged to be stable.
 	settleTime = 200 * time.Millisecond
-	// pollInterval is how often the file is checked without an event, and pollAlone
+	// watchInterval is how often the file is checked without an event, and watchAloneInterval
 	// the same if the system cannot watch it.
-	pollInterval = 10 * time.Second
-	pollAlone    = 2 * time.Second
+	watchInterval      = 10 * time.Second
+	watchAloneInterval = 2 * time.Second
 )
 
-// Watcher watches one file.
-type Watcher struct {
+// fileWatcher reports edits of a file. It watches the file's directory,
+// because editors and deployments replace a file rather than write to it, and waits
+// until the file is stable, so that a partial file is not read. An idle watcher
+// only reads the file's metadata every few seconds, for file systems that do not
+// report changes.
+type fileWatcher struct {
 	path    string
 	logger  *slog.Logger
 	changed chan struct{}
 }
 
-// New returns a Watcher for the file at path, which need not exist.
-func New(path string, logger *slog.Logger) *Watcher {
-	return &Watcher{path: path, logger: logger, changed: make(chan struct{}, 1)}
+// newFileWatcher returns a fileWatcher for the file at path, which need not exist.
+func newFileWatcher(path string, logger *slog.Logger) *fileWatcher {
+	return &fileWatcher{path: path, logger: logger, changed: make(chan struct{}, 1)}
 }
 
 // Changed returns a channel that receives after one or more edits: the file was
 // changed, replaced, removed or created.
-func (w *Watcher) Changed() <-chan struct{} { return w.changed }
+func (w *fileWatcher) Changed() <-chan struct{} { return w.changed }
 
 // Run watches until ctx ends, and returns nil.
-func (w *Watcher) Run(ctx context.Context) error {
+func (w *fileWatcher) Run(ctx context.Context) error {
 	var (
 		events   <-chan fsnotify.Event
 		errs     <-chan error // such as an overflow of the event queue
-		interval = pollAlone
+		interval = watchAloneInterval
 	)
 	watch, err := w.open()
 	if err != nil {
 		w.logger.WarnContext(ctx, "the configuration file cannot be watched and is checked every few seconds", "path", w.path, "error", err)
 	} else {
 		defer func() { _ = watch.Close() }() // its error is irrelevant to the file
-		events, errs, interval = watch.Events, watch.Errors, pollInterval
+		events, errs, interval = watch.Events, watch.Errors, watchInterval
 	}
 	poll := time.NewTicker(interval)
 	defer poll.Stop()
@@ -64,7 +63,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // open watches the directory of the file and, if the file is a link, also the
 // directory of its target.
-func (w *Watcher) open() (*fsnotify.Watcher, error) {
+func (w *fileWatcher) open() (*fsnotify.Watcher, error) {
 	watch, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
@@ -80,8 +79,8 @@ func (w *Watcher) open() (*fsnotify.Watcher, error) {
 }
 
 // follow checks the file after each event until the file is stable.
-func (w *Watcher) follow(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error, poll <-chan time.Time) {
-	known := stat(w.path)
+func (w *fileWatcher) follow(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error, poll <-chan time.Time) {
+	known := statFile(w.path)
 	resting := known
 	var settled <-chan time.Time
 	for {
@@ -94,7 +93,7 @@ func (w *Watcher) follow(ctx context.Context, events <-chan fsnotify.Event, errs
 		case <-poll:
 		case <-settled:
 			settled = nil
-			now := stat(w.path)
+			now := statFile(w.path)
 			switch {
 			case !now.same(resting): // still being written
 				resting, settled = now, time.After(settleTime)
@@ -104,56 +103,56 @@ func (w *Watcher) follow(ctx context.Context, events <-chan fsnotify.Event, errs
 			}
 			continue
 		}
-		if settled == nil && !stat(w.path).same(known) {
-			resting, settled = stat(w.path), time.After(settleTime)
+		if settled == nil && !statFile(w.path).same(known) {
+			resting, settled = statFile(w.path), time.After(settleTime)
 		}
 	}
 }
 
 // AtRest calls read when the file is stable, and again if it changed while it was
 // read. The result of the last call is from a complete file.
-func (w *Watcher) AtRest(ctx context.Context, read func()) {
+func (w *fileWatcher) AtRest(ctx context.Context, read func()) {
 	for ctx.Err() == nil {
-		before := stat(w.path)
+		before := statFile(w.path)
 		if age := before.age(); 0 <= age && age < settleTime {
 			watchdog.Sleep(ctx, settleTime-age)
 			continue
 		}
 		read()
-		if stat(w.path).same(before) {
+		if statFile(w.path).same(before) {
 			return
 		}
 	}
 }
 
-func (w *Watcher) notify() {
+func (w *fileWatcher) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default: // an earlier change is still pending
 	}
 }
 
-// state is the metadata of a file.
-type state struct{ info os.FileInfo } // nil: no file is visible
+// fileState is the metadata of a file.
+type fileState struct{ info os.FileInfo } // nil: no file is visible
 
-func stat(path string) state {
+func statFile(path string) fileState {
 	info, err := os.Stat(path)
 	if err != nil {
-		return state{}
+		return fileState{}
 	}
-	return state{info}
+	return fileState{info}
 }
 
 // age returns the time since the file was written, and settleTime if there is no
 // file.
-func (s state) age() time.Duration {
+func (s fileState) age() time.Duration {
 	if s.info == nil {
 		return settleTime
 	}
 	return time.Since(s.info.ModTime())
 }
 
-func (s state) same(other state) bool {
+func (s fileState) same(other fileState) bool {
 	if s.info == nil || other.info == nil {
 		return s.info == nil && other.info == nil
 	}

@@ -1,11 +1,4 @@
-// Package leaderfile keeps a file on every node that names the leader, for programs
-// that can only read a file.
-//
-// The file has one line: the leader's node id, empty if no leader is known. A
-// second file, with .json appended to the name, has the term and the end of the
-// lease. Both are replaced atomically, so that a reader never sees a partial file,
-// and removed when the node stops.
-package leaderfile
+package singleton
 
 import (
 	"context"
@@ -25,8 +18,8 @@ import (
 // file.
 const placeholder = "{role}"
 
-// Options holds what a Keeper needs; all are required.
-type Options struct {
+// LeaderFileOptions holds what a LeaderFile needs; all are required.
+type LeaderFileOptions struct {
 	// Path is the path of the file. Without {role} in it, the file is for Role.
 	Path string
 	Role string
@@ -41,20 +34,28 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Keeper writes the files.
-type Keeper struct {
-	opts       Options
+// LeaderFile keeps a file on every node that names the leader, for programs
+// that can only read a file.
+//
+// The file has one line: the leader's node id, empty if no leader is known. A
+// second file, with .json appended to the name, has the term and the end of the
+// lease. Both are replaced atomically, so that a reader never sees a partial file,
+// and removed when the node stops.
+type LeaderFile struct {
+	opts       LeaderFileOptions
 	written    map[string]document // by path
 	answeredAt time.Time
 	failing    bool
 }
 
-// New returns a Keeper that has written nothing yet.
-func New(opts Options) *Keeper { return &Keeper{opts: opts, written: map[string]document{}} }
+// NewLeaderFile returns a LeaderFile that has written nothing yet.
+func NewLeaderFile(opts LeaderFileOptions) *LeaderFile {
+	return &LeaderFile{opts: opts, written: map[string]document{}}
+}
 
 // Run keeps the files until ctx ends and then removes them. A failure is logged
 // once and retried.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *LeaderFile) Run(ctx context.Context) error {
 	ticker := time.NewTicker(k.opts.Interval)
 	defer ticker.Stop()
 	k.answeredAt = time.Now()
@@ -75,7 +76,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // update writes the leaders that the database returns. Once the database has not
 // answered for StaleAfter, it writes that no leader is known.
-func (k *Keeper) update(ctx context.Context) error {
+func (k *LeaderFile) update(ctx context.Context) error {
 	readCtx, cancel := context.WithTimeout(ctx, k.opts.StaleAfter)
 	defer cancel()
 	leaders, err := k.opts.Leaders(readCtx)
@@ -92,7 +93,7 @@ func (k *Keeper) update(ctx context.Context) error {
 	return err
 }
 
-func (k *Keeper) write(leaders []leaderstore.Leader) error {
+func (k *LeaderFile) write(leaders []leaderstore.Leader) error {
 	var errs []error
 	for _, leader := range leaders {
 		path := k.opts.Path
@@ -123,7 +124,7 @@ type document struct {
 
 // put replaces both files, even if their content should be the same: nodes on one
 // machine may share the files, and a node that stops removes them.
-func (k *Keeper) put(path string, d document) error {
+func (k *LeaderFile) put(path string, d document) error {
 	body, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode %s.json: %w", path, err)
@@ -153,7 +154,7 @@ func replace(path, text string) error {
 }
 
 // remove deletes the files.
-func (k *Keeper) remove() error {
+func (k *LeaderFile) remove() error {
 	var errs []error
 	for path := range k.written {
 		for _, name := range []string{path, path + ".json"} {

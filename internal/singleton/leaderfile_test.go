@@ -1,4 +1,4 @@
-package leaderfile_test
+package singleton_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/leaderfile"
+	"github.com/forge-scheduler/forge/internal/singleton"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -43,7 +43,7 @@ func leads(role, node string) leaderstore.Leader {
 func keep(t *testing.T, d *database, path string) (changes chan struct{}, stop func()) {
 	t.Helper()
 	changes = make(chan struct{})
-	k := leaderfile.New(leaderfile.Options{
+	k := singleton.NewLeaderFile(singleton.LeaderFileOptions{
 		Path: path, Role: "scheduler", Leaders: d.read, Interval: time.Second, StaleAfter: 3 * time.Second,
 		Changes: changes, Logger: slog.New(slog.DiscardHandler),
 	})

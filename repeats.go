@@ -1,12 +1,4 @@
-// Package repeats summarises warnings and errors that are logged repeatedly, for
-// example while a database is unreachable.
-//
-// The first record passes unchanged. Its repeats are counted, and once a minute the
-// newest of them is logged with the attribute repeated. Records repeat each other
-// if they have the same level, message and text attributes. Errors are compared by
-// their pattern, without variable parts; numbers, durations and instants are not
-// compared. Records below WARN always pass.
-package repeats
+package forge
 
 import (
 	"context"
@@ -21,10 +13,10 @@ import (
 )
 
 const (
-	// Every is the time from a record to the report of its repeats.
-	Every = time.Minute
-	// Key is the attribute with the number of repeats.
-	Key = "repeated"
+	// repeatsEvery is the time from a record to the report of its repeats.
+	repeatsEvery = time.Minute
+	// repeatsKey is the attribute with the number of repeats.
+	repeatsKey = "repeated"
 	// mostKinds bounds how many different records are remembered. Further records
 	// pass unchanged.
 	mostKinds = 500
@@ -33,39 +25,46 @@ const (
 // prose holds the attributes whose text is compared by its pattern.
 var prose = map[string]bool{"error": true, "err": true, "trace": true, "panic_val": true}
 
-// Handler summarises repeats and passes all other records to another handler.
-type Handler struct {
+// repeatHandler summarises warnings and errors that are logged repeatedly, for
+// example while a database is unreachable.
+//
+// The first record passes unchanged. Its repeats are counted, and once a minute the
+// newest of them is logged with the attribute repeated. Records repeat each other
+// if they have the same level, message and text attributes. Errors are compared by
+// their pattern, without variable parts; numbers, durations and instants are not
+// compared. Records below WARN always pass.
+type repeatHandler struct {
 	next  slog.Handler
 	bound string // the key of the attributes of WithAttrs and WithGroup
-	*memory
+	*repeatMemory
 }
 
-// memory is shared by a handler and the handlers derived from it.
-type memory struct {
+// repeatMemory is shared by a handler and the handlers derived from it.
+type repeatMemory struct {
 	mu      sync.Mutex
-	seen    map[string]*entry
+	seen    map[string]*repeatedRecord
 	flushed bool
 }
 
-// entry is the state of a group of repeated records.
-type entry struct {
+// repeatedRecord is the state of a group of repeated records.
+type repeatedRecord struct {
 	newest func(count int) // logs the newest repeat
 	count  int             // repeats since the last report
 	timer  *time.Timer
 }
 
-// New returns a handler that passes records to next. Flush ends it.
-func New(next slog.Handler) *Handler {
-	return &Handler{next: next, memory: &memory{seen: map[string]*entry{}}}
+// newRepeatHandler returns a handler that passes records to next. Flush ends it.
+func newRepeatHandler(next slog.Handler) *repeatHandler {
+	return &repeatHandler{next: next, repeatMemory: &repeatMemory{seen: map[string]*repeatedRecord{}}}
 }
 
 // Enabled implements slog.Handler.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h *repeatHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
 // Handle implements slog.Handler.
-func (h *Handler) Handle(ctx context.Context, record slog.Record) error {
+func (h *repeatHandler) Handle(ctx context.Context, record slog.Record) error {
 	if record.Level >= slog.LevelWarn && h.repeats(ctx, h.key(record), record) {
 		return nil
 	}
@@ -73,23 +72,23 @@ func (h *Handler) Handle(ctx context.Context, record slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h *repeatHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	var bound strings.Builder
 	bound.WriteString(h.bound)
 	for _, attr := range attrs {
 		writeKey(&bound, attr)
 	}
-	return &Handler{h.next.WithAttrs(attrs), bound.String(), h.memory}
+	return &repeatHandler{h.next.WithAttrs(attrs), bound.String(), h.repeatMemory}
 }
 
 // WithGroup implements slog.Handler.
-func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{h.next.WithGroup(name), h.bound + "\x00" + name, h.memory}
+func (h *repeatHandler) WithGroup(name string) slog.Handler {
+	return &repeatHandler{h.next.WithGroup(name), h.bound + "\x00" + name, h.repeatMemory}
 }
 
 // Flush reports the repeats that are not reported yet. Later records pass
 // unchanged.
-func (m *memory) Flush() {
+func (m *repeatMemory) Flush() {
 	m.mu.Lock()
 	m.flushed = true
 	pending := slices.Collect(maps.Values(m.seen))
@@ -102,26 +101,26 @@ func (m *memory) Flush() {
 }
 
 // repeats reports whether a record repeats an earlier one, and counts it.
-func (h *Handler) repeats(ctx context.Context, key string, record slog.Record) bool {
+func (h *repeatHandler) repeats(ctx context.Context, key string, record slog.Record) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e, ok := h.seen[key]; ok {
 		ctx, record = context.WithoutCancel(ctx), record.Clone()
 		e.count++
 		e.newest = func(count int) {
-			record.AddAttrs(slog.Int(Key, count))
+			record.AddAttrs(slog.Int(repeatsKey, count))
 			_ = h.next.Handle(ctx, record) // there is no caller to return the error to
 		}
 		return true
 	}
 	if !h.flushed && len(h.seen) < mostKinds {
-		h.seen[key] = &entry{timer: time.AfterFunc(Every, func() { h.due(key) })}
+		h.seen[key] = &repeatedRecord{timer: time.AfterFunc(repeatsEvery, func() { h.due(key) })}
 	}
 	return false
 }
 
 // due reports the repeats of a record. A record without repeats is forgotten.
-func (m *memory) due(key string) {
+func (m *repeatMemory) due(key string) {
 	m.mu.Lock()
 	e, ok := m.seen[key]
 	if !ok {
@@ -133,19 +132,19 @@ func (m *memory) due(key string) {
 		delete(m.seen, key)
 	} else {
 		e.newest, e.count = nil, 0
-		e.timer.Reset(Every)
+		e.timer.Reset(repeatsEvery)
 	}
 	m.mu.Unlock()
 	due.report()
 }
 
-func (e *entry) report() {
+func (e *repeatedRecord) report() {
 	if e.count > 0 {
 		e.newest(e.count)
 	}
 }
 
-func (h *Handler) key(record slog.Record) string {
+func (h *repeatHandler) key(record slog.Record) string {
 	var key strings.Builder
 	key.WriteString(record.Level.String() + h.bound + "\x00" + jobstore.Pattern(record.Message))
 	record.Attrs(func(attr slog.Attr) bool {
