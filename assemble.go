@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 	"github.com/forge-scheduler/forge/scheduler"
@@ -138,8 +138,8 @@ func (n *Node) retention() compactor.Retention {
 		Completed: keep.Completed.Std(), Cancelled: keep.Cancelled.Std(), Discarded: keep.Discarded.Std(),
 		CronTicks: keep.CronTicks.Std(), Logs: keep.Logs.Std(), Events: keep.Events.Std(), Metrics: keep.Metrics.Std(), Audit: keep.Audit.Std(),
 		History: n.electionConfig().HistoryRetention.Std(),
-		Rollups: map[rollupstore.Step]time.Duration{
-			rollupstore.Minute: rollups.Minute.Std(), rollupstore.FiveMinutes: rollups.FiveMinutes.Std(), rollupstore.Hour: rollups.Hour.Std(),
+		Rollups: map[aggregator.Step]time.Duration{
+			aggregator.Minute: rollups.Minute.Std(), aggregator.FiveMinutes: rollups.FiveMinutes.Std(), aggregator.Hour: rollups.Hour.Std(),
 		},
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -31,7 +31,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -145,8 +144,8 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 				Queues:     jobStore,
 				Dead:       jobStore,
 				Events:     eventstore.New(n.pool),
-				Compaction: compactionReader{n.pool},
-				History:    historyReader{n.pool},
+				Compaction: compactor.NewStore(n.pool),
+				History:    aggregator.NewStore(n.pool),
 				Alerts:     alerts.New(n.pool),
 			},
 			Self: cluster.Self{
@@ -205,30 +204,14 @@ func (r leadership) Leaders(ctx context.Context) ([]leaderstore.Leader, error) {
 	return doctor.LeadersWithHolders(ctx, r.pool, r.cfg)
 }
 
-func (r leadership) Rates(ctx context.Context) (rollupstore.Rates, error) {
-	return rollupstore.ReadRates(ctx, r.pool)
+func (r leadership) Rates(ctx context.Context) (aggregator.Rates, error) {
+	return aggregator.NewStore(r.pool).Rates(ctx)
 }
 
 // explainedJobs reads jobs and explains where they run.
 type explainedJobs struct {
 	*jobstore.Store
 	*assign.Explainer
-}
-
-type compactionReader struct{ pool *pgxpool.Pool }
-
-func (r compactionReader) Status(ctx context.Context, limit int) (compactstore.Status, error) {
-	return compactstore.Read(ctx, r.pool, limit)
-}
-
-type historyReader struct{ pool *pgxpool.Pool }
-
-func (r historyReader) Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
-	return rollupstore.Range(ctx, r.pool, q)
-}
-
-func (r historyReader) Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
-	return rollupstore.Sums(ctx, r.pool, q)
 }
 
 // comparer compares configurations with the one in force.

@@ -118,7 +118,7 @@ func (w *watch) prepare(ctx context.Context, now time.Time) error {
 	}
 	w.history = newHistory()
 	if len(w.rules) > 0 {
-		recent, err := aggregator.Recent(ctx, w.opts.Pool, w.opts.Interval, now.Add(-w.reach()), w.needs.want)
+		recent, err := aggregator.NewStore(w.opts.Pool).Recent(ctx, w.opts.Interval, now.Add(-w.reach()), w.needs.want)
 		if err != nil {
 			return err
 		}

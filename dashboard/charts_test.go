@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
 func TestChartsPage(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()
-	c.Windows = []rollupstore.Row{
+	c.Windows = []aggregator.Row{
 		dashboardtest.Window(metrics.NodesName, 60*5, 1), dashboardtest.Window("forge_job_started_total", 60*5, 30, "kind", "a"),
 	}
 	h := handlerOf(c)
@@ -28,7 +28,7 @@ func TestChartsPage(t *testing.T) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
 		}
 	}
-	if q := c.Added; q.Step != rollupstore.FiveMinutes || q.Point != 5*time.Minute || !q.From.Equal(dashboardtest.Epoch.Add(-6*time.Hour)) || !q.To.Equal(dashboardtest.Epoch) {
+	if q := c.Added; q.Step != aggregator.FiveMinutes || q.Point != 5*time.Minute || !q.From.Equal(dashboardtest.Epoch.Add(-6*time.Hour)) || !q.To.Equal(dashboardtest.Epoch) {
 		t.Errorf("it asked for %+v", q)
 	}
 	if w := get(t, h, "/charts?span=2y"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "span must be") {
@@ -40,7 +40,7 @@ func TestChartsPage(t *testing.T) {
 func TestChartsAreCachedUntilNextPoint(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()
-	c.Windows = []rollupstore.Row{dashboardtest.Window(metrics.NodesName, 1, 1), dashboardtest.Window("forge_job_started_total", 1, 30, "kind", "a")}
+	c.Windows = []aggregator.Row{dashboardtest.Window(metrics.NodesName, 1, 1), dashboardtest.Window("forge_job_started_total", 1, 30, "kind", "a")}
 	h := handlerOf(c)
 	reads := func(at time.Duration, span string) int {
 		c.Heartbeat(dashboardtest.Epoch.Add(at))
@@ -65,7 +65,7 @@ func TestStoragePage(t *testing.T) {
 	if page := get(t, handlerOf(c), "/storage").Body.String(); !strings.Contains(page, "9 chunks") || !strings.Contains(page, "overdue") {
 		t.Errorf("passes that end in the year 1 are late:\n%s", page)
 	}
-	c.Passes = []compactstore.Pass{{
+	c.Passes = []compactor.Pass{{
 		NodeID: "node-2", StartedAt: dashboardtest.Epoch.Add(-time.Minute), EndedAt: dashboardtest.Epoch.Add(-58 * time.Second), NextAt: dashboardtest.Epoch.Add(4 * time.Minute),
 		Removed: map[string]int64{"cron_ticks": 1200}, Failed: map[string]string{"merge": "a pack cannot be read"},
 		Chunks: 4000, TextBytes: 4 << 20, PackBytes: 1 << 19,

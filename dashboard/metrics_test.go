@@ -11,8 +11,8 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
 func TestMetricsRange(t *testing.T) {
@@ -20,7 +20,7 @@ func TestMetricsRange(t *testing.T) {
 	c := dashboardtest.New()
 	h := handlerOf(c)
 	role := func(name string) map[string]string { return map[string]string{"role": name} }
-	c.Windows = []rollupstore.Row{
+	c.Windows = []aggregator.Row{
 		{Metric: "forge_leader_is_leader", Labels: role("a"), At: dashboardtest.Epoch, Value: .5, Greatest: 1, Last: 1},
 		{Metric: "forge_leader_is_leader", Labels: role("a"), At: dashboardtest.Epoch.Add(time.Minute), Value: 1, Least: 1, Greatest: 1, Last: 1},
 		{Metric: "forge_leader_is_leader", Labels: role("b"), At: dashboardtest.Epoch},
@@ -32,11 +32,11 @@ func TestMetricsRange(t *testing.T) {
 	if diff := cmp.Diff(want, body); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if q := c.Asked; q.Labels["role"] != "a" || q.Step != rollupstore.Minute || !q.From.Equal(dashboardtest.Epoch.Add(-time.Hour)) || !q.To.Equal(dashboardtest.Epoch) {
+	if q := c.Asked; q.Labels["role"] != "a" || q.Step != aggregator.Minute || !q.From.Equal(dashboardtest.Epoch.Add(-time.Hour)) || !q.To.Equal(dashboardtest.Epoch) {
 		t.Errorf("it asked for %+v", q)
 	}
 
-	c.Windows = []rollupstore.Row{{
+	c.Windows = []aggregator.Row{{
 		Metric: "h_seconds", Labels: map[string]string{}, At: dashboardtest.Epoch, Value: 2, Last: 9,
 		Histogram: &metrics.Histogram{Sum: 1.5, Buckets: map[string]float64{"1": 2}},
 	}}

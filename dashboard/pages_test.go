@@ -11,7 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/pages"
 	"github.com/forge-scheduler/forge/dashboard/web"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -203,7 +203,7 @@ func TestAPIListings(t *testing.T) {
 	if len(crons.Items) != 1 || crons.Items[0].Description != "at 02:00 every day" {
 		t.Errorf("crons %+v", crons)
 	}
-	compaction := decode[compactstore.Status](t, get(t, h, "/api/v1/compaction?limit=1"))
+	compaction := decode[compactor.Status](t, get(t, h, "/api/v1/compaction?limit=1"))
 	if len(compaction.Passes) != 1 || compaction.Passes[0].Chunks != 9 || len(compaction.Tables) != 1 {
 		t.Errorf("compaction %+v", compaction)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/forge-scheduler/forge"
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/compactor"
-	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -128,8 +127,8 @@ func (b *bench) weighAfter(ctx context.Context) error {
 	}
 	began := time.Now()
 	err := b.until(ctx, compactor.Retention{}, func(ctx context.Context) (bool, error) {
-		grown, err := compactstore.Bloated(ctx, b.pool, compactor.LeastIndex)
-		return !slices.ContainsFunc(grown, func(i compactstore.Index) bool { return strings.Contains(i.Name, "forge_job_log") }), err
+		grown, err := compactor.Bloated(ctx, b.pool, compactor.LeastIndex)
+		return !slices.ContainsFunc(grown, func(i compactor.Index) bool { return strings.Contains(i.Name, "forge_job_log") }), err
 	})
 	if err != nil {
 		return err
@@ -144,7 +143,7 @@ func (b *bench) weighAfter(ctx context.Context) error {
 // remove lets the output grow too old.
 func (b *bench) remove(ctx context.Context) error {
 	return b.until(ctx, compactor.Retention{Logs: time.Minute}, func(ctx context.Context) (bool, error) {
-		status, err := compactstore.Read(ctx, b.pool, 100)
+		status, err := compactor.NewStore(b.pool).Status(ctx, 100)
 		for _, pass := range status.Passes {
 			if pass.Removed["packed_logs"] > 0 {
 				b.removal = pass.EndedAt.Sub(pass.StartedAt)
@@ -344,7 +343,7 @@ func (b *bench) pair(ctx context.Context, worked *atomic.Int64, first int64) (ne
 
 // lastPass is how long it took; a whole window when that has cut it off.
 func (b *bench) lastPass(ctx context.Context) (length time.Duration, err error) {
-	status, err := compactstore.Read(ctx, b.pool, 1)
+	status, err := compactor.NewStore(b.pool).Status(ctx, 1)
 	if err != nil || len(status.Passes) == 0 {
 		return b.window, err
 	}

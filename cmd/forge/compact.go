@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 )
 
 func (a *app) compactCommand() *cobra.Command {
@@ -25,7 +25,7 @@ func (a *app) compactStatusCommand() *cobra.Command {
 		Example: "  forge compact status -n 1",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				status, err := compactstore.Read(ctx, pool, limit)
+				status, err := compactor.NewStore(pool).Status(ctx, limit)
 				if err != nil {
 					return err
 				}
@@ -37,7 +37,7 @@ func (a *app) compactStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printCompaction(status compactstore.Status) error {
+func (a *app) printCompaction(status compactor.Status) error {
 	if !a.tabular() {
 		return a.document(status)
 	}
@@ -51,42 +51,42 @@ func (a *app) printCompaction(status compactstore.Status) error {
 	return list(a, status.Tables, tableColumns)
 }
 
-var passColumns = []column[compactstore.Pass]{
-	{title: "ended", show: func(p compactstore.Pass) string { return stamp(p.EndedAt) }},
-	{title: "took", show: func(p compactstore.Pass) string { return span(p.EndedAt.Sub(p.StartedAt)) }},
-	{title: "node", show: func(p compactstore.Pass) string { return p.NodeID }},
-	{title: "term", wide: true, show: func(p compactstore.Pass) string { return humanize.Comma(p.Term) }},
-	{title: "removed", show: func(p compactstore.Pass) string {
+var passColumns = []column[compactor.Pass]{
+	{title: "ended", show: func(p compactor.Pass) string { return stamp(p.EndedAt) }},
+	{title: "took", show: func(p compactor.Pass) string { return span(p.EndedAt.Sub(p.StartedAt)) }},
+	{title: "node", show: func(p compactor.Pass) string { return p.NodeID }},
+	{title: "term", wide: true, show: func(p compactor.Pass) string { return humanize.Comma(p.Term) }},
+	{title: "removed", show: func(p compactor.Pass) string {
 		var removed []string
 		for _, what := range slices.Sorted(maps.Keys(p.Removed)) {
 			removed = append(removed, fmt.Sprintf("%s %s", humanize.Comma(p.Removed[what]), what))
 		}
 		return dash(strings.Join(removed, ", "))
 	}},
-	{title: "merged", show: func(p compactstore.Pass) string {
+	{title: "merged", show: func(p compactor.Pass) string {
 		if p.Chunks == 0 {
 			return "-"
 		}
 		return fmt.Sprintf("%s chunks, %s to %s", humanize.Comma(p.Chunks), humanBytes(p.TextBytes), humanBytes(p.PackBytes))
 	}},
-	{title: "failed", show: func(p compactstore.Pass) string {
+	{title: "failed", show: func(p compactor.Pass) string {
 		return dash(strings.Join(slices.Sorted(maps.Keys(p.Failed)), ", "))
 	}},
-	{title: "next due", show: func(p compactstore.Pass) string { return stamp(p.NextAt) }},
+	{title: "next due", show: func(p compactor.Pass) string { return stamp(p.NextAt) }},
 }
 
-var tableColumns = []column[compactstore.Table]{
-	{title: "table", show: func(t compactstore.Table) string { return t.Name }},
-	{title: "size", show: func(t compactstore.Table) string { return humanBytes(t.Bytes) }},
-	{title: "indexes", show: func(t compactstore.Table) string { return humanBytes(t.IndexBytes) }},
-	{title: "rows (estimate)", show: func(t compactstore.Table) string { return humanize.Comma(t.Rows) }},
-	{title: "partitions", show: func(t compactstore.Table) string {
+var tableColumns = []column[compactor.Table]{
+	{title: "table", show: func(t compactor.Table) string { return t.Name }},
+	{title: "size", show: func(t compactor.Table) string { return humanBytes(t.Bytes) }},
+	{title: "indexes", show: func(t compactor.Table) string { return humanBytes(t.IndexBytes) }},
+	{title: "rows (estimate)", show: func(t compactor.Table) string { return humanize.Comma(t.Rows) }},
+	{title: "partitions", show: func(t compactor.Table) string {
 		if t.Partitions == 0 {
 			return "-"
 		}
 		return humanize.Comma(t.Partitions)
 	}},
-	{title: "dead rows", wide: true, show: func(t compactstore.Table) string { return humanize.Comma(t.DeadRows) }},
+	{title: "dead rows", wide: true, show: func(t compactor.Table) string { return humanize.Comma(t.DeadRows) }},
 }
 
 func humanBytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/doctor"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
@@ -48,15 +48,15 @@ func (a *app) leaderStatusCommand() *cobra.Command {
 // leaderLine is a role's leader with the success rates of its renewals and heartbeats.
 type leaderLine struct {
 	leaderstore.Leader
-	rollupstore.LeaderRates
+	aggregator.LeaderRates
 }
 
 // withRates adds the rates to leaders. It does not read them for -o table, which does not show them.
 func (a *app) withRates(ctx context.Context, pool *pgxpool.Pool, leaders []leaderstore.Leader) ([]leaderLine, error) {
-	var rates rollupstore.Rates
+	var rates aggregator.Rates
 	if a.format != "table" {
 		var err error
-		if rates, err = rollupstore.ReadRates(ctx, pool); err != nil {
+		if rates, err = aggregator.NewStore(pool).Rates(ctx); err != nil {
 			return nil, err
 		}
 	}

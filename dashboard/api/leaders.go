@@ -10,15 +10,15 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/handover"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // LeaderItem is a role with its leader in a list.
 type LeaderItem struct {
 	leaderstore.Leader
-	rollupstore.LeaderRates
+	aggregator.LeaderRates
 	Leads          bool    `json:"leads"`
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/web"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 )
 
 // maxPoints is the maximum number of windows in one answer.
@@ -80,7 +80,7 @@ func (s *API) apiMetricsRange(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, http.StatusOK, answer)
 }
 
-func pointOf(row rollupstore.Row) rangedPoint {
+func pointOf(row aggregator.Row) rangedPoint {
 	p := rangedPoint{At: row.At, Value: row.Value, Last: row.Last}
 	switch {
 	case row.Histogram != nil:
@@ -93,8 +93,8 @@ func pointOf(row rollupstore.Row) rangedPoint {
 }
 
 // historyQuery returns the query for the recorded metrics.
-func historyQuery(q *web.Query, now time.Time) rollupstore.Query {
-	asked := rollupstore.Query{
+func historyQuery(q *web.Query, now time.Time) aggregator.Query {
+	asked := aggregator.Query{
 		Metric: q.Values.Get("metric"), Labels: map[string]string{},
 		From: q.Time("from"), To: q.Time("to"), Limit: maxPoints + 1,
 	}
@@ -115,22 +115,22 @@ func historyQuery(q *web.Query, now time.Time) rollupstore.Query {
 	if stretch := asked.To.Sub(asked.From); stretch <= 0 || stretch == math.MaxInt64 {
 		q.Errs = append(q.Errs, errors.New("from must be before to"))
 	} else {
-		asked.Step = rollupstore.StepFor(stretch)
+		asked.Step = aggregator.StepFor(stretch)
 	}
 	setStep(q, &asked)
 	return asked
 }
 
-func setStep(q *web.Query, asked *rollupstore.Query) {
+func setStep(q *web.Query, asked *aggregator.Query) {
 	text := q.Values.Get("step")
 	if text == "" {
 		return
 	}
-	for _, step := range rollupstore.Steps {
+	for _, step := range aggregator.Steps {
 		if step.String() == text {
 			asked.Step = step
 			return
 		}
 	}
-	q.Errs = append(q.Errs, fmt.Errorf("step must be one of %v", rollupstore.Steps))
+	q.Errs = append(q.Errs, fmt.Errorf("step must be one of %v", aggregator.Steps))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
@@ -64,7 +64,7 @@ func (s *API) apiRoutes() []route.Route {
 		{Path: "/api/v1/queues", Get: s.apiQueues, Read: route.Viewer, Gets: route.Lists[jobstore.Queue]("List the queues with their depth")},
 		{Path: "/api/v1/limits", Get: s.apiLimits, Read: route.Viewer, Gets: route.Lists[jobstore.Usage]("List the limits in use")},
 		{Path: "/api/v1/events", Get: s.apiEvents, Read: route.Viewer, Gets: route.Follows[eventstore.Event](route.Lists[eventstore.Event]("List the events of the cluster, newest first", route.With(route.Followed, route.Several("type", "Only events of this type; may be repeated, or list several separated by commas."), route.Text("role", "Only of this role."))...))},
-		{Path: "/api/v1/compaction", Get: s.apiCompaction, Read: route.Viewer, Gets: route.Answers[compactstore.Status]("Show the passes of the log compactor and the sizes of the tables", route.LimitParameter)},
+		{Path: "/api/v1/compaction", Get: s.apiCompaction, Read: route.Viewer, Gets: route.Answers[compactor.Status]("Show the passes of the log compactor and the sizes of the tables", route.LimitParameter)},
 		{Path: "/api/v1/metrics/range", Get: s.apiMetricsRange, Read: route.Viewer, Gets: route.Answers[rangeAnswer]("Read the recorded values of a metric", metricsParameters...)},
 		{Path: "/api/v1/alerts", Get: s.apiAlerts, Read: route.Viewer, Gets: route.Lists[alerts.Status]("List the alerts, firing ones first")},
 		{Path: "/api/v1/alerts/history", Get: s.apiAlertsHistory, Read: route.Viewer, Gets: route.Lists[alerts.Incident]("List incidents that are over, newest first", route.With(route.Paged, route.AlertParameter)...)},

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
 // Stretch is the time range of the charts. Its windows have the width Step; several of them
@@ -20,17 +20,17 @@ import (
 type Stretch struct {
 	Span
 
-	Step  rollupstore.Step
+	Step  aggregator.Step
 	Point time.Duration
 }
 
 // Stretches are the time ranges of the charts.
 var Stretches = []Stretch{
-	{Span{"1h", time.Hour, 4}, rollupstore.Minute, time.Minute},
-	{Span{"6h", 6 * time.Hour, 3}, rollupstore.FiveMinutes, 5 * time.Minute},
-	{Span{"24h", 24 * time.Hour, 4}, rollupstore.FiveMinutes, 15 * time.Minute},
-	{Span{"7d", 7 * 24 * time.Hour, 7}, rollupstore.Hour, time.Hour},
-	{Span{"30d", 30 * 24 * time.Hour, 6}, rollupstore.Hour, 6 * time.Hour},
+	{Span{"1h", time.Hour, 4}, aggregator.Minute, time.Minute},
+	{Span{"6h", 6 * time.Hour, 3}, aggregator.FiveMinutes, 5 * time.Minute},
+	{Span{"24h", 24 * time.Hour, 4}, aggregator.FiveMinutes, 15 * time.Minute},
+	{Span{"7d", 7 * 24 * time.Hour, 7}, aggregator.Hour, time.Hour},
+	{Span{"30d", 30 * 24 * time.Hour, 6}, aggregator.Hour, 6 * time.Hour},
 }
 
 // lineSpec describes a line of a chart.
@@ -42,7 +42,7 @@ type lineSpec struct {
 	label  string
 	values []string
 	// value computes a point from the sums of its windows.
-	value func(in []rollupstore.Sum, of Stretch) float64
+	value func(in []aggregator.Sum, of Stretch) float64
 }
 
 type chartSpec struct {
@@ -77,7 +77,7 @@ var chartSpecs = []chartSpec{
 	}},
 }
 
-func perMinute(in []rollupstore.Sum, of Stretch) float64 {
+func perMinute(in []aggregator.Sum, of Stretch) float64 {
 	total := 0.0
 	for _, sum := range in {
 		total += sum.Value
@@ -87,15 +87,15 @@ func perMinute(in []rollupstore.Sum, of Stretch) float64 {
 
 // mean adds the series and averages over the windows. It needs series of a single label
 // value, because several label values may have the same windows.
-func mean(in []rollupstore.Sum, _ Stretch) float64 {
+func mean(in []aggregator.Sum, _ Stretch) float64 {
 	if len(in) == 0 {
 		return math.NaN()
 	}
 	return in[0].Value / float64(in[0].Windows)
 }
 
-func quantile(q float64) func([]rollupstore.Sum, Stretch) float64 {
-	return func(in []rollupstore.Sum, _ Stretch) float64 {
+func quantile(q float64) func([]aggregator.Sum, Stretch) float64 {
+	return func(in []aggregator.Sum, _ Stretch) float64 {
 		var all *metrics.Histogram
 		for _, sum := range in {
 			all = all.Plus(sum.Histogram)
@@ -147,7 +147,7 @@ func (s *ChartPage) Get(now time.Time, draw func() (Drawing, error)) (Drawing, e
 
 // sums reads windows of metrics that are aggregated into points of time.
 type sums interface {
-	Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error)
+	Sums(ctx context.Context, q aggregator.SumQuery) ([]aggregator.Sum, error)
 }
 
 // DrawMetrics reads the metrics and draws the charts.
@@ -172,7 +172,7 @@ func (p *points) read(ctx context.Context, history sums) error {
 		}
 	}
 	for _, metric := range slices.Sorted(maps.Keys(wanted)) {
-		sums, err := history.Sums(ctx, rollupstore.SumQuery{
+		sums, err := history.Sums(ctx, aggregator.SumQuery{
 			Metric: metric, Label: wanted[metric], Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point,
 		})
 		if err != nil {
@@ -187,12 +187,12 @@ func (p *points) read(ctx context.Context, history sums) error {
 type points struct {
 	of    Stretch
 	start time.Time
-	sums  map[string][]rollupstore.Sum
+	sums  map[string][]aggregator.Sum
 }
 
 // newPoints returns points that end with the last completed window.
 func newPoints(now time.Time, of Stretch) *points {
-	return &points{of: of, start: now.UTC().Truncate(of.Point).Add(-of.Width), sums: map[string][]rollupstore.Sum{}}
+	return &points{of: of, start: now.UTC().Truncate(of.Point).Add(-of.Width), sums: map[string][]aggregator.Sum{}}
 }
 
 // maxRecheck is the maximum time between two checks for a window that is not recorded yet.
@@ -202,7 +202,7 @@ const maxRecheck = time.Minute
 // or, while the newest window is not recorded yet, a moment later.
 func (p *points) nextCheck(now time.Time) time.Time {
 	newest := p.start.Add(p.of.Width - time.Duration(p.of.Step))
-	if slices.ContainsFunc(p.sums[presence], func(sum rollupstore.Sum) bool { return !sum.Newest.Before(newest) }) {
+	if slices.ContainsFunc(p.sums[presence], func(sum aggregator.Sum) bool { return !sum.Newest.Before(newest) }) {
 		return p.start.Add(p.of.Width + p.of.Point)
 	}
 	return now.Add(min(p.of.Point/12, maxRecheck))
@@ -213,8 +213,8 @@ func (p *points) count() int { return int(p.of.Width / p.of.Point) }
 func (p *points) at(i int) time.Time { return p.start.Add(time.Duration(i) * p.of.Point) }
 
 // group assigns the sums that match to their points.
-func (p *points) group(metric string, want func(rollupstore.Sum) bool) [][]rollupstore.Sum {
-	groups := make([][]rollupstore.Sum, p.count())
+func (p *points) group(metric string, want func(aggregator.Sum) bool) [][]aggregator.Sum {
+	groups := make([][]aggregator.Sum, p.count())
 	for _, sum := range p.sums[metric] {
 		if want(sum) {
 			i := int(sum.At.Sub(p.start) / p.of.Point)
@@ -226,8 +226,8 @@ func (p *points) group(metric string, want func(rollupstore.Sum) bool) [][]rollu
 
 // values returns the values of a line; NaN means unknown.
 func (p *points) values(line lineSpec) []float64 {
-	present := p.group(presence, func(rollupstore.Sum) bool { return true })
-	groups := p.group(line.metric, func(sum rollupstore.Sum) bool {
+	present := p.group(presence, func(aggregator.Sum) bool { return true })
+	groups := p.group(line.metric, func(sum aggregator.Sum) bool {
 		return line.label == "" || slices.Contains(line.values, sum.Label)
 	})
 	values := make([]float64, len(groups))

@@ -1,7 +1,6 @@
 package charts
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strings"
@@ -13,25 +12,25 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
 // fill adds the sums of the windows of its rows.
-func (p *points) fill(rows ...rollupstore.Row) {
+func (p *points) fill(rows ...aggregator.Row) {
 	for metric, label := range map[string]string{presence: "", "forge_job_started_total": "", "forge_job_finished_total": "outcome", metrics.QueueDepthName: "state", "forge_cron_delay_seconds": ""} {
-		p.sums[metric] = dashboardtest.SumWindows(rows, rollupstore.SumQuery{Metric: metric, Label: label, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point})
+		p.sums[metric] = dashboardtest.SumWindows(rows, aggregator.SumQuery{Metric: metric, Label: label, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point})
 	}
 }
 
 // fiveMinutes has five points of one minute.
-var fiveMinutes = Stretch{Span{"5m", 5 * time.Minute, 5}, rollupstore.Minute, time.Minute}
+var fiveMinutes = Stretch{Span{"5m", 5 * time.Minute, 5}, aggregator.Minute, time.Minute}
 
 func TestChartLines(t *testing.T) {
 	t.Parallel()
 	p := newPoints(dashboardtest.Epoch.Add(20*time.Second), fiveMinutes)
-	delay := func(minutes int, buckets map[string]float64) rollupstore.Row {
+	delay := func(minutes int, buckets map[string]float64) aggregator.Row {
 		row := dashboardtest.Window("forge_cron_delay_seconds", minutes, 1, "cron", "a")
 		row.Histogram = &metrics.Histogram{Buckets: buckets}
 		return row
@@ -77,7 +76,7 @@ func TestChartLines(t *testing.T) {
 
 func TestPointsOfSeveralWindows(t *testing.T) {
 	t.Parallel()
-	p := newPoints(dashboardtest.Epoch, Stretch{Span{"15m", 15 * time.Minute, 3}, rollupstore.FiveMinutes, 15 * time.Minute})
+	p := newPoints(dashboardtest.Epoch, Stretch{Span{"15m", 15 * time.Minute, 3}, aggregator.FiveMinutes, 15 * time.Minute})
 	p.fill(
 		dashboardtest.Window("forge_job_started_total", 15, 20), dashboardtest.Window("forge_job_started_total", 5, 10),
 		dashboardtest.Window(metrics.QueueDepthName, 15, 6, "state", "running"), dashboardtest.Window(metrics.QueueDepthName, 10, 2, "state", "running"),
@@ -118,7 +117,7 @@ func TestChartSumsMatchWindows(t *testing.T) {
 	}
 	for _, of := range Stretches[3:] {
 		p := newPoints(dashboardtest.Epoch.Add(20*time.Minute), of)
-		if err := p.read(t.Context(), storedHistory{pool}); err != nil {
+		if err := p.read(t.Context(), aggregator.NewStore(pool)); err != nil {
 			t.Fatal(err)
 		}
 		for _, spec := range chartSpecs {
@@ -132,34 +131,24 @@ func TestChartSumsMatchWindows(t *testing.T) {
 	}
 }
 
-type storedHistory struct{ pool *pgxpool.Pool }
-
-func (h storedHistory) Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
-	return rollupstore.Range(ctx, h.pool, q)
-}
-
-func (h storedHistory) Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
-	return rollupstore.Sums(ctx, h.pool, q)
-}
-
 // valuesOneByOne reads each window of a line and adds those of a point.
 func valuesOneByOne(t *testing.T, pool *pgxpool.Pool, p *points, line lineSpec) []float64 {
 	t.Helper()
-	rows := func(metric string) []rollupstore.Row {
-		rows, err := rollupstore.Range(t.Context(), pool, rollupstore.Query{Metric: metric, Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Limit: 50_000})
+	rows := func(metric string) []aggregator.Row {
+		rows, err := aggregator.NewStore(pool).Range(t.Context(), aggregator.Query{Metric: metric, Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Limit: 50_000})
 		if err != nil || len(rows) == 0 {
 			t.Fatalf("%d windows of %s, %v", len(rows), metric, err)
 		}
 		return rows
 	}
 	present, own := rows(presence), rows(line.metric)
-	own = slices.DeleteFunc(own, func(r rollupstore.Row) bool {
+	own = slices.DeleteFunc(own, func(r aggregator.Row) bool {
 		return line.label != "" && !slices.Contains(line.values, r.Labels[line.label])
 	})
 	values := make([]float64, p.count())
 	for i := range values {
 		values[i] = math.NaN()
-		q := rollupstore.SumQuery{Metric: line.metric, From: p.at(i), To: p.at(i + 1), Point: p.of.Point}
+		q := aggregator.SumQuery{Metric: line.metric, From: p.at(i), To: p.at(i + 1), Point: p.of.Point}
 		in := dashboardtest.SumWindows(own, q)
 		q.Metric = presence
 		if len(in) > 0 || len(dashboardtest.SumWindows(present, q)) > 0 {
@@ -180,15 +169,15 @@ func TestRoundUp(t *testing.T) {
 
 func TestNextCheck(t *testing.T) {
 	t.Parallel()
-	quarters := Stretch{Span{"1h", time.Hour, 4}, rollupstore.FiveMinutes, 15 * time.Minute}
+	quarters := Stretch{Span{"1h", time.Hour, 4}, aggregator.FiveMinutes, 15 * time.Minute}
 	now := dashboardtest.Epoch.Add(20 * time.Second) // the end of the last quarter of a minute
 	for _, test := range []struct {
 		name    string
-		written []rollupstore.Row
+		written []aggregator.Row
 		want    time.Time
 	}{
-		{"all is written", []rollupstore.Row{dashboardtest.Window(presence, 10, 1), dashboardtest.Window(presence, 5, 1)}, dashboardtest.Epoch.Add(15 * time.Minute)},
-		{"a part of the newest point", []rollupstore.Row{dashboardtest.Window(presence, 15, 1), dashboardtest.Window(presence, 10, 1)}, now.Add(time.Minute)},
+		{"all is written", []aggregator.Row{dashboardtest.Window(presence, 10, 1), dashboardtest.Window(presence, 5, 1)}, dashboardtest.Epoch.Add(15 * time.Minute)},
+		{"a part of the newest point", []aggregator.Row{dashboardtest.Window(presence, 15, 1), dashboardtest.Window(presence, 10, 1)}, now.Add(time.Minute)},
 		{"nobody wrote", nil, now.Add(time.Minute)},
 	} {
 		p := newPoints(now, quarters)

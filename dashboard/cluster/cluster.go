@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -92,7 +92,7 @@ type Cluster struct {
 	Dead      *Cache[[]jobstore.DeadGroup]
 	Outlines  *Cache[outline]
 	Ticks     *tickCache
-	Rates     *Cache[rollupstore.Rates]
+	Rates     *Cache[aggregator.Rates]
 	Readiness *recent[error]
 }
 

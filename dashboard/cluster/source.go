@@ -4,15 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -31,9 +31,9 @@ type Alerts interface {
 // History reads the recorded metrics of the cluster.
 type History interface {
 	// Range returns windows series by series, oldest first.
-	Range(ctx context.Context, q rollupstore.Query) ([]rollupstore.Row, error)
+	Range(ctx context.Context, q aggregator.Query) ([]aggregator.Row, error)
 	// Sums returns the windows aggregated into points of time.
-	Sums(ctx context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error)
+	Sums(ctx context.Context, q aggregator.SumQuery) ([]aggregator.Sum, error)
 }
 
 // Leadership reads the current leaders and past tenures.
@@ -46,7 +46,7 @@ type Leadership interface {
 	// HistoryAfter is like History but starts after a cursor.
 	HistoryAfter(ctx context.Context, role string, after leaderstore.Cursor, limit int) ([]leaderstore.Tenure, error)
 	// Rates returns how many renewals and heartbeats of leaders succeeded.
-	Rates(ctx context.Context) (rollupstore.Rates, error)
+	Rates(ctx context.Context) (aggregator.Rates, error)
 }
 
 // Nodes reads the members of the cluster.
@@ -120,7 +120,7 @@ type Events interface {
 // Compaction reads the passes of the log compactor.
 type Compaction interface {
 	// Status returns at most limit passes, newest first, and the sizes of the tables.
-	Status(ctx context.Context, limit int) (compactstore.Status, error)
+	Status(ctx context.Context, limit int) (compactor.Status, error)
 }
 
 // Source holds what the pages read from. Every field is required.

@@ -12,8 +12,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -51,7 +51,7 @@ func newSchemas(fields map[reflect.Type]map[string]*jsonschema.Schema, names map
 // typesAbout describes types whose names are not sufficient.
 var typesAbout = map[reflect.Type]string{
 	reflect.TypeFor[leaderstore.LockHolder](): "The session that holds the lock of a role although the role has no leader.",
-	reflect.TypeFor[rollupstore.Rate]():       "How many of a number of attempts succeeded since an instant.",
+	reflect.TypeFor[aggregator.Rate]():        "How many of a number of attempts succeeded since an instant.",
 }
 
 // of returns a reference to a struct, or the schema of another type.

@@ -14,10 +14,10 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -291,7 +291,7 @@ func leaderCards(facts clusterFacts, self cluster.Self) []leaderCard {
 }
 
 // rate adds how many renewals and heartbeats succeeded.
-func (c *leaderCard) rate(now time.Time, rates rollupstore.LeaderRates) {
+func (c *leaderCard) rate(now time.Time, rates aggregator.LeaderRates) {
 	if rates.Renewals != nil {
 		c.Renewals = rates.Renewals.String()
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -46,7 +46,7 @@ type Pages struct {
 	Assets     *assets
 	renderer   *renderer
 	feeds      *live.Feeds
-	stored     *cluster.Cache[compactstore.Status]
+	stored     *cluster.Cache[compactor.Status]
 	chartPages map[string]*charts.ChartPage
 	firing     *cluster.Cache[[]alerts.Status]
 	hazards    *cluster.Cache[[]hazards.Hazard]

@@ -12,7 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
 	"github.com/forge-scheduler/forge/dashboard/format"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 )
 
 const (
@@ -89,11 +89,11 @@ func (s *Pages) loadStorage(ctx context.Context, _ *request) (body, error) {
 	return &b, nil
 }
 
-func (s *Pages) storage(ctx context.Context) (compactstore.Status, error) {
+func (s *Pages) storage(ctx context.Context) (compactor.Status, error) {
 	return s.Source.Compaction.Status(ctx, shownPasses)
 }
 
-func newPassRow(facts clusterFacts, pass compactstore.Pass) passRow {
+func newPassRow(facts clusterFacts, pass compactor.Pass) passRow {
 	row := passRow{
 		Ended: format.NewStamp(format.ModeAgo, facts.now, pass.EndedAt), Took: format.Precise(pass.EndedAt.Sub(pass.StartedAt)),
 		Node: facts.colors.Node(pass.NodeID),

@@ -12,7 +12,6 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -67,7 +66,7 @@ func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	}
 	ticker := time.NewTicker(a.opts.Interval)
 	defer ticker.Stop()
-	tenure := tenure{Aggregator: a, fence: fence, rolled: map[rollupstore.Step]time.Time{}}
+	tenure := tenure{Aggregator: a, fence: fence, rolled: map[Step]time.Time{}}
 	if a.opts.Watch != nil {
 		tenure.watch = a.opts.Watch(fence)
 		defer tenure.watch.Close()
@@ -93,7 +92,7 @@ type tenure struct {
 	fence   leaderstore.Fence
 	written sums
 	full    time.Time // of the last complete write, by the database's clock
-	rolled  map[rollupstore.Step]time.Time
+	rolled  map[Step]time.Time
 	watch   Watch // may be nil
 	fresh   bool  // whether some node has reported recently
 }

@@ -273,7 +273,7 @@ func TestDeposedLeaderWritesNothing(t *testing.T) {
 	if got := testutil.ToFloat64(c.metrics.LeaderFencedWrites.WithLabelValues("metrics_aggregator", "leader")); got != 1 {
 		t.Errorf("%v fenced writes are counted, want 1", got)
 	}
-	points, err := aggregator.Latest(t.Context(), c.pool)
+	points, err := aggregator.NewStore(c.pool).Latest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +425,7 @@ func (c *cluster) awaitLabels(metric string, labels map[string]string, want floa
 	var newest []aggregator.Point
 	c.until(func() bool {
 		var err error
-		if newest, err = aggregator.Latest(c.t.Context(), c.pool); err != nil {
+		if newest, err = aggregator.NewStore(c.pool).Latest(c.t.Context()); err != nil {
 			c.t.Fatal(err)
 		}
 		for _, point := range newest {
@@ -452,7 +452,7 @@ func sameLabels(got, want map[string]string) bool {
 func (c *cluster) awaitTerm(term int64) {
 	c.t.Helper()
 	c.until(func() bool {
-		points, err := aggregator.Latest(c.t.Context(), c.pool)
+		points, err := aggregator.NewStore(c.pool).Latest(c.t.Context())
 		return err == nil && len(points) > 0 && points[0].Term == term
 	}, func() { c.t.Fatalf("term %d wrote nothing", term) })
 }
@@ -501,7 +501,7 @@ func TestClocks(t *testing.T) {
 	var clocks []aggregator.Clock
 	c.until(func() bool {
 		var err error
-		if clocks, err = aggregator.Clocks(t.Context(), c.pool); err != nil {
+		if clocks, err = aggregator.NewStore(c.pool).Clocks(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return len(clocks) > 0
@@ -511,12 +511,12 @@ func TestClocks(t *testing.T) {
 	}
 	node.end() // its next report would be correct again
 	c.exec(`UPDATE forge_metrics_nodes SET samples = samples || jsonb_build_object('clock', at + interval '2 hours')`)
-	clocks, err := aggregator.Clocks(t.Context(), c.pool)
+	clocks, err := aggregator.NewStore(c.pool).Clocks(t.Context())
 	if err != nil || len(clocks) != 1 || clocks[0].Ahead != 2*time.Hour {
 		t.Errorf("a clock two hours ahead: %+v, %v", clocks, err)
 	}
 	c.exec(`UPDATE forge_nodes SET state = 'left'`)
-	if clocks, err := aggregator.Clocks(t.Context(), c.pool); err != nil || len(clocks) != 0 {
+	if clocks, err := aggregator.NewStore(c.pool).Clocks(t.Context()); err != nil || len(clocks) != 0 {
 		t.Errorf("the clock of a node that left: %+v, %v", clocks, err)
 	}
 }

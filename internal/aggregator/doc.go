@@ -1,5 +1,5 @@
-// Package aggregator sums the nodes' metrics to the cluster's totals. It owns
-// forge_metrics_nodes and forge_metrics_cluster.
+// Package aggregator sums the nodes' metrics to the cluster's totals, and rolls the totals
+// up. It owns forge_metrics_nodes, forge_metrics_cluster and forge_metrics_rollups.
 //
 // Every node runs a Reporter, which writes the node's series into
 // its row of forge_metrics_nodes. The leader of the role metrics_aggregator runs
@@ -32,6 +32,20 @@
 // # Writes
 //
 // A sum is written when it changed, and all sums once a minute. A gauge that is no
-// longer reported is written as 0 once. Ended windows are rolled up: see package
-// rollupstore.
+// longer reported is written as 0 once.
+//
+// # Rollups
+//
+// forge_metrics_rollups has the history of the totals, in windows of a minute, five
+// minutes and an hour. The leader writes a window once it has ended:
+//
+//	forge_metrics_cluster --a minute--> 1m --five of them--> 5m --twelve of them--> 1h
+//
+// A window is computed only from the database, not from the leader's memory. A new
+// leader therefore writes the same windows as its predecessor would have, including
+// those of the time without a leader, as far as there are sums.
+//
+// The row of a gauge holds its mean over time, its minimum, maximum and last value;
+// that of a counter its increase; that of a histogram its observations. A counter or
+// histogram that did not change has no row for the window: its increase is 0.
 package aggregator

@@ -23,7 +23,7 @@ func Exposition(db postgres.DB, series []metrics.Series) func(ctx context.Contex
 		help[s.Name] = s.Help
 	}
 	return func(ctx context.Context) (http.Handler, error) {
-		points, err := Latest(ctx, db)
+		points, err := NewStore(db).Latest(ctx)
 		if err != nil {
 			return nil, err
 		}

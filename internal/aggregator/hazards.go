@@ -25,7 +25,7 @@ func countHazards(ctx context.Context, db postgres.DB) ([]metrics.Sample, error)
 	if err != nil {
 		return nil, err
 	}
-	clocks, err := Clocks(ctx, db)
+	clocks, err := NewStore(db).Clocks(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -30,21 +30,21 @@ type Totals struct {
 // Recent returns the totals of the wanted metrics at each instant since one at
 // which the cluster was summed. A total is written when it changes; in between, the
 // last value is valid for as long as holds returns.
-func Recent(ctx context.Context, db postgres.DB, interval time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
-	all, err := recent(ctx, db, holds(interval), since, want)
+func (s *Store) Recent(ctx context.Context, interval time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
+	all, err := s.recent(ctx, holds(interval), since, want)
 	if err != nil {
 		return nil, fmt.Errorf("read the recent totals: %w", err)
 	}
 	return all, nil
 }
 
-func recent(ctx context.Context, db postgres.DB, hold time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
+func (s *Store) recent(ctx context.Context, hold time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
 	from := since.Add(-hold)
-	instants, err := postgres.Collect(ctx, db, pgx.RowTo[time.Time], instantsSQL, from)
+	instants, err := postgres.Collect(ctx, s.db, pgx.RowTo[time.Time], instantsSQL, from)
 	if err != nil {
 		return nil, err
 	}
-	names, err := postgres.Collect(ctx, db, pgx.RowTo[string], namesSQL, from)
+	names, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], namesSQL, from)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func recent(ctx context.Context, db postgres.DB, hold time.Duration, since time.
 			wanted = append(wanted, name)
 		}
 	}
-	points, err := postgres.Collect(ctx, db, pgx.RowToStructByPos[Point], recentSQL, from, wanted)
+	points, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Point], recentSQL, from, wanted)
 	if err != nil {
 		return nil, err
 	}

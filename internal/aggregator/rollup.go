@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
@@ -15,7 +14,7 @@ import (
 func (t *tenure) roll(ctx context.Context, now time.Time) error {
 	// No further sum is written for a window that has ended by the database's
 	// clock: this term sums later, and other terms are fenced.
-	for _, step := range rollupstore.Steps {
+	for _, step := range Steps {
 		for ctx.Err() == nil && !t.rolled[step].Add(time.Duration(step)).After(now) {
 			watchdog.Extend(ctx, longSum)
 			end, err := t.rollNext(ctx, step, now)
@@ -35,10 +34,10 @@ func (t *tenure) roll(ctx context.Context, now time.Time) error {
 // rollNext writes the next window of a step; the zero time means that none has
 // ended. It reads first, so that the transaction is as short as possible: the
 // server ends a transaction that is idle because its process waits for a processor.
-func (t *tenure) rollNext(ctx context.Context, step rollupstore.Step, now time.Time) (end time.Time, err error) {
+func (t *tenure) rollNext(ctx context.Context, step Step, now time.Time) (end time.Time, err error) {
 	from := t.rolled[step]
 	if from.IsZero() {
-		last, err := rollupstore.Last(ctx, t.db, step)
+		last, err := NewStore(t.db).Last(ctx, step)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -46,11 +45,11 @@ func (t *tenure) rollNext(ctx context.Context, step rollupstore.Step, now time.T
 			from = last.Add(time.Duration(step))
 		}
 	}
-	next, err := rollupstore.Next(ctx, t.db, step, from, now, holds(t.opts.Interval))
+	next, err := NewStore(t.db).Next(ctx, step, from, now, holds(t.opts.Interval))
 	if err != nil || next.End.IsZero() {
 		return time.Time{}, err
 	}
-	err = t.fence.Do(ctx, t.db, func(tx pgx.Tx, _ time.Time) error { return next.Write(ctx, tx) })
+	err = t.fence.Do(ctx, t.db, func(tx pgx.Tx, _ time.Time) error { return NewStore(tx).Write(ctx, next) })
 	return next.End, err
 }
 

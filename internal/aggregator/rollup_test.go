@@ -11,7 +11,6 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/metrics"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
 // past contains twenty minutes of sums until two hours ago: a sawtooth gauge, a
@@ -37,11 +36,11 @@ func TestRollups(t *testing.T) {
 	c.awaitRow(`SELECT count(*) = 1 FROM forge_metrics_rollups WHERE step = 3600 AND metric = 'rise_total'`)
 	stop()
 
-	for step, want := range map[rollupstore.Step][]rollupstore.Row{
-		rollupstore.Minute:      {{Value: 1.5, Greatest: 3, Last: 3, Covered: 60}, {Value: 6}, {Value: 3}},
-		rollupstore.FiveMinutes: {{Value: 1.5, Greatest: 3, Last: 3, Covered: 300}, {Value: 38}, {Value: 19}},
+	for step, want := range map[aggregator.Step][]aggregator.Row{
+		aggregator.Minute:      {{Value: 1.5, Greatest: 3, Last: 3, Covered: 60}, {Value: 6}, {Value: 3}},
+		aggregator.FiveMinutes: {{Value: 1.5, Greatest: 3, Last: 3, Covered: 300}, {Value: 38}, {Value: 19}},
 	} {
-		var got []rollupstore.Row
+		var got []aggregator.Row
 		for _, metric := range []string{"saw", "rise_total", "times_seconds"} {
 			rows := c.history(metric, step)
 			if len(rows) < 4 {
@@ -59,10 +58,10 @@ func TestRollups(t *testing.T) {
 		}
 	}
 	// 39 steps of 2, then 40 of them from 0.
-	if hour := c.history("rise_total", rollupstore.Hour); len(hour) != 1 || hour[0].Value != 158 || hour[0].Last != 80 {
+	if hour := c.history("rise_total", aggregator.Hour); len(hour) != 1 || hour[0].Value != 158 || hour[0].Last != 80 {
 		t.Errorf("the hour is %+v, want a rise of 158", hour)
 	}
-	if hour := c.history("late_total", rollupstore.Hour); len(hour) != 1 || hour[0].Value != 7 {
+	if hour := c.history("late_total", aggregator.Hour); len(hour) != 1 || hour[0].Value != 7 {
 		t.Errorf("the hour in which a counter began is %+v, want a rise of 7", hour)
 	}
 }
@@ -78,8 +77,8 @@ func TestRollupsSurviveLeaders(t *testing.T) {
 	stop := c.lead(1)
 	c.awaitRow(done)
 	stop()
-	read := func() (all []rollupstore.Row) {
-		for _, step := range rollupstore.Steps {
+	read := func() (all []aggregator.Row) {
+		for _, step := range aggregator.Steps {
 			for _, metric := range []string{"saw", "rise_total", "times_seconds"} {
 				all = append(all, c.history(metric, step)...)
 			}
@@ -161,9 +160,9 @@ func TestRolesWithoutNodes(t *testing.T) {
 	}
 }
 
-func (c *cluster) history(metric string, step rollupstore.Step) []rollupstore.Row {
+func (c *cluster) history(metric string, step aggregator.Step) []aggregator.Row {
 	c.t.Helper()
-	rows, err := rollupstore.Range(context.Background(), c.pool, rollupstore.Query{
+	rows, err := aggregator.NewStore(c.pool).Range(context.Background(), aggregator.Query{
 		Metric: metric, From: time.Now().Add(-24 * time.Hour), To: time.Now(), Step: step, Limit: 10_000,
 	})
 	if err != nil {

@@ -107,8 +107,8 @@ const nowSQL = `SELECT clock_timestamp()`
 // Latest returns the newest point of every series, ordered by metric and labels.
 // The times show how old the points are: nothing is written while there is no
 // aggregator.
-func Latest(ctx context.Context, db postgres.DB) ([]Point, error) {
-	points, err := postgres.Collect(ctx, db, pgx.RowToStructByPos[Point], latestSQL, fullInterval)
+func (s *Store) Latest(ctx context.Context) ([]Point, error) {
+	points, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Point], latestSQL, fullInterval)
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's metrics: %w", err)
 	}
@@ -123,8 +123,8 @@ type Clock struct {
 }
 
 // Clocks returns the clock of every live node that has reported.
-func Clocks(ctx context.Context, db postgres.DB) ([]Clock, error) {
-	clocks, err := postgres.Collect(ctx, db, func(row pgx.CollectableRow) (Clock, error) {
+func (s *Store) Clocks(ctx context.Context) ([]Clock, error) {
+	clocks, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (Clock, error) {
 		var clock Clock
 		var ahead float64
 		err := row.Scan(&clock.NodeID, &ahead)

@@ -14,15 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
-	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
-
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
-
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -63,7 +60,7 @@ type Retention struct {
 	Metrics time.Duration
 	// Rollups is the retention by the length of the windows. Default: 24 h, 7 and
 	// 90 days.
-	Rollups map[rollupstore.Step]time.Duration
+	Rollups map[aggregator.Step]time.Duration
 	// Idle is the retention of rows of queues that no node works and of nodes that
 	// left or are dead. Default: 24 h.
 	Idle time.Duration
@@ -102,18 +99,12 @@ type Options struct {
 
 // Compactor does the work of the leader of the role log_compactor.
 type Compactor struct {
-	db   Database
+	db   postgres.DB
 	opts Options
 }
 
-// Database is the database of a Compactor: a *pgxpool.Pool.
-type Database interface {
-	postgres.DB
-	compactstore.Database
-}
-
 // New returns a Compactor for a database.
-func New(db Database, opts Options) *Compactor {
+func New(db postgres.DB, opts Options) *Compactor {
 	opts.Interval = cmp.Or(opts.Interval, 5*time.Minute)
 	opts.Delay = cmp.Or(opts.Delay, time.Second)
 	opts.Batch = cmp.Or(opts.Batch, 1000)
@@ -169,7 +160,7 @@ type pass struct {
 	// end of its last partition was last checked.
 	analyzed, proved map[string]time.Time
 	// record is the result of this pass so far.
-	record compactstore.Pass
+	record Pass
 }
 
 // batch deletes at most limit rows that ended before an instant.
@@ -216,7 +207,9 @@ func sweeps(keep Retention) []sweep {
 		{"alerts", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 			return alerts.New(tx).Prune(ctx, before, limit)
 		}},
-		{"compactions", keep.Events, compactstore.Prune},
+		{"compactions", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
+			return NewStore(tx).Prune(ctx, before, limit)
+		}},
 		{"audit", keep.Audit, access.PruneAudit},
 		{"idempotency_keys", access.MinKeyRetention, access.PruneKeys},
 		{"sessions", overAlready, access.PruneSessions},
@@ -229,19 +222,19 @@ func sweeps(keep Retention) []sweep {
 			return nodestore.New(tx).Prune(ctx, before, limit)
 		}},
 	}
-	for _, step := range rollupstore.Steps {
+	for _, step := range aggregator.Steps {
 		sweeps = append(sweeps, sweep{
 			"rollups_" + step.String(), cmp.Or(keep.Rollups[step], defaultRollups[step]),
 			func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-				return rollupstore.Prune(ctx, tx, step, before, limit)
+				return aggregator.NewStore(tx).Prune(ctx, step, before, limit)
 			},
 		})
 	}
 	return sweeps
 }
 
-var defaultRollups = map[rollupstore.Step]time.Duration{
-	rollupstore.Minute: 24 * time.Hour, rollupstore.FiveMinutes: 7 * 24 * time.Hour, rollupstore.Hour: 90 * 24 * time.Hour,
+var defaultRollups = map[aggregator.Step]time.Duration{
+	aggregator.Minute: 24 * time.Hour, aggregator.FiveMinutes: 7 * 24 * time.Hour, aggregator.Hour: 90 * 24 * time.Hour,
 }
 
 // jobsIn deletes jobs that ended in a state.
@@ -268,7 +261,7 @@ func statement(sql string, more ...any) batch {
 // term stops the pass.
 func (p *pass) run(ctx context.Context) error {
 	start := time.Now()
-	p.record = compactstore.Pass{
+	p.record = Pass{
 		Term: p.fence.Term, NodeID: p.fence.NodeID, Removed: map[string]int64{}, Failed: map[string]string{},
 	}
 	if err := p.sweepAll(ctx); err != nil {
@@ -281,12 +274,12 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(start)
-	var tables []compactstore.Table
+	var tables []Table
 	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
-		if tables, err = compactstore.Tables(ctx, tx); err != nil {
+		if tables, err = NewStore(tx).Tables(ctx); err != nil {
 			return err
 		}
-		return compactstore.Record(ctx, tx, p.record, took, p.opts.Interval)
+		return NewStore(tx).Record(ctx, p.record, took, p.opts.Interval)
 	})
 	if err == nil {
 		p.measure(took, tables)

@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -29,7 +29,7 @@ const (
 var allOfAnHour = compactor.Retention{
 	Completed: hour, Cancelled: hour, Discarded: hour, Logs: hour, CronTicks: hour, Events: hour, History: hour,
 	Metrics: hour, Idle: hour,
-	Rollups: map[rollupstore.Step]time.Duration{rollupstore.Minute: hour, rollupstore.FiveMinutes: 2 * hour, rollupstore.Hour: 3 * hour},
+	Rollups: map[aggregator.Step]time.Duration{aggregator.Minute: hour, aggregator.FiveMinutes: 2 * hour, aggregator.Hour: 3 * hour},
 }
 
 // packs lists rows of packed output; the packs contain names in these tests.

@@ -1,5 +1,6 @@
 // Package compactor applies the retention of everything that forge stores: it is the
-// work of the leader of the role log_compactor.
+// work of the leader of the role log_compactor. It owns forge_compactions, the record of
+// its passes.
 //
 // A pass runs a list of sweeps every five minutes, one per table. A sweep deletes in
 // batches of 1,000 rows, each in its own transaction that checks the term first, and

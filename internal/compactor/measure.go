@@ -2,8 +2,6 @@ package compactor
 
 import (
 	"time"
-
-	"github.com/forge-scheduler/forge/internal/compactstore"
 )
 
 // removes returns the names of everything that a pass may remove.
@@ -21,7 +19,7 @@ func (c *Compactor) removes() []string {
 
 // measure updates the metrics after the pass was recorded: its results and the
 // sizes of the tables.
-func (p *pass) measure(took time.Duration, tables []compactstore.Table) {
+func (p *pass) measure(took time.Duration, tables []Table) {
 	m := p.opts.Metrics
 	if m == nil {
 		return

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/forge-scheduler/forge/internal/compactor"
-	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -186,7 +185,7 @@ func TestDamagedPacksAreReported(t *testing.T) {
 	stop := c.lead(allOfAnHour, 1)
 	c.await(`SELECT least(count(*), 1)::text FROM forge_compactions`, []string{"1"})
 	stop()
-	status, err := compactstore.Read(t.Context(), c.pool, 1_000_000)
+	status, err := compactor.NewStore(c.pool).Status(t.Context(), 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +211,7 @@ func TestPassesAreRecorded(t *testing.T) {
 		t.Errorf("forge_table_bytes says %v", size)
 	}
 	stop()
-	status, err := compactstore.Read(t.Context(), c.pool, 1_000_000)
+	status, err := compactor.NewStore(c.pool).Status(t.Context(), 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +229,7 @@ func TestPassesAreRecorded(t *testing.T) {
 	if first.NodeID != "leader" || first.Term != 1 || first.EndedAt.Before(first.StartedAt) || !first.NextAt.Equal(first.StartedAt.Add(10*time.Millisecond)) {
 		t.Errorf("pass of %s in term %d from %v to %v, next at %v", first.NodeID, first.Term, first.StartedAt, first.EndedAt, first.NextAt)
 	}
-	if !slices.ContainsFunc(status.Tables, func(t compactstore.Table) bool {
+	if !slices.ContainsFunc(status.Tables, func(t compactor.Table) bool {
 		return t.Name == "forge_job_log_packs" && t.Bytes > t.IndexBytes && t.IndexBytes > 0
 	}) {
 		t.Errorf("sizes: %+v", status.Tables)

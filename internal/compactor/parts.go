@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/failpoint"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -57,7 +56,7 @@ type partedTable struct {
 	slack time.Duration
 	// stays returns the number of rows of a partition that have to be kept, and
 	// data for keeps; nil: none.
-	stays func(ctx context.Context, tx pgx.Tx, p compactstore.Partition, before, end time.Time) (kept int64, known any, err error)
+	stays func(ctx context.Context, tx pgx.Tx, p Partition, before, end time.Time) (kept int64, known any, err error)
 	// keeps copies these rows. Its format takes the names of the old table and of
 	// the new one; its arguments are the instant and the data of stays.
 	keeps string
@@ -113,7 +112,7 @@ func (p *pass) tend(ctx context.Context, t partedTable) (deleted int64, err erro
 }
 
 // byKey deletes rows by their key: a ctid is not unique across partitions.
-func byKey(sql string, span compactstore.Span) batch {
+func byKey(sql string, span Span) batch {
 	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 		if _, err := tx.Exec(ctx, nestedSQL); err != nil {
 			return 0, err
@@ -127,24 +126,24 @@ func over(ctx context.Context, err error) bool {
 	return errors.Is(err, leaderstore.ErrDeposed) || ctx.Err() != nil
 }
 
-func (p *pass) layout(ctx context.Context, t partedTable) (layout compactstore.Layout, at time.Time, err error) {
+func (p *pass) layout(ctx context.Context, t partedTable) (layout Layout, at time.Time, err error) {
 	err = p.do(ctx, func(tx pgx.Tx, now time.Time) (err error) {
 		at = now
-		layout, err = compactstore.ReadLayout(ctx, tx, t.table)
+		layout, err = ReadLayout(ctx, tx, t.table)
 		return err
 	})
 	return layout, at, err
 }
 
 // lengthen creates partitions in advance by cutting the last one.
-func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.Layout, now time.Time) error {
-	width, last := compactstore.Width(t.keep), layout[len(layout)-1]
+func (p *pass) lengthen(ctx context.Context, t partedTable, layout Layout, now time.Time) error {
+	width, last := Width(t.keep), layout[len(layout)-1]
 	if layout.Cuts(now, time.Time{}, width) == nil {
 		return nil
 	}
 	var newest time.Time
 	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
-		newest, err = compactstore.Newest(ctx, tx, last.Name, t.column)
+		newest, err = Newest(ctx, tx, last.Name, t.column)
 		return err
 	})
 	if err != nil {
@@ -163,7 +162,7 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.
 		}
 	}
 	err = p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return compactstore.Cut(ctx, tx, t.table, last, cuts, patientLock)
+		return Cut(ctx, tx, t.table, last, cuts, patientLock)
 	})
 	if err != nil {
 		return fmt.Errorf("make partitions of %s: %w", t.table, err)
@@ -174,9 +173,9 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout compactstore.
 // prove checks that a large partition ends before an instant. It reads the
 // partition outside any transaction, as a rebuild of an index does, because that
 // may take long.
-func (p *pass) prove(ctx context.Context, t partedTable, last compactstore.Partition, end time.Time) error {
+func (p *pass) prove(ctx context.Context, t partedTable, last Partition, end time.Time) error {
 	err := p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return compactstore.Promise(ctx, tx, last.Name, t.column, end, patientLock)
+		return Promise(ctx, tx, last.Name, t.column, end, patientLock)
 	})
 	if err != nil {
 		return err
@@ -185,14 +184,14 @@ func (p *pass) prove(ctx context.Context, t partedTable, last compactstore.Parti
 	watchdog.Extend(ctx, longProof+longBatch)
 	bounded, cancel := context.WithTimeout(ctx, longProof)
 	defer cancel()
-	return compactstore.Prove(bounded, p.db, last.Name)
+	return Prove(bounded, p.db, last.Name)
 }
 
 // withdraw removes the constraint of a failed or interrupted cut; a completed cut
 // has removed it.
-func (p *pass) withdraw(ctx context.Context, last compactstore.Partition) error {
+func (p *pass) withdraw(ctx context.Context, last Partition) error {
 	return p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return compactstore.Withdraw(ctx, tx, last.Name, patientLock)
+		return Withdraw(ctx, tx, last.Name, patientLock)
 	})
 }
 
@@ -201,7 +200,7 @@ func (p *pass) withdraw(ctx context.Context, last compactstore.Partition) error 
 func (p *pass) retire(ctx context.Context, t partedTable, now time.Time) (dropped int64, err error) {
 	err = p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
 		dropped = 0
-		layout, err := compactstore.ReadLayout(ctx, tx, t.table)
+		layout, err := ReadLayout(ctx, tx, t.table)
 		if err != nil {
 			return err
 		}
@@ -214,7 +213,7 @@ func (p *pass) retire(ctx context.Context, t partedTable, now time.Time) (droppe
 		if err != nil {
 			return err
 		}
-		kept, err := compactstore.Retire(ctx, tx, t.table, gone, patientLock, keep)
+		kept, err := Retire(ctx, tx, t.table, gone, patientLock, keep)
 		for _, partition := range gone {
 			dropped += partition.Rows
 		}
@@ -231,7 +230,7 @@ func (p *pass) retire(ctx context.Context, t partedTable, now time.Time) (droppe
 // keeper determines, before other transactions have to wait, which rows of some
 // partitions have to be kept, and returns a function that copies them. errCrowded
 // means that copying would take too long.
-func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []compactstore.Partition, before time.Time) (compactstore.Keep, error) {
+func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []Partition, before time.Time) (Keep, error) {
 	if _, err := tx.Exec(ctx, byIndexSQL); err != nil {
 		return nil, err
 	}
@@ -260,7 +259,7 @@ func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []comp
 func (p *pass) reshape(ctx context.Context, work func(tx pgx.Tx, now time.Time) error) error {
 	for try := 1; ; try++ {
 		err := p.do(ctx, work)
-		if !errors.Is(err, compactstore.ErrBusy) || try == lockTries {
+		if !errors.Is(err, ErrBusy) || try == lockTries {
 			return err
 		}
 		if err := p.pause(ctx, lockAgain); err != nil {

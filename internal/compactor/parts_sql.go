@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/forge-scheduler/forge/internal/compactstore"
 )
 
 const (
@@ -91,7 +89,7 @@ WHERE cron IS NOT NULL
 // ticksThatStay returns the crons whose newest tick is in a partition. No other
 // cron can be added before the partition is dropped: only new ticks are inserted,
 // and no newer ticks are deleted.
-func ticksThatStay(ctx context.Context, tx pgx.Tx, p compactstore.Partition, before, end time.Time) (kept int64, known any, err error) {
+func ticksThatStay(ctx context.Context, tx pgx.Tx, p Partition, before, end time.Time) (kept int64, known any, err error) {
 	var quiet []string
 	if err := tx.QueryRow(ctx, fmt.Sprintf(quietCronsSQL, p.Name), end).Scan(&quiet); err != nil {
 		return 0, nil, err

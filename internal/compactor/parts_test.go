@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 )
 
 // ticks lists the ledger by cron and age in hours, as TestExpiredPartitionsAreDropped inserts
@@ -74,7 +74,7 @@ func TestPartitionsAreCreatedInAdvance(t *testing.T) {
 }
 
 // bounds returns the bounds that do not depend on the rows in the partitions.
-func bounds(layout compactstore.Layout) []string {
+func bounds(layout compactor.Layout) []string {
 	var all []string
 	for _, p := range layout {
 		all = append(all, fmt.Sprint(p.Name, " from ", p.From.UTC(), " to ", p.To.UTC()))
@@ -139,7 +139,7 @@ func TestInterruptedPartitionChangeLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothing := func(context.Context, pgx.Tx, string, string) (int64, error) { return 0, nil }
-	if _, err := compactstore.Retire(t.Context(), tx, "forge_cron_ticks", layout[:9], time.Minute, nothing); err != nil {
+	if _, err := compactor.Retire(t.Context(), tx, "forge_cron_ticks", layout[:9], time.Minute, nothing); err != nil {
 		t.Fatal(err)
 	}
 	c.exec(`SELECT pg_terminate_backend($1)`, tx.Conn().PgConn().PID())
@@ -301,9 +301,9 @@ func TestDeletingByCtidIsRefused(t *testing.T) {
 	c.exec(`DELETE FROM forge_cron_ticks WHERE cron = 'busy'`)
 }
 
-func (c *cluster) layout(table string) compactstore.Layout {
+func (c *cluster) layout(table string) compactor.Layout {
 	c.t.Helper()
-	layout, err := compactstore.ReadLayout(c.t.Context(), c.pool, table)
+	layout, err := compactor.ReadLayout(c.t.Context(), c.pool, table)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func (c *cluster) cutHours(table string) {
 	}
 	layout := c.layout(table)
 	err := pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) error {
-		return compactstore.Cut(c.t.Context(), tx, table, layout[len(layout)-1], cuts, time.Minute)
+		return compactor.Cut(c.t.Context(), tx, table, layout[len(layout)-1], cuts, time.Minute)
 	})
 	if err != nil {
 		c.t.Fatal(err)

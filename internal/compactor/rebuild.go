@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 )
@@ -25,9 +24,9 @@ const (
 // fenced nor batched; it does not matter which process does it, nor whether it
 // completes.
 func (p *pass) rebuild(ctx context.Context) error {
-	var grown []compactstore.Index
+	var grown []Index
 	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
-		grown, err = compactstore.Bloated(ctx, tx, p.opts.LeastIndex)
+		grown, err = Bloated(ctx, tx, p.opts.LeastIndex)
 		return err
 	})
 	if err != nil {
@@ -43,11 +42,11 @@ func (p *pass) rebuild(ctx context.Context) error {
 	return nil
 }
 
-func (p *pass) rebuildOne(ctx context.Context, index compactstore.Index) error {
+func (p *pass) rebuildOne(ctx context.Context, index Index) error {
 	watchdog.Extend(ctx, longRebuild+longBatch)
 	bounded, cancel := context.WithTimeout(ctx, longRebuild)
 	defer cancel()
-	bytes, err := compactstore.Rebuild(bounded, p.db, index)
+	bytes, err := Rebuild(bounded, p.db, index)
 	if err != nil {
 		return err
 	}

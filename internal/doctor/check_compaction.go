@@ -9,7 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 )
 
 // passMargin is the delay that a pass may have: the previous one may take long, and a new
@@ -57,7 +57,7 @@ func (f Facts) upSince() (now, since time.Time) {
 	return now, since
 }
 
-func did(pass compactstore.Pass) string {
+func did(pass compactor.Pass) string {
 	removed := int64(0)
 	for _, rows := range pass.Removed {
 		removed += rows

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/postgres"
 
@@ -66,7 +66,7 @@ func healthy() Facts {
 				Clocks: []aggregator.Clock{{NodeID: "web-1", Ahead: 3 * time.Millisecond}},
 				Queues: []jobstore.Queue{{Name: "default", Now: now, OldestAt: now.Add(-time.Minute), WaitSeconds: 60}},
 			},
-			Passes: []compactstore.Pass{{
+			Passes: []compactor.Pass{{
 				NodeID: "web-2", EndedAt: now.Add(-2 * time.Minute), NextAt: now.Add(3 * time.Minute),
 				Removed: map[string]int64{"events": 12, "logs": 3000}, Chunks: 9, TextBytes: 3 << 20, PackBytes: 1 << 19,
 			}},

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -127,7 +127,7 @@ type Cluster struct {
 	// Holders are the sessions that hold the roles' locks.
 	Holders []leaderstore.LockHolder
 	// Passes are the log compactor's newest passes, at most one.
-	Passes []compactstore.Pass
+	Passes []compactor.Pass
 	// OwnHash is the hash of this file's cluster sections, InForce that of the
 	// configuration applied last, empty if none was.
 	OwnHash, InForce string

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -191,7 +191,7 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Conf
 	if c.Hazards, err = hazards.Read(ctx, pool); err != nil {
 		return err
 	}
-	if c.Passes, err = compactstore.Passes(ctx, pool, 1); err != nil {
+	if c.Passes, err = compactor.NewStore(pool).Passes(ctx, 1); err != nil {
 		return err
 	}
 	inForce, err := cronstore.New(pool).ConfigInForce(ctx)

@@ -36,6 +36,6 @@ func Read(ctx context.Context, db postgres.DB) (f Facts, err error) {
 	if f.Tenures, err = leaderstore.New(db).History(ctx, "", maxTenures); err != nil {
 		return f, err
 	}
-	f.Clocks, err = aggregator.Clocks(ctx, db)
+	f.Clocks, err = aggregator.NewStore(db).Clocks(ctx)
 	return f, err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/forge-scheduler/forge/internal/linepack"
+	"github.com/forge-scheduler/forge/internal/jobstore/linepack"
 )
 
 // A pack is a zstd frame of the smaller of two formats:

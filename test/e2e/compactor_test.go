@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
@@ -70,10 +70,10 @@ func (c *cluster) demandStatus(id string) {
 	if code != 0 {
 		c.t.Fatalf("forge compact status: exit %d %s", code, stderr)
 	}
-	told := decode[compactstore.Status](c.t, out)
+	told := decode[compactor.Status](c.t, out)
 	_, body, _ := get(c.nodes[id].listen(), "/api/v1/compaction")
-	for from, status := range map[string]compactstore.Status{"command": told, "API": decode[compactstore.Status](c.t, string(body))} {
-		merged := func(p compactstore.Pass) bool { return p.NodeID == id && p.Chunks > 0 }
+	for from, status := range map[string]compactor.Status{"command": told, "API": decode[compactor.Status](c.t, string(body))} {
+		merged := func(p compactor.Pass) bool { return p.NodeID == id && p.Chunks > 0 }
 		if !slices.ContainsFunc(status.Passes, merged) || len(status.Tables) == 0 {
 			c.t.Errorf("the %s says %+v", from, status)
 		}

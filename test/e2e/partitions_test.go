@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 )
 
 // aged are the newest ticks of a thousand crons that are no more, and 48 before each, with
@@ -57,13 +57,13 @@ func TestStruckCompactorDropsAPartitionOnce(t *testing.T) {
 func (c *cluster) age() int64 {
 	c.t.Helper()
 	c.exec(aged)
-	layout, err := compactstore.ReadLayout(c.t.Context(), c.pool, "forge_cron_ticks")
+	layout, err := compactor.ReadLayout(c.t.Context(), c.pool, "forge_cron_ticks")
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	err = pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) error {
 		cuts := []time.Time{time.Now().Add(-45 * 24 * time.Hour).Truncate(time.Hour)}
-		return compactstore.Cut(c.t.Context(), tx, "forge_cron_ticks", layout[len(layout)-1], cuts, time.Minute)
+		return compactor.Cut(c.t.Context(), tx, "forge_cron_ticks", layout[len(layout)-1], cuts, time.Minute)
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -24,7 +24,7 @@ const root = "../.."
 var owners = map[string]string{
 	"forge_alerts":           "internal/alerts",
 	"forge_audit":            "internal/access",
-	"forge_compactions":      "internal/compactstore",
+	"forge_compactions":      "internal/compactor",
 	"forge_config":           "internal/cronstore",
 	"forge_cron_ticks":       "internal/cronstore",
 	"forge_crons":            "internal/cronstore",
@@ -41,7 +41,7 @@ var owners = map[string]string{
 	"forge_mail":             "internal/postgres",
 	"forge_metrics_cluster":  "internal/aggregator",
 	"forge_metrics_nodes":    "internal/aggregator",
-	"forge_metrics_rollups":  "internal/rollupstore",
+	"forge_metrics_rollups":  "internal/aggregator",
 	"forge_nodes":            "internal/nodestore",
 	"forge_notifications":    "internal/alerts",
 	"forge_sessions":         "internal/access",
@@ -54,13 +54,12 @@ var owners = map[string]string{
 // reads are the tables that a package's statements read together with tables of its own,
 // in one snapshot or under one lock.
 var reads = map[string][]string{
-	"internal/aggregator":  {"forge_config", "forge_leaders", "forge_nodes"},
-	"internal/dbcheck":     {"forge_events", "forge_leader_history", "forge_metrics_cluster"}, // examines the whole database
-	"internal/jobstore":    {"forge_config", "forge_leaders", "forge_nodes"},                  // claims check the term and the node
-	"internal/nodestore":   {"forge_leaders", "forge_metrics_nodes", "river_job"},
-	"internal/postgres":    {"forge_leaders"}, // messages of a leader check its term
-	"internal/rollupstore": {"forge_leaders", "forge_metrics_cluster", "forge_metrics_nodes"},
-	"leaderstore":          {"forge_events"},
+	"internal/aggregator": {"forge_config", "forge_leaders", "forge_nodes"},
+	"internal/jobstore":   {"forge_config", "forge_leaders", "forge_nodes"}, // claims check the term and the node
+	"internal/nodestore":  {"forge_leaders", "forge_metrics_nodes", "river_job"},
+	// Messages of a leader check its term; the clock is compared with the newest rows.
+	"internal/postgres": {"forge_events", "forge_leader_history", "forge_leaders", "forge_metrics_cluster"},
+	"leaderstore":       {"forge_events"},
 }
 
 // writes are the tables of others that a package's statements write to.

@@ -15,9 +15,10 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/argschema"
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -26,7 +27,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -80,14 +80,14 @@ type Cluster struct {
 	Logs    []jobstore.LogChunk
 	counts  []jobstore.Count
 	Events  []eventstore.Event
-	Passes  []compactstore.Pass
+	Passes  []compactor.Pass
 	Told    []alerts.Notification
-	Windows []rollupstore.Row
-	rates   rollupstore.Rates
+	Windows []aggregator.Row
+	rates   aggregator.Rates
 	// RatesRead is how often they were read.
 	RatesRead int
-	Asked     rollupstore.Query
-	Added     rollupstore.SumQuery
+	Asked     aggregator.Query
+	Added     aggregator.SumQuery
 	// Scopes are the scopes of the valid tokens.
 	Scopes map[string]access.Scope
 	// Ids are the ids of these tokens.
@@ -186,8 +186,8 @@ func (f Leadership) HistoryAfter(_ context.Context, role string, after leadersto
 	})
 }
 
-func (f Leadership) Rates(context.Context) (rollupstore.Rates, error) {
-	return Read(f.Cluster, func() rollupstore.Rates {
+func (f Leadership) Rates(context.Context) (aggregator.Rates, error) {
+	return Read(f.Cluster, func() aggregator.Rates {
 		f.RatesRead++
 		return f.rates
 	})
@@ -394,9 +394,9 @@ func (f Operator) noteQueue(queue, what string) error {
 	return f.note("backup", what)
 }
 
-func (f Compaction) Status(_ context.Context, limit int) (compactstore.Status, error) {
-	return Read(f.Cluster, func() compactstore.Status {
-		return compactstore.Status{Passes: f.Passes[:min(limit, len(f.Passes))], Tables: []compactstore.Table{{Name: "river_job", Bytes: 8192}}}
+func (f Compaction) Status(_ context.Context, limit int) (compactor.Status, error) {
+	return Read(f.Cluster, func() compactor.Status {
+		return compactor.Status{Passes: f.Passes[:min(limit, len(f.Passes))], Tables: []compactor.Table{{Name: "river_job", Bytes: 8192}}}
 	})
 }
 
@@ -442,11 +442,11 @@ func New() *Cluster {
 			"node":    map[string]any{"roles": []any{"worker", "scheduler"}},
 			"crons":   []any{map[string]any{"name": "pulse", "schedule": "@every 1s"}, map[string]any{"name": "other"}},
 		},
-		rates: rollupstore.Rates{
-			Renewals:   map[string]rollupstore.Rate{"scheduler": {Succeeded: 2398, Attempts: 2400, Since: Epoch.Add(-time.Hour)}},
-			Heartbeats: map[string]rollupstore.Rate{"node-1": {Succeeded: 10800, Attempts: 10800, Since: Epoch.Add(-3 * time.Hour)}},
+		rates: aggregator.Rates{
+			Renewals:   map[string]aggregator.Rate{"scheduler": {Succeeded: 2398, Attempts: 2400, Since: Epoch.Add(-time.Hour)}},
+			Heartbeats: map[string]aggregator.Rate{"node-1": {Succeeded: 10800, Attempts: 10800, Since: Epoch.Add(-3 * time.Hour)}},
 		},
-		Passes: []compactstore.Pass{{NodeID: "node-2", Chunks: 9, Removed: map[string]int64{}, Failed: map[string]string{}}},
+		Passes: []compactor.Pass{{NodeID: "node-2", Chunks: 9, Removed: map[string]int64{}, Failed: map[string]string{}}},
 		Events: []eventstore.Event{{ID: 2, At: Epoch, Type: eventstore.LeaderElected}, {ID: 1, At: Epoch, Type: eventstore.NodeJoined}},
 	}
 }
@@ -463,10 +463,10 @@ func PlainGet(t *testing.T, h http.Handler, path string) *httptest.ResponseRecor
 
 type History struct{ *Cluster }
 
-func (c History) Range(_ context.Context, q rollupstore.Query) ([]rollupstore.Row, error) {
-	return Read(c.Cluster, func() []rollupstore.Row {
+func (c History) Range(_ context.Context, q aggregator.Query) ([]aggregator.Row, error) {
+	return Read(c.Cluster, func() []aggregator.Row {
 		c.Asked = q
-		var own []rollupstore.Row
+		var own []aggregator.Row
 		for _, row := range c.Windows {
 			if row.Metric == q.Metric {
 				own = append(own, row)
@@ -476,25 +476,25 @@ func (c History) Range(_ context.Context, q rollupstore.Query) ([]rollupstore.Ro
 	})
 }
 
-func (c History) Sums(_ context.Context, q rollupstore.SumQuery) ([]rollupstore.Sum, error) {
-	return Read(c.Cluster, func() []rollupstore.Sum {
+func (c History) Sums(_ context.Context, q aggregator.SumQuery) ([]aggregator.Sum, error) {
+	return Read(c.Cluster, func() []aggregator.Sum {
 		c.Added = q
 		return SumWindows(c.Windows, q)
 	})
 }
 
 // SumWindows adds windows one by one.
-func SumWindows(rows []rollupstore.Row, q rollupstore.SumQuery) (sums []rollupstore.Sum) {
+func SumWindows(rows []aggregator.Row, q aggregator.SumQuery) (sums []aggregator.Sum) {
 	windows := map[[2]any]map[time.Time]bool{}
 	for _, row := range rows {
 		if row.Metric != q.Metric || row.At.Before(q.From) || !row.At.Before(q.To) {
 			continue
 		}
 		at := q.From.Add(row.At.Sub(q.From) / q.Point * q.Point)
-		i := slices.IndexFunc(sums, func(s rollupstore.Sum) bool { return s.At.Equal(at) && s.Label == row.Labels[q.Label] })
+		i := slices.IndexFunc(sums, func(s aggregator.Sum) bool { return s.At.Equal(at) && s.Label == row.Labels[q.Label] })
 		if i < 0 {
 			i = len(sums)
-			sums = append(sums, rollupstore.Sum{At: at, Label: row.Labels[q.Label]})
+			sums = append(sums, aggregator.Sum{At: at, Label: row.Labels[q.Label]})
 		}
 		of, sum := [2]any{at, row.Labels[q.Label]}, &sums[i]
 		if windows[of] == nil {

@@ -1,4 +1,4 @@
-package rollupstore_test
+package aggregator_test
 
 import (
 	"testing"
@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
 // The data covers 32 minutes, with a value each half minute: a counter that
@@ -32,12 +32,12 @@ WHERE i NOT BETWEEN 20 AND 29`
 
 func rollUp(t *testing.T, pool *pgxpool.Pool, until time.Time) {
 	t.Helper()
-	for _, step := range []rollupstore.Step{rollupstore.Minute, rollupstore.FiveMinutes} {
+	for _, step := range []aggregator.Step{aggregator.Minute, aggregator.FiveMinutes} {
 		for from := noon; !from.IsZero(); {
 			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
-				var next rollupstore.Finished
-				if next, err = rollupstore.Next(t.Context(), tx, step, from, until, holds); err == nil && !next.End.IsZero() {
-					err = next.Write(t.Context(), tx)
+				var next aggregator.Finished
+				if next, err = aggregator.NewStore(tx).Next(t.Context(), step, from, until, holds); err == nil && !next.End.IsZero() {
+					err = aggregator.NewStore(tx).Write(t.Context(), next)
 				}
 				from = next.End
 				return err
@@ -62,54 +62,54 @@ func TestSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := func(minute int, label string, value float64, windows, newest int) rollupstore.Sum {
-		return rollupstore.Sum{
+	sum := func(minute int, label string, value float64, windows, newest int) aggregator.Sum {
+		return aggregator.Sum{
 			At: noon.Add(time.Duration(minute) * time.Minute), Label: label, Value: value,
 			Windows: windows, Newest: noon.Add(time.Duration(newest) * time.Minute),
 		}
 	}
-	given := func(s rollupstore.Sum, total float64, buckets map[string]float64) rollupstore.Sum {
+	given := func(s aggregator.Sum, total float64, buckets map[string]float64) aggregator.Sum {
 		s.Histogram = &metrics.Histogram{Sum: total, Buckets: buckets}
 		return s
 	}
 	for name, test := range map[string]struct {
 		metric, label string
-		step          rollupstore.Step
+		step          aggregator.Step
 		from, to      int
-		want          []rollupstore.Sum
+		want          []aggregator.Sum
 	}{
 		"a counter that began again, a gap, and a window that is not over": {
-			"c_total", "outcome", rollupstore.FiveMinutes, 0, 40,
-			[]rollupstore.Sum{sum(0, "completed", 13+5, 2, 5), sum(10, "completed", 13, 1, 15), sum(20, "completed", 20, 2, 25)},
+			"c_total", "outcome", aggregator.FiveMinutes, 0, 40,
+			[]aggregator.Sum{sum(0, "completed", 13+5, 2, 5), sum(10, "completed", 13, 1, 15), sum(20, "completed", 20, 2, 25)},
 		},
 		"the newest minutes of a point": {
-			"c_total", "", rollupstore.Minute, 20, 40,
-			[]rollupstore.Sum{sum(20, "", 20, 10, 29), sum(30, "", 4, 2, 31)},
+			"c_total", "", aggregator.Minute, 20, 40,
+			[]aggregator.Sum{sum(20, "", 20, 10, 29), sum(30, "", 4, 2, 31)},
 		},
 		"gauges of several series": {
-			"g", "state", rollupstore.FiveMinutes, 0, 20,
-			[]rollupstore.Sum{sum(0, "available", 14, 2, 5), sum(10, "available", 7, 1, 15), sum(0, "running", 10, 2, 5), sum(10, "running", 5, 1, 15)},
+			"g", "state", aggregator.FiveMinutes, 0, 20,
+			[]aggregator.Sum{sum(0, "available", 14, 2, 5), sum(10, "available", 7, 1, 15), sum(0, "running", 10, 2, 5), sum(10, "running", 5, 1, 15)},
 		},
 		"a label that no series has": {
-			"g", "kind", rollupstore.FiveMinutes, 10, 20, []rollupstore.Sum{sum(10, "", 12, 1, 15)},
+			"g", "kind", aggregator.FiveMinutes, 10, 20, []aggregator.Sum{sum(10, "", 12, 1, 15)},
 		},
 		"histograms of other buckets": {
-			"h_seconds", "", rollupstore.FiveMinutes, 15, 35,
-			[]rollupstore.Sum{
+			"h_seconds", "", aggregator.FiveMinutes, 15, 35,
+			[]aggregator.Sum{
 				given(sum(15, "", 30, 2, 20), 60, map[string]float64{"1": 20, "2.5": 10}),
 				given(sum(25, "", 10, 1, 25), 20, map[string]float64{"2.5": 10}),
 			},
 		},
 		"a bucket of several windows": {
-			"h_seconds", "", rollupstore.FiveMinutes, 0, 10,
-			[]rollupstore.Sum{given(sum(0, "", 20, 2, 5), 38, map[string]float64{"1": 20})},
+			"h_seconds", "", aggregator.FiveMinutes, 0, 10,
+			[]aggregator.Sum{given(sum(0, "", 20, 2, 5), 38, map[string]float64{"1": 20})},
 		},
 		"a histogram without buckets": {
-			"empty_seconds", "", rollupstore.FiveMinutes, 0, 10, []rollupstore.Sum{given(sum(0, "", 0, 1, 0), 0, nil)},
+			"empty_seconds", "", aggregator.FiveMinutes, 0, 10, []aggregator.Sum{given(sum(0, "", 0, 1, 0), 0, nil)},
 		},
-		"nothing": {"nobody", "", rollupstore.Minute, 0, 40, nil},
+		"nothing": {"nobody", "", aggregator.Minute, 0, 40, nil},
 	} {
-		got, err := rollupstore.Sums(t.Context(), pool, rollupstore.SumQuery{
+		got, err := aggregator.NewStore(pool).Sums(t.Context(), aggregator.SumQuery{
 			Metric: test.metric, Label: test.label, Step: test.step, Point: 10 * time.Minute,
 			From: noon.Add(time.Duration(test.from) * time.Minute), To: noon.Add(time.Duration(test.to) * time.Minute),
 		})

@@ -1,4 +1,4 @@
-package rollupstore
+package aggregator
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Buckets are added up individually: nodes of different versions may have different
@@ -68,16 +69,12 @@ type Sum struct {
 
 // Sums adds up the windows that begin between From (inclusive) and To (exclusive),
 // by points that start at From.
-func Sums(ctx context.Context, db Queryer, q SumQuery) ([]Sum, error) {
-	rows, err := db.Query(ctx, sumsSQL, q.Point, q.From, q.Label, q.Step.seconds(), q.Metric, q.To)
+func (s *Store) Sums(ctx context.Context, q SumQuery) ([]Sum, error) {
+	found, err := postgres.Collect(ctx, s.db, scanSum, sumsSQL, q.Point, q.From, q.Label, q.Step.seconds(), q.Metric, q.To)
 	if err != nil {
 		return nil, fmt.Errorf("add up the history of %s: %w", q.Metric, err)
 	}
-	sums, err := pgx.CollectRows(rows, scanSum)
-	if err != nil {
-		return nil, fmt.Errorf("add up the history of %s: %w", q.Metric, err)
-	}
-	return sums, nil
+	return found, nil
 }
 
 func scanSum(row pgx.CollectableRow) (s Sum, err error) {

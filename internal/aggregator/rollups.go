@@ -1,4 +1,4 @@
-package rollupstore
+package aggregator
 
 import (
 	"context"
@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-const columns = `metric, labels, at, covered, value, coalesce(least, 0), coalesce(greatest, 0), last, histogram`
+const rollupColumns = `metric, labels, at, covered, value, coalesce(least, 0), coalesce(greatest, 0), last, histogram`
 
 // The aggregator owns the sums; these statements only read them.
 const nextPointSQL = `SELECT min(at) FROM forge_metrics_cluster WHERE at >= $1`
@@ -25,19 +27,19 @@ const lastSQL = `SELECT max(at) FROM forge_metrics_rollups WHERE step = $1`
 const nextRowSQL = `SELECT min(at) FROM forge_metrics_rollups WHERE step = $1 AND at >= $2`
 
 const rowsSQL = `
-SELECT ` + columns + `
+SELECT ` + rollupColumns + `
 FROM forge_metrics_rollups
 WHERE step = $1 AND at >= $2 AND at < $3
 ORDER BY at`
 
 const rangeSQL = `
-SELECT ` + columns + `
+SELECT ` + rollupColumns + `
 FROM forge_metrics_rollups
 WHERE step = $1 AND metric = $2 AND labels @> $3 AND at >= $4 AND at < $5
 ORDER BY labels, at
 LIMIT $6`
 
-const writeSQL = `
+const writeRollupsSQL = `
 INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, least, greatest, last, histogram)
 SELECT $1, metric, labels::jsonb, $2, covered, value, least, greatest, last, histogram::jsonb
 FROM unnest($3::text[], $4::text[], $5::float8[], $6::float8[], $7::float8[], $8::float8[], $9::float8[], $10::text[])
@@ -46,15 +48,10 @@ ON CONFLICT (step, metric, labels, at) DO UPDATE
 SET covered = excluded.covered, value = excluded.value, least = excluded.least, greatest = excluded.greatest,
     last = excluded.last, histogram = excluded.histogram`
 
-const pruneSQL = `
+const pruneRollupsSQL = `
 DELETE FROM forge_metrics_rollups
 WHERE ctid = ANY (ARRAY (
     SELECT ctid FROM forge_metrics_rollups WHERE step = $1 AND at < $2 ORDER BY at LIMIT $3))`
-
-// Queryer runs queries.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
 
 // Finished is a window that has ended and is to be written.
 type Finished struct {
@@ -65,31 +62,37 @@ type Finished struct {
 	rows  []Row
 }
 
+// Store reads the totals, and reads and writes the rollups.
+type Store struct{ db postgres.DB }
+
+// NewStore returns the store of a database.
+func NewStore(db postgres.DB) *Store { return &Store{db} }
+
 // Next computes the first window of a step that begins at or after from and has
 // ended at until. holds is how long a sum is valid if it is not written again. It
 // needs no transaction: the rows that it reads do not change any more.
-func Next(ctx context.Context, db Queryer, step Step, from, until time.Time, holds time.Duration) (Finished, error) {
-	next, err := next(ctx, db, step, from, until, holds)
+func (s *Store) Next(ctx context.Context, step Step, from, until time.Time, holds time.Duration) (Finished, error) {
+	next, err := s.next(ctx, step, from, until, holds)
 	if err != nil {
 		return Finished{}, fmt.Errorf("roll metrics up to %s: %w", step, err)
 	}
 	return next, nil
 }
 
-// Write writes the window.
-func (f Finished) Write(ctx context.Context, tx pgx.Tx) error {
-	if err := write(ctx, tx, f.step, f.start, f.rows); err != nil {
+// Write writes a window.
+func (s *Store) Write(ctx context.Context, f Finished) error {
+	if err := s.writeRows(ctx, f.step, f.start, f.rows); err != nil {
 		return fmt.Errorf("roll metrics up to %s: %w", f.step, err)
 	}
 	return nil
 }
 
-func next(ctx context.Context, db Queryer, step Step, from, until time.Time, holds time.Duration) (Finished, error) {
+func (s *Store) next(ctx context.Context, step Step, from, until time.Time, holds time.Duration) (Finished, error) {
 	sql, args := nextPointSQL, []any{from}
 	if step != Minute {
 		sql, args = nextRowSQL, []any{finer(step).seconds(), from}
 	}
-	first, err := instant(ctx, db, sql, args...)
+	first, err := s.instant(ctx, sql, args...)
 	start := step.Start(first)
 	end := start.Add(time.Duration(step))
 	if err != nil || first.IsZero() || end.After(until) {
@@ -97,9 +100,9 @@ func next(ctx context.Context, db Queryer, step Step, from, until time.Time, hol
 	}
 	var rows []Row
 	if step == Minute {
-		rows, err = window(ctx, db, start, end, holds)
+		rows, err = s.window(ctx, start, end, holds)
 	} else {
-		rows, err = collect(ctx, db, rowsSQL, finer(step).seconds(), start, end)
+		rows, err = postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Row], rowsSQL, finer(step).seconds(), start, end)
 		rows = Merge(rows, start)
 	}
 	return Finished{end, step, start, rows}, err
@@ -114,28 +117,24 @@ func finer(step Step) Step {
 
 // window also reads the sums before the window: those written within holds before
 // the last sum.
-func window(ctx context.Context, db Queryer, start, end time.Time, holds time.Duration) ([]Row, error) {
-	rows, err := db.Query(ctx, pointsSQL, start, end, holds)
-	if err != nil {
-		return nil, err
-	}
-	points, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Point, err error) {
+func (s *Store) window(ctx context.Context, start, end time.Time, holds time.Duration) ([]Row, error) {
+	points, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (p TimedSample, err error) {
 		return p, row.Scan(&p.Name, &p.Labels, &p.Value, &p.Histogram, &p.At)
-	})
+	}, pointsSQL, start, end, holds)
 	if err != nil || len(points) == 0 {
 		return nil, err
 	}
 	before := points[0].At.Before(start)
 	if !before { // the first window: the initial values were counted in it
-		last, err := Last(ctx, db, Minute)
+		last, err := s.Last(ctx, Minute)
 		return Window(points, start, Minute, holds, last.IsZero()), err
 	}
 	return Window(points, start, Minute, holds, true), nil
 }
 
 // Last returns the beginning of the newest window of a step; zero if there is none.
-func Last(ctx context.Context, db Queryer, step Step) (time.Time, error) {
-	at, err := instant(ctx, db, lastSQL, step.seconds())
+func (s *Store) Last(ctx context.Context, step Step) (time.Time, error) {
+	at, err := s.instant(ctx, lastSQL, step.seconds())
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read the last window of %s: %w", step, err)
 	}
@@ -143,27 +142,13 @@ func Last(ctx context.Context, db Queryer, step Step) (time.Time, error) {
 }
 
 // instant returns the zero time for null.
-func instant(ctx context.Context, db Queryer, sql string, args ...any) (time.Time, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return time.Time{}, err
-	}
-	at, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[*time.Time])
-	if err != nil || at == nil {
-		return time.Time{}, err
-	}
-	return *at, nil
+func (s *Store) instant(ctx context.Context, sql string, args ...any) (time.Time, error) {
+	var at *time.Time
+	err := s.db.QueryRow(ctx, sql, args...).Scan(&at)
+	return postgres.TimeOrZero(at), err
 }
 
-func collect(ctx context.Context, db Queryer, sql string, args ...any) ([]Row, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Row])
-}
-
-func write(ctx context.Context, tx pgx.Tx, step Step, start time.Time, rows []Row) error {
+func (s *Store) writeRows(ctx context.Context, step Step, start time.Time, rows []Row) error {
 	n := len(rows)
 	metric, labels, histogram := make([]string, n), make([]string, n), make([]*string, n)
 	covered, value, last := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -188,7 +173,7 @@ func write(ctx context.Context, tx pgx.Tx, step Step, start time.Time, rows []Ro
 		}
 		histogram[i] = new(string(body))
 	}
-	_, err := tx.Exec(ctx, writeSQL, step.seconds(), start, metric, labels, covered, value, least, greatest, last, histogram)
+	_, err := s.db.Exec(ctx, writeRollupsSQL, step.seconds(), start, metric, labels, covered, value, least, greatest, last, histogram)
 	return err
 }
 
@@ -216,11 +201,11 @@ func StepFor(stretch time.Duration) Step {
 
 // Range returns the windows that begin between From (inclusive) and To (exclusive),
 // series by series and oldest first.
-func Range(ctx context.Context, db Queryer, q Query) ([]Row, error) {
+func (s *Store) Range(ctx context.Context, q Query) ([]Row, error) {
 	if q.Labels == nil {
 		q.Labels = map[string]string{}
 	}
-	rows, err := collect(ctx, db, rangeSQL, q.Step.seconds(), q.Metric, q.Labels, q.From, q.To, q.Limit)
+	rows, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Row], rangeSQL, q.Step.seconds(), q.Metric, q.Labels, q.From, q.To, q.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the history of %s: %w", q.Metric, err)
 	}
@@ -229,8 +214,8 @@ func Range(ctx context.Context, db Queryer, q Query) ([]Row, error) {
 
 // Prune deletes at most limit rows of a step whose windows began before an instant,
 // the oldest first.
-func Prune(ctx context.Context, tx pgx.Tx, step Step, before time.Time, limit int) (int64, error) {
-	tag, err := tx.Exec(ctx, pruneSQL, step.seconds(), before, limit)
+func (s *Store) Prune(ctx context.Context, step Step, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Exec(ctx, pruneRollupsSQL, step.seconds(), before, limit)
 	if err != nil {
 		return 0, fmt.Errorf("prune windows of %s: %w", step, err)
 	}

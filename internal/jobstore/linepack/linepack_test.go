@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/linepack"
+	"github.com/forge-scheduler/forge/internal/jobstore/linepack"
 )
 
 // service writes lines as programs do.

@@ -1,4 +1,4 @@
-package rollupstore_test
+package aggregator_test
 
 import (
 	"testing"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/internal/rollupstore"
 )
 
 // Renewals older than an hour and those of longer rollups do not count twice. Node
@@ -46,13 +46,13 @@ FROM (VALUES
 func TestReadRates(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	if none, err := rollupstore.ReadRates(t.Context(), pool); err != nil || len(none.Renewals)+len(none.Heartbeats) > 0 {
+	if none, err := aggregator.NewStore(pool).Rates(t.Context()); err != nil || len(none.Renewals)+len(none.Heartbeats) > 0 {
 		t.Errorf("nothing is recorded: %+v, %v", none, err)
 	}
 	if _, err := pool.Exec(t.Context(), rated); err != nil {
 		t.Fatal(err)
 	}
-	rates, err := rollupstore.ReadRates(t.Context(), pool)
+	rates, err := aggregator.NewStore(pool).Rates(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +67,11 @@ func TestReadRates(t *testing.T) {
 		rate.Since = rate.Since.UTC()
 		rates.Heartbeats[node] = rate
 	}
-	want := rollupstore.Rates{
-		Renewals: map[string]rollupstore.Rate{"scheduler": {Succeeded: 1198, Attempts: 1200}, "own": {Attempts: 3}},
+	want := aggregator.Rates{
+		Renewals: map[string]aggregator.Rate{"scheduler": {Succeeded: 1198, Attempts: 1200}, "own": {Attempts: 3}},
 		// The node's clock is four and a half hours ahead: it started to count an
 		// hour and a half before its report.
-		Heartbeats: map[string]rollupstore.Rate{"a": {Succeeded: 5399, Attempts: 5400, Since: time.Date(2026, 3, 1, 10, 30, 0, 0, time.UTC)}},
+		Heartbeats: map[string]aggregator.Rate{"a": {Succeeded: 5399, Attempts: 5400, Since: time.Date(2026, 3, 1, 10, 30, 0, 0, time.UTC)}},
 	}
 	if diff := cmp.Diff(want, rates); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
@@ -88,7 +88,7 @@ func TestReadRates(t *testing.T) {
 // TestRateRoundsDown checks that 100 % means that all attempts succeeded.
 func TestRateRoundsDown(t *testing.T) {
 	t.Parallel()
-	for want, rate := range map[string]rollupstore.Rate{
+	for want, rate := range map[string]aggregator.Rate{
 		"100 % of 3":          {Succeeded: 3, Attempts: 3},
 		"99.9 % of 1,000,000": {Succeeded: 999_999, Attempts: 1_000_000},
 		"66.6 % of 3":         {Succeeded: 2, Attempts: 3},

@@ -1,4 +1,4 @@
-package rollupstore
+package aggregator
 
 import (
 	"context"
@@ -71,11 +71,11 @@ func (r Rates) Of(role, node string) (of LeaderRates) {
 	return of
 }
 
-// ReadRates reads the recorded rates. The newest attempts are missing: rollups are
+// Rates returns the recorded rates. The newest attempts are missing: rollups are
 // a minute long, and nodes report at each metrics.scrape_interval.
-func ReadRates(ctx context.Context, db Queryer) (Rates, error) {
+func (s *Store) Rates(ctx context.Context) (Rates, error) {
 	read := Rates{Renewals: map[string]Rate{}, Heartbeats: map[string]Rate{}}
-	rows, err := db.Query(ctx, ratesSQL, Minute.seconds())
+	rows, err := s.db.Query(ctx, ratesSQL, Minute.seconds())
 	if err != nil {
 		return read, fmt.Errorf("read the rates of renewals and heartbeats: %w", err)
 	}

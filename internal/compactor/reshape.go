@@ -1,4 +1,4 @@
-package compactstore
+package compactor
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // ErrBusy means that other transactions prevented a change of a table; nothing was
@@ -53,7 +55,7 @@ func Promise(ctx context.Context, tx pgx.Tx, partition, column string, end time.
 
 // Prove validates the constraint that Promise added. It does not run in a
 // transaction.
-func Prove(ctx context.Context, db Database, partition string) error {
+func Prove(ctx context.Context, db postgres.DB, partition string) error {
 	if _, err := db.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof)); err != nil {
 		return fmt.Errorf("read where %s ends: %w", partition, err)
 	}

@@ -1,4 +1,4 @@
-package compactstore_test
+package compactor_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forge-scheduler/forge/internal/compactstore"
+	"github.com/forge-scheduler/forge/internal/compactor"
 )
 
 const day = 24 * time.Hour
@@ -22,7 +22,7 @@ func TestWidth(t *testing.T) {
 		time.Minute: time.Hour, day: 6 * time.Hour, 3 * day: 6 * time.Hour, 4 * day: day, 30 * day: 7 * day,
 		90 * day: 7 * day, 365 * day: 91 * day, 3650 * day: 364 * day,
 	} {
-		if got := compactstore.Width(keep); got != want {
+		if got := compactor.Width(keep); got != want {
 			t.Errorf("Width(%s) = %s, want %s", keep, got, want)
 		}
 	}
@@ -44,9 +44,9 @@ func TestCuts(t *testing.T) {
 		"something is far beyond it":   {last: at(1), newest: at(3).Add(time.Hour), want: []time.Time{at(4)}},
 		"something is at its very end": {last: at(1), newest: at(2), want: []time.Time{at(3), at(4)}},
 	} {
-		layout := compactstore.Layout{{Name: "first"}}
+		layout := compactor.Layout{{Name: "first"}}
 		if !test.last.IsZero() {
-			layout = compactstore.Layout{{Name: "first", To: test.last}, {Name: "last", From: test.last}}
+			layout = compactor.Layout{{Name: "first", To: test.last}, {Name: "last", From: test.last}}
 		}
 		if diff := cmp.Diff(test.want, layout.Cuts(noon, test.newest, day)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -57,27 +57,27 @@ func TestCuts(t *testing.T) {
 func TestExpiredAndSweepable(t *testing.T) {
 	t.Parallel()
 	const large = 100
-	part := func(from, to int, bytes int64) compactstore.Partition {
-		return compactstore.Partition{From: at(from), To: at(to), Bytes: bytes, Owned: true}
+	part := func(from, to int, bytes int64) compactor.Partition {
+		return compactor.Partition{From: at(from), To: at(to), Bytes: bytes, Owned: true}
 	}
-	first := compactstore.Partition{To: at(1), Bytes: 5, Owned: true}
+	first := compactor.Partition{To: at(1), Bytes: 5, Owned: true}
 	grown := first
 	grown.Bytes = large
-	last := compactstore.Partition{From: at(9), Owned: true}
-	layout := compactstore.Layout{first, part(1, 2, 500), part(2, 3, 5), part(3, 4, 500), part(4, 5, 500), last}
+	last := compactor.Partition{From: at(9), Owned: true}
+	layout := compactor.Layout{first, part(1, 2, 500), part(2, 3, 5), part(3, 4, 500), part(4, 5, 500), last}
 	for name, test := range map[string]struct {
-		layout  compactstore.Layout
+		layout  compactor.Layout
 		before  time.Time
 		expired int
-		spans   []compactstore.Span
+		spans   []compactor.Span
 	}{
-		"nothing":                    {layout, at(1).Add(-1), 0, []compactstore.Span{{To: at(1).Add(-1)}}},
-		"only what was replaced":     {layout, at(1), 0, []compactstore.Span{{To: at(1)}}},
-		"what has grown":             {compactstore.Layout{grown, last}, at(1), 1, []compactstore.Span{{To: at(1)}}},
-		"in the midst of a large":    {layout, at(3).Add(1), 3, []compactstore.Span{{To: at(1)}, {From: at(2), To: at(3)}}},
-		"in the midst of a small":    {layout, at(3).Add(-1), 2, []compactstore.Span{{To: at(1)}, {From: at(2), To: at(3).Add(-1)}}},
-		"the last is never over":     {layout, at(99), 5, []compactstore.Span{{To: at(1)}, {From: at(2), To: at(3)}, {From: at(9), To: at(99)}}},
-		"one that has no partitions": {compactstore.Layout{{Bytes: 500, Owned: true}}, at(1), 0, []compactstore.Span{{To: at(1)}}},
+		"nothing":                    {layout, at(1).Add(-1), 0, []compactor.Span{{To: at(1).Add(-1)}}},
+		"only what was replaced":     {layout, at(1), 0, []compactor.Span{{To: at(1)}}},
+		"what has grown":             {compactor.Layout{grown, last}, at(1), 1, []compactor.Span{{To: at(1)}}},
+		"in the midst of a large":    {layout, at(3).Add(1), 3, []compactor.Span{{To: at(1)}, {From: at(2), To: at(3)}}},
+		"in the midst of a small":    {layout, at(3).Add(-1), 2, []compactor.Span{{To: at(1)}, {From: at(2), To: at(3).Add(-1)}}},
+		"the last is never over":     {layout, at(99), 5, []compactor.Span{{To: at(1)}, {From: at(2), To: at(3)}, {From: at(9), To: at(99)}}},
+		"one that has no partitions": {compactor.Layout{{Bytes: 500, Owned: true}}, at(1), 0, []compactor.Span{{To: at(1)}}},
 	} {
 		if got := test.layout.Expired(test.before, large); got != test.expired {
 			t.Errorf("%s: %d are over, want %d", name, got, test.expired)
@@ -86,12 +86,12 @@ func TestExpiredAndSweepable(t *testing.T) {
 			t.Errorf("%s: what is swept (-want +got):\n%s", name, diff)
 		}
 	}
-	crowded := []compactstore.Span{{To: at(1)}, {From: at(1), To: at(2)}, {From: at(2), To: at(3)}}
+	crowded := []compactor.Span{{To: at(1)}, {From: at(1), To: at(2)}, {From: at(2), To: at(3)}}
 	if diff := cmp.Diff(crowded, layout.Sweepable(at(3).Add(time.Hour), large, true)); diff != "" {
 		t.Errorf("crowded (-want +got):\n%s", diff)
 	}
 	layout[2].Owned = false
-	all := []compactstore.Span{{To: at(1)}, {From: at(1), To: at(2)}, {From: at(2), To: at(2).Add(time.Hour)}}
+	all := []compactor.Span{{To: at(1)}, {From: at(1), To: at(2)}, {From: at(2), To: at(2).Add(time.Hour)}}
 	if diff := cmp.Diff(all, layout.Sweepable(at(2).Add(time.Hour), large, false)); layout.Owned() || diff != "" {
 		t.Errorf("another's tables (-want +got):\n%s", diff)
 	}

@@ -1,11 +1,12 @@
-package compactstore
+package compactor
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // bloat is the ratio of an index's size to the size that its entries need from
@@ -64,28 +65,17 @@ type Index struct {
 // Bloated returns the indexes of at least least bytes that are mostly unused, the
 // worst first. PostgreSQL reuses the space of deleted rows in an index, but does
 // not return it.
-func Bloated(ctx context.Context, db Queryer, least int64) ([]Index, error) {
-	rows, err := db.Query(ctx, bloatedSQL, least, bloat)
-	if err != nil {
-		return nil, fmt.Errorf("look for indexes that have grown: %w", err)
-	}
-	indexes, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Index])
+func Bloated(ctx context.Context, db postgres.DB, least int64) ([]Index, error) {
+	indexes, err := postgres.Collect(ctx, db, pgx.RowToStructByPos[Index], bloatedSQL, least, bloat)
 	if err != nil {
 		return nil, fmt.Errorf("look for indexes that have grown: %w", err)
 	}
 	return indexes, nil
 }
 
-// Database is what Rebuild needs, outside any transaction.
-type Database interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Rebuild rebuilds an index without blocking reads and writes, and returns its new
 // size. It first removes the remains of an interrupted rebuild.
-func Rebuild(ctx context.Context, db Database, index Index) (bytes int64, err error) {
+func Rebuild(ctx context.Context, db postgres.DB, index Index) (bytes int64, err error) {
 	if err := dropLeftovers(ctx, db); err != nil {
 		return 0, fmt.Errorf("drop what an interrupted rebuilding left: %w", err)
 	}
@@ -98,12 +88,8 @@ func Rebuild(ctx context.Context, db Database, index Index) (bytes int64, err er
 	return bytes, nil
 }
 
-func dropLeftovers(ctx context.Context, db Database) error {
-	rows, err := db.Query(ctx, leftoversSQL)
-	if err != nil {
-		return err
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+func dropLeftovers(ctx context.Context, db postgres.DB) error {
+	names, err := postgres.Collect(ctx, db, pgx.RowTo[string], leftoversSQL)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package compactstore
+package compactor
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // The bounds are parsed from PostgreSQL's text for this session; an open end has
@@ -41,7 +43,7 @@ type Partition struct {
 type Layout []Partition
 
 // ReadLayout returns the partitions of a table, or none if it is not partitioned.
-func ReadLayout(ctx context.Context, db Queryer, table string) (Layout, error) {
+func ReadLayout(ctx context.Context, db postgres.DB, table string) (Layout, error) {
 	rows, err := db.Query(ctx, layoutSQL, table)
 	if err != nil {
 		return nil, fmt.Errorf("read the partitions of %s: %w", table, err)

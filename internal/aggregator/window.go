@@ -1,4 +1,4 @@
-package rollupstore
+package aggregator
 
 import (
 	"maps"
@@ -42,8 +42,8 @@ func (s Step) Start(at time.Time) time.Time { return at.UTC().Truncate(time.Dura
 
 func (s Step) seconds() int { return int(time.Duration(s).Seconds()) }
 
-// Point is a sum of the cluster at one time.
-type Point struct {
+// TimedSample is a sum of the cluster at one time.
+type TimedSample struct {
 	metrics.Sample
 	At time.Time
 }
@@ -90,8 +90,8 @@ func (r Row) Quantile(q float64) *float64 {
 // the next point of its series, but no longer than holds: after that, no leader
 // wrote sums. newborn means that a counter without a point before start began at 0,
 // because sums of that time exist without it.
-func Window(points []Point, start time.Time, step Step, holds time.Duration, newborn bool) []Row {
-	series := map[string][]Point{}
+func Window(points []TimedSample, start time.Time, step Step, holds time.Duration, newborn bool) []Row {
+	series := map[string][]TimedSample{}
 	for _, p := range points {
 		series[key(p.Name, p.Labels)] = append(series[key(p.Name, p.Labels)], p)
 	}
@@ -123,7 +123,7 @@ func key(metric string, labels map[string]string) string {
 
 // rise adds up the increases of a counter or histogram. A value that decreased has
 // restarted at 0.
-func (r *Row) rise(points []Point, start time.Time, newborn bool) {
+func (r *Row) rise(points []TimedSample, start time.Time, newborn bool) {
 	for i, p := range points {
 		if p.At.Before(start) || i == 0 && !newborn {
 			continue
@@ -144,7 +144,7 @@ func (r *Row) rise(points []Point, start time.Time, newborn bool) {
 
 // hold computes how long there were values within the window, and for a gauge their
 // mean, minimum and maximum. The initial value of the window counts.
-func (r *Row) hold(points []Point, start, end time.Time, holds time.Duration) {
+func (r *Row) hold(points []TimedSample, start, end time.Time, holds time.Duration) {
 	area := 0.0
 	least, greatest := math.Inf(1), math.Inf(-1)
 	for i, p := range points {

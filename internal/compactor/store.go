@@ -1,8 +1,4 @@
-// Package compactstore owns forge_compactions, the record of the log compactor's
-// passes, and measures and maintains the tables: it rebuilds indexes and creates
-// and drops partitions. Its callers determine when, and which rows of a partition
-// are kept.
-package compactstore
+package compactor
 
 import (
 	"context"
@@ -10,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const recordSQL = `
@@ -75,16 +73,17 @@ type Status struct {
 	Tables []Table `json:"tables"`
 }
 
-// Queryer runs queries.
-type Queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
+// Store reads and writes the record of passes, and measures tables.
+type Store struct{ db postgres.DB }
+
+// NewStore returns the store of a database.
+func NewStore(db postgres.DB) *Store { return &Store{db} }
 
 // Record adds a pass that took took and ends now, by the database's clock; the
 // times in pass are ignored. The next pass begins interval after the start of this
 // one.
-func Record(ctx context.Context, tx pgx.Tx, pass Pass, took, interval time.Duration) error {
-	_, err := tx.Exec(ctx, recordSQL, pass.Term, pass.NodeID, took, interval, pass.Removed, pass.Failed,
+func (s *Store) Record(ctx context.Context, pass Pass, took, interval time.Duration) error {
+	_, err := s.db.Exec(ctx, recordSQL, pass.Term, pass.NodeID, took, interval, pass.Removed, pass.Failed,
 		pass.Chunks, pass.Packs, pass.TextBytes, pass.PackBytes)
 	if err != nil {
 		return fmt.Errorf("record a pass of the compactor: %w", err)
@@ -94,21 +93,21 @@ func Record(ctx context.Context, tx pgx.Tx, pass Pass, took, interval time.Durat
 
 // Prune deletes at most limit passes that ended before an instant, but never the
 // newest.
-func Prune(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-	tag, err := tx.Exec(ctx, pruneSQL, before, limit)
+func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Exec(ctx, pruneSQL, before, limit)
 	if err != nil {
 		return 0, fmt.Errorf("prune passes of the compactor: %w", err)
 	}
 	return tag.RowsAffected(), nil
 }
 
-// Read returns the newest passes, at most limit, and all tables.
-func Read(ctx context.Context, db Queryer, limit int) (Status, error) {
-	passes, err := Passes(ctx, db, limit)
+// Status returns the newest passes, at most limit, and all tables.
+func (s *Store) Status(ctx context.Context, limit int) (Status, error) {
+	passes, err := s.Passes(ctx, limit)
 	if err != nil {
 		return Status{}, err
 	}
-	tables, err := Tables(ctx, db)
+	tables, err := s.Tables(ctx)
 	if err != nil {
 		return Status{}, err
 	}
@@ -116,8 +115,8 @@ func Read(ctx context.Context, db Queryer, limit int) (Status, error) {
 }
 
 // Passes returns at most limit passes, newest first.
-func Passes(ctx context.Context, db Queryer, limit int) ([]Pass, error) {
-	passes, err := collect[Pass](ctx, db, passesSQL, limit)
+func (s *Store) Passes(ctx context.Context, limit int) ([]Pass, error) {
+	passes, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Pass], passesSQL, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read passes of the compactor: %w", err)
 	}
@@ -125,18 +124,10 @@ func Passes(ctx context.Context, db Queryer, limit int) ([]Pass, error) {
 }
 
 // Tables measures forge's and River's tables, the largest first.
-func Tables(ctx context.Context, db Queryer) ([]Table, error) {
-	tables, err := collect[Table](ctx, db, tablesSQL)
+func (s *Store) Tables(ctx context.Context) ([]Table, error) {
+	tables, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Table], tablesSQL)
 	if err != nil {
 		return nil, fmt.Errorf("weigh tables: %w", err)
 	}
 	return tables, nil
-}
-
-func collect[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
 }
