@@ -88,7 +88,8 @@ const (
 	JSONMedia = "application/json"
 	// ProblemMedia is the media type of problem documents.
 	ProblemMedia = "application/problem+json"
-	Bearer       = "token"
+	// Bearer is the name of the OpenAPI security scheme of tokens.
+	Bearer = "token"
 )
 
 // AnswerUndescribed answers that the OpenAPI document could not be built.
