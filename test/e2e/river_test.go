@@ -40,7 +40,7 @@ func TestRiverDocumentShowsTheWholeChange(t *testing.T) {
 	if len(diff) != 1 {
 		t.Fatalf("%d diffs in the document, want 1", len(diff))
 	}
-	for _, hunk := range regexp.MustCompile(`(?m)^.*\n`).Split(diff[0], -1)[1:] {
+	for _, hunk := range regexp.MustCompile(`(?m)^@@.*\n`).Split(diff[0], -1)[1:] {
 		var before, after strings.Builder
 		for line := range strings.Lines(hunk) {
 			if line[0] != '+' {
