@@ -154,7 +154,7 @@ func readSchema(ctx context.Context, pool *pgxpool.Pool, name string) (Schema, e
 	if s.Empty {
 		return s, nil
 	}
-	if s.Tables, err = collect[Table](ctx, pool, tablesSQL, name); err != nil {
+	if s.Tables, err = postgres.Collect(ctx, pool, pgx.RowToStructByPos[Table], tablesSQL, name); err != nil {
 		return Schema{}, fmt.Errorf("look at the tables: %w", err)
 	}
 	s.Version = migrations.New(pool, slog.New(slog.DiscardHandler)).Check(ctx)
@@ -228,13 +228,5 @@ func held(inForce cronstore.Config, cfg *config.Config) (string, error) {
 }
 
 func builtIn(role string) bool { return slices.Contains(roles.All(), roles.Role(role)) }
-
-func collect[T any](ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) ([]T, error) {
-	rows, err := pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
-}
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
