@@ -98,7 +98,7 @@ type tenure struct {
 }
 
 func (t *tenure) sum(ctx context.Context) error {
-	at, err := databaseNow(ctx, t.db)
+	at, err := postgres.Now(ctx, t.db)
 	if err != nil {
 		return err
 	}

@@ -403,7 +403,7 @@ func (c *cluster) exec(sql string, args ...any) {
 func (c *cluster) points(metric string) []aggregator.Point {
 	c.t.Helper()
 	rows, err := c.pool.Query(c.t.Context(), `
-		SELECT metric, labels, at, value, term, histogram FROM forge_metrics_cluster WHERE metric = $1 ORDER BY labels, at`, metric)
+		SELECT metric, labels, value, histogram, at, term FROM forge_metrics_cluster WHERE metric = $1 ORDER BY labels, at`, metric)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -429,7 +429,7 @@ func (c *cluster) awaitLabels(metric string, labels map[string]string, want floa
 			c.t.Fatal(err)
 		}
 		for _, point := range newest {
-			if point.Metric == metric && sameLabels(point.Labels, labels) && point.Value == want {
+			if point.Name == metric && sameLabels(point.Labels, labels) && point.Value == want {
 				return true
 			}
 		}

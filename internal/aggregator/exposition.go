@@ -51,10 +51,10 @@ func (e exposition) Collect(out chan<- prometheus.Metric) {
 			values[i] = point.Labels[name]
 		}
 		kind := prometheus.GaugeValue
-		if (metrics.Sample{Name: point.Metric}).Counter() {
+		if point.Counter() {
 			kind = prometheus.CounterValue
 		}
-		desc := prometheus.NewDesc(point.Metric, e.help[point.Metric], names, nil)
+		desc := prometheus.NewDesc(point.Name, e.help[point.Name], names, nil)
 		metric, err := prometheus.NewConstMetric(desc, kind, point.Value, values...)
 		if h := point.Histogram; h != nil {
 			metric, err = prometheus.NewConstHistogram(desc, uint64(point.Value), h.Sum, bounds(h), values...)

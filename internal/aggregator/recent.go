@@ -16,7 +16,7 @@ const instantsSQL = `SELECT DISTINCT at FROM forge_metrics_cluster WHERE at >= $
 const namesSQL = `SELECT DISTINCT metric FROM forge_metrics_cluster WHERE at >= $1`
 
 const recentSQL = `
-SELECT metric, labels, at, value, term, histogram
+SELECT ` + pointColumns + `
 FROM forge_metrics_cluster
 WHERE at >= $1 AND metric = ANY($2)
 ORDER BY at`
@@ -64,29 +64,23 @@ func (s *Store) recent(ctx context.Context, hold time.Duration, since time.Time,
 // fillIn returns the value of each series at each instant from since on. Points and
 // instants are ordered by time.
 func fillIn(instants []time.Time, points []Point, since time.Time, hold time.Duration) []Totals {
-	type held struct {
-		metrics.Sample
-		at time.Time
-	}
-	now := map[string]held{}
+	now := map[string]Point{}
 	var all []Totals
 	for _, at := range instants {
 		for len(points) > 0 && !points[0].At.After(at) {
-			p := points[0]
-			sample := metrics.Sample{Name: p.Metric, Labels: p.Labels, Value: p.Value, Histogram: p.Histogram}
-			now[seriesKey(sample)] = held{sample, p.At}
+			now[seriesKey(points[0].Sample)] = points[0]
 			points = points[1:]
 		}
 		if at.Before(since) {
 			continue
 		}
 		totals := Totals{At: at}
-		for key, h := range now {
-			if at.Sub(h.at) > hold {
+		for key, p := range now {
+			if at.Sub(p.At) > hold {
 				delete(now, key)
 				continue
 			}
-			totals.Samples = append(totals.Samples, h.Sample)
+			totals.Samples = append(totals.Samples, p.Sample)
 		}
 		all = append(all, totals)
 	}

@@ -37,7 +37,7 @@ func TestFillInRestoresTotals(t *testing.T) {
 				full = at
 			}
 			for _, s := range changed.ordered() {
-				points = append(points, Point{Metric: s.Name, Labels: s.Labels, At: at, Value: s.Value})
+				points = append(points, Point{Sample: s, At: at})
 			}
 			if len(changed) > 0 {
 				instants = append(instants, at)

@@ -2,11 +2,11 @@ package aggregator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -17,7 +17,7 @@ const rollupColumns = `metric, labels, at, covered, value, coalesce(least, 0), c
 const nextPointSQL = `SELECT min(at) FROM forge_metrics_cluster WHERE at >= $1`
 
 const pointsSQL = `
-SELECT metric, labels, value, histogram, at
+SELECT ` + pointColumns + `
 FROM forge_metrics_cluster
 WHERE at < $2 AND at >= coalesce((SELECT max(at) FROM forge_metrics_cluster WHERE at < $1), $1) - $3::interval
 ORDER BY at`
@@ -39,11 +39,12 @@ WHERE step = $1 AND metric = $2 AND labels @> $3 AND at >= $4 AND at < $5
 ORDER BY labels, at
 LIMIT $6`
 
+// The columns are the keys of a Row. Neither a 0 nor the bounds of a counter have a key.
 const writeRollupsSQL = `
 INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, least, greatest, last, histogram)
-SELECT $1, metric, labels::jsonb, $2, covered, value, least, greatest, last, histogram::jsonb
-FROM unnest($3::text[], $4::text[], $5::float8[], $6::float8[], $7::float8[], $8::float8[], $9::float8[], $10::text[])
-    AS rows (metric, labels, covered, value, least, greatest, last, histogram)
+SELECT $1, metric, coalesce(labels, '{}'), $2, covered_seconds, value, min, max, last, histogram
+FROM jsonb_to_recordset($3) AS rows (
+    metric text, labels jsonb, covered_seconds float8, value float8, min float8, max float8, last float8, histogram jsonb)
 ON CONFLICT (step, metric, labels, at) DO UPDATE
 SET covered = excluded.covered, value = excluded.value, least = excluded.least, greatest = excluded.greatest,
     last = excluded.last, histogram = excluded.histogram`
@@ -81,10 +82,10 @@ func (s *Store) Next(ctx context.Context, step Step, from, until time.Time, hold
 
 // Write writes a window.
 func (s *Store) Write(ctx context.Context, f Finished) error {
-	if err := s.writeRows(ctx, f.step, f.start, f.rows); err != nil {
-		return fmt.Errorf("roll metrics up to %s: %w", f.step, err)
+	if len(f.rows) == 0 {
+		return nil
 	}
-	return nil
+	return postgres.Exec(ctx, s.db, "roll metrics up to "+f.step.String(), writeRollupsSQL, f.step.seconds(), f.start, f.rows)
 }
 
 func (s *Store) next(ctx context.Context, step Step, from, until time.Time, holds time.Duration) (Finished, error) {
@@ -118,9 +119,7 @@ func finer(step Step) Step {
 // window also reads the sums before the window: those written within holds before
 // the last sum.
 func (s *Store) window(ctx context.Context, start, end time.Time, holds time.Duration) ([]Row, error) {
-	points, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (p TimedSample, err error) {
-		return p, row.Scan(&p.Name, &p.Labels, &p.Value, &p.Histogram, &p.At)
-	}, pointsSQL, start, end, holds)
+	points, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Point], pointsSQL, start, end, holds)
 	if err != nil || len(points) == 0 {
 		return nil, err
 	}
@@ -143,38 +142,9 @@ func (s *Store) Last(ctx context.Context, step Step) (time.Time, error) {
 
 // instant returns the zero time for null.
 func (s *Store) instant(ctx context.Context, sql string, args ...any) (time.Time, error) {
-	var at *time.Time
+	var at zeronull.Timestamptz
 	err := s.db.QueryRow(ctx, sql, args...).Scan(&at)
-	return postgres.TimeOrZero(at), err
-}
-
-func (s *Store) writeRows(ctx context.Context, step Step, start time.Time, rows []Row) error {
-	n := len(rows)
-	metric, labels, histogram := make([]string, n), make([]string, n), make([]*string, n)
-	covered, value, last := make([]float64, n), make([]float64, n), make([]float64, n)
-	least, greatest := make([]*float64, n), make([]*float64, n)
-	for i, row := range rows {
-		if row.Labels == nil {
-			row.Labels = map[string]string{}
-		}
-		body, err := json.Marshal(row.Labels)
-		if err != nil {
-			return err
-		}
-		metric[i], labels[i], covered[i], value[i], last[i] = row.Metric, string(body), row.Covered, row.Value, row.Last
-		if !row.Counter() {
-			least[i], greatest[i] = &row.Least, &row.Greatest
-		}
-		if row.Histogram == nil {
-			continue
-		}
-		if body, err = json.Marshal(row.Histogram); err != nil {
-			return err
-		}
-		histogram[i] = new(string(body))
-	}
-	_, err := s.db.Exec(ctx, writeRollupsSQL, step.seconds(), start, metric, labels, covered, value, least, greatest, last, histogram)
-	return err
+	return time.Time(at), err
 }
 
 // Query selects the rows of Range. All fields except Labels are required.
@@ -205,19 +175,12 @@ func (s *Store) Range(ctx context.Context, q Query) ([]Row, error) {
 	if q.Labels == nil {
 		q.Labels = map[string]string{}
 	}
-	rows, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Row], rangeSQL, q.Step.seconds(), q.Metric, q.Labels, q.From, q.To, q.Limit)
-	if err != nil {
-		return nil, fmt.Errorf("read the history of %s: %w", q.Metric, err)
-	}
-	return rows, nil
+	return postgres.Select(ctx, s.db, "read the history of "+q.Metric, pgx.RowToStructByPos[Row], rangeSQL,
+		q.Step.seconds(), q.Metric, q.Labels, q.From, q.To, q.Limit)
 }
 
 // Prune deletes at most limit rows of a step whose windows began before an instant,
 // the oldest first.
 func (s *Store) Prune(ctx context.Context, step Step, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Exec(ctx, pruneRollupsSQL, step.seconds(), before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("prune windows of %s: %w", step, err)
-	}
-	return tag.RowsAffected(), nil
+	return postgres.Affected(ctx, s.db, "prune windows of "+step.String(), pruneRollupsSQL, step.seconds(), before, limit)
 }

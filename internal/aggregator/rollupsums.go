@@ -3,7 +3,6 @@ package aggregator
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,11 +69,7 @@ type Sum struct {
 // Sums adds up the windows that begin between From (inclusive) and To (exclusive),
 // by points that start at From.
 func (s *Store) Sums(ctx context.Context, q SumQuery) ([]Sum, error) {
-	found, err := postgres.Collect(ctx, s.db, scanSum, sumsSQL, q.Point, q.From, q.Label, q.Step.seconds(), q.Metric, q.To)
-	if err != nil {
-		return nil, fmt.Errorf("add up the history of %s: %w", q.Metric, err)
-	}
-	return found, nil
+	return postgres.Select(ctx, s.db, "add up the history of "+q.Metric, scanSum, sumsSQL, q.Point, q.From, q.Label, q.Step.seconds(), q.Metric, q.To)
 }
 
 func scanSum(row pgx.CollectableRow) (s Sum, err error) {

@@ -2,7 +2,6 @@ package aggregator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -68,16 +67,17 @@ INSERT INTO forge_metrics_nodes (node_id, incarnation, samples)
 VALUES ('', '', $1)
 ON CONFLICT (node_id) DO UPDATE SET at = clock_timestamp(), samples = excluded.samples`
 
+// The columns are the keys of a metrics.Sample.
 const writeSQL = `
 INSERT INTO forge_metrics_cluster (metric, labels, at, value, histogram, term)
-SELECT metric, labels::jsonb, $5, value, histogram::jsonb, $6
-FROM unnest($1::text[], $2::text[], $3::float8[], $4::text[]) AS sums (metric, labels, value, histogram)
+SELECT n, coalesce(l, '{}'), $2, v, h, $3
+FROM jsonb_to_recordset($1) AS samples (n text, l jsonb, v float8, h jsonb)
 ON CONFLICT (metric, labels, at) DO UPDATE
 SET value = excluded.value, histogram = excluded.histogram, term = excluded.term`
 
 // Every series is written at least once in fullInterval.
 const latestSQL = `
-SELECT DISTINCT ON (metric, labels) metric, labels, at, value, term, histogram
+SELECT DISTINCT ON (metric, labels) ` + pointColumns + `
 FROM forge_metrics_cluster
 WHERE at >= (SELECT max(at) FROM forge_metrics_cluster) - 2 * $1::interval
 ORDER BY metric, labels, at DESC`
@@ -90,29 +90,22 @@ JOIN forge_nodes n ON n.node_id = m.node_id AND n.incarnation = m.incarnation
 WHERE m.samples ? 'clock'
 ORDER BY m.node_id`
 
+const pointColumns = `metric, labels, value, histogram, at, term`
+
 // Point is one sum of the cluster at one instant.
 type Point struct {
-	Metric string            `json:"metric"`
-	Labels map[string]string `json:"labels"`
-	At     time.Time         `json:"at"`
-	Value  float64           `json:"value"`
-	// Term is the term of the aggregator's leader that wrote it.
-	Term int64 `json:"term"`
-	// Histogram is nil for other kinds; Value is the number of its values.
-	Histogram *metrics.Histogram `json:"histogram,omitempty"`
-}
+	metrics.Sample
 
-const nowSQL = `SELECT clock_timestamp()`
+	At time.Time
+	// Term is the term of the aggregator's leader that wrote it.
+	Term int64
+}
 
 // Latest returns the newest point of every series, ordered by metric and labels.
 // The times show how old the points are: nothing is written while there is no
 // aggregator.
 func (s *Store) Latest(ctx context.Context) ([]Point, error) {
-	points, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Point], latestSQL, fullInterval)
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's metrics: %w", err)
-	}
-	return points, nil
+	return postgres.Select(ctx, s.db, "read the cluster's metrics", pgx.RowToStructByPos[Point], latestSQL, fullInterval)
 }
 
 // Clock is how far a node's clock was ahead of the database's at its last report,
@@ -124,38 +117,21 @@ type Clock struct {
 
 // Clocks returns the clock of every live node that has reported.
 func (s *Store) Clocks(ctx context.Context) ([]Clock, error) {
-	clocks, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (Clock, error) {
+	return postgres.Select(ctx, s.db, "read the nodes' clocks", func(row pgx.CollectableRow) (Clock, error) {
 		var clock Clock
 		var ahead float64
 		err := row.Scan(&clock.NodeID, &ahead)
 		clock.Ahead = time.Duration(ahead * float64(time.Second))
 		return clock, err
 	}, clocksSQL)
-	if err != nil {
-		return nil, fmt.Errorf("read the nodes' clocks: %w", err)
-	}
-	return clocks, nil
-}
-
-// databaseNow returns the time of the database's clock.
-func databaseNow(ctx context.Context, db postgres.DB) (time.Time, error) {
-	var now time.Time
-	if err := db.QueryRow(ctx, nowSQL).Scan(&now); err != nil {
-		return time.Time{}, fmt.Errorf("read the database's time: %w", err)
-	}
-	return now, nil
 }
 
 func readReports(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]nodeReport, error) {
-	reports, err := postgres.Collect(ctx, db, func(row pgx.CollectableRow) (nodeReport, error) {
+	return postgres.Select(ctx, db, "read the nodes' metrics", func(row pgx.CollectableRow) (nodeReport, error) {
 		var node nodeReport
 		err := row.Scan(&node.report, &node.fresh)
 		return node, err
 	}, reportsSQL, freshAfter)
-	if err != nil {
-		return nil, fmt.Errorf("read the nodes' metrics: %w", err)
-	}
-	return reports, nil
 }
 
 // readVacant returns the roles without a leader.
@@ -213,37 +189,12 @@ func retire(ctx context.Context, tx pgx.Tx, before time.Time) error {
 	if err != nil {
 		return fmt.Errorf("read retired metrics: %w", err)
 	}
-	if _, err := tx.Exec(ctx, saveRetiredSQL, report{Base: counted(append(retired, gone...)...)}); err != nil {
-		return fmt.Errorf("save retired metrics: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "save retired metrics", saveRetiredSQL, report{Base: counted(append(retired, gone...)...)})
 }
 
 func writeSums(ctx context.Context, tx pgx.Tx, samples []metrics.Sample, at time.Time, term int64) error {
 	if len(samples) == 0 {
 		return nil
 	}
-	names, labels := make([]string, len(samples)), make([]string, len(samples))
-	values, histograms := make([]float64, len(samples)), make([]*string, len(samples))
-	for i, sample := range samples {
-		body, err := json.Marshal(sample.Labels)
-		if err != nil {
-			return fmt.Errorf("encode the labels of %s: %w", sample.Name, err)
-		}
-		if sample.Labels == nil {
-			body = []byte("{}")
-		}
-		names[i], labels[i], values[i] = sample.Name, string(body), sample.Value
-		if sample.Histogram == nil {
-			continue
-		}
-		if body, err = json.Marshal(sample.Histogram); err != nil {
-			return fmt.Errorf("encode the histogram %s: %w", sample.Name, err)
-		}
-		histograms[i] = new(string(body))
-	}
-	if _, err := tx.Exec(ctx, writeSQL, names, labels, values, histograms, at, term); err != nil {
-		return fmt.Errorf("write the cluster's metrics: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "write the cluster's metrics", writeSQL, samples, at, term)
 }

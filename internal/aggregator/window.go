@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -42,12 +41,6 @@ func (s Step) Start(at time.Time) time.Time { return at.UTC().Truncate(time.Dura
 
 func (s Step) seconds() int { return int(time.Duration(s).Seconds()) }
 
-// TimedSample is a sum of the cluster at one time.
-type TimedSample struct {
-	metrics.Sample
-	At time.Time
-}
-
 // Row is the rollup of one series in one window.
 type Row struct {
 	Metric string            `json:"metric"`
@@ -70,10 +63,12 @@ type Row struct {
 	Histogram *metrics.Histogram `json:"histogram,omitempty"`
 }
 
-// Counter reports whether the row is of a series that only increases.
-func (r Row) Counter() bool {
-	return metrics.Sample{Name: r.Metric, Histogram: r.Histogram}.Counter()
+func (r Row) sample() metrics.Sample {
+	return metrics.Sample{Name: r.Metric, Labels: r.Labels, Histogram: r.Histogram}
 }
+
+// Counter reports whether the row is of a series that only increases.
+func (r Row) Counter() bool { return r.sample().Counter() }
 
 // Quantile estimates the value below which the share q of a histogram's
 // observations lies; nil if there are none.
@@ -90,10 +85,11 @@ func (r Row) Quantile(q float64) *float64 {
 // the next point of its series, but no longer than holds: after that, no leader
 // wrote sums. newborn means that a counter without a point before start began at 0,
 // because sums of that time exist without it.
-func Window(points []TimedSample, start time.Time, step Step, holds time.Duration, newborn bool) []Row {
-	series := map[string][]TimedSample{}
+func Window(points []Point, start time.Time, step Step, holds time.Duration, newborn bool) []Row {
+	series := map[string][]Point{}
 	for _, p := range points {
-		series[key(p.Name, p.Labels)] = append(series[key(p.Name, p.Labels)], p)
+		key := seriesKey(p.Sample)
+		series[key] = append(series[key], p)
 	}
 	end := start.Add(time.Duration(step))
 	var rows []Row
@@ -111,19 +107,9 @@ func Window(points []TimedSample, start time.Time, step Step, holds time.Duratio
 	return rows
 }
 
-// key identifies a series.
-func key(metric string, labels map[string]string) string {
-	var text strings.Builder
-	text.WriteString(metric)
-	for _, label := range slices.Sorted(maps.Keys(labels)) {
-		text.WriteString("\x00" + label + "\x00" + labels[label])
-	}
-	return text.String()
-}
-
 // rise adds up the increases of a counter or histogram. A value that decreased has
 // restarted at 0.
-func (r *Row) rise(points []TimedSample, start time.Time, newborn bool) {
+func (r *Row) rise(points []Point, start time.Time, newborn bool) {
 	for i, p := range points {
 		if p.At.Before(start) || i == 0 && !newborn {
 			continue
@@ -144,7 +130,7 @@ func (r *Row) rise(points []TimedSample, start time.Time, newborn bool) {
 
 // hold computes how long there were values within the window, and for a gauge their
 // mean, minimum and maximum. The initial value of the window counts.
-func (r *Row) hold(points []TimedSample, start, end time.Time, holds time.Duration) {
+func (r *Row) hold(points []Point, start, end time.Time, holds time.Duration) {
 	area := 0.0
 	least, greatest := math.Inf(1), math.Inf(-1)
 	for i, p := range points {
@@ -152,12 +138,12 @@ func (r *Row) hold(points []TimedSample, start, end time.Time, holds time.Durati
 		if i+1 < len(points) && points[i+1].At.Before(until) {
 			until = points[i+1].At
 		}
-		from, to := latest(p.At, start), earliest(until, end)
-		if !to.After(from) {
+		valid := min(until.Sub(start), end.Sub(start)) - max(p.At.Sub(start), 0)
+		if valid <= 0 {
 			continue
 		}
-		r.Covered += to.Sub(from).Seconds()
-		area += p.Value * to.Sub(from).Seconds()
+		r.Covered += valid.Seconds()
+		area += p.Value * valid.Seconds()
 		least, greatest, r.Last = min(least, p.Value), max(greatest, p.Value), p.Value
 	}
 	if !points[0].Counter() && r.Covered > 0 {
@@ -165,26 +151,12 @@ func (r *Row) hold(points []TimedSample, start, end time.Time, holds time.Durati
 	}
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 // Merge merges windows of one step, in the order of their times, into one of a
 // longer step that begins at start.
 func Merge(rows []Row, start time.Time) []Row {
 	merged := map[string]Row{}
 	for _, r := range rows {
-		id := key(r.Metric, r.Labels)
+		id := seriesKey(r.sample())
 		sum, ok := merged[id]
 		switch {
 		case !ok:

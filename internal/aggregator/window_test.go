@@ -18,14 +18,14 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 const holds = 75 * time.Second
 
 // at returns a point of a series some seconds after noon.
-func at(seconds float64, metric string, value float64) aggregator.TimedSample {
-	return aggregator.TimedSample{
+func at(seconds float64, metric string, value float64) aggregator.Point {
+	return aggregator.Point{
 		Sample: metrics.Sample{Name: metric, Value: value},
 		At:     noon.Add(time.Duration(seconds * float64(time.Second))),
 	}
 }
 
-func given(p aggregator.TimedSample, h metrics.Histogram) aggregator.TimedSample {
+func given(p aggregator.Point, h metrics.Histogram) aggregator.Point {
 	p.Histogram = &h
 	p.Value = h.Count()
 	return p
@@ -35,48 +35,48 @@ func TestWindow(t *testing.T) {
 	t.Parallel()
 	const gauge, counter, times = "g", "c_total", "h_seconds"
 	for name, test := range map[string]struct {
-		points []aggregator.TimedSample
+		points []aggregator.Point
 		born   bool
 		want   []aggregator.Row
 	}{
 		"nothing": {},
 		"a gauge's mean is over time, not over points": {
-			points: []aggregator.TimedSample{at(-30, gauge, 2), at(45, gauge, 10), at(46, gauge, 10)},
+			points: []aggregator.Point{at(-30, gauge, 2), at(45, gauge, 10), at(46, gauge, 10)},
 			want:   []aggregator.Row{{Covered: 60, Value: (2*45 + 10*15) / 60.0, Least: 2, Greatest: 10, Last: 10}},
 		},
 		"what another replaced before the window is not its least": {
-			points: []aggregator.TimedSample{at(-30, gauge, 0), at(0, gauge, 5), at(30, gauge, 7)},
+			points: []aggregator.Point{at(-30, gauge, 0), at(0, gauge, 5), at(30, gauge, 7)},
 			want:   []aggregator.Row{{Covered: 60, Value: 6, Least: 5, Greatest: 7, Last: 7}},
 		},
 		"nobody there for a while": {
-			points: []aggregator.TimedSample{at(-1000, gauge, 9), at(50, gauge, 3)},
+			points: []aggregator.Point{at(-1000, gauge, 9), at(50, gauge, 3)},
 			want:   []aggregator.Row{{Covered: 10, Value: 3, Least: 3, Greatest: 3, Last: 3}},
 		},
 		"a value ends when nobody writes it again": {
-			points: []aggregator.TimedSample{at(-45, gauge, 4)},
+			points: []aggregator.Point{at(-45, gauge, 4)},
 			want:   []aggregator.Row{{Covered: 30, Value: 4, Least: 4, Greatest: 4, Last: 4}},
 		},
 		"a counter rises from where it stood": {
-			points: []aggregator.TimedSample{at(-10, counter, 100), at(20, counter, 103), at(50, counter, 110)},
+			points: []aggregator.Point{at(-10, counter, 100), at(20, counter, 103), at(50, counter, 110)},
 			want:   []aggregator.Row{{Covered: 60, Value: 10, Last: 110}},
 		},
 		"a counter that did not rise": {
-			points: []aggregator.TimedSample{at(-10, counter, 100), at(20, counter, 100)},
+			points: []aggregator.Point{at(-10, counter, 100), at(20, counter, 100)},
 		},
 		"a counter that fell began again": {
-			points: []aggregator.TimedSample{at(-10, counter, 100), at(20, counter, 105), at(40, counter, 3)},
+			points: []aggregator.Point{at(-10, counter, 100), at(20, counter, 105), at(40, counter, 3)},
 			want:   []aggregator.Row{{Covered: 60, Value: 8, Last: 3}},
 		},
 		"a counter that is new began at 0": {
-			points: []aggregator.TimedSample{at(20, counter, 4)}, born: true,
+			points: []aggregator.Point{at(20, counter, 4)}, born: true,
 			want: []aggregator.Row{{Covered: 40, Value: 4, Last: 4}},
 		},
 		"a counter of which nobody knows where it stood": {
-			points: []aggregator.TimedSample{at(20, counter, 4), at(30, counter, 5)},
+			points: []aggregator.Point{at(20, counter, 4), at(30, counter, 5)},
 			want:   []aggregator.Row{{Covered: 40, Value: 1, Last: 5}},
 		},
 		"a histogram": {
-			points: []aggregator.TimedSample{
+			points: []aggregator.Point{
 				given(at(-10, times, 0), metrics.Histogram{Sum: 2, Buckets: map[string]float64{"1": 4}}),
 				given(at(10, times, 0), metrics.Histogram{Sum: 12, Buckets: map[string]float64{"1": 5, "10": 1}}),
 			},
@@ -86,7 +86,7 @@ func TestWindow(t *testing.T) {
 			}},
 		},
 		"a histogram that began again": {
-			points: []aggregator.TimedSample{
+			points: []aggregator.Point{
 				given(at(-10, times, 0), metrics.Histogram{Sum: 20, Buckets: map[string]float64{"1": 4}}),
 				given(at(10, times, 0), metrics.Histogram{Sum: 3, Buckets: map[string]float64{"10": 1}}),
 			},
@@ -113,7 +113,7 @@ func TestWindow(t *testing.T) {
 func TestMergeEqualsLongerWindow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var points []aggregator.TimedSample
+		var points []aggregator.Point
 		total := 0.0
 		for second := -15; second < 300; second += 15 {
 			if rapid.Bool().Draw(t, "restart") && rapid.Bool().Draw(t, "really") {
@@ -129,7 +129,7 @@ func TestMergeEqualsLongerWindow(t *testing.T) {
 		}
 		var minutes []aggregator.Row
 		for start := noon; start.Before(noon.Add(5 * time.Minute)); start = start.Add(time.Minute) {
-			var seen []aggregator.TimedSample
+			var seen []aggregator.Point
 			for _, p := range points {
 				if !p.At.Before(start.Add(-holds)) && p.At.Before(start.Add(time.Minute)) {
 					seen = append(seen, p)

@@ -162,10 +162,7 @@ func (s *Store) EnqueueAlert(ctx context.Context, alert string, targets []string
 	if len(targets) == 0 {
 		return nil
 	}
-	if _, err := s.db.Exec(ctx, newsSQL); err != nil {
-		return fmt.Errorf("announce notifications of %s: %w", alert, err)
-	}
-	return nil
+	return postgres.Exec(ctx, s.db, "announce notifications of "+alert, newsSQL)
 }
 
 // TestPrefix begins the subject of a test message to an alert's receivers. Such messages
@@ -234,17 +231,10 @@ func (s *Store) settle(ctx context.Context, n Notification, state NotificationSt
 
 // drop deletes a notification that the receiver does not want.
 func (s *Store) drop(ctx context.Context, n Notification) error {
-	if _, err := s.db.Exec(ctx, dropSQL, n.ID, n.Attempts); err != nil {
-		return fmt.Errorf("drop notification %d: %w", n.ID, err)
-	}
-	return nil
+	return postgres.Exec(ctx, s.db, fmt.Sprintf("drop notification %d", n.ID), dropSQL, n.ID, n.Attempts)
 }
 
 // PruneNotifications deletes at most limit notifications that were settled before an instant.
 func (s *Store) PruneNotifications(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Exec(ctx, pruneNotificationsSQL, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("prune notifications: %w", err)
-	}
-	return tag.RowsAffected(), nil
+	return postgres.Affected(ctx, s.db, "prune notifications", pruneNotificationsSQL, before, limit)
 }

@@ -68,11 +68,7 @@ const unsilenceSQL = `DELETE FROM forge_silences WHERE alert = $1`
 
 // Silences returns the current silences, by alert.
 func (s *Store) Silences(ctx context.Context) ([]Silence, error) {
-	silences, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Silence], silencesSQL)
-	if err != nil {
-		return nil, fmt.Errorf("read silences: %w", err)
-	}
-	return silences, nil
+	return postgres.Select(ctx, s.db, "read silences", pgx.RowToStructByPos[Silence], silencesSQL)
 }
 
 // Span is the duration of a silence: until an instant or, when that is zero, for a time

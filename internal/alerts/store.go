@@ -111,17 +111,13 @@ func (s *Store) History(ctx context.Context, alert string, before int64, limit i
 }
 
 func (s *Store) incidents(ctx context.Context, sql string, args ...any) ([]Incident, error) {
-	incidents, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (i Incident, err error) {
+	return postgres.Select(ctx, s.db, "read alerts", func(row pgx.CollectableRow) (i Incident, err error) {
 		var fired, resolved, kept *time.Time
 		err = row.Scan(&i.ID, &i.Alert, &i.Labels, &i.Annotations, &i.Severity, &i.Notify, &i.State, &i.Value,
 			&i.ActiveAt, &fired, &resolved, &i.Term, &i.Muted, &kept)
 		i.FiredAt, i.ResolvedAt, i.KeptSince = postgres.TimeOrZero(fired), postgres.TimeOrZero(resolved), postgres.TimeOrZero(kept)
 		return i, err
 	}, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read alerts: %w", err)
-	}
-	return incidents, nil
 }
 
 // Save writes an incident, and sets the id of a new one.
@@ -173,17 +169,10 @@ func null(at time.Time) *time.Time {
 
 // Forget deletes an incident that never fired.
 func (s *Store) Forget(ctx context.Context, id int64) error {
-	if _, err := s.db.Exec(ctx, deleteIncidentSQL, id); err != nil {
-		return fmt.Errorf("forget alert %d: %w", id, err)
-	}
-	return nil
+	return postgres.Exec(ctx, s.db, fmt.Sprintf("forget alert %d", id), deleteIncidentSQL, id)
 }
 
 // Prune deletes at most limit incidents that ended before an instant.
 func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Exec(ctx, pruneIncidentsSQL, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("prune alerts: %w", err)
-	}
-	return tag.RowsAffected(), nil
+	return postgres.Affected(ctx, s.db, "prune alerts", pruneIncidentsSQL, before, limit)
 }

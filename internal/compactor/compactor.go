@@ -276,7 +276,7 @@ func (p *pass) run(ctx context.Context) error {
 	took := time.Since(start)
 	var tables []Table
 	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
-		if tables, err = NewStore(tx).Tables(ctx); err != nil {
+		if tables, err = NewStore(tx).Tables(ctx, ""); err != nil {
 			return err
 		}
 		return NewStore(tx).Record(ctx, p.record, took, p.opts.Interval)

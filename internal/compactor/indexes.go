@@ -66,11 +66,7 @@ type Index struct {
 // worst first. PostgreSQL reuses the space of deleted rows in an index, but does
 // not return it.
 func Bloated(ctx context.Context, db postgres.DB, least int64) ([]Index, error) {
-	indexes, err := postgres.Collect(ctx, db, pgx.RowToStructByPos[Index], bloatedSQL, least, bloat)
-	if err != nil {
-		return nil, fmt.Errorf("look for indexes that have grown: %w", err)
-	}
-	return indexes, nil
+	return postgres.Select(ctx, db, "look for indexes that have grown", pgx.RowToStructByPos[Index], bloatedSQL, least, bloat)
 }
 
 // Rebuild rebuilds an index without blocking reads and writes, and returns its new

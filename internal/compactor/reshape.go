@@ -56,10 +56,7 @@ func Promise(ctx context.Context, tx pgx.Tx, partition, column string, end time.
 // Prove validates the constraint that Promise added. It does not run in a
 // transaction.
 func Prove(ctx context.Context, db postgres.DB, partition string) error {
-	if _, err := db.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof)); err != nil {
-		return fmt.Errorf("read where %s ends: %w", partition, err)
-	}
-	return nil
+	return postgres.Exec(ctx, db, fmt.Sprintf("read where %s ends", partition), fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof))
 }
 
 // Withdraw removes the constraint that Promise added, even if that was interrupted.

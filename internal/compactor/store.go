@@ -2,7 +2,6 @@ package compactor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,15 +28,15 @@ FROM forge_compactions
 ORDER BY id DESC
 LIMIT $1`
 
-// The tables of forge's schema, which is the schema of this table. Partitions count
-// as their table.
+// The tables of a schema, by default that of forge_compactions. Partitions count as their
+// table.
 const tablesSQL = `
 SELECT t.relname::text, sum(pg_total_relation_size(s.relid))::bigint AS bytes, sum(pg_indexes_size(s.relid))::bigint,
        sum(s.n_live_tup)::bigint, sum(s.n_dead_tup)::bigint, count(*) FILTER (WHERE s.relid <> t.oid)
 FROM pg_stat_user_tables s
 JOIN pg_class t ON t.oid = coalesce(pg_partition_root(s.relid), s.relid)
-WHERE s.schemaname = (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                      WHERE c.oid = 'forge_compactions'::regclass)
+WHERE s.schemaname = coalesce(nullif($1, ''), (
+      SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = 'forge_compactions'::regclass))
   AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\_%')
 GROUP BY t.relname
 ORDER BY bytes DESC, t.relname`
@@ -83,22 +82,14 @@ func NewStore(db postgres.DB) *Store { return &Store{db} }
 // times in pass are ignored. The next pass begins interval after the start of this
 // one.
 func (s *Store) Record(ctx context.Context, pass Pass, took, interval time.Duration) error {
-	_, err := s.db.Exec(ctx, recordSQL, pass.Term, pass.NodeID, took, interval, pass.Removed, pass.Failed,
+	return postgres.Exec(ctx, s.db, "record a pass of the compactor", recordSQL, pass.Term, pass.NodeID, took, interval, pass.Removed, pass.Failed,
 		pass.Chunks, pass.Packs, pass.TextBytes, pass.PackBytes)
-	if err != nil {
-		return fmt.Errorf("record a pass of the compactor: %w", err)
-	}
-	return nil
 }
 
 // Prune deletes at most limit passes that ended before an instant, but never the
 // newest.
 func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Exec(ctx, pruneSQL, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("prune passes of the compactor: %w", err)
-	}
-	return tag.RowsAffected(), nil
+	return postgres.Affected(ctx, s.db, "prune passes of the compactor", pruneSQL, before, limit)
 }
 
 // Status returns the newest passes, at most limit, and all tables.
@@ -107,7 +98,7 @@ func (s *Store) Status(ctx context.Context, limit int) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	tables, err := s.Tables(ctx)
+	tables, err := s.Tables(ctx, "")
 	if err != nil {
 		return Status{}, err
 	}
@@ -116,18 +107,11 @@ func (s *Store) Status(ctx context.Context, limit int) (Status, error) {
 
 // Passes returns at most limit passes, newest first.
 func (s *Store) Passes(ctx context.Context, limit int) ([]Pass, error) {
-	passes, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Pass], passesSQL, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read passes of the compactor: %w", err)
-	}
-	return passes, nil
+	return postgres.Select(ctx, s.db, "read passes of the compactor", pgx.RowToStructByPos[Pass], passesSQL, limit)
 }
 
-// Tables measures forge's and River's tables, the largest first.
-func (s *Store) Tables(ctx context.Context) ([]Table, error) {
-	tables, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Table], tablesSQL)
-	if err != nil {
-		return nil, fmt.Errorf("weigh tables: %w", err)
-	}
-	return tables, nil
+// Tables measures forge's and River's tables in a schema, the largest first. The default
+// of schema is that of the store's own table.
+func (s *Store) Tables(ctx context.Context, schema string) ([]Table, error) {
+	return postgres.Select(ctx, s.db, "weigh tables", pgx.RowToStructByPos[Table], tablesSQL, schema)
 }

@@ -214,21 +214,14 @@ func (s *Store) restoreRows(ctx context.Context, a Applied) (Outcome, error) {
 // Missing returns the crons that have no row, in order: the row was deleted, or the
 // cron was never applied.
 func (s *Store) Missing(ctx context.Context, crons []string) ([]string, error) {
-	missing, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], missingSQL, crons)
-	if err != nil {
-		return nil, fmt.Errorf("find crons without a row: %w", err)
-	}
-	return missing, nil
+	return postgres.Select(ctx, s.db, "find crons without a row", pgx.RowTo[string], missingSQL, crons)
 }
 
 func (s *Store) renameCluster(ctx context.Context, a Applied) error {
 	if a.Cluster == "" {
 		return nil
 	}
-	if _, err := s.db.Exec(ctx, renameClusterSQL, a.Hash, a.Cluster); err != nil {
-		return fmt.Errorf("rename the cluster: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, s.db, "rename the cluster", renameClusterSQL, a.Hash, a.Cluster)
 }
 
 func (s *Store) announce(ctx context.Context, a Applied, again bool, outcome Outcome) error {
@@ -326,30 +319,24 @@ func (s *Store) lockCrons(ctx context.Context, names []string) (map[string]Cron,
 	for _, cron := range crons {
 		found[cron.Name] = cron
 	}
-	var now time.Time
-	if err := s.db.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
-		return nil, time.Time{}, fmt.Errorf("read the clock: %w", err)
-	}
-	return found, now, nil
+	now, err := s.Now(ctx)
+	return found, now, err
 }
 
 func (s *Store) upsert(ctx context.Context, crons []Cron, now time.Time) error {
 	n := len(crons)
 	names, specs, hashes := make([]string, n), make([][]byte, n), make([]string, n)
 	updated, watermarks := make([]time.Time, n), make([]time.Time, n)
-	removed, paused, next := make([]*time.Time, n), make([]*time.Time, n), make([]*time.Time, n)
+	removed, paused, next := make([]nullTime, n), make([]nullTime, n), make([]nullTime, n)
 	for i, c := range crons {
 		doc, err := c.encode()
 		if err != nil {
 			return fmt.Errorf("encode cron %s: %w", c.Name, err)
 		}
 		names[i], specs[i], hashes[i], updated[i] = c.Name, doc, c.SpecHash, now
-		removed[i], paused[i], watermarks[i], next[i] = nullable(c.RemovedAt), nullable(c.PausedAt), c.Watermark, nullable(c.NextTick)
+		removed[i], paused[i], watermarks[i], next[i] = nullTime(c.RemovedAt), nullTime(c.PausedAt), c.Watermark, nullTime(c.NextTick)
 	}
-	if _, err := s.db.Exec(ctx, upsertCronsSQL, names, specs, hashes, updated, removed, paused, watermarks, next); err != nil {
-		return fmt.Errorf("store crons: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, s.db, "store crons", upsertCronsSQL, names, specs, hashes, updated, removed, paused, watermarks, next)
 }
 
 // specHash returns a hash of a definition. Args that differ only in the order of

@@ -148,11 +148,7 @@ func (s *Store) List(ctx context.Context) ([]Cron, error) {
 
 // Names returns the names of the configured crons, ordered by their bytes.
 func (s *Store) Names(ctx context.Context) ([]string, error) {
-	names, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], namesSQL)
-	if err != nil {
-		return nil, fmt.Errorf("list the names of crons: %w", err)
-	}
-	return names, nil
+	return postgres.Select(ctx, s.db, "list the names of crons", pgx.RowTo[string], namesSQL)
 }
 
 // Some returns the configured crons among these, with the same fields as List.
@@ -165,11 +161,7 @@ func (s *Store) Some(ctx context.Context, names []string) ([]Cron, error) {
 
 // some returns all configured crons if names is nil.
 func (s *Store) some(ctx context.Context, names []string) ([]Cron, error) {
-	crons, err := postgres.Collect(ctx, s.db, scanListed, listSQL, "", names)
-	if err != nil {
-		return nil, fmt.Errorf("list crons: %w", err)
-	}
-	return crons, nil
+	return postgres.Select(ctx, s.db, "list crons", scanListed, listSQL, "", names)
 }
 
 // Get returns one cron, even if it was removed, or ErrNotFound.
@@ -190,8 +182,8 @@ func (s *Store) Get(ctx context.Context, name string) (Cron, error) {
 // targets are the variables for cronColumns; decode reads spec.
 func (c *Cron) targets(spec *[]byte) []any {
 	return []any{
-		&c.Name, spec, &c.SpecHash, &c.CreatedAt, &c.UpdatedAt, (*timeOrZero)(&c.RemovedAt), (*timeOrZero)(&c.PausedAt),
-		&c.Watermark, (*timeOrZero)(&c.NextTick), &c.Blocked.By, (*timeOrZero)(&c.Blocked.Since),
+		&c.Name, spec, &c.SpecHash, &c.CreatedAt, &c.UpdatedAt, (*nullTime)(&c.RemovedAt), (*nullTime)(&c.PausedAt),
+		&c.Watermark, (*nullTime)(&c.NextTick), &c.Blocked.By, (*nullTime)(&c.Blocked.Since),
 	}
 }
 
@@ -228,8 +220,8 @@ func scanListed(row pgx.CollectableRow) (c Cron, err error) {
 		spec []byte
 		last Tick
 	)
-	if err := row.Scan(append(c.targets(&spec), &last.Verdict, (*timeOrZero)(&last.Tick), (*timeOrZero)(&last.LastTick), &last.Reason,
-		&last.JobID, &last.Term, &last.NodeID, (*timeOrZero)(&last.RecordedAt), &last.LatenessMS, &last.Count)...); err != nil {
+	if err := row.Scan(append(c.targets(&spec), &last.Verdict, (*nullTime)(&last.Tick), (*nullTime)(&last.LastTick), &last.Reason,
+		&last.JobID, &last.Term, &last.NodeID, (*nullTime)(&last.RecordedAt), &last.LatenessMS, &last.Count)...); err != nil {
 		return c, err
 	}
 	if !last.Tick.IsZero() {

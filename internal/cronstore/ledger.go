@@ -34,33 +34,31 @@ ORDER BY c.name
 FOR NO KEY UPDATE OF c`
 
 // clock_timestamp is used because now() is the start of the transaction, before the
-// fence. Rows that are written before the time of their commit ($11) count as
+// fence. Rows that are written before the time of their commit ($10) count as
 // recorded at that time. The clock is read once, so that a row's lateness matches
 // its two times. The ids of jobs come from River's sequence; an unused id leaves a
 // gap, as a rollback does.
 const recordSQL = `
-WITH clock AS MATERIALIZED (SELECT greatest(clock_timestamp(), $11) AS now)
+WITH clock AS MATERIALIZED (SELECT greatest(clock_timestamp(), $10) AS now)
 INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, recorded_at, lateness_ms, last_tick, tick_count, job_id)
 SELECT r.cron, r.tick, r.verdict, r.reason, $7, $8, clock.now,
        greatest(0, extract(epoch FROM clock.now - coalesce(r.fires_at, r.tick)) * 1000), r.last_tick, r.tick_count,
-       CASE WHEN r.fires THEN nextval('river_job_id_seq') END
-FROM clock, unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $9::timestamptz[], $10::boolean[])
-     AS r (cron, tick, verdict, reason, last_tick, tick_count, fires_at, fires)
+       CASE WHEN r.verdict IN ` + firing + ` THEN nextval('river_job_id_seq') END
+FROM clock, unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $9::timestamptz[])
+     AS r (cron, tick, verdict, reason, last_tick, tick_count, fires_at)
 ` + onConflict + `
 RETURNING cron, tick, coalesce(job_id, 0)`
 
+// firing are the verdicts that Fires accepts.
+const firing = `('fired', 'caught_up')`
+
 const onConflict = `ON CONFLICT (cron, tick) DO NOTHING`
 
-const linkJobsSQL = `
+// The columns are the keys of a Tick.
+const outcomesSQL = `
 UPDATE forge_cron_ticks AS t
-SET job_id = u.job_id
-FROM unnest($1::text[], $2::timestamptz[], $3::bigint[]) AS u (cron, tick, job_id)
-WHERE t.cron = u.cron AND t.tick = u.tick`
-
-const markFailedSQL = `
-UPDATE forge_cron_ticks AS t
-SET verdict = 'failed', reason = u.reason, job_id = NULL
-FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS u (cron, tick, reason)
+SET verdict = u.verdict, reason = coalesce(u.reason, ''), job_id = u.job_id
+FROM jsonb_to_recordset($1) AS u (cron text, tick timestamptz, verdict text, reason text, job_id bigint)
 WHERE t.cron = u.cron AND t.tick = u.tick`
 
 const advanceSQL = `
@@ -90,10 +88,11 @@ ORDER BY t.cron, t.tick`
 // The ids of jobs are taken in the order of the ticks.
 const settleSQL = `
 UPDATE forge_cron_ticks AS t
-SET verdict = u.verdict, reason = u.reason, job_id = u.job_id, term = $5, node_id = $6, recorded_at = clock_timestamp(),
+SET verdict = u.verdict, reason = u.reason, job_id = u.job_id, term = $2, node_id = $3, recorded_at = clock_timestamp(),
     lateness_ms = greatest(0, extract(epoch FROM clock_timestamp() - t.tick) * 1000)
-FROM (SELECT cron, tick, verdict, reason, CASE WHEN fires THEN nextval('river_job_id_seq') END AS job_id
-      FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $7::boolean[]) AS r (cron, tick, verdict, reason, fires)) AS u
+FROM (SELECT cron, tick, verdict, coalesce(reason, '') AS reason,
+             CASE WHEN verdict IN ` + firing + ` THEN nextval('river_job_id_seq') END AS job_id
+      FROM jsonb_to_recordset($1) AS r (cron text, tick timestamptz, verdict text, reason text)) AS u
 WHERE t.cron = u.cron AND t.tick = u.tick AND t.verdict = 'queued'
 RETURNING t.cron, t.tick, coalesce(t.job_id, 0)`
 
@@ -135,7 +134,7 @@ func (s *Store) ListUpcoming(ctx context.Context, after string, most int) (page 
 		cron   Upcoming
 		wanted bool
 	)
-	_, err = pgx.ForEachRow(rows, []any{&cron.Name, (*timeOrZero)(&cron.Next), &cron.Queued, &wanted}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&cron.Name, (*nullTime)(&cron.Next), &cron.Queued, &wanted}, func() error {
 		page.Read++
 		page.Next = cron.Name
 		if wanted {
@@ -157,9 +156,9 @@ func (s *Store) ListUpcoming(ctx context.Context, after string, most int) (page 
 // none: these definitions are not read, and are empty in locked. Crons that do not exist
 // are left out. A cron whose definition cannot be decoded has no Timeline.
 func QueueLock(batch *pgx.Batch, names []string, known []time.Time, locked *[]Cron) {
-	versions := make([]*time.Time, len(known))
+	versions := make([]nullTime, len(known))
 	for i, at := range known {
-		versions[i] = nullable(at)
+		versions[i] = nullTime(at)
 	}
 	batch.Queue(lockForFiringSQL, names, versions).Query(func(rows pgx.Rows) (err error) {
 		if *locked, err = pgx.CollectRows(rows, scanLocked); err != nil {
@@ -234,16 +233,16 @@ func QueueRecord(batch *pgx.Batch, term int64, nodeID string, at time.Time, rows
 func recordStatement(term int64, nodeID string, at time.Time, rows []Tick) (sql string, args []any) {
 	n := len(rows)
 	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
-	lasts, counts, firesAt, fires := make([]*time.Time, n), make([]int64, n), make([]*time.Time, n), make([]bool, n)
+	lasts, counts, firesAt := make([]nullTime, n), make([]int64, n), make([]nullTime, n)
 	for i, row := range rows {
 		crons[i], ticks[i], verdicts[i], reasons[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason
-		lasts[i], counts[i], firesAt[i], fires[i] = nullable(row.LastTick), row.Count, nullable(row.FiresAt), row.Verdict.Fires()
+		lasts[i], counts[i], firesAt[i] = nullTime(row.LastTick), row.Count, nullTime(row.FiresAt)
 	}
 	sql = recordSQL
 	if failpoint.Off("cronstore/unique-key") {
 		sql = strings.Replace(sql, onConflict, "", 1)
 	}
-	return sql, []any{crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, firesAt, fires, nullable(at)}
+	return sql, []any{crons, ticks, verdicts, reasons, lasts, counts, term, nodeID, firesAt, nullTime(at)}
 }
 
 // Recorded returns the keys in the ledger after each cron's instant.
@@ -263,40 +262,20 @@ func set(keys []Key) map[Key]bool {
 	return s
 }
 
-// LinkJobs sets the JobID of each tick in its row.
-func (s *Store) LinkJobs(ctx context.Context, rows []Tick) error {
-	crons, ticks, ids := make([]string, len(rows)), make([]time.Time, len(rows)), make([]int64, len(rows))
-	for i, row := range rows {
-		crons[i], ticks[i], ids[i] = row.Cron, row.Tick, row.JobID
-	}
-	if _, err := s.db.Exec(ctx, linkJobsSQL, crons, ticks, ids); err != nil {
-		return fmt.Errorf("link jobs to ticks: %w", err)
-	}
-	return nil
-}
-
-// MarkFailed changes recorded ticks to failed ones, without a job and with their
-// Reason.
-func (s *Store) MarkFailed(ctx context.Context, rows []Tick) error {
-	crons, ticks, reasons := make([]string, len(rows)), make([]time.Time, len(rows)), make([]string, len(rows))
-	for i, row := range rows {
-		crons[i], ticks[i], reasons[i] = row.Cron, row.Tick, row.Reason
-	}
-	if _, err := s.db.Exec(ctx, markFailedSQL, crons, ticks, reasons); err != nil {
-		return fmt.Errorf("mark failed ticks: %w", err)
-	}
-	return nil
+// SetOutcomes sets the Verdict, Reason and JobID of recorded ticks.
+func (s *Store) SetOutcomes(ctx context.Context, rows []Tick) error {
+	return postgres.Exec(ctx, s.db, "set the outcomes of ticks", outcomesSQL, rows)
 }
 
 // QueueAdvance adds a statement to a batch that stores the Watermark, NextTick and
 // Blocked of crons.
 func QueueAdvance(batch *pgx.Batch, crons []Cron) {
 	n := len(crons)
-	names, watermarks, next := make([]string, n), make([]time.Time, n), make([]*time.Time, n)
-	blockers, since := make([]int64, n), make([]*time.Time, n)
+	names, watermarks, next := make([]string, n), make([]time.Time, n), make([]nullTime, n)
+	blockers, since := make([]int64, n), make([]nullTime, n)
 	for i, c := range crons {
-		names[i], watermarks[i], next[i] = c.Name, c.Watermark, nullable(c.NextTick)
-		blockers[i], since[i] = c.Blocked.By, nullable(c.Blocked.Since)
+		names[i], watermarks[i], next[i] = c.Name, c.Watermark, nullTime(c.NextTick)
+		blockers[i], since[i] = c.Blocked.By, nullTime(c.Blocked.Since)
 	}
 	batch.Queue(advanceSQL, names, watermarks, next, blockers, since)
 }
@@ -332,21 +311,12 @@ func QueueWaiting(batch *pgx.Batch, crons []string, limit int, queues map[string
 // QueueSettle adds a statement to a batch that sets the Verdict and Reason of
 // queued ticks in a term, and the job ids of those that fire.
 func QueueSettle(batch *pgx.Batch, term int64, nodeID string, rows []Tick, written Written) {
-	n := len(rows)
-	crons, ticks, verdicts, reasons := make([]string, n), make([]time.Time, n), make([]string, n), make([]string, n)
-	fires := make([]bool, n)
-	for i, row := range rows {
-		crons[i], ticks[i], verdicts[i], reasons[i], fires[i] = row.Cron, row.Tick, string(row.Verdict), row.Reason, row.Verdict.Fires()
-	}
-	written.queue(batch, "settle queued ticks", settleSQL, crons, ticks, verdicts, reasons, term, nodeID, fires)
+	written.queue(batch, "settle queued ticks", settleSQL, rows, term, nodeID)
 }
 
 // MarkReplaced records that the runs of jobs were cancelled, and why.
 func (s *Store) MarkReplaced(ctx context.Context, jobs []int64, reason string) error {
-	if _, err := s.db.Exec(ctx, markReplacedSQL, jobs, reason); err != nil {
-		return fmt.Errorf("mark replaced ticks: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, s.db, "mark replaced ticks", markReplacedSQL, jobs, reason)
 }
 
 // Edition identifies the state of all definitions: it changes whenever any of them

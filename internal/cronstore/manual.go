@@ -171,15 +171,10 @@ func (s *Store) takeOut(ctx context.Context, cron *Cron, row Tick, tick time.Tim
 		}
 		first, last = timeline.ends(cron.Name, row, tick, set(own))
 	}
-	count := row.Count - 1
-	end := &last
-	if count == 1 {
-		end = nil
+	if row.Count == 2 {
+		last = time.Time{}
 	}
-	if _, err := s.db.Exec(ctx, shrinkSQL, cron.Name, row.Tick, first, end, count); err != nil {
-		return fmt.Errorf("shrink a range: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, s.db, "shrink a range", shrinkSQL, cron.Name, row.Tick, first, nullTime(last), row.Count-1)
 }
 
 // ends returns the first and the last tick that a range still counts without one

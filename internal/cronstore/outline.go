@@ -69,7 +69,7 @@ func (s *Store) outline(ctx context.Context, known map[string]*Outlined) (crons 
 		updated time.Time
 		paused  bool
 	)
-	_, err = pgx.ForEachRow(rows, []any{&cron.Name, &updated, &paused, (*timeOrZero)(&cron.NextTick), &cron.BlockedBy}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&cron.Name, &updated, &paused, (*nullTime)(&cron.NextTick), &cron.BlockedBy}, func() error {
 		cron.Job, cron.held, cron.defined = "", false, time.Time{}
 		if was, ok := known[cron.Name]; ok && was.defined.Equal(updated) {
 			cron.Job, cron.held, cron.defined = was.Job, was.held, updated

@@ -3,11 +3,10 @@ package cronstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -30,27 +29,7 @@ func QueueNow(batch *pgx.Batch, now *time.Time) {
 }
 
 // Now reads the database's clock, which determines what is due.
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	times, err := postgres.Collect(ctx, s.db, pgx.RowTo[time.Time], clockSQL)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
-	}
-	return times[0], nil
-}
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return postgres.Now(ctx, s.db) }
 
-// timeOrZero scans NULL as the zero time.
-type timeOrZero time.Time
-
-// ScanTimestamptz implements pgtype.TimestamptzScanner.
-func (t *timeOrZero) ScanTimestamptz(v pgtype.Timestamptz) error {
-	*t = timeOrZero(v.Time)
-	return nil
-}
-
-// nullable converts the zero time to SQL's null.
-func nullable(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
+// nullTime is a time whose zero is NULL in SQL.
+type nullTime = zeronull.Timestamptz

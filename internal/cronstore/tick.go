@@ -123,11 +123,7 @@ GROUP BY g.n, t.verdict`
 // Ticks returns at most limit ledger rows of a cron with ticks before an instant
 // (zero: the newest), newest first.
 func (s *Store) Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]Tick, error) {
-	ticks, err := postgres.Collect(ctx, s.db, scanTick, ticksSQL, cron, nullable(before), limit)
-	if err != nil {
-		return nil, fmt.Errorf("list ticks of %s: %w", cron, err)
-	}
-	return ticks, nil
+	return postgres.Select(ctx, s.db, "list ticks of "+cron, scanTick, ticksSQL, cron, nullTime(before), limit)
 }
 
 // NewestTicks returns at most limit of the newest ledger rows of each of these
@@ -192,7 +188,7 @@ func (s *Store) DueIn(ctx context.Context, stretches []Stretch) ([]map[Verdict]i
 func (t *Tick) targets() []any {
 	return []any{
 		&t.Cron, &t.Tick, &t.Verdict, &t.Reason, &t.JobID, &t.Term, &t.NodeID,
-		&t.RecordedAt, &t.LatenessMS, (*timeOrZero)(&t.LastTick), &t.Count,
+		&t.RecordedAt, &t.LatenessMS, (*nullTime)(&t.LastTick), &t.Count,
 	}
 }
 

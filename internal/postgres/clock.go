@@ -18,6 +18,16 @@ FROM (
         (SELECT max(acquired_at) FROM forge_leader_history)) AS newest
 ) AS clock`
 
+const nowSQL = `SELECT clock_timestamp()`
+
+// Now returns the time of the database's clock.
+func Now(ctx context.Context, db DB) (now time.Time, err error) {
+	if err := db.QueryRow(ctx, nowSQL).Scan(&now); err != nil {
+		return now, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return now, nil
+}
+
 // Clock is the database's clock.
 type Clock struct {
 	Now time.Time

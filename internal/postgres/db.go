@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +25,32 @@ func Collect[T any](ctx context.Context, db DB, scan pgx.RowToFunc[T], sql strin
 		return nil, err
 	}
 	return pgx.CollectRows(rows, scan)
+}
+
+// Select is Collect for a statement that stands alone: what is the operation that an error
+// names, such as "read silences".
+func Select[T any](ctx context.Context, db DB, what string, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	found, err := Collect(ctx, db, scan, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return found, nil
+}
+
+// Exec runs a statement without a result. what is as in Select.
+func Exec(ctx context.Context, db DB, what, sql string, args ...any) error {
+	_, err := Affected(ctx, db, what, sql, args...)
+	return err
+}
+
+// Affected runs a statement and returns the number of rows that it changed. what is as in
+// Select.
+func Affected(ctx context.Context, db DB, what, sql string, args ...any) (int64, error) {
+	tag, err := db.Exec(ctx, sql, args...)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	return tag.RowsAffected(), nil
 }
 
 // CloseNow closes a connection, within a second if the server does not answer. It takes no

@@ -80,7 +80,7 @@ func (l *ledger) insert(ctx context.Context, tx pgx.Tx, rows []cronstore.Tick, j
 	if len(failed) == 0 {
 		return nil
 	}
-	return cronstore.New(tx).MarkFailed(ctx, failed)
+	return cronstore.New(tx).SetOutcomes(ctx, failed)
 }
 
 // insertMany inserts jobs and checks that they got the ids from the ledger.

@@ -99,7 +99,7 @@ func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, row
 	for i, id := range ids {
 		rows[i].JobID = id
 	}
-	if err := cronstore.New(tx).LinkJobs(ctx, rows); err != nil {
+	if err := cronstore.New(tx).SetOutcomes(ctx, rows); err != nil {
 		return err
 	}
 	return jobstore.New(tx).NotifyAvailable(ctx, []string{cron.Spec.Queue})
