@@ -178,5 +178,5 @@ func (f ownFile) ExportAlerts() ([]byte, error) {
 	if f.opts.alerts == nil {
 		return nil, alerts.ErrNoEngine
 	}
-	return f.opts.alerts.Export(alerts.RulesOf(f.current.Load()))
+	return f.opts.alerts.Export(f.current.Load().Alerts)
 }

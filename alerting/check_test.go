@@ -102,7 +102,7 @@ keep_firing_for = "10m"
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := alerting.New().Export(alerts.RulesOf(cfg))
+	text, err := alerting.New().Export(cfg.Alerts)
 	if err != nil {
 		t.Fatal(err)
 	}

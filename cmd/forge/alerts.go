@@ -140,7 +140,7 @@ func (a *app) alertsExportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rules, err := alerting.New().Export(alerts.RulesOf(cfg))
+			rules, err := alerting.New().Export(cfg.Alerts)
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,7 @@ func (a *app) alertsTestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rules := alerts.RulesOf(cfg)
+			rules := cfg.Alerts
 			for _, rule := range rules {
 				if rule.Name == args[0] {
 					return a.tryAlert(cmd.Context(), cfg, rule)

@@ -34,8 +34,8 @@ func (p Problem) String() string {
 // texts, which judge checks, and in their receivers.
 func CheckFile(cfg *config.Config, judge func(config.Alert, time.Duration) []config.Problem) []Problem {
 	problems := []Problem{}
-	for i, rule := range RulesOf(cfg) {
-		for _, p := range judge(cfg.Alerts[i], cfg.Retention.Metrics.Std()) {
+	for _, rule := range cfg.Alerts {
+		for _, p := range judge(rule, cfg.Retention.Metrics.Std()) {
 			problems = append(problems, Problem{Alert: rule.Name, Message: p.Key + ": " + p.Message, Want: p.Want, Warning: p.Warning})
 		}
 		problems = append(problems, unknownReceivers(cfg, rule)...)

@@ -16,29 +16,7 @@ var ErrNoEngine = errors.New(`this program cannot evaluate alerts or notify rece
 	"and pass forge.WithAlerts(alerting.New()) to forge.New, or leave metrics_aggregator out of node.roles")
 
 // Rule is an alert of [[alerts]].
-type Rule struct {
-	Name      string          `json:"name"`
-	Condition string          `json:"condition"`
-	For       config.Duration `json:"for,omitzero"`
-	// KeepFiringFor is how long it keeps firing after its condition has ceased to hold.
-	KeepFiringFor config.Duration   `json:"keep_firing_for,omitzero"`
-	Severity      string            `json:"severity,omitempty"`
-	Notify        []string          `json:"notify,omitempty"`
-	Labels        map[string]string `json:"labels,omitempty"`
-	Annotations   map[string]string `json:"annotations,omitempty"`
-}
-
-// RulesOf returns the alerts of a configuration.
-func RulesOf(cfg *config.Config) []Rule {
-	rules := make([]Rule, len(cfg.Alerts))
-	for i, a := range cfg.Alerts {
-		rules[i] = Rule{
-			Name: a.Name, Condition: a.Condition, For: a.For, KeepFiringFor: a.KeepFiringFor, Severity: a.Severity,
-			Notify: a.Notify, Labels: a.Labels, Annotations: a.Annotations,
-		}
-	}
-	return rules
-}
+type Rule = config.Alert
 
 // RulesIn returns the alerts of the cluster's sections, as the database holds them.
 func RulesIn(sections []byte) ([]Rule, error) {

@@ -225,15 +225,15 @@ type Cron struct {
 
 // Alert is a condition on the cluster's metrics, in PromQL.
 type Alert struct {
-	Name      string   `toml:"name"`
-	Condition string   `toml:"condition"`
-	For       Duration `toml:"for,omitzero" min:"0s" max:"366d"`
+	Name      string   `toml:"name" json:"name"`
+	Condition string   `toml:"condition" json:"condition"`
+	For       Duration `toml:"for,omitzero" json:"for,omitzero" min:"0s" max:"366d"`
 	// KeepFiringFor is how long the alert fires on after its condition has ceased to hold.
-	KeepFiringFor Duration          `toml:"keep_firing_for,omitzero" min:"0s" max:"366d"`
-	Severity      string            `toml:"severity,omitempty" oneof:"info|warning|error|critical"`
-	Notify        []string          `toml:"notify,omitempty"`
-	Labels        map[string]string `toml:"labels,omitempty"`
-	Annotations   map[string]string `toml:"annotations,omitempty"`
+	KeepFiringFor Duration          `toml:"keep_firing_for,omitzero" json:"keep_firing_for,omitzero" min:"0s" max:"366d"`
+	Severity      string            `toml:"severity,omitempty" json:"severity,omitempty" oneof:"info|warning|error|critical"`
+	Notify        []string          `toml:"notify,omitempty" json:"notify,omitempty"`
+	Labels        map[string]string `toml:"labels,omitempty" json:"labels,omitempty"`
+	Annotations   map[string]string `toml:"annotations,omitempty" json:"annotations,omitempty"`
 }
 
 // Rollups are how long windows of each length are kept. The least leaves time to

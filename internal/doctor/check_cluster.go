@@ -18,22 +18,18 @@ import (
 const applicationPrefix = "forge:"
 
 // checkLocks checks that only nodes of this cluster hold the locks of roles.
-func checkLocks(f Facts) []Finding {
-	if f.Cluster == nil {
-		return nil
-	}
-	var findings []Finding
+func checkLocks(f Facts, r *report) {
 	for _, holder := range f.Cluster.Holders {
 		ofNode := strings.HasPrefix(holder.Application, applicationPrefix)
 		unknown := ofNode && !f.Schema.Empty && !f.Schema.readable() // may be a node of this cluster: the tables cannot be read
 		if unknown || f.ours(holder.Application) {
 			continue
 		}
-		findings = append(findings, fail(
+		r.fail(
 			f.otherLock(holder.Role)+", or end that program; see docs/security.md on who may connect",
-			"the lock of %s (%d) is held by %s: nobody can lead", holder.Role, holder.LockID, holder))
+			"the lock of %s (%d) is held by %s: nobody can lead", holder.Role, holder.LockID, holder)
 	}
-	return orOK(findings, "no other application holds the lock of a role")
+	r.orOK("no other application holds the lock of a role")
 }
 
 // otherLock returns how to give a role another lock.
@@ -55,39 +51,43 @@ func (f Facts) ours(application string) bool {
 
 // checkLeaders finds roles without a leader that have a candidate, and roles that no
 // other node could take over.
-func checkLeaders(f Facts) []Finding {
-	if f.Cluster == nil || !f.Schema.readable() {
-		return nil
-	}
+func checkLeaders(f Facts, r *report) {
 	switch {
 	case f.livingNodes() > 0:
 	case f.neverLed():
-		return []Finding{warn("start a node: forge serve", "no node has joined yet, so nobody leads")}
+		r.warn("start a node: forge serve", "no node has joined yet, so nobody leads")
+		return
 	default:
-		return []Finding{fail("start a node: forge serve", "no node is running, so nobody leads")}
+		r.fail("start a node: forge serve", "no node is running, so nobody leads")
+		return
 	}
-	findings := f.missingRoles()
-	var led []Finding
+	for _, role := range f.missingRoles() {
+		r.fail("run forge doctor again: a node with the role in node.roles creates the row; otherwise read the nodes' logs",
+			"nobody leads %s: forge_leaders has no row of it", role)
+	}
+	var led []string // shown below the others
 	for _, leader := range f.Cluster.Leaders {
 		stand := f.standing(leader.Role)
 		switch {
 		case leader.Leads():
-			led = append(led, ok("%s leads %s, term %d", leader.NodeID, leader.Role, leader.Term)...)
+			led = append(led, fmt.Sprintf("%s leads %s, term %d", leader.NodeID, leader.Role, leader.Term))
 			if len(stand) < 2 && f.known(leader.Role) {
-				findings = append(findings, warn("run a second node with this role in node.roles",
-					"%s leads %s, and no other node could take over", leader.NodeID, leader.Role))
+				r.warn("run a second node with this role in node.roles",
+					"%s leads %s, and no other node could take over", leader.NodeID, leader.Role)
 			}
 		case len(stand) == 0 && !f.known(leader.Role):
-			led = append(led, ok("nobody leads %s, and no node has it in node.roles", leader.Role)...)
+			led = append(led, fmt.Sprintf("nobody leads %s, and no node has it in node.roles", leader.Role))
 		case len(stand) == 0:
-			findings = append(findings, fail("put "+leader.Role+" into node.roles of a node",
-				"nobody leads %s: no running node has it in node.roles", leader.Role))
+			r.fail("put "+leader.Role+" into node.roles of a node",
+				"nobody leads %s: no running node has it in node.roles", leader.Role)
 		default:
-			findings = append(findings, fail("read the logs of "+strings.Join(stand, ", ")+"; see also the lines above",
-				"nobody leads %s", leader.Role))
+			r.fail("read the logs of "+strings.Join(stand, ", ")+"; see also the lines above",
+				"nobody leads %s", leader.Role)
 		}
 	}
-	return append(findings, led...)
+	for _, text := range led {
+		r.ok("%s", text)
+	}
 }
 
 // neverLed reports whether no node of this cluster was ever started.
@@ -95,31 +95,29 @@ func (f Facts) neverLed() bool {
 	return len(f.Cluster.Nodes) == 0 && !slices.ContainsFunc(f.Cluster.Leaders, func(l leaderstore.Leader) bool { return l.Term > 0 })
 }
 
-// missingRoles returns a finding for each role that should have a leader and has no row.
-func (f Facts) missingRoles() []Finding {
-	wanted := map[string]bool{}
+// missingRoles returns the roles that should have a leader and have no row.
+func (f Facts) missingRoles() []string {
+	missing := map[string]bool{}
 	for _, role := range roles.All() {
-		wanted[string(role)] = true
+		missing[string(role)] = true
 	}
-	for _, node := range f.Cluster.Nodes {
-		if node.State != nodestore.Active || !f.heard(node) {
-			continue
-		}
+	for _, node := range f.active() {
 		for _, role := range node.Roles {
-			wanted[role] = wanted[role] || role != config.RoleWorker
+			missing[role] = true
 		}
 	}
+	delete(missing, config.RoleWorker)
 	for _, leader := range f.Cluster.Leaders {
-		delete(wanted, leader.Role)
+		delete(missing, leader.Role)
 	}
-	var findings []Finding
-	for _, role := range slices.Sorted(maps.Keys(wanted)) {
-		if wanted[role] {
-			findings = append(findings, fail("run forge doctor again: a node with the role in node.roles creates the row; otherwise read the nodes' logs",
-				"nobody leads %s: forge_leaders has no row of it", role))
-		}
-	}
-	return findings
+	return slices.Sorted(maps.Keys(missing))
+}
+
+// active returns the active nodes that have sent a heartbeat within the dead threshold.
+func (f Facts) active() []nodestore.Node {
+	return slices.DeleteFunc(slices.Clone(f.Cluster.Nodes), func(n nodestore.Node) bool {
+		return n.State != nodestore.Active || !f.heard(n)
+	})
 }
 
 // known reports whether nodes are the candidates for a role. forge run, which is no node,
@@ -128,8 +126,8 @@ func (f Facts) known(role string) bool { return builtIn(role) || len(f.standing(
 
 func (f Facts) standing(role string) []string {
 	var ids []string
-	for _, node := range f.Cluster.Nodes {
-		if node.State == nodestore.Active && f.heard(node) && slices.Contains(node.Roles, role) {
+	for _, node := range f.active() {
+		if slices.Contains(node.Roles, role) {
 			ids = append(ids, node.NodeID)
 		}
 	}
@@ -154,66 +152,58 @@ func (f Facts) livingNodes() int {
 	return living
 }
 
-func checkNodes(f Facts) []Finding {
-	if f.Cluster == nil || !f.Schema.readable() {
-		return nil
-	}
-	var findings []Finding
+func checkNodes(f Facts, r *report) {
 	for _, node := range f.Cluster.Nodes {
 		silent := node.Now.Sub(node.LastHeartbeatAt).Round(time.Second)
 		switch {
 		case node.State == nodestore.Dead:
-			findings = append(findings, warn("start it again; its row goes after a day if it is gone for good",
-				"%s on host %s is dead, last heartbeat %s ago", node.NodeID, node.Hostname, silent))
+			r.warn("start it again; its row goes after a day if it is gone for good",
+				"%s on host %s is dead, last heartbeat %s ago", node.NodeID, node.Hostname, silent)
 		case node.State != nodestore.Left && !f.heard(node):
-			findings = append(findings, warn("check that process; the scheduler's leader gives it up",
-				"%s on host %s is silent for %s", node.NodeID, node.Hostname, silent))
+			r.warn("check that process; the scheduler's leader gives it up",
+				"%s on host %s is silent for %s", node.NodeID, node.Hostname, silent)
 		}
 	}
-	return orOK(findings, "%d running", f.livingNodes())
+	r.orOK("%d running", f.livingNodes())
 }
 
 // checkDrift compares the nodes' configurations with the one in force and with this file.
-func checkDrift(f Facts) []Finding {
-	if f.Cluster == nil || f.Cluster.InForce == "" {
-		return nil
+func checkDrift(f Facts, r *report) {
+	if f.Cluster.InForce == "" {
+		return
 	}
-	var findings []Finding
 	versions, zones := map[string]bool{}, map[string]bool{}
-	for _, node := range f.Cluster.Nodes {
-		if node.State != nodestore.Active || !f.heard(node) {
-			continue
-		}
+	for _, node := range f.active() {
 		versions[node.Version], zones[node.TZData] = true, true
 		if node.ConfigWaiting != "" {
-			findings = append(findings, warn("forge plan with that file shows what it would change; forge apply --yes puts it in force",
-				"the file of %s waits for forge apply --yes: %s", node.NodeID, node.ConfigWaiting))
+			r.warn("forge plan with that file shows what it would change; forge apply --yes puts it in force",
+				"the file of %s waits for forge apply --yes: %s", node.NodeID, node.ConfigWaiting)
 		}
 		if node.ConfigHash != "" && node.ConfigHash != f.Cluster.InForce {
-			findings = append(findings, warn("give it the file that is in force, or forge apply its own",
-				"%s runs configuration %s; in force is %s", node.NodeID, short(node.ConfigHash), short(f.Cluster.InForce)))
+			r.warn("give it the file that is in force, or forge apply its own",
+				"%s runs configuration %s; in force is %s", node.NodeID, short(node.ConfigHash), short(f.Cluster.InForce))
 		}
 	}
 	switch {
 	case f.Cluster.OwnHash == f.Cluster.InForce:
 	case !f.Config.HasClusterSections():
-		findings = append(findings, ok("this file has no crons, jobs, queues or alerts; in force is configuration %s", short(f.Cluster.InForce))...)
+		r.ok("this file has no crons, jobs, queues or alerts; in force is configuration %s", short(f.Cluster.InForce))
 	case f.Cluster.OwnHeld != "":
-		findings = append(findings, warn("forge plan shows the difference, forge apply --yes puts this file in force",
-			"this file waits for forge apply --yes: %s", f.Cluster.OwnHeld))
+		r.warn("forge plan shows the difference, forge apply --yes puts this file in force",
+			"this file waits for forge apply --yes: %s", f.Cluster.OwnHeld)
 	default:
-		findings = append(findings, warn("forge plan shows the difference, forge apply puts this file in force",
-			"this file means configuration %s; in force is %s", short(f.Cluster.OwnHash), short(f.Cluster.InForce)))
+		r.warn("forge plan shows the difference, forge apply puts this file in force",
+			"this file means configuration %s; in force is %s", short(f.Cluster.OwnHash), short(f.Cluster.InForce))
 	}
 	if len(versions) > 1 {
-		findings = append(findings, warn("finish the upgrade", "the nodes run %d versions of forge", len(versions)))
+		r.warn("finish the upgrade", "the nodes run %d versions of forge", len(versions))
 	}
 	if len(zones) > 1 {
-		findings = append(findings, warn("run one version of forge: it contains the time zones",
+		r.warn("run one version of forge: it contains the time zones",
 			"the nodes go by different releases of the time zone database (%s), and may come to different ticks",
-			strings.Join(slices.Sorted(maps.Keys(zones)), ", ")))
+			strings.Join(slices.Sorted(maps.Keys(zones)), ", "))
 	}
-	return orOK(findings, "every node runs configuration %s", short(f.Cluster.InForce))
+	r.orOK("every node runs configuration %s", short(f.Cluster.InForce))
 }
 
 func short(hash string) string {

@@ -18,28 +18,32 @@ const passMargin = 10 * time.Minute
 
 // checkCompaction checks the log compactor's last pass. Without a running node there is
 // no compactor to check.
-func checkCompaction(f Facts) []Finding {
-	if f.Cluster == nil || f.Schema == nil || !f.Schema.readable() || f.livingNodes() == 0 {
-		return nil
+func checkCompaction(f Facts, r *report) {
+	if f.livingNodes() == 0 {
+		return
 	}
 	now, since := f.upSince()
 	if len(f.Cluster.Passes) == 0 {
 		if now.Sub(since) < passMargin {
-			return ok("no pass yet; the nodes started %s ago", now.Sub(since).Round(time.Second))
+			r.ok("no pass yet; the nodes started %s ago", now.Sub(since).Round(time.Second))
+			return
 		}
-		return []Finding{warn("see why nobody leads log_compactor: forge leader status", "no finished run or output was ever removed or merged")}
+		r.warn("see why nobody leads log_compactor: forge leader status", "no finished run or output was ever removed or merged")
+		return
 	}
 	last := f.Cluster.Passes[0]
-	if late := now.Sub(last.NextAt); late > passMargin && now.Sub(since) > passMargin {
-		return []Finding{warn("see why nobody leads log_compactor: forge leader status; a long pass stands in its node's log",
-			"no pass since %s ago; the next was due %s ago", now.Sub(last.EndedAt).Round(time.Second), late.Round(time.Second))}
-	}
-	if len(last.Failed) > 0 {
+	ago := now.Sub(last.EndedAt).Round(time.Second)
+	switch late := now.Sub(last.NextAt); {
+	case late > passMargin && now.Sub(since) > passMargin:
+		r.warn("see why nobody leads log_compactor: forge leader status; a long pass stands in its node's log",
+			"no pass since %s ago; the next was due %s ago", ago, late.Round(time.Second))
+	case len(last.Failed) > 0:
 		what := slices.Sorted(maps.Keys(last.Failed))
-		return []Finding{warn("forge compact status -o json has the errors; every pass tries again",
-			"the last pass, %s ago, could not do all: %s (%s)", now.Sub(last.EndedAt).Round(time.Second), strings.Join(what, ", "), last.Failed[what[0]])}
+		r.warn("forge compact status -o json has the errors; every pass tries again",
+			"the last pass, %s ago, could not do all: %s (%s)", ago, strings.Join(what, ", "), last.Failed[what[0]])
+	default:
+		r.ok("last pass %s ago by %s: %s; the next is due %s", ago, last.NodeID, did(last), due(last.NextAt.Sub(now)))
 	}
-	return ok("last pass %s ago by %s: %s; the next is due %s", now.Sub(last.EndedAt).Round(time.Second), last.NodeID, did(last), due(last.NextAt.Sub(now)))
 }
 
 // upSince returns the database's time, and the time at which the first of the running

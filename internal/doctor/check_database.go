@@ -1,10 +1,8 @@
 package doctor
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -13,110 +11,92 @@ import (
 	"github.com/forge-scheduler/forge/migrations"
 )
 
-func checkSchema(f Facts) []Finding {
-	if f.Schema == nil {
-		return nil
-	}
+func checkSchema(f Facts, r *report) {
 	s := *f.Schema
 	const migrate = "run forge migrate up, or start a node"
 	switch {
 	case s.Empty:
-		return []Finding{warn(migrate, "no tables yet in schema %s", s.Name)}
-	case s.Version != nil && !s.readable():
-		return nil // checkGrants reports the reason
+		r.warn(migrate, "no tables yet in schema %s", s.Name)
+	case s.Version != nil && !s.readable(): // checkGrants reports the reason
 	case errors.Is(s.Version, migrations.ErrPending) && !s.Owned:
-		return []Finding{fail("run forge migrate up as "+s.Owner, "the schema is older than this binary, and only %s may change it", s.Owner)}
+		r.fail("run forge migrate up as "+s.Owner, "the schema is older than this binary, and only %s may change it", s.Owner)
 	case errors.Is(s.Version, migrations.ErrPending):
-		return []Finding{warn(migrate, "the schema is older than this binary")}
+		r.warn(migrate, "the schema is older than this binary")
 	case s.Version != nil:
-		return []Finding{fail("use the forge that the nodes run, or a newer one", "%v", s.Version)}
+		r.fail("use the forge that the nodes run, or a newer one", "%v", s.Version)
 	default:
-		return ok("schema %s is this binary's", s.Name)
+		r.ok("schema %s is this binary's", s.Name)
 	}
 }
 
-func checkGrants(f Facts) []Finding {
-	if f.Server == nil || f.Schema == nil {
-		return nil
-	}
-	var findings []Finding
+func checkGrants(f Facts, r *report) {
 	for _, line := range GrantLines(f.Schema.Missing, f.Server.User) {
-		findings = append(findings, fail("as the owner: "+line.Statement, "%s", line.Lacks))
+		r.fail("as the owner: "+line.Statement, "%s", line.Lacks)
 	}
 	for _, user := range f.Server.ForeignUsers {
-		findings = append(findings, warn(
+		r.warn(
 			fmt.Sprintf("let all nodes connect as one user, or: GRANT pg_signal_backend TO %s;", quote(f.Server.User)),
-			"nodes connect as %s too, whose sessions %s may not end: a hung leader of that user cannot be evicted", user, f.Server.User))
+			"nodes connect as %s too, whose sessions %s may not end: a hung leader of that user cannot be evicted", user, f.Server.User)
 	}
-	return orOK(findings, "user %s has what it needs", f.Server.User)
+	r.orOK("user %s has what it needs", f.Server.User)
 }
 
 // checkLogins finds logins that may take an advisory lock: PostgreSQL has no privilege
 // for that, so every login that may connect to the database can.
-func checkLogins(f Facts) []Finding {
-	if f.Server == nil {
-		return nil
-	}
-	if f.Config.Cluster.LeaderElection.ByLease() {
-		return ok("the lease strategy uses no advisory locks")
-	}
+func checkLogins(f Facts, r *report) {
 	const harm = "can take the lock of a role between two leaders, and keep the role without a leader"
 	revoke := fmt.Sprintf("REVOKE CONNECT ON DATABASE %s FROM PUBLIC; and GRANT it to forge's own user, or set "+
 		"cluster.leader_election.strategy = \"lease\"; see docs/security.md", quote(f.Server.Database))
 	switch {
+	case f.Config.Cluster.LeaderElection.ByLease():
+		r.ok("the lease strategy uses no advisory locks")
 	case len(f.Server.OtherLogins) > 0:
-		return []Finding{warn(revoke, "other logins may connect to the database (%s): each of them %s",
-			strings.Join(f.Server.OtherLogins, ", "), harm)}
+		r.warn(revoke, "other logins may connect to the database (%s): each of them %s",
+			strings.Join(f.Server.OtherLogins, ", "), harm)
 	case f.Server.PublicConnect:
-		return []Finding{warn(revoke, "any login of this server may connect to the database, and %s; there is no other login now", harm)}
+		r.warn(revoke, "any login of this server may connect to the database, and %s; there is no other login now", harm)
 	default:
-		return ok("only %s and superusers may connect to the database", f.Server.User)
+		r.ok("only %s and superusers may connect to the database", f.Server.User)
 	}
 }
 
-func checkReplication(f Facts) []Finding {
-	if f.Server == nil || f.Server.Replicas == 0 {
-		return nil
-	}
+func checkReplication(f Facts, r *report) {
 	replicas := english.Plural(f.Server.Replicas, "replica", "")
-	if f.Server.SynchronousWith == "" {
-		return []Finding{warn("set synchronous_standby_names, or make sure that a fail-over stops the old primary first",
+	switch {
+	case f.Server.Replicas == 0:
+	case f.Server.SynchronousWith == "":
+		r.warn("set synchronous_standby_names, or make sure that a fail-over stops the old primary first",
 			"%s %s asynchronously: a fail-over may lose the newest commits, and an old primary that lives on elects leaders of its own",
-			replicas, english.PluralWord(f.Server.Replicas, "follows", "follow"))}
+			replicas, english.PluralWord(f.Server.Replicas, "follows", "follow"))
+	default:
+		r.ok("%s, synchronous with %s", replicas, f.Server.SynchronousWith)
 	}
-	return ok("%s, synchronous with %s", replicas, f.Server.SynchronousWith)
 }
 
 // checkConnections checks that there are enough connections for every node's pool, its
 // election session, its deputy's session, its heartbeats and its notifications.
-func checkConnections(f Facts) []Finding {
-	if f.Server == nil {
-		return nil
-	}
+func checkConnections(f Facts, r *report) {
 	const own = 4
 	limit, nodes := f.Server.MaxConnections, max(1, f.livingNodes())
 	most := nodes * (f.Config.Database.PoolSize + own)
 	const remedy = "raise max_connections, or lower database.pool_size"
 	switch {
 	case f.Server.Connections*10 >= limit*9:
-		return []Finding{warn(remedy, "%d of %d connections are in use", f.Server.Connections, limit)}
+		r.warn(remedy, "%d of %d connections are in use", f.Server.Connections, limit)
 	case most > limit:
-		return []Finding{warn(remedy, "%s of %d may want %d connections; the server has %d",
-			english.Plural(nodes, "node with a pool", "nodes with pools"), f.Config.Database.PoolSize, most, limit)}
+		r.warn(remedy, "%s of %d may want %d connections; the server has %d",
+			english.Plural(nodes, "node with a pool", "nodes with pools"), f.Config.Database.PoolSize, most, limit)
 	default:
-		return ok("%d of %d in use", f.Server.Connections, limit)
+		r.ok("%d of %d in use", f.Server.Connections, limit)
 	}
 }
 
-func checkEncoding(f Facts) []Finding {
-	if f.Server == nil {
-		return nil
-	}
+func checkEncoding(f Facts, r *report) {
 	if f.Server.Encoding != "UTF8" {
-		return []Finding{fail("create a database with ENCODING 'UTF8' TEMPLATE template0",
-			"the database is encoded in %s, which cannot hold every output and argument: nodes refuse it", f.Server.Encoding)}
+		r.fail("create a database with ENCODING 'UTF8' TEMPLATE template0",
+			"the database is encoded in %s, which cannot hold every output and argument: nodes refuse it", f.Server.Encoding)
 	}
-	return ok("%s", f.Server.Encoding)
+	r.orOK("%s", f.Server.Encoding)
 }
 
 // bloat is the share of dead rows, in tables of some size, above which autovacuum falls
@@ -126,33 +106,28 @@ const (
 	bloatMinRows = 100_000
 )
 
-func checkStorage(f Facts) []Finding {
-	if f.Server == nil || f.Schema == nil {
-		return nil
-	}
-	var findings []Finding
+func checkStorage(f Facts, r *report) {
 	if !f.Server.Fsync {
-		findings = append(findings, warn("set fsync = on", "fsync is off: a power cut may destroy the database"))
+		r.warn("set fsync = on", "fsync is off: a power cut may destroy the database")
 	}
 	if !f.Server.Autovacuum {
-		findings = append(findings, warn("set autovacuum = on", "autovacuum is off: tables only grow"))
+		r.warn("set autovacuum = on", "autovacuum is off: tables only grow")
 	}
 	for _, t := range f.Schema.Tables {
-		if t.Dead > bloatMinRows && float64(t.Dead) > bloatShare*float64(t.Live+t.Dead) {
-			findings = append(findings, warn("look for long transactions in pg_stat_activity, and let autovacuum run",
-				"%s has %s dead rows and %s live ones", t.Name, humanize.Comma(t.Dead), humanize.Comma(t.Live)))
+		if t.DeadRows > bloatMinRows && float64(t.DeadRows) > bloatShare*float64(t.Rows+t.DeadRows) {
+			r.warn("look for long transactions in pg_stat_activity, and let autovacuum run",
+				"%s has %s dead rows and %s live ones", t.Name, humanize.Comma(t.DeadRows), humanize.Comma(t.Rows))
 		}
 	}
-	return orOK(findings, "%s", f.sizes())
+	r.orOK("%s", f.sizes())
 }
 
 func (f Facts) sizes() string {
 	sizes := []string{"database " + bytes(f.Server.DatabaseBytes)}
-	tables := slices.SortedFunc(slices.Values(f.Schema.Tables), func(a, b Table) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	for _, t := range tables[:min(len(tables), 2)] {
+	for _, t := range f.Schema.Tables[:min(len(f.Schema.Tables), 2)] {
 		sizes = append(sizes, t.Name+" "+bytes(t.Bytes))
 	}
-	for _, t := range tables {
+	for _, t := range f.Schema.Tables {
 		if t.Partitions > 0 {
 			sizes = append(sizes, fmt.Sprintf("%s in %s partitions", t.Name, humanize.Comma(t.Partitions)))
 		}

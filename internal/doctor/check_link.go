@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -35,64 +34,45 @@ func (f Facts) reached() []Link {
 	return slices.DeleteFunc(f.links(), func(l Link) bool { return l.Err != nil })
 }
 
-func checkConnection(f Facts) []Finding {
-	var findings []Finding
+func checkConnection(f Facts, r *report) {
 	for _, link := range f.links() {
 		if link.Err != nil {
-			findings = append(findings, fail("check "+link.Key+", that the server runs and accepts connections from here, and the credentials",
-				"%s: %v", link.Key, link.Err))
+			r.fail("check "+link.Key+", that the server runs and accepts connections from here, and the credentials",
+				"%s: %v", link.Key, link.Err)
 		}
 	}
-	if len(findings) == 0 && f.Err != nil {
-		return []Finding{fail("see the lines below; then run forge doctor again", "not all could be looked at: %v", f.Err)}
+	if len(r.findings) == 0 && f.Err != nil {
+		r.fail("see the lines below; then run forge doctor again", "not all could be looked at: %v", f.Err)
 	}
-	return orOK(findings, "PostgreSQL answers within %s", f.Election.RoundTrip.Round(10*time.Microsecond))
+	r.orOK("PostgreSQL answers within %s", f.Election.RoundTrip.Round(10*time.Microsecond))
 }
 
-func checkPooler(f Facts) []Finding {
-	reached := f.reached()
-	if len(reached) == 0 {
-		return nil
-	}
-	var findings []Finding
-	for _, link := range reached {
-		if finding, found := f.judgePooler(link); found {
-			findings = append(findings, finding)
+func checkPooler(f Facts, r *report) {
+	for _, link := range f.reached() {
+		switch {
+		case link.Shared && f.Config.Cluster.LeaderElection.ByLease():
+			r.ok(`%s: a pooler in transaction mode, which strategy = "lease" allows`, link.Key)
+		case link.Shared:
+			r.fail("let "+link.Key+` lead straight to PostgreSQL, or set cluster.leader_election.strategy = "lease" on every node`,
+				"%s: a pooler in transaction mode stands between: no session of a node's own, no lock and no notification lasts", link.Key)
+		case link.Pooled:
+			r.ok("%s: a pooler in session mode", link.Key)
 		}
 	}
-	return orOK(findings, "no pooler between here and PostgreSQL")
+	r.orOK("no pooler between here and PostgreSQL")
 }
 
-func (f Facts) judgePooler(link Link) (Finding, bool) {
-	byLease := f.Config.Cluster.LeaderElection.ByLease()
-	switch {
-	case link.Shared && byLease:
-		return Finding{Status: OK, Detail: link.Key + `: a pooler in transaction mode, which strategy = "lease" allows`}, true
-	case link.Shared:
-		return fail("let "+link.Key+` lead straight to PostgreSQL, or set cluster.leader_election.strategy = "lease" on every node`,
-			"%s: a pooler in transaction mode stands between: no session of a node's own, no lock and no notification lasts", link.Key), true
-	case link.Pooled:
-		return Finding{Status: OK, Detail: link.Key + ": a pooler in session mode"}, true
-	default:
-		return Finding{}, false
-	}
-}
-
-func checkPrimary(f Facts) []Finding {
-	if len(f.reached()) == 0 {
-		return nil
-	}
-	var findings []Finding
+func checkPrimary(f Facts, r *report) {
 	for _, link := range f.links() {
 		switch {
 		case link.Replay.Replica:
-			findings = append(findings, fail(link.ReadOnly,
-				"%s: the server is a replica: it grants locks that elect nobody, and takes no writes; %s", link.Key, ageOf(link.Replay)))
+			r.fail(link.ReadOnly,
+				"%s: the server is a replica: it grants locks that elect nobody, and takes no writes; %s", link.Key, ageOf(link.Replay))
 		case link.ReadOnly != "":
-			findings = append(findings, fail(link.ReadOnly, "%s: the server takes no writes", link.Key))
+			r.fail(link.ReadOnly, "%s: the server takes no writes", link.Key)
 		}
 	}
-	return orOK(findings, "the server is a primary")
+	r.orOK("the server is a primary")
 }
 
 // ageOf describes how old the data of a replica may be.
@@ -104,114 +84,104 @@ func ageOf(r postgres.Replay) string {
 		explain.Span(r.Age), r.Until.Local().Format("2006-01-02 15:04:05 MST"))
 }
 
-func checkVersion(f Facts) []Finding {
-	if f.Server == nil {
-		return nil
-	}
+func checkVersion(f Facts, r *report) {
 	switch major := f.Server.VersionNum / 10000; {
 	case major < oldest:
-		return []Finding{fail(fmt.Sprintf("upgrade PostgreSQL to %d or newer", oldest),
-			"PostgreSQL %s is too old: it cannot end the session of a silent leader", f.Server.Version)}
+		r.fail(fmt.Sprintf("upgrade PostgreSQL to %d or newer", oldest),
+			"PostgreSQL %s is too old: it cannot end the session of a silent leader", f.Server.Version)
 	case major > newest:
-		return []Finding{warn("watch the first days, or use PostgreSQL "+fmt.Sprint(newest),
-			"PostgreSQL %s is newer than any version that forge was tested with", f.Server.Version)}
+		r.warn("watch the first days, or use PostgreSQL "+fmt.Sprint(newest),
+			"PostgreSQL %s is newer than any version that forge was tested with", f.Server.Version)
 	default:
-		return ok("PostgreSQL %s", f.Server.Version)
+		r.ok("PostgreSQL %s", f.Server.Version)
 	}
 }
 
-func checkIdleTimeout(f Facts) []Finding {
+func checkIdleTimeout(f Facts, r *report) {
 	link := f.Election
 	if link.Err != nil || link.Shared || f.Server != nil && f.Server.VersionNum/10000 < oldest {
-		return nil // other checks report it
+		return // other checks report it
 	}
 	if !link.IdleEnded {
-		return []Finding{fail("remove what keeps sessions alive between this machine and PostgreSQL",
-			"the server bore a silent session for longer than it was told to: a leader that hangs would keep its lock")}
+		r.fail("remove what keeps sessions alive between this machine and PostgreSQL",
+			"the server bore a silent session for longer than it was told to: a leader that hangs would keep its lock")
 	}
-	return ok("the server ends idle sessions on time")
+	r.orOK("the server ends idle sessions on time")
 }
 
 // checkLease checks the times of the election: on their own, against the link to the
 // server, and against those of the present leaders.
-func checkLease(f Facts) []Finding {
+func checkLease(f Facts, r *report) {
 	e := f.Config.Cluster.LeaderElection
-	var findings []Finding
 	trust := roles.TrustWindow(e.LeaseDuration.Std())
 	room := trust - e.RefreshInterval.Std()
 	trip := f.Election.RoundTrip
 	const lengthen = "raise cluster.leader_election.lease_duration, or lower refresh_interval"
 	switch {
 	case room <= 0:
-		findings = append(findings, fail("refresh_interval of at most a third of lease_duration",
-			"a leader trusts its lead for %s and renews it each %s: it would lose every term", trust, e.RefreshInterval))
+		r.fail("refresh_interval of at most a third of lease_duration",
+			"a leader trusts its lead for %s and renews it each %s: it would lose every term", trust, e.RefreshInterval)
 	case trip >= room:
-		findings = append(findings, fail(lengthen,
-			"a round trip to the server takes %s, and a renewal has %s: no leader could stay", trip.Round(time.Millisecond), room))
+		r.fail(lengthen,
+			"a round trip to the server takes %s, and a renewal has %s: no leader could stay", trip.Round(time.Millisecond), room)
 	case trip >= room/4:
-		findings = append(findings, warn(lengthen,
-			"a round trip to the server takes %s, and a renewal has %s: leaders will be lost to slow moments", trip.Round(time.Millisecond), room))
+		r.warn(lengthen,
+			"a round trip to the server takes %s, and a renewal has %s: leaders will be lost to slow moments", trip.Round(time.Millisecond), room)
 	}
 	if up := f.Election.GivesUp; up > 0 && up < e.LeaseDuration.Std() {
-		findings = append(findings, fail("raise the TCP keepalive times of the server's operating system (net.ipv4.tcp_keepalive_time on Linux)",
+		r.fail("raise the TCP keepalive times of the server's operating system (net.ipv4.tcp_keepalive_time on Linux)",
 			"the server gives up a client that does not answer after %s, before the lease of %s: another could lead while the old leader still trusts",
-			up, e.LeaseDuration))
+			up, e.LeaseDuration)
 	}
-	return orOK(append(findings, otherLeases(f, e)...),
-		"lease %s, renewed each %s, trusted for %s", e.LeaseDuration, e.RefreshInterval, trust)
+	checkOtherLeases(f, r)
+	r.orOK("lease %s, renewed each %s, trusted for %s", e.LeaseDuration, e.RefreshInterval, trust)
 }
 
-// otherLeases returns findings about leaders whose lease differs from this file's.
-func otherLeases(f Facts, e config.LeaderElection) []Finding {
+// checkOtherLeases finds a leader whose lease differs from this file's.
+func checkOtherLeases(f Facts, r *report) {
 	if f.Cluster == nil {
-		return nil
+		return
 	}
+	e := f.Config.Cluster.LeaderElection
 	for _, leader := range f.Cluster.Leaders {
 		theirs := leader.LeaseUntil.Sub(leader.RenewedAt)
 		if leader.Leads() && math.Abs((theirs-e.LeaseDuration.Std()).Seconds()) > 0.1 {
-			return []Finding{warn("give every node the same [cluster.leader_election], and restart those that differ",
-				"%s leads %s with a lease of %s; this file says %s", leader.NodeID, leader.Role, theirs.Round(time.Millisecond), e.LeaseDuration)}
+			r.warn("give every node the same [cluster.leader_election], and restart those that differ",
+				"%s leads %s with a lease of %s; this file says %s", leader.NodeID, leader.Role, theirs.Round(time.Millisecond), e.LeaseDuration)
+			return
 		}
 	}
-	return nil
 }
 
 // checkClock compares the clocks. Elections do not need equal clocks, but people compare
 // logs, and programs compare a leader file's lease_until.
-func checkClock(f Facts) []Finding {
-	if f.Election.Err != nil {
-		return nil
-	}
-	var findings []Finding
-	add := func(who string, ahead, give time.Duration) {
-		off := max(ahead.Abs()-give, 0)
-		if off <= clockTolerance {
-			return
-		}
-		finding := warn("let every machine keep time by NTP", "the clock of %s is %s the database's", who, clockDifference(ahead))
-		if off > f.Config.Cluster.LeaderElection.LeaseDuration.Std() {
-			finding.Status = Fail
-			finding.Detail += ", more than a lease: programs that compare lease_until with that clock are misled"
-		}
-		findings = append(findings, finding)
-	}
-	add("this machine", f.Election.ClockAhead, f.Election.ClockError)
-	if f.Cluster != nil {
-		for _, clock := range f.Cluster.Hazards.Clocks {
-			add("node "+clock.NodeID, clock.Ahead, 0)
+func checkClock(f Facts, r *report) {
+	compare := func(who string, ahead, give time.Duration) {
+		const remedy, wrong = "let every machine keep time by NTP", "the clock of %s is %s the database's"
+		switch off := ahead.Abs() - give; {
+		case off > f.Config.Cluster.LeaderElection.LeaseDuration.Std():
+			r.fail(remedy, wrong+", more than a lease: programs that compare lease_until with that clock are misled", who, clockDifference(ahead))
+		case off > clockTolerance:
+			r.warn(remedy, wrong, who, clockDifference(ahead))
 		}
 	}
-	return orOK(append(findings, f.hazards(hazards.SetBackClock)...), "this machine's clock is %s the database's%s", clockDifference(f.Election.ClockAhead), f.clocksSeen())
-}
-
-func (f Facts) clocksSeen() string {
-	if f.Cluster == nil || len(f.Cluster.Hazards.Clocks) == 0 {
-		return ""
+	compare("this machine", f.Election.ClockAhead, f.Election.ClockError)
+	var seen hazards.Facts
+	if f.hasTables() {
+		seen = f.Cluster.Hazards
 	}
-	if len(f.Cluster.Hazards.Clocks) == 1 {
-		return ", and that of 1 node is within a second"
+	for _, clock := range seen.Clocks {
+		compare("node "+clock.NodeID, clock.Ahead, 0)
 	}
-	return fmt.Sprintf(", and those of %d nodes are within a second", len(f.Cluster.Hazards.Clocks))
+	r.hazards(seen, hazards.SetBackClock)
+	others := ""
+	switch n := len(seen.Clocks); {
+	case n == 1:
+		others = ", and that of 1 node is within a second"
+	case n > 1:
+		others = fmt.Sprintf(", and those of %d nodes are within a second", n)
+	}
+	r.orOK("this machine's clock is %s the database's%s", clockDifference(f.Election.ClockAhead), others)
 }
 
 func clockDifference(ahead time.Duration) string {
@@ -225,17 +195,12 @@ func clockDifference(ahead time.Duration) string {
 	}
 }
 
-func checkTLS(f Facts) []Finding {
-	reached := f.reached()
-	if len(reached) == 0 {
-		return nil
-	}
-	var findings []Finding
-	for _, link := range reached {
+func checkTLS(f Facts, r *report) {
+	for _, link := range f.reached() {
 		if link.Remote != "" && !link.TLS {
-			findings = append(findings, warn("add sslmode=verify-full (or require) to "+link.Key,
-				"%s: passwords and data go to %s in the clear", link.Key, link.Remote))
+			r.warn("add sslmode=verify-full (or require) to "+link.Key,
+				"%s: passwords and data go to %s in the clear", link.Key, link.Remote)
 		}
 	}
-	return orOK(findings, "connections are encrypted, or stay on this machine")
+	r.orOK("connections are encrypted, or stay on this machine")
 }

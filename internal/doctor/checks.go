@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/forge-scheduler/forge/internal/config"
 )
@@ -27,97 +26,103 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// check evaluates one aspect. It returns nothing when its facts are unknown.
+// check evaluates one aspect.
 type check struct {
-	name  string
-	judge func(Facts) []Finding
+	name string
+	// known reports whether the facts that judge needs are known; nil: it needs none.
+	known func(Facts) bool
+	judge func(Facts, *report)
 }
 
 // checks are in the order in which they are shown: a check comes before those that depend
 // on it.
 var checks = []check{
-	{"configuration", checkConfiguration},
-	{"connection", checkConnection},
-	{"pooler", checkPooler},
-	{"primary", checkPrimary},
-	{"server version", checkVersion},
-	{"idle_session_timeout", checkIdleTimeout},
-	{"lease", checkLease},
-	{"clock", checkClock},
-	{"schema", checkSchema},
-	{"grants", checkGrants},
-	{"logins", checkLogins},
-	{"lock ids", checkLocks},
-	{"leaders", checkLeaders},
-	{"nodes", checkNodes},
-	{"drift", checkDrift},
-	{"failovers", checkFailovers},
-	{"queues", checkQueues},
-	{"tls", checkTLS},
-	{"replication", checkReplication},
-	{"connections", checkConnections},
-	{"encoding", checkEncoding},
-	{"writes", checkWrites},
-	{"snapshots", checkSnapshots},
-	{"storage", checkStorage},
-	{"compaction", checkCompaction},
+	{"configuration", nil, checkConfiguration},
+	{"connection", nil, checkConnection},
+	{"pooler", Facts.connected, checkPooler},
+	{"primary", Facts.connected, checkPrimary},
+	{"server version", Facts.hasServer, checkVersion},
+	{"idle_session_timeout", nil, checkIdleTimeout},
+	{"lease", nil, checkLease},
+	{"clock", Facts.hasClock, checkClock},
+	{"schema", Facts.hasSchema, checkSchema},
+	{"grants", Facts.hasSchema, checkGrants},
+	{"logins", Facts.hasServer, checkLogins},
+	{"lock ids", Facts.hasLocks, checkLocks},
+	{"leaders", Facts.hasTables, checkLeaders},
+	{"nodes", Facts.hasTables, checkNodes},
+	{"drift", Facts.hasLocks, checkDrift},
+	{"failovers", Facts.hasTables, checkFailovers},
+	{"queues", Facts.hasTables, checkQueues},
+	{"tls", Facts.connected, checkTLS},
+	{"replication", Facts.hasServer, checkReplication},
+	{"connections", Facts.hasServer, checkConnections},
+	{"encoding", Facts.hasServer, checkEncoding},
+	{"writes", Facts.hasTables, checkWrites},
+	{"snapshots", Facts.hasTables, checkSnapshots},
+	{"storage", Facts.hasSchema, checkStorage},
+	{"compaction", Facts.hasTables, checkCompaction},
 }
 
 // Examine runs all checks on the facts.
 func Examine(facts Facts) []Finding {
 	var findings []Finding
 	for _, c := range checks {
-		for _, finding := range c.judge(facts) {
-			finding.Check = c.name
-			findings = append(findings, finding)
+		if c.known == nil || c.known(facts) {
+			r := report{check: c.name}
+			c.judge(facts, &r)
+			findings = append(findings, r.findings...)
 		}
 	}
 	return findings
 }
 
-func ok(format string, args ...any) []Finding {
-	return []Finding{{Status: OK, Detail: fmt.Sprintf(format, args...)}}
+// report collects the findings of a check.
+type report struct {
+	check    string
+	findings []Finding
 }
 
-func warn(remedy, format string, args ...any) Finding {
-	return Finding{Status: Warn, Detail: fmt.Sprintf(format, args...), Remedy: remedy}
+func (r *report) add(status Status, remedy, format string, args []any) {
+	r.findings = append(r.findings, Finding{Check: r.check, Status: status, Detail: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-func fail(remedy, format string, args ...any) Finding {
-	return Finding{Status: Fail, Detail: fmt.Sprintf(format, args...), Remedy: remedy}
-}
+func (r *report) ok(format string, args ...any) { r.add(OK, "", format, args) }
 
-// orOK returns the findings, or one OK finding when there are none.
-func orOK(findings []Finding, format string, args ...any) []Finding {
-	if len(findings) > 0 {
-		return findings
+func (r *report) warn(remedy, format string, args ...any) { r.add(Warn, remedy, format, args) }
+
+func (r *report) fail(remedy, format string, args ...any) { r.add(Fail, remedy, format, args) }
+
+// orOK adds an OK if there are no findings.
+func (r *report) orOK(format string, args ...any) {
+	if len(r.findings) == 0 {
+		r.ok(format, args...)
 	}
-	return ok(format, args...)
 }
 
-func checkConfiguration(f Facts) []Finding {
-	var findings []Finding
+// problem adds a problem of the configuration file.
+func (r *report) problem(status Status, problem config.Problem) {
+	remedy := ""
+	if problem.Want != "" {
+		remedy = "want " + problem.Want
+	}
+	problem.Want, problem.Warning = "", false // shown as the remedy and the status
+	r.add(status, remedy, "%s", []any{problem})
+}
+
+func checkConfiguration(f Facts, r *report) {
 	for _, problem := range f.Warnings {
-		remedy := ""
-		if problem.Want != "" {
-			remedy, problem.Want = "want "+problem.Want, ""
-		}
-		findings = append(findings, warn(remedy, "%s", strings.Replace(problem.String(), "warning: ", "", 1)))
+		r.problem(Warn, problem)
 	}
-	return orOK(findings, "no errors and no warnings")
+	r.orOK("no errors and no warnings")
 }
 
 // Invalid returns the findings about a configuration that cannot be used. Nothing else
 // can be checked then.
-func Invalid(report config.Report) []Finding {
-	var findings []Finding
-	for _, problem := range report.Errors() {
-		finding := fail("", "")
-		if problem.Want != "" {
-			finding.Remedy, problem.Want = "want "+problem.Want, ""
-		}
-		finding.Check, finding.Detail = "configuration", problem.String()
-		findings = append(findings, finding)
+func Invalid(errors config.Report) []Finding {
+	r := report{check: "configuration"}
+	for _, problem := range errors.Errors() {
+		r.problem(Fail, problem)
 	}
-	return findings
+	return r.findings
 }

@@ -112,7 +112,7 @@ func TestChecks(t *testing.T) {
 			f.Config.Cluster.LeaderElection.Strategy = "lease"
 		}, "pooler", OK, []string{"transaction mode"}},
 		"another's tables": {func(f *Facts) {
-			f.Schema.Owned, f.Schema.Owner, f.Schema.Tables = false, "dba", []Table{{Name: "forge_cron_ticks", Partitions: 9}}
+			f.Schema.Owned, f.Schema.Owner, f.Schema.Tables = false, "dba", []compactor.Table{{Name: "forge_cron_ticks", Partitions: 9}}
 		}, "storage", OK, []string{"forge_cron_ticks in 9 partitions", "rows deleted one by one: the tables belong to dba"}},
 		"pooler in session mode": {func(f *Facts) { f.Election.Pooled = true }, "pooler", OK, []string{"session mode"}},
 		"pooler before the pool alone": {func(f *Facts) {
@@ -397,7 +397,7 @@ func TestChecks(t *testing.T) {
 		},
 		"a read-only database": {func(f *Facts) { f.Writes = postgres.ErrWritesRejected }, "writes", Fail, []string{"read-only", "default_transaction_read_only"}},
 		"dead rows": {
-			func(f *Facts) { f.Schema.Tables = []Table{{Name: "river_job", Live: 10, Dead: 1_000_000}} },
+			func(f *Facts) { f.Schema.Tables = []compactor.Table{{Name: "river_job", Rows: 10, DeadRows: 1_000_000}} },
 			"storage", Warn,
 			[]string{"river_job has 1,000,000 dead rows"},
 		},

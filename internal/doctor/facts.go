@@ -31,6 +31,20 @@ type Facts struct {
 	Err error
 }
 
+// connected reports whether an address leads to a server.
+func (f Facts) connected() bool { return len(f.reached()) > 0 }
+
+func (f Facts) hasClock() bool { return f.Election.Err == nil }
+
+func (f Facts) hasServer() bool { return f.Server != nil }
+
+func (f Facts) hasSchema() bool { return f.Server != nil && f.Schema != nil }
+
+func (f Facts) hasLocks() bool { return f.Cluster != nil }
+
+// hasTables reports whether the cluster's tables were read.
+func (f Facts) hasTables() bool { return f.Cluster != nil && f.Schema != nil && f.Schema.readable() }
+
 // Link describes one connection to the database, as found.
 type Link struct {
 	// Key is the configuration key of the address.
@@ -99,7 +113,7 @@ type Schema struct {
 	Owned bool
 	// Missing are the privileges that this user lacks, by object.
 	Missing []Grant
-	Tables  []Table
+	Tables  []compactor.Table
 }
 
 // readable reports whether this user may read the existing tables.
@@ -107,16 +121,6 @@ func (s Schema) readable() bool {
 	return !s.Empty && !slices.ContainsFunc(s.Missing, func(g Grant) bool {
 		return g.Privilege == "SELECT" || g.Kind == "SCHEMA"
 	})
-}
-
-// Table is a large table.
-type Table struct {
-	Name  string
-	Bytes int64
-	Live  int64
-	Dead  int64
-	// Partitions is the number of partitions; 0 for an ordinary table.
-	Partitions int64
 }
 
 // Cluster is the data that nodes have written, and the locks of the elections.

@@ -13,11 +13,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/postgres"
-
 	"github.com/forge-scheduler/forge/internal/hazards"
-
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
@@ -50,15 +48,6 @@ SELECT coalesce((SELECT pg_get_userbyid(relowner) FROM pg_class
                  WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), ''),
        coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                  WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), true)`
-
-	// Partitions count as part of their table.
-	tablesSQL = `
-SELECT t.relname::text, sum(pg_total_relation_size(s.relid))::bigint, sum(s.n_live_tup)::bigint, sum(s.n_dead_tup)::bigint,
-       count(*) FILTER (WHERE s.relid <> t.oid)
-FROM pg_stat_user_tables s
-JOIN pg_class t ON t.oid = coalesce(pg_partition_root(s.relid), s.relid)
-WHERE s.schemaname = $1 AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\_%')
-GROUP BY t.relname`
 )
 
 // Gather collects all facts. A fact that cannot be read stays empty, with the reason in
@@ -154,8 +143,8 @@ func readSchema(ctx context.Context, pool *pgxpool.Pool, name string) (Schema, e
 	if s.Empty {
 		return s, nil
 	}
-	if s.Tables, err = postgres.Collect(ctx, pool, pgx.RowToStructByPos[Table], tablesSQL, name); err != nil {
-		return Schema{}, fmt.Errorf("look at the tables: %w", err)
+	if s.Tables, err = compactor.NewStore(pool).Tables(ctx, name); err != nil {
+		return Schema{}, err
 	}
 	s.Version = migrations.New(pool, slog.New(slog.DiscardHandler)).Check(ctx)
 	return s, nil

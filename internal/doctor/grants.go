@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // missingSQL lists the privileges that a node needs and the user lacks. A node reads and
@@ -64,23 +66,9 @@ type Grant struct {
 	Object string
 }
 
-// GrantQueryer is a pool, a connection or a transaction.
-type GrantQueryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // MissingGrants returns the privileges that the current user lacks to run nodes on the schema.
-func MissingGrants(ctx context.Context, db GrantQueryer, schema string) ([]Grant, error) {
-	rows, err := db.Query(ctx, missingSQL, schema)
-	if err != nil {
-		return nil, fmt.Errorf("look at the privileges: %w", err)
-	}
-	missing, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Grant])
-	if err != nil {
-		return nil, fmt.Errorf("look at the privileges: %w", err)
-	}
-	return missing, nil
+func MissingGrants(ctx context.Context, db postgres.DB, schema string) ([]Grant, error) {
+	return postgres.Select(ctx, db, "look at the privileges", pgx.RowToStructByPos[Grant], missingSQL, schema)
 }
 
 // GrantLine is one GRANT statement and its reason.
@@ -138,7 +126,7 @@ func some(objects []string) string {
 // ExplainGrants adds to a missing-privilege error the GRANT statements for it and for
 // every other privilege that the login lacks on the schema. It returns other errors
 // unchanged.
-func ExplainGrants(ctx context.Context, db GrantQueryer, schema string, err error) error {
+func ExplainGrants(ctx context.Context, db postgres.DB, schema string, err error) error {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || refused.Code != codeInsufficientPrivilege {
 		return err
