@@ -26,6 +26,8 @@ const (
 	// freshIntervals is how many reports a live node may miss before its gauges no
 	// longer count.
 	freshIntervals = 3
+	// countedPerSecond is the mean number of unfinished jobs that are counted per second.
+	countedPerSecond = 10_000
 )
 
 // Watch evaluates the totals of a term.
@@ -92,6 +94,7 @@ type tenure struct {
 	fence   leaderstore.Fence
 	written sums
 	full    time.Time // of the last complete write, by the database's clock
+	depths  depths
 	rolled  map[Step]time.Time
 	watch   Watch // may be nil
 	fresh   bool  // whether some node has reported recently
@@ -151,7 +154,11 @@ func (t *tenure) read(ctx context.Context, db postgres.DB, now time.Time) (sums,
 		return nil, err
 	}
 	total := clusterSums(nodes, vacant)
-	counts, err := countCluster(ctx, db, freshAfter)
+	queued, err := t.depths.read(ctx, db, now)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := countNodes(ctx, db, freshAfter)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +166,7 @@ func (t *tenure) read(ctx context.Context, db postgres.DB, now time.Time) (sums,
 	if err != nil {
 		return nil, err
 	}
-	for _, sample := range append(counts, dangers...) {
+	for _, sample := range slices.Concat(queued, counts, dangers) {
 		total.add(sample)
 	}
 	return total, nil

@@ -147,20 +147,39 @@ func readVacant(ctx context.Context, db postgres.DB, now time.Time) (map[string]
 	return vacant, nil
 }
 
-// countCluster counts the jobs and the nodes, which no node can count itself. A
-// node whose last report is not after freshAfter is not reporting.
-func countCluster(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]metrics.Sample, error) {
+// depths are the numbers of unfinished jobs by queue and state, as counted last. A count
+// reads every unfinished job. So that its cost per second is bounded for any number of
+// jobs, they are counted less often if there are many: a million every 100 seconds.
+type depths struct {
+	samples []metrics.Sample
+	counted time.Time
+	valid   time.Duration
+}
+
+func (d *depths) read(ctx context.Context, db postgres.DB, now time.Time) ([]metrics.Sample, error) {
+	if age := now.Sub(d.counted); age >= 0 && age < d.valid {
+		return d.samples, nil
+	}
 	counts, err := jobstore.New(db).Depths(ctx)
 	if err != nil {
 		return nil, err
 	}
-	depths := make([]metrics.Sample, len(counts))
+	jobs := int64(0)
+	d.samples = make([]metrics.Sample, len(counts))
 	for i, c := range counts {
-		depths[i] = metrics.Sample{
+		jobs += c.Jobs
+		d.samples[i] = metrics.Sample{
 			Name: metrics.QueueDepthName, Labels: map[string]string{"queue": c.Queue, "state": c.State}, Value: float64(c.Jobs),
 		}
 	}
-	nodes, err := postgres.Collect(ctx, db, func(row pgx.CollectableRow) (metrics.Sample, error) {
+	d.counted, d.valid = now, time.Duration(jobs)*time.Second/countedPerSecond
+	return d.samples, nil
+}
+
+// countNodes counts the nodes, which no node can count itself. A node whose last report
+// is not after freshAfter is not reporting.
+func countNodes(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]metrics.Sample, error) {
+	return postgres.Select(ctx, db, "count the nodes", func(row pgx.CollectableRow) (metrics.Sample, error) {
 		var sample metrics.Sample
 		var label, value string
 		err := row.Scan(&sample.Name, &label, &value, &sample.Value)
@@ -169,10 +188,6 @@ func countCluster(ctx context.Context, db postgres.DB, freshAfter time.Time) ([]
 		}
 		return sample, err
 	}, clusterSQL, freshAfter)
-	if err != nil {
-		return nil, fmt.Errorf("count the nodes: %w", err)
-	}
-	return append(depths, nodes...), nil
 }
 
 // retire moves the counters of nodes whose last report was before an instant to the

@@ -397,7 +397,9 @@ func TestChecks(t *testing.T) {
 		},
 		"a read-only database": {func(f *Facts) { f.Writes = postgres.ErrWritesRejected }, "writes", Fail, []string{"read-only", "default_transaction_read_only"}},
 		"dead rows": {
-			func(f *Facts) { f.Schema.Tables = []compactor.Table{{Name: "river_job", Rows: 10, DeadRows: 1_000_000}} },
+			func(f *Facts) {
+				f.Schema.Tables = []compactor.Table{{Name: "river_job", Rows: 10, DeadRows: 1_000_000}}
+			},
 			"storage", Warn,
 			[]string{"river_job has 1,000,000 dead rows"},
 		},
