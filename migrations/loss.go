@@ -46,25 +46,34 @@ const newestSQL = `SELECT version_id FROM ` + table + ` WHERE version_id > 0 AND
 // applied last, and what would be lost with it. Its Version is 0 when there is none.
 // It only reads.
 func (m *Migrator) Newest(ctx context.Context) (Step, []Loss, error) {
-	versions, err := m.versions(ctx, table, newestSQL)
-	if err != nil {
-		return Step{}, nil, m.explain("read the newest migration", err)
-	}
-	if len(versions) == 0 {
-		return Step{}, nil, nil
+	newest, err := m.newest(ctx)
+	if err != nil || newest == 0 {
+		return Step{}, nil, err
 	}
 	steps, err := m.known()
 	if err != nil {
 		return Step{}, nil, err
 	}
 	for _, step := range steps {
-		if step.Source == "forge" && step.Version == versions[0] {
+		if step.Source == "forge" && step.Version == newest {
 			step.Applied = true
 			losses, err := m.losses(ctx, step.Name)
 			return step, losses, err
 		}
 	}
 	return Step{}, nil, m.Check(ctx) // which says that this one is unknown
+}
+
+// newest returns the number of that migration.
+func (m *Migrator) newest(ctx context.Context) (int64, error) {
+	versions, err := m.versions(ctx, table, newestSQL)
+	if err != nil {
+		return 0, m.explain("read the newest migration", err)
+	}
+	if len(versions) == 0 {
+		return 0, nil
+	}
+	return versions[0], nil
 }
 
 var (
@@ -86,6 +95,9 @@ func (m *Migrator) losses(ctx context.Context, name string) ([]Loss, error) {
 	var found []Loss
 	for statement := range strings.SplitSeq(commentSQL.ReplaceAllString(down, ""), ";") {
 		for _, loss := range lossesOf(strings.TrimSpace(statement)) {
+			if loss.Table == table {
+				continue // no data
+			}
 			var exists bool
 			if err := m.pool.QueryRow(ctx, tableExistsSQL, loss.Table).Scan(&exists); err != nil {
 				return nil, m.explain("look for "+loss.Table, err)

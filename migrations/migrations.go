@@ -1,5 +1,9 @@
 // Package migrations brings a database to the schema that this binary needs:
 // River's tables first, then forge's own beside them.
+//
+// Forge's first migration is the baseline. Databases of unreleased builds have the
+// migrations that it replaces, with lower numbers. If they have the last of these, which
+// has the baseline's number, they go on from there. Older ones are refused.
 package migrations
 
 import (
@@ -34,6 +38,12 @@ var ErrNewerSchema = errors.New("the database's schema is newer than this binary
 // ErrPending says that migrations are missing.
 var ErrPending = errors.New("the database's schema is older than this binary")
 
+// ErrTooOld says that the database has only migrations that the baseline replaced.
+var ErrTooOld = errors.New("the database's schema is too old for this binary")
+
+// baseline is the number of forge's first migration.
+const baseline = 63
+
 //go:embed *.sql
 var files embed.FS
 
@@ -61,7 +71,8 @@ func New(pool *pgxpool.Pool, logger *slog.Logger) *Migrator {
 }
 
 // Up applies what is missing, under a lock, and does nothing when all is there.
-// A database that a newer binary migrated gives ErrNewerSchema, unchanged.
+// A database that a newer binary migrated gives ErrNewerSchema, and one from before the
+// baseline ErrTooOld; both are unchanged.
 func (m *Migrator) Up(ctx context.Context) error {
 	if err := m.Check(ctx); !errors.Is(err, ErrPending) {
 		return err
@@ -74,19 +85,19 @@ func (m *Migrator) Up(ctx context.Context) error {
 		if err := m.upRiver(ctx); err != nil {
 			return err
 		}
-		if err := m.repair(ctx); err != nil {
-			return err
-		}
 		return m.upForge(ctx)
 	})
 }
 
 // Down takes back forge's newest migration, and does nothing when there is
-// none; River's tables and jobs stay. A database that a newer binary migrated
-// gives ErrNewerSchema, unchanged.
+// none; River's tables and jobs stay. It refuses what Up refuses.
 func (m *Migrator) Down(ctx context.Context) error {
 	return m.locked(ctx, func() error {
 		if err := m.Check(ctx); err != nil && !errors.Is(err, ErrPending) {
+			return err
+		}
+		newest, err := m.newest(ctx)
+		if err != nil || newest == 0 {
 			return err
 		}
 		provider, closeDB, err := m.goose()
@@ -94,21 +105,17 @@ func (m *Migrator) Down(ctx context.Context) error {
 			return err
 		}
 		defer closeDB()
-		result, err := provider.Down(ctx)
-		if errors.Is(err, goose.ErrNoNextVersion) {
-			return nil
-		}
-		if err != nil {
+		if _, err := provider.ApplyVersion(ctx, newest, false); err != nil {
 			return m.explain("take back a migration", err)
 		}
-		m.logger.InfoContext(ctx, "migration taken back", "source", "forge", "version", result.Source.Version)
+		m.logger.InfoContext(ctx, "migration taken back", "source", "forge", "version", newest)
 		return nil
 	})
 }
 
 // Check returns nil when the schema is exactly this binary's, ErrPending, with
-// what is missing, when it is older, and ErrNewerSchema when it has a migration
-// that this binary does not know. It only reads.
+// what is missing, when it is older, ErrTooOld when it is from before the baseline, and
+// ErrNewerSchema when it has a migration that this binary does not know. It only reads.
 func (m *Migrator) Check(ctx context.Context) error {
 	known, err := m.known()
 	if err != nil {
@@ -118,17 +125,10 @@ func (m *Migrator) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := verdict(known, applied); err != nil {
+	if err := replaced(applied); err != nil {
 		return err
 	}
-	needed, err := m.needsRepair(ctx)
-	if err != nil {
-		return m.explain("check what an early version left", err)
-	}
-	if needed {
-		return fmt.Errorf("%w: what an early version applied has to be repaired", ErrPending)
-	}
-	return nil
+	return verdict(known, applied)
 }
 
 // Status lists every migration that this binary knows, in order. It only reads.
@@ -151,6 +151,29 @@ func (m *Migrator) Status(ctx context.Context) ([]Step, error) {
 type id struct {
 	source  string
 	version int64
+}
+
+// squashed has the numbers of the migrations that the baseline replaced.
+var squashed = []int64{
+	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
+	26, 33, 34, 35, 40, 42, 45, 46, 47, 50, 51, 55, 60, 61, 62,
+}
+
+// replaced removes the replaced migrations from those that are applied. Without the
+// baseline's number they give ErrTooOld.
+func replaced(applied map[id]bool) error {
+	var newest int64
+	for _, version := range squashed {
+		if migration := (id{"forge", version}); applied[migration] {
+			newest = version
+			delete(applied, migration)
+		}
+	}
+	if newest > 0 && !applied[id{"forge", baseline}] {
+		return fmt.Errorf("%w: its newest migration of forge is %d, and this binary upgrades from %d on; "+
+			"first run forge migrate up of an earlier build, one whose newest migration is %d", ErrTooOld, newest, baseline, baseline)
+	}
+	return nil
 }
 
 // verdict compares what a binary knows with what a database has. An applied
@@ -311,15 +334,12 @@ func (m *Migrator) upForge(ctx context.Context) error {
 	return nil
 }
 
-// goose returns a provider over the same pool; goose speaks database/sql. It
-// applies a missing migration even if a later one is applied: numbers were
-// inserted below landed ones twice (024 below 026, 033 to 035 below 040), before
-// testdata/landed.txt ruled that out.
+// goose returns a provider over the same pool; goose speaks database/sql.
 func (m *Migrator) goose() (provider *goose.Provider, closeDB func(), err error) {
 	db := stdlib.OpenDBFromPool(m.pool)
 	closeDB = func() { _ = db.Close() } // returns nothing of the pool's: it stays open
 	provider, err = goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName(table), goose.WithLogger(goose.NopLogger()), goose.WithAllowOutofOrder(true))
+		goose.WithTableName(table), goose.WithLogger(goose.NopLogger()))
 	if err != nil {
 		closeDB()
 		return nil, nil, fmt.Errorf("prepare forge's migrations: %w", err)

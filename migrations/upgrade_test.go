@@ -2,16 +2,15 @@ package migrations_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
@@ -20,96 +19,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/migrations"
 )
-
-// schema is what a database has applied: the file of each version.
-type schema map[int64]string
-
-func (s schema) newest() int64 { return slices.Max(slices.Collect(maps.Keys(s))) }
-
-// upgraded is the schema after a binary of then, which refused to insert below what
-// was applied, or nil if it refused.
-func (s schema) upgraded(then schema) schema {
-	after := maps.Clone(s)
-	for version, file := range then {
-		if _, applied := s[version]; applied {
-			continue
-		}
-		if version < s.newest() {
-			return nil
-		}
-		after[version] = file
-	}
-	return after
-}
-
-func (s schema) name() string {
-	var b strings.Builder
-	previous := int64(-1)
-	for _, version := range slices.Sorted(maps.Keys(s)) {
-		file, from, _ := strings.Cut(strings.TrimSuffix(s[version], ".sql"), ".")
-		stands := fmt.Sprintf("%03d_", version)
-		switch {
-		case from != "" || !strings.HasPrefix(file, stands):
-			fmt.Fprintf(&b, " %d=%s.%s", version, file[strings.LastIndex(file, "/")+1:], from)
-		case version != previous+1:
-			fmt.Fprintf(&b, " %d-", version)
-		}
-		previous = version
-	}
-	return fmt.Sprintf("%d:%s", s.newest(), b.String())
-}
-
-// landedSchemas returns every schema that a database can have: that of each commit,
-// and what later commits made of databases of earlier ones.
-func landedSchemas(t *testing.T) (found map[string]schema, listed int64) {
-	t.Helper()
-	var commits []schema
-	now := schema{}
-	for _, line := range lines(t, "testdata/schemas.txt") {
-		for _, change := range strings.Fields(line)[1:] {
-			number, file, _ := strings.Cut(change, "=")
-			version, err := strconv.ParseInt(number, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if now[version] = file; file == "" {
-				delete(now, version)
-			}
-		}
-		commits = append(commits, maps.Clone(now))
-	}
-	listed = now.newest()
-	for _, line := range lines(t, landedPath) {
-		_, file, _ := strings.Cut(line, "  ")
-		if number, err := numberOf(file); err != nil {
-			t.Fatal(err)
-		} else if int64(number) > listed {
-			now[int64(number)] = file
-			commits = append(commits, maps.Clone(now))
-		}
-	}
-	found = map[string]schema{}
-	for _, commit := range commits {
-		// Later binaries repair what they find; of the others those are enough that came
-		// before and after what was renumbered and inserted.
-		if newest := commit.newest(); newest <= 5 || newest > 23 && newest <= listed {
-			for _, earlier := range slices.Collect(maps.Values(found)) {
-				if after := earlier.upgraded(commit); after != nil {
-					found[after.name()] = after
-				}
-			}
-		}
-		found[commit.name()] = commit
-	}
-	return found, listed
-}
 
 func lines(t *testing.T, path string) (found []string) {
 	t.Helper()
@@ -125,30 +40,29 @@ func lines(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// A database of every schema that ever landed is brought to this binary's by what
-// doctor advises, keeps its rows, and has the same tables, indexes and functions as
-// one that was empty.
+// A database of the last unreleased build is this binary's as it is, or needs the later
+// migrations alone. TestUpgradeFromEveryLandedSchema upgrades it, and databases that
+// already have some of those, as doctor advises. They keep their rows, and then have the
+// same tables, indexes and functions as a database that was empty.
 func TestUpgradeFromEveryLandedSchema(t *testing.T) {
 	t.Parallel()
-	schemas, listed := landedSchemas(t)
 	want := details(t, pgtest.Pool(t))
-	base := riverDatabase(t)
-	for name, landed := range schemas {
+	landed := laterMigrations(t)
+	for newest := range len(landed) + 1 {
+		name := "063"
+		if newest > 0 {
+			name = landed[newest-1]
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address := clone(t, base)
+			address := pgtest.EmptyURL(t)
+			restore(t, address)
 			pool := pgtest.Connect(t, address)
-			landed.apply(t, pool)
-			fill(t, pool)
+			apply(t, pool, landed[:newest])
+			fill(t, pool) // what later migrations made
 			before := contents(t, pool)
-			if name == fmt.Sprintf("%d:", listed) {
-				demandRowsEverywhere(t, before)
-			}
-			if landed[1] == "001_forge.sql" {
-				upgradeAsAdvised(t, address, pool)
-			} else {
-				mustUp(t, newMigrator(pool)) // without the half second that doctor takes
-			}
+			demandRowsEverywhere(t, before)
+			upgradeAsAdvised(t, address, pool)
 			for table, rows := range before {
 				demandKept(t, pool, table, rows)
 			}
@@ -159,70 +73,111 @@ func TestUpgradeFromEveryLandedSchema(t *testing.T) {
 	}
 }
 
+// laterMigrations lists the files that landed after the baseline.
+func laterMigrations(t *testing.T) (files []string) {
+	t.Helper()
+	for _, line := range lines(t, landedPath) {
+		if _, file, _ := strings.Cut(line, "  "); file != "063_baseline.sql" {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
 // upgradeAsAdvised does what doctor says of the schema, and nothing if all is well.
 func upgradeAsAdvised(t *testing.T, address string, pool *pgxpool.Pool) {
 	t.Helper()
-	cfg := config.Default()
-	cfg.Database.URL, cfg.Database.LeaderURL = address, address
-	advice := func() doctor.Finding {
-		for _, finding := range doctor.Examine(doctor.Gather(t.Context(), cfg, nil)) {
-			if finding.Check == "schema" {
-				return finding
-			}
-		}
-		t.Fatal("doctor says nothing of the schema")
-		return doctor.Finding{}
-	}
-	if finding := advice(); finding.Status != doctor.OK {
+	if finding := schemaAdvice(t, address); finding.Status != doctor.OK {
 		if !strings.Contains(finding.Remedy, "run forge migrate up") {
 			t.Fatalf("doctor: %+v", finding)
 		}
 		mustUp(t, newMigrator(pool))
 	}
-	if finding := advice(); finding.Status != doctor.OK {
+	if finding := schemaAdvice(t, address); finding.Status != doctor.OK {
 		t.Errorf("after what doctor advised: %+v", finding)
 	}
 }
 
-// What came out of order can be taken back, and applied again.
-func TestDownAfterAnUpgradeOutOfOrder(t *testing.T) {
-	t.Parallel()
-	schemas, _ := landedSchemas(t)
-	base := riverDatabase(t)
-	tried := 0
-	for name, landed := range schemas {
-		_, late := landed[26]
-		_, inserted := landed[24]
-		_, partitioned := landed[34]
-		if !late || inserted && partitioned || landed[1] != "001_forge.sql" {
-			continue
+// schemaAdvice returns what doctor says of the schema.
+func schemaAdvice(t *testing.T, address string) doctor.Finding {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Database.URL, cfg.Database.LeaderURL = address, address
+	for _, finding := range doctor.Examine(doctor.Gather(t.Context(), cfg, nil)) {
+		if finding.Check == "schema" {
+			return finding
 		}
-		tried++
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pool := pgtest.Connect(t, clone(t, base))
-			landed.apply(t, pool)
-			m := newMigrator(pool)
-			mustUp(t, m)
-			want := details(t, pool)
-			for forgeSteps(applied(status(t, m))) > 0 {
-				if err := m.Down(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			mustUp(t, m)
-			if diff := cmp.Diff(want, details(t, pool)); diff != "" {
-				t.Errorf("down and up changed the schema:\n%s", diff)
-			}
-		})
 	}
-	if tried < 2 {
-		t.Errorf("%d schemas lack numbers below their newest, want those without 24 and without 33 to 35", tried)
+	t.Fatal("doctor says nothing of the schema")
+	return doctor.Finding{}
+}
+
+// A database of an unreleased build loses forge's tables with the baseline, and can be
+// migrated again.
+func TestDownAndUpOfAnUnreleasedSchema(t *testing.T) {
+	t.Parallel()
+	address := pgtest.EmptyURL(t)
+	restore(t, address)
+	pool := pgtest.Connect(t, address)
+	m := newMigrator(pool)
+	mustUp(t, m)
+	want := details(t, pool)
+	for forgeSteps(applied(status(t, m))) > 0 {
+		if err := m.Down(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := names(t, pool); !slices.Equal(left, []string{"river_job"}) {
+		t.Errorf("left: %v", left)
+	}
+	mustUp(t, m)
+	if diff := cmp.Diff(want, details(t, pool)); diff != "" {
+		t.Errorf("down and up changed the schema:\n%s", diff)
 	}
 }
 
+// A database from before the baseline is refused with the build that it needs, and stays
+// as it is.
+func TestOlderSchemaIsRefusedUnchanged(t *testing.T) {
+	t.Parallel()
+	for _, newest := range []int{1, 62} {
+		t.Run(strconv.Itoa(newest), func(t *testing.T) {
+			t.Parallel()
+			address := pgtest.EmptyURL(t)
+			restore(t, address)
+			pool := pgtest.Connect(t, address)
+			mustExec(t, pool, fmt.Sprintf(`DELETE FROM forge_migrations WHERE version_id > %d`, newest))
+			mustExec(t, pool, `DELETE FROM river_migration WHERE version = (SELECT max(version) FROM river_migration)`)
+			before, versions := details(t, pool), column(t, pool, versionsSQL)
+			m := newMigrator(pool)
+			for operation, run := range map[string]func(context.Context) error{
+				"Up": m.Up, "Down": m.Down, "Check": m.Check,
+				"Newest": func(ctx context.Context) error { _, _, err := m.Newest(ctx); return err },
+			} {
+				err := run(t.Context())
+				want := fmt.Sprintf("its newest migration of forge is %d, and this binary upgrades from 63 on; "+
+					"first run forge migrate up of an earlier build, one whose newest migration is 63", newest)
+				if !errors.Is(err, migrations.ErrTooOld) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s = %v, want ErrTooOld with %q", operation, err, want)
+				}
+			}
+			if diff := cmp.Diff(before, details(t, pool)); diff != "" {
+				t.Errorf("an older schema was changed:\n%s", diff)
+			}
+			if diff := cmp.Diff(versions, column(t, pool, versionsSQL)); diff != "" {
+				t.Errorf("the applied migrations were changed:\n%s", diff)
+			}
+			if finding := schemaAdvice(t, address); finding.Status != doctor.Fail || !strings.Contains(finding.Remedy, "of that earlier build") {
+				t.Errorf("doctor: %+v", finding)
+			}
+		})
+	}
+}
+
+const versionsSQL = `SELECT version_id::text FROM forge_migrations UNION ALL SELECT line || version FROM river_migration ORDER BY 1`
+
 // A migration that this binary does not know keeps it from a schema even if its number
-// is below the newest.
+// is below the newest, and is none of those that the baseline replaced.
 func TestUnknownMigrationIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -233,16 +188,31 @@ func TestUnknownMigrationIsRefused(t *testing.T) {
 	}
 }
 
-// apply brings an empty database to the schema as the binary of its commit did.
-func (s schema) apply(t *testing.T, pool *pgxpool.Pool) {
+// restore fills an empty database with the stored one of the last unreleased build.
+func restore(t *testing.T, address string) {
 	t.Helper()
+	dump, err := os.ReadFile("testdata/063.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := pgtest.Connect(t, address) // whose only session keeps the settings of the dump
+	defer pool.Close()
+	mustExec(t, pool, string(dump))
+}
+
+// apply applies files as a binary does whose newest is the last one.
+func apply(t *testing.T, pool *pgxpool.Pool, names []string) {
+	t.Helper()
+	if len(names) == 0 {
+		return
+	}
 	files := fstest.MapFS{}
-	for version, file := range s {
-		body, err := fs.ReadFile(os.DirFS("."), file)
+	for _, name := range names {
+		body, err := fs.ReadFile(migrations.Files(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[fmt.Sprintf("%03d_x.sql", version)] = &fstest.MapFile{Data: body}
+		files[name] = &fstest.MapFile{Data: body}
 	}
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { _ = db.Close() }()
@@ -255,50 +225,17 @@ func (s schema) apply(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// riverDatabase returns the address of a database with River's tables alone.
-func riverDatabase(t *testing.T) string {
-	t.Helper()
-	address := pgtest.EmptyURL(t)
-	pool, err := pgxpool.New(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close() // a database with sessions cannot be cloned
-	river, err := rivermigrate.New(riverpgxv5.New(pool), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := river.Migrate(t.Context(), rivermigrate.DirectionUp, nil); err != nil {
-		t.Fatal(err)
-	}
-	return address
-}
-
-// clone returns the address of a copy of a database.
-func clone(t *testing.T, of string) string {
-	t.Helper()
-	address, err := url.Parse(of)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := strings.TrimPrefix(address.Path, "/")
-	name := fmt.Sprintf("%s_%d", template, clones.Add(1))
-	address.Path = "/postgres"
-	admin := pgtest.Connect(t, address.String())
-	mustExec(t, admin, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template))
-	t.Cleanup(func() { mustExec(t, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
-	address.Path = "/" + name
-	return address.String()
-}
-
-var clones atomic.Int64
-
 var intoSQL = regexp.MustCompile(`^INSERT INTO (\w+)`)
 
-// fill puts rows into the tables that there are.
+// fill puts rows into the tables that have none.
 func fill(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	tables := names(t, pool)
+	for table, rows := range contents(t, pool) {
+		if len(rows) > 0 {
+			tables = slices.DeleteFunc(tables, func(name string) bool { return name == table })
+		}
+	}
 	for _, statement := range lines(t, "testdata/rows.sql") {
 		if slices.Contains(tables, intoSQL.FindStringSubmatch(statement)[1]) {
 			mustExec(t, pool, statement)

@@ -39,7 +39,7 @@ func (a *app) migrateDownCommand() *cobra.Command {
 
 func (a *app) migrateDown(ctx context.Context, pool *pgxpool.Pool, policy nodestore.Policy, yes bool) error {
 	m := migrations.New(pool, discard())
-	if err := m.Check(ctx); errors.Is(err, migrations.ErrNewerSchema) {
+	if err := m.Check(ctx); err != nil && !errors.Is(err, migrations.ErrPending) {
 		return err
 	}
 	newest, losses, err := m.Newest(ctx)

@@ -47,7 +47,7 @@ WHERE m.metric = due.metric AND m.labels = due.labels AND m.at = due.at AND m.at
 )
 
 // lateTick is how long after its tick a row may be recorded without being in the
-// index of late rows (033_late_ticks.sql).
+// index of late rows (forge_cron_ticks_late).
 const lateTick = time.Hour
 
 // The ticks of a partition (%[1]s) that have to be kept when it is dropped: the

@@ -22,6 +22,8 @@ func checkSchema(f Facts, r *report) {
 		r.fail("run forge migrate up as "+s.Owner, "the schema is older than this binary, and only %s may change it", s.Owner)
 	case errors.Is(s.Version, migrations.ErrPending):
 		r.warn(migrate, "the schema is older than this binary")
+	case errors.Is(s.Version, migrations.ErrTooOld):
+		r.fail("run forge migrate up of that earlier build, then of this one", "%v", s.Version)
 	case s.Version != nil:
 		r.fail("use the forge that the nodes run, or a newer one", "%v", s.Version)
 	default:

@@ -192,6 +192,7 @@ func TestChecks(t *testing.T) {
 			"schema", Fail,
 			[]string{"as dba"},
 		},
+		"old schema":   {func(f *Facts) { f.Schema.Version = migrations.ErrTooOld }, "schema", Fail, []string{"too old for this binary", "earlier build"}},
 		"newer schema": {func(f *Facts) { f.Schema.Version = migrations.ErrNewerSchema }, "schema", Fail, []string{"or a newer one"}},
 		"missing grants": {func(f *Facts) {
 			f.Schema.Missing = []Grant{

@@ -121,7 +121,7 @@ func TestCronsBeyondMaximumShareLabel(t *testing.T) {
 // must have a counter, except those of operators' ticks, which no node counts.
 func TestEveryLedgerVerdictHasCounter(t *testing.T) {
 	t.Parallel()
-	schema, err := os.ReadFile("../../migrations/001_forge.sql")
+	schema, err := os.ReadFile("../../migrations/063_baseline.sql")
 	if err != nil {
 		t.Fatal(err)
 	}

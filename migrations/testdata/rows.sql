@@ -1,6 +1,6 @@
 -- Rows that the upgrade test puts into databases of landed schemas. Each statement
--- begins with the table's name, is left out where there is no such table, and names only
--- columns that the table had when it came.
+-- begins with the table's name, is left out where there is no such table or it has rows,
+-- and names only columns that the table had when it came.
 INSERT INTO river_job (kind, args, max_attempts, state, scheduled_at, queue, metadata) SELECT 'kept', jsonb_build_object('n', n), 3, (ARRAY['available', 'scheduled', 'retryable'])[1 + n % 3]::river_job_state, now() + interval '1 hour', 'default', '{"forge:cron": "nightly"}' FROM generate_series(1, 50) n;
 INSERT INTO river_job (kind, args, max_attempts, attempt, state, attempted_at, attempted_by, finalized_at) VALUES ('done', '{}', 3, 1, 'completed', now(), '{a}', now()), ('dead', '{}', 3, 3, 'discarded', now(), '{a}', now()), ('busy', '{}', 3, 1, 'running', now(), '{a}', NULL);
 INSERT INTO forge_nodes (node_id, incarnation, hostname, state, roles, queues, slots) VALUES ('a', '0123456789abcdef', 'one', 'left', '{scheduler}', '{"default": 4}', 4), ('b', 'fedcba9876543210', 'two', 'dead', '{}', '{}', 1);

@@ -197,7 +197,7 @@ func TestEveryTableIsInTheListOfOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range created.FindAllStringSubmatch(string(body), -1) {
-			if owners[m[1]] == "" {
+			if owners[strings.TrimSuffix(m[1], "_first")] == "" { // the first partition is its table's
 				t.Errorf("%s creates %s, which has no owner", filepath.Base(file), m[1])
 			}
 		}
