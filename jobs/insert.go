@@ -42,8 +42,9 @@ func NewInserter(pool *pgxpool.Pool, schema string) (*Inserter, error) {
 // newInsertClient returns a client that runs no jobs. notifyEvery is the minimum time
 // between two notifications that River sends for a queue.
 func newInsertClient(pool *pgxpool.Pool, schema string, notifyEvery time.Duration, middleware ...rivertype.Middleware) (*river.Client[pgx.Tx], error) {
-	client, err := river.NewClient(riveradapter.NewInsertDriver(pool), &river.Config{
-		Schema:            cmp.Or(schema, defaultSchema),
+	schema = cmp.Or(schema, defaultSchema)
+	client, err := river.NewClient(riveradapter.NewInsertDriver(pool, schema, notifyEvery), &river.Config{
+		Schema:            schema,
 		FetchCooldown:     notifyEvery,
 		FetchPollInterval: max(notifyEvery, river.FetchPollIntervalDefault),
 		Logger:            slog.New(slog.DiscardHandler),
@@ -257,6 +258,9 @@ type args struct {
 
 // Kind implements river.JobArgs.
 func (a args) Kind() string { return a.kind }
+
+// KindAtRunTime tells the adapter that the kind is not that of the type.
+func (a args) KindAtRunTime() {}
 
 // MarshalJSON returns the arguments unchanged, or {} if there are none.
 func (a args) MarshalJSON() ([]byte, error) {

@@ -141,7 +141,7 @@ func newPilot(options Options, configured *definitions) *riveradapter.Pilot {
 	return riveradapter.New(riveradapter.Options{
 		Pool: options.Pool, NodeID: options.NodeID, Incarnation: options.Incarnation,
 		ClientID: nodestore.ClientID(options.NodeID, options.Incarnation),
-		Schema:   options.Schema, Slots: options.Slots, Queues: options.Queues, Logger: options.Logger,
+		Schema:   options.Schema, NotifyEvery: fetchCooldown, Slots: options.Slots, Queues: options.Queues, Logger: options.Logger,
 		Claims: options.Metrics.AssignmentClaims, Refused: options.Metrics.AssignmentRefused,
 		Notifier: options.Notifier,
 		Room:     func() int { return options.starter.load.room(time.Now()) },

@@ -1,19 +1,20 @@
 package riveradapter
 
 import (
+	"time"
+
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/riverdriver"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivershared/baseservice"
 	"github.com/riverqueue/river/rivershared/riverpilot"
 	"github.com/riverqueue/river/rivershared/uniquestates"
 	"github.com/riverqueue/river/rivertype"
 )
 
-// Driver is River's driver for pgx with the Pilot and the listener of this package.
+// Driver is River's driver for pgx with the Pilot, the listener and the inserts of this
+// package.
 type Driver struct {
-	*riverpgxv5.Driver
+	*insertDriver
 	pilot *Pilot
 }
 
@@ -26,15 +27,12 @@ var _ interface {
 	PluginPilot() riverpilot.Pilot
 } = (*Driver)(nil)
 
-// NewInsertDriver returns River's own driver, for a client that runs no jobs.
-func NewInsertDriver(pool *pgxpool.Pool) riverdriver.Driver[pgx.Tx] { return riverpgxv5.New(pool) }
-
 // UniqueStates is River's default for the states in which a job holds its unique key: all
 // except cancelled and discarded.
 var UniqueStates = uniquestates.UniqueStatesToBitmask(rivertype.UniqueOptsByStateDefault())
 
-func newDriver(p *Pilot) *Driver {
-	return &Driver{Driver: riverpgxv5.New(p.pool), pilot: p}
+func newDriver(p *Pilot, notifyEvery time.Duration) *Driver {
+	return &Driver{insertDriver: newInsertDriver(p.pool, p.schema, notifyEvery), pilot: p}
 }
 
 // PluginInit is part of River's plugin interface. It does nothing.

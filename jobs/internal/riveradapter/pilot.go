@@ -30,13 +30,15 @@ const (
 )
 
 // Options are the settings and dependencies of a Pilot. All fields are required except
-// Room and Notifier.
+// NotifyEvery, Room and Notifier.
 type Options struct {
 	Pool        *pgxpool.Pool
 	NodeID      string
 	Incarnation string
 	ClientID    string
 	Schema      string
+	// NotifyEvery is the minimum time between two notifications of inserts into a queue.
+	NotifyEvery time.Duration
 	// Slots is the maximum number of jobs of all queues together. Queues is the maximum
 	// for each queue.
 	Slots  int
@@ -115,7 +117,7 @@ func New(options Options) *Pilot {
 	if p.notifier == nil {
 		p.notifier = postgres.NewNotifier(p.pool, p.logger)
 	}
-	p.driver = newDriver(p)
+	p.driver = newDriver(p, options.NotifyEvery)
 	return p
 }
 
