@@ -27,8 +27,10 @@ const lastClient = `river_job.attempted_by[array_upper(river_job.attempted_by, 1
 // no leader, so offered jobs can still be claimed. This incarnation is not fenced. The
 // cast keeps the planner from scanning the whole backlog with the index of available jobs
 // when its statistics are outdated.
-const claimSQL = startSQL + `
-WHERE id = ANY (@ids::bigint[])` + claimableSQL
+const claimSQL = `
+WITH claimed AS (` + startSQL + `
+WHERE id = ANY (@ids::bigint[])` + claimableSQL + `
+)` + noteClaimSQL
 
 const startSQL = `
 UPDATE river_job
@@ -48,6 +50,7 @@ const claimableSQL = `
   AND NOT EXISTS (SELECT FROM river_queue WHERE name = @queue AND paused_at IS NOT NULL)
   AND EXISTS (SELECT FROM forge_leaders WHERE role = 'scheduler' AND term = @term)
   AND EXISTS (SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL)
+  AND (SELECT set_config('forge.claims', 'noted', true)) = 'noted'
 RETURNING ` + jobColumns
 
 // mayBeOurs is true for a job that this client holds, or that its claim may be changing:
@@ -78,14 +81,16 @@ WHERE id = ANY (@ids::bigint[]) AND ` + mayBeOurs
 const heldSQL = `
 SELECT id, queue
 FROM river_job
-WHERE state = 'running' AND ` + lastClient + ` = @client::text AND id <> ALL (@known::bigint[])
+WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = @client::text))
+  AND state = 'running' AND ` + lastClient + ` = @client::text AND id <> ALL (@known::bigint[])
 LIMIT @most::int`
 
 // controlSQL finds the state that River's control notifications report to this client.
 const controlSQL = `
 SELECT 'cancel', id, queue
 FROM river_job
-WHERE state = 'running' AND ` + lastClient + ` = $1 AND metadata ? 'cancel_attempted_at'
+WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1))
+  AND state = 'running' AND ` + lastClient + ` = $1 AND metadata ? 'cancel_attempted_at'
 UNION ALL
 SELECT CASE WHEN paused_at IS NULL THEN 'resume' ELSE 'pause' END, 0, name
 FROM river_queue`
@@ -120,12 +125,15 @@ FOR NO KEY UPDATE OF forge_limits`
 // job within its kind. fitting contains the jobs with a place in their kind, in the order
 // of the queue. A limit that was removed since the offer does not apply.
 const claimLimitedSQL = `
-WITH places AS MATERIALIZED (
+WITH running AS MATERIALIZED (
+    SELECT queue, kind
+    FROM river_job
+    WHERE ` + isRunning + `
+), places AS MATERIALIZED (
     SELECT scope, name, most - (
         SELECT count(*)
-        FROM river_job AS r
-        WHERE r.state = 'running'
-          AND CASE scope WHEN 'queue' THEN r.queue ELSE r.kind END = name) AS open` + limitsOfSQL + `
+        FROM running AS r
+        WHERE CASE scope WHEN 'queue' THEN r.queue ELSE r.kind END = name) AS open` + limitsOfSQL + `
 ), ranked AS (
     SELECT id, kind, priority, scheduled_at,
            row_number() OVER (PARTITION BY kind ORDER BY priority, scheduled_at, id) AS rank
@@ -135,11 +143,12 @@ WITH places AS MATERIALIZED (
     SELECT id, row_number() OVER (ORDER BY priority, scheduled_at, id) AS rank
     FROM ranked AS r
     WHERE NOT EXISTS (SELECT FROM places AS p WHERE p.scope = 'job' AND p.name = r.kind AND r.rank > p.open)
-)` + startSQL + `
+), claimed AS (` + startSQL + `
 WHERE id = ANY (ARRAY (
     SELECT id
     FROM fitting AS f
-    WHERE NOT EXISTS (SELECT FROM places AS p WHERE p.scope = 'queue' AND f.rank > p.open)))` + claimableSQL
+    WHERE NOT EXISTS (SELECT FROM places AS p WHERE p.scope = 'queue' AND f.rank > p.open)))` + claimableSQL + `
+)` + noteClaimSQL
 
 // Client executes the statements of one node's River client: it claims jobs and writes
 // their results.

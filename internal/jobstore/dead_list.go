@@ -105,7 +105,7 @@ const lastErrorSQL = `coalesce(errors[array_upper(errors, 1)] ->> 'error', '')`
 // selected by their ids.
 const deadSQL = `
 FROM river_job
-WHERE state = 'discarded' AND finalized_at IS NOT NULL AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
+WHERE forge_state = 'discarded' AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
   AND NOT coalesce(` + markedSQL + ` AND metadata #> '{forge:dead,discarded_at}' IS NOT NULL, false)
   AND ($1::bigint[] IS NULL OR id = ANY ($1))
   AND ($2 = '' OR (` + markedSQL + ` AND metadata #>> '{forge:dead,group}' = $2) OR id = ANY ($3::bigint[]))

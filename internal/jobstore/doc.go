@@ -1,6 +1,24 @@
 // Package jobstore owns the tables of jobs: River's river_job and river_queue, the limits
-// in forge_limits, the output in forge_job_logs and forge_job_log_packs, and the counts of
-// inserted jobs in forge_enqueued. It has every statement that writes to them.
+// in forge_limits, the claims in forge_claims, the output in forge_job_logs and
+// forge_job_log_packs, and the counts of inserted jobs in forge_enqueued. It has every
+// statement that writes to them.
+//
+// A claim changes the columns state, attempt, attempted_at and attempted_by of its jobs. No
+// index names them, so that a claim writes no index entries and its rows stay on their pages
+// (heap-only updates). Statements find jobs by other columns:
+//
+//	available, running      finalized_at IS NULL AND forge_state IS NULL, by queue and position
+//	running                 the ids in forge_claims, then the state
+//	scheduled, retryable    forge_state, by priority and time
+//	pending                 forge_state, by queue
+//	completed               finalized_at IS NOT NULL AND forge_state IS NULL, by time
+//	cancelled, discarded    forge_state, by time
+//	dead letters to record  forge_unrecorded
+//
+// forge_state and forge_unrecorded are computed columns, which are null for most jobs. The
+// unique states of a job that is not in one of them are in its metadata, because the index of
+// unique keys must not name the state either; triggers move them. The migration
+// 064_hot_claims.sql has the reasons.
 //
 // A limit bounds how many jobs of a queue, or of a kind, run at once in the whole
 // cluster. The rows of river_job in state running count: a claim takes a place, and

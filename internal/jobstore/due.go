@@ -10,27 +10,36 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Time until the next due job, from the partial index forge_river_job_due.
+// Time until the next due job: a lookup in the index forge_river_job_due for each priority.
 const nextDueSQL = `
-SELECT extract(epoch FROM min(scheduled_at) - clock_timestamp())::float8
-FROM river_job
-WHERE state IN ('scheduled', 'retryable')`
+SELECT extract(epoch FROM min(j.scheduled_at) - clock_timestamp())::float8
+FROM generate_series(1, 4) AS p (priority),
+     LATERAL (SELECT scheduled_at FROM river_job
+              WHERE ` + isDue + ` AND priority = p.priority
+              ORDER BY scheduled_at LIMIT 1) AS j`
 
 // River's statement, without reading the whole rows again. A job whose unique key another
-// job holds is discarded.
+// job holds is discarded. The unique states of a retryable job may be in its metadata, because
+// retryable is not among them. A lookup in the index forge_river_job_due for each priority
+// finds the due jobs. By the time alone, the planner could expect that most jobs are due, and
+// read the whole table.
 const releaseDueSQL = `
 WITH jobs_to_schedule AS (
-    SELECT id, unique_key, unique_states, priority, scheduled_at
+    SELECT id, unique_key, unique_states IS NOT NULL OR metadata ? 'forge:unique_states' AS has_states, priority, scheduled_at
     FROM river_job
-    WHERE state IN ('retryable', 'scheduled')
-      AND priority >= 0
-      AND queue IS NOT NULL
+    WHERE ` + isDue + `
       AND scheduled_at <= coalesce($1::timestamptz, now())
-    ORDER BY priority, scheduled_at, id
-    LIMIT $2::bigint
+      AND id = ANY (ARRAY (
+          SELECT j.id
+          FROM generate_series(1, 4) AS p (priority),
+               LATERAL (SELECT id, scheduled_at FROM river_job
+                        WHERE ` + isDue + ` AND priority = p.priority AND scheduled_at <= coalesce($1::timestamptz, now())
+                        ORDER BY scheduled_at, id LIMIT $2::bigint) AS j
+          ORDER BY p.priority, j.scheduled_at, j.id
+          LIMIT $2::bigint))
     FOR UPDATE
 ), jobs_with_rownum AS (
-    SELECT *, CASE WHEN unique_key IS NOT NULL AND unique_states IS NOT NULL
+    SELECT *, CASE WHEN unique_key IS NOT NULL AND has_states
                    THEN row_number() OVER (PARTITION BY unique_key ORDER BY priority, scheduled_at, id)
               END AS row_num
     FROM jobs_to_schedule

@@ -64,7 +64,7 @@ SELECT queue, kind, count(*)
 FROM (
     SELECT queue, kind
     FROM river_job
-    WHERE state = 'running' AND (queue = ANY ($1::text[]) OR kind = ANY ($2::text[]))
+    WHERE ` + isRunning + ` AND (queue = ANY ($1::text[]) OR kind = ANY ($2::text[]))
     UNION ALL
     SELECT queue, kind
     FROM river_job
@@ -77,7 +77,7 @@ WITH active AS (
     SELECT queue, kind, count(*) FILTER (WHERE state = 'running') AS running,
            count(*) FILTER (WHERE state = 'available') AS available
     FROM river_job
-    WHERE state IN ('running', 'available') AND EXISTS (SELECT FROM forge_limits)
+    WHERE ` + isOpen + ` AND EXISTS (SELECT FROM forge_limits)
     GROUP BY queue, kind
 )
 SELECT l.scope, l.name, l.most, coalesce(sum(a.running), 0)::bigint, coalesce(sum(a.available), 0)::bigint

@@ -13,14 +13,15 @@ import (
 const runningOwnersSQL = `
 SELECT DISTINCT attempted_by[array_upper(attempted_by, 1)]
 FROM river_job
-WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] IS NOT NULL`
+WHERE ` + isRunning + ` AND attempted_by[array_upper(attempted_by, 1)] IS NOT NULL`
 
 // The running jobs of one node. A row that another transaction has locked is left for the
 // next check.
 const orphansSQL = `
 SELECT id, kind, queue, attempt, max_attempts, coalesce(attempted_at, created_at), metadata ? 'cancel_attempted_at'
 FROM river_job
-WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1
+WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1))
+  AND state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1
 LIMIT $2
 FOR UPDATE SKIP LOCKED`
 

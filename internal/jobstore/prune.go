@@ -11,13 +11,13 @@ import (
 // evaluated after the change. In large tables the rows are found again by ctid, so
 // that no plan reads the whole table; rows that are never updated need no lock.
 const (
-	// The order is that of River's index on (state, finalized_at). The job's output
-	// is deleted with it.
+	// The condition replaces the verb, see stateSQL. The order is that of the indexes of
+	// finished jobs. The job's output is deleted with it.
 	pruneJobsSQL = `
 WITH due AS (
     SELECT id
     FROM river_job
-    WHERE state = $3::river_job_state AND finalized_at < $1
+    WHERE %s AND finalized_at < $1
     ORDER BY finalized_at
     LIMIT $2
     FOR UPDATE SKIP LOCKED
@@ -66,6 +66,7 @@ WHERE ctid = ANY (ARRAY (
     ORDER BY keep_until
     LIMIT $2))`
 
+	// EXISTS would drop the order, and then the planner could read the whole table.
 	pruneQueuesSQL = `
 DELETE FROM river_queue
 WHERE name IN (
@@ -73,9 +74,9 @@ WHERE name IN (
     FROM river_queue q
     WHERE updated_at < $1 AND paused_at IS NULL
       AND NOT EXISTS (SELECT FROM forge_nodes WHERE queues ? q.name AND state NOT IN ('left', 'dead'))
-      AND NOT EXISTS (
-          SELECT FROM river_job
-          WHERE queue = q.name AND state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))
+      AND (SELECT true FROM river_job WHERE queue = q.name AND ` + isOpen + ` ORDER BY priority, scheduled_at, id LIMIT 1) IS NULL
+      AND (SELECT true FROM river_job WHERE queue = q.name AND ` + isDue + ` ORDER BY priority, scheduled_at, id LIMIT 1) IS NULL
+      AND (SELECT true FROM river_job WHERE queue = q.name AND forge_state = 'pending' LIMIT 1) IS NULL
     LIMIT $2
     FOR UPDATE SKIP LOCKED)`
 )
@@ -108,7 +109,7 @@ SELECT (SELECT job_id FROM ids WHERE n = $2), (SELECT count(*) FROM stray) + (SE
 // PruneJobs deletes at most limit jobs that ended in a state before an instant, with
 // their output.
 func (s *Store) PruneJobs(ctx context.Context, state string, before time.Time, limit int) (int64, error) {
-	return s.prune(ctx, "jobs", pruneJobsSQL, before, limit, state)
+	return s.prune(ctx, "jobs", fmt.Sprintf(pruneJobsSQL, stateSQL(state)), before, limit)
 }
 
 // PruneLogs deletes at most limit chunks that were written before an instant and have no

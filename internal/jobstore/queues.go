@@ -43,17 +43,51 @@ type Queue struct {
 // Wait returns how long the oldest available job has waited.
 func (q *Queue) Wait() time.Duration { return time.Duration(q.WaitSeconds * float64(time.Second)) }
 
-// Finished jobs are not counted: there may be millions of them.
-const queuesSQL = `
-WITH jobs AS (
-    SELECT queue, count(*) FILTER (WHERE state = 'available') AS available,
-           count(*) FILTER (WHERE state = 'running') AS running,
-           count(*) FILTER (WHERE state = 'scheduled') AS scheduled,
-           count(*) FILTER (WHERE state = 'retryable') AS retryable,
-           min(scheduled_at) FILTER (WHERE state = 'available') AS oldest
+// countsOpenSQL counts the unfinished jobs by queue and state, with a row for each part of a
+// count. It reads indexes alone, and the rows of the running jobs: an index of available and
+// running jobs cannot say which of them run. Finished jobs are not counted: there may be
+// millions of them.
+const countsOpenSQL = `
+    SELECT queue, 'available'::river_job_state AS state, count(*) AS jobs
     FROM river_job
-    WHERE state IN ('available', 'pending', 'running', 'scheduled', 'retryable')
+    WHERE ` + isOpen + `
     GROUP BY queue
+    UNION ALL
+    SELECT queue, s.state, CASE s.state WHEN 'running' THEN r.jobs ELSE -r.jobs END
+    FROM (SELECT queue, count(*) AS jobs FROM river_job WHERE ` + isRunning + ` GROUP BY queue) AS r,
+         unnest('{available,running}'::river_job_state[]) AS s (state)
+    UNION ALL
+    SELECT queue, forge_state, count(*)
+    FROM river_job
+    WHERE ` + isDue + `
+    GROUP BY queue, forge_state
+    UNION ALL
+    SELECT queue, 'pending', count(*)
+    FROM river_job
+    WHERE forge_state = 'pending'
+    GROUP BY queue`
+
+// oldestSQL finds the available job of the queue q.name that became due first: a lookup for
+// each priority.
+const oldestSQL = `
+         generate_series(1, 4) AS p (priority),
+         LATERAL (SELECT scheduled_at FROM river_job
+                  WHERE state = 'available' AND ` + isOpen + ` AND queue = q.name AND priority = p.priority
+                  ORDER BY scheduled_at LIMIT 1) AS j`
+
+const queuesSQL = `
+WITH counts AS (` + countsOpenSQL + `
+), jobs AS (
+    SELECT queue, sum(jobs) FILTER (WHERE state = 'available') AS available,
+           sum(jobs) FILTER (WHERE state = 'running') AS running,
+           sum(jobs) FILTER (WHERE state = 'scheduled') AS scheduled,
+           sum(jobs) FILTER (WHERE state = 'retryable') AS retryable
+    FROM counts
+    GROUP BY queue
+), oldest AS (
+    SELECT q.name, min(j.scheduled_at) AS at
+    FROM (SELECT queue AS name FROM jobs WHERE available > 0) AS q,` + oldestSQL + `
+    GROUP BY q.name
 ), worked AS (
     SELECT q.key AS name, count(*) AS nodes, sum(least(q.value::integer, n.slots)) AS workers
     FROM forge_nodes AS n, jsonb_each_text(n.queues) AS q
@@ -63,13 +97,15 @@ WITH jobs AS (
     SELECT name FROM river_queue UNION SELECT queue FROM jobs UNION SELECT name FROM worked
     UNION SELECT name FROM forge_limits WHERE scope = 'queue'
 )
-SELECT names.name, r.paused_at, coalesce(j.available, 0), coalesce(j.running, 0), coalesce(j.scheduled, 0),
-       coalesce(j.retryable, 0), coalesce(l.most, 0), coalesce(w.nodes, 0)::integer, coalesce(w.workers, 0)::integer,
-       j.oldest, greatest(extract(epoch FROM now() - j.oldest), 0)::float8, now()
+SELECT names.name, r.paused_at, coalesce(j.available, 0)::bigint, coalesce(j.running, 0)::bigint,
+       coalesce(j.scheduled, 0)::bigint, coalesce(j.retryable, 0)::bigint, coalesce(l.most, 0),
+       coalesce(w.nodes, 0)::integer, coalesce(w.workers, 0)::integer,
+       o.at, greatest(extract(epoch FROM now() - o.at), 0)::float8, now()
 FROM names
 LEFT JOIN river_queue AS r ON r.name = names.name
 LEFT JOIN worked AS w ON w.name = names.name
 LEFT JOIN jobs AS j ON j.queue = names.name
+LEFT JOIN oldest AS o ON o.name = names.name
 LEFT JOIN forge_limits AS l ON l.scope = 'queue' AND l.name = names.name
 ORDER BY names.name`
 
@@ -78,18 +114,15 @@ ORDER BY names.name`
 // even if there are many jobs.
 const waitingQueuesSQL = `
 WITH RECURSIVE queues (name) AS (
-    (SELECT queue FROM river_job WHERE state = 'available' ORDER BY queue LIMIT 1)
+    (SELECT queue FROM river_job WHERE state = 'available' AND ` + isOpen + ` ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT j.queue FROM river_job AS j WHERE j.state = 'available' AND j.queue > q.name ORDER BY j.queue LIMIT 1)
+    SELECT (SELECT queue FROM river_job
+            WHERE state = 'available' AND ` + isOpen + ` AND queue > q.name ORDER BY queue LIMIT 1)
     FROM queues AS q
     WHERE q.name IS NOT NULL
 ), oldest AS (
     SELECT q.name, min(j.scheduled_at) AS at
-    FROM (SELECT name FROM queues WHERE name IS NOT NULL LIMIT $1) AS q,
-         generate_series(1, 4) AS p (priority),
-         LATERAL (SELECT scheduled_at FROM river_job
-                  WHERE state = 'available' AND queue = q.name AND priority = p.priority
-                  ORDER BY scheduled_at LIMIT 1) AS j
+    FROM (SELECT name FROM queues WHERE name IS NOT NULL LIMIT $1) AS q,` + oldestSQL + `
     GROUP BY q.name
 )
 SELECT name, r.paused_at, o.at, now()
@@ -243,12 +276,11 @@ func (s *Store) pausedSince(ctx context.Context, name string) (time.Time, error)
 	return postgres.TimeOrZero(paused), err
 }
 
-// Finished jobs are not counted: there may be millions, and no index counts them cheaply.
 const depthsSQL = `
-WITH depth AS (
-    SELECT queue, state, count(*) AS jobs
-    FROM river_job
-    WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
+WITH counts AS (` + countsOpenSQL + `
+), depth AS (
+    SELECT queue, state, sum(jobs)::bigint AS jobs
+    FROM counts
     GROUP BY queue, state
 )
 SELECT queues.name, states.state::text, coalesce(depth.jobs, 0)

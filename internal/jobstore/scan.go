@@ -23,7 +23,7 @@ FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::int
 CROSS JOIN LATERAL (
     SELECT id, kind, queue, priority, scheduled_at, metadata
     FROM river_job
-    WHERE state = 'available' AND queue = s.queue
+    WHERE state = 'available' AND ` + isOpen + ` AND queue = s.queue
       AND (priority, scheduled_at, id) > (s.priority, s.scheduled_at, s.id)
       AND scheduled_at <= now() + $6::interval
     ORDER BY priority, scheduled_at, id
@@ -37,7 +37,7 @@ ORDER BY j.priority, j.scheduled_at, j.id`
 const runningSQL = `
 SELECT attempted_by[array_upper(attempted_by, 1)], queue, kind, count(*)::int
 FROM river_job
-WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] IS NOT NULL
+WHERE ` + isRunning + ` AND attempted_by[array_upper(attempted_by, 1)] IS NOT NULL
 GROUP BY 1, 2, 3
 UNION ALL
 SELECT o.node, j.queue, j.kind, count(*)::int

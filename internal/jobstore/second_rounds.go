@@ -17,13 +17,12 @@ import (
 const (
 	newDeadSQL = `
 FROM river_job
-WHERE state = 'discarded' AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
-  AND (metadata #>> '{forge:dead,attempt}') IS DISTINCT FROM attempt::text
+WHERE forge_unrecorded
 ORDER BY (metadata #>> '{forge:dead,attempt}'), id`
 
 	waitingRoundsSQL = `
 FROM river_job
-WHERE state = 'discarded' AND (metadata #>> '{forge:dead,second_round}') IS NOT NULL`
+WHERE forge_state = 'discarded' AND (metadata #>> '{forge:dead,second_round}') IS NOT NULL`
 
 	waitingRoundsOrderSQL = `
 ORDER BY (metadata #>> '{forge:dead,second_round}') COLLATE "C"`

@@ -146,29 +146,35 @@ func (f Filter) EndsEarly(jobs []Job) bool {
 
 // amongStates puts the states into the statement as constants: only then the
 // planner estimates the number of jobs in them correctly, and uses the partial
-// indexes. It also repeats a constraint of the table for the planner: finished jobs
-// have an end.
+// indexes.
 func amongStates(states []string) string {
-	var unfinished, finished []string
-	for _, state := range states {
-		switch {
-		case slices.Contains(finishedStates, state):
-			finished = append(finished, "'"+state+"'")
-		case state == stateRunning || slices.Contains(waitingStates, state):
-			unfinished = append(unfinished, "'"+state+"'")
-		}
-	}
 	var either []string
-	if len(unfinished) > 0 {
-		either = append(either, "state IN ("+strings.Join(unfinished, ", ")+")")
-	}
-	if len(finished) > 0 {
-		either = append(either, "state IN ("+strings.Join(finished, ", ")+") AND finalized_at IS NOT NULL")
+	for _, state := range states {
+		if condition := stateSQL(state); condition != "false" {
+			either = append(either, condition)
+		}
 	}
 	if len(either) == 0 {
 		return "false" // no job can be in such a state
 	}
 	return "(" + strings.Join(either, " OR ") + ")"
+}
+
+// stateSQL returns the condition that a job is in a state, in the words of the index that
+// finds such jobs, or false for an unknown state.
+func stateSQL(state string) string {
+	switch state {
+	case stateRunning:
+		return isRunning
+	case stateAvailable:
+		return "state = 'available' AND " + isOpen
+	case stateCompleted:
+		return "state = 'completed' AND finalized_at IS NOT NULL AND forge_state IS NULL"
+	}
+	if slices.Contains(waitingStates, state) || slices.Contains(finishedStates, state) {
+		return "forge_state = '" + state + "'"
+	}
+	return "false"
 }
 
 // Get returns one job with its attempts, oldest first, or ErrNotFound.

@@ -14,7 +14,8 @@ WHERE node_id IN (
     WHERE state IN ('left', 'dead') AND last_heartbeat_at < $1
       AND NOT EXISTS (
           SELECT FROM river_job
-          WHERE state = 'running'
+          WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = n.node_id || '-' || n.incarnation))
+            AND state = 'running'
             AND attempted_by[array_upper(attempted_by, 1)] = n.node_id || '-' || n.incarnation)
     LIMIT $2
     FOR UPDATE SKIP LOCKED)`

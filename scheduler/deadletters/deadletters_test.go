@@ -215,7 +215,7 @@ func TestSecondRoundIsForgoneWhereNotAllowed(t *testing.T) {
 		"attempts left":   `max_attempts = 9`,
 		"had its round":   `metadata = metadata || '{"forge:second_round": {}}'`,
 		"nonsense":        `metadata = jsonb_set(metadata || '{"forge:second_round": 1}', '{forge:dead,second_round}', '"0"')`,
-		"unique":          `unique_key = 'k', unique_states = B'11110101'`,
+		"unique":          `unique_key = 'k', metadata = metadata || '{"forge:unique_states": "11110101"}'`,
 	} {
 		c.insertDead("k", what, time.Minute, `{"forge:dead": {"attempt": 3, "group": "d", "second_round": "2026-01-01T00:00:00.000000Z"}}`)
 		if what == "unique" {
@@ -240,7 +240,7 @@ func TestOneSecondRoundPerUniqueKey(t *testing.T) {
 	for i := range 3 {
 		c.insertDead("k", fmt.Sprint("n", i), time.Duration(10-i)*time.Minute, "{}")
 	}
-	c.exec(`UPDATE river_job SET unique_key = 'k', unique_states = B'11110101' WHERE id < 3`)
+	c.exec(`UPDATE river_job SET unique_key = 'k', metadata = metadata || '{"forge:unique_states": "11110101"}' WHERE id < 3`)
 	defer c.lead(1)()
 	c.await(`SELECT id || ' ' || state FROM river_job ORDER BY id`, "1 available", "2 discarded", "3 available")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -64,7 +65,7 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	orphans := &nodeMonitor{
 		pool: r.options.Pool, fence: fence, metrics: r.options.Metrics, logger: r.logger.With("term", fence.Term),
 		silence: silenceDetector{policy: r.options.Policy}, size: newSize(),
-		piggybacked: []func(*pgx.Batch){due.piggyback, r.options.Piggyback},
+		piggybacked: []func(*pgx.Batch){due.piggyback, r.options.Piggyback, jobstore.BatchForgetClaims},
 	}
 	group, leading := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.repeat(leading, "due jobs", due.step, due.rest) })

@@ -24,6 +24,7 @@ const root = "../.."
 var owners = map[string]string{
 	"forge_alerts":           "internal/alerts",
 	"forge_audit":            "internal/access",
+	"forge_claims":           "internal/jobstore",
 	"forge_compactions":      "internal/compactor",
 	"forge_config":           "internal/cronstore",
 	"forge_cron_ticks":       "internal/cronstore",
@@ -56,7 +57,7 @@ var owners = map[string]string{
 var reads = map[string][]string{
 	"internal/aggregator": {"forge_config", "forge_leaders", "forge_nodes"},
 	"internal/jobstore":   {"forge_config", "forge_leaders", "forge_nodes"}, // claims check the term and the node
-	"internal/nodestore":  {"forge_leaders", "forge_metrics_nodes", "river_job"},
+	"internal/nodestore":  {"forge_claims", "forge_leaders", "forge_metrics_nodes", "river_job"},
 	// Messages of a leader check its term; the clock is compared with the newest rows.
 	"internal/postgres": {"forge_events", "forge_leader_history", "forge_leaders", "forge_metrics_cluster"},
 	"leaderstore":       {"forge_events"},
