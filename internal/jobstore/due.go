@@ -63,7 +63,7 @@ SET state = CASE WHEN job_updates.conflict THEN 'discarded' ELSE 'available' END
         THEN river_job.metadata || '{"unique_key_conflict": "scheduler_discarded"}' ELSE river_job.metadata END
 FROM job_updates
 WHERE river_job.id = job_updates.id
-RETURNING river_job.queue, job_updates.conflict`
+RETURNING river_job.queue, river_job.scheduled_at, job_updates.conflict`
 
 // NoDueJob is longer than any wait.
 const NoDueJob = 24 * time.Hour
@@ -101,19 +101,20 @@ func scanDue(row pgx.Row) (time.Duration, error) {
 func (s *Store) ReleaseDue(ctx context.Context, now time.Time, limit int) (int, error) {
 	type released struct {
 		queue     string
+		dueAt     time.Time
 		discarded bool
 	}
 	all, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (r released, err error) {
-		return r, row.Scan(&r.queue, &r.discarded)
+		return r, row.Scan(&r.queue, &r.dueAt, &r.discarded)
 	}, releaseDueSQL, now, limit)
 	if err != nil {
 		return 0, fmt.Errorf("make due jobs available: %w", err)
 	}
-	var queues []string
+	dueAt := map[string]time.Time{}
 	for _, r := range all {
-		if !r.discarded {
-			queues = append(queues, r.queue)
+		if first, ok := dueAt[r.queue]; !r.discarded && (!ok || r.dueAt.Before(first)) {
+			dueAt[r.queue] = r.dueAt
 		}
 	}
-	return len(all), s.NotifyAvailable(ctx, queues)
+	return len(all), s.notifyReleased(ctx, dueAt, now)
 }

@@ -106,7 +106,7 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 		most float64 // rows read
 	}{
 		"scan": {func(ctx context.Context) error {
-			return store.ScanAvailable(ctx, []Scan{{Queue: "default", Limit: 500}, {Queue: "idle", Limit: 500}}, 10*time.Second, func(*AvailableJob) {})
+			return second(store.ScanAvailable(ctx, []Scan{{Queue: "default", Limit: 500}, {Queue: "idle", Limit: 500}}, 10*time.Second, func(*AvailableJob) {}))
 		}, 1500},
 		"running by client":    {func(ctx context.Context) error { return second(store.RunningByClient(ctx, map[int64]string{5: "c"})) }, 500},
 		"next due":             {func(ctx context.Context) error { return second(store.NextDue(ctx)) }, 10},

@@ -3,34 +3,70 @@ package jobstore
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Each scan reads one queue from a position on, in the order of River's fetching index.
+// Priorities is the number of priorities, from 1 on.
+const Priorities = 4
+
+// Each scan reads one queue in the order of the index of available and running jobs: for each
+// priority from the scan's position in it. A scan without jobs has one row, without an id.
+// Without OFFSET, each row would look up whether its queue is paused. SELECT hides the values of
+// the arguments from the planner: it takes half a millisecond, and with the values it would
+// plan each scan anew.
 // The same snapshot reads when the configuration in force was applied, so a job is never
 // placed with definitions that are older than the job.
-const scanSQL = `
-SELECT j.id, j.kind, j.queue, j.priority, j.scheduled_at,
+var scanSQL = `
+SELECT j.id, j.kind, s.queue, j.priority, j.scheduled_at,
     coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags',
     extract(epoch FROM j.scheduled_at - clock_timestamp())::float8, s.n,
-    (SELECT max(applied_at) FROM forge_config)
-FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::integer[]) WITH ORDINALITY
-    AS s (queue, priority, scheduled_at, id, most, n)
-CROSS JOIN LATERAL (
-    SELECT id, kind, queue, priority, scheduled_at, metadata
-    FROM river_job
-    WHERE state = 'available' AND ` + isOpen + ` AND queue = s.queue
-      AND (priority, scheduled_at, id) > (s.priority, s.scheduled_at, s.id)
-      AND scheduled_at <= now() + $6::interval
-    ORDER BY priority, scheduled_at, id
+    (SELECT max(applied_at) FROM forge_config), now(), s.paused
+FROM (SELECT *, EXISTS (SELECT FROM river_queue AS q WHERE q.name = scan.queue AND q.paused_at IS NOT NULL) AS paused
+      FROM unnest((SELECT $1::text[]), $2::integer[], $3::smallint[], $4::timestamptz[], $5::bigint[], $6::timestamptz[],
+          $7::bigint[], $8::timestamptz[], $9::bigint[], $10::timestamptz[], $11::bigint[]) WITH ORDINALITY
+          AS scan (queue, most, first, at1, id1, at2, id2, at3, id3, at4, id4, n)
+      OFFSET 0) AS s
+LEFT JOIN LATERAL (` + scanPrioritiesSQL() + `
     LIMIT s.most
-) AS j
-WHERE NOT EXISTS (SELECT FROM river_queue AS q WHERE q.name = s.queue AND q.paused_at IS NOT NULL)
+) AS j ON true
 ORDER BY j.priority, j.scheduled_at, j.id`
+
+// scanPrioritiesSQL reads the priorities one after another, until the limit is reached.
+func scanPrioritiesSQL() string {
+	parts := make([]string, Priorities)
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(`
+    (SELECT id, kind, priority, scheduled_at, metadata
+     FROM river_job
+     WHERE state = 'available' AND `+isOpen+` AND queue = s.queue AND priority = #
+       AND (scheduled_at, id) > (s.at#, s.id#) AND scheduled_at <= now() + (SELECT $12::interval)
+       AND s.first <= # AND NOT s.paused
+     ORDER BY scheduled_at, id
+     LIMIT s.most)`, "#", strconv.Itoa(i+1))
+	}
+	return strings.Join(parts, `
+    UNION ALL`)
+}
+
+// The first available job up to a position, of one queue and priority.
+const lowestSQL = `
+SELECT s.n, j.scheduled_at, j.id
+FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[]) WITH ORDINALITY AS s (queue, priority, at, id, n)
+CROSS JOIN LATERAL (
+    SELECT scheduled_at, id
+    FROM river_job
+    WHERE state = 'available' AND ` + isOpen + ` AND queue = s.queue AND priority = s.priority
+      AND (scheduled_at, id) <= (s.at, s.id)
+    ORDER BY scheduled_at, id
+    LIMIT 1
+) AS j`
 
 // Running jobs by client id, and those of the jobs $1, offered to the nodes $2, that are
 // still unclaimed.
@@ -50,15 +86,34 @@ SELECT coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tag
 FROM river_job AS j LEFT JOIN river_queue AS q ON q.name = j.queue
 WHERE j.id = $1`
 
+// Position is a position in one priority of a queue. The zero value is before every job.
+type Position struct {
+	ScheduledAt time.Time
+	ID          int64
+}
+
+// Before reports whether p is before another position.
+func (p Position) Before(other Position) bool {
+	return p.ScheduledAt.Before(other.ScheduledAt) || p.ScheduledAt.Equal(other.ScheduledAt) && p.ID < other.ID
+}
+
 // Scan is a read of one queue in the order in which its jobs are offered.
 type Scan struct {
 	Queue string
-	// Priority, ScheduledAt and ID are the position after which the scan reads.
-	Priority    int16
-	ScheduledAt time.Time
-	ID          int64
+	// First is the first priority that the scan reads.
+	First int16
+	// After has for each priority, from 1 on, the position after which the scan reads.
+	After [Priorities]Position
 	// Limit is the maximum number of jobs.
 	Limit int
+}
+
+// Scanned describes the scans of one ScanAvailable.
+type Scanned struct {
+	// Now is when the scans began, by the database's clock.
+	Now time.Time
+	// Paused reports for each scan whether its queue is paused.
+	Paused []bool
 }
 
 // AvailableJob is an available job that a scan found.
@@ -86,44 +141,119 @@ type Requirements struct {
 // ScanAvailable reads the jobs of all scans in the order of priority, time and id. It also
 // reads jobs that are due within lookahead: River makes a retry that is due soon available
 // early, and sends no notification when it is due. It reads no paused queue. It calls found
-// for each job; the job is only valid during the call.
-func (s *Store) ScanAvailable(ctx context.Context, scans []Scan, lookahead time.Duration, found func(*AvailableJob)) error {
-	var (
-		queues     = make([]string, len(scans))
-		priorities = make([]int16, len(scans))
-		times      = make([]time.Time, len(scans))
-		ids        = make([]int64, len(scans))
-		limits     = make([]int32, len(scans))
-	)
-	for i, scan := range scans {
-		queues[i], limits[i] = scan.Queue, int32(scan.Limit)
-		priorities[i], times[i], ids[i] = scan.Priority, scan.ScheduledAt, scan.ID
-	}
-	rows, err := s.db.Query(ctx, scanSQL, queues, priorities, times, ids, limits, lookahead)
+// for each job; the job is only valid during the call, except its strings. Equal strings of
+// one call share their memory.
+func (s *Store) ScanAvailable(ctx context.Context, scans []Scan, lookahead time.Duration, found func(*AvailableJob)) (Scanned, error) {
+	scanned := Scanned{Paused: make([]bool, len(scans))}
+	rows, err := s.db.Query(ctx, scanSQL, scanArgs(scans, lookahead)...)
 	if err != nil {
-		return fmt.Errorf("scan available jobs: %w", err)
+		return scanned, fmt.Errorf("scan available jobs: %w", err)
 	}
-	var (
-		j       AvailableJob
-		seconds float64
-		ordinal int64
-		applied *time.Time
-	)
-	targets := []any{&j.ID, &j.Kind, &j.Queue, &j.Priority, &j.ScheduledAt, &j.Capability, &j.Tags, &seconds, &ordinal, &applied}
-	_, err = pgx.ForEachRow(rows, targets, func() error {
-		j.DueIn = time.Duration(seconds * float64(time.Second))
-		j.Scan = int(ordinal) - 1
-		if applied != nil {
-			j.AppliedAt = *applied
+	r := scanReader{words: map[string]string{}}
+	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
+		scanned.Now, scanned.Paused[r.ordinal-1] = r.now, r.paused
+		if r.id != nil {
+			found(r.job())
 		}
-		found(&j)
-		j.Tags, applied = nil, nil
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("scan available jobs: %w", err)
+		return scanned, fmt.Errorf("scan available jobs: %w", err)
 	}
-	return nil
+	return scanned, nil
+}
+
+func scanArgs(scans []Scan, lookahead time.Duration) []any {
+	queues, limits, first := make([]string, len(scans)), make([]int32, len(scans)), make([]int16, len(scans))
+	var times [Priorities][]time.Time
+	var ids [Priorities][]int64
+	for i, scan := range scans {
+		queues[i], limits[i], first[i] = scan.Queue, int32(scan.Limit), scan.First
+		for p, after := range scan.After {
+			times[p], ids[p] = append(times[p], after.ScheduledAt), append(ids[p], after.ID)
+		}
+	}
+	args := []any{queues, limits, first}
+	for p := range Priorities {
+		args = append(args, times[p], ids[p])
+	}
+	return append(args, lookahead)
+}
+
+// scanReader reads the rows of scanSQL. A sweep reads thousands of rows of few kinds, so each
+// kind, queue and capability is copied once.
+type scanReader struct {
+	words                   map[string]string
+	id                      *int64
+	kind, queue, capability pgtype.DriverBytes
+	priority                *int16
+	scheduledAt, applied    *time.Time
+	tags                    pgtype.DriverBytes
+	seconds                 *float64
+	ordinal                 int64
+	now                     time.Time
+	paused                  bool
+
+	found AvailableJob
+}
+
+func (r *scanReader) targets() []any {
+	return []any{
+		&r.id, &r.kind, &r.queue, &r.priority, &r.scheduledAt, &r.capability, &r.tags, &r.seconds, &r.ordinal, &r.applied,
+		&r.now, &r.paused,
+	}
+}
+
+func (r *scanReader) job() *AvailableJob {
+	r.found = AvailableJob{
+		ID: *r.id, Kind: r.word(r.kind), Queue: r.word(r.queue), Priority: *r.priority, ScheduledAt: *r.scheduledAt,
+		Requirements: Requirements{Capability: r.word(r.capability), Tags: r.tags},
+		DueIn:        time.Duration(*r.seconds * float64(time.Second)), Scan: int(r.ordinal) - 1,
+	}
+	if r.applied != nil {
+		r.found.AppliedAt = *r.applied
+	}
+	return &r.found
+}
+
+func (r *scanReader) word(text []byte) string {
+	if word, ok := r.words[string(text)]; ok {
+		return word
+	}
+	word := string(text)
+	r.words[word] = word
+	return word
+}
+
+// Low is a position of a queue and a priority.
+type Low struct {
+	Queue    string
+	Priority int16
+	Position
+}
+
+// LowestAvailable returns for each position the first available job at it or before it, if
+// there is any.
+func (s *Store) LowestAvailable(ctx context.Context, upTo []Low) ([]Low, error) {
+	queues, priorities := make([]string, len(upTo)), make([]int16, len(upTo))
+	times, ids := make([]time.Time, len(upTo)), make([]int64, len(upTo))
+	for i, low := range upTo {
+		queues[i], priorities[i], times[i], ids[i] = low.Queue, low.Priority, low.ScheduledAt, low.ID
+	}
+	found, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (low Low, err error) {
+		var ordinal int64
+		var at Position
+		if err = row.Scan(&ordinal, &at.ScheduledAt, &at.ID); err != nil {
+			return low, err
+		}
+		low = upTo[ordinal-1]
+		low.Position = at
+		return low, nil
+	}, lowestSQL, queues, priorities, times, ids)
+	if err != nil {
+		return nil, fmt.Errorf("find available jobs below the marks: %w", err)
+	}
+	return found, nil
 }
 
 // RunningCount is the number of a client's jobs of one queue and kind.

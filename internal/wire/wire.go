@@ -18,6 +18,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // Channel names, before the schema prefix.
@@ -37,7 +38,7 @@ const (
 	// payload is empty.
 	FailureChannel = "forge_failure"
 	// RiverInsertChannel is River's own channel, notified when a job becomes
-	// available.
+	// available. The payload is Inserted.
 	RiverInsertChannel = "river_insert"
 	// RiverControlChannel is River's own channel, notified to cancel a running job
 	// and to pause a queue.
@@ -45,6 +46,13 @@ const (
 
 	offerPrefix = "forge_offer_"
 )
+
+// Inserted is the payload of RiverInsertChannel. River sends only the queue.
+type Inserted struct {
+	Queue string `json:"queue"`
+	// From is set if the job was due so long ago that the leader may have read past it.
+	From time.Time `json:"from,omitzero"`
+}
 
 // MaxOfferIDs bounds the ids in one Offer, so that its JSON stays below
 // PostgreSQL's limit of 8,000 bytes per payload (ids of up to ten digits).

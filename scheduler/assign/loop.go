@@ -66,6 +66,8 @@ type loop struct {
 	resumeAt         time.Time // when to continue with a backlog, or zero
 	lastSafety       time.Time
 	sweepTook        time.Duration // duration of the last sweep
+	jobs             []job         // of the last sweep, to reuse the memory
+	below            belowCheck
 }
 
 func (l *loop) run(ctx context.Context) error {
@@ -74,11 +76,15 @@ func (l *loop) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	checking, endCheck := context.WithCancel(ctx)
+	defer l.below.wait()
+	defer endCheck()
 	l.lastNews = time.Now()
 	for {
 		if err := l.step(ctx); err != nil {
 			return err
 		}
+		l.checkBelow(checking)
 		if err := l.wait(ctx); err != nil {
 			return err
 		}
@@ -89,6 +95,9 @@ func (l *loop) run(ctx context.Context) error {
 func (l *loop) step(ctx context.Context) error {
 	l.lastStep, l.stepAgain = time.Now(), false
 	if err := l.readNodes(ctx); err != nil {
+		return err
+	}
+	if err := l.lowerMarks(); err != nil {
 		return err
 	}
 	l.nodes.expire(l.lastStep, l.claimTimeout())
@@ -147,15 +156,21 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 		return nil, nil
 	}
 	var jobs []job
+	var scanned jobstore.Scanned
 	began := time.Now()
 	err := l.within(ctx, func(ctx context.Context) (err error) {
-		jobs, err = sweep(ctx, l.pool, scans)
+		jobs, scanned, err = sweep(ctx, l.pool, scans, l.jobs[:0])
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	l.sweepTook = time.Since(began)
+	l.sweepTook, l.jobs = time.Since(began), jobs
+	for i := range scans {
+		if !scanned.Paused[i] {
+			scans[i].queueScan.noteMarks(scans[i], scanned.Now, l.lastStep)
+		}
+	}
 	if l.nodes.inForce.outdated(jobs) {
 		l.nodesAt, l.resumeAt = time.Time{}, l.lastStep.Add(stepInterval)
 		return nil, nil
@@ -188,7 +203,6 @@ func (l *loop) place(scans []scanPage, jobs []job) map[*member]jobsByQueue {
 	exhausted := map[string]bool{} // queues without remaining credit
 	for _, j := range jobs {
 		s := &scans[j.scan]
-		s.read++
 		if exhausted[j.queue] {
 			s.stopped = true
 			continue
@@ -335,13 +349,14 @@ func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notificati
 	watchdog.Extend(ctx, time.Until(until))
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
+	l.below.wakes(cancel) // its result triggers a step
 	note, err := l.subscription.WaitForNotification(waiting)
 	switch {
 	case note != nil:
 		return note, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil:
+	case err != nil && errors.Is(err, waiting.Err()):
 		return nil, nil
 	}
 	return nil, err
@@ -402,12 +417,13 @@ func (l *loop) handleNotification(note *pgconn.Notification) bool {
 }
 
 // works reports whether a member works the queue of an insert notification, or whether
-// that is unknown.
+// that is unknown. It lowers the marks of the queue if the notification names an earlier time.
 func (l *loop) works(payload string) bool {
-	var inserted struct {
-		Queue string `json:"queue"`
-	}
+	var inserted wire.Inserted
 	err := json.Unmarshal([]byte(payload), &inserted)
+	if q := l.queueScans[inserted.Queue]; q != nil && !inserted.From.IsZero() {
+		q.marks.lowerAll(inserted.From)
+	}
 	return err != nil || inserted.Queue == "" || len(l.queueScans) == 0 || l.queueScans[inserted.Queue] != nil
 }
 

@@ -2,6 +2,8 @@ package assign
 
 import (
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 const (
@@ -17,10 +19,12 @@ const (
 	offerShare = 4
 )
 
-// queueScan is the sweep's position in one queue. During a backlog, the cursor is deep in
-// the queue, and the top is read again every topInterval.
+// queueScan is the sweep's position in one queue. The top of the queue is where the marks are.
+// During a backlog, the cursor is deep in the queue, and the top is read again every
+// topInterval.
 type queueScan struct {
 	queue     string
+	marks     marks
 	cursor    position // zero means that the next scan starts at the top
 	topReadAt time.Time
 	// heldUntil is when a queue that has reached its limit is read again.
@@ -39,13 +43,17 @@ type queueScan struct {
 // scanPage is one page of a queue.
 type scanPage struct {
 	queueScan *queueScan
-	after     position
+	after     position // zero means from the top
 	limit     int
 	// fromTop marks an additional read from the top, which does not move the cursor.
 	fromTop bool
 
 	read int
 	last position // last handled job
+	// lastRead is the last job of the page, and lowest the position before the first job of
+	// each priority.
+	lastRead position
+	lowest   [jobstore.Priorities]*jobstore.Position
 	// stopped reports that credit ran out before the end of the page. held reports that
 	// the queue has reached its limit.
 	stopped  bool
@@ -78,6 +86,41 @@ func (q *queueScan) scans(now time.Time, room, pending int, topEvery time.Durati
 		plan = append(plan, top)
 	}
 	return plan
+}
+
+// jobstoreScan returns the read of the page.
+func (s *scanPage) jobstoreScan() jobstore.Scan {
+	scan := jobstore.Scan{Queue: s.queueScan.queue, First: 1, After: s.queueScan.marks.after(), Limit: s.limit}
+	if s.after != (position{}) {
+		scan.First = s.after.priority
+		scan.After[s.after.priority-1] = jobstore.Position{ScheduledAt: s.after.scheduledAt, ID: s.after.id}
+	}
+	return scan
+}
+
+// note records a job of the page, in the order of the queue.
+func (s *scanPage) note(j job) {
+	s.read++
+	s.lastRead = j.position
+	if s.lowest[j.priority-1] == nil {
+		position := before(j.scheduledAt, j.id)
+		s.lowest[j.priority-1] = &position
+	}
+}
+
+// noteMarks moves the marks after a page from the top was read at a time of the database. A
+// priority without jobs has none that is due before that time.
+func (q *queueScan) noteMarks(s scanPage, databaseNow, now time.Time) {
+	if s.after != (position{}) {
+		return
+	}
+	for p := range s.lowest {
+		complete := s.read < s.limit || p+1 < int(s.lastRead.priority)
+		if s.lowest[p] == nil && complete {
+			s.lowest[p] = &jobstore.Position{ScheduledAt: databaseNow}
+		}
+	}
+	q.marks.note(s.lowest, now)
 }
 
 // advance moves the cursor after a page was handled.

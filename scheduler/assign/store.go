@@ -8,16 +8,13 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// sweep reads the jobs of all scans in one order.
-func sweep(ctx context.Context, pool *pgxpool.Pool, scans []scanPage) ([]job, error) {
+// sweep reads the jobs of all scans in one order. jobs is a slice to reuse.
+func sweep(ctx context.Context, pool *pgxpool.Pool, scans []scanPage, jobs []job) ([]job, jobstore.Scanned, error) {
 	reads := make([]jobstore.Scan, len(scans))
-	for i, s := range scans {
-		reads[i] = jobstore.Scan{
-			Queue: s.queueScan.queue, Priority: s.after.priority, ScheduledAt: s.after.scheduledAt, ID: s.after.id, Limit: s.limit,
-		}
+	for i := range scans {
+		reads[i] = scans[i].jobstoreScan()
 	}
-	var jobs []job
-	err := jobstore.New(pool).ScanAvailable(ctx, reads, lookahead, func(found *jobstore.AvailableJob) {
+	scanned, err := jobstore.New(pool).ScanAvailable(ctx, reads, lookahead, func(found *jobstore.AvailableJob) {
 		j := job{
 			position: position{found.Priority, found.ScheduledAt, found.ID}, kind: found.Kind, queue: found.Queue,
 			capability: found.Capability, dueIn: found.DueIn, scan: found.Scan, appliedAt: found.AppliedAt,
@@ -25,5 +22,8 @@ func sweep(ctx context.Context, pool *pgxpool.Pool, scans []scanPage) ([]job, er
 		j.tags, j.unreadable = parseTags(found.Tags)
 		jobs = append(jobs, j)
 	})
-	return jobs, err
+	for _, j := range jobs {
+		scans[j.scan].note(j)
+	}
+	return jobs, scanned, err
 }

@@ -1,0 +1,251 @@
+package assign
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+var heldJobs = flag.Int("held-jobs", 20_000, "how many jobs end under one snapshot in TestHeldSnapshotDoesNotSlowScans")
+
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	at := func(seconds int, id int64) jobstore.Position {
+		return jobstore.Position{ScheduledAt: start.Add(time.Duration(seconds) * time.Second), ID: id}
+	}
+	var m marks
+	step := func(after time.Duration, first *jobstore.Position, want jobstore.Position) {
+		t.Helper()
+		m.note([jobstore.Priorities]*jobstore.Position{0: first}, start.Add(after))
+		if got := m.after()[0]; got != want {
+			t.Errorf("after %s the mark is %v, want %v", after, got, want)
+		}
+	}
+	zero := jobstore.Position{}
+	ten, five, twenty := at(10, 1), at(5, 1), at(20, 1)
+	step(0, &ten, zero)
+	step(markDelay/2, &twenty, zero)
+	step(markDelay/2, nil, zero)
+	step(markDelay, &twenty, ten) // the lowest of the last half second
+	step(markDelay*5/4, &five, ten)
+	step(markDelay*2, &twenty, five) // a job that appeared below
+	step(markDelay*3, &twenty, twenty)
+	m.lower(1, at(20, 2))
+	step(markDelay*3, nil, twenty)
+	m.lower(1, ten)
+	step(markDelay*3, nil, ten)
+	m.lowerAll(at(7, 0).ScheduledAt)
+	step(markDelay*3, nil, at(7, 0))
+	step(markDelay*5, &twenty, at(7, 0))
+	step(markDelay*6, &twenty, twenty)
+	if m[1] != (mark{}) {
+		t.Errorf("another priority has a mark: %+v", m[1])
+	}
+}
+
+// A notification with a time lowers the marks of its queue.
+func TestNotificationLowersMarks(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	scanned := func(queue string) *queueScan {
+		q := &queueScan{queue: queue}
+		for p := range q.marks {
+			q.marks[p].low = jobstore.Position{ScheduledAt: now, ID: 9}
+		}
+		return q
+	}
+	l := &loop{schema: "public", queueScans: map[string]*queueScan{"q": scanned("q"), "r": scanned("r")}}
+	earlier := now.Add(-time.Hour).UTC().Truncate(time.Microsecond)
+	l.works(`{"queue": "q"}`)
+	if low := l.queueScans["q"].marks[2].low; !low.ScheduledAt.Equal(now) {
+		t.Errorf("River's notification moved the mark to %v", low)
+	}
+	l.works(`{"queue": "q", "from": "` + earlier.Format(time.RFC3339Nano) + `"}`)
+	for p, mark := range l.queueScans["q"].marks {
+		if !mark.low.ScheduledAt.Equal(earlier) || mark.low.ID != 0 {
+			t.Errorf("the mark of priority %d is %v, want %v", p+1, mark.low, earlier)
+		}
+	}
+	if low := l.queueScans["r"].marks[0].low; !low.ScheduledAt.Equal(now) {
+		t.Errorf("the mark of another queue is %v", low)
+	}
+}
+
+// scanRecorder records the last scan of a pool.
+type scanRecorder struct {
+	sql  string
+	args []any
+}
+
+func (r *scanRecorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	r.sql, r.args = data.SQL, data.Args
+	return ctx
+}
+
+func (*scanRecorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// scanned is one queue in a database, which is scanned and worked.
+type scanned struct {
+	t        *testing.T
+	pool     *pgxpool.Pool
+	traced   *pgxpool.Pool
+	recorded *scanRecorder
+	queue    *queueScan
+	now      time.Time
+}
+
+func newScanned(t *testing.T) *scanned {
+	t.Helper()
+	url := pgtest.URL(t)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scanned{t: t, pool: pgtest.Connect(t, url), recorded: &scanRecorder{}, queue: &queueScan{queue: "default"}, now: time.Now()}
+	config.ConnConfig.Tracer = s.recorded
+	if s.traced, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.traced.Close)
+	return s
+}
+
+func (s *scanned) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// scan reads the top of the queue as the loop does. Twice the delay of the marks passes.
+func (s *scanned) scan(limit int) []job {
+	s.t.Helper()
+	s.now = s.now.Add(2 * markDelay)
+	pages := []scanPage{{queueScan: s.queue, limit: limit}}
+	jobs, result, err := sweep(s.t.Context(), s.traced, pages, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.queue.noteMarks(pages[0], result.Now, s.now)
+	return jobs
+}
+
+// cost returns how many buffers the last scan reads.
+func (s *scanned) cost() int {
+	s.t.Helper()
+	var output []byte
+	if err := s.pool.QueryRow(s.t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.recorded.sql, s.recorded.args...).Scan(&output); err != nil {
+		s.t.Fatal(err)
+	}
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal(output, &plans); err != nil {
+		s.t.Fatal(err)
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
+// work completes the jobs.
+func (s *scanned) work(jobs []job) {
+	s.t.Helper()
+	ids := make([]int64, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.id
+	}
+	s.exec(`UPDATE river_job SET state = 'running', attempt = 1, attempted_by = '{x}' WHERE id = ANY ($1)`, ids)
+	s.exec(`UPDATE river_job SET state = 'completed', finalized_at = now() WHERE id = ANY ($1)`, ids)
+}
+
+// Jobs that have ended while a snapshot is held do not make scans slower.
+func TestHeldSnapshotDoesNotSlowScans(t *testing.T) {
+	t.Parallel()
+	s := newScanned(t)
+	const page = 500
+	insert := `INSERT INTO river_job (args, kind, priority) SELECT '{}', 'k', 1 + i % 2 FROM generate_series(1, $1::int) AS i`
+	workAll := func(jobs int) {
+		t.Helper()
+		s.exec(insert, jobs)
+		for found := s.scan(jobs); len(found) > 0; found = s.scan(jobs) {
+			s.work(found)
+		}
+	}
+	workAll(20 * page)
+	s.exec(`VACUUM ANALYZE river_job`)
+	s.exec(insert, page)
+	s.scan(page)
+	usual := s.cost()
+
+	held, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Rollback(t.Context()) }()
+	if _, err := held.Exec(t.Context(), `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Exec(t.Context(), `SELECT FROM forge_nodes`); err != nil {
+		t.Fatal(err)
+	}
+	for ended := 0; ended < *heldJobs; ended += 10 * page {
+		workAll(10 * page)
+	}
+	s.scan(page) // the marks are where the last jobs were, and then where none is
+	s.exec(insert, page)
+	began := time.Now()
+	if jobs := s.scan(page); len(jobs) != page {
+		t.Fatalf("scanned %d of %d jobs", len(jobs), page)
+	}
+	took, cost := time.Since(began), s.cost()
+	s.queue.marks = marks{}
+	began = time.Now()
+	s.scan(page)
+	tookAll, all := time.Since(began), s.cost()
+	t.Logf("%d jobs have ended: a scan reads %d buffers (%s), usually %d, without marks %d (%s)", *heldJobs, cost, took, usual, all, tookAll)
+	if cost > 2*usual {
+		t.Errorf("a scan reads %d buffers, more than twice the usual %d", cost, usual)
+	}
+	if all < 10*usual {
+		t.Errorf("without marks a scan reads %d buffers: the snapshot protects nothing", all)
+	}
+}
+
+// The marks do not pass jobs that wait, and a queue that is paused has none.
+func TestMarksStayBelowWaitingJobs(t *testing.T) {
+	t.Parallel()
+	s := newScanned(t)
+	s.exec(`INSERT INTO river_job (args, kind, priority, scheduled_at) SELECT '{}', 'k', p, now() - i * interval '1 minute'
+		FROM generate_series(1, 40) AS i, generate_series(1, 4) AS p`)
+	for range 4 {
+		if jobs := s.scan(1000); len(jobs) != 160 {
+			t.Fatalf("scanned %d of 160 jobs", len(jobs))
+		}
+		s.scan(50) // not all priorities
+	}
+	s.work(s.scan(50))
+	s.exec(`INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('default', now(), now())`)
+	for range 4 {
+		s.now = s.now.Add(2 * markDelay)
+		pages := []scanPage{{queueScan: s.queue, limit: 1000}}
+		_, result, err := sweep(t.Context(), s.traced, pages, nil)
+		if err != nil || !result.Paused[0] || pages[0].read != 0 {
+			t.Fatalf("a paused queue: %+v, %d jobs, %v", result, pages[0].read, err)
+		}
+	}
+	s.exec(`DELETE FROM river_queue`)
+	if jobs := s.scan(1000); len(jobs) != 110 {
+		t.Errorf("scanned %d of 110 jobs", len(jobs))
+	}
+}
