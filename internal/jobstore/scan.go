@@ -151,8 +151,8 @@ func (s *Store) ScanAvailable(ctx context.Context, scans []Scan, lookahead time.
 	}
 	r := scanReader{words: map[string]string{}}
 	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
-		scanned.Now, scanned.Paused[r.ordinal-1] = r.now, r.paused
-		if r.id != nil {
+		scanned.Now, scanned.Paused[r.ordinal-1] = r.now.Time, r.paused
+		if r.id.Valid {
 			found(r.job())
 		}
 		return nil
@@ -183,16 +183,15 @@ func scanArgs(scans []Scan, lookahead time.Duration) []any {
 // scanReader reads the rows of scanSQL. A sweep reads thousands of rows of few kinds, so each
 // kind, queue and capability is copied once.
 type scanReader struct {
-	words                   map[string]string
-	id                      *int64
-	kind, queue, capability pgtype.DriverBytes
-	priority                *int16
-	scheduledAt, applied    *time.Time
-	tags                    pgtype.DriverBytes
-	seconds                 *float64
-	ordinal                 int64
-	now                     time.Time
-	paused                  bool
+	words                     map[string]string
+	id                        pgtype.Int8
+	kind, queue, capability   pgtype.DriverBytes
+	priority                  pgtype.Int2
+	scheduledAt, applied, now pgtype.Timestamptz
+	tags                      pgtype.DriverBytes
+	seconds                   pgtype.Float8
+	ordinal                   int64
+	paused                    bool
 
 	found AvailableJob
 }
@@ -206,12 +205,12 @@ func (r *scanReader) targets() []any {
 
 func (r *scanReader) job() *AvailableJob {
 	r.found = AvailableJob{
-		ID: *r.id, Kind: r.word(r.kind), Queue: r.word(r.queue), Priority: *r.priority, ScheduledAt: *r.scheduledAt,
+		ID: r.id.Int64, Kind: r.word(r.kind), Queue: r.word(r.queue), Priority: r.priority.Int16, ScheduledAt: r.scheduledAt.Time,
 		Requirements: Requirements{Capability: r.word(r.capability), Tags: r.tags},
-		DueIn:        time.Duration(*r.seconds * float64(time.Second)), Scan: int(r.ordinal) - 1,
+		DueIn:        time.Duration(r.seconds.Float64 * float64(time.Second)), Scan: int(r.ordinal) - 1,
 	}
-	if r.applied != nil {
-		r.found.AppliedAt = *r.applied
+	if r.applied.Valid {
+		r.found.AppliedAt = r.applied.Time
 	}
 	return &r.found
 }

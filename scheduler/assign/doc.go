@@ -15,7 +15,7 @@
 // The top of a queue is not its beginning. If a snapshot is held for long, PostgreSQL keeps the
 // index entries of all jobs that have ended since then, and a read from the beginning walks
 // over each of them. So each queue has a low-water mark for each priority (marks.go): the
-// position of the lowest available job that the scans have seen for half a second, or the time
+// position of the lowest available job that the scans have seen for 0.3 seconds, or the time
 // of a scan that saw none. Scans start there. A job can still appear below a mark: another
 // transaction commits late, a program inserts a job with an earlier time, a scheduled job is
 // released late, a job is made available again by hand. A check beside the loop looks below

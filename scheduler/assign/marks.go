@@ -8,7 +8,7 @@ import (
 
 // markDelay is how long a position must be the lowest before a scan starts at it. Jobs of
 // transactions that commit within this time are still found by the scans.
-const markDelay = 500 * time.Millisecond
+const markDelay = 300 * time.Millisecond
 
 // marks are the low-water marks of a queue: for each priority the position up to which no
 // job is available, as far as the scans have seen. Scans start at the marks. Without them, a

@@ -35,7 +35,7 @@ func TestMarks(t *testing.T) {
 	step(0, &ten, zero)
 	step(markDelay/2, &twenty, zero)
 	step(markDelay/2, nil, zero)
-	step(markDelay, &twenty, ten) // the lowest of the last half second
+	step(markDelay, &twenty, ten) // the lowest of that time
 	step(markDelay*5/4, &five, ten)
 	step(markDelay*2, &twenty, five) // a job that appeared below
 	step(markDelay*3, &twenty, twenty)
