@@ -32,11 +32,14 @@ FROM claimed AS river_job`
 // The statement deletes the claims none of whose jobs run, and shortens those of which at most
 // half run. A claim and its jobs are visible at once, so a job that does not run now runs again
 // only after another claim. Rows that another transaction has locked are left for the next call.
+// The commit waits neither for the disk nor for replicas: the check of the nodes, which the
+// statement is part of, must not wait for them.
 const forgetClaimsSQL = `
 WITH claims AS MATERIALIZED (
     SELECT c.ctid AS at, cardinality(c.ids) AS claimed, ARRAY (
         SELECT id FROM river_job WHERE id = ANY (c.ids) AND state = 'running') AS running
     FROM forge_claims AS c
+    WHERE (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
 ), shortened AS (
     UPDATE forge_claims
     SET ids = claims.running

@@ -147,6 +147,26 @@ func TestRunningJobsAreNoted(t *testing.T) {
 	demand("the end", []int64{}, "")
 }
 
+// The check of the nodes deletes claims, and must not wait for a replica that is gone.
+func TestForgettingClaimsWaitsForNoReplica(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	mustExec(t, pool, `INSERT INTO forge_claims (client_id, ids) VALUES ('c', '{1,2}')`)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	tag, err := tx.Exec(t.Context(), forgetClaimsSQL)
+	if err != nil || tag.RowsAffected() != 1 {
+		t.Fatalf("forgot %d claims: %v", tag.RowsAffected(), err)
+	}
+	var level string
+	if err := tx.QueryRow(t.Context(), `SELECT current_setting('synchronous_commit')`).Scan(&level); err != nil || level != "off" {
+		t.Errorf("synchronous_commit is %q: %v", level, err)
+	}
+}
+
 // A claim of limited jobs counts those that run, while claims are noted and forgotten at the
 // same time.
 func TestLimitedClaimsCountNotedJobs(t *testing.T) {
