@@ -2,12 +2,12 @@ package aggregator
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // Rollups have no node label, so the counts of a node are read from its last
@@ -75,16 +75,13 @@ func (r Rates) Of(role, node string) (of LeaderRates) {
 // a minute long, and nodes report at each metrics.scrape_interval.
 func (s *Store) Rates(ctx context.Context) (Rates, error) {
 	read := Rates{Renewals: map[string]Rate{}, Heartbeats: map[string]Rate{}}
-	rows, err := s.db.Query(ctx, ratesSQL, Minute.seconds())
-	if err != nil {
-		return read, fmt.Errorf("read the rates of renewals and heartbeats: %w", err)
-	}
 	var (
 		role, node          string
 		succeeded, attempts float64
 		since               time.Time
 	)
-	_, err = pgx.ForEachRow(rows, []any{&role, &node, &succeeded, &attempts, &since}, func() error {
+	targets := []any{&role, &node, &succeeded, &attempts, &since}
+	err := postgres.ForEach(ctx, s.db, "read the rates of renewals and heartbeats", targets, func() error {
 		rate := Rate{Succeeded: int64(succeeded), Attempts: int64(attempts), Since: since}
 		if node != "" {
 			read.Heartbeats[node] = rate
@@ -92,9 +89,6 @@ func (s *Store) Rates(ctx context.Context) (Rates, error) {
 			read.Renewals[role] = rate
 		}
 		return nil
-	})
-	if err != nil {
-		return read, fmt.Errorf("read the rates of renewals and heartbeats: %w", err)
-	}
-	return read, nil
+	}, ratesSQL, Minute.seconds())
+	return read, err
 }

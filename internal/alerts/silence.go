@@ -52,8 +52,6 @@ const silenceColumns = `alert, created_at, until, created_by, reason`
 
 const silencesSQL = `SELECT ` + silenceColumns + ` FROM forge_silences WHERE until > clock_timestamp() ORDER BY alert`
 
-const clockSQL = `SELECT clock_timestamp()`
-
 const sweepSilencesSQL = `DELETE FROM forge_silences WHERE until <= clock_timestamp()`
 
 // A new silence replaces the current one of the same alert.
@@ -93,9 +91,9 @@ func (s *Store) Silence(ctx context.Context, silence Silence, lasts Span) (made 
 }
 
 func mute(ctx context.Context, tx pgx.Tx, s Silence, lasts Span) (Silence, error) {
-	var now time.Time
-	if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
-		return Silence{}, fmt.Errorf("read the clock: %w", err)
+	now, err := postgres.Now(ctx, tx)
+	if err != nil {
+		return Silence{}, err
 	}
 	s.Until = lasts.Until
 	if s.Until.IsZero() {
@@ -104,16 +102,12 @@ func mute(ctx context.Context, tx pgx.Tx, s Silence, lasts Span) (Silence, error
 	if err := s.check(now); err != nil {
 		return Silence{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if _, err := tx.Exec(ctx, sweepSilencesSQL); err != nil {
-		return Silence{}, fmt.Errorf("sweep silences: %w", err)
+	if err := postgres.Exec(ctx, tx, "sweep silences", sweepSilencesSQL); err != nil {
+		return Silence{}, err
 	}
-	rows, err := tx.Query(ctx, silenceSQL, s.Alert, s.Until, s.CreatedBy, s.Reason)
+	silence, _, err := postgres.First(ctx, tx, "silence "+s.Alert, pgx.RowToStructByPos[Silence], silenceSQL, s.Alert, s.Until, s.CreatedBy, s.Reason)
 	if err != nil {
-		return Silence{}, fmt.Errorf("silence %s: %w", s.Alert, err)
-	}
-	silence, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Silence])
-	if err != nil {
-		return Silence{}, fmt.Errorf("silence %s: %w", s.Alert, err)
+		return Silence{}, err
 	}
 	facts := map[string]any{"alert": s.Alert, "by": s.CreatedBy, "until": s.Until.UTC(), "reason": s.Reason}
 	return silence, eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertSilenced}, facts)
@@ -146,15 +140,12 @@ func (s *Store) Unsilence(ctx context.Context, alert, by string) (changed bool, 
 }
 
 func unmute(ctx context.Context, tx pgx.Tx, alert, by string) (bool, error) {
-	if _, err := tx.Exec(ctx, sweepSilencesSQL); err != nil {
-		return false, fmt.Errorf("sweep silences: %w", err)
+	if err := postgres.Exec(ctx, tx, "sweep silences", sweepSilencesSQL); err != nil {
+		return false, err
 	}
-	tag, err := tx.Exec(ctx, unsilenceSQL, alert)
-	if err != nil {
-		return false, fmt.Errorf("unsilence %s: %w", alert, err)
-	}
-	if tag.RowsAffected() == 0 {
-		return false, nil
+	ended, err := postgres.Affected(ctx, tx, "unsilence "+alert, unsilenceSQL, alert)
+	if err != nil || ended == 0 {
+		return false, err
 	}
 	return true, eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertUnsilenced}, map[string]any{"alert": alert, "by": by})
 }

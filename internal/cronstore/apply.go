@@ -269,16 +269,12 @@ func (s *Store) applyCrons(ctx context.Context, wanted map[string]Spec, outcome 
 // compare finds the crons that differ from the wanted definitions, and counts the
 // configured crons.
 func (s *Store) compare(ctx context.Context, wanted map[string]Spec) (outcome Outcome, configured int, err error) {
-	rows, err := s.db.Query(ctx, definedSQL)
-	if err != nil {
-		return Outcome{}, 0, fmt.Errorf("read the defined crons: %w", err)
-	}
 	var (
 		name, hash string
 		removed    bool
 		known      = map[string]bool{}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &hash, &removed}, func() error {
+	err = postgres.ForEach(ctx, s.db, "read the defined crons", []any{&name, &hash, &removed}, func() error {
 		known[name] = true
 		if !removed {
 			configured++
@@ -293,9 +289,9 @@ func (s *Store) compare(ctx context.Context, wanted map[string]Spec) (outcome Ou
 			outcome.Changed = append(outcome.Changed, name)
 		}
 		return nil
-	})
+	}, definedSQL)
 	if err != nil {
-		return Outcome{}, 0, fmt.Errorf("read the defined crons: %w", err)
+		return Outcome{}, 0, err
 	}
 	for name := range maps.Keys(wanted) {
 		if !known[name] {

@@ -31,22 +31,15 @@ FROM forge_config
 ORDER BY applied_at DESC
 LIMIT 1`
 
-const bodiesSQL = `
-SELECT hash, applied_at, applied_by, cluster, body FROM forge_config WHERE hash = ANY ($1)`
+const bodiesSQL = `SELECT hash, body FROM forge_config WHERE hash = ANY ($1)`
 
 const hashInForceSQL = `SELECT hash FROM forge_config ORDER BY applied_at DESC LIMIT 1`
 
 // HashInForce returns the hash of the configuration in force, empty if none was
 // ever applied. It does not read the configuration.
 func (s *Store) HashInForce(ctx context.Context) (string, error) {
-	hashes, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], hashInForceSQL)
-	if err != nil {
-		return "", fmt.Errorf("get the hash of the configuration in force: %w", err)
-	}
-	if len(hashes) == 0 {
-		return "", nil
-	}
-	return hashes[0], nil
+	hash, _, err := postgres.First(ctx, s.db, "get the hash of the configuration in force", pgx.RowTo[string], hashInForceSQL)
+	return hash, err
 }
 
 // ConfigInForce returns the configuration in force, or ErrNotFound if none was ever
@@ -62,14 +55,8 @@ func (s *Store) ConfigInForce(ctx context.Context) (Config, error) {
 // ConfigInForceUnless returns the configuration in force, without its body if it
 // has the given hash. It returns the zero Config if none was ever applied.
 func (s *Store) ConfigInForceUnless(ctx context.Context, hash string) (Config, error) {
-	configs, err := postgres.Collect(ctx, s.db, scanConfig, inForceUnlessSQL, hash)
-	if err != nil {
-		return Config{}, fmt.Errorf("get the configuration in force: %w", err)
-	}
-	if len(configs) == 0 {
-		return Config{}, nil
-	}
-	return configs[0], nil
+	inForce, _, err := postgres.First(ctx, s.db, "get the configuration in force", pgx.RowToStructByPos[Config], inForceUnlessSQL, hash)
+	return inForce, err
 }
 
 const sectionSQL = `
@@ -81,34 +68,23 @@ LIMIT 1`
 // SectionInForce returns one section of the configuration in force, as an object
 // with only that section; nil if none was ever applied.
 func (s *Store) SectionInForce(ctx context.Context, section string) (json.RawMessage, error) {
-	sections, err := postgres.Collect(ctx, s.db, pgx.RowTo[json.RawMessage], sectionSQL, section)
-	if err != nil {
-		return nil, fmt.Errorf("get %s of the configuration in force: %w", section, err)
-	}
-	if len(sections) == 0 {
-		return nil, nil
-	}
-	return sections[0], nil
+	body, _, err := postgres.First(ctx, s.db, "get "+section+" of the configuration in force", pgx.RowTo[json.RawMessage], sectionSQL, section)
+	return body, err
 }
 
 // ConfigBodies returns the cluster's sections of the configurations with these
 // hashes that were ever applied, by hash.
 func (s *Store) ConfigBodies(ctx context.Context, hashes []string) (map[string]json.RawMessage, error) {
-	configs, err := postgres.Collect(ctx, s.db, scanConfig, bodiesSQL, hashes)
-	if err != nil {
-		return nil, fmt.Errorf("get configurations: %w", err)
-	}
-	bodies := make(map[string]json.RawMessage, len(configs))
-	for _, c := range configs {
-		bodies[c.Hash] = c.Body
-	}
-	return bodies, nil
-}
-
-func scanConfig(row pgx.CollectableRow) (Config, error) {
-	var c Config
-	err := row.Scan(&c.Hash, &c.AppliedAt, &c.AppliedBy, &c.Cluster, &c.Body)
-	return c, err
+	var (
+		hash   string
+		body   json.RawMessage
+		bodies = make(map[string]json.RawMessage, len(hashes))
+	)
+	err := postgres.ForEach(ctx, s.db, "get configurations", []any{&hash, &body}, func() error {
+		bodies[hash] = slices.Clone(body)
+		return nil
+	}, bodiesSQL, hashes)
+	return bodies, err
 }
 
 // Drifts returns the hash of the configuration in force and, for each of the other

@@ -169,14 +169,11 @@ func (s *Store) Get(ctx context.Context, name string) (Cron, error) {
 	if name == "" {
 		return Cron{}, fmt.Errorf("cron without a name: %w", ErrNotFound)
 	}
-	crons, err := postgres.Collect(ctx, s.db, scanListed, listSQL, name, nil)
-	if err != nil {
-		return Cron{}, fmt.Errorf("get cron %s: %w", name, err)
+	cron, found, err := postgres.First(ctx, s.db, "get cron "+name, scanListed, listSQL, name, nil)
+	if err == nil && !found {
+		err = fmt.Errorf("cron %s: %w", name, ErrNotFound)
 	}
-	if len(crons) == 0 {
-		return Cron{}, fmt.Errorf("cron %s: %w", name, ErrNotFound)
-	}
-	return crons[0], nil
+	return cron, err
 }
 
 // targets are the variables for cronColumns; decode reads spec.

@@ -126,29 +126,23 @@ type UpcomingPage struct {
 // ListUpcoming returns the page of at most most crons after a name; with an empty
 // name, the first page.
 func (s *Store) ListUpcoming(ctx context.Context, after string, most int) (page UpcomingPage, err error) {
-	rows, err := s.db.Query(ctx, upcomingSQL, after, most)
-	if err != nil {
-		return page, fmt.Errorf("list upcoming ticks: %w", err)
-	}
 	var (
-		cron   Upcoming
-		wanted bool
+		cron    Upcoming
+		wanted  bool
+		targets = []any{&cron.Name, (*nullTime)(&cron.Next), &cron.Queued, &wanted}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&cron.Name, (*nullTime)(&cron.Next), &cron.Queued, &wanted}, func() error {
+	err = postgres.ForEach(ctx, s.db, "list upcoming ticks", targets, func() error {
 		page.Read++
 		page.Next = cron.Name
 		if wanted {
 			page.Crons = append(page.Crons, cron)
 		}
 		return nil
-	})
-	if err != nil {
-		return UpcomingPage{}, fmt.Errorf("list upcoming ticks: %w", err)
-	}
+	}, upcomingSQL, after, most)
 	if page.Read < most {
 		page.Next = ""
 	}
-	return page, nil
+	return page, err
 }
 
 // QueueLock adds a statement to a batch that locks the rows of crons, in the order of
@@ -322,9 +316,6 @@ func (s *Store) MarkReplaced(ctx context.Context, jobs []int64, reason string) e
 // Edition identifies the state of all definitions: it changes whenever any of them
 // is applied, paused, resumed or removed.
 func (s *Store) Edition(ctx context.Context) (string, error) {
-	editions, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], editionSQL)
-	if err != nil {
-		return "", fmt.Errorf("read the crons' edition: %w", err)
-	}
-	return editions[0], nil
+	edition, _, err := postgres.First(ctx, s.db, "read the crons' edition", pgx.RowTo[string], editionSQL)
+	return edition, err
 }

@@ -2,12 +2,12 @@ package cronstore
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const outlineSQL = `
@@ -49,27 +49,21 @@ func (s *Store) Outline(ctx context.Context, before []Outlined) ([]Outlined, err
 	if err == nil && len(unknown) > 0 {
 		err = s.define(ctx, crons, unknown)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("outline crons: %w", err)
-	}
 	slices.SortFunc(crons, func(a, b Outlined) int { return strings.Compare(a.Name, b.Name) })
-	return crons, nil
+	return crons, err
 }
 
 // outline also returns the indexes in crons of the crons whose definitions are
 // unknown.
 func (s *Store) outline(ctx context.Context, known map[string]*Outlined) (crons []Outlined, unknown map[string]int, err error) {
-	rows, err := s.db.Query(ctx, outlineSQL)
-	if err != nil {
-		return nil, nil, err
-	}
 	crons, unknown = make([]Outlined, 0, len(known)), map[string]int{}
 	var (
 		cron    Outlined
 		updated time.Time
 		paused  bool
 	)
-	_, err = pgx.ForEachRow(rows, []any{&cron.Name, &updated, &paused, (*nullTime)(&cron.NextTick), &cron.BlockedBy}, func() error {
+	targets := []any{&cron.Name, &updated, &paused, (*nullTime)(&cron.NextTick), &cron.BlockedBy}
+	err = postgres.ForEach(ctx, s.db, "outline crons", targets, func() error {
 		cron.Job, cron.held, cron.defined = "", false, time.Time{}
 		if was, ok := known[cron.Name]; ok && was.defined.Equal(updated) {
 			cron.Job, cron.held, cron.defined = was.Job, was.held, updated
@@ -79,30 +73,21 @@ func (s *Store) outline(ctx context.Context, known map[string]*Outlined) (crons 
 		cron.Paused = paused || cron.held
 		crons = append(crons, cron)
 		return nil
-	})
+	}, outlineSQL)
 	return crons, unknown, err
 }
 
 // define sets the fields that are read from definitions.
 func (s *Store) define(ctx context.Context, crons []Outlined, unknown map[string]int) error {
-	names := make([]string, 0, len(unknown))
-	for name := range unknown {
-		names = append(names, name)
-	}
-	rows, err := s.db.Query(ctx, outlinedSQL, names)
-	if err != nil {
-		return err
-	}
 	var (
 		name, job string
 		updated   time.Time
 		held      bool
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &updated, &job, &held}, func() error {
+	return postgres.ForEach(ctx, s.db, "read the outlined definitions", []any{&name, &updated, &job, &held}, func() error {
 		cron := &crons[unknown[name]]
 		cron.Job, cron.held, cron.defined = job, held, updated
 		cron.Paused = cron.Paused || held
 		return nil
-	})
-	return err
+	}, outlinedSQL, slices.Collect(maps.Keys(unknown)))
 }

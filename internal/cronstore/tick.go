@@ -144,14 +144,11 @@ func (s *Store) NewestTicks(ctx context.Context, crons []string, limit int) (map
 // ErrNotFound. It does not check whether the cron was due at that instant of a
 // range.
 func (s *Store) FindTick(ctx context.Context, cron string, tick time.Time) (Tick, error) {
-	found, err := postgres.Collect(ctx, s.db, scanTick, findTickSQL, cron, tick)
-	if err != nil {
-		return Tick{}, fmt.Errorf("find a tick of %s: %w", cron, err)
+	row, found, err := postgres.First(ctx, s.db, "find a tick of "+cron, scanTick, findTickSQL, cron, tick)
+	if err == nil && !found {
+		err = fmt.Errorf("tick %s of cron %s: %w", tick.UTC().Format(time.RFC3339Nano), cron, ErrNotFound)
 	}
-	if len(found) == 0 {
-		return Tick{}, fmt.Errorf("tick %s of cron %s: %w", tick.UTC().Format(time.RFC3339Nano), cron, ErrNotFound)
-	}
-	return found[0], nil
+	return row, err
 }
 
 // Stretch is a period: after After, up to and including Until.
@@ -165,23 +162,16 @@ func (s *Store) DueIn(ctx context.Context, stretches []Stretch) ([]map[Verdict]i
 		after[i], until[i] = s.After, s.Until
 	}
 	counts := make([]map[Verdict]int64, len(stretches))
-	rows, err := s.db.Query(ctx, dueInSQL, after, until)
-	if err != nil {
-		return nil, fmt.Errorf("count the ticks of %d stretches: %w", len(stretches), err)
-	}
 	var n, ticks int64
 	var verdict Verdict
-	_, err = pgx.ForEachRow(rows, []any{&n, &verdict, &ticks}, func() error {
+	err := postgres.ForEach(ctx, s.db, "count the ticks of stretches", []any{&n, &verdict, &ticks}, func() error {
 		if counts[n] == nil {
 			counts[n] = map[Verdict]int64{}
 		}
 		counts[n][verdict] = ticks
 		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count the ticks of %d stretches: %w", len(stretches), err)
-	}
-	return counts, nil
+	}, dueInSQL, after, until)
+	return counts, err
 }
 
 // targets are the variables for tickColumns.

@@ -20,10 +20,7 @@ type DB interface {
 
 // Collect runs a query and scans all of its rows.
 func Collect[T any](ctx context.Context, db DB, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
 	return pgx.CollectRows(rows, scan)
 }
 
@@ -35,6 +32,24 @@ func Select[T any](ctx context.Context, db DB, what string, scan pgx.RowToFunc[T
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return found, nil
+}
+
+// First returns the first row of a query, and false if there is none. what is as in Select.
+func First[T any](ctx context.Context, db DB, what string, scan pgx.RowToFunc[T], sql string, args ...any) (first T, found bool, err error) {
+	rows, err := Select(ctx, db, what, scan, sql, args...)
+	if len(rows) == 0 {
+		return first, false, err
+	}
+	return rows[0], true, nil
+}
+
+// ForEach scans each row of a query into targets and calls each. what is as in Select.
+func ForEach(ctx context.Context, db DB, what string, targets []any, each func() error, sql string, args ...any) error {
+	rows, _ := db.Query(ctx, sql, args...) // ForEachRow returns the error
+	if _, err := pgx.ForEachRow(rows, targets, each); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // Exec runs a statement without a result. what is as in Select.
