@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -212,4 +213,141 @@ func writeSums(ctx context.Context, tx pgx.Tx, samples []metrics.Sample, at time
 		return nil
 	}
 	return postgres.Exec(ctx, tx, "write the cluster's metrics", writeSQL, samples, at, term)
+}
+
+// countHazards reads conditions that stop a cluster even if its nodes and roles are
+// up.
+func countHazards(ctx context.Context, db postgres.DB) ([]metrics.Sample, error) {
+	queues, err := jobstore.New(db).WaitingQueues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	snapshots, err := postgres.Snapshots(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	clock, err := postgres.ReadClock(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	clocks, err := NewStore(db).Clocks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	samples := append(ofQueues(queues), ofSnapshots(snapshots)...)
+	for _, c := range clocks {
+		ahead := math.Round(c.Ahead.Seconds()*10) / 10
+		samples = append(samples, labelled(metrics.NodeClockName, "node_id", c.NodeID, ahead))
+	}
+	return append(samples, metrics.Sample{Name: metrics.SetBackName, Value: clock.SetBack.Seconds()}), nil
+}
+
+func ofQueues(queues []jobstore.Queue) []metrics.Sample {
+	var samples []metrics.Sample
+	for _, q := range queues {
+		paused := time.Duration(0)
+		if !q.PausedAt.IsZero() {
+			paused = max(q.Now.Sub(q.PausedAt), 0)
+		}
+		samples = append(samples,
+			labelled(metrics.QueueOldestName, "queue", q.Name, q.WaitSeconds),
+			labelled(metrics.QueuePausedName, "queue", q.Name, paused.Seconds()))
+	}
+	return samples
+}
+
+func ofSnapshots(snapshots []postgres.Snapshot) []metrics.Sample {
+	transactions, age := map[string]int64{}, map[string]time.Duration{}
+	for _, s := range snapshots {
+		transactions[s.Holder] = max(transactions[s.Holder], s.Transactions)
+		age[s.Holder] = max(age[s.Holder], s.Age)
+	}
+	var samples []metrics.Sample
+	for _, holder := range postgres.Holders {
+		samples = append(samples, labelled(metrics.SnapshotName, "holder", holder, float64(transactions[holder])))
+	}
+	for _, holder := range []string{postgres.Session, postgres.Prepared} { // the other holders have no time
+		samples = append(samples, labelled(metrics.TransactionName, "holder", holder, age[holder].Seconds()))
+	}
+	return samples
+}
+
+func labelled(name, label, value string, sum float64) metrics.Sample {
+	return metrics.Sample{Name: name, Labels: map[string]string{label: value}, Value: sum}
+}
+
+const instantsSQL = `SELECT DISTINCT at FROM forge_metrics_cluster WHERE at >= $1 ORDER BY at`
+
+const namesSQL = `SELECT DISTINCT metric FROM forge_metrics_cluster WHERE at >= $1`
+
+const recentSQL = `
+SELECT ` + pointColumns + `
+FROM forge_metrics_cluster
+WHERE at >= $1 AND metric = ANY($2)
+ORDER BY at`
+
+// Totals are the cluster's totals at one instant.
+type Totals struct {
+	At      time.Time
+	Samples []metrics.Sample
+}
+
+// Recent returns the totals of the wanted metrics at each instant since one at
+// which the cluster was summed. A total is written when it changes; in between, the
+// last value is valid for as long as holds returns.
+func (s *Store) Recent(ctx context.Context, interval time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
+	all, err := s.recent(ctx, holds(interval), since, want)
+	if err != nil {
+		return nil, fmt.Errorf("read the recent totals: %w", err)
+	}
+	return all, nil
+}
+
+func (s *Store) recent(ctx context.Context, hold time.Duration, since time.Time, want func(name string) bool) ([]Totals, error) {
+	from := since.Add(-hold)
+	instants, err := postgres.Collect(ctx, s.db, pgx.RowTo[time.Time], instantsSQL, from)
+	if err != nil {
+		return nil, err
+	}
+	names, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], namesSQL, from)
+	if err != nil {
+		return nil, err
+	}
+	var wanted []string
+	for _, name := range names {
+		if want(name) {
+			wanted = append(wanted, name)
+		}
+	}
+	points, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Point], recentSQL, from, wanted)
+	if err != nil {
+		return nil, err
+	}
+	return fillIn(instants, points, since, hold), nil
+}
+
+// fillIn returns the value of each series at each instant from since on. Points and
+// instants are ordered by time.
+func fillIn(instants []time.Time, points []Point, since time.Time, hold time.Duration) []Totals {
+	now := map[string]Point{}
+	var all []Totals
+	for _, at := range instants {
+		for len(points) > 0 && !points[0].At.After(at) {
+			now[seriesKey(points[0].Sample)] = points[0]
+			points = points[1:]
+		}
+		if at.Before(since) {
+			continue
+		}
+		totals := Totals{At: at}
+		for key, p := range now {
+			if at.Sub(p.At) > hold {
+				delete(now, key)
+				continue
+			}
+			totals.Samples = append(totals.Samples, p.Sample)
+		}
+		all = append(all, totals)
+	}
+	return all
 }

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
+	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -228,4 +230,19 @@ func (r *termDispatcher) appendEvent(ctx context.Context, tx pgx.Tx, n Notificat
 		return nil
 	}
 	return eventstore.Append(ctx, tx, event, facts)
+}
+
+// listenForRows signals news whenever a row may have been added. It returns when ctx ends.
+func (c *Dispatcher) listenForRows(ctx context.Context, news chan<- struct{}) {
+	channel := wire.Channel(c.options.Schema, wire.FailureChannel)
+	stop := c.options.Notifier.Subscribe([]string{channel}, func(*pgconn.Notification) { signal(news) })
+	defer stop()
+	<-ctx.Done()
+}
+
+func signal(news chan<- struct{}) {
+	select {
+	case news <- struct{}{}:
+	default: // one is pending already
+	}
 }

@@ -5,7 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -95,4 +102,69 @@ func Statuses(rules []Rule, open []Incident, silences []Silence) []Status {
 	urgency := map[State]int{Firing: 0, Pending: 1, Inactive: 2}
 	slices.SortStableFunc(all, func(a, b Status) int { return urgency[a.State] - urgency[b.State] })
 	return all
+}
+
+// Problem is an error or a warning about an alert.
+type Problem struct {
+	Alert   string `json:"alert"`
+	Message string `json:"message"`
+	Want    string `json:"want,omitempty"`
+	// Warning is a problem that does not keep the alert from working.
+	Warning bool `json:"warning,omitempty"`
+}
+
+// String returns the problem on one line.
+func (p Problem) String() string {
+	text := p.Alert + ": "
+	if p.Warning {
+		text += "warning: "
+	}
+	text += p.Message
+	if p.Want != "" {
+		text += "; want " + p.Want
+	}
+	return text
+}
+
+// CheckFile returns the problems in the alerts of a file: in their expressions, metrics and
+// texts, which judge checks, and in their receivers.
+func CheckFile(cfg *config.Config, judge func(config.Alert, time.Duration) []config.Problem) []Problem {
+	problems := []Problem{}
+	for _, rule := range cfg.Alerts {
+		for _, p := range judge(rule, cfg.Retention.Metrics.Std()) {
+			problems = append(problems, Problem{Alert: rule.Name, Message: p.Key + ": " + p.Message, Want: p.Want, Warning: p.Warning})
+		}
+		problems = append(problems, unknownReceivers(cfg, rule)...)
+	}
+	return problems
+}
+
+func unknownReceivers(cfg *config.Config, rule Rule) []Problem {
+	var problems []Problem
+	for _, target := range rule.Notify {
+		if name, _, _ := strings.Cut(target, ":"); cfg.Notify[name].Type == "" {
+			problems = append(problems, Problem{
+				Alert: rule.Name, Message: "the receiver " + strconv.Quote(name) + " is not configured: it is shown, and nobody is told",
+				Want: "[notify." + name + "]", Warning: true,
+			})
+		}
+	}
+	return problems
+}
+
+// WatchOptions are the settings of the evaluation of alerts.
+type WatchOptions struct {
+	Pool *pgxpool.Pool
+	// Interval is the time between two totals.
+	Interval time.Duration
+	// InForce returns the configuration in force; it may omit the body when the hash
+	// equals unless.
+	InForce func(ctx context.Context, unless string) (cronstore.Config, error)
+	// DeadmanURL returns the address to request after each evaluation; empty means none.
+	// It may be nil.
+	DeadmanURL func() string
+	// Deadman is the client for these requests, required with DeadmanURL. It must not
+	// follow redirects.
+	Deadman *http.Client
+	Logger  *slog.Logger
 }

@@ -158,3 +158,53 @@ func clause(reason string) string {
 	first, size := utf8.DecodeRuneInString(reason)
 	return string(unicode.ToLower(first)) + strings.TrimSuffix(reason[size:], ".")
 }
+
+// Coming is one future tick, in the cron's zone and in UTC.
+type Coming struct {
+	Tick time.Time `json:"tick"`
+	UTC  time.Time `json:"utc"`
+	// FiresAt is the tick plus the cron's jitter, if it has one.
+	FiresAt time.Time `json:"fires_at,omitzero"`
+	// Excluded is why the tick does not fire.
+	Excluded string `json:"excluded,omitempty"`
+}
+
+// Next returns the next ticks of a definition after an instant.
+func Next(name string, spec cronstore.Spec, after time.Time, count int) ([]Coming, error) {
+	timeline, err := spec.Timeline(name)
+	if err != nil {
+		return nil, err
+	}
+	ticks := []Coming{}
+	for due := range timeline.After(after) {
+		if due.SkippedDST {
+			continue
+		}
+		tick := Coming{Tick: due.At, UTC: due.At.UTC(), Excluded: due.Excluded}
+		if spec.Jitter > 0 {
+			tick.FiresAt = due.FiresAt.UTC()
+		}
+		ticks = append(ticks, tick)
+		if len(ticks) == count {
+			break
+		}
+	}
+	return ticks, nil
+}
+
+// Instant formats an instant in UTC.
+func Instant(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+
+// Span formats a duration with at most three significant digits.
+func Span(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Minute:
+		return d.Round(10 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}

@@ -1,7 +1,14 @@
+// Package hazards finds conditions that stop a cluster even if its nodes and roles
+// are all up: paused queues, jobs that no node takes, snapshots that prevent VACUUM
+// from removing rows, roles that change leaders repeatedly, and wrong clocks.
+//
+// Read is cheap even if there are many jobs. Find evaluates the facts and returns
+// texts for forge doctor and the overview.
 package hazards
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,9 +17,11 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // Thresholds of hazards. The alerts of deploy/prometheus have the same thresholds.
@@ -211,4 +220,35 @@ func brief(found []Hazard) []Hazard {
 	}
 	found[named-1].Text += fmt.Sprintf("; %d more are like it", len(found)-named)
 	return found[:named]
+}
+
+// maxTenures bounds the number of tenures read: the newest of all roles.
+const maxTenures = 200
+
+// Facts holds the data in which Find looks for hazards.
+type Facts struct {
+	Clock     postgres.Clock
+	Queues    []jobstore.Queue    // as WaitingQueues reads them
+	Snapshots []postgres.Snapshot // oldest first
+	// Tenures are the newest tenures, newest first.
+	Tenures []leaderstore.Tenure
+	Clocks  []aggregator.Clock
+}
+
+// Read reads the facts.
+func Read(ctx context.Context, db postgres.DB) (f Facts, err error) {
+	if f.Clock, err = postgres.ReadClock(ctx, db); err != nil {
+		return f, err
+	}
+	if f.Queues, err = jobstore.New(db).WaitingQueues(ctx); err != nil {
+		return f, err
+	}
+	if f.Snapshots, err = postgres.Snapshots(ctx, db); err != nil {
+		return f, err
+	}
+	if f.Tenures, err = leaderstore.New(db).History(ctx, "", maxTenures); err != nil {
+		return f, err
+	}
+	f.Clocks, err = aggregator.NewStore(db).Clocks(ctx)
+	return f, err
 }

@@ -2,13 +2,16 @@ package crons
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -100,4 +103,74 @@ func ignoreEnd(ctx context.Context, err error) error {
 		return err
 	}
 	return nil
+}
+
+// listener signals changes of crons.
+type listener struct {
+	notifier *postgres.Notifier
+	pool     *pgxpool.Pool
+	channel  string
+	changes  chan<- struct{}
+}
+
+// run signals changes of the definitions until ctx ends. A notification without a change
+// is ignored. If the definitions cannot be read, it signals a change, because the loop
+// retries and logs failures.
+func (l *listener) run(ctx context.Context) {
+	subscription := l.notifier.Listen(l.channel)
+	defer subscription.Close()
+	for last := ""; ; {
+		if _, err := subscription.WaitForNotification(ctx); err != nil && !errors.Is(err, postgres.ErrInterrupted) {
+			return
+		}
+		edition, err := cronstore.New(l.pool).Edition(ctx)
+		if err != nil || edition != last {
+			l.signal()
+		}
+		last = edition
+	}
+}
+
+func (l *listener) signal() {
+	select {
+	case l.changes <- struct{}{}:
+	default: // a signal is already pending
+	}
+}
+
+// meter updates the metrics of committed ticks.
+type meter struct {
+	metrics *metrics.Metrics
+}
+
+func newMeter(m *metrics.Metrics) *meter { return &meter{metrics: m} }
+
+// initSeries sets the series of crons to 0.
+func (m *meter) initSeries(crons []cronstore.Upcoming) {
+	names := make([]string, len(crons))
+	for i, c := range crons {
+		names[i] = c.Name
+	}
+	m.metrics.InitCrons(names)
+	for _, name := range names {
+		m.metrics.CronDelay.WithLabelValues(m.metrics.CronLabel(name))
+	}
+}
+
+// count adds committed rows to the metrics. now is the database's time.
+func (m *meter) count(rows []cronstore.Tick, now time.Time) {
+	for _, row := range rows {
+		label, number := m.metrics.CronLabel(row.Cron), float64(row.Count)
+		m.metrics.CronTicks.WithLabelValues(label, string(row.Verdict)).Add(number)
+		if row.Verdict.Fires() {
+			m.metrics.CronRuns.WithLabelValues(label).Add(number)
+			m.metrics.CronDelay.WithLabelValues(label).Observe(row.Late(now).Seconds())
+		}
+		if row.Verdict == cronstore.SkippedWindow || row.Verdict == cronstore.SkippedLimit {
+			m.metrics.CronMissed.WithLabelValues(label).Add(number)
+		}
+		if row.Verdict == cronstore.Failed {
+			m.metrics.CronFailures.WithLabelValues(label).Add(number)
+		}
+	}
 }
