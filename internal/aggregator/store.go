@@ -91,6 +91,17 @@ JOIN forge_nodes n ON n.node_id = m.node_id AND n.incarnation = m.incarnation
 WHERE m.samples ? 'clock'
 ORDER BY m.node_id`
 
+const prunePointsSQL = `
+WITH due AS MATERIALIZED (
+    SELECT metric, labels, at
+    FROM forge_metrics_cluster
+    WHERE at < $1 AND at >= $3 AND at < $4
+    ORDER BY at
+    LIMIT $2)
+DELETE FROM forge_metrics_cluster m
+USING due
+WHERE m.metric = due.metric AND m.labels = due.labels AND m.at = due.at AND m.at >= $3 AND m.at < $4`
+
 const pointColumns = `metric, labels, value, histogram, at, term`
 
 // Point is one sum of the cluster at one instant.
@@ -107,6 +118,12 @@ type Point struct {
 // aggregator.
 func (s *Store) Latest(ctx context.Context) ([]Point, error) {
 	return postgres.Select(ctx, s.db, "read the cluster's metrics", pgx.RowToStructByPos[Point], latestSQL, fullInterval)
+}
+
+// PrunePoints deletes at most limit points from from (inclusive) to to (exclusive) that are
+// older than an instant, by their key: a ctid is not unique across partitions.
+func (s *Store) PrunePoints(ctx context.Context, before, from, to time.Time, limit int) (int64, error) {
+	return postgres.Affected(ctx, s.db, "prune the cluster's metrics", prunePointsSQL, before, limit, from, to)
 }
 
 // Clock is how far a node's clock was ahead of the database's at its last report,

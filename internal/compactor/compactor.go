@@ -194,33 +194,23 @@ func sweeps(keep Retention) []sweep {
 		{"completed_jobs", keep.Completed, jobsIn("completed")},
 		{"cancelled_jobs", keep.Cancelled, jobsIn("cancelled")},
 		{"discarded_jobs", keep.Discarded, jobsIn("discarded")},
-		{"logs", keep.Logs, ofJobs((*jobstore.Store).PruneLogs)},
-		{"packed_logs", keep.Logs, ofJobs((*jobstore.Store).PrunePacks)},
-		{"own_logs", overAlready, ofJobs((*jobstore.Store).PruneOwnLogs)},
-		{"own_packed_logs", overAlready, ofJobs((*jobstore.Store).PruneOwnPacks)},
+		{"logs", keep.Logs, of(jobstore.New, (*jobstore.Store).PruneLogs)},
+		{"packed_logs", keep.Logs, of(jobstore.New, (*jobstore.Store).PrunePacks)},
+		{"own_logs", overAlready, of(jobstore.New, (*jobstore.Store).PruneOwnLogs)},
+		{"own_packed_logs", overAlready, of(jobstore.New, (*jobstore.Store).PruneOwnPacks)},
 		{"events", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 			return eventstore.Prune(ctx, tx, before, limit)
 		}},
-		{"notifications", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-			return alerts.New(tx).PruneNotifications(ctx, before, limit)
-		}},
-		{"alerts", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-			return alerts.New(tx).Prune(ctx, before, limit)
-		}},
-		{"compactions", keep.Events, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-			return NewStore(tx).Prune(ctx, before, limit)
-		}},
+		{"notifications", keep.Events, of(alerts.New, (*alerts.Store).PruneNotifications)},
+		{"alerts", keep.Events, of(alerts.New, (*alerts.Store).Prune)},
+		{"compactions", keep.Events, of(NewStore, (*Store).Prune)},
 		{"audit", keep.Audit, access.PruneAudit},
 		{"idempotency_keys", access.MinKeyRetention, access.PruneKeys},
 		{"sessions", overAlready, access.PruneSessions},
 		{"tokens", keep.Audit, access.PruneTokens},
-		{"leader_history", keep.History, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-			return leaderstore.New(tx).PruneHistory(ctx, before, limit)
-		}},
-		{"queues", keep.Idle, ofJobs((*jobstore.Store).PruneQueues)},
-		{"nodes", keep.Idle, func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-			return nodestore.New(tx).Prune(ctx, before, limit)
-		}},
+		{"leader_history", keep.History, of(leaderstore.New, (*leaderstore.Store).PruneHistory)},
+		{"queues", keep.Idle, of(jobstore.New, (*jobstore.Store).PruneQueues)},
+		{"nodes", keep.Idle, of(nodestore.New, (*nodestore.Store).Prune)},
 	}
 	for _, step := range aggregator.Steps {
 		sweeps = append(sweeps, sweep{
@@ -244,16 +234,10 @@ func jobsIn(state string) batch {
 	}
 }
 
-func ofJobs(prune func(store *jobstore.Store, ctx context.Context, before time.Time, limit int) (int64, error)) batch {
+// of deletes with a method of a store.
+func of[S any](newStore func(postgres.DB) *S, prune func(store *S, ctx context.Context, before time.Time, limit int) (int64, error)) batch {
 	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-		return prune(jobstore.New(tx), ctx, before, limit)
-	}
-}
-
-func statement(sql string, more ...any) batch {
-	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-		tag, err := tx.Exec(ctx, sql, append([]any{before, limit}, more...)...)
-		return tag.RowsAffected(), err
+		return prune(newStore(tx), ctx, before, limit)
 	}
 }
 

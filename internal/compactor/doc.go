@@ -35,13 +35,6 @@
 // after a large backlog an index keeps its size. At the end of a pass, one index that
 // is mostly unused is rebuilt without blocking reads and writes.
 //
-// # Ownership of the SQL
-//
-// Elsewhere in forge, the SQL of a table is in the package that owns the table.
-// Retention is the exception: its statements are in this package because they have
-// the same form and the same guarantee. The owners have the statements for the event
-// log and the notifications (eventstore.Prune, alerts.Store.Prune), and for merging.
-//
 // # What is never deleted
 //
 //   - anything younger than its retention, by the database's clock; a retention

@@ -2,10 +2,11 @@ package compactor
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -44,35 +45,14 @@ type Layout []Partition
 
 // ReadLayout returns the partitions of a table, or none if it is not partitioned.
 func ReadLayout(ctx context.Context, db postgres.DB, table string) (Layout, error) {
-	rows, err := db.Query(ctx, layoutSQL, table)
-	if err != nil {
-		return nil, fmt.Errorf("read the partitions of %s: %w", table, err)
-	}
-	layout, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Partition, err error) {
-		var from, to *time.Time
-		err = row.Scan(&p.Name, &from, &to, &p.Bytes, &p.Rows, &p.Owned)
-		if from != nil {
-			p.From = *from
-		}
-		if to != nil {
-			p.To = *to
-		}
-		return p, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the partitions of %s: %w", table, err)
-	}
-	return layout, nil
+	return postgres.Select(ctx, db, "read the partitions of "+table, func(row pgx.CollectableRow) (p Partition, err error) {
+		return p, row.Scan(&p.Name, (*zeronull.Timestamptz)(&p.From), (*zeronull.Timestamptz)(&p.To), &p.Bytes, &p.Rows, &p.Owned)
+	}, layoutSQL, table)
 }
 
 // Owned reports whether this user may change the partitions.
 func (l Layout) Owned() bool {
-	for _, p := range l {
-		if !p.Owned {
-			return false
-		}
-	}
-	return len(l) > 0
+	return len(l) > 0 && !slices.ContainsFunc(l, func(p Partition) bool { return !p.Owned })
 }
 
 const day = 24 * time.Hour
@@ -108,13 +88,7 @@ func (l Layout) Cuts(now, newest time.Time, width time.Duration) []time.Time {
 		return nil
 	}
 	end := now.Truncate(width).Add(ahead * width)
-	cut := now
-	for _, at := range []time.Time{begins, newest} {
-		if at.After(cut) {
-			cut = at
-		}
-	}
-	cuts := []time.Time{cut.Truncate(width).Add(width)}
+	cuts := []time.Time{latest(now, begins, newest).Truncate(width).Add(width)}
 	for cuts[len(cuts)-1].Before(end) {
 		cuts = append(cuts, cuts[len(cuts)-1].Add(width))
 	}

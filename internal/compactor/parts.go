@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/failpoint"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -30,6 +34,11 @@ const (
 	// is dropped: other transactions wait while they are copied.
 	mostKept = 10_000
 
+	// nestedSQL makes a batch use the key's index, regardless of estimates.
+	nestedSQL = `SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+	// byIndexSQL makes plans use indexes, even before a partition's first ANALYZE.
+	byIndexSQL = `SELECT set_config('enable_seqscan', 'off', true)`
+
 	// longProof is the timeout for checking the end of a large last partition, once
 	// per proveAgain: until it is known, no partitions are created.
 	longProof  = 30 * time.Minute
@@ -40,6 +49,10 @@ const (
 	analyzeAgain = 24 * time.Hour
 )
 
+// lateTick is how long after its tick a row may be recorded without being in the
+// index of late rows (forge_cron_ticks_late).
+const lateTick = time.Hour
+
 // errCrowded means that more than mostKept rows of a partition have to be kept.
 var errCrowded = errors.New("too much in it has to stay")
 
@@ -49,17 +62,12 @@ type partedTable struct {
 	keep   time.Duration
 	table  string
 	column string
-	// rows deletes individual rows. Its arguments are the instant, the limit, and
-	// the span in which it searches.
-	rows string
+	// rows deletes at most limit individual rows from from (inclusive) to to (exclusive).
+	rows func(ctx context.Context, db postgres.DB, before, from, to time.Time, limit int) (int64, error)
 	// slack is for how long after its retention a partition is kept.
 	slack time.Duration
-	// stays returns the number of rows of a partition that have to be kept, and
-	// data for keeps; nil: none.
-	stays func(ctx context.Context, tx pgx.Tx, p Partition, before, end time.Time) (kept int64, known any, err error)
-	// keeps copies these rows. Its format takes the names of the old table and of
-	// the new one; its arguments are the instant and the data of stays.
-	keeps string
+	// keeps means that some ticks have to be kept.
+	keeps bool
 }
 
 // parted returns the tables with partitions.
@@ -67,10 +75,16 @@ func parted(keep Retention) []partedTable {
 	return []partedTable{
 		{
 			name: "cron_ticks", keep: keep.CronTicks, table: "forge_cron_ticks", column: "tick",
-			rows: ticksSQL, slack: lateTick, stays: ticksThatStay, keeps: keepTicksSQL,
+			slack: lateTick, keeps: true,
+			rows: func(ctx context.Context, db postgres.DB, before, from, to time.Time, limit int) (int64, error) {
+				return cronstore.New(db).PruneTicks(ctx, before, from, to, limit)
+			},
 		},
 		{
-			name: "cluster_metrics", keep: keep.Metrics, table: "forge_metrics_cluster", column: "at", rows: metricsSQL,
+			name: "cluster_metrics", keep: keep.Metrics, table: "forge_metrics_cluster", column: "at",
+			rows: func(ctx context.Context, db postgres.DB, before, from, to time.Time, limit int) (int64, error) {
+				return aggregator.NewStore(db).PrunePoints(ctx, before, from, to, limit)
+			},
 		},
 	}
 }
@@ -102,7 +116,7 @@ func (p *pass) tend(ctx context.Context, t partedTable) (deleted int64, err erro
 		}
 	}
 	for _, span := range layout.Sweepable(now.Add(-t.keep), p.opts.LargePartition, crowded) {
-		rows, err := p.sweep(ctx, sweep{t.name, t.keep, byKey(t.rows, span)})
+		rows, err := p.sweep(ctx, sweep{t.name, t.keep, t.within(span)})
 		deleted += rows
 		if err != nil {
 			return deleted, errors.Join(failed, err)
@@ -111,13 +125,13 @@ func (p *pass) tend(ctx context.Context, t partedTable) (deleted int64, err erro
 	return deleted, failed
 }
 
-// byKey deletes rows by their key: a ctid is not unique across partitions.
-func byKey(sql string, span Span) batch {
+// within deletes individual rows in a span.
+func (t partedTable) within(span Span) batch {
 	return func(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
 		if _, err := tx.Exec(ctx, nestedSQL); err != nil {
 			return 0, err
 		}
-		return statement(sql, span.From, span.To)(ctx, tx, before, limit)
+		return t.rows(ctx, tx, before, span.From, span.To, limit)
 	}
 }
 
@@ -234,23 +248,22 @@ func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []Part
 	if _, err := tx.Exec(ctx, byIndexSQL); err != nil {
 		return nil, err
 	}
-	if t.stays == nil {
+	if !t.keeps {
 		return func(context.Context, pgx.Tx, string, string) (int64, error) { return 0, nil }, nil
 	}
-	known, sum := map[string]any{}, int64(0)
+	quiet, sum := map[string][]string{}, int64(0)
 	for _, partition := range gone {
-		kept, names, err := t.stays(ctx, tx, partition, before, gone[len(gone)-1].To)
+		kept, crons, err := cronstore.New(tx).StayingTicks(ctx, partition.Name, before, gone[len(gone)-1].To)
 		if err != nil {
 			return nil, fmt.Errorf("look for what has to stay: %w", err)
 		}
-		known[partition.Name], sum = names, sum+kept
+		quiet[partition.Name], sum = crons, sum+kept
 	}
 	if sum > mostKept {
 		return nil, errCrowded
 	}
 	return func(ctx context.Context, tx pgx.Tx, from, to string) (int64, error) {
-		tag, err := tx.Exec(ctx, fmt.Sprintf(t.keeps, from, to), before, known[from])
-		return tag.RowsAffected(), err
+		return cronstore.New(tx).KeepTicks(ctx, from, to, before, quiet[from])
 	}, nil
 }
 
@@ -284,9 +297,4 @@ func (p *pass) analyze(ctx context.Context, t partedTable) error {
 	return nil
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

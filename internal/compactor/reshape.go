@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -31,12 +32,9 @@ const proof = "forge_ends"
 
 // Newest returns the latest instant in a partition; zero if it is empty.
 func Newest(ctx context.Context, tx pgx.Tx, partition, column string) (time.Time, error) {
-	var at *time.Time
+	var at zeronull.Timestamptz
 	err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT max(%s) FROM %s`, column, partition)).Scan(&at)
-	if err != nil || at == nil {
-		return time.Time{}, err
-	}
-	return *at, nil
+	return time.Time(at), err
 }
 
 // Promise makes a large partition reject rows from an instant on. Prove can then

@@ -65,8 +65,6 @@ var reads = map[string][]string{
 
 // writes are the tables of others that a package's statements write to.
 var writes = map[string][]string{
-	// Expired rows are deleted with their partition, which packages cannot do alone.
-	"internal/compactor": {"forge_cron_ticks", "forge_metrics_cluster"},
 	// A change of leadership and its event are one statement: the time without a leader
 	// includes every round trip.
 	"leaderstore": {"forge_events"},

@@ -1,26 +1,16 @@
-package compactor
+package cronstore
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-const (
-	// nestedSQL makes a batch use the key's index, regardless of estimates.
-	nestedSQL = `SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
-
-	// byIndexSQL makes plans use indexes, even before a partition's first ANALYZE.
-	byIndexSQL = `SELECT set_config('enable_seqscan', 'off', true)`
-)
-
-// Statements that delete individual rows in a span of time, $3 to $4.
-const (
-	// A row may represent a range of ticks, and a backfilled tick is older than its
-	// row.
-	ticksSQL = `
+// A row may represent a range of ticks, and a backfilled tick is older than its
+// row.
+const pruneTicksSQL = `
 WITH due AS MATERIALIZED (
     SELECT cron, tick
     FROM forge_cron_ticks t
@@ -34,24 +24,8 @@ DELETE FROM forge_cron_ticks t
 USING due
 WHERE t.cron = due.cron AND t.tick = due.tick AND t.tick >= $3 AND t.tick < $4`
 
-	metricsSQL = `
-WITH due AS MATERIALIZED (
-    SELECT metric, labels, at
-    FROM forge_metrics_cluster
-    WHERE at < $1 AND at >= $3 AND at < $4
-    ORDER BY at
-    LIMIT $2)
-DELETE FROM forge_metrics_cluster m
-USING due
-WHERE m.metric = due.metric AND m.labels = due.labels AND m.at = due.at AND m.at >= $3 AND m.at < $4`
-)
-
-// lateTick is how long after its tick a row may be recorded without being in the
-// index of late rows (forge_cron_ticks_late).
-const lateTick = time.Hour
-
 // The ticks of a partition (%[1]s) that have to be kept when it is dropped: the
-// rows that ticksSQL would keep. All are found through indexes. $2 are the crons
+// rows that pruneTicksSQL would keep. All are found through indexes. $2 are the crons
 // without newer ticks. Rows that were recorded or settled recently are kept as
 // well: they are late.
 const stayingSQL = `
@@ -86,14 +60,27 @@ FROM crons
 WHERE cron IS NOT NULL
   AND (SELECT true FROM forge_cron_ticks t WHERE t.cron = crons.cron AND t.tick >= $1 LIMIT 1) IS NULL`
 
-// ticksThatStay returns the crons whose newest tick is in a partition. No other
-// cron can be added before the partition is dropped: only new ticks are inserted,
-// and no newer ticks are deleted.
-func ticksThatStay(ctx context.Context, tx pgx.Tx, p Partition, before, end time.Time) (kept int64, known any, err error) {
-	var quiet []string
-	if err := tx.QueryRow(ctx, fmt.Sprintf(quietCronsSQL, p.Name), end).Scan(&quiet); err != nil {
+// PruneTicks deletes at most limit ticks from From (inclusive) to To (exclusive) that were
+// due before an instant, by their key: a ctid is not unique across partitions. Queued ticks
+// and the newest of each cron are kept.
+func (s *Store) PruneTicks(ctx context.Context, before, from, to time.Time, limit int) (int64, error) {
+	return postgres.Affected(ctx, s.db, "prune ticks", pruneTicksSQL, before, limit, from, to)
+}
+
+// StayingTicks returns how many ticks of a partition have to be kept when it is dropped
+// together with all until end, and the crons whose newest tick is in it. No other cron can be
+// added before the partition is dropped: only new ticks are inserted, and no newer ticks are
+// deleted.
+func (s *Store) StayingTicks(ctx context.Context, partition string, before, end time.Time) (kept int64, quiet []string, err error) {
+	if err := s.db.QueryRow(ctx, fmt.Sprintf(quietCronsSQL, partition), end).Scan(&quiet); err != nil {
 		return 0, nil, err
 	}
-	err = tx.QueryRow(ctx, fmt.Sprintf(countStayingSQL, p.Name), before, quiet).Scan(&kept)
+	err = s.db.QueryRow(ctx, fmt.Sprintf(countStayingSQL, partition), before, quiet).Scan(&kept)
 	return kept, quiet, err
+}
+
+// KeepTicks copies these ticks to another table. quiet are the crons that StayingTicks
+// returned.
+func (s *Store) KeepTicks(ctx context.Context, from, to string, before time.Time, quiet []string) (int64, error) {
+	return postgres.Affected(ctx, s.db, "keep ticks", fmt.Sprintf(keepTicksSQL, from, to), before, quiet)
 }
