@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -44,18 +45,18 @@ LIMIT $2`
 
 const insertIncidentSQL = `
 INSERT INTO forge_alerts (alert, labels, annotations, severity, notify, state, value, active_at, fired_at, term, muted)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+VALUES ($1, $2, $3, $4, coalesce($5::text[], '{}'), $6, $7, $8, $9, $10, $11)
 RETURNING id`
 
 const updateIncidentSQL = `
 UPDATE forge_alerts
-SET annotations = $2, severity = $3, notify = $4, state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9, muted = $10,
+SET annotations = $2, severity = $3, notify = coalesce($4::text[], '{}'), state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9, muted = $10,
     kept_since = $11
 WHERE id = $1`
 
 const refreshIncidentSQL = `
 UPDATE forge_alerts
-SET annotations = $2, severity = $3, notify = $4, value = $5, term = $6, kept_since = $7
+SET annotations = $2, severity = $3, notify = coalesce($4::text[], '{}'), value = $5, term = $6, kept_since = $7
 WHERE id = $1`
 
 const deleteIncidentSQL = `DELETE FROM forge_alerts WHERE id = $1`
@@ -124,10 +125,10 @@ func (s *Store) incidents(ctx context.Context, sql string, args ...any) ([]Incid
 func (s *Store) Save(ctx context.Context, i *Incident) error {
 	var err error
 	if i.ID == 0 {
-		err = s.db.QueryRow(ctx, insertIncidentSQL, i.Alert, i.Labels, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
+		err = s.db.QueryRow(ctx, insertIncidentSQL, i.Alert, i.Labels, i.Annotations, i.Severity, i.Notify, string(i.State), i.Value,
 			i.ActiveAt, null(i.FiredAt), i.Term, i.Muted).Scan(&i.ID)
 	} else {
-		_, err = s.db.Exec(ctx, updateIncidentSQL, i.ID, i.Annotations, i.Severity, list(i.Notify), string(i.State), i.Value,
+		_, err = s.db.Exec(ctx, updateIncidentSQL, i.ID, i.Annotations, i.Severity, i.Notify, string(i.State), i.Value,
 			null(i.FiredAt), null(i.ResolvedAt), i.Term, i.Muted, null(i.KeptSince))
 	}
 	if err != nil {
@@ -143,7 +144,7 @@ func (s *Store) Refresh(ctx context.Context, incidents []Incident) error {
 	}
 	var batch pgx.Batch
 	for _, i := range incidents {
-		batch.Queue(refreshIncidentSQL, i.ID, i.Annotations, i.Severity, list(i.Notify), i.Value, i.Term, null(i.KeptSince))
+		batch.Queue(refreshIncidentSQL, i.ID, i.Annotations, i.Severity, i.Notify, i.Value, i.Term, null(i.KeptSince))
 	}
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() })
 	if err != nil {
@@ -152,20 +153,8 @@ func (s *Store) Refresh(ctx context.Context, incidents []Incident) error {
 	return nil
 }
 
-// list returns texts, or an empty slice for nil: the column is not null.
-func list(texts []string) []string {
-	if texts == nil {
-		return []string{}
-	}
-	return texts
-}
-
-func null(at time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return &at
-}
+// null is NULL for the zero time.
+type null = zeronull.Timestamptz
 
 // Forget deletes an incident that never fired.
 func (s *Store) Forget(ctx context.Context, id int64) error {

@@ -182,13 +182,18 @@ type Key struct {
 // KeyOf returns the key of a cron's tick.
 func KeyOf(cron string, tick time.Time) Key { return Key{cron, tick.UnixMicro()} }
 
-func scanKey(row pgx.CollectableRow) (Key, error) {
+// keys returns the keys that a query finds.
+func (s *Store) keys(ctx context.Context, what, sql string, args ...any) (map[Key]bool, error) {
 	var (
 		cron string
 		tick time.Time
+		keys = map[Key]bool{}
 	)
-	err := row.Scan(&cron, &tick)
-	return KeyOf(cron, tick), err
+	err := postgres.ForEach(ctx, s.db, what, []any{&cron, &tick}, func() error {
+		keys[KeyOf(cron, tick)] = true
+		return nil
+	}, sql, args...)
+	return keys, err
 }
 
 // Written holds the ledger rows that a transaction wrote, each with the id reserved
@@ -241,19 +246,7 @@ func recordStatement(term int64, nodeID string, at time.Time, rows []Tick) (sql 
 
 // Recorded returns the keys in the ledger after each cron's instant.
 func (s *Store) Recorded(ctx context.Context, crons []string, after []time.Time) (map[Key]bool, error) {
-	keys, err := postgres.Collect(ctx, s.db, scanKey, recordedSQL, crons, after)
-	if err != nil {
-		return nil, fmt.Errorf("read recorded ticks: %w", err)
-	}
-	return set(keys), nil
-}
-
-func set(keys []Key) map[Key]bool {
-	s := make(map[Key]bool, len(keys))
-	for _, key := range keys {
-		s[key] = true
-	}
-	return s
+	return s.keys(ctx, "read recorded ticks", recordedSQL, crons, after)
 }
 
 // SetOutcomes sets the Verdict, Reason and JobID of recorded ticks.

@@ -30,6 +30,7 @@ UPDATE forge_cron_ticks SET tick = $3, last_tick = $4, tick_count = $5 WHERE cro
 
 const insideSQL = `SELECT cron, tick FROM forge_cron_ticks WHERE cron = $1 AND tick > $2 AND tick <= $3`
 
+// The ticks that have a job or wait for one.
 const takenSQL = `
 SELECT cron, tick FROM forge_cron_ticks
 WHERE cron = $1 AND tick >= $2 AND tick < $3 AND (job_id IS NOT NULL OR verdict = 'queued')`
@@ -99,7 +100,7 @@ func (s *Store) BackfillTicks(ctx context.Context, span Span) (Backfill, error) 
 	if err != nil {
 		return b, err
 	}
-	ran, err := s.taken(ctx, span.Cron, span.From, span.To)
+	ran, err := s.keys(ctx, "read the ticks of "+span.Cron+" that ran", takenSQL, span.Cron, span.From, span.To)
 	if err != nil {
 		return b, err
 	}
@@ -161,15 +162,15 @@ func (s *Store) recordClaim(ctx context.Context, claimed Tick) error {
 func (s *Store) takeOut(ctx context.Context, cron *Cron, row Tick, tick time.Time) error {
 	first, last := row.Tick, row.LastTick
 	if tick.Equal(first) || tick.Equal(last) || row.Count == 2 {
-		own, err := postgres.Collect(ctx, s.db, scanKey, insideSQL, cron.Name, row.Tick, row.LastTick)
+		own, err := s.keys(ctx, "look into a range", insideSQL, cron.Name, row.Tick, row.LastTick)
 		if err != nil {
-			return fmt.Errorf("look into a range: %w", err)
+			return err
 		}
 		timeline, err := cron.Spec.Timeline(cron.Name)
 		if err != nil {
 			return err
 		}
-		first, last = timeline.ends(cron.Name, row, tick, set(own))
+		first, last = timeline.ends(cron.Name, row, tick, own)
 	}
 	if row.Count == 2 {
 		last = time.Time{}
@@ -203,13 +204,4 @@ func (t *Timeline) ends(cron string, row Tick, without time.Time, own map[Key]bo
 		last = last.Add(-time.Second)
 	}
 	return first, last
-}
-
-// taken returns the ticks of a cron in [from, to) that have a job or wait for one.
-func (s *Store) taken(ctx context.Context, cron string, from, to time.Time) (map[Key]bool, error) {
-	keys, err := postgres.Collect(ctx, s.db, scanKey, takenSQL, cron, from, to)
-	if err != nil {
-		return nil, fmt.Errorf("read the ticks of %s that ran: %w", cron, err)
-	}
-	return set(keys), nil
 }

@@ -3,6 +3,7 @@ package cronstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -153,7 +154,7 @@ func restore(old Cron, window time.Duration, now time.Time) Cron {
 		c.Earlier = append(c.Earlier, era)
 	}
 	if timeline, err := c.Timeline(); err != nil || !timeline.any(c.Watermark, now) {
-		c.Earlier, c.Watermark = nil, later(old.Watermark, now)
+		c.Earlier, c.Watermark = nil, latest(old.Watermark, now)
 	}
 	return c
 }
@@ -166,7 +167,7 @@ func conclude(old Cron, now time.Time) Cron {
 	timeline, err := old.Timeline()
 	if err != nil || !timeline.any(old.Watermark, now) {
 		// If this binary cannot read the timing, it has no ticks to settle.
-		c.Watermark = later(old.Watermark, now)
+		c.Watermark = latest(old.Watermark, now)
 		return c
 	}
 	ended := now
@@ -202,16 +203,6 @@ func (c *Cron) next() time.Time {
 	return time.Time{}
 }
 
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
+func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -48,7 +48,7 @@ func newLeads(f *factory) *leads {
 // leads.
 func (l *leads) gauge(f *factory, name, help string, value func(lead Lead, now time.Time) float64) {
 	labels := []string{"role", "node_id"}
-	f.register("gauge", name, help, labels, leadGauge{l, prometheus.NewDesc(name, help, labels, nil), value})
+	register(f, "gauge", name, help, labels, leadGauge{l, prometheus.NewDesc(name, help, labels, nil), value})
 }
 
 // add starts the series of a role at 0 if they do not exist.

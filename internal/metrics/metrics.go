@@ -4,6 +4,7 @@ package metrics
 import (
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,6 +108,7 @@ func New(version string) *Metrics {
 		Registry: registry,
 		Instance: rand.Text(),
 		Began:    time.Now(),
+		Cluster:  map[string]*prometheus.GaugeVec{},
 
 		leads:              newLeads(f),
 		LeaderElections:    f.counterVec("forge_leader_elections_total", "Attempts of this node to acquire the role, by result: won, lost or error.", "role", "node_id", "result"),
@@ -151,7 +153,9 @@ func New(version string) *Metrics {
 		ConfigReloads:       f.counterVec("forge_config_reloads_total", "Reloads of this node's file, by result: success or failure.", "result"),
 		ConfigReloadedAt:    f.gauge("forge_config_last_reload_success_timestamp_seconds", "When this node last applied its file, in Unix time."),
 	}
-	m.addAggregator(f)
+	for _, g := range clusterGauges {
+		m.Cluster[g.name] = f.gaugeVec(g.name, g.help, g.labels...)
+	}
 	m.addCompactor(f)
 	m.ConfigReloadSuccess.Set(1)
 	for _, result := range reloads {
@@ -160,14 +164,6 @@ func New(version string) *Metrics {
 	f.gaugeVec("forge_build_info", "1, with the version of this binary.", "version").WithLabelValues(version).Set(1)
 	m.series = f.series
 	return m
-}
-
-// addAggregator adds the gauges that only the metrics aggregator's leader sets.
-func (m *Metrics) addAggregator(f *factory) {
-	m.Cluster = map[string]*prometheus.GaugeVec{}
-	for _, g := range clusterGauges {
-		m.Cluster[g.name] = f.gaugeVec(g.name, g.help, g.labels...)
-	}
 }
 
 // Names of the series that the metrics aggregator's leader computes.
@@ -190,10 +186,12 @@ const (
 
 const byLeader = "; set by the metrics aggregator's leader, no series on other nodes."
 
-var clusterGauges = []struct {
+type clusterGauge struct {
 	name, help string
 	labels     []string
-}{
+}
+
+var clusterGauges = []clusterGauge{
 	{QueueDepthName, "Unfinished jobs by queue and state" + byLeader, []string{"queue", "state"}},
 	{QueueOldestName, "Seconds that the queue's oldest available job has waited, 0 if there is none; set by the metrics aggregator's leader.", []string{"queue"}},
 	{QueuePausedName, "Seconds for which the queue has been paused, 0 while it is not paused; set by the metrics aggregator's leader.", []string{"queue"}},
@@ -208,12 +206,7 @@ var clusterGauges = []struct {
 
 // OfCluster reports whether the metrics aggregator's leader sets a series.
 func OfCluster(name string) bool {
-	for _, g := range clusterGauges {
-		if g.name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(clusterGauges, func(g clusterGauge) bool { return g.name == name })
 }
 
 // NodeReadyName is the name of Metrics.NodeReady.
@@ -249,37 +242,30 @@ type factory struct {
 	series   []Series
 }
 
-func (f *factory) register(kind, name, help string, labels []string, collector prometheus.Collector) {
+// register registers a collector and records its description.
+func register[C prometheus.Collector](f *factory, kind, name, help string, labels []string, collector C) C {
 	f.registry.MustRegister(collector)
 	f.series = append(f.series, Series{Name: name, Type: kind, Labels: labels, Help: help})
+	return collector
 }
 
 func (f *factory) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	f.register("counter", name, help, labels, c)
-	return c
+	return register(f, "counter", name, help, labels, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 }
 
 func (f *factory) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	f.register("counter", name, help, nil, c)
-	return c
+	return register(f, "counter", name, help, nil, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 }
 
 func (f *factory) gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
-	c := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	f.register("gauge", name, help, labels, c)
-	return c
+	return register(f, "gauge", name, help, labels, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
 }
 
 func (f *factory) gauge(name, help string) prometheus.Gauge {
-	c := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	f.register("gauge", name, help, nil, c)
-	return c
+	return register(f, "gauge", name, help, nil, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
 }
 
 func (f *factory) histogramVec(name, help string, labels ...string) *prometheus.HistogramVec {
-	c := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, labels)
-	f.register("histogram", name, help, labels, c)
-	return c
+	options := prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}
+	return register(f, "histogram", name, help, labels, prometheus.NewHistogramVec(options, labels))
 }

@@ -460,9 +460,4 @@ func (l *ledger) nextChecks(updates []*cronUpdate, now time.Time) map[string]tim
 	return next
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
