@@ -64,6 +64,7 @@ type Assigner struct {
 	options      Options
 	logger       *slog.Logger
 	offerTimeout time.Duration
+	cheapBelow   time.Duration
 }
 
 // New returns an Assigner.
@@ -78,7 +79,7 @@ func New(options Options) (*Assigner, error) {
 	if options.Notifier == nil {
 		options.Notifier = postgres.NewNotifier(options.Pool, options.Logger)
 	}
-	return &Assigner{options: options, logger: options.Logger.With("part", "assign"), offerTimeout: offerTimeout}, nil
+	return &Assigner{options: options, logger: options.Logger.With("part", "assign"), offerTimeout: offerTimeout, cheapBelow: cheapBelow}, nil
 }
 
 // Lead assigns jobs until ctx ends or the term is over. It returns nil if ctx ended, and
@@ -114,7 +115,7 @@ func (a *Assigner) listenAndLead(ctx context.Context, fence leaderstore.Fence, n
 	nodes.resetCredit()
 	l := &loop{
 		pool: a.options.Pool, notifier: a.options.Notifier, delay: a.options.Notifier.Delay(), fence: fence, schema: a.options.Schema,
-		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout,
+		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout, cheapBelow: a.cheapBelow,
 		nodes: nodes, limits: newLimits(), queueScans: map[string]*queueScan{}, pendingOffers: map[int64]pendingOffer{},
 	}
 	err = l.run(ctx)

@@ -16,6 +16,9 @@ const (
 	// belowShare is the minimum of that interval, in multiples of the duration of a check, so
 	// that checks take a twentieth of the time of one connection at most.
 	belowShare = 20
+	// cheapBelow is how long a check may take while scans still start at the beginning of a
+	// queue and not at the marks.
+	cheapBelow = 5 * time.Millisecond
 )
 
 // belowCheck looks for available jobs below the marks. It runs beside the loop, because it
@@ -25,10 +28,11 @@ type belowCheck struct {
 	// of the last one was taken.
 	ended chan struct{}
 	began time.Time
-	took  time.Duration
-	// found and err are the result. They are set before ended is closed.
-	found []jobstore.Low
-	err   error
+	took  time.Duration // duration of the last check whose result was taken
+	// found, duration and err are the result. They are set before ended is closed.
+	found    []jobstore.Low
+	duration time.Duration
+	err      error
 	// wake ends the wait of the loop.
 	wake atomic.Pointer[context.CancelFunc]
 }
@@ -39,6 +43,14 @@ func (c *belowCheck) running() bool {
 		return false
 	default:
 		return c.ended != nil
+	}
+}
+
+// estimate records the duration of a scan. Before the first check, a slow one shows that a
+// read from the beginning of the queues takes long.
+func (c *belowCheck) estimate(scan time.Duration) {
+	if c.began.IsZero() && scan > 10*cheapBelow {
+		c.took = max(c.took, scan)
 	}
 }
 
@@ -63,7 +75,7 @@ func (c *belowCheck) start(ctx context.Context, pool *pgxpool.Pool, upTo []jobst
 		bounded, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		c.found, c.err = jobstore.New(pool).LowestAvailable(bounded, upTo)
-		c.took = time.Since(c.began)
+		c.duration = time.Since(c.began)
 	}()
 }
 
@@ -87,7 +99,7 @@ func (c *belowCheck) take() ([]jobstore.Low, error) {
 		return nil, nil
 	}
 	found, err := c.found, c.err
-	c.ended, c.found, c.err = nil, nil, nil
+	c.took, c.ended, c.found, c.err = c.duration, nil, nil, nil
 	return found, err
 }
 

@@ -13,9 +13,22 @@ import (
 // inserted with an earlier time, committed late, or made available again.
 func TestJobsBelowTheMarksAreOffered(t *testing.T) {
 	t.Parallel()
+	for name, cheap := range map[string]time.Duration{"scans from the beginning": time.Hour, "scans from the marks": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testJobsBelowTheMarks(t, func(a *assign.Assigner) {
+				assign.SetOfferTimeout(a, time.Hour)
+				assign.SetCheapBelow(a, cheap)
+			})
+		})
+	}
+}
+
+func testJobsBelowTheMarks(t *testing.T, change func(*assign.Assigner)) {
+	t.Helper()
 	c := newCluster(t)
 	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 900})
-	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
+	c.leadUntilDone(t, c.makeLeader(t, 1), assign.LeastLoaded, change)
 	awaitClaimed := func(what string, want int) {
 		t.Helper()
 		began := time.Now()

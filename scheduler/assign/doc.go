@@ -12,17 +12,18 @@
 // not fill the window forever. Every 200 ms it also reads from the top, to find new
 // urgent jobs and lost offers.
 //
-// The top of a queue is not its beginning. If a snapshot is held for long, PostgreSQL keeps the
-// index entries of all jobs that have ended since then, and a read from the beginning walks
-// over each of them. So each queue has a low-water mark for each priority (marks.go): the
-// position of the lowest available job that the scans have seen for 0.3 seconds, or the time
-// of a scan that saw none. Scans start there. A job can still appear below a mark: another
-// transaction commits late, a program inserts a job with an earlier time, a scheduled job is
-// released late, a job is made available again by hand. A check beside the loop looks below
-// the marks (below.go), every 200 ms but for at most a twentieth of the time, and lowers them.
-// With a million ended jobs under a snapshot it takes some 0.4 seconds, so such a job waits
-// for up to 8 seconds. A late release names its time in the notification, and waits for
-// nothing. The next leader begins without marks.
+// If a snapshot is held for long, PostgreSQL keeps the index entries of all jobs that have ended
+// since then, and a read from the beginning of a queue walks over each of them. So each queue
+// has a low-water mark for each priority (marks.go): the position of the lowest available job
+// that the scans have seen for 0.3 seconds, or the time of a scan that saw none. Scans start
+// there as soon as a read of what is below takes more than 5 ms. A job can still appear below a
+// mark: another transaction commits late, a program inserts a job with an earlier time, a
+// scheduled job is released late, a job is made available again by hand. A check beside the
+// loop looks below the marks (below.go), every 200 ms but for at most a twentieth of the time,
+// and lowers them. With a million ended jobs under a snapshot it takes some 0.4 seconds, so
+// such a job waits for up to 8 seconds. A late release names its time in the notification, and
+// waits for nothing. The next leader begins without marks. A mark does not pass a job that
+// waits, even if no node can take it.
 //
 // Placement (place.go) is pure: kind, capability, tags, credit, load. The strategy Spread also
 // counts the running jobs of each kind, at most ten times a second (running.go).

@@ -10,3 +10,7 @@ func SetOfferTimeout(a *Assigner, timeout time.Duration) { a.offerTimeout = time
 
 // LogTo sets the logger of an assigner.
 func LogTo(a *Assigner, logger *slog.Logger) { a.logger = logger }
+
+// SetCheapBelow sets how long a check below the marks may take while scans do not start at
+// the marks.
+func SetCheapBelow(a *Assigner, limit time.Duration) { a.cheapBelow = limit }

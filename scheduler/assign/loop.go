@@ -68,6 +68,8 @@ type loop struct {
 	sweepTook        time.Duration // duration of the last sweep
 	jobs             []job         // of the last sweep, to reuse the memory
 	below            belowCheck
+	// cheapBelow equals the constant, except in tests.
+	cheapBelow time.Duration
 }
 
 func (l *loop) run(ctx context.Context) error {
@@ -155,6 +157,9 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	if len(scans) == 0 {
 		return nil, nil
 	}
+	for i := range scans {
+		scans[i].fromMarks = l.below.took > l.cheapBelow
+	}
 	var jobs []job
 	var scanned jobstore.Scanned
 	began := time.Now()
@@ -166,6 +171,7 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 		return nil, err
 	}
 	l.sweepTook, l.jobs = time.Since(began), jobs
+	l.below.estimate(l.sweepTook)
 	for i := range scans {
 		if !scanned.Paused[i] {
 			scans[i].queueScan.noteMarks(scans[i], scanned.Now, l.lastStep)

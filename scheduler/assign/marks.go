@@ -11,8 +11,9 @@ import (
 const markDelay = 300 * time.Millisecond
 
 // marks are the low-water marks of a queue: for each priority the position up to which no
-// job is available, as far as the scans have seen. Scans start at the marks. Without them, a
-// scan walks over every version of every ended job that a snapshot still protects.
+// job is available, as far as the scans have seen. Scans start at the marks if that saves much:
+// from the beginning of a queue, a scan walks over every version of every ended job that a
+// snapshot still protects.
 //
 // Jobs may appear below a mark: another transaction commits late, a program inserts a job
 // with an earlier time, a job is made available again. belowCheck finds them, and

@@ -130,7 +130,7 @@ func (s *scanned) exec(sql string, args ...any) {
 func (s *scanned) scan(limit int) []job {
 	s.t.Helper()
 	s.now = s.now.Add(2 * markDelay)
-	pages := []scanPage{{queueScan: s.queue, limit: limit}}
+	pages := []scanPage{{queueScan: s.queue, limit: limit, fromMarks: true}}
 	jobs, result, err := sweep(s.t.Context(), s.traced, pages, nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -238,7 +238,7 @@ func TestMarksStayBelowWaitingJobs(t *testing.T) {
 	s.exec(`INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('default', now(), now())`)
 	for range 4 {
 		s.now = s.now.Add(2 * markDelay)
-		pages := []scanPage{{queueScan: s.queue, limit: 1000}}
+		pages := []scanPage{{queueScan: s.queue, limit: 1000, fromMarks: true}}
 		_, result, err := sweep(t.Context(), s.traced, pages, nil)
 		if err != nil || !result.Paused[0] || pages[0].read != 0 {
 			t.Fatalf("a paused queue: %+v, %d jobs, %v", result, pages[0].read, err)

@@ -19,8 +19,8 @@ const (
 	offerShare = 4
 )
 
-// queueScan is the sweep's position in one queue. The top of the queue is where the marks are.
-// During a backlog, the cursor is deep in the queue, and the top is read again every
+// queueScan is the sweep's position in one queue. The top of the queue is its beginning, or
+// where the marks are if a read from the beginning takes long. During a backlog, the cursor is deep in the queue, and the top is read again every
 // topInterval.
 type queueScan struct {
 	queue     string
@@ -47,6 +47,8 @@ type scanPage struct {
 	limit     int
 	// fromTop marks an additional read from the top, which does not move the cursor.
 	fromTop bool
+	// fromMarks reports that the top is at the marks, and not at the beginning of the queue.
+	fromMarks bool
 
 	read int
 	last position // last handled job
@@ -90,7 +92,10 @@ func (q *queueScan) scans(now time.Time, room, pending int, topEvery time.Durati
 
 // jobstoreScan returns the read of the page.
 func (s *scanPage) jobstoreScan() jobstore.Scan {
-	scan := jobstore.Scan{Queue: s.queueScan.queue, First: 1, After: s.queueScan.marks.after(), Limit: s.limit}
+	scan := jobstore.Scan{Queue: s.queueScan.queue, First: 1, Limit: s.limit}
+	if s.fromMarks {
+		scan.After = s.queueScan.marks.after()
+	}
 	if s.after != (position{}) {
 		scan.First = s.after.priority
 		scan.After[s.after.priority-1] = jobstore.Position{ScheduledAt: s.after.scheduledAt, ID: s.after.id}
