@@ -2,9 +2,7 @@ package aggregator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -111,10 +109,9 @@ func (r *Reporter) report(ctx context.Context) error {
 func (r *Reporter) reportFirst(ctx context.Context, samples []metrics.Sample) error {
 	var written bool
 	err := pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-		var previous report
-		err := tx.QueryRow(ctx, previousSQL, r.opts.NodeID).Scan(&previous)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("read the node's last metrics: %w", err)
+		previous, _, err := postgres.First(ctx, tx, "read the node's last metrics", pgx.RowTo[report], previousSQL, r.opts.NodeID)
+		if err != nil {
+			return err
 		}
 		r.base = carry(previous, r.opts.Metrics.Instance)
 		written, err = r.write(ctx, tx, samples)
@@ -125,15 +122,7 @@ func (r *Reporter) reportFirst(ctx context.Context, samples []metrics.Sample) er
 }
 
 func (r *Reporter) write(ctx context.Context, db postgres.DB, samples []metrics.Sample) (written bool, err error) {
-	body, err := json.Marshal(report{
-		Instance: r.opts.Metrics.Instance, Base: r.base, Samples: samples, Clock: time.Now(), Began: r.opts.Metrics.Began,
-	})
-	if err != nil {
-		return false, fmt.Errorf("encode the node's metrics: %w", err)
-	}
-	tag, err := db.Exec(ctx, reportSQL, r.opts.NodeID, r.opts.Incarnation, body, r.opts.Interval)
-	if err != nil {
-		return false, fmt.Errorf("write the node's metrics: %w", err)
-	}
-	return tag.RowsAffected() == 1, nil
+	body := report{Instance: r.opts.Metrics.Instance, Base: r.base, Samples: samples, Clock: time.Now(), Began: r.opts.Metrics.Began}
+	rows, err := postgres.Affected(ctx, db, "write the node's metrics", reportSQL, r.opts.NodeID, r.opts.Incarnation, body, r.opts.Interval)
+	return rows == 1, err
 }

@@ -235,14 +235,12 @@ func (r *termDispatcher) appendEvent(ctx context.Context, tx pgx.Tx, n Notificat
 // listenForRows signals news whenever a row may have been added. It returns when ctx ends.
 func (c *Dispatcher) listenForRows(ctx context.Context, news chan<- struct{}) {
 	channel := wire.Channel(c.options.Schema, wire.FailureChannel)
-	stop := c.options.Notifier.Subscribe([]string{channel}, func(*pgconn.Notification) { signal(news) })
+	stop := c.options.Notifier.Subscribe([]string{channel}, func(*pgconn.Notification) {
+		select {
+		case news <- struct{}{}:
+		default: // one is pending already
+		}
+	})
 	defer stop()
 	<-ctx.Done()
-}
-
-func signal(news chan<- struct{}) {
-	select {
-	case news <- struct{}{}:
-	default: // one is pending already
-	}
 }

@@ -79,7 +79,7 @@ func tickOf(cron string) string {
 // all returns every notification, by target.
 func (db *database) all() []Notification {
 	db.t.Helper()
-	found, err := New(db).notifications(db.t.Context(), `SELECT `+notificationColumns+` FROM forge_notifications AS n ORDER BY n.target`)
+	found, err := New(db).notifications(db.t.Context(), "read notifications", `SELECT `+notificationColumns+` FROM forge_notifications AS n ORDER BY n.target`)
 	if err != nil {
 		db.t.Fatal(err)
 	}

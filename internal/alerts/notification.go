@@ -130,21 +130,13 @@ type Notification struct {
 
 // OfTicks returns the notifications about ticks of a cron, by tick.
 func (s *Store) OfTicks(ctx context.Context, cron string, ticks []time.Time) ([]Notification, error) {
-	found, err := s.notifications(ctx, ofTicksSQL, cron, ticks)
-	if err != nil {
-		return nil, fmt.Errorf("read notifications of %s: %w", cron, err)
-	}
-	return found, nil
+	return s.notifications(ctx, "read notifications of "+cron, ofTicksSQL, cron, ticks)
 }
 
 // Notifications returns at most limit messages about an alert or, when its name is empty,
 // about all, newest first.
 func (s *Store) Notifications(ctx context.Context, alert string, before int64, limit int) ([]Notification, error) {
-	found, err := s.notifications(ctx, ofAlertsSQL, alert, limit, before)
-	if err != nil {
-		return nil, fmt.Errorf("read notifications of alerts: %w", err)
-	}
-	return found, nil
+	return s.notifications(ctx, "read notifications of alerts", ofAlertsSQL, alert, limit, before)
 }
 
 // EnqueueAlert enqueues, in a transaction of the leader, messages to targets about an
@@ -155,14 +147,18 @@ func (s *Store) EnqueueAlert(ctx context.Context, alert string, targets []string
 		if err := s.db.QueryRow(ctx, supersedeSQL, alert, target).Scan(&before); err != nil {
 			return fmt.Errorf("supersede notifications of %s: %w", alert, err)
 		}
-		if _, err := s.db.Exec(ctx, addSQL, alert, target, Facts{Alerts: incidents, Ended: ended && before}); err != nil {
-			return fmt.Errorf("write a notification of %s: %w", alert, err)
+		if err := s.add(ctx, alert, target, Facts{Alerts: incidents, Ended: ended && before}); err != nil {
+			return err
 		}
 	}
 	if len(targets) == 0 {
 		return nil
 	}
 	return postgres.Exec(ctx, s.db, "announce notifications of "+alert, newsSQL)
+}
+
+func (s *Store) add(ctx context.Context, alert, target string, facts Facts) error {
+	return postgres.Exec(ctx, s.db, "write a notification of "+alert, addSQL, alert, target, facts)
 }
 
 // TestPrefix begins the subject of a test message to an alert's receivers. Such messages
@@ -178,15 +174,15 @@ func (s *Store) EnqueueTest(ctx context.Context, alert string, targets []string,
 	}
 	incident.EndsAt = incident.StartsAt
 	for _, target := range targets {
-		if _, err := s.db.Exec(ctx, addSQL, TestPrefix+alert, target, Facts{Alerts: []IncidentFacts{incident}}); err != nil {
-			return fmt.Errorf("write a notification of %s: %w", alert, err)
+		if err := s.add(ctx, TestPrefix+alert, target, Facts{Alerts: []IncidentFacts{incident}}); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) notifications(ctx context.Context, sql string, args ...any) ([]Notification, error) {
-	return postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (Notification, error) {
+func (s *Store) notifications(ctx context.Context, what, sql string, args ...any) ([]Notification, error) {
+	return postgres.Select(ctx, s.db, what, func(row pgx.CollectableRow) (Notification, error) {
 		var (
 			n    Notification
 			done *time.Time
@@ -212,21 +208,14 @@ func (s *Store) dueIn(ctx context.Context) (time.Duration, bool, error) {
 }
 
 func (s *Store) claim(ctx context.Context, limit int, lasts time.Duration, nodeID string, term int64) ([]Notification, error) {
-	claimed, err := s.notifications(ctx, claimSQL, limit, lasts, nodeID, term)
-	if err != nil {
-		return nil, fmt.Errorf("claim notifications: %w", err)
-	}
-	return claimed, nil
+	return s.notifications(ctx, "claim notifications", claimSQL, limit, lasts, nodeID, term)
 }
 
 // settle records the result of an attempt. It reports whether the caller still held the
 // claim.
 func (s *Store) settle(ctx context.Context, n Notification, state NotificationState, text string, wait time.Duration) (bool, error) {
-	tag, err := s.db.Exec(ctx, settleSQL, n.ID, n.Attempts, string(state), text, wait)
-	if err != nil {
-		return false, fmt.Errorf("settle notification %d: %w", n.ID, err)
-	}
-	return tag.RowsAffected() == 1, nil
+	settled, err := postgres.Affected(ctx, s.db, fmt.Sprintf("settle notification %d", n.ID), settleSQL, n.ID, n.Attempts, string(state), text, wait)
+	return settled == 1, err
 }
 
 // drop deletes a notification that the receiver does not want.

@@ -7,6 +7,6 @@
 // ones.
 //
 // Grants and lock holders are separate reports: MissingGrants finds the privileges that a
-// login lacks and writes the statements that grant them; ReadLockHolders finds the
+// login lacks and writes the statements that grant them; LeadersWithHolders finds the
 // sessions that hold the advisory locks of the cluster's roles without leading one.
 package doctor

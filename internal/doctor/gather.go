@@ -166,7 +166,7 @@ func readCluster(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config, sc
 	if schema.Empty && schema.Name != "public" { // its lock ids are unknown until it is migrated
 		return c, nil
 	}
-	c.Holders, err = ReadLockHolders(ctx, pool, cfg, c.Leaders)
+	c.Holders, err = lockHolders(ctx, pool, cfg, c.Leaders)
 	return c, err
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/forge-scheduler/forge/roles"
 )
 
-// LockHolderLocks returns the locks of the built-in roles, of the roles in the file and
+// roleLocks returns the locks of the built-in roles, of the roles in the file and
 // of those that ever had a leader, with their ids on the server.
-func LockHolderLocks(ctx context.Context, db postgres.DB, cfg *config.Config, leaders []leaderstore.Leader) ([]leaderstore.Lock, error) {
+func roleLocks(ctx context.Context, db postgres.DB, cfg *config.Config, leaders []leaderstore.Leader) ([]leaderstore.Lock, error) {
 	names := map[string]bool{}
 	for _, role := range roles.All() {
 		names[string(role)] = true
@@ -53,9 +53,9 @@ func offset(ctx context.Context, db postgres.DB) (int64, error) {
 	return moved, err
 }
 
-// ReadLockHolders returns the sessions that hold the locks of a cluster's roles.
-func ReadLockHolders(ctx context.Context, db postgres.DB, cfg *config.Config, leaders []leaderstore.Leader) ([]leaderstore.LockHolder, error) {
-	locks, err := LockHolderLocks(ctx, db, cfg, leaders)
+// lockHolders returns the sessions that hold the locks of a cluster's roles.
+func lockHolders(ctx context.Context, db postgres.DB, cfg *config.Config, leaders []leaderstore.Leader) ([]leaderstore.LockHolder, error) {
+	locks, err := roleLocks(ctx, db, cfg, leaders)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func LeadersWithHolders(ctx context.Context, db postgres.DB, cfg *config.Config)
 	if !vacant || cfg.Cluster.LeaderElection.ByLease() {
 		return leaders, nil
 	}
-	holders, err := ReadLockHolders(ctx, db, cfg, leaders)
+	holders, err := lockHolders(ctx, db, cfg, leaders)
 	if err != nil {
 		return nil, err
 	}

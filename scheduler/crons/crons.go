@@ -71,11 +71,8 @@ func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	}
 	changes := make(chan struct{}, 1)
 	listening, stop := context.WithCancel(ctx)
-	changeListener := &listener{
-		notifier: f.options.Notifier, pool: f.options.Pool, channel: wire.Channel(schema, wire.CronChannel), changes: changes,
-	}
 	var waiting sync.WaitGroup
-	waiting.Go(func() { changeListener.run(watchdog.Detach(listening)) })
+	waiting.Go(func() { f.listen(watchdog.Detach(listening), wire.Channel(schema, wire.CronChannel), changes) })
 	defer func() {
 		stop()
 		waiting.Wait()
@@ -105,43 +102,29 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return nil
 }
 
-// listener signals changes of crons.
-type listener struct {
-	notifier *postgres.Notifier
-	pool     *pgxpool.Pool
-	channel  string
-	changes  chan<- struct{}
-}
-
-// run signals changes of the definitions until ctx ends. A notification without a change
+// listen signals changes of the definitions until ctx ends. A notification without a change
 // is ignored. If the definitions cannot be read, it signals a change, because the loop
 // retries and logs failures.
-func (l *listener) run(ctx context.Context) {
-	subscription := l.notifier.Listen(l.channel)
+func (f *Firer) listen(ctx context.Context, channel string, changes chan<- struct{}) {
+	subscription := f.options.Notifier.Listen(channel)
 	defer subscription.Close()
 	for last := ""; ; {
 		if _, err := subscription.WaitForNotification(ctx); err != nil && !errors.Is(err, postgres.ErrInterrupted) {
 			return
 		}
-		edition, err := cronstore.New(l.pool).Edition(ctx)
+		edition, err := cronstore.New(f.options.Pool).Edition(ctx)
 		if err != nil || edition != last {
-			l.signal()
+			select {
+			case changes <- struct{}{}:
+			default: // a signal is already pending
+			}
 		}
 		last = edition
 	}
 }
 
-func (l *listener) signal() {
-	select {
-	case l.changes <- struct{}{}:
-	default: // a signal is already pending
-	}
-}
-
 // meter updates the metrics of committed ticks.
-type meter struct {
-	metrics *metrics.Metrics
-}
+type meter struct{ metrics *metrics.Metrics }
 
 func newMeter(m *metrics.Metrics) *meter { return &meter{metrics: m} }
 
