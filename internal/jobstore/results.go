@@ -116,10 +116,14 @@ func inSchema(schema, sql string) string {
 // Complete writes that jobs have succeeded. ends are when, and claimedAts when they were
 // claimed, nil if unknown. It returns the ids of the jobs that it changed.
 func (c *Client) Complete(ctx context.Context, ids []int64, ends, claimedAts []*time.Time) ([]int64, error) {
-	return postgres.Collect(ctx, c.pool, pgx.RowTo[int64], fenced(completeSQL), pgx.StrictNamedArgs{
-		"client": c.of.ClientID, "node": c.of.NodeID, "incarnation": c.of.Incarnation, "ids": ids, "finalized_ats": ends,
-		"claimed_ats": claimedAts,
-	})
+	return postgres.Collect(ctx, c.pool, pgx.RowTo[int64], fenced(completeSQL), c.completeArgs(Successes{ids, ends, claimedAts}))
+}
+
+func (c *Client) completeArgs(s Successes) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{
+		"client": c.of.ClientID, "node": c.of.NodeID, "incarnation": c.of.Incarnation, "ids": s.IDs, "finalized_ats": s.Ends,
+		"claimed_ats": s.ClaimedAts,
+	}
 }
 
 // Results are the results of attempts, by column. An element is nil if the column keeps
@@ -151,19 +155,33 @@ func (c *Client) SetState(ctx context.Context, db postgres.DB, r Results) ([]Res
 	if db == nil {
 		db = c.pool
 	}
-	onlyRead := false
-	rows, err := postgres.Collect(ctx, db, func(row pgx.CollectableRow) (r ResultRow, err error) {
+	rows, err := db.Query(ctx, fenced(c.setStateSQL), c.resultArgs(r))
+	if err != nil {
+		return nil, err
+	}
+	results, onlyRead, err := collectResults(rows)
+	if err == nil && onlyRead {
+		err = postgres.Confirm(ctx, db)
+	}
+	return results, err
+}
+
+func (c *Client) resultArgs(r Results) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{
+		"client": c.of.ClientID, "node": c.of.NodeID, "incarnation": c.of.Incarnation,
+		"ids": r.IDs, "attempts": r.Attempts, "errors": r.Errors, "finalized_ats": r.FinalizedAts,
+		"metadata": r.Metadata, "scheduled_ats": r.ScheduledAts, "states": r.States, "claimed_ats": r.ClaimedAts,
+	}
+}
+
+// collectResults reads the rows of setStateSQL. onlyRead reports whether any of them was
+// not written.
+func collectResults(rows pgx.Rows) (results []ResultRow, onlyRead bool, err error) {
+	results, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ResultRow, err error) {
 		var written bool
 		err = row.Scan(append(r.targets(), &r.Mine, &written)...)
 		onlyRead = onlyRead || !written
 		return r, err
-	}, fenced(c.setStateSQL), pgx.StrictNamedArgs{
-		"client": c.of.ClientID, "node": c.of.NodeID, "incarnation": c.of.Incarnation,
-		"ids": r.IDs, "attempts": r.Attempts, "errors": r.Errors, "finalized_ats": r.FinalizedAts,
-		"metadata": r.Metadata, "scheduled_ats": r.ScheduledAts, "states": r.States, "claimed_ats": r.ClaimedAts,
 	})
-	if err == nil && onlyRead {
-		err = postgres.Confirm(ctx, db)
-	}
-	return rows, err
+	return results, onlyRead, err
 }
