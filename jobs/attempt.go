@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/tidwall/gjson"
 
@@ -55,7 +54,7 @@ type attemptKey struct{}
 type attempt struct {
 	Run
 	args       json.RawMessage
-	output     *output
+	output     output
 	meter      *meter
 	exitCode   *int
 	statusCode *int
@@ -80,96 +79,57 @@ func Output(ctx context.Context) io.Writer {
 	return a.output.stream(jobstore.StreamStdout)
 }
 
-// recorder is the worker middleware that records every attempt of every kind.
+// recorder records every attempt of every kind: its output, metrics, log and result.
 type recorder struct {
-	river.MiddlewareDefaults
-	logs   *logWriter
-	nodeID string
-	// definitions contains the jobs without code.
-	definitions *definitions
-	// keepTrace stores the stack trace of a panic in a Go program's worker.
-	keepTrace func(jobID int64, trace string)
-	logger    *slog.Logger
-	meters    *meters
-	summary   *summary
+	logs    *logWriter
+	nodeID  string
+	logger  *slog.Logger
+	meters  *meters
+	summary *summary
 }
 
-var _ rivertype.WorkerMiddleware = (*recorder)(nil)
-
-func newRecorder(options Options, configured *definitions, logs *logWriter, keepTrace func(int64, string), finished *summary) *recorder {
+func newRecorder(options Options, logs *logWriter, finished *summary) *recorder {
 	return &recorder{
-		logs: logs, nodeID: options.NodeID, definitions: configured, keepTrace: keepTrace,
-		logger: options.Logger, meters: &meters{metrics: options.Metrics}, summary: finished,
+		logs: logs, nodeID: options.NodeID, logger: options.Logger, meters: newMeters(options.Metrics), summary: finished,
 	}
 }
 
-// Work implements rivertype.WorkerMiddleware.
-func (r *recorder) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
-	r.definitions.restoreKind(job)
-	a := r.begin(job)
-	started := time.Now()
-	panicked := true
-	defer func() {
-		if panicked {
-			err = errPanic // River's own handler writes the value and the trace
-		}
-		r.end(ctx, a, started, err)
-	}()
-	defer sanitizePanic()
-	err = sanitizeError(r.run(job, func() error { return work(context.WithValue(ctx, attemptKey{}, a)) }))
-	panicked = false
-	return err
-}
-
-// run runs the job. It isolates a Go program's worker and repeats the worker's panic.
-func (r *recorder) run(job *rivertype.JobRow, work func() error) error {
-	if r.definitions.of(job) != nil {
-		return work()
-	}
-	end := isolate(work)
-	if end.panicked != nil {
-		r.keepTrace(job.ID, end.trace)
-		panic(end.panicked)
-	}
-	return end.err
-}
-
-var errPanic = errors.New("the worker panicked")
-
-func (r *recorder) begin(job *rivertype.JobRow) *attempt {
-	a := &attempt{Run: runOf(job, r.nodeID)}
-	a.output = newOutput(r.logs, a.JobID, a.Attempt)
+// begin records the start of an attempt in a.
+func (r *recorder) begin(job *rivertype.JobRow, a *attempt) {
+	a.Run = runOf(job, r.nodeID)
+	a.output.init(r.logs, a.JobID, a.Attempt)
 	a.meter = r.meters.of(job.Kind)
 	a.meter.started.Inc()
 	a.meter.running.Inc()
 	if job.AttemptedAt != nil { // both are times of the database's clock
 		a.meter.wait.Observe(max(0, job.AttemptedAt.Sub(job.ScheduledAt).Seconds()))
 	}
-	return a
 }
 
-func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err error) {
+// errPanic is the error of an attempt whose worker panicked.
+var errPanic = errors.New("the worker panicked")
+
+// end records the end of an attempt and returns its result. It waits until the output is
+// stored, but not for long. cause is why the attempt's context ended, other than by its
+// timeout; nil if it has not.
+func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, cause, err error) jobstore.Attempt {
 	a.output.close()
 	took := time.Since(started)
 	result := jobstore.Attempt{
 		Attempt: a.Attempt, NodeID: a.NodeID, StartedAt: started.UTC(),
 		DurationMS: float64(took.Microseconds()) / 1000,
-		Outcome:    outcome(ctx, err), ExitCode: a.exitCode, StatusCode: a.statusCode,
+		Outcome:    outcome(cause, err), ExitCode: a.exitCode, StatusCode: a.statusCode,
 	}
 	if err != nil && result.Outcome != jobstore.OutcomeSnoozed { // a snooze is not a failure
 		result.Error = err.Error()
 	}
 	r.count(ctx, a, &result)
-	if !result.Plain() {
-		if err := river.MetadataSet(ctx, jobstore.KeyAttempt+strconv.Itoa(a.Attempt), result); err != nil {
-			r.logger.ErrorContext(ctx, "attempt not recorded", "job_id", a.JobID, "error", err)
-		}
-	}
 	a.meter.running.Dec()
 	a.meter.finished[result.Outcome].Inc()
 	a.meter.took.Observe(took.Seconds())
 	r.summary.add(a.Job, result.Outcome)
 	r.report(ctx, a, result, took)
+	return result
 }
 
 // count records the size of the output. It logs a warning if the database did not store
@@ -177,8 +137,12 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, err e
 func (r *recorder) count(ctx context.Context, a *attempt, result *jobstore.Attempt) {
 	written, dropped, unstored := a.output.totals()
 	result.OutputBytes, result.DroppedBytes, result.DroppedLines = written.bytes, dropped.bytes, dropped.lines
-	a.meter.lines.Add(float64(written.lines))
-	a.meter.dropped.Add(float64(dropped.lines))
+	if written.lines > 0 {
+		a.meter.lines.Add(float64(written.lines))
+	}
+	if dropped.lines > 0 {
+		a.meter.dropped.Add(float64(dropped.lines))
+	}
 	if unstored.bytes > 0 {
 		r.logger.WarnContext(ctx, "output of a job dropped", "job", a.Job, "job_id", a.JobID, "attempt", a.Attempt,
 			"bytes", unstored.bytes, "lines", unstored.lines)
@@ -205,21 +169,22 @@ func (r *recorder) report(ctx context.Context, a *attempt, result jobstore.Attem
 	r.logger.LogAttrs(ctx, level, "job ran", attrs...)
 }
 
-// outcome returns how an attempt ended. ctx is the attempt's context without the timeout:
-// it ends when the job is cancelled or the node stops.
-func outcome(ctx context.Context, err error) string {
+// outcome returns how an attempt ended. cause is why its context ended, other than by its
+// timeout: the job was cancelled or the node stops.
+func outcome(cause, err error) string {
+	if err == nil {
+		return jobstore.OutcomeCompleted
+	}
 	var (
 		cancelled *rivertype.JobCancelError
 		snoozed   *rivertype.JobSnoozeError
 	)
 	switch {
-	case err == nil:
-		return jobstore.OutcomeCompleted
 	case errors.As(err, &snoozed):
 		return jobstore.OutcomeSnoozed
-	case errors.As(err, &cancelled), errors.Is(context.Cause(ctx), rivertype.ErrJobCancelledRemotely):
+	case errors.As(err, &cancelled), errors.Is(cause, rivertype.ErrJobCancelledRemotely):
 		return jobstore.OutcomeCancelled
-	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
+	case cause != nil && (errors.Is(err, context.Canceled) || errors.Is(err, cause)):
 		return jobstore.OutcomeInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
 		return jobstore.OutcomeTimedOut
@@ -233,8 +198,8 @@ func runOf(job *rivertype.JobRow, nodeID string) Run {
 	if !bytes.Contains(job.Metadata, ofCron) {
 		return run // most jobs belong to no cron
 	}
-	// Reflection would grow the stack of River's goroutine, which would delay every job
-	// that is due at the same instant.
+	// Reflection would grow the stack, which would delay every job that is due at the same
+	// instant.
 	gjson.ParseBytes(job.Metadata).ForEach(func(key, value gjson.Result) bool {
 		switch key.Str {
 		case jobstore.KeyCron:

@@ -112,45 +112,48 @@ func (w *uncancellableWorker) Work(ctx context.Context, _ *river.Job[greetArgs])
 // logged. When it returns, the job ends as cancelled.
 func TestWorkerThatIgnoresCancellationKeepsOneSlot(t *testing.T) {
 	t.Parallel()
-	stuck := &uncancellableWorker{began: make(chan struct{}), release: make(chan struct{})}
-	var log lockedLog
-	n := startNode(t, map[string]config.Job{"hello": shell("true")}, func(o *jobs.Options) {
-		o.Workers = river.NewWorkers()
-		river.AddWorker(o.Workers, stuck)
-		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	})
-	id := n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1})
-	select {
-	case <-stuck.began:
-	case <-time.After(waitTimeout):
-		t.Fatal("the worker never began")
-	}
-	changes, err := jobstore.New(n.pool).Act(t.Context(), jobstore.Order{Action: jobstore.Cancel, By: "test"}, []int64{id})
-	if err != nil || len(changes) != 1 || !changes[0].Changed() {
-		t.Fatalf("cancel: %+v, %v", changes, err)
-	}
-	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed")
-	reports := func(slots int) {
+	onBothPaths(t, func(t *testing.T, add addWorker) {
 		t.Helper()
-		last := 0
-		eventually(t, func() bool {
-			n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1)})
-			select {
-			case credit := <-n.credits:
-				last = credit.Slots
-			case <-time.After(time.Second): // request another report
-			}
-			return last == slots
-		}, func() string { return fmt.Sprintf("the node reports %d slots, not %d", last, slots) })
-	}
-	reports(3)
-	eventually(t, func() bool { return log.contains("Job appears to be stuck") }, func() string { return "the log does not mention it" })
-	if job, err := jobstore.New(n.pool).Get(t.Context(), id); err != nil || job.State != "running" {
-		t.Errorf("while the worker goes on the job is %s: %v", job.State, err)
-	}
-	close(stuck.release)
-	if job := n.finish(t, id, "cancelled", "discarded"); job.State != "cancelled" {
-		t.Errorf("the job is %s", job.State)
-	}
-	reports(4)
+		stuck := &uncancellableWorker{began: make(chan struct{}), release: make(chan struct{})}
+		var log lockedLog
+		n := startNode(t, map[string]config.Job{"hello": shell("true")}, func(o *jobs.Options) {
+			o.Workers = river.NewWorkers()
+			add(o.Workers, stuck)
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		id := n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1})
+		select {
+		case <-stuck.began:
+		case <-time.After(waitTimeout):
+			t.Fatal("the worker never began")
+		}
+		changes, err := jobstore.New(n.pool).Act(t.Context(), jobstore.Order{Action: jobstore.Cancel, By: "test"}, []int64{id})
+		if err != nil || len(changes) != 1 || !changes[0].Changed() {
+			t.Fatalf("cancel: %+v, %v", changes, err)
+		}
+		n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed")
+		reports := func(slots int) {
+			t.Helper()
+			last := 0
+			eventually(t, func() bool {
+				n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1)})
+				select {
+				case credit := <-n.credits:
+					last = credit.Slots
+				case <-time.After(time.Second): // request another report
+				}
+				return last == slots
+			}, func() string { return fmt.Sprintf("the node reports %d slots, not %d", last, slots) })
+		}
+		reports(3)
+		eventually(t, func() bool { return log.contains("ob appears to be stuck") }, func() string { return "the log does not mention it" })
+		if job, err := jobstore.New(n.pool).Get(t.Context(), id); err != nil || job.State != "running" {
+			t.Errorf("while the worker goes on the job is %s: %v", job.State, err)
+		}
+		close(stuck.release)
+		if job := n.finish(t, id, "cancelled", "discarded"); job.State != "cancelled" {
+			t.Errorf("the job is %s", job.State)
+		}
+		reports(4)
+	})
 }

@@ -15,165 +15,183 @@ import (
 	"github.com/forge-scheduler/forge/jobs/internal/riveradapter"
 )
 
-// restartPause is the pause between attempts to start the client while the database does
-// not answer.
-const restartPause = 200 * time.Millisecond
+const (
+	// restartPause is the pause between attempts to start the client while the database does
+	// not answer.
+	restartPause = 200 * time.Millisecond
+	// resultTimeout is how long a stopping node waits for the database to take another result
+	// after the last job has ended.
+	resultTimeout = 10 * time.Second
+	// drainCheckInterval is how often a stopping node checks whether it has stopped.
+	drainCheckInterval = 10 * time.Millisecond
+)
 
-// resultTimeout is how long a stopping node waits for the database to take another result
-// after the last job has ended.
-const resultTimeout = 10 * time.Second
-
-// drainCheckInterval is how often a stopping node checks whether results are taken.
-const drainCheckInterval = 100 * time.Millisecond
-
-// engine runs River's client while there is work for it.
+// engine runs the offered jobs on the executor and, if the program has workers, on River's
+// client.
 type engine struct {
-	client *river.Client[pgx.Tx]
-	pilot  *riveradapter.Pilot
-	// alwaysOn keeps the client running without work. Otherwise it stops after idleAfter.
-	alwaysOn  bool
-	idleAfter time.Duration
-	logger    *slog.Logger
+	client   *river.Client[pgx.Tx]
+	pilot    *riveradapter.Pilot
+	executor *executor
+	// runsClient is true if the program has workers. River's client then always runs,
+	// because the program may have subscribed to its events.
+	runsClient   bool
+	drainTimeout time.Duration
+	logger       *slog.Logger
 
-	// ready is closed when an always-on client has started, or at once for other clients.
+	// ready is closed when the client has started, or at once if it does not run.
 	ready     chan struct{}
 	readyOnce sync.Once
 
 	mu        sync.Mutex // held while the client starts
-	running   bool
+	running   bool       // the client
 	abandoned bool
 }
 
 // run runs the offered jobs until ctx ends, then drains.
 func (e *engine) run(ctx context.Context) error {
 	defer e.pilot.Drain()
-	for e.awaitWork(ctx) {
-		started, err := e.start(ctx)
-		switch {
-		case started:
-			if err := e.runClient(ctx); err != nil {
-				return err
-			}
-		case err == nil: // abandoned: other nodes have this node's jobs, and the process is about to end
-			<-ctx.Done()
-		case ctx.Err() == nil:
-			e.logger.WarnContext(ctx, "starting the job client failed; retrying", "error", err)
-			watchdog.Sleep(ctx, restartPause)
-		}
+	if e.runsClient && !e.startClient(ctx) {
+		<-ctx.Done()
+		return nil
 	}
-	return nil
+	e.executor.setParent(context.WithoutCancel(ctx))
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { e.pilot.Work(working) })
+	defer work.Wait()
+	defer stop()
+
+	err := e.await(ctx)
+	e.pilot.Drain()
+	e.drain(ctx)
+	e.awaitResults(ctx, stop)
+	e.stopClient(ctx)
+	return err
 }
 
 func (e *engine) becomeReady() { e.readyOnce.Do(func() { close(e.ready) }) }
 
-// awaitWork waits for work. It returns false if ctx has ended.
-func (e *engine) awaitWork(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	if e.alwaysOn || e.pilot.IdleSince().IsZero() {
-		return true
+// await waits until ctx ends, or until River's client stops unexpectedly.
+func (e *engine) await(ctx context.Context) error {
+	if !e.runsClient {
+		<-ctx.Done()
+		return nil
 	}
 	select {
 	case <-ctx.Done():
-		return false
-	case <-e.pilot.Wanted():
-		return true
+		return nil
+	case <-e.client.Stopped():
+		if e.isAbandoned() {
+			<-ctx.Done()
+			return nil
+		}
+		return errors.New("the job client stopped unexpectedly")
 	}
 }
 
-// start starts the client. It does nothing after abandon.
-func (e *engine) start(ctx context.Context) (started bool, err error) {
+// startClient starts River's client. It returns false if ctx has ended or the node was
+// abandoned.
+func (e *engine) startClient(ctx context.Context) bool {
+	for ctx.Err() == nil && !e.isAbandoned() {
+		err := e.tryStart(ctx)
+		if err == nil {
+			return !e.isAbandoned()
+		}
+		e.logger.WarnContext(ctx, "starting the job client failed; retrying", "error", err)
+		watchdog.Sleep(ctx, restartPause)
+	}
+	return false
+}
+
+func (e *engine) tryStart(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.abandoned {
-		return false, nil
+		return nil
 	}
-	if err := e.client.Start(ctx); err != nil {
-		return false, fmt.Errorf("start working jobs: %w", err)
+	if err := e.client.Start(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("start working jobs: %w", err)
 	}
 	e.running = true
 	e.becomeReady()
-	return true, nil
-}
-
-// runClient returns when the client has stopped: when it is idle, or after the drain at
-// the end of ctx.
-func (e *engine) runClient(ctx context.Context) error {
-	stopped := e.client.Stopped()
-	defer e.markStopped()
-	for {
-		select {
-		case <-ctx.Done():
-			e.pilot.Drain()
-			e.awaitDrain(ctx, stopped)
-			return nil
-		case <-stopped:
-			if ctx.Err() != nil || e.isAbandoned() {
-				return nil
-			}
-			return errors.New("the job client stopped unexpectedly")
-		case <-time.After(e.untilIdle()):
-			if e.untilIdle() <= 0 {
-				return e.stop(ctx)
-			}
-		}
-	}
-}
-
-// awaitDrain waits until the client has stopped. It abandons the results that the database
-// does not take: River would retry each of them for a long time.
-func (e *engine) awaitDrain(ctx context.Context, stopped <-chan struct{}) {
-	began := time.Now()
-	for {
-		select {
-		case <-stopped:
-			return
-		case <-time.After(drainCheckInterval):
-		}
-		if since := e.pilot.LastProgress(); !since.IsZero() && time.Since(since) > resultTimeout && time.Since(began) > resultTimeout {
-			break
-		}
-	}
-	if n := e.pilot.AbandonResults(); n > 0 {
-		e.logger.WarnContext(ctx, "the database takes no results of finished jobs; other nodes will run these jobs again", "jobs", n)
-	}
-	<-stopped
-}
-
-// untilIdle returns how long the client must at least keep running.
-func (e *engine) untilIdle() time.Duration {
-	since := e.pilot.IdleSince()
-	if since.IsZero() || e.alwaysOn {
-		return e.idleAfter
-	}
-	return time.Until(since.Add(e.idleAfter))
-}
-
-// stop stops an idle client. Offers that arrive in the meantime wait for the next start.
-func (e *engine) stop(ctx context.Context) error {
-	if err := e.client.Stop(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("stop working jobs: %w", err)
-	}
 	return nil
 }
 
-func (e *engine) markStopped() {
+// drain waits for the running jobs, and cancels them after the drain timeout.
+func (e *engine) drain(ctx context.Context) {
+	timeout := time.After(e.drainTimeout)
+	for e.pilot.Running() > 0 {
+		select {
+		case <-timeout:
+			e.cancelAll(ctx)
+			timeout = nil
+		case <-time.After(drainCheckInterval):
+		}
+	}
+}
+
+// cancelAll cancels the running jobs.
+func (e *engine) cancelAll(ctx context.Context) {
+	e.executor.cancelAll(errStopped)
+	e.mu.Lock()
+	running := e.running
+	e.mu.Unlock()
+	if !running {
+		return
+	}
+	over, stop := context.WithCancel(context.WithoutCancel(ctx))
+	stop()                           // do not wait for the jobs
+	_ = e.client.StopAndCancel(over) // the error is that of over
+	e.pilot.ReleaseUnfetched()
+}
+
+// awaitResults waits until the database has taken all results. It abandons those that the
+// database does not take.
+func (e *engine) awaitResults(ctx context.Context, abandon func()) {
+	began := time.Now()
+	for {
+		since, left := e.pilot.LastProgress()
+		if left == 0 {
+			return
+		}
+		if time.Since(since) > resultTimeout && time.Since(began) > resultTimeout {
+			e.logger.WarnContext(ctx, "the database takes no results of finished jobs; other nodes will run these jobs again", "jobs", left)
+			e.pilot.AbandonResults()
+			abandon()
+			return
+		}
+		time.Sleep(drainCheckInterval)
+	}
+}
+
+// stopClient stops River's client, which has no jobs any more.
+func (e *engine) stopClient(ctx context.Context) {
+	if !e.runsClient {
+		return
+	}
+	e.pilot.CloseAnnouncements()
+	if err := e.client.Stop(context.WithoutCancel(ctx)); err != nil {
+		e.logger.WarnContext(ctx, "stopping the job client failed", "error", err)
+	}
+	<-e.client.Stopped()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running = false
 }
 
-// abandon cancels the running jobs and prevents further starts.
+// abandon cancels the running jobs and prevents a start of the client. It returns when all
+// jobs have stopped or ctx ends.
 func (e *engine) abandon(ctx context.Context) error {
 	e.mu.Lock()
 	e.abandoned = true
-	running := e.running
 	e.mu.Unlock()
-	if !running {
-		return nil
+	e.cancelAll(ctx)
+	for e.pilot.Running() > 0 {
+		if !watchdog.Sleep(ctx, drainCheckInterval) {
+			return ctx.Err()
+		}
 	}
-	return e.client.StopAndCancel(ctx)
+	return nil
 }
 
 func (e *engine) isAbandoned() bool {

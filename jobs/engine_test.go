@@ -14,7 +14,8 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 )
 
-func idleSoon(o *jobs.Options) { o.IdleAfter = 50 * time.Millisecond }
+// withClient lets River's client run.
+func withClient(o *jobs.Options) { o.Workers = river.NewWorkers() }
 
 // subscribe subscribes to completed jobs. River closes subscriptions when its client
 // stops.
@@ -25,43 +26,30 @@ func subscribe(t *testing.T, n *node) <-chan *river.Event {
 	return events
 }
 
-func awaitClosed(t *testing.T, events <-chan *river.Event) {
-	t.Helper()
-	deadline := time.After(waitTimeout)
-	for {
-		select {
-		case _, open := <-events:
-			if !open {
-				return
-			}
-		case <-deadline:
-			t.Fatal("the idle client did not stop")
-		}
-	}
-}
-
-func TestIdleClientStopsAndStartsAgain(t *testing.T) {
+// River's client inserts the rows of its queues when it starts.
+func TestNodeWithoutWorkersRunsNoClient(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, map[string]config.Job{"hello": shell("echo hello")}, idleSoon)
+	n := startNode(t, map[string]config.Job{"hello": shell("echo hello")})
 	for range 3 {
-		events := subscribe(t, n)
 		id := n.work(t, jobstore.NewJob{Kind: "hello"})
 		if job := n.finish(t, id, "completed", "discarded"); job.State != "completed" {
 			t.Errorf("got %+v", job)
 		}
-		awaitClosed(t, events)
+	}
+	var queues int
+	if err := n.pool.QueryRow(t.Context(), `SELECT count(*) FROM river_queue`).Scan(&queues); err != nil || queues != 0 {
+		t.Errorf("%d rows of queues, %v", queues, err)
 	}
 }
 
-func TestIdleClientWaitsForRunningJobs(t *testing.T) {
+func TestJobRunsBesideLongOne(t *testing.T) {
 	t.Parallel()
 	barrier := filepath.Join(t.TempDir(), "barrier")
 	n := startNode(t, map[string]config.Job{
 		"wait": shell("until [ -e " + barrier + " ]; do sleep 0.01; done"), "other": shell("true"),
-	}, idleSoon)
+	})
 	id := n.work(t, jobstore.NewJob{Kind: "wait"})
 	n.finish(t, id, "running")
-	time.Sleep(4 * 50 * time.Millisecond) // a client that stops now runs no other job
 	n.finish(t, n.work(t, jobstore.NewJob{Kind: "other"}), "completed")
 	open(t, barrier)
 	if job := n.finish(t, id, "completed", "available", "retryable"); job.State != "completed" || job.Attempt != 1 {
@@ -71,7 +59,7 @@ func TestIdleClientWaitsForRunningJobs(t *testing.T) {
 
 func TestClientKeepsRunningWithOwnWorkers(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, nil, idleSoon, func(o *jobs.Options) { o.Workers = river.NewWorkers() })
+	n := startNode(t, nil, withClient)
 	events := subscribe(t, n)
 	time.Sleep(4 * 50 * time.Millisecond)
 	select {

@@ -41,41 +41,41 @@ type node struct {
 }
 
 // startNode starts a node with these jobs and waits until it listens.
-func startNode(t *testing.T, configured map[string]config.Job, change ...func(*jobs.Options)) *node {
-	t.Helper()
-	url := pgtest.URL(t)
-	pool := pgtest.Connect(t, url)
+func startNode(tb testing.TB, configured map[string]config.Job, change ...func(*jobs.Options)) *node {
+	tb.Helper()
+	url := pgtest.URL(tb)
+	pool := pgtest.Connect(tb, url)
 	options := jobs.Options{
 		Pool: pool, NodeID: nodeID, Incarnation: fmt.Sprintf("%016x", rand.Uint64()), Jobs: configured,
 		Slots: 4, DrainTimeout: waitTimeout, ClusterURL: url, AllowPrivateTargets: true,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: metrics.New("test"),
+		Logger: slog.New(slog.NewTextHandler(tb.Output(), nil)), Metrics: metrics.New("test"),
 	}
 	for _, c := range change {
 		c(&options)
 	}
-	exec(t, pool, `INSERT INTO forge_leaders (role, term) VALUES ('scheduler', $1)`, term)
-	exec(t, pool, `INSERT INTO forge_nodes (node_id, incarnation) VALUES ($1, $2)`, options.NodeID, options.Incarnation)
-	n := &node{pool: pool, metrics: options.Metrics, incarnation: options.Incarnation, credits: listen(t, url)}
+	exec(tb, pool, `INSERT INTO forge_leaders (role, term) VALUES ('scheduler', $1)`, term)
+	exec(tb, pool, `INSERT INTO forge_nodes (node_id, incarnation) VALUES ($1, $2)`, options.NodeID, options.Incarnation)
+	n := &node{pool: pool, metrics: options.Metrics, incarnation: options.Incarnation, credits: listen(tb, url)}
 	runner, err := jobs.New(options)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	n.Runner = runner
-	n.run(t)
+	n.run(tb)
 	// Two reports are sent before the listener is connected.
-	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == options.Slots })
-	n.awaitListening(t)
+	n.wantCredit(tb, func(c wire.Credit) bool { return c.Slots == options.Slots })
+	n.awaitListening(tb)
 	return n
 }
 
-func (n *node) run(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+func (n *node) run(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 	stopped := false
 	n.stop = func() {
-		t.Helper()
+		tb.Helper()
 		if stopped {
 			return
 		}
@@ -84,23 +84,23 @@ func (n *node) run(t *testing.T) {
 		select {
 		case err := <-done:
 			if err != nil {
-				t.Errorf("Run: %v", err)
+				tb.Errorf("Run: %v", err)
 			}
 		case <-time.After(2 * waitTimeout):
-			t.Error("Run did not return")
+			tb.Error("Run did not return")
 		}
 	}
-	t.Cleanup(n.stop)
+	tb.Cleanup(n.stop)
 }
 
 // awaitListening requests reports until one answers the last request. Later reports have
 // another cause.
-func (n *node) awaitListening(t *testing.T) {
-	t.Helper()
+func (n *node) awaitListening(tb testing.TB) {
+	tb.Helper()
 	deadline := time.After(waitTimeout)
 	for {
 		seq := n.seq.Add(1)
-		n.send(t, wire.Offer{Term: term, Seq: seq})
+		n.send(tb, wire.Offer{Term: term, Seq: seq})
 		next := time.After(50 * time.Millisecond)
 	wait:
 		for {
@@ -112,49 +112,49 @@ func (n *node) awaitListening(t *testing.T) {
 			case <-next:
 				break wait
 			case <-deadline:
-				t.Fatal("the node does not receive offers")
+				tb.Fatal("the node does not receive offers")
 			}
 		}
 	}
 }
 
-func (n *node) send(t *testing.T, offer wire.Offer) {
-	t.Helper()
-	exec(t, n.pool, `SELECT pg_notify($1, $2)`, wire.OfferChannel("public", n.incarnation), wire.Marshal(offer))
+func (n *node) send(tb testing.TB, offer wire.Offer) {
+	tb.Helper()
+	exec(tb, n.pool, `SELECT pg_notify($1, $2)`, wire.OfferChannel("public", n.incarnation), wire.Marshal(offer))
 }
 
 // offer offers jobs of the default queue in the current term.
-func (n *node) offer(t *testing.T, ids ...int64) {
-	t.Helper()
-	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{"default": ids}})
+func (n *node) offer(tb testing.TB, ids ...int64) {
+	tb.Helper()
+	n.send(tb, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{"default": ids}})
 }
 
 // work inserts a job and offers it.
-func (n *node) work(t *testing.T, job jobstore.NewJob) int64 {
-	t.Helper()
-	id, err := n.Insert(t.Context(), job)
+func (n *node) work(tb testing.TB, job jobstore.NewJob) int64 {
+	tb.Helper()
+	id, err := n.Insert(tb.Context(), job)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	n.offer(t, id)
+	n.offer(tb, id)
 	return id
 }
 
 // finish waits until the job is in one of the states, and returns it. It offers the job
 // again if a slow node has dropped the offer, as a leader does.
-func (n *node) finish(t *testing.T, id int64, states ...string) jobstore.Job {
-	t.Helper()
+func (n *node) finish(tb testing.TB, id int64, states ...string) jobstore.Job {
+	tb.Helper()
 	var job jobstore.Job
 	offered := time.Now()
-	eventually(t, func() bool {
+	eventually(tb, func() bool {
 		var err error
-		if job, err = jobstore.New(n.pool).Get(t.Context(), id); err != nil {
-			t.Fatal(err)
+		if job, err = jobstore.New(n.pool).Get(tb.Context(), id); err != nil {
+			tb.Fatal(err)
 		}
 		done := slices.Contains(states, job.State)
 		if !done && job.State == "available" && time.Since(offered) > waitTimeout/6 {
 			offered = time.Now()
-			n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{job.Queue: {id}}})
+			n.send(tb, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{job.Queue: {id}}})
 		}
 		return done
 	}, func() string {
@@ -164,11 +164,11 @@ func (n *node) finish(t *testing.T, id int64, states ...string) jobstore.Job {
 	return job
 }
 
-func (n *node) logs(t *testing.T, id int64, attempt int, stream string) string {
-	t.Helper()
-	chunks, err := jobstore.New(n.pool).Logs(t.Context(), id, attempt, 0)
+func (n *node) logs(tb testing.TB, id int64, attempt int, stream string) string {
+	tb.Helper()
+	chunks, err := jobstore.New(n.pool).Logs(tb.Context(), id, attempt, 0)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	text := ""
 	for _, chunk := range chunks {
@@ -179,8 +179,8 @@ func (n *node) logs(t *testing.T, id int64, attempt int, stream string) string {
 	return text
 }
 
-func (n *node) wantCredit(t *testing.T, want func(wire.Credit) bool) wire.Credit {
-	t.Helper()
+func (n *node) wantCredit(tb testing.TB, want func(wire.Credit) bool) wire.Credit {
+	tb.Helper()
 	deadline := time.After(waitTimeout)
 	var last wire.Credit
 	for {
@@ -190,20 +190,20 @@ func (n *node) wantCredit(t *testing.T, want func(wire.Credit) bool) wire.Credit
 				return last
 			}
 		case <-deadline:
-			t.Fatalf("the credit never came; the last one is %+v", last)
+			tb.Fatalf("the credit never came; the last one is %+v", last)
 		}
 	}
 }
 
-func listen(t *testing.T, url string) <-chan wire.Credit {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+func listen(tb testing.TB, url string) <-chan wire.Credit {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if _, err := conn.Exec(ctx, `LISTEN "`+wire.Channel("public", wire.CreditChannel)+`"`); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	credits, done := make(chan wire.Credit, 1000), make(chan struct{})
 	go func() {
@@ -222,27 +222,27 @@ func listen(t *testing.T, url string) <-chan wire.Credit {
 			}
 		}
 	}()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancel()
 		<-done
 	})
 	return credits
 }
 
-func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
-	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
+func exec(tb testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
+	tb.Helper()
+	if _, err := pool.Exec(tb.Context(), sql, args...); err != nil {
+		tb.Fatalf("%s: %v", sql, err)
 	}
 }
 
 // eventually polls until the condition is true.
-func eventually(t *testing.T, condition func() bool, otherwise func() string) {
-	t.Helper()
+func eventually(tb testing.TB, condition func() bool, otherwise func() string) {
+	tb.Helper()
 	deadline := time.Now().Add(waitTimeout)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatal(otherwise())
+			tb.Fatal(otherwise())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -302,30 +302,33 @@ func TestLargeArgsInRowAreRejected(t *testing.T) {
 // worker's attempt fails with the error of encoding/json.
 func TestArgsInRowNeedNotBeAnObject(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, map[string]config.Job{
-		"print": once(shell(`printf %s "$FORGE_ARGS"`)),
-		"query": once(config.Job{Kind: "sql", Statement: "SELECT @args::jsonb AS args"}),
-	}, goWorker(func(context.Context) error { return nil }))
-	work := func(kind, args string) jobstore.Job {
+	onBothPaths(t, func(t *testing.T, add addWorker) {
 		t.Helper()
-		var id int64
-		err := n.pool.QueryRow(t.Context(), `INSERT INTO river_job (kind, args, max_attempts, queue) VALUES ($1, $2::text::jsonb, 1, 'default') RETURNING id`,
-			kind, args).Scan(&id)
-		if err != nil {
-			t.Fatal(err)
+		n := startNode(t, map[string]config.Job{
+			"print": once(shell(`printf %s "$FORGE_ARGS"`)),
+			"query": once(config.Job{Kind: "sql", Statement: "SELECT @args::jsonb AS args"}),
+		}, add.worker(func(context.Context) error { return nil }))
+		work := func(kind, args string) jobstore.Job {
+			t.Helper()
+			var id int64
+			err := n.pool.QueryRow(t.Context(), `INSERT INTO river_job (kind, args, max_attempts, queue) VALUES ($1, $2::text::jsonb, 1, 'default') RETURNING id`,
+				kind, args).Scan(&id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.offer(t, id)
+			return n.finish(t, id, "completed", "discarded")
 		}
-		n.offer(t, id)
-		return n.finish(t, id, "completed", "discarded")
-	}
-	for args, went := range map[string]string{"[1]": "array", `"x"`: "string", "7": "number", "true": "bool"} {
-		for _, kind := range []string{"print", "query"} {
-			job := work(kind, args)
-			if output := n.logs(t, job.ID, 1, "stdout"); job.State != "completed" || !strings.Contains(output, args) {
-				t.Errorf("%s with %s: %s, %q, output %q", kind, args, job.State, job.LastError, output)
+		for args, went := range map[string]string{"[1]": "array", `"x"`: "string", "7": "number", "true": "bool"} {
+			for _, kind := range []string{"print", "query"} {
+				job := work(kind, args)
+				if output := n.logs(t, job.ID, 1, "stdout"); job.State != "completed" || !strings.Contains(output, args) {
+					t.Errorf("%s with %s: %s, %q, output %q", kind, args, job.State, job.LastError, output)
+				}
+			}
+			if job := work("greet", args); job.State != "discarded" || !strings.Contains(job.LastError, "json: cannot unmarshal "+went) {
+				t.Errorf("a Go worker with %s: %s, %q", args, job.State, job.LastError)
 			}
 		}
-		if job := work("greet", args); job.State != "discarded" || !strings.Contains(job.LastError, "json: cannot unmarshal "+went) {
-			t.Errorf("a Go worker with %s: %s, %q", args, job.State, job.LastError)
-		}
-	}
+	})
 }

@@ -29,8 +29,8 @@ func (n *node) cutListener(t *testing.T) {
 // after the queue is resumed.
 func TestClaimFromPausedQueueIsRejected(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, map[string]config.Job{"hello": shell("true")})
-	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed") // River's client runs
+	n := startNode(t, map[string]config.Job{"hello": shell("true")}, withClient)
+	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed")
 	exec(t, n.pool, `UPDATE river_queue SET paused_at = now()`)
 	refused := testutil.ToFloat64(n.metrics.AssignmentRefused)
 	id := n.work(t, jobstore.NewJob{Kind: "hello"})
@@ -49,10 +49,10 @@ func TestMissedResumeIsReadAfterReconnect(t *testing.T) {
 	barrier := filepath.Join(t.TempDir(), "barrier")
 	n := startNode(t, map[string]config.Job{
 		"hello": shell("true"), "wait": shell("until [ -e " + barrier + " ]; do sleep 0.01; done"),
-	})
+	}, withClient)
 	paused, cancel := n.Client().Subscribe(river.EventKindQueuePaused)
 	defer cancel()
-	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed") // River's client runs
+	n.finish(t, n.work(t, jobstore.NewJob{Kind: "hello"}), "completed")
 	if err := n.Client().QueuePause(t.Context(), "default", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -42,15 +42,26 @@ func newMeter(m *metrics.Metrics, kind string) *meter {
 // anything else in the recording of a short attempt.
 type meters struct {
 	metrics *metrics.Metrics
-	byKind  sync.Map // values are *meter
+
+	mu     sync.RWMutex
+	byKind map[string]*meter
 }
 
+func newMeters(m *metrics.Metrics) *meters { return &meters{metrics: m, byKind: map[string]*meter{}} }
+
 func (m *meters) of(kind string) *meter {
-	if known, ok := m.byKind.Load(kind); ok {
-		return known.(*meter)
+	m.mu.RLock()
+	known := m.byKind[kind]
+	m.mu.RUnlock()
+	if known != nil {
+		return known
 	}
-	made, _ := m.byKind.LoadOrStore(kind, newMeter(m.metrics, kind))
-	return made.(*meter)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byKind[kind] == nil {
+		m.byKind[kind] = newMeter(m.metrics, kind)
+	}
+	return m.byKind[kind]
 }
 
 func observeStarts(m *metrics.Metrics) func(waiting int, took time.Duration) {

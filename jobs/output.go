@@ -48,7 +48,7 @@ type output struct {
 	queued bool
 
 	mu         sync.Mutex
-	sources    map[string]*source
+	sources    map[string]*source // made with the first output
 	pending    []*logPiece
 	storing    *load
 	weight     int // size of the output that is pending or being stored
@@ -60,8 +60,8 @@ type output struct {
 	unreported amount // part of skipped that no remark reports yet
 	lost       amount // accepted, but then not stored
 	closed     bool
-	givenUp    bool // nothing more will be stored
-	stored     chan struct{}
+	givenUp    bool          // nothing more will be stored
+	stored     chan struct{} // made by finish if there is something left to store
 }
 
 // logPiece is a chunk that may still grow.
@@ -71,11 +71,9 @@ type logPiece struct {
 	text   []byte
 }
 
-func newOutput(logs *logWriter, jobID int64, attempt int) *output {
-	return &output{
-		logs: logs, jobID: jobID, attempt: attempt, capture: defaultCapture,
-		sources: map[string]*source{}, stored: make(chan struct{}),
-	}
+// init prepares an empty output.
+func (o *output) init(logs *logWriter, jobID int64, attempt int) {
+	o.logs, o.jobID, o.attempt, o.capture = logs, jobID, attempt, defaultCapture
 }
 
 // configure sets how much output is kept (0 means the default), for how long, and which
@@ -119,6 +117,9 @@ func (o *output) write(stream string, p []byte) {
 	s := o.sources[stream]
 	if s == nil {
 		s = &source{}
+		if o.sources == nil {
+			o.sources = map[string]*source{}
+		}
 		o.sources[stream] = s
 	}
 	for len(p) > 0 && !o.full {
@@ -231,6 +232,9 @@ func (o *output) finish() bool {
 		o.put(jobstore.StreamSystem, fmt.Sprintf("%s of output dropped: output.capture is %d bytes\n", o.cut, o.capture))
 	}
 	o.closed = true
+	if o.weight > 0 {
+		o.stored = make(chan struct{})
+	}
 	return o.weight == 0
 }
 

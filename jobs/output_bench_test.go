@@ -24,7 +24,7 @@ func BenchmarkOutput(b *testing.B) {
 	b.SetBytes(int64(len(line)))
 	b.ResetTimer()
 	for i := range outputs {
-		o := newOutput(w, int64(i+1), 1)
+		o := newOutput(w, int64(i+1))
 		o.capture = b.N * len(line)
 		outputs[i] = o
 		writing.Go(func() {

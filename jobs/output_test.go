@@ -112,12 +112,19 @@ func noDatabase([]jobstore.LogRow) error { return errors.New("no database") }
 
 func (o *output) print(text string) { _, _ = io.WriteString(o.stream(jobstore.StreamStdout), text) }
 
+// newOutput returns the output of a job's first attempt.
+func newOutput(logs *logWriter, jobID int64) *output {
+	o := &output{}
+	o.init(logs, jobID, 1)
+	return o
+}
+
 func TestOutputIsStoredByTimeAndBySize(t *testing.T) {
 	t.Parallel()
 	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		o.print("a")
 		o.print("b")
 		time.Sleep(gatherTime + time.Millisecond)
@@ -142,7 +149,7 @@ func TestSilentAttemptSavesNothing(t *testing.T) {
 	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		o.close()
 		o.print("too late") // a goroutine that outlives its worker
 		time.Sleep(time.Hour)
@@ -158,7 +165,7 @@ func TestOutputOfManyAttemptsSharesStatements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		for job := range int64(100) {
-			newOutput(w, job, 1).print("hello")
+			newOutput(w, job).print("hello")
 		}
 		time.Sleep(gatherTime + time.Millisecond)
 		synctest.Wait()
@@ -173,7 +180,7 @@ func TestOutputIsValidUTF8(t *testing.T) {
 	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		for _, part := range []string{"x\xe2", "\x82", "\xac y\x00z\xff", "\xf0\x9f"} { // € in three writes
 			o.print(part)
 		}
@@ -189,7 +196,7 @@ func TestAlternatingStreamsShareRows(t *testing.T) {
 	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		for range 5000 {
 			o.print("out\n")
 			_, _ = io.WriteString(o.stream(jobstore.StreamStderr), "err\n")
@@ -212,7 +219,7 @@ func TestUnstoredOutputIsCounted(t *testing.T) {
 	s := &fakeLogStore{fail: noDatabase}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		o.print("lost\n")
 		time.Sleep(time.Second)
 		o.print("too\n")
@@ -234,7 +241,7 @@ func TestAbandonedNodeDoesNotWaitForOutput(t *testing.T) {
 	s := &fakeLogStore{fail: noDatabase}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		o.print("lost\n")
 		w.abandon()
 		started := time.Now()
@@ -251,7 +258,7 @@ func TestOutputSurvivesOutage(t *testing.T) {
 	s := &fakeLogStore{fail: noDatabase, after: true} // stored each time, but the answers are lost
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		for i := range 20 {
 			o.print(fmt.Sprintf("line %d\n", i))
 			time.Sleep(100 * time.Millisecond)
@@ -274,7 +281,7 @@ func TestSlowDatabaseDropsOutputWithoutDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		w.limit = 1 << 20
-		loud, late := newOutput(w, 1, 1), newOutput(w, 2, 1)
+		loud, late := newOutput(w, 1), newOutput(w, 2)
 		loud.capture = 16 << 20
 		started, line := time.Now(), strings.Repeat("x", 99)+"\n"
 		for range 100_000 {
@@ -322,7 +329,7 @@ func TestRejectedTextAffectsOnlyItsAttempt(t *testing.T) {
 	}}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		outputs := []*output{newOutput(w, 1, 1), newOutput(w, 2, 1), newOutput(w, 3, 1)}
+		outputs := []*output{newOutput(w, 1), newOutput(w, 2), newOutput(w, 3)}
 		for _, o := range outputs {
 			o.print("text\n")
 		}
@@ -344,7 +351,7 @@ func TestRerunContinuesOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
 		for _, text := range []string{"first ", "second"} { // after a snooze or a drain
-			o := newOutput(w, 1, 1)
+			o := newOutput(w, 1)
 			o.print(text)
 			o.close()
 		}
@@ -359,7 +366,7 @@ func TestCaptureCountsDroppedOutput(t *testing.T) {
 	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		o.configure(config.Output{Capture: 5}, newRedactor(config.Job{Env: map[string]string{"TOKEN": "abcdef"}}, ""))
 		o.print("123abc") // may be the start of a secret
 		o.print("x€\n")
@@ -386,7 +393,7 @@ func TestSplitSecretIsRedacted(t *testing.T) {
 		for i := range len(text) {
 			for j := i; j <= len(text); j++ {
 				job++
-				o := newOutput(w, job, 1)
+				o := newOutput(w, job)
 				o.configure(config.Output{}, secrets)
 				o.print(text[:i])
 				o.print(text[i:j])
@@ -405,7 +412,7 @@ func TestPartialSecretIsNotShown(t *testing.T) {
 	s := &fakeLogStore{}
 	synctest.Test(t, func(t *testing.T) {
 		w := startWriter(t, s)
-		o := newOutput(w, 1, 1)
+		o := newOutput(w, 1)
 		o.configure(config.Output{Capture: 20}, newRedactor(config.Job{Env: map[string]string{"TOKEN": "abcdefghij"}}, ""))
 		o.print(strings.Repeat("x", 19) + "€abcdefgh") // one byte is left, too few for €
 		o.close()

@@ -24,17 +24,15 @@ import (
 )
 
 const (
-	// fetchCooldown is the minimum time between two claims of one queue. It limits the
-	// statements during a burst, and adds up to this latency.
+	// fetchCooldown is the minimum time between two fetches of one queue by River's client.
 	fetchCooldown = 2 * time.Millisecond
-	// fetchPollInterval is River's fallback. It finds no jobs here, because offers cause
-	// the claims.
+	// fetchPollInterval is River's fallback. It finds no jobs here, because claims cause the
+	// fetches.
 	fetchPollInterval = time.Hour
 	// defaultTimeout is the timeout of a job that sets none. River's default is the same.
 	defaultTimeout = time.Minute
 	// defaultDrain is the default of DrainTimeout.
 	defaultDrain = 30 * time.Second
-	defaultIdle  = 15 * time.Second
 	defaultQueue = "default"
 	// defaultSchema is the default schema of River's and forge's tables.
 	defaultSchema = "public"
@@ -55,15 +53,13 @@ type Options struct {
 	Queues map[string]int
 	// Slots is the maximum number of concurrent jobs in all queues together.
 	Slots int
-	// Workers are a Go program's own workers; nil means none. New adds to them.
+	// Workers are a Go program's own workers; nil means none. New adds to them. With
+	// Workers, River's client runs, which costs dozens of wake-ups a second, because the
+	// program may have subscribed to its events.
 	Workers *river.Workers
 	// DrainTimeout is how long Run waits for running jobs before it cancels them; 0 means
 	// 30 s.
 	DrainTimeout time.Duration
-	// IdleAfter is how long River's client runs without work, which costs dozens of
-	// wake-ups a second; 0 means 15 s. With Workers, it always runs, because the program
-	// may have subscribed to its events and River ends subscriptions with the client.
-	IdleAfter time.Duration
 	// ClusterURL is the database of sql jobs that set none.
 	ClusterURL string
 	// AllowedCommands limits the programs of shell jobs; empty means any program.
@@ -85,6 +81,7 @@ type Runner struct {
 	*Inserter
 	pilot       *riveradapter.Pilot
 	definitions *definitions
+	executor    *executor
 	engine      *engine
 	logs        *logWriter
 	finished    *summary
@@ -109,22 +106,32 @@ func New(options Options) (*Runner, error) {
 	}
 	configured := &definitions{}
 	configured.current.Store(&named)
-	if err := configured.register(workers); err != nil {
+	events, err := addEventsWorker(workers)
+	if err != nil {
 		return nil, err
 	}
-	p := newPilot(options, configured)
-	options.starter.load.left, options.starter.load.observe = p.MoreRoom, observeStarts(options.Metrics)
 	logs, finished := newLogWriter(jobstore.New(options.Pool), options.Logger), newSummary(options.Logger)
-	client, err := river.NewClient(p.Driver(), riverConfig(options, workers, newRecorder(options, configured, logs, p.KeepTrace, finished)))
+	recorder := newRecorder(options, logs, finished)
+	executor := newExecutor(recorder, configured, options.Logger)
+	p := newPilot(options, executor)
+	executor.pilot, executor.guests.keepTrace, events.next = p, p.KeepTrace, p.AnnouncedJobs
+	if own {
+		p.Announce(eventsKind)
+	}
+	options.starter.load.left, options.starter.load.observe = p.MoreRoom, observeStarts(options.Metrics)
+	client, err := river.NewClient(p.Driver(), riverConfig(options, workers, &riverRecorder{recorder: recorder, guests: executor.guests, pilot: p}))
 	if err != nil {
 		return nil, fmt.Errorf("prepare the job client: %w", err)
 	}
+	executor.client = client
+	executor.addKinds(p.Workers())
 	r := &Runner{
 		Inserter: &Inserter{client: client, defaults: configured.get},
-		pilot:    p, definitions: configured, logs: logs, finished: finished, starter: options.starter, logger: options.Logger, options: options,
+		pilot:    p, definitions: configured, executor: executor, logs: logs, finished: finished, starter: options.starter,
+		logger: options.Logger, options: options,
 		engine: &engine{
-			client: client, pilot: p, alwaysOn: own, idleAfter: options.IdleAfter, logger: options.Logger,
-			ready: make(chan struct{}),
+			client: client, pilot: p, executor: executor, runsClient: own, drainTimeout: options.DrainTimeout,
+			logger: options.Logger, ready: make(chan struct{}),
 		},
 	}
 	if !own {
@@ -137,7 +144,7 @@ func New(options Options) (*Runner, error) {
 	return r, nil
 }
 
-func newPilot(options Options, configured *definitions) *riveradapter.Pilot {
+func newPilot(options Options, executor *executor) *riveradapter.Pilot {
 	return riveradapter.New(riveradapter.Options{
 		Pool: options.Pool, NodeID: options.NodeID, Incarnation: options.Incarnation,
 		ClientID: nodestore.ClientID(options.NodeID, options.Incarnation),
@@ -146,7 +153,7 @@ func newPilot(options Options, configured *definitions) *riveradapter.Pilot {
 		Notifier: options.Notifier,
 		Room:     func() int { return options.starter.load.room(time.Now()) },
 		Fenced:   func(kind string) { options.Metrics.JobFinished.WithLabelValues(kind, outcomeFenced).Inc() },
-		Claimed:  configured.claimed, Finished: configured.finished,
+		Start:    executor.start, Cancel: executor.cancel, Unfetched: executor.guests.refuse,
 	})
 }
 
@@ -168,9 +175,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DrainTimeout <= 0 {
 		o.DrainTimeout = defaultDrain
-	}
-	if o.IdleAfter <= 0 {
-		o.IdleAfter = defaultIdle
 	}
 	if o.starter == nil {
 		o.starter = newStarter()
@@ -198,7 +202,6 @@ func riverConfig(options Options, workers *river.Workers, recording rivertype.Mi
 		Queues:                 queues,
 		Schema:                 options.Schema,
 		SkipUnknownJobCheck:    true, // another node may have a worker for the kind
-		SoftStopTimeout:        options.DrainTimeout,
 		Workers:                workers,
 	}
 }
@@ -218,13 +221,13 @@ func (r *Runner) Run(ctx context.Context) error {
 	helpers.Go(func() { r.logs.run(background) })
 	helpers.Go(func() { r.finished.run(background) })
 	defer r.starter.close()
+	r.executor.logPaths(ctx)
 	return r.engine.run(ctx)
 }
 
 // Ready is closed when River's client has started, if the program has its own workers.
 // From then on, calls such as QueuePause work, and subscribers receive their events.
-// Without such workers, the client runs only while there are jobs, and Ready is closed
-// from the start.
+// Without such workers, the client does not run, and Ready is closed from the start.
 func (r *Runner) Ready() <-chan struct{} { return r.engine.ready }
 
 // Abandon cancels the running jobs and claims no more, because the cluster has given this
@@ -268,19 +271,14 @@ func (r *Runner) Replace(jobs map[string]config.Job, queues map[string]int, slot
 
 // Kinds returns all kinds that this node has a worker for, sorted.
 func (r *Runner) Kinds() []string {
-	kinds := r.definitions.names()
-	for _, kind := range r.pilot.Kinds() {
-		if kind != configuredKind {
-			kinds = append(kinds, kind)
-		}
-	}
+	kinds := slices.Concat(r.definitions.names(), r.executor.programsKinds())
 	slices.Sort(kinds)
 	return kinds
 }
 
 // checkKinds rejects configured jobs whose kinds the program has workers for.
 func (r *Runner) checkKinds(named map[string]*worker) error {
-	for _, kind := range r.pilot.Kinds() {
+	for _, kind := range r.executor.programsKinds() {
 		if _, taken := named[kind]; taken {
 			return fmt.Errorf("job %q: the program has its own worker for this kind", kind)
 		}
@@ -299,7 +297,10 @@ func (r *Runner) Queues() map[string]int {
 func (r *Runner) Running() int { return r.pilot.Running() }
 
 // Client returns River's client, for all of River's other functions.
-func (r *Runner) Client() *river.Client[pgx.Tx] { return r.client }
+func (r *Runner) Client() *river.Client[pgx.Tx] {
+	r.pilot.MayBeSubscribed()
+	return r.client
+}
 
 // quietLogger drops River's messages below the level of warnings, because forge logs jobs
 // itself.

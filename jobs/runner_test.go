@@ -84,68 +84,74 @@ func TestCreditFollowsSlots(t *testing.T) {
 
 func TestSlotsLimitAllQueuesTogether(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	n := startNode(t, nil, goWorker(func(ctx context.Context) error {
-		select {
-		case <-release:
-		case <-ctx.Done():
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		release := make(chan struct{})
+		n := startNode(t, nil, add.worker(func(ctx context.Context) error {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}), func(o *jobs.Options) { o.Slots, o.Queues = 2, map[string]int{"default": 2, "other": 2} })
+		var ids []int64
+		for _, queue := range []string{"default", "default", "other", "other"} {
+			id, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "greet", Queue: queue})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
 		}
-		return ctx.Err()
-	}), func(o *jobs.Options) { o.Slots, o.Queues = 2, map[string]int{"default": 2, "other": 2} })
-	var ids []int64
-	for _, queue := range []string{"default", "default", "other", "other"} {
-		id, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "greet", Queue: queue})
-		if err != nil {
-			t.Fatal(err)
+		n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{"default": ids[:2], "other": ids[2:]}})
+		eventually(t, func() bool { return n.Running() == 2 }, func() string { return "two jobs never ran" })
+		for range 20 { // the other two must not start
+			if got := n.Running(); got != 2 {
+				t.Fatalf("%d jobs run on 2 slots", got)
+			}
+			time.Sleep(5 * time.Millisecond)
 		}
-		ids = append(ids, id)
-	}
-	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: map[string][]int64{"default": ids[:2], "other": ids[2:]}})
-	eventually(t, func() bool { return n.Running() == 2 }, func() string { return "two jobs never ran" })
-	for range 20 { // the other two must not start
-		if got := n.Running(); got != 2 {
-			t.Fatalf("%d jobs run on 2 slots", got)
+		close(release)
+		for _, id := range ids { // the waiting offers are claimed when a slot is free
+			n.finish(t, id, "completed")
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	close(release)
-	for _, id := range ids { // the waiting offers are claimed when a slot is free
-		n.finish(t, id, "completed")
-	}
+	})
 }
 
 // The node enforces a queue's own limit for any offer, and the other queues keep their
 // slots.
 func TestMaxWorkersLimitsQueue(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	n := startNode(t, nil, goWorker(func(ctx context.Context) error {
-		select {
-		case <-release:
-		case <-ctx.Done():
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		release := make(chan struct{})
+		n := startNode(t, nil, add.worker(func(ctx context.Context) error {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}), func(o *jobs.Options) { o.Slots, o.Queues = 4, map[string]int{"default": 4, "slow": 1} })
+		jobsOf := map[string][]int64{}
+		for _, queue := range []string{"slow", "slow", "slow", "default", "default"} {
+			id, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "greet", Queue: queue})
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobsOf[queue] = append(jobsOf[queue], id)
 		}
-		return ctx.Err()
-	}), func(o *jobs.Options) { o.Slots, o.Queues = 4, map[string]int{"default": 4, "slow": 1} })
-	jobsOf := map[string][]int64{}
-	for _, queue := range []string{"slow", "slow", "slow", "default", "default"} {
-		id, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "greet", Queue: queue})
-		if err != nil {
-			t.Fatal(err)
+		n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: jobsOf})
+		eventually(t, func() bool { return n.Running() == 3 }, func() string { return "three jobs never ran" })
+		for range 20 { // the other two must not start
+			if got := n.Running(); got != 3 {
+				t.Fatalf("%d jobs run; want two, and one of the slow queue", got)
+			}
+			time.Sleep(5 * time.Millisecond)
 		}
-		jobsOf[queue] = append(jobsOf[queue], id)
-	}
-	n.send(t, wire.Offer{Term: term, Seq: n.seq.Add(1), Jobs: jobsOf})
-	eventually(t, func() bool { return n.Running() == 3 }, func() string { return "three jobs never ran" })
-	for range 20 { // the other two must not start
-		if got := n.Running(); got != 3 {
-			t.Fatalf("%d jobs run; want two, and one of the slow queue", got)
+		close(release)
+		for _, id := range jobsOf["slow"] {
+			n.finish(t, id, "completed")
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	close(release)
-	for _, id := range jobsOf["slow"] {
-		n.finish(t, id, "completed")
-	}
+	})
 }
 
 func TestOffersOfStaleTermsAreRejected(t *testing.T) {
@@ -196,58 +202,64 @@ var fences = map[string]string{
 
 func TestStaleAttemptCannotFinishNewerOne(t *testing.T) {
 	t.Parallel()
-	for name, fence := range fences {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			running, release := make(chan struct{}), make(chan struct{})
-			n := startNode(t, nil, goWorker(func(context.Context) error {
-				close(running)
-				<-release
-				return nil
-			}))
-			id := n.work(t, jobstore.NewJob{Kind: "greet"})
-			<-running
-			exec(t, n.pool, fence)
-			close(release)
-			eventually(t, func() bool {
-				return testutil.ToFloat64(n.metrics.JobFinished.WithLabelValues("greet", "fenced")) == 1
-			}, func() string { return "the stale result was not rejected" })
-			job := n.finish(t, id, "running")
-			if len(job.Attempts) != 0 {
-				t.Errorf("the stale attempt stored its result: %+v", job.Attempts)
-			}
-			n.stop() // the completer is not blocked
-		})
-	}
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		for name, fence := range fences {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				running, release := make(chan struct{}), make(chan struct{})
+				n := startNode(t, nil, add.worker(func(context.Context) error {
+					close(running)
+					<-release
+					return nil
+				}))
+				id := n.work(t, jobstore.NewJob{Kind: "greet"})
+				<-running
+				exec(t, n.pool, fence)
+				close(release)
+				eventually(t, func() bool {
+					return testutil.ToFloat64(n.metrics.JobFinished.WithLabelValues("greet", "fenced")) == 1
+				}, func() string { return "the stale result was not rejected" })
+				job := n.finish(t, id, "running")
+				if len(job.Attempts) != 0 {
+					t.Errorf("the stale attempt stored its result: %+v", job.Attempts)
+				}
+				n.stop() // the completer is not blocked
+			})
+		}
+	})
 }
 
 func TestDrainWaitsForRunningJobs(t *testing.T) {
 	t.Parallel()
-	running, release := make(chan struct{}), make(chan struct{})
-	n := startNode(t, nil, goWorker(func(ctx context.Context) error {
-		close(running)
-		select {
-		case <-release:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		running, release := make(chan struct{}), make(chan struct{})
+		n := startNode(t, nil, add.worker(func(ctx context.Context) error {
+			close(running)
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}))
+		id := n.work(t, jobstore.NewJob{Kind: "greet"})
+		<-running
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			n.stop()
+		}()
+		n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 0 && c.Free["default"] == 0 })
+		late := n.work(t, jobstore.NewJob{Kind: "greet"})
+		close(release)
+		<-stopped
+		n.finish(t, id, "completed")
+		if job := n.finish(t, late, "available"); job.Attempt != 0 {
+			t.Errorf("a draining node claimed %+v", job)
 		}
-	}))
-	id := n.work(t, jobstore.NewJob{Kind: "greet"})
-	<-running
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		n.stop()
-	}()
-	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 0 && c.Free["default"] == 0 })
-	late := n.work(t, jobstore.NewJob{Kind: "greet"})
-	close(release)
-	<-stopped
-	n.finish(t, id, "completed")
-	if job := n.finish(t, late, "available"); job.Attempt != 0 {
-		t.Errorf("a draining node claimed %+v", job)
-	}
+	})
 }
 
 func TestRunReturnsIfContextHasEnded(t *testing.T) {
@@ -345,101 +357,125 @@ type greetArgs struct {
 
 func (greetArgs) Kind() string { return "greet" }
 
-// goWorker registers a worker for the kind "greet".
-func goWorker(work func(ctx context.Context) error) func(*jobs.Options) {
+// addWorker adds a worker for the kind "greet" on one of the two paths.
+type addWorker func(*river.Workers, river.Worker[greetArgs])
+
+// worker returns an option that adds a worker.
+func (add addWorker) worker(work func(ctx context.Context) error) func(*jobs.Options) {
 	return func(o *jobs.Options) {
 		o.Workers = river.NewWorkers()
-		river.AddWorker(o.Workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[greetArgs]) error {
-			return work(ctx)
-		}))
+		add(o.Workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[greetArgs]) error { return work(ctx) }))
+	}
+}
+
+// onBothPaths runs a test with a worker on forge's executor and with one on River's.
+func onBothPaths(t *testing.T, test func(t *testing.T, add addWorker)) {
+	t.Helper()
+	for name, add := range map[string]addWorker{"forge": jobs.AddWorker[greetArgs], "river": river.AddWorker[greetArgs]} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, add)
+		})
 	}
 }
 
 func TestGoWorkerWithTransactionalInsert(t *testing.T) {
 	t.Parallel()
-	seen := make(chan jobs.Run, 1)
-	n := startNode(t, map[string]config.Job{"hello": shell("true")}, goWorker(func(ctx context.Context) error {
-		run, _ := jobs.FromContext(ctx)
-		_, _ = fmt.Fprintln(jobs.Output(ctx), "hi")
-		seen <- run
-		return nil
-	}))
-	if want := []string{"greet", "hello"}; !slices.Equal(n.Kinds(), want) {
-		t.Errorf("kinds are %v, want %v", n.Kinds(), want)
-	}
-	var id int64
-	err := pgx.BeginFunc(t.Context(), n.pool, func(tx pgx.Tx) error {
-		result, err := n.Client().InsertTx(t.Context(), tx, greetArgs{Name: "you"}, nil)
-		id = result.Job.ID
-		return err
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		seen := make(chan jobs.Run, 1)
+		n := startNode(t, map[string]config.Job{"hello": shell("true")}, add.worker(func(ctx context.Context) error {
+			run, _ := jobs.FromContext(ctx)
+			_, _ = fmt.Fprintln(jobs.Output(ctx), "hi")
+			seen <- run
+			return nil
+		}))
+		if want := []string{"greet", "hello"}; !slices.Equal(n.Kinds(), want) {
+			t.Errorf("kinds are %v, want %v", n.Kinds(), want)
+		}
+		var id int64
+		err := pgx.BeginFunc(t.Context(), n.pool, func(tx pgx.Tx) error {
+			result, err := n.Client().InsertTx(t.Context(), tx, greetArgs{Name: "you"}, nil)
+			id = result.Job.ID
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.offer(t, id)
+		job := n.finish(t, id, "completed")
+		if run := <-seen; run.JobID != id || run.Job != "greet" || run.Attempt != 1 || run.NodeID != nodeID {
+			t.Errorf("the worker saw %+v", run)
+		}
+		if len(job.Attempts) != 1 || job.Attempts[0].OutputBytes != 3 || n.logs(t, id, 1, jobstore.StreamStdout) != "hi\n" {
+			t.Errorf("got %+v", job)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.offer(t, id)
-	job := n.finish(t, id, "completed")
-	if run := <-seen; run.JobID != id || run.Job != "greet" || run.Attempt != 1 || run.NodeID != nodeID {
-		t.Errorf("the worker saw %+v", run)
-	}
-	if len(job.Attempts) != 1 || job.Attempts[0].OutputBytes != 3 || n.logs(t, id, 1, jobstore.StreamStdout) != "hi\n" {
-		t.Errorf("got %+v", job)
-	}
 }
 
 func TestGoWorkerCompletesInOwnTransaction(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, nil, func(o *jobs.Options) {
-		o.Workers = river.NewWorkers()
-		river.AddWorker(o.Workers, river.WorkFunc(func(ctx context.Context, job *river.Job[greetArgs]) error {
-			return pgx.BeginFunc(ctx, o.Pool, func(tx pgx.Tx) error {
-				_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
-				return err
-			})
-		}))
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		n := startNode(t, nil, func(o *jobs.Options) {
+			o.Workers = river.NewWorkers()
+			add(o.Workers, river.WorkFunc(func(ctx context.Context, job *river.Job[greetArgs]) error {
+				return pgx.BeginFunc(ctx, o.Pool, func(tx pgx.Tx) error {
+					_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+					return err
+				})
+			}))
+		})
+		job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet"}), "completed")
+		eventually(t, func() bool {
+			job = n.finish(t, job.ID, "completed")
+			return len(job.Attempts) == 1
+		}, func() string { return "the attempt's result was not merged" })
 	})
-	job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet"}), "completed")
-	eventually(t, func() bool {
-		job = n.finish(t, job.ID, "completed")
-		return len(job.Attempts) == 1
-	}, func() string { return "the attempt's result was not merged" })
 }
 
 func TestPanicFailsAttempt(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, nil, goWorker(func(context.Context) error { panic("at the disco") }))
-	job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1}), "discarded")
-	if !strings.Contains(job.LastError, "disco") || job.Attempts[0].Outcome != jobstore.OutcomeFailed {
-		t.Errorf("got %+v", job)
-	}
-	var trace string
-	err := n.pool.QueryRow(t.Context(), `SELECT errors[1] ->> 'trace' FROM river_job WHERE id = $1`, job.ID).Scan(&trace)
-	if err != nil || !strings.HasPrefix(trace, "github.com/forge-scheduler/forge/jobs_test.TestPanicFailsAttempt.") {
-		t.Errorf("the trace does not begin where the worker panicked: %v\n%s", err, trace)
-	}
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		n := startNode(t, nil, add.worker(func(context.Context) error { panic("at the disco") }))
+		job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1}), "discarded")
+		if !strings.Contains(job.LastError, "disco") || job.Attempts[0].Outcome != jobstore.OutcomeFailed {
+			t.Errorf("got %+v", job)
+		}
+		var trace string
+		err := n.pool.QueryRow(t.Context(), `SELECT errors[1] ->> 'trace' FROM river_job WHERE id = $1`, job.ID).Scan(&trace)
+		if err != nil || !strings.HasPrefix(trace, "github.com/forge-scheduler/forge/jobs_test.TestPanicFailsAttempt.") {
+			t.Errorf("the trace does not begin where the worker panicked: %v\n%s", err, trace)
+		}
+	})
 }
 
 // A worker that ends its goroutine fails, and its slot becomes free: the node has one
 // slot, runs the next job in it, and stops.
 func TestGoexitFailsAttempt(t *testing.T) {
 	t.Parallel()
-	var exits atomic.Bool
-	exits.Store(true)
-	n := startNode(t, nil, func(o *jobs.Options) { o.Slots = 1 }, goWorker(func(context.Context) error {
-		if exits.Load() {
-			runtime.Goexit()
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		var exits atomic.Bool
+		exits.Store(true)
+		n := startNode(t, nil, func(o *jobs.Options) { o.Slots = 1 }, add.worker(func(context.Context) error {
+			if exits.Load() {
+				runtime.Goexit()
+			}
+			return nil
+		}))
+		for range 2 {
+			job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1}), "discarded")
+			if !strings.Contains(job.LastError, "runtime.Goexit") || job.Attempts[0].Outcome != jobstore.OutcomeFailed {
+				t.Errorf("got %+v", job)
+			}
 		}
-		return nil
-	}))
-	for range 2 {
-		job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1}), "discarded")
-		if !strings.Contains(job.LastError, "runtime.Goexit") || job.Attempts[0].Outcome != jobstore.OutcomeFailed {
-			t.Errorf("got %+v", job)
-		}
-	}
-	exits.Store(false)
-	n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet"}), "completed")
-	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 1 && c.Seen == n.seq.Load() })
-	n.stop()
+		exits.Store(false)
+		n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet"}), "completed")
+		n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 1 && c.Seen == n.seq.Load() })
+		n.stop()
+	})
 }
 
 func TestNewErrorNamesInvalidJob(t *testing.T) {

@@ -18,36 +18,39 @@ func (e *unprintableError) Error() string { return e.text }
 // affects no other attempt.
 func TestWorkerErrorsAreSanitized(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		work func() error
-		want string
-	}{
-		"NUL in an error":           {func() error { return errors.New("a\x00b") }, "a\uFFFDb"},
-		"invalid UTF-8 in an error": {func() error { return errors.New("a\xffb") }, "a\uFFFDb"},
-		"NUL in a panic":            {func() error { panic("a\x00b") }, "a\uFFFDb"},
-		"an error of 10 MB": {
-			func() error { return errors.New(strings.Repeat("x", 10<<20)) }, strings.Repeat("x", 8<<10) + "... (10477568 bytes more)",
-		},
-		"a panic of 10 MB": {
-			func() error { panic(strings.Repeat("é", 5<<20)) }, strings.Repeat("é", 4<<10) + "... (10477568 bytes more)",
-		},
-		"an error without a text": {
-			func() error { var none *unprintableError; return none },
-			"an error of type *jobs_test.unprintableError whose text cannot be read: runtime error: invalid memory address or nil pointer dereference",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := startNode(t, nil, goWorker(func(context.Context) error { return test.work() }))
-			job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1}), "discarded")
-			if job.LastError != test.want {
-				t.Errorf("the error is %q (%d bytes), want %q", cut(job.LastError), len(job.LastError), cut(test.want))
-			}
-			if len(job.Attempts) != 1 || job.Attempts[0].Outcome != jobstore.OutcomeFailed {
-				t.Errorf("got attempts %d", len(job.Attempts))
-			}
-		})
-	}
+	onBothPaths(t, func(t *testing.T, add addWorker) {
+		t.Helper()
+		for name, test := range map[string]struct {
+			work func() error
+			want string
+		}{
+			"NUL in an error":           {func() error { return errors.New("a\x00b") }, "a\uFFFDb"},
+			"invalid UTF-8 in an error": {func() error { return errors.New("a\xffb") }, "a\uFFFDb"},
+			"NUL in a panic":            {func() error { panic("a\x00b") }, "a\uFFFDb"},
+			"an error of 10 MB": {
+				func() error { return errors.New(strings.Repeat("x", 10<<20)) }, strings.Repeat("x", 8<<10) + "... (10477568 bytes more)",
+			},
+			"a panic of 10 MB": {
+				func() error { panic(strings.Repeat("é", 5<<20)) }, strings.Repeat("é", 4<<10) + "... (10477568 bytes more)",
+			},
+			"an error without a text": {
+				func() error { var none *unprintableError; return none },
+				"an error of type *jobs_test.unprintableError whose text cannot be read: runtime error: invalid memory address or nil pointer dereference",
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				n := startNode(t, nil, add.worker(func(context.Context) error { return test.work() }))
+				job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 1}), "discarded")
+				if job.LastError != test.want {
+					t.Errorf("the error is %q (%d bytes), want %q", cut(job.LastError), len(job.LastError), cut(test.want))
+				}
+				if len(job.Attempts) != 1 || job.Attempts[0].Outcome != jobstore.OutcomeFailed {
+					t.Errorf("got attempts %d", len(job.Attempts))
+				}
+			})
+		}
+	})
 }
 
 func cut(text string) string { return text[:min(len(text), 200)] }

@@ -94,7 +94,7 @@ func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
 	defer release()
 	rows, err := conn.Query(ctx, s.job.Statement, parameters(a))
 	if err == nil {
-		err = show(rows, a.output)
+		err = show(rows, &a.output)
 	}
 	return s.explain(ctx, err)
 }

@@ -57,12 +57,12 @@ func executionOf(job config.Job, options Options) (execution, error) {
 	}
 }
 
-// work runs an attempt. The text of the error has no secrets of the configuration. River
-// detects a drain by its wrapped causes.
+// work runs an attempt. The text of the error has no secrets of the configuration. The
+// executor detects a drain by its wrapped causes.
 func (w *worker) work(ctx context.Context, body json.RawMessage) error {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
-		return errors.New("the attempt was not recorded") // cannot happen: the middleware always sets it
+		return errors.New("the attempt was not recorded") // cannot happen: the executor always sets it
 	}
 	args, err := jobArgs(body)
 	if err != nil {

@@ -43,14 +43,15 @@ type claimBatch struct {
 
 // ownJob is a job of this process.
 type ownJob struct {
-	row   *rivertype.JobRow // as claimed; nil during the claim
-	ended bool              // the slot is free, but the result is not acknowledged
+	row       *rivertype.JobRow // as claimed; nil during the claim
+	ended     bool              // the slot is free, but the result is not acknowledged
+	cancelled bool              // a cancellation has arrived
 }
 
 // claimBuffer contains the unclaimed offers and the claimed jobs, and counts the slots.
 // It has two invariants. First, the free slots in Credit, plus buffered offers, uncertain
 // claims and active jobs, never exceed the number of slots. Second, a job in own is never
-// claimed or looked up: this process has at limit one attempt of a job, from the claim
+// claimed or looked up: this process has at most one attempt of a job, from the claim
 // until the database has acknowledged or rejected the result.
 type claimBuffer struct {
 	// changed receives a signal when the credit may have changed. It has room for one
@@ -74,6 +75,9 @@ type claimBuffer struct {
 	seen         int64
 	offers       map[string][]bufferedOffer
 	uncertain    map[string][]uncertainClaim
+	// paused contains the queues that are paused as far as this node knows. Their offers
+	// wait. The claim checks the pause too, so a missed message does no harm.
+	paused map[string]bool
 	// own contains the jobs that are being claimed or looked up, that run, or that have
 	// ended with an unacknowledged result.
 	own             map[int64]ownJob
@@ -90,17 +94,17 @@ func newClaimBuffer(slots int, queues map[string]int, room func() int) *claimBuf
 		room: room, slots: slots, queues: maps.Clone(queues), lastActivity: time.Now(),
 		changed: make(chan struct{}, 1), wanted: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 		offers: map[string][]bufferedOffer{}, uncertain: map[string][]uncertainClaim{}, active: map[string]int{},
-		own: map[int64]ownJob{},
+		own: map[int64]ownJob{}, paused: map[string]bool{},
 	}
 }
 
-// add adds an offer. It returns the queues whose producers should fetch, and how many
-// jobs were dropped because their term is over or this node does not take them.
-func (b *claimBuffer) add(offer wire.Offer, now time.Time) (wake []string, dropped int) {
+// add adds an offer. It returns how many jobs were dropped because their term is over or
+// this node does not take them.
+func (b *claimBuffer) add(offer wire.Offer, now time.Time) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if offer.Term < b.term {
-		return nil, jobsIn(offer)
+		return jobsIn(offer)
 	}
 	if offer.Term > b.term {
 		dropped = b.newTerm(offer.Term)
@@ -109,12 +113,13 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (wake []string, dropp
 	defer signal(b.changed)
 	if len(offer.Jobs) == 0 {
 		b.reportRequested = true
-		return nil, dropped
+		return dropped
 	}
 	if b.draining {
 		b.reportRequested = true
-		return nil, dropped + jobsIn(offer)
+		return dropped + jobsIn(offer)
 	}
+	taken := false
 	for _, queue := range slices.Sorted(maps.Keys(offer.Jobs)) {
 		if b.queues[queue] == 0 {
 			dropped += len(offer.Jobs[queue])
@@ -127,13 +132,13 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (wake []string, dropp
 				b.offers[queue] = append(b.offers[queue], bufferedOffer{id: id, at: now, limited: offer.Limited})
 			}
 		}
-		wake = append(wake, queue)
+		taken = true
 	}
-	if len(wake) > 0 {
+	if taken {
 		b.lastActivity = now
 		signal(b.wanted)
 	}
-	return wake, dropped
+	return dropped
 }
 
 // resize changes the number of slots. Jobs beyond it continue to run.
@@ -162,13 +167,13 @@ func (b *claimBuffer) contains(queue string, id int64) bool {
 		slices.ContainsFunc(b.uncertain[queue], func(j uncertainClaim) bool { return j.id == id })
 }
 
-// take moves at limit limit offered jobs of the queue to active, as far as the queue and
+// take moves at most limit offered jobs of the queue to active, as far as the queue and
 // the node have free slots. The caller must call claimed or markUncertain next.
 func (b *claimBuffer) take(queue string, limit int) claimBatch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := max(0, min(limit, b.slots-sum(b.active), b.queues[queue]-b.active[queue]))
-	if b.draining {
+	if b.draining || b.paused[queue] {
 		n = 0
 	}
 	batch := claimBatch{term: b.term}
@@ -198,13 +203,69 @@ func (b *claimBuffer) claimed(queue string, ids []int64, jobs []*rivertype.JobRo
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.active[queue] -= len(ids) - len(jobs)
-	for _, id := range ids {
-		delete(b.own, id)
-	}
 	for _, job := range jobs {
-		b.own[job.ID] = ownJob{row: job}
+		b.own[job.ID] = ownJob{row: job, cancelled: b.own[job.ID].cancelled}
+	}
+	for _, id := range ids {
+		if b.own[id].row == nil {
+			delete(b.own, id)
+		}
 	}
 	signal(b.changed)
+}
+
+// cancel records that a job is cancelled, if it is being claimed or runs.
+func (b *claimBuffer) cancel(id int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if job, ours := b.own[id]; ours && !job.ended {
+		job.cancelled = true
+		b.own[id] = job
+	}
+}
+
+// isCancelled reports whether a cancellation of the job has arrived since its claim began.
+func (b *claimBuffer) isCancelled(id int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.own[id].cancelled
+}
+
+// pause records that a queue, or each queue for "*", is paused or resumed.
+func (b *claimBuffer) pause(queue string, paused bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name := range b.queues {
+		if name == queue || queue == allQueues {
+			b.paused[name] = paused
+		}
+	}
+	if !paused && len(b.waiting()) > 0 {
+		signal(b.wanted)
+	}
+}
+
+// names returns the names of the queues, sorted.
+func (b *claimBuffer) names() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.queues))
+}
+
+// capacity returns the number of slots.
+func (b *claimBuffer) capacity() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.slots
+}
+
+// wake causes an exchange if offers or uncertain claims are waiting.
+func (b *claimBuffer) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting()) > 0 {
+		signal(b.wanted)
+	}
 }
 
 // markUncertain keeps ids whose claim may or may not have been executed. They are looked
@@ -244,7 +305,7 @@ func (b *claimBuffer) mayBeUncertain() bool {
 	return time.Now().Before(b.uncertainUntil)
 }
 
-// takeUncertain moves at limit limit due uncertain jobs to active, to be looked up.
+// takeUncertain moves at most limit due uncertain jobs to active, to be looked up.
 func (b *claimBuffer) takeUncertain(queue string, limit int, now time.Time) (ids []int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -274,21 +335,18 @@ func (b *claimBuffer) rows(ids []int64) []*rivertype.JobRow {
 	return rows
 }
 
-// acknowledged removes jobs whose results the database has acknowledged or rejected. It
-// returns the queues that contain an offer of one of these jobs.
-func (b *claimBuffer) acknowledged(ids []int64) (wake []string) {
+// acknowledged removes jobs whose results the database has acknowledged or rejected.
+// Offers of these jobs may be claimed now.
+func (b *claimBuffer) acknowledged(ids []int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range ids {
 		delete(b.own, id)
 	}
 	b.lastActivity = time.Now()
-	for queue := range b.offers {
-		if slices.ContainsFunc(ids, func(id int64) bool { return b.contains(queue, id) }) {
-			wake = append(wake, queue)
-		}
+	if len(b.waiting()) > 0 {
+		signal(b.wanted)
 	}
-	return wake
 }
 
 // ownIDs returns the ids in own. The result is never nil, because nil is NULL in a
@@ -299,8 +357,8 @@ func (b *claimBuffer) ownIDs() []int64 {
 	return slices.AppendSeq([]int64{}, maps.Keys(b.own))
 }
 
-// finish frees the slot of a job and returns the queues that wait for a slot.
-func (b *claimBuffer) finish(queue string, id int64) (wake []string) {
+// finish frees the slot of a job. A waiting offer may be claimed now.
+func (b *claimBuffer) finish(queue string, id int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if job, ours := b.own[id]; ours { // otherwise the result is already acknowledged
@@ -316,7 +374,9 @@ func (b *claimBuffer) finish(queue string, id int64) (wake []string) {
 	if b.isUrgent() {
 		signal(b.urgent)
 	}
-	return b.waiting()
+	if len(b.waiting()) > 0 {
+		signal(b.wanted)
+	}
 }
 
 // isUrgent reports whether the next report is urgent: a quarter of the slots has become
@@ -331,19 +391,27 @@ func (b *claimBuffer) free() int {
 	return b.slots - sum(b.active) - count(b.offers) - count(b.uncertain)
 }
 
-// expire drops offers that have waited too long, and returns the queues that still wait.
-func (b *claimBuffer) expire(now time.Time) (wake []string, dropped int) {
+// expire drops offers that have waited too long. The others may be claimed. If an offer of
+// a paused queue is dropped, the message that resumed the queue may be lost, so that the
+// next claim asks the database.
+func (b *claimBuffer) expire(now time.Time) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for queue, jobs := range b.offers {
 		fresh := slices.DeleteFunc(jobs, func(j bufferedOffer) bool { return now.Sub(j.at) > offerTimeout })
-		dropped += len(jobs) - len(fresh)
+		if len(fresh) < len(jobs) {
+			dropped += len(jobs) - len(fresh)
+			delete(b.paused, queue)
+		}
 		b.offers[queue] = fresh
 	}
 	if dropped > 0 {
 		signal(b.changed)
 	}
-	return b.waiting(), dropped
+	if len(b.waiting()) > 0 {
+		signal(b.wanted)
+	}
+	return dropped
 }
 
 // drain stops taking jobs: from now on, the credit is zero.
@@ -441,17 +509,8 @@ func (b *claimBuffer) hasOffers() bool {
 	return len(b.waiting()) > 0
 }
 
-// idleSince returns when the last job or offer ended. It returns zero while there are
-// jobs, offers or unacknowledged results: River's client writes results only while it
-// runs.
-func (b *claimBuffer) idleSince() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if sum(b.active) > 0 || len(b.waiting()) > 0 || len(b.own) > 0 {
-		return time.Time{}
-	}
-	return b.lastActivity
-}
+// allQueues is how a control message names every queue.
+const allQueues = "*"
 
 func signal(c chan struct{}) {
 	select {

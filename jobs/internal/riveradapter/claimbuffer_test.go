@@ -29,9 +29,8 @@ func wantCredit(t *testing.T, b *claimBuffer, want wire.Credit, wantRequested bo
 func TestClaimBufferCountsSlots(t *testing.T) {
 	t.Parallel()
 	b := newClaimBuffer(3, map[string]int{"a": 2, "b": 3}, nil)
-	wake, dropped := b.add(offerOf(1, 1, "a", 30, 10, 20), noon)
-	if !slices.Equal(wake, []string{"a"}) || dropped != 0 {
-		t.Errorf("got %v, %d", wake, dropped)
+	if dropped := b.add(offerOf(1, 1, "a", 30, 10, 20), noon); !b.isWanted() || dropped != 0 {
+		t.Errorf("%d dropped, or nothing to claim", dropped)
 	}
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 0, Free: map[string]int{"a": 0, "b": 0}}, false)
 	if batch := b.take("a", 2); !slices.Equal(batch.free, []int64{10, 30}) || batch.term != 1 {
@@ -39,8 +38,8 @@ func TestClaimBufferCountsSlots(t *testing.T) {
 	}
 	b.claimed("a", []int64{10, 30}, rowsOf([]int64{10})) // another node has claimed one
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 1, Free: map[string]int{"a": 0, "b": 1}}, false)
-	if wake := b.finish("a", 10); !slices.Equal(wake, []string{"a"}) { // job 20 still waits
-		t.Errorf("finish wakes %v", wake)
+	if b.finish("a", 10); !b.isWanted() { // job 20 still waits
+		t.Error("the end of a job causes no claim")
 	}
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 2, Free: map[string]int{"a": 1, "b": 2}}, false)
 }
@@ -85,10 +84,10 @@ func TestClaimBufferDropsOffersOfOlderTerms(t *testing.T) {
 	t.Parallel()
 	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
 	b.add(offerOf(2, 7, "a", 1, 2), noon)
-	if _, dropped := b.add(offerOf(1, 8, "a", 3), noon); dropped != 1 {
+	if dropped := b.add(offerOf(1, 8, "a", 3), noon); dropped != 1 {
 		t.Errorf("%d offers of the older term dropped, want 1", dropped)
 	}
-	if _, dropped := b.add(offerOf(3, 1, "a", 4), noon); dropped != 2 {
+	if dropped := b.add(offerOf(3, 1, "a", 4), noon); dropped != 2 {
 		t.Errorf("%d buffered offers of the older term dropped, want 2", dropped)
 	}
 	if batch := b.take("a", 9); !slices.Equal(batch.free, []int64{4}) || batch.term != 3 {
@@ -101,7 +100,7 @@ func TestClaimBufferIgnoresDuplicateOffers(t *testing.T) {
 	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
 	b.add(offerOf(1, 1, "a", 1, 2), noon)
 	b.add(offerOf(1, 2, "a", 2, 3), noon)
-	if _, dropped := b.add(offerOf(1, 3, "elsewhere", 4), noon); dropped != 1 {
+	if dropped := b.add(offerOf(1, 3, "elsewhere", 4), noon); dropped != 1 {
 		t.Errorf("%d of an unknown queue dropped, want 1", dropped)
 	}
 	limited := offerOf(1, 4, "a", 9, 7)
@@ -125,9 +124,9 @@ func TestUnclaimedOffersExpire(t *testing.T) {
 	b := newClaimBuffer(2, map[string]int{"a": 2}, nil)
 	b.add(offerOf(1, 1, "a", 1), noon)
 	b.add(offerOf(1, 2, "a", 2), noon.Add(offerTimeout))
-	wake, dropped := b.expire(noon.Add(offerTimeout + time.Millisecond))
-	if dropped != 1 || !slices.Equal(wake, []string{"a"}) {
-		t.Errorf("dropped %d, wakes %v", dropped, wake)
+	b.isWanted()
+	if dropped := b.expire(noon.Add(offerTimeout + time.Millisecond)); dropped != 1 || !b.isWanted() {
+		t.Errorf("dropped %d, or nothing to claim", dropped)
 	}
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, false)
 }
@@ -220,6 +219,60 @@ func TestRoomLimitsCredit(t *testing.T) {
 	}
 }
 
+// isWanted reports whether an exchange was requested since the last call.
+func (b *claimBuffer) isWanted() bool {
+	select {
+	case <-b.wanted:
+		return true
+	default:
+		return false
+	}
+}
+
+// Offers of a paused queue wait. If they expire, the next claim asks the database.
+func TestOffersOfPausedQueueWait(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(9, map[string]int{"a": 9, "b": 9}, nil)
+	b.pause("a", true)
+	b.add(offerOf(1, 1, "a", 1), noon)
+	if batch := b.take("a", 9); len(batch.free) != 0 {
+		t.Errorf("batch %v of a paused queue", batch.free)
+	}
+	b.isWanted()
+	if b.pause("*", false); !b.isWanted() {
+		t.Error("resuming all queues causes no claim")
+	}
+	if batch := b.take("a", 9); !slices.Equal(batch.free, []int64{1}) {
+		t.Errorf("batch %v after the queue was resumed", batch.free)
+	}
+	b.pause("a", true)
+	b.add(offerOf(1, 2, "a", 2), noon)
+	b.expire(noon.Add(offerTimeout + time.Millisecond))
+	b.add(offerOf(1, 3, "a", 2), noon)
+	if batch := b.take("a", 9); !slices.Equal(batch.free, []int64{2}) {
+		t.Errorf("batch %v after an offer of the paused queue expired", batch.free)
+	}
+}
+
+// A cancellation that arrives during the claim is kept until the result.
+func TestCancellationDuringClaimIsKept(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
+	b.cancel(1)
+	b.add(offerOf(1, 1, "a", 1, 2), noon)
+	ids := b.take("a", 9).free
+	b.cancel(2)
+	b.claimed("a", ids, rowsOf(ids))
+	if b.isCancelled(1) || !b.isCancelled(2) {
+		t.Errorf("cancelled: %t before the offer, %t during the claim", b.isCancelled(1), b.isCancelled(2))
+	}
+	b.finish("a", 2)
+	b.acknowledged([]int64{2})
+	if b.isCancelled(2) {
+		t.Error("still cancelled after the result")
+	}
+}
+
 func rowsOf(ids []int64) []*rivertype.JobRow {
 	rows := make([]*rivertype.JobRow, len(ids))
 	for i, id := range ids {
@@ -235,7 +288,7 @@ func TestClaimBufferAllowsOneAttemptPerJob(t *testing.T) {
 	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
 	b.add(offerOf(1, 1, "a", 1), noon)
 	b.claimed("a", b.take("a", 9).free, rowsOf([]int64{1}))
-	if _, dropped := b.add(offerOf(1, 2, "a", 1), noon); dropped != 1 {
+	if dropped := b.add(offerOf(1, 2, "a", 1), noon); dropped != 1 {
 		t.Error("an offer of a job that runs here was kept")
 	}
 	if b.addUncertain("a", 1) {
@@ -246,11 +299,12 @@ func TestClaimBufferAllowsOneAttemptPerJob(t *testing.T) {
 	if batch := b.take("a", 9); len(batch.free) != 0 {
 		t.Errorf("batch %v before its result was acknowledged", batch.free)
 	}
-	if !b.idleSince().IsZero() {
-		t.Error("idle with a result that is not acknowledged")
+	if _, left := b.lastProgress(); left != 1 {
+		t.Errorf("%d results are not acknowledged, want 1", left)
 	}
-	if wake := b.acknowledged([]int64{1}); !slices.Equal(wake, []string{"a"}) {
-		t.Errorf("the acknowledgement wakes %v", wake)
+	b.isWanted()
+	if b.acknowledged([]int64{1}); !b.isWanted() {
+		t.Error("the acknowledgement causes no claim")
 	}
 	if batch := b.take("a", 9); !slices.Equal(batch.free, []int64{1}) {
 		t.Errorf("batch %v afterwards", batch.free)

@@ -3,13 +3,19 @@
 // contract_test.go tests what it relies on.
 //
 // River's own producers fetch jobs independently. Here, the scheduler's leader offers
-// jobs:
+// jobs, and one loop for each node claims them:
 //
-//	NOTIFY offer --> Listen --> claimBuffer --> notificationListener --> producer wakes up
+//	NOTIFY offer --> Listen --> claimBuffer --> Work: one exchange with the database
+//	                                              |      ^
+//	forge's executor <-- Options.Start -----------+      +-- Ended: resultBuffer
+//	River's producer <-- handover: JobGetAvailable
 //
-//	producer: JobGetAvailable --> claims the buffered offers with one UPDATE
-//	producer: job finished    --> claimBuffer has a free slot --> NOTIFY credit
-//	completer: JobSetStateIfRunningMany --> writes only rows of this client
+//	job finished --> claimBuffer has a free slot --> NOTIFY credit
+//	River's completer: JobSetStateIfRunningMany --> writes only rows of this client
+//
+// An exchange writes the results of forge's executor and claims the buffered offers, in one
+// round trip and one transaction. Results whose exchange has failed are written again
+// beside the loop, and claims whose exchange has failed are uncertain.
 //
 // Failures and their effects:
 //
@@ -19,7 +25,7 @@
 //     finds the jobs that this client holds. A row that the claim may still be changing stays
 //     uncertain. The node also searches for jobs that it holds without a record, because the
 //     server may execute a claim late: every few seconds for a while, then once a minute.
-//   - The reply to a result is lost: River writes the result again. Until the database has
+//   - The reply to a result is lost: the result is written again. Until the database has
 //     acknowledged or rejected it, the job stays in own, and no other attempt starts here.
 //   - A result is on the primary, but its wait for a synchronous replica was cancelled: it is
 //     acknowledged once the replica has confirmed it.

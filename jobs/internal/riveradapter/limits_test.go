@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -40,10 +39,10 @@ func insertKind(t *testing.T, pool *pgxpool.Pool, kind string, n int) []int64 {
 	return ids
 }
 
-// claimOffered claims jobs through the pilot as River's producer does.
+// claimOffered claims jobs for River's producer.
 func claimOffered(ctx context.Context, p *Pilot, seq int64, limited bool, ids ...int64) ([]int64, error) {
 	p.buffer.add(wire.Offer{Term: 1, Seq: seq, Limited: limited, Jobs: map[string][]int64{"default": ids}}, time.Now())
-	got, err := p.JobGetAvailable(ctx, nil, nil, &riverdriver.JobGetAvailableParams{MaxAttemptedBy: 100, MaxToLock: 100, Queue: "default"})
+	got, err := claim(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +122,7 @@ func TestConcurrentClaimsRespectLimit(t *testing.T) {
 			p = New(Options{
 				Pool: first.pool, NodeID: id, Incarnation: incarnation, ClientID: id + "-" + incarnation, Schema: "public",
 				Slots: 100, Queues: map[string]int{"default": 100}, Logger: first.logger, Claims: first.claims, Refused: first.refused,
-				Fenced: func(string) {}, Claimed: func(*rivertype.JobRow) {}, Finished: func(*rivertype.JobRow) {},
+				Fenced: func(string) {}, Start: func(claimed []Claimed) []Claimed { return claimed }, Cancel: func(int64) {}, Unfetched: func(*rivertype.JobRow) bool { return false },
 			})
 		}
 		wg.Go(func() {

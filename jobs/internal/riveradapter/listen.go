@@ -36,16 +36,16 @@ func (p *Pilot) Listen(ctx context.Context) {
 		case note.Payload == "":
 			p.sendControlState(ctx)
 		default:
-			p.listener.push(wire.RiverControlChannel, note.Payload)
+			p.handleControl(note.Payload)
 		}
 	}
 }
 
-// sendControlState reads cancellations and paused or resumed queues while River's client
-// runs, and sends them to River; repeated messages have no effect. Later notifications are
-// handled after it, because they are newer.
+// sendControlState reads cancellations and paused or resumed queues and handles them as
+// messages; repeated messages have no effect. Later notifications are handled after it,
+// because they are newer.
 func (p *Pilot) sendControlState(ctx context.Context) {
-	for failing := false; p.listener.isOpen(); {
+	for failing := false; ; {
 		err := p.readControl(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
@@ -67,7 +67,5 @@ func (p *Pilot) handleOffer(payload string) {
 		p.logger.Warn("unreadable offer ignored", "error", err)
 		return
 	}
-	wake, dropped := p.buffer.add(offer, time.Now())
-	p.refused.Add(float64(dropped))
-	p.wake(wake)
+	p.refused.Add(float64(p.buffer.add(offer, time.Now())))
 }

@@ -85,12 +85,6 @@ func (t *notificationListener) Connect(context.Context) error { return t.set(tru
 // Close implements riverdriver.Listener.
 func (t *notificationListener) Close(context.Context) error { return t.set(false) }
 
-func (t *notificationListener) isOpen() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.open
-}
-
 func (t *notificationListener) set(open bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

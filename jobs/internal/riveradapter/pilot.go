@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivershared/baseservice"
 	"github.com/riverqueue/river/rivershared/riverpilot"
@@ -54,13 +53,26 @@ type Options struct {
 	Refused prometheus.Counter
 	// Fenced is called for each result that the attempt fence rejects.
 	Fenced func(kind string)
-	// Claimed is called with each job before River gets it. Finished is called with the
-	// same job when it has left its slot.
-	Claimed, Finished func(job *rivertype.JobRow)
+	// Start starts claimed jobs on forge's executor, without waiting, and returns those
+	// that River's client must run. The executor passes the end of each attempt to Ended.
+	Start func(jobs []Claimed) (rivers []Claimed)
+	// Cancel cancels the attempt of a job that forge's executor runs.
+	Cancel func(jobID int64)
+	// Unfetched is called with a job that River's client has not fetched before it stopped.
+	// It returns true if forge's executor runs the job.
+	Unfetched func(job *rivertype.JobRow) bool
 }
 
-// Pilot gives River's producers the offered jobs, and adds the attempt fence to the
-// results that River's completer writes.
+// Claimed is a claimed job.
+type Claimed struct {
+	Job *rivertype.JobRow
+	// Err is why the row could not be decoded completely; nil for most rows.
+	Err error
+}
+
+// Pilot claims the offered jobs and writes the results of forge's executor. It gives
+// River's producers the jobs that River's client must run, and adds the attempt fence to
+// the results that River's completer writes.
 type Pilot struct {
 	riverpilot.StandardPilot
 
@@ -73,8 +85,9 @@ type Pilot struct {
 	claims      prometheus.Counter
 	refused     prometheus.Counter
 	fenced      func(kind string)
-	claimed     func(job *rivertype.JobRow)
-	finished    func(job *rivertype.JobRow)
+	start       func(jobs []Claimed) (rivers []Claimed)
+	cancel      func(jobID int64)
+	unfetched   func(job *rivertype.JobRow) bool
 
 	store           *jobstore.Client
 	claimTimeout    time.Duration
@@ -83,10 +96,14 @@ type Pilot struct {
 	offers, control string // channels
 	notifier        *postgres.Notifier
 	buffer          *claimBuffer
+	pending         *resultBuffer
+	rivers          *handover
+	announced       *announcements
+	carrierKind     string
 	listener        *notificationListener
 	driver          *Driver
 	traces          sync.Map // traces of panics whose errors are not written yet, by job id
-	kinds           []string
+	workers         []*rivertype.WorkerMetadata
 	abandoned       chan struct{} // closed by AbandonResults
 }
 
@@ -102,12 +119,14 @@ func New(options Options) *Pilot {
 		pool: options.Pool, nodeID: options.NodeID, incarnation: options.Incarnation,
 		clientID: options.ClientID, schema: options.Schema, logger: options.Logger,
 		claims: options.Claims, refused: options.Refused, fenced: options.Fenced,
-		claimed: options.Claimed, finished: options.Finished, claimTimeout: claimTimeout,
+		start: options.Start, cancel: options.Cancel, unfetched: options.Unfetched,
+		claimTimeout:   claimTimeout,
 		searchInterval: searchInterval, unsureInterval: unsureInterval,
 		offers:   wire.OfferChannel(options.Schema, options.Incarnation),
 		control:  wire.Channel(options.Schema, wire.RiverControlChannel),
 		notifier: options.Notifier,
 		buffer:   newClaimBuffer(options.Slots, options.Queues, options.Room),
+		pending:  newResultBuffer(), rivers: newHandover(), announced: newAnnouncements(),
 		listener: newNotificationListener(options.Schema), abandoned: make(chan struct{}),
 
 		store: jobstore.NewClient(options.Pool, jobstore.Identity{
@@ -124,9 +143,9 @@ func New(options Options) *Pilot {
 // Driver returns the driver that uses this pilot.
 func (p *Pilot) Driver() *Driver { return p.driver }
 
-// Kinds returns the kinds that the client has a worker for, sorted. They are set when the
-// client is created.
-func (p *Pilot) Kinds() []string { return p.kinds }
+// Workers returns the kinds of River's workers and the hooks of their arguments. They are
+// set when the client is created.
+func (p *Pilot) Workers() []*rivertype.WorkerMetadata { return p.workers }
 
 // Resize changes how many jobs this node runs at once, in total and per queue. Running
 // jobs beyond the limit continue.
@@ -136,28 +155,46 @@ func (p *Pilot) Resize(slots int, queues map[string]int) { p.buffer.resize(slots
 // a new report is sent.
 func (p *Pilot) MoreRoom() { p.buffer.moreRoom() }
 
-// Wanted receives a value when an offer waits for River's client.
-func (p *Pilot) Wanted() <-chan struct{} { return p.buffer.wanted }
-
-// IdleSince returns when the last job or offer ended, or zero while there are any.
-func (p *Pilot) IdleSince() time.Time { return p.buffer.idleSince() }
-
 // Running returns the number of jobs that this node is claiming or running.
 func (p *Pilot) Running() int { return p.buffer.running() }
 
-// LastProgress returns when the last job ended or the last result was acknowledged. It
-// returns zero while jobs run.
-func (p *Pilot) LastProgress() time.Time {
-	at, _ := p.buffer.lastProgress()
-	return at
+// LastProgress returns when the last job ended or the last result was acknowledged, and
+// how many results are not acknowledged. The time is zero while jobs run.
+func (p *Pilot) LastProgress() (at time.Time, unacknowledged int) { return p.buffer.lastProgress() }
+
+// AbandonResults lets all pending and later writes of results by River's client fail, so
+// that it can stop. Call it once.
+func (p *Pilot) AbandonResults() { close(p.abandoned) }
+
+// ReleaseUnfetched makes the claimed jobs available that River's client has not fetched
+// before it stopped.
+func (p *Pilot) ReleaseUnfetched() {
+	p.release(p.rivers.close())
 }
 
-// AbandonResults lets all pending and later writes of results fail, so that River's client
-// can stop. It returns the number of results that are not acknowledged. Call it once.
-func (p *Pilot) AbandonResults() int {
-	_, n := p.buffer.lastProgress()
-	close(p.abandoned)
-	return n
+func (p *Pilot) release(all []Claimed) {
+	now := time.Now()
+	for _, claimed := range all {
+		if job := claimed.Job; !p.unfetched(job) {
+			p.Ended(Interrupted(job, now, nil))
+		}
+	}
+}
+
+// HandOver passes a job that runs on forge's executor to River's producer of its queue.
+func (p *Pilot) HandOver(job *rivertype.JobRow) {
+	if c := (Claimed{Job: job}); !p.announced.hold(c) {
+		p.handOver(job.Queue, []Claimed{c})
+	}
+}
+
+// handOver passes claimed jobs to River's producer.
+func (p *Pilot) handOver(queue string, claimed []Claimed) {
+	if !p.rivers.add(queue, claimed) {
+		p.release(claimed)
+		return
+	}
+	p.listener.wake(queue)
 }
 
 // Drain stops claiming. Running jobs continue.
@@ -165,11 +202,7 @@ func (p *Pilot) Drain() { p.refused.Add(float64(p.buffer.drain())) }
 
 // PilotInit implements River's pilot. River calls it when the client is created.
 func (p *Pilot) PilotInit(_ *baseservice.Archetype, params *riverpilot.PilotInitParams) {
-	p.kinds = make([]string, 0, len(params.WorkerMetadata))
-	for _, worker := range params.WorkerMetadata {
-		p.kinds = append(p.kinds, worker.Kind)
-	}
-	slices.Sort(p.kinds)
+	p.workers = params.WorkerMetadata
 }
 
 // ProducerInit returns the state of a queue's producer. River calls its JobFinish when a
@@ -186,85 +219,31 @@ type producerState struct {
 
 // JobFinish is called in the producer's loop after the slot is free.
 func (s *producerState) JobFinish(job *rivertype.JobRow) {
-	s.pilot.finished(job)
-	s.pilot.wake(s.pilot.buffer.finish(s.queue, job.ID))
-}
-
-// JobGetAvailable claims the buffered offers of the queue, and looks up uncertain claims.
-// If there are none, it sends no statement.
-func (p *Pilot) JobGetAvailable(ctx context.Context, _ riverdriver.Executor, _ riverpilot.ProducerState, params *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.claimTimeout)
-	defer cancel()
-	result, err := p.resolveUncertain(ctx, params.Queue, params.MaxToLock)
-	if err != nil {
-		return nil, err
-	}
-	batch := p.buffer.take(params.Queue, params.MaxToLock-len(result.Jobs))
-	for _, part := range []struct {
-		ids   []int64
-		claim func(context.Context, jobstore.Offer) ([]jobstore.Row, error)
-	}{{batch.free, p.store.Claim}, {batch.limited, p.store.ClaimLimited}} {
-		if len(part.ids) == 0 {
-			continue
-		}
-		got, failed := p.settle(params.Queue, part.ids)(claimResult(part.claim(ctx, jobstore.Offer{
-			Queue: params.Queue, IDs: part.ids, Term: batch.term, MaxAttemptedBy: params.MaxAttemptedBy,
-		})))
-		if failed != nil {
-			err = failed
-		} else {
-			merge(result, got)
-		}
-	}
-	if err != nil && len(result.Jobs) > 0 {
-		p.logger.WarnContext(ctx, "some offered jobs could not be claimed; looking them up", "error", err)
-		return result, nil // the claimed jobs are run, even if the other claim failed
-	}
-	return result, err
-}
-
-// resolveUncertain finds which unanswered claims were executed. Undecided ones stay
-// uncertain.
-func (p *Pilot) resolveUncertain(ctx context.Context, queue string, limit int) (*riverdriver.JobGetAvailableResult, error) {
-	ids := p.buffer.takeUncertain(queue, limit, time.Now())
-	if len(ids) == 0 {
-		return &riverdriver.JobGetAvailableResult{}, nil
-	}
-	result, undecided, err := p.adopt(ctx, ids)
-	if err != nil {
-		p.buffer.markUncertain(queue, ids, time.Time{})
-		return nil, fmt.Errorf("look up unanswered claims: %w", err)
-	}
-	p.buffer.markUncertain(queue, undecided, time.Now().Add(lookPause))
-	decided := slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(undecided, id) })
-	return p.settle(queue, decided)(result, nil)
-}
-
-// merge adds the result of another claim.
-func merge(result, more *riverdriver.JobGetAvailableResult) {
-	result.Jobs = append(result.Jobs, more.Jobs...)
-	if result.DecodeErrors == nil {
-		result.DecodeErrors = more.DecodeErrors
-	} else {
-		maps.Copy(result.DecodeErrors, more.DecodeErrors)
+	if job.ID > 0 {
+		s.pilot.buffer.finish(s.queue, job.ID)
+	} else if s.pilot.announced.carried() {
+		s.pilot.listener.wake(s.queue)
 	}
 }
 
-// settle returns a function that records the outcome of a claim in the buffer.
-func (p *Pilot) settle(queue string, ids []int64) func(*riverdriver.JobGetAvailableResult, error) (*riverdriver.JobGetAvailableResult, error) {
-	return func(result *riverdriver.JobGetAvailableResult, err error) (*riverdriver.JobGetAvailableResult, error) {
-		if err != nil {
-			p.buffer.markUncertain(queue, ids, time.Time{})
-			return nil, fmt.Errorf("claim offered jobs: %w", err)
+// JobGetAvailable returns claimed jobs that River's client must run.
+func (p *Pilot) JobGetAvailable(_ context.Context, _ riverdriver.Executor, _ riverpilot.ProducerState, params *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
+	result := &riverdriver.JobGetAvailableResult{}
+	if params.Queue == river.QueueDefault {
+		if carrier := p.announced.carrier(p.carrierKind, params.Queue); carrier != nil {
+			result.Jobs = append(result.Jobs, carrier)
 		}
-		p.buffer.claimed(queue, ids, result.Jobs)
-		p.claims.Add(float64(len(result.Jobs)))
-		p.refused.Add(float64(len(ids) - len(result.Jobs)))
-		for _, job := range result.Jobs {
-			p.claimed(job)
-		}
-		return result, nil
 	}
+	for _, claimed := range p.rivers.take(params.Queue, params.MaxToLock) {
+		result.Jobs = append(result.Jobs, claimed.Job)
+		if claimed.Err != nil {
+			if result.DecodeErrors == nil {
+				result.DecodeErrors = map[int64]error{}
+			}
+			result.DecodeErrors[claimed.Job.ID] = claimed.Err
+		}
+	}
+	return result, nil
 }
 
 // JobSetStateIfRunningMany writes results with the attempt fence. It does not return
@@ -273,9 +252,19 @@ func (p *Pilot) JobSetStateIfRunningMany(ctx context.Context, exec riverdriver.E
 	if tx, ok := exec.(riverdriver.ExecutorTx); ok { // called by river.JobCompleteTx
 		return p.setStateIn(ctx, p.driver.UnwrapTx(tx), params)
 	}
-	return p.untilAbandoned(ctx, func(ctx context.Context) ([]*rivertype.JobRow, error) {
-		return p.writeResults(ctx, params)
-	})
+	announced, params := p.announced.split(params)
+	if len(params.ID) > 0 {
+		jobs, err = p.untilAbandoned(ctx, func(ctx context.Context) ([]*rivertype.JobRow, error) {
+			return p.writeResults(ctx, params, func([]*rivertype.JobRow) {})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range p.announced.done(announced) {
+		p.handOver(c.Job.Queue, []Claimed{c})
+	}
+	return append(jobs, announced...), nil
 }
 
 // untilAbandoned cancels write when AbandonResults is called. The error is then
@@ -303,7 +292,9 @@ func (p *Pilot) untilAbandoned(ctx context.Context, write func(context.Context) 
 	return jobs, err
 }
 
-func (p *Pilot) writeResults(ctx context.Context, params *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
+// writeResults returns the current rows. It calls written with them before it acknowledges
+// the results.
+func (p *Pilot) writeResults(ctx context.Context, params *riverdriver.JobSetStateIfRunningManyParams, written func([]*rivertype.JobRow)) ([]*rivertype.JobRow, error) {
 	failpoint.Hit("jobs/before-complete")
 	jobs, left, err := p.complete(ctx, params)
 	if err != nil {
@@ -316,7 +307,8 @@ func (p *Pilot) writeResults(ctx context.Context, params *riverdriver.JobSetStat
 		}
 		jobs = append(jobs, others...)
 	}
-	p.wake(p.buffer.acknowledged(params.ID))
+	written(jobs)
+	p.buffer.acknowledged(params.ID)
 	return jobs, nil
 }
 
@@ -326,16 +318,14 @@ func (p *Pilot) setStateIn(ctx context.Context, db postgres.DB, params *riverdri
 		return nil, fmt.Errorf("set the state of finished jobs: %w", err)
 	}
 	p.dropTraces(params.ID, params.ErrData)
+	p.reportRefused(ctx, refused)
+	return jobs, nil
+}
+
+func (p *Pilot) reportRefused(ctx context.Context, refused []*rivertype.JobRow) {
 	for _, job := range refused {
 		p.logger.WarnContext(ctx, "result of a stale attempt refused",
 			"job_id", job.ID, "kind", job.Kind, "state", string(job.State), "attempt", job.Attempt)
 		p.fenced(job.Kind)
-	}
-	return jobs, nil
-}
-
-func (p *Pilot) wake(queues []string) {
-	for _, queue := range queues {
-		p.listener.wake(queue)
 	}
 }

@@ -86,9 +86,5 @@ func (p *Pilot) report(ctx context.Context, last string) string {
 	return payload
 }
 
-// expireOffers drops expired offers and wakes the queues of the others.
-func (p *Pilot) expireOffers() {
-	wake, dropped := p.buffer.expire(time.Now())
-	p.refused.Add(float64(dropped))
-	p.wake(wake)
-}
+// expireOffers drops expired offers.
+func (p *Pilot) expireOffers() { p.refused.Add(float64(p.buffer.expire(time.Now()))) }

@@ -38,7 +38,6 @@ func (p *Pilot) search(ctx context.Context) {
 	for _, job := range held {
 		if p.buffer.addUncertain(job.Queue, job.ID) {
 			p.logger.WarnContext(ctx, "found a running job that this node had no record of", "job_id", job.ID)
-			p.listener.wake(job.Queue)
 		}
 	}
 	if err != nil && ctx.Err() == nil {

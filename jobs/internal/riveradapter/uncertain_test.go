@@ -16,10 +16,10 @@ import (
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// fetch calls the pilot as River's producer does.
+// fetch claims the offered jobs and returns the ids of those that River's producer gets.
 func fetch(t *testing.T, p *Pilot) ([]int64, error) {
 	t.Helper()
-	result, err := p.JobGetAvailable(t.Context(), nil, nil, &riverdriver.JobGetAvailableParams{MaxAttemptedBy: 100, MaxToLock: 10, Queue: "default"})
+	result, err := claim(t.Context(), p)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func TestLateClaimIsFound(t *testing.T) {
 	id := insert(t, p.pool, "available", nil, `{}`)
 	offer(p, 1, id)
 	batch := p.buffer.take("default", 10)
-	_, _ = p.settle("default", batch.free)(nil, context.DeadlineExceeded)
+	p.settle("default", batch.free, nil, context.DeadlineExceeded)
 	if got, err := fetch(t, p); err != nil || len(got) != 0 {
 		t.Fatalf("got %v, %v before the claim", got, err)
 	}
