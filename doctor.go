@@ -3,7 +3,9 @@ package forge
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/api"
 	"github.com/forge-scheduler/forge/internal/config"
@@ -29,9 +31,26 @@ func (n *Node) diagnose(ctx context.Context) ([]api.Finding, error) {
 		found = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Check == invalid[0].Check })
 		found = append(invalid, found...)
 	}
+	found = append(found, n.riverKinds()...)
 	findings := make([]api.Finding, len(found))
 	for i, f := range found {
 		findings[i] = api.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Remedy: f.Remedy}
 	}
 	return findings, ctx.Err()
+}
+
+// riverKinds lists the kinds whose jobs River's client runs instead of forge's executor.
+func (n *Node) riverKinds() []doctor.Finding {
+	kinds := n.runner.RiverKinds()
+	if len(kinds) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		texts = append(texts, kind+" ("+kinds[kind]+")")
+	}
+	return []doctor.Finding{{
+		Check: "executor", Status: doctor.OK,
+		Detail: "River's client runs the jobs of " + strings.Join(texts, ", "),
+	}}
 }

@@ -4,7 +4,7 @@
 //	cfg, err := forge.LoadConfig("forge.toml")
 //	...
 //	workers := river.NewWorkers()
-//	river.AddWorker(workers, &GreetWorker{})
+//	forge.AddWorker(workers, &GreetWorker{}) // or river.AddWorker
 //	node, err := forge.New(cfg, forge.WithWorkers(workers))
 //	...
 //	err = node.Run(ctx) // until ctx ends: drains, hands over, leaves
@@ -23,6 +23,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/jobs"
 )
 
 // Config is the content of forge.toml. docs/configuration.md documents its fields.
@@ -67,7 +68,16 @@ type options struct {
 	alerts    AlertEngine // nil without WithAlerts
 }
 
-// WithWorkers adds the program's workers, registered as for River.
+// AddWorker adds a worker as river.AddWorker does. forge's own executor runs its jobs, at
+// about half the cost of River's. All that a worker of River can do works; docs/river.md
+// lists the details that differ. If the arguments of the kind have hooks or plugins for the
+// work, or the worker has resumable steps, River's client runs the jobs, as it does for
+// workers that were added with river.AddWorker. AddWorker panics if the kind has a worker.
+func AddWorker[T river.JobArgs](workers *river.Workers, worker river.Worker[T]) {
+	jobs.AddWorker(workers, worker)
+}
+
+// WithWorkers adds the program's workers, registered with AddWorker or as for River.
 func WithWorkers(workers *river.Workers) Option {
 	return func(o *options) { o.workers = workers }
 }

@@ -56,13 +56,15 @@ func runNode(ctx context.Context, text string) error {
 		begun, use = t.begun, t.until(stop)
 	}
 	workers := river.NewWorkers()
-	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[noop]) error {
+	worker := river.WorkFunc(func(_ context.Context, job *river.Job[noop]) error {
 		begun(job.Args.N)
 		return nil
-	}))
+	})
 	if r.System == forgeSystem.name {
+		forge.AddWorker(workers, worker)
 		return rig.RunForge(ctx, use, forge.WithWorkers(workers))
 	}
+	river.AddWorker(workers, worker)
 	return rig.RunRiver(ctx, r.URL, &river.Config{
 		ID: r.ID, Workers: workers, FetchCooldown: r.Cooldown,
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.Workers}},
