@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/failpoint"
@@ -144,8 +145,13 @@ func (p *Pilot) send(ctx context.Context, results []Result, claims []queueClaim)
 		got[offer] = append(got[offer], rows.decode(row))
 		return nil
 	})
+	undone := rolledBack(err)
 	for i, claim := range claims {
-		p.settle(claim.queue, claim.free, got[i], err)
+		if undone {
+			p.settle(claim.queue, claim.free, nil, nil) // the leader offers the jobs again
+		} else {
+			p.settle(claim.queue, claim.free, got[i], err)
+		}
 	}
 	if err != nil {
 		p.pending.retry(results)
@@ -153,6 +159,13 @@ func (p *Pilot) send(ctx context.Context, results []Result, claims []queueClaim)
 	}
 	p.acknowledge(ctx, others, done.Rows)
 	return p.acknowledgePlain(ctx, plain, done.Completed)
+}
+
+// rolledBack reports whether the server has rejected an exchange, for example because of one
+// of its results. Then it has claimed nothing.
+func rolledBack(err error) bool {
+	rejected, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && rejected.Severity == "ERROR"
 }
 
 // message returns what is sent, and the results in two groups.

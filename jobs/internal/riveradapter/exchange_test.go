@@ -164,6 +164,23 @@ func TestLostReplyOfExchangeIsRecovered(t *testing.T) {
 	}
 }
 
+// A result that the server rejects does not keep the claims of its exchange uncertain.
+func TestRejectedResultReleasesClaims(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	got := ownExecutor(p)
+	ended := claimOwn(t, p, got, insert(t, p.pool, "available", nil, `{}`))[0]
+	exec(t, p.pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`)
+	exec(t, p.pool, `CREATE TRIGGER refuse BEFORE UPDATE ON river_job FOR EACH ROW WHEN (new.state = 'completed') EXECUTE FUNCTION refuse()`)
+	next := insert(t, p.pool, "available", nil, `{}`)
+	p.Ended(Result{Job: ended, End: time.Now()})
+	offer(p, 2, next)
+	if err := p.exchange(t.Context()); err == nil || p.buffer.hasOffers() || p.pending.unwritten() != 1 {
+		t.Errorf("got %v, offers or uncertain claims %t, %d unwritten", err, p.buffer.hasOffers(), p.pending.unwritten())
+	}
+	claimOwn(t, p, got, next) // the next exchange has no result
+}
+
 // endBoth ends two attempts: one plainly, one with metadata.
 func endBoth(t *testing.T, p *Pilot, claimed []*rivertype.JobRow) {
 	t.Helper()
