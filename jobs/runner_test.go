@@ -82,18 +82,23 @@ func TestCreditFollowsSlots(t *testing.T) {
 	n.wantCredit(t, func(c wire.Credit) bool { return c.Slots == 4 && c.Free["default"] == 3 && c.Free["other"] == 2 })
 }
 
+// waitFor returns work that ends when release is closed or the attempt is cancelled.
+func waitFor(release <-chan struct{}) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	}
+}
+
 func TestSlotsLimitAllQueuesTogether(t *testing.T) {
 	t.Parallel()
 	onBothPaths(t, func(t *testing.T, add addWorker) {
 		t.Helper()
 		release := make(chan struct{})
-		n := startNode(t, nil, add.worker(func(ctx context.Context) error {
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-			return ctx.Err()
-		}), func(o *jobs.Options) { o.Slots, o.Queues = 2, map[string]int{"default": 2, "other": 2} })
+		n := startNode(t, nil, add.worker(waitFor(release)), func(o *jobs.Options) { o.Slots, o.Queues = 2, map[string]int{"default": 2, "other": 2} })
 		var ids []int64
 		for _, queue := range []string{"default", "default", "other", "other"} {
 			id, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "greet", Queue: queue})
@@ -124,13 +129,7 @@ func TestMaxWorkersLimitsQueue(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, add addWorker) {
 		t.Helper()
 		release := make(chan struct{})
-		n := startNode(t, nil, add.worker(func(ctx context.Context) error {
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-			return ctx.Err()
-		}), func(o *jobs.Options) { o.Slots, o.Queues = 4, map[string]int{"default": 4, "slow": 1} })
+		n := startNode(t, nil, add.worker(waitFor(release)), func(o *jobs.Options) { o.Slots, o.Queues = 4, map[string]int{"default": 4, "slow": 1} })
 		jobsOf := map[string][]int64{}
 		for _, queue := range []string{"slow", "slow", "slow", "default", "default"} {
 			id, err := n.Insert(t.Context(), jobstore.NewJob{Kind: "greet", Queue: queue})

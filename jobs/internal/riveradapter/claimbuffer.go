@@ -240,7 +240,7 @@ func (b *claimBuffer) pause(queue string, paused bool) {
 			b.paused[name] = paused
 		}
 	}
-	if !paused && len(b.waiting()) > 0 {
+	if !paused && b.waiting() {
 		signal(b.wanted)
 	}
 }
@@ -263,7 +263,7 @@ func (b *claimBuffer) capacity() int {
 func (b *claimBuffer) wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting()) > 0 {
+	if b.waiting() {
 		signal(b.wanted)
 	}
 }
@@ -344,7 +344,7 @@ func (b *claimBuffer) acknowledged(ids []int64) {
 		delete(b.own, id)
 	}
 	b.lastActivity = time.Now()
-	if len(b.waiting()) > 0 {
+	if b.waiting() {
 		signal(b.wanted)
 	}
 }
@@ -374,21 +374,9 @@ func (b *claimBuffer) finish(queue string, id int64) {
 	if b.isUrgent() {
 		signal(b.urgent)
 	}
-	if len(b.waiting()) > 0 {
+	if b.waiting() {
 		signal(b.wanted)
 	}
-}
-
-// isUrgent reports whether the next report is urgent: a quarter of the slots has become
-// free since the last report, or all slots are free.
-func (b *claimBuffer) isUrgent() bool {
-	free := b.free()
-	return free >= b.reported+max(1, b.slots/4) || free == b.slots
-}
-
-// free returns the number of slots without a job, an offer or an uncertain claim.
-func (b *claimBuffer) free() int {
-	return b.slots - sum(b.active) - count(b.offers) - count(b.uncertain)
 }
 
 // expire drops offers that have waited too long. The others may be claimed. If an offer of
@@ -408,7 +396,7 @@ func (b *claimBuffer) expire(now time.Time) (dropped int) {
 	if dropped > 0 {
 		signal(b.changed)
 	}
-	if len(b.waiting()) > 0 {
+	if b.waiting() {
 		signal(b.wanted)
 	}
 	return dropped
@@ -423,50 +411,6 @@ func (b *claimBuffer) drain() (dropped int) {
 	clear(b.offers)
 	signal(b.changed)
 	return dropped
-}
-
-// requestReport causes a report even if nothing has changed.
-func (b *claimBuffer) requestReport() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.reportRequested = true
-	signal(b.changed)
-}
-
-// credit returns what this node can still take, and whether a report was requested.
-func (b *claimBuffer) credit() (credit wire.Credit, requested bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	requested, b.reportRequested = b.reportRequested, false
-	credit = wire.Credit{Term: b.term, Seen: b.seen, Free: make(map[string]int, len(b.queues))}
-	b.reported = b.free()
-	select {
-	case <-b.urgent: // this report includes the change
-	default:
-	}
-	if !b.draining {
-		credit.Slots = max(0, b.reported)
-	}
-	b.roomLimited = false
-	if b.room != nil {
-		if room := max(0, b.room()-count(b.offers)); room < credit.Slots {
-			credit.Slots, b.roomLimited = room, true
-		}
-	}
-	for queue, limit := range b.queues {
-		used := b.active[queue] + len(b.offers[queue]) + len(b.uncertain[queue])
-		credit.Free[queue] = max(0, min(limit-used, credit.Slots))
-	}
-	return credit, requested
-}
-
-// moreRoom causes a report if room limited the last one.
-func (b *claimBuffer) moreRoom() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.roomLimited {
-		signal(b.changed)
-	}
 }
 
 // lastProgress returns when the last job ended or the last result was acknowledged, and
@@ -486,27 +430,16 @@ func (b *claimBuffer) running() int {
 	return sum(b.active)
 }
 
-// waiting returns the queues with jobs to claim or to look up.
-func (b *claimBuffer) waiting() []string {
-	var queues []string
-	for queue, jobs := range b.offers {
-		if len(jobs) > 0 {
-			queues = append(queues, queue)
-		}
-	}
-	for queue, ids := range b.uncertain {
-		if len(ids) > 0 && len(b.offers[queue]) == 0 {
-			queues = append(queues, queue)
-		}
-	}
-	return queues
+// waiting reports whether there are jobs to claim or to look up.
+func (b *claimBuffer) waiting() bool {
+	return count(b.offers)+count(b.uncertain) > 0
 }
 
 // hasOffers reports whether any offer or uncertain claim is waiting.
 func (b *claimBuffer) hasOffers() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.waiting()) > 0
+	return b.waiting()
 }
 
 // allQueues is how a control message names every queue.
