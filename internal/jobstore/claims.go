@@ -1,8 +1,8 @@
 package jobstore
 
 import (
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"context"
+	"fmt"
 )
 
 // Which jobs run. No index of river_job can say it: an index that names the state would cost
@@ -29,32 +29,40 @@ SELECT ` + jobColumns + `
 FROM claimed AS river_job`
 )
 
-// The statement deletes the claims none of whose jobs run, and shortens those of which at most
-// half run. A claim and its jobs are visible at once, so a job that does not run now runs again
-// only after another claim. Rows that another transaction has locked are left for the next call.
-// The commit waits neither for the disk nor for replicas: the check of the nodes, which the
-// statement is part of, must not wait for them.
+// The statement reads the claims in the blocks of forge_claims from $1 to before $2. It deletes
+// those none of whose jobs run, and shortens those of which at most half run. A claim and its
+// jobs are visible at once, so a job that does not run now runs again only after another claim.
+// Rows that another transaction has locked are left for the next call. The result is the number
+// of blocks of the table. The commit waits neither for the disk nor for replicas.
 const forgetClaimsSQL = `
 WITH claims AS MATERIALIZED (
     SELECT c.ctid AS at, cardinality(c.ids) AS claimed, ARRAY (
         SELECT id FROM river_job WHERE id = ANY (c.ids) AND state = 'running') AS running
     FROM forge_claims AS c
-    WHERE (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
-), shortened AS (
-    UPDATE forge_claims
-    SET ids = claims.running
-    FROM claims
-    WHERE forge_claims.ctid = claims.at AND cardinality(claims.running) BETWEEN 1 AND claims.claimed / 2
-)
-DELETE FROM forge_claims
-WHERE ctid = ANY (ARRAY (
-    SELECT c.ctid
+    WHERE c.ctid >= format('(%s,0)', $1::bigint)::tid AND c.ctid < format('(%s,0)', $2::bigint)::tid
+      AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
+), locked AS MATERIALIZED (
+    SELECT c.ctid AS at
     FROM forge_claims AS c
-    WHERE c.ctid = ANY (ARRAY (SELECT at FROM claims WHERE running = '{}'))
-    FOR UPDATE SKIP LOCKED))`
+    WHERE c.ctid = ANY (ARRAY (SELECT at FROM claims WHERE cardinality(running) <= claimed / 2))
+    FOR UPDATE SKIP LOCKED
+), shortened AS (
+    UPDATE forge_claims AS c
+    SET ids = ARRAY (SELECT id FROM river_job WHERE id = ANY (c.ids) AND state = 'running')
+    WHERE c.ctid = ANY (ARRAY (SELECT at FROM claims JOIN locked USING (at) WHERE running <> '{}'))
+), forgotten AS (
+    DELETE FROM forge_claims
+    WHERE ctid = ANY (ARRAY (SELECT at FROM claims JOIN locked USING (at) WHERE running = '{}'))
+)
+SELECT pg_relation_size('forge_claims') / current_setting('block_size')::bigint`
 
-// BatchForgetClaims adds a statement to a batch that deletes the claims whose jobs have ended.
-// It needs no fence: what it deletes has no meaning any more.
-func BatchForgetClaims(batch *pgx.Batch) {
-	batch.Queue(forgetClaimsSQL).Exec(func(pgconn.CommandTag) error { return nil })
+// ForgetClaims deletes the claims whose jobs have ended, in at most limit blocks of the table
+// from a block on. It returns the number of blocks of the table. It needs no fence: what it
+// deletes has no meaning any more.
+func (s *Store) ForgetClaims(ctx context.Context, from int64, limit int) (blocks int64, err error) {
+	err = s.db.QueryRow(ctx, forgetClaimsSQL, from, from+int64(limit)).Scan(&blocks)
+	if err != nil {
+		return 0, fmt.Errorf("forget claims: %w", err)
+	}
+	return blocks, nil
 }

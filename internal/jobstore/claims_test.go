@@ -1,8 +1,10 @@
 package jobstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 func mustExec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
@@ -95,9 +98,7 @@ func running(t *testing.T, pool *pgxpool.Pool) (stated, noted []int64) {
 
 func forgetClaims(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	batch := &pgx.Batch{}
-	BatchForgetClaims(batch)
-	if err := pool.SendBatch(t.Context(), batch).Close(); err != nil {
+	if _, err := New(pool).ForgetClaims(t.Context(), 0, 1000); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -147,7 +148,7 @@ func TestRunningJobsAreNoted(t *testing.T) {
 	demand("the end", []int64{}, "")
 }
 
-// The check of the nodes deletes claims, and must not wait for a replica that is gone.
+// Claims are forgotten even if a synchronous replica is gone.
 func TestForgettingClaimsWaitsForNoReplica(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -157,14 +158,109 @@ func TestForgettingClaimsWaitsForNoReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	tag, err := tx.Exec(t.Context(), forgetClaimsSQL)
-	if err != nil || tag.RowsAffected() != 1 {
-		t.Fatalf("forgot %d claims: %v", tag.RowsAffected(), err)
+	if _, err := New(tx).ForgetClaims(t.Context(), 0, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if left := claimedIDs(t, tx); len(left) != 0 {
+		t.Errorf("%v are left", left)
 	}
 	var level string
 	if err := tx.QueryRow(t.Context(), `SELECT current_setting('synchronous_commit')`).Scan(&level); err != nil || level != "off" {
 		t.Errorf("synchronous_commit is %q: %v", level, err)
 	}
+}
+
+func claimedIDs(t *testing.T, db postgres.DB) []string {
+	t.Helper()
+	ids, err := postgres.Collect(t.Context(), db, pgx.RowTo[string], `SELECT ids::text FROM forge_claims ORDER BY ids`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// Claims that another transaction has locked are left, whether they would be deleted or
+// shortened.
+func TestForgettingClaimsSkipsLockedRows(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	mustExec(t, pool, `INSERT INTO river_job (id, args, kind) SELECT i, '{}', 'k' FROM generate_series(1, 9) AS i`)
+	mustExec(t, pool, `UPDATE river_job SET state = 'running' WHERE id IN (3, 6)`)
+	mustExec(t, pool, `DELETE FROM forge_claims`)
+	mustExec(t, pool, `INSERT INTO forge_claims (client_id, ids) VALUES ('c', '{1,2,3}'), ('c', '{4,5,6}'), ('c', '{7}'), ('c', '{8}')`)
+	held, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Rollback(t.Context()) }()
+	if _, err := held.Exec(t.Context(), `SELECT FROM forge_claims WHERE ids IN ('{1,2,3}', '{7}') FOR KEY SHARE`); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `SET LOCAL lock_timeout = '10ms'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(tx).ForgetClaims(t.Context(), 0, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"{1,2,3}", "{6}", "{7}"}, claimedIDs(t, tx)); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
+}
+
+// One call reads the blocks that it is told to, even if the table has many more, and each
+// claim is in one of the blocks.
+func TestForgettingClaimsReadsFewBlocks(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	const claims = 30_000
+	mustExec(t, pool, `INSERT INTO forge_claims (client_id, ids) SELECT 'c', ARRAY[i] FROM generate_series(1, $1::int) AS i`, claims)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		if plan := forgetPlan(t, pool, mode); strings.Contains(plan, "Seq Scan on forge_claims") || !strings.Contains(plan, "Tid Range Scan") {
+			t.Errorf("%s: %s", mode, plan)
+		}
+	}
+	left := claims
+	for from := int64(0); ; from += 2 {
+		blocks, err := New(pool).ForgetClaims(t.Context(), from, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := len(claimedIDs(t, pool))
+		if gone := left - now; gone < 10 || gone > 600 {
+			t.Fatalf("from block %d: %d claims were forgotten", from, gone)
+		}
+		if left = now; from+2 >= blocks {
+			break
+		}
+	}
+	if left != 0 {
+		t.Errorf("%d claims are left", left)
+	}
+}
+
+func forgetPlan(t *testing.T, pool *pgxpool.Pool, mode string) (plan string) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(t.Context(), `PREPARE forget (bigint, bigint) AS `+forgetClaimsSQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		rows, err := postgres.Collect(t.Context(), tx, pgx.RowTo[string], `EXPLAIN EXECUTE forget (3, 5)`, pgx.QueryExecModeSimpleProtocol)
+		plan = strings.Join(rows, "\n")
+		_, deallocated := tx.Exec(t.Context(), `DEALLOCATE forget`)
+		return errors.Join(err, deallocated)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }
 
 // A claim of limited jobs counts those that run, while claims are noted and forgotten at the
@@ -184,9 +280,7 @@ func TestLimitedClaimsCountNotedJobs(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				batch := &pgx.Batch{}
-				BatchForgetClaims(batch)
-				if err := pool.SendBatch(t.Context(), batch).Close(); err != nil {
+				if _, err := New(pool).ForgetClaims(t.Context(), 0, 1000); err != nil {
 					t.Error(err)
 					return
 				}

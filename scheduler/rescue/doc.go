@@ -5,7 +5,8 @@
 // scheduled time. A timer is set for the next known one. A cheap query of the partial
 // index is part of each check of the nodes, and finds new jobs within a second.
 //
-// The same check deletes the rows of forge_claims whose jobs have ended.
+// Claims (claims.go). The rows of forge_claims whose jobs have ended are deleted once a second,
+// some blocks of the table in each transaction.
 //
 // Orphans (nodemonitor.go, orphan.go). Nodes that are dead by nodestore's policy are
 // fenced in the order below. If this leader crashes at any point, the next one continues:

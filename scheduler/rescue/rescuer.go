@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -57,7 +56,7 @@ func New(options Options) *Rescuer {
 	return &Rescuer{options: options, logger: options.Logger.With("part", "rescue")}
 }
 
-// Lead runs both parts until ctx ends or the term is over. It returns nil if ctx ended,
+// Lead runs the parts until ctx ends or the term is over. It returns nil if ctx ended,
 // and leaderstore.ErrDeposed if the database reports that the term is over. It retries
 // after other failures, and logs only the first of consecutive ones.
 func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
@@ -65,11 +64,13 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	orphans := &nodeMonitor{
 		pool: r.options.Pool, fence: fence, metrics: r.options.Metrics, logger: r.logger.With("term", fence.Term),
 		silence: silenceDetector{policy: r.options.Policy}, size: newSize(),
-		piggybacked: []func(*pgx.Batch){due.piggyback, r.options.Piggyback, jobstore.BatchForgetClaims},
+		piggybacked: []func(*pgx.Batch){due.piggyback, r.options.Piggyback},
 	}
+	claims := &claimCleaner{pool: r.options.Pool, size: postgres.NewBatchSize(claimBlocks, batchTarget)}
 	group, leading := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.repeat(leading, "due jobs", due.step, due.rest) })
 	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step, watchdog.Sleep) })
+	group.Go(func() error { return r.repeat(leading, "claims", claims.step, watchdog.Sleep) })
 	err := group.Wait()
 	if ctx.Err() == nil {
 		return err
