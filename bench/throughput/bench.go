@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/bench/internal/graphile"
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 )
 
@@ -20,10 +22,12 @@ const turnTimeout = 5 * time.Minute
 // bench is one run: a PostgreSQL, the processes on it and what was measured.
 type bench struct {
 	options
-	rig     *rig.Rig
-	report  *report
-	started int // processes so far; each gets a name of its own
-	say     func(format string, args ...any)
+	rig    *rig.Rig
+	report *report
+	// graphile is installed when it is first measured.
+	graphile graphile.Program
+	started  int // processes so far; each gets a name of its own
+	say      func(format string, args ...any)
 }
 
 func newBench(ctx context.Context, o options, progress io.Writer) (*bench, error) {
@@ -45,6 +49,12 @@ func newBench(ctx context.Context, o options, progress io.Writer) (*bench, error
 func (b *bench) start(f *field, tuned bool, r role) (*rig.Process, error) {
 	b.started++
 	r.System, r.ID, r.URL, r.Workers = f.system.name, fmt.Sprintf("n%d", b.started), f.url, riverWorkers
+	r.Length, r.Out = b.length, b.out(r.ID)
+	return f.system.start(b, f, tuned, r)
+}
+
+// startNode starts a process of this program.
+func startNode(b *bench, f *field, tuned bool, r role) (*rig.Process, error) {
 	settings := ""
 	if tuned {
 		settings = fmt.Sprintf("slots = %d", b.slots)
@@ -54,7 +64,6 @@ func (b *bench) start(f *field, tuned bool, r role) (*rig.Process, error) {
 		}
 		r.Workers, r.Cooldown = b.slots, fetchCooldown
 	}
-	r.Length, r.Out = b.length, b.out(r.ID)
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("say what to be: %w", err)
@@ -62,16 +71,32 @@ func (b *bench) start(f *field, tuned bool, r role) (*rig.Process, error) {
 	return b.rig.StartNode(r.ID, f.url, settings, roleEnv+"="+string(body))
 }
 
+func startGraphile(b *bench, f *field, tuned bool, r role) (*rig.Process, error) {
+	role := graphile.Role{URL: f.url, Out: r.Out}
+	if tuned {
+		role.Worker = graphile.Tuned()
+	}
+	env, err := role.Env()
+	if err != nil {
+		return nil, err
+	}
+	return b.rig.StartLine(r.ID, b.graphile.Line, env)
+}
+
 // out is what a process writes.
 func (b *bench) out(id string) string { return filepath.Join(b.rig.Dir, id+".out") }
 
 // counted is what the running processes have worked.
-func (b *bench) counted() int64 {
-	var paths []string
+func (b *bench) counted() (total int64) {
 	for _, p := range b.rig.Processes() {
-		paths = append(paths, b.out(p.ID))
+		total += counted(b.out(p.ID))
 	}
-	return counted(paths)
+	return total
+}
+
+// allWork says whether each running process has worked something.
+func (b *bench) allWork() bool {
+	return !slices.ContainsFunc(b.rig.Processes(), func(p *rig.Process) bool { return counted(b.out(p.ID)) == 0 })
 }
 
 // work measures how fast nodes work a backlog, and what it costs.
@@ -84,7 +109,7 @@ func (b *bench) work(ctx context.Context, f *field, nodes, jobs int, tuned bool)
 			return w, err
 		}
 	}
-	if err := b.warmUp(ctx, f, nodes, jobs); err != nil {
+	if err := b.warmUp(ctx, f, jobs); err != nil {
 		return w, err
 	}
 	if w, err = b.drain(ctx, f, jobs); err != nil {
@@ -94,11 +119,7 @@ func (b *bench) work(ctx context.Context, f *field, nodes, jobs int, tuned bool)
 }
 
 // warmUp returns when each node has worked some jobs.
-func (b *bench) warmUp(ctx context.Context, f *field, nodes, jobs int) error {
-	last, err := f.newest(ctx)
-	if err != nil {
-		return err
-	}
+func (b *bench) warmUp(ctx context.Context, f *field, jobs int) error {
 	return rig.Await(ctx, "every node of "+f.system.name+" to work", func(ctx context.Context) (bool, error) {
 		if err := b.rig.Alive(); err != nil {
 			return false, err
@@ -107,11 +128,8 @@ func (b *bench) warmUp(ctx context.Context, f *field, nodes, jobs int) error {
 		if err != nil {
 			return false, err
 		}
-		if err := b.release(ctx, f, tx, jobs/10); err != nil {
-			return false, err
-		}
-		_, all, err := f.worked(ctx, last)
-		return all == nodes, err
+		err = b.release(ctx, f, tx, jobs/10)
+		return b.allWork(), err
 	})
 }
 
@@ -132,7 +150,7 @@ func (b *bench) drain(ctx context.Context, f *field, jobs int) (w worked, err er
 	if err != nil {
 		return w, err
 	}
-	usage, began := b.usage(), time.Now()
+	usage, before, began := b.usage(), b.counted(), time.Now()
 	if err := b.release(ctx, f, tx, jobs); err != nil {
 		return w, err
 	}
@@ -143,7 +161,7 @@ func (b *bench) drain(ctx context.Context, f *field, jobs int) (w worked, err er
 		return w, err
 	}
 	w.wal = (after - wal) / float64(jobs)
-	done, _, err := f.worked(ctx, last)
+	done, err := f.worked(ctx, last, int(b.counted()-before))
 	if err == nil && done != jobs {
 		err = fmt.Errorf("%s finished %d of %d jobs", f.system.name, done, jobs)
 	}

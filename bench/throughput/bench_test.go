@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 // The bench itself, on a small scale: whether it is fast says nothing here.
-func TestBenchMeasuresBoth(t *testing.T) {
+func TestBenchMeasuresAll(t *testing.T) {
 	t.Parallel()
 	var out, errs strings.Builder
 	args := []string{"-trials", "1", "-jobs", "500", "-length", "300ms", "-share", "0.001", "-parts", "worked_1_node,insert,start"}
@@ -39,7 +39,12 @@ func TestBenchMeasuresBoth(t *testing.T) {
 			t.Errorf("no %s in %+v", key, last)
 		}
 	}
-	for _, key := range []string{"start_p50_ms", "start_p99_ms", "river_start_p50_ms"} {
+	for _, key := range []string{"graphile_1_node", "graphile_wal_per_job"} {
+		if last.Ratios[key] <= 0 {
+			t.Errorf("no %s in %v", key, last.Ratios)
+		}
+	}
+	for _, key := range []string{"graphile_worked_1_node", "start_p50_ms", "start_p99_ms", "river_start_p50_ms"} {
 		if last.Values[key] <= 0 {
 			t.Errorf("no %s in %v", key, last.Values)
 		}
@@ -56,18 +61,19 @@ func TestReportComparesPairs(t *testing.T) {
 		r.add("river", measure{"wal_per_job", bytes}, float64(2000+i))
 		r.add("forge", measure{"rows_slow_down_percent", percent}, float64(i)-1)
 		r.add("river", measure{"rows_slow_down_percent", percent}, 4)
+		r.add("graphile", measure{"worked_3_nodes", perSecond}, 660)
 	}
 	r.addFigures("forge", map[string]float64{"start_p50_ms": 1.5, "unheard_of": 1})
 	got := r.result()
 	for key, want := range map[string]float64{
 		"worked_3_nodes": 330, "worked_3_nodes_min": 200, "river_worked_3_nodes_max": 300,
-		"ratio_worked_3_nodes_max": 4.5, "rows_slow_down_percent": 0, "start_p50_ms": 1.5,
+		"ratio_worked_3_nodes_max": 4.5, "graphile_worked_3_nodes": 660, "rows_slow_down_percent": 0, "start_p50_ms": 1.5,
 	} {
 		if value, ok := got.Values[key]; !ok || value != want {
 			t.Errorf("%s: %v, want %v", key, value, want)
 		}
 	}
-	if len(got.Ratios) != 2 || got.Ratios["worked_3_nodes"] != 2 || got.Ratios["wal_per_job"] != 2 {
+	if len(got.Ratios) != 3 || got.Ratios["worked_3_nodes"] != 2 || got.Ratios["wal_per_job"] != 2 || got.Ratios["graphile_3_nodes"] != 0.5 {
 		t.Errorf("ratios %v", got.Ratios)
 	}
 	var out strings.Builder

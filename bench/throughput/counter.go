@@ -46,13 +46,12 @@ func (c *counter) keep(path string) rig.Use {
 	}
 }
 
-// counted is what the processes have worked since they began; one that has not
-// begun counts nothing.
-func counted(paths []string) (total int64) {
-	for _, path := range paths {
-		if body, err := os.ReadFile(path); err == nil && len(body) == 8 { //nolint:gosec // the bench's own
-			total += int64(binary.LittleEndian.Uint64(body)) //nolint:gosec // a count
-		}
+// counted is what a process has worked since it began; one that has not begun counts
+// nothing.
+func counted(path string) int64 {
+	body, err := os.ReadFile(path) //nolint:gosec // the bench's own
+	if err != nil || len(body) != 8 {
+		return 0
 	}
-	return total
+	return int64(binary.LittleEndian.Uint64(body)) //nolint:gosec // a count
 }

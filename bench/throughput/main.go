@@ -1,20 +1,23 @@
 // Command throughput measures how fast jobs are worked and inserted, how soon
-// they start, and what they cost, with stock River beside it in the same run.
+// they start, and what they cost, with stock River beside it in the same run, and for
+// worked jobs also graphile-worker.
 //
-//	go -C bench run ./throughput [-trials 3] [-parts worked_1_node,insert,...] [-peer=false]
+//	go -C bench run ./throughput [-trials 3] [-parts worked_1_node,insert,...] [-peer=false] [-graphile=false]
 //
 // Every part is measured in turns, forge, River, forge, River and so on, each on a
 // database of its own on one PostgreSQL and with nodes that are processes of this
-// program; they stop before the other's turn. A ratio is the median of those of
+// program, or of graphile-worker; they stop before the other's turn. A ratio is the median of those of
 // the pairs, and above 1 means that forge is better: for rates it is forge's over
-// River's, for times, bytes and processor time River's over forge's.
+// the peer's, for times, bytes and processor time the peer's over forge's.
 //
 // Worked are jobs of a Go worker that does nothing. The backlog becomes visible in
 // one commit, while the nodes wait, and the clock runs from there until no row is
 // left that is not finished: the last result is in the table. Tuned are forge with
 // as many slots, and River with as many workers and a fetch cooldown of 2 ms. By
 // default forge has the 50 slots of an empty file; River, which has no default,
-// the 100 workers of its README.
+// the 100 workers of its README. graphile-worker, which is installed from npm when it
+// is first measured, has the settings of its own performance test, and by default
+// none; it deletes the jobs that it has worked, where forge and River keep them.
 //
 // It prints a table and, as the last line, one JSON object.
 package main
@@ -42,6 +45,8 @@ type options struct {
 	share  float64
 	parts  []string
 	peer   bool
+	// graphileToo measures graphile-worker.
+	graphileToo bool
 }
 
 func main() { rig.Main("throughput", run) }
@@ -59,6 +64,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.Float64Var(&o.share, "share", 1, "share of the million scheduled and the million finished rows, for a quick look")
 	flags.StringVar(&names, "parts", strings.Join(partNames(), ","), "comma-separated `list` of parts")
 	flags.BoolVar(&o.peer, "peer", true, "measure River too")
+	flags.BoolVar(&o.graphileToo, "graphile", true, "measure graphile-worker too, which needs npm when it is first used")
 	err := flags.Parse(args)
 	if err != nil {
 		return o, err

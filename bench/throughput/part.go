@@ -35,9 +35,9 @@ func partNames() []string {
 }
 
 // turns takes turns between the systems.
-func (b *bench) turns(ctx context.Context, name string, take func(ctx context.Context, f *field) error) error {
+func (b *bench) turns(ctx context.Context, name string, systems []*system, take func(ctx context.Context, f *field) error) error {
 	var fields []*field
-	for _, s := range b.systems() {
+	for _, s := range systems {
 		f, err := b.field(ctx, s)
 		if err != nil {
 			return err
@@ -65,7 +65,7 @@ func (b *bench) workParts(ctx context.Context, nodes int, tuned bool) error {
 	case nodes == 1:
 		name = "worked_1_node"
 	}
-	return b.turns(ctx, name, func(ctx context.Context, f *field) error {
+	return b.turns(ctx, name, append(b.goSystems(), b.others()...), func(ctx context.Context, f *field) error {
 		w, err := b.work(ctx, f, nodes, jobs, tuned)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (b *bench) workParts(ctx context.Context, nodes int, tuned bool) error {
 
 // tasks are the parts that a process does with its client.
 func (b *bench) tasks(ctx context.Context, name string, tuned bool) error {
-	return b.turns(ctx, name, func(ctx context.Context, f *field) error {
+	return b.turns(ctx, name, b.goSystems(), func(ctx context.Context, f *field) error {
 		figures, err := b.do(ctx, f, name, tuned)
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ const million = 1_000_000
 // rows measures what a big table slows down, in turns with an empty one.
 func rows(ctx context.Context, b *bench) error {
 	return b.withFull(ctx, func(full map[*system]*field) error {
-		return b.turns(ctx, "rows", func(ctx context.Context, empty *field) error {
+		return b.turns(ctx, "rows", b.goSystems(), func(ctx context.Context, empty *field) error {
 			without, err := b.work(ctx, empty, 1, b.jobs, true)
 			if err != nil {
 				return err
@@ -117,7 +117,7 @@ func rows(ctx context.Context, b *bench) error {
 // withFull makes a big table for each system.
 func (b *bench) withFull(ctx context.Context, measure func(map[*system]*field) error) error {
 	full := map[*system]*field{}
-	for _, s := range b.systems() {
+	for _, s := range b.goSystems() {
 		b.say("rows: filling %s's table", s.name)
 		f, err := b.field(ctx, s)
 		if err != nil {
@@ -132,9 +132,18 @@ func (b *bench) withFull(ctx context.Context, measure func(map[*system]*field) e
 	return measure(full)
 }
 
-func (b *bench) systems() []*system {
+// goSystems are those whose nodes are this program.
+func (b *bench) goSystems() []*system {
 	if b.peer {
 		return []*system{forgeSystem, riverSystem}
 	}
 	return []*system{forgeSystem}
+}
+
+// others work jobs, and are not asked for more.
+func (b *bench) others() []*system {
+	if b.graphileToo {
+		return []*system{graphileSystem}
+	}
+	return nil
 }

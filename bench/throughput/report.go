@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/forge-scheduler/forge/bench/internal/graphile"
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 )
 
@@ -16,7 +17,7 @@ import (
 type unit struct {
 	name string
 	// better is 1 where more is, -1 where less is, and 0 where it is no matter of
-	// forge against River.
+	// forge against a peer.
 	better int
 }
 
@@ -28,6 +29,19 @@ var (
 	percent      = unit{"%", 0}
 )
 
+// peer is a system beside forge, with its columns in the table and its keys in the result.
+type peer struct {
+	system *system
+	title  string
+	// ratio is the key of the ratio of a measure.
+	ratio func(name string) string
+}
+
+var peers = []peer{
+	{riverSystem, "River", func(name string) string { return name }},
+	{graphileSystem, "graphile-worker", func(name string) string { return "graphile_" + strings.TrimPrefix(name, "worked_") }},
+}
+
 // measure is what a row of the table is about.
 type measure struct {
 	name string
@@ -35,7 +49,7 @@ type measure struct {
 }
 
 // report gathers the trials of each measure in the order in which they came: the
-// n-th of forge and the n-th of River are a pair.
+// n-th of forge and the n-th of a peer are a pair.
 type report struct {
 	measures []measure
 	trials   map[measure]map[string][]float64 // by system
@@ -52,7 +66,10 @@ func newReport(o options, postgres string) *report {
 			"river_tuned":                 fmt.Sprintf("%d workers, fetch cooldown %v, %s connections", o.slots, fetchCooldown, poolSize),
 			"river_default":               fmt.Sprintf("%d workers, all else as it comes", riverWorkers),
 			"forge_default":               "an empty file: 50 slots, " + poolSize + " connections",
-			"ratios":                      "forge over River for rates, River over forge for times, bytes and CPU: above 1 forge is better",
+			"graphile_tuned":              graphile.Tuned().String(),
+			"graphile_default":            graphile.Settings{}.String(),
+			"graphile_history":            "none: it deletes completed jobs; forge and River keep them",
+			"ratios":                      "forge over the peer for rates, the peer over forge for times, bytes and CPU: above 1 forge is better",
 			"postgresql":                  postgres, "machine": rig.Machine(), "go": runtime.Version(),
 		},
 	}
@@ -90,8 +107,8 @@ func (r *report) addFigures(system string, figures map[string]float64) {
 }
 
 // ratios are those of the pairs; nil without any.
-func (r *report) ratios(m measure) []float64 {
-	ours, theirs := r.trials[m][forgeSystem.name], r.trials[m][riverSystem.name]
+func (r *report) ratios(m measure, of *system) []float64 {
+	ours, theirs := r.trials[m][forgeSystem.name], r.trials[m][of.name]
 	var ratios []float64
 	for i := range min(len(ours), len(theirs)) {
 		switch {
@@ -106,18 +123,30 @@ func (r *report) ratios(m measure) []float64 {
 
 func (r *report) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "measure\tunit\tforge\trange\tRiver\trange\tforge is better\trange\t")
+	fmt.Fprint(table, "measure\tunit\tforge\trange\t")
+	measured := r.measured()
+	for _, p := range measured {
+		fmt.Fprintf(table, "%s\trange\tforge is better\trange\t", p.title)
+	}
+	fmt.Fprintln(table)
 	for _, m := range r.measures {
-		fmt.Fprintf(table, "%s\t%s\t", m.name, m.unit.name)
-		for _, values := range [][]float64{r.trials[m][forgeSystem.name], r.trials[m][riverSystem.name]} {
-			fmt.Fprint(table, spread(values, ""))
+		fmt.Fprintf(table, "%s\t%s\t%s", m.name, m.unit.name, spread(r.trials[m][forgeSystem.name], ""))
+		for _, p := range measured {
+			fmt.Fprint(table, spread(r.trials[m][p.system.name], ""), spread(r.ratios(m, p.system), "x"))
 		}
-		fmt.Fprintln(table, spread(r.ratios(m), "x"))
+		fmt.Fprintln(table)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	return r.result().Print(out)
+}
+
+// measured are the peers with a trial.
+func (r *report) measured() []peer {
+	return slices.DeleteFunc(slices.Clone(peers), func(p peer) bool {
+		return !slices.ContainsFunc(r.measures, func(m measure) bool { return len(r.trials[m][p.system.name]) > 0 })
+	})
 }
 
 // spread is two cells of the table: the median and the range.
@@ -131,18 +160,25 @@ func spread(values []float64, suffix string) string {
 // result is the last line.
 func (r *report) result() rig.Result {
 	values, ratios := map[string]float64{}, map[string]float64{}
-	for _, m := range r.measures {
-		for system, prefix := range map[string]string{forgeSystem.name: "", riverSystem.name: riverSystem.name + "_"} {
-			if trials := r.trials[m][system]; len(trials) > 0 {
+	addValues := func(s *system, prefix string) {
+		for _, m := range r.measures {
+			if trials := r.trials[m][s.name]; len(trials) > 0 {
 				values[prefix+m.name] = precise(median(trials))
 				values[prefix+m.name+"_min"] = precise(slices.Min(trials))
 				values[prefix+m.name+"_max"] = precise(slices.Max(trials))
 			}
 		}
-		if pairs := r.ratios(m); len(pairs) > 0 {
-			ratios[m.name] = rig.Round(median(pairs))
-			values["ratio_"+m.name+"_min"] = rig.Round(slices.Min(pairs))
-			values["ratio_"+m.name+"_max"] = rig.Round(slices.Max(pairs))
+	}
+	addValues(forgeSystem, "")
+	for _, p := range peers {
+		addValues(p.system, p.system.name+"_")
+		for _, m := range r.measures {
+			if pairs := r.ratios(m, p.system); len(pairs) > 0 {
+				key := p.ratio(m.name)
+				ratios[key] = rig.Round(median(pairs))
+				values["ratio_"+key+"_min"] = rig.Round(slices.Min(pairs))
+				values["ratio_"+key+"_max"] = rig.Round(slices.Max(pairs))
+			}
 		}
 	}
 	return rig.Result{Bench: "throughput", Ratios: ratios, Values: values, Settings: r.settings}

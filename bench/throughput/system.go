@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
+	"github.com/forge-scheduler/forge/bench/internal/graphile"
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/migrations"
 )
@@ -44,23 +45,48 @@ SELECT CASE WHEN ahead THEN 'scheduled' ELSE 'completed' END::river_job_state,
 FROM generate_series(1, 2 * $1::int) AS n
 CROSS JOIN LATERAL (SELECT n % 2 = 0 AS ahead, now() - interval '3 hours' + n * interval '1 millisecond' AS past) AS row`
 
-	leftSQL   = `SELECT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'running', 'retryable'))`
 	newestSQL = `SELECT coalesce(max(id), 0) FROM river_job`
-	workedSQL = `SELECT count(*), count(DISTINCT attempted_by[1]) FROM river_job WHERE id > $1 AND state = 'completed'`
+	workedSQL = `SELECT count(*) FROM river_job WHERE id > $1 AND state = 'completed'`
 	walSQL    = `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`
 )
 
-// system is one of the two that are measured.
+// system is one of those that are measured.
 type system struct {
-	name    string
-	prepare func(ctx context.Context, pool *pgxpool.Pool) error
+	name string
+	// table holds its jobs. left asks whether one is not finished.
+	table, left string
+	// keeps says that finished jobs stay in the table.
+	keeps   bool
+	prepare func(ctx context.Context, b *bench, url string, pool *pgxpool.Pool) error
+	insert  func(ctx context.Context, f *field, tx pgx.Tx, jobs int) error
+	start   func(b *bench, f *field, tuned bool, r role) (*rig.Process, error)
 }
 
+const riverLeftSQL = `SELECT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'running', 'retryable'))`
+
 var (
-	forgeSystem = &system{"forge", func(ctx context.Context, pool *pgxpool.Pool) error {
-		return migrations.New(pool, slog.New(slog.DiscardHandler)).Up(ctx)
-	}}
-	riverSystem = &system{"river", rig.MigrateRiver}
+	forgeSystem = &system{
+		name: "forge", table: "river_job", left: riverLeftSQL, keeps: true, insert: insertRiver, start: startNode,
+		prepare: func(ctx context.Context, _ *bench, _ string, pool *pgxpool.Pool) error {
+			return migrations.New(pool, slog.New(slog.DiscardHandler)).Up(ctx)
+		},
+	}
+	riverSystem = &system{
+		name: "river", table: "river_job", left: riverLeftSQL, keeps: true, insert: insertRiver, start: startNode,
+		prepare: func(ctx context.Context, _ *bench, _ string, pool *pgxpool.Pool) error {
+			return rig.MigrateRiver(ctx, pool)
+		},
+	}
+	graphileSystem = &system{
+		name: "graphile", table: "graphile_worker._private_jobs", left: `SELECT EXISTS (SELECT FROM graphile_worker._private_jobs)`,
+		insert: insertGraphile, start: startGraphile,
+		prepare: func(ctx context.Context, b *bench, url string, _ *pgxpool.Pool) (err error) {
+			if b.graphile, err = graphile.Install(ctx); err != nil {
+				return err
+			}
+			return b.graphile.Prepare(ctx, url)
+		},
+	}
 )
 
 // field is a system on a database.
@@ -68,7 +94,7 @@ type field struct {
 	system *system
 	url    string
 	pool   *pgxpool.Pool
-	client client // inserts only
+	client client // inserts only; nil for graphile-worker
 	// full says that there are rows to be kept.
 	full bool
 }
@@ -79,7 +105,7 @@ func (b *bench) field(ctx context.Context, s *system) (*field, error) {
 		return nil, err
 	}
 	f := &field{system: s, url: url, pool: pool}
-	if err = s.prepare(ctx, pool); err == nil {
+	if err = s.prepare(ctx, b, url, pool); err == nil && s.keeps {
 		f.client, err = river.NewClient(riverpgxv5.New(pool), &river.Config{})
 	}
 	if err != nil {
@@ -104,7 +130,7 @@ func (f *field) fill(ctx context.Context, rows int) error {
 // clear makes each turn begin alike, for the server too.
 func (f *field) clear(ctx context.Context) error {
 	if !f.full {
-		if _, err := f.pool.Exec(ctx, "TRUNCATE river_job"); err != nil {
+		if _, err := f.pool.Exec(ctx, "TRUNCATE "+f.system.table); err != nil {
 			return fmt.Errorf("clear %s's table: %w", f.system.name, err)
 		}
 	}
@@ -122,21 +148,40 @@ func (f *field) insert(ctx context.Context, jobs int) (pgx.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin to insert: %w", err)
 	}
-	for done := 0; done < jobs && err == nil; done += batch {
-		params := make([]river.InsertManyParams, min(batch, jobs-done))
-		for i := range params {
-			params[i].Args = noop{N: done + i}
-		}
-		_, err = f.client.InsertManyFastTx(ctx, tx, params)
-	}
-	if err == nil {
-		_, err = tx.Exec(ctx, "ANALYZE river_job")
+	if err = f.system.insert(ctx, f, tx, jobs); err == nil {
+		_, err = tx.Exec(ctx, "ANALYZE "+f.system.table)
 	}
 	if err != nil {
 		_ = tx.Rollback(ctx) // the first error says more
 		return nil, fmt.Errorf("insert jobs: %w", err)
 	}
 	return tx, nil
+}
+
+func insertRiver(ctx context.Context, f *field, tx pgx.Tx, jobs int) error {
+	for done := 0; done < jobs; done += batch {
+		params := make([]river.InsertManyParams, min(batch, jobs-done))
+		for i := range params {
+			params[i].Args = noop{N: done + i}
+		}
+		if _, err := f.client.InsertManyFastTx(ctx, tx, params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func insertGraphile(ctx context.Context, _ *field, tx pgx.Tx, jobs int) error {
+	for done := 0; done < jobs; done += batch {
+		payloads := make([]graphile.Payload, min(batch, jobs-done))
+		for i := range payloads {
+			payloads[i].N = done + i
+		}
+		if err := graphile.Add(ctx, tx, payloads); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drained waits until no job is left that is not finished. It begins to look in
@@ -146,7 +191,7 @@ func (f *field) drained(ctx context.Context, worked func() int64, goal int64) er
 	for {
 		if worked() >= goal || time.Now().After(look) {
 			var left bool
-			if err := f.pool.QueryRow(ctx, leftSQL).Scan(&left); err != nil {
+			if err := f.pool.QueryRow(ctx, f.system.left).Scan(&left); err != nil {
 				return fmt.Errorf("look for jobs that are left: %w", err)
 			}
 			if !left {
@@ -160,15 +205,22 @@ func (f *field) drained(ctx context.Context, worked func() int64, goal int64) er
 	}
 }
 
-// worked counts the finished jobs after id, and the nodes that worked them.
-func (f *field) worked(ctx context.Context, id int64) (jobs, nodes int, err error) {
-	if err := f.pool.QueryRow(ctx, workedSQL, id).Scan(&jobs, &nodes); err != nil {
-		return 0, 0, fmt.Errorf("count the finished jobs: %w", err)
+// worked counts the finished jobs after id. A system that keeps none is asked through the
+// counts of its processes.
+func (f *field) worked(ctx context.Context, id int64, counted int) (jobs int, err error) {
+	if !f.system.keeps {
+		return counted, nil
 	}
-	return jobs, nodes, nil
+	if err := f.pool.QueryRow(ctx, workedSQL, id).Scan(&jobs); err != nil {
+		return 0, fmt.Errorf("count the finished jobs: %w", err)
+	}
+	return jobs, nil
 }
 
 func (f *field) newest(ctx context.Context) (id int64, err error) {
+	if !f.system.keeps {
+		return 0, nil
+	}
 	if err := f.pool.QueryRow(ctx, newestSQL).Scan(&id); err != nil {
 		return 0, fmt.Errorf("find the newest job: %w", err)
 	}
