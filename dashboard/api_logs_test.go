@@ -89,15 +89,16 @@ func TestAPIFollowAbortsIfJobIsGone(t *testing.T) {
 func TestAPIFollowersAreBounded(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()
-	s := makeServer(optionsOf(c)).api
+	s := makeServer(optionsOf(c))
+	h := s.guard.Protect(s.guard.Mux(s.routes()))
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	followers := s.guard.Limits.Followers
 	for range auth.MaxFollowersOfOne {
-		s.Limits.Followers.Acquire(t.Context(), web.AddressOf(r), 1, 0)
+		followers.Acquire(t.Context(), web.AddressOf(r), 1, 0)
 	}
-	w := httptest.NewRecorder()
-	s.FollowLogs(w, r, 42, 0, 0)
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || s.Limits.Followers.Used != auth.MaxFollowersOfOne {
-		t.Errorf("status %d, %d followers", w.Code, s.Limits.Followers.Used)
+	w := get(t, h, "/api/v1/jobs/42/logs?follow=true")
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || followers.Used != auth.MaxFollowersOfOne {
+		t.Errorf("status %d, %d followers", w.Code, followers.Used)
 	}
 	if w := ask(t, handlerOf(c), http.MethodHead, "/api/v1/jobs/42/logs?follow=true"); w.Code != http.StatusOK || w.Body.Len() != 0 {
 		t.Errorf("HEAD: status %d, body %q", w.Code, w.Body)

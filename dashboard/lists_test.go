@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,7 +53,11 @@ func TestCronsPageByPage(t *testing.T) {
 	}
 	c.Crons = named("ab", "a-c", "ad", "a-e", "b", "c") // in the order of a natural language
 	names := func(path string, between func(int)) (names []string) {
-		for _, cron := range walk[api.CronItem](t, handlerOf(c), path, between) {
+		s := newServer(c)
+		for _, cron := range walk[api.CronItem](t, s.guard.Protect(s.guard.Mux(s.routes())), path, func(page int) {
+			between(page)
+			s.cluster.Outlines.Forget()
+		}) {
 			names = append(names, cron.Name)
 		}
 		return names
@@ -76,6 +81,47 @@ func TestCronsPageByPage(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}
+}
+
+// The list shares the outline of the crons with the page, and shows what the node itself
+// has changed.
+func TestListOfCronsIsCached(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	options := optionsOf(c)
+	outlines := &countedOutlines{Crons: dashboardtest.Crons{Cluster: c}}
+	options.Cluster.Source.Crons = outlines
+	h := New(options)
+	for _, path := range []string{"/api/v1/crons", "/api/v1/crons?is=paused", "/crons", "/api/v1/crons"} {
+		if w := get(t, h, path); w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if n := outlines.reads.Load(); n != 1 {
+		t.Errorf("four requests read all crons %d times", n)
+	}
+	c.Change(func(c *dashboardtest.Cluster) { c.Crons[0].PausedAt = dashboardtest.Epoch })
+	for path, media := range map[string]string{"/api/v1/crons/backup/pause": jsonType, "/crons/backup/pause": formType, "/api/v1/apply": jsonType} {
+		before := outlines.reads.Load()
+		if w := post(t, h, path, media, ""); w.Code >= http.StatusBadRequest {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		paused := decode[web.List[api.CronItem]](t, get(t, h, "/api/v1/crons?is=paused"))
+		if len(paused.Items) != 1 || outlines.reads.Load() != before+1 {
+			t.Errorf("after %s: %d crons are paused, read %d times", path, len(paused.Items), outlines.reads.Load()-before)
+		}
+	}
+}
+
+// countedOutlines counts how often all crons are read.
+type countedOutlines struct {
+	dashboardtest.Crons
+	reads atomic.Int64
+}
+
+func (f *countedOutlines) Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error) {
+	f.reads.Add(1)
+	return f.Crons.Outline(ctx, before)
 }
 
 // Tenures that begin while the list is read do not change the rest of the list.
@@ -208,7 +254,7 @@ func TestPanicIsAProblem(t *testing.T) {
 	options.Cluster.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	options.API.Doctor = func(context.Context) ([]api.Finding, error) { panic("out of \x1b luck") }
 	w := get(t, New(options), "/api/v1/doctor")
-	if got := decode[web.Problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api/doctor.go") {
+	if got := decode[web.Problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api/file.go") {
 		t.Errorf("%d %s\n%s", w.Code, w.Body, &log)
 	}
 	late := makeServer(options).guard.Recovered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -3,37 +3,14 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
-	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/alerts"
 )
-
-func (s *API) apiAlerts(w http.ResponseWriter, r *http.Request) {
-	inForce, err := s.Source.Alerts.List(r.Context())
-	answerList(s, w, r, inForce, err)
-}
-
-func (s *API) apiAlertsHistory(w http.ResponseWriter, r *http.Request) {
-	answerAlerts(s, w, r, s.Source.Alerts.History, func(i alerts.Incident) int64 { return i.ID })
-}
-
-func (s *API) apiAlertNotifications(w http.ResponseWriter, r *http.Request) {
-	answerAlerts(s, w, r, s.Source.Alerts.Notifications, func(n alerts.Notification) int64 { return n.ID })
-}
-
-func answerAlerts[T any](s *API, w http.ResponseWriter, r *http.Request, read func(context.Context, string, int64, int) ([]T, error), id func(T) int64) {
-	q := web.NewQuery(r)
-	before, limit := q.Number("before"), q.Limit()
-	if q.Reject(w) {
-		return
-	}
-	items, err := read(r.Context(), q.Values.Get("alert"), before, limit)
-	answerPage(s, w, r, q, items, err, limit, id)
-}
 
 // silenceAsk gives the duration of a silence, by either For or Until, and its reason.
 type silenceAsk struct {
@@ -54,57 +31,56 @@ type triedDocument struct {
 	Targets []string `json:"targets"`
 }
 
-func (s *API) apiSilence(w http.ResponseWriter, r *http.Request) {
-	var asked silenceAsk
-	err := web.ReadJSON(w, r, &asked)
-	var lasts alerts.Span
-	if err == nil {
-		lasts, err = cluster.SpanOfSilence(asked.For, asked.Until)
+func (s *API) alertRoutes() []route.Route {
+	ofAlert := slices.Concat([]route.Parameter{route.Text("alert", "Only of this alert.")}, route.Paged)
+	routes := []route.Route{
+		list(s, "/api/v1/alerts", route.Operation{
+			ID: "listAlerts", Summary: "List the alerts, firing ones first",
+			About: "Returns the alerts in force with their open incidents and silences. The list is complete.",
+		}, s.Source.Alerts.List),
+		paged(s, "/api/v1/alerts/history", route.Operation{
+			ID: "listIncidents", Summary: "List incidents that are over, newest first", About: "Returns the incidents that are resolved.", Query: ofAlert,
+		}, func(i alerts.Incident) int64 { return i.ID }, ofOneAlert(s.Source.Alerts.History)),
+		paged(s, "/api/v1/alerts/notifications", route.Operation{
+			ID: "listNotifications", Summary: "List the notifications, newest first",
+			About: "Returns the notifications with their receiver, their state and the last error.", Query: ofAlert,
+		}, func(n alerts.Notification) int64 { return n.ID }, ofOneAlert(s.Source.Alerts.Notifications)),
 	}
-	var made alerts.Silence
-	if err == nil {
-		made, err = s.Silence(r.Context(), alerts.Silence{
-			Alert: r.PathValue("alert"), CreatedBy: auth.RequestOrigin(r, viaAPI), Reason: asked.Reason,
-		}, lasts)
-	}
-	s.answer(w, r, http.StatusOK, made, err)
-}
-
-func (s *API) apiUnsilence(w http.ResponseWriter, r *http.Request) {
-	s.apiAlert(w, r, http.StatusOK, func(ctx context.Context, alert, by string) (any, error) {
-		changed, err := s.Silencer.Unsilence(ctx, alert, by)
-		return unsilencedDocument{alert, changed}, err
-	})
-}
-
-// apiTry answers before the receivers are notified. The leader of the metrics aggregator
-// notifies them, and the list of notifications shows the result.
-func (s *API) apiTry(w http.ResponseWriter, r *http.Request) {
-	s.apiAlert(w, r, http.StatusAccepted, func(ctx context.Context, alert, by string) (any, error) {
-		targets, err := s.Silencer.Try(ctx, alert, by)
-		return triedDocument{alert, targets}, err
-	})
-}
-
-// apiAlert handles actions that need only the alert's name.
-func (s *API) apiAlert(w http.ResponseWriter, r *http.Request, status int, do func(ctx context.Context, alert, by string) (document any, err error)) {
-	err := web.ReadJSON(w, r, &struct{}{})
-	var document any
-	if err == nil {
-		document, err = do(r.Context(), r.PathValue("alert"), auth.RequestOrigin(r, viaAPI))
-	}
-	s.answer(w, r, status, document, cluster.RefuseAlert(err))
-}
-
-// silenceRoutes returns the API routes.
-func (s *API) silenceRoutes() []route.Route {
 	if s.Silencer == nil {
-		return nil
+		return routes
 	}
-	const alert = "/api/v1/alerts/{alert}/"
-	return []route.Route{
-		{Path: alert + "silence", Post: s.apiSilence, Write: route.Operator, Posts: route.Takes[silenceAsk, alerts.Silence](http.StatusOK, "Silence an alert")},
-		{Path: alert + "unsilence", Post: s.apiUnsilence, Write: route.Operator, Posts: route.Does[unsilencedDocument](http.StatusOK, "End the silence of an alert")},
-		{Path: alert + "test", Post: s.apiTry, Write: route.Operator, Posts: route.Does[triedDocument](http.StatusAccepted, "Send a test notification to the receivers of an alert")},
+	return append(routes,
+		post(s, "/api/v1/alerts/{alert}/silence", route.Operation{
+			ID: "silenceAlert", Summary: "Silence an alert",
+			About: "Stops notifications of the alert, for the duration `for` or until `until`. One of the two is required. Incidents are still recorded.",
+		}, s.silence),
+		post(s, "/api/v1/alerts/{alert}/unsilence", route.Operation{
+			ID: "unsilenceAlert", Summary: "End the silence of an alert", About: "Ends the silence of the alert." + changesNothingTwice,
+		}, func(c *call, _ nothing) (unsilencedDocument, error) {
+			changed, err := s.Silencer.Unsilence(c.Context(), c.PathValue("alert"), c.by)
+			return unsilencedDocument{c.PathValue("alert"), changed}, err
+		}),
+		// The answer comes before the leader of the metrics aggregator notifies the receivers.
+		post(s, "/api/v1/alerts/{alert}/test", route.Operation{
+			Reply: route.Reply{Status: http.StatusAccepted},
+			ID:    "testAlert", Summary: "Send a test notification to the receivers of an alert",
+			About: "Sends a test notification to each receiver of the alert. The answer comes at once; the list of notifications shows the result.",
+		}, func(c *call, _ nothing) (triedDocument, error) {
+			targets, err := s.Silencer.Try(c.Context(), c.PathValue("alert"), c.by)
+			return triedDocument{c.PathValue("alert"), targets}, err
+		}))
+}
+
+func ofOneAlert[T any](read func(context.Context, string, int64, int) ([]T, error)) func(*http.Request, *web.Query) ([]T, error) {
+	return func(r *http.Request, q *web.Query) ([]T, error) {
+		return read(r.Context(), q.Values.Get("alert"), q.Number("before"), q.Limit())
 	}
+}
+
+func (s *API) silence(c *call, body silenceAsk) (made alerts.Silence, err error) {
+	lasts, err := cluster.SpanOfSilence(body.For, body.Until)
+	if err != nil {
+		return made, err
+	}
+	return s.Silence(c.Context(), alerts.Silence{Alert: c.PathValue("alert"), CreatedBy: c.by, Reason: body.Reason}, lasts)
 }

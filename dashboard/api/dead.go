@@ -3,10 +3,12 @@ package api
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
-	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -54,57 +56,78 @@ func (a deadAsk) parts() (filter jobstore.DeadFilter, wrong []web.FieldError) {
 	return filter, wrong
 }
 
+const actsOnManyDead = " At least one field of the filter is required, or `all` alone. `dry_run` counts the dead letters and changes nothing. One request changes 20,000 at most; a filter with more is refused with 422."
+
+func (s *API) deadRoutes() []route.Route {
+	filters := []route.Parameter{
+		route.Text("kind", "Only of this kind."), route.Text("error", "Only dead letters with this text in their error."),
+		route.Text("older_than", "Only jobs that died longer ago than this, such as 6h or 2d."), route.Text("newer_than", "Only jobs that died more recently than this, such as 6h or 2d."),
+	}
+	pages := slices.Concat(filters, route.PagedByID)
+	idOf := func(l jobstore.DeadLetter) int64 { return l.ID }
+	routes := []route.Route{
+		get(s, "/api/v1/dead", route.Operation{
+			ID: "listDeadGroups", Summary: "List the dead letters by kind and error", Query: filters,
+			About: "Returns the dead letters in groups of one kind and one error. The list is complete.",
+		}, func(r *http.Request, q *web.Query) (groups web.List[jobstore.DeadGroup], err error) {
+			filter, err := deadFilter(q)
+			if err != nil {
+				return groups, err
+			}
+			found, err := s.Source.Dead.DeadGroups(r.Context(), filter)
+			return web.ListOf(found, ""), err
+		}),
+		paged(s, "/api/v1/dead-letters", route.Operation{
+			ID: "listDeadLetters", Summary: "List the dead letters, newest first", Query: pages,
+			About: "Returns the jobs that have failed for good and were neither retried nor discarded.",
+		}, idOf, s.deadLetters),
+		paged(s, "/api/v1/dead/{group}", route.Operation{
+			ID: "listDeadLettersOfGroup", Summary: "List the dead letters of a group, newest first", Query: pages,
+			About: "Returns the dead letters of one group. An empty group is answered with 404.",
+		}, idOf, s.deadLetters),
+	}
+	if s.DeadLetterOps == nil {
+		return routes
+	}
+	for action, about := range map[jobstore.Action]string{
+		jobstore.Discard: "Removes the dead letters that match the filter from the list, without another attempt.",
+		jobstore.Retry:   "Makes the dead letters that match the filter available again.",
+	} {
+		routes = append(routes, post(s, "/api/v1/bulk/dead/"+string(action), route.Operation{
+			ID: string(action) + "DeadLetters", Summary: format.Capital(string(action)) + " all dead letters that match a filter", About: about + actsOnManyDead,
+		}, func(c *call, body deadAsk) (done cluster.BulkDocument, err error) {
+			filter, err := body.filter()
+			if err != nil {
+				return done, err
+			}
+			return s.ActOnDead(c.Context(), jobstore.Order{Action: action, By: c.by}, filter, body.DryRun)
+		}))
+	}
+	return routes
+}
+
 // deadFilter returns the filter of a list of dead letters.
-func deadFilter(q *web.Query) jobstore.DeadFilter {
+func deadFilter(q *web.Query) (jobstore.DeadFilter, error) {
 	filter, wrong := deadAsk{
 		Kind: q.Values.Get("kind"), Error: q.Values.Get("error"), OlderThan: q.Values.Get("older_than"), NewerThan: q.Values.Get("newer_than"),
 	}.parts()
 	for _, one := range wrong {
 		q.Errs = append(q.Errs, errors.New(one.Whole))
 	}
-	return filter
+	return filter, q.Err()
 }
 
-func (s *API) apiDead(w http.ResponseWriter, r *http.Request) {
-	q := web.NewQuery(r)
-	filter := deadFilter(q)
-	if q.Reject(w) {
-		return
+// deadLetters lists the dead letters of a group, or of all groups.
+func (s *API) deadLetters(r *http.Request, q *web.Query) ([]jobstore.DeadLetter, error) {
+	filter, err := deadFilter(q)
+	if err != nil {
+		return nil, err
 	}
-	groups, err := s.Source.Dead.DeadGroups(r.Context(), filter)
-	answerList(s, w, r, groups, err)
-}
-
-// apiDeadJobs lists the dead letters of a group, or of all groups.
-func (s *API) apiDeadJobs(w http.ResponseWriter, r *http.Request) {
-	q := web.NewQuery(r)
-	filter, before, limit := deadFilter(q), q.Number("before"), q.Limit()
 	filter.Group = r.PathValue("group")
-	if q.Reject(w) {
-		return
-	}
-	letters, err := s.Source.Dead.DeadLetters(r.Context(), filter, before, limit)
+	before := q.Number("before")
+	letters, err := s.Source.Dead.DeadLetters(r.Context(), filter, before, q.Limit())
 	if err == nil && len(letters) == 0 && before == 0 && filter.Group != "" {
-		s.AnswerError(w, r, cluster.ErrNoSuchGroup)
-		return
+		return nil, cluster.ErrNoSuchGroup
 	}
-	answerPage(s, w, r, q, letters, err, limit, func(l jobstore.DeadLetter) int64 { return l.ID })
-}
-
-// apiActOnDead applies an action to all dead letters that a filter names.
-func (s *API) apiActOnDead(action jobstore.Action) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var asked deadAsk
-		err := web.ReadJSON(w, r, &asked)
-		var filter jobstore.DeadFilter
-		if err == nil {
-			filter, err = asked.filter()
-		}
-		if err != nil {
-			s.AnswerError(w, r, err)
-			return
-		}
-		done, err := s.ActOnDead(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaAPI)}, filter, asked.DryRun)
-		s.answer(w, r, http.StatusOK, done, err)
-	}
+	return letters, err
 }

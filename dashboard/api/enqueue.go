@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
@@ -61,28 +60,83 @@ func (a enqueueAsk) unique() (by jobstore.UniqueBy, own bool, err error) {
 	return by, own || a.NoUnique || a.Unique != "", web.WrongFields(wrong...)
 }
 
-// apiEnqueue answers 201 with the new job, or 200 with the existing duplicate.
-func (s *API) apiEnqueue(w http.ResponseWriter, r *http.Request) {
-	var asked enqueueAsk
-	if err := web.ReadJSON(w, r, &asked); err != nil {
-		s.AnswerError(w, r, err)
-		return
+// KindItem is a kind of job.
+type KindItem struct {
+	Kind string `json:"kind"`
+	// Live reports whether a node has a worker for the kind now. The other kinds had a
+	// worker earlier.
+	Live bool `json:"live"`
+}
+
+// KindDocument is a kind with the arguments of its schema.
+type KindDocument struct {
+	KindItem
+	Args []argschema.Field `json:"args"`
+}
+
+// enqueueRoutes returns the route of the list of jobs and, if jobs can be added, the routes
+// for that.
+func (s *API) enqueueRoutes() []route.Route {
+	jobs := s.jobsRoute()
+	if s.Enqueuer == nil {
+		return []route.Route{jobs}
 	}
-	by, own, err := asked.unique()
+	added := post(s, jobs.Path, route.Operation{
+		ID: "enqueueJob", Summary: "Add a job; 200 if an equal one exists",
+		About: "Adds a job. If the uniqueness of its kind, or that in the body, matches an existing job, that job is returned with 200 and `existing`.",
+		Reply: route.Reply{Status: http.StatusCreated, Headers: []string{route.LocationHeader}},
+		Also:  []route.Reply{reply[jobstore.Enqueued](http.StatusOK)},
+	}, s.enqueue)
+	jobs.Post, jobs.Write, jobs.Posts, jobs.Action = added.Post, added.Write, added.Posts, cluster.EnqueueAction
+	return []route.Route{
+		jobs,
+		get(s, "/api/v1/kinds", route.Operation{
+			ID: "listKinds", Summary: "List the kinds of jobs that can be enqueued",
+			About: "Returns the kinds that a node has or had a worker for. The list is complete.",
+		}, s.listKinds),
+		get(s, "/api/v1/kinds/{kind}", route.Operation{
+			ID: "getKind", Summary: "Describe the arguments of a kind",
+			About: "Returns the arguments of a kind, by its schema. A kind without a schema has none.",
+		}, s.kind),
+	}
+}
+
+// enqueue answers with the new job, or with the existing duplicate.
+func (s *API) enqueue(c *call, body enqueueAsk) (added jobstore.Enqueued, err error) {
+	by, own, err := body.unique()
 	if err != nil {
-		s.AnswerError(w, r, err)
-		return
+		return added, err
 	}
-	added, err := s.Enqueue(r.Context(), jobstore.NewJob{
-		Kind: asked.Kind, Args: asked.Args, Queue: asked.Queue, Priority: asked.Priority, ScheduledAt: asked.At, Unique: asked.Unique, UniqueBy: by,
-	}, own, auth.RequestOrigin(r, viaAPI))
-	switch {
-	case err != nil:
-		s.AnswerError(w, r, err)
-	case added.Existing:
-		web.WriteJSON(w, http.StatusOK, added)
-	default:
-		w.Header().Set(route.LocationHeader, "/api/v1/jobs/"+strconv.FormatInt(added.ID, 10))
-		web.WriteJSON(w, http.StatusCreated, added)
+	added, err = s.Enqueue(c.Context(), jobstore.NewJob{
+		Kind: body.Kind, Args: body.Args, Queue: body.Queue, Priority: body.Priority, ScheduledAt: body.At, Unique: body.Unique, UniqueBy: by,
+	}, own, c.by)
+	if c.location = jobAddress(added.ID); added.Existing {
+		c.status, c.location = http.StatusOK, ""
 	}
+	return added, err
+}
+
+func (s *API) listKinds(r *http.Request, _ *web.Query) (web.List[KindItem], error) {
+	live, known, err := s.Enqueuer.Kinds(r.Context())
+	items := make([]KindItem, len(known))
+	for i, kind := range known {
+		items[i] = KindItem{kind, slices.Contains(live, kind)}
+	}
+	return web.ListOf(items, ""), err
+}
+
+func (s *API) kind(r *http.Request, _ *web.Query) (document KindDocument, err error) {
+	live, known, err := s.Enqueuer.Kinds(r.Context())
+	if err != nil {
+		return document, err
+	}
+	kind := r.PathValue("kind")
+	if !slices.Contains(known, kind) {
+		return document, web.Refuse(http.StatusNotFound, "There is no such kind.")
+	}
+	fields, err := s.Enqueuer.Fields(r.Context(), kind)
+	if fields == nil {
+		fields = []argschema.Field{}
+	}
+	return KindDocument{KindItem{kind, slices.Contains(live, kind)}, fields}, err
 }

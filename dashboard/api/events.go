@@ -4,47 +4,61 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
-	"github.com/forge-scheduler/forge/dashboard/live"
+	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/eventstore"
-	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// apiEvents lists the event log, newest first. With follow it streams new events.
-func (s *API) apiEvents(w http.ResponseWriter, r *http.Request) {
-	q := web.NewQuery(r)
-	filter := eventstore.Filter{Types: q.Texts("type"), Role: q.Values.Get("role"), Before: q.Number("before"), After: q.Number("after"), Limit: q.Limit()}
-	following := q.Flag("follow")
-	if q.Reject(w) {
-		return
+// eventRoutes returns the routes of the event log and of the audit log.
+func (s *API) eventRoutes() []route.Route {
+	routes := []route.Route{followed(s, "/api/v1/events", route.Operation{
+		ID: "listEvents", Summary: "List the events of the cluster, newest first",
+		About: "Returns the events of the cluster: elections, joins and deaths of nodes, applied configurations and more.",
+		Query: slices.Concat([]route.Parameter{
+			{Name: "type", Kind: "string", About: "Only events of this type; may be repeated, or list several separated by commas.", Many: true},
+			route.Text("role", "Only of this role."),
+		}, route.Followed),
+	}, s.events)}
+	if s.Audit != nil {
+		routes = append(routes, byAdmin(followed(s, "/api/v1/audit", route.Operation{
+			ID: "listAudit", Summary: "List the actions and refusals in the audit log, newest first",
+			About: "Returns the audit log: each action with its caller, its address and its outcome.",
+			Query: slices.Concat([]route.Parameter{
+				route.Text("actor", "Only actions of this actor."), route.Text("action", "Only this action, such as job.cancel."),
+				route.Among("outcome", "Only entries with this outcome.", access.AuditOutcomes()...),
+			}, route.Followed),
+		}, s.audit)))
 	}
+	return routes
+}
+
+func (s *API) events(r *http.Request, q *web.Query) (growing[eventstore.Event], error) {
+	filter := eventstore.Filter{Types: q.Texts("type"), Role: q.Values.Get("role")}
 	err := s.Source.Events.CheckTypes(r.Context(), filter.Types)
 	if unknown, ok := errors.AsType[*eventstore.UnknownTypeError](err); ok {
 		err = web.Refuse(http.StatusBadRequest, "type "+unknown.Error())
 	}
-	if err != nil {
-		s.AnswerError(w, r, err)
-		return
-	}
-	if following {
-		s.followEvents(w, r, filter)
-		return
-	}
-	events, err := s.Source.Events.Find(r.Context(), filter)
-	answerPage(s, w, r, q, events, err, filter.Limit, func(e eventstore.Event) int64 { return e.ID })
+	return growing[eventstore.Event]{
+		id: func(e eventstore.Event) int64 { return e.ID },
+		find: func(ctx context.Context, before, after int64, limit int) ([]eventstore.Event, error) {
+			filter.Before, filter.After, filter.Limit = before, after, limit
+			return s.Source.Events.Find(ctx, filter)
+		},
+	}, err
 }
 
-func (s *API) followEvents(w http.ResponseWriter, r *http.Request, filter eventstore.Filter) {
-	after, first := filter.After, live.InitialRows(filter.After, filter.Limit)
-	filter.Before = 0
-	live.Follow(s.Guard, w, r, func(ctx context.Context, send func([]eventstore.Event) error) error {
-		return postgres.Tail[eventstore.Event]{
-			Find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
-				filter.After, filter.Limit = after, limit
-				return s.Source.Events.Find(ctx, filter)
-			},
-			ID: func(e eventstore.Event) int64 { return e.ID }, Emit: send,
-		}.Run(ctx, after, first)
-	})
+// audit follows the audit log. An entry is sent a second time when its action has ended.
+func (s *API) audit(_ *http.Request, q *web.Query) (growing[access.AuditEntry], error) {
+	filter := access.AuditFilter{Actor: q.Values.Get("actor"), Action: q.Values.Get("action"), Outcome: q.Values.Get("outcome")}
+	return growing[access.AuditEntry]{
+		id:   func(e access.AuditEntry) int64 { return e.ID },
+		mark: func(e access.AuditEntry) string { return e.Outcome },
+		find: func(ctx context.Context, before, after int64, limit int) ([]access.AuditEntry, error) {
+			filter.BeforeID, filter.AfterID, filter.Limit = before, after, limit
+			return s.Audit.List(ctx, filter)
+		},
+	}, nil
 }

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
-	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
-	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
@@ -29,62 +27,85 @@ type File interface {
 	Apply(ctx context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error)
 }
 
-const (
-	defaultDays = 7
-	maxDays     = 366
-)
-
-// fileRoutes returns the routes of the node's file and of the cluster's tokens.
-func (s *API) fileRoutes() (routes []route.Route) {
-	if s.File != nil {
-		routes = append(routes,
-			route.Route{Path: "/api/v1/plan", Get: s.apiPlan, Read: route.Viewer, Gets: route.Answers[cronstore.Plan]("Compare the node's file with the configuration in force", route.Bounded("days", "How many days of runs to compare", maxDays, defaultDays))},
-			route.Route{Path: "/api/v1/apply", Post: s.apiApply, Write: route.Admin, Posts: route.Takes[applyAsk, cronstore.Outcome](http.StatusOK, "Apply the node's file, even if it is older than the one in force; yes confirms the removal of crons")},
-			route.Route{Path: "/api/v1/alerts/check", Get: s.apiCheckAlerts, Read: route.Viewer, Gets: route.Lists[alerts.Problem]("Check the alerts of the node's file")},
-			route.Route{Path: "/api/v1/alerts/export", Get: s.apiExportAlerts, Read: route.Viewer, Gets: route.Texts(YamlMedia, "Export the alerts of the node's file as rules for Prometheus")})
-	}
-	if s.TokenKeeper != nil {
-		routes = append(routes,
-			route.Route{
-				Path: "/api/v1/tokens", Get: s.apiTokens, Read: route.Admin, Gets: route.Lists[access.Token]("List the tokens, without their secrets"),
-				Post: s.apiCreateToken, Write: route.Admin, Posts: route.WithSecret("token", route.Takes[tokenAsk, madeToken](http.StatusCreated, "Create a token and return its secret once")), Action: "token.create",
-			},
-			route.Route{Path: "/api/v1/tokens/{name}/revoke", Post: s.apiRevokeToken, Write: route.Admin, Posts: route.Does[access.Token](http.StatusOK, "Revoke a token and end its sessions")})
-	}
-	return routes
-}
-
-// YamlMedia is the media type of YAML (RFC 9512), in which Prometheus rules are written.
-const YamlMedia = "application/yaml"
-
-func (s *API) apiCheckAlerts(w http.ResponseWriter, r *http.Request) {
-	problems, err := s.File.CheckAlerts()
-	s.answer(w, r, http.StatusOK, web.ListOf(problems, ""), cluster.RefuseAlert(err))
-}
-
-func (s *API) apiExportAlerts(w http.ResponseWriter, r *http.Request) {
-	rules, err := s.File.ExportAlerts()
-	if err != nil {
-		s.AnswerError(w, r, cluster.RefuseAlert(err))
-		return
-	}
-	w.Header().Set("Content-Type", YamlMedia)
-	_, _ = w.Write(rules) // the client is gone
-}
-
-func (s *API) apiPlan(w http.ResponseWriter, r *http.Request) {
-	q := web.NewQuery(r)
-	days := q.UpTo("days", defaultDays, maxDays)
-	if q.Reject(w) {
-		return
-	}
-	plan, err := s.File.Plan(r.Context(), time.Duration(days)*24*time.Hour)
-	s.answer(w, r, http.StatusOK, plan, err)
+// Finding is the result of one check of the doctor.
+type Finding struct {
+	Check string `json:"check"`
+	// Status is ok, warn or fail.
+	Status string `json:"status"`
+	// Detail describes the result.
+	Detail string `json:"detail"`
+	// Remedy says how to fix the problem; empty if there is none.
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // applyAsk says whether the file may remove crons.
 type applyAsk struct {
 	Yes bool `json:"yes"`
+}
+
+const (
+	// doctorTimeout bounds the checks, some of which wait for servers that do not answer.
+	doctorTimeout = 30 * time.Second
+	defaultDays   = 7
+	maxDays       = 366
+)
+
+// YamlMedia is the media type of YAML (RFC 9512), in which Prometheus rules are written.
+const YamlMedia = "application/yaml"
+
+// nodeRoutes returns the routes of the node's checks, its settings and its file.
+func (s *API) nodeRoutes() (routes []route.Route) {
+	if s.Doctor != nil {
+		routes = append(routes, list(s, "/api/v1/doctor", route.Operation{
+			ID: "runDoctor", Summary: "Check the database, the connection to it and the cluster",
+			About: "Checks the database, its grants, the connection, the schema and the nodes. Each finding is ok, warn or fail, with its remedy. The list is complete.",
+		}, s.diagnose))
+	}
+	if s.Settings != nil {
+		routes = append(routes, get(s, "/api/v1/settings", route.Operation{
+			ID: "getSettings", Summary: "Show the node's configuration, with secrets redacted", About: "Returns the effective configuration of this node.",
+		}, func(*http.Request, *web.Query) (map[string]any, error) { return s.Settings(), nil }))
+	}
+	if s.File == nil {
+		return routes
+	}
+	return append(routes,
+		get(s, "/api/v1/plan", route.Operation{
+			ID: "getPlan", Summary: "Compare the node's file with the configuration in force",
+			About: "Compares this node's file with the configuration in force, and returns the runs that would appear and vanish. It changes nothing.",
+			Query: []route.Parameter{route.Bounded("days", "How many days of runs to compare", maxDays, defaultDays)},
+		}, func(r *http.Request, q *web.Query) (cronstore.Plan, error) {
+			return s.File.Plan(r.Context(), time.Duration(q.UpTo("days", defaultDays, maxDays))*24*time.Hour)
+		}),
+		byAdmin(post(s, "/api/v1/apply", route.Operation{
+			ID: "applyFile", Summary: "Apply the node's file, even if it is older than the one in force; yes confirms the removal of crons",
+			About: "Applies this node's file, even if the cluster has applied a later one. If that would remove crons the answer is 409 unless `yes` is true.",
+		}, s.apply)),
+		list(s, "/api/v1/alerts/check", route.Operation{
+			ID: "checkAlerts", Summary: "Check the alerts of the node's file",
+			About: "Returns the errors in the alerts of this node's file. An empty list means that there are none.",
+		}, func(context.Context) ([]alerts.Problem, error) { return s.File.CheckAlerts() }),
+		s.written("/api/v1/alerts/export", route.Operation{
+			ID: "exportAlerts", Summary: "Export the alerts of the node's file as rules for Prometheus", Reply: route.Reply{Status: http.StatusOK, Media: YamlMedia},
+			About: "Returns the alerts of this node's file as a rule file of Prometheus, in YAML.",
+		}, s.File.ExportAlerts))
+}
+
+// diagnose runs the checks. Requests at about the same time share one run, because a run
+// opens connections.
+func (s *API) diagnose(ctx context.Context) ([]Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	return s.findings.Get(ctx)
+}
+
+func (s *API) apply(c *call, body applyAsk) (cronstore.Outcome, error) {
+	outcome, err := s.File.Apply(c.Context(), body.confirm)
+	if err == nil {
+		s.Outlines.Forget()
+		auth.NoteAction(c.Context(), "configuration "+outcome.InForce)
+	}
+	return outcome, err
 }
 
 // confirm refuses to remove crons, or to apply the file of another cluster, unless Yes is
@@ -94,19 +115,4 @@ func (a applyAsk) confirm(review cronstore.Review) error {
 		return nil
 	}
 	return web.Refuse(http.StatusConflict, fmt.Sprintf(`The file is not applied: %s. Set "yes": true to apply it.`, review))
-}
-
-func (s *API) apiApply(w http.ResponseWriter, r *http.Request) {
-	var asked applyAsk
-	if err := web.ReadJSON(w, r, &asked); err != nil {
-		s.AnswerError(w, r, err)
-		return
-	}
-	outcome, err := s.File.Apply(r.Context(), asked.confirm)
-	if err != nil {
-		s.AnswerError(w, r, err)
-		return
-	}
-	auth.NoteAction(r.Context(), "configuration "+outcome.InForce)
-	web.WriteJSON(w, http.StatusOK, outcome)
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ func (s *API) idempotent(of route.Route, next http.HandlerFunc) http.HandlerFunc
 			recorder := &answerRecorder{header: http.Header{}, status: http.StatusOK}
 			next(recorder, r.WithContext(ctx))
 			whole = recorder.answer()
-			return of.Posts.Kept(whole)
+			return withoutSecret(whole, of.Posts.Secret)
 		})
 		if !repeated && err == nil {
 			answer = whole
@@ -69,6 +70,21 @@ func (s *API) idempotent(of route.Route, next http.HandlerFunc) http.HandlerFunc
 		writeAnswer(w, answer)
 	}
 }
+
+// withoutSecret returns the answer that is stored for repeats.
+func withoutSecret(answer access.KeyedResponse, secret string) access.KeyedResponse {
+	if secret == "" || answer.Status >= http.StatusMultipleChoices {
+		return answer
+	}
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(answer.Body, &fields) // written above by the handler
+	delete(fields, secret)
+	answer.Body, _ = json.Marshal(fields)
+	return answer
+}
+
+// maxKey bounds the length of a key.
+const maxKey = 255
 
 // keyedRequest reads the key and the body, and resets the body for the handler.
 func keyedRequest(w http.ResponseWriter, r *http.Request) (access.KeyedRequest, error) {
@@ -95,8 +111,8 @@ func keyOf(headers []string) (string, error) {
 		key = key[1 : len(key)-1]
 	}
 	strange := func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }
-	if len(headers) > 1 || key == "" || len(key) > route.MaxKey || strings.ContainsFunc(key, strange) {
-		return "", web.Refuse(http.StatusBadRequest, fmt.Sprintf("%s must be one text of 1 to %d visible ASCII characters without blanks, \" and \\.", route.KeyHeader, route.MaxKey))
+	if len(headers) > 1 || key == "" || len(key) > maxKey || strings.ContainsFunc(key, strange) {
+		return "", web.Refuse(http.StatusBadRequest, fmt.Sprintf("%s must be one text of 1 to %d visible ASCII characters without blanks, \" and \\.", route.KeyHeader, maxKey))
 	}
 	return key, nil
 }

@@ -1,79 +1,20 @@
 package api
 
 import (
-	"errors"
+	"context"
 	"net/http"
+	"slices"
+	"strconv"
+	"time"
 
-	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/live"
+	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
-
-func (s *API) apiJobs(w http.ResponseWriter, r *http.Request) {
-	q := web.NewQuery(r)
-	filter := cluster.JobFilter(q)
-	if q.Flag("args") {
-		filter.Args, filter.MaxArgs = jobstore.WholeArgs, web.MaxListedArgs
-	}
-	if q.Reject(w) {
-		return
-	}
-	jobs, err := s.Source.Jobs.List(r.Context(), filter)
-	limit := filter.Limit
-	if filter.EndsEarly(jobs) {
-		limit = len(jobs)
-	}
-	answerPage(s, w, r, q, jobs, err, limit, func(j jobstore.Job) int64 { return j.ID })
-}
-
-func (s *API) apiJob(w http.ResponseWriter, r *http.Request) {
-	job, ok := s.jobOf(w, r)
-	if ok {
-		web.WriteJSON(w, http.StatusOK, job)
-	}
-}
-
-// jobOf reads the job that the path names. If it returns false, it has answered the
-// request.
-func (s *API) jobOf(w http.ResponseWriter, r *http.Request) (jobstore.Job, bool) {
-	id, ok := cluster.JobID(r.PathValue("id"))
-	if !ok {
-		web.WriteProblem(w, http.StatusNotFound, "There is no such job.")
-		return jobstore.Job{}, false
-	}
-	job, err := s.Source.Jobs.Get(r.Context(), id)
-	switch {
-	case errors.Is(err, jobstore.ErrNotFound):
-		web.WriteProblem(w, http.StatusNotFound, "There is no such job.")
-	case err != nil:
-		s.AnswerDatabaseError(w, r, err)
-	}
-	return job, err == nil
-}
-
-// apiExplain explains where a job will run, why it waits, or which nodes ran it.
-func (s *API) apiExplain(w http.ResponseWriter, r *http.Request) {
-	id, ok := cluster.JobID(r.PathValue("id"))
-	if !ok {
-		s.AnswerError(w, r, cluster.ErrNoSuchJob)
-		return
-	}
-	placement, err := s.Source.Jobs.Placement(r.Context(), id)
-	s.answer(w, r, http.StatusOK, placement, cluster.Refuse(err))
-}
-
-// apiAct applies an action to one job.
-func (s *API) apiAct(action jobstore.Action) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := web.ReadJSON(w, r, &struct{}{}); err != nil {
-			s.AnswerError(w, r, err)
-			return
-		}
-		change, err := s.Act(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaAPI)}, r.PathValue("id"))
-		s.answer(w, r, http.StatusOK, change, err)
-	}
-}
 
 // bulkAsk is the JSON form of a filter of jobs.
 type bulkAsk struct {
@@ -86,23 +27,173 @@ type bulkAsk struct {
 	DryRun bool  `json:"dry_run"`
 }
 
-// apiActOnAll applies an action to all jobs that match a filter.
-func (s *API) apiActOnAll(action jobstore.Action) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var asked bulkAsk
-		err := web.ReadJSON(w, r, &asked)
-		filter := jobstore.Filter{State: asked.State, Kind: asked.Kind, Queue: asked.Queue, Cron: asked.Cron}
-		if err == nil {
-			err = cluster.CheckBulk(action, filter)
+// queueStateDocument is the state of a queue and whether the request changed it.
+type queueStateDocument struct {
+	Name     string    `json:"name"`
+	PausedAt time.Time `json:"paused_at,omitzero"`
+	Changed  bool      `json:"changed"`
+}
+
+// actionTexts describe the actions on one job and on many.
+var actionTexts = map[jobstore.Action]struct{ one, many string }{
+	jobstore.Cancel:  {"Cancels a job, even one that is running. A job that has ended is refused with 409.", "Cancels the jobs that match the filter, even running ones."},
+	jobstore.Discard: {"Discards a waiting job. A job that runs or has ended is refused with 409; cancel one that runs.", "Discards the waiting jobs that match the filter."},
+	jobstore.Retry:   {"Makes a job available again, even one that has ended. If all its attempts were used, it gets one more.", "Makes the jobs that match the filter available again."},
+}
+
+const actsOnMany = " At least one field of the filter is required. `dry_run` counts the jobs and changes nothing. One request changes 20,000 jobs at most; a filter with more is refused with 422."
+
+// jobRoutes returns the routes of the jobs and of the queues.
+func (s *API) jobRoutes() []route.Route {
+	routes := []route.Route{
+		get(s, "/api/v1/jobs/{id}", route.Operation{
+			ID: "getJob", Summary: "Show a job with its attempts", About: "Returns the job with its arguments, its attempts, its errors and its output.",
+		}, func(r *http.Request, _ *web.Query) (jobstore.Job, error) { return s.jobOf(r) }),
+		s.logsRoute(),
+		get(s, "/api/v1/jobs/{id}/explain", route.Operation{
+			ID: "explainJob", Summary: "Explain where a job will run, why it waits, or which nodes ran it",
+			About: "Returns in one sentence, and node by node, where a waiting job will run or why no node can take it. For other jobs it returns which nodes ran them.",
+		}, s.explainJob),
+		get(s, "/api/v1/job-counts", route.Operation{
+			ID: "countJobs", Summary: "Count the jobs by queue and state; if there are many, the counts are some seconds old",
+			About: "Returns the number of jobs in each queue and state. In a large database the count is some seconds old; before the first count the answer is 503.",
+		}, s.countJobs),
+		list(s, "/api/v1/queues", route.Operation{
+			ID: "listQueues", Summary: "List the queues with their depth",
+			About: "Returns the queues with their depth, their limits and whether they are paused. The list is complete.",
+		}, s.Source.Queues.Queues),
+		list(s, "/api/v1/limits", route.Operation{
+			ID: "listLimits", Summary: "List the limits in use", About: "Returns each limit of the whole cluster with its use. The list is complete.",
+		}, s.Source.Queues.Usages),
+	}
+	if s.JobOps != nil {
+		for _, action := range jobstore.Actions {
+			word, title := string(action), format.Capital(string(action))
+			routes = append(routes,
+				post(s, "/api/v1/jobs/{id}/"+word, route.Operation{ID: word + "Job", Summary: title + " a job", About: actionTexts[action].one}, s.act(action)),
+				post(s, "/api/v1/bulk/jobs/"+word, route.Operation{
+					ID: word + "Jobs", Summary: title + " all jobs that match a filter", About: actionTexts[action].many + actsOnMany,
+				}, s.actOnAll(action)))
 		}
-		if err == nil && asked.UpTo < 0 {
-			err = web.WrongFields(web.WrongField("up_to", "must be the id of a job"))
+	}
+	if s.QueueOps != nil {
+		routes = append(routes,
+			post(s, "/api/v1/queues/{name}/pause", route.Operation{
+				ID: "pauseQueue", Summary: "Pause a queue", About: "Stops jobs of the queue from starting. Running jobs continue." + changesNothingTwice,
+			}, s.setQueuePaused(true)),
+			post(s, "/api/v1/queues/{name}/resume", route.Operation{
+				ID: "resumeQueue", Summary: "Resume a queue", About: "Lets jobs of a paused queue start again." + changesNothingTwice,
+			}, s.setQueuePaused(false)))
+	}
+	return append(routes, s.enqueueRoutes()...)
+}
+
+// jobsRoute returns the route of the list of jobs.
+func (s *API) jobsRoute() route.Route {
+	return get(s, "/api/v1/jobs", route.Operation{
+		ID: "listJobs", Summary: "List the jobs, newest first", About: "Returns the jobs that match the filter.",
+		Query: slices.Concat([]route.Parameter{
+			route.Among("state", "Only jobs in this state.", cluster.JobStates...), route.Text("kind", "Only jobs of this kind."),
+			route.Text("queue", "Only jobs of this queue."), route.Text("cron", "Only runs of this cron."),
+			route.Flag("args", "Include the arguments of each job. A page ends early once it has 1 MiB of them."),
+		}, route.PagedByID),
+	}, func(r *http.Request, q *web.Query) (web.List[jobstore.Job], error) {
+		filter := cluster.JobFilter(q)
+		if q.Flag("args") {
+			filter.Args, filter.MaxArgs = jobstore.WholeArgs, web.MaxListedArgs
 		}
-		if err != nil {
-			s.AnswerError(w, r, err)
+		jobs, err := s.Source.Jobs.List(r.Context(), filter)
+		limit := filter.Limit
+		if filter.EndsEarly(jobs) {
+			limit = len(jobs)
+		}
+		return pageByID(q, jobs, limit, func(j jobstore.Job) int64 { return j.ID }), err
+	})
+}
+
+// jobOf reads the job that the path names.
+func (s *API) jobOf(r *http.Request) (jobstore.Job, error) {
+	id, err := cluster.JobID(r.PathValue("id"))
+	if err != nil {
+		return jobstore.Job{}, err
+	}
+	return s.Source.Jobs.Get(r.Context(), id)
+}
+
+// logsRoute returns the route of the output of one attempt, by default the newest, after a
+// chunk number. A followed output ends with the attempt or, if none is named, with the job.
+func (s *API) logsRoute() route.Route {
+	o := route.Operation{
+		ID: "getJobLogs", Summary: "Read the output of an attempt",
+		About: "Returns the output of one attempt in chunks, oldest first. `next` is the address of the following chunks, even while the attempt runs.",
+		Query: []route.Parameter{
+			route.UpTo("attempt", "The attempt; by default the newest.", cluster.MaxAttempt), route.UpTo("after", "Only chunks after this one.", cluster.MaxChunk),
+			route.CursorParameter, route.Flag("follow", "Stream chunks until the attempt ends, one per line (application/x-ndjson)."),
+		},
+		Reply: reply[web.List[jobstore.LogChunk]](http.StatusOK),
+		Also:  []route.Reply{linesOf[jobstore.LogChunk]()},
+	}
+	return route.Route{Path: "/api/v1/jobs/{id}/logs", Read: route.Viewer, Gets: &o, Get: s.checked(&o, func(w http.ResponseWriter, r *http.Request, q *web.Query) {
+		attempt, after := q.AtMost("attempt", cluster.MaxAttempt), q.AtMost("after", cluster.MaxChunk)
+		job, err := s.jobOf(r)
+		if err == nil && q.Flag("follow") {
+			live.Follow(s.Guard, w, r, func(ctx context.Context, send func([]jobstore.LogChunk) error) error {
+				return jobstore.Follow(ctx, s.Source.Jobs, job.ID, attempt, after, send)
+			})
 			return
 		}
-		done, err := s.ActOnAll(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaAPI)}, filter, asked.UpTo, asked.DryRun)
-		s.answer(w, r, http.StatusOK, done, err)
+		if attempt == 0 {
+			attempt = job.LastAttempt()
+		}
+		var chunks []jobstore.LogChunk
+		if err == nil {
+			chunks, err = s.Source.Jobs.Logs(r.Context(), job.ID, attempt, after)
+		}
+		s.answer(w, r, http.StatusOK, pageOf(q, chunks, true, "after", func(last jobstore.LogChunk) string { return strconv.Itoa(last.Seq) }), err)
+	})}
+}
+
+// explainJob explains where a job will run, why it waits, or which nodes ran it.
+func (s *API) explainJob(r *http.Request, _ *web.Query) (explain.Placement, error) {
+	id, err := cluster.JobID(r.PathValue("id"))
+	if err != nil {
+		return explain.Placement{}, err
+	}
+	return s.Source.Jobs.Placement(r.Context(), id)
+}
+
+// countJobs returns how many jobs are in each queue and state.
+func (s *API) countJobs(r *http.Request, _ *web.Query) (web.List[jobstore.Count], error) {
+	counts := s.Counts.Get(r.Context(), s.Now())
+	if counts.At.IsZero() {
+		return web.List[jobstore.Count]{}, &web.RefusedError{Status: http.StatusServiceUnavailable, Detail: "The jobs are not counted yet.", RetryAfter: 5}
+	}
+	return web.ListOf(counts.Value, ""), nil
+}
+
+func (s *API) act(action jobstore.Action) func(*call, nothing) (jobstore.Change, error) {
+	return func(c *call, _ nothing) (jobstore.Change, error) {
+		return s.Act(c.Context(), jobstore.Order{Action: action, By: c.by}, c.PathValue("id"))
+	}
+}
+
+// actOnAll applies an action to all jobs that match a filter.
+func (s *API) actOnAll(action jobstore.Action) func(*call, bulkAsk) (cluster.BulkDocument, error) {
+	return func(c *call, body bulkAsk) (done cluster.BulkDocument, err error) {
+		filter := jobstore.Filter{State: body.State, Kind: body.Kind, Queue: body.Queue, Cron: body.Cron}
+		if err := cluster.CheckBulk(action, filter); err != nil {
+			return done, err
+		}
+		if body.UpTo < 0 {
+			return done, web.WrongFields(web.WrongField("up_to", "must be the id of a job"))
+		}
+		return s.ActOnAll(c.Context(), jobstore.Order{Action: action, By: c.by}, filter, body.UpTo, body.DryRun)
+	}
+}
+
+func (s *API) setQueuePaused(pause bool) func(*call, nothing) (queueStateDocument, error) {
+	return func(c *call, _ nothing) (queueStateDocument, error) {
+		since, changed, err := s.SetQueuePaused(c.Context(), c.PathValue("name"), c.by, pause)
+		return queueStateDocument{c.PathValue("name"), since, changed}, err
 	}
 }

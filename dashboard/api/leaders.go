@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,112 +24,109 @@ type LeaderItem struct {
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
 }
 
-func (s *API) apiLeaders(w http.ResponseWriter, r *http.Request) {
+type transferAsk struct {
+	To string `json:"to" body:"required"`
+}
+
+const asksTheLeader = " The answer comes at once; `GET /api/v1/leaders` shows a later term when it has happened."
+
+// leaderRoutes returns the routes of the leaders and of the nodes.
+func (s *API) leaderRoutes() []route.Route {
+	routes := []route.Route{
+		get(s, "/api/v1/leaders", route.Operation{
+			ID: "listLeaders", Summary: "List the roles with their leaders",
+			About: "Returns each role with its leader, its term and the remaining time of its lease. A role without a leader is listed too. The list is complete. `renewals` are those of the role's lease in the last hour, by all its leaders; `heartbeats` are those of the leader's node since its process started. Both are missing until the first are recorded.",
+		}, s.listLeaders),
+		get(s, "/api/v1/leaders/history", route.Operation{
+			ID: "listTenures", Summary: "List tenures, newest first", About: "Returns who led each role, when, why the term ended, and the gap before it.",
+			Query: slices.Concat([]route.Parameter{route.Text("role", "Only of this role.")}, route.Paged),
+		}, s.listTenures),
+		list(s, "/api/v1/nodes", route.Operation{
+			ID: "listNodes", Summary: "List the nodes",
+			About: "Returns the nodes with their roles, their capabilities, their slots and their last heartbeat. The list is complete.",
+		}, s.Source.Nodes.List),
+	}
+	if s.RoleOps == nil {
+		return routes
+	}
+	accepted := route.Reply{Status: http.StatusAccepted}
+	drill := byAdmin(post(s, "/api/v1/leaders/{role}/drill", route.Operation{
+		ID: "drillLeader", Summary: "Hand a role over and measure it", NonTx: true,
+		About: "Hands the role over to any other node, waits for the next leader, for 30 seconds at most, and returns how long each part took.",
+	}, s.drill))
+	drill.Action = "drill"
+	return append(routes, drill,
+		byAdmin(post(s, "/api/v1/leaders/{role}/step-down", route.Operation{
+			Reply: accepted, ID: "stepDownLeader", Summary: "Ask a leader to step down",
+			About: "Asks the role's leader to give the role up to any other node." + asksTheLeader,
+		}, func(c *call, _ nothing) (cluster.HandOverDocument, error) { return s.handOver(c, "") })),
+		byAdmin(post(s, "/api/v1/leaders/{role}/transfer", route.Operation{
+			Reply: accepted, ID: "transferLeader", Summary: "Ask a leader to hand over to a node",
+			About: "Asks the role's leader to hand the role to the node `to`. `asked` is false if that node leads already." + asksTheLeader,
+		}, func(c *call, body transferAsk) (done cluster.HandOverDocument, err error) {
+			if body.To == "" {
+				return done, cluster.ErrNoTarget
+			}
+			return s.handOver(c, body.To)
+		})),
+		byAdmin(post(s, "/api/v1/nodes/{node}/drain", route.Operation{
+			Reply: accepted, ID: "drainNode", Summary: "Drain a node",
+			About: "Closes the node to new jobs and asks it to hand its roles over. Running jobs continue. The answer comes at once.",
+		}, s.drain(true))),
+		byAdmin(post(s, "/api/v1/nodes/{node}/undrain", route.Operation{
+			Reply: accepted, ID: "undrainNode", Summary: "Undrain a node", About: "Opens a drained node to jobs and roles again.",
+		}, s.drain(false))))
+}
+
+func (s *API) listLeaders(r *http.Request, _ *web.Query) (items web.List[LeaderItem], err error) {
 	leaders, err := s.Source.Leadership.Leaders(r.Context())
 	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
+		return items, err
 	}
 	rates, err := s.Rates.Get(r.Context())
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	items := make([]LeaderItem, 0, len(leaders))
 	for _, l := range s.AllRoles(leaders) {
 		item := LeaderItem{Leader: l, LeaderRates: rates.Of(l.Role, l.NodeID), Leads: l.Leads()}
 		if item.Leads {
 			item.LeaseRemaining = l.LeaseUntil.Sub(l.Now).Seconds()
 		}
-		items = append(items, item)
+		items.Items = append(items.Items, item)
 	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(items, ""))
+	return web.ListOf(items.Items, ""), err
 }
 
-func (s *API) apiHistory(w http.ResponseWriter, r *http.Request) {
-	q := web.NewQuery(r)
-	limit, after := q.Limit(), tenureCursor(q)
-	if q.Reject(w) {
-		return
-	}
-	tenures, err := s.Source.Leadership.HistoryAfter(r.Context(), q.Values.Get("role"), after, limit)
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	next := ""
-	if len(tenures) == limit {
-		last := tenures[limit-1]
-		next = q.Next("after", last.AcquiredAt.UTC().Format(time.RFC3339Nano)+" "+last.Role)
-	}
-	web.WriteJSON(w, http.StatusOK, web.ListOf(tenures, next))
-}
-
-// tenureCursor returns the position in a list of tenures, which the cursor parameter has
-// put into "after".
-func tenureCursor(q *web.Query) (after leaderstore.Cursor) {
-	at, role, _ := strings.Cut(q.Values.Get("after"), " ")
-	if at == "" {
-		return after
-	}
-	acquired, err := time.Parse(time.RFC3339Nano, at)
-	if err != nil {
-		q.Errs = append(q.Errs, web.ErrForgedCursor)
-	}
-	return leaderstore.Cursor{AcquiredAt: acquired, Role: role}
-}
-
-type transferAsk struct {
-	To string `json:"to" body:"required"`
-}
-
-// apiHandOver requests that a leader steps down or, with a target, transfers its role.
-func (s *API) apiHandOver(transfer bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var body transferAsk
-		var err error
-		if transfer {
-			err = web.ReadJSON(w, r, &body)
-		} else {
-			err = web.ReadJSON(w, r, &struct{}{})
+// listTenures lists the tenures. The cursor names the beginning and the role of one of
+// them.
+func (s *API) listTenures(r *http.Request, q *web.Query) (page web.List[leaderstore.Tenure], err error) {
+	var after leaderstore.Cursor
+	if at, role, _ := strings.Cut(q.Values.Get("after"), " "); at != "" {
+		after.Role = role
+		if after.AcquiredAt, err = time.Parse(time.RFC3339Nano, at); err != nil {
+			return page, web.BadRequest(web.ErrForgedCursor)
 		}
-		if err == nil && transfer && body.To == "" {
-			err = cluster.ErrNoTarget
-		}
-		if err != nil {
-			s.AnswerError(w, r, err)
-			return
-		}
-		leader, asked, err := s.RoleOps.HandOver(r.Context(), r.PathValue("role"), body.To, auth.RequestOrigin(r, viaAPI))
-		s.answer(w, r, http.StatusAccepted, cluster.HandOverDocument{Role: leader.Role, Term: leader.Term, LeaderID: leader.NodeID, To: body.To, Asked: asked}, cluster.RefuseHandOver(err))
 	}
+	tenures, err := s.Source.Leadership.HistoryAfter(r.Context(), q.Values.Get("role"), after, q.Limit())
+	return pageOf(q, tenures, len(tenures) == q.Limit(), "after", func(last leaderstore.Tenure) string {
+		return last.AcquiredAt.UTC().Format(time.RFC3339Nano) + " " + last.Role
+	}), err
 }
 
-// apiDrill answers when the role has a new leader.
-func (s *API) apiDrill(w http.ResponseWriter, r *http.Request) {
-	err := web.ReadJSON(w, r, &struct{}{})
-	var done handover.DrillResult
+// handOver requests that a leader steps down or, with a target, transfers its role.
+func (s *API) handOver(c *call, to string) (cluster.HandOverDocument, error) {
+	leader, asked, err := s.RoleOps.HandOver(c.Context(), c.PathValue("role"), to, c.by)
+	return cluster.HandOverDocument{Role: leader.Role, Term: leader.Term, LeaderID: leader.NodeID, To: to, Asked: asked}, err
+}
+
+// drill returns when the role has a new leader.
+func (s *API) drill(c *call, _ nothing) (handover.DrillResult, error) {
+	done, err := s.RoleOps.Drill(c.Context(), c.PathValue("role"), c.by)
 	if err == nil {
-		done, err = s.RoleOps.Drill(r.Context(), r.PathValue("role"), auth.RequestOrigin(r, viaAPI))
+		auth.NoteAction(c.Context(), fmt.Sprintf("from %s to %s, %v ms", done.From, done.To, done.TookMS))
 	}
-	if err != nil {
-		s.AnswerError(w, r, cluster.RefuseHandOver(err))
-		return
-	}
-	auth.NoteAction(r.Context(), fmt.Sprintf("from %s to %s, %v ms", done.From, done.To, done.TookMS))
-	web.WriteJSON(w, http.StatusOK, done)
+	return done, err
 }
 
-// handOverRoutes returns the API routes.
-func (s *API) handOverRoutes() []route.Route {
-	if s.RoleOps == nil {
-		return nil
-	}
-	return []route.Route{
-		{Path: "/api/v1/leaders/{role}/step-down", Post: s.apiHandOver(false), Write: route.Admin, Posts: route.Does[cluster.HandOverDocument](http.StatusAccepted, "Ask a leader to step down")},
-		{Path: "/api/v1/leaders/{role}/transfer", Post: s.apiHandOver(true), Write: route.Admin, Posts: route.Takes[transferAsk, cluster.HandOverDocument](http.StatusAccepted, "Ask a leader to hand over to a node")},
-		{Path: "/api/v1/leaders/{role}/drill", Post: s.apiDrill, Write: route.Admin, Action: "drill", Posts: route.NonTx(route.Does[handover.DrillResult](http.StatusOK, "Hand a role over and measure it"))},
-		{Path: "/api/v1/nodes/{node}/drain", Post: s.apiDrain(true), Write: route.Admin, Posts: route.Does[cluster.DrainDocument](http.StatusAccepted, "Drain a node")},
-		{Path: "/api/v1/nodes/{node}/undrain", Post: s.apiDrain(false), Write: route.Admin, Posts: route.Does[cluster.DrainDocument](http.StatusAccepted, "Undrain a node")},
+func (s *API) drain(drain bool) func(*call, nothing) (cluster.DrainDocument, error) {
+	return func(c *call, _ nothing) (cluster.DrainDocument, error) {
+		return s.Drain(c.Context(), c.PathValue("node"), c.by, drain)
 	}
 }

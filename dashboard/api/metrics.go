@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/compactor"
 )
 
 // maxPoints is the maximum number of windows in one answer.
@@ -44,6 +46,43 @@ type rangedPoint struct {
 	P99      *float64  `json:"p99,omitempty"`
 }
 
+// metricRoutes returns the routes of the metrics and of the compactor.
+func (s *API) metricRoutes() []route.Route {
+	text := route.Reply{Status: http.StatusOK, Media: "text/plain"}
+	failed := []route.Reply{{Status: http.StatusInternalServerError, Media: "text/plain"}}
+	routes := []route.Route{
+		get(s, "/api/v1/metrics/range", route.Operation{
+			ID: "getMetricRange", Summary: "Read the recorded values of a metric",
+			About: "Returns the recorded values of one metric, series by series. An answer has at most 50,000 points; `more` reports that some are missing.",
+			Query: []route.Parameter{
+				{Name: "metric", Kind: "string", About: "The metric's name.", Required: true},
+				route.Instant("from", "By default an hour before to."), route.Instant("to", "By default now."),
+				route.Text("step", "The width of the windows: 1m, 5m or 1h; by default what fits the range."),
+				{Name: "label", Kind: "string", About: "label.NAME: only series whose label NAME has this value.", Family: true},
+			},
+		}, s.metricRange),
+		get(s, "/api/v1/compaction", route.Operation{
+			ID: "getCompaction", Summary: "Show the passes of the log compactor and the sizes of the tables",
+			About: "Returns the newest passes of the log compactor and the size of each table.", Query: []route.Parameter{route.LimitParameter},
+		}, func(r *http.Request, q *web.Query) (compactor.Status, error) {
+			return s.Source.Compaction.Status(r.Context(), q.Limit())
+		}),
+	}
+	if s.Metrics != nil {
+		routes = append(routes, route.Route{Path: "/metrics", Get: s.Metrics.ServeHTTP, Read: route.Viewer, Gets: &route.Operation{
+			ID: "getMetrics", Summary: "The node's metrics, for Prometheus", Reply: text, Also: failed,
+			About: "Returns the metrics of this node in the text format of Prometheus. Scrape every node.",
+		}})
+	}
+	if s.ClusterMetrics != nil {
+		routes = append(routes, route.Route{Path: "/metrics/cluster", Get: s.clusterMetrics, Read: route.Viewer, Gets: &route.Operation{
+			ID: "getClusterMetrics", Summary: "The cluster's metrics, for Prometheus", Reply: text, Also: failed,
+			About: "Returns the newest metrics that the metrics aggregator has recorded for the cluster, in the text format of Prometheus. Scrape any one node.",
+		}})
+	}
+	return routes
+}
+
 // clusterMetrics serves the newest metrics that the metrics aggregator has recorded.
 func (s *API) clusterMetrics(w http.ResponseWriter, r *http.Request) {
 	recorded, err := s.ClusterMetrics(r.Context())
@@ -54,18 +93,13 @@ func (s *API) clusterMetrics(w http.ResponseWriter, r *http.Request) {
 	recorded.ServeHTTP(w, r)
 }
 
-func (s *API) apiMetricsRange(w http.ResponseWriter, r *http.Request) {
-	q := web.NewQuery(r)
+func (s *API) metricRange(r *http.Request, q *web.Query) (answer rangeAnswer, err error) {
 	asked := historyQuery(q, s.Now())
-	if q.Reject(w) {
-		return
+	if err := q.Err(); err != nil {
+		return answer, err
 	}
 	rows, err := s.Source.History.Range(r.Context(), asked)
-	if err != nil {
-		s.AnswerDatabaseError(w, r, err)
-		return
-	}
-	answer := rangeAnswer{
+	answer = rangeAnswer{
 		Metric: asked.Metric, Step: asked.Step.String(), From: asked.From, To: asked.To, Series: []rangedItem{},
 		More: len(rows) > maxPoints,
 	}
@@ -77,7 +111,7 @@ func (s *API) apiMetricsRange(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.Series[last].Points = append(answer.Series[last].Points, pointOf(row))
 	}
-	web.WriteJSON(w, http.StatusOK, answer)
+	return answer, err
 }
 
 func pointOf(row aggregator.Row) rangedPoint {

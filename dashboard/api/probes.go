@@ -13,6 +13,41 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
+// probeRoutes returns the routes for load balancers and the documents under /cluster.
+func (s *API) probeRoutes() []route.Route {
+	facts := reply[LeaderFacts](http.StatusOK, route.LeaderNodeHeader, route.LeaderTermHeader, route.LeaderURLHeader)
+	other := facts
+	other.Status = http.StatusServiceUnavailable
+	return []route.Route{
+		{Path: "/healthz", Get: s.healthz, Read: route.Open, Gets: &route.Operation{
+			ID: "getHealth", Summary: "Check that the process answers", Reply: reply[healthzDocument](http.StatusOK),
+			About: "Answers 200 while the process serves requests. It reads nothing from the database: use it for liveness probes.",
+		}},
+		{Path: "/readyz", Get: s.readyz, Read: route.Open, Gets: &route.Operation{
+			ID: "getReadiness", Summary: "Check whether the node can serve; 503 if it cannot",
+			Reply: reply[Readiness](http.StatusOK), Also: []route.Reply{reply[Readiness](http.StatusServiceUnavailable)},
+			About: "Answers 200 when the node can reach the database, the schema is current and its workers run, and 503 otherwise. `not_ready` lists the reasons; without a token they name no hosts. Leadership does not matter.",
+		}},
+		{Path: "/leader/{role}", Get: s.leaderProbe, Read: route.Open, Gets: &route.Operation{
+			ID: "probeLeader", Summary: "Answer 200 on the node that leads the role, and 503 on the others", Reply: facts, Also: []route.Reply{other},
+			About: "Lets a load balancer route requests to the leader of a role. Both answers name the leader in the body and in the headers, if it is known. The leader answers from memory, even if the database is down.",
+		}},
+		{Path: "/cluster/status", Get: s.clusterStatus, Read: route.Viewer, Gets: &route.Operation{
+			ID: "getClusterStatus", Summary: "Describe the cluster with its nodes", Reply: reply[StatusDocument](http.StatusOK),
+			About: "Returns the cluster's health with its roles, the scheduler's lease and all nodes. A cluster without a leader is answered with 200 and `degraded`.",
+		}},
+		{Path: "/cluster/leader", Get: s.clusterLeader, Read: route.Viewer, Gets: &route.Operation{
+			ID: "getClusterLeader", Summary: "Show the leader of a role; 503 while there is none", Reply: reply[LeaderDocument](http.StatusOK),
+			About: "Returns the lease of the role's leader.", Query: []route.Parameter{route.Text("role", "The role; by default scheduler.")},
+		}},
+		{Path: "/cluster/health", Get: s.clusterHealth, Read: route.Viewer, Gets: &route.Operation{
+			ID: "getClusterHealth", Summary: "Show the health of the cluster; 503 if the database cannot be read",
+			Reply: reply[HealthDocument](http.StatusOK), Also: []route.Reply{reply[HealthDocument](http.StatusServiceUnavailable)},
+			About: "Returns `healthy` if every role has a leader, and `degraded` otherwise. Both are answered with 200; 503 means that the database cannot be read.",
+		}},
+	}
+}
+
 // healthz reports that the process answers, and nothing else.
 func (s *API) healthz(w http.ResponseWriter, _ *http.Request) {
 	web.WriteJSON(w, http.StatusOK, healthzDocument{NodeID: s.Self.NodeID, Status: "ok", Version: s.Self.Version})

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 )
@@ -14,7 +16,7 @@ import (
 // TokenKeeper creates and revokes tokens.
 type TokenKeeper interface {
 	List(ctx context.Context) ([]access.Token, error)
-	// Create returns tokenstore.ErrTaken or ErrOpen, Revoke tokenstore.ErrNotFound.
+	// Create returns access.ErrTaken or ErrOpen, Revoke access.ErrNotFound.
 	Create(ctx context.Context, wanted access.NewToken) (secret string, token access.Token, err error)
 	Revoke(ctx context.Context, name, by string) (access.Token, error)
 }
@@ -42,61 +44,44 @@ func (a tokenAsk) wanted(by string) (wanted access.NewToken, err error) {
 	}
 	wanted = access.NewToken{Name: a.Name, By: by}
 	note("name", access.CheckName(a.Name))
-	if a.Scope == "" {
-		a.Scope = string(access.Viewer)
-	}
-	wanted.Scope, err = access.ParseScope(a.Scope)
+	wanted.Scope, err = access.ParseScope(cmp.Or(a.Scope, string(access.Viewer)))
 	note("scope", err)
-	if a.Expires == "" {
-		a.Expires = access.DefaultLife
-	}
-	wanted.Life, err = access.ParseLife(a.Expires)
+	wanted.Life, err = access.ParseLife(cmp.Or(a.Expires, access.DefaultLife))
 	note("expires", err)
 	return wanted, web.WrongFields(wrong...)
 }
 
-func (s *API) apiTokens(w http.ResponseWriter, r *http.Request) {
-	tokens, err := s.TokenKeeper.List(r.Context())
-	answerList(s, w, r, tokens, err)
+func (s *API) tokenRoutes() []route.Route {
+	if s.TokenKeeper == nil {
+		return nil
+	}
+	tokens := byAdmin(list(s, "/api/v1/tokens", route.Operation{
+		ID: "listTokens", Summary: "List the tokens, without their secrets",
+		About: "Returns the tokens with their scope, their expiry and their last use. The list is complete.",
+	}, s.TokenKeeper.List))
+	created := post(s, tokens.Path, route.Operation{
+		ID: "createToken", Summary: "Create a token and return its secret once", Secret: "token", Reply: route.Reply{Status: http.StatusCreated},
+		About: "Creates a token and returns its secret, which is not shown again.",
+	}, s.createToken)
+	tokens.Post, tokens.Posts, tokens.Action = created.Post, created.Posts, "token.create"
+	return []route.Route{tokens, byAdmin(post(s, "/api/v1/tokens/{name}/revoke", route.Operation{
+		ID: "revokeToken", Summary: "Revoke a token and end its sessions", About: "Revokes the token. Its sessions end too.",
+	}, func(c *call, _ nothing) (access.Token, error) {
+		return s.TokenKeeper.Revoke(c.Context(), c.PathValue("name"), c.by)
+	}))}
 }
 
-func (s *API) apiCreateToken(w http.ResponseWriter, r *http.Request) {
-	var asked tokenAsk
-	err := web.ReadJSON(w, r, &asked)
-	var wanted access.NewToken
-	if err == nil {
-		wanted, err = asked.wanted(auth.RequestOrigin(r, viaAPI))
-	}
+func (s *API) createToken(c *call, body tokenAsk) (made madeToken, err error) {
+	wanted, err := body.wanted(c.by)
 	if err != nil {
-		s.AnswerError(w, r, err)
-		return
+		return made, err
 	}
-	secret, token, err := s.TokenKeeper.Create(r.Context(), wanted)
+	made.Secret, made.Token, err = s.TokenKeeper.Create(c.Context(), wanted)
 	switch {
 	case errors.Is(err, access.ErrTaken):
-		s.AnswerError(w, r, web.Refuse(http.StatusConflict, fmt.Sprintf("A token %q exists. Choose another name, or revoke it first.", wanted.Name)))
-	case errors.Is(err, access.ErrOpen):
-		s.AnswerError(w, r, web.Refuse(http.StatusConflict, `Tokens can be created over HTTP only with auth = "token". Use forge token create on a machine that reaches the database.`))
-	case err != nil:
-		s.AnswerError(w, r, err)
-	default:
-		auth.NoteAction(r.Context(), fmt.Sprintf("%s, %s", token.Name, token.Scope))
-		web.WriteJSON(w, http.StatusCreated, madeToken{token, secret})
+		err = web.Refuse(http.StatusConflict, fmt.Sprintf("A token %q exists. Choose another name, or revoke it first.", wanted.Name))
+	case err == nil:
+		auth.NoteAction(c.Context(), fmt.Sprintf("%s, %s", made.Name, made.Scope))
 	}
-}
-
-func (s *API) apiRevokeToken(w http.ResponseWriter, r *http.Request) {
-	err := web.ReadJSON(w, r, &struct{}{})
-	var token access.Token
-	if err == nil {
-		token, err = s.TokenKeeper.Revoke(r.Context(), r.PathValue("name"), auth.RequestOrigin(r, viaAPI))
-	}
-	switch {
-	case errors.Is(err, access.ErrNotFound):
-		s.AnswerError(w, r, web.Refuse(http.StatusNotFound, "There is no such token."))
-	case err != nil:
-		s.AnswerError(w, r, err)
-	default:
-		web.WriteJSON(w, http.StatusOK, token)
-	}
+	return made, err
 }

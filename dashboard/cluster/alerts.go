@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
@@ -20,22 +18,6 @@ type Silencer interface {
 	Unsilence(ctx context.Context, alert, by string) (changed bool, err error)
 	// Try returns the targets that will be notified.
 	Try(ctx context.Context, alert, by string) (targets []string, err error)
-}
-
-// RefuseAlert converts an error of the Silencer to an answer.
-func RefuseAlert(err error) error {
-	switch {
-	case errors.Is(err, alerts.ErrNotFound):
-		return web.Refuse(http.StatusNotFound, "There is no such alert.")
-	case errors.Is(err, alerts.ErrTellsNobody):
-		return web.Refuse(http.StatusConflict, "The alert has no receivers: it has no notify.")
-	case errors.Is(err, alerts.ErrNoEngine):
-		return web.Refuse(http.StatusConflict, "This node's program cannot evaluate alerts. Ask a node that runs forge serve.")
-	case errors.Is(err, alerts.ErrInvalid):
-		return web.WrongFields(web.WrongBody(err.Error()))
-	default:
-		return err
-	}
 }
 
 // SpanOfSilence parses the duration of a silence.
@@ -61,5 +43,5 @@ func (s *Cluster) Silence(ctx context.Context, silence alerts.Silence, lasts ale
 	if err == nil {
 		auth.NoteAction(ctx, "until "+made.Until.UTC().Format(time.RFC3339))
 	}
-	return made, RefuseAlert(err)
+	return made, err
 }

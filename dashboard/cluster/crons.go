@@ -11,7 +11,6 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/explain"
-	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // DefaultUpcoming is how many upcoming ticks are shown by default.
@@ -29,14 +28,6 @@ func (s *Cluster) UpcomingTicks(cron cronstore.Cron, now time.Time) []explain.Co
 		return none
 	}
 	return ticks
-}
-
-// Interrupted returns an error that names how many ticks a backfill ran before it failed.
-func Interrupted(err error, ran int) error {
-	if ran == 0 {
-		return err
-	}
-	return web.Refuse(http.StatusServiceUnavailable, "The backfill stopped after "+format.Plural(ran, "tick", "ticks")+". Repeat the request to continue.")
 }
 
 // CronOps pauses and resumes crons, and finds the ticks that a backfill would run.
@@ -92,55 +83,26 @@ func NewSpan(cron string, from, to time.Time, limit int) (cronstore.Span, error)
 	return span, web.WrongFields(wrong...)
 }
 
-var (
-	errNoSuchCron = web.Refuse(http.StatusNotFound, "There is no such cron.")
-	errWaiting    = web.Refuse(http.StatusConflict, "The tick is queued already.")
-)
-
-// Refuse converts an error of an operation to an answer. It returns unexpected errors
-// unchanged.
-func Refuse(err error) error {
-	if wrong, _ := web.WrongArgs(err); wrong != nil {
-		return web.InvalidError(wrong)
-	}
-	switch {
-	case errors.Is(err, cronstore.ErrNotFound):
-		return errNoSuchCron
-	case errors.Is(err, jobstore.ErrNotFound):
-		return ErrNoSuchJob
-	case errors.Is(err, cronstore.ErrFuture):
-		return web.WrongFields(web.WrongField("at", "lies in the future, where the cron fires by itself"))
-	case errors.Is(err, cronstore.ErrNotDue):
-		return web.WrongFields(web.WrongField("at", "must be a due time of the cron"))
-	default:
-		return err
-	}
-}
-
 // Trigger runs a cron now, or one of its ticks.
 func (s *Cluster) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
 	row, err := s.CronRunner.Trigger(ctx, t)
-	if errors.Is(err, cronstore.ErrTaken) {
-		return row, refuseTaken(row)
+	switch {
+	case !errors.Is(err, cronstore.ErrTaken):
+		return row, err
+	case row.JobID == 0:
+		return row, web.Refuse(http.StatusConflict, "The tick is queued already.")
+	default:
+		return row, web.Refuse(http.StatusConflict, fmt.Sprintf("The tick already has job %d (%s), and a tick runs once.", row.JobID, row.Verdict))
 	}
-	return row, Refuse(err)
-}
-
-func refuseTaken(row cronstore.Tick) error {
-	if row.JobID == 0 {
-		return errWaiting
-	}
-	return web.Refuse(http.StatusConflict, fmt.Sprintf("The tick already has job %d (%s), and a tick runs once.", row.JobID, row.Verdict))
 }
 
 // SetCronPaused pauses or resumes a cron.
 func (s *Cluster) SetCronPaused(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
-	change := s.CronOps.Resume
+	defer s.Outlines.Forget() // this node reads its own writes
 	if pause {
-		change = s.CronOps.Pause
+		return s.CronOps.Pause(ctx, cron, by)
 	}
-	row, changed, err := change(ctx, cron, by)
-	return row, changed, Refuse(err)
+	return s.CronOps.Resume(ctx, cron, by)
 }
 
 // Backfill finds the ticks of a backfill and, unless dryRun is set, runs them.
@@ -148,7 +110,10 @@ func (s *Cluster) Backfill(ctx context.Context, span cronstore.Span, by string, 
 	if b, err = s.CronOps.BackfillTicks(ctx, span); err == nil && !dryRun {
 		ran, err = s.CronRunner.Backfill(ctx, b, by, nil)
 	}
-	return b, ran, Refuse(err)
+	if err != nil && ran > 0 {
+		err = web.Refuse(http.StatusServiceUnavailable, "The backfill stopped after "+format.Plural(ran, "tick", "ticks")+". Repeat the request to continue.")
+	}
+	return b, ran, err
 }
 
 // Operates reports whether crons can be changed.

@@ -49,7 +49,7 @@ func (s *Cluster) Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bo
 	}
 	added, err := s.Enqueuer.Enqueue(ctx, job, ownUnique, by)
 	auth.NoteAction(ctx, fmt.Sprintf("%s, job %d", job.Kind, added.ID))
-	return added, Refuse(err)
+	return added, err
 }
 
 func checkNewJob(job jobstore.NewJob) error {

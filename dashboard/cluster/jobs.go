@@ -17,9 +17,12 @@ import (
 )
 
 // JobID parses the id of a job.
-func JobID(text string) (int64, bool) {
+func JobID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
-	return id, err == nil && id > 0
+	if err != nil || id <= 0 {
+		return 0, jobstore.ErrNotFound
+	}
+	return id, nil
 }
 
 // The greatest numbers of attempts and chunks that the columns of the database can hold.
@@ -84,21 +87,18 @@ type JobOps interface {
 // PastTense is the past tense of each action.
 var PastTense = map[jobstore.Action]string{jobstore.Cancel: "cancelled", jobstore.Retry: "retried", jobstore.Discard: "discarded"}
 
-// ErrNoSuchJob answers a request for an unknown job.
-var ErrNoSuchJob = web.Refuse(http.StatusNotFound, "There is no such job.")
-
 // Act applies an action to one job.
 func (s *Cluster) Act(ctx context.Context, order jobstore.Order, text string) (jobstore.Change, error) {
-	id, ok := JobID(text)
-	if !ok {
-		return jobstore.Change{}, ErrNoSuchJob
+	id, err := JobID(text)
+	if err != nil {
+		return jobstore.Change{}, err
 	}
 	changes, err := s.JobOps.Act(ctx, order, []int64{id})
 	switch {
 	case err != nil:
 		return jobstore.Change{}, err
 	case changes[0].Missing:
-		return changes[0], ErrNoSuchJob
+		return changes[0], jobstore.ErrNotFound
 	case changes[0].Refused != "":
 		return changes[0], web.Refuse(http.StatusConflict, fmt.Sprintf("The job cannot be %s: %s.", PastTense[order.Action], changes[0].Refused))
 	}

@@ -2,12 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"time"
-
-	"github.com/forge-scheduler/forge/dashboard/web"
-	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // QueueOps pauses and resumes queues.
@@ -18,17 +13,10 @@ type QueueOps interface {
 	ResumeQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error)
 }
 
-var errNoSuchQueue = web.Refuse(http.StatusNotFound, "There is no such queue.")
-
 // SetQueuePaused pauses or resumes a queue.
 func (s *Cluster) SetQueuePaused(ctx context.Context, queue, by string, pause bool) (since time.Time, changed bool, err error) {
-	turn := s.QueueOps.ResumeQueue
 	if pause {
-		turn = s.QueueOps.PauseQueue
+		return s.QueueOps.PauseQueue(ctx, queue, by)
 	}
-	since, changed, err = turn(ctx, queue, by)
-	if errors.Is(err, jobstore.ErrNoQueue) {
-		err = errNoSuchQueue
-	}
-	return since, changed, err
+	return s.QueueOps.ResumeQueue(ctx, queue, by)
 }

@@ -2,9 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
-	"net/http"
-	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/handover"
@@ -26,25 +23,6 @@ type RoleOps interface {
 	// Drill requests a hand-over to any other node, waits for the next leader and measures
 	// the time. It is the only method that waits.
 	Drill(ctx context.Context, role, by string) (handover.DrillResult, error)
-}
-
-// sentence capitalizes a message and ends it with a period.
-func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
-
-// RefuseHandOver converts an error of RoleOps to an answer.
-func RefuseHandOver(err error) error {
-	no, ok := errors.AsType[*handover.RefusedError](err)
-	late, tooLate := errors.AsType[*handover.NotTakenError](err)
-	switch {
-	case tooLate:
-		return web.Refuse(http.StatusConflict, sentence(late.Error()+"; it stays where it is"))
-	case !ok:
-		return err
-	case no.Missing:
-		return web.Refuse(http.StatusNotFound, sentence(no.Why))
-	default:
-		return web.Refuse(http.StatusConflict, sentence(no.Why))
-	}
 }
 
 // HandOverDocument describes a requested hand-over. It is complete when GET /api/v1/leaders
@@ -71,12 +49,12 @@ type DrainDocument struct {
 func (s *Cluster) Drain(ctx context.Context, node, by string, drain bool) (DrainDocument, error) {
 	done := DrainDocument{NodeID: node, State: "active", Roles: []HandOverDocument{}}
 	if !drain {
-		return done, RefuseHandOver(s.RoleOps.Undrain(ctx, node, by))
+		return done, s.RoleOps.Undrain(ctx, node, by)
 	}
 	done.State = "draining"
 	led, err := s.RoleOps.Drain(ctx, node, by)
 	for _, leader := range led {
 		done.Roles = append(done.Roles, HandOverDocument{leader.Role, leader.Term, leader.NodeID, "", true})
 	}
-	return done, RefuseHandOver(err)
+	return done, err
 }

@@ -1,3 +1,4 @@
+// Package openapi builds the OpenAPI document of the routes from their Go types.
 package openapi
 
 import (
@@ -142,9 +143,8 @@ func (s Describer) Describe(routes []route.Route) (Document, error) {
 }
 
 func (s Describer) describeOne(schemas *schemas, r route.Route, method string, of *route.Operation, scope access.Scope) Operation {
-	text := OperationTexts[strings.ToUpper(method)+" "+r.Path]
 	op := Operation{
-		ID: text.id, Tags: []string{tagOf(r.Path)}, Summary: of.Summary, Description: text.about,
+		ID: of.ID, Tags: []string{tagOf(r.Path)}, Summary: of.Summary, Description: of.About,
 		Scope: scope, Security: s.securityOf(scope),
 		Parameters: append(pathParameters(r.Path), queryParameters(of.Query)...),
 	}
@@ -153,7 +153,7 @@ func (s Describer) describeOne(schemas *schemas, r route.Route, method string, o
 		"4XX":     {Description: "The request is refused; the detail says why.", Content: wrong},
 		"default": {Description: "The node cannot answer now.", Content: wrong},
 	}
-	for _, answer := range of.All() {
+	for _, answer := range append([]route.Reply{of.Reply}, of.Also...) {
 		describeReply(answer, schemas, op.Responses, method)
 	}
 	if route.IsRateLimited(r.Path) {
@@ -170,11 +170,15 @@ func (s Describer) describeOne(schemas *schemas, r route.Route, method string, o
 
 // takes adds the body and the header of a POST.
 func (op *Operation) takes(schemas *schemas, of *route.Operation) {
-	body := schemas.body(cmp.Or(of.Body, reflect.TypeFor[struct{}]()))
+	body := schemas.body(of.Body)
 	op.Body = &apiBody{Required: len(body.Required) > 0, Content: map[string]apiMedia{web.JSONMedia: {body}}}
+	means := "A repeat gets the answer of the first request"
+	if of.Secret != "" {
+		means += ", without " + of.Secret
+	}
 	op.Parameters = append(op.Parameters, apiParameter{
-		Name: route.KeyHeader, In: "header", Description: of.KeyMeans(),
-		Schema: &jsonschema.Schema{Type: "string"},
+		Name: route.KeyHeader, In: "header", Schema: &jsonschema.Schema{Type: "string"},
+		Description: means + ". A repeat with another body or address, or while the first request runs, gets 409.",
 	})
 }
 
@@ -246,4 +250,43 @@ func queryParameters(query []route.Parameter) (all []apiParameter) {
 		all = append(all, apiParameter{Name: p.Name, In: "query", Required: p.Required, Description: p.About, Schema: schema})
 	}
 	return all
+}
+
+// pathTexts describe the path parameters.
+var pathTexts = map[string]string{
+	"alert": "The name of the alert.",
+	"group": "The id of the group, from the list of groups.",
+	"id":    "The id of the job.",
+	"kind":  "The name of the kind.",
+	"name":  "The name of the cron, the queue or the token.",
+	"node":  "The id of the node.",
+	"role":  "The name of the role, such as scheduler.",
+	"tick":  "The time of the tick (RFC 3339).",
+}
+
+// tagTexts describe the tags.
+var tagTexts = []apiTag{
+	{"alerts", "Alerts, their incidents, their silences and their notifications."},
+	{"audit", "Who did what."},
+	{"cluster", "The state of the cluster, its events and its checks."},
+	{"configuration", "The file of a node and the configuration in force."},
+	{"crons", "Crons and their ticks."},
+	{"dead-letters", "Jobs that have failed for good."},
+	{"jobs", "Jobs, their output and their kinds."},
+	{"leaders", "Roles, their leaders and hand-overs."},
+	{"metrics", "Metrics for Prometheus, and their recorded values."},
+	{"node", "Probes of one node, and this document."},
+	{"nodes", "The nodes of the cluster."},
+	{"queues", "Queues and limits."},
+	{"storage", "The log compactor and the size of the tables."},
+	{"tokens", "Tokens of callers."},
+}
+
+// tagOfWord maps the first word of a path to its tag, for words that are not tags
+// themselves.
+var tagOfWord = map[string]string{
+	"apply": "configuration", "plan": "configuration", "settings": "configuration",
+	"compaction": "storage", "dead": "dead-letters",
+	"doctor": "cluster", "events": "cluster", "healthz": "node", "job-counts": "jobs", "kinds": "jobs",
+	"leader": "node", "limits": "queues", "next": "crons", "openapi.json": "node", "readyz": "node",
 }

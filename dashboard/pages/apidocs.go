@@ -47,7 +47,7 @@ type docsField struct {
 func (s *Pages) apiDocs(w http.ResponseWriter, r *http.Request) {
 	body, err := s.docs()
 	if err != nil {
-		s.AnswerUndescribed(w, r, err)
+		s.AnswerError(w, r, err)
 		return
 	}
 	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Settings: s.Settings != nil, Body: body})

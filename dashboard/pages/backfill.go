@@ -10,6 +10,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
@@ -20,7 +21,7 @@ func (s *Pages) formBackfill(w http.ResponseWriter, r *http.Request) {
 	}
 	cron, err := s.Source.Crons.Get(r.Context(), r.PathValue("name"))
 	if err != nil {
-		s.AnswerError(w, r, cluster.Refuse(err))
+		s.AnswerError(w, r, err)
 		return
 	}
 	span, err := spanOf(cron, fields.Get("from"), fields.Get("to"), fields.Get("limit"))
@@ -30,7 +31,7 @@ func (s *Pages) formBackfill(w http.ResponseWriter, r *http.Request) {
 	}
 	_, ran, err := s.Backfill(r.Context(), span, auth.RequestOrigin(r, viaPage), false)
 	if err != nil {
-		s.AnswerError(w, r, cluster.Interrupted(err, ran))
+		s.AnswerError(w, r, err)
 		return
 	}
 	redirectDone(w, r, "backfill", "n", strconv.Itoa(ran))
@@ -74,7 +75,7 @@ func (s *Pages) loadBackfill(ctx context.Context, req *request) (body, error) {
 	}
 	span, err := spanOf(cron, b.From, b.To, b.Limit)
 	if err != nil {
-		return nil, &requestError{err}
+		return nil, web.BadRequest(err)
 	}
 	found, err := s.CronOps.BackfillTicks(ctx, span)
 	if err != nil {

@@ -73,7 +73,7 @@ func loadBulk(action jobstore.Action) func(*Pages, context.Context, *request) (b
 			err = errNothingToChange
 		}
 		if err != nil {
-			return nil, &requestError{err}
+			return nil, web.BadRequest(err)
 		}
 		facts, err := s.cluster(ctx)
 		if err != nil {

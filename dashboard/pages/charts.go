@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/web"
 )
 
 var errNoSuchSpan = errors.New("span must be 1h, 6h, 24h, 7d or 30d")
@@ -27,7 +28,7 @@ func (s *Pages) loadCharts(ctx context.Context, req *request) (body, error) {
 	if name := req.Values.Get("span"); name != "" {
 		i := slices.IndexFunc(charts.Stretches, func(s charts.Stretch) bool { return s.Name == name })
 		if i < 0 {
-			return nil, &requestError{errNoSuchSpan}
+			return nil, web.BadRequest(errNoSuchSpan)
 		}
 		shown = charts.Stretches[i]
 	}

@@ -21,7 +21,7 @@ func (b *cronsBody) Narrowed() bool { return b.Query != "" || b.Is != "" }
 // choose filters the crons and returns one page of them.
 func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, filter cluster.CronFilter) ([]cronstore.Outlined, error) {
 	if b.Is != "" && !slices.Contains(cluster.CronFilters, b.Is) {
-		return nil, &requestError{fmt.Errorf("is must be one of %s", strings.Join(cluster.CronFilters, ", "))}
+		return nil, web.BadRequest(fmt.Errorf("is must be one of %s", strings.Join(cluster.CronFilters, ", ")))
 	}
 	found := filter.Named(crons)
 	counts := cluster.CountCrons(now, found)

@@ -190,9 +190,9 @@ func (s *Pages) formDead(action jobstore.Action) http.HandlerFunc {
 		}
 		filter := jobstore.DeadFilter{Group: r.PathValue("group")}
 		if text := fields.Get("id"); text != "" {
-			id, ok := cluster.JobID(text)
-			if !ok {
-				s.AnswerError(w, r, cluster.ErrNoSuchJob)
+			id, err := cluster.JobID(text)
+			if err != nil {
+				s.AnswerError(w, r, err)
 				return
 			}
 			filter.IDs = []int64{id}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -155,7 +156,7 @@ func draftArgs(fields []argschema.Field) string {
 
 func (s *Pages) loadEnqueue(ctx context.Context, req *request) (body, error) {
 	if s.Enqueuer == nil {
-		return nil, &requestError{errNothingToChange}
+		return nil, web.BadRequest(errNothingToChange)
 	}
 	return s.enqueueForm(ctx, url.Values{"kind": {req.Values.Get("kind")}}, req.Values.Get("raw") != "", "")
 }
@@ -211,7 +212,7 @@ func (s *Pages) formEnqueue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	added, err := s.enqueueSent(r, sent)
-	if status, problem := userError(err); problem != "" {
+	if status, problem := userError(cluster.Refuse(err)); problem != "" {
 		form, unread := s.enqueueForm(r.Context(), sent, sent.Has("args"), problem)
 		if unread != nil {
 			s.pageError(w, r, unread)

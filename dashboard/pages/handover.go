@@ -37,7 +37,7 @@ func (s *Pages) formHandOver(transfer bool) http.HandlerFunc {
 			}
 		}
 		if _, _, err := s.RoleOps.HandOver(r.Context(), role, target, auth.RequestOrigin(r, viaPage)); err != nil {
-			s.AnswerError(w, r, cluster.RefuseHandOver(err))
+			s.AnswerError(w, r, err)
 			return
 		}
 		http.Redirect(w, r, "/leaders?"+web.Encode("did", did, "of", role, "to", target), http.StatusSeeOther)

@@ -112,9 +112,9 @@ type jobActBody struct {
 // loadJobAct loads the confirmation page of an action.
 func loadJobAct(action jobstore.Action) func(*Pages, context.Context, *request) (body, error) {
 	return func(s *Pages, ctx context.Context, req *request) (body, error) {
-		id, ok := cluster.JobID(req.Values.Get("id"))
-		if !ok {
-			return nil, jobstore.ErrNotFound
+		id, err := cluster.JobID(req.Values.Get("id"))
+		if err != nil {
+			return nil, err
 		}
 		facts, err := s.cluster(ctx)
 		if err != nil {
@@ -293,9 +293,9 @@ type jobBody struct {
 }
 
 func (s *Pages) loadJob(ctx context.Context, req *request) (body, error) {
-	id, ok := cluster.JobID(req.Values.Get("id"))
-	if !ok {
-		return nil, jobstore.ErrNotFound
+	id, err := cluster.JobID(req.Values.Get("id"))
+	if err != nil {
+		return nil, err
 	}
 	shown := req.AtMost("attempt", cluster.MaxAttempt)
 	if err := req.err(); err != nil {

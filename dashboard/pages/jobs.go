@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
@@ -67,7 +68,7 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 		return nil, err
 	}
 	if filter.State != "" && !slices.Contains(cluster.JobStates, filter.State) {
-		return nil, &requestError{fmt.Errorf("state must be one of %s", strings.Join(cluster.JobStates, ", "))}
+		return nil, web.BadRequest(fmt.Errorf("state must be one of %s", strings.Join(cluster.JobStates, ", ")))
 	}
 	facts, err := s.cluster(ctx)
 	if err != nil {

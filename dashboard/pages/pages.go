@@ -182,16 +182,10 @@ func (r *request) feed(kind pageKind) string {
 
 // err returns the errors found in the parameters since the last call.
 func (r *request) err() error {
-	err := errors.Join(r.Errs...)
+	err := r.Err()
 	r.Errs = nil
-	if err != nil {
-		return &requestError{err}
-	}
-	return nil
+	return err
 }
-
-// requestError is an error that the reader caused. Pages show it.
-type requestError struct{ error }
 
 // view is the data of the layout, with the Body of one page.
 type view struct {
@@ -303,9 +297,6 @@ func (s *Pages) add(ctx context.Context, parts map[string][]byte, part, name str
 
 // explain returns the message for the reader. Other errors go to the log.
 func (s *Pages) explain(ctx context.Context, err error) string {
-	if wrong, ok := errors.AsType[*requestError](err); ok {
-		return wrong.Error()
-	}
 	if no, ok := errors.AsType[*web.RefusedError](err); ok {
 		return no.Detail
 	}
@@ -319,20 +310,14 @@ func (s *Pages) explain(ctx context.Context, err error) string {
 }
 
 func (s *Pages) pageError(w http.ResponseWriter, r *http.Request, err error) {
-	no, refused := errors.AsType[*web.RefusedError](err)
-	switch wrong, ok := errors.AsType[*requestError](err); {
-	case ok:
-		s.Fail(w, r, http.StatusBadRequest, wrong.Error())
-	case refused:
-		s.Fail(w, r, no.Status, no.Detail)
-	case errors.Is(err, jobstore.ErrNotFound):
+	if errors.Is(err, jobstore.ErrNotFound) {
 		s.Fail(w, r, http.StatusNotFound, "There is no such job. Finished jobs are removed after their retention.")
-	case errors.Is(err, cronstore.ErrNotFound):
-		s.Fail(w, r, http.StatusNotFound, "There is no such cron.")
-	default:
-		w.Header().Set("Refresh", "5")
-		s.AnswerDatabaseError(w, r, err)
+		return
 	}
+	if _, refused := errors.AsType[*web.RefusedError](cluster.Refuse(err)); !refused {
+		w.Header().Set("Refresh", "5")
+	}
+	s.AnswerError(w, r, err)
 }
 
 func (s *Pages) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {

@@ -13,7 +13,7 @@ import (
 // pagesOf returns the pages of a cluster without the API.
 func pagesOf(c *dashboardtest.Cluster) *Pages {
 	state := cluster.New(dashboardtest.Options(c))
-	answers := &web.Responder{Logger: state.Logger}
+	answers := &web.Responder{Logger: state.Logger, Refuse: cluster.Refuse}
 	p := New(Options{Changes: c}, auth.New(auth.Options{}, answers, state.Now, nil), state,
 		func() (openapi.Document, error) { return openapi.Document{}, nil })
 	answers.ErrorPage = p.WriteErrorPage

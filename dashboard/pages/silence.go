@@ -71,7 +71,7 @@ func (s *Pages) formAlert(w http.ResponseWriter, r *http.Request, did string, do
 	}
 	alert := r.PathValue("alert")
 	if err := do(r.Context(), alert, fields); err != nil {
-		s.AnswerError(w, r, cluster.RefuseAlert(err))
+		s.AnswerError(w, r, err)
 		return
 	}
 	http.Redirect(w, r, "/alerts?"+web.Encode("did", did, "alert", alert), http.StatusSeeOther)
@@ -137,7 +137,7 @@ func loadAlertAct(did string) func(*Pages, context.Context, *request) (body, err
 		name := req.Values.Get("alert")
 		i := slices.IndexFunc(inForce, func(a alerts.Status) bool { return a.Name == name })
 		if i < 0 {
-			return nil, cluster.RefuseAlert(alerts.ErrNotFound)
+			return nil, cluster.Refuse(alerts.ErrNotFound)
 		}
 		b := &alertActBody{
 			base: base{name: "Test " + name, beat: s.pulseOf(facts)}, Alert: inForce[i], Path: alertPath(name) + "/" + did,

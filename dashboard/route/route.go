@@ -1,3 +1,5 @@
+// Package route describes routes: their paths, handlers, scopes and, for the OpenAPI
+// document, their operations.
 package route
 
 import (
@@ -6,6 +8,27 @@ import (
 	"strings"
 
 	"github.com/forge-scheduler/forge/internal/access"
+)
+
+// Route is a path with its handlers for GET (and HEAD) and POST, and the scope that each
+// needs.
+type Route struct {
+	Path        string
+	Get, Post   http.HandlerFunc
+	Read, Write access.Scope
+	// Gets and Posts describe the operations for the OpenAPI document; nil means that the
+	// operation is not part of the API.
+	Gets, Posts *Operation
+	// Action is the name of the POST in the audit log, if it does not follow from the path.
+	Action string
+}
+
+// The scopes of routes. A route without a scope rejects every request.
+const (
+	Open     access.Scope = "open" // no token needed
+	Viewer                = access.Viewer
+	Operator              = access.Operator
+	Admin                 = access.Admin
 )
 
 // Placeholder matches a parameter in the path of a route.
@@ -23,7 +46,7 @@ func (r Route) ActionName() string {
 		return r.Action
 	}
 	var words []string
-	for part := range strings.FieldsFuncSeq(strings.TrimPrefix(Placeholder.ReplaceAllString(r.Path, ""), "/api/v1"), func(c rune) bool { return c == '/' }) {
+	for part := range strings.SplitSeq(strings.TrimPrefix(Placeholder.ReplaceAllString(r.Path, ""), "/api/v1"), "/") {
 		if word, ok := commands[part]; ok {
 			part = word
 		}
@@ -40,7 +63,7 @@ func IsRateLimited(path string) bool { return strings.HasPrefix(path, "/api/") }
 // IsProbe reports whether path is that of a probe. Probes are answered even if the
 // connection limit is exceeded.
 func IsProbe(path string) bool {
-	return path == "/healthz" || path == "/readyz" || len(path) > len("/leader/") && path[:len("/leader/")] == "/leader/"
+	return path == "/healthz" || path == "/readyz" || len(path) > len("/leader/") && strings.HasPrefix(path, "/leader/")
 }
 
 // Allow lists the methods of a route.
@@ -62,24 +85,3 @@ func (r Route) LeastScope() access.Scope {
 	}
 	return r.Read
 }
-
-// Route is a path with its handlers for GET (and HEAD) and POST, and the scope that each
-// needs.
-type Route struct {
-	Path        string
-	Get, Post   http.HandlerFunc
-	Read, Write access.Scope
-	// Gets and posts describe the operations for the OpenAPI document; nil means that the
-	// operation is not part of the API.
-	Gets, Posts *Operation
-	// Action is the name of the POST in the audit log, if it does not follow from the path.
-	Action string
-}
-
-// The scopes of routes. A route without a scope rejects every request.
-const (
-	Open     access.Scope = "open" // no token needed
-	Viewer                = access.Viewer
-	Operator              = access.Operator
-	Admin                 = access.Admin
-)

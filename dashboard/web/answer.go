@@ -1,30 +1,59 @@
+// Package web parses requests and writes answers: queries, bodies, cursors, lists and problem
+// documents.
 package web
 
 import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 )
 
-// AnswerDatabaseError logs the cause and answers without it: an error of the database may
-// name hosts and users.
-func (s *Responder) AnswerDatabaseError(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() == nil {
-		s.Logger.ErrorContext(r.Context(), "read for a request", "path", r.URL.Path, "error", err)
-	}
-	s.Fail(w, r, http.StatusServiceUnavailable, "The database cannot be read.")
+// Responder writes the answers to failed requests.
+type Responder struct {
+	Logger *slog.Logger
+	// Refuse converts an error of an operation to an answer, a [RefusedError] or an
+	// [InvalidError]. It returns unexpected errors unchanged.
+	Refuse func(error) error
+	// ErrorPage writes an error page for people; nil if there are no pages.
+	ErrorPage func(w http.ResponseWriter, r *http.Request, status int, detail string)
 }
 
-// AnswerError writes the answer to a failed request.
+// RefusedError is an error whose detail is shown to the caller.
+type RefusedError struct {
+	Status int
+	Detail string
+	// RetryAfter is the number of seconds to wait before the next request; 0: unknown.
+	RetryAfter int
+}
+
+func (r *RefusedError) Error() string { return r.Detail }
+
+// Refuse returns a RefusedError.
+func Refuse(status int, detail string) error { return &RefusedError{Status: status, Detail: detail} }
+
+// BadRequest refuses a request because of an error that is shown to the caller.
+func BadRequest(err error) error { return Refuse(http.StatusBadRequest, err.Error()) }
+
+// AnswerError writes the answer to a failed request. It logs the cause of an unexpected
+// error and answers without it: an error of the database may name hosts and users.
 func (s *Responder) AnswerError(w http.ResponseWriter, r *http.Request, err error) {
+	if s.Refuse != nil {
+		err = s.Refuse(err)
+	}
 	if no, ok := errors.AsType[*RefusedError](err); ok {
+		if no.RetryAfter > 0 {
+			w.Header().Set(RetryHeader, strconv.Itoa(no.RetryAfter))
+		}
 		s.Fail(w, r, no.Status, no.Detail)
 		return
 	}
 	if wrong, ok := errors.AsType[InvalidError](err); ok {
-		s.refuseFields(w, r, wrong)
+		s.fail(w, r, Problem{Status: http.StatusUnprocessableEntity, Detail: wrong.Error() + ".", Errors: wrong})
 		return
 	}
 	if r.Method == http.MethodPost {
@@ -35,21 +64,26 @@ func (s *Responder) AnswerError(w http.ResponseWriter, r *http.Request, err erro
 	s.AnswerDatabaseError(w, r, err)
 }
 
-// refuseFields answers with the list of errors.
-func (s *Responder) refuseFields(w http.ResponseWriter, r *http.Request, wrong InvalidError) {
-	detail := wrong.Error() + "."
-	if s.ForProgram(r) {
-		writeJSONProblem(w, Problem{Status: http.StatusUnprocessableEntity, Detail: detail, Errors: wrong})
-		return
+// AnswerDatabaseError is AnswerError for errors of the database.
+func (s *Responder) AnswerDatabaseError(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		s.Logger.ErrorContext(r.Context(), "read for a request", "path", r.URL.Path, "error", err)
 	}
-	s.ErrorPage(w, r, http.StatusUnprocessableEntity, detail)
+	s.Fail(w, r, http.StatusServiceUnavailable, "The database cannot be read.")
 }
 
-// Responder writes the answers to failed requests.
-type Responder struct {
-	Logger *slog.Logger
-	// ErrorPage writes an error page for people; nil if there are no pages.
-	ErrorPage func(w http.ResponseWriter, r *http.Request, status int, detail string)
+// Fail answers in the form that fits the path: a problem document for programs, a page for
+// people.
+func (s *Responder) Fail(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	s.fail(w, r, Problem{Status: status, Detail: detail})
+}
+
+func (s *Responder) fail(w http.ResponseWriter, r *http.Request, p Problem) {
+	if s.ForProgram(r) {
+		writeJSONProblem(w, p)
+		return
+	}
+	s.ErrorPage(w, r, p.Status, p.Detail)
 }
 
 // ForProgram reports whether a request is answered with a problem document.
@@ -57,30 +91,10 @@ func (s *Responder) ForProgram(r *http.Request) bool {
 	return s.ErrorPage == nil || ForPrograms(r.URL.Path)
 }
 
-// Fail answers in the form that fits the path: a problem document for programs, a page for
-// people.
-func (s *Responder) Fail(w http.ResponseWriter, r *http.Request, status int, detail string) {
-	if s.ForProgram(r) {
-		WriteProblem(w, status, detail)
-		return
-	}
-	s.ErrorPage(w, r, status, detail)
-}
-
 // ForPrograms reports whether programs, not people, request a path.
 func ForPrograms(path string) bool {
-	if path == DocsPath {
-		return false
-	}
-	if path == "/api" {
-		return true
-	}
-	for _, prefix := range []string{"/api/", "/cluster/", "/leader/", "/healthz", "/readyz", "/metrics", "/events", "/static/"} {
-		if strings.HasPrefix(path, prefix) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"/api/", "/cluster/", "/leader/", "/healthz", "/readyz", "/metrics", "/events", "/static/"}
+	return path == "/api" || path != DocsPath && slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
 const (
@@ -91,12 +105,6 @@ const (
 	// Bearer is the name of the OpenAPI security scheme of tokens.
 	Bearer = "token"
 )
-
-// AnswerUndescribed answers that the OpenAPI document could not be built.
-func (s *Responder) AnswerUndescribed(w http.ResponseWriter, r *http.Request, err error) {
-	s.Logger.ErrorContext(r.Context(), "describe the API", "error", err)
-	s.Fail(w, r, http.StatusInternalServerError, "The API cannot be described.")
-}
 
 // Problem is an RFC 9457 document.
 type Problem struct {
@@ -115,12 +123,12 @@ func WriteProblem(w http.ResponseWriter, status int, detail string) {
 
 func writeJSONProblem(w http.ResponseWriter, p Problem) {
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
-	write(w, "application/problem+json", p.Status, p)
+	write(w, ProblemMedia, p.Status, p)
 }
 
 // WriteJSON answers with a JSON document.
 func WriteJSON(w http.ResponseWriter, status int, body any) {
-	write(w, "application/json", status, body)
+	write(w, JSONMedia, status, body)
 }
 
 // write writes an answer. It does not report errors, because they mean that the client is
@@ -130,3 +138,41 @@ func write(w http.ResponseWriter, contentType string, status int, body any) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }
+
+// List is the body of every list. Next is the address of the next page, empty on the last
+// one.
+type List[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// ListOf returns a list, which is empty rather than null.
+func ListOf[T any](items []T, next string) List[T] {
+	if items == nil {
+		items = []T{}
+	}
+	return List[T]{Items: items, Next: next}
+}
+
+// IsRead reports whether a method changes nothing.
+func IsRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+// RetryHeader holds the number of seconds to wait before the next request.
+const RetryHeader = "Retry-After"
+
+// AddressOf returns the remote address of a request, without its port.
+func AddressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return "an unknown address"
+	}
+	return host
+}
+
+// AcceptsGzip reports whether the client accepts gzip.
+func AcceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
+
+// DocsPath is the page that shows the OpenAPI document.
+const DocsPath = "/api/docs"

@@ -74,7 +74,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, contentType string) ([]byt
 // their exact case, each at most once. An empty body leaves the struct unchanged. The error
 // is a refusal for invalid JSON, and an InvalidError for wrong fields.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
-	body, err := ReadBody(w, r, "application/json")
+	body, err := ReadBody(w, r, JSONMedia)
 	if err != nil || len(body) == 0 {
 		return err
 	}

@@ -115,13 +115,12 @@ func (q *Query) Next(key, value string) string {
 	return q.Path + "?" + q.Values.Encode()
 }
 
-// Reject answers the request if the address has errors.
-func (q *Query) Reject(w http.ResponseWriter) bool {
+// Err returns the refusal of an address with errors.
+func (q *Query) Err() error {
 	if len(q.Errs) == 0 {
-		return false
+		return nil
 	}
-	WriteProblem(w, http.StatusBadRequest, errors.Join(q.Errs...).Error())
-	return true
+	return BadRequest(errors.Join(q.Errs...))
 }
 
 // Encode encodes pairs of parameters without the empty ones.

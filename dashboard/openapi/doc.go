@@ -1,2 +1,0 @@
-// Package openapi builds the OpenAPI document of the routes from their Go types.
-package openapi

@@ -1,3 +1,0 @@
-// Package route describes routes: their paths, handlers, scopes and, for the OpenAPI
-// document, their operations.
-package route
