@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -56,7 +57,7 @@ func TestCronsPageByPage(t *testing.T) {
 		s := newServer(c)
 		for _, cron := range walk[api.CronItem](t, s.guard.Protect(s.guard.Mux(s.routes())), path, func(page int) {
 			between(page)
-			s.cluster.Outlines.Forget()
+			s.cluster.Outlines.Forget(t.Context())
 		}) {
 			names = append(names, cron.Name)
 		}
@@ -111,6 +112,44 @@ func TestListOfCronsIsCached(t *testing.T) {
 			t.Errorf("after %s: %d crons are paused, read %d times", path, len(paused.Items), outlines.reads.Load()-before)
 		}
 	}
+}
+
+// A list that is read before the transaction of a request is committed does not hide the
+// change afterwards.
+func TestListOfCronsShowsCommittedChange(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	options := optionsOf(c)
+	outlines := &countedOutlines{Crons: dashboardtest.Crons{Cluster: c}}
+	options.Cluster.Source.Crons = outlines
+	var h http.Handler
+	list := func() { get(t, h, "/api/v1/crons") }
+	options.API.Once = readBeforeCommit{dashboardtest.Once{}, list}
+	h = New(options)
+	for _, path := range []string{"crons/backup/pause", "crons/backup/resume", "apply"} {
+		list()
+		if w := postWithKey(t, h, "", path, "", path); w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		before := outlines.reads.Load()
+		list()
+		if n := outlines.reads.Load() - before; n != 1 {
+			t.Errorf("after %s the crons are read %d times", path, n)
+		}
+	}
+}
+
+// readBeforeCommit calls read between the work of a request and its commit.
+type readBeforeCommit struct {
+	api.IdempotencyStore
+	read func()
+}
+
+func (o readBeforeCommit) Once(ctx context.Context, r access.KeyedRequest, work func(context.Context) access.KeyedResponse) (access.KeyedResponse, bool, error) {
+	return o.IdempotencyStore.Once(ctx, r, func(ctx context.Context) access.KeyedResponse {
+		defer o.read()
+		return work(ctx)
+	})
 }
 
 // countedOutlines counts how often all crons are read.

@@ -102,7 +102,7 @@ func (s *API) diagnose(ctx context.Context) ([]Finding, error) {
 func (s *API) apply(c *call, body applyAsk) (cronstore.Outcome, error) {
 	outcome, err := s.File.Apply(c.Context(), body.confirm)
 	if err == nil {
-		s.Outlines.Forget()
+		s.Outlines.Forget(c.Context())
 		auth.NoteAction(c.Context(), "configuration "+outcome.InForce)
 	}
 	return outcome, err

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
@@ -50,12 +51,14 @@ func (s *API) idempotent(of route.Route, next http.HandlerFunc) http.HandlerFunc
 			take = s.Once.OnceNonTx
 		}
 		var whole access.KeyedResponse
-		answer, repeated, err := take(r.Context(), asked, func(ctx context.Context) access.KeyedResponse {
+		deferring, flush := cluster.DeferForgets(r.Context())
+		answer, repeated, err := take(deferring, asked, func(ctx context.Context) access.KeyedResponse {
 			recorder := &answerRecorder{header: http.Header{}, status: http.StatusOK}
 			next(recorder, r.WithContext(ctx))
 			whole = recorder.answer()
 			return withoutSecret(whole, of.Posts.Secret)
 		})
+		flush()
 		if !repeated && err == nil {
 			answer = whole
 		}

@@ -41,11 +41,32 @@ func (m *Cache[T]) Get(ctx context.Context) (T, error) {
 	return value, nil
 }
 
-// Forget makes the next get read again.
-func (m *Cache[T]) Forget() {
+// Forget makes the next get read again. In a context of [DeferForgets] it does so later.
+func (m *Cache[T]) Forget(ctx context.Context) {
+	if deferred, ok := ctx.Value(forgetsKey{}).(*[]func()); ok {
+		*deferred = append(*deferred, m.forget)
+		return
+	}
+	m.forget()
+}
+
+func (m *Cache[T]) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.until = time.Time{}
+}
+
+type forgetsKey struct{}
+
+// DeferForgets returns a context that delays [Cache.Forget] until flush is called. A request
+// calls flush after its transaction, because a read before the commit caches the old state.
+func DeferForgets(ctx context.Context) (deferring context.Context, flush func()) {
+	deferred := new([]func())
+	return context.WithValue(ctx, forgetsKey{}, deferred), func() {
+		for _, forget := range *deferred {
+			forget()
+		}
+	}
 }
 
 // CachedValue is the result of the last read. at is when the read began, by the clock of

@@ -98,7 +98,7 @@ func (s *Cluster) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.T
 
 // SetCronPaused pauses or resumes a cron.
 func (s *Cluster) SetCronPaused(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
-	defer s.Outlines.Forget() // this node reads its own writes
+	defer s.Outlines.Forget(ctx) // this node reads its own writes
 	if pause {
 		return s.CronOps.Pause(ctx, cron, by)
 	}

@@ -40,7 +40,7 @@ func (s *Cluster) ActOnDead(ctx context.Context, order jobstore.Order, filter jo
 			"The filter matches %d dead letters, but one request changes at most %d. Narrow the filter, or use forge dead %s.", counted.Jobs, MaxBulk, order.Action))
 
 	}
-	defer s.Dead.Forget()
+	defer s.Dead.Forget(ctx)
 	done.Changed, err = s.DeadLetterOps.ActOnDead(ctx, order, filter, counted)
 	auth.NoteAction(ctx, fmt.Sprintf("ids=%v group=%s kind=%s error=%q older_than=%s newer_than=%s, changed %d",
 		filter.IDs, filter.Group, filter.Kind, filter.Error, filter.OlderThan, filter.NewerThan, done.Changed))
