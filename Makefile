@@ -120,7 +120,7 @@ attack-http: ## Attack a node's listener for a minute while it leads (FOR=5m).
 overload: FOR ?= 2m
 overload: build ## Overload a cluster in five ways, then check every tick and job (SCENARIOS=slow FOR=1m).
 	@scripts/need-postgres
-	go -C bench run ./overload -forge ../bin/forge -for $(FOR) -out ../bin/overload $(if $(SCENARIOS),-only $(SCENARIOS)) $(BENCHFLAGS)
+	go -C bench run ./overload -forge ../bin/forge -for $(FOR) -out ../bin/overload $(if $(SCENARIOS),-only $(SCENARIOS) )$(BENCHFLAGS)
 
 .PHONY: bench-failover
 bench-failover: ## Measure the time to a new leader after each fault, beside River's.
@@ -169,14 +169,14 @@ BENCHFLAGS_failover   ?= -trials 10 -promotions 3 -peer-trials 3
 BENCHFLAGS_throughput ?= -trials 3
 BENCHFLAGS_losses     ?= -for 2m
 BENCHFLAGS_dashboard  ?= -n 5 -for 10s
-BENCHFLAGS_overload   ?= -for 90s
-BENCHFLAGS_soak       ?= -for 12m
+FOR_overload          ?= 90s
+FOR_soak              ?= 12m
 
 .PHONY: bench
 bench: ## Run every bench and write its figures into docs (BENCHES='crons failover' for some).
 	@mkdir -p bin/bench
 	@$(foreach bench,$(BENCHES), \
-		$(MAKE) --no-print-directory bench-$(bench) BENCHFLAGS='$(BENCHFLAGS_$(bench))' >bin/bench/$(bench).txt; \
+		$(MAKE) --no-print-directory bench-$(bench) BENCHFLAGS='$(BENCHFLAGS_$(bench))' $(if $(FOR_$(bench)),FOR=$(FOR_$(bench))) >bin/bench/$(bench).txt; \
 		cp bin/bench/$(bench).txt bench/results/$(bench).txt; cat bin/bench/$(bench).txt;)
 	go -C bench run ./page
 

@@ -196,12 +196,12 @@ func TestResultsAreOfMakeBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shortened := map[string]string{}
-	for _, flags := range regexp.MustCompile(`(?m)^BENCHFLAGS_(\w+) +\?= (.*)$`).FindAllStringSubmatch(get(t, root, "Makefile"), -1) {
-		shortened[flags[1]] = flags[2]
+	shortened := map[string][]string{}
+	for _, set := range regexp.MustCompile(`(?m)^(BENCHFLAGS|FOR)_(\w+) +\?= (.*)$`).FindAllStringSubmatch(get(t, root, "Makefile"), -1) {
+		shortened[set[2]] = append(shortened[set[2]], set[1]+"="+set[3])
 	}
 	for name, result := range results {
-		cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", "bench-"+name, "BENCHFLAGS="+shortened[name])
+		cmd := exec.CommandContext(t.Context(), "make", append([]string{"--no-print-directory", "--dry-run", "bench-" + name}, shortened[name]...)...)
 		cmd.Dir = root
 		printed, err := cmd.Output()
 		if err != nil {
@@ -213,12 +213,28 @@ func TestResultsAreOfMakeBench(t *testing.T) {
 		}) {
 			t.Errorf("%s: the result is of %q; make bench runs\n%s", name, command, printed)
 		}
+		if twice := repeated(command); twice != "" {
+			t.Errorf("%s: %q has %s twice", name, command, twice)
+		}
 		for _, setting := range []string{"date", "machine"} {
 			if result.Settings[setting] == nil || !strings.Contains(result.text, fmt.Sprintf("%s: %v\n", setting, result.Settings[setting])) {
 				t.Errorf("%s: the result does not print its setting %s", name, setting)
 			}
 		}
 	}
+}
+
+// repeated returns a flag that a command line has more than once.
+func repeated(command string) string {
+	seen := map[string]bool{}
+	for word := range strings.FieldsSeq(command) {
+		flag, _, _ := strings.Cut(word, "=")
+		if strings.HasPrefix(flag, "-") && seen[flag] {
+			return flag
+		}
+		seen[flag] = true
+	}
+	return ""
 }
 
 // Every picture of the documentation is shown, and make screenshots takes it.
