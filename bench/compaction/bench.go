@@ -232,7 +232,7 @@ func (b *bench) firstLoose(ctx context.Context) (job int64, err error) {
 func (b *bench) compactBeside(ctx context.Context) error {
 	var worked atomic.Int64
 	workers := river.NewWorkers()
-	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[noop]) error {
+	forge.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[noop]) error {
 		worked.Add(1)
 		return nil
 	}))

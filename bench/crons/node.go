@@ -52,7 +52,7 @@ func runNode(ctx context.Context, system string) (err error) {
 
 func runForge(ctx context.Context, started *starts) error {
 	workers := river.NewWorkers()
-	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[noop]) error {
+	forge.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[noop]) error {
 		now := time.Now()
 		run, _ := jobs.FromContext(ctx)
 		started.add(job.Args.Cron, run.Tick, now)
