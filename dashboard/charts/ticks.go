@@ -70,6 +70,36 @@ func MarkOf(v cronstore.Verdict) TickMark {
 	}
 }
 
+// tickKey holds every look of a tick in a strip. A run that is not over keeps the shape of its
+// verdict.
+var tickKey = []TickMark{
+	{"ok", "full", "fired"},
+	{"live", "full", "run not over"},
+	{"warn", "notched", "run to be retried"},
+	{"bad", "notched", "run failed"},
+	{"idle", "notched", "run cancelled"},
+	{"warn", "tall", "caught up"},
+	{"wait", "hollow", "queued"},
+	{"idle", "low", "skipped"},
+	{"bad", "split", "failed to fire"},
+}
+
+// KeyEntry is an entry of the key of tick strips: a strip of one tick, and what it means.
+type KeyEntry struct {
+	TickStrip
+
+	Words string
+}
+
+// TickKey returns the key of tick strips.
+func TickKey() []KeyEntry {
+	entries := make([]KeyEntry, len(tickKey))
+	for i, m := range tickKey {
+		entries[i] = KeyEntry{TickStrip{Width: cellWidth, Height: cellHeight, Cells: []cell{{Tone: m.Tone + " " + m.Shape, Rects: shape(m.Shape, 0)}}}, m.Words}
+	}
+	return entries
+}
+
 // The dimensions of a strip, in CSS pixels.
 const (
 	cellWidth  = 5

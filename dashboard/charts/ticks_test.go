@@ -64,3 +64,30 @@ func TestEveryVerdictHasAMark(t *testing.T) {
 		shapes[m.Shape] = m.Tone
 	}
 }
+
+// The key explains every look of a tick, whatever its verdict and the state of its run.
+func TestTickKeyIsComplete(t *testing.T) {
+	t.Parallel()
+	explained := map[string]bool{}
+	for _, entry := range TickKey() {
+		look := entry.Cells[0].Tone
+		if explained[look] || entry.Words == "" || len(entry.Cells[0].Rects) == 0 {
+			t.Errorf("the entry %+v", entry)
+		}
+		explained[look] = true
+	}
+	for _, v := range []cronstore.Verdict{
+		cronstore.Fired, cronstore.CaughtUp, cronstore.Queued, cronstore.SkippedOverlap, cronstore.SkippedWindow, cronstore.SkippedLimit,
+		cronstore.SkippedDST, cronstore.SkippedPaused, cronstore.SkippedExcluded, cronstore.Replaced, cronstore.Failed, cronstore.Triggered, cronstore.Backfilled,
+	} {
+		for _, state := range append([]string{""}, cluster.JobStates...) {
+			m := markOfRun(cronstore.Tick{Verdict: v, JobID: 1}, state)
+			if m.Tone == "live" {
+				m.Shape = "full" // the shape is that of the verdict
+			}
+			if !explained[m.Tone+" "+m.Shape] {
+				t.Errorf("the key does not explain %s of a run that is %q: %s %s", v, state, m.Tone, m.Shape)
+			}
+		}
+	}
+}

@@ -102,7 +102,7 @@ var pageKinds = map[string]pageKind{
 	"crons":    {"crons", []string{"q", "is", "after"}, []string{"tabs", "list"}, (*Pages).loadCrons},
 	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*Pages).loadCron},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
-	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"tabs", "list"}, (*Pages).loadJobs},
+	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*Pages).loadQueues},
 	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*Pages).loadAlerts},
@@ -120,9 +120,9 @@ var pageKinds = map[string]pageKind{
 	"bulkdiscard": {"bulkact", bulkKeys, nil, loadBulk(jobstore.Discard)},
 
 	"dead":        {"dead", []string{"did", "n"}, []string{"list"}, (*Pages).loadDead},
-	"deadgroup":   {"deadgroup", []string{"group", "before"}, []string{"facts", "letters"}, (*Pages).loadDeadGroup},
-	"deadretry":   {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Retry)},
-	"deaddiscard": {"deadact", []string{"group"}, nil, loadDeadAct(jobstore.Discard)},
+	"deadgroup":   {"deadgroup", []string{"group", "before", "did", "n"}, []string{"facts", "letters"}, (*Pages).loadDeadGroup},
+	"deadretry":   {"deadact", []string{"group", "id"}, nil, loadDeadAct(jobstore.Retry)},
+	"deaddiscard": {"deadact", []string{"group", "id"}, nil, loadDeadAct(jobstore.Discard)},
 }
 
 // beatKind is the stream of forms and confirmation pages. It does not change their content,
@@ -225,7 +225,7 @@ type body interface {
 type renderer struct{ pages, parts *template.Template }
 
 func newRenderer(assets *assets) *renderer {
-	functions := template.FuncMap{"asset": assets.url, "role": roleTitle, "capital": format.Capital}
+	functions := template.FuncMap{"asset": assets.url, "role": roleTitle, "capital": format.Capital, "tickKey": charts.TickKey}
 	pages := template.Must(template.New("").Funcs(functions).ParseFS(templateFS, "*.html"))
 	parts := template.Must(template.Must(pages.Clone()).ParseFS(templateFS, "stream/*.html"))
 	return &renderer{pages, parts}
@@ -244,6 +244,7 @@ func (s *Pages) page(name string) http.HandlerFunc {
 		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
 		req := newRequest(r, kind)
+		showNoticeOnce(w, r, req)
 		loaded, err := kind.load(s, ctx, req)
 		if err != nil {
 			s.pageError(w, r, err)

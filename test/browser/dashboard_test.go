@@ -205,6 +205,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"jobs":                        checkJobActions,
 		"output that grows":           checkOutput,
 		"many jobs":                   checkBulk,
+		"tenures beside nodes":        checkTenures,
 		"queues":                      checkQueues,
 		"dead letters":                checkDead,
 		"enqueue":                     checkEnqueue,

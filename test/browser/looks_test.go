@@ -110,6 +110,29 @@ func wantFits(t *testing.T, tab context.Context, where string, width int64) { //
 	}
 }
 
+// checkTenures wants the overview's tenures to fit beside the nodes on common laptops, even
+// with the longest words.
+func checkTenures(t *testing.T, n *node) {
+	t.Helper()
+	tab := newTab(t)
+	open(t, tab, n.url("/"))
+	for _, width := range []int64{1360, 1240} {
+		do(t, tab, chromedp.EmulateViewport(width, desktop.height))
+		if hidden := eval[int](t, tab, hiddenTenures); hidden > 0 {
+			t.Errorf("%d pixels of the tenures are hidden on a screen of %d", hidden, width)
+		}
+	}
+}
+
+// hiddenTenures is how many pixels of the table of tenures are out of view.
+const hiddenTenures = `(() => {
+	for (const [cell, words] of [["Role", "Metrics aggregator"], ["Began", "23h 59m ago"], ["Lasted", "23h 59m"], ["Gap before", "59m 59s"]])
+		for (const td of document.querySelectorAll('.tenures td[data-label="' + cell + '"]')) td.textContent = words;
+	for (const word of document.querySelectorAll(".tenures .word")) word.textContent = "stepped down (drill)";
+	const box = document.querySelector(".tenures").parentElement;
+	return box.scrollWidth - box.clientWidth;
+})()`
+
 // tooWide names what reaches out of the screen.
 const tooWide = `[...document.querySelectorAll("body *")].filter((el) => el.getBoundingClientRect().right > innerWidth + 1)
 	.slice(-3).map((el) => el.outerHTML.slice(0, 160)).join("\n")`
