@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // The confirmation page counts the jobs that match the filter. The form changes those jobs
@@ -15,6 +16,10 @@ import (
 func TestBulkForms(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()
+	c.Jobs = append(c.Jobs, jobstore.Job{ID: 40, Kind: "dump", State: "discarded", Queue: "bulk"}, jobstore.Job{ID: 39, Kind: "send", State: "running", Queue: "mail"})
+	for i := range int64(60) {
+		c.Jobs = append(c.Jobs, jobstore.Job{ID: 38 - i, Kind: "many", State: "completed"})
+	}
 	h := handlerOf(c)
 	page := get(t, h, "/jobs?kind=dump&state=retryable").Body.String()
 	for _, action := range []string{"cancel", "retry", "discard"} {
@@ -22,7 +27,13 @@ func TestBulkForms(t *testing.T) {
 			t.Errorf("the page has no button to %s what it lists", action)
 		}
 	}
-	for path, want := range map[string]int{"/jobs": 0, "/jobs?kind=dump": 3, "/jobs?state=completed": 1, "/jobs?state=running": 1} {
+	for path, want := range map[string]int{
+		"/jobs": 0, "/jobs?kind=dump": 3, "/jobs?state=completed": 1, "/jobs?state=running": 1,
+		// Nothing matches, or nothing that the action can change.
+		"/jobs?kind=nothing": 0, "/jobs?state=scheduled": 0, "/jobs?kind=send": 1,
+		// More jobs follow on the next page.
+		"/jobs?kind=many": 3,
+	} {
 		if got := strings.Count(get(t, h, path).Body.String(), `href="/bulk/jobs/`); got != want {
 			t.Errorf("%s has %d buttons for all, want %d", path, got, want)
 		}

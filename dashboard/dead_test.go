@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -90,8 +91,9 @@ func TestDeadPages(t *testing.T) {
 			`href="/jobs/42">#42</a>`, `href="/crons/backup">backup</a>`, "node-2", "attempt 2 on node-7: node lost: no heartbeat<", `action="/dead/d28cfe5c16a/retry"`, `name="id" value="41"`,
 			"2 dead letters in the group", "Retry all…",
 		},
-		"/dead/" + dashboardtest.DeadGroup + "/retry":   {"Retry 2 dead letters of dump?", "They run once more", `method="post" action="/dead/d28cfe5c16a/retry"`},
-		"/dead/" + dashboardtest.DeadGroup + "/discard": {"Discard 2 dead letters of dump?", "removed from the list"},
+		"/dead/" + dashboardtest.DeadGroup + "/retry":         {"Retry 2 dead letters of dump?", "They run once more", `method="post" action="/dead/d28cfe5c16a/retry"`},
+		"/dead/" + dashboardtest.DeadGroup + "/discard":       {"Discard 2 dead letters of dump?", "removed from the list"},
+		"/dead/" + dashboardtest.DeadGroup + "/discard?id=41": {`Discard dump <span class="h1-id">#41</span>?`, "It is removed from the list", `name="id" value="41"`, "disk full", "Discard it"},
 	} {
 		page := get(t, h, path).Body.String()
 		for _, want := range wants {
@@ -105,13 +107,13 @@ func TestDeadPages(t *testing.T) {
 	}
 	for _, step := range []struct{ action, fields, location, done, says string }{
 		{"discard", "", "/dead?did=discard&n=2", "discard []d28cfe5c16a older 0s newer 0s by the dashboard from 127.0.0.1", "2 dead letters discarded."},
-		{"retry", "id=42", "/dead?did=retry&n=2", "retry [42]d28cfe5c16a older 0s newer 0s by the dashboard from 127.0.0.1", "2 jobs are available again."},
+		{"retry", "id=42", "/dead/d28cfe5c16a?did=retry&n=2", "retry [42]d28cfe5c16a older 0s newer 0s by the dashboard from 127.0.0.1", "2 jobs are available again."},
 	} {
 		w := post(t, h, "/dead/"+dashboardtest.DeadGroup+"/"+step.action, formType, step.fields)
 		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || c.Done[len(c.Done)-1] != step.done {
 			t.Errorf("%s: %d to %s, did %q", step.action, w.Code, w.Header().Get("Location"), c.Done)
 		}
-		if page := get(t, h, step.location).Body.String(); !strings.Contains(page, step.says) || !strings.Contains(page, "No dead letters.") {
+		if page := get(t, h, step.location).Body.String(); !strings.Contains(page, step.says) || strings.Contains(page, "No dead letters.") != (step.fields == "") {
 			t.Errorf("%s: the page does not say %q, or shows what was", step.action, step.says)
 		}
 	}
@@ -120,4 +122,46 @@ func TestDeadPages(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
+}
+
+// A dead letter is discarded only after a confirmation, which leads back to its group while
+// that has other dead letters.
+func TestDiscardOneDeadLetter(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	h := handlerOf(c)
+	const group = "/dead/" + dashboardtest.DeadGroup
+	if page := get(t, h, group).Body.String(); !strings.Contains(page, `href="`+group+`/discard?id=41"`) || strings.Contains(page, `action="`+group+`/discard"`) {
+		t.Error("the group discards without a confirmation")
+	}
+	for path, want := range map[string]int{"/discard?id=40": 404, "/discard?id=x": 404, "/retry?id=41": 200} {
+		if w := get(t, h, group+path); w.Code != want {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	w := post(t, h, group+"/discard", formType, "id=41")
+	back := w.Header().Get("Location")
+	if w.Code != http.StatusSeeOther || back != group+"?did=discard&n=2" {
+		t.Fatalf("%d to %s", w.Code, back)
+	}
+	if page := get(t, h, back).Body.String(); !strings.Contains(page, "2 dead letters discarded.") {
+		t.Error("the group does not say what was done")
+	}
+
+	last := dashboardtest.New()
+	options := optionsOf(last)
+	options.Cluster.Source.Dead = lastLeft{dashboardtest.Dead{Cluster: last}}
+	if back := post(t, New(options), group+"/discard", formType, "id=41").Header().Get("Location"); back != "/dead?did=discard&n=2" {
+		t.Errorf("the last one leads to %s", back)
+	}
+}
+
+// lastLeft has a group that is empty after an action.
+type lastLeft struct{ dashboardtest.Dead }
+
+func (f lastLeft) DeadGroups(ctx context.Context, filter jobstore.DeadFilter) ([]jobstore.DeadGroup, error) {
+	if len(f.Done) > 0 {
+		return nil, nil
+	}
+	return f.Dead.DeadGroups(ctx, filter)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -246,5 +247,54 @@ func TestOneCronMoreThanTheOverviewShows(t *testing.T) {
 	}
 	if page := get(t, handlerOf(c), "/").Body.String(); !strings.Contains(page, "1 more than here") {
 		t.Error("the overview does not count the cron that it leaves out")
+	}
+}
+
+// A page reports an action once: not again when it is reloaded, but again after the next
+// action.
+func TestNoticeIsShownOnce(t *testing.T) {
+	t.Parallel()
+	h := handlerOf(dashboardtest.New())
+	jar := map[string]string{}
+	send := func(method, path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8080"+path, nil)
+		for name, value := range jar {
+			r.AddCookie(&http.Cookie{Name: name, Value: value})
+		}
+		if method == http.MethodPost {
+			r.Header.Set("Content-Type", formType)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		for _, c := range w.Result().Cookies() {
+			if jar[c.Name] = c.Value; c.MaxAge < 0 {
+				delete(jar, c.Name)
+			}
+		}
+		return w
+	}
+	const notice = `class="alert said"`
+	for range 2 {
+		w := send(http.MethodPost, "/crons/backup/pause")
+		page := w.Header().Get("Location")
+		if w.Code != http.StatusSeeOther || !strings.Contains(send(http.MethodGet, page).Body.String(), notice) {
+			t.Fatalf("%d: %s does not report the action", w.Code, page)
+		}
+		send(http.MethodGet, "/jobs")
+		again := send(http.MethodGet, page)
+		if again.Code != http.StatusOK || strings.Contains(again.Body.String(), notice) || strings.Contains(again.Body.String(), "did=pause") {
+			t.Errorf("%d: %s reports the action again when it is reloaded", again.Code, page)
+		}
+	}
+}
+
+// Pages link to pages, and to the API's documentation.
+func TestFooterLinksToPages(t *testing.T) {
+	t.Parallel()
+	page := get(t, handlerOf(dashboardtest.New()), "/").Body.String()
+	_, foot, _ := strings.Cut(page, "<footer")
+	foot, _, _ = strings.Cut(foot, "</footer>")
+	if !strings.Contains(foot, `href="/api/docs"`) || strings.Contains(foot, `href="/api/v1`) || strings.Contains(foot, `href="/cluster`) || strings.Contains(foot, `href="/metrics`) {
+		t.Errorf("the footer is %s", foot)
 	}
 }

@@ -58,6 +58,14 @@ func CheckBulk(action jobstore.Action, filter jobstore.Filter) error {
 	return nil
 }
 
+// CanChangeAny reports whether a bulk action changes any of the jobs that match its filter.
+// A retry without a state is for discarded jobs only.
+func CanChangeAny(action jobstore.Action, filter jobstore.Filter, jobs []jobstore.Job) bool {
+	return slices.ContainsFunc(jobs, func(j jobstore.Job) bool {
+		return action.Refuses(j.State) == "" && (action != jobstore.Retry || filter.State != "" || j.State == "discarded")
+	})
+}
+
 const (
 	// keepCounts is how long pages share a count of all jobs. countTimeout is how long a
 	// page waits for the count: counting a million jobs takes a good part of a second.

@@ -27,12 +27,14 @@ func filterValues(filter jobstore.Filter, more ...string) string {
 	return web.Encode(append([]string{"state", filter.State, "kind", filter.Kind, "queue", filter.Queue, "cron", filter.Cron}, more...)...)
 }
 
-// bulkActs returns the buttons for actions on all jobs that match the list's filter.
-func (s *Pages) bulkActs(req *request, filter jobstore.Filter) []act {
+// bulkActs returns the buttons for actions on all jobs that match the list's filter. If the
+// list shows all of them, an action needs one that it can change.
+func (s *Pages) bulkActs(req *request, filter jobstore.Filter, shown []jobstore.Job) []act {
+	complete := len(shown) < filter.Limit && filter.BeforeID == 0
 	filter = jobstore.Filter{State: filter.State, Kind: filter.Kind, Queue: filter.Queue, Cron: filter.Cron}
 	var buttons []act
 	for _, action := range jobstore.Actions {
-		if s.JobOps != nil && req.may(route.Operator) && cluster.CheckBulk(action, filter) == nil {
+		if s.JobOps != nil && req.may(route.Operator) && cluster.CheckBulk(action, filter) == nil && (!complete || cluster.CanChangeAny(action, filter, shown)) {
 			buttons = append(buttons, act{"/bulk/jobs/" + string(action) + "?" + filterValues(filter), title(action) + " all", Icons[action]})
 		}
 	}
@@ -137,6 +139,6 @@ func (s *Pages) formActOnAll(action jobstore.Action) http.HandlerFunc {
 			s.AnswerError(w, r, err)
 			return
 		}
-		http.Redirect(w, r, "/jobs?"+filterValues(filter, "did", string(action), "n", strconv.Itoa(done.Changed)), http.StatusSeeOther)
+		redirectWithNotice(w, r, "/jobs?"+filterValues(filter, "did", string(action), "n", strconv.Itoa(done.Changed)))
 	}
 }

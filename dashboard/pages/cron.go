@@ -26,7 +26,7 @@ const viaPage = "the dashboard"
 // redirect makes a reload harmless.
 func redirectDone(w http.ResponseWriter, r *http.Request, did string, more ...string) {
 	to := CronPath(r.PathValue("name")) + "?" + web.Encode(append([]string{"did", did}, more...)...)
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	redirectWithNotice(w, r, to)
 }
 
 func (s *Pages) formTrigger(w http.ResponseWriter, r *http.Request) {

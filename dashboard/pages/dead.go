@@ -82,6 +82,7 @@ func deadNotice(req *request) string {
 // deadGroupBody is one group with its jobs.
 type deadGroupBody struct {
 	base
+	Notice   string
 	Group    deadGroupRow
 	Operates bool
 	Letters  []deadLetterRow
@@ -102,7 +103,7 @@ type deadLetterRow struct {
 }
 
 func (s *Pages) loadDeadGroup(ctx context.Context, req *request) (body, error) {
-	before := req.Number("before")
+	before, said := req.Number("before"), deadNotice(req)
 	if err := req.err(); err != nil {
 		return nil, err
 	}
@@ -115,8 +116,8 @@ func (s *Pages) loadDeadGroup(ctx context.Context, req *request) (body, error) {
 		return nil, fmt.Errorf("read dead letters: %w", err)
 	}
 	b := deadGroupBody{
-		base:  base{name: "Dead letters of " + group.Kind, beat: s.pulseOf(facts), past: before != 0},
-		Group: newDeadGroupRow(facts.now, group), Operates: s.DeadLetterOps != nil && req.may(route.Operator),
+		base:   base{name: "Dead letters of " + group.Kind, beat: s.pulseOf(facts), past: before != 0},
+		Notice: said, Group: newDeadGroupRow(facts.now, group), Operates: s.DeadLetterOps != nil && req.may(route.Operator),
 	}
 	for _, l := range letters {
 		b.Letters = append(b.Letters, deadLetterRow{
@@ -160,28 +161,72 @@ type deadActBody struct {
 	Group               deadGroupRow
 	Action, Title, Icon string
 	What                string
+	// ID is the dead letter that the action is for; 0: all of the group.
+	ID int64
+	// Jobs is the number of dead letters that the action is for, Error that of the last.
+	Jobs  int64
+	Error string
 }
 
-// loadDeadAct loads the confirmation page of an action on a group.
+// deadEffects describe what an action does to many dead letters, or to one.
+var deadEffects = map[jobstore.Action]struct{ many, one string }{
+	jobstore.Retry: {"They run once more, from the beginning. What their earlier attempts have done remains.", "It runs once more, from the beginning. What its earlier attempts have done remains."},
+	jobstore.Discard: {
+		"They are removed from the list and not retried. The jobs remain until their retention is over.",
+		"It is removed from the list and not retried. The job remains until its retention is over, and can be retried from its page.",
+	},
+}
+
+// loadDeadAct loads the confirmation page of an action on a group, or on one dead letter of
+// it.
 func loadDeadAct(action jobstore.Action) func(*Pages, context.Context, *request) (body, error) {
 	return func(s *Pages, ctx context.Context, req *request) (body, error) {
 		facts, group, err := s.deadGroup(ctx, req.Values.Get("group"))
 		if err != nil {
 			return nil, err
 		}
-		what := "They run once more, from the beginning. What their earlier attempts have done remains."
-		if action == jobstore.Discard {
-			what = "They are removed from the list and not retried. The jobs remain until their retention is over."
-		}
-		return &deadActBody{
+		b := &deadActBody{
 			base:  base{name: title(action) + " dead letters of " + group.Kind, beat: s.pulseOf(facts)},
-			Group: newDeadGroupRow(facts.now, group), Action: string(action), Title: title(action), Icon: Icons[action], What: what,
-		}, nil
+			Group: newDeadGroupRow(facts.now, group), Action: string(action), Title: title(action), Icon: Icons[action], What: deadEffects[action].many,
+			Jobs: group.Jobs, Error: format.PlainText(group.Error),
+		}
+		if !req.Values.Has("id") {
+			return b, nil
+		}
+		letter, err := s.deadLetter(ctx, group.Group, req.Values.Get("id"))
+		b.ID, b.Jobs, b.Error, b.What = letter.ID, 1, format.PlainText(letter.Error), deadEffects[action].one
+		b.name = fmt.Sprintf("%s dead letter %d", title(action), letter.ID)
+		return b, err
 	}
 }
 
-// formDead applies an action to one job of a group, or to the group once that was
-// confirmed.
+// errNoSuchLetter answers a request for a job that is not a dead letter of the group.
+var errNoSuchLetter = web.Refuse(http.StatusNotFound, "The job is not a dead letter of this group. It may have been retried, discarded or removed after its retention.")
+
+func (s *Pages) deadLetter(ctx context.Context, group, text string) (letter jobstore.DeadLetter, err error) {
+	id, err := cluster.JobID(text)
+	if err != nil {
+		return letter, err
+	}
+	found, err := s.Source.Dead.DeadLetters(ctx, jobstore.DeadFilter{Group: group, IDs: []int64{id}}, 0, 1)
+	switch {
+	case err != nil:
+		return letter, fmt.Errorf("read dead letters: %w", err)
+	case len(found) == 0:
+		return letter, errNoSuchLetter
+	default:
+		return found[0], nil
+	}
+}
+
+// hasDead reports whether a group has dead letters.
+func (s *Pages) hasDead(ctx context.Context, group string) bool {
+	groups, err := s.Source.Dead.DeadGroups(ctx, jobstore.DeadFilter{Group: group})
+	return err == nil && len(groups) > 0
+}
+
+// formDead applies an action to a group, or to one job of it. The reader stays on the page
+// of the group while that has dead letters.
 func (s *Pages) formDead(action jobstore.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		fields, ok := s.Form(w, r)
@@ -202,6 +247,10 @@ func (s *Pages) formDead(action jobstore.Action) http.HandlerFunc {
 			s.AnswerError(w, r, err)
 			return
 		}
-		http.Redirect(w, r, "/dead?"+web.Encode("did", string(action), "n", strconv.Itoa(done.Changed)), http.StatusSeeOther)
+		back := "/dead"
+		if filter.IDs != nil && s.hasDead(r.Context(), filter.Group) {
+			back = deadPath(filter.Group)
+		}
+		redirectWithNotice(w, r, back+"?"+web.Encode("did", string(action), "n", strconv.Itoa(done.Changed)))
 	}
 }

@@ -230,7 +230,7 @@ func (s *Pages) formEnqueue(w http.ResponseWriter, r *http.Request) {
 	if added.Existing {
 		did = didNothing
 	}
-	http.Redirect(w, r, jobPath(added.ID)+"?did="+did, http.StatusSeeOther)
+	redirectWithNotice(w, r, jobPath(added.ID)+"?did="+did)
 }
 
 // userError returns the message of an error that the user can fix; problem is empty for

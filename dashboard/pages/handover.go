@@ -40,7 +40,7 @@ func (s *Pages) formHandOver(transfer bool) http.HandlerFunc {
 			s.AnswerError(w, r, err)
 			return
 		}
-		http.Redirect(w, r, "/leaders?"+web.Encode("did", did, "of", role, "to", target), http.StatusSeeOther)
+		redirectWithNotice(w, r, "/leaders?"+web.Encode("did", did, "of", role, "to", target))
 	}
 }
 
@@ -58,7 +58,7 @@ func (s *Pages) formDrain(drain bool) http.HandlerFunc {
 			s.AnswerError(w, r, err)
 			return
 		}
-		http.Redirect(w, r, "/nodes?"+web.Encode("did", did, "node", node), http.StatusSeeOther)
+		redirectWithNotice(w, r, "/nodes?"+web.Encode("did", did, "node", node))
 	}
 }
 

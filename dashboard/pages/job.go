@@ -159,7 +159,7 @@ func (s *Pages) formAct(action jobstore.Action) http.HandlerFunc {
 			s.AnswerError(w, r, err)
 			return
 		}
-		http.Redirect(w, r, jobPath(change.ID)+"?did="+string(action), http.StatusSeeOther)
+		redirectWithNotice(w, r, jobPath(change.ID)+"?did="+string(action))
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 	if showsCounts(filter) {
 		b.CountAge = newJobCountAge(facts.now, counts)
 	}
-	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(req, filter), bulkNotice(req)
+	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(req, filter, jobs), bulkNotice(req)
 	if len(jobs) == filter.Limit {
 		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
 	}

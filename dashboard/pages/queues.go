@@ -29,7 +29,7 @@ func (s *Pages) formSetQueuePaused(pause bool) http.HandlerFunc {
 			s.AnswerError(w, r, err)
 			return
 		}
-		http.Redirect(w, r, "/queues?"+web.Encode("did", did, "queue", name), http.StatusSeeOther)
+		redirectWithNotice(w, r, "/queues?"+web.Encode("did", did, "queue", name))
 	}
 }
 

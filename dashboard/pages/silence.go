@@ -74,7 +74,7 @@ func (s *Pages) formAlert(w http.ResponseWriter, r *http.Request, did string, do
 		s.AnswerError(w, r, err)
 		return
 	}
-	http.Redirect(w, r, "/alerts?"+web.Encode("did", did, "alert", alert), http.StatusSeeOther)
+	redirectWithNotice(w, r, "/alerts?"+web.Encode("did", did, "alert", alert))
 }
 
 // alertNotice reports the result of the form that redirected to the page.

@@ -3,6 +3,7 @@ package dashboardtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -31,13 +32,14 @@ func (f Dead) DeadLetters(_ context.Context, filter jobstore.DeadFilter, before 
 		if filter.Group != DeadGroup || before != 0 {
 			return nil
 		}
-		return []jobstore.DeadLetter{
+		letters := []jobstore.DeadLetter{
 			{
 				ID: 42, Group: DeadGroup, Kind: "dump", Cron: "backup", NodeID: "node-2", Attempt: 3, DiedAt: Epoch.Add(-time.Hour), Error: "disk full",
 				Lost: []jobstore.LostAttempt{{Attempt: 2, NodeID: "node-7", Error: "node lost: no heartbeat\x1b"}},
 			},
 			{ID: 41, Group: DeadGroup, Kind: "dump", Attempt: 3, DiedAt: Epoch.Add(-2 * time.Hour), Error: "disk full"},
 		}
+		return slices.DeleteFunc(letters, func(l jobstore.DeadLetter) bool { return filter.IDs != nil && !slices.Contains(filter.IDs, l.ID) })
 	})
 }
 
