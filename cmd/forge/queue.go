@@ -37,7 +37,7 @@ func (a *app) queueListCommand() *cobra.Command {
 
 var queueColumns = []column[jobstore.Queue]{
 	{title: "queue", show: func(q jobstore.Queue) string { return q.Name }},
-	{title: "available", show: func(q jobstore.Queue) string { return strconv.FormatInt(q.Available, 10) }},
+	{title: "available", show: func(q jobstore.Queue) string { return atLeast(q.Available, q.MoreAvailable) }},
 	{title: "oldest waits", show: func(q jobstore.Queue) string {
 		if q.OldestAt.IsZero() {
 			return "-"
@@ -52,11 +52,19 @@ var queueColumns = []column[jobstore.Queue]{
 		return strconv.Itoa(q.GlobalLimit)
 	}},
 	{title: "paused", show: func(q jobstore.Queue) string { return ago(q.PausedAt, q.Now) }},
-	{title: "scheduled", wide: true, show: func(q jobstore.Queue) string { return strconv.FormatInt(q.Scheduled, 10) }},
-	{title: "retryable", wide: true, show: func(q jobstore.Queue) string { return strconv.FormatInt(q.Retryable, 10) }},
+	{title: "scheduled", wide: true, show: func(q jobstore.Queue) string { return atLeast(q.Scheduled, q.MoreScheduled) }},
+	{title: "retryable", wide: true, show: func(q jobstore.Queue) string { return atLeast(q.Retryable, q.MoreRetryable) }},
 	{title: "nodes", wide: true, show: func(q jobstore.Queue) string { return strconv.Itoa(q.Nodes) }},
 	{title: "workers", wide: true, show: func(q jobstore.Queue) string { return strconv.Itoa(q.Workers) }},
 	{title: "paused at", wide: true, show: func(q jobstore.Queue) string { return stamp(q.PausedAt) }},
+}
+
+// atLeast marks a count that stopped at jobstore.CountLimit.
+func atLeast(jobs int64, more bool) string {
+	if more {
+		return strconv.FormatInt(jobs, 10) + "+"
+	}
+	return strconv.FormatInt(jobs, 10)
 }
 
 func (a *app) queueLimitsCommand() *cobra.Command {
@@ -80,7 +88,7 @@ var limitColumns = []column[jobstore.Usage]{
 	{title: "name", show: func(u jobstore.Usage) string { return u.Name }},
 	{title: "running", show: func(u jobstore.Usage) string { return strconv.FormatInt(u.Running, 10) }},
 	{title: "limit", show: func(u jobstore.Usage) string { return strconv.Itoa(u.Most) }},
-	{title: "available", show: func(u jobstore.Usage) string { return strconv.FormatInt(u.Available, 10) }},
+	{title: "available", show: func(u jobstore.Usage) string { return atLeast(u.Available, u.MoreAvailable) }},
 }
 
 // pausedQueue is the JSON output of forge queue pause and forge queue resume.

@@ -56,7 +56,7 @@ func (s *API) jobRoutes() []route.Route {
 		}, s.explainJob),
 		get(s, "/api/v1/job-counts", route.Operation{
 			ID: "countJobs", Summary: "Count the jobs by queue and state; if there are many, the counts are some seconds old",
-			About: "Returns the number of jobs in each queue and state. In a large database the count is some seconds old; before the first count the answer is 503.",
+			About: "Returns the number of jobs in each queue and state. A count stops at 10,000, and has then `more`; those of finished jobs stop for all queues of a state together. In a large database the count is some seconds old; before the first count the answer is 503.",
 		}, s.countJobs),
 		list(s, "/api/v1/queues", route.Operation{
 			ID: "listQueues", Summary: "List the queues with their depth",

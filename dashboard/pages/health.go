@@ -292,24 +292,21 @@ func cronsTile(now time.Time, crons []cronstore.Outlined) tile {
 // jobTiles returns the tiles of the job counts. They have no numbers until the first count
 // is complete.
 func jobTiles(counts cluster.CachedValue[[]jobstore.Count]) []tile {
-	by := map[string]int64{}
-	for _, c := range counts.Value {
-		by[c.State] += c.Jobs
-	}
+	by := sumByState(counts.Value, "")
 	in := func(state string) string {
 		if counts.At.IsZero() {
 			return "–"
 		}
-		return format.Number(by[state])
+		return by[state].String()
 	}
 	also := func(state, words string) remark { return remark{in(state) + " " + words, jobsIn(state)} }
 	running := tile{Name: "Running", Value: in("running"), Path: jobsIn("running"), Notes: []remark{also("completed", "completed")}}
 	waiting := tile{Name: "Waiting", Value: in("available"), Path: jobsIn("available"), Notes: []remark{also("scheduled", "scheduled")}}
-	if by["pending"] > 0 {
+	if by["pending"].jobs > 0 {
 		waiting.Notes = append(waiting.Notes, also("pending", "pending"))
 	}
 	failing := tile{Name: "To be retried", Value: in("retryable"), Path: jobsIn("retryable"), Notes: []remark{also("discarded", "given up")}}
-	if by["retryable"]+by["discarded"] > 0 {
+	if by["retryable"].jobs+by["discarded"].jobs > 0 {
 		failing.Tone = "warn"
 	}
 	return []tile{running, waiting, failing}

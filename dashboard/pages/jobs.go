@@ -94,31 +94,56 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 // stateTabs returns tabs that filter the list by state and keep the other filters. The
 // counts are known only by state and queue.
 func stateTabs(filter jobstore.Filter, counts cluster.CachedValue[[]jobstore.Count]) []tab {
-	by, all := map[string]int64{}, int64(0)
-	for _, c := range counts.Value {
-		if filter.Queue == "" || c.Queue == filter.Queue {
-			by[c.State] += c.Jobs
-			all += c.Jobs
-		}
-	}
-	counted := func(jobs int64) string {
+	by := sumByState(counts.Value, filter.Queue)
+	counted := func(sum jobSum) string {
 		if !showsCounts(filter) || counts.At.IsZero() {
 			return ""
 		}
-		return format.Number(jobs)
+		return sum.String()
 	}
 	in := func(state string) string {
 		narrowed := filter
 		narrowed.State = state
 		return "/jobs?" + filterValues(narrowed)
 	}
-	tabs := []tab{{"all", in(""), counted(all), filter.State == ""}}
+	tabs := []tab{{"all", in(""), counted(by[""]), filter.State == ""}}
 	for _, state := range cluster.JobStates {
-		if state != "pending" || by[state] > 0 || filter.State == state { // few clusters have such jobs
+		if state != "pending" || by[state].jobs > 0 || filter.State == state { // few clusters have such jobs
 			tabs = append(tabs, tab{state, in(state), counted(by[state]), filter.State == state})
 		}
 	}
 	return tabs
+}
+
+// jobSum is a number of jobs, and whether there are more.
+type jobSum struct {
+	jobs int64
+	more bool
+}
+
+func (s jobSum) String() string {
+	if s.more {
+		return format.Number(s.jobs) + "+"
+	}
+	return format.Number(s.jobs)
+}
+
+// sumByState sums the counts of a queue by state, and all of them for the state "". The queue ""
+// means all queues. Counts of finished jobs stop for all queues together.
+func sumByState(counts []jobstore.Count, queue string) map[string]jobSum {
+	by := map[string]jobSum{}
+	for _, c := range counts {
+		counted := queue == "" || c.Queue == queue
+		for _, state := range []string{c.State, ""} {
+			sum := by[state]
+			if counted {
+				sum.jobs += c.Jobs
+			}
+			sum.more = sum.more || c.More && (counted || jobstore.Finished(c.State))
+			by[state] = sum
+		}
+	}
+	return by
 }
 
 // showsCounts reports whether the tabs have numbers.

@@ -28,6 +28,8 @@ const (
 	freshIntervals = 3
 	// countedPerSecond is the mean number of unfinished jobs that are counted per second.
 	countedPerSecond = 10_000
+	// maxCountPages bounds the pages of that many jobs that one sum reads.
+	maxCountPages = 12
 )
 
 // Watch evaluates the totals of a term.
@@ -154,7 +156,7 @@ func (t *tenure) read(ctx context.Context, db postgres.DB, now time.Time) (sums,
 		return nil, err
 	}
 	total := clusterSums(nodes, vacant)
-	queued, err := t.depths.read(ctx, db, now)
+	queued, err := t.depths.get(ctx, db, now)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func TestDepthsReadBoundedRows(t *testing.T) {
 		t.Helper()
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			before := jobRowsRead(t, tx)
-			samples, err := counts.read(t.Context(), tx, now.Add(after))
+			samples, err := counts.get(t.Context(), tx, now.Add(after))
 			if err != nil {
 				return err
 			}
@@ -57,6 +57,42 @@ func TestDepthsReadBoundedRows(t *testing.T) {
 	check(2*time.Second, jobs+10, 0, 0)
 	check(4*time.Second, jobs+20, jobs, 10*jobs)
 	check(-time.Hour, jobs+20, jobs, 10*jobs) // the clock was set back
+}
+
+// A count of very many jobs takes several sums, and until it is complete the result of the one
+// before is valid.
+func TestLongCountTakesSeveralSums(t *testing.T) {
+	t.Parallel()
+	const jobs = (maxCountPages + 2) * countedPerSecond
+	pool := pgtest.Pool(t)
+	_, err := pool.Exec(t.Context(), `INSERT INTO river_job (kind, args, max_attempts, queue) SELECT 'k', '{}', 1, 'q' FROM generate_series(1, $1::int)`, jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counts depths
+	now := time.Now()
+	want := func(after time.Duration, want float64) {
+		t.Helper()
+		samples, err := counts.get(t.Context(), pool, now.Add(after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := -1.0
+		for _, s := range samples {
+			total = max(total, 0) + s.Value
+		}
+		if total != want {
+			t.Errorf("after %s: %v jobs, want %v", after, total, want)
+		}
+	}
+	want(0, -1) // the first count is not complete
+	want(time.Second, jobs)
+	if _, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'cancelled', finalized_at = now() WHERE id % 100 = 0`); err != nil {
+		t.Fatal(err)
+	}
+	want(10*time.Second, jobs)
+	want(20*time.Second, jobs)
+	want(30*time.Second, jobs/100*99)
 }
 
 // jobRowsRead counts the job rows and index entries that the transaction has read.

@@ -166,32 +166,46 @@ func readVacant(ctx context.Context, db postgres.DB, now time.Time) (map[string]
 }
 
 // depths are the numbers of unfinished jobs by queue and state, as counted last. A count
-// reads every unfinished job. So that its cost per second is bounded for any number of
-// jobs, they are counted less often if there are many: a million every 100 seconds.
+// reads every unfinished job, in pages. So that its cost per second is bounded for any number
+// of jobs, they are counted less often if there are many: a million every 100 seconds.
 type depths struct {
-	samples []metrics.Sample
-	counted time.Time
+	samples []metrics.Sample // nil before the first count of a term is complete
+	count   jobstore.OpenCount
+	read    time.Time // when pages were read last
 	valid   time.Duration
 }
 
-func (d *depths) read(ctx context.Context, db postgres.DB, now time.Time) ([]metrics.Sample, error) {
-	if age := now.Sub(d.counted); age >= 0 && age < d.valid {
+func (d *depths) get(ctx context.Context, db postgres.DB, now time.Time) ([]metrics.Sample, error) {
+	if age := now.Sub(d.read); age >= 0 && age < d.valid {
 		return d.samples, nil
 	}
-	counts, err := jobstore.New(db).Depths(ctx)
-	if err != nil {
-		return nil, err
+	jobs := 0
+	for range maxCountPages {
+		counted, all, err := d.count.Next(ctx, db, countedPerSecond)
+		if err != nil {
+			return nil, err
+		}
+		jobs += counted
+		if all != nil {
+			d.samples = ofDepths(all)
+			break
+		}
 	}
-	jobs := int64(0)
-	d.samples = make([]metrics.Sample, len(counts))
+	d.read, d.valid = now, time.Duration(jobs)*time.Second/countedPerSecond
+	if d.samples == nil {
+		d.valid = 0
+	}
+	return d.samples, nil
+}
+
+func ofDepths(counts []jobstore.Count) []metrics.Sample {
+	samples := make([]metrics.Sample, len(counts))
 	for i, c := range counts {
-		jobs += c.Jobs
-		d.samples[i] = metrics.Sample{
+		samples[i] = metrics.Sample{
 			Name: metrics.QueueDepthName, Labels: map[string]string{"queue": c.Queue, "state": c.State}, Value: float64(c.Jobs),
 		}
 	}
-	d.counted, d.valid = now, time.Duration(jobs)*time.Second/countedPerSecond
-	return d.samples, nil
+	return samples
 }
 
 // countNodes counts the nodes, which no node can count itself. A node whose last report

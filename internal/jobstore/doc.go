@@ -10,7 +10,7 @@
 //	available, running      finalized_at IS NULL AND forge_state IS NULL, by queue and position
 //	running                 the ids in forge_claims, then the state
 //	scheduled, retryable    forge_state, by priority and time
-//	pending                 forge_state, by queue
+//	pending, and these two  forge_state, by state and queue
 //	completed               finalized_at IS NOT NULL AND forge_state IS NULL, by time
 //	cancelled, discarded    forge_state, by time
 //	dead letters to record  forge_unrecorded
@@ -19,6 +19,8 @@
 // unique states of a job that is not in one of them are in its metadata, because the index of
 // unique keys must not name the state either; triggers move them. The migration
 // 064_hot_claims.sql has the reasons.
+//
+// Counts for people stop at CountLimit. OpenCount counts all unfinished jobs, in pages.
 //
 // A limit bounds how many jobs of a queue, or of a kind, run at once in the whole
 // cluster. The rows of river_job in state running count: a claim takes a place, and

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -29,9 +31,11 @@ type Limit struct {
 type Usage struct {
 	Limit
 	// Running is the number of places taken, Available the number of available jobs
-	// under the limit.
+	// under the limit, among the first CountLimit of each queue.
 	Running   int64 `json:"running"`
 	Available int64 `json:"available"`
+	// MoreAvailable is whether there may be more available jobs.
+	MoreAvailable bool `json:"more_available,omitempty"`
 }
 
 // Places is how many jobs of a queue and kind hold a place.
@@ -72,19 +76,26 @@ FROM (
 ) AS held
 GROUP BY queue, kind`
 
-const usageSQL = `
-WITH active AS (
-    SELECT queue, kind, count(*) FILTER (WHERE state = 'running') AS running,
-           count(*) FILTER (WHERE state = 'available') AS available
-    FROM river_job
-    WHERE ` + isOpen + ` AND EXISTS (SELECT FROM forge_limits)
-    GROUP BY queue, kind
+// usageSQL reads the jobs of queues with a limit, and of all queues if a kind has one. Only their
+// rows have the kind.
+var usageSQL = openCountsSQL + strings.ReplaceAll(`, active AS MATERIALIZED (
+    SELECT q.queue, j.kind, 0 AS running, count(*) AS available, q.more
+    FROM counts AS q, LATERAL (
+        SELECT kind FROM river_job
+        WHERE state = 'available' AND `+isOpen+` AND queue = q.queue
+        ORDER BY priority, scheduled_at, id LIMIT @limit) AS j
+    WHERE q.state = 'available' AND EXISTS (
+        SELECT FROM forge_limits AS l WHERE l.scope = 'job' OR l.name = q.queue)
+    GROUP BY q.queue, j.kind, q.more
+    UNION ALL
+    SELECT queue, kind, count(*), 0, false FROM river_job WHERE `+isRunning+` GROUP BY queue, kind
 )
-SELECT l.scope, l.name, l.most, coalesce(sum(a.running), 0)::bigint, coalesce(sum(a.available), 0)::bigint
+SELECT l.scope, l.name, l.most, coalesce(sum(a.running), 0)::bigint, coalesce(sum(a.available), 0)::bigint,
+       coalesce(bool_or(a.more), false)
 FROM forge_limits AS l
 LEFT JOIN active AS a ON l.name = CASE l.scope WHEN 'queue' THEN a.queue ELSE a.kind END
 GROUP BY l.scope, l.name, l.most
-ORDER BY l.scope DESC, l.name`
+ORDER BY l.scope DESC, l.name`, "@limit", strconv.Itoa(CountLimit))
 
 // SetLimits replaces the limits in force by these when tx commits. It takes no lock
 // if they are already in force.
@@ -136,7 +147,7 @@ func (s *Store) PlacesTaken(ctx context.Context, queues, kinds []string, offered
 // Usages returns the limits in force with their current use, queues first.
 func (s *Store) Usages(ctx context.Context) ([]Usage, error) {
 	usages, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (u Usage, err error) {
-		return u, row.Scan(&u.Scope, &u.Name, &u.Most, &u.Running, &u.Available)
+		return u, row.Scan(&u.Scope, &u.Name, &u.Most, &u.Running, &u.Available, &u.MoreAvailable)
 	}, usageSQL)
 	if err != nil {
 		return nil, fmt.Errorf("read the use of the limits: %w", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
-var rowsPerState = flag.Int("rows-per-state", 20_000, "how many jobs in each state TestNoStatementReadsTheWholeTable inserts")
+var rowsPerState = flag.Int("rows-per-state", 40_000, "how many jobs in each state TestNoStatementReadsTheWholeTable inserts")
 
 // recorder records the statements of a pool.
 type recorder struct {
@@ -101,7 +101,7 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 	now, all := time.Now(), float64(n)
 	ids := []int64{5, 6, 7}
 	nothing := DeadFilter{Kind: "unknown"}
-	for name, use := range map[string]struct {
+	uses := map[string]struct {
 		do   func(ctx context.Context) error
 		most float64 // rows read
 	}{
@@ -118,17 +118,26 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 		"new dead letters":     {func(ctx context.Context) error { return second(store.LockNewDead(ctx, 10)) }, 50},
 		"due second rounds":    {func(ctx context.Context) error { return second(store.LockDueRounds(ctx, now, 10)) }, 50},
 		"waiting queues":       {func(ctx context.Context) error { return second(store.WaitingQueues(ctx)) }, 3000},
-		"queues":               {func(ctx context.Context) error { return second(store.Queues(ctx)) }, 3*all + 3000},
-		"depths":               {func(ctx context.Context) error { return second(store.Depths(ctx)) }, 3*all + 3000},
-		"list":                 {func(ctx context.Context) error { return second(store.List(ctx, Filter{})) }, 100},
-		"list available":       {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "available", Limit: 5})) }, 2000},
-		"list running":         {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "running"})) }, 2000},
-		"list scheduled":       {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "scheduled"})) }, 2000},
-		"list retryable":       {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "retryable"})) }, 2000},
-		"list pending":         {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "pending"})) }, 2000},
-		"list cancelled":       {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "cancelled"})) }, 2000},
-		"list discarded":       {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "discarded"})) }, 2000},
-		"list completed":       {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "completed"})) }, 2000},
+		"queues":               {func(ctx context.Context) error { return second(store.Queues(ctx)) }, 3*CountLimit + 3000},
+		"counts":               {func(ctx context.Context) error { return second(store.CountsByQueueAndState(ctx)) }, 5*CountLimit + 3000},
+		"usages":               {func(ctx context.Context) error { return second(store.Usages(ctx)) }, CountLimit + min(all, 4*CountLimit) + 3000},
+		"depths": {func(ctx context.Context) error {
+			var count OpenCount
+			for {
+				if _, all, err := count.Next(ctx, pool, 1000); all != nil || err != nil {
+					return err
+				}
+			}
+		}, 1500},
+		"list":           {func(ctx context.Context) error { return second(store.List(ctx, Filter{})) }, 100},
+		"list available": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "available", Limit: 5})) }, 2000},
+		"list running":   {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "running"})) }, 2000},
+		"list scheduled": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "scheduled"})) }, 2000},
+		"list retryable": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "retryable"})) }, 2000},
+		"list pending":   {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "pending"})) }, 2000},
+		"list cancelled": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "cancelled"})) }, 2000},
+		"list discarded": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "discarded"})) }, 2000},
+		"list completed": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "completed"})) }, 2000},
 		"cron runs": {func(ctx context.Context) error {
 			batch := &pgx.Batch{}
 			BatchCronRuns(batch, []string{"nightly"}, []int64{0}, func(CronRuns) {})
@@ -158,7 +167,8 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 			return second(client.Complete(ctx, ids, []*time.Time{&now, &now, &now}, make([]*time.Time, 3)))
 		}, 50},
 		"forget claims": {func(ctx context.Context) error { return second(store.ForgetClaims(ctx, 0, 64)) }, 1000},
-	} {
+	}
+	for name, use := range uses {
 		if err := use.do(t.Context()); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

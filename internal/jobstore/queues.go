@@ -16,7 +16,8 @@ import (
 // ErrNoQueue means that no node works the queue and no job is in it.
 var ErrNoQueue = errors.New("no such queue")
 
-// Queue is a queue with its waiting and running jobs.
+// Queue is a queue with its waiting and running jobs. The counts of waiting jobs stop at
+// CountLimit.
 type Queue struct {
 	Name string `json:"name"`
 	// PausedAt is zero while the queue is not paused.
@@ -25,6 +26,10 @@ type Queue struct {
 	Running   int64     `json:"running"`
 	Scheduled int64     `json:"scheduled"`
 	Retryable int64     `json:"retryable"`
+	// MoreAvailable, MoreScheduled and MoreRetryable are whether these counts stopped.
+	MoreAvailable bool `json:"more_available,omitempty"`
+	MoreScheduled bool `json:"more_scheduled,omitempty"`
+	MoreRetryable bool `json:"more_retryable,omitempty"`
 	// GlobalLimit is the maximum number of jobs that run at once in the cluster; 0:
 	// no limit.
 	GlobalLimit int `json:"global_limit,omitempty"`
@@ -43,30 +48,6 @@ type Queue struct {
 // Wait returns how long the oldest available job has waited.
 func (q *Queue) Wait() time.Duration { return time.Duration(q.WaitSeconds * float64(time.Second)) }
 
-// countsOpenSQL counts the unfinished jobs by queue and state, with a row for each part of a
-// count. It reads indexes alone, and the rows of the running jobs: an index of available and
-// running jobs cannot say which of them run. Finished jobs are not counted: there may be
-// millions of them.
-const countsOpenSQL = `
-    SELECT queue, 'available'::river_job_state AS state, count(*) AS jobs
-    FROM river_job
-    WHERE ` + isOpen + `
-    GROUP BY queue
-    UNION ALL
-    SELECT queue, s.state, CASE s.state WHEN 'running' THEN r.jobs ELSE -r.jobs END
-    FROM (SELECT queue, count(*) AS jobs FROM river_job WHERE ` + isRunning + ` GROUP BY queue) AS r,
-         unnest('{available,running}'::river_job_state[]) AS s (state)
-    UNION ALL
-    SELECT queue, forge_state, count(*)
-    FROM river_job
-    WHERE ` + isDue + `
-    GROUP BY queue, forge_state
-    UNION ALL
-    SELECT queue, 'pending', count(*)
-    FROM river_job
-    WHERE forge_state = 'pending'
-    GROUP BY queue`
-
 // oldestSQL finds the available job of the queue q.name that became due first: a lookup for
 // each priority.
 const oldestSQL = `
@@ -75,13 +56,11 @@ const oldestSQL = `
                   WHERE state = 'available' AND ` + isOpen + ` AND queue = q.name AND priority = p.priority
                   ORDER BY scheduled_at LIMIT 1) AS j`
 
-const queuesSQL = `
-WITH counts AS (` + countsOpenSQL + `
-), jobs AS (
-    SELECT queue, sum(jobs) FILTER (WHERE state = 'available') AS available,
+var queuesSQL = openCountsSQL + `, jobs AS (
+    SELECT queue, sum(jobs) FILTER (WHERE state = 'available') AS available, bool_or(more) FILTER (WHERE state = 'available') AS more_available,
            sum(jobs) FILTER (WHERE state = 'running') AS running,
-           sum(jobs) FILTER (WHERE state = 'scheduled') AS scheduled,
-           sum(jobs) FILTER (WHERE state = 'retryable') AS retryable
+           sum(jobs) FILTER (WHERE state = 'scheduled') AS scheduled, bool_or(more) FILTER (WHERE state = 'scheduled') AS more_scheduled,
+           sum(jobs) FILTER (WHERE state = 'retryable') AS retryable, bool_or(more) FILTER (WHERE state = 'retryable') AS more_retryable
     FROM counts
     GROUP BY queue
 ), oldest AS (
@@ -98,7 +77,8 @@ WITH counts AS (` + countsOpenSQL + `
     UNION SELECT name FROM forge_limits WHERE scope = 'queue'
 )
 SELECT names.name, r.paused_at, coalesce(j.available, 0)::bigint, coalesce(j.running, 0)::bigint,
-       coalesce(j.scheduled, 0)::bigint, coalesce(j.retryable, 0)::bigint, coalesce(l.most, 0),
+       coalesce(j.scheduled, 0)::bigint, coalesce(j.retryable, 0)::bigint,
+       coalesce(j.more_available, false), coalesce(j.more_scheduled, false), coalesce(j.more_retryable, false), coalesce(l.most, 0),
        coalesce(w.nodes, 0)::integer, coalesce(w.workers, 0)::integer,
        o.at, greatest(extract(epoch FROM now() - o.at), 0)::float8, now()
 FROM names
@@ -175,9 +155,8 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 const maxWaiting = 1000
 
 // WaitingQueues returns the queues that have available jobs or a row in river_queue, by
-// name, with only PausedAt, OldestAt, WaitSeconds and Now. Unlike Queues, which
-// counts all unfinished jobs, it reads only the oldest job. It returns at most a
-// thousand queues.
+// name, with only PausedAt, OldestAt, WaitSeconds and Now. Unlike Queues, which counts jobs,
+// it reads only the oldest job. It returns at most a thousand queues.
 func (s *Store) WaitingQueues(ctx context.Context) ([]Queue, error) {
 	queues, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (Queue, error) {
 		var q Queue
@@ -199,8 +178,8 @@ func scanQueue(row pgx.CollectableRow) (Queue, error) {
 		q              Queue
 		paused, oldest *time.Time
 	)
-	err := row.Scan(&q.Name, &paused, &q.Available, &q.Running, &q.Scheduled, &q.Retryable, &q.GlobalLimit,
-		&q.Nodes, &q.Workers, &oldest, &q.WaitSeconds, &q.Now)
+	err := row.Scan(&q.Name, &paused, &q.Available, &q.Running, &q.Scheduled, &q.Retryable,
+		&q.MoreAvailable, &q.MoreScheduled, &q.MoreRetryable, &q.GlobalLimit, &q.Nodes, &q.Workers, &oldest, &q.WaitSeconds, &q.Now)
 	q.PausedAt, q.OldestAt = postgres.TimeOrZero(paused), postgres.TimeOrZero(oldest)
 	return q, err
 }
@@ -274,26 +253,4 @@ func (s *Store) pausedSince(ctx context.Context, name string) (time.Time, error)
 		return time.Time{}, nil
 	}
 	return postgres.TimeOrZero(paused), err
-}
-
-const depthsSQL = `
-WITH counts AS (` + countsOpenSQL + `
-), depth AS (
-    SELECT queue, state, sum(jobs)::bigint AS jobs
-    FROM counts
-    GROUP BY queue, state
-)
-SELECT queues.name, states.state::text, coalesce(depth.jobs, 0)
-FROM (SELECT name FROM river_queue UNION SELECT queue FROM depth) AS queues (name)
-CROSS JOIN unnest('{available,pending,retryable,running,scheduled}'::river_job_state[]) AS states (state)
-LEFT JOIN depth ON depth.queue = queues.name AND depth.state = states.state`
-
-// Depths returns the number of jobs of every queue in every unfinished state, even if it
-// is 0.
-func (s *Store) Depths(ctx context.Context) ([]Count, error) {
-	depths, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Count], depthsSQL)
-	if err != nil {
-		return nil, fmt.Errorf("count the jobs: %w", err)
-	}
-	return depths, nil
 }

@@ -93,12 +93,6 @@ SELECT id, state::text
 FROM river_job
 WHERE id = ANY ($1::bigint[])`
 
-const countsSQL = `
-SELECT queue, state::text, count(*)
-FROM river_job
-GROUP BY queue, state
-ORDER BY queue, state`
-
 // List returns jobs, the newest first. The statement is planned anew for each
 // filter: a plan for a queue with most of the jobs would read all jobs for a queue
 // with none.
@@ -217,26 +211,6 @@ func collectStates(rows pgx.Rows) (map[int64]string, error) {
 		return nil
 	})
 	return states, err
-}
-
-// Count is the number of jobs of a queue in a state.
-type Count struct {
-	Queue string `json:"queue"`
-	State string `json:"state"`
-	Jobs  int64  `json:"jobs"`
-}
-
-// CountsByQueueAndState counts all jobs by queue and state.
-func (s *Store) CountsByQueueAndState(ctx context.Context) ([]Count, error) {
-	rows, err := s.db.Query(ctx, countsSQL)
-	if err != nil {
-		return nil, fmt.Errorf("count jobs: %w", err)
-	}
-	counts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Count])
-	if err != nil {
-		return nil, fmt.Errorf("count jobs: %w", err)
-	}
-	return counts, nil
 }
 
 func scanJob(row pgx.CollectableRow) (Job, error) {

@@ -67,7 +67,7 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []jobstore.Count{
-		{"default", "available", 1}, {"default", "completed", 2}, {"slow", "completed", 1}, {"slow", "discarded", 1},
+		{"default", "available", 1, false}, {"default", "completed", 2, false}, {"slow", "completed", 1, false}, {"slow", "discarded", 1, false},
 	}
 	if diff := cmp.Diff(want, counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
