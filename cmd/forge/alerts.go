@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,15 +29,9 @@ func (a *app) alertsListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the alerts in force with their incidents, firing ones first", Args: cobra.NoArgs,
 		Example: "  forge alerts list\n  forge alerts list -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				found, err := alerts.New(pool).List(ctx)
-				if err != nil {
-					return err
-				}
-				return list(a, found, alertColumns)
-			})
-		},
+		RunE: listed(a, alertColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]alerts.Status, error) {
+			return alerts.New(pool).List(ctx)
+		}),
 	}
 }
 
@@ -77,15 +72,9 @@ func (a *app) alertsHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "history [NAME]", Short: "List resolved incidents, newest first", Args: cobra.MaximumNArgs(1),
 		Example: "  forge alerts history NoLeader --limit 5",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				found, err := alerts.New(pool).History(ctx, strings.Join(args, ""), 0, limit)
-				if err != nil {
-					return err
-				}
-				return list(a, found, incidentColumns)
-			})
-		},
+		RunE: listed(a, incidentColumns, func(ctx context.Context, pool *pgxpool.Pool, args []string) ([]alerts.Incident, error) {
+			return alerts.New(pool).History(ctx, strings.Join(args, ""), 0, limit)
+		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "at most this many")
 	return cmd
@@ -105,7 +94,7 @@ func (a *app) alertsCheckCommand() *cobra.Command {
 		Use: "check", Short: "Check the alerts of forge.toml: expressions, metrics, receivers, templates", Args: cobra.NoArgs,
 		Example: "  forge alerts check --config forge.toml",
 		RunE: func(*cobra.Command, []string) error {
-			cfg, err := a.loadQuietly() // its errors name the place in the file
+			cfg, err := a.quiet().load() // its errors name the place in the file
 			if err != nil {
 				return err
 			}
@@ -136,7 +125,7 @@ func (a *app) alertsExportCommand() *cobra.Command {
 			if format != "prometheus" {
 				return usageError(fmt.Errorf("--format %s: want prometheus", format))
 			}
-			cfg, err := a.loadQuietly()
+			cfg, err := a.quiet().load()
 			if err != nil {
 				return err
 			}
@@ -157,7 +146,7 @@ func (a *app) alertsTestCommand() *cobra.Command {
 		Use: "test NAME", Short: "Send a firing and a resolved test message to the receivers of an alert of forge.toml", Args: cobra.ExactArgs(1),
 		Example: "  forge alerts test NoLeader",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := a.loadQuietly()
+			cfg, err := a.quiet().load()
 			if err != nil {
 				return err
 			}
@@ -211,4 +200,90 @@ func tryTarget(ctx context.Context, receivers alerts.Sender, rule alerts.Rule, t
 		return err
 	}
 	return nil
+}
+
+// defaultSilence is how long a silence lasts without --for and --until.
+const defaultSilence = "2h"
+
+// silenceFlags are the flags of forge alerts silence.
+type silenceFlags struct{ lasts, until, reason string }
+
+func (a *app) alertsSilenceCommand() *cobra.Command {
+	var flags silenceFlags
+	cmd := &cobra.Command{
+		Use: "silence NAME", Short: "Send no notifications of an alert until a time", Args: cobra.ExactArgs(1),
+		Example: "  forge alerts silence NoLeader --for 30m --reason \"upgrade of PostgreSQL\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			span, err := flags.span()
+			if err != nil {
+				return err
+			}
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				made, err := alerts.New(pool).Silence(ctx, alerts.Silence{Alert: args[0], CreatedBy: whoAmI(), Reason: flags.reason}, span)
+				if err != nil {
+					return explainAlert(ctx, pool, args[0], err)
+				}
+				return a.result(made, "%s is silenced until %s; end it with forge alerts unsilence %[1]s", made.Alert, stamp(made.Until))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&flags.lasts, "for", "", "for how long, such as 90m, 2h or 3d (default "+defaultSilence+")")
+	cmd.Flags().StringVar(&flags.until, "until", "", "until when, RFC 3339, instead of --for")
+	cmd.Flags().StringVar(&flags.reason, "reason", "", "why, shown with the silence")
+	return cmd
+}
+
+func (f silenceFlags) span() (alerts.Span, error) {
+	switch {
+	case f.until != "" && f.lasts != "":
+		return alerts.Span{}, usageError(errors.New("--for and --until: want one of them"))
+	case f.until != "":
+		until, err := parseInstant("--until", f.until)
+		return alerts.Span{Until: until}, err
+	}
+	text := cmp.Or(f.lasts, defaultSilence)
+	lasts, err := config.ParseDuration(text)
+	if err != nil {
+		return alerts.Span{}, usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", text, err))
+	}
+	return alerts.Span{For: lasts.Std()}, nil
+}
+
+// unsilenced is the JSON output of forge alerts unsilence.
+type unsilenced struct {
+	Alert   string `json:"alert"`
+	Changed bool   `json:"changed"`
+}
+
+func (a *app) alertsUnsilenceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "unsilence NAME", Short: "End the silence of an alert", Args: cobra.ExactArgs(1),
+		Example: "  forge alerts unsilence NoLeader",
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+			changed, err := alerts.New(pool).Unsilence(ctx, args[0], whoAmI())
+			if err != nil {
+				return explainAlert(ctx, pool, args[0], err)
+			}
+			said := "is not silenced"
+			if changed {
+				said = "is no longer silenced"
+			}
+			return a.result(unsilenced{args[0], changed}, "%s %s", args[0], said)
+		}),
+	}
+}
+
+func explainAlert(ctx context.Context, pool *pgxpool.Pool, name string, err error) error {
+	switch {
+	case errors.Is(err, alerts.ErrNotFound):
+		inForce, err := alerts.New(pool).List(ctx)
+		if err != nil {
+			return err
+		}
+		return unknown("alert", name, names(inForce, func(s alerts.Status) string { return s.Name }), "forge alerts list")
+	case errors.Is(err, alerts.ErrInvalid):
+		return usageError(err)
+	default:
+		return err
+	}
 }

@@ -73,11 +73,9 @@ func (a *app) apply(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config,
 
 func (a *app) confirmApply(review forge.Review) error {
 	for _, name := range review.Removed {
-		if _, err := fmt.Fprintf(a.err, "would remove %s\n", name); err != nil {
-			return err
-		}
+		a.note("would remove " + name)
 	}
-	return a.confirmOr(fmt.Sprintf("Apply this file although %s?", review),
+	return a.confirm(fmt.Sprintf("Apply this file although %s?", review),
 		"use --yes to confirm; forge plan shows all changes")
 }
 
@@ -86,21 +84,19 @@ func (a *app) showOutcome(outcome cronstore.Outcome) error {
 		return a.document(outcome)
 	}
 	if outcome.State == cronstore.StateInForce && len(outcome.Added) == 0 {
-		_, err := fmt.Fprintf(a.out, "nothing to do: configuration %s is in force\n", outcome.InForce)
-		return err
+		a.printf("nothing to do: configuration %s is in force\n", outcome.InForce)
+		return nil
 	}
 	for _, change := range []struct {
 		what  string
 		names []string
 	}{{"added", outcome.Added}, {"changed", outcome.Changed}, {"removed", outcome.Removed}} {
 		for _, name := range change.names {
-			if _, err := fmt.Fprintf(a.out, "%-8s %s\n", change.what, name); err != nil {
-				return err
-			}
+			a.printf("%-8s %s\n", change.what, name)
 		}
 	}
-	_, err := fmt.Fprintf(a.out, "configuration %s is in force\n", outcome.InForce)
-	return err
+	a.printf("configuration %s is in force\n", outcome.InForce)
+	return nil
 }
 
 // warnUndefined warns of jobs that will wait because no running node's file defines them as cfg
@@ -122,7 +118,7 @@ func (a *app) warnUndefined(ctx context.Context, pool *pgxpool.Pool, cfg *config
 	for _, job := range slices.Sorted(maps.Keys(wanted)) {
 		defined := func(n nodestore.Node) bool { return n.Definitions[job] == wanted[job] }
 		if len(nodes) > 0 && !slices.ContainsFunc(nodes, defined) {
-			_, _ = fmt.Fprintf(a.err, "warning: no node defines job %s as this file does: its runs wait until one has the file\n", job)
+			a.note("warning: no node defines job " + job + " as this file does: its runs wait until one has the file")
 		}
 	}
 	return nil

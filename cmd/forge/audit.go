@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,12 +64,15 @@ func filterOf(cmd *cobra.Command) (filter []string) {
 const auditTimeout = 5 * time.Second
 
 // audited wraps work so that the audit log has an entry before it and its outcome after it.
-func (a *app) audited(work func(context.Context, *pgxpool.Pool) error) func(context.Context, *pgxpool.Pool) error {
+func (a *app) audited(work databaseWork) databaseWork {
 	if a.action == "" {
 		return work
 	}
 	return func(ctx context.Context, pool *pgxpool.Pool) error {
-		id, err := access.NewAudit(pool).Begin(ctx, access.AuditEntry{Actor: cliActor(), Source: cliSource(), Action: a.action, Object: a.object})
+		user, host := whoRuns()
+		id, err := access.NewAudit(pool).Begin(ctx, access.AuditEntry{
+			Actor: "cli:" + cmp.Or(user, "somebody"), Source: cmp.Or(host, "an unknown machine"), Action: a.action, Object: a.object,
+		})
 		if err != nil {
 			return err
 		}
@@ -90,19 +94,22 @@ func outcomeOf(err error) (outcome, detail string) {
 	return access.Failed, err.Error()
 }
 
-// cliActor is the operating system's user who runs the command.
-func cliActor() string {
+// whoRuns returns the operating system's user who runs the command, and the host. Either may be
+// empty.
+func whoRuns() (name, host string) {
 	if u, err := user.Current(); err == nil {
-		return "cli:" + u.Username
+		name = u.Username
 	}
-	return "cli:somebody"
+	if known, err := os.Hostname(); err == nil {
+		host = known
+	}
+	return name, host
 }
 
-func cliSource() string {
-	if host, err := os.Hostname(); err == nil {
-		return host
-	}
-	return "an unknown machine"
+// whoAmI names the user of a command for the event log.
+func whoAmI() string {
+	name, host := whoRuns()
+	return strings.TrimSuffix(cmp.Or(name, "somebody")+"@"+host, "@")
 }
 
 func (a *app) auditCommand() *cobra.Command {
@@ -115,18 +122,17 @@ func (a *app) auditCommand() *cobra.Command {
 			if outcome := filter.Outcome; outcome != "" && !slices.Contains(access.AuditOutcomes(), outcome) {
 				return usageError(fmt.Errorf("--outcome %q: want %s", outcome, strings.Join(access.AuditOutcomes(), ", ")))
 			}
-			if follow && a.format == "yaml" {
-				return usageError(errNoYAMLStream)
-			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				if follow {
-					return a.followAudit(ctx, pool, filter)
+				log := postgres.Tail[access.AuditEntry]{
+					Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
+						filter.AfterID, filter.Limit = after, limit
+						return access.NewAudit(pool).List(ctx, filter)
+					},
+					ID: func(e access.AuditEntry) int64 { return e.ID },
+					// an entry whose action was still running is printed again once the action has ended
+					Mark: func(e access.AuditEntry) string { return e.Outcome },
 				}
-				entries, err := access.NewAudit(pool).List(ctx, filter)
-				if err != nil {
-					return err
-				}
-				return list(a, entries, auditColumns)
+				return logged(ctx, a, log, follow, filter.Limit, auditColumns)
 			})
 		},
 	}
@@ -136,19 +142,6 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().StringVar(&filter.Action, "action", "", "only this action, such as job.cancel")
 	cmd.Flags().StringVar(&filter.Outcome, "outcome", "", "only entries with this outcome: "+strings.Join(access.AuditOutcomes(), ", "))
 	return cmd
-}
-
-// followAudit prints entries as they are added. An entry whose action was still running is printed
-// again once the action has ended.
-func (a *app) followAudit(ctx context.Context, pool *pgxpool.Pool, filter access.AuditFilter) error {
-	return postgres.Tail[access.AuditEntry]{
-		Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
-			filter.AfterID, filter.Limit = after, limit
-			return access.NewAudit(pool).List(ctx, filter)
-		},
-		ID: func(e access.AuditEntry) int64 { return e.ID }, Mark: func(e access.AuditEntry) string { return e.Outcome },
-		Emit: eachLine(func(e access.AuditEntry) error { return printLine(a, e, auditColumns) }),
-	}.Run(ctx, 0, filter.Limit)
 }
 
 var auditColumns = []column[access.AuditEntry]{

@@ -23,15 +23,13 @@ func (a *app) compactStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the log compactor's last passes, when the next is due, and how large the tables are", Args: cobra.NoArgs,
 		Example: "  forge compact status -n 1",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				status, err := compactor.NewStore(pool).Status(ctx, limit)
-				if err != nil {
-					return err
-				}
-				return a.printCompaction(status)
-			})
-		},
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, _ []string) error {
+			status, err := compactor.NewStore(pool).Status(ctx, limit)
+			if err != nil {
+				return err
+			}
+			return a.printCompaction(status)
+		}),
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 5, "at most this many passes")
 	return cmd
@@ -42,12 +40,12 @@ func (a *app) printCompaction(status compactor.Status) error {
 		return a.document(status)
 	}
 	if len(status.Passes) == 0 {
-		_, _ = fmt.Fprintln(a.err, "no pass has run yet")
+		a.note("no pass has run yet")
 	}
 	if err := list(a, status.Passes, passColumns); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintln(a.out)
+	a.printf("\n")
 	return list(a, status.Tables, tableColumns)
 }
 

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 
 	"github.com/forge-scheduler/forge/alerting"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -52,10 +56,9 @@ func (a *app) checkCommand() *cobra.Command {
 				return configError(fmt.Errorf("%d warnings, and --strict makes each an error", warnings))
 			}
 			if a.tabular() {
-				_, err = fmt.Fprintf(a.out, "ok: %d crons, %d jobs, %d queues, %d warnings\n",
-					len(cfg.Crons), len(cfg.Jobs), len(cfg.Queues), warnings)
+				a.printf("ok: %d crons, %d jobs, %d queues, %d warnings\n", len(cfg.Crons), len(cfg.Jobs), len(cfg.Queues), warnings)
 			}
-			return err
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "fail on warnings too")
@@ -67,10 +70,7 @@ func (a *app) initCommand() *cobra.Command {
 		Use: "init", Short: "Write a commented forge.toml", Args: cobra.NoArgs,
 		Example: "  forge init",
 		RunE: func(*cobra.Command, []string) error {
-			path := a.configPath
-			if path == "" {
-				path = config.DefaultPath
-			}
+			path := cmp.Or(a.configPath, config.DefaultPath)
 			file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // holds no secret: they are references
 			if errors.Is(err, fs.ErrExist) {
 				return conflictError(fmt.Errorf("%s already exists and was not changed", path))
@@ -78,14 +78,60 @@ func (a *app) initCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := file.WriteString(config.Template); err != nil {
-				return errors.Join(err, file.Close())
-			}
-			if err := file.Close(); err != nil {
+			_, err = file.WriteString(config.Template)
+			if err := errors.Join(err, file.Close()); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.out, "wrote %s; next: forge check, then forge dev\n", path)
-			return err
+			a.printf("wrote %s; next: forge check, then forge dev\n", path)
+			return nil
+		},
+	}
+}
+
+// build describes this binary.
+type build struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	// TZData is the version of the time zone data that crons use.
+	TZData string `json:"tzdata"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Example: "  forge version",
+		RunE: func(*cobra.Command, []string) error {
+			b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, TZData: cronexpr.TZDataVersion()}
+			if a.format == "table" {
+				a.printf("forge %s (%s, %s, time zones %s)\n", b.Version, b.Go, b.Platform, b.TZData)
+				return nil
+			}
+			return one(a, b, []column[build]{
+				{title: "version", show: func(b build) string { return b.Version }},
+				{title: "go", show: func(b build) string { return b.Go }},
+				{title: "platform", show: func(b build) string { return b.Platform }},
+				{title: "tzdata", show: func(b build) string { return b.TZData }},
+			})
+		},
+	}
+}
+
+func (*app) manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "man DIR", Short: "Write a manual page for each command into a directory", Args: cobra.ExactArgs(1),
+		Example: "  forge man /usr/local/share/man/man1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			root.DisableAutoGenTag = true                       // the same command gives the same page
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // man reads it as anybody
+				return err
+			}
+			header := &doc.GenManHeader{Title: "FORGE", Section: "1", Source: "forge " + version, Manual: "forge"}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return fmt.Errorf("write manual pages: %w", err)
+			}
+			return nil
 		},
 	}
 }

@@ -25,48 +25,40 @@ func (a *app) cronListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the crons in force", Args: cobra.NoArgs,
 		Example: "  forge cron list -o wide",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				crons, err := cronstore.New(pool).List(ctx)
-				if err != nil {
-					return err
-				}
-				return list(a, crons, cronColumns(time.Now()))
-			})
-		},
+		RunE: listed(a, cronColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]cronstore.Cron, error) {
+			return cronstore.New(pool).List(ctx)
+		}),
 	}
 }
 
-func cronColumns(now time.Time) []column[cronstore.Cron] {
-	return []column[cronstore.Cron]{
-		{title: "cron", show: func(c cronstore.Cron) string { return c.Name }},
-		{title: "schedule", show: func(c cronstore.Cron) string { return c.Spec.Schedule }},
-		{title: "timezone", show: func(c cronstore.Cron) string { return c.Spec.Timezone }},
-		{title: "job", show: func(c cronstore.Cron) string { return c.Spec.Job }},
-		{title: "last", show: func(c cronstore.Cron) string {
-			if c.Last == nil {
-				return "-"
-			}
-			return string(c.Last.Verdict) + " " + ago(c.Last.Tick, now)
-		}},
-		{title: "late", show: func(c cronstore.Cron) string {
-			if c.Last == nil || c.Last.JobID == 0 {
-				return "-"
-			}
-			return span(time.Duration(c.Last.LatenessMS * float64(time.Millisecond)))
-		}},
-		{title: "next", show: func(c cronstore.Cron) string {
-			if c.Paused() {
-				return "paused"
-			}
-			return ago(c.NextTick, now)
-		}},
-		{title: "blocked by", show: blockedBy},
-		{title: "overlap", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Overlap }},
-		{title: "catch up", wide: true, show: func(c cronstore.Cron) string { return c.Spec.CatchUp }},
-		{title: "queue", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Queue }},
-		{title: "next at", wide: true, show: func(c cronstore.Cron) string { return tickStamp(c.NextTick) }},
-	}
+var cronColumns = []column[cronstore.Cron]{
+	{title: "cron", show: func(c cronstore.Cron) string { return c.Name }},
+	{title: "schedule", show: func(c cronstore.Cron) string { return c.Spec.Schedule }},
+	{title: "timezone", show: func(c cronstore.Cron) string { return c.Spec.Timezone }},
+	{title: "job", show: func(c cronstore.Cron) string { return c.Spec.Job }},
+	{title: "last", show: func(c cronstore.Cron) string {
+		if c.Last == nil {
+			return "-"
+		}
+		return string(c.Last.Verdict) + " " + ago(c.Last.Tick, time.Now())
+	}},
+	{title: "late", show: func(c cronstore.Cron) string {
+		if c.Last == nil || c.Last.JobID == 0 {
+			return "-"
+		}
+		return milliseconds(c.Last.LatenessMS)
+	}},
+	{title: "next", show: func(c cronstore.Cron) string {
+		if c.Paused() {
+			return "paused"
+		}
+		return ago(c.NextTick, time.Now())
+	}},
+	{title: "blocked by", show: blockedBy},
+	{title: "overlap", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Overlap }},
+	{title: "catch up", wide: true, show: func(c cronstore.Cron) string { return c.Spec.CatchUp }},
+	{title: "queue", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Queue }},
+	{title: "next at", wide: true, show: func(c cronstore.Cron) string { return tickStamp(c.NextTick) }},
 }
 
 // blockedBy names the earlier run that made the newest tick skip.
@@ -101,7 +93,7 @@ func (a *app) cronNextCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return list(a, ticks, upcomingColumns(time.Now()))
+			return list(a, ticks, upcomingColumns)
 		},
 	}
 	cmd.Flags().StringVar(&zone, "timezone", "UTC", "zone of a bare expression")
@@ -110,22 +102,20 @@ func (a *app) cronNextCommand() *cobra.Command {
 	return cmd
 }
 
-func upcomingColumns(now time.Time) []column[explain.Coming] {
-	return []column[explain.Coming]{
-		{title: "tick", show: func(c explain.Coming) string { return c.Tick.Format("Mon 2006-01-02 15:04:05 -07:00") }},
-		{title: "utc", show: func(c explain.Coming) string { return c.UTC.Format(time.RFC3339) }},
-		{title: "in", show: func(c explain.Coming) string { return ago(c.UTC, now) }},
-		{title: "note", show: func(c explain.Coming) string {
-			switch {
-			case c.Excluded != "":
-				return "excluded by " + c.Excluded
-			case !c.FiresAt.IsZero():
-				return "fires " + span(c.FiresAt.Sub(c.UTC)) + " later"
-			default:
-				return "-"
-			}
-		}},
-	}
+var upcomingColumns = []column[explain.Coming]{
+	{title: "tick", show: func(c explain.Coming) string { return c.Tick.Format("Mon 2006-01-02 15:04:05 -07:00") }},
+	{title: "utc", show: func(c explain.Coming) string { return c.UTC.Format(time.RFC3339) }},
+	{title: "in", show: func(c explain.Coming) string { return ago(c.UTC, time.Now()) }},
+	{title: "note", show: func(c explain.Coming) string {
+		switch {
+		case c.Excluded != "":
+			return "excluded by " + c.Excluded
+		case !c.FiresAt.IsZero():
+			return "fires " + span(c.FiresAt.Sub(c.UTC)) + " later"
+		default:
+			return "-"
+		}
+	}},
 }
 
 // upcomingOf returns the next ticks of an expression or a cron, and prints the schedule in words. An
@@ -150,7 +140,7 @@ func (a *app) upcomingOf(ctx context.Context, argument, zone string, zoneGiven b
 		return nil, err
 	}
 	if held := heldBack(cron); held != "" {
-		_, _ = fmt.Fprintln(a.err, held)
+		a.note(held)
 	}
 	return a.upcomingOfSpec(argument, cron.Spec, start, count)
 }
@@ -173,22 +163,21 @@ func (a *app) upcomingOfSpec(name string, spec cronstore.Spec, start time.Time, 
 		return nil, err
 	}
 	if a.tabular() {
-		if _, err := fmt.Fprintln(a.err, schedule.Describe()); err != nil {
-			return nil, err
-		}
+		a.note(schedule.Describe())
 	}
 	return explain.Next(name, spec, start, count)
 }
 
 func findCron(ctx context.Context, pool *pgxpool.Pool, name string) (cronstore.Cron, error) {
 	cron, err := cronstore.New(pool).Get(ctx, name)
-	if errors.Is(err, cronstore.ErrNotFound) {
-		return cron, unknownCron(ctx, pool, name)
-	}
-	return cron, err
+	return cron, explainCron(ctx, pool, name, err)
 }
 
-func unknownCron(ctx context.Context, pool *pgxpool.Pool, name string) error {
+// explainCron turns the store's error for an unknown cron into one that suggests names.
+func explainCron(ctx context.Context, pool *pgxpool.Pool, name string, err error) error {
+	if !errors.Is(err, cronstore.ErrNotFound) {
+		return err
+	}
 	known, err := cronstore.New(pool).Names(ctx)
 	if err != nil {
 		return err
@@ -201,18 +190,12 @@ func (a *app) cronHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "history NAME", Short: "Print the ledger of a cron: each due tick and its verdict", Args: cobra.ExactArgs(1),
 		Example: "  forge cron history nightly-report -n 7",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				if _, err := findCron(ctx, pool, args[0]); err != nil {
-					return err
-				}
-				ticks, err := cronstore.New(pool).Ticks(ctx, args[0], time.Time{}, limit)
-				if err != nil {
-					return err
-				}
-				return list(a, ticks, tickColumns)
-			})
-		},
+		RunE: listed(a, tickColumns, func(ctx context.Context, pool *pgxpool.Pool, args []string) ([]cronstore.Tick, error) {
+			if _, err := findCron(ctx, pool, args[0]); err != nil {
+				return nil, err
+			}
+			return cronstore.New(pool).Ticks(ctx, args[0], time.Time{}, limit)
+		}),
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many, newest first")
 	return cmd
@@ -222,21 +205,9 @@ var tickColumns = []column[cronstore.Tick]{
 	{title: "tick", show: func(t cronstore.Tick) string { return tickStamp(t.Tick) }},
 	{title: "verdict", show: func(t cronstore.Tick) string { return string(t.Verdict) }},
 	{title: "ticks", show: func(t cronstore.Tick) string { return strconv.FormatInt(t.Count, 10) }},
-	{title: "late", show: func(t cronstore.Tick) string {
-		return span(time.Duration(t.LatenessMS * float64(time.Millisecond)))
-	}},
-	{title: "job", show: func(t cronstore.Tick) string {
-		if t.JobID == 0 {
-			return "-"
-		}
-		return strconv.FormatInt(t.JobID, 10)
-	}},
-	{title: "term", show: func(t cronstore.Tick) string {
-		if t.Term == 0 { // by hand
-			return "-"
-		}
-		return strconv.FormatInt(t.Term, 10)
-	}},
+	{title: "late", show: func(t cronstore.Tick) string { return milliseconds(t.LatenessMS) }},
+	{title: "job", show: func(t cronstore.Tick) string { return number(t.JobID) }},
+	{title: "term", show: func(t cronstore.Tick) string { return number(t.Term) }}, // none for a tick by hand
 	{title: "by", show: func(t cronstore.Tick) string { return dash(t.NodeID) }},
 	{title: "reason", show: func(t cronstore.Tick) string { return dash(t.Reason) }},
 }

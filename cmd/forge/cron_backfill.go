@@ -87,16 +87,12 @@ func (a *app) backfill(ctx context.Context, pool *pgxpool.Pool, manual crons.Man
 			return explainCron(ctx, pool, span.Cron, err)
 		}
 	}
-	if !a.tabular() {
-		return a.document(answer)
-	}
-	if dryRun && len(found.Ticks) > 0 {
+	if a.tabular() && dryRun && len(found.Ticks) > 0 {
 		if err := list(a, found.Ticks, []column[time.Time]{{title: "tick", show: explain.Instant}}); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(a.out, answer)
-	return err
+	return a.result(answer, "%s", answer)
 }
 
 // String describes the result in one sentence.

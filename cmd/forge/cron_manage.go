@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"strings"
 	"time"
 
@@ -65,41 +63,26 @@ func (a *app) pauseOrResumeCommand(use, short string,
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  forge cron " + strings.Replace(use, "NAME", "nightly-report", 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				store := cronstore.New(pool)
-				cron, changed, err := change(store, ctx, args[0], whoAmI())
-				if err != nil {
-					return explainCron(ctx, pool, args[0], err)
-				}
-				now, err := store.Now(ctx)
-				if err != nil {
-					return err
-				}
-				answer := pausedCron{cron, changed, now}
-				if !a.tabular() {
-					return a.document(answer)
-				}
-				_, err = fmt.Fprintln(a.out, say(args[0], answer))
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+			store := cronstore.New(pool)
+			cron, changed, err := change(store, ctx, args[0], whoAmI())
+			if err != nil {
+				return explainCron(ctx, pool, args[0], err)
+			}
+			now, err := store.Now(ctx)
+			if err != nil {
 				return err
-			})
-		},
+			}
+			answer := pausedCron{cron, changed, now}
+			return a.result(answer, "%s", say(args[0], answer))
+		}),
 	}
-}
-
-// withConfig is withDatabase for work that also needs the configuration.
-func (a *app) withConfig(ctx context.Context, work func(context.Context, *config.Config, *pgxpool.Pool) error) error {
-	cfg, err := a.loadQuietly()
-	if err != nil {
-		return err
-	}
-	return a.connectedFor(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error { return work(ctx, cfg, pool) })
 }
 
 // withManual runs work that runs ticks by hand.
 func (a *app) withManual(ctx context.Context, work func(context.Context, *pgxpool.Pool, crons.Manual) error) error {
-	return a.withConfig(ctx, func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
-		inserter, err := jobs.NewInserter(pool, cfg.Database.Schema)
+	return a.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
+		inserter, err := jobs.NewInserter(pool, a.cfg.Database.Schema)
 		if err != nil {
 			return err
 		}
@@ -132,12 +115,7 @@ func (a *app) cronTriggerCommand() *cobra.Command {
 				if err != nil {
 					return explainTrigger(ctx, pool, trigger, row, err)
 				}
-				if !a.tabular() {
-					return a.document(row)
-				}
-				_, err = fmt.Fprintf(a.out, "triggered the tick %s of %s: job %d; see forge job show %d\n",
-					explain.Instant(row.Tick), row.Cron, row.JobID, row.JobID)
-				return err
+				return a.result(row, "triggered the tick %s of %s: job %d; see forge job show %[3]d", explain.Instant(row.Tick), row.Cron, row.JobID)
 			})
 		},
 	}
@@ -154,14 +132,6 @@ func parseArgs(args string) (json.RawMessage, error) {
 		return nil, usageError(fmt.Errorf("--%w", err))
 	}
 	return json.RawMessage(args), nil
-}
-
-// explainCron turns the store's error for an unknown cron into one that suggests names.
-func explainCron(ctx context.Context, pool *pgxpool.Pool, name string, err error) error {
-	if errors.Is(err, cronstore.ErrNotFound) {
-		return unknownCron(ctx, pool, name)
-	}
-	return err
 }
 
 func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger cronstore.Trigger, row cronstore.Tick, err error) error {
@@ -183,18 +153,6 @@ func explainTrigger(ctx context.Context, pool *pgxpool.Pool, trigger cronstore.T
 	default:
 		return explainArgs(explainCron(ctx, pool, trigger.Cron, err))
 	}
-}
-
-// whoAmI names the user of a command for the event log.
-func whoAmI() string {
-	name := "somebody"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
 }
 
 // noTime formats an instant like stamp, but returns an empty string for the zero time.

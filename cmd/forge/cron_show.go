@@ -28,18 +28,13 @@ func (a *app) cronShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Show a cron: its definition, its last and its next ticks", Args: cobra.ExactArgs(1),
 		Example: "  forge cron show nightly-report",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				shown, err := readCron(ctx, pool, args[0])
-				if err != nil {
-					return err
-				}
-				if !a.tabular() {
-					return a.document(shown)
-				}
-				return a.printCron(shown)
-			})
-		},
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+			shown, err := readCron(ctx, pool, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printCron(shown)
+		}),
 	}
 }
 
@@ -69,18 +64,18 @@ func readCron(ctx context.Context, pool *pgxpool.Pool, name string) (shownCron, 
 }
 
 func (a *app) printCron(shown shownCron) error {
-	if err := one(a, shown, cronProperties); err != nil {
+	if err := one(a, shown, cronProperties); err != nil || !a.tabular() {
 		return err
 	}
 	if len(shown.Recent) > 0 {
-		_, _ = fmt.Fprintln(a.out, "\nlast ticks:")
+		a.printf("\nlast ticks:\n")
 		if err := list(a, shown.Recent, tickColumns); err != nil {
 			return err
 		}
 	}
 	if len(shown.Coming) > 0 {
-		_, _ = fmt.Fprintln(a.out, "\nnext ticks:")
-		return list(a, shown.Coming, upcomingColumns(time.Now()))
+		a.printf("\nnext ticks:\n")
+		return list(a, shown.Coming, upcomingColumns)
 	}
 	return nil
 }
@@ -144,4 +139,48 @@ func needs(c shownCron) string {
 		all = append(all, fmt.Sprintf("tags %v", c.Spec.Tags))
 	}
 	return strings.Join(all, ", ")
+}
+
+func (a *app) cronWhyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "why NAME TICK", Short: "Explain in one sentence the verdict of a tick",
+		Example: "  forge cron why nightly-report 2026-11-20T01:30:00Z",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tick, err := parseInstant("TICK", args[1])
+			if err != nil {
+				return err
+			}
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				answer, err := explain.New(pool).Why(ctx, args[0], tick)
+				if err != nil {
+					return explainCron(ctx, pool, args[0], err)
+				}
+				return a.answer(answer)
+			})
+		},
+	}
+}
+
+// parseInstant parses an argument or flag, named by what, as RFC 3339.
+func parseInstant(what, text string) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, usageError(fmt.Errorf("%s %q: want RFC 3339, such as 2026-03-28T00:00:00Z", what, text))
+	}
+	return at, nil
+}
+
+// answer prints an explanation. A tick without a row in the ledger is a not-found error that has the
+// explanation as its text.
+func (a *app) answer(e explain.Explanation) error {
+	if e.Standing == explain.Recorded {
+		return a.result(e, "%s", e.Sentence)
+	}
+	if !a.tabular() {
+		if err := a.document(e); err != nil {
+			return err
+		}
+	}
+	return notFound("%s", e.Sentence)
 }

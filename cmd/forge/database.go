@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/alerting"
 	"github.com/forge-scheduler/forge/internal/config"
@@ -81,30 +82,43 @@ func (a *app) fileNamed() bool { return a.configPath != "" || os.Getenv("FORGE_C
 
 func (a *app) warn(report config.Report) {
 	for _, problem := range report.Warnings() {
-		_, _ = fmt.Fprintln(a.err, problem)
+		a.note(problem)
 	}
+}
+
+// databaseWork is what a command does on a connected pool.
+type databaseWork = func(context.Context, *pgxpool.Pool) error
+
+// onDatabase returns the run of a command whose work on the database needs no checks before it.
+func (a *app) onDatabase(work func(ctx context.Context, pool *pgxpool.Pool, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error { return work(ctx, pool, args) })
+	}
+}
+
+// listed returns the run of a command that prints rows of the database.
+func listed[T any](a *app, columns []column[T], read func(ctx context.Context, pool *pgxpool.Pool, args []string) ([]T, error)) func(*cobra.Command, []string) error {
+	return a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+		rows, err := read(ctx, pool, args)
+		if err != nil {
+			return err
+		}
+		return list(a, rows, columns)
+	})
 }
 
 // withDatabase runs work on a connected pool. It does not print the configuration's warnings, because
-// it needs only the database's address.
-func (a *app) withDatabase(ctx context.Context, work func(context.Context, *pgxpool.Pool) error) error {
-	cfg, err := a.loadQuietly()
-	if err != nil {
+// it needs only the database's address. A command that changes something needs the primary and is
+// recorded in the audit log.
+func (a *app) withDatabase(ctx context.Context, work databaseWork) (err error) {
+	if a.cfg, err = a.quiet().load(); err != nil {
 		return err
 	}
-	return a.connectedFor(ctx, cfg, work)
-}
-
-// connectedFor runs a command's work on a pool. A command that changes something needs the primary
-// and is recorded in the audit log.
-func (a *app) connectedFor(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
 	if a.action != "" {
-		return connected(ctx, cfg, a.audited(work))
+		return connected(ctx, a.cfg, a.audited(work))
 	}
-	return a.connectedToRead(ctx, cfg, work)
+	return a.connectedToRead(ctx, a.cfg, work)
 }
-
-func (a *app) loadQuietly() (*config.Config, error) { return a.quiet().load() }
 
 // quiet returns a copy of the app that prints no warnings.
 func (a *app) quiet() *app {
@@ -113,13 +127,51 @@ func (a *app) quiet() *app {
 	return &quiet
 }
 
-func connected(ctx context.Context, cfg *config.Config, work func(context.Context, *pgxpool.Pool) error) error {
+func connected(ctx context.Context, cfg *config.Config, work databaseWork) error {
 	pool, err := openPool(ctx, cfg, false)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	return explainRefusal(ctx, pool, cfg.Database.Schema, work(ctx, pool))
+}
+
+// connectedToRead runs work that changes nothing. If no server accepts writes, the work runs on a
+// replica after a warning about the age of its data.
+func (a *app) connectedToRead(ctx context.Context, cfg *config.Config, work databaseWork) error {
+	pool, err := openPool(ctx, cfg, false)
+	readOnly := errors.Is(err, postgres.ErrReadOnly)
+	if readOnly {
+		pool, err = openPool(ctx, cfg, true)
+	}
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if readOnly {
+		if err := a.warnOfReplica(ctx, pool); err != nil {
+			return err
+		}
+	}
+	return explainRefusal(ctx, pool, cfg.Database.Schema, work(ctx, pool))
+}
+
+func (a *app) warnOfReplica(ctx context.Context, pool *pgxpool.Pool) error {
+	replay, err := postgres.ReadReplay(ctx, pool)
+	if err != nil {
+		return err
+	}
+	warning := "warning: no primary answers; this comes from a replica"
+	switch {
+	case !replay.Replica:
+		warning = "warning: the server is read-only"
+	case replay.Until.IsZero():
+		warning += " that has replayed nothing since it started: its data may be of any age"
+	default:
+		warning += fmt.Sprintf(" and may be %s old: it has replayed the changes until %s", span(replay.Age), stamp(replay.Until))
+	}
+	a.note(warning)
+	return nil
 }
 
 // openPool returns a connected pool. It accepts a read-only server only if anyServer is set.

@@ -87,7 +87,7 @@ func (a *app) deadListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(a, groups[:min(len(groups), limit)], deadGroupColumns(time.Now()))
+				return list(a, groups[:min(len(groups), limit)], deadGroupColumns)
 			})
 		},
 	}
@@ -105,41 +105,37 @@ func (a *app) listDead(ctx context.Context, pool *pgxpool.Pool, filter jobstore.
 	if filter.Group != "" && len(letters) == 0 {
 		return noDeadGroup(filter.Group)
 	}
-	return list(a, letters, deadLetterColumns(time.Now()))
+	return list(a, letters, deadLetterColumns)
 }
 
 func noDeadGroup(name string) error {
 	return notFound("no dead letters in the group %s, or none that the filter names; see forge dead list", name)
 }
 
-func deadGroupColumns(now time.Time) []column[jobstore.DeadGroup] {
-	return []column[jobstore.DeadGroup]{
-		{title: "group", show: func(g jobstore.DeadGroup) string { return g.Group }},
-		{title: "kind", show: func(g jobstore.DeadGroup) string { return g.Kind }},
-		{title: "jobs", show: func(g jobstore.DeadGroup) string { return strconv.FormatInt(g.Jobs, 10) }},
-		{title: "first", show: func(g jobstore.DeadGroup) string { return ago(g.First, now) }},
-		{title: "last", show: func(g jobstore.DeadGroup) string { return ago(g.Last, now) }},
-		{title: "second round", show: func(g jobstore.DeadGroup) string { return ago(g.SecondRound, now) }},
-		{title: "newest job", wide: true, show: func(g jobstore.DeadGroup) string { return strconv.FormatInt(g.NewestJob, 10) }},
-		{title: "error", show: func(g jobstore.DeadGroup) string { return dash(firstLine(g.Error, 80)) }},
-	}
+var deadGroupColumns = []column[jobstore.DeadGroup]{
+	{title: "group", show: func(g jobstore.DeadGroup) string { return g.Group }},
+	{title: "kind", show: func(g jobstore.DeadGroup) string { return g.Kind }},
+	{title: "jobs", show: func(g jobstore.DeadGroup) string { return strconv.FormatInt(g.Jobs, 10) }},
+	{title: "first", show: func(g jobstore.DeadGroup) string { return ago(g.First, time.Now()) }},
+	{title: "last", show: func(g jobstore.DeadGroup) string { return ago(g.Last, time.Now()) }},
+	{title: "second round", show: func(g jobstore.DeadGroup) string { return ago(g.SecondRound, time.Now()) }},
+	{title: "newest job", wide: true, show: func(g jobstore.DeadGroup) string { return strconv.FormatInt(g.NewestJob, 10) }},
+	{title: "error", show: func(g jobstore.DeadGroup) string { return dash(firstLine(g.Error, 80)) }},
 }
 
-func deadLetterColumns(now time.Time) []column[jobstore.DeadLetter] {
-	return []column[jobstore.DeadLetter]{
-		{title: "id", show: func(l jobstore.DeadLetter) string { return strconv.FormatInt(l.ID, 10) }},
-		{title: "kind", show: func(l jobstore.DeadLetter) string { return l.Kind }},
-		{title: "group", show: func(l jobstore.DeadLetter) string { return l.Group }},
-		{title: "cron", wide: true, show: func(l jobstore.DeadLetter) string { return dash(l.Cron) }},
-		{title: "node", wide: true, show: func(l jobstore.DeadLetter) string { return dash(l.NodeID) }},
-		{title: "queue", wide: true, show: func(l jobstore.DeadLetter) string { return l.Queue }},
-		{title: "attempts", show: func(l jobstore.DeadLetter) string { return strconv.Itoa(l.Attempt) }},
-		{title: "died", show: func(l jobstore.DeadLetter) string { return ago(l.DiedAt, now) }},
-		{title: "lost nodes", show: func(l jobstore.DeadLetter) string { return dash(l.LostNodes()) }},
-		{title: "how", wide: true, show: func(l jobstore.DeadLetter) string { return dash(l.HowLost()) }},
-		{title: "second round", show: func(l jobstore.DeadLetter) string { return ago(l.SecondRound, now) }},
-		{title: "error", show: func(l jobstore.DeadLetter) string { return dash(firstLine(l.Error, 80)) }},
-	}
+var deadLetterColumns = []column[jobstore.DeadLetter]{
+	{title: "id", show: func(l jobstore.DeadLetter) string { return strconv.FormatInt(l.ID, 10) }},
+	{title: "kind", show: func(l jobstore.DeadLetter) string { return l.Kind }},
+	{title: "group", show: func(l jobstore.DeadLetter) string { return l.Group }},
+	{title: "cron", wide: true, show: func(l jobstore.DeadLetter) string { return dash(l.Cron) }},
+	{title: "node", wide: true, show: func(l jobstore.DeadLetter) string { return dash(l.NodeID) }},
+	{title: "queue", wide: true, show: func(l jobstore.DeadLetter) string { return l.Queue }},
+	{title: "attempts", show: func(l jobstore.DeadLetter) string { return strconv.Itoa(l.Attempt) }},
+	{title: "died", show: func(l jobstore.DeadLetter) string { return ago(l.DiedAt, time.Now()) }},
+	{title: "lost nodes", show: func(l jobstore.DeadLetter) string { return dash(l.LostNodes()) }},
+	{title: "how", wide: true, show: func(l jobstore.DeadLetter) string { return dash(l.HowLost()) }},
+	{title: "second round", show: func(l jobstore.DeadLetter) string { return ago(l.SecondRound, time.Now()) }},
+	{title: "error", show: func(l jobstore.DeadLetter) string { return dash(firstLine(l.Error, 80)) }},
 }
 
 func (a *app) deadRetryCommand() *cobra.Command {
@@ -190,43 +186,19 @@ func (a *app) actOnDead(ctx context.Context, pool *pgxpool.Pool, action jobstore
 	if filter.Group != "" && counted.Jobs == 0 {
 		return noDeadGroup(filter.Group)
 	}
-	letters, err := a.namedDead(ctx, pool, filter)
-	if err != nil {
-		return err
-	}
-	answer := bulkDone{Action: action, Jobs: counted.Jobs, DryRun: dryRun}
-	if counted.Jobs > 0 && !dryRun {
-		if !sure {
-			if err := a.confirm(fmt.Sprintf("%s %s?", action, countJobs(counted.Jobs))); err != nil {
-				return err
-			}
-		}
-		progress := newBar(a.err, int(counted.Jobs))
-		answer.Changed, err = jobstore.New(pool).ActOnDead(ctx, jobstore.Order{
-			Action: action, By: whoAmI(), Progress: func(done int) { progress.set(min(done, int(counted.Jobs))) },
-		}, filter, counted)
-		progress.end()
-		if err != nil {
-			return fmt.Errorf("%w (after %s; repeat the command to continue)", err, countJobs(int64(answer.Changed)))
+	var letters []jobstore.DeadLetter // among the jobs given by id, before they are changed
+	if len(filter.IDs) > 0 {
+		if letters, err = jobstore.New(pool).DeadLetters(ctx, filter, 0, len(filter.IDs)); err != nil {
+			return err
 		}
 	}
-	if !a.tabular() {
-		err = a.document(answer)
-	} else {
-		_, err = fmt.Fprintln(a.out, answer)
-	}
+	answer, err := a.changeCounted(action, counted.Jobs, dryRun, sure, func(order jobstore.Order) (int, error) {
+		return jobstore.New(pool).ActOnDead(ctx, order, filter, counted)
+	})
 	if err != nil {
 		return err
 	}
 	return missingDead(filter.IDs, letters, answer)
-}
-
-// namedDead returns the dead letters among the jobs given by id.
-func (*app) namedDead(ctx context.Context, pool *pgxpool.Pool, filter jobstore.DeadFilter) ([]jobstore.DeadLetter, error) {
-	if len(filter.IDs) == 0 {
-		return nil, nil
-	}
-	return jobstore.New(pool).DeadLetters(ctx, filter, 0, len(filter.IDs))
 }
 
 // missingDead returns an error unless all jobs given by id were dead letters and were changed.

@@ -36,15 +36,11 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 			if err := unique.fill(cmd.Flags(), &job); err != nil {
 				return usageError(err)
 			}
-			cfg, err := a.loadQuietly()
-			if err != nil {
-				return err
-			}
-			return connected(cmd.Context(), cfg, a.audited(func(ctx context.Context, pool *pgxpool.Pool) error {
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				if err := a.checkKind(ctx, pool, job.Kind); err != nil {
 					return err
 				}
-				inserter, err := jobs.NewInserter(pool, cfg.Database.Schema)
+				inserter, err := jobs.NewInserter(pool, a.cfg.Database.Schema)
 				if err != nil {
 					return err
 				}
@@ -53,7 +49,7 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 					return explainArgs(err)
 				}
 				return a.showEnqueued(added)
-			}))
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -74,15 +70,10 @@ func explainArgs(err error) error {
 }
 
 func (a *app) showEnqueued(job jobstore.Enqueued) error {
-	if !a.tabular() {
-		return a.document(job)
-	}
-	said := "enqueued job %d; see forge job show %d\n"
 	if job.Existing {
-		said = "not enqueued: job %d is the same and " + wordOf(job.State) + "; see forge job show %d\n"
+		return a.result(job, "not enqueued: job %d is the same and %s; see forge job show %[1]d", job.ID, wordOf(job.State))
 	}
-	_, err := fmt.Fprintf(a.out, said, job.ID, job.ID)
-	return err
+	return a.result(job, "enqueued job %d; see forge job show %[1]d", job.ID)
 }
 
 func fillJob(job *jobstore.NewJob, args, at string) error {

@@ -3,76 +3,31 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// defaultHandoverTimeout is how long a command waits for a successor.
-const defaultHandoverTimeout = 30 * time.Second
-
-func (a *app) leaderStepDownCommand() *cobra.Command {
+// handoverCommand returns a command that asks for hand-overs and waits for the successors. Its work
+// gets the changes of leadership since before it asked, and how long it may wait.
+func (a *app) handoverCommand(cmd *cobra.Command, work func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error) *cobra.Command {
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use: "step-down ROLE", Short: "Hand a role over to another node and wait until that node leads", Args: cobra.ExactArgs(1),
-		Example: "  forge leader step-down scheduler",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				return a.handOver(ctx, pool, args[0], "", timeout)
-			})
-		},
-	}
-	timeoutFlag(cmd, &timeout)
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "give up waiting after this long (exit code 124)")
+	cmd.RunE = a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+		changes, err := leaderstore.Follow(ctx, pool)
+		if err != nil {
+			return err
+		}
+		defer changes.Close()
+		return refused(work(ctx, pool, changes, args, timeout))
+	})
 	return cmd
-}
-
-func (a *app) leaderTransferCommand() *cobra.Command {
-	var target string
-	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use: "transfer ROLE --to NODE", Short: "Hand a role over to a given node, or to another if that node does not take it",
-		Args:    cobra.ExactArgs(1),
-		Example: "  forge leader transfer scheduler --to node-2",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if target == "" {
-				return usageError(errors.New("--to is missing; want the id of the next leader"))
-			}
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				return a.handOver(ctx, pool, args[0], target, timeout)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&target, "to", "", "id of the next leader")
-	timeoutFlag(cmd, &timeout)
-	return cmd
-}
-
-func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
-	cmd.Flags().DurationVar(timeout, "timeout", defaultHandoverTimeout, "give up waiting after this long (exit code 124)")
-}
-
-// handOver requests a hand-over of a role, waits for the successor and prints it.
-func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, role, target string, timeout time.Duration) error {
-	changes, err := leaderstore.Follow(ctx, pool)
-	if err != nil {
-		return err
-	}
-	defer changes.Close()
-	_, successor, err := handover.RequestAndWait(ctx, pool, changes, handover.Params{Role: role, Target: target, By: whoAmI(), Within: timeout})
-	if err != nil {
-		return refused(err)
-	}
-	if err := a.showLeader(successor); err != nil {
-		return err
-	}
-	if target != "" && successor.NodeID != target {
-		return notFound("%s did not take %s, %s did", target, role, successor.NodeID)
-	}
-	return nil
 }
 
 // refused gives a rejected hand-over, or one that was not taken in time, its exit code.
@@ -86,4 +41,120 @@ func refused(err error) error {
 	return err
 }
 
-func (a *app) showLeader(leader leaderstore.Leader) error { return one(a, leader, leaderColumns) }
+func (a *app) leaderStepDownCommand() *cobra.Command {
+	return a.handoverCommand(&cobra.Command{
+		Use: "step-down ROLE", Short: "Hand a role over to another node and wait until that node leads", Args: cobra.ExactArgs(1),
+		Example: "  forge leader step-down scheduler",
+	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
+		return a.handOver(ctx, pool, changes, handover.Params{Role: args[0], By: whoAmI(), Within: within})
+	})
+}
+
+func (a *app) leaderTransferCommand() *cobra.Command {
+	var target string
+	cmd := a.handoverCommand(&cobra.Command{
+		Use: "transfer ROLE --to NODE", Short: "Hand a role over to a given node, or to another if that node does not take it",
+		Args:    cobra.ExactArgs(1),
+		Example: "  forge leader transfer scheduler --to node-2",
+		PreRunE: func(*cobra.Command, []string) error {
+			if target == "" {
+				return usageError(errors.New("--to is missing; want the id of the next leader"))
+			}
+			return nil
+		},
+	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
+		return a.handOver(ctx, pool, changes, handover.Params{Role: args[0], Target: target, By: whoAmI(), Within: within})
+	})
+	cmd.Flags().StringVar(&target, "to", "", "id of the next leader")
+	return cmd
+}
+
+// handOver requests a hand-over of a role, waits for the successor and prints it.
+func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, wanted handover.Params) error {
+	_, successor, err := handover.RequestAndWait(ctx, pool, changes, wanted)
+	if err != nil {
+		return err
+	}
+	if err := one(a, successor, leaderColumns); err != nil {
+		return err
+	}
+	if wanted.Target != "" && successor.NodeID != wanted.Target {
+		return notFound("%s did not take %s, %s did", wanted.Target, wanted.Role, successor.NodeID)
+	}
+	return nil
+}
+
+func (a *app) drillCommand() *cobra.Command {
+	return a.handoverCommand(&cobra.Command{
+		Use: "drill [leader] ROLE", Short: "Hand a role over on the running cluster, and measure and record it",
+		Long: "Asks the leader to stop its work and to hand the role over, as forge leader step-down does.\n" +
+			"The times are printed and recorded in the event log as leader_drilled; forge leader history\n" +
+			"marks the tenure.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 || len(args) == 2 && args[0] == "leader" {
+				return nil
+			}
+			return errors.New("want the role to hand over: forge drill leader ROLE")
+		},
+		Example: "  forge drill scheduler",
+	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
+		done, err := handover.Drill(ctx, pool, changes, handover.Params{Role: args[len(args)-1], By: whoAmI(), Within: within})
+		if err != nil {
+			return err
+		}
+		return one(a, done, drillColumns)
+	})
+}
+
+var drillColumns = []column[handover.DrillResult]{
+	{title: "role", show: func(d handover.DrillResult) string { return d.Role }},
+	{title: "from", show: func(d handover.DrillResult) string { return d.From }},
+	{title: "to", show: func(d handover.DrillResult) string { return d.To }},
+	{title: "term", show: func(d handover.DrillResult) string { return strconv.FormatInt(d.ToTerm, 10) }},
+	{title: "stopped after", show: func(d handover.DrillResult) string { return milliseconds(d.StoppedMS) }},
+	{title: "gap", show: func(d handover.DrillResult) string { return milliseconds(d.GapMS) }},
+	{title: "took", show: func(d handover.DrillResult) string { return milliseconds(d.TookMS) }},
+	{title: "ended", show: func(d handover.DrillResult) string { return d.EndReason }},
+	{title: "requested", wide: true, show: func(d handover.DrillResult) string { return stamp(d.AskedAt) }},
+}
+
+func (a *app) nodeDrainCommand() *cobra.Command {
+	return a.handoverCommand(&cobra.Command{
+		Use: "drain NODE", Short: "Hand over a node's roles and assign it no more jobs",
+		Long: "Hand the roles of a node over to other nodes, keep it from leading again and assign\n" +
+			"it no more jobs; its running jobs continue. The node stays drained until forge node\n" +
+			"undrain or until it restarts.",
+		Args:    cobra.ExactArgs(1),
+		Example: "  forge node drain node-2",
+	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
+		led, err := handover.New(pool, nil).Drain(ctx, args[0], whoAmI())
+		if err != nil {
+			return err
+		}
+		if err := handover.AwaitAll(ctx, pool, changes, led, within); err != nil {
+			return err
+		}
+		return a.showNode(ctx, pool, args[0])
+	})
+}
+
+func (a *app) nodeUndrainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "undrain NODE", Short: "Let a drained node lead and run jobs again", Args: cobra.ExactArgs(1),
+		Example: "  forge node undrain node-2",
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+			if err := handover.New(pool, nil).Undrain(ctx, args[0], whoAmI()); err != nil {
+				return refused(err)
+			}
+			return a.showNode(ctx, pool, args[0])
+		}),
+	}
+}
+
+func (a *app) showNode(ctx context.Context, pool *pgxpool.Pool, id string) error {
+	node, err := nodestore.New(pool).Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	return one(a, nodeLine{Node: node}, nodeColumns)
+}

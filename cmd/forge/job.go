@@ -35,7 +35,7 @@ func (a *app) jobListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(a, found, jobColumns(time.Now()))
+				return list(a, found, jobColumns)
 			})
 		},
 	}
@@ -53,26 +53,24 @@ var jobStates = []string{
 	"available", "cancelled", "completed", "discarded", "pending", "retryable", "running", "scheduled",
 }
 
-func jobColumns(now time.Time) []column[jobstore.Job] {
-	return []column[jobstore.Job]{
-		{title: "id", show: func(j jobstore.Job) string { return strconv.FormatInt(j.ID, 10) }},
-		{title: "kind", show: func(j jobstore.Job) string { return j.Kind }},
-		{title: "state", show: func(j jobstore.Job) string { return j.State }},
-		{title: "cron", show: func(j jobstore.Job) string { return dash(j.Cron) }},
-		{title: "node", show: func(j jobstore.Job) string { return dash(j.NodeID) }},
-		{title: "attempt", show: func(j jobstore.Job) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
-		{title: "due", show: func(j jobstore.Job) string { return ago(j.ScheduledAt, now) }},
-		{title: "took", show: func(j jobstore.Job) string {
-			if j.FinalizedAt.IsZero() || j.AttemptedAt.IsZero() {
-				return "-"
-			}
-			return span(j.FinalizedAt.Sub(j.AttemptedAt))
-		}},
-		{title: "error", show: func(j jobstore.Job) string { return dash(firstLine(j.LastError, 60)) }},
-		{title: "queue", wide: true, show: func(j jobstore.Job) string { return j.Queue }},
-		{title: "priority", wide: true, show: func(j jobstore.Job) string { return strconv.Itoa(j.Priority) }},
-		{title: "tick", wide: true, show: func(j jobstore.Job) string { return tickStamp(j.Tick) }},
-	}
+var jobColumns = []column[jobstore.Job]{
+	{title: "id", show: func(j jobstore.Job) string { return strconv.FormatInt(j.ID, 10) }},
+	{title: "kind", show: func(j jobstore.Job) string { return j.Kind }},
+	{title: "state", show: func(j jobstore.Job) string { return j.State }},
+	{title: "cron", show: func(j jobstore.Job) string { return dash(j.Cron) }},
+	{title: "node", show: func(j jobstore.Job) string { return dash(j.NodeID) }},
+	{title: "attempt", show: func(j jobstore.Job) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
+	{title: "due", show: func(j jobstore.Job) string { return ago(j.ScheduledAt, time.Now()) }},
+	{title: "took", show: func(j jobstore.Job) string {
+		if j.FinalizedAt.IsZero() || j.AttemptedAt.IsZero() {
+			return "-"
+		}
+		return span(j.FinalizedAt.Sub(j.AttemptedAt))
+	}},
+	{title: "error", show: func(j jobstore.Job) string { return dash(firstLine(j.LastError, 60)) }},
+	{title: "queue", wide: true, show: func(j jobstore.Job) string { return j.Queue }},
+	{title: "priority", wide: true, show: func(j jobstore.Job) string { return strconv.Itoa(j.Priority) }},
+	{title: "tick", wide: true, show: func(j jobstore.Job) string { return tickStamp(j.Tick) }},
 }
 
 func (a *app) jobShowCommand() *cobra.Command {
@@ -81,31 +79,19 @@ func (a *app) jobShowCommand() *cobra.Command {
 		Example: "  forge job show 42",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
-				if !a.tabular() {
-					return a.document(job)
-				}
-				if err := one(a, job, jobProperties); err != nil {
+				if err := one(a, job, jobProperties); err != nil || !a.tabular() || len(job.Attempts) == 0 {
 					return err
 				}
-				if len(job.Attempts) == 0 {
-					return nil
-				}
-				_, _ = fmt.Fprintln(a.out)
+				a.printf("\n")
 				if err := list(a, job.Attempts, attemptColumns); err != nil {
 					return err
 				}
-				return a.printOutput(ctx, pool, job)
+				attempt := job.Attempts[len(job.Attempts)-1].Attempt
+				a.printf("\noutput of attempt %d:\n", attempt)
+				return a.printLogText(ctx, pool, job.ID, attempt)
 			})
 		},
 	}
-}
-
-func (a *app) printOutput(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
-	attempt := job.Attempts[len(job.Attempts)-1].Attempt
-	if _, err := fmt.Fprintf(a.out, "\noutput of attempt %d:\n", attempt); err != nil {
-		return err
-	}
-	return a.printLogText(ctx, pool, job.ID, attempt)
 }
 
 var jobProperties = []column[jobstore.Job]{
@@ -114,12 +100,7 @@ var jobProperties = []column[jobstore.Job]{
 	{title: "state", show: func(j jobstore.Job) string { return j.State }},
 	{title: "queue", show: func(j jobstore.Job) string { return fmt.Sprintf("%s, priority %d", j.Queue, j.Priority) }},
 	{title: "cron", show: func(j jobstore.Job) string { return j.Cron }},
-	{title: "tick", show: func(j jobstore.Job) string {
-		if j.Tick.IsZero() {
-			return ""
-		}
-		return tickStamp(j.Tick)
-	}},
+	{title: "tick", show: func(j jobstore.Job) string { return strings.TrimPrefix(tickStamp(j.Tick), "-") }},
 	{title: "args", show: func(j jobstore.Job) string { return string(j.Args) }},
 	{title: "created", show: func(j jobstore.Job) string { return stamp(j.CreatedAt) }},
 	{title: "due", show: func(j jobstore.Job) string { return stamp(j.ScheduledAt) }},
@@ -134,9 +115,7 @@ var attemptColumns = []column[jobstore.Attempt]{
 	{title: "outcome", show: func(t jobstore.Attempt) string { return dash(t.Outcome) }},
 	{title: "node", show: func(t jobstore.Attempt) string { return dash(t.NodeID) }},
 	{title: "started", show: func(t jobstore.Attempt) string { return stamp(t.StartedAt) }},
-	{title: "took", show: func(t jobstore.Attempt) string {
-		return span(time.Duration(t.DurationMS * float64(time.Millisecond)))
-	}},
+	{title: "took", show: func(t jobstore.Attempt) string { return milliseconds(t.DurationMS) }},
 	{title: "exit", show: func(t jobstore.Attempt) string { return optional(t.ExitCode) }},
 	{title: "status", show: func(t jobstore.Attempt) string { return optional(t.StatusCode) }},
 	{title: "output", show: func(t jobstore.Attempt) string { return fmt.Sprintf("%d B", t.OutputBytes) }},

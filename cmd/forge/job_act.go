@@ -130,14 +130,11 @@ func (a *app) act(ctx context.Context, pool *pgxpool.Pool, action jobstore.Actio
 		if err := a.document(changes); err != nil {
 			return err
 		}
-	} else {
-		for _, change := range changes {
-			if !change.Changed() {
-				continue
-			}
-			if _, err := fmt.Fprintln(a.out, acted(action, change)); err != nil {
-				return err
-			}
+		return refusals(action, changes)
+	}
+	for _, change := range changes {
+		if change.Changed() {
+			a.printf("%s\n", acted(action, change))
 		}
 	}
 	return refusals(action, changes)
@@ -145,12 +142,10 @@ func (a *app) act(ctx context.Context, pool *pgxpool.Pool, action jobstore.Actio
 
 // acted describes what was done to a job.
 func acted(action jobstore.Action, c jobstore.Change) string {
-	switch {
-	case action == jobstore.Cancel && c.State == "running":
-		return fmt.Sprintf("job %d (%s) runs and is told to stop; see forge job wait %d", c.ID, c.Kind, c.ID)
-	default:
-		return fmt.Sprintf("job %d (%s) was %s and is %s", c.ID, c.Kind, c.Was, c.State)
+	if action == jobstore.Cancel && c.State == "running" {
+		return fmt.Sprintf("job %d (%s) runs and is told to stop; see forge job wait %[1]d", c.ID, c.Kind)
 	}
+	return fmt.Sprintf("job %d (%s) was %s and is %s", c.ID, c.Kind, c.Was, c.State)
 }
 
 // refusals returns an error that lists the jobs that were missing or rejected. The exit code of a
@@ -179,31 +174,36 @@ func refusals(action jobstore.Action, changes []jobstore.Change) error {
 
 // actOnAll applies the action to the jobs that match the filter now.
 func (a *app) actOnAll(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, many bulk) error {
-	counted, err := jobstore.New(pool).CountMatching(ctx, action, many.filter)
+	store := jobstore.New(pool)
+	counted, err := store.CountMatching(ctx, action, many.filter)
 	if err != nil {
 		return err
 	}
-	answer := bulkDone{Action: action, Jobs: counted.Jobs, DryRun: many.dryRun}
-	if counted.Jobs > 0 && !many.dryRun {
-		if !many.yes {
-			if err := a.confirm(fmt.Sprintf("%s %s?", action, countJobs(counted.Jobs))); err != nil {
-				return err
+	_, err = a.changeCounted(action, counted.Jobs, many.dryRun, many.yes, func(order jobstore.Order) (int, error) {
+		return store.ActOnAll(ctx, order, many.filter, counted)
+	})
+	return err
+}
+
+// changeCounted changes jobs that were counted, after confirmation unless sure, with a progress bar,
+// and prints the result.
+func (a *app) changeCounted(action jobstore.Action, jobs int64, dryRun, sure bool, act func(jobstore.Order) (int, error)) (bulkDone, error) {
+	answer := bulkDone{Action: action, Jobs: jobs, DryRun: dryRun}
+	if jobs > 0 && !dryRun {
+		if !sure {
+			if err := a.confirm(fmt.Sprintf("%s %s?", action, countJobs(jobs)), "use --yes, or --dry-run to see how many"); err != nil {
+				return answer, err
 			}
 		}
-		progress := newBar(a.err, int(counted.Jobs))
-		answer.Changed, err = jobstore.New(pool).ActOnAll(ctx, jobstore.Order{
-			Action: action, By: whoAmI(), Progress: func(done int) { progress.set(min(done, int(counted.Jobs))) },
-		}, many.filter, counted)
+		var err error
+		progress := newBar(a.err, int(jobs))
+		answer.Changed, err = act(jobstore.Order{Action: action, By: whoAmI(), Progress: func(done int) { progress.set(min(done, int(jobs))) }})
 		progress.end()
 		if err != nil {
-			return fmt.Errorf("%w (after %s; repeat the command to continue)", err, countJobs(int64(answer.Changed)))
+			return answer, fmt.Errorf("%w (after %s; repeat the command to continue)", err, countJobs(int64(answer.Changed)))
 		}
 	}
-	if !a.tabular() {
-		return a.document(answer)
-	}
-	_, err = fmt.Fprintln(a.out, answer)
-	return err
+	return answer, a.result(answer, "%s", answer)
 }
 
 // String describes the result in one sentence.
@@ -228,19 +228,12 @@ func countJobs(n int64) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// confirm asks the question on a terminal. Without a terminal it returns an error.
-func (a *app) confirm(question string) error {
-	return a.confirmOr(question, "use --yes, or --dry-run to see how many")
-}
-
-// confirmOr is confirm with the advice for use without a terminal.
-func (a *app) confirmOr(question, otherwise string) error {
+// confirm asks the question on a terminal. Without a terminal it returns an error with the advice.
+func (a *app) confirm(question, advice string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usageError(fmt.Errorf("%s Confirmation needs a terminal: %s", question, otherwise))
+		return usageError(fmt.Errorf("%s Confirmation needs a terminal: %s", question, advice))
 	}
-	if _, err := fmt.Fprintf(a.err, "%s [y/N] ", question); err != nil {
-		return err
-	}
+	_, _ = fmt.Fprintf(a.err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil || !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 		return errors.New("nothing was done")

@@ -28,8 +28,8 @@ func (a *app) jobExplainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withConfig(cmd.Context(), func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
-				placement, err := assign.NewExplainer(pool, placementRules(cfg)).Placement(ctx, id)
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				placement, err := assign.NewExplainer(pool, placementRules(a.cfg)).Placement(ctx, id)
 				if errors.Is(err, jobstore.ErrNotFound) {
 					return noJob(id)
 				}
@@ -51,20 +51,17 @@ func placementRules(cfg *config.Config) assign.Rules {
 }
 
 func (a *app) showPlacement(p explain.Placement) error {
-	if !a.tabular() {
-		return a.document(p)
-	}
-	if _, err := fmt.Fprintln(a.out, p.Sentence); err != nil {
+	if err := a.result(p, "%s", p.Sentence); err != nil || !a.tabular() {
 		return err
 	}
 	if len(p.Candidates) > 0 {
-		_, _ = fmt.Fprintln(a.out)
+		a.printf("\n")
 		if err := list(a, p.Candidates, candidateColumns); err != nil {
 			return err
 		}
 	}
 	if len(p.Attempts) > 0 {
-		_, _ = fmt.Fprintln(a.out)
+		a.printf("\n")
 		return list(a, p.Attempts, attemptColumns)
 	}
 	return nil

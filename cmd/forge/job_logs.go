@@ -27,8 +27,8 @@ func (a *app) jobLogsCommand() *cobra.Command {
 			"On a terminal, control sequences are removed; colours are kept unless NO_COLOR is set.",
 		Example: "  forge job logs 42 --follow",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.checkLogs(cmd, attempt, follow); err != nil {
-				return err
+			if cmd.Flags().Changed("attempt") && attempt < 1 {
+				return usageError(fmt.Errorf("--attempt %d: want a number of at least 1", attempt))
 			}
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
 				if err := a.announce(job, attempt, follow); err != nil {
@@ -49,23 +49,6 @@ func (a *app) jobLogsCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) checkLogs(cmd *cobra.Command, attempt int, follow bool) error {
-	if cmd.Flags().Changed("attempt") && attempt < 1 {
-		return usageError(fmt.Errorf("--attempt %d: want a number of at least 1", attempt))
-	}
-	switch a.format {
-	case "table", "wide", "json":
-		return nil
-	case "yaml":
-		if !follow {
-			return nil
-		}
-		return usageError(errors.New(`output "yaml" does not stream; want table, wide or json`))
-	default:
-		return usageError(fmt.Errorf("unknown output %q; want table, wide, json or yaml", a.format))
-	}
-}
-
 // announce reports on stderr that a job has not run yet. An attempt that does not exist is an error,
 // unless it is followed and the job is not finished.
 func (a *app) announce(job jobstore.Job, attempt int, follow bool) error {
@@ -81,7 +64,7 @@ func (a *app) announce(job jobstore.Job, attempt int, follow bool) error {
 
 // printLogs prints the stored output of one attempt.
 func (a *app) printLogs(ctx context.Context, pool *pgxpool.Pool, id int64, attempt int) error {
-	if a.format == "table" || a.format == "wide" {
+	if a.tabular() {
 		return a.printLogText(ctx, pool, id, attempt)
 	}
 	all := []jobstore.LogChunk{}
@@ -133,7 +116,7 @@ func (a *app) followLogs(ctx context.Context, pool *pgxpool.Pool, id int64, atte
 			return nil
 		}
 	}
-	err := errors.Join(jobstore.Follow(ctx, logPool{pool}, id, attempt, 0, pass), out.Close())
+	err := errors.Join(jobstore.Follow(ctx, jobstore.New(pool), id, attempt, 0, pass), out.Close())
 	switch {
 	case errors.Is(err, jobstore.ErrNotFound):
 		return notFound("job %d was removed meanwhile", id)
@@ -180,14 +163,3 @@ func (a *app) logText() io.WriteCloser {
 type rawLog struct{ io.Writer }
 
 func (rawLog) Close() error { return nil }
-
-// logPool reads jobs and their output from a pool.
-type logPool struct{ pool *pgxpool.Pool }
-
-func (r logPool) Get(ctx context.Context, id int64) (jobstore.Job, error) {
-	return jobstore.New(r.pool).Get(ctx, id)
-}
-
-func (r logPool) Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error) {
-	return jobstore.New(r.pool).Logs(ctx, id, attempt, afterSeq)
-}

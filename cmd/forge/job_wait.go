@@ -63,11 +63,7 @@ func (a *app) waitFor(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job,
 
 // ended prints how a job has ended, and returns an error unless it completed.
 func (a *app) ended(job jobstore.Job) error {
-	if !a.tabular() {
-		if err := a.document(job); err != nil {
-			return err
-		}
-	} else if _, err := fmt.Fprintf(a.out, "job %d (%s) is %s\n", job.ID, job.Kind, job.State); err != nil {
+	if err := a.result(job, "job %d (%s) is %s", job.ID, job.Kind, job.State); err != nil {
 		return err
 	}
 	switch {

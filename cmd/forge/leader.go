@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -25,23 +30,13 @@ func (a *app) leaderStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the leader of each role", Args: cobra.NoArgs,
 		Example: "  forge leader status\n  forge leader status -o wide   # also success rates of renewals and heartbeats",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.loadQuietly()
+		RunE: listed(a, leaderLineColumns(), func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]leaderLine, error) {
+			leaders, err := doctor.LeadersWithHolders(ctx, pool, a.cfg)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				leaders, err := doctor.LeadersWithHolders(ctx, pool, cfg)
-				if err != nil {
-					return err
-				}
-				lines, err := a.withRates(ctx, pool, leaders)
-				if err != nil {
-					return err
-				}
-				return list(a, lines, leaderLineColumns())
-			})
-		},
+			return a.withRates(ctx, pool, leaders)
+		}),
 	}
 }
 
@@ -70,7 +65,7 @@ func (a *app) withRates(ctx context.Context, pool *pgxpool.Pool, leaders []leade
 func leaderLineColumns() []column[leaderLine] {
 	var columns []column[leaderLine]
 	for _, c := range leaderColumns {
-		columns = append(columns, column[leaderLine]{c.title, c.wide, func(l leaderLine) string { return c.show(l.Leader) }})
+		columns = append(columns, column[leaderLine]{title: c.title, wide: c.wide, show: func(l leaderLine) string { return c.show(l.Leader) }})
 	}
 	return append(columns,
 		column[leaderLine]{title: "renewals", wide: true, show: func(l leaderLine) string {
@@ -120,22 +115,16 @@ func (a *app) leaderHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "history", Short: "Show past tenures, why they ended and the gap before each", Args: cobra.NoArgs,
 		Example: "  forge leader history --role scheduler -n 5",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				tenures, err := leaderstore.New(pool).History(ctx, role, limit)
-				if err != nil {
-					return err
-				}
-				if len(tenures) == 0 && role != "" && !slices.Contains(roles.All(), roles.Role(role)) {
-					return notFound("no role %q has ever been led; see forge leader status", role)
-				}
-				rows, err := withGapTicks(ctx, pool, tenures)
-				if err != nil {
-					return err
-				}
-				return list(a, rows, tenureColumns)
-			})
-		},
+		RunE: listed(a, tenureColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]tenureRow, error) {
+			tenures, err := leaderstore.New(pool).History(ctx, role, limit)
+			if err != nil {
+				return nil, err
+			}
+			if len(tenures) == 0 && role != "" && !slices.Contains(roles.All(), roles.Role(role)) {
+				return nil, notFound("no role %q has ever been led; see forge leader status", role)
+			}
+			return withGapTicks(ctx, pool, tenures)
+		}),
 	}
 	cmd.Flags().StringVar(&role, "role", "", "only this role")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many, newest first")
@@ -169,4 +158,64 @@ var tenureColumns = []column[tenureRow]{
 	{title: "until", wide: true, show: func(t tenureRow) string { return stamp(t.EndedAt) }},
 	{title: "incarnation", wide: true, show: func(t tenureRow) string { return t.Incarnation }},
 	{title: "timeline", wide: true, show: func(t tenureRow) string { return t.Timeline }},
+}
+
+// tenureRow is a tenure and, for the scheduler's, the verdicts of the ticks that fell due in the gap
+// before it.
+type tenureRow struct {
+	leaderstore.Tenure
+	ticks map[cronstore.Verdict]int64
+}
+
+// MarshalJSON adds the ticks to the tenure's own document.
+func (r tenureRow) MarshalJSON() ([]byte, error) {
+	tenure, err := json.Marshal(r.Tenure)
+	if err != nil || len(r.ticks) == 0 {
+		return tenure, err
+	}
+	ticks, err := json.Marshal(r.ticks)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(tenure[:len(tenure)-1], []byte(`,"gap_ticks":`), ticks, []byte("}")), nil
+}
+
+// gapTicks shows how many ticks fell due in the gap, by verdict.
+func (r tenureRow) gapTicks() string {
+	if r.Role != string(roles.Scheduler) || !r.HasGap {
+		return "-"
+	}
+	if len(r.ticks) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, verdict := range slices.Sorted(maps.Keys(r.ticks)) {
+		parts = append(parts, fmt.Sprintf("%d %s", r.ticks[verdict], verdict))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// withGapTicks adds to each tenure of the scheduler the ticks of the gap before it.
+func withGapTicks(ctx context.Context, pool *pgxpool.Pool, tenures []leaderstore.Tenure) ([]tenureRow, error) {
+	rows := make([]tenureRow, len(tenures))
+	var gaps []cronstore.Stretch
+	var of []int
+	for i, t := range tenures {
+		rows[i].Tenure = t
+		if t.Role == string(roles.Scheduler) && t.HasGap {
+			gaps = append(gaps, cronstore.Stretch{After: t.AcquiredAt.Add(-t.Gap), Until: t.AcquiredAt})
+			of = append(of, i)
+		}
+	}
+	if len(gaps) == 0 {
+		return rows, nil
+	}
+	counts, err := cronstore.New(pool).DueIn(ctx, gaps)
+	if err != nil {
+		return nil, err
+	}
+	for g, i := range of {
+		rows[i].ticks = counts[g]
+	}
+	return rows, nil
 }

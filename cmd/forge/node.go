@@ -23,19 +23,13 @@ func (a *app) nodeListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the nodes", Args: cobra.NoArgs,
 		Example: "  forge node list -o wide",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				nodes, err := nodestore.New(pool).List(ctx)
-				if err != nil {
-					return err
-				}
-				lines, err := withDrift(ctx, pool, nodes)
-				if err != nil {
-					return err
-				}
-				return list(a, lines, nodeColumns)
-			})
-		},
+		RunE: listed(a, nodeColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]nodeLine, error) {
+			nodes, err := nodestore.New(pool).List(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return withDrift(ctx, pool, nodes)
+		}),
 	}
 }
 

@@ -2,8 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -12,28 +17,70 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// column shows one property of a row. Wide columns are shown with -o wide only.
+// column shows one property of a row. Wide columns are shown with -o wide only; a named one has its
+// title in the line of a followed log.
 type column[T any] struct {
-	title string
-	wide  bool
-	show  func(T) string
+	title       string
+	wide, named bool
+	show        func(T) string
 }
 
 // tabular reports whether the output is for people, not for programs.
 func (a *app) tabular() bool { return a.format == "table" || a.format == "wide" }
 
+// printf prints to standard output. run returns its first error.
+func (a *app) printf(format string, args ...any) {
+	if _, err := fmt.Fprintf(a.out, format, args...); err != nil && a.printErr == nil {
+		a.printErr = err
+	}
+}
+
+// note prints a line to standard error.
+func (a *app) note(line any) { _, _ = fmt.Fprintln(a.err, line) }
+
+// result prints what a command has done: in words, or as a document.
+func (a *app) result(document any, format string, args ...any) error {
+	if !a.tabular() {
+		return a.document(document)
+	}
+	a.printf(format+"\n", args...)
+	return nil
+}
+
 // list prints rows in the format of --output. JSON and YAML have every field, whatever the columns
 // are.
 func list[T any](a *app, rows []T, columns []column[T]) error {
-	if a.tabular() {
-		return a.table(rowsOf(a, rows, columns))
+	if !a.tabular() {
+		return a.document(append([]T{}, rows...)) // never null
 	}
-	if rows == nil {
-		rows = []T{}
+	writer := table.NewWriter()
+	writer.SetStyle(table.Style{Box: table.BoxStyle{PaddingRight: "   "}, Format: table.FormatOptions{Header: text.FormatUpper}})
+	writer.SuppressTrailingSpaces()
+	columns = shown(a, columns)
+	if !a.noHeaders {
+		header := make(table.Row, len(columns))
+		for i, c := range columns {
+			header[i] = c.title
+		}
+		writer.AppendHeader(header)
 	}
-	return a.document(rows)
+	for _, row := range rows {
+		cells := make(table.Row, len(columns))
+		for i, c := range columns {
+			cells[i] = harmless(c.show(row))
+		}
+		writer.AppendRow(cells)
+	}
+	a.printf("%s\n", writer.Render())
+	return nil
+}
+
+// shown returns the columns of the format of --output.
+func shown[T any](a *app, columns []column[T]) []column[T] {
+	return slices.DeleteFunc(slices.Clone(columns), func(c column[T]) bool { return c.wide && a.format != "wide" })
 }
 
 // one prints a single row: as a list of properties, or as a document with every field.
@@ -45,11 +92,9 @@ func one[T any](a *app, row T, columns []column[T]) error {
 	for _, c := range columns {
 		width = max(width, len(c.title))
 	}
-	for _, c := range columns {
-		if value := harmless(c.show(row)); value != "" && (!c.wide || a.format == "wide") {
-			if _, err := fmt.Fprintf(a.out, "%-*s  %s\n", width, c.title, value); err != nil {
-				return err
-			}
+	for _, c := range shown(a, columns) {
+		if value := harmless(c.show(row)); value != "" {
+			a.printf("%-*s  %s\n", width, c.title, value)
 		}
 	}
 	return nil
@@ -69,44 +114,7 @@ func (a *app) document(value any) error {
 		return encoder.Encode(value)
 	}
 	body, err := yaml.Marshal(value)
-	if err != nil {
-		return err
-	}
-	_, err = a.out.Write(body)
-	return err
-}
-
-func rowsOf[T any](a *app, rows []T, columns []column[T]) (header table.Row, body []table.Row) {
-	shown := columns[:0:0]
-	for _, c := range columns {
-		if !c.wide || a.format == "wide" {
-			shown = append(shown, c)
-			header = append(header, c.title)
-		}
-	}
-	for _, row := range rows {
-		cells := make(table.Row, len(shown))
-		for i, c := range shown {
-			cells[i] = harmless(c.show(row))
-		}
-		body = append(body, cells)
-	}
-	return header, body
-}
-
-func (a *app) table(header table.Row, rows []table.Row) error {
-	writer := table.NewWriter()
-	writer.SetStyle(table.Style{
-		Box:     table.BoxStyle{PaddingRight: "   "},
-		Format:  table.FormatOptions{Header: text.FormatUpper},
-		Options: table.Options{},
-	})
-	writer.SuppressTrailingSpaces()
-	if !a.noHeaders {
-		writer.AppendHeader(header)
-	}
-	writer.AppendRows(rows)
-	_, err := fmt.Fprintln(a.out, writer.Render())
+	a.printf("%s", body)
 	return err
 }
 
@@ -142,4 +150,57 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// number shows a number; 0 is a dash.
+func number[N int | int64](n N) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
+
+// milliseconds shows a duration like span.
+func milliseconds(ms float64) string { return span(time.Duration(ms * float64(time.Millisecond))) }
+
+var errNoYAMLStream = errors.New(`output "yaml" does not stream; want table, wide or json`)
+
+// logged prints the newest rows of a log, or with follow also each new one on its own line.
+func logged[T any](ctx context.Context, a *app, log postgres.Tail[T], follow bool, limit int, columns []column[T]) error {
+	if !follow {
+		rows, err := log.Find(ctx, 0, limit)
+		if err != nil {
+			return err
+		}
+		return list(a, rows, columns)
+	}
+	log.Emit = func(rows []T) error {
+		for _, row := range rows {
+			if err := printLine(a, row, columns); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return log.Run(ctx, 0, limit)
+}
+
+// printLine prints one row of a followed log. JSON has every field, whatever the columns are.
+func printLine[T any](a *app, row T, columns []column[T]) error {
+	if a.format == "json" {
+		return json.NewEncoder(a.out).Encode(row)
+	}
+	var values []string
+	for _, column := range shown(a, columns) {
+		value := column.show(row)
+		switch {
+		case value == "-" || value == "{}":
+		case column.named:
+			values = append(values, column.title+" "+value)
+		default:
+			values = append(values, value)
+		}
+	}
+	_, err := fmt.Fprintln(a.out, strings.Join(values, "  "))
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -64,18 +63,16 @@ func (a *app) showPlan(plan forge.Plan) error {
 	if !a.tabular() {
 		return a.document(plan)
 	}
-	out := &strings.Builder{}
-	fmt.Fprintln(out, planState(plan))
+	a.printf("%s\n", planState(plan))
 	for _, section := range planSections(plan.Changes) {
-		planSection(out, section, plan.Changes[section])
+		a.planSection(section, plan.Changes[section])
 	}
 	for _, rename := range plan.Renamed {
-		fmt.Fprintf(out, "\n%s -> %s is a rename, which removes one cron and adds another: %s keeps its history, and %s starts from now.\n",
-			rename.From, rename.To, rename.From, rename.To)
+		a.printf("\n%s -> %s is a rename, which removes one cron and adds another: %[1]s keeps its history, and %[2]s starts from now.\n",
+			rename.From, rename.To)
 	}
-	planRuns(out, plan)
-	_, err := io.WriteString(a.out, out.String())
-	return err
+	a.planRuns(plan)
+	return nil
 }
 
 func planState(plan forge.Plan) string {
@@ -104,23 +101,23 @@ func planSections(diff config.Diff) []string {
 	return known
 }
 
-func planSection(out io.Writer, name string, diff config.SectionDiff) {
+func (a *app) planSection(name string, diff config.SectionDiff) {
 	if diff.Empty() {
 		return
 	}
-	fmt.Fprintf(out, "\n%s: %d to add, %d to change, %d to remove, %d unchanged\n",
+	a.printf("\n%s: %d to add, %d to change, %d to remove, %d unchanged\n",
 		name, len(diff.Added), len(diff.Changed), len(diff.Removed), diff.Unchanged)
 	for _, added := range diff.Added {
-		fmt.Fprintf(out, "  + %s\n", added)
+		a.printf("  + %s\n", added)
 	}
 	for _, changed := range diff.Changed {
-		fmt.Fprintf(out, "  ~ %s\n", changed.Name)
+		a.printf("  ~ %s\n", changed.Name)
 		for _, field := range changed.Fields {
-			fmt.Fprintf(out, "      %s: %s -> %s\n", field.Key, planValue(field.From), planValue(field.To))
+			a.printf("      %s: %s -> %s\n", field.Key, planValue(field.From), planValue(field.To))
 		}
 	}
 	for _, removed := range diff.Removed {
-		fmt.Fprintf(out, "  - %s\n", removed)
+		a.printf("  - %s\n", removed)
 	}
 }
 
@@ -143,18 +140,18 @@ func planValue(value any) string {
 	return string(line)
 }
 
-func planRuns(out io.Writer, plan forge.Plan) {
+func (a *app) planRuns(plan forge.Plan) {
 	days := int(plan.Until.Sub(plan.From).Hours() / 24)
 	if len(plan.Runs) == 0 {
-		fmt.Fprintf(out, "\nNo run of the next %d days appears or vanishes.\n", days)
+		a.printf("\nNo run of the next %d days appears or vanishes.\n", days)
 		return
 	}
-	fmt.Fprintf(out, "\nruns of the next %d days:\n", days)
+	a.printf("\nruns of the next %d days:\n", days)
 	for _, change := range plan.Runs {
-		fmt.Fprintf(out, "  %s: %s appear, %s vanish%s\n", change.Cron,
+		a.printf("  %s: %s appear, %s vanish%s\n", change.Cron,
 			humanize.Comma(int64(change.Appear)), humanize.Comma(int64(change.Vanish)), planHorizon(change, plan.Until))
-		planInstants(out, "+", change.FirstAppearing, change.Appear)
-		planInstants(out, "-", change.FirstVanishing, change.Vanish)
+		a.planInstants("+", change.FirstAppearing, change.Appear)
+		a.planInstants("-", change.FirstVanishing, change.Vanish)
 	}
 }
 
@@ -166,11 +163,11 @@ func planHorizon(change cronstore.RunChange, until time.Time) string {
 	return ", counted until " + change.Until.Format(time.RFC3339)
 }
 
-func planInstants(out io.Writer, sign string, first []time.Time, all int) {
+func (a *app) planInstants(sign string, first []time.Time, all int) {
 	for _, at := range first {
-		fmt.Fprintf(out, "    %s %s\n", sign, at.Format("Mon "+time.RFC3339))
+		a.printf("    %s %s\n", sign, at.Format("Mon "+time.RFC3339))
 	}
 	if rest := all - len(first); rest > 0 {
-		fmt.Fprintf(out, "    %s and %s more\n", sign, humanize.Comma(int64(rest)))
+		a.printf("    %s and %s more\n", sign, humanize.Comma(int64(rest)))
 	}
 }

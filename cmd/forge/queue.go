@@ -23,15 +23,9 @@ func (a *app) queueListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the queues with their waiting and running jobs", Args: cobra.NoArgs,
 		Example: "  forge queue list",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				queues, err := jobstore.New(pool).Queues(ctx)
-				if err != nil {
-					return err
-				}
-				return list(a, queues, queueColumns)
-			})
-		},
+		RunE: listed(a, queueColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]jobstore.Queue, error) {
+			return jobstore.New(pool).Queues(ctx)
+		}),
 	}
 }
 
@@ -45,12 +39,7 @@ var queueColumns = []column[jobstore.Queue]{
 		return span(q.Wait())
 	}},
 	{title: "running", show: func(q jobstore.Queue) string { return strconv.FormatInt(q.Running, 10) }},
-	{title: "limit", show: func(q jobstore.Queue) string {
-		if q.GlobalLimit == 0 {
-			return "-"
-		}
-		return strconv.Itoa(q.GlobalLimit)
-	}},
+	{title: "limit", show: func(q jobstore.Queue) string { return number(q.GlobalLimit) }},
 	{title: "paused", show: func(q jobstore.Queue) string { return ago(q.PausedAt, q.Now) }},
 	{title: "scheduled", wide: true, show: func(q jobstore.Queue) string { return atLeast(q.Scheduled, q.MoreScheduled) }},
 	{title: "retryable", wide: true, show: func(q jobstore.Queue) string { return atLeast(q.Retryable, q.MoreRetryable) }},
@@ -71,15 +60,9 @@ func (a *app) queueLimitsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "limits", Short: "List the limits of queues and jobs in force, with their use", Args: cobra.NoArgs,
 		Example: "  forge queue limits",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				usages, err := jobstore.New(pool).Usages(ctx)
-				if err != nil {
-					return err
-				}
-				return list(a, usages, limitColumns)
-			})
-		},
+		RunE: listed(a, limitColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]jobstore.Usage, error) {
+			return jobstore.New(pool).Usages(ctx)
+		}),
 	}
 }
 
@@ -125,23 +108,17 @@ func (a *app) pauseQueueCommand(use, short string,
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  forge queue " + strings.Replace(use, "NAME", "mail", 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				since, changed, err := change(jobstore.New(pool), ctx, args[0], whoAmI())
-				if errors.Is(err, jobstore.ErrNoQueue) {
-					return unknownQueue(ctx, pool, args[0])
-				}
-				if err != nil {
-					return err
-				}
-				answer := pausedQueue{Name: args[0], PausedAt: since, Changed: changed}
-				if a.format != "table" && a.format != "wide" {
-					return a.document(answer)
-				}
-				_, err = fmt.Fprintln(a.out, say(answer))
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+			since, changed, err := change(jobstore.New(pool), ctx, args[0], whoAmI())
+			if errors.Is(err, jobstore.ErrNoQueue) {
+				return unknownQueue(ctx, pool, args[0])
+			}
+			if err != nil {
 				return err
-			})
-		},
+			}
+			answer := pausedQueue{Name: args[0], PausedAt: since, Changed: changed}
+			return a.result(answer, "%s", say(answer))
+		}),
 	}
 }
 

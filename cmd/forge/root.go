@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,10 @@ type app struct {
 	// action and object describe the command in the audit log. The action is empty if the command
 	// changes nothing.
 	action, object string
+	// cfg is the configuration of a command that is connected to the database.
+	cfg *config.Config
+	// printErr is the first error of printf, for run.
+	printErr error
 }
 
 // run executes one command line and returns the exit code.
@@ -32,7 +37,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	err := cmp.Or(root.ExecuteContext(ctx), a.printErr)
 	code := exitCode(ctx, err)
 	if err != nil && err.Error() != "" && code != exitInterrupted {
 		_, _ = fmt.Fprintln(errOut, "forge: "+err.Error())
@@ -91,11 +96,15 @@ func strictHelp(root *cobra.Command) {
 	}
 }
 
-// checkFlags rejects an unknown --output and a --limit below 1 before the command runs.
+// checkFlags rejects an unknown --output, one that cannot be followed, and a --limit below 1 before the
+// command runs.
 func (a *app) checkFlags(cmd *cobra.Command, args []string) error {
 	a.action, a.object = actionOf(cmd, args)
 	if !a.tabular() && a.format != "json" && a.format != "yaml" {
 		return usageError(fmt.Errorf("unknown output %q; want table, wide, json or yaml", a.format))
+	}
+	if follow := cmd.Flags().Lookup("follow"); follow != nil && follow.Value.String() == "true" && a.format == "yaml" {
+		return usageError(errNoYAMLStream)
 	}
 	if limit := cmd.Flags().Lookup("limit"); limit != nil {
 		if n, err := cmd.Flags().GetInt("limit"); err != nil || n < 1 {

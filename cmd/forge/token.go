@@ -71,27 +71,19 @@ func (a *app) createToken(ctx context.Context, pool *pgxpool.Pool, wanted access
 	if err != nil {
 		return err
 	}
-	if !a.tabular() {
-		return a.document(madeToken{token, secret})
+	if a.tabular() {
+		a.note(fmt.Sprintf("The token %s (%s, expires %s). It is not shown again:", token.Name, token.Scope, ends(token)))
 	}
-	_, _ = fmt.Fprintf(a.err, "The token %s (%s, expires %s). It is not shown again:\n", token.Name, token.Scope, ends(token))
-	_, err = fmt.Fprintln(a.out, secret)
-	return err
+	return a.result(madeToken{token, secret}, "%s", secret)
 }
 
 func (a *app) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the tokens, without their secrets", Args: cobra.NoArgs,
 		Example: "  forge token list",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				tokens, err := access.NewTokens(pool).List(ctx)
-				if err != nil {
-					return err
-				}
-				return list(a, tokens, tokenColumns)
-			})
-		},
+		RunE: listed(a, tokenColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]access.Token, error) {
+			return access.NewTokens(pool).List(ctx)
+		}),
 	}
 }
 
@@ -119,22 +111,16 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke NAME", Short: "Revoke a token and end its sessions", Args: cobra.ExactArgs(1),
 		Example: "  forge token revoke deploy",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				token, err := access.NewTokens(pool).Revoke(ctx, args[0], whoAmI())
-				if errors.Is(err, access.ErrNotFound) {
-					return unknownToken(ctx, pool, args[0])
-				}
-				if err != nil {
-					return err
-				}
-				if !a.tabular() {
-					return a.document(token)
-				}
-				_, err = fmt.Fprintln(a.out, token.Name+" is revoked")
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+			token, err := access.NewTokens(pool).Revoke(ctx, args[0], whoAmI())
+			if errors.Is(err, access.ErrNotFound) {
+				return unknownToken(ctx, pool, args[0])
+			}
+			if err != nil {
 				return err
-			})
-		},
+			}
+			return a.result(token, "%s is revoked", token.Name)
+		}),
 	}
 }
 

@@ -100,9 +100,10 @@ func TestCommandsAreAudited(t *testing.T) {
 	if err := json.Unmarshal([]byte(forge("audit", "-o", "json")), &entries); err != nil {
 		t.Fatal(err)
 	}
+	name, host := whoRuns()
 	var got []string
 	for _, e := range entries {
-		if e.Actor != cliActor() || e.Source != cliSource() {
+		if e.Actor != "cli:"+name || e.Source != host {
 			t.Errorf("%+v", e)
 		}
 		got = append(got, e.Action+" "+e.Object+": "+e.Outcome+" "+e.Detail)
@@ -115,7 +116,7 @@ func TestCommandsAreAudited(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := forge("audit", "--action", "apply"); strings.Contains(got, "token.create") || !strings.Contains(got, cliActor()) {
+	if got := forge("audit", "--action", "apply"); strings.Contains(got, "token.create") || !strings.Contains(got, "cli:"+name) {
 		t.Error(got)
 	}
 }

@@ -27,7 +27,7 @@ func (a *app) leaderWatchCommand() *cobra.Command {
 		Example: "  forge leader watch --role scheduler",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.format == "yaml" {
-				return usageError(fmt.Errorf("output %q does not stream; want table, wide or json", a.format))
+				return usageError(errNoYAMLStream)
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				return a.watchLeaders(ctx, pool, role)
@@ -87,7 +87,7 @@ func (a *app) printChange(c leaderChange) error {
 		line += ", " + c.Reason
 	}
 	if c.GapMS != nil {
-		line += ", gap " + span(time.Duration(*c.GapMS*float64(time.Millisecond)))
+		line += ", gap " + milliseconds(*c.GapMS)
 	}
 	_, err := fmt.Fprintln(a.out, line+")")
 	return err
