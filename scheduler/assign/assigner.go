@@ -113,11 +113,17 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 // whether it completed at least one step.
 func (a *Assigner) listenAndLead(ctx context.Context, fence leaderstore.Fence, nodes *nodeTable, logger *slog.Logger) (worked bool, err error) {
 	nodes.resetCredit()
-	l := &loop{
+	l := a.newLoop(fence, nodes, logger)
+	err = l.run(ctx)
+	return l.steps > 0, err
+}
+
+// newLoop returns a loop that knows nothing of earlier ones but the nodes: after an interruption,
+// or in a new term, it reads each queue from the beginning, and counts the places of limits.
+func (a *Assigner) newLoop(fence leaderstore.Fence, nodes *nodeTable, logger *slog.Logger) *loop {
+	return &loop{
 		pool: a.options.Pool, notifier: a.options.Notifier, delay: a.options.Notifier.Delay(), fence: fence, schema: a.options.Schema,
 		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout, cheapBelow: a.cheapBelow,
 		nodes: nodes, limits: newLimits(), queueScans: map[string]*queueScan{}, pendingOffers: map[int64]pendingOffer{},
 	}
-	err = l.run(ctx)
-	return l.steps > 0, err
 }

@@ -172,11 +172,7 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	}
 	l.sweepTook, l.jobs = time.Since(began), jobs
 	l.below.estimate(l.sweepTook)
-	for i := range scans {
-		if !scanned.Paused[i] {
-			scans[i].queueScan.noteMarks(scans[i], scanned.Now, l.lastStep)
-		}
-	}
+	noteScans(scans, scanned, l.lastStep)
 	if l.nodes.inForce.outdated(jobs) {
 		l.nodesAt, l.resumeAt = time.Time{}, l.lastStep.Add(stepInterval)
 		return nil, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 var heldJobs = flag.Int("held-jobs", 20_000, "how many jobs end under one snapshot in TestHeldSnapshotDoesNotSlowScans")
@@ -135,7 +137,7 @@ func (s *scanned) scan(limit int) []job {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.queue.noteMarks(pages[0], result.Now, s.now)
+	noteScans(pages, result, s.now)
 	return jobs
 }
 
@@ -243,9 +245,88 @@ func TestMarksStayBelowWaitingJobs(t *testing.T) {
 		if err != nil || !result.Paused[0] || pages[0].read != 0 {
 			t.Fatalf("a paused queue: %+v, %d jobs, %v", result, pages[0].read, err)
 		}
+		noteScans(pages, result, s.now)
 	}
 	s.exec(`DELETE FROM river_queue`)
 	if jobs := s.scan(1000); len(jobs) != 110 {
 		t.Errorf("scanned %d of 110 jobs", len(jobs))
+	}
+}
+
+// A page after the cursor says nothing about the jobs before the cursor.
+func TestPagesAfterTheCursorDoNotMoveMarks(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	q := &queueScan{queue: "q"}
+	for i := range 5 {
+		page := scanPage{queueScan: q, after: position{1, now, 5}, limit: 2}
+		page.note(job{position: position{2, now, int64(10 + i)}})
+		noteScans([]scanPage{page}, jobstore.Scanned{Now: now, Paused: []bool{false}}, now.Add(time.Duration(i)*2*markDelay))
+	}
+	if q.marks != (marks{}) {
+		t.Errorf("marks %+v", q.marks)
+	}
+}
+
+// The marks end with their term, and with an interruption: nobody has read what happened since.
+func TestNewLoopHasNoMarks(t *testing.T) {
+	t.Parallel()
+	a, err := New(Options{Pool: pgtest.Connect(t, pgtest.URL(t)), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := newNodeTable(1, LeastLoaded)
+	before := a.newLoop(leaderstore.Fence{Term: 1}, nodes, a.logger)
+	before.queueScans["q"] = &queueScan{queue: "q", marks: marks{{low: jobstore.Position{ScheduledAt: time.Now()}}}}
+	after := a.newLoop(leaderstore.Fence{Term: 2}, nodes, a.logger)
+	if len(after.queueScans) != 0 || after.below.running() || after.below.took != 0 {
+		t.Errorf("the next loop starts with %v", after.queueScans)
+	}
+}
+
+// The check finds a job of a transaction that commits after the marks have passed its time. The
+// marks go back to it, and the top of the queue is read at once.
+func TestCheckLowersMarksToJobsCommittedLate(t *testing.T) {
+	t.Parallel()
+	s := newScanned(t)
+	late, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = late.Rollback(t.Context()) }()
+	if _, err := late.Exec(t.Context(), `INSERT INTO river_job (id, args, kind, priority) VALUES (7, '{}', 'k', 3)`); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if jobs := s.scan(100); len(jobs) != 0 {
+			t.Fatalf("scanned %d jobs", len(jobs))
+		}
+	}
+	l := &loop{pool: s.pool, queueScans: map[string]*queueScan{"default": s.queue}, lastStep: time.Now()}
+	check := func() {
+		t.Helper()
+		s.queue.topReadAt = s.now
+		l.lastStep = l.lastStep.Add(time.Minute)
+		l.checkBelow(t.Context())
+		l.below.wait()
+		if err := l.lowerMarks(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passed := s.queue.marks
+	if check(); s.queue.marks != passed || s.queue.topReadAt.IsZero() {
+		t.Errorf("no job is below the marks: %+v, before %+v", s.queue.marks, passed)
+	}
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if jobs := s.scan(100); len(jobs) != 0 {
+		t.Fatalf("a scan from the marks found %d jobs: the marks have not passed the job", len(jobs))
+	}
+	if check(); !s.queue.topReadAt.IsZero() {
+		t.Error("the top of the queue is not read at once")
+	}
+	if jobs := s.scan(100); len(jobs) != 1 || jobs[0].id != 7 {
+		t.Errorf("after the check a scan found %v", jobs)
 	}
 }

@@ -113,6 +113,15 @@ func (s *scanPage) note(j job) {
 	}
 }
 
+// noteScans moves the marks after pages were read. A paused queue was not read.
+func noteScans(scans []scanPage, scanned jobstore.Scanned, now time.Time) {
+	for i := range scans {
+		if !scanned.Paused[i] {
+			scans[i].queueScan.noteMarks(scans[i], scanned.Now, now)
+		}
+	}
+}
+
 // noteMarks moves the marks after a page from the top was read at a time of the database. A
 // priority without jobs has none that is due before that time.
 func (q *queueScan) noteMarks(s scanPage, databaseNow, now time.Time) {
