@@ -15,7 +15,8 @@
 // left that is not finished: the last result is in the table. Tuned are forge with
 // as many slots, and River with as many workers and a fetch cooldown of 2 ms. By
 // default forge has the 50 slots of an empty file; River, which has no default,
-// the 100 workers of its README. graphile-worker, which is installed from npm when it
+// the 100 workers of its README. forge's processes set the garbage collector as forge
+// serve does, the others' as it comes. graphile-worker, which is installed from npm when it
 // is first measured, has the settings of its own performance test, and by default
 // none; it deletes the jobs that it has worked, where forge and River keep them.
 //

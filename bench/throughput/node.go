@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -61,6 +62,7 @@ func runNode(ctx context.Context, text string) error {
 		return nil
 	})
 	if r.System == forgeSystem.name {
+		defer forge.TuneMemory(slog.Default())()
 		forge.AddWorker(workers, worker)
 		return rig.RunForge(ctx, use, forge.WithWorkers(workers))
 	}

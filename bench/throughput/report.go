@@ -65,6 +65,7 @@ func newReport(o options, postgres string) *report {
 			"rows_scheduled_and_finished": int(o.share * million),
 			"river_tuned":                 fmt.Sprintf("%d workers, fetch cooldown %v, %s connections", o.slots, fetchCooldown, poolSize),
 			"river_default":               fmt.Sprintf("%d workers, all else as it comes", riverWorkers),
+			"forge_memory":                "forge.TuneMemory, as forge serve; the others as they come",
 			"forge_default":               "an empty file: 50 slots, " + poolSize + " connections",
 			"graphile_tuned":              graphile.Tuned().String(),
 			"graphile_default":            graphile.Settings{}.String(),

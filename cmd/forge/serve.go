@@ -56,6 +56,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
+	defer forge.TuneMemory(logger)()
 	cfg, err := a.loadFor(flags)
 	if err != nil {
 		return err
