@@ -1,6 +1,7 @@
 package jobstore
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,6 +22,11 @@ func (a ids) Index(i int) any { return (*id)(&a[i]) }
 
 // IndexType implements pgtype.ArrayGetter.
 func (a ids) IndexType() any { return (*id)(nil) }
+
+// TextValue implements pgtype.TextValuer. pgx uses it in modes without the types of parameters.
+func (a ids) TextValue() (pgtype.Text, error) {
+	return arrayText(len(a), func(text []byte, i int) []byte { return strconv.AppendInt(text, a[i], 10) })
+}
 
 type id int64
 
@@ -43,6 +49,16 @@ func (a instants) Index(i int) any { return (*instant)(a[i]) }
 // IndexType implements pgtype.ArrayGetter.
 func (a instants) IndexType() any { return (*instant)(nil) }
 
+// TextValue implements pgtype.TextValuer. pgx uses it in modes without the types of parameters.
+func (a instants) TextValue() (pgtype.Text, error) {
+	return arrayText(len(a), func(text []byte, i int) []byte {
+		if a[i] == nil {
+			return append(text, "NULL"...)
+		}
+		return a[i].UTC().AppendFormat(text, time.RFC3339Nano)
+	})
+}
+
 type instant time.Time
 
 // TimestamptzValue implements pgtype.TimestamptzValuer.
@@ -58,6 +74,18 @@ func dimension(length int) []pgtype.ArrayDimension {
 		return nil
 	}
 	return []pgtype.ArrayDimension{{Length: int32(length), LowerBound: 1}}
+}
+
+// arrayText returns an array literal of elements that need no quotes.
+func arrayText(length int, element func(text []byte, i int) []byte) (pgtype.Text, error) {
+	text := []byte{'{'}
+	for i := range length {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = element(text, i)
+	}
+	return pgtype.Text{String: string(append(text, '}')), Valid: true}, nil
 }
 
 // readIDs reads ids. expected is about how many there are.

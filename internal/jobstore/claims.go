@@ -19,8 +19,13 @@ const (
 	isOpen = `finalized_at IS NULL AND forge_state IS NULL`
 	isDue  = `forge_state IN ('scheduled', 'retryable')`
 
-	// noteClaimSQL notes the jobs of the CTE claimed and returns them. The claim sets
-	// forge.claims for its transaction, which keeps the trigger from noting them again.
+	// noteOfferedSQL notes the offered jobs before their claim, in its transaction. Those that
+	// the claim does not get do no harm, because queries also check the client of a running job.
+	// The claim sets forge.claims for its transaction, which keeps the trigger from noting its
+	// jobs again.
+	noteOfferedSQL = `INSERT INTO forge_claims (client_id, ids) VALUES (@client::text, @ids::bigint[])`
+
+	// noteClaimSQL notes the jobs of the CTE claimed and returns them.
 	noteClaimSQL = `, noted AS (
     INSERT INTO forge_claims (client_id, ids)
     SELECT @client::text, array_agg(id) FROM claimed HAVING count(*) > 0

@@ -27,10 +27,8 @@ const lastClient = `river_job.attempted_by[array_upper(river_job.attempted_by, 1
 // no leader, so offered jobs can still be claimed. This incarnation is not fenced. The
 // cast keeps the planner from scanning the whole backlog with the index of available jobs
 // when its statistics are outdated.
-const claimSQL = `
-WITH claimed AS (` + startSQL + `
-WHERE id = ANY (@ids::bigint[])` + claimableSQL + `
-)` + noteClaimSQL
+const claimSQL = startSQL + `
+WHERE id = ANY (@ids::bigint[])` + claimableSQL
 
 const startSQL = `
 UPDATE river_job
@@ -216,14 +214,20 @@ type Offer struct {
 
 func (c *Client) claimArgs(o Offer) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
-		"max_attempted_by": o.MaxAttemptedBy, "client": c.of.ClientID, "ids": o.IDs, "queue": o.Queue, "term": o.Term,
+		"max_attempted_by": o.MaxAttemptedBy, "client": c.of.ClientID, "ids": ids(o.IDs), "queue": o.Queue, "term": o.Term,
 		"node": c.of.NodeID, "incarnation": c.of.Incarnation,
 	}
 }
 
 // Claim claims offered jobs and returns those that it could claim.
-func (c *Client) Claim(ctx context.Context, o Offer) ([]Row, error) {
-	return postgres.Collect(ctx, c.pool, scanRow, claimSQL, c.claimArgs(o))
+func (c *Client) Claim(ctx context.Context, o Offer) (claimed []Row, err error) {
+	err = c.ClaimOffers(ctx, []Offer{o}, func(_ int, row *Row) error {
+		kept, at := *row, *row.AttemptedAt
+		kept.AttemptedAt = &at
+		claimed = append(claimed, kept)
+		return nil
+	})
+	return claimed, err
 }
 
 // ClaimLimited claims limited jobs in one round trip and one transaction: the claim

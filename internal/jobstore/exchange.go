@@ -3,6 +3,7 @@ package jobstore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -10,16 +11,16 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Exchange is what a node's executor sends in one round trip and one transaction: the
-// results of attempts, and the claims of offered jobs.
-type Exchange struct {
-	// Done are plain successes in the order of their ids. Others are the other results;
-	// nil means none.
-	Done   Successes
-	Others *Results
-	// Offers are the claims of jobs without a limit, in the order of their queues.
-	Offers []Offer
-}
+// resultLockTimeoutSQL bounds the wait of WriteResults for a row that another transaction has
+// locked, because the other results wait with it.
+const resultLockTimeoutSQL = `SELECT set_config('lock_timeout', '100ms', true)`
+
+// lockNotAvailable is the SQLSTATE of a statement that lock_timeout has ended.
+const lockNotAvailable = "55P03"
+
+// notedTogether is how many jobs a row of forge_claims lists. PostgreSQL would compress longer
+// rows, which takes longer than to write several.
+const notedTogether = 200
 
 // Successes are attempts that succeeded without other changes, by column.
 type Successes struct {
@@ -28,75 +29,102 @@ type Successes struct {
 	Ends, ClaimedAts instants
 }
 
-// Exchanged receives the answer to an Exchange.
-type Exchanged struct {
+// Written is the answer to WriteResults.
+type Written struct {
 	// Completed are the ids of the successes that were written.
 	Completed []int64
 	// Rows are the current rows of the other results.
 	Rows []ResultRow
 }
 
-// BatchConn is a connection or a pool.
-type BatchConn interface {
-	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-// Exchange writes results and claims jobs. It calls claimed for each claimed row, with the
-// index of its offer; the row is valid only during the call. If Exchange returns an error,
-// it is unknown whether anything was written or claimed. As in SetState, a result that
-// was only read waits for the synchronous replicas.
-func (c *Client) Exchange(ctx context.Context, conn BatchConn, e *Exchange, claimed func(offer int, row *Row) error) (done Exchanged, err error) {
+// WriteResults writes the results of attempts in one round trip and one transaction: plain
+// successes in the order of their ids, and other results; nil means none. If it returns an
+// error, it is unknown whether anything was written, except if IsLocked: then nothing was. As
+// in SetState, a result that was only read waits for the synchronous replicas.
+func (c *Client) WriteResults(ctx context.Context, done Successes, others *Results) (w Written, err error) {
 	batch := &pgx.Batch{}
-	if len(e.Done.IDs) > 0 {
-		batch.Queue(fenced(completeSQL), c.completeArgs(e.Done))
+	batch.Queue(resultLockTimeoutSQL)
+	if len(done.IDs) > 0 {
+		batch.Queue(fenced(completeSQL), c.completeArgs(done))
 	}
-	if e.Others != nil {
-		batch.Queue(fenced(c.setStateSQL), c.resultArgs(*e.Others))
+	if others != nil {
+		batch.Queue(fenced(c.setStateSQL), c.resultArgs(*others))
 	}
-	for _, offer := range e.Offers {
-		batch.Queue(claimSQL, c.claimArgs(offer))
-	}
-	sent := conn.SendBatch(ctx, batch)
-	onlyRead, err := e.read(sent, &done, claimed)
+	sent := c.pool.SendBatch(ctx, batch)
+	onlyRead, err := w.read(sent, len(done.IDs), others != nil)
 	if err := errors.Join(err, sent.Close()); err != nil {
-		return Exchanged{}, err
+		return Written{}, err
 	}
 	if onlyRead {
-		err = postgres.Confirm(ctx, conn)
+		err = postgres.Confirm(ctx, c.pool)
 	}
-	return done, err
+	return w, err
 }
 
-func (e *Exchange) read(sent pgx.BatchResults, done *Exchanged, claimed func(int, *Row) error) (onlyRead bool, err error) {
-	if len(e.Done.IDs) > 0 {
+func (w *Written) read(sent pgx.BatchResults, done int, others bool) (onlyRead bool, err error) {
+	if _, err := sent.Exec(); err != nil {
+		return false, err
+	}
+	if done > 0 {
 		rows, err := sent.Query()
 		if err != nil {
 			return false, err
 		}
-		done.Completed, err = readIDs(rows, len(e.Done.IDs))
-		if err != nil {
+		if w.Completed, err = readIDs(rows, done); err != nil {
 			return false, err
 		}
 	}
-	if e.Others != nil {
-		rows, err := sent.Query()
-		if err != nil {
-			return false, err
-		}
-		done.Rows, onlyRead, err = collectResults(rows)
-		if err != nil {
-			return false, err
+	if !others {
+		return false, nil
+	}
+	rows, err := sent.Query()
+	if err != nil {
+		return false, err
+	}
+	w.Rows, onlyRead, err = collectResults(rows)
+	return onlyRead, err
+}
+
+// IsLocked reports whether WriteResults has failed because another transaction has locked one
+// of the rows.
+func IsLocked(err error) bool {
+	rejected, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && rejected.Code == lockNotAvailable
+}
+
+// ClaimOffers claims offered jobs without a limit in one round trip and one transaction. It
+// calls claimed for each claimed row, with the index of its offer; the row is valid only during
+// the call. If ClaimOffers returns an error, it is unknown whether anything was claimed.
+func (c *Client) ClaimOffers(ctx context.Context, offers []Offer, claimed func(offer int, row *Row) error) error {
+	batch := &pgx.Batch{}
+	notes := 0
+	for _, offer := range offers {
+		for part := range slices.Chunk(offer.IDs, notedTogether) {
+			batch.Queue(noteOfferedSQL, pgx.StrictNamedArgs{"client": c.of.ClientID, "ids": ids(part)})
+			notes++
 		}
 	}
-	for i := range e.Offers {
+	for _, offer := range offers {
+		batch.Queue(claimSQL, c.claimArgs(offer))
+	}
+	sent := c.pool.SendBatch(ctx, batch)
+	return errors.Join(readClaims(sent, notes, len(offers), claimed), sent.Close())
+}
+
+func readClaims(sent pgx.BatchResults, notes, offers int, claimed func(offer int, row *Row) error) error {
+	for range notes {
+		if _, err := sent.Exec(); err != nil {
+			return err
+		}
+	}
+	for i := range offers {
 		rows, err := sent.Query()
 		if err != nil {
-			return false, err
+			return err
 		}
 		if err := readRows(rows, func(row *Row) error { return claimed(i, row) }); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return onlyRead, nil
+	return nil
 }

@@ -1,6 +1,7 @@
 package riveradapter
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -259,7 +260,25 @@ func (b *claimBuffer) capacity() int {
 	return b.slots
 }
 
-// wake causes an exchange if offers or uncertain claims are waiting.
+// tooManyEnded reports whether the results of so many jobs are not acknowledged that the node
+// should claim no more.
+func (b *claimBuffer) tooManyEnded() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.own)-sum(b.active) > b.slots+maxPage
+}
+
+// await waits until there may be something to claim. It returns false if ctx has ended.
+func (b *claimBuffer) await(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-b.wanted:
+		return true
+	}
+}
+
+// wake causes a claim if offers or uncertain claims are waiting.
 func (b *claimBuffer) wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,17 +5,18 @@
 // River's own producers fetch jobs independently. Here, the scheduler's leader offers
 // jobs, and one loop for each node claims them:
 //
-//	NOTIFY offer --> Listen --> claimBuffer --> Work: one exchange with the database
-//	                                              |      ^
-//	forge's executor <-- Options.Start -----------+      +-- Ended: resultBuffer
-//	River's producer <-- handover: JobGetAvailable
+//	NOTIFY offer --> Listen --> claimBuffer --> Work: claims (claimloop.go)
+//	                                              |
+//	forge's executor <-- Options.Start -----------+--> handover: JobGetAvailable --> River's producer
+//	        |
+//	        +--> Ended --> resultBuffer --> Work: results (resultloop.go)
 //
 //	job finished --> claimBuffer has a free slot --> NOTIFY credit
 //	River's completer: JobSetStateIfRunningMany --> writes only rows of this client
 //
-// An exchange writes the results of forge's executor and claims the buffered offers, in one
-// round trip and one transaction. Results whose exchange has failed are written again
-// beside the loop, and claims whose exchange has failed are uncertain.
+// Claims and the results of forge's executor have a loop each, with one round trip and one
+// transaction for all that is waiting. Results whose write has failed are written again in
+// another loop, and claims whose statement has failed are uncertain.
 //
 // Failures and their effects:
 //
@@ -29,6 +30,8 @@
 //     acknowledged or rejected it, the job stays in own, and no other attempt starts here.
 //   - A result is on the primary, but its wait for a synchronous replica was cancelled: it is
 //     acknowledged once the replica has confirmed it.
+//   - Another transaction has locked the row of a result for longer than a moment: the results
+//     that were sent with it are written without it. It is written again until the row is free.
 //   - A result is executed late: the row's newest attempt was claimed at another time, so the
 //     result is rejected.
 //   - The node was fenced while it hung: it can neither claim nor complete jobs.

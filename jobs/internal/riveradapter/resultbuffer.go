@@ -1,13 +1,19 @@
 package riveradapter
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/riverqueue/river/riverdriver"
 )
 
-// manyResults is how many results are written without waiting for more of them.
-const manyResults = 256
+const (
+	// resultDelay is how long a result waits for more results.
+	resultDelay = 5 * time.Millisecond
+	// manyResults is how many results are written without waiting for more of them.
+	manyResults = 700
+)
 
 // resultBuffer contains the results of forge's executor that are not written yet. It contains
 // at most one result for each job in the claim buffer.
@@ -37,6 +43,26 @@ func (b *resultBuffer) add(result Result) {
 	case manyResults:
 		signal(b.many)
 	}
+}
+
+// await waits until there are results to write. It returns false if ctx has ended.
+func (b *resultBuffer) await(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-b.many:
+		return true
+	case <-b.some:
+	}
+	timer := time.NewTimer(resultDelay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-b.many:
+	case <-timer.C:
+	}
+	return true
 }
 
 // take removes all results.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
@@ -30,6 +31,11 @@ func ownExecutor(p *Pilot) *[]*rivertype.JobRow {
 	return &got
 }
 
+// exchange writes the results and claims the offered jobs, once each.
+func (p *Pilot) exchange(ctx context.Context) error {
+	return errors.Join(p.bounded(ctx, p.writeEnded), p.bounded(ctx, p.claimOffered))
+}
+
 // claimOwn claims jobs for forge's executor.
 func claimOwn(t *testing.T, p *Pilot, got *[]*rivertype.JobRow, ids ...int64) []*rivertype.JobRow {
 	t.Helper()
@@ -42,8 +48,8 @@ func claimOwn(t *testing.T, p *Pilot, got *[]*rivertype.JobRow, ids ...int64) []
 	return *got
 }
 
-// The rows that an exchange decodes by hand equal those that River reads.
-func TestExchangeDecodesRowsAsRiver(t *testing.T) {
+// The rows that a claim decodes by hand equal those that River reads.
+func TestClaimDecodesRowsAsRiver(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
 	got := ownExecutor(p)
@@ -67,9 +73,9 @@ func TestExchangeDecodesRowsAsRiver(t *testing.T) {
 	}
 }
 
-// An exchange over a connection without binary formats, as behind some poolers, decodes
-// the same rows.
-func TestExchangeDecodesTextFormat(t *testing.T) {
+// A connection without binary formats, as behind some poolers, claims the same rows and
+// writes their results.
+func TestJobsRunInTextFormat(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
 	config := p.pool.Config().Copy()
@@ -78,13 +84,17 @@ func TestExchangeDecodesTextFormat(t *testing.T) {
 	got := ownExecutor(p)
 	id := insert(t, p.pool, "available", nil, `{"b": 1}`)
 	job := claimOwn(t, p, got, id)[0]
+	p.Ended(Result{Job: job, End: time.Now()})
+	if err := p.exchange(t.Context()); err != nil || row(t, p.pool, id)["state"] != "completed" {
+		t.Errorf("the job is %v: %v", row(t, p.pool, id)["state"], err)
+	}
 	if job.ID != id || string(job.Metadata) != `{"b": 1}` || job.AttemptedAt == nil || job.AttemptedBy[0] != clientID {
 		t.Errorf("got %+v", job)
 	}
 }
 
-// One exchange writes plain and other results, and claims jobs of several queues.
-func TestExchangeWritesAndClaims(t *testing.T) {
+// Plain and other results are written at once, and jobs of several queues are claimed at once.
+func TestLoopsWriteAndClaim(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
 	p.buffer.resize(100, map[string]int{"default": 100, "other": 100})
@@ -109,9 +119,9 @@ func TestExchangeWritesAndClaims(t *testing.T) {
 	}
 }
 
-// If the reply to an exchange is lost, its results are not acknowledged, and its claims are
+// If the replies of the database are lost, results are not acknowledged, and claims are
 // found again. The results are then written or found written.
-func TestLostReplyOfExchangeIsRecovered(t *testing.T) {
+func TestLostRepliesAreRecovered(t *testing.T) {
 	t.Parallel()
 	for name, executed := range map[string]bool{"executed": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {
@@ -125,22 +135,7 @@ func TestLostReplyOfExchangeIsRecovered(t *testing.T) {
 				t.Fatal(err)
 			}
 			endBoth(t, p, claimOwn(t, p, got, insert(t, direct, "available", nil, `{}`), insert(t, direct, "available", nil, `{}`)))
-			next := insert(t, direct, "available", nil, `{}`)
-			offer(p, 2, next)
-			if executed {
-				link.StallReplies()
-			} else {
-				link.Stall()
-			}
-			*got = nil
-			if err := p.exchange(t.Context()); err == nil {
-				t.Fatal("the exchange got an answer")
-			}
-			if executed {
-				awaitTrue(t, direct, `SELECT count(*) = 4 FROM river_job WHERE state = 'completed'`)
-			}
-			link.Cut()
-			link.Resume()
+			withoutReply(t, p, link, direct, executed, p.writeEnded, `SELECT count(*) = 4 FROM river_job WHERE state = 'completed'`)
 			if own := p.buffer.ownIDs(); len(own) != 2 || p.pending.unwritten() != 2 {
 				t.Errorf("unacknowledged are %v, %d results are kept", own, p.pending.unwritten())
 			}
@@ -151,6 +146,11 @@ func TestLostReplyOfExchangeIsRecovered(t *testing.T) {
 			if own := p.buffer.ownIDs(); len(own) != 0 {
 				t.Errorf("kept %v", own)
 			}
+			claimOwn(t, p, got, insert(t, direct, "available", nil, `{}`))
+			next := insert(t, direct, "available", nil, `{}`)
+			offer(p, 2, next)
+			*got = nil
+			withoutReply(t, p, link, direct, executed, p.claimOffered, `SELECT count(*) = 2 FROM river_job WHERE state = 'running'`)
 			for deadline := time.Now().Add(time.Minute); len(*got) == 0 && time.Now().Before(deadline); {
 				if !executed {
 					offer(p, 3, next) // the first was dropped with its claim
@@ -164,21 +164,126 @@ func TestLostReplyOfExchangeIsRecovered(t *testing.T) {
 	}
 }
 
-// A result that the server rejects does not keep the claims of its exchange uncertain.
-func TestRejectedResultReleasesClaims(t *testing.T) {
+// withoutReply calls do, whose statements are lost, or are executed without a reply.
+func withoutReply(t *testing.T, p *Pilot, link *pgtest.Link, direct *pgxpool.Pool, executed bool, do func(context.Context) error, effect string) {
+	t.Helper()
+	if executed {
+		link.StallReplies()
+	} else {
+		link.Stall()
+	}
+	if err := p.bounded(t.Context(), do); err == nil {
+		t.Fatal("the statements got an answer")
+	}
+	link.Cut()
+	if executed {
+		awaitTrue(t, direct, effect)
+	}
+	link.Resume()
+}
+
+// A result that the server rejects does not keep a job from being claimed.
+func TestRejectedResultDoesNotAffectClaims(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
 	got := ownExecutor(p)
 	ended := claimOwn(t, p, got, insert(t, p.pool, "available", nil, `{}`))[0]
-	exec(t, p.pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`)
-	exec(t, p.pool, `CREATE TRIGGER refuse BEFORE UPDATE ON river_job FOR EACH ROW WHEN (new.state = 'completed') EXECUTE FUNCTION refuse()`)
+	refuse(t, p, "completed")
 	next := insert(t, p.pool, "available", nil, `{}`)
 	p.Ended(Result{Job: ended, End: time.Now()})
 	offer(p, 2, next)
 	if err := p.exchange(t.Context()); err == nil || p.buffer.hasOffers() || p.pending.unwritten() != 1 {
 		t.Errorf("got %v, offers or uncertain claims %t, %d unwritten", err, p.buffer.hasOffers(), p.pending.unwritten())
 	}
-	claimOwn(t, p, got, next) // the next exchange has no result
+	if last := (*got)[len(*got)-1]; last.ID != next {
+		t.Errorf("claimed %d last, want %d", last.ID, next)
+	}
+}
+
+// A claim that the server rejects is neither uncertain nor kept.
+func TestRejectedClaimIsReleased(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	got := ownExecutor(p)
+	id := insert(t, p.pool, "available", nil, `{}`)
+	refuse(t, p, "running")
+	offer(p, 1, id)
+	if err := p.exchange(t.Context()); err == nil || p.buffer.hasOffers() || p.Running() != 0 {
+		t.Errorf("got %v, offers or uncertain claims %t, %d run", err, p.buffer.hasOffers(), p.Running())
+	}
+	exec(t, p.pool, `DROP TRIGGER refuse ON river_job`)
+	claimOwn(t, p, got, id)
+}
+
+// refuse lets the server reject each change of a job to a state.
+func refuse(t *testing.T, p *Pilot, state string) {
+	t.Helper()
+	exec(t, p.pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`)
+	exec(t, p.pool, `CREATE TRIGGER refuse BEFORE UPDATE ON river_job FOR EACH ROW WHEN (new.state = '`+state+`') EXECUTE FUNCTION refuse()`)
+}
+
+// While another transaction has locked the row of a job that has ended, the node claims jobs,
+// and writes the results of all others.
+func TestLockedRowDelaysOnlyItsResult(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	got := ownExecutor(p)
+	const jobs = 20
+	var ids []int64
+	for range jobs {
+		ids = append(ids, insert(t, p.pool, "available", nil, `{}`))
+	}
+	claimed := claimOwn(t, p, got, ids...)
+	p.claimTimeout = time.Hour
+	lock, err := p.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Rollback(t.Context()) }()
+	if _, err := lock.Exec(t.Context(), `SELECT FROM river_job WHERE id = $1 FOR UPDATE`, ids[jobs/3]); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); p.Work(ctx) }()
+	defer func() { stop(); <-stopped }()
+
+	now := time.Now()
+	for i, job := range claimed {
+		result := Result{Job: job, End: now}
+		if i%2 == 0 {
+			result.Params = riverdriver.JobSetStateCompleted(job.ID, now, []byte(`{"x":1}`))
+		}
+		p.Ended(result)
+	}
+	offer(p, 2, insert(t, p.pool, "available", nil, `{}`))
+	awaitTrue(t, p.pool, `SELECT count(*) = 2 FROM river_job WHERE state = 'running'`)
+	awaitTrue(t, p.pool, `SELECT count(*) = 19 FROM river_job WHERE state = 'completed'`)
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitTrue(t, p.pool, `SELECT count(*) = 20 FROM river_job WHERE state = 'completed'`)
+}
+
+// While very many results are not written, the node claims no more jobs.
+func TestUnacknowledgedResultsStopClaims(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	got := ownExecutor(p)
+	p.buffer.resize(1, map[string]int{"default": 1})
+	for i := range maxPage + 2 {
+		id := int64(1)<<40 + int64(i)
+		p.buffer.own[id] = ownJob{row: &rivertype.JobRow{ID: id}, ended: true}
+	}
+	id := insert(t, p.pool, "available", nil, `{}`)
+	offer(p, 1, id)
+	if err := p.exchange(t.Context()); err != nil || len(*got) != 0 {
+		t.Errorf("claimed %v, %v", idsOf(*got), err)
+	}
+	p.buffer.acknowledged([]int64{1 << 40})
+	if err := p.exchange(t.Context()); err != nil || len(*got) != 1 {
+		t.Errorf("claimed %v, %v afterwards", idsOf(*got), err)
+	}
 }
 
 // endBoth ends two attempts: one plainly, one with metadata.
@@ -191,7 +296,7 @@ func endBoth(t *testing.T, p *Pilot, claimed []*rivertype.JobRow) {
 
 // A result whose wait for a synchronous replica was cancelled is not acknowledged until a
 // replica has it.
-func TestExchangeWaitsForReplica(t *testing.T) {
+func TestResultWaitsForReplica(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
 	replica := server.Replica()
@@ -227,7 +332,7 @@ func TestExchangeWaitsForReplica(t *testing.T) {
 }
 
 // A late or stale result is rejected and not kept.
-func TestExchangeRejectsStaleResults(t *testing.T) {
+func TestStaleResultsAreRejected(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
 	refused := 0

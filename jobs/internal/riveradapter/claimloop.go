@@ -1,0 +1,193 @@
+package riveradapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/watchdog"
+)
+
+const (
+	// statementGap is the minimum time between the starts of two statements of a loop. It
+	// limits the statements during a burst, and adds up to this latency.
+	statementGap = 2 * time.Millisecond
+	// maxPage is the maximum number of jobs that are claimed at once.
+	maxPage = 2000
+	// maxAttemptedBy is how many clients a row lists. It equals River's.
+	maxAttemptedBy = 100
+)
+
+// Work claims offered jobs and writes the results of forge's executor until ctx ends. Claims
+// and results have a loop each, so that neither waits for rows or replies of the other.
+// Results whose write has failed are written again in a third loop, until the database has
+// acknowledged or rejected them.
+func (p *Pilot) Work(ctx context.Context) {
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	loops.Go(func() { p.repeat(ctx, p.pending.await, p.writeEnded) })
+	loops.Go(func() { p.rewriteResults(ctx) })
+	p.repeat(ctx, p.buffer.await, p.claimOffered)
+}
+
+// repeat does something each time await returns, until ctx ends.
+func (p *Pilot) repeat(ctx context.Context, await func(context.Context) bool, do func(context.Context) error) {
+	for failing := false; await(ctx); {
+		began := time.Now()
+		err := p.bounded(ctx, do)
+		if err != nil && !failing && ctx.Err() == nil {
+			p.logger.WarnContext(ctx, "claiming jobs or writing results failed; retrying", "error", err)
+		}
+		failing = err != nil
+		watchdog.Sleep(ctx, time.Until(began.Add(statementGap)))
+	}
+}
+
+func (p *Pilot) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.claimTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// claimOffered claims the buffered offers and looks up uncertain claims. While the database
+// does not take the results, the node claims no more jobs. It sends no statement if there is
+// nothing to claim.
+func (p *Pilot) claimOffered(ctx context.Context) error {
+	if p.pending.unwritten() > p.buffer.capacity() || p.buffer.tooManyEnded() {
+		return nil
+	}
+	lookedUp := p.resolveUncertain(ctx)
+	claims := p.takeOffers()
+	return errors.Join(lookedUp, p.claimUnlimited(ctx, claims), p.claimLimited(ctx, claims))
+}
+
+// queueClaim is a claim of offered jobs of one queue.
+type queueClaim struct {
+	queue string
+	claimBatch
+}
+
+func (c queueClaim) offer(ids []int64) jobstore.Offer {
+	return jobstore.Offer{Queue: c.queue, IDs: ids, Term: c.term, MaxAttemptedBy: maxAttemptedBy}
+}
+
+// takeOffers takes the offers that can be claimed now. The queues are in order, so that
+// overlapping claims of two nodes lock the rows in the same order.
+func (p *Pilot) takeOffers() (claims []queueClaim) {
+	room := maxPage
+	for _, queue := range p.buffer.names() {
+		batch := p.buffer.take(queue, room)
+		n := len(batch.free) + len(batch.limited)
+		if n > 0 {
+			claims = append(claims, queueClaim{queue, batch})
+		}
+		room -= n
+	}
+	if room == 0 {
+		p.buffer.wake()
+	}
+	return claims
+}
+
+// claimUnlimited claims the jobs without a limit.
+func (p *Pilot) claimUnlimited(ctx context.Context, claims []queueClaim) error {
+	claims = slices.DeleteFunc(slices.Clone(claims), func(c queueClaim) bool { return len(c.free) == 0 })
+	if len(claims) == 0 {
+		return nil
+	}
+	offers := make([]jobstore.Offer, len(claims))
+	for i, claim := range claims {
+		offers[i] = claim.offer(claim.free)
+	}
+	var rows slab
+	got := make([][]Claimed, len(claims))
+	err := p.store.ClaimOffers(ctx, offers, func(offer int, row *jobstore.Row) error {
+		got[offer] = append(got[offer], rows.decode(row))
+		return nil
+	})
+	undone := rolledBack(err)
+	for i, claim := range claims {
+		if undone {
+			p.settle(claim.queue, claim.free, nil, nil) // the leader offers the jobs again
+		} else {
+			p.settle(claim.queue, claim.free, got[i], err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("claim jobs: %w", err)
+	}
+	return nil
+}
+
+// rolledBack reports whether the server has rejected a statement. Then it has changed nothing.
+func rolledBack(err error) bool {
+	rejected, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && rejected.Severity == "ERROR"
+}
+
+// claimLimited claims the jobs with a limit, in a transaction for each queue.
+func (p *Pilot) claimLimited(ctx context.Context, claims []queueClaim) error {
+	var failed error
+	for _, claim := range claims {
+		if len(claim.limited) == 0 {
+			continue
+		}
+		got, err := claimedRows(p.store.ClaimLimited(ctx, claim.offer(claim.limited)))
+		p.settle(claim.queue, claim.limited, got, err)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("claim jobs with a limit: %w", err))
+		}
+	}
+	return failed
+}
+
+// resolveUncertain finds which unanswered claims were executed. Undecided ones stay
+// uncertain.
+func (p *Pilot) resolveUncertain(ctx context.Context) error {
+	for _, queue := range p.buffer.names() {
+		ids := p.buffer.takeUncertain(queue, maxPage, time.Now())
+		if len(ids) == 0 {
+			continue
+		}
+		claimed, undecided, err := p.adopt(ctx, ids)
+		if err != nil {
+			p.buffer.markUncertain(queue, ids, time.Time{})
+			return fmt.Errorf("look up unanswered claims: %w", err)
+		}
+		p.buffer.markUncertain(queue, undecided, time.Now().Add(lookPause))
+		decided := slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(undecided, id) })
+		p.settle(queue, decided, claimed, nil)
+	}
+	return nil
+}
+
+// settle records the outcome of a claim in the buffer, and starts the claimed jobs.
+func (p *Pilot) settle(queue string, ids []int64, claimed []Claimed, err error) {
+	if err != nil {
+		p.buffer.markUncertain(queue, ids, time.Time{})
+		return
+	}
+	rows := make([]*rivertype.JobRow, len(claimed))
+	for i := range claimed {
+		rows[i] = claimed[i].Job
+	}
+	p.buffer.claimed(queue, ids, rows)
+	p.claims.Add(float64(len(claimed)))
+	p.refused.Add(float64(len(ids) - len(claimed)))
+	if len(claimed) == 0 {
+		return
+	}
+	rivers := slices.DeleteFunc(p.start(claimed), p.announced.hold)
+	if len(rivers) > 0 {
+		p.handOver(queue, rivers)
+	}
+}
