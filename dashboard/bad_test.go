@@ -44,7 +44,7 @@ func TestBadAddresses(t *testing.T) {
 		{"/api/v1/jobs?kind=%00", 400, unreadable},
 		{"/api/v1/audit?%ff=", 400, unreadable},
 		{"/api/v1/jobs?%zz", 400, unreadable},
-		{"/api/v1/jobs?sate=running", 400, `"sate" is unknown; the parameters are state, kind, queue, cron, args, limit, cursor, before`},
+		{"/api/v1/jobs?sate=running", 400, `"sate" is unknown; the parameters are state, kind, queue, cron, filter, args, limit, cursor, before`},
 		{"/api/v1/nodes?state=dead", 400, `"state" is unknown; there are no parameters`},
 		{"/api/v1/jobs?limit=1&limit=2", 400, "limit is given 2 times"},
 		{"/api/v1/jobs?state=lost", 400, `state must be one of available, pending, scheduled, running, retryable, completed, cancelled, discarded (got "lost")`},

@@ -1,13 +1,16 @@
 package dashboard
 
 import (
+	"html"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -100,5 +103,60 @@ func TestBulkFormsRefuse(t *testing.T) {
 	}
 	if w := get(t, readOnly, "/bulk/jobs/cancel?kind=dump"); w.Code != http.StatusNotFound {
 		t.Errorf("status %d", w.Code)
+	}
+}
+
+// The list, its tabs, its next page and its actions keep the whole filter, whether it comes
+// from the bar or from the fields of the form.
+func TestJobsAreFiltered(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	for i, kind := range []string{"send_mail", "send_sms", "report"} {
+		c.Jobs = append(c.Jobs, jobstore.Job{ID: int64(30 + i), Kind: kind, State: "discarded", Queue: "bulk"})
+	}
+	h := handlerOf(c)
+	for path, want := range map[string][]string{
+		"/jobs?filter=kind:send*":                  {"#31", "#30", `value="kind:send*"`, `href="/jobs?filter=kind%3Asend%2A&amp;state=running"`, `href="/bulk/jobs/retry?filter=kind%3Asend%2A"`},
+		"/jobs?kind=send*":                         {"#31", "#30", `value="kind:send*"`, `href="/jobs?filter=kind%3Asend%2A&amp;state=running"`},
+		"/jobs?filter=queue:bulk&kind=*sms":        {"#31", `value="queue:bulk kind:*sms"`},
+		"/jobs?filter=kind:report":                 {"#32", `value="kind:report"`, `href="/jobs?kind=report&amp;state=running"`},
+		"/jobs?filter=state:discarded+kind:report": {"#32", `value="kind:report"`, `name="state" value="discarded"`},
+		"/jobs?kind=send":                          {"No job matches the filter", `href="/jobs?filter=kind%3A%2Asend%2A">Kinds that contain send</a>`},
+		"/bulk/jobs/retry?filter=kind:send*":       {"<dt>Filter</dt><dd>kind:send*</dd>", `name="filter" value="kind:send*"`},
+	} {
+		page := get(t, h, path).Body.String()
+		for _, text := range want {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s lacks %s", path, text)
+			}
+		}
+		for _, id := range []string{"#30", "#31", "#32", "#42"} {
+			if strings.HasPrefix(path, "/jobs") && strings.Contains(page, ">"+id+"<") && !slices.Contains(want, id) {
+				t.Errorf("%s lists %s", path, id)
+			}
+		}
+	}
+	const mistake = `filter, character 6: found "10s", want > or < and a duration, such as took:>10s`
+	for path, want := range map[string]string{
+		"/jobs?filter=took:10s": mistake, "/jobs?took=10s": mistake, "/api/v1/jobs?filter=took:10s": mistake, "/bulk/jobs/retry?filter=took:10s": mistake,
+		"/api/v1/jobs?filter=knd:a": `filter, character 1: found the key "knd", want "kind"`,
+	} {
+		w := get(t, h, path)
+		if said := html.UnescapeString(w.Body.String()); w.Code != http.StatusBadRequest || !strings.Contains(strings.NewReplacer(`\"`, `"`, `\u003e`, ">", `\u003c`, "<").Replace(said), want) {
+			t.Errorf("%s: %d %s", path, w.Code, said)
+		}
+	}
+	if got := decode[web.List[jobstore.Job]](t, get(t, h, "/api/v1/jobs?filter=kind:send*")); len(got.Items) != 2 {
+		t.Errorf("the API lists %d jobs", len(got.Items))
+	}
+	w := post(t, h, "/api/v1/bulk/jobs/retry", jsonType, `{"filter": "took:10s"}`)
+	if got := decode[web.Problem](t, w); w.Code != http.StatusUnprocessableEntity || len(got.Errors) != 1 || got.Errors[0].Pointer != "#/filter" || got.Errors[0].Detail != mistake {
+		t.Errorf("%d %+v", w.Code, got)
+	}
+	if w := post(t, h, "/api/v1/bulk/jobs/retry", jsonType, `{"filter": "kind:send*"}`); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := post(t, h, "/bulk/jobs/retry", formType, "filter=kind:send*&up_to=42"); w.Header().Get("Location") != "/jobs?did=retry&filter=kind%3Asend%2A&n=2" {
+		t.Errorf("%d to %s", w.Code, w.Header().Get("Location"))
 	}
 }

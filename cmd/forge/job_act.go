@@ -51,12 +51,14 @@ func (a *app) jobDiscardCommand() *cobra.Command {
 
 func (a *app) jobActCommand(action jobstore.Action, short, long string) *cobra.Command {
 	var many bulk
+	var where jobWhere
 	cmd := &cobra.Command{
 		Use: string(action) + " ID...", Short: short, Args: cobra.ArbitraryArgs,
 		Long: long + "\n\nSelect jobs by their ids or by a filter. If a job cannot be changed, the command prints the reason and\n" +
 			"exits with 6, or with 4 if the job does not exist. It still changes the other jobs.",
 		Example: fmt.Sprintf("  forge job %[1]s 42 43\n  forge job %[1]s --kind report --queue slow --dry-run", action),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			many.filter = many.filter.Narrow(where.Filter)
 			byFilter := many.filter != jobstore.Filter{}
 			if err := many.check(action, args, byFilter); err != nil {
 				return usageError(err)
@@ -78,6 +80,7 @@ func (a *app) jobActCommand(action jobstore.Action, short, long string) *cobra.C
 	flags.StringVar(&many.filter.Kind, "kind", "", "all jobs of this kind")
 	flags.StringVar(&many.filter.Queue, "queue", "", "all jobs of this queue")
 	flags.StringVar(&many.filter.Cron, "cron", "", "all runs of this cron")
+	where.addTo(flags)
 	flags.BoolVar(&many.dryRun, "dry-run", false, "with a filter: only print how many jobs match")
 	flags.BoolVar(&many.yes, "yes", false, "with a filter: do not ask")
 	return cmd
@@ -89,7 +92,7 @@ func (b bulk) check(action jobstore.Action, args []string, byFilter bool) error 
 	case len(args) > 0 && (byFilter || b.dryRun || b.yes):
 		return errors.New("jobs are named by ids or by a filter, not by both; --dry-run and --yes go with a filter")
 	case len(args) == 0 && !byFilter:
-		return errors.New("which jobs? Name ids, or a filter: --state, --kind, --queue, --cron")
+		return errors.New("which jobs? Name ids, or a filter: --state, --kind, --queue, --cron, --filter")
 	case state != "" && !slices.Contains(jobStates, state):
 		return fmt.Errorf("--state %q: want one of %s", state, strings.Join(jobStates, ", "))
 	case state != "" && action.Refuses(state) != "":

@@ -29,7 +29,7 @@ func TestUsageErrors(t *testing.T) {
 		`wrong number of arguments (got ["nightly"]); want NAME TICK; see forge cron why --help`:           {"cron", "why", "nightly"},
 		`the command takes no arguments (got ["extra"]); see forge serve --help`:                           {"serve", "extra"},
 		`job id "zero": want a positive number`:                                                            {"job", "show", "zero"},
-		`which jobs? Name ids, or a filter: --state, --kind, --queue, --cron`:                              {"job", "cancel"},
+		`which jobs? Name ids, or a filter: --state, --kind, --queue, --cron, --filter`:                    {"job", "cancel"},
 		`jobs are named by ids or by a filter, not by both; --dry-run and --yes go with a filter`:          {"job", "cancel", "1", "--kind", "a"},
 		`--node-id: empty; leave it out for the default`:                                                   {"serve", "--node-id", ""},
 		`--listen: empty; leave it out for the default`:                                                    {"serve", "--listen="},

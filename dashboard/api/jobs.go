@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/cluster"
@@ -13,6 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -22,6 +24,8 @@ type bulkAsk struct {
 	Kind  string `json:"kind"`
 	Queue string `json:"queue"`
 	Cron  string `json:"cron"`
+	// Filter narrows the other fields, as in the list of jobs.
+	Filter string `json:"filter"`
 	// UpTo is the highest id that the filter matches; 0 means all jobs that exist now.
 	UpTo   int64 `json:"up_to"`
 	DryRun bool  `json:"dry_run"`
@@ -88,13 +92,25 @@ func (s *API) jobRoutes() []route.Route {
 	return append(routes, s.enqueueRoutes()...)
 }
 
+// filterParameter narrows a list of jobs.
+var filterParameter = route.Text("filter", "Only jobs that match all of these terms, such as kind:send* node:node-2 took:>10s error:timeout since:2h. The keys are "+jobKeys()+".")
+
+// jobKeys lists the keys of the filters of jobs.
+func jobKeys() string {
+	names := make([]string, len(jobstore.Keys))
+	for i, key := range jobstore.Keys {
+		names[i] = key.Name + " (" + key.About + ")"
+	}
+	return strings.Join(names, ", ")
+}
+
 // jobsRoute returns the route of the list of jobs.
 func (s *API) jobsRoute() route.Route {
 	return get(s, "/api/v1/jobs", route.Operation{
-		ID: "listJobs", Summary: "List the jobs, newest first", About: "Returns the jobs that match the filter.",
+		ID: "listJobs", Summary: "List the jobs, newest first", About: "Returns the jobs that match the filter. A page may hold few jobs, or none, although `next` leads to others.",
 		Query: slices.Concat([]route.Parameter{
 			route.Among("state", "Only jobs in this state.", cluster.JobStates...), route.Text("kind", "Only jobs of this kind."),
-			route.Text("queue", "Only jobs of this queue."), route.Text("cron", "Only runs of this cron."),
+			route.Text("queue", "Only jobs of this queue."), route.Text("cron", "Only runs of this cron."), filterParameter,
 			route.Flag("args", "Include the arguments of each job. A page ends early once it has 1 MiB of them."),
 		}, route.PagedByID),
 	}, func(r *http.Request, q *web.Query) (web.List[jobstore.Job], error) {
@@ -102,12 +118,15 @@ func (s *API) jobsRoute() route.Route {
 		if q.Flag("args") {
 			filter.Args, filter.MaxArgs = jobstore.WholeArgs, web.MaxListedArgs
 		}
-		jobs, err := s.Source.Jobs.List(r.Context(), filter)
-		limit := filter.Limit
-		if filter.EndsEarly(jobs) {
-			limit = len(jobs)
+		if err := q.Err(); err != nil {
+			return web.List[jobstore.Job]{}, err
 		}
-		return pageByID(q, jobs, limit, func(j jobstore.Job) int64 { return j.ID }), err
+		found, err := s.Source.Jobs.Search(r.Context(), filter)
+		next := ""
+		if found.Next != 0 {
+			next = q.Next("before", strconv.FormatInt(found.Next, 10))
+		}
+		return web.ListOf(found.Jobs, next), err
 	})
 }
 
@@ -180,7 +199,11 @@ func (s *API) act(action jobstore.Action) func(*call, nothing) (jobstore.Change,
 // actOnAll applies an action to all jobs that match a filter.
 func (s *API) actOnAll(action jobstore.Action) func(*call, bulkAsk) (cluster.BulkDocument, error) {
 	return func(c *call, body bulkAsk) (done cluster.BulkDocument, err error) {
-		filter := jobstore.Filter{State: body.State, Kind: body.Kind, Queue: body.Queue, Cron: body.Cron}
+		where, err := filter.Parse(body.Filter, jobstore.Keys)
+		if err != nil {
+			return done, web.WrongFields(web.FieldError{Pointer: "#/filter", Detail: err.Error(), Whole: err.Error()})
+		}
+		filter := jobstore.Filter{State: body.State, Kind: body.Kind, Queue: body.Queue, Cron: body.Cron}.Narrow(where)
 		if err := cluster.CheckBulk(action, filter); err != nil {
 			return done, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -31,12 +32,16 @@ const (
 	MaxChunk   = math.MaxInt32
 )
 
-// JobFilter returns the filter of a list of jobs.
+// JobFilter returns the filter of a list of jobs. The parameter filter narrows the others.
 func JobFilter(q *web.Query) jobstore.Filter {
+	where, err := filter.Parse(q.Values.Get("filter"), jobstore.Keys)
+	if err != nil {
+		q.Errs = append(q.Errs, err)
+	}
 	return jobstore.Filter{
 		State: q.Values.Get("state"), Kind: q.Values.Get("kind"), Queue: q.Values.Get("queue"), Cron: q.Values.Get("cron"),
 		BeforeID: q.Number("before"), Limit: q.Limit(),
-	}
+	}.Narrow(where)
 }
 
 // MaxBulk is the maximum number of jobs that one request changes. It bounds the duration of
@@ -47,7 +52,7 @@ const MaxBulk = 20_000
 func CheckBulk(action jobstore.Action, filter jobstore.Filter) error {
 	switch {
 	case filter == jobstore.Filter{}:
-		return web.WrongFields(web.WrongBody("a filter is required: one or more of state, kind, queue and cron"))
+		return web.WrongFields(web.WrongBody("a filter is required: one or more of state, kind, queue, cron and filter"))
 	case filter.State == "":
 		return nil
 	case !slices.Contains(JobStates, filter.State):
@@ -144,11 +149,20 @@ func (s *Cluster) ActOnAll(ctx context.Context, order jobstore.Order, filter job
 		done.UpTo = counted.UpTo
 	}
 	done.Changed, err = s.JobOps.ActOnAll(ctx, order, filter, counted)
-	auth.NoteAction(ctx, fmt.Sprintf("state=%s kind=%s queue=%s cron=%s, changed %d", filter.State, filter.Kind, filter.Queue, filter.Cron, done.Changed))
+	auth.NoteAction(ctx, fmt.Sprintf("%s, changed %d", describeFilter(filter), done.Changed))
 	if err != nil && done.Changed > 0 {
 		err = web.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("The action stopped after %d jobs. Repeat the request to continue.", done.Changed))
 	}
 	return done, err
+}
+
+// describeFilter returns the filter for the audit log.
+func describeFilter(filter jobstore.Filter) string {
+	text := fmt.Sprintf("state=%s kind=%s queue=%s cron=%s", filter.State, filter.Kind, filter.Queue, filter.Cron)
+	if filter.Where != nil {
+		text += " filter=" + filter.Where.String()
+	}
+	return text
 }
 
 // CountBulk counts at most one job more than one request may change.
@@ -171,5 +185,5 @@ func CheckBulkCount(action jobstore.Action, counted jobstore.Matching) error {
 	}
 }
 
-// JobStates are the job states of River, in the order of a job's life.
-var JobStates = []string{"available", "pending", "scheduled", "running", "retryable", "completed", "cancelled", "discarded"}
+// JobStates are the states of jobs.
+var JobStates = jobstore.States

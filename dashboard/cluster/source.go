@@ -91,8 +91,11 @@ type Explain interface {
 
 // Jobs reads jobs and their output.
 type Jobs interface {
-	// List returns jobs by descending id.
+	// List returns jobs by descending id. It ignores Where.
 	List(ctx context.Context, filter jobstore.Filter) ([]jobstore.Job, error)
+	// Search returns a page of the jobs that match a filter, by descending id. A page may be
+	// short although others follow.
+	Search(ctx context.Context, filter jobstore.Filter) (jobstore.Found, error)
 	// Get returns jobstore.ErrNotFound when there is no such job.
 	Get(ctx context.Context, id int64) (jobstore.Job, error)
 	// States returns the states of these jobs, without those that no longer exist.

@@ -11,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -19,22 +20,25 @@ var errNothingToChange = errors.New("nothing can be changed from here")
 
 // bulkFilter reads the filter of a bulk action. The page and the limit belong to the list
 // alone.
-func bulkFilter(get func(key string) string) jobstore.Filter {
-	return jobstore.Filter{State: get("state"), Kind: get("kind"), Queue: get("queue"), Cron: get("cron")}
+func bulkFilter(get func(key string) string) (jobstore.Filter, error) {
+	where, err := filter.Parse(get("filter"), jobstore.Keys)
+	if err != nil {
+		return jobstore.Filter{}, web.BadRequest(err)
+	}
+	return jobstore.Filter{State: get("state"), Kind: get("kind"), Queue: get("queue"), Cron: get("cron")}.Narrow(where), nil
 }
 
-func filterValues(filter jobstore.Filter, more ...string) string {
-	return web.Encode(append([]string{"state", filter.State, "kind", filter.Kind, "queue", filter.Queue, "cron", filter.Cron}, more...)...)
-}
-
-// bulkActs returns the buttons for actions on all jobs that match the list's filter. If the
-// list shows all of them, an action needs one that it can change.
-func (s *Pages) bulkActs(req *request, filter jobstore.Filter, shown []jobstore.Job) []act {
-	complete := len(shown) < filter.Limit && filter.BeforeID == 0
-	filter = jobstore.Filter{State: filter.State, Kind: filter.Kind, Queue: filter.Queue, Cron: filter.Cron}
+// bulkActs returns the buttons for actions on all jobs that match the list's filter. An empty
+// list has none. If the list shows all of them, an action needs one that it can change.
+func (s *Pages) bulkActs(req *request, filter jobstore.Filter, found jobstore.Found) []act {
+	if len(found.Jobs) == 0 {
+		return nil
+	}
+	complete := found.Next == 0 && filter.BeforeID == 0
+	filter = jobstore.Filter{State: filter.State, Kind: filter.Kind, Queue: filter.Queue, Cron: filter.Cron, Where: filter.Where}
 	var buttons []act
 	for _, action := range jobstore.Actions {
-		if s.JobOps != nil && req.may(route.Operator) && cluster.CheckBulk(action, filter) == nil && (!complete || cluster.CanChangeAny(action, filter, shown)) {
+		if s.JobOps != nil && req.may(route.Operator) && cluster.CheckBulk(action, filter) == nil && (!complete || cluster.CanChangeAny(action, filter, found.Jobs)) {
 			buttons = append(buttons, act{"/bulk/jobs/" + string(action) + "?" + filterValues(filter), title(action) + " all", Icons[action]})
 		}
 	}
@@ -69,8 +73,11 @@ type bulkBody struct {
 // loadBulk loads the confirmation page of a bulk action.
 func loadBulk(action jobstore.Action) func(*Pages, context.Context, *request) (body, error) {
 	return func(s *Pages, ctx context.Context, req *request) (body, error) {
-		filter := bulkFilter(req.Values.Get)
-		err := cluster.CheckBulk(action, filter)
+		filter, err := bulkFilter(req.Values.Get)
+		if err != nil {
+			return nil, err
+		}
+		err = cluster.CheckBulk(action, filter)
 		if s.JobOps == nil {
 			err = errNothingToChange
 		}
@@ -107,7 +114,7 @@ func filterFacts(action jobstore.Action, filter jobstore.Filter) []fact {
 	if state == "" && action == jobstore.Retry {
 		state = "discarded"
 	}
-	return withoutEmpty([]fact{{"State", state}, {"Kind", filter.Kind}, {"Queue", filter.Queue}, {"Cron", filter.Cron}})
+	return withoutEmpty([]fact{{"State", state}, {"Kind", filter.Kind}, {"Queue", filter.Queue}, {"Cron", filter.Cron}, {"Filter", filter.Where.String()}})
 }
 
 // bulkEffects describe the effect of an action on many jobs.
@@ -124,7 +131,11 @@ func (s *Pages) formActOnAll(action jobstore.Action) http.HandlerFunc {
 		if !ok {
 			return
 		}
-		filter := bulkFilter(fields.Get)
+		filter, err := bulkFilter(fields.Get)
+		if err != nil {
+			s.AnswerError(w, r, err)
+			return
+		}
 		upTo, err := strconv.ParseInt(fields.Get("up_to"), 10, 64)
 		if err != nil || upTo < 1 {
 			s.AnswerError(w, r, web.Refuse(http.StatusBadRequest, "The form lacks up_to, the highest id that was counted."))

@@ -16,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	search "github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
@@ -47,8 +48,15 @@ type jobsBody struct {
 	CountAge jobCountAge
 	Jobs     []jobRow
 	Older    string
-	// Kinds and Queues are the choices of the filter.
-	Kinds, Queues []string
+	// Partial reports that the list ends before all jobs were searched.
+	Partial bool
+	// Text is the whole filter but for the state, which the tabs show.
+	Text string
+	// Keys are the keys of the filter. Kinds, Queues and Nodes are choices of some of them.
+	Keys                 []search.Key
+	Kinds, Queues, Nodes []string
+	// Similar leads to the jobs of kinds that contain the kind of the filter.
+	Similar string
 	// Acts are the buttons for actions on all jobs that match the filter.
 	Acts     []act
 	Notice   string
@@ -58,11 +66,11 @@ type jobsBody struct {
 // Narrowed reports whether the list is filtered.
 func (b *jobsBody) Narrowed() bool {
 	f := b.Filter
-	return f.State != "" || f.Kind != "" || f.Queue != "" || f.Cron != ""
+	return f.State != "" || f.Kind != "" || f.Queue != "" || f.Cron != "" || f.Where != nil
 }
 
 func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
-	filter := cluster.JobFilter(&req.Query)
+	filter := jobFilter(req)
 	filter.Args = jobstore.ShortArgs
 	if err := req.err(); err != nil {
 		return nil, err
@@ -74,19 +82,26 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := s.Source.Jobs.List(ctx, filter)
+	found, err := s.Source.Jobs.Search(ctx, filter)
 	if err != nil {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
 	counts := s.Counts.Get(ctx, facts.now)
-	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Enqueues: s.Enqueuer != nil && req.may(route.Operator)}
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Keys: jobstore.Keys, Enqueues: s.Enqueuer != nil && req.may(route.Operator)}
 	b.Tabs, b.Kinds, b.Queues = stateTabs(filter, counts), kindsOf(facts.nodes), queuesOf(facts.nodes, counts.Value)
 	if showsCounts(filter) {
 		b.CountAge = newJobCountAge(facts.now, counts)
 	}
-	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, jobs, facts.colors), s.bulkActs(req, filter, jobs), bulkNotice(req)
-	if len(jobs) == filter.Limit {
-		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(jobs[len(jobs)-1].ID, 10))
+	b.Text, b.Nodes = filterText(filter), nodesOf(facts.nodes)
+	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, found.Jobs, facts.colors), s.bulkActs(req, filter, found), bulkNotice(req)
+	if found.Next != 0 {
+		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(found.Next, 10))
+		b.Partial = len(found.Jobs) < filter.Limit
+	}
+	if filter.Kind != "" {
+		similar := filter
+		similar.Kind = ""
+		b.Similar = "/jobs?" + filterValues(similar.Narrow(search.New(search.Written("kind", "*"+filter.Kind+"*"))))
 	}
 	return &b, nil
 }
@@ -147,7 +162,9 @@ func sumByState(counts []jobstore.Count, queue string) map[string]jobSum {
 }
 
 // showsCounts reports whether the tabs have numbers.
-func showsCounts(filter jobstore.Filter) bool { return filter.Kind == "" && filter.Cron == "" }
+func showsCounts(filter jobstore.Filter) bool {
+	return filter.Kind == "" && filter.Cron == "" && filter.Where == nil
+}
 
 // kindsOf returns the kinds that a present node has a worker for.
 func kindsOf(nodes []nodestore.Node) []string {
@@ -160,6 +177,16 @@ func kindsOf(nodes []nodestore.Node) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(kinds))
+}
+
+// nodesOf returns the present nodes.
+func nodesOf(nodes []nodestore.Node) (ids []string) {
+	for _, n := range nodes {
+		if n.Present() {
+			ids = append(ids, n.NodeID)
+		}
+	}
+	return ids
 }
 
 // queuesOf returns the queues that have jobs or that a node works.

@@ -102,7 +102,7 @@ var pageKinds = map[string]pageKind{
 	"crons":    {"crons", []string{"q", "is", "after"}, []string{"tabs", "list"}, (*Pages).loadCrons},
 	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*Pages).loadCron},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
-	"jobs":     {"jobs", []string{"state", "kind", "queue", "cron", "before", "did", "n"}, []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
+	"jobs":     {"jobs", append([]string{"state", "filter", "before", "did", "n"}, filterFields...), []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*Pages).loadQueues},
 	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*Pages).loadAlerts},
@@ -145,7 +145,7 @@ func (s *Pages) loadBeat(ctx context.Context, _ *request) (body, error) {
 	return &base{beat: s.pulseOf(facts)}, nil
 }
 
-var bulkKeys = []string{"state", "kind", "queue", "cron"}
+var bulkKeys = []string{"state", "kind", "queue", "cron", "filter"}
 
 // request holds the parameters of a page. A stream uses one request for all its reads, so
 // the request also caches the output that was read so far.

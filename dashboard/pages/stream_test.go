@@ -21,7 +21,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 		if name == beatKind.name {
 			continue // not specific to a page
 		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-1&alert=quiet&group="+dashboardtest.DeadGroup, nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-2&alert=quiet&group="+dashboardtest.DeadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
 		for _, part := range append(kind.parts, "pulse") {
 			if len(parts[part]) == 0 {

@@ -86,6 +86,8 @@ func (a Action) statesOf(filter Filter) []string {
 	states := []string{filter.State}
 	switch {
 	case filter.State != "":
+	case len(statesIn(filter.Where)) > 0:
+		states = statesIn(filter.Where)
 	case a == Retry:
 		states = []string{stateDiscarded}
 	default:
@@ -130,7 +132,7 @@ func entry(order Order, filter *Filter, ids []int64) map[string]any {
 		return data
 	}
 	named := map[string]string{}
-	for key, value := range map[string]string{"state": filter.State, "kind": filter.Kind, "queue": filter.Queue, "cron": filter.Cron} {
+	for key, value := range map[string]string{"state": filter.State, "kind": filter.Kind, "queue": filter.Queue, "cron": filter.Cron, "filter": filter.Where.String()} {
 		if value != "" {
 			named[key] = value
 		}

@@ -31,7 +31,7 @@ WHERE id = ANY ($1::bigint[])
 ORDER BY id
 FOR NO KEY UPDATE`
 
-// The states replace the verb, see amongStates.
+// The states and the terms of the filter replace the verb, see amongStates and conditions.
 const matchesSQL = `
 WHERE %s
   AND ($1 = '' OR kind = $1)
@@ -101,8 +101,9 @@ type Matching struct {
 // It ignores the filter's BeforeID. With a Limit it stops counting at the limit,
 // and UpTo is not usable.
 func (s *Store) CountMatching(ctx context.Context, action Action, filter Filter) (Matching, error) {
-	rows, err := s.db.Query(ctx, fmt.Sprintf(countMatchesSQL, amongStates(action.statesOf(filter))),
-		pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.Limit)
+	c := matches(action, filter, 4)
+	rows, err := s.db.Query(ctx, fmt.Sprintf(countMatchesSQL, c),
+		append([]any{pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.Limit}, c.args...)...)
 	if err != nil {
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
 	}
@@ -180,10 +181,20 @@ func inBatches(order Order, act func(after int64) ([]Change, error)) (changed in
 	}
 }
 
+// matches returns the conditions on the states of an action and of the filter's terms, whose
+// arguments follow before others.
+func matches(action Action, filter Filter, before int) *conditions {
+	c := &conditions{before: before}
+	c.add(amongStates(action.statesOf(filter)))
+	c.addTerms(filter.Where)
+	return c
+}
+
 func (s *Store) actOnBatch(ctx context.Context, order Order, filter Filter, after, upTo int64) (changes []Change, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		found, err := New(tx).lockJobs(ctx, fmt.Sprintf(lockMatchesSQL, amongStates(order.Action.statesOf(filter))),
-			filter.Kind, filter.Queue, filter.Cron, after, upTo, batchSize)
+		c := matches(order.Action, filter, 6)
+		found, err := New(tx).lockJobs(ctx, fmt.Sprintf(lockMatchesSQL, c),
+			append([]any{filter.Kind, filter.Queue, filter.Cron, after, upTo, batchSize}, c.args...)...)
 		if err != nil {
 			return err
 		}

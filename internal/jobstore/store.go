@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -30,6 +31,8 @@ type Filter struct {
 	Kind  string
 	Queue string
 	Cron  string
+	// Where narrows the filter further; only Search and the actions in bulk use it.
+	Where *filter.Filter
 	// BeforeID continues a list: only jobs with lower ids.
 	BeforeID int64
 	Limit    int

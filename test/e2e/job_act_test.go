@@ -110,6 +110,9 @@ func TestOperatingJobs(t *testing.T) {
 	for range 3 {
 		c.enqueue("short", "--at", "2099-01-01T00:00:00Z")
 	}
+	c.demand(0, "would discard 3 jobs", "job", "discard", "--filter", "kind:sh* state:scheduled", "--dry-run")
+	c.demand(0, `"kind": "broken"`, "job", "list", "--filter", `kind:brok* node:a error:"exit status"`, "-o", "json")
+	c.demand(2, `filter, character 6: found "1s", want > or < and a duration`, "job", "list", "--filter", "took:1s")
 	c.demand(0, "would discard 3 jobs", "job", "discard", "--state", "scheduled", "--kind", "short", "--dry-run")
 	c.demand(2, "discard 3 jobs? Confirmation needs a terminal", "job", "discard", "--kind", "short")
 	if n := c.number(`SELECT count(*) FROM river_job WHERE state = 'scheduled'`); n != 3 {

@@ -23,6 +23,24 @@ func (f Jobs) List(_ context.Context, filter jobstore.Filter) ([]jobstore.Job, e
 	})
 }
 
+// Search matches the kinds, queues and nodes of the terms.
+func (f Jobs) Search(ctx context.Context, filter jobstore.Filter) (found jobstore.Found, err error) {
+	jobs, err := f.List(ctx, filter)
+	for _, j := range jobs {
+		fits := true
+		for _, t := range filter.Where.Terms() {
+			fits = fits && t.Text.Matches(map[string]string{"kind": j.Kind, "queue": j.Queue, "node": j.NodeID}[t.Key])
+		}
+		if fits {
+			found.Jobs = append(found.Jobs, j)
+		}
+	}
+	if n := len(found.Jobs); n > 0 && (n == filter.Limit || filter.EndsEarly(found.Jobs)) {
+		found.Next = found.Jobs[n-1].ID
+	}
+	return found, err
+}
+
 func (f Jobs) Get(ctx context.Context, id int64) (jobstore.Job, error) {
 	jobs, err := f.List(ctx, jobstore.Filter{Limit: 1000})
 	if err != nil {

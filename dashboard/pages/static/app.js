@@ -238,7 +238,20 @@
     event.preventDefault();
   });
 
+  // The filter suggests terms for its last word; a list of its own completes whole values only.
+  const suggest = (field) => {
+    const terms = [...field.list.options].map((option) => [option.textContent, option.value]);
+    let begun = '';
+    field.addEventListener('input', () => {
+      const before = field.value.slice(0, field.value.lastIndexOf(' ') + 1);
+      if (before === begun) return;
+      begun = before;
+      field.list.replaceChildren(...terms.map(([about, term]) => new Option(about, before + term)));
+    });
+  };
+
   document.addEventListener('DOMContentLoaded', () => {
+    for (const field of document.querySelectorAll('[data-terms]')) suggest(field);
     if (location.hash === '#q') search();
     const conn = byId('conn');
     if (conn) conn.addEventListener('click', pause);

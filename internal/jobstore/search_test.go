@@ -1,0 +1,173 @@
+package jobstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/filter"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+)
+
+func where(t *testing.T, text string) jobstore.Filter {
+	t.Helper()
+	parsed, err := filter.Parse(text, jobstore.Keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobstore.Filter{}.Narrow(parsed)
+}
+
+// insertForSearch adds jobs that differ in everything that filters name.
+func insertForSearch(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	exec(t, pool, `
+		INSERT INTO river_job (id, args, kind, queue, state, max_attempts, attempt, attempted_by, attempted_at, finalized_at, scheduled_at, errors, tags, metadata)
+		SELECT id, '{}', kind, queue, state::river_job_state, 1, 1, ARRAY[client], now() - took::interval - ended::interval,
+		       CASE WHEN state IN ('completed', 'discarded', 'cancelled') THEN now() - ended::interval END, now() + interval '1 day',
+		       CASE WHEN error <> '' THEN ARRAY[jsonb_build_object('attempt', 1, 'error', error, 'at', now())] END, tags::text[],
+		       CASE WHEN cron <> '' THEN jsonb_build_object('forge:cron', cron) ELSE '{}' END
+		FROM (VALUES
+		    (1, 'send_mail', 'mail',    'completed', 'node-2-00000000000000aa', '1 s',  '3 h',  '',                  '{}',          'nightly'),
+		    (2, 'send_sms',  'mail',    'completed', 'node-1-00000000000000aa', '30 s', '1 h',  '',                  '{billing,eu}', 'nightly-2'),
+		    (3, 'sendXmail', 'default', 'discarded', 'node-2-x-00000000000000aa', '2 s', '1 h', 'Read TIMEOUT of 5%', '{}',          ''),
+		    (4, 'report',    'default', 'cancelled', 'other',                   '1 s',  '3 h',  'cancelled by ada',  '{eu}',         ''),
+		    (5, 'report',    'slow',    'running',   'node-2-00000000000000bb', '1 h',  '0',    '',                  '{}',           'hourly'),
+		    (6, 'report',    'default', 'retryable', 'node-2-00000000000000bb', '1 h',  '0',    'time out',          '{}',           ''),
+		    (7, 'a*b',       'default', 'scheduled', '',                        '1 h',  '0',    '',                  '{}',           '')
+		) AS j (id, kind, queue, state, client, took, ended, error, tags, cron)`)
+	exec(t, pool, `INSERT INTO forge_claims (client_id, ids) VALUES ('node-2-00000000000000bb', ARRAY[5]::bigint[])`)
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	insertForSearch(t, pool)
+	store := jobstore.New(pool)
+	for text, want := range map[string][]int64{
+		"kind:send_mail":                  {1},
+		"kind:send*":                      {3, 2, 1},
+		"kind:send_*":                     {2, 1},
+		"kind:*mail":                      {3, 1},
+		"kind:Send*":                      nil,
+		`kind:"a*b"`:                      {7},
+		"kind:send_mail kind:rep*":        {6, 5, 4, 1},
+		"kind:send_mail kind:report":      {6, 5, 4, 1},
+		"queue:mail kind:send*":           {2, 1},
+		"queue:s*":                        {5},
+		"cron:nightly":                    {1},
+		"cron:nightly*":                   {2, 1},
+		"cron:*":                          {5, 2, 1},
+		"node:node-2":                     {6, 5, 1},
+		"node:node-2*":                    {6, 5, 3, 1},
+		"node:other":                      {4},
+		"state:running":                   {5},
+		"state:completed state:cancelled": {4, 2, 1},
+		"state:completed state:cancelled node:o*": {4},
+		"took:>10s":                      {5, 2},
+		"took:>1500ms took:<40s":         {3, 2},
+		"took:<2h":                       {5, 4, 3, 2, 1},
+		"error:timeout":                  {3},
+		"error:5%":                       {3},
+		"error:read*5":                   {3},
+		`error:"time out" error:timeout`: {6, 3},
+		"tag:billing":                    {2},
+		"tag:e*":                         {4, 2},
+		"tag:eu node:other":              {4},
+		"since:2h":                       {7, 6, 5, 3, 2},
+		"since:2h took:>10s":             {5, 2},
+		"since:2h state:completed":       {2},
+		"until:2h":                       {4, 1},
+		"since:4h until:2h":              {4, 1},
+		"until:" + time.Now().Add(-2*time.Hour).Format(time.RFC3339): {4, 1},
+		"": {7, 6, 5, 4, 3, 2, 1},
+	} {
+		f := where(t, text)
+		var ids []int64
+		for f.Limit = 2; ; { // page by page
+			found, err := store.Search(t.Context(), f)
+			if err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			for _, job := range found.Jobs {
+				ids = append(ids, job.ID)
+			}
+			if f.BeforeID = found.Next; f.BeforeID == 0 {
+				break
+			}
+		}
+		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// An action in bulk changes what the search of its filter shows.
+func TestActOnSearched(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		action jobstore.Action
+		ids    []int64
+	}{
+		"kind:rep* node:node-2":           {jobstore.Cancel, []int64{5, 6}},
+		"error:time* ":                    {jobstore.Retry, []int64{3}},
+		"state:cancelled state:discarded": {jobstore.Retry, []int64{3, 4}},
+		"took:>10s state:completed":       {jobstore.Retry, []int64{2}},
+		"kind:nothing*":                   {jobstore.Discard, nil},
+	} {
+		pool := pgtest.Pool(t)
+		insertForSearch(t, pool)
+		store := jobstore.New(pool)
+		f := where(t, text)
+		counted, err := store.CountMatching(t.Context(), want.action, f)
+		if err != nil || counted.Jobs != int64(len(want.ids)) {
+			t.Errorf("%q: %+v, %v, want %d jobs", text, counted, err, len(want.ids))
+		}
+		changed, err := store.ActOnAll(t.Context(), jobstore.Order{Action: want.action, By: "ada"}, f, counted)
+		if err != nil || changed != len(want.ids) {
+			t.Errorf("%q: %d changed, %v, want %d", text, changed, err, len(want.ids))
+		}
+		var ids []int64
+		if len(want.ids) > 0 {
+			err = pool.QueryRow(t.Context(), `SELECT ARRAY(SELECT jsonb_array_elements(data -> 'ids')::bigint ORDER BY 1) FROM forge_events WHERE data ->> 'by' = 'ada'`).Scan(&ids)
+		}
+		if diff := cmp.Diff(want.ids, ids); diff != "" || err != nil {
+			t.Errorf("%q, %v (-want +got):\n%s", text, err, diff)
+		}
+	}
+}
+
+// A search for few of many jobs reads them in parts, and its pages find each once.
+func TestSearchInParts(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `
+		INSERT INTO river_job (args, kind, queue, state, max_attempts, finalized_at)
+		SELECT '{}', CASE WHEN i % 30000 = 7 THEN 'rare' ELSE 'k' || i % 5 END, 'default', 'completed', 1, now()
+		FROM generate_series(1, `+fmt.Sprint(2*manyJobs)+`) AS i`)
+	exec(t, pool, `VACUUM ANALYZE river_job`)
+	store := jobstore.New(pool)
+	for text, want := range map[string][]int64{"kind:ra*": {60007, 30007, 7}, "kind:nothing*": nil, "kind:ra* since:1h": {60007, 30007, 7}} {
+		var ids []int64
+		f := where(t, text)
+		for pages := 0; ; pages++ {
+			found, err := store.Search(t.Context(), f)
+			if err != nil || pages > 10 {
+				t.Fatalf("%q: %v after %d pages", text, err, pages)
+			}
+			for _, job := range found.Jobs {
+				ids = append(ids, job.ID)
+			}
+			if f.BeforeID = found.Next; f.BeforeID == 0 {
+				break
+			}
+		}
+		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
