@@ -206,6 +206,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"output that grows":           checkOutput,
 		"many jobs":                   checkBulk,
 		"tenures beside nodes":        checkTenures,
+		"filter":                      checkFilter,
 		"queues":                      checkQueues,
 		"dead letters":                checkDead,
 		"enqueue":                     checkEnqueue,
