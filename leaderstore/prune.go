@@ -2,8 +2,9 @@ package leaderstore
 
 import (
 	"context"
-	"fmt"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // A tenure without an end ended when the next one began.
@@ -23,9 +24,5 @@ WHERE (role, term) IN (
 // PruneHistory deletes at most limit tenures that ended before an instant, except the
 // newest of each role.
 func (s *Store) PruneHistory(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Exec(ctx, pruneHistorySQL, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("delete expired tenures: %w", err)
-	}
-	return tag.RowsAffected(), nil
+	return postgres.Affected(ctx, s.db, "delete expired tenures", pruneHistorySQL, before, limit)
 }

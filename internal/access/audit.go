@@ -104,11 +104,9 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
 	return entries, nil
 }
 
-// PruneAudit deletes at most limit entries that are older than before, the oldest
-// first.
-func PruneAudit(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-	tag, err := tx.Exec(ctx, pruneAuditSQL, before, limit)
-	return tag.RowsAffected(), err
+// Prune deletes at most limit entries that are older than before, the oldest first.
+func (a *Audit) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return postgres.Affected(ctx, a.db, "prune the audit log", pruneAuditSQL, before, limit)
 }
 
 // clean makes untrusted text safe to store and to print on a terminal.

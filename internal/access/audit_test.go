@@ -58,7 +58,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		n, err := access.PruneAudit(t.Context(), tx, time.Now().Add(-24*time.Hour), 10)
+		n, err := access.NewAudit(tx).Prune(t.Context(), time.Now().Add(-24*time.Hour), 10)
 		if n != 1 {
 			t.Errorf("pruned %d", n)
 		}

@@ -185,9 +185,7 @@ func savedResponse(ctx context.Context, tx pgx.Tx, r KeyedRequest) (KeyedRespons
 	return a, postgres.Confirm(ctx, tx)
 }
 
-// PruneKeys deletes at most limit keys that are older than before, the oldest
-// first.
-func PruneKeys(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-	tag, err := tx.Exec(ctx, pruneKeysSQL, before, limit)
-	return tag.RowsAffected(), err
+// Prune deletes at most limit keys that are older than before, the oldest first.
+func (k *Keys) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return postgres.Affected(ctx, k.db, "prune idempotency keys", pruneKeysSQL, before, limit)
 }

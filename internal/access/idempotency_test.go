@@ -83,7 +83,7 @@ func TestOnceRunsWorkOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		n, err := access.PruneKeys(t.Context(), tx, time.Now().Add(-access.MinKeyRetention), 10)
+		n, err := access.NewKeys(tx).Prune(t.Context(), time.Now().Add(-access.MinKeyRetention), 10)
 		if n != 1 {
 			t.Errorf("pruned %d", n)
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // SessionLife is the lifetime of a session.
@@ -85,9 +87,8 @@ func (t *Tokens) Logout(ctx context.Context, session string) error {
 }
 
 // PruneSessions deletes at most limit sessions that ended before an instant.
-func PruneSessions(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-	tag, err := tx.Exec(ctx, pruneSessionsSQL, before, limit)
-	return tag.RowsAffected(), err
+func (t *Tokens) PruneSessions(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return postgres.Affected(ctx, t.db, "prune sessions", pruneSessionsSQL, before, limit)
 }
 
 func (t *Tokens) holder(ctx context.Context, sql, prefix, secret string, more ...any) (Holder, error) {

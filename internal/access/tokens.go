@@ -162,10 +162,9 @@ func (t *Tokens) Revoke(ctx context.Context, name, by string) (Token, error) {
 	return token, nil
 }
 
-// PruneTokens deletes at most limit tokens that ended before an instant.
-func PruneTokens(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int64, error) {
-	tag, err := tx.Exec(ctx, pruneTokensSQL, before, limit)
-	return tag.RowsAffected(), err
+// Prune deletes at most limit tokens that ended before an instant.
+func (t *Tokens) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return postgres.Affected(ctx, t.db, "prune tokens", pruneTokensSQL, before, limit)
 }
 
 // one returns missing if the statement returns no row.

@@ -188,10 +188,10 @@ func TestPrune(t *testing.T) {
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		for _, prune := range []func() (int64, error){
 			func() (int64, error) {
-				return access.PruneSessions(t.Context(), tx, time.Now().Add(-24*time.Hour), 10)
+				return access.NewTokens(tx).PruneSessions(t.Context(), time.Now().Add(-24*time.Hour), 10)
 			},
 			func() (int64, error) {
-				return access.PruneTokens(t.Context(), tx, time.Now().Add(-24*time.Hour), 10)
+				return access.NewTokens(tx).Prune(t.Context(), time.Now().Add(-24*time.Hour), 10)
 			},
 		} {
 			if n, err := prune(); err != nil || n != 1 {

@@ -43,9 +43,9 @@ type Partition struct {
 // others if no partitions were created for a long time.
 type Layout []Partition
 
-// ReadLayout returns the partitions of a table, or none if it is not partitioned.
-func ReadLayout(ctx context.Context, db postgres.DB, table string) (Layout, error) {
-	return postgres.Select(ctx, db, "read the partitions of "+table, func(row pgx.CollectableRow) (p Partition, err error) {
+// Layout returns the partitions of a table, or none if it is not partitioned.
+func (s *Store) Layout(ctx context.Context, table string) (Layout, error) {
+	return postgres.Select(ctx, s.db, "read the partitions of "+table, func(row pgx.CollectableRow) (p Partition, err error) {
 		return p, row.Scan(&p.Name, (*zeronull.Timestamptz)(&p.From), (*zeronull.Timestamptz)(&p.To), &p.Bytes, &p.Rows, &p.Owned)
 	}, layoutSQL, table)
 }

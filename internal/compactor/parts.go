@@ -143,7 +143,7 @@ func over(ctx context.Context, err error) bool {
 func (p *pass) layout(ctx context.Context, t partedTable) (layout Layout, at time.Time, err error) {
 	err = p.do(ctx, func(tx pgx.Tx, now time.Time) (err error) {
 		at = now
-		layout, err = ReadLayout(ctx, tx, t.table)
+		layout, err = NewStore(tx).Layout(ctx, t.table)
 		return err
 	})
 	return layout, at, err
@@ -214,7 +214,7 @@ func (p *pass) withdraw(ctx context.Context, last Partition) error {
 func (p *pass) retire(ctx context.Context, t partedTable, now time.Time) (dropped int64, err error) {
 	err = p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
 		dropped = 0
-		layout, err := ReadLayout(ctx, tx, t.table)
+		layout, err := NewStore(tx).Layout(ctx, t.table)
 		if err != nil {
 			return err
 		}

@@ -303,7 +303,7 @@ func TestDeletingByCtidIsRefused(t *testing.T) {
 
 func (c *cluster) layout(table string) compactor.Layout {
 	c.t.Helper()
-	layout, err := compactor.ReadLayout(c.t.Context(), c.pool, table)
+	layout, err := compactor.NewStore(c.pool).Layout(c.t.Context(), table)
 	if err != nil {
 		c.t.Fatal(err)
 	}

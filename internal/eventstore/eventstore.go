@@ -81,7 +81,7 @@ const pruneSQL = `
 DELETE FROM forge_events
 WHERE id = ANY (ARRAY (SELECT id FROM forge_events WHERE at < $1 ORDER BY at LIMIT $2))`
 
-// Store reads the event log and the cluster's health.
+// Store reads and prunes the event log, and reads the cluster's health.
 type Store struct{ db postgres.DB }
 
 // New returns the store of a database.
@@ -105,10 +105,6 @@ func Append(ctx context.Context, db postgres.DB, event Event, data any) error {
 
 // Prune deletes at most limit events that are older than before, the oldest first,
 // and returns their number.
-func Prune(ctx context.Context, db postgres.DB, before time.Time, limit int) (int64, error) {
-	tag, err := db.Exec(ctx, pruneSQL, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("prune events: %w", err)
-	}
-	return tag.RowsAffected(), nil
+func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return postgres.Affected(ctx, s.db, "prune events", pruneSQL, before, limit)
 }

@@ -125,7 +125,7 @@ func TestPrune(t *testing.T) {
 	}{
 		{2, []string{"edge", "old"}}, {1, []string{"edge"}}, {0, []string{"edge"}},
 	} {
-		deleted, err := eventstore.Prune(t.Context(), pool, edge, 2)
+		deleted, err := eventstore.New(pool).Prune(t.Context(), edge, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func TestStruckCompactorDropsAPartitionOnce(t *testing.T) {
 func (c *cluster) age() int64 {
 	c.t.Helper()
 	c.exec(aged)
-	layout, err := compactor.ReadLayout(c.t.Context(), c.pool, "forge_cron_ticks")
+	layout, err := compactor.NewStore(c.pool).Layout(c.t.Context(), "forge_cron_ticks")
 	if err != nil {
 		c.t.Fatal(err)
 	}
