@@ -310,3 +310,18 @@ func TestClaimBufferAllowsOneAttemptPerJob(t *testing.T) {
 		t.Errorf("batch %v afterwards", batch.free)
 	}
 }
+
+// A claim takes no more jobs than the node and the queue have free slots.
+func TestTakeStopsAtFreeSlots(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ slots, queue int }{"of the node": {2, 9}, "of the queue": {9, 2}} {
+		b := newClaimBuffer(test.slots, map[string]int{"default": test.queue}, nil)
+		b.add(offerOf(1, 1, "default", 1, 2, 3, 4), time.Now())
+		if got := b.take("default", 100).free; len(got) != 2 {
+			t.Errorf("%s: took %v, want two", name, got)
+		}
+		if got := b.take("default", 100).free; len(got) != 0 {
+			t.Errorf("%s: took %v without a free slot", name, got)
+		}
+	}
+}
