@@ -122,7 +122,7 @@ func (n *Node) schedulerWork() (roles.WorkFunc, error) {
 	return scheduler.New(
 		crons.New(crons.Options{
 			Pool: n.pool, Inserter: inserter, Metrics: n.metrics, Logger: n.logger, Schema: schema,
-			Notifier: n.notifier,
+			Notifier: n.notifier, Assigner: assigner,
 		}),
 		assigner,
 		rescue.New(rescue.Options{

@@ -66,6 +66,11 @@ func (h *Notifier) Notify(ctx context.Context, channel, payload string) error {
 	return nil
 }
 
+// Queue adds a notification to a batch. It is sent when the batch's transaction commits.
+func (h *Notifier) Queue(batch *pgx.Batch, channel, payload string) {
+	batch.Queue(h.statements.notify, channel, payload)
+}
+
 // NotifyInTerm sends a notification to each channel if the term is current, and reports
 // whether it is.
 func (h *Notifier) NotifyInTerm(ctx context.Context, role string, term int64, incarnation string, channels, payloads []string) (current bool, err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -65,6 +66,7 @@ type Assigner struct {
 	logger       *slog.Logger
 	offerTimeout time.Duration
 	cheapBelow   time.Duration
+	running      atomic.Pointer[loop]
 }
 
 // New returns an Assigner.
@@ -114,6 +116,8 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 func (a *Assigner) listenAndLead(ctx context.Context, fence leaderstore.Fence, nodes *nodeTable, logger *slog.Logger) (worked bool, err error) {
 	nodes.resetCredit()
 	l := a.newLoop(fence, nodes, logger)
+	a.running.Store(l)
+	defer a.running.Store(nil)
 	err = l.run(ctx)
 	return l.steps > 0, err
 }
@@ -122,6 +126,7 @@ func (a *Assigner) listenAndLead(ctx context.Context, fence leaderstore.Fence, n
 // or in a new term, it reads each queue from the beginning, and counts the places of limits.
 func (a *Assigner) newLoop(fence leaderstore.Fence, nodes *nodeTable, logger *slog.Logger) *loop {
 	return &loop{
+		turn: make(chan struct{}, 1),
 		pool: a.options.Pool, notifier: a.options.Notifier, delay: a.options.Notifier.Delay(), fence: fence, schema: a.options.Schema,
 		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout, cheapBelow: a.cheapBelow,
 		nodes: nodes, limits: newLimits(), queueScans: map[string]*queueScan{}, pendingOffers: map[int64]pendingOffer{},

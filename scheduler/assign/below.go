@@ -81,6 +81,11 @@ func (c *belowCheck) start(ctx context.Context, pool *pgxpool.Pool, upTo []jobst
 
 func (c *belowCheck) end() {
 	close(c.ended)
+	c.interrupt()
+}
+
+// interrupt ends the wait of the loop.
+func (c *belowCheck) interrupt() {
 	if wake := c.wake.Load(); wake != nil {
 		(*wake)()
 	}

@@ -34,9 +34,13 @@ type pendingOffer struct {
 	incarnation string
 }
 
-// loop assigns jobs until the notifications are interrupted. Only the goroutine of run
-// uses it.
+// loop assigns jobs until the notifications are interrupted. Only the holder of the turn uses
+// it: the goroutine of run except while it waits, or a Reservation.
 type loop struct {
+	turn     chan struct{} // has room for the holder
+	stopped  bool          // run has returned
+	reserved bool          // a Reservation was held during the wait
+
 	pool         *pgxpool.Pool
 	notifier     *postgres.Notifier
 	subscription *postgres.Subscription
@@ -73,6 +77,11 @@ type loop struct {
 }
 
 func (l *loop) run(ctx context.Context) error {
+	l.turn <- struct{}{}
+	defer func() {
+		l.stopped = true
+		l.release()
+	}()
 	stop, err := l.listen(ctx)
 	if err != nil {
 		return err
@@ -248,14 +257,19 @@ func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bo
 		}
 		return true
 	}
-	l.nodes.assign(m, j)
 	l.limits.reserve(groups, j.id, l.lastStep)
-	l.pendingOffers[j.id] = pendingOffer{at: l.lastStep, incarnation: m.incarnation}
+	l.give(m, j, l.lastStep, assigned)
+	return true
+}
+
+// give assigns a job to a member.
+func (l *loop) give(m *member, j job, now time.Time, assigned map[*member]jobsByQueue) {
+	l.nodes.assign(m, j)
+	l.pendingOffers[j.id] = pendingOffer{at: now, incarnation: m.incarnation}
 	if assigned[m] == nil {
 		assigned[m] = jobsByQueue{}
 	}
 	assigned[m][j.queue] = append(assigned[m][j.queue], j.id)
-	return true
 }
 
 // finishScans advances the queue scans, and sets when to continue with a backlog.
@@ -339,10 +353,12 @@ func (l *loop) wait(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case note == nil:
+		case note != nil:
+			arrived = l.handleNotification(note) || arrived
+		case !l.reserved || l.below.ended != nil && !l.below.running():
 			return nil
 		}
-		arrived = l.handleNotification(note) || arrived
+		l.reserved = false
 	}
 }
 
@@ -352,7 +368,11 @@ func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notificati
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	l.below.wakes(cancel) // its result triggers a step
+	l.release()
 	note, err := l.subscription.WaitForNotification(waiting)
+	watchdog.Pause(ctx) // a Reservation lasts as long as its commit
+	l.turn <- struct{}{}
+	watchdog.Report(ctx)
 	switch {
 	case note != nil:
 		return note, nil

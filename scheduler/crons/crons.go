@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
 // Inserter inserts and cancels jobs in a transaction. InsertMany returns the ids of the
@@ -27,7 +28,8 @@ type Inserter interface {
 	Cancel(ctx context.Context, tx pgx.Tx, id int64) error
 }
 
-// Options are the dependencies of a Firer. All are required except Schema and Notifier.
+// Options are the dependencies of a Firer. All are required except Schema, Notifier and
+// Assigner.
 type Options struct {
 	Pool     *pgxpool.Pool
 	Inserter Inserter
@@ -38,6 +40,9 @@ type Options struct {
 	Schema string
 	// Notifier receives notifications. The default is a notifier for this Firer alone.
 	Notifier *postgres.Notifier
+	// Assigner offers the jobs of prepared ticks to nodes in the transaction of the ticks. If
+	// it is nil, the jobs are offered once it has committed.
+	Assigner *assign.Assigner
 }
 
 // Firer fires crons while this node leads the scheduler's role.

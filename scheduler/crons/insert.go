@@ -47,17 +47,16 @@ func newJob(spec *cronstore.Spec, row cronstore.Tick, term int64) jobstore.NewJo
 	}
 }
 
-// announce adds the notification of the jobs' queues to a batch. PostgreSQL sends it when
-// the transaction commits. River notifies of inserts itself, but its limiter drops
-// notifications that follow another one too soon, even if that one did not commit.
-func (l *ledger) announce(batch *pgx.Batch, updates []*cronUpdate) {
-	var queues []string
+// firingQueues returns the queues that get jobs, for their notification. River notifies of
+// inserts itself, but its limiter drops notifications that follow another one too soon, even
+// if that one did not commit.
+func firingQueues(updates []*cronUpdate) (queues []string) {
 	for _, u := range updates {
 		if u.fires() {
 			queues = append(queues, u.timeline.Spec().Queue)
 		}
 	}
-	jobstore.BatchNotifyAvailable(batch, queues)
+	return queues
 }
 
 // insert inserts the jobs of the first rows. If bisect is set, insert changes the rows of

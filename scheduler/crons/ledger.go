@@ -142,24 +142,23 @@ func (l *ledger) fire(ctx context.Context, names []string, at time.Time, bisect 
 	if failpoint.Off("crons/cancel") {
 		ctx = context.WithoutCancel(ctx)
 	}
-	err := l.transact(ctx, at, func(ctx context.Context, tx pgx.Tx, now time.Time, trip time.Duration) error {
-		var err error
+	err := l.transact(ctx, at, func(ctx context.Context, tx pgx.Tx, now time.Time, trip time.Duration) (jobs []jobstore.NewJob, err error) {
 		now = clockOf(now)
 		result.Now, fencePassed, due = now, time.Now(), latest(now, at)
 		result.Overhead = trip * roundTripFactor
 		if updates, err = l.lockAndDecide(ctx, tx, now, due, names); err != nil {
-			return err
+			return nil, err
 		}
 		failpoint.Hit("crons/after-read")
 		if due.After(now) {
 			updates, busy = splitUndecided(updates, now, at)
 		}
-		if rows, err = l.write(ctx, tx, updates, at, bisect); err != nil {
-			return err
+		if rows, jobs, err = l.write(ctx, tx, updates, at, bisect); err != nil {
+			return nil, err
 		}
 		result.Prepared = time.Since(began)
 		failpoint.Hit("crons/before-commit")
-		return nil
+		return jobs, nil
 	})
 	if err != nil {
 		if ctx.Err() == nil {
@@ -365,23 +364,35 @@ func (u *cronUpdate) decide(now time.Time) {
 }
 
 // write writes the ticks, the jobs and the watermarks. If at is set, the rows become
-// visible at that time. write returns the new rows.
-func (l *ledger) write(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, at time.Time, bisect bool) ([]cronstore.Tick, error) {
+// visible at that time. write returns the new rows and the inserted jobs.
+func (l *ledger) write(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, at time.Time, bisect bool) ([]cronstore.Tick, []jobstore.NewJob, error) {
 	rows, jobs, err := l.record(ctx, tx, updates, at)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	firing := rows[:len(jobs)]
 	if err := l.insert(ctx, tx, rows, jobs, bisect); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := l.replace(ctx, tx, updates, rows[:len(jobs)]); err != nil {
-		return nil, err
+	if err := l.replace(ctx, tx, updates, firing); err != nil {
+		return nil, nil, err
 	}
-	return rows, nil
+	return rows, insertedJobs(jobs, firing), nil
 }
 
-// record writes the ledger rows, the watermarks and the notification of the jobs. It
-// returns the new rows, firing rows first, and the jobs of the firing rows.
+// insertedJobs returns the jobs whose rows still fire: the others were rejected.
+func insertedJobs(jobs []jobstore.NewJob, firing []cronstore.Tick) []jobstore.NewJob {
+	inserted := make([]jobstore.NewJob, 0, len(jobs))
+	for i, job := range jobs {
+		if firing[i].Verdict.Fires() {
+			inserted = append(inserted, job)
+		}
+	}
+	return inserted
+}
+
+// record writes the ledger rows and the watermarks, and unless at is set, the notification of
+// the jobs. It returns the new rows, firing rows first, and the jobs of the firing rows.
 func (l *ledger) record(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, at time.Time) ([]cronstore.Tick, []jobstore.NewJob, error) {
 	var (
 		batch         pgx.Batch
@@ -404,7 +415,9 @@ func (l *ledger) record(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, a
 	if len(advance) > 0 {
 		cronstore.QueueAdvance(&batch, advance)
 	}
-	l.announce(&batch, updates)
+	if at.IsZero() {
+		jobstore.BatchNotifyAvailable(&batch, firingQueues(updates))
+	}
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, nil, fmt.Errorf("record ticks: %w", err)
 	}

@@ -1,16 +1,23 @@
 package crons
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
 // earlySQL counts the rows that are visible before their time: the snapshot is older than
@@ -251,4 +258,99 @@ func TestPreparedTicksAreRecordedAtCommitTime(t *testing.T) {
 	if n := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE cron = 'busy' AND verdict = 'skipped_overlap'`); n != 1 {
 		t.Error("a due tick of a busy cron was postponed")
 	}
+}
+
+// The transaction of prepared ticks itself offers their jobs to a node.
+func TestPreparedTicksOfferTheirJobs(t *testing.T) {
+	t.Parallel()
+	retryUntilReady(t, func(t *testing.T, seconds int) bool {
+		t.Helper()
+		url := pgtest.URL(t)
+		pool, ledgerPool := pgtest.Connect(t, url), pgtest.Connect(t, url)
+		names, specs := cronsDueTogether(30, "allow")
+		for name, spec := range specs {
+			spec.Queue = "default"
+			specs[name] = spec
+		}
+		apply(t, pool, "h1", specs)
+		tickLedger := newTestLedger(t, pool, ledgerPool)
+		offers := startAssigner(t, pool, tickLedger)
+		at := secondsAhead(t, pool, seconds)
+		if fired := <-fireInBackground(t, tickLedger, names, at); fired.err != nil {
+			t.Fatal(fired.err)
+		}
+		if count(t, pool, preparedSQL) < 30 {
+			return false
+		}
+		pids := map[uint32]bool{}
+		for _, conn := range ledgerPool.AcquireAllIdle(t.Context()) {
+			pids[conn.Conn().PgConn().PID()] = true
+			conn.Release()
+		}
+		for jobs := 0; jobs < 30; {
+			offer := <-offers
+			if !pids[offer.PID] {
+				t.Log("the assigner was busy")
+				return false
+			}
+			message, err := wire.Unmarshal[wire.Offer](offer.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobs += len(message.Jobs["default"])
+		}
+		return true
+	})
+}
+
+// startAssigner runs an Assigner for the term of a ledger, and a node that reports 50 free
+// slots. The offers of jobs are sent to the result.
+func startAssigner(t *testing.T, pool *pgxpool.Pool, l *ledger) <-chan *pgconn.Notification {
+	t.Helper()
+	node := nodestore.Node{
+		NodeID: "n1", Incarnation: "0000000000000001", Slots: 50, Queues: map[string]int{"default": 50}, Kinds: []string{"tidy"},
+	}
+	if err := nodestore.New(pool).Register(t.Context(), node, nodestore.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Release)
+	if _, err := conn.Exec(t.Context(), "LISTEN "+pgx.Identifier{wire.OfferChannel("public", node.Incarnation)}.Sanitize()); err != nil {
+		t.Fatal(err)
+	}
+	assigner, err := assign.New(assign.Options{Pool: pool, Metrics: l.options.Metrics, Logger: l.logger, Schema: "public"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = assigner.Lead(ctx, l.fence) })
+	l.options.Assigner = assigner
+	if _, err := conn.Conn().WaitForNotification(t.Context()); err != nil { // the request of its credit
+		t.Fatal(err)
+	}
+	credit := wire.Marshal(wire.Credit{
+		NodeID: node.NodeID, Incarnation: node.Incarnation, Term: l.fence.Term, Seen: 1, Slots: 50, Free: map[string]int{"default": 50},
+	})
+	if _, err := pool.Exec(t.Context(), `SELECT pg_notify($1, $2)`, wire.Channel("public", wire.CreditChannel), credit); err != nil {
+		t.Fatal(err)
+	}
+	offers := make(chan *pgconn.Notification, 10)
+	running.Go(func() {
+		for {
+			note, err := conn.Conn().WaitForNotification(ctx)
+			if err != nil {
+				return
+			}
+			offers <- note
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return offers
 }

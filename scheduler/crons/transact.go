@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
+	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
 // commitGracePeriod is how much longer than its term a transaction may take that has
@@ -22,38 +25,45 @@ const commitGracePeriod = 2 * time.Second
 // watchClientSQL makes the server end the sleep if the leader's connection is lost.
 const watchClientSQL = `SELECT set_config('client_connection_check_interval', '50', true)`
 
-// waitUntilSQL sleeps until an instant, slightly longer to allow for rounding. It returns
-// whether the instant has come: the clock may be set back during the sleep.
+// waitUntilSQL waits until an instant, and returns whether it has come: the clock may be set
+// back during the wait. pg_sleep sleeps for whole milliseconds, rounded up. So the statement
+// sleeps until at most 1.3 milliseconds are left, and reads the clock until these are over.
 const waitUntilSQL = `
-SELECT clock_timestamp() >= $1
-FROM pg_sleep(greatest(0, extract(epoch FROM $1::timestamptz - clock_timestamp())::float8 + 1e-5)) AS slept`
+SELECT EXISTS (SELECT FROM (SELECT generate_series(1, 1000000)) AS spin WHERE clock_timestamp() >= $1)
+FROM pg_sleep(greatest(0, floor(extract(epoch FROM $1::timestamptz - clock_timestamp())::float8 * 1000 - 0.3) / 1000)) AS slept`
 
 // transact runs work in a transaction under the fence. If at is set, transact waits for
 // that time before the commit, and passes the fence only then, so it does not delay a new
 // leader, and the work of a deposed leader is rolled back. work gets the database's time
-// and the duration of the first round trip. A transaction that has begun under the fence
+// and the duration of the first round trip. It returns the jobs that it has inserted, which are
+// offered or announced at that time. A transaction that has begun under the fence
 // may end shortly after ctx.
-func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx context.Context, tx pgx.Tx, now time.Time, trip time.Duration) error) error {
+func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx context.Context, tx pgx.Tx, now time.Time, trip time.Duration) ([]jobstore.NewJob, error)) error {
 	if err := l.confirm(ctx); err != nil {
 		return err
 	}
 	extended, cancel := withGracePeriod(ctx, commitGracePeriod)
 	defer cancel()
 	committing := false
+	var reserved *assign.Reservation
 	err := l.options.Pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		first := l.beginFenced(conn, at)
 		return pgx.BeginFunc(extended, first, func(tx pgx.Tx) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			err := work(extended, tx, first.now, first.took)
+			jobs, err := work(extended, tx, first.now, first.took)
 			if err == nil && !at.IsZero() {
-				err = l.waitUntil(ctx, tx, at)
+				defer l.flush(extended)()
+				reserved, err = l.waitUntil(ctx, tx, at, jobs)
 			}
 			committing = err == nil
 			return err
 		})
 	})
+	if reserved != nil {
+		reserved.Release()
+	}
 	l.unconfirmed = err != nil && committing
 	return err
 }
@@ -125,22 +135,57 @@ func withGracePeriod(ctx context.Context, grace time.Duration) (extended context
 	}
 }
 
-// waitUntil waits for a time by the database's clock, and then passes the fence.
-func (l *ledger) waitUntil(ctx context.Context, tx pgx.Tx, until time.Time) error {
+// flush begins to write what the transaction has logged so far, so that little is left to write
+// at the commit. Another connection sends a small commit, which implies that. If flush fails,
+// the commit writes everything.
+func (l *ledger) flush(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var flushing sync.WaitGroup
+	flushing.Go(func() { _ = postgres.Confirm(ctx, l.options.Pool) })
+	return func() {
+		cancel()
+		flushing.Wait()
+	}
+}
+
+// waitUntil waits for a time by the database's clock, and then passes the fence and sends the
+// offers of the jobs. The caller must release the reservation, which may be nil, after the
+// commit.
+func (l *ledger) waitUntil(ctx context.Context, tx pgx.Tx, until time.Time, jobs []jobstore.NewJob) (*assign.Reservation, error) {
 	watchdog.Extend(ctx, maxLead)
 	var (
-		reached bool
-		now     time.Time
-		batch   pgx.Batch
+		reached    bool
+		now        time.Time
+		conditions jobstore.OfferConditions
+		batch      pgx.Batch
 	)
 	batch.Queue(watchClientSQL)
 	batch.Queue(waitUntilSQL, until).QueryRow(func(row pgx.Row) error { return row.Scan(&reached) })
 	l.fence.Queue(&batch, &now)
+	jobstore.BatchOfferConditions(&batch, jobs, &conditions)
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
-		return fmt.Errorf("wait for %s: %w", until.UTC().Format(time.RFC3339Nano), err)
+		return nil, fmt.Errorf("wait for %s: %w", until.UTC().Format(time.RFC3339Nano), err)
 	}
 	if !reached {
-		return errors.New("the database's clock was set back during the wait for a tick")
+		return nil, errors.New("the database's clock was set back during the wait for a tick")
 	}
-	return nil
+	return l.sendOffers(ctx, tx, jobs, conditions)
+}
+
+// sendOffers sends the offers of the jobs at the commit, or announces the jobs if no offer can
+// be made now.
+func (l *ledger) sendOffers(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJob, conditions jobstore.OfferConditions) (reserved *assign.Reservation, err error) {
+	var batch pgx.Batch
+	if l.options.Assigner != nil {
+		reserved = l.options.Assigner.Reserve(ctx, l.fence.Term, jobs, conditions)
+	}
+	if reserved != nil {
+		reserved.Queue(&batch)
+	} else {
+		jobstore.BatchNotifyAvailable(&batch, jobstore.QueuesOf(jobs))
+	}
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return reserved, fmt.Errorf("offer the jobs of ticks: %w", err)
+	}
+	return reserved, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
@@ -37,10 +38,10 @@ func TestFencedTransactionCommitsAfterItsTermEnds(t *testing.T) {
 		if test.over {
 			end()
 		}
-		err := l.transact(ctx, test.at, func(ctx context.Context, tx pgx.Tx, _ time.Time, _ time.Duration) error {
+		err := l.transact(ctx, test.at, func(ctx context.Context, tx pgx.Tx, _ time.Time, _ time.Duration) ([]jobstore.NewJob, error) {
 			end()
 			_, err := tx.Exec(ctx, `INSERT INTO written VALUES ($1)`, test.name)
-			return err
+			return nil, err
 		})
 		end()
 		if (err == nil) != test.commits || err != nil && !errors.Is(err, context.Canceled) {
