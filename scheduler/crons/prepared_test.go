@@ -288,7 +288,12 @@ func TestPreparedTicksOfferTheirJobs(t *testing.T) {
 			conn.Release()
 		}
 		for jobs := 0; jobs < 30; {
-			offer := <-offers
+			var offer *pgconn.Notification
+			select {
+			case offer = <-offers:
+			case <-time.After(waitTimeout):
+				t.Fatal("timed out waiting for offers")
+			}
 			if !pids[offer.PID] {
 				t.Log("the assigner was busy")
 				return false
@@ -303,12 +308,12 @@ func TestPreparedTicksOfferTheirJobs(t *testing.T) {
 	})
 }
 
-// startAssigner runs an Assigner for the term of a ledger, and a node that reports 50 free
-// slots. The offers of jobs are sent to the result.
+// startAssigner runs an Assigner for the term of a ledger, and a node that reports 5,000
+// free slots. The offers of jobs are sent to the result.
 func startAssigner(t *testing.T, pool *pgxpool.Pool, l *ledger) <-chan *pgconn.Notification {
 	t.Helper()
 	node := nodestore.Node{
-		NodeID: "n1", Incarnation: "0000000000000001", Slots: 50, Queues: map[string]int{"default": 50}, Kinds: []string{"tidy"},
+		NodeID: "n1", Incarnation: "0000000000000001", Slots: 5000, Queues: map[string]int{"default": 5000}, Kinds: []string{"tidy"},
 	}
 	if err := nodestore.New(pool).Register(t.Context(), node, nodestore.Policy{}); err != nil {
 		t.Fatal(err)
@@ -333,7 +338,7 @@ func startAssigner(t *testing.T, pool *pgxpool.Pool, l *ledger) <-chan *pgconn.N
 		t.Fatal(err)
 	}
 	credit := wire.Marshal(wire.Credit{
-		NodeID: node.NodeID, Incarnation: node.Incarnation, Term: l.fence.Term, Seen: 1, Slots: 50, Free: map[string]int{"default": 50},
+		NodeID: node.NodeID, Incarnation: node.Incarnation, Term: l.fence.Term, Seen: 1, Slots: 5000, Free: map[string]int{"default": 5000},
 	})
 	if _, err := pool.Exec(t.Context(), `SELECT pg_notify($1, $2)`, wire.Channel("public", wire.CreditChannel), credit); err != nil {
 		t.Fatal(err)
@@ -345,7 +350,10 @@ func startAssigner(t *testing.T, pool *pgxpool.Pool, l *ledger) <-chan *pgconn.N
 			if err != nil {
 				return
 			}
-			offers <- note
+			select {
+			case offers <- note:
+			case <-ctx.Done():
+			}
 		}
 	})
 	t.Cleanup(func() {
