@@ -39,7 +39,7 @@ var forgeSystem = &system{
 	countSQL: `
 		WITH run AS (
 			SELECT metadata ->> 'forge:cron' AS cron, (metadata ->> 'forge:tick')::timestamptz AS tick
-			FROM river_job WHERE metadata ? 'forge:tick' AND created_at > $1
+			FROM river_job WHERE metadata ? 'forge:tick' AND created_at > $1::timestamptz - interval '10 seconds' -- inserted ahead
 		), counted AS (SELECT * FROM run WHERE tick > $1 AND tick <= $2)
 		SELECT (SELECT coalesce(sum(tick_count), 0)::bigint FROM forge_cron_ticks WHERE tick > $1 AND tick <= $2),
 		       (SELECT count(*) FROM (SELECT DISTINCT cron, tick FROM counted) AS d), (SELECT count(*) FROM counted),
