@@ -131,7 +131,7 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 	db := postgres.RequestDB{Pool: n.pool}
 	jobOps, jobStore := jobstore.New(db), jobstore.New(n.pool)
-	return dashboard.New(dashboard.Options{
+	return dashboard.New(dashboard.Options{ //nolint:contextcheck // its handlers use the contexts of their requests
 		Cluster: cluster.Options{
 			Source: cluster.Source{
 				Leadership: leadership{leaderstore.New(n.pool), n.pool, n.cfg},
