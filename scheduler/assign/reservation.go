@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,10 +15,13 @@ import (
 // that time if the step takes longer, and are then offered as all others.
 const reserveTimeout = 2 * time.Millisecond
 
-// Reservation contains the offers of jobs that are not committed yet. Until Release, the
-// Assigner sends no other offers, so the nodes get all offers in their order.
+// Reservation contains the offers of jobs that are not committed yet. Until Release, but at
+// most for the timeout of an offer, the Assigner sends no other offers, so the nodes get all
+// offers in their order.
 type Reservation struct {
 	loop     *loop
+	expiry   *time.Timer
+	ended    sync.Once
 	offers   []addressedOffer
 	unplaced []string
 }
@@ -40,6 +44,7 @@ func (a *Assigner) Reserve(ctx context.Context, term int64, jobs []jobstore.NewJ
 		l.release()
 		return nil
 	}
+	r.expiry = time.AfterFunc(l.offerTimeout, r.end)
 	return r
 }
 
@@ -53,18 +58,31 @@ func (r *Reservation) Queue(batch *pgx.Batch) {
 	jobstore.BatchNotifyAvailable(batch, r.unplaced)
 }
 
-// Release lets the Assigner continue. If the transaction was not committed, the offers
-// expire as lost ones do.
-func (r *Reservation) Release() {
-	l := r.loop
+// Release lets the Assigner continue. If the transaction is not committed, the offers expire as
+// lost ones do.
+func (r *Reservation) Release(committed bool) {
+	r.expiry.Stop()
+	if committed {
+		r.count()
+	}
+	r.end()
+}
+
+func (r *Reservation) end() {
+	r.ended.Do(func() {
+		l := r.loop
+		l.lastNews, l.followUp, l.reserved = time.Now(), 1, true
+		l.release()
+		l.below.interrupt()
+	})
+}
+
+func (r *Reservation) count() {
 	for _, addressed := range r.offers {
 		for _, ids := range addressed.offer.Jobs {
-			l.metrics.AssignmentOffers.Add(float64(len(ids)))
+			r.loop.metrics.AssignmentOffers.Add(float64(len(ids)))
 		}
 	}
-	l.lastNews, l.followUp, l.reserved = time.Now(), 1, true
-	l.release()
-	l.below.interrupt()
 }
 
 // acquire takes the loop's turn, unless that takes longer than timeout.

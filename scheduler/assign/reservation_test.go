@@ -63,7 +63,7 @@ func TestReservedJobsAreOfferedByTheCommit(t *testing.T) {
 		if reserved == nil {
 			t.Fatal("no job was placed")
 		}
-		t.Cleanup(reserved.Release)
+		t.Cleanup(func() { reserved.Release(true) })
 		var batch pgx.Batch
 		reserved.Queue(&batch)
 		if err := tx.SendBatch(t.Context(), &batch).Close(); err != nil {
@@ -99,9 +99,31 @@ func TestReservationOfARollback(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	reserved.Release()
+	reserved.Release(false)
 	c.insert(t, 5, "k", "default", "")
 	c.waitFor(t, "the other jobs to be claimed", func() bool { return node.claimed() == 6 })
+}
+
+// A commit that hangs holds up the offers of other jobs for a limited time.
+func TestReservationExpires(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	node := c.join(t, nodestore.Node{NodeID: "a", Slots: 5, Kinds: []string{"k", "a"}})
+	var assigner *assign.Assigner
+	c.leadUntilDone(t, c.makeLeader(t, 1), assign.LeastLoaded, func(a *assign.Assigner) { assigner = a })
+	c.awaitCreditKnown(t, node)
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to keep
+	reserved := c.reserve(t, tx, assigner, 1, jobstore.NewJob{Kind: "k", Queue: "default"})
+	if reserved == nil {
+		t.Fatal("no job was placed")
+	}
+	defer reserved.Release(false)
+	c.insert(t, 2, "k", "default", "")
+	c.waitFor(t, "the other jobs to be claimed", func() bool { return node.claimed() == 3 })
 }
 
 // Jobs are not placed out of turn, or where a sweep would not place them.
@@ -152,7 +174,7 @@ func TestReservePlacesOnlyWhatAStepWould(t *testing.T) {
 			}
 			defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to keep
 			if reserved := c.reserve(t, tx, assigner, test.jobs, test.job); reserved != nil {
-				reserved.Release()
+				reserved.Release(false)
 				t.Error("jobs were placed")
 			}
 		})

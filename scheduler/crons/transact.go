@@ -62,7 +62,7 @@ func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx conte
 		})
 	})
 	if reserved != nil {
-		reserved.Release()
+		reserved.Release(err == nil)
 	}
 	l.unconfirmed = err != nil && committing
 	return err
