@@ -52,6 +52,20 @@ func (c *cluster) reserve(t *testing.T, tx pgx.Tx, a *assign.Assigner, n int, li
 	return nil
 }
 
+// reserveUncommitted returns an open transaction with n jobs that have places.
+func (c *cluster) reserveUncommitted(t *testing.T, a *assign.Assigner, n int) (pgx.Tx, *assign.Reservation) {
+	t.Helper()
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved := c.reserve(t, tx, a, n, jobstore.NewJob{Kind: "k", Queue: "default"})
+	if reserved == nil {
+		t.Fatal("no job was placed")
+	}
+	return tx, reserved
+}
+
 // The nodes get the offers with the commit: the assigner itself stands still until Release.
 func TestReservedJobsAreOfferedByTheCommit(t *testing.T) {
 	t.Parallel()
@@ -88,14 +102,7 @@ func TestReservationOfARollback(t *testing.T) {
 	var assigner *assign.Assigner
 	c.leadUntilDone(t, c.makeLeader(t, 1), assign.LeastLoaded, func(a *assign.Assigner) { assigner = a })
 	c.awaitCreditKnown(t, node)
-	tx, err := c.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	reserved := c.reserve(t, tx, assigner, 5, jobstore.NewJob{Kind: "k", Queue: "default"})
-	if reserved == nil {
-		t.Fatal("no job was placed")
-	}
+	tx, reserved := c.reserveUncommitted(t, assigner, 5)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,15 +119,8 @@ func TestReservationExpires(t *testing.T) {
 	var assigner *assign.Assigner
 	c.leadUntilDone(t, c.makeLeader(t, 1), assign.LeastLoaded, func(a *assign.Assigner) { assigner = a })
 	c.awaitCreditKnown(t, node)
-	tx, err := c.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx, reserved := c.reserveUncommitted(t, assigner, 1)
 	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to keep
-	reserved := c.reserve(t, tx, assigner, 1, jobstore.NewJob{Kind: "k", Queue: "default"})
-	if reserved == nil {
-		t.Fatal("no job was placed")
-	}
 	defer reserved.Release(false)
 	c.insert(t, 2, "k", "default", "")
 	c.waitFor(t, "the other jobs to be claimed", func() bool { return node.claimed() == 3 })

@@ -44,6 +44,8 @@ func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx conte
 	}
 	extended, cancel := withGracePeriod(ctx, commitGracePeriod)
 	defer cancel()
+	var flushing sync.WaitGroup
+	defer flushing.Wait()
 	committing := false
 	var reserved *assign.Reservation
 	err := l.options.Pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
@@ -54,7 +56,7 @@ func (l *ledger) transact(ctx context.Context, at time.Time, work func(ctx conte
 			}
 			jobs, err := work(extended, tx, first.now, first.took)
 			if err == nil && !at.IsZero() {
-				defer l.flush(extended)()
+				flushing.Go(func() { l.flush(extended) })
 				reserved, err = l.waitUntil(ctx, tx, at, jobs)
 			}
 			committing = err == nil
@@ -135,18 +137,10 @@ func withGracePeriod(ctx context.Context, grace time.Duration) (extended context
 	}
 }
 
-// flush begins to write what the transaction has logged so far, so that little is left to write
-// at the commit. Another connection sends a small commit, which implies that. If flush fails,
-// the commit writes everything.
-func (l *ledger) flush(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var flushing sync.WaitGroup
-	flushing.Go(func() { _ = postgres.Confirm(ctx, l.options.Pool) })
-	return func() {
-		cancel()
-		flushing.Wait()
-	}
-}
+// flush has the server write what the transaction has logged so far, so that little is left to
+// write at the commit. Another connection sends a small commit, which implies that. If flush
+// fails, the commit writes everything.
+func (l *ledger) flush(ctx context.Context) { _ = postgres.Confirm(ctx, l.options.Pool) }
 
 // waitUntil waits for a time by the database's clock, and then passes the fence and sends the
 // offers of the jobs. The caller must release the reservation, which may be nil, after the
@@ -183,6 +177,9 @@ func (l *ledger) sendOffers(ctx context.Context, tx pgx.Tx, jobs []jobstore.NewJ
 		reserved.Queue(&batch)
 	} else {
 		jobstore.BatchNotifyAvailable(&batch, jobstore.QueuesOf(jobs))
+	}
+	if batch.Len() == 0 {
+		return nil, nil
 	}
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return reserved, fmt.Errorf("offer the jobs of ticks: %w", err)
