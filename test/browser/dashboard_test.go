@@ -210,6 +210,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"queues":                      checkQueues,
 		"dead letters":                checkDead,
 		"enqueue":                     checkEnqueue,
+		"tasks":                       checkTasks,
 		"alerts":                      func(t *testing.T, n *node) { t.Helper(); checkAlerts(t, n, receiver) },
 		"crons by hand": func(t *testing.T, n *node) {
 			t.Helper()
