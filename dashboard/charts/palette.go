@@ -2,24 +2,12 @@ package charts
 
 import (
 	"fmt"
-	"slices"
+	"hash/fnv"
 )
 
-// Palette assigns each node the same colour in all parts of a page.
-type Palette map[string]string
-
+// paletteSize is a power of two, so that ids that differ only in their last digit, as those
+// of most clusters, have different colours.
 const paletteSize = 8
-
-// NewPalette assigns colours in the alphabetical order of the nodes. It repeats them if
-// there are more nodes than colours.
-func NewPalette(nodeIDs []string) Palette {
-	ids := slices.Compact(slices.Sorted(slices.Values(nodeIDs)))
-	colors := Palette{}
-	for i, id := range ids {
-		colors[id] = fmt.Sprintf("n%d", i%paletteSize)
-	}
-	return colors
-}
 
 // Node is a node on a page: its id and its colour.
 type Node struct {
@@ -27,10 +15,16 @@ type Node struct {
 	Color string
 }
 
-// Node returns a node with its colour.
-func (p Palette) Node(id string) Node {
-	if color, ok := p[id]; ok {
-		return Node{id, color}
+// Palette gives nodes their colours.
+type Palette struct{}
+
+// Node returns a node with its colour, which follows from its id alone: it is the same on all
+// pages, and other nodes do not change it. Nodes may share a colour, so pages also show the id.
+func (Palette) Node(id string) Node {
+	if id == "" {
+		return Node{"", "n-none"}
 	}
-	return Node{id, "n-none"}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(id)) // never fails
+	return Node{id, fmt.Sprintf("n%d", sum.Sum32()%paletteSize)}
 }

@@ -35,7 +35,7 @@ func drawOne(leader leaderstore.Leader, tenures ...leaderstore.Tenure) roleLane 
 	for i := range tenures {
 		tenures[i].Role = "scheduler"
 	}
-	return DrawSwimlane(dashboardtest.Now, Spans[1], []leaderstore.Leader{leader}, tenures, Palette{"a": "n0"}).Lanes[0]
+	return DrawSwimlane(dashboardtest.Now, Spans[1], []leaderstore.Leader{leader}, tenures, Palette{}).Lanes[0]
 }
 
 func TestSwimlane(t *testing.T) {
@@ -50,10 +50,10 @@ func TestSwimlane(t *testing.T) {
 	if len(l.Bars) != 2 || len(l.Gaps) != 1 {
 		t.Fatalf("lane %+v", l)
 	}
-	if b := l.Bars[0]; b.X != "0.000%" || b.Width != "60.000%" || b.Current || b.Color != "n0" || b.Text != "a · 1" {
+	if b := l.Bars[0]; b.X != "0.000%" || b.Width != "60.000%" || b.Current || b.Color != (Palette{}).Node("a").Color || b.Text != "a · 1" {
 		t.Errorf("a tenure that began before the drawing: %+v", b)
 	}
-	if b := l.Bars[1]; b.X != "80.000%" || b.Width != "20.000%" || !b.Current || b.Color != "n-none" {
+	if b := l.Bars[1]; b.X != "80.000%" || b.Width != "20.000%" || !b.Current || b.Color != (Palette{}).Node("b").Color {
 		t.Errorf("the tenure that lasts: %+v", b)
 	}
 	if g := l.Gaps[0]; g.X != "60.000%" || g.Width != "20.000%" || g.End != "80.000%" || g.Brief {

@@ -57,7 +57,6 @@ func (s *Pages) cluster(ctx context.Context) (clusterFacts, error) {
 	for _, l := range facts.leaders {
 		facts.now = databaseClock(facts.now, l.Now)
 	}
-	facts.colors = charts.NewPalette(nodeIDs(facts.nodes, nil))
 	return facts, nil
 }
 
@@ -111,15 +110,4 @@ func databaseClock(own, row time.Time) time.Time {
 		return own
 	}
 	return row
-}
-
-func nodeIDs(nodes []nodestore.Node, tenures []leaderstore.Tenure) []string {
-	var ids []string
-	for _, n := range nodes {
-		ids = append(ids, n.NodeID)
-	}
-	for _, t := range tenures {
-		ids = append(ids, t.NodeID)
-	}
-	return ids
 }

@@ -87,14 +87,13 @@ func (s *Pages) loadLeaders(ctx context.Context, req *request) (body, error) {
 func (b *leadersBody) draw(facts clusterFacts, tenures []leaderstore.Tenure, name, role string) {
 	sp := longSpans[max(slices.IndexFunc(longSpans, func(s charts.Span) bool { return s.Name == name }), 0)]
 	b.Spans = charts.SpanLinks(longSpans, sp, func(other string) string { return "/leaders?" + web.Encode("role", role, "span", other) })
-	colors := charts.NewPalette(nodeIDs(facts.nodes, tenures))
-	b.Lanes = charts.DrawSwimlane(facts.now, sp, facts.leaders, tenures, colors)
-	b.Failovers = charts.DrawFailovers(facts.now, sp, tenures, colors)
+	b.Lanes = charts.DrawSwimlane(facts.now, sp, facts.leaders, tenures, facts.colors)
+	b.Failovers = charts.DrawFailovers(facts.now, sp, tenures, facts.colors)
 	shown := slices.DeleteFunc(slices.Clone(tenures), func(t leaderstore.Tenure) bool {
 		return !t.EndedAt.IsZero() && facts.now.Sub(t.EndedAt) > sp.Width
 	})
 	b.Hidden = max(len(shown)-listedTenures, 0)
-	b.History = tenureRows(facts.now, shown[:len(shown)-b.Hidden], facts.leaders, colors)
+	b.History = tenureRows(facts.now, shown[:len(shown)-b.Hidden], facts.leaders, facts.colors)
 }
 
 func roleLinks(leaders []leaderstore.Leader, role, span string) []charts.SpanLink {

@@ -102,7 +102,6 @@ func (s *Pages) loadOverview(ctx context.Context, req *request) (body, error) {
 		return nil, fmt.Errorf("read the history of leaders: %w", err)
 	}
 	tenures = newestFirst(tenures)
-	facts.colors = charts.NewPalette(nodeIDs(facts.nodes, tenures))
 	b := overviewBody{base: base{name: "Overview", beat: s.fullPulse(facts)}}
 	b.Cards = leaderCards(facts, s.Self)
 	sp := charts.ChooseSpan(req.Values.Get("span"), facts.now, tenures)
