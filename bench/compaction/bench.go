@@ -78,7 +78,7 @@ type bench struct {
 }
 
 func newBench(ctx context.Context, o options, say func(string, ...any)) (*bench, error) {
-	r, err := rig.New(ctx, "forge-compaction", map[string]string{"max_wal_size": "4GB"})
+	r, err := rig.NewAnywhere(ctx, "forge-compaction", map[string]string{"max_wal_size": "4GB"})
 	if err != nil {
 		return nil, err
 	}
@@ -194,10 +194,11 @@ func (b *bench) fill(ctx context.Context) error {
 
 // settle tidies up and weighs.
 func (b *bench) settle(ctx context.Context, vacuum string, into *size) error {
-	for _, sql := range []string{vacuum + " forge_job_logs, forge_job_log_packs", "CHECKPOINT"} {
-		if _, err := b.pool.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("%s: %w", sql, err)
-		}
+	if _, err := b.pool.Exec(ctx, vacuum+" forge_job_logs, forge_job_log_packs"); err != nil {
+		return fmt.Errorf("%s: %w", vacuum, err)
+	}
+	if err := b.rig.Checkpoint(ctx); err != nil {
+		return err
 	}
 	if err := b.pool.QueryRow(ctx, sizeSQL).Scan(&into.Loose, &into.Packed, &into.Indexes); err != nil {
 		return fmt.Errorf("weigh: %w", err)

@@ -72,5 +72,5 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := b.measure(ctx); err != nil {
 		return err
 	}
-	return b.report(stdout)
+	return b.report(ctx, stdout)
 }

@@ -1,16 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"text/tabwriter"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 )
 
-func (b *bench) report(out io.Writer) error {
+func (b *bench) report(ctx context.Context, out io.Writer) error {
 	const mb = 1e6
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\tloose MB\tpacked MB\ttotal MB\tof that indexes MB\tbytes a line\ttimes smaller\t")
@@ -34,7 +34,11 @@ func (b *bench) report(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "Reading an attempt: %.1f ms (p99 %.1f) before, %.1f ms (p99 %.1f) after.\n",
 		rig.Quantile(b.loose, 0.5), rig.Quantile(b.loose, 0.99), rig.Quantile(b.packed, 0.5), rig.Quantile(b.packed, 0.99))
-	return b.result().Print(out)
+	result := b.result()
+	if err := b.rig.Describe(ctx, result.Settings); err != nil {
+		return err
+	}
+	return result.Print(out)
 }
 
 // speeds are lines merged a second, 0 where nothing was.
@@ -65,7 +69,6 @@ func (b *bench) result() rig.Result {
 			"read_p50_ms": rig.Quantile(b.packed, 0.5), "read_p99_ms": rig.Quantile(b.packed, 0.99),
 		},
 		Settings: map[string]any{
-			"machine": rig.Machine(), "go": runtime.Version(), "postgres": b.rig.Server.Version(),
 			"window_seconds": b.window.Seconds(), "lines_an_attempt": attemptLines,
 		},
 	}

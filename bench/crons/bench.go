@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -20,22 +21,39 @@ const warmUp = 3 * time.Second
 // bench is one run: a PostgreSQL, the processes on it and what was measured.
 type bench struct {
 	options
-	rig     *rig.Rig
-	report  *report
-	started int // processes so far; each gets a name of its own
-	say     func(format string, args ...any)
+	rig    *rig.Rig
+	report *report
+	// commitTimes says that the server keeps the times of commits.
+	commitTimes bool
+	started     int // processes so far; each gets a name of its own
+	say         func(format string, args ...any)
 }
 
 func newBench(ctx context.Context, o options, progress io.Writer) (*bench, error) {
 	b := &bench{options: o, say: rig.Progress(progress)}
 	b.say("starting PostgreSQL")
 	var err error
-	b.rig, err = rig.New(ctx, "forge-crons", map[string]string{"track_commit_timestamp": "on", "max_connections": "200"})
+	b.rig, err = rig.NewAnywhere(ctx, "forge-crons", map[string]string{"track_commit_timestamp": "on", "max_connections": "200"})
 	if err != nil {
 		return nil, err
 	}
-	b.report = newReport(o, b.rig.Server.Version())
+	b.report = newReport(o)
+	if err := b.prepare(ctx); err != nil {
+		return nil, errors.Join(err, b.rig.Close())
+	}
 	return b, nil
+}
+
+// prepare reads what the server is and keeps.
+func (b *bench) prepare(ctx context.Context) error {
+	keeps, err := b.rig.Setting(ctx, "track_commit_timestamp")
+	if err != nil {
+		return err
+	}
+	if b.commitTimes = keeps == "on"; !b.commitTimes {
+		b.report.settings["forge_inserts"] = "left out: track_commit_timestamp is off"
+	}
+	return b.rig.Describe(ctx, b.report.settings)
 }
 
 // field is a system with its workload on a database.
@@ -119,7 +137,7 @@ func (b *bench) measure(ctx context.Context, f *field, length time.Duration, kil
 	if err := rig.SleepUntil(ctx, from.Add(500*time.Millisecond)); err != nil {
 		return nil, err
 	}
-	usage := startUsage(b.rig.Server.PID(), leader)
+	usage := startUsage(b.rig, leader)
 	if kill {
 		if err := b.killLeader(ctx, f, leader, from.Add(length/5)); err != nil {
 			return nil, err
@@ -167,7 +185,7 @@ func (b *bench) collect(ctx context.Context, f *field, paths []string, from, unt
 		if err := f.system.count(ctx, f, from, until, out); err != nil {
 			return err
 		}
-		all, err := readStarts(paths)
+		all, err := rig.ReadStarts(paths)
 		if err != nil {
 			return err
 		}
@@ -181,40 +199,46 @@ func (b *bench) collect(ctx context.Context, f *field, paths []string, from, unt
 			return err
 		}
 	}
+	if f.system == forgeSystem && !b.commitTimes {
+		return nil
+	}
 	return f.system.inserts(ctx, f, from, until, out)
 }
 
 // processUsage is what the server and a leader had used when the counting began.
 type processUsage struct {
 	at               time.Time
-	postmaster       int
+	rig              *rig.Rig
 	leader           *rig.Process
 	server, worked   time.Duration
 	serverErr, ldErr error
 }
 
-func startUsage(postmaster int, leader *rig.Process) processUsage {
-	u := processUsage{at: time.Now(), postmaster: postmaster, leader: leader}
-	u.server, u.serverErr = rig.FamilyCPU(postmaster)
+func startUsage(r *rig.Rig, leader *rig.Process) processUsage {
+	u := processUsage{at: time.Now(), rig: r, leader: leader}
+	u.server, u.serverErr = r.ServerCPU()
 	u.worked, u.ldErr = rig.CPU(leader.PID())
 	return u
 }
 
 // end fills in the shares of a core since then.
 func (u processUsage) end(out *outcome) error {
-	if u.serverErr != nil || u.ldErr != nil {
+	if u.ldErr != nil {
 		return nil //nolint:nilerr // no such figures on this system
 	}
-	server, err := rig.FamilyCPU(u.postmaster)
-	if err != nil {
-		return err
+	length := float64(time.Since(u.at))
+	if u.serverErr == nil {
+		server, err := u.rig.ServerCPU()
+		if err != nil {
+			return err
+		}
+		out.serverCPU = 100 * float64(server-u.server) / length
 	}
 	worked, err := rig.CPU(u.leader.PID())
 	if err != nil {
 		return err
 	}
-	length := float64(time.Since(u.at))
-	out.serverCPU, out.leaderCPU = 100*float64(server-u.server)/length, 100*float64(worked-u.worked)/length
+	out.leaderCPU = 100 * float64(worked-u.worked) / length
 	memory, err := rig.Memory(u.leader.PID())
 	out.memory = float64(memory) / (1 << 20)
 	return err

@@ -49,7 +49,7 @@ func TestBenchRunsAndMissesNothing(t *testing.T) {
 
 func TestReportComparesWithThePeer(t *testing.T) {
 	t.Parallel()
-	r := newReport(options{}, "18.0")
+	r := newReport(options{})
 	r.add("10000", "forge", &outcome{expected: 3, ran: 2, missed: 1, doubled: 1, start: []time.Duration{time.Second, 2 * time.Second}})
 	r.add("10000", "river", &outcome{expected: 3, ran: 3, missed: 2, start: []time.Duration{6 * time.Second}})
 	r.add("100000", "forge", &outcome{leaderCPU: 2, memory: 50})

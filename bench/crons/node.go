@@ -39,7 +39,7 @@ func (noop) Kind() string { return "noop" }
 
 // runNode is a node of a system.
 func runNode(ctx context.Context, system string) (err error) {
-	started, end, err := newStarts(os.Getenv(startsEnv))
+	started, end, err := rig.NewStarts(os.Getenv(startsEnv))
 	if err != nil {
 		return err
 	}
@@ -50,18 +50,18 @@ func runNode(ctx context.Context, system string) (err error) {
 	return runForge(ctx, started)
 }
 
-func runForge(ctx context.Context, started *starts) error {
+func runForge(ctx context.Context, started *rig.Starts) error {
 	workers := river.NewWorkers()
 	forge.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[noop]) error {
 		now := time.Now()
 		run, _ := jobs.FromContext(ctx)
-		started.add(job.Args.Cron, run.Tick, now)
+		started.Add(job.Args.Cron, run.Tick, now)
 		return nil
 	}))
 	return rig.RunForge(ctx, nil, forge.WithWorkers(workers))
 }
 
-func runRiver(ctx context.Context, started *starts) error {
+func runRiver(ctx context.Context, started *rig.Starts) error {
 	var w workload
 	if err := json.Unmarshal([]byte(os.Getenv(workloadEnv)), &w); err != nil {
 		return fmt.Errorf("read the workload: %w", err)
@@ -73,7 +73,7 @@ func runRiver(ctx context.Context, started *starts) error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[noop]) error {
 		now := time.Now()
-		started.add(job.Args.Cron, job.ScheduledAt, now)
+		started.Add(job.Args.Cron, job.ScheduledAt, now)
 		return nil
 	}))
 	return rig.RunRiver(ctx, os.Getenv(urlEnv), &river.Config{

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"text/tabwriter"
 	"time"
 
@@ -22,14 +21,14 @@ type outcome struct {
 }
 
 // take keeps the first start of each tick in (from, until].
-func (o *outcome) take(f *field, all []start, from, until time.Time) error {
+func (o *outcome) take(f *field, all []rig.Start, from, until time.Time) error {
 	type key struct{ cron, tick int64 }
 	first := map[key]int64{}
 	for _, s := range all {
-		if s.Tick <= from.UnixMicro() || s.Tick > until.UnixMicro() {
+		if s.Due <= from.UnixMicro() || s.Due > until.UnixMicro() {
 			continue
 		}
-		k := key{s.Cron, s.Tick}
+		k := key{s.ID, s.Due}
 		if at, ok := first[k]; !ok || s.At < at {
 			first[k] = s.At
 		}
@@ -64,14 +63,13 @@ type report struct {
 	settings map[string]any
 }
 
-func newReport(o options, postgres string) *report {
+func newReport(o options) *report {
 	return &report{
 		outcomes: map[[2]string]*outcome{},
 		settings: map[string]any{
 			"nodes": o.nodes, "slots_per_node": o.slots, "duration": o.duration.String(), "share": o.share,
-			"postgresql": postgres, "fetch_cooldown": fetchCooldown.String(), "warm_up": warmUp.String(),
+			"fetch_cooldown": fetchCooldown.String(), "warm_up": warmUp.String(),
 			"overlap": "skip, the default; in kill allow; River has none",
-			"machine": rig.Machine(), "go": runtime.Version(),
 		},
 	}
 }

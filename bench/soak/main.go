@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	say := rig.Progress(stderr)
-	r, err := rig.New(ctx, "soak", nil)
+	r, err := rig.NewAnywhere(ctx, "soak", nil)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	say("drawing: %s", path)
-	if err := report(stdout, o, samples); err != nil {
+	settings := map[string]any{}
+	if err := r.Describe(ctx, settings); err != nil {
+		return err
+	}
+	if err := report(stdout, o, settings, samples); err != nil {
 		return err
 	}
 	if wrong := judge(o, samples); len(wrong) > 0 {

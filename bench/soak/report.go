@@ -56,7 +56,7 @@ func fit(samples []sample, read reading) trend {
 // shownTables is how many of the tables are shown: those that are largest at the end.
 const shownTables = 8
 
-func report(out io.Writer, o options, samples []sample) error {
+func report(out io.Writer, o options, settings map[string]any, samples []sample) error {
 	values := map[string]float64{}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\tfirst\tlast\tleast\tmost\tper hour\tof its mean\t")
@@ -73,13 +73,9 @@ func report(out io.Writer, o options, samples []sample) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	return rig.Result{
-		Bench: "soak", Ratios: map[string]float64{}, Values: values,
-		Settings: map[string]any{
-			"machine": rig.Machine(), "nodes": nodeCount, "length": o.length.String(), "every": o.every.String(),
-			"slopes": "through the second half of the samples",
-		},
-	}.Print(out)
+	settings["nodes"], settings["length"], settings["every"] = nodeCount, o.length.String(), o.every.String()
+	settings["slopes"] = "through the second half of the samples"
+	return rig.Result{Bench: "soak", Ratios: map[string]float64{}, Values: values, Settings: settings}.Print(out)
 }
 
 // limit bounds how much a line may rise through the second half of a run: a share of

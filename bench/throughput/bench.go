@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,13 +36,16 @@ func newBench(ctx context.Context, o options, progress io.Writer) (*bench, error
 	b.say("starting PostgreSQL")
 	var err error
 	// Checkpoints are made between the turns.
-	b.rig, err = rig.New(ctx, "forge-throughput", map[string]string{
+	b.rig, err = rig.NewAnywhere(ctx, "forge-throughput", map[string]string{
 		"max_connections": "200", "max_wal_size": "8GB", "checkpoint_timeout": "1h",
 	})
 	if err != nil {
 		return nil, err
 	}
-	b.report = newReport(o, b.rig.Server.Version())
+	b.report = newReport(o)
+	if err := b.rig.Describe(ctx, b.report.settings); err != nil {
+		return nil, errors.Join(err, b.rig.Close())
+	}
 	return b, nil
 }
 
@@ -135,7 +139,7 @@ func (b *bench) warmUp(ctx context.Context, f *field, jobs int) error {
 
 // drain measures one backlog from its commit to the last result.
 func (b *bench) drain(ctx context.Context, f *field, jobs int) (w worked, err error) {
-	if err := f.clear(ctx); err != nil {
+	if err := b.clear(ctx, f); err != nil {
 		return w, err
 	}
 	last, err := f.newest(ctx)
@@ -180,15 +184,16 @@ func (b *bench) release(ctx context.Context, f *field, tx pgx.Tx, jobs int) erro
 // usage is the processor time so far.
 type usage struct {
 	nodes, server time.Duration
-	err           error // there are no such figures on this system
+	// There are no such figures on this system, or of a server at an address.
+	nodesErr, serverErr error
 }
 
 func (b *bench) usage() (u usage) {
-	u.server, u.err = rig.FamilyCPU(b.rig.Server.PID())
+	u.server, u.serverErr = b.rig.ServerCPU()
 	for _, p := range b.rig.Processes() {
 		used, err := rig.CPU(p.PID())
 		if err != nil {
-			u.err = err
+			u.nodesErr = err
 		}
 		u.nodes += used
 	}
@@ -203,8 +208,10 @@ type worked struct {
 }
 
 func (w *worked) cost(before, after usage, jobs int) {
-	if before.err == nil && after.err == nil {
+	if before.nodesErr == nil && after.nodesErr == nil {
 		w.nodeCPU = (after.nodes - before.nodes).Seconds() * 1000 / float64(jobs)
+	}
+	if before.serverErr == nil && after.serverErr == nil {
 		w.serverCPU = (after.server - before.server).Seconds() * 1000 / float64(jobs)
 	}
 }
@@ -214,7 +221,7 @@ func (b *bench) do(ctx context.Context, f *field, task string, tuned bool) (figu
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
 	defer b.rig.KillAll()
-	if err := f.clear(ctx); err != nil {
+	if err := b.clear(ctx, f); err != nil {
 		return nil, err
 	}
 	p, err := b.start(f, tuned, role{Task: task})

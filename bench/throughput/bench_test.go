@@ -53,7 +53,7 @@ func TestBenchMeasuresAll(t *testing.T) {
 
 func TestReportComparesPairs(t *testing.T) {
 	t.Parallel()
-	r := newReport(options{}, "18.0")
+	r := newReport(options{})
 	for i, ours := range []float64{200, 900, 330} {
 		r.add("forge", measure{"worked_3_nodes", perSecond}, ours)
 		r.add("river", measure{"worked_3_nodes", perSecond}, float64(100*(i+1)))

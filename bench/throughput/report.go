@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -56,7 +55,7 @@ type report struct {
 	settings map[string]any
 }
 
-func newReport(o options, postgres string) *report {
+func newReport(o options) *report {
 	return &report{
 		trials: map[measure]map[string][]float64{},
 		settings: map[string]any{
@@ -71,7 +70,6 @@ func newReport(o options, postgres string) *report {
 			"graphile_default":            graphile.Settings{}.String(),
 			"graphile_history":            "none: it deletes completed jobs; forge and River keep them",
 			"ratios":                      "forge over the peer for rates, the peer over forge for times, bytes and CPU: above 1 forge is better",
-			"postgresql":                  postgres, "machine": rig.Machine(), "go": runtime.Version(),
 		},
 	}
 }
@@ -86,8 +84,10 @@ func (r *report) add(system string, m measure, value float64) {
 // addWorked adds what a drained backlog says.
 func (r *report) addWorked(system, name string, w worked) {
 	r.add(system, measure{name, perSecond}, w.perSecond)
-	if w.serverCPU > 0 {
+	if w.nodeCPU > 0 {
 		r.add(system, measure{name + "_node_cpu", cpuSeconds}, w.nodeCPU)
+	}
+	if w.serverCPU > 0 {
 		r.add(system, measure{name + "_server_cpu", cpuSeconds}, w.serverCPU)
 	}
 }

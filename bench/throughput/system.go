@@ -128,16 +128,13 @@ func (f *field) fill(ctx context.Context, rows int) error {
 }
 
 // clear makes each turn begin alike, for the server too.
-func (f *field) clear(ctx context.Context) error {
+func (b *bench) clear(ctx context.Context, f *field) error {
 	if !f.full {
 		if _, err := f.pool.Exec(ctx, "TRUNCATE "+f.system.table); err != nil {
 			return fmt.Errorf("clear %s's table: %w", f.system.name, err)
 		}
 	}
-	if _, err := f.pool.Exec(ctx, "CHECKPOINT"); err != nil {
-		return fmt.Errorf("make a checkpoint: %w", err)
-	}
-	return nil
+	return b.rig.Checkpoint(ctx)
 }
 
 // insert adds jobs that nobody sees until the transaction commits. The planner

@@ -72,8 +72,8 @@ type Role struct {
 	URL     string   `json:"url"`
 	Worker  Settings `json:"worker"`
 	Migrate bool     `json:"migrate,omitempty"`
-	// Out is the file for the number of jobs that have begun; with Starts, for when each was
-	// due and when it began.
+	// Out is the file for the number of jobs that have begun; with Starts, for a rig.Start of
+	// each.
 	Out    string `json:"out,omitempty"`
 	Starts bool   `json:"starts,omitempty"`
 }

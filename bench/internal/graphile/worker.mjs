@@ -35,8 +35,8 @@ function count() {
   return { noop: () => void jobs++, flush: write };
 }
 
-// The file gets two numbers for each job: when it was due and when it began, in
-// microseconds since 1970.
+// The file gets three numbers for each job, a rig.Start: its number, when it was due and
+// when it began, in microseconds since 1970.
 function starts() {
   const file = openSync(role.out, "w");
   let chunks = [];
@@ -47,10 +47,11 @@ function starts() {
     writeSync(file, all);
   };
   setInterval(flush, 100);
-  const noop = ({ due }) => {
-    const bytes = Buffer.alloc(16);
-    bytes.writeBigInt64LE(BigInt(due), 0);
-    bytes.writeBigInt64LE(BigInt(Math.round((performance.timeOrigin + performance.now()) * 1000)), 8);
+  const noop = ({ n, due }) => {
+    const bytes = Buffer.alloc(24);
+    bytes.writeBigInt64LE(BigInt(n), 0);
+    bytes.writeBigInt64LE(BigInt(due), 8);
+    bytes.writeBigInt64LE(BigInt(Math.round((performance.timeOrigin + performance.now()) * 1000)), 16);
     chunks.push(bytes);
   };
   return { noop, flush };

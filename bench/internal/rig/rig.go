@@ -1,6 +1,6 @@
-// Package rig is what the benches stand on: a PostgreSQL of their own, processes
-// with their output in files, the forge node or River client that one is, and a
-// report whose last line is one JSON object.
+// Package rig is what the benches stand on: a PostgreSQL, of their own or at an address,
+// processes with their output in files, the forge node or River client that one is, and
+// a report whose last line is one JSON object.
 package rig
 
 import (
@@ -21,23 +21,46 @@ import (
 // waitTimeout bounds every wait: a machine may be slow.
 const waitTimeout = time.Minute
 
-// Rig is a directory with a server in it, and the processes of one run.
+// Rig is a directory, a server, and the processes of one run.
 type Rig struct {
 	Dir    string
-	Server *devcluster.Server
+	Server *devcluster.Server // nil for a server at an address
 
 	admin     *pgxpool.Pool
-	databases int
+	url       string   // of the server
+	prefix    string   // of the names of databases
+	databases []string // that were made
+	wanted    map[string]string
 	processes []*Process
+	drop      func() error // nil for a server of the rig's own
 }
 
-// New starts a server with these settings beside its defaults.
-func New(ctx context.Context, name string, settings map[string]string) (r *Rig, err error) {
-	r = &Rig{}
+// New starts a server with these settings beside its defaults. It refuses to run beside
+// a server at an address: the bench needs the processes of its own.
+func New(ctx context.Context, name string, settings map[string]string) (*Rig, error) {
+	if os.Getenv(HostEnv) != "" {
+		return nil, errors.New("this bench needs a server of its own: leave HOST out")
+	}
+	return open(ctx, name, settings, "")
+}
+
+// NewAnywhere is New for a bench that also runs on a server at an address, which keeps
+// its own settings. HostEnv holds the address; without it the rig starts a server.
+func NewAnywhere(ctx context.Context, name string, settings map[string]string) (*Rig, error) {
+	return open(ctx, name, settings, os.Getenv(HostEnv))
+}
+
+func open(ctx context.Context, name string, settings map[string]string, address string) (r *Rig, err error) {
+	r = &Rig{wanted: settings}
 	if r.Dir, err = Dir(name); err != nil {
 		return nil, err
 	}
-	if err := r.start(ctx, settings); err != nil {
+	if address == "" {
+		err = r.start(ctx, settings)
+	} else {
+		err = r.connect(ctx, address)
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -60,7 +83,8 @@ func (r *Rig) start(ctx context.Context, settings map[string]string) (err error)
 	if err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
-	if r.admin, err = pgxpool.New(ctx, r.Server.URL()); err != nil {
+	r.url, r.prefix = r.Server.URL(), "bench"
+	if r.admin, err = pgxpool.New(ctx, r.url); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	return nil
@@ -69,24 +93,27 @@ func (r *Rig) start(ctx context.Context, settings map[string]string) (err error)
 // Close ends every process and removes what the run made.
 func (r *Rig) Close() error {
 	r.KillAll()
-	if r.admin != nil {
-		r.admin.Close()
-	}
 	var err error
 	if r.Server != nil {
 		err = r.Server.Stop(devcluster.StopFast)
+	}
+	if r.drop != nil {
+		err = r.drop()
+	}
+	if r.admin != nil {
+		r.admin.Close()
 	}
 	return errors.Join(err, os.RemoveAll(r.Dir))
 }
 
 // Database makes an empty database and returns its address and a pool on it.
 func (r *Rig) Database(ctx context.Context) (url string, pool *pgxpool.Pool, err error) {
-	r.databases++
-	name := fmt.Sprintf("bench_%d", r.databases)
+	name := fmt.Sprintf("%s_%d", r.prefix, len(r.databases)+1)
 	if _, err := r.admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
 		return "", nil, fmt.Errorf("create a database: %w", err)
 	}
-	address, err := neturl.Parse(r.Server.URL())
+	r.databases = append(r.databases, name)
+	address, err := neturl.Parse(r.url)
 	if err != nil {
 		return "", nil, fmt.Errorf("parse the server's address: %w", err)
 	}

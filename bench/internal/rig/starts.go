@@ -1,4 +1,4 @@
-package main
+package rig
 
 import (
 	"bufio"
@@ -15,25 +15,26 @@ import (
 // starts: that would be most of what an idle process costs.
 const flushEvery = 20 * time.Millisecond
 
-// start is one attempt as its worker saw it; times are Unix microseconds.
-type start struct {
-	Cron, Tick, At int64
+// Start is one attempt as its worker saw it: of what, when that was due, and when it
+// started. Times are Unix microseconds.
+type Start struct {
+	ID, Due, At int64
 }
 
-// starts writes down when jobs started, in a file of the process.
-type starts struct {
+// Starts writes down when jobs started, in a file of the process.
+type Starts struct {
 	mu    sync.Mutex
 	out   *bufio.Writer
 	added chan struct{} // holds one while something is to be flushed
 }
 
-// newStarts writes to the file until stop is called.
-func newStarts(path string) (s *starts, stop func() error, err error) {
+// NewStarts writes to the file until stop is called.
+func NewStarts(path string) (s *Starts, stop func() error, err error) {
 	file, err := os.Create(path) //nolint:gosec // the bench's own
 	if err != nil {
 		return nil, nil, fmt.Errorf("create the list of starts: %w", err)
 	}
-	s = &starts{out: bufio.NewWriterSize(file, 1<<20), added: make(chan struct{}, 1)}
+	s = &Starts{out: bufio.NewWriterSize(file, 1<<20), added: make(chan struct{}, 1)}
 	ended := make(chan struct{})
 	var flusher sync.WaitGroup
 	flusher.Go(func() {
@@ -54,26 +55,26 @@ func newStarts(path string) (s *starts, stop func() error, err error) {
 	}, nil
 }
 
-func (s *starts) flush() error {
+func (s *Starts) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out.Flush()
 }
 
-// add takes the time of the start itself: waiting for the lock is not a job's.
-func (s *starts) add(cron int64, tick, at time.Time) {
+// Add takes the time of the start itself: waiting for the lock is not a job's.
+func (s *Starts) Add(id int64, due, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = binary.Write(s.out, binary.LittleEndian, start{cron, tick.UnixMicro(), at.UnixMicro()}) // flush reports it
+	_ = binary.Write(s.out, binary.LittleEndian, Start{id, due.UnixMicro(), at.UnixMicro()}) // flush reports it
 	select {
 	case s.added <- struct{}{}:
 	default:
 	}
 }
 
-// readStarts reads what processes have written so far.
-func readStarts(paths []string) ([]start, error) {
-	var all []start
+// ReadStarts reads what processes have written so far.
+func ReadStarts(paths []string) ([]Start, error) {
+	var all []Start
 	for _, path := range paths {
 		file, err := os.Open(path) //nolint:gosec // the bench's own
 		if err != nil {
@@ -81,7 +82,7 @@ func readStarts(paths []string) ([]start, error) {
 		}
 		in := bufio.NewReader(file)
 		for {
-			var s start
+			var s Start
 			if err = binary.Read(in, binary.LittleEndian, &s); err != nil {
 				break
 			}
