@@ -22,6 +22,16 @@ PGRUN := go run ./internal/pgtest/pgrun
 # The oldest and the newest supported PostgreSQL, as an npm package carries them.
 MATRIX := 14.23.0-beta.17 18.4.0-beta.17
 
+# HOST=postgres://USER@HOST/DATABASE measures a server at an address (docs/reproduce.md).
+# HOST of the environment is the machine's name in some shells.
+HOST_GIVEN := $(filter command line,$(origin HOST))
+ifneq ($(HOST_GIVEN),)
+export BENCH_HOST := $(HOST)
+NEED_POSTGRES := :
+else
+NEED_POSTGRES := scripts/need-postgres
+endif
+
 .PHONY: help
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,7 +117,7 @@ chaos-scenarios: ## Full disk, leaping clock, promotion, partitions, a second cl
 .PHONY: soak
 soak: FOR ?= 20m
 soak: build ## Run three nodes under an even load and look for what grows (FOR=20m).
-	@scripts/need-postgres
+	@$(NEED_POSTGRES)
 	go -C bench run ./soak -for $(FOR) -forge ../bin/forge -out ../bin/soak $(BENCHFLAGS)
 
 .PHONY: attack-http
@@ -134,7 +144,7 @@ bench-standbys: ## Measure what 3, 50 and 200 nodes cost PostgreSQL while nothin
 
 .PHONY: bench-crons
 bench-crons: ## Measure how late crons fire, what many cost and whether any is missed, beside River's.
-	@scripts/need-postgres
+	@$(NEED_POSTGRES)
 	go -C bench run ./crons $(BENCHFLAGS)
 
 .PHONY: bench-losses
@@ -144,13 +154,13 @@ bench-losses: ## Count leaders that are lost to overload, ten minutes for each l
 
 .PHONY: bench-throughput
 bench-throughput: ## Measure worked and inserted jobs a second, their start and their costs, beside River's.
-	@scripts/need-postgres
+	@$(NEED_POSTGRES)
 	go -C bench run ./throughput $(BENCHFLAGS)
 
 # LINES=n for fewer lines than ten million.
 .PHONY: bench-compaction
 bench-compaction: ## Measure what merging and compressing output saves, and what it costs (LINES=1000000).
-	@scripts/need-postgres
+	@$(NEED_POSTGRES)
 	go -C bench run ./compaction $(if $(LINES),-lines $(LINES)) $(BENCHFLAGS)
 
 .PHONY: bench-dashboard
@@ -158,27 +168,46 @@ bench-dashboard: ## Measure pages and open streams on a million jobs (needs Chro
 	@scripts/need-postgres
 	go -C bench run ./dashboard $(BENCHFLAGS)
 
+.PHONY: bench-snapshot
+bench-snapshot: ## Measure jobs and crons while long transactions hold snapshots, beside River and graphile-worker.
+	@$(NEED_POSTGRES)
+	go -C bench run ./snapshot $(BENCHFLAGS)
+
 .PHONY: bench-overload bench-soak
 bench-overload: overload ## The same as make overload.
 bench-soak: soak ## The same as make soak.
 
 # One after the other: they would measure each other. The flags shorten the ones
-# that take longest alone; all together run for some fifty minutes.
-BENCHES ?= failover standbys crons throughput compaction losses dashboard overload soak
+# that take longest alone. BENCHES='throughput crons snapshot' are done in twenty
+# minutes, all together in about an hour. With BENCHFLAGS_snapshot= the snapshots are held
+# for as long as bench/snapshot wants by default, which takes three quarters of an hour.
+BENCHES ?= failover standbys crons throughput snapshot compaction losses dashboard overload soak
+# The others break their server, or measure its processes or a node's pages.
+HOST_BENCHES := throughput crons snapshot compaction soak
 BENCHFLAGS_failover   ?= -trials 10 -promotions 3 -peer-trials 3
 BENCHFLAGS_throughput ?= -trials 3
+BENCHFLAGS_snapshot   ?= -before 10s -hold 15s -long 15s -recover 8s
 BENCHFLAGS_losses     ?= -for 2m
 BENCHFLAGS_dashboard  ?= -n 5 -for 10s
 FOR_overload          ?= 90s
 FOR_soak              ?= 12m
 
+RUN_BENCH = $(MAKE) --no-print-directory bench-$(1) BENCHFLAGS='$(BENCHFLAGS_$(1))' $(if $(FOR_$(1)),FOR=$(FOR_$(1)))
+
+# Figures of another server stay out of the documentation.
 .PHONY: bench
-bench: ## Run every bench and write its figures into docs (BENCHES='crons failover' for some).
+ifneq ($(HOST_GIVEN),)
+bench: BENCHES = $(HOST_BENCHES)
+bench:
+	@mkdir -p bin/bench/host
+	@$(foreach bench,$(BENCHES), $(call RUN_BENCH,$(bench)) >bin/bench/host/$(bench).txt; cat bin/bench/host/$(bench).txt;)
+else
+bench: ## Run every bench and write its figures into docs (BENCHES='crons failover' for some, HOST=postgres://... elsewhere).
 	@mkdir -p bin/bench
-	@$(foreach bench,$(BENCHES), \
-		$(MAKE) --no-print-directory bench-$(bench) BENCHFLAGS='$(BENCHFLAGS_$(bench))' $(if $(FOR_$(bench)),FOR=$(FOR_$(bench))) >bin/bench/$(bench).txt; \
+	@$(foreach bench,$(BENCHES), $(call RUN_BENCH,$(bench)) >bin/bench/$(bench).txt; \
 		cp bin/bench/$(bench).txt bench/results/$(bench).txt; cat bin/bench/$(bench).txt;)
 	go -C bench run ./page
+endif
 
 .PHONY: screenshots
 screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).
