@@ -59,7 +59,8 @@ const head = `# Benchmarks
 
 ` + "`make bench`" + ` runs every bench, writes its output to ` + "`bench/results`" + `, and writes this page from there. The head of each source, ` + "`bench/NAME`" + `, says
 what the bench does and what its columns mean. A bench with a peer runs forge and the peer in turns, in one run on one machine: compare ratios,
-not figures of two machines. Measured figures on other pages come from these results.
+not figures of two machines. Measured figures on other pages come from these results. [Reproduce the figures](reproduce.md) says how to run them on
+your machine, or on a server of its own.
 `
 
 // page is docs/benchmarks.md.

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 func TestBenchMeasuresEachSystem(t *testing.T) {
 	t.Parallel()
 	var out, errs strings.Builder
-	args := []string{"-before", "1s", "-hold", "3s", "-long", "1s", "-recover", "3s", "-rate", "100", "-crons", "5", "-nodes", "1"}
+	args := []string{"-before", "1s", "-hold", "1s", "-long", "1s", "-recover", "3s", "-rate", "100", "-crons", "5", "-nodes", "1"}
 	if err := run(t.Context(), args, &out, &errs); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
 	}
@@ -32,7 +32,7 @@ func TestBenchMeasuresEachSystem(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
 		t.Fatal(err)
 	}
-	if last.Bench != "snapshot" || last.Settings["hold"] != "3s" {
+	if last.Bench != "snapshot" || last.Settings["hold"] != "1s" {
 		t.Errorf("%+v", last)
 	}
 	for _, key := range []string{"readers_p99_ms", "long_rate", "long_cron_rate", "long_cron_p99_ms", "river_readers_rate", "graphile_long_p99_ms", "long_mib"} {
@@ -44,6 +44,9 @@ func TestBenchMeasuresEachSystem(t *testing.T) {
 		if n, ok := last.Values[key]; !ok || n != 0 {
 			t.Errorf("%s: %v", key, n)
 		}
+	}
+	if last.Ratios["kept"] <= 0 || last.Values["recover_s"] > 3 {
+		t.Errorf("kept %v, recovered after %v s", last.Ratios["kept"], last.Values["recover_s"])
 	}
 	if last.Ratios["river_long_p99"] <= 0 || last.Ratios["graphile_long_p99"] <= 0 {
 		t.Errorf("ratios %v", last.Ratios)
@@ -106,7 +109,7 @@ func TestJudge(t *testing.T) {
 
 func TestSmallOptionsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-hold", "1s"}, {"-rate", "10"}, {"-crons", "0"}, {"-recover", "1s"}, {"-before", "0s"}} {
+	for _, args := range [][]string{{"-hold", "500ms"}, {"-rate", "10"}, {"-crons", "0"}, {"-recover", "1s"}, {"-before", "0s"}} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v was accepted", args)
 		}

@@ -61,8 +61,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.before < time.Second || o.hold < 3*time.Second || o.long < time.Second || o.recover < calmSeconds*time.Second {
-		return o, fmt.Errorf("want a second before, snapshots of 3s and 1s, and %ds to recover, or more", calmSeconds)
+	if o.before < time.Second || o.hold < time.Second || o.long < time.Second || o.recover < calmSeconds*time.Second {
+		return o, fmt.Errorf("want a second before, snapshots of a second, and %ds to recover, or more", calmSeconds)
 	}
 	if o.rate < batchesASecond || o.crons < 1 || o.nodes < 1 {
 		return o, fmt.Errorf("want %d jobs a second, a cron and a node, or more", batchesASecond)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"text/tabwriter"
 	"time"
 
@@ -22,6 +23,9 @@ type row struct {
 	recovered float64
 }
 
+// held says whether snapshots are held in the phase.
+func (w row) held() bool { return w.name == readersPhase || w.name == longPhase }
+
 // report gathers the phases in the order in which they came.
 type report struct {
 	options
@@ -37,7 +41,7 @@ func newReport(o options) *report {
 		"forge": fmt.Sprintf("%d slots; jobs and crons", slots), "graphile": graphile.Tuned().String() + "; jobs only, and it keeps none",
 		"river":  fmt.Sprintf("%d workers, fetch cooldown %v; jobs only", slots, fetchCooldown),
 		"wanted": "of forge: rate kept 0.95 or more, start p99 3 times that before or less, no backlog at the end, recovered within 10 s",
-		"ratios": "the peer's start p99 over forge's: above 1 forge is better",
+		"ratios": "kept is the rate of forge's jobs while held over that before, at its worst; the others are the peer's start p99 over forge's: above 1 forge is better",
 	}}
 }
 
@@ -52,7 +56,7 @@ func (r *report) add(system string, t *turn) {
 			before = now
 		}
 		now.times, now.cronTimes = times(now.jobs.p99, before.jobs.p99), times(now.crons.p99, before.crons.p99)
-		if (p.name == readersPhase || p.name == longPhase) && i+1 < len(t.phases) {
+		if now.held() && i+1 < len(t.phases) {
 			pause := t.phases[i+1]
 			now.recovered = -1
 			if seconds, ok := t.started.recovered(jobs, p.until, pause.until, t.end, before.jobs.p99); ok {
@@ -90,7 +94,7 @@ func (r *report) print(out io.Writer) error {
 // recovery is a cell of the table.
 func (r *report) recovery(w row) string {
 	switch {
-	case w.name != readersPhase && w.name != longPhase:
+	case !w.held():
 		return "-"
 	case w.recovered < 0:
 		return fmt.Sprintf("over %.0f", r.recover.Round(time.Second).Seconds())
@@ -114,7 +118,7 @@ func (r *report) result() rig.Result {
 		} {
 			values[name+key] = rig.Round(value)
 		}
-		if w.name == readersPhase || w.name == longPhase {
+		if w.held() {
 			values[name+"recovered_s"] = w.recovered
 		}
 		if w.system == forgeSystem.name {
@@ -125,7 +129,30 @@ func (r *report) result() rig.Result {
 			ratios[name+"p99"] = times(w.jobs.p99, p99)
 		}
 	}
+	r.summarize(ratios, values)
 	return rig.Result{Bench: "snapshot", Ratios: ratios, Values: values, Settings: r.settings}
+}
+
+// summarize adds the worst of forge's phases in which snapshots are held: the rate kept, the
+// backlog at the end, and the seconds to recover, which are those that it had if it did not.
+func (r *report) summarize(ratios, values map[string]float64) {
+	var before float64
+	kept, backlog, recovered := math.Inf(1), 0.0, 0.0
+	for _, w := range r.rows {
+		switch {
+		case w.system != forgeSystem.name:
+		case w.name == beforePhase:
+			before = w.jobs.rate
+		case w.held():
+			kept = min(kept, w.jobs.rate/before)
+			backlog = max(backlog, float64(w.jobs.left))
+			if w.recovered < 0 {
+				w.recovered = r.recover.Seconds()
+			}
+			recovered = max(recovered, w.recovered)
+		}
+	}
+	ratios["kept"], values["backlog"], values["recover_s"] = times(kept, 1), backlog, recovered
 }
 
 // prefix is that of a system's values.
