@@ -157,7 +157,7 @@ func (a *app) logText() io.WriteCloser {
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return rawLog{a.out}
 	}
-	return &plainText{out: a.out, colors: os.Getenv("NO_COLOR") == ""}
+	return newPlainText(a.out, os.Getenv("NO_COLOR") == "")
 }
 
 type rawLog struct{ io.Writer }

@@ -103,7 +103,7 @@ func one[T any](a *app, row T, columns []column[T]) error {
 // harmless returns untrusted text without control sequences and control characters.
 func harmless(text string) string {
 	var out bytes.Buffer
-	_, _ = (&plainText{out: &out}).Write([]byte(text)) // writing to a buffer does not fail
+	_, _ = newPlainText(&out, false).Write([]byte(text)) // writing to a buffer does not fail
 	return out.String()
 }
 

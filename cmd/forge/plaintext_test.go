@@ -29,7 +29,7 @@ func TestPlainTextRemovesControlSequences(t *testing.T) {
 		for i := range runes {
 			for _, colors := range []bool{true, false} {
 				var out bytes.Buffer
-				p := &plainText{out: &out, colors: colors}
+				p := newPlainText(&out, colors)
 				_, _ = io.WriteString(p, string(runes[:i]))
 				_, _ = io.WriteString(p, string(runes[i:]))
 				_ = p.Close()

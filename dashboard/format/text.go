@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/forge-scheduler/forge/internal/ansi"
 	"github.com/forge-scheduler/forge/internal/argschema"
 )
 
@@ -70,19 +69,10 @@ func Precise(d time.Duration) string {
 // Millis formats a measured duration in milliseconds.
 func Millis(ms float64) string { return Precise(time.Duration(ms * float64(time.Millisecond))) }
 
-// Escape sequences: CSI, then the string kinds (OSC, DCS, SOS, PM, APC) up to their
-// terminator, then the short ones.
-var escapes = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?")
-
 // PlainText makes the output of a job safe to show. It removes escape sequences, control
 // characters and characters that reorder a line, and it converts the carriage returns of
 // progress bars to line ends.
-func PlainText(s string) string {
-	s = strings.ToValidUTF8(s, string(utf8.RuneError))
-	s = escapes.ReplaceAllString(s, "")
-	s = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s)
-	return strings.Map(cleanRune, s)
-}
+func PlainText(s string) string { return ansi.Strip(s) }
 
 // RemoveControls removes the characters that PlainText removes from a whole page, because
 // names, arguments and answers of receivers are shown too.
